@@ -44,7 +44,7 @@ func (st *scenarioRun) compare(ctx context.Context, run ledger.Run) ([]string, e
 		return nil, err
 	}
 
-	// A real model may get there in its own way.
+	// A real model may achieve the result in another way.
 	if st.script != nil {
 		if err := st.compareMechanics(ctx, run, report); err != nil {
 			return nil, err
@@ -69,7 +69,7 @@ func (st *scenarioRun) compareRows(ctx context.Context, report func(string, ...a
 		got := "nothing"
 		rows, err := db.Query(ctx, agentdb.QuerySpec{SQL: query})
 		switch {
-		case err != nil: // the model may not have made the table: a problem, not a failure of the host
+		case err != nil: // the model may not have created the table; this is a problem, not an error
 			got = err.Error()
 		case len(rows.Rows) == 1 && len(rows.Columns) == 1:
 			got = fmt.Sprint(rows.Rows[0][rows.Columns[0]])
@@ -83,8 +83,8 @@ func (st *scenarioRun) compareRows(ctx context.Context, report func(string, ...a
 	return nil
 }
 
-// compareMechanics compares the record, and the requests to the script, with how the scenario
-// expects the result to come about.
+// compareMechanics compares the record, and the requests to the script, with the expected way to
+// the result.
 func (st *scenarioRun) compareMechanics(ctx context.Context, run ledger.Run, report func(string, ...any)) error {
 	want := st.Want.Script
 	calls, err := st.Ledger.Calls(ctx, run.ID)
@@ -121,7 +121,8 @@ func (st *scenarioRun) compareMechanics(ctx context.Context, run ledger.Run, rep
 		for _, s := range steps {
 			n += strings.Count(strings.Join(s.Notices, "\n"), words)
 		}
-		// A notice must be in one request only: one that became part of the history is in all later ones.
+		// A notice must be in one request only. A notice in the history would be in all later
+		// requests.
 		if requests := st.script.requestsWith(words); n != 1 || requests != 1 {
 			report("the notice %q is in %d steps of the record and %d requests, wanted in one", words, n, requests)
 		}

@@ -1,14 +1,17 @@
-// Package eval runs the production loop over fixture folders, and says whether it did what a
-// scenario expects (OSA-27).
+// Package eval runs scenarios with the production loop and compares the results with the
+// expectations.
 //
 // # Design
 //
-// A Scenario is a YAML file: the files of a working folder, the prompt, the answers of a scripted
-// model, and the expected state afterwards. Run gives it to the agent.Runner that every run goes
-// through, in a World: a ledger, a database and a working folder of its own, and compares. The result (outcome, files, rows)
-// is expected of every model; how it came about (exits, deduplicated calls, notices, a shortened
-// history) only of the script, which misbehaves on purpose. So a scenario is also a task to try a
-// real model on, unless it says that it is not.
+// A Scenario is a YAML file. It contains the files of a working folder, the prompt, the answers of
+// a scripted model, and the expected final state. Run executes it with the agent.Runner in a World,
+// which has its own ledger, database and working folder.
 //
-// A scenario runs in a folder that must be empty: it must not overwrite anybody's work, nor a home.
+// Every model must achieve the result (outcome, files, rows). The expected way to the result
+// applies only to the script: exits, deduplicated calls, notices, and a shortened history. A script
+// may misbehave on purpose. If it does not, the scenario can also test a real model (see
+// Scenario.Misbehaves).
+//
+// The folder of a scenario must be empty, so that a scenario cannot overwrite a user's work or a
+// home.
 package eval

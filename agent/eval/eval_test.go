@@ -9,8 +9,8 @@ import (
 	"rouse/internal/contract"
 )
 
-// TestScenarios: OSA-27, the production loop does what each scenario wants, in a workspace of
-// its own.
+// TestScenarios checks that the production loop meets the expectations of each scenario in a
+// separate workspace.
 func TestScenarios(t *testing.T) {
 	all, err := eval.Builtin()
 	if err != nil || len(all) < 10 {
@@ -28,8 +28,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// TestProblems: OSA-27, what is not as it was wanted is said, and no folder that holds
-// anything is played in.
+// TestProblems checks that differences from the expectations are reported, and that a folder with
+// content is rejected.
 func TestProblems(t *testing.T) {
 	row := contract.Of(t, "OSA-27")
 	text := `about: everything is wrong
@@ -79,7 +79,7 @@ want:
 	}
 }
 
-// What cannot be a scenario says why, with the file and the line.
+// TestParse checks that the error for an invalid scenario contains the file and the line.
 func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
 		"about: x":                          "x.yaml: there is no prompt",

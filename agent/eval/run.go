@@ -21,7 +21,7 @@ import (
 type Report struct {
 	Name     string        `json:"name"`
 	About    string        `json:"about"`
-	Problems []string      `json:"problems"` // none: it did what is expected
+	Problems []string      `json:"problems"` // empty if all expectations are met
 	Run      ledger.Run    `json:"-"`
 	Took     time.Duration `json:"-"`
 }
@@ -29,11 +29,11 @@ type Report struct {
 type scenarioRun struct {
 	Scenario
 	*World
-	script *script // nil: a real model does it
+	script *script // nil for a real model
 }
 
-// Run runs a scenario in dir, which it makes, or which must be empty. With m, that model does the
-// task instead of the script. An error means that the scenario could not be run.
+// Run runs a scenario in dir, which it creates, or which must be empty. If m is not nil, that model
+// performs the task instead of the script. An error means that the scenario could not be run.
 func Run(ctx context.Context, dir string, s Scenario, m *plan.Model) (Report, error) {
 	report := Report{Name: s.Name, About: s.About, Problems: []string{}}
 	world, err := Open(ctx, dir, s.Files)
@@ -46,12 +46,13 @@ func Run(ctx context.Context, dir string, s Scenario, m *plan.Model) (Report, er
 		st.script = &script{turns: s.Script}
 		m = &plan.Model{Name: "script", Provider: st.script, Window: s.Window}
 	}
-	// Only the working folder and the database: nothing in a scenario reaches beyond dir.
+	// The plan grants only the working folder and the database, so that a scenario cannot reach
+	// beyond dir.
 	st.Runner.Set(plan.Plan{Agents: map[string]plan.Agent{Worker: {
 		Name: Worker, Workdir: st.Work, Database: true, Model: m, Phased: s.Phased, Bounds: loop.Bounds{Steps: s.Steps, Calls: s.Calls},
 	}}})
 
-	// The databases are closed even when the attempts failed, so that the folder can be looked at.
+	// The databases are closed even if the attempts failed, so that the folder can be inspected.
 	began := time.Now()
 	report.Run, err = st.Play(ctx, ledger.Request{Agent: Worker, Trigger: domain.TriggerManual, Detail: ledger.Detail{Prompt: st.Prompt}},
 		func(ledger.Item) (string, bool) { return st.Answer, st.Answer != "" })
@@ -68,13 +69,13 @@ type script struct {
 	turns []Turn
 
 	mu       sync.Mutex
-	requests []string // what it was sent, as text
+	requests []string // received requests, as text
 }
 
 // Stream implements model.Provider.
 func (s *script) Stream(_ context.Context, r model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
-		// One too many is not retryable: the run ends, and the problems say why.
+		// A request too many is not retryable: the run ends, and the problems contain the reason.
 		n := s.record(r)
 		if n > len(s.turns) {
 			yield(model.Event{}, &model.Error{Kind: model.KindBadRequest, Message: fmt.Sprintf("the script has %d turns, and was asked for one more", len(s.turns))})

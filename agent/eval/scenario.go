@@ -21,23 +21,23 @@ import (
 //go:embed scenarios/*.yaml
 var builtin embed.FS
 
-// unknownKey matches how the decoder reports an unknown key, which names a Go type.
+// unknownKey matches the decoder's error for an unknown key, which contains a Go type.
 var unknownKey = regexp.MustCompile(`field (\S+) not found in type \S+`)
 
 // Scenario is a task in a folder, and the expected result.
 type Scenario struct {
-	Name   string            `yaml:"-"` // of its file
+	Name   string            `yaml:"-"` // name of the file
 	About  string            `yaml:"about"`
-	Files  map[string]string `yaml:"files"`  // in the working folder, by path
-	Prompt string            `yaml:"prompt"` // what the agent is to do
-	Answer string            `yaml:"answer"` // what its owner says when it asks
+	Files  map[string]string `yaml:"files"`  // files of the working folder, by path
+	Prompt string            `yaml:"prompt"` // task of the agent
+	Answer string            `yaml:"answer"` // the owner's answer to questions of the agent
 	Phased bool              `yaml:"phased"`
 	Window int               `yaml:"context_window"`
 	Steps  int               `yaml:"steps"`
 	Calls  int               `yaml:"calls"`
 	Script []Turn            `yaml:"script"`
-	// Misbehaves says that the script does what a model should not, so that the scenario is no task
-	// for a real one.
+	// Misbehaves means that the script makes mistakes on purpose, so that the scenario is not a
+	// task for a real model.
 	Misbehaves bool `yaml:"misbehaves"`
 	Want       Want `yaml:"want"`
 }
@@ -49,25 +49,25 @@ type Turn struct {
 	Fail  string                      `yaml:"fail"`  // the server's message; the turn fails and may be retried
 }
 
-// Want is the expected state in the end.
+// Want is the expected final state.
 type Want struct {
 	Outcome string            `yaml:"outcome"`
-	Files   map[string]string `yaml:"files"`  // their contents, ignoring surrounding space
+	Files   map[string]string `yaml:"files"`  // contents of files, ignoring surrounding space
 	Absent  []string          `yaml:"absent"` // files that must not exist
-	Rows    map[string]string `yaml:"rows"`   // a query that gives one value, and the value
+	Rows    map[string]string `yaml:"rows"`   // a query that returns one value, and the value
 	Script  Mechanics         `yaml:"script"`
 }
 
-// Mechanics are how the script is expected to get there.
+// Mechanics holds the expectations for the way in which the script achieves the result.
 type Mechanics struct {
 	Exit    domain.Exit              `yaml:"exit"`
 	Says    string                   `yaml:"says"`    // words of the summary or the error
-	Calls   map[domain.CallState]int `yaml:"calls"`   // how many ended in each of these states
-	Notices []string                 `yaml:"notices"` // words of each; the model must get it exactly once
+	Calls   map[domain.CallState]int `yaml:"calls"`   // number of calls with this final state
+	Notices []string                 `yaml:"notices"` // words of each notice; the model must get it exactly once
 	Sees    []string                 `yaml:"sees"`    // words that were in a request
 }
 
-// Builtin are the scenarios that come with rouse, by their names.
+// Builtin returns the scenarios that are part of rouse, sorted by name.
 func Builtin() ([]Scenario, error) {
 	names, err := fs.Glob(builtin, "scenarios/*.yaml")
 	if err != nil {
@@ -91,7 +91,7 @@ func Builtin() ([]Scenario, error) {
 	return out, nil
 }
 
-// Parse reads a scenario. The error names the file, and the line where it can.
+// Parse parses a scenario. Its error contains the file, and the line if possible.
 func Parse(file string, text []byte) (Scenario, error) {
 	s := Scenario{Name: strings.TrimSuffix(path.Base(filepath.ToSlash(file)), path.Ext(file))}
 	dec := yaml.NewDecoder(bytes.NewReader(text))
@@ -106,7 +106,7 @@ func Parse(file string, text []byte) (Scenario, error) {
 	return s, nil
 }
 
-// incomplete says what a scenario lacks, "" when it can be run.
+// incomplete returns the problem of an incomplete scenario, or "" if it can be run.
 func (s Scenario) incomplete() string {
 	switch {
 	case s.Prompt == "":
@@ -123,7 +123,7 @@ func (s Scenario) incomplete() string {
 		}
 	}
 
-	// The folder may be one that a person named on the command line.
+	// The folder may have been given on the command line.
 	for name := range s.Files {
 		if !filepath.IsLocal(name) {
 			return fmt.Sprintf("files: %s leads out of the workspace", name)

@@ -17,20 +17,20 @@ import (
 	"rouse/internal/ledger"
 )
 
-// Worker is the one agent of a world.
+// Worker is the only agent of a world.
 const Worker = "worker"
 
-// World is a folder in which an agent works: with a working folder, a ledger and databases of its own. Nothing that is played in it
-// reaches beyond its folder.
+// World is a folder in which an agent works, with its own working folder, ledger and databases.
+// Runs in a World cannot reach beyond its folder.
 type World struct {
 	Ledger *ledger.Ledger
 	Runner *agent.Runner
-	Work   string // the working folder
+	Work   string // working folder
 	pool   *pool.Pool
 }
 
-// Open makes a world in dir, which it makes, or which must be empty. Files are those of the working folder, by their
-// slash-separated paths.
+// Open creates a world in dir. It creates dir, or dir must be empty. files are the files of the
+// working folder, by their slash-separated paths. The caller must close the world.
 func Open(ctx context.Context, dir string, files map[string]string) (_ *World, err error) {
 	if err := requireEmpty(dir); err != nil {
 		return nil, err
@@ -62,8 +62,8 @@ func Open(ctx context.Context, dir string, files map[string]string) (_ *World, e
 	return w, nil
 }
 
-// requireEmpty refuses a folder that holds anything: it may be somebody's work, or the home of a
-// daemon.
+// requireEmpty returns an error if a folder is not empty. The folder may contain a user's work, or
+// the home of a daemon.
 func requireEmpty(dir string) error {
 	found, err := os.ReadDir(dir)
 	switch {
@@ -78,11 +78,11 @@ func requireEmpty(dir string) error {
 	return nil
 }
 
-// Close closes what Open opened; the folder stays.
+// Close closes the ledger and the databases. The folder remains.
 func (w *World) Close() error { return errors.Join(w.pool.Close(), w.Ledger.Close()) }
 
-// Play makes one attempt at a run after the other, as long as it asks and answer has something to say; ok is false where it has
-// not. The run is given as it is then.
+// Play makes attempts at a run until it ends, or until it asks a question that answer does not
+// answer. It returns the run in its last state.
 func (w *World) Play(ctx context.Context, asked ledger.Request, answer func(ledger.Item) (text string, ok bool)) (ledger.Run, error) {
 	queued, err := w.Ledger.Enqueue(ctx, asked)
 	if err != nil {
@@ -99,7 +99,7 @@ func (w *World) Play(ctx context.Context, asked ledger.Request, answer func(ledg
 		if err != nil {
 			return run, err
 		}
-		// Recorded even if it was interrupted, so that the folder tells what happened.
+		// Recorded even after an interruption, so that the folder shows the history.
 		if err := w.Ledger.Finish(context.WithoutCancel(ctx), a, res); err != nil {
 			return run, err
 		}
@@ -125,12 +125,13 @@ func (w *World) Play(ctx context.Context, asked ledger.Request, answer func(ledg
 	}
 }
 
-// CompareFiles says which files of the working folder do not hold what is wanted, ignoring surrounding space.
+// CompareFiles compares files of the working folder with the expected contents, ignoring
+// surrounding space. It returns the differences.
 func (w *World) CompareFiles(want map[string]string) (problems []string, err error) {
 	if len(want) == 0 {
 		return nil, nil
 	}
-	// What an agent has made there may be a link to anywhere.
+	// A file created by an agent may be a link to anywhere.
 	root, err := os.OpenRoot(w.Work)
 	if err != nil {
 		return nil, err

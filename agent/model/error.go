@@ -5,33 +5,45 @@ import (
 	"time"
 )
 
-// ErrorKind says what went wrong on the model's side.
+// ErrorKind is the kind of a model failure.
 type ErrorKind string
 
-// The kinds.
+// Kinds of failures.
 const (
-	KindUnavailable     ErrorKind = "unavailable"      // no answer, or an error of the server, or too slow
-	KindRateLimited     ErrorKind = "rate_limited"     // too many requests or tokens for now
-	KindQuota           ErrorKind = "quota_exceeded"   // what the account may use is used up: somebody has to pay, or a time has to come
-	KindAuth            ErrorKind = "auth"             // the key is missing, wrong or lacks permission
-	KindBadRequest      ErrorKind = "bad_request"      // the server refuses what was asked
-	KindTruncated       ErrorKind = "truncated"        // the answer was cut off
-	KindInvalidResponse ErrorKind = "nonsense"         // the answer breaks the API's protocol
-	KindContextOverflow ErrorKind = "context_overflow" // the request is longer than the model's context
+	// KindUnavailable means that the server does not answer, fails, or is too slow.
+	KindUnavailable ErrorKind = "unavailable"
+	// KindRateLimited means too many requests or tokens for the moment.
+	KindRateLimited ErrorKind = "rate_limited"
+	// KindQuota means that the account's quota is used up, until a payment or a later date.
+	KindQuota ErrorKind = "quota_exceeded"
+	// KindAuth means that the key is missing, wrong or lacks permission.
+	KindAuth ErrorKind = "auth"
+	// KindBadRequest means that the server rejects the request.
+	KindBadRequest ErrorKind = "bad_request"
+	// KindTruncated means that the answer was cut off.
+	KindTruncated ErrorKind = "truncated"
+	// KindInvalidResponse means that the answer violates the API's protocol.
+	KindInvalidResponse ErrorKind = "nonsense"
+	// KindContextOverflow means that the request is longer than the model's context.
+	KindContextOverflow ErrorKind = "context_overflow"
 )
 
-// Error is a failed turn. Nothing that its stream sent before may be used.
+// Error is the failure of a turn. The caller must discard the text and the calls of the turn.
 type Error struct {
 	Kind       ErrorKind
-	Message    string        // a sentence; never holds a key
+	Message    string        // a sentence; never contains a key
 	Retryable  bool          // the same request may succeed later
-	RetryAfter time.Duration // as the server asked; 0 if it did not
-	Refused    bool          // the server refused the request before the model was run, so that it costs nothing
-	Missing    bool          // the server does not have the model, or is not at this address
-	Err        error
-	// Window and Needed are the size of the context and that of the refused request, in tokens, if the server names them.
+	RetryAfter time.Duration // delay requested by the server; 0 if none
+	// Refused reports that the server rejected the request before it ran the model. Such a request
+	// costs nothing.
+	Refused bool
+	// Missing reports that the server does not have the model or is not at this address.
+	Missing bool
+	Err     error
+	// Window and Needed are the sizes of the context and of the rejected request, in tokens. They
+	// are zero if the server does not report them.
 	Window, Needed int
-	// Feedback tells the model what to do better when the turn is asked again. Optional.
+	// Feedback tells the model how to do better if the turn is repeated. Optional.
 	Feedback string
 }
 
@@ -43,19 +55,19 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
-// AllowsFallback reports whether a fallback model may be asked once retries are used up. Another
-// model would also refuse a bad request. A wrong key must not be hidden from the owner.
+// AllowsFallback reports whether a fallback model may be used after the retries are used up.
+// Another model would reject a bad request too. A wrong key must not be hidden from the owner.
 func (e *Error) AllowsFallback() bool {
 	switch e.Kind {
 	case KindUnavailable, KindRateLimited, KindQuota, KindInvalidResponse:
 		return true
-	case KindTruncated: // by the connection, not by max_output
+	case KindTruncated: // cut off by the connection, not by max_output
 		return e.Retryable
 	}
 	return false
 }
 
-// Free says whether the turn failed before the model can have begun to answer, so that it cost nothing.
+// Free reports whether the turn cost nothing, because it failed before the model began to answer.
 func (e *Error) Free() bool {
 	switch e.Kind {
 	case KindAuth, KindRateLimited, KindQuota, KindBadRequest, KindContextOverflow:
@@ -64,5 +76,5 @@ func (e *Error) Free() bool {
 	return e.Refused
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }

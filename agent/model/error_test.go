@@ -8,8 +8,7 @@ import (
 	"rouse/agent/model"
 )
 
-// What is wrong with the request or with the configuration is wrong for every model, or has
-// to be seen by its owner; what is wrong with a provider is not.
+// A fallback model must not hide errors of the request or of the configuration.
 func TestAllowsFallback(t *testing.T) {
 	for _, c := range []struct {
 		e    model.Error
@@ -20,7 +19,7 @@ func TestAllowsFallback(t *testing.T) {
 		{model.Error{Kind: model.KindQuota}, true},
 		{model.Error{Kind: model.KindTruncated, Retryable: true}, true},
 		{model.Error{Kind: model.KindInvalidResponse, Retryable: true}, true},
-		{model.Error{Kind: model.KindInvalidResponse}, true}, // somebody's login page
+		{model.Error{Kind: model.KindInvalidResponse}, true}, // for example a login page
 		{model.Error{Kind: model.KindTruncated}, false},
 		{model.Error{Kind: model.KindAuth}, false},
 		{model.Error{Kind: model.KindBadRequest}, false},

@@ -2,15 +2,15 @@ package model
 
 import "strings"
 
-// Info is what is known of a model without asking its server.
+// Info holds the properties of a model that are known without a request to its server.
 type Info struct {
 	Window int // size of the context, in tokens
 	Price  Price
 }
 
-// known has list prices in USD per million tokens and context windows as of 2026-11-21. The
-// configuration overrides both. If long prompts cost more, the window ends where their price
-// begins.
+// known maps names of models to list prices in USD per million tokens and context windows, as of
+// 2026-11-21. The configuration overrides both. If long prompts cost more, the window ends at the
+// length from which the higher price applies.
 var known = map[string]Info{
 	"gpt-5.4":      {200_000, Price{2.50, 15, 0.25}},
 	"gpt-5.4-mini": {400_000, Price{0.75, 4.50, 0.075}},
@@ -60,11 +60,11 @@ var known = map[string]Info{
 	"deepseek-reasoner": {128_000, Price{0.28, 0.42, 0.028}},
 }
 
-// foundationWindow is the context of models that come with an operating system, in tokens (OSA-21).
+// foundationWindow is the context of models that are part of an operating system, in tokens.
 const foundationWindow = 4096
 
-// Lookup returns what is known of a model (OSA-21). A date or "latest" at the end of a name, as in
-// gpt-5-2025-08-07, is ignored; any other suffix means another model.
+// Lookup returns the known properties of a model. It ignores a date or "latest" at the end of the
+// name, as in gpt-5-2025-08-07. Any other suffix means another model.
 func Lookup(name string) (Info, bool) {
 	name = strings.TrimPrefix(strings.ToLower(name), "models/")
 	full := name
@@ -76,7 +76,7 @@ func Lookup(name string) (Info, bool) {
 		i := strings.LastIndexByte(name, '-')
 		if i < 0 || !isDate(name[i+1:]) && name[i+1:] != "latest" && name[i+1:] != "0" {
 			if strings.Contains(full, "foundation") {
-				return Info{Window: foundationWindow}, false // whose price depends on its server
+				return Info{Window: foundationWindow}, false // the price depends on the server
 			}
 			return Info{}, false
 		}
@@ -85,7 +85,7 @@ func Lookup(name string) (Info, bool) {
 	}
 }
 
-// isDate says whether a part of a name is a date or a part of one.
+// isDate reports whether a part of a name is a date or a part of a date.
 func isDate(text string) bool {
 	if len(text) != 2 && len(text) != 4 && len(text) != 8 {
 		return false

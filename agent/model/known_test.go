@@ -6,7 +6,7 @@ import (
 	"rouse/agent/model"
 )
 
-// TestLookup: OSA-21: what is known of a model's window and price.
+// TestLookup checks the windows and prices of known models.
 func TestLookup(t *testing.T) {
 	if k, ok := model.Lookup("apple-foundation-1"); ok || k.Window != 4096 {
 		t.Errorf("%+v %v", k, ok)

@@ -2,13 +2,13 @@
 //
 // # Design
 //
-// The package is pure: types and one interface, no transport. A Provider answers a Request
-// with a stream of Events. Text arrives as it is generated; a call is sent only when it is
-// complete, so that a broken stream never executes half a call. Messages are neutral JSON: another
+// The package has types and one interface, and no transport. A Provider answers a Request with a
+// stream of Events. Text arrives as it is generated. A call is sent only when it is complete, so
+// that a broken stream never executes half a call. Messages are neutral JSON, so that another
 // adapter can continue a transcript.
 //
-// A failure on the model's side is an *Error, which says whether the same request may succeed later;
-// a caller that gets one discards everything that the stream sent before it.
+// A failure of the model is an *Error, which reports whether the same request may succeed later. A
+// caller that receives an *Error must discard the text and the calls that were sent before it.
 package model
 
 import (
@@ -26,10 +26,10 @@ import (
 	"rouse/internal/domain"
 )
 
-// Role says whose message it is.
+// Role is the author of a message.
 type Role string
 
-// The roles.
+// Roles of messages.
 const (
 	RoleSystem    Role = "system"
 	RoleUser      Role = "user"
@@ -41,14 +41,14 @@ const (
 type Message struct {
 	Role   Role            `json:"role"`
 	Text   string          `json:"text,omitempty"`
-	Calls  []Call          `json:"calls,omitempty"`   // of an assistant
-	CallID string          `json:"call_id,omitempty"` // of a tool: the call whose envelope is Text
-	Name   string          `json:"name,omitempty"`    // of a tool: its name
-	Images []Image         `json:"images,omitempty"`  // of a user or a tool, in addition to Text
-	Raw    json.RawMessage `json:"raw,omitempty"`     // opaque to all but the adapter that wrote it
+	Calls  []Call          `json:"calls,omitempty"`   // set for RoleAssistant
+	CallID string          `json:"call_id,omitempty"` // set for RoleTool: the call whose envelope is Text
+	Name   string          `json:"name,omitempty"`    // set for RoleTool: the name of the tool
+	Images []Image         `json:"images,omitempty"`  // for RoleUser and RoleTool, in addition to Text
+	Raw    json.RawMessage `json:"raw,omitempty"`     // opaque; only the adapter that wrote it reads it
 }
 
-// Call is a tool invocation that a model asks for.
+// Call is a tool call requested by a model.
 type Call struct {
 	ID   string          `json:"id"`
 	Key  string          `json:"key,omitempty"` // stable across attempts; "" if the loop has to assign it
@@ -56,7 +56,7 @@ type Call struct {
 	Args json.RawMessage `json:"args"`
 }
 
-// NewCallID returns an id for a call whose own id is missing or taken (OSA-09).
+// NewCallID returns an id for a call whose own id is missing or taken.
 func NewCallID() string {
 	var b [12]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -66,12 +66,12 @@ func NewCallID() string {
 // Tool declares a tool to a model.
 type Tool struct {
 	Name, Description string
-	// Schema describes the arguments: each schema has one type, and besides that only description,
-	// enum (of strings), items, properties and required. Empty means no arguments.
+	// Schema describes the arguments. Each schema has one type, and optionally a description, enum
+	// (of strings), items, properties and required. Empty means no arguments.
 	Schema json.RawMessage
 }
 
-// ArgumentSchema returns the schema of the arguments, which is never empty.
+// ArgumentSchema returns the schema of the arguments. It is never empty.
 func (t Tool) ArgumentSchema() json.RawMessage {
 	if len(t.Schema) == 0 {
 		return json.RawMessage(`{"type":"object","properties":{}}`)
@@ -83,9 +83,9 @@ func (t Tool) ArgumentSchema() json.RawMessage {
 type Usage struct {
 	Input       int64 `json:"input,omitempty"`
 	Output      int64 `json:"output,omitempty"`
-	Cached      int64 `json:"cached,omitempty"`       // the part of Input that was read from the provider's cache
-	Written     int64 `json:"written,omitempty"`      // the part of Input that was written to it, where that costs extra
-	WrittenLong int64 `json:"written_long,omitempty"` // the part of Written that is kept for an hour, which costs more
+	Cached      int64 `json:"cached,omitempty"`       // part of Input read from the provider's cache
+	Written     int64 `json:"written,omitempty"`      // part of Input written to the cache, if that costs extra
+	WrittenLong int64 `json:"written_long,omitempty"` // part of Written kept for an hour, at a higher price
 }
 
 // Add returns the sum of two usages.
@@ -93,95 +93,99 @@ func (u Usage) Add(o Usage) Usage {
 	return Usage{u.Input + o.Input, u.Output + o.Output, u.Cached + o.Cached, u.Written + o.Written, u.WrittenLong + o.WrittenLong}
 }
 
-// Unreported is what a turn may have cost beyond the Usage that its server reported.
+// Unreported describes possible costs of a turn in addition to its reported Usage.
 type Unreported struct {
-	Requests int   `json:"requests,omitempty"` // that reached the server, and that it did not refuse
-	Bytes    int   `json:"bytes,omitempty"`    // of their answers, as far as they arrived
-	Begun    Usage `json:"begun,omitzero"`     // as far as the server had reported the last of them
+	Requests int   `json:"requests,omitempty"` // requests that the server received and did not reject
+	Bytes    int   `json:"bytes,omitempty"`    // size of their answers, as far as they arrived
+	Begun    Usage `json:"begun,omitzero"`     // usage reported so far for the last of them
 }
 
-// Retried are requests of one turn that failed before one succeeded.
+// Retried describes the failed requests of a turn that succeeded later.
 type Retried struct {
 	Times int
-	Last  string // why the last of them failed; never holds a key
+	Last  string // why the last request failed; never contains a key
 }
 
-// Result is a call with its envelope as the tool gave it.
+// Result is a call with the envelope that the tool returned.
 type Result struct {
 	Call     Call
 	Envelope json.RawMessage
 }
 
-// Request asks for one turn.
+// Request is a request for one turn.
 type Request struct {
 	System      string
 	Messages    []Message
 	Tools       []Tool
-	MaxOutput   int // tokens; 0 leaves it to the model
+	MaxOutput   int // tokens; 0 means the model's default
 	Temperature *float64
-	Results     []Result // the last step's, untrimmed
-	NoTools     bool     // the answer must be text, whatever Tools holds
-	KeepTools   bool     // the next run with the same tools is more than CacheMinutes away, and within CacheHour
-	KeepAll     bool     // the next turn is that far
+	Results     []Result // results of the last step, untrimmed
+	NoTools     bool     // the answer must be text, regardless of Tools
+	// KeepTools means that the next run with the same tools is more than CacheMinutes away, but
+	// within CacheHour.
+	KeepTools bool
+	// KeepAll means that the next turn is more than CacheMinutes away, but within CacheHour.
+	KeepAll bool
 }
 
-// Providers keep what they cache of a request for CacheMinutes, and at a higher price for CacheHour.
+// Providers cache a request for CacheMinutes, or at a higher price for CacheHour.
 const (
 	CacheMinutes = 5 * time.Minute
 	CacheHour    = time.Hour
 )
 
-// WorthKeeping reports whether a request so long after another would find only what was cached for an hour.
+// WorthKeeping reports whether a request after this time finds only entries cached for an hour.
 func WorthKeeping(after time.Duration) bool { return after > CacheMinutes && after <= CacheHour }
 
-// Reasons in Event.Stop. A reason of a server without a translation is passed on as it is.
+// Reasons in Event.Stop. An unknown reason of a server is passed on unchanged.
 const (
 	StopDone    = "stop"           // the answer is complete
-	StopCalls   = "tool_calls"     // it expects the results of its calls
-	StopLength  = "length"         // it reached MaxOutput or its own limit
+	StopCalls   = "tool_calls"     // the model expects the results of its calls
+	StopLength  = "length"         // the answer reached MaxOutput or the model's limit
 	StopFilter  = "content_filter" // the provider's content filter withheld the rest
-	StopRefusal = "refusal"        // the model declined; the text says why
+	StopRefusal = "refusal"        // the model declined; the text gives the reason
 )
 
-// Event is a part of an answer; one field is set.
+// Event is a part of an answer. Exactly one field is set.
 type Event struct {
 	Text  string
 	Call  *Call
 	Usage *Usage
-	// Unreported comes once with a turn that failed, and with one that may have cost more than its Usage.
+	// Unreported is sent once if the turn failed or may have cost more than its Usage.
 	Unreported *Unreported
-	// Retried comes with a turn that succeeded after requests for it had failed.
+	// Retried is sent if the turn succeeded after failed requests.
 	Retried *Retried
 	Stop    string
-	Raw     json.RawMessage // to be sent back to the adapter as Message.Raw of this answer
+	Raw     json.RawMessage // must go back to the adapter as Message.Raw of this answer
 	End     *End
 }
 
-// End ends the run. No model sends it: a list of calls does, and a module.
+// End ends the run. It comes from playbooks and modules, never from a model.
 type End struct {
 	Outcome        domain.Outcome
 	Summary, Error string
-	Kind           string // of the error, in a few words that stay the same when the details do not; "" where nothing is known
+	// Kind is a short name of the error that does not depend on its details. "" if unknown.
+	Kind string
 }
 
-// Provider answers requests. The sequence can be used once. Nothing follows an error.
+// Provider answers requests. The sequence can be used once, and an error is its last element.
 type Provider interface {
 	Stream(ctx context.Context, r Request) iter.Seq2[Event, error]
 }
 
-// MaxImage is the largest image of a message, in bytes (YOA-01). Most providers accept less.
+// MaxImage is the maximum size of an image in a message, in bytes. Most providers accept less.
 const MaxImage = 20 << 20
 
 // Image is an image in a message.
 type Image struct {
-	Type string `json:"media_type"` // like image/png
-	Data []byte `json:"data"`       // in JSON base64
+	Type string `json:"media_type"` // for example image/png
+	Data []byte `json:"data"`       // base64 in JSON
 }
 
-// imageTypes are those that models support.
+// imageTypes are the media types that models support.
 var imageTypes = []string{"image/png", "image/jpeg", "image/webp", "image/gif"}
 
-// ImageType returns the media type of an image by its first bytes, "" if it is not supported.
+// ImageType returns the media type of an image from its first bytes, or "" if it is not supported.
 func ImageType(beginning []byte) string {
 	if kind := http.DetectContentType(beginning); slices.Contains(imageTypes, kind) {
 		return kind
@@ -189,7 +193,7 @@ func ImageType(beginning []byte) string {
 	return ""
 }
 
-// String describes an image by its type and size.
+// String returns the type and the size of an image.
 func (i Image) String() string {
 	if n := len(i.Data); n >= 1<<20 {
 		return fmt.Sprintf("%s of %.1f MiB", i.Type, float64(n)/(1<<20))
@@ -197,16 +201,17 @@ func (i Image) String() string {
 	return fmt.Sprintf("%s of %d KiB", i.Type, (len(i.Data)+1023)>>10)
 }
 
-// Listing is what a server reports of its models, without running one.
+// Listing describes the models of a server. It is obtained without running a model.
 type Listing struct {
-	Server string    // its address, without credentials
-	Date   time.Time // its clock; zero when it did not say
+	Server string    // address without credentials
+	Date   time.Time // the server's clock; zero if unknown
 
-	Known  bool     // the server says which models it has, and so took the key, if it needs one
-	Has    bool     // the model is among them
-	Models []string // the others, for a model that is not
-	Window int      // the most tokens that the model can read; 0 when it does not say
-	NoTool bool     // the model cannot call tools, as its server says
+	// Known reports that the server listed its models, and so accepted the key if it needs one.
+	Known  bool
+	Has    bool     // the model is in the list
+	Models []string // names of the models; optional if Has is set
+	Window int      // maximum input of the model in tokens; 0 if unknown
+	NoTool bool     // the server reports that the model cannot call tools
 }
 
 // Lister is a Provider that can list the models of its server. An error is an *Error.
@@ -215,20 +220,20 @@ type Lister interface {
 	List(ctx context.Context) (Listing, error)
 }
 
-// Price is what a model costs, in USD per million tokens, which is micro-USD per token.
+// Price is the price of a model in USD per million tokens, which equals micro-USD per token.
 type Price struct{ Input, Output, Cached float64 }
 
-// maxTokens bounds the token counts of a server that can be true.
+// maxTokens is the highest plausible token count of a server.
 const maxTokens = 1 << 40
 
-// The surcharges for writing a part of the input to the cache, as parts of the price of the input.
+// Surcharges for writing input to the cache, as fractions of the input price.
 const (
 	cacheWriteSurcharge = 0.25 // for CacheMinutes
 	cacheHourSurcharge  = 1    // for CacheHour
 )
 
-// Cost returns the cost of a usage in micro-USD, rounded up. Impossible counts are read as the most
-// expensive that they may have meant.
+// Cost returns the cost of a usage in micro-USD, rounded up. For impossible counts it assumes the
+// most expensive interpretation.
 func (p Price) Cost(u Usage) int64 {
 	u = u.Clamped()
 	surcharge := float64(u.Written-u.WrittenLong)*cacheWriteSurcharge + float64(u.WrittenLong)*cacheHourSurcharge
@@ -236,18 +241,18 @@ func (p Price) Cost(u Usage) int64 {
 	if cost >= math.MaxInt64/2 {
 		return math.MaxInt64 / 2
 	}
-	// Decimal prices are not exact as floats: an error below this must not round up.
+	// Decimal prices are not exact as floats. An error below 1e-6 must not round up.
 	return int64(math.Ceil(cost - 1e-6))
 }
 
-// Free says that the model costs nothing.
+// Free reports whether the model costs nothing.
 func (p Price) Free() bool { return p == Price{} }
 
-// Clamped is the usage with impossible counts replaced.
+// Clamped returns the usage with impossible counts replaced.
 func (u Usage) Clamped() Usage {
 	within := func(n, most int64) int64 { return min(max(n, 0), most) }
 	u.Input, u.Output = within(u.Input, maxTokens), within(u.Output, maxTokens)
-	// None cached is the most expensive reading.
+	// No cached tokens is the most expensive interpretation.
 	if u.Cached > u.Input {
 		u.Cached = 0
 	}

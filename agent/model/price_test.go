@@ -25,8 +25,8 @@ func TestCost(t *testing.T) {
 		{model.Usage{Input: -5, Output: -5, Cached: -5}, 0},            // a server that lies
 		{model.Usage{Input: 10, Cached: 11}, 30},                       // more cached than there was
 		{model.Usage{Input: 10, Cached: -3}, 30},                       //
-		{model.Usage{Output: math.MaxInt64}, (1 << 40) * 15},           // not believed
-		{model.Usage{Input: 100_000, Cached: 100_000}, 30_000},         // no cent of rounding
+		{model.Usage{Output: math.MaxInt64}, (1 << 40) * 15},           // implausible
+		{model.Usage{Input: 100_000, Cached: 100_000}, 30_000},         // no rounding up
 		{model.Usage{Input: 333_333, Cached: 33_333}, 900_000 + 10000}, //
 	} {
 		if got := p.Cost(c.usage); got != c.want {

@@ -2,7 +2,7 @@ package model
 
 import "fmt"
 
-// USD returns an amount in millionths of a dollar as a price: with four decimals below a dollar, otherwise with two.
+// USD formats an amount in micro-USD: with four decimals below one dollar, otherwise with two.
 func USD(micro int64) string {
 	switch v := float64(micro) / 1e6; {
 	case micro == 0:

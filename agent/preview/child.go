@@ -15,12 +15,12 @@ import (
 	"rouse/agentdb/tabular"
 )
 
-// childName is the one argument of a process that reads a file.
+// childName is the only argument of a process that reads a file.
 const childName = "preview-child"
 
 const (
-	maxStack = 64 << 20 // bytes, of a goroutine
-	exitEdge = 3        // the exit code of a process that takes too much
+	maxStack = 64 << 20 // bytes per goroutine
+	exitEdge = 3        // exit code of a process that exceeds its limits
 )
 
 const (
@@ -29,7 +29,7 @@ const (
 	kindBMP  = "bmp"
 )
 
-// request is the first line that a child is given; the file follows.
+// request is the first line of a child's input. The file follows it.
 type request struct {
 	Kind          string
 	From, Chars   int
@@ -38,27 +38,27 @@ type request struct {
 }
 
 func (r request) with(content io.Reader) io.Reader {
-	line, _ := json.Marshal(r) //nolint:errchkjson // of strings and numbers
+	line, _ := json.Marshal(r) //nolint:errchkjson // strings and numbers only
 	return io.MultiReader(bytes.NewReader(append(line, '\n')), content)
 }
 
-// answer is all that a child says.
+// answer is the output of a child.
 type answer struct {
 	Result json.RawMessage `json:",omitempty"`
 	Fault  string          `json:",omitempty"`
 }
 
-// Child must be the first that main does. Where this process is one that reads a file it does so
-// and ends; else Child returns at once.
+// Child must be the first call in main. In a process that reads a file, it reads the file and
+// exits. In other processes it returns at once.
 func Child() {
 	if len(os.Args) != 2 || os.Args[1] != childName {
 		return
 	}
 
 	out := os.Stdout
-	os.Stdout = os.Stderr // what a reader prints is no answer
+	os.Stdout = os.Stderr // output of a parser is not part of the answer
 	debug.SetMaxStack(maxStack)
-	debug.SetMemoryLimit(maxMemory / 2) // garbage is collected long before it counts as too much
+	debug.SetMemoryLimit(maxMemory / 2) // collect garbage long before the limit
 	go watch()
 	err := limit()
 	var text []byte
@@ -70,17 +70,17 @@ func Child() {
 		_, err = out.Write(text)
 	}
 	if err != nil {
-		os.Exit(1) // who waits for an answer says so
+		os.Exit(1) // the parent reports the missing answer
 	}
 
 	os.Exit(0)
 }
 
-// watch ends the process when it takes too much: also when there is nobody left to kill it.
+// watch ends the process if it exceeds its limits, even if its parent is gone.
 func watch() {
 	end := time.After(maxTime + time.Second)
 	tick := time.NewTicker(5 * time.Millisecond)
-	// What was given back to the system is not used any more.
+	// Memory returned to the system no longer counts.
 	used := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	for {
 		select {

@@ -13,8 +13,8 @@ import (
 	"rouse/agent/sandbox"
 )
 
-// TestReadersAreConfined: what reads a stranger's file is held by the kernel, on each tier that does so, while it
-// has the file before it.
+// TestReadersAreConfined checks that the kernel confines the process that reads a file, on each
+// tier with a filter.
 func TestReadersAreConfined(t *testing.T) {
 	for _, tier := range []sandbox.Tier{sandbox.TierA, sandbox.TierB} {
 		if is, why := boxes[tier].Tier(t.Context()); is != tier {
@@ -50,7 +50,7 @@ func TestReadersAreConfined(t *testing.T) {
 	}
 }
 
-// confinedReaders counts the processes that read a file behind a filter of their system calls.
+// confinedReaders returns the number of processes that read a file behind a system call filter.
 func confinedReaders(t *testing.T) (n int) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*")
@@ -61,7 +61,7 @@ func confinedReaders(t *testing.T) (n int) {
 	for _, process := range all {
 		argv, err := os.ReadFile(filepath.Join(process, "cmdline"))
 		if err != nil || !bytes.HasSuffix(argv, []byte("\x00"+childName+"\x00")) {
-			continue // another one, or one that is gone
+			continue // another process, or one that has ended
 		}
 		if status, err := os.ReadFile(filepath.Join(process, "status")); err == nil && strings.Contains(string(status), "Seccomp:\t2") {
 			n++

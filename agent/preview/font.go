@@ -2,21 +2,21 @@ package preview
 
 import "github.com/ledongthuc/pdf"
 
-// usual is the width of a letter of which the file does not say it, in thousandths of the size.
+// usual is the width of a letter without a width in the file, in thousandths of the size.
 const usual = 500
 
-// maxWidths bounds what is kept of a font: it has no more letters.
+// maxWidths is the maximum number of widths per font. A font has no more letters.
 const maxWidths = 1 << 16
 
-// font is how the bytes of a text are letters, and how wide these are.
+// font decodes the bytes of a text and knows the widths of its letters.
 type font struct {
 	encoding pdf.TextEncoding
-	two      bool // bytes of a letter, else one
+	two      bool // two bytes per letter instead of one
 	widths   map[int]float64
 	other    float64
 }
 
-// fontOf is a font of the page, which is read once. One that is damaged has no letters.
+// fontOf returns a font of the page. It reads each font once. A damaged font has no letters.
 func (w *words) fontOf(name string, resources pdf.Value) (f *font) {
 	if known, ok := w.fonts[name]; ok {
 		return known
@@ -45,7 +45,7 @@ func (w *words) fontOf(name string, resources pdf.Value) (f *font) {
 	return f
 }
 
-// wide reads the widths of a font of many letters: [c [w …]] and [from to w], as many as there are.
+// wide reads the widths of a font with many letters: [c [w …]] and [from to w].
 func (f *font) wide(v pdf.Value) {
 	if dw := v.Key("DW"); dw.Kind() != pdf.Null {
 		f.other = dw.Float64()
@@ -85,7 +85,8 @@ func (f *font) decode(raw string) (text string) {
 	return f.encoding.Decode(raw)
 }
 
-// width is that of a text, in thousandths of the size, with how many letters and spaces it has.
+// width returns the width of a text in thousandths of the size, and its numbers of letters and
+// spaces.
 func (f *font) width(raw string) (width float64, letters, spaces int) {
 	step := 1
 	if f.two {

@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limit has the kernel refuse memory: a length that is a lie is asked for, and filled with zeros,
-// in one go, which nothing within the process could end.
+// limit sets a kernel limit of memory. A wrong length in a file can cause one huge allocation that
+// is filled with zeros. watch could not stop it in time.
 func limit() error {
 	var now unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_DATA, &now); err != nil {
 		return os.NewSyscallError("getrlimit", err)
 	}
 	if now.Cur <= 2*maxMemory {
-		return nil // the sandbox has set it, and lets nobody change it
+		return nil // already set by the sandbox and cannot be changed
 	}
 
 	text, err := os.ReadFile("/proc/self/statm")

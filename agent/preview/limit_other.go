@@ -2,5 +2,5 @@
 
 package preview
 
-// limit does nothing here: what is too much is seen by watch, a little later.
+// limit does nothing on this system. watch detects excessive memory a little later.
 func limit() error { return nil }

@@ -12,7 +12,7 @@ import (
 	"rouse/internal/text"
 )
 
-// maxPages is how many pages one preview looks at.
+// maxPages is the maximum number of pages in one preview.
 const maxPages = 50
 
 func readPDF(content []byte, from, chars int) (out PDF, err error) {
@@ -39,7 +39,7 @@ func readPDF(content []byte, from, chars int) (out PDF, err error) {
 		}
 
 		if size := utf8.RuneCountInString(said); size > left {
-			if n > out.First { // it comes whole in the next preview; only a first page is cut
+			if n > out.First { // only the first page is cut; other pages go into the next preview
 				break
 			}
 			whole := said
@@ -57,8 +57,8 @@ func readPDF(content []byte, from, chars int) (out PDF, err error) {
 	return out, nil
 }
 
-// openPDF overlooks what the reader is strict about and other programs are not: the version, and
-// bytes behind the end.
+// openPDF opens a PDF. It tolerates an unusual version and bytes after the end, like other programs
+// but unlike the parser. It overwrites the beginning of content.
 func openPDF(content []byte) (*pdf.Reader, error) {
 	const head, end = "%PDF-1.7\n", "%%EOF"
 	at := bytes.LastIndex(content, []byte(end))
@@ -81,7 +81,7 @@ func openPDF(content []byte) (*pdf.Reader, error) {
 	return r, nil
 }
 
-// page is the text of a page; ok is false when there may be more that was not understood.
+// page returns the text of a page. ok is false if there may be more text that could not be decoded.
 func page(r *pdf.Reader, n int) (text string, ok bool) {
 	p := r.Page(n)
 	w := words{fonts: map[string]*font{}, state: state{scale: 1, place: identity, line: identity, page: identity}}
@@ -89,7 +89,7 @@ func page(r *pdf.Reader, n int) (text string, ok bool) {
 	return w.text(), ok
 }
 
-// printable drops what is no part of a text.
+// printable maps control characters to -1, so that strings.Map removes them.
 func printable(r rune) rune {
 	if r == '\u00a0' {
 		return ' '

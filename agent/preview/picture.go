@@ -7,7 +7,7 @@ import (
 	"golang.org/x/image/bmp"
 )
 
-// maxPixels bounds a picture: what its file holds may be far smaller than what it says.
+// maxPixels limits the size of a picture, because a small file can declare a huge picture.
 const maxPixels = 25_000_000
 
 func pngOf(content []byte) ([]byte, error) {

@@ -20,10 +20,10 @@ import (
 	"rouse/agent/sandbox"
 )
 
-// boxes confine the processes of all tests, by tier: what this machine has is found out once.
+// boxes confine the processes of all tests, by tier. The tiers of this machine are probed once.
 var boxes = map[sandbox.Tier]*sandbox.Sandbox{}
 
-// TestMain is the tests, and the processes that read their files.
+// TestMain runs the tests, and the processes that read their files.
 func TestMain(m *testing.M) {
 	sandbox.Child()
 	Child()
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// pdfOf makes a file of objects, the first of which is the catalogue.
+// pdfOf returns a file with objects. The first object is the catalogue.
 func pdfOf(objects ...string) string {
 	var out strings.Builder
 	out.WriteString("%PDF-1.4\n")
@@ -69,7 +69,7 @@ func stream(head, content string) string {
 	return fmt.Sprintf("<<%s/Length %d>>stream\n%s\nendstream", head, len(content), content)
 }
 
-// thin are the entries of a cross-reference table that take no bytes in the file.
+// thin returns entries of a cross-reference table that take no bytes in the file.
 func thin(index string) string {
 	return "%PDF-1.4\n1 0 obj\n<</Type/XRef/Size 1/W[0 0 0]/Index[" + index + "]/Length 0>>stream\n\nendstream\nendobj\n" + strings.Repeat("%\n", 50) + "startxref\n9\n%%EOF"
 }
@@ -79,7 +79,7 @@ const (
 	helvetica = "<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>"
 )
 
-// pages makes a file of pages by what is drawn on them.
+// pages returns a file with one page for each content stream.
 func pages(contents ...string) string {
 	objects := []string{catalogue, "", helvetica}
 	var kids strings.Builder
@@ -95,7 +95,7 @@ func pages(contents ...string) string {
 
 func said(text string) string { return "BT /F 10 Tf (" + text + ") Tj ET" }
 
-// The words of a page come in lines, with the spaces that are drawn as gaps.
+// TestWords checks the lines of a page, and the spaces that are drawn as gaps.
 func TestWords(t *testing.T) {
 	t.Parallel()
 	cases := []struct{ name, draw, want string }{
@@ -129,7 +129,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// Fonts of many letters say their widths in another way, and forms draw what lies in them.
+// TestWordsOfFontsAndForms checks fonts with many letters, which encode their widths differently,
+// and text in forms.
 func TestWordsOfFontsAndForms(t *testing.T) {
 	t.Parallel()
 	unicode := stream("", "1 begincodespacerange <0000> <ffff> endcodespacerange 2 beginbfchar <0001> <0041> <0002> <0042> endbfchar")
@@ -139,7 +140,7 @@ func TestWordsOfFontsAndForms(t *testing.T) {
 		stream("", "BT /G 10 Tf 0 700 Td <0001> Tj 20 0 Td <0002> Tj 5.5 0 Td <0001> Tj ET /X Do /Y Do "), unicode,
 		stream("/Subtype/Form/Matrix[1 0 0 1 0 -100]", "BT /G 10 Tf 0 700 Td <0002> Tj ET /X Do"), "<</Subtype/Image>>")
 
-	for tier, box := range boxes { // it is the same wherever it is read
+	for tier, box := range boxes { // the result is the same on each tier
 		out, err := New(box).PDF(t.Context(), strings.NewReader(file), 1, 1000)
 		if want := "[Page 1]\nAB A"; err != nil || !strings.HasPrefix(out.Text, want) || !strings.Contains(out.Text, "\nB") || out.Pages != 1 {
 			t.Errorf("tier %s: %q, want %q (%v)", tier, out.Text, want, err)
@@ -147,7 +148,7 @@ func TestWordsOfFontsAndForms(t *testing.T) {
 	}
 }
 
-// As many pages are shown as there is room for, from the one that is asked for.
+// TestPages checks that as many pages are shown as fit, from the requested page.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	var many []string
@@ -181,14 +182,14 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// Whatever a file is made to do to its reader, it is a fault of the file, and soon.
+// TestHostilePDF checks that a hostile file always causes a Fault, and soon.
 func TestHostilePDF(t *testing.T) {
 	t.Parallel()
 	good := pages(said("One"))
 	encrypted := strings.Replace(good, "/Root 1 0 R", "/Root 1 0 R/Encrypt<</Filter/Standard/V 5/R 6/Length 256>>/ID[(a)(b)]", 1)
 	locked := strings.Replace(good, "/Root 1 0 R", "/Root 1 0 R/Encrypt<</Filter/Standard/V 2/R 3/Length 128/P -1/O("+strings.Repeat("o", 32)+")/U("+strings.Repeat("u", 32)+")>>/ID[(a)(b)]", 1)
 	v, brief := New(boxes[sandbox.TierA]), New(boxes[sandbox.TierA])
-	v.time = 2 * time.Minute // what runs into the bound of memory must not run into that of time before, on a slow machine
+	v.time = 2 * time.Minute // on a slow machine, the memory limit must be reached before the timeout
 	brief.time = 500 * time.Millisecond
 	for name, c := range map[string]struct{ file, want string }{
 		"empty":             {"", "is no PDF"},
@@ -221,7 +222,7 @@ func TestHostilePDF(t *testing.T) {
 	}
 }
 
-// Of a file with any of its bytes changed something is said.
+// TestDamagedPDF checks that a file with changed bytes causes no error other than a Fault.
 func TestDamagedPDF(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
@@ -250,7 +251,8 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// A BMP picture becomes a PNG of the same points; one that says too much of itself is refused.
+// TestPNG checks that a BMP picture becomes a PNG with the same pixels, and that a huge picture is
+// rejected.
 func TestPNG(t *testing.T) {
 	t.Parallel()
 	picture := image.NewNRGBA(image.Rect(0, 0, 3, 2))
@@ -284,7 +286,7 @@ func TestPNG(t *testing.T) {
 	}
 }
 
-// A spreadsheet that is small, and endless inside, costs its reader and nobody else.
+// TestHostileXLSX checks a small spreadsheet that is endless inside: it may affect only its reader.
 func TestHostileXLSX(t *testing.T) {
 	t.Parallel()
 	var file bytes.Buffer

@@ -13,62 +13,64 @@ import (
 	"rouse/agentdb/tabular"
 )
 
-// Bounds of one preview.
+// Limits of one preview.
 const (
-	lanes     = 2 // at the same time
+	lanes     = 2 // concurrent previews
 	maxTime   = 10 * time.Second
 	maxMemory = 512 << 20 // bytes
 	maxRest   = 4 << 10   // bytes
-	maxAnswer = 48 << 20  // bytes: a picture of 20 MiB in base64, and more
+	maxAnswer = 48 << 20  // bytes, enough for a picture of 20 MiB in base64
 )
 
 // Viewer starts the processes that read files, a few at a time. It is safe for concurrent use.
 type Viewer struct {
 	box   *sandbox.Sandbox
 	lanes chan struct{}
-	time  time.Duration // for one file
+	time  time.Duration // timeout for one file
 }
 
-// New gives a viewer whose processes a sandbox confines. The program that it is part of must call
-// [sandbox.Child] and [Child] first of all.
+// New returns a viewer. The sandbox box confines its processes. The program must call
+// [sandbox.Child] and [Child] at the start of main.
 func New(box *sandbox.Sandbox) *Viewer { return &Viewer{box, make(chan struct{}, lanes), maxTime} }
 
-// Fault is what is wrong with a file, in words that follow its name.
+// Fault describes a problem of a file. Its message continues a sentence that starts with the file
+// name.
 type Fault struct{ Message string }
 
 func (f *Fault) Error() string { return f.Message }
 
 func fault(format string, args ...any) error { return &Fault{fmt.Sprintf(format, args...)} }
 
-// PDF are the words of some pages.
+// PDF holds the text of some pages.
 type PDF struct {
-	Pages       int // of the file
-	First, Last int // shown; behind the last page nothing is
+	Pages       int // number of pages of the file
+	First, Last int // pages shown; Last is 0 if First is after the last page
 	Text        string
-	Cut         bool   // of the last page there is more
-	Rest        string // the beginning of what was cut off, in which a secret may end that begins before it
-	Unread      []int  // pages of these that could not be read
+	Cut         bool   // the last page has more text
+	Rest        string // the beginning of the omitted text, to find a secret that starts before it
+	Unread      []int  // shown pages that could not be read completely
 }
 
-// PDF reads the pages from one on, counted from 1, as many as fit into so many characters.
+// PDF reads the pages from the page from, counted from 1. It returns as many pages as fit into
+// chars characters.
 func (v *Viewer) PDF(ctx context.Context, content io.Reader, from, chars int) (out PDF, err error) {
 	err = v.show(ctx, request{Kind: kindPDF, From: from, Chars: chars}, content, &out)
 	return out, err
 }
 
-// XLSX is [tabular.PreviewXLSX].
+// XLSX returns the result of [tabular.PreviewXLSX].
 func (v *Viewer) XLSX(ctx context.Context, content io.Reader, sheet string, rows, columns int) (out tabular.SheetPreview, err error) {
 	err = v.show(ctx, request{Kind: kindXLSX, Sheet: sheet, Rows: rows, Columns: columns}, content, &out)
 	return out, err
 }
 
-// PNG makes a PNG picture of a BMP one.
+// PNG converts a BMP picture to PNG.
 func (v *Viewer) PNG(ctx context.Context, bmp io.Reader) (out []byte, err error) {
 	err = v.show(ctx, request{Kind: kindBMP}, bmp, &out)
 	return out, err
 }
 
-// show has a file read. An error that is no *Fault is not the file's.
+// show reads a file in a child process. An error that is not a *Fault is not caused by the file.
 func (v *Viewer) show(ctx context.Context, r request, content io.Reader, into any) error {
 	select {
 	case v.lanes <- struct{}{}:
@@ -80,9 +82,10 @@ func (v *Viewer) show(ctx context.Context, r request, content io.Reader, into an
 	var text answerText
 	res, err := v.box.Run(ctx, sandbox.Command{
 		Self: true, Argv: []string{"rouse", childName}, Dir: rootFolder(), Wall: v.time,
-		// No weaker tier is refused: what reads is bounded wherever it is, and can be stopped but not taken over.
+		// Any tier is sufficient: the limits apply on all of them, and a file cannot take over the
+		// parsers.
 		MinTier: sandbox.TierD, Limits: sandbox.Limits{Memory: maxMemory, Processes: 8, OpenFiles: 32, FileSize: 1},
-		Env:   []string{"GOMAXPROCS=2", "GOTRACEBACK=none", "GORACE=" + os.Getenv("GORACE")}, // the daemon's own holds secrets
+		Env:   []string{"GOMAXPROCS=2", "GOTRACEBACK=none", "GORACE=" + os.Getenv("GORACE")}, // the daemon's environment contains secrets
 		Stdin: r.with(content), Stdout: &text,
 	})
 	switch {
@@ -105,8 +108,8 @@ func (v *Viewer) show(ctx context.Context, r request, content io.Reader, into an
 	return json.Unmarshal(a.Result, into)
 }
 
-// answerText is what a child answers. One that answers more than any preview holds has its answer cut off, which is
-// no JSON then.
+// answerText collects the answer of a child, up to maxAnswer. A longer answer is cut off, so that
+// it is not valid JSON.
 type answerText struct{ held []byte }
 
 // Write implements io.Writer.
@@ -115,7 +118,7 @@ func (t *answerText) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// rootFolder is a folder that is there on every system, and in every sandbox.
+// rootFolder returns a folder that exists on every system and in every sandbox.
 func rootFolder() string {
 	if runtime.GOOS == "windows" {
 		return os.TempDir()

@@ -6,18 +6,18 @@ import (
 	"github.com/ledongthuc/pdf"
 )
 
-// Bounds of one page.
+// Limits of one page.
 const (
 	maxOperators = 500_000
-	maxForms     = 8 // of forms within forms
+	maxForms     = 8 // nesting of forms
 )
 
-// matrix turns coordinates: [a b c d e f] of the PDF standard.
+// matrix is a transformation of coordinates: [a b c d e f] of the PDF standard.
 type matrix [6]float64
 
 var identity = matrix{1, 0, 0, 1, 0, 0}
 
-// times is what m does, and then n.
+// times returns the transformation m followed by n.
 func (m matrix) times(n matrix) matrix {
 	return matrix{
 		m[0]*n[0] + m[1]*n[2], m[0]*n[1] + m[1]*n[3],
@@ -26,32 +26,33 @@ func (m matrix) times(n matrix) matrix {
 	}
 }
 
-// state is what a page's operators for text set.
+// state holds the values set by a page's text operators.
 type state struct {
 	font                               *font
 	size, leading, letter, word, scale float64
-	place, line, page                  matrix // of the next letter, of the beginning of its line, of the page
+	place, line, page                  matrix // transformations of the next letter, of the beginning of its line, and of the page
 }
 
-// piece is a text as it is drawn at once, in units of the page.
+// piece is a text drawn by one operation, in units of the page.
 type piece struct {
 	text              string
 	x, y, width, size float64
 }
 
-// words reads the texts of a page, as far as they can be understood.
+// words reads the texts of a page, as far as they can be decoded.
 type words struct {
 	state
 	saved  []state
-	fonts  map[string]*font // by their names in the page, or in the form
+	fonts  map[string]*font // by their names in the page or form
 	pieces []piece
-	done   int // operators
+	done   int // number of operators
 }
 
-// read interprets the operators of a page or a form; false when they are not all understood.
+// read interprets the operators of a page or a form. It returns false if it could not process all
+// of them.
 func (w *words) read(content, resources pdf.Value, depth int) (ok bool) {
 	defer func() {
-		if recover() != nil { // the reader panics where a file is damaged
+		if recover() != nil { // the parser panics if a file is damaged
 			ok = false
 		}
 	}()
@@ -82,7 +83,7 @@ func (w *words) read(content, resources pdf.Value, depth int) (ok bool) {
 	return ok
 }
 
-// form reads what a page draws as one thing: a stamp, or all of it.
+// form reads a form, a reusable part of a page such as a stamp.
 func (w *words) form(x, resources pdf.Value, depth int) bool {
 	if x.Key("Subtype").Name() != "Form" {
 		return true // a picture
@@ -112,7 +113,8 @@ func matrixOf(v pdf.Value) (m matrix, ok bool) {
 	return m, true
 }
 
-// operate does one operator (PDF 32000-1, 9.3 and 9.4); those that draw no text do nothing.
+// operate executes one operator (PDF 32000-1, 9.3 and 9.4). It ignores operators that do not draw
+// text.
 func (w *words) operate(op string, args []pdf.Value, resources pdf.Value) {
 	number := func(i int) float64 {
 		if i < len(args) {
@@ -203,9 +205,9 @@ func (w *words) show(raw string) {
 	}
 }
 
-// text puts the pieces together. A PDF says where each stands and not what belongs together: a
-// greater step down is a new line, a gap is a space, and a wide one a tab. Pieces are taken in the
-// order in which they are drawn, which most programs make that of reading.
+// text joins the pieces. A PDF contains the position of each piece, but not which pieces belong
+// together. A large vertical step starts a new line, a gap becomes a space, and a wide gap a tab.
+// Pieces are joined in drawing order, which is the reading order in most files.
 func (w *words) text() string {
 	var out strings.Builder
 	var last piece
@@ -230,7 +232,7 @@ func (w *words) text() string {
 	return tidy(out.String())
 }
 
-// tidy takes spaces off the ends of lines, and has no two empty lines together.
+// tidy removes spaces at the ends of lines, and merges consecutive empty lines.
 func tidy(text string) string {
 	var out []string
 	for line := range strings.SplitSeq(text, "\n") {

@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// The longest escapes, in bytes: of JSON two halves of a character, of HTML the name of one.
+// Maximum lengths of escapes in bytes: in JSON a surrogate pair, in HTML a named character.
 const (
 	longestOfAddresses = len(`%20`)
 	longestOfJSON      = len(`\ud83d\ude00`)
 	longestOfHTML      = 34
 )
 
-// Begun is what is certain of a text that goes on: without the secrets, and without an end that may turn out to be the
-// beginning of one, in any of the forms and escapes in which one is looked for. More of the text has more of what is certain, and
-// begins in the same way.
+// Begun returns the redacted part of an incomplete text that more text cannot change. It omits an
+// end that may be the beginning of a secret, in any form and with any escapes. For a longer text,
+// the result starts with the result for the shorter text.
 func (r *Redactor) Begun(text string) string {
 	f := r.finder.Load()
 	cut := f.certain(text)
 
-	// Not within a secret that was found: half of it would not be.
+	// A cut within a secret would leave half of it.
 	places := f.find(text)
 	for i := len(places) - 1; i >= 0; i-- {
 		if p := places[i]; p.from < cut && cut < p.to {
@@ -29,7 +29,7 @@ func (r *Redactor) Begun(text string) string {
 	return r.Replace(text[:cut])
 }
 
-// certain is where the end of a text begins that may be the beginning of what is looked for.
+// certain returns the offset of the end of a text that may be the beginning of a secret.
 func (f *finder) certain(text string) int {
 	if len(f.byStart) == 0 && len(f.short) == 0 {
 		return len(text)
@@ -40,10 +40,10 @@ func (f *finder) certain(text string) int {
 	return e.from
 }
 
-// endings looks at the end of each reading of a text.
+// endings searches the end of each reading of a text.
 type endings struct {
 	look
-	from int // in the text
+	from int // offset in the text
 }
 
 func (e *endings) at(text string, readings []reading) {
@@ -72,7 +72,7 @@ func (e *endings) at(text string, readings []reading) {
 	}
 }
 
-// ends are where a text ends, for it may do so before an escape that is not complete yet.
+// ends returns the offsets at which a text may end, because it can end with an incomplete escape.
 func ends(text string) []int {
 	out := []int{len(text)}
 	for i := len(text) - 1; i >= 0 && len(text)-i < longestOfHTML; i-- {
@@ -95,7 +95,8 @@ func ends(text string) []int {
 	return out
 }
 
-// begunBefore is where the longest beginning of what is looked for begins that ends there; the end itself where none does.
+// begunBefore returns the offset of the longest beginning of a secret that ends at end. It returns
+// end if there is none.
 func (f *finder) begunBefore(text string, end int) int {
 	for from := max(0, end-f.longest); from < end; from++ {
 		if f.begin(text[from:end]) {
@@ -105,7 +106,7 @@ func (f *finder) begunBefore(text string, end int) int {
 	return end
 }
 
-// begin says whether something that is looked for begins so.
+// begin reports whether a secret begins with text.
 func (f *finder) begin(text string) bool {
 	if len(text) >= 4 {
 		two := uint16(text[0]) | uint16(text[1])<<8

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestBegun: of a text that goes on nothing is shown that would be blacked out in the whole, wherever it is cut and however its
-// secrets are written (OSA-26).
+// TestBegun checks that Begun shows no part of a secret. It tests all positions of the end of the
+// text and all encodings of the secret.
 func TestBegun(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		secrets := rapid.SliceOfN(rapid.StringMatching(`[a-c%&\\é]{4,12}(\n[a-c]{1,20})?`), 1, 4).Draw(t, "secrets")
@@ -47,7 +47,7 @@ func TestBegun(t *testing.T) {
 	})
 }
 
-// What no secret can begin in is shown at once.
+// TestBegunShowsTheRest checks that text is shown at once if a secret cannot begin in it.
 func TestBegunShowsTheRest(t *testing.T) {
 	t.Parallel()
 	r := New([]string{"sk-canary-1234567"})

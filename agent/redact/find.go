@@ -8,30 +8,30 @@ import (
 	"strings"
 )
 
-// maxEscapes is how often a text is read as escaped: JSON in JSON in an address is three.
+// maxEscapes is the maximum number of nested escapes. JSON in JSON in a URL needs three.
 const maxEscapes = 4
 
-// finder finds many texts at once.
+// finder searches for many texts at once.
 type finder struct {
 	byStart map[uint32][]found   // by their first four bytes, the longest first
-	begins  [1 << 16 / 64]uint64 // a bit for each two bytes that one begins with
-	short   []found              // of fewer bytes, as they are
-	longest int                  // bytes of the longest
-	kinds   string               // of escapes that are read
+	begins  [1 << 16 / 64]uint64 // a bit for each possible pair of first bytes
+	short   []found              // texts of less than four bytes
+	longest int                  // length of the longest text in bytes
+	kinds   string               // kinds of escapes to decode
 }
 
 type place struct {
 	from, to int // bytes
 	mark     string
-	long     int // bytes of what was found, which decides between marks
+	long     int // length in bytes of the text that was found; the longest decides on the mark
 }
 
 func newFinder(all []found) *finder {
 	f := &finder{byStart: map[uint32][]found{}, kinds: escapes}
 	if slices.ContainsFunc(all, func(one found) bool { return strings.Contains(one.text, " ") }) {
-		f.kinds += blanks // which costs time in every text
+		f.kinds += blanks // decoding these takes time in every text
 	}
-	// The longest first: one that begins another would leave the rest of it readable.
+	// The longest first: a shorter text with the same beginning would leave the rest readable.
 	slices.SortFunc(all, func(a, b found) int {
 		return cmp.Or(cmp.Compare(len(b.text), len(a.text)), strings.Compare(a.text, b.text), strings.Compare(a.mark, b.mark))
 	})
@@ -51,10 +51,10 @@ func newFinder(all []found) *finder {
 	return f
 }
 
-// startOf is by what a text of four bytes or more is looked for.
+// startOf returns the search key of a text of at least four bytes.
 func startOf(text string) uint32 { return binary.LittleEndian.Uint32([]byte(text[:4])) }
 
-// find finds all places of a text, in order and apart from each other.
+// find returns the places of secrets in text, in order and without overlaps.
 func (f *finder) find(text string) []place {
 	if len(f.byStart) == 0 && len(f.short) == 0 {
 		return nil
@@ -65,7 +65,7 @@ func (f *finder) find(text string) []place {
 	return merge(l.places)
 }
 
-// look is a search through the readings of a text: what it says when this, or that, in it is taken for an escape.
+// look is a search through the readings of a text. A reading is the result of decoding its escapes.
 type look struct {
 	*finder
 	places []place
@@ -73,17 +73,17 @@ type look struct {
 	seed   maphash.Seed
 }
 
-// at searches a reading of the text, and those that it has in turn. One kind of escapes is read at a time: what
-// looks like one of another kind may be the secret's own.
+// at searches a reading of the text, and then the readings that follow from it. It decodes one kind
+// of escapes at a time, because characters that look like another kind may belong to the secret.
 func (l *look) at(text string, readings []reading) {
 	hash := maphash.String(l.seed, text)
-	if l.seen[hash] { // JSON in an address is what an address in JSON is
+	if l.seen[hash] { // different orders of decoding can lead to the same reading
 		return
 	}
 	l.seen[hash] = true
 
 	for _, p := range l.scan(text) {
-		for i := len(readings) - 1; i >= 0; i-- { // back to where it stands in the text
+		for i := len(readings) - 1; i >= 0; i-- { // convert to offsets in the original text
 			p.from, p.to = readings[i].source(p.from, false), readings[i].source(p.to, true)
 		}
 		l.places = append(l.places, p)
@@ -99,7 +99,7 @@ func (l *look) at(text string, readings []reading) {
 	}
 }
 
-// scan finds all places of a text as it is. They may overlap.
+// scan returns every occurrence of a secret in text, without decoding escapes. Matches may overlap.
 func (f *finder) scan(text string) (out []place) {
 	for _, s := range f.short {
 		for at := 0; ; {
@@ -129,7 +129,7 @@ func (f *finder) scan(text string) (out []place) {
 	return out
 }
 
-// merge joins the places that overlap; of their marks that of the longest find stays.
+// merge joins overlapping places. It keeps the mark of the longest find.
 func merge(all []place) (out []place) {
 	slices.SortStableFunc(all, func(a, b place) int { return cmp.Compare(a.from, b.from) })
 	for _, p := range all {

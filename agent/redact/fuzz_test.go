@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzReplace: whatever stands around it, a secret is not in what comes out, and a document stays one.
+// FuzzReplace checks that the result does not contain the secret, and that a document stays valid.
 func FuzzReplace(f *testing.F) {
 	f.Add("open-sesame", "the word is ", ", he said")
 	f.Add(`a"b\c<d>`, `{"x":"`, `"}`)
@@ -25,7 +25,7 @@ func FuzzReplace(f *testing.F) {
 		}
 
 		if !utf8.ValidString(secret) || !utf8.ValidString(before) {
-			return // no document holds that
+			return // a document cannot contain it
 		}
 		document, err := json.Marshal(map[string]any{before: before + secret, "list": []any{secret, after, 1}})
 		if err != nil {

@@ -1,15 +1,17 @@
-// Package redact blacks secrets out of texts that are shown, stored or sent.
+// Package redact removes secrets from texts that are shown, stored or sent.
 //
 // # Design
 //
-// A secret is looked for as it is, in hexadecimal and in Base64, there wherever it stands in what was encoded;
-// and, beyond ASCII, as it reads when its UTF-8 was taken for Latin-1 or Windows-1252, as servers do with headers.
-// What is escaped, in an address (%2F), in JSON (\u00e9) or in HTML (&amp;), is read as what it stands for, as often as
-// it is escaped within another escape; and so is a line break in a secret with blanks: an encoder may escape as little or as much as it wants. A program that hides a
-// secret in another way, letter by letter or reversed, is not held off by this: what keeps a secret from going anywhere is
-// that it is given to its one host or command alone.
+// A secret is found in plain form, in hexadecimal, and in Base64 at any position of the encoded
+// data. Secrets beyond ASCII are also found if their UTF-8 was read as Latin-1 or Windows-1252, as
+// some servers do with headers. Escapes of URLs (%2F), JSON (\u00e9) and HTML (&amp;) are decoded
+// before the search, up to several levels. The number of escaped characters does not matter. Line
+// breaks in a secret that contains blanks are handled like escapes.
 //
-// A text is redacted before it is cut. Half a secret is none that could be found.
+// Redaction is best effort: a program can encode a secret in another way, for example reversed or
+// letter by letter. Secrets are protected by giving each of them only to its own host or command.
+//
+// A text must be redacted before it is truncated, because half a secret cannot be found.
 package redact
 
 import (
@@ -25,19 +27,19 @@ import (
 	"golang.org/x/text/encoding/charmap"
 )
 
-// Mark stands where a secret was.
+// Mark replaces a secret.
 const Mark = "[secret]"
 
 const (
-	// minLength is that of a secret which is looked for, in bytes: a shorter one would be found
+	// minLength is the minimum length of a secret in bytes. A shorter one would be found
 	// everywhere.
 	minLength = 4
-	// minPart is that of a line of a secret, and of an encoding whose ends depend on what is
-	// around it.
+	// minPart is the minimum length of a line of a secret. It also applies to an encoding that
+	// depends on the surrounding data at its ends.
 	minPart = 8
 )
 
-// Redactor blacks out secrets. It may be used by many at a time.
+// Redactor removes secrets from texts. It is safe for concurrent use.
 type Redactor struct {
 	finder atomic.Pointer[finder]
 
@@ -48,10 +50,10 @@ type Redactor struct {
 
 type found struct{ text, mark string }
 
-// New is a redactor of secrets.
+// New returns a redactor of secrets.
 func New(secrets []string) *Redactor { return Masked(Mark, secrets) }
 
-// Masked is New with another mark.
+// Masked is like New, with another mark.
 func Masked(mark string, secrets []string) *Redactor {
 	var all []found
 	for _, s := range secrets {
@@ -67,7 +69,7 @@ func newRedactor(all []found) *Redactor {
 	return r
 }
 
-// Add has another secret blacked out from now on, in all that is replaced after it has returned.
+// Add adds a secret. Add affects all replacements that start after it returns.
 func (r *Redactor) Add(secret string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,9 +80,9 @@ func (r *Redactor) Add(secret string) {
 	r.finder.Store(newFinder(slices.Clone(r.all)))
 }
 
-// Named is a redactor of values by the names of their secrets, which stand in the mark:
-// "[secret bank-pin]". It is for what was given such a value, and may say it: one that is too short
-// to be told from other text is looked for too, as it is.
+// Named returns a redactor of values by the names of their secrets. The name is part of the mark:
+// "[secret bank-pin]". It is meant for the output of a program that was given such a value. It
+// therefore also replaces values that are too short for New, but only in plain form.
 func Named(values map[string]string) *Redactor {
 	var all []found
 	for name, value := range values {
@@ -93,7 +95,7 @@ func Named(values map[string]string) *Redactor {
 	return newRedactor(all)
 }
 
-// traces are all forms of a secret and of its lines.
+// traces returns all forms of a secret and of its lines.
 func traces(secret, mark string) []found {
 	var texts []string
 	if len(secret) >= minLength {
@@ -103,9 +105,9 @@ func traces(secret, mark string) []found {
 		}
 	}
 	if text := strings.Join(strings.FieldsFunc(secret, func(c rune) bool { return strings.ContainsRune(whitespace, c) }), " "); text != secret && len(text) >= minLength && !strings.HasPrefix(text, "-----") {
-		texts = append(texts, text) // as it reads where lines are broken in other places
+		texts = append(texts, text) // the secret with its line breaks in other places
 	}
-	for line := range strings.Lines(secret) { // a certificate is shown with its lines indented
+	for line := range strings.Lines(secret) { // certificates are often shown with indented lines
 		if line = strings.TrimSpace(line); line != secret && len(line) > 2*minPart && !strings.HasPrefix(line, "-----") {
 			texts = append(texts, forms(line)...)
 		}
@@ -119,7 +121,7 @@ func traces(secret, mark string) []found {
 	return out
 }
 
-// Replace is a text without the secrets. It has as many lines as before.
+// Replace returns a text without the secrets. It keeps the number of lines.
 func (r *Redactor) Replace(text string) string {
 	places := r.finder.Load().find(text)
 	if len(places) == 0 {
@@ -139,8 +141,8 @@ func (r *Redactor) Replace(text string) string {
 	return out.String()
 }
 
-// JSON is a document without the secrets, and still a document: a number that holds one becomes
-// a text.
+// JSON returns a JSON document without the secrets. The result is valid if raw is. A number that
+// contains a secret becomes a string.
 func (r *Redactor) JSON(raw json.RawMessage) json.RawMessage {
 	clean := json.RawMessage(r.Replace(string(raw)))
 	if bytes.Equal(clean, raw) || json.Valid(clean) {
@@ -149,7 +151,8 @@ func (r *Redactor) JSON(raw json.RawMessage) json.RawMessage {
 	return r.JSONExcept(raw, "")
 }
 
-// Document returns a JSON document without secrets, or nil if it is empty. Invalid JSON becomes a string.
+// Document returns a JSON document without the secrets, or nil if it is empty. Invalid JSON becomes
+// a string.
 func (r *Redactor) Document(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 {
 		return nil
@@ -166,7 +169,7 @@ func (r *Redactor) Document(raw json.RawMessage) json.RawMessage {
 	return quoted
 }
 
-// JSONExcept is JSON, but keeps the values of a key.
+// JSONExcept is like JSON, but keeps the values of a key.
 func (r *Redactor) JSONExcept(raw json.RawMessage, key string) json.RawMessage {
 	clean := json.RawMessage(r.Replace(string(raw)))
 	if bytes.Equal(clean, raw) {
@@ -177,7 +180,7 @@ func (r *Redactor) JSONExcept(raw json.RawMessage, key string) json.RawMessage {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	if d.Decode(&v) != nil {
-		return clean // it was none
+		return clean // not JSON
 	}
 
 	var out bytes.Buffer
@@ -216,10 +219,10 @@ func (r *Redactor) value(v any, except string) any {
 	return v
 }
 
-// forms are the ways in which a text is written within others, apart from escapes, which are read.
+// forms returns the encodings in which a text is found. Escapes are decoded instead.
 func forms(s string) []string {
 	out := []string{s}
-	if strings.Contains(s, " ") { // of a form
+	if strings.Contains(s, " ") { // as in an HTML form
 		out = append(out, strings.ReplaceAll(s, " ", "+"))
 	}
 	if len(s) >= minLength {
@@ -230,7 +233,8 @@ func forms(s string) []string {
 	return append(out, inBase64(s)...)
 }
 
-// misread is a text whose UTF-8 was taken for another set of characters; nothing in ASCII.
+// misread returns the results of decoding the UTF-8 of a text with other character sets. There are
+// none if the text is ASCII.
 func misread(s string) []string {
 	var out []string
 	for _, set := range []*charmap.Charmap{charmap.ISO8859_1, charmap.Windows1252} {
@@ -246,14 +250,14 @@ func misread(s string) []string {
 	return out
 }
 
-// inBase64 is what of a text stands in any Base64 that it is in: with zero, one or two bytes
-// of a group before it, and without the characters that depend on what is around it.
+// inBase64 returns the parts of a text's Base64 encodings that do not depend on the surrounding
+// data. It covers zero, one and two preceding bytes of a group.
 func inBase64(s string) []string {
 	var out []string
 	for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		for before := range 3 {
 			text := enc.EncodeToString(append(make([]byte, before), s...))
-			first := (before*8 + 5) / 6 // the first character that is the text's alone
+			first := (before*8 + 5) / 6 // the first character that depends only on the text
 			last := (before + len(s)) * 8 / 6
 			if last-first >= minPart {
 				out = append(out, text[first:last])

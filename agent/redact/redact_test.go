@@ -21,7 +21,7 @@ func TestReplace(t *testing.T) {
 		text, want string
 	}{
 		{nil, "text", "text"},
-		{[]string{"abc"}, "abc", "abc"}, // too short to tell it from other text
+		{[]string{"abc"}, "abc", "abc"}, // too short to distinguish it from other text
 		{[]string{"sesame"}, "open sesame, sesame!", "open [secret], [secret]!"},
 		{[]string{"sesame", "sesame-street"}, "sesame-street", "[secret]"},
 		{[]string{`a"b\c<d>`}, `a"b\c<d> a\"b\\c<d> a\"b\\c\u003cd\u003e a\\\"b\\\\c<d> a&#34;b\c&lt;d&gt; a%22b%5Cc%3Cd%3E a%22b%5cc%3cd%3e`, "[secret] [secret] [secret] [secret] [secret] [secret] [secret]"},
@@ -37,7 +37,8 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// What was given a secret by its name is told by that name, however short the secret is.
+// TestNamed checks that the mark has the name of the secret, and that short secrets are replaced
+// too.
 func TestNamed(t *testing.T) {
 	r := Named(map[string]string{"pin": "12", "bank": "sesame", "none": "", "street": "sesame-street"})
 	if got := r.Replace("12 sesame 3132 sesame-street"); got != "[secret pin] [secret bank] 3132 [secret street]" {
@@ -51,7 +52,7 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// A document stays one, whatever is blacked out in it.
+// TestJSON checks that a redacted document is valid.
 func TestJSON(t *testing.T) {
 	r := New([]string{"483920", "true", `"a":`, "sesame"})
 	for text, want := range map[string]string{
@@ -73,7 +74,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// encodings are the ways in which programs write a text within others.
+// encodings are the ways in which programs encode a text within others.
 var encodings = map[string]func(string) string{
 	"plain": func(s string) string { return s }, "query": url.QueryEscape, "path": url.PathEscape,
 	"query, lower case":  func(s string) string { return percented(s, "%%%02x", "-_.~", true) },
@@ -108,7 +109,7 @@ func inQuotes(s string) string {
 	return string(text)
 }
 
-// percented escapes each byte but letters, digits and those that are kept.
+// percented escapes each byte except letters, digits and the bytes in kept.
 func percented(s, format, kept string, plus bool) string {
 	var out strings.Builder
 	for _, c := range []byte(s) {
@@ -132,7 +133,7 @@ func percentAll(s string) string {
 	return out.String()
 }
 
-// ascii escapes in JSON what is not ASCII.
+// ascii escapes the characters beyond ASCII as in JSON.
 func ascii(s, format string) string {
 	var out strings.Builder
 	for _, c := range s {
@@ -155,8 +156,7 @@ func each(s, format string) string {
 	return out.String()
 }
 
-// Whatever the secret and wherever it stands, no encoding of it is left from which it could be
-// read: what is decoded again lacks it.
+// TestEncodings checks for each encoding that the decoded result does not contain the secret.
 func TestEncodings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		secret := rapid.StringMatching(`[ -~éñ€漢😀]{12,40}`).Draw(t, "secret")
@@ -169,7 +169,7 @@ func TestEncodings(t *testing.T) {
 				t.Fatalf("%s: %q is left of %q", name, clean, encoded)
 			}
 
-			// Of Base64 a character can be left at each end, of the others nothing.
+			// Base64 may leave a character at each end. Other encodings leave nothing.
 			rest := strings.ReplaceAll(clean, Mark, "")
 			if most := len(encode(before)) + len(encode(after)) + 8; len(rest) > most {
 				t.Fatalf("%s: %q is left of %q", name, rest, encoded)
@@ -178,7 +178,7 @@ func TestEncodings(t *testing.T) {
 	})
 }
 
-// A text has as many lines as before, so that numbers of lines stay what they are.
+// TestLines checks that a text keeps its number of lines, so that line numbers stay valid.
 func TestLines(t *testing.T) {
 	t.Parallel()
 	if got := New([]string{"open\nsesame\nnow"}).Replace("a\nopen\nsesame\nnow\nb"); got != "a\n[secret]\n\n\nb" {
@@ -186,7 +186,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// Secrets that overlap are blacked out as one.
+// TestOverlap checks that overlapping secrets are replaced by one mark.
 func TestOverlap(t *testing.T) {
 	t.Parallel()
 	if got := New([]string{"abcd1234", "1234wxyz"}).Replace("-abcd1234wxyz-"); got != "-[secret]-" {
@@ -194,7 +194,7 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// BenchmarkReplace is of a quarter of a mebibyte with all kinds of escapes in it, and fifty secrets.
+// BenchmarkReplace redacts 256 KiB with all kinds of escapes and fifty secrets.
 func BenchmarkReplace(b *testing.B) {
 	var secrets []string
 	for i := range 50 {
@@ -213,7 +213,7 @@ func BenchmarkReplace(b *testing.B) {
 	}
 }
 
-// What is added is found from then on, in each form, beside what was known.
+// TestAdd checks that an added secret is found in each form, in addition to the previous secrets.
 func TestAdd(t *testing.T) {
 	t.Parallel()
 	r := New([]string{"first-secret"})

@@ -8,17 +8,18 @@ import (
 	"unicode/utf8"
 )
 
-// reading is how a text was read: where each escape was, and what it stood for.
+// reading describes the decoding of a text: the positions of its escapes and their values.
 type reading []escape
 
-// escape is one escape: the offset of what it stands for, its own offset, and the lengths of both, in bytes.
+// escape holds the offset of a decoded value, the offset of its escape, and their lengths, in
+// bytes.
 type escape struct {
 	read, written       int
 	readLen, writtenLen int32
 }
 
-// source is the offset in the text for an offset in what was read of it. An offset within an escape is its
-// beginning, or with end its end.
+// source converts an offset in the decoded text to an offset in the text. For an offset within an
+// escape it returns the beginning of the escape, or its end if end is set.
 func (r reading) source(at int, end bool) int {
 	i := sort.Search(len(r), func(i int) bool { return r[i].read > at })
 	if i == 0 {
@@ -36,15 +37,16 @@ func (r reading) source(at int, end bool) int {
 	return e.written + int(e.writtenLen)
 }
 
-// escapes are the kinds of escapes, by the characters that they begin with: of addresses, of JSON and of HTML.
+// escapes are the kinds of escapes by their first characters: of URLs, JSON and HTML.
 const escapes = `%\&`
 
 const whitespace = " \t\r\n"
 
-// blanks is the kind of a line break or of several blanks, which stand for one: programs break the lines of a text.
+// blanks is the kind for a line break or several blanks, which are decoded as one blank, because
+// programs break lines.
 const blanks = "\n"
 
-// unescape reads the escapes of a kind in a text, each once; false when there are none.
+// unescape decodes all escapes of a kind once. It returns false if there are none.
 func unescape(text string, kind rune) (read string, r reading, changed bool) {
 	var out strings.Builder
 	done := 0
@@ -81,7 +83,8 @@ func unescape(text string, kind rune) (read string, r reading, changed bool) {
 	return out.String(), r, true
 }
 
-// escaped is what the escape at the beginning of a text stands for, and its length; 0 when there is none.
+// escaped returns the value of the escape at the beginning of a text, and its length. The length is
+// 0 if there is no escape.
 func escaped(text string) (means string, n int) {
 	switch text[0] {
 	case ' ', '\t', '\r', '\n':
@@ -131,7 +134,7 @@ func escapedInJSON(text string) (means string, n int) {
 	return string(first), 6
 }
 
-// hexadecimal reads so many digits.
+// hexadecimal parses a number of hexadecimal digits.
 func hexadecimal(text string, digits int) (n rune, ok bool) {
 	if len(text) < digits {
 		return 0, false

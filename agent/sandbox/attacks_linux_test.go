@@ -24,23 +24,23 @@ import (
 	"rouse/agent/sandbox"
 )
 
-// target is what attacks aim at. All of it was made by the test that starts them.
+// target holds the targets of attacks. The test that starts the attacks creates all of them.
 type target struct {
-	Outside  string // a folder that was not given, with a file canary
-	ReadOnly string // a folder that may be read, with a file canary, and a socket
-	Inside   string // the working folder
+	Outside  string // folder that was not granted, with a file canary
+	ReadOnly string // folder that may be read, with a file canary and a socket
+	Inside   string // working folder
 	TCP, UDP int
-	Path     string // of a socket
-	Abstract string // name of a socket
+	Path     string // path of a socket
+	Abstract string // name of an abstract socket
 	Marker   int    // a process
-	Parent   int    // the process of the test
+	Parent   int    // process of the test
 }
 
-// attack tries something, and gives nil when it was done.
+// attack is one attempt to break out. do returns nil if it succeeded.
 type attack struct {
 	name  string
 	do    func(t target) error
-	heard bool // it may be answered as if it was done: then the canaries tell
+	heard bool // the attack may seem successful; then the canaries decide
 }
 
 func call(number uintptr, args ...uintptr) error {
@@ -247,7 +247,7 @@ var attacks = []attack{
 	{"call the hypervisor", func(target) error { _, err := unix.Socket(unix.AF_VSOCK, unix.SOCK_STREAM, 0); return err }, false},
 	{"use the kernel's ciphers", func(target) error { _, err := unix.Socket(unix.AF_ALG, unix.SOCK_SEQPACKET, 0); return err }, false},
 
-	// the walls
+	// the confinement itself
 	{"mount", func(t target) error { return unix.Mount("none", t.Inside, "tmpfs", 0, "") }, false},
 	{"unmount", func(t target) error { return unix.Unmount(t.Inside, unix.MNT_DETACH) }, false},
 	{"open a mount", func(t target) error { return call(unix.SYS_OPEN_TREE, ^uintptr(99), text(t.Inside), 1) }, false},
@@ -279,7 +279,7 @@ var attacks = []attack{
 	{"type for the terminal", func(target) error { return call(unix.SYS_IOCTL, 0, unix.TIOCSTI, text("x")) }, false},
 }
 
-// attacker does them all, and prints what each one gave.
+// attacker runs all attacks and prints their results.
 func attacker() {
 	var t target
 	if err := json.Unmarshal([]byte(os.Getenv("TARGET")), &t); err != nil {
@@ -350,7 +350,7 @@ func TestAttacks(t *testing.T) {
 	})
 }
 
-// caller reaches for everything that listens.
+// caller tries to connect to all listeners.
 func caller() {
 	var t target
 	if err := json.Unmarshal([]byte(os.Getenv("TARGET")), &t); err != nil {
@@ -364,7 +364,8 @@ func caller() {
 	}
 }
 
-// A granted network is TCP and UDP; what listens in the file system stays out of reach.
+// TestNetworkThatIsGranted checks that a granted network allows TCP and UDP, but no sockets in the
+// file system.
 func TestNetworkThatIsGranted(t *testing.T) {
 	unraced(t)
 	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
@@ -386,7 +387,7 @@ func TestNetworkThatIsGranted(t *testing.T) {
 	})
 }
 
-// listen opens what attacks try to reach, and counts what arrives.
+// listen opens the targets of the network attacks and counts connections and messages.
 func (to *target) listen(t *testing.T) *atomic.Int32 {
 	t.Helper()
 	var arrived atomic.Int32
@@ -433,7 +434,7 @@ func (to *target) listen(t *testing.T) *atomic.Int32 {
 	return &arrived
 }
 
-// snapshot is all that must stay as it is.
+// snapshot returns the state that attacks must not change.
 func snapshot(t *testing.T, to target) []string {
 	t.Helper()
 	var out []string

@@ -9,7 +9,8 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// What a command is given is not reached by a link that somebody else could have made.
+// TestLayoutWithinBoundary checks that a command's paths are not reached by links that another user
+// could have created.
 func TestLayoutWithinBoundary(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())

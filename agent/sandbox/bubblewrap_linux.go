@@ -11,8 +11,8 @@ import (
 	"rouse/internal/fspath"
 )
 
-// What every command may read beside the systemFolders: those files of /etc that programs do not work without. No
-// keys, no settings of other programs, no logs.
+// Files that every command may read in addition to systemFolders. They are the files of /etc that
+// programs need, without keys, settings of other programs, and logs.
 var (
 	etcFiles = []string{
 		"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group", "nsswitch.conf", "localtime", "timezone",
@@ -20,8 +20,8 @@ var (
 		"ca-certificates", "ca-certificates.conf", "pki/tls/certs", "pki/ca-trust/extracted", "perl", "python3", "magic",
 	}
 	etcNetwork = []string{"hosts", "resolv.conf", "host.conf", "gai.conf"}
-	// tierBSystem is readable in addition where /proc is the machine's own: the files about the machine, none
-	// about a process.
+	// tierBSystem is also readable if /proc is that of the machine. It contains files about the
+	// machine, not about processes.
 	tierBSystem = []string{"/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/filesystems", "/proc/loadavg", "/proc/uptime", "/proc/sys/kernel", "/proc/sys/vm"}
 	devices     = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 )
@@ -40,17 +40,18 @@ func systemFiles(network bool) []string {
 	return out
 }
 
-// mountPoint is a place in the view of a command, mounted over what is there already.
+// mountPoint is a mount in the view of a command. It covers any existing content at its path.
 type mountPoint struct {
 	path string
 	args []string
 }
 
-// bubblewrapArgs are the arguments that build the view of a command.
+// bubblewrapArgs returns the arguments that create the view of a command.
 func bubblewrapArgs(l layout, c Command) []string {
-	// --disable-userns: a user namespace of its own would give the command capabilities in it, and with
-	// them most of the kernel. --new-session: without a controlling terminal there is none to type into
-	// (TIOCSTI). --as-pid-1: the supervisor is process 1 and reaps orphans itself.
+	// --disable-userns: in its own user namespace the command would have capabilities, and access
+	// to large parts of the kernel. --new-session: without a controlling terminal the command
+	// cannot inject input (TIOCSTI). --as-pid-1: the supervisor is process 1 and reaps orphans
+	// itself.
 	args := []string{"--unshare-user", "--unshare-all", "--disable-userns", "--die-with-parent", "--new-session", "--as-pid-1",
 		"--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv"}
 	if c.Network {
@@ -58,7 +59,8 @@ func bubblewrapArgs(l layout, c Command) []string {
 	}
 
 	view := append(systemMounts(c), grantedMounts(l)...)
-	// bwrap mounts in this order, so parents come before children; for one place the last entry counts.
+	// bwrap mounts in this order, so parents come before children. For one path the last entry
+	// applies.
 	slices.SortStableFunc(view, func(a, b mountPoint) int { return strings.Compare(a.path, b.path) })
 
 	for i, m := range view {
@@ -69,12 +71,13 @@ func bubblewrapArgs(l layout, c Command) []string {
 
 	for _, m := range l.masks {
 		if l.maskVisible(m) && (m.missing || m.folder) {
-			// Only now: a mount point inside it (something given within a mask) could not be created later.
+			// Last, because mount points inside it (paths granted within a mask) could not be
+			// created later.
 			args = append(args, "--remount-ro", m.path)
 		}
 	}
 
-	// The root is a tmpfs that bwrap made for mount points; nothing is to be written there.
+	// The root is a tmpfs that bwrap made for mount points. It must not be writable.
 	if !slices.Contains(l.write, "/") {
 		args = append(args, "--remount-ro", "/")
 	}
@@ -82,9 +85,10 @@ func bubblewrapArgs(l layout, c Command) []string {
 	return append(args, "--remount-ro", "/dev")
 }
 
-// systemMounts are what every command has.
+// systemMounts returns the mounts that every command has.
 func systemMounts(c Command) []mountPoint {
-	// A tmpfs is memory that belongs to no process, so that enforce does not see it: half of the limit in all.
+	// A tmpfs is memory that belongs to no process, so enforce does not see it. All tmpfs together
+	// get half of the limit.
 	size := fmt.Sprint(c.Limits.Memory / 4)
 	view := []mountPoint{{"/proc", []string{"--proc", "/proc"}}, {"/dev", []string{"--dev", "/dev"}}}
 	for _, path := range []string{"/dev/shm", "/tmp"} {
@@ -98,11 +102,11 @@ func systemMounts(c Command) []mountPoint {
 	for _, path := range slices.Concat(systemFolders, systemFiles(c.Network)) {
 		info, err := os.Lstat(path)
 		if err != nil {
-			continue // not every system has all of them
+			continue // systems may lack some of them
 		}
 
 		if to, err := os.Readlink(path); err == nil && info.Mode().Type() == os.ModeSymlink && slices.Contains(systemFolders, path) {
-			view = append(view, mountPoint{path, []string{"--symlink", to, path}}) // such as /bin, which is usr/bin
+			view = append(view, mountPoint{path, []string{"--symlink", to, path}}) // for example /bin, which links to usr/bin
 			continue
 		}
 		view = append(view, mountPoint{path, []string{"--ro-bind-try", path, path}})
@@ -111,7 +115,7 @@ func systemMounts(c Command) []mountPoint {
 	return view
 }
 
-// grantedMounts are what this command has, and what is hidden from it.
+// grantedMounts returns the mounts for the paths granted to a command and for its masks.
 func grantedMounts(l layout) []mountPoint {
 	var view []mountPoint
 	for _, path := range l.read {
@@ -123,7 +127,7 @@ func grantedMounts(l layout) []mountPoint {
 	}
 
 	for _, path := range l.pins() {
-		// Mounted over itself: the kernel refuses to rename or remove a mount point.
+		// Mounted over itself, because the kernel does not rename or remove mount points.
 		view = append(view, mountPoint{path, []string{"--bind", path, path}})
 	}
 
@@ -137,7 +141,7 @@ func grantedMounts(l layout) []mountPoint {
 		case m.missing || m.folder:
 			view = append(view, mountPoint{m.path, []string{"--perms", "0555", "--size", "4096", "--tmpfs", m.path}})
 		default:
-			// bwrap mounts with nodev, so that this device cannot even be opened.
+			// bwrap mounts with nodev, so this device cannot even be opened.
 			view = append(view, mountPoint{m.path, []string{"--ro-bind", "/dev/null", m.path}})
 		}
 	}
@@ -145,15 +149,15 @@ func grantedMounts(l layout) []mountPoint {
 	return view
 }
 
-// maskVisible reports whether a mask lies in anything that the command can see.
+// maskVisible reports whether a mask lies within the command's view.
 func (l layout) maskVisible(m mask) bool {
 	return m.root != "" || slices.ContainsFunc(slices.Concat(l.read, l.write, systemFolders, systemFiles(true)), func(root string) bool {
 		return fspath.Within(m.path, root) || fspath.Within(root, m.path)
 	})
 }
 
-// tierARules are Landlock's rules within that view. It shows nothing that may not be read, so that they
-// restrict writing alone: a second line behind the mounts.
+// tierARules returns the Landlock rules inside the mounts. The view contains only readable files,
+// so the rules restrict writing, as a second layer behind the mounts.
 func tierARules(l layout) []rule {
 	rules := []rule{{"/", accessRead}, {"/tmp", accessWrite}, {"/dev/shm", accessWrite}}
 	for _, path := range l.write {

@@ -26,16 +26,17 @@ import (
 
 // host starts confined commands on this machine.
 type host struct {
-	scratch      string   // for folders that are needed while a command runs; "" is the system's
-	self         *os.File // this binary as it was when the daemon started: an upgrade may replace the file
-	bwrap        string   // where bubblewrap is
+	scratch      string   // folder for temporary files of running commands; "" means the system's
+	self         *os.File // this binary at the daemon's start, because an upgrade may replace the file
+	bwrap        string   // path of bubblewrap
 	pidNamespace bool     // this process may create a PID namespace without bubblewrap
 	short        bool     // the last trial lacked open files, memory or processes
 
-	mu           sync.Mutex
-	placeholders map[string]int // folders created to be mounted over (see createPlaceholders), with how many commands use each
+	mu sync.Mutex
+	// placeholders counts the commands that use each placeholder (see createPlaceholders).
+	placeholders map[string]int
 
-	scannedAt time.Time // when the processes were last listed
+	scannedAt time.Time // time of the last process listing
 	scanned   []process
 }
 
@@ -54,13 +55,14 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 	return h.runWithCanaries(ctx, t, c, nil)
 }
 
-// withSelf names this binary by the descriptor that every supervisor inherits.
+// withSelf replaces the program by the descriptor of this binary, which every supervisor inherits.
 func (c Command) withSelf() (Command, error) {
 	c.Argv = append([]string{selfPath}, c.Argv[1:]...)
 	return c, nil
 }
 
-// runWithCanaries also refuses to start the command if it could read one of the canary files.
+// runWithCanaries is like run, but does not start the command if it could read one of the canary
+// files.
 func (h *host) runWithCanaries(ctx context.Context, t Tier, c Command, canaries []string) (Result, error) {
 	fail := func(err error) (Result, error) { return Result{}, &StartError{Argv0: c.Argv[0], Tier: t, Err: err} }
 	l, cleanup, err := h.layout(t, c)
@@ -94,11 +96,12 @@ func (h *host) runWithCanaries(ctx context.Context, t Tier, c Command, canaries 
 	return res, nil
 }
 
-// start starts a supervisor with its launch spec, inside bubblewrap when there are arguments for it.
+// start starts a supervisor with its launch spec. If there are arguments, it runs inside
+// bubblewrap.
 func (h *host) start(ctx context.Context, s launchSpec, arguments []string, c Command) (Result, error) {
 	cmd := &exec.Cmd{Path: selfPath, Args: []string{"rouse", supervisorArg}, Env: []string{},
 		Dir: "/", SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
-	// Without bwrap the supervisor is root itself, and the first generation below it is the command.
+	// Without bwrap the supervisor is root, and the first generation below it is the command.
 	k := &supervisedTree{host: h, ownDepth: 1, limit: c.Limits.Memory}
 	defer k.close()
 
@@ -112,14 +115,14 @@ func (h *host) start(ctx context.Context, s launchSpec, arguments []string, c Co
 		cmd.Path = h.bwrap
 		cmd.Args = []string{"bwrap", "--args", fmt.Sprint(bwrapFD), "--", selfPath, supervisorArg}
 	case h.pidNamespace && s.Tier == TierB:
-		// As process 1 of its own namespace the supervisor can kill everything below it in one go.
+		// As process 1 of its own namespace, the supervisor can kill all other processes at once.
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
 	}
 
 	head := &prefixWriter{w: c.Stderr}
 	k.stderr = head
-	// bwrap reports its own failures on the standard error of the command: keep the beginning of it
-	// for the case that no command ever started.
+	// bwrap writes its own errors to the command's standard error. Keep the beginning for the case
+	// that the command was not started.
 	if arguments != nil {
 		if sameWriter(c.Stdout, c.Stderr) {
 			c.Stdout = head
@@ -133,8 +136,8 @@ func (h *host) start(ctx context.Context, s launchSpec, arguments []string, c Co
 // supervisedTree controls the processes of a command through its supervisor.
 type supervisedTree struct {
 	host       *host
-	ownDepth   int   // generations below root from which on processes count as the command's own
-	root       int   // the process that was started: bwrap or the supervisor
+	ownDepth   int   // generations below root from which processes count as the command's
+	root       int   // the started process: bwrap or the supervisor
 	limit      int64 // bytes
 	stderr     *prefixWriter
 	childFiles []*os.File // the child's ends of pipes, and its memfds
@@ -207,11 +210,11 @@ func (k *supervisedTree) started(p *os.Process) error {
 }
 
 func (k *supervisedTree) terminate() {
-	_, _ = k.control.Write([]byte{'t'}) // fails when the supervisor is gone, and then nothing is left to terminate
+	_, _ = k.control.Write([]byte{'t'}) // fails if the supervisor is gone; no process is left then
 }
 
-// kill closes the control pipe, upon which the supervisor kills everything. When that was not enough,
-// the second call kills the whole tree from here.
+// kill closes the control pipe, so that the supervisor kills everything. The second call kills the
+// whole tree from here.
 func (k *supervisedTree) kill() {
 	first := false
 	k.once.Do(func() { first = true; k.control.Close() })
@@ -236,8 +239,8 @@ func (k *supervisedTree) usage() usage {
 		}
 	}
 
-	// Shared memory was counted once for each process. The exact sum needs smaps_rollup, which walks all
-	// page tables of a process: only worth it where the rough sum is over the limit.
+	// Shared memory was counted once for each process. The exact sum needs smaps_rollup, which
+	// walks all page tables of a process. It is computed only if the rough sum exceeds the limit.
 	if len(all) > 1 && u.memory > k.limit {
 		var exact int64
 		for _, p := range all {
@@ -249,8 +252,8 @@ func (k *supervisedTree) usage() usage {
 	return u
 }
 
-// descendants lists the living processes of the tree. It is asked often: where the kernel names the children of a process, nobody else's
-// processes are read.
+// descendants returns the living processes of the tree. It is called often. If the kernel lists the
+// children of a process, it does not read other processes.
 func (k *supervisedTree) descendants() []process {
 	if namesChildren() {
 		return walkDescendants(k.root)
@@ -258,7 +261,7 @@ func (k *supervisedTree) descendants() []process {
 	return liveDescendants(k.host.scan(), k.root)
 }
 
-// scan lists all processes. Commands that ask at about the same time share one listing.
+// scan returns all processes. Calls at about the same time share one listing.
 func (h *host) scan() []process {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -270,7 +273,7 @@ func (h *host) scan() []process {
 
 // result reads the reports of the supervisor.
 func (k *supervisedTree) result(state *os.ProcessState) (Result, error) {
-	// All ends but ours are closed by now, unless a process that escaped holds one open.
+	// All other ends are closed by now, unless an escaped process holds one open.
 	if err := k.report.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
 		return Result{}, err
 	}
@@ -303,7 +306,7 @@ func (k *supervisedTree) result(state *os.ProcessState) (Result, error) {
 	return Result{Exit: -1, Signal: "SIGKILL", CPU: state.UserTime() + state.SystemTime()}, nil
 }
 
-// noReportError explains a supervisor that ended before it reported anything.
+// noReportError returns the error for a supervisor that ended before its first report.
 func (k *supervisedTree) noReportError(state *os.ProcessState) error {
 	if text := strings.TrimSpace(k.stderr.text()); text != "" {
 		return fmt.Errorf("%w: %s", errNoReport, text)
@@ -311,7 +314,7 @@ func (k *supervisedTree) noReportError(state *os.ProcessState) error {
 	return fmt.Errorf("%w: %s", errNoReport, state)
 }
 
-// supervisorError is a failure that a supervisor reported.
+// supervisorError is a failure reported by a supervisor.
 type supervisorError struct {
 	text  string
 	errno unix.Errno
@@ -320,11 +323,11 @@ type supervisorError struct {
 func (e *supervisorError) Error() string { return e.text }
 
 func (e *supervisorError) Is(target error) bool {
-	// The error itself stayed in the other process; what can be asked of it is its errno.
+	// The original error stayed in the other process. Only its errno is available here.
 	return target == exec.ErrNotFound && e.errno == unix.ENOENT || e.errno != 0 && e.errno.Is(target)
 }
 
-// prefixWriter passes on what is written, and keeps the beginning of it.
+// prefixWriter passes writes on and keeps the beginning of the output.
 type prefixWriter struct {
 	w  io.Writer
 	mu sync.Mutex
@@ -350,8 +353,9 @@ func (h *prefixWriter) text() string {
 	return string(h.b)
 }
 
-// layout resolves what a command is given, and creates the placeholders that it needs. Both happen
-// under one lock: between them, another command could end and remove a placeholder that was found.
+// layout resolves the paths of a command, and creates the placeholders that it needs. Both happen
+// under one lock. Otherwise another command could end in between and remove a placeholder that was
+// found.
 func (h *host) layout(t Tier, c Command) (l layout, cleanup func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -367,7 +371,7 @@ func (h *host) layout(t Tier, c Command) (l layout, cleanup func(), err error) {
 		return l, func() {}, err
 	}
 
-	// What lies in the placeholder of another command is hidden by hiding the placeholder itself.
+	// A path inside another command's placeholder is hidden by hiding the placeholder.
 	for i, m := range l.masks {
 		for path := range h.placeholders {
 			if m.root != "" && m.path != path && fspath.Within(m.path, path) {
@@ -375,15 +379,15 @@ func (h *host) layout(t Tier, c Command) (l layout, cleanup func(), err error) {
 			}
 		}
 	}
-	l.masks = sortedMasks(l.masks) // several may lie in one placeholder, which is used and released once
+	l.masks = sortedMasks(l.masks) // one placeholder may contain several masks, but is used and released once
 
 	cleanup, err = h.createPlaceholders(l, c.Boundary)
 	return l, cleanup, err
 }
 
-// needsPlaceholder reports whether a read-only path below a writable folder does not exist, or is only
-// the placeholder of another command, which vanishes with that one. The command could then create the
-// name itself, so that it is masked instead.
+// needsPlaceholder reports whether a read-only path below a writable folder does not exist. It also
+// returns true for another command's placeholder, which is removed with that command. In both cases
+// the command could create the name itself, so the path is masked instead.
 func (h *host) needsPlaceholder(path string, write []string) bool {
 	at := resolveExisting(path)
 	if h.placeholders[at] > 0 {
@@ -393,14 +397,15 @@ func (h *host) needsPlaceholder(path string, write []string) bool {
 	return errors.Is(err, os.ErrNotExist) && slices.ContainsFunc(write, func(w string) bool { return fspath.Within(at, resolveExisting(w)) })
 }
 
-// placeholder is an empty folder that stands for a masked name which does not exist. The folder that it lies in stays
-// open while a command needs it: a link may take the place of that meanwhile.
+// placeholder is an empty folder for a masked name that does not exist. Its parent folder stays
+// open while a command needs the placeholder, because a link could replace the parent folder.
 type placeholder struct {
 	in   *os.Root
 	name string
 }
 
-// openPlaceholder opens the folder of a placeholder, and follows no link below the boundary or the mask's root.
+// openPlaceholder opens the parent folder of a placeholder. It does not follow links below the
+// boundary or the mask's root.
 func openPlaceholder(b nofollow.Boundary, m mask) (placeholder, error) {
 	root, err := b.OpenRoot(m.root)
 	if err != nil {
@@ -413,9 +418,9 @@ func openPlaceholder(b nofollow.Boundary, m mask) (placeholder, error) {
 	return placeholder{in, filepath.Base(rel)}, err
 }
 
-// createPlaceholders creates empty folders for masked names that do not exist, because only what exists
-// can be mounted over. The last command that masks one removes it again, unless somebody else has put
-// something into it. The caller holds the host's lock.
+// createPlaceholders creates empty folders for masked names that do not exist, because mounting
+// over a name requires that it exists. The last command that masks a name removes the folder,
+// unless the folder is no longer empty. The caller must hold the host's lock.
 func (h *host) createPlaceholders(l layout, b nofollow.Boundary) (cleanup func(), err error) {
 	made := map[string]placeholder{}
 	release := func() {
@@ -459,11 +464,12 @@ func (h *host) releasePlaceholder(path string, p placeholder) {
 	h.placeholders[path]--
 	if h.placeholders[path] == 0 {
 		delete(h.placeholders, path)
-		_ = p.in.Remove(p.name) // it stays when somebody has put something into it
+		_ = p.in.Remove(p.name) // it stays if it is not empty
 	}
 }
 
-// tierBRules are Landlock's rules where no mounts shape the view: the system, and what is given.
+// tierBRules returns the Landlock rules for a command without mounts: the system and the granted
+// paths.
 func tierBRules(l layout, network bool) ([]rule, error) {
 	rules, err := l.landlockRules()
 	if err != nil {
@@ -471,7 +477,7 @@ func tierBRules(l layout, network bool) ([]rule, error) {
 	}
 
 	for _, path := range slices.Concat(systemFolders, systemFiles(network), tierBSystem) {
-		if to, err := resolve(path, "the system"); err == nil { // not every system has all of them
+		if to, err := resolve(path, "the system"); err == nil { // systems may lack some of them
 			rules = append(rules, rule{to, accessRead})
 		}
 	}
@@ -483,7 +489,8 @@ func tierBRules(l layout, network bool) ([]rule, error) {
 	return rules, nil
 }
 
-// makeTemp creates a folder for temporary files, because without mounts /tmp is the machine's own.
+// makeTemp creates a folder for temporary files, because without mounts /tmp is shared with the
+// machine.
 func (s *launchSpec) makeTemp(scratch string) (remove func(), err error) {
 	if s.Temp, err = MkdirTemp(scratch, "sandbox"); err != nil {
 		return nil, err
@@ -493,5 +500,5 @@ func (s *launchSpec) makeTemp(scratch string) (remove func(), err error) {
 	if !slices.ContainsFunc(s.Env, func(text string) bool { return strings.HasPrefix(text, "TMPDIR=") }) {
 		s.Env = append(slices.Clone(s.Env), "TMPDIR="+s.Temp)
 	}
-	return func() { _ = os.RemoveAll(s.Temp) }, nil // what cannot be removed is removed with the scratch folder
+	return func() { _ = os.RemoveAll(s.Temp) }, nil // remaining files are removed with the scratch folder
 }

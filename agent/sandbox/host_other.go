@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// host knows no confinement.
+// host provides no confinement.
 type host struct {
-	short bool // the last trial lacked open files, memory or processes: nothing here is tried that could
+	short bool // always false on this system
 }
 
 func newHost(string) (*host, error) { return &host{}, nil }
@@ -29,5 +29,5 @@ func (*host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 	return startPlain(ctx, t, append([]string{path}, c.Argv[1:]...), c.Dir, c)
 }
 
-// maxRSS is in bytes; these systems count kilobytes.
+// maxRSS returns the maximum memory in bytes. These systems count kilobytes.
 func maxRSS(u *syscall.Rusage) int64 { return int64(u.Maxrss) << 10 }

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// On Windows, a command has a token without privileges, and runs in a job object, which ends all of its
-// processes when its last handle is closed, so also when the daemon dies. Nothing restricts the network
-// or the files of its user: tier C.
-// This file was written from documentation and compiled; it was never run.
+// On Windows, a command has a token without privileges and runs in a job object. The job object
+// ends all of its processes when its last handle is closed, also if the daemon dies. The network
+// and the files of the user are not restricted: tier C. This file was written from documentation
+// and compiled, but never run.
 
 type host struct {
-	short bool // the last trial lacked open files, memory or processes: nothing here is tried that could
+	short bool // always false on this system
 }
 
 func newHost(string) (*host, error) { return &host{}, nil }
@@ -63,7 +63,8 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 	}
 	defer windows.CloseHandle(job)
 
-	// It is created suspended and resumed once it is in its job, so that nothing it starts is outside.
+	// The process is created suspended and resumed inside its job, so that all of its children are
+	// inside.
 	attr := &syscall.SysProcAttr{CreationFlags: windows.CREATE_SUSPENDED | windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_NO_WINDOW}
 	if t == TierC {
 		token, err := unprivilegedToken()
@@ -76,7 +77,7 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 
 	cmd := &exec.Cmd{Path: path, Args: c.Argv, Dir: l.dir, Env: c.Env, SysProcAttr: attr}
 	if cmd.Env == nil {
-		cmd.Env = []string{} // nil would be that of the daemon
+		cmd.Env = []string{} // nil would mean the daemon's environment
 	}
 
 	res, err := runToEnd(ctx, cmd, &jobObject{job: job}, c)
@@ -88,7 +89,7 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 	return res, nil
 }
 
-// unprivilegedToken is the daemon's own token without its privileges.
+// unprivilegedToken returns the daemon's own token without its privileges.
 func unprivilegedToken() (windows.Token, error) {
 	var own, weak windows.Token
 	const access = windows.TOKEN_DUPLICATE | windows.TOKEN_QUERY | windows.TOKEN_ASSIGN_PRIMARY
@@ -187,7 +188,7 @@ func (k *jobObject) terminate() {
 }
 func (k *jobObject) kill() { _ = windows.TerminateJobObject(k.job, 1) }
 
-// usage is not measured: the job object enforces its limits itself.
+// usage returns zero, because the job object enforces its limits itself.
 func (k *jobObject) usage() usage { return usage{} }
 
 func (k *jobObject) result(state *os.ProcessState) (Result, error) {

@@ -16,17 +16,17 @@ import (
 	"rouse/internal/fspath"
 )
 
-// access is what a rule allows below a path.
+// access is the access that a rule allows below a path.
 type access string
 
 const (
 	accessList   access = "list" // only the names in a folder
-	accessRead   access = "read" // and execute
+	accessRead   access = "read" // read and execute
 	accessWrite  access = "write"
 	accessDevice access = "device"
 )
 
-// rule is a Landlock rule. There are none that deny.
+// rule is a Landlock rule. Rules can only allow access.
 type rule struct {
 	Path   string
 	Access access
@@ -55,8 +55,8 @@ func (a access) rights() uint64 {
 	return 0
 }
 
-// handledRights are all rights that a version of Landlock knows. What is handled and not allowed by a
-// rule is denied; what is not handled is not restricted at all.
+// handledRights returns all rights known to a version of Landlock. A handled right is denied unless
+// a rule allows it. A right that is not handled is not restricted.
 func handledRights(abi int) uint64 {
 	const first = 1<<13 - 1 // the 13 rights of version 1
 	rights := uint64(first)
@@ -77,7 +77,7 @@ func handledRights(abi int) uint64 {
 	return rights
 }
 
-// landlockABI is the version of Landlock in this kernel, 0 when there is none.
+// landlockABI returns the version of Landlock in this kernel, or 0 if it has none.
 func landlockABI() int {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
@@ -86,7 +86,7 @@ func landlockABI() int {
 	return int(abi)
 }
 
-// newRuleset creates a ruleset; restrictThread applies it.
+// newRuleset creates a ruleset. The caller applies it with restrictThread, or must close it.
 func newRuleset(rules []rule, network bool) (fd int, err error) {
 	abi := landlockABI()
 	if abi == 0 {
@@ -94,7 +94,7 @@ func newRuleset(rules []rule, network bool) (fd int, err error) {
 	}
 
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: handledRights(abi)}
-	// An older kernel rejects fields that it does not know (E2BIG), so pass only those of its version.
+	// An older kernel rejects unknown fields (E2BIG), so pass only the fields of its version.
 	size := unsafe.Sizeof(attr.Handled_access_fs)
 	if abi >= 4 {
 		size += unsafe.Sizeof(attr.Handled_access_net)
@@ -122,7 +122,8 @@ func newRuleset(rules []rule, network bool) (fd int, err error) {
 	return int(ruleset), nil
 }
 
-// addRule adds a rule to a ruleset. A path that vanished since the rules were computed is skipped.
+// addRule adds a rule to a ruleset. It ignores a path that has vanished since the rules were
+// computed.
 func addRule(ruleset int, r rule, handled uint64) error {
 	fd, err := openWithoutLinks(r.Path)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
@@ -141,10 +142,10 @@ func addRule(ruleset int, r rule, handled uint64) error {
 	rights := r.Access.rights() & handled
 	switch stat.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
-	case unix.S_IFLNK: // what it leads to has a rule of its own, if it may be reached
+	case unix.S_IFLNK: // the target has its own rule if it may be reached
 		return nil
 	default:
-		rights &= fileRights // rights of folders on a file are EINVAL
+		rights &= fileRights // rights of folders on a file cause EINVAL
 	}
 	if rights == 0 {
 		return nil
@@ -157,21 +158,21 @@ func addRule(ruleset int, r rule, handled uint64) error {
 	return nil
 }
 
-// addRuleAt adds a rule for what was opened.
+// addRuleAt adds a rule for an open file or folder.
 func addRuleAt(ruleset, fd int, rights uint64) error {
 	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}
 	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
 	return errnoOf(errno)
 }
 
-// openWithoutLinks opens a path whose links were resolved before: one on the way now was swapped in, by
-// another command that may write there, and leads to what nobody gave. A link at the path itself is opened
-// as such.
+// openWithoutLinks opens a path that has no links because they were resolved before. It returns an
+// error if there is a link on the way. Another command with write access has placed that link, and
+// it may lead out of the granted folders. A link at the path itself is opened as a link.
 func openWithoutLinks(path string) (fd int, err error) {
 	return unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS})
 }
 
-// restrictThread confines the calling thread for good. It must have no_new_privs.
+// restrictThread permanently confines the calling thread. The thread must have no_new_privs.
 func restrictThread(ruleset int) error {
 	_, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(ruleset), 0, 0)
 	return os.NewSyscallError("landlock_restrict_self", errnoOf(errno))
@@ -184,13 +185,14 @@ func errnoOf(errno unix.Errno) error {
 	return errno
 }
 
-// maxRules bounds the rules of one command. A folder of a million files beside a hidden one is refused,
-// instead of being listed before each command.
+// maxRules is the maximum number of rules of one command. A folder with too many files beside a
+// hidden one is rejected, because it would be listed before each command.
 const maxRules = 20_000
 
-// landlockRules translate a layout for Landlock. No rule can deny, so a folder that contains a hidden
-// path is not allowed as a whole: it may be listed, and each of its other entries gets its own rule.
-// Nothing new can be created in it, since no rule would cover that.
+// landlockRules returns the rules for a layout. Landlock rules cannot deny access. A folder that
+// contains a hidden path therefore may only be listed, and each of its other entries has its own
+// rule. New files cannot be created in it, because no rule would cover them. It returns an error if
+// the layout needs more than maxRules rules.
 func (l layout) landlockRules() ([]rule, error) {
 	var out []rule
 	var excluded []string

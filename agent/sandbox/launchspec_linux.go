@@ -16,48 +16,48 @@ import (
 // supervisorArg is the only argument of a supervisor.
 const supervisorArg = "sandbox-supervisor"
 
-// The files that a supervisor inherits, after the three standard streams of its command.
+// File descriptors that a supervisor inherits, after the three standard streams of its command.
 const (
-	selfFD       = 3 + iota // this binary, even when its path is gone or belongs to another file by now
-	launchSpecFD            // a launchSpec, to read
-	reportFD                // reports, to write
+	selfFD       = 3 + iota // this binary, even if its path is gone or belongs to another file
+	launchSpecFD            // file with the launchSpec
+	reportFD                // pipe for reports to the daemon
 	controlFD               // a byte asks the command to end; end of file kills everything
-	bwrapFD                 // the arguments of bubblewrap, which it reads
+	bwrapFD                 // arguments for bubblewrap
 )
 
-// selfPath is this binary, for a process that has the descriptor.
+// selfPath is the path of this binary for a process that has the descriptor.
 var selfPath = fmt.Sprintf("/proc/self/fd/%d", selfFD)
 
-// launchSpec tells a supervisor what to start, and how.
+// launchSpec describes the command that a supervisor starts, and its confinement.
 type launchSpec struct {
 	Tier    Tier
 	Argv    []string
 	Self    bool // Argv[0] is selfPath, which may be read
 	Env     []string
 	Dir     string
-	Temp    string // a folder for temporary files, removed afterwards
+	Temp    string // folder for temporary files, removed afterwards
 	Network bool
-	Umask   fs.FileMode // what the user had before the daemon made its own files private
-	Rules   []rule      // of Landlock, with paths as the supervisor sees them
+	Umask   fs.FileMode // the user's umask before the daemon made its own files private
+	Rules   []rule      // Landlock rules, with paths in the supervisor's view
 	Places  []place
 	Limits  Limits
-	Threads uint64   // that the user of the command may have in all, those of other programs included
+	Threads uint64   // limit for all threads of the user, including those of other programs
 	Canary  []string // files that the command must not be able to read; for trial starts
 }
 
-// place is what was mounted for a command, to be recognized in its view: bubblewrap mounts by name, and
-// another command may have replaced what has that name, since it was looked at, by a link to something else.
+// place identifies a mounted file or folder in the command's view. bubblewrap mounts by name. Since
+// the check, another command may have replaced the name by a link.
 type place struct {
 	Path     string
 	Dev, Ino uint64
 }
 
-// places identifies what a layout mounts from this machine.
+// places returns the places that a layout mounts from this machine.
 func places(l layout) ([]place, error) {
 	var out []place
 	for _, path := range slices.Concat(l.read, l.write, l.pins()) {
 		if slices.ContainsFunc(l.masks, func(m mask) bool { return m.path == path }) {
-			continue // hidden, and so not mounted
+			continue // hidden, and therefore not mounted
 		}
 
 		p, err := identify(path)
@@ -79,7 +79,7 @@ func places(l layout) ([]place, error) {
 	return out, nil
 }
 
-// identify says what is at a path, without following a link.
+// identify returns the place at a path, without following links.
 func identify(path string) (place, error) {
 	fd, err := openWithoutLinks(path)
 	if err != nil {
@@ -94,7 +94,7 @@ func identify(path string) (place, error) {
 	return place{path, stat.Dev, stat.Ino}, nil
 }
 
-// verify refuses a view in which something else is mounted.
+// verify returns an error if a file or folder in the view is not the expected one.
 func (s launchSpec) verify() error {
 	for _, want := range s.Places {
 		got, err := identify(want.Path)
@@ -108,20 +108,20 @@ func (s launchSpec) verify() error {
 	return nil
 }
 
-// report is what a supervisor sends: an empty one when everything is in place and the command is about to
-// start, and one about its end, or why it could not be started.
+// report is a message of a supervisor. An empty report means that the command is about to start.
+// The last report contains the command's end, or the reason why it could not be started.
 type report struct {
-	Ended  bool   `json:",omitempty"` // this is the last report: how the command ended
-	Failed string `json:",omitempty"` // why it could not be started
-	Errno  int    `json:",omitempty"` // the errno behind it, if there is one
+	Ended  bool   `json:",omitempty"` // last report: the command has ended
+	Failed string `json:",omitempty"` // reason why the command could not be started
+	Errno  int    `json:",omitempty"` // errno of the failure, or 0
 	Exit   int    `json:",omitempty"`
 	Signal int    `json:",omitempty"`
 	CPU    int64  `json:",omitempty"` // ns
 	MaxRSS int64  `json:",omitempty"` // bytes, of the largest process
 }
 
-// newMemfd is an anonymous file in memory with the given content, for a child to read. A pipe would block
-// when the content is larger than its buffer.
+// newMemfd returns an anonymous file in memory with the given content, for a child to read. A pipe
+// would block if the content exceeded its buffer.
 func newMemfd(name string, write func(io.Writer) error) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {

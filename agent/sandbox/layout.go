@@ -13,23 +13,26 @@ import (
 	"rouse/internal/fspath"
 )
 
-// layout is what a command may reach, with every link resolved.
+// layout is the set of paths that a command may reach, with all links resolved.
 type layout struct {
 	dir         string
 	read, write []string
 	masks       []mask
 }
 
-// mask is a path that is hidden.
+// mask is a hidden path.
 type mask struct {
-	path    string
-	root    string // the folder in Write that it lies in; "" when the command could not write there anyway
-	missing bool   // nothing with that name exists yet
+	path string
+	// root is the folder in Write that contains the path. It is "" if the command could not write
+	// there anyway.
+	root    string
+	missing bool // the path does not exist yet
 	folder  bool
-	source  string // the file that is seen in its place; "" if none
+	source  string // file to show instead; optional
 }
 
-// newLayout resolves the paths of a command as they are on this machine now.
+// newLayout resolves the paths of a command in the current file system. It returns an error if a
+// path does not exist or cannot be protected.
 func newLayout(c Command) (layout, error) {
 	var l layout
 	var err error
@@ -37,7 +40,7 @@ func newLayout(c Command) (layout, error) {
 		return l, err
 	}
 
-	given := map[string]string{} // path in Write → where it really is
+	given := map[string]string{} // path in Write → resolved path
 	for _, path := range c.Write {
 		root, err := c.resolve(path, "what it may write")
 		if err != nil {
@@ -53,7 +56,7 @@ func newLayout(c Command) (layout, error) {
 			return l, err
 		}
 		if !slices.Contains(l.write, root) {
-			l.read = append(l.read, root) // what is given twice is writable
+			l.read = append(l.read, root) // a path that is also in Write is writable
 		}
 	}
 
@@ -77,7 +80,7 @@ func newLayout(c Command) (layout, error) {
 
 	l.masks = sortedMasks(l.masks)
 	for i, m := range l.masks {
-		// A link is not replaced: it leads to a file that the command may not be given.
+		// A link is not replaced: the command may have no access to its target.
 		if source := c.Replaced[m.path]; m.root == "" && !m.missing && !m.folder && !slices.Contains(c.Masked, m.path) {
 			l.masks[i].source = source
 		}
@@ -85,13 +88,14 @@ func newLayout(c Command) (layout, error) {
 	return l, nil
 }
 
-// sortedMasks are the masks by their paths, each once.
+// sortedMasks returns the masks sorted by path, without duplicates.
 func sortedMasks(masks []mask) []mask {
 	slices.SortFunc(masks, func(a, b mask) int { return strings.Compare(a.path, b.path) })
 	return slices.CompactFunc(masks, func(a, b mask) bool { return a.path == b.path })
 }
 
-// resolve resolves the links of a path that its owner made, and refuses others.
+// resolve resolves the links of a path that were created by its owner. It returns an error for
+// other links.
 func (c Command) resolve(path, what string) (string, error) {
 	to, err := c.Boundary.Resolve(path)
 	if err == nil {
@@ -111,8 +115,8 @@ func resolve(path, what string) (string, error) {
 	return to, nil
 }
 
-// addMask hides a path in each place where the command could find it: where its name resolves to, and
-// where it lies below the resolved folders of Write.
+// addMask hides a path in each place where the command could find it. The places are its resolved
+// path, and its path below the resolved folders of Write.
 func (l *layout) addMask(path string, given map[string]string) error {
 	places := []string{resolveExisting(path)}
 	for from, to := range given {
@@ -127,7 +131,7 @@ func (l *layout) addMask(path string, given map[string]string) error {
 			return err
 		}
 		if m.root == "" && m.missing {
-			continue // it does not exist, and the command cannot create it
+			continue // the command cannot create it
 		}
 		l.masks = append(l.masks, m)
 	}
@@ -135,7 +139,7 @@ func (l *layout) addMask(path string, given map[string]string) error {
 	return nil
 }
 
-// resolveExisting resolves the links of that part of a path that exists.
+// resolveExisting resolves the links in the existing part of a path.
 func resolveExisting(path string) string {
 	if to, err := filepath.EvalSymlinks(path); err == nil {
 		return to
@@ -148,8 +152,8 @@ func resolveExisting(path string) string {
 	return filepath.Join(resolveExisting(parent), filepath.Base(path))
 }
 
-// inspect finds out what is at a path. Within Write, links on the way are refused: the command could
-// replace one with a link to somewhere else.
+// inspect returns the mask for a path. Within Write it returns an error for links on the way,
+// because the command could replace them.
 func (l *layout) inspect(path string) (mask, error) {
 	m := mask{path: path}
 	for _, root := range l.write { // sorted, so the last match is the innermost
@@ -158,7 +162,7 @@ func (l *layout) inspect(path string) (mask, error) {
 		}
 	}
 
-	// The way to it is out of the command's reach: whatever links are on it will stay.
+	// The command cannot change links on the way to it.
 	if m.root == "" || m.root == path {
 		info, err := os.Stat(path)
 		m.missing, m.folder = err != nil, err == nil && info.IsDir()
@@ -174,7 +178,7 @@ func (l *layout) inspect(path string) (mask, error) {
 		info, err := os.Lstat(at)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			// Whoever cannot create this folder cannot create what would lie in it.
+			// A command that cannot create this folder cannot create the path in it.
 			return mask{path: at, root: m.root, missing: true}, nil
 		case err != nil:
 			return m, fmt.Errorf("what it may not reach cannot be hidden: %w", err)
@@ -184,7 +188,7 @@ func (l *layout) inspect(path string) (mask, error) {
 
 		m.folder = info.IsDir()
 		if !m.folder && at != path {
-			// A file stands where a folder should be: the command could replace it with one.
+			// A file has the name of a folder. The command could replace the file with a folder.
 			return mask{path: at, root: m.root}, nil
 		}
 	}
@@ -192,13 +196,15 @@ func (l *layout) inspect(path string) (mask, error) {
 	return m, nil
 }
 
-// readOnlyBetween reports whether a read-only folder lies between a path and the writable root above it.
+// readOnlyBetween reports whether a read-only folder lies between a path and the writable root
+// above it.
 func (l *layout) readOnlyBetween(path, root string) bool {
 	return slices.ContainsFunc(l.read, func(r string) bool { return r != root && fspath.Within(r, root) && fspath.Within(path, r) })
 }
 
-// pins are the writable folders above everything that has other rights than its surroundings. They
-// must not be moved: whoever moves one away could create the name below it again, with any content.
+// pins returns the writable folders above all paths with other rights than their surroundings. They
+// must not be moved. Otherwise the command could move one away and create the path below it with
+// any content.
 func (l layout) pins() []string {
 	var out []string
 	places := slices.Concat(l.read, l.write)
@@ -214,7 +220,7 @@ func (l layout) pins() []string {
 	return cleanPaths(out)
 }
 
-// writable reports whether the most specific rule for a path is that it may be written.
+// writable reports whether the most specific rule for a path allows writing.
 func (l layout) writable(path string) bool {
 	longest := func(paths []string) int {
 		n := -1

@@ -17,7 +17,7 @@ import (
 	"rouse/agent/sandbox"
 )
 
-// hog takes memory, 600 MiB at most, and ends by itself after seconds.
+// hog allocates at most 600 MiB, and ends by itself after some seconds.
 func hog() {
 	flags, _ := strconv.Atoi(os.Getenv("FLAGS"))
 	for range 60 {
@@ -36,15 +36,15 @@ func hog() {
 	time.Sleep(5 * time.Second)
 }
 
-// forks is a fork bomb that grows to 2⁷ processes, each of which ends by itself after seconds.
+// forks is a fork bomb that grows to 2⁷ processes. Each process ends by itself after some seconds.
 const forks = `f() { [ "$1" -eq 0 ] || { f $(($1-1)) & f $(($1-1)) & }; exec sleep 5; }; f 6`
 
 func TestBombs(t *testing.T) {
 	unraced(t)
 	each := eachTier
 	if os.Getuid() != 0 {
-		// The kernel's limit counts all threads of a user: with other tests beside it, a bomb would
-		// end at that limit and not at its own.
+		// The kernel's limit counts all threads of a user. With concurrent tests a bomb would end
+		// at that limit and not at its own.
 		each = eachTierAlone
 	}
 	each(t, func(t *testing.T, s *sandbox.Sandbox) {
@@ -98,7 +98,8 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// The soft limits of a command bind its supervisor no longer than until the command has started.
+// TestSupervisorGetsItsLimitsBack checks that a command's soft limits apply to its supervisor only
+// until the command has started.
 func TestSupervisorGetsItsLimitsBack(t *testing.T) {
 	unraced(t)
 	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
@@ -136,7 +137,7 @@ func TestSupervisorGetsItsLimitsBack(t *testing.T) {
 	})
 }
 
-// parentOf is the parent of a process, 0 when that has ended.
+// parentOf returns the parent of a process, or 0 if the process has ended.
 func parentOf(pid int) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -147,7 +148,8 @@ func parentOf(pid int) int {
 	return parent
 }
 
-// A trial for which the process has no open files left says nothing about the machine: the next one does.
+// TestShortOfFiles checks that a trial without free file descriptors does not decide on the tier.
+// The next trial does.
 func TestShortOfFiles(t *testing.T) {
 	s, err := sandbox.New(sandbox.Options{})
 	if err != nil {

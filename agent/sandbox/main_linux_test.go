@@ -19,7 +19,7 @@ import (
 	"rouse/agent/sandbox"
 )
 
-// roles are what this binary is when a test starts it again, named in its environment.
+// roleKey is the environment variable with the role of this binary when a test starts it again.
 const roleKey = "ROUSE_TEST_ROLE"
 
 var roles = map[string]func(){"attacker": attacker, "caller": caller, "hog": hog, "daemon": daemon, "self": func() { fmt.Print("again") }}
@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 
-	// These tests wait for processes and clocks more than they compute: more of them than there are
-	// processors can run at the same time.
+	// These tests mostly wait for processes and timeouts, so more of them can run in parallel than
+	// there are processors.
 	flag.Parse()
 	if err := flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// eachTier runs a test on each tier that this machine supports, beside others.
+// eachTier runs a test on each tier of this machine, in parallel with others.
 func eachTier(t *testing.T, each func(t *testing.T, s *sandbox.Sandbox)) {
 	t.Parallel()
 	for _, tier := range []sandbox.Tier{sandbox.TierA, sandbox.TierB} {
@@ -51,14 +51,15 @@ func eachTier(t *testing.T, each func(t *testing.T, s *sandbox.Sandbox)) {
 	}
 }
 
-// eachTierAlone runs a test on each tier that this machine supports, with no other test beside it.
+// eachTierAlone runs a test on each tier of this machine, without parallel tests.
 func eachTierAlone(t *testing.T, each func(t *testing.T, s *sandbox.Sandbox)) {
 	for _, tier := range []sandbox.Tier{sandbox.TierA, sandbox.TierB} {
 		t.Run("tier "+string(tier), func(t *testing.T) { each(t, only(t, tier)) })
 	}
 }
 
-// unraced skips a test that is about other programs' processes, where the race detector finds nothing.
+// unraced skips a test of other programs' processes under the race detector, which cannot find
+// races there.
 func unraced(t *testing.T) {
 	t.Helper()
 	if raced {
@@ -66,13 +67,13 @@ func unraced(t *testing.T) {
 	}
 }
 
-// sandboxes are shared by all tests: probing a tier takes longer than most commands.
+// sandboxes are shared by all tests, because probing a tier takes longer than most commands.
 var sandboxes = map[sandbox.Tier]func() (*sandbox.Sandbox, error){
 	sandbox.TierA: sync.OnceValues(func() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Options{MaxTier: sandbox.TierA}) }),
 	sandbox.TierB: sync.OnceValues(func() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Options{MaxTier: sandbox.TierB}) }),
 }
 
-// only is a sandbox of just that tier.
+// only returns a sandbox with exactly that tier.
 func only(t *testing.T, tier sandbox.Tier) *sandbox.Sandbox {
 	t.Helper()
 	s, err := sandboxes[tier]()
@@ -88,7 +89,7 @@ func only(t *testing.T, tier sandbox.Tier) *sandbox.Sandbox {
 
 const path = "PATH=/usr/local/bin:/usr/bin:/bin"
 
-// script is a command in a folder that it may write.
+// script returns a command in a writable folder.
 func script(t *testing.T, text string) (sandbox.Command, *bytes.Buffer) {
 	t.Helper()
 	var out bytes.Buffer
@@ -96,7 +97,7 @@ func script(t *testing.T, text string) (sandbox.Command, *bytes.Buffer) {
 	return sandbox.Command{Argv: []string{"sh", "-c", text}, Dir: dir, Write: []string{dir}, Env: []string{path}, Stdout: &out, Stderr: &out}, &out
 }
 
-// again is a command that runs this test binary in a role.
+// again returns a command that runs this test binary in a role.
 func again(t *testing.T, role string, env ...string) (sandbox.Command, *bytes.Buffer) {
 	t.Helper()
 	exe, err := os.Executable()
@@ -118,7 +119,7 @@ func run(t *testing.T, s *sandbox.Sandbox, c sandbox.Command) sandbox.Result {
 	return res
 }
 
-// bearing are the processes of this machine whose command line contains a mark.
+// bearing returns the processes of this machine with a mark in their command line.
 func bearing(mark string) (pids []string) {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, line := range lines {
@@ -129,7 +130,8 @@ func bearing(mark string) (pids []string) {
 	return pids
 }
 
-// count is how often something is done: little by default, more where the environment says so.
+// count returns the number of repetitions: usual, unless the environment variable key sets another
+// number.
 func count(t *testing.T, key string, usual int) int {
 	t.Helper()
 	text := os.Getenv(key)
@@ -144,7 +146,7 @@ func count(t *testing.T, key string, usual int) int {
 	return n
 }
 
-// daemon runs a command as another process, whose file is gone by then.
+// daemon runs a command from another process of this binary after its file was removed.
 func daemon() {
 	err := func() error {
 		s, err := sandbox.New(sandbox.Options{MaxTier: sandbox.Tier(os.Getenv("TIER"))})

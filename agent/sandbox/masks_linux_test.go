@@ -15,11 +15,11 @@ import (
 	"rouse/agent/sandbox"
 )
 
-// maskCases are tried each in a folder of its own, all by one command.
+// maskCases are run by one command, each in its own folder.
 var maskCases = []struct {
 	name, script string
-	out          string // what is printed, beside errors
-	always       bool   // on tier B as well, where nothing new can be made beside a hidden name
+	out          string // expected output, apart from errors
+	always       bool   // also on tier B, where new files cannot be created beside a hidden name
 }{
 
 	{"read a file", "cat AGENTS.md", "", true},
@@ -103,7 +103,8 @@ func put(t *testing.T, path, text string) {
 	}
 }
 
-// Whoever could change a link could lead what is hidden elsewhere.
+// TestMasksThatAreLinks checks that links on the way to a mask are rejected, because a command
+// could change them.
 func TestMasksThatAreLinks(t *testing.T) {
 	unraced(t)
 	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
@@ -119,7 +120,8 @@ func TestMasksThatAreLinks(t *testing.T) {
 	})
 }
 
-// Two commands that hide the same missing name do not uncover it for each other.
+// TestMasksAreShared checks that two commands with the same missing masked name both keep it
+// hidden.
 func TestMasksAreShared(t *testing.T) {
 	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
 		long, out := script(t, "echo begun; read line; mkdir new; echo attacked > new; :")
@@ -146,8 +148,9 @@ func TestMasksAreShared(t *testing.T) {
 	})
 }
 
-// What stands in the place of a missing name for one command is not given to another one, which may
-// read what has that name: it would go with the first, and the second could make it again.
+// TestMasksAreNotGiven checks that one command's placeholder is not granted to another command that
+// may read the name. The placeholder would vanish with the first command, and the second could
+// recreate it.
 func TestMasksAreNotGiven(t *testing.T) {
 	t.Parallel()
 	s := only(t, sandbox.TierA)
@@ -183,8 +186,8 @@ func TestMasksAreNotGiven(t *testing.T) {
 	}
 }
 
-// Commands that begin and end all the time, and hide the same missing names, do not take them away
-// from under each other.
+// TestMasksOfManyCommands checks that concurrent commands with the same missing masked names do not
+// remove each other's placeholders.
 func TestMasksOfManyCommands(t *testing.T) {
 	t.Parallel()
 	unraced(t)
@@ -209,7 +212,7 @@ func TestMasksOfManyCommands(t *testing.T) {
 	}
 }
 
-// waiting is a line that comes when the channel closes.
+// waiting is a reader that returns a line after the channel was closed.
 type waiting chan struct{}
 
 func (w waiting) Read(b []byte) (int, error) {

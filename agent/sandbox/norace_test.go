@@ -2,6 +2,6 @@
 
 package sandbox_test
 
-// raced says whether the race detector is at work: it makes each start several times as dear, and its
-// memory is more than limits of a test allow.
+// raced reports whether the race detector is on. It makes each start several times slower, and
+// needs more memory than the limits of some tests.
 const raced = false

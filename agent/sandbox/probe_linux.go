@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scopedABI is the first version of Landlock that can keep signals inside.
+// scopedABI is the first version of Landlock that can restrict signals.
 const scopedABI = 6
 
 // probe tries the tiers, strongest first.
@@ -47,7 +47,8 @@ func (h *host) probe(ctx context.Context, most Tier) (Tier, []string) {
 		return TierD, append(reasons, fmt.Sprintf("tier B does not work: this kernel's Landlock is version %d, and before version %d (Linux 6.12) a command could end other programs of this user", abi, scopedABI))
 	}
 
-	// An ordinary user cannot create a PID namespace without a user namespace, which may be what is missing.
+	// A normal user needs a user namespace to create a PID namespace, and user namespaces may be
+	// unavailable.
 	h.pidNamespace = os.Geteuid() == 0
 	err := h.trial(ctx, TierB)
 	if err != nil && h.pidNamespace {
@@ -71,7 +72,8 @@ func (h *host) trialBubblewrap(ctx context.Context) error {
 	return nil
 }
 
-// findBwrap looks where only the administrator can put programs, not in PATH: bwrap builds the walls.
+// findBwrap searches folders in which only the administrator can install programs. It does not use
+// PATH, because bwrap enforces the confinement.
 func findBwrap() string {
 	for _, folder := range []string{"/usr/bin", "/usr/local/bin", "/bin", "/run/wrappers/bin", "/run/current-system/sw/bin"} {
 		path := filepath.Join(folder, "bwrap")
@@ -82,7 +84,8 @@ func findBwrap() string {
 	return ""
 }
 
-// trial really starts a command: it must run, and must not be able to read a file that it was not given.
+// trial starts a command on a tier. It returns an error if the command does not run, or if it could
+// read a file outside its folders.
 func (h *host) trial(ctx context.Context, t Tier) (err error) {
 	defer func() { h.short = h.short || isShortage(err) }()
 	outside, err := MkdirTemp(h.scratch, "sandbox")
@@ -105,7 +108,7 @@ func (h *host) trial(ctx context.Context, t Tier) (err error) {
 	res, err := h.runWithCanaries(ctx, t, c, []string{canary})
 	switch {
 	case err != nil:
-		return errors.Unwrap(err) // of the StartError: the name of the trial's command means nothing to the owner
+		return errors.Unwrap(err) // unwrap the StartError: the name of the trial's command does not help the owner
 	case res.KilledBy != "" || res.Exit != 0:
 		return fmt.Errorf("a trial start ended with %d %s %s", res.Exit, res.Signal, res.KilledBy)
 	}
@@ -113,14 +116,15 @@ func (h *host) trial(ctx context.Context, t Tier) (err error) {
 	return nil
 }
 
-// isShortage reports whether an error says nothing about the machine, but about what is free on it now.
+// isShortage reports whether an error is caused by a lack of free resources, not by the machine's
+// setup.
 func isShortage(err error) bool {
 	return slices.ContainsFunc([]unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EAGAIN}, func(e unix.Errno) bool { return errors.Is(err, e) })
 }
 
 const systemPath = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin"
 
-// diagnose adds the usual cause, and its remedy, to what bubblewrap said.
+// diagnose adds the usual cause and its remedy to an error of bubblewrap.
 func diagnose(text string) string {
 	switch {
 	case !strings.Contains(text, "bwrap: "):

@@ -14,11 +14,11 @@ import (
 type process struct {
 	pid, parent, threads int
 	state                byte
-	memory               int64 // bytes that are resident, shared ones included
+	memory               int64 // resident bytes, including shared memory
 	depth                int   // generations below the root of its tree
 }
 
-// processes lists all processes that are visible. One that ends in the meantime may be missing.
+// processes returns all visible processes. A process that ends in the meantime may be missing.
 func processes() []process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -46,21 +46,22 @@ func readProcess(pid int) (process, bool) {
 		return process{}, false
 	}
 
-	// The name in parentheses may contain anything, parentheses and blanks too: the fields start after the
-	// last one. proc_pid_stat(5) counts them from 1, and the first here is its third.
+	// The name in parentheses may contain any characters, including parentheses and blanks. The
+	// fields start after the last parenthesis. proc_pid_stat(5) counts from 1, and the first field
+	// here is number 3.
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) < 22 {
 		return process{}, false
 	}
 
 	field := func(n int) int {
-		v, _ := strconv.Atoi(string(fields[n-3])) // the kernel writes nothing but numbers
+		v, _ := strconv.Atoi(string(fields[n-3])) // the kernel writes only numbers
 		return v
 	}
 	return process{pid: pid, state: fields[0][0], parent: field(4), threads: field(20), memory: int64(field(24)) * int64(os.Getpagesize())}, true
 }
 
-// descendantsOf lists the living descendants of a process, without itself.
+// descendantsOf returns the living descendants of a process, without the process itself.
 func descendantsOf(root int) []process {
 	return liveDescendants(processes(), root)
 }
@@ -75,14 +76,14 @@ func liveDescendants(all []process, root int) []process {
 	var visit func(pid, depth int)
 	visit = func(pid, depth int) {
 		for _, p := range children[pid] {
-			// The listing is not a snapshot: with a PID reused meanwhile, it may contain a cycle.
+			// The listing is not a snapshot. If a PID was reused, it may contain a cycle.
 			if p.pid == root {
 				continue
 			}
 
 			p.depth = depth
 			visit(p.pid, depth+1)
-			// The dead are no longer running, but their children are visited all the same.
+			// Dead processes are omitted, but their children are visited.
 			if p.state != 'Z' && p.state != 'X' {
 				out = append(out, p)
 			}
@@ -99,10 +100,11 @@ var namesChildren = sync.OnceValue(func() bool {
 	return err == nil
 })
 
-// walkDescendants lists the living descendants of a process as descendantsOf does, from one to the next. It may miss one whose parent
-// ends meanwhile, so it is for measuring, not for killing.
+// walkDescendants returns the living descendants of a process like descendantsOf, by walking from
+// parents to children. It may miss a process if its parent ends meanwhile, so use it for measuring,
+// not for killing.
 func walkDescendants(root int) (out []process) {
-	seen := map[int]bool{root: true} // a PID that is used again could be its own ancestor
+	seen := map[int]bool{root: true} // a reused PID could be its own ancestor
 	var visit func(pid, depth int)
 	visit = func(pid, depth int) {
 		for _, child := range childrenOf(pid) {
@@ -123,12 +125,12 @@ func walkDescendants(root int) (out []process) {
 	return out
 }
 
-// childrenOf lists the children of all threads of a process.
+// childrenOf returns the children of all threads of a process.
 func childrenOf(pid int) (out []int) {
 	tasks := filepath.Join("/proc", strconv.Itoa(pid), "task")
 	threads, err := os.ReadDir(tasks)
 	if err != nil {
-		return nil // it is gone
+		return nil // the process has ended
 	}
 
 	for _, thread := range threads {
@@ -145,7 +147,8 @@ func childrenOf(pid int) (out []int) {
 	return out
 }
 
-// proportionalMemory is the memory of a process, with shared pages divided by the number of sharers (PSS).
+// proportionalMemory returns the memory of a process, with shared pages divided by the number of
+// sharing processes (PSS).
 func proportionalMemory(p process) int64 {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.pid), "smaps_rollup"))
 	if err != nil {

@@ -11,11 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startPlain starts a command in a process group of its own. A process that leaves the group is not killed.
+// startPlain starts a command in its own process group. A process that leaves the group is not
+// killed.
 func startPlain(ctx context.Context, t Tier, argv []string, dir string, c Command) (Result, error) {
 	cmd := &exec.Cmd{Path: argv[0], Args: argv, Dir: dir, Env: c.Env, SysProcAttr: &syscall.SysProcAttr{Setpgid: true}}
 	if cmd.Env == nil {
-		cmd.Env = []string{} // nil would be that of the daemon
+		cmd.Env = []string{} // nil would mean the daemon's environment
 	}
 
 	res, err := runToEnd(ctx, cmd, &processGroup{}, c)

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setLimits sets the limits that the kernel enforces. They hold for the whole process, so that those
-// which count all of a user's threads, and memory, are only set as soft limits: restore raises them again
-// for the supervisor, which must go on when the command has used them up. The filter keeps the command
-// from raising them.
+// setLimits sets the limits that the kernel enforces. They apply to the whole process. The limits
+// of memory and of the user's threads are soft limits only. restore raises them again for the
+// supervisor, which must continue after the command has used them up. The filter prevents the
+// command from raising them.
 //
-// The memory of the whole tree is measured by the daemon, which can tell why it killed the command; the
-// limit of one process here is wider, and bounds what is allocated between two measurements.
+// The daemon measures the memory of the whole tree and knows why it killed the command. The limit
+// of one process is higher, and applies between two measurements.
 func (s launchSpec) setLimits() (restore func(), err error) {
 	files, size, cpu := uint64(s.Limits.OpenFiles), uint64(s.Limits.FileSize), uint64(s.Limits.CPU.Seconds())
 	for _, l := range []struct {
@@ -26,15 +26,15 @@ func (s launchSpec) setLimits() (restore func(), err error) {
 		{unix.RLIMIT_CORE, 0, 0},
 		{unix.RLIMIT_NOFILE, files, files},
 		{unix.RLIMIT_FSIZE, size, size},
-		{unix.RLIMIT_CPU, cpu, cpu + 1}, // SIGXCPU, and SIGKILL a second later if that was ignored
+		{unix.RLIMIT_CPU, cpu, cpu + 1}, // SIGXCPU, and SIGKILL a second later if it is ignored
 	} {
 		if err := lowerLimit(l.what, l.soft, l.hard); err != nil {
 			return nil, err
 		}
 	}
 
-	// Since Linux 4.7 this counts private writable mappings, which is where allocators take memory from.
-	// Not RLIMIT_AS: Go and Java reserve address space that they never use.
+	// Since Linux 4.7 this counts private writable mappings, from which allocators take memory.
+	// RLIMIT_AS is not used, because Go and Java reserve unused address space.
 	data, err := lowerSoftLimit(unix.RLIMIT_DATA, uint64(max(2*s.Limits.Memory, 512<<20)))
 	if err != nil {
 		return nil, err
@@ -44,15 +44,15 @@ func (s launchSpec) setLimits() (restore func(), err error) {
 	return func() { data(); processes() }, err
 }
 
-// lowerLimit sets a limit, unless it is lower already: only root may raise one.
+// lowerLimit sets a limit, unless the current limit is lower: only root may raise a limit.
 func lowerLimit(what int, soft, hard uint64) error {
 	var now syscall.Rlimit
 	if err := syscall.Getrlimit(what, &now); err != nil {
 		return os.NewSyscallError("getrlimit", err)
 	}
 	hard = min(hard, now.Max)
-	// syscall, not unix: the runtime raised the soft limit of open files at its start and restores the
-	// old one when it starts a program, unless syscall.Setrlimit was called in between.
+	// Not unix.Setrlimit: the runtime raises the soft limit of open files at its start. It restores
+	// the old limit when it starts a program, unless syscall.Setrlimit was called in between.
 	return os.NewSyscallError("setrlimit", syscall.Setrlimit(what, &syscall.Rlimit{Cur: min(soft, hard), Max: hard}))
 }
 
@@ -68,17 +68,20 @@ func lowerSoftLimit(what int, soft uint64) (restore func(), err error) {
 		return nil, os.NewSyscallError("setrlimit", err)
 	}
 
-	return func() { _ = syscall.Setrlimit(what, &before) }, nil // to what it was, which is always allowed
+	return func() { _ = syscall.Setrlimit(what, &before) }, nil // the previous value is always allowed
 }
 
-// dropCapabilities takes all capabilities from the calling thread, and from whatever it executes as root.
+// dropCapabilities drops all capabilities of the calling thread and of programs that it executes as
+// root.
 func dropCapabilities() error {
 	for c := uintptr(0); c <= 63; c++ {
-		// EPERM without CAP_SETPCAP, where there is nothing to take; EINVAL beyond the kernel's last capability.
+		// EPERM without CAP_SETPCAP, when there are none to drop. EINVAL beyond the kernel's last
+		// capability.
 		_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 	}
 
-	// SECBIT_NOROOT and its lock: executing as root, or set-user-id root, does not bring capabilities back.
+	// SECBIT_NOROOT and its lock: executing as root, or set-user-id root, does not restore
+	// capabilities.
 	_ = unix.Prctl(unix.PR_SET_SECUREBITS, 1<<0|1<<1, 0, 0, 0)
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
@@ -88,8 +91,8 @@ func dropCapabilities() error {
 	return nil
 }
 
-// countUserThreads counts the threads of this user. RLIMIT_NPROC bounds all of them together, so that
-// the limit of a command has to be added to what is there already.
+// countUserThreads returns the number of threads of this user. RLIMIT_NPROC limits all of them
+// together, so the limit of a command is added to the current number.
 func countUserThreads(all []process) uint64 {
 	var n int
 	for _, p := range all {

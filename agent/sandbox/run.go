@@ -14,32 +14,32 @@ import (
 )
 
 const (
-	// gracePeriod is how long a command has to end by itself after SIGTERM. It is short, so that the
-	// two seconds that [Sandbox.Run] promises hold on a busy machine as well.
+	// gracePeriod is the time between SIGTERM and the kill. It is short, so that [Sandbox.Run]
+	// keeps its promise of two seconds on a busy machine.
 	gracePeriod = 300 * time.Millisecond
-	// pollInterval is how often the usage of a process tree is measured.
+	// pollInterval is the interval for measuring the usage of a process tree.
 	pollInterval = 100 * time.Millisecond
 )
 
-// errNoReport says that the supervisor ended without a report about the command.
+// errNoReport means that the supervisor ended without a report about the command.
 var errNoReport = errors.New("what should confine it ended before it started")
 
-// processTree controls the processes of a command in the way of one operating system.
+// processTree controls the processes of a command on one operating system.
 type processTree interface {
-	started(*os.Process) error               // called once, when the first process has started
-	terminate()                              // asks them to end
-	kill()                                   // ends them all; may be called again
-	usage() usage                            // of all of them now; zero where that is not known
-	result(*os.ProcessState) (Result, error) // called once, when the first process has ended
+	started(*os.Process) error               // called once, after the first process has started
+	terminate()                              // asks the processes to end
+	kill()                                   // kills all processes; may be called again
+	usage() usage                            // current usage of all processes; zero if unknown
+	result(*os.ProcessState) (Result, error) // called once, after the first process has ended
 }
 
-// usage is what the processes of a command use at an instant.
+// usage is the current resource usage of a command's processes.
 type usage struct {
 	memory             int64 // bytes
 	processes, threads int
 }
 
-// over names the limit that is exceeded, "" when none is.
+// over returns the exceeded limit, or "" if there is none.
 func (u usage) over(l Limits) string {
 	switch {
 	case u.memory > l.Memory:
@@ -50,13 +50,14 @@ func (u usage) over(l Limits) string {
 	return ""
 }
 
-// maxThreads leaves room for ordinary runtimes: Go, Java and Node start a handful of threads each.
+// maxThreads returns the limit of threads. Runtimes such as Go, Java and Node start several threads
+// per process.
 func maxThreads(l Limits) int { return 4 * l.Processes }
 
-// runToEnd starts cmd, and returns when it has ended, by itself or because it had to.
+// runToEnd starts cmd, waits for its end, and ends it if a timeout or limit requires it.
 func runToEnd(ctx context.Context, cmd *exec.Cmd, k processTree, c Command) (Result, error) {
 	out := &activity{last: time.Now(), seen: live.From(ctx)}
-	// A process that escaped may hold the pipes open: after WaitDelay they are closed regardless.
+	// An escaped process may hold the pipes open. They are closed after WaitDelay.
 	cmd.Stdin, cmd.WaitDelay = c.Stdin, time.Second
 	cmd.Stdout, cmd.Stderr = out.wrap(c.Stdout), out.wrap(c.Stderr)
 	if c.Stderr != nil && sameWriter(c.Stdout, c.Stderr) {
@@ -72,9 +73,9 @@ func runToEnd(ctx context.Context, cmd *exec.Cmd, k processTree, c Command) (Res
 	c.Wall = remaining(c.Wall, begin)
 	killedBy, peak := enforce(ctx, k, c, out, done)
 
-	k.kill() // what it left in the background
+	k.kill() // kills remaining background processes
 	res, err := k.result(cmd.ProcessState)
-	if errors.Is(err, errNoReport) && killedBy != "" { // it was killed while it was being started
+	if errors.Is(err, errNoReport) && killedBy != "" { // it was killed during its start
 		res, err = Result{Exit: -1, Signal: "SIGKILL"}, nil
 	}
 	if err != nil {
@@ -85,8 +86,8 @@ func runToEnd(ctx context.Context, cmd *exec.Cmd, k processTree, c Command) (Res
 	return res, nil
 }
 
-// remaining is what is left of a clock that began at begin. 0 is no clock, so that one which has run out
-// still has a nanosecond.
+// remaining returns the remaining time of a timeout that started at begin. Zero means no timeout,
+// so an expired timeout returns 1 ns.
 func remaining(d time.Duration, begin time.Time) time.Duration {
 	if d == 0 {
 		return 0
@@ -94,9 +95,9 @@ func remaining(d time.Duration, begin time.Time) time.Duration {
 	return max(d-time.Since(begin), 1)
 }
 
-// start starts the first process, from a thread that lives until that process has ended: for Linux
-// (PR_SET_PDEATHSIG, which bwrap --die-with-parent sets) the end of the starting thread is the death
-// of the parent, and Go moves goroutines between threads unless they are locked.
+// start starts the first process from a thread that lives until the process has ended. Linux treats
+// the end of the starting thread as the death of the parent (PR_SET_PDEATHSIG, set by bwrap
+// --die-with-parent). Go moves goroutines between threads unless they are locked.
 func start(cmd *exec.Cmd, k processTree) (done <-chan struct{}, err error) {
 	started, ended := make(chan error, 1), make(chan struct{})
 	go func() {
@@ -115,7 +116,7 @@ func start(cmd *exec.Cmd, k processTree) (done <-chan struct{}, err error) {
 		}
 
 		started <- err
-		_ = cmd.Wait() // how it ended is what processTree.result says
+		_ = cmd.Wait() // processTree.result returns the result
 	}()
 	if err := <-started; err != nil {
 		<-ended
@@ -125,8 +126,8 @@ func start(cmd *exec.Cmd, k processTree) (done <-chan struct{}, err error) {
 	return ended, nil
 }
 
-// enforce waits until a command has ended, and ends it when a clock or a limit requires that. It
-// returns which one did, and the peak of its memory.
+// enforce waits until a command has ended, and ends it if a timeout or limit requires it. It
+// returns the reason and the peak memory.
 func enforce(ctx context.Context, k processTree, c Command, out *activity, done <-chan struct{}) (killedBy string, peak int64) {
 	var wall, idle, killNow <-chan time.Time
 	if c.Wall > 0 {
@@ -154,7 +155,7 @@ func enforce(ctx context.Context, k processTree, c Command, out *activity, done 
 		case <-done:
 			return killedBy, peak
 		case <-cancelled:
-			cancelled = nil // it stays readable, and would spin this loop
+			cancelled = nil // it stays readable and would spin this loop
 			stop(KilledByCancel)
 		case <-wall:
 			stop(KilledByWall)
@@ -168,7 +169,8 @@ func enforce(ctx context.Context, k processTree, c Command, out *activity, done 
 			u := k.usage()
 			peak = max(peak, u.memory)
 			if limit := u.over(c.Limits); limit != "" {
-				// Over a limit there is no grace: it could use up the machine in the meantime.
+				// No grace period after a limit: the command could exhaust the machine in the
+				// meantime.
 				if killedBy == "" {
 					killedBy = limit
 				}
@@ -176,18 +178,18 @@ func enforce(ctx context.Context, k processTree, c Command, out *activity, done 
 				killNow = time.After(pollInterval)
 			}
 		case <-killNow:
-			// Again until it is gone: the first kill may go to a supervisor that no longer reacts.
+			// Repeat until it has ended: the first kill may go to a hanging supervisor.
 			k.kill()
 			killNow = time.After(pollInterval)
 		}
 	}
 }
 
-// activity records when the command last wrote something.
+// activity records the time of the command's last output.
 type activity struct {
 	mu    sync.Mutex
 	last  time.Time
-	write sync.Mutex // not mu: a writer that blocks must not stall the clocks
+	write sync.Mutex // separate from mu: a writer that blocks must not stall the timeouts
 	seen  *live.Run
 }
 
@@ -197,7 +199,7 @@ func (o *activity) idleFor() time.Duration {
 	return time.Since(o.last)
 }
 
-// wrap returns w with its writes recorded. Output that nobody wants counts as activity as well.
+// wrap returns w with its writes recorded. Discarded output counts as activity too.
 func (o *activity) wrap(w io.Writer) io.Writer {
 	if w == nil {
 		w = io.Discard
@@ -220,9 +222,9 @@ func (n *activityWriter) Write(b []byte) (int, error) {
 	return n.w.Write(b)
 }
 
-// sameWriter reports whether two writers are the same one.
+// sameWriter reports whether two writers are equal.
 func sameWriter(a, b io.Writer) (yes bool) {
-	// Comparing values of an uncomparable type panics; those are then not the same (as in os/exec).
+	// Comparing values of an uncomparable type panics. Such values are not equal (as in os/exec).
 	defer func() { _ = recover() }()
 	return a == b
 }

@@ -32,14 +32,14 @@ func TestResults(t *testing.T) {
 			signal             string
 		}{
 			{"exit 0", "", "", 0, ""},
-			{"exit 137", "", "", 137, ""}, // which is no signal
+			{"exit 137", "", "", 137, ""}, // an exit code, not a signal
 			{"kill -KILL $$", "", "", -1, "SIGKILL"},
 			{"echo one; echo two >&2; echo three", "", "one\ntwo\nthree\n", 0, ""},
-			{"cat", "", "", 0, ""}, // there is nothing to read
+			{"cat", "", "", 0, ""}, // the input is empty
 			{"tr a-z A-Z", "text", "TEXT", 0, ""},
 			{"echo a > file; mkdir d; mv file d/; cat d/file; rm -r d; ls", "", "a\n", 0, ""},
 			{`printf '#!/bin/sh\necho script\n' > "$TMPDIR/x" || exit 1; sh "$TMPDIR/x"`, "", "script\n", 0, ""},
-			{"sleep 60 & echo started", "", "started\n", 0, ""}, // and is not waited for
+			{"sleep 60 & echo started", "", "started\n", 0, ""}, // Run does not wait for it
 			{"[ -e /etc/shadow ] && cat /etc/shadow; echo denied", "", "denied\n", 0, ""},
 			{"(echo a | cat; echo b) | cat", "", "a\nb\n", 0, ""},
 		} {
@@ -64,7 +64,8 @@ func TestResults(t *testing.T) {
 	})
 }
 
-// Programs that change modes and times, which tier B only says it did, work all the same.
+// TestOrdinaryPrograms checks that programs work if they change modes and times, which tier B only
+// pretends to do.
 func TestOrdinaryPrograms(t *testing.T) {
 	unraced(t)
 	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
@@ -195,7 +196,7 @@ func TestOff(t *testing.T) {
 	}
 }
 
-// trees are commands whose processes do not want to end.
+// trees are commands with processes that resist their end.
 var trees = map[string]string{
 	"deaf":     `trap '' TERM HUP INT; sleep 60 MARK & wait; sleep 60 MARK`,
 	"session":  `trap '' TERM; setsid sh -c 'trap "" TERM; sleep 60 MARK & wait'`,
@@ -203,8 +204,8 @@ var trees = map[string]string{
 	"stopped":  `sleep 60 MARK & kill -STOP $!; sleep 60 MARK`,
 }
 
-// The two seconds of grace are the promise on a machine that has time for it; what is held here
-// is that every tree ends by its clock and leaves nobody. The latest end is told.
+// TestTreesEnd checks that each tree ends after its timeout without remaining processes. It logs
+// the longest delay, but does not check the two seconds, which a busy machine could exceed.
 func TestTreesEnd(t *testing.T) {
 	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
 		var latest atomic.Int64
@@ -308,7 +309,8 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// A daemon that is killed leaves no process, and one whose file was replaced can still start commands.
+// TestDaemonThatIsKilled checks that a killed daemon leaves no processes, and that a daemon can
+// start commands after its file was replaced.
 func TestDaemonThatIsKilled(t *testing.T) {
 	unraced(t)
 	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
@@ -339,7 +341,7 @@ func TestBinaryThatWasReplaced(t *testing.T) {
 	})
 }
 
-// TestSelf: this binary is started again without being given, also when it has no name any more.
+// TestSelf checks that this binary can be started without a grant, even if its file has no name.
 func TestSelf(t *testing.T) {
 	unraced(t)
 	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
@@ -356,8 +358,8 @@ func TestSelf(t *testing.T) {
 	})
 }
 
-// upgraded is another process of this binary, which removes its file before it runs a script, or itself where there
-// is none.
+// upgraded returns another process of this binary, which removes its file. It then runs a script,
+// or itself if there is no script.
 func upgraded(t *testing.T, tier sandbox.Tier, text string) *exec.Cmd {
 	t.Helper()
 	exe, err := os.Executable()
@@ -384,7 +386,8 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestTemp: what a command writes into the temporary places of its view is in the folder of its caller.
+// TestTemp checks that files in the temporary folders of a command's view are in the caller's
+// folder.
 func TestTemp(t *testing.T) {
 	unraced(t)
 	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
@@ -401,8 +404,8 @@ func TestTemp(t *testing.T) {
 	})
 }
 
-// TestScratch: whatever is needed while a command runs lies in the folder for it, where a killed process is
-// cleaned up after.
+// TestScratch checks that all temporary files of a running command are in the scratch folder, which
+// is cleaned up after a kill.
 func TestScratch(t *testing.T) {
 	unraced(t)
 	for _, tier := range []sandbox.Tier{sandbox.TierA, sandbox.TierB} {
@@ -416,7 +419,7 @@ func TestScratch(t *testing.T) {
 			}
 			defer s.Close()
 
-			// Nothing can be made elsewhere: whoever tries fails.
+			// Creating files elsewhere fails.
 			if err := os.Remove(elsewhere); err != nil {
 				t.Fatal(err)
 			}
@@ -476,7 +479,7 @@ func TestNothingIsLeftOpen(t *testing.T) {
 	})
 }
 
-// TestAsOrdinaryUser does the other tests as a user who is nobody, for what holds root may be root's.
+// TestAsOrdinaryUser runs other tests as the user nobody, because root may be confined differently.
 func TestAsOrdinaryUser(t *testing.T) {
 	unraced(t)
 	t.Parallel()
@@ -490,7 +493,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	}
 
 	const nobody = 65534
-	home, err := os.MkdirTemp("", "rouse-nobody-") //nolint:usetesting // t.TempDir is in a folder that nobody may not enter
+	home, err := os.MkdirTemp("", "rouse-nobody-") //nolint:usetesting // the user nobody cannot enter the folder of t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -514,7 +517,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	}
 }
 
-// A daemon that was started to be nice to others confines as strongly as any.
+// TestNiceDaemon checks that a daemon with a high nice value can start confined commands.
 func TestNiceDaemon(t *testing.T) {
 	if os.Getenv("ROUSE_TEST_NICE") == "" {
 		again := exec.Command("nice", "-n", "12", os.Args[0], "-test.run=^TestNiceDaemon$")

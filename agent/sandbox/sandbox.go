@@ -15,43 +15,44 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// Tier is how strongly commands are confined here.
+// Tier is the strength of the confinement of commands.
 type Tier string
 
-// The tiers, strongest first.
+// Tiers, strongest first.
 const (
 	TierA Tier = "A" // Linux: bubblewrap, Landlock, seccomp
 	TierB Tier = "B" // Linux: Landlock, seccomp; macOS: Seatbelt
 	TierC Tier = "C" // Windows: restricted token, job object; the network is not confined
-	TierD Tier = "D" // nothing
+	TierD Tier = "D" // no confinement
 )
 
-// AtLeast reports whether t confines at least as strongly as min. It is false when either is not a tier.
+// AtLeast reports whether t confines at least as strongly as min. It returns false if either is not
+// a tier.
 func (t Tier) AtLeast(min Tier) bool {
 	return t.Valid() && min.Valid() && t <= min
 }
 
-// Valid reports whether t is one of the four.
+// Valid reports whether t is one of the four tiers.
 func (t Tier) Valid() bool {
 	return t == TierA || t == TierB || t == TierC || t == TierD
 }
 
 // Options configure a Sandbox.
 type Options struct {
-	// Off is the owner's reason for `sandbox: off`. When it is set, every command runs on tier D:
-	// a plain process of which only the clocks are enforced.
+	// OffReason is the owner's reason for `sandbox: off`. If it is set, every command runs on tier
+	// D as a plain process, and only its timeouts are enforced.
 	OffReason string
-	// Scratch is the folder for what is needed while a command runs, so that what a killed process left can be
-	// found; "" is the system's for temporary files.
+	// Scratch is the folder for temporary files of running commands, where files of a killed
+	// process can be found. "" means the system's folder for temporary files.
 	Scratch string
-	// Most is the strongest tier to use, A when empty: for tests and benchmarks.
+	// MaxTier is the strongest tier to use, for tests and benchmarks. Empty means A.
 	MaxTier Tier
 }
 
 // Sandbox starts confined commands. It is safe for concurrent use.
 type Sandbox struct {
 	options Options
-	host    *host // what this operating system offers
+	host    *host // platform-specific part
 
 	mu      sync.Mutex
 	probed  bool
@@ -59,7 +60,7 @@ type Sandbox struct {
 	reasons []string
 }
 
-// New probes nothing yet: the first command, or [Sandbox.Tier], does.
+// New returns a Sandbox. It does not probe the machine: the first command or [Sandbox.Tier] does.
 func New(o Options) (*Sandbox, error) {
 	if o.MaxTier == "" {
 		o.MaxTier = TierA
@@ -79,9 +80,10 @@ func New(o Options) (*Sandbox, error) {
 	return &Sandbox{options: o, host: h}, nil
 }
 
-// MkdirTemp makes a folder in a scratch folder, which is made too if it is missing; "" is the system's for
-// temporary files. The caller removes it. Its path has no links: what is started is told it by name, and in
-// its view only that path exists.
+// MkdirTemp creates a folder in a scratch folder, and creates the scratch folder if it is missing.
+// If scratch is "", it uses the system's folder for temporary files. The caller must remove the
+// folder. The returned path has no links, because commands get it by name and only that path exists
+// in their view.
 func MkdirTemp(scratch, what string) (string, error) {
 	if scratch != "" {
 		if err := os.MkdirAll(scratch, 0o700); err != nil {
@@ -96,18 +98,18 @@ func MkdirTemp(scratch, what string) (string, error) {
 	return filepath.EvalSymlinks(dir)
 }
 
-// Close releases what the Sandbox holds. No command may be running.
+// Close releases the resources of the Sandbox. No command may be running.
 func (s *Sandbox) Close() error { return s.host.close() }
 
-// Off reports whether its owner has switched the confinement off, with a reason.
+// Off reports whether the owner has switched the confinement off.
 func (s *Sandbox) Off() bool { return s.options.OffReason != "" }
 
-// Tier is the strongest tier of this machine, with the reasons why it is not a stronger one: a line
-// for each thing that is missing, and what to do about it. The first call finds out by trial starts
-// and remembers the answer: what is installed later counts from the next start of the daemon.
+// Tier returns the strongest tier of this machine, and the reasons why it is not stronger. Each
+// reason is one line and includes the remedy. The first call makes trial starts and stores the
+// result. Programs installed later are found after a restart of the daemon.
 //
-// With [Options.Off] the tier is D, and the one line is the owner's reason. In a context in which no program may be
-// started it is "" until it is known.
+// With Options.OffReason the tier is D, and the only line is the owner's reason. If programs may
+// not be started in ctx and the tier is not known yet, Tier returns "".
 func (s *Sandbox) Tier(ctx context.Context) (Tier, []string) {
 	if s.options.OffReason != "" {
 		return TierD, []string{"it is off: " + s.options.OffReason}
@@ -124,11 +126,11 @@ func (s *Sandbox) Tier(ctx context.Context) (Tier, []string) {
 	}
 
 	tier, reasons := s.host.probe(ctx, s.options.MaxTier)
-	// A trial that was cancelled says nothing about the machine: the next caller probes again.
+	// A cancelled trial does not describe the machine. The next caller probes again.
 	if ctx.Err() != nil {
 		return TierD, []string{"the check was interrupted: " + context.Cause(ctx).Error()}
 	}
-	// Nor does one for which this process was short of something: the next caller may have it.
+	// The same applies if this process lacked resources, which may be available later.
 	if s.host.short {
 		return tier, reasons
 	}
@@ -137,62 +139,68 @@ func (s *Sandbox) Tier(ctx context.Context) (Tier, []string) {
 	return tier, reasons
 }
 
-// Command is a program to run, and everything that it is given.
+// Command is a program to run, with its access to files and the network.
 //
-// Paths are absolute; links in Read, Write and Dir are resolved before the command starts. Where
-// paths are nested, the most specific one counts, and Masked before the others.
+// Paths are absolute. Links in Read, Write and Dir are resolved before the command starts. For
+// nested paths the most specific one applies, and Masked takes precedence.
 type Command struct {
-	Argv []string // [0] is looked up in the PATH of Env, never in the working folder; with a slash it is a path from Dir
-	// Self starts this very binary, whatever Argv[0] says, and lets the command read it: on Linux the file that this
-	// process was started from, even when another one has its name by now.
+	// Argv holds the program and its arguments. The program is looked up in the PATH of Env, never
+	// in the working folder. A program with a slash is a path relative to Dir.
+	Argv []string
+	// Self starts this binary instead of Argv[0], and lets the command read it. On Linux it starts
+	// the file from which this process was started, even if another file has its name now.
 	Self bool
-	Dir  string   // the working folder, within Read or Write
-	Env  []string // the whole environment, as name=value
+	Dir  string   // working folder, within Read or Write
+	Env  []string // complete environment, as name=value
 
-	Read  []string // files and folders it may read and execute, beside the programs of the system
-	Write []string // files and folders it may change as well
-	// ReadOnly exists within Write, and can be read there and not be changed, moved or removed. Neither
-	// it nor a folder on the way to it may be a link.
+	Read  []string // files and folders that it may read and execute, in addition to the system's programs
+	Write []string // files and folders that it may also change
+	// ReadOnly are paths within Write that can be read, but not changed, moved or removed. They
+	// must exist. Neither the path nor a folder on the way to it may be a link.
 	ReadOnly []string
-	// Masked can neither be read nor created, even while they do not exist and even within Write.
-	// Where folders on the way to a path are missing, the first missing one cannot be created. None
-	// of them may be a link in a place that the command can write. See docs/guides/sandbox.md on tier B.
+	// Masked are paths that cannot be read or created, even if they do not exist, and even within
+	// Write. If folders on the way are missing, the first missing folder cannot be created. Below a
+	// writable folder, none of the folders may be a link. For tier B see docs/sandbox.md.
 	Masked []string
-	// Replaced has files that the command sees with the content of another file, which it cannot change. They lie where it
-	// may read and not write. They are masked on a tier without mounts.
+	// Replaced maps files to other files. The command sees the content of the other file, which it
+	// cannot change. The files must be readable and not writable. On a tier without mounts they are
+	// masked.
 	Replaced map[string]string
-	// Boundary holds the places in which others than the owner make names: a link below them that leads to
-	// Dir, Read or Write is refused.
+	// Boundary holds the folders in which other users can create names. A link below them that
+	// leads to Dir, Read or Write is rejected.
 	Boundary nofollow.Boundary
 
-	// Temp is a folder, for this command alone, that it sees as /tmp and /dev/shm where its view has mounts
-	// (tier A); elsewhere it has to be told of it, and be given it in Write. Without one it has some of its
-	// own, in memory on tier A, which are gone afterwards.
+	// Temp is a folder for this command only. On tier A the command sees it as /tmp and /dev/shm.
+	// On other tiers the caller must pass its path to the command and add it to Write. If Temp is
+	// "", the command gets a temporary folder, on tier A in memory, which is removed afterwards.
 	Temp string
 
-	Network bool // false: no protocol reaches anything, not even this machine
+	Network bool // if false, the command cannot reach any address, not even this machine
 
-	Stdin          io.Reader // nothing to read when nil
-	Stdout, Stderr io.Writer // discarded when nil; never called concurrently. A writer that blocks stalls the command
+	Stdin io.Reader // empty if nil
+	// Stdout and Stderr receive the output. It is discarded if they are nil. They are never called
+	// concurrently. A writer that blocks stalls the command.
+	Stdout, Stderr io.Writer
 
-	Wall time.Duration // 0: none
-	Idle time.Duration // without a byte of output; 0: none
-	// Limits that are zero have defaults.
+	Wall time.Duration // 0 means no timeout
+	Idle time.Duration // maximum time without output; 0 means no timeout
+	// Limits are the resource limits. Zero values have defaults.
 	Limits Limits
-	// Min is the weakest tier that is accepted, B when empty.
+	// MinTier is the weakest accepted tier. Empty means B. Tier D is accepted only if the sandbox is
+	// off.
 	MinTier Tier
 }
 
-// Limits bound the resources of a command.
+// Limits are the resource limits of a command.
 type Limits struct {
-	Memory    int64         // bytes of the whole tree of processes; 2 GiB
-	Processes int           // at a time; 256, and four times as many threads
-	OpenFiles int           // of each process; 1024
-	FileSize  int64         // bytes of a file it writes; 1 GiB
-	CPU       time.Duration // of each process, in whole seconds; 1 h
+	Memory    int64         // bytes of the whole process tree; default 2 GiB
+	Processes int           // concurrent processes, and four times as many threads; default 256
+	OpenFiles int           // per process; default 1024
+	FileSize  int64         // bytes of a written file; default 1 GiB
+	CPU       time.Duration // per process, in whole seconds; default 1 h
 }
 
-// Why a command was ended before it ended by itself, for [Result.KilledBy].
+// Reasons why a command was ended, for [Result.KilledBy].
 const (
 	KilledByIdle      = "idle_timeout"
 	KilledByWall      = "timeout"
@@ -201,22 +209,24 @@ const (
 	KilledByProcesses = "processes"
 )
 
-// Result is how a command that was started has ended. None of its processes is left.
+// Result describes the end of a command. All of its processes have ended.
 type Result struct {
-	Exit     int    // -1 when a signal ended it
-	Signal   string // such as SIGKILL; "" when it exited
-	KilledBy string // "" when it ended by itself
-	Tier     Tier   // that confined it
+	Exit     int    // -1 if it was ended by a signal
+	Signal   string // for example SIGKILL; "" if it exited
+	KilledBy string // "" if it ended by itself
+	Tier     Tier   // tier that confined it
 	Wall     time.Duration
 	CPU      time.Duration
-	MaxRSS   int64 // bytes: of the whole tree where that was measured (shared memory counted once for each process), else of its largest process
+	// MaxRSS is the peak memory in bytes. It is that of the whole tree if it was measured, and
+	// otherwise of the largest process. For the tree, shared memory counts once per process.
+	MaxRSS int64
 }
 
-// Run starts a command, and returns once no process of its tree is left, background processes
-// included. When ctx or a clock ends it, it gets SIGTERM first, and is gone two seconds later at
-// most.
+// Run starts a command. It returns when all processes of its tree have ended, including background
+// processes. If ctx or a timeout ends the command, it gets SIGTERM first, and is killed within two
+// seconds.
 //
-// An error means that nothing was started: [*TierError], or [*StartError] with what failed.
+// If the command was not started, Run returns a [*TierError], or a [*StartError] with the cause.
 func (s *Sandbox) Run(ctx context.Context, c Command) (Result, error) {
 	c, err := c.validated()
 	if err != nil {
@@ -231,7 +241,7 @@ func (s *Sandbox) Run(ctx context.Context, c Command) (Result, error) {
 		return Result{}, &StartError{Argv0: c.Argv[0], Tier: tier, Err: context.Cause(ctx)}
 	}
 
-	// With sandbox: off the owner has accepted tier D, whatever the command asks for.
+	// With sandbox: off the owner has accepted tier D for all commands.
 	if !s.Off() && (tier == TierD || !tier.AtLeast(c.MinTier)) {
 		return Result{}, &TierError{Have: tier, Need: c.MinTier, Reasons: reasons}
 	}
@@ -239,7 +249,7 @@ func (s *Sandbox) Run(ctx context.Context, c Command) (Result, error) {
 	return s.host.run(ctx, tier, c)
 }
 
-// TierError says that this machine cannot confine a command as strongly as the command requires.
+// TierError means that this machine cannot confine a command as strongly as the command requires.
 type TierError struct {
 	Have, Need Tier
 	Reasons    []string // from [Sandbox.Tier]
@@ -250,8 +260,8 @@ func (e *TierError) Error() string {
 		e.Have, e.Need, strings.Join(e.Reasons, "; "))
 }
 
-// StartError says that a command could not be started. It wraps [os/exec.ErrNotFound] when there
-// is no such program, and [io/fs.ErrPermission] when it is not executable.
+// StartError means that a command could not be started. It wraps [os/exec.ErrNotFound] if the
+// program does not exist, and [io/fs.ErrPermission] if it is not executable.
 type StartError struct {
 	Argv0 string
 	Tier  Tier

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// On macOS, the program sandbox-exec starts a command under a Seatbelt profile. This file was written
-// from documentation and compiled; it was never run.
+// On macOS, the program sandbox-exec starts a command under a Seatbelt profile. This file was
+// written from documentation and compiled, but never run.
 
 const sandboxExec = "/usr/bin/sandbox-exec"
 
 type host struct {
-	scratch string // for folders that are needed while a command runs; "" is the system's
-	short   bool   // the last trial lacked open files, memory or processes: nothing here is tried that could
+	scratch string // folder for temporary files of running commands; "" means the system's
+	short   bool   // always false on this system
 }
 
 func newHost(scratch string) (*host, error) { return &host{scratch: scratch}, nil }
@@ -38,7 +38,8 @@ func (h *host) probe(ctx context.Context, most Tier) (Tier, []string) {
 	return TierB, reasons
 }
 
-// trial really starts a command: it must run, and must not be able to read a file that it was not given.
+// trial starts a command. It returns an error if the command does not run, or if it could read a
+// file outside its folders.
 func (h *host) trial(ctx context.Context) error {
 	outside, err := MkdirTemp(h.scratch, "sandbox")
 	if err != nil {
@@ -100,13 +101,13 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 	return startPlain(ctx, t, argv, l.dir, c)
 }
 
-// ulimits are the limits that a shell sets before it executes the command. macOS does not enforce one of
-// memory.
+// ulimits returns the limits that a shell sets before it executes the command. macOS does not
+// enforce a limit of memory.
 func ulimits(l Limits) string {
 	return fmt.Sprintf("ulimit -c 0; ulimit -n %d; ulimit -f %d; ulimit -t %d; ", l.OpenFiles, (l.FileSize+511)/512, int(l.CPU.Seconds()))
 }
 
-// profile is what is allowed, in Seatbelt's language. Of its rules, the last one that matches counts.
+// profile returns the Seatbelt profile of a command. The last matching rule applies.
 func profile(l layout, network bool) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -140,7 +141,8 @@ func profile(l layout, network bool) string {
 	return b.String()
 }
 
-// seatbeltGrants are ordered so that deeper paths come later, and for one path the mask comes last.
+// seatbeltGrants returns the rules for a layout. Deeper paths come later, and for one path the mask
+// comes last.
 func seatbeltGrants(l layout) []string {
 	type grant struct {
 		path string
@@ -165,7 +167,7 @@ func seatbeltGrants(l layout) []string {
 		out = append(out, g.rule)
 	}
 
-	for _, path := range l.pins() { // the way to a mask must not be moved or removed
+	for _, path := range l.pins() { // the folders above a mask must not be moved or removed
 		out = append(out, fmt.Sprintf("(deny file-write-unlink (literal %s))", quoted(path)))
 	}
 
@@ -174,5 +176,5 @@ func seatbeltGrants(l layout) []string {
 
 func quoted(path string) string { return strconv.Quote(path) }
 
-// maxRSS is in bytes, as this system counts.
+// maxRSS returns the maximum memory in bytes, which is the unit of this system.
 func maxRSS(u *syscall.Rusage) int64 { return u.Maxrss }

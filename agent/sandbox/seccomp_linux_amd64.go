@@ -4,7 +4,7 @@ import "golang.org/x/sys/unix"
 
 const (
 	auditArch    = unix.AUDIT_ARCH_X86_64
-	foreignCalls = 0x40000000 // x32 calls begin here, with other numbers for the same things
+	foreignCalls = 0x40000000 // first number of x32 calls, which are other numbers for the same calls
 )
 
 var (

@@ -16,21 +16,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Child must be the first line of main, and of TestMain where a test starts commands. In a supervisor
-// process it supervises its command and does not return; in any other process it returns at once.
+// Child must be the first line of main, and of TestMain in packages with tests that start commands.
+// In a supervisor process it supervises its command and does not return. In other processes it
+// returns at once.
 func Child() {
 	if len(os.Args) != 2 || os.Args[1] != supervisorArg {
 		return
 	}
 
-	runtime.LockOSThread() // so that the goroutine that confines its thread gets another one
+	runtime.LockOSThread() // so that the goroutine that confines its thread runs on another thread
 	reports := json.NewEncoder(os.NewFile(reportFD, "report"))
 	r, err := supervise(reports)
 	if err != nil {
 		r = failureReport(err)
 	}
 
-	_ = reports.Encode(r) // fails when the daemon is gone, and then nobody needs it
+	_ = reports.Encode(r) // fails if the daemon is gone, which does not matter
 	unix.Exit(0)          // not os.Exit, which sleeps for a second in a binary with the race detector
 }
 
@@ -46,9 +47,9 @@ func failureReport(err error) report {
 	return r
 }
 
-// supervise starts the command, and waits until it has ended and no process that it started is left.
+// supervise starts the command, and waits until it and all processes that it started have ended.
 func supervise(reports *json.Encoder) (report, error) {
-	// Nothing but the three standard streams may reach the command. The files of this process stay open.
+	// The command may inherit only the three standard streams. This process keeps its files open.
 	if err := unix.CloseRange(3, 1<<31, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return report{}, os.NewSyscallError("close_range", err)
 	}
@@ -58,22 +59,23 @@ func supervise(reports *json.Encoder) (report, error) {
 		return report{}, fmt.Errorf("the launch spec is damaged: %w", err)
 	}
 
-	// What a command makes is for those whom its user lets read it, as if they had started it themselves.
+	// Files created by a command have the user's permissions, as if the user had started it.
 	unix.Umask(int(s.Umask))
 
-	// Orphans of the command become children of this process instead of init's: descendants, which
-	// can be found and reaped.
+	// Orphans of the command become children of this process instead of init, so that they can be
+	// found and reaped.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return report{}, os.NewSyscallError("prctl", err)
 	}
 
-	// When memory is short, the kernel should kill commands before the daemon.
+	// If memory is short, the kernel should kill commands before the daemon.
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0); err != nil {
 		return report{}, err
 	}
 
-	// The command runs as the same user: a process that is not dumpable can neither be traced nor read
-	// through /proc by it. This comes after the write above, since /proc/self now belongs to root.
+	// The command runs as the same user. It cannot trace a process that is not dumpable, or read it
+	// through /proc. This call must follow the write above, because /proc/self then belongs to
+	// root.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return report{}, os.NewSyscallError("prctl", err)
 	}
@@ -82,7 +84,7 @@ func supervise(reports *json.Encoder) (report, error) {
 	var pid int
 	restore := func() {}
 	go func() {
-		runtime.LockOSThread() // never unlocked: the runtime ends a confined thread with its goroutine, and reuses it for nothing
+		runtime.LockOSThread() // never unlocked, so that the runtime ends the confined thread with its goroutine and does not reuse it
 		var err error
 		pid, restore, err = s.startCommand(reports)
 		started <- err
@@ -91,7 +93,7 @@ func supervise(reports *json.Encoder) (report, error) {
 		return report{}, err
 	}
 
-	restore() // from this thread: the filter of the confined one denies it
+	restore() // from this thread, because the filter of the confined thread denies it
 
 	go s.serveControl(pid)
 	r := waitForCommand(pid)
@@ -104,8 +106,8 @@ func supervise(reports *json.Encoder) (report, error) {
 	return r, nil
 }
 
-// serveControl sends SIGTERM to the command for each byte from the daemon, and kills everything when the
-// daemon has closed its end or is gone.
+// serveControl sends SIGTERM to the command for each byte from the daemon. It kills everything if
+// the daemon has closed its end or is gone.
 func (s launchSpec) serveControl(pid int) {
 	control := os.NewFile(controlFD, "control")
 	var b [1]byte
@@ -113,22 +115,22 @@ func (s launchSpec) serveControl(pid int) {
 		if n, err := control.Read(b[:]); n == 0 || err != nil {
 			killDescendants()
 			if s.Temp != "" {
-				_ = os.RemoveAll(s.Temp) // the daemon cannot do it if it was killed
+				_ = os.RemoveAll(s.Temp) // the daemon cannot remove it if it was killed
 			}
 			unix.Exit(0)
 		}
-		_ = unix.Kill(-pid, unix.SIGTERM) // the group, for the command leads a session; it may have ended by now
+		_ = unix.Kill(-pid, unix.SIGTERM) // the process group, because the command leads a session; it may already have ended
 	}
 }
 
-// waitForCommand reaps every process that ends, until the command itself does.
+// waitForCommand reaps all processes that end, until the command itself has ended.
 func waitForCommand(pid int) report {
 	for {
 		var status unix.WaitStatus
 		got, err := unix.Wait4(-1, &status, 0, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case err != nil: // no child is left: serveControl has killed and reaped it
+		case err != nil: // no child remains, because serveControl has killed and reaped it
 			return report{Ended: true, Exit: -1, Signal: int(unix.SIGKILL)}
 		case got == pid && status.Signaled():
 			return report{Ended: true, Exit: -1, Signal: int(status.Signal())}
@@ -138,12 +140,12 @@ func waitForCommand(pid int) report {
 	}
 }
 
-// killDescendants leaves nothing alive. Process 1 of a namespace can kill all others at once. Elsewhere
-// they are stopped first, until a listing shows no new ones: what is stopped cannot fork away from a
-// list that is out of date.
+// killDescendants kills all descendants. Process 1 of a namespace can kill all other processes at
+// once. Other supervisors first stop them until a listing shows no new ones, because a stopped
+// process cannot fork after the listing.
 func killDescendants() {
 	if os.Getpid() == 1 {
-		_ = unix.Kill(-1, unix.SIGKILL) // ESRCH: there is none
+		_ = unix.Kill(-1, unix.SIGKILL) // ESRCH if there are no processes
 		for reap() {
 		}
 		return
@@ -170,8 +172,8 @@ func killDescendants() {
 	}
 }
 
-// reap waits until one child has ended, and collects all others that have as well. It reports whether
-// children may be left.
+// reap waits until one child has ended, and reaps all other children that have ended. It reports
+// whether children may be left.
 func reap() (more bool) {
 	options := 0
 	for {
@@ -183,13 +185,13 @@ func reap() (more bool) {
 		case got == 0:
 			return true
 		default:
-			options = unix.WNOHANG // the first was waited for; of the others only those that have ended
+			options = unix.WNOHANG // blocks only for the first child
 		}
 	}
 }
 
-// startCommand confines the calling thread for good, and starts the command from it. The order matters:
-// the filter denies the calls that lower priority and limits, and Landlock and the filter need
+// startCommand permanently confines the calling thread, and starts the command from it. The order
+// is required: the filter denies the calls for priority and limits. Landlock and the filter need
 // no_new_privs.
 func (s launchSpec) startCommand(reports *json.Encoder) (pid int, restore func(), err error) {
 	fail := func(err error) (int, func(), error) { return 0, nil, err }
@@ -207,7 +209,7 @@ func (s launchSpec) startCommand(reports *json.Encoder) (pid int, restore func()
 			return fail(err)
 		}
 		if s.Self {
-			// By its descriptor: the file may have no path here, or none any more.
+			// By descriptor, because the file may have no path in this view.
 			if err := addRuleAt(ruleset, selfFD, unix.LANDLOCK_ACCESS_FS_EXECUTE|unix.LANDLOCK_ACCESS_FS_READ_FILE); err != nil {
 				return fail(fmt.Errorf("this program: %w", err))
 			}
@@ -242,10 +244,11 @@ func (s launchSpec) startCommand(reports *json.Encoder) (pid int, restore func()
 
 func (s launchSpec) confined() bool { return s.Tier.AtLeast(TierB) }
 
-// confineThread takes from the calling thread what the command must not have, and verifies that it is gone.
+// confineThread removes privileges from the calling thread, and verifies that they are gone.
 func (s launchSpec) confineThread(ruleset int) error {
-	// Dropping from the bounding set needs CAP_SETPCAP, so it comes first. no_new_privs is what Landlock
-	// and seccomp require of a caller without CAP_SYS_ADMIN, and what makes set-user-id programs harmless.
+	// Dropping from the bounding set needs CAP_SETPCAP, so it comes first. Landlock and seccomp
+	// require no_new_privs of a caller without CAP_SYS_ADMIN. It also makes set-user-id programs
+	// harmless.
 	if err := dropCapabilities(); err != nil {
 		return err
 	}
@@ -260,7 +263,7 @@ func (s launchSpec) confineThread(ruleset int) error {
 		return err
 	}
 
-	// A kernel that accepts the calls and does not enforce them must not pass for confinement.
+	// Some kernels may accept the calls without enforcing them. This must not count as confinement.
 	for _, path := range s.Canary {
 		if fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
 			_ = unix.Close(fd)
@@ -276,7 +279,8 @@ func (s launchSpec) confineThread(ruleset int) error {
 	return nil
 }
 
-// lookPath finds a program as a shell with the command's PATH would, but never in the working folder.
+// lookPath looks up a program like a shell with the command's PATH, but never in the working
+// folder.
 func lookPath(name, dir string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		if !filepath.IsAbs(name) {
@@ -292,7 +296,7 @@ func lookPath(name, dir string, env []string) (string, error) {
 		}
 	}
 
-	denied := error(nil) // reported when no later folder has a program of this name, as shells do
+	denied := error(nil) // returned if no later folder has a program of this name, as in shells
 	for _, folder := range filepath.SplitList(path) {
 		if !filepath.IsAbs(folder) {
 			continue // relative to the working folder, which the command may have written
@@ -315,10 +319,10 @@ func lookPath(name, dir string, env []string) (string, error) {
 	return "", fmt.Errorf("no folder of the command's PATH (%q) that it can see has a program %s: %w", path, name, exec.ErrNotFound)
 }
 
-// lowerPriority gives other programs precedence over what this thread starts. A daemon that is nicer
-// already stays so: raising a priority needs a capability.
+// lowerPriority gives other programs precedence over processes started by this thread. If the
+// daemon has a higher nice value, it is kept: raising the priority needs a capability.
 func lowerPriority() error {
-	left, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // the raw call returns 20 minus the nice value, so that it is never negative
+	left, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // the raw call returns 20 minus the nice value, which is never negative
 	if err != nil {
 		return os.NewSyscallError("getpriority", err)
 	}

@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// Child returns at once: commands are started through this binary on Linux only.
+// Child returns at once, because commands are started through this binary only on Linux.
 func Child() {}
 
-// withSelf names this binary by its path, which the command may read.
+// withSelf replaces the program by the path of this binary, which the command may read.
 func (c Command) withSelf() (Command, error) {
 	self, err := os.Executable()
 	if err == nil {
@@ -24,7 +24,7 @@ func (c Command) withSelf() (Command, error) {
 	return c, err
 }
 
-// findProgram looks Argv[0] up in the command's own PATH, never in the folder that it runs in.
+// findProgram looks up Argv[0] in the command's PATH, never in its working folder.
 func findProgram(c Command, dir string) (string, error) {
 	name := c.Argv[0]
 	if strings.ContainsRune(name, filepath.Separator) || (runtime.GOOS == "windows" && strings.ContainsAny(name, `/:`)) {
@@ -44,7 +44,7 @@ func findProgram(c Command, dir string) (string, error) {
 
 	for _, folder := range filepath.SplitList(path) {
 		if !filepath.IsAbs(folder) {
-			continue // it would be one below the working folder, which the command may have written
+			continue // relative to the working folder, which the command may have written
 		}
 		if found, err := exec.LookPath(filepath.Join(folder, name)); err == nil {
 			return found, nil
@@ -54,7 +54,7 @@ func findProgram(c Command, dir string) (string, error) {
 	return "", fmt.Errorf("no folder of the command's PATH (%q) has a program %s: %w", path, name, exec.ErrNotFound)
 }
 
-// plainResult is how a process ended that has no supervisor.
+// plainResult returns the result of a process without a supervisor.
 func plainResult(state *os.ProcessState, signal string) Result {
 	return Result{Exit: state.ExitCode(), Signal: signal, CPU: state.UserTime() + state.SystemTime()}
 }

@@ -11,7 +11,7 @@ import (
 
 var defaultLimits = Limits{Memory: 2 << 30, Processes: 256, OpenFiles: 1024, FileSize: 1 << 30, CPU: time.Hour}
 
-// validated returns the command with its defaults, or what is wrong with it.
+// validated returns the command with its defaults, or an error if the command is invalid.
 func (c Command) validated() (Command, error) {
 	if len(c.Argv) == 0 || c.Argv[0] == "" {
 		return c, errors.New("sandbox: the command is empty")
@@ -98,12 +98,13 @@ func (l Limits) validated() (Limits, error) {
 		l.CPU = defaultLimits.CPU
 	}
 
-	// RLIMIT_CPU counts whole seconds, and cannot be less than one.
+	// RLIMIT_CPU has a resolution of one second, and a minimum of one second.
 	l.CPU = max(l.CPU.Round(time.Second), time.Second)
 	return l, nil
 }
 
-// cleanPaths returns paths cleaned, sorted (so that a folder comes before what lies in it), each once.
+// cleanPaths returns the cleaned paths without duplicates, sorted so that a folder precedes its
+// contents.
 func cleanPaths(paths []string) []string {
 	out := make([]string, 0, len(paths))
 	for _, path := range paths {

@@ -16,71 +16,74 @@ import (
 	"rouse/skills"
 )
 
-// The bounds of what is read.
+// Limits of a skill's cases.
 const (
 	maxCases = 500
-	maxBytes = 4 << 20 // of one case
+	maxBytes = 4 << 20 // per case
 )
 
-// Case is what a skill is given, and what has to come of it.
+// Case is the input of a skill and the expected results.
 type Case struct {
-	Name  string          `json:"-"`     // of its file
-	About string          `json:"about"` // what it shows, for its readers
-	Input json.RawMessage `json:"input"` // a JSON object; none: {}
-	// Config are settings of the skill, as its owner would give them.
+	Name  string          `json:"-"`     // name of the file
+	About string          `json:"about"` // description for readers
+	Input json.RawMessage `json:"input"` // a JSON object; {} if missing
+	// Config holds the skill's settings, as its owner would set them.
 	Config map[string]any    `json:"config"`
-	Files  map[string]string `json:"files"` // of the working folder, by path
-	// File is the one of these that started the run, "" where none did.
+	Files  map[string]string `json:"files"` // files of the working folder, by path
+	// File is the path in Files of the file that started the run. Optional.
 	File string `json:"file"`
-	// Workspace is the name of the one that the run works in; "": none, or one of any name where the skill needs it.
+	// Workspace is the name of the run's workspace. If it is "" and the skill needs a workspace,
+	// the run gets one with a default name.
 	Workspace string            `json:"workspace"`
-	State     json.RawMessage   `json:"state"`    // of the workspace, before the run
+	State     json.RawMessage   `json:"state"`    // state of the workspace before the run
 	Secrets   map[string]string `json:"secrets"`  // values for the bindings of the skill, by name
-	Commands  [][]string        `json:"commands"` // patterns of the programs that it may run, as in grants: commands
-	Answers   []Answer          `json:"answers"`  // of the model
-	Inbox     []Reply           `json:"inbox"`    // of its owner
+	Commands  [][]string        `json:"commands"` // patterns of the programs that may be run, as in grants: commands
+	Answers   []Answer          `json:"answers"`  // answers of the model
+	Inbox     []Reply           `json:"inbox"`    // replies of the owner
 	Expect    Want              `json:"expect"`
 }
 
-// Answer is what the model says to each request that contains something.
+// Answer is the model's answer to each request that contains certain texts.
 type Answer struct {
-	Contains replay.Texts `json:"contains"` // none: whatever is asked
+	Contains replay.Texts `json:"contains"` // empty for any request
 	Text     string       `json:"text"`
 }
 
-// Reply is what the owner answers once, to an item of the inbox whose title contains something.
+// Reply is the owner's reply to one inbox item, selected by a text in its title.
 type Reply struct {
 	Title  string          `json:"title"`
-	Answer json.RawMessage `json:"answer"` // a text, or an object where the item has a schema
+	Answer json.RawMessage `json:"answer"` // a text, or an object if the item has a schema
 }
 
-// Want is what has to come of a case; what is not named may be anything.
+// Want holds the expected results of a case. Fields without a value are not compared.
 type Want struct {
-	Outcome string            `json:"outcome"` // "": success
-	Output  json.RawMessage   `json:"output"`  // what it returned, where objects may hold more
-	Message string            `json:"message"` // a part of its summary, or of its error
-	Files   map[string]string `json:"files"`   // of the working folder: their contents, ignoring surrounding space
-	State   json.RawMessage   `json:"state"`   // of the workspace, where objects may hold more
-	// Artifacts of the workspace in their latest versions, each with at least one that is as it says.
+	Outcome string            `json:"outcome"` // "" means success
+	Output  json.RawMessage   `json:"output"`  // returned value; objects may have additional keys
+	Message string            `json:"message"` // part of the summary or the error
+	Files   map[string]string `json:"files"`   // contents of files in the working folder, ignoring surrounding space
+	State   json.RawMessage   `json:"state"`   // state of the workspace; objects may have additional keys
+	// Artifacts are expected artifacts of the workspace. Each must match the latest version of at
+	// least one artifact.
 	Artifacts []Artifact `json:"artifacts"`
 }
 
-// Artifact describes an artifact; what is "" or 0 may be anything.
+// Artifact describes an artifact. Fields that are "" or 0 match any value.
 type Artifact struct {
 	Title    string `json:"title"`
 	Type     string `json:"type"`
 	Status   string `json:"status"`
 	Version  int    `json:"version"`
-	Contains string `json:"contains"` // a part of its content
+	Contains string `json:"contains"` // part of the content
 }
 
-// Read reads the cases of the skill in a folder, sorted by their names. The error names the file, and what is wrong there.
+// Read reads the cases of the skill in a folder, sorted by name. Its error contains the file and
+// the problem.
 func Read(dir string) (out []Case, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close() // by which no link leads out of the folder
+	defer root.Close() // os.Root prevents links that lead out of the folder
 
 	names, err := fs.Glob(root.FS(), skills.CasesFolder+"/*.json")
 	if err != nil {
@@ -118,11 +121,11 @@ func read(root *os.Root, name string) (c Case, err error) {
 	return Parse(strings.TrimSuffix(path.Base(name), ".json"), raw)
 }
 
-// Parse reads a case.
+// Parse parses a case.
 func Parse(name string, raw []byte) (Case, error) {
 	c := Case{Name: name}
 	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields() // a typing error would be a promise that nobody checks
+	dec.DisallowUnknownFields() // otherwise a misspelled expectation would not be checked
 	if err := dec.Decode(&c); err != nil {
 		where := ""
 		var wrong *json.SyntaxError

@@ -15,7 +15,7 @@ import (
 	"rouse/skills/module"
 )
 
-// TestMain is the tests, and the processes that they start of themselves.
+// TestMain runs the tests, and the processes that they start from this binary.
 func TestMain(m *testing.M) {
 	sandbox.Child()
 	module.Child()
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// scaffold writes a skill to begin with, and changes its manifest and its module.
+// scaffold writes a new skill, and changes its manifest and its module.
 func scaffold(t *testing.T, mode skills.Mode, change map[string]any, source string) *skills.Skill {
 	t.Helper()
 	folder, err := skills.Scaffold{Name: "my-skill", Mode: mode, Author: "somebody"}.Write(t.TempDir())
@@ -72,7 +72,8 @@ func play(t *testing.T, s *skills.Skill, c cases.Case, o cases.Options) cases.Re
 	return r
 }
 
-// OSL-36: what rouse skills new writes passes its own case, in each mode.
+// TestScaffoldPassesItsCase checks that new skills of `rouse skills new` pass their own case, in
+// each mode.
 func TestScaffoldPassesItsCase(t *testing.T) {
 	t.Parallel()
 	if raced {
@@ -134,7 +135,8 @@ const whole = `{
     "artifacts": [{"title": "A", "type": "text", "status": "done", "version": 2, "contains": "two"}]}
 }`
 
-// A case gives a skill its files, its model, its owner, and nothing else, and compares all that comes of it.
+// TestPlay checks that a case gives a skill only its files, model and owner, and that all results
+// are compared.
 func TestPlay(t *testing.T) {
 	t.Parallel()
 	if raced {
@@ -173,7 +175,8 @@ func TestPlay(t *testing.T) {
 	}
 }
 
-// needTierA skips what a run does that has met the web: its programs start where they can be confined on tier A.
+// needTierA skips a test if tier A is missing. A run with content from the web needs it for
+// programs.
 func needTierA(t *testing.T) {
 	t.Helper()
 	box, err := sandbox.New(sandbox.Options{})
@@ -186,7 +189,7 @@ func needTierA(t *testing.T) {
 	}
 }
 
-// Programs of a case run where its caller allows it.
+// TestPlayCommands checks that programs of a case run only if the caller allows it.
 func TestPlayCommands(t *testing.T) {
 	t.Parallel()
 	if raced {
@@ -203,7 +206,8 @@ func TestPlayCommands(t *testing.T) {
 	}
 }
 
-// What is wrong with a case is said, with its place; a link leads to nothing outside of the skill.
+// TestRead checks that the error for an invalid case contains the position, and that links do not
+// lead out of the skill.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -240,7 +244,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A case gives a skill its settings and secrets; what it returns is on record without these, and up to a size.
+// TestPlaySettings checks that a skill gets its settings and secrets. Its recorded result must not
+// contain the secrets, and has a maximum size.
 func TestPlaySettings(t *testing.T) {
 	t.Parallel()
 	if raced {

@@ -16,7 +16,7 @@ import (
 	"rouse/internal/text"
 )
 
-// maxShown is how much of a value a problem shows, in characters.
+// maxShown is the maximum number of characters of a value in a problem.
 const maxShown = 200
 
 func (p *played) compare(ctx context.Context, run ledger.Run) error {
@@ -68,7 +68,7 @@ func (p *played) compareOutput(ctx context.Context, run ledger.Run) error {
 	}
 	var said struct {
 		Value json.RawMessage
-		Text  string // of one that is not kept
+		Text  string // replaces a value that is not kept
 	}
 	if err := json.Unmarshal(last, &said); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (p *played) compareWorkspace(ctx context.Context, run ledger.Run) error {
 	return nil
 }
 
-// hasArtifact says whether one of some artifacts is as a case wants it.
+// hasArtifact reports whether an artifact matches the expectation.
 func (p *played) hasArtifact(ctx context.Context, all []ledger.Artifact, want Artifact) (bool, error) {
 	for _, a := range all {
 		if want.Title != "" && a.Title != want.Title || want.Type != "" && a.Type != want.Type || want.Status != "" && a.Status != want.Status || want.Version != 0 && a.Version != want.Version {
@@ -129,7 +129,7 @@ func (p *played) hasArtifact(ctx context.Context, all []ledger.Artifact, want Ar
 	return false, nil
 }
 
-// String is the artifact that is wanted, in words.
+// String returns the expectation as JSON.
 func (a Artifact) String() string {
 	raw, err := json.Marshal(map[string]any{"title": a.Title, "type": a.Type, "status": a.Status, "version": a.Version, "contains": a.Contains})
 	if err != nil {
@@ -162,7 +162,8 @@ func (p *played) contains(what string, got, want json.RawMessage) error {
 	return nil
 }
 
-// differences say where a value is not what is wanted. An object may hold more than is wanted of it; a list may not.
+// differences returns the differences between a value and the expected value. An object may have
+// additional keys. A list may not have additional items.
 func differences(at string, got, want any) (out []string) {
 	switch w := want.(type) {
 	case map[string]any:

@@ -1,11 +1,12 @@
-// Package cases plays the cases of an executable skill: files of JSON beside its module that say what it is given, and what has to
-// come of it (`rouse skills test`).
+// Package cases runs the test cases of an executable skill (`rouse skills test`). A case is a JSON
+// file beside the module, with its input and the expected results.
 //
 // # Design
 //
-// A case is played as a run: by the production runner, with a ledger, a machine and a working folder of its own, in a world (eval.World).
-// What the skill asks of its model the case answers, by what the request contains; what it asks of its owner the case answers, by
-// the title. The agent is granted the files of the case and nothing else, no network above all: so what is played does not depend
-// on the machine, and may be written by a stranger. Programs that a case lists are another matter: they are run, and only
-// where the caller has allowed it (Options.Commands).
+// A case is run by the production runner in a world (eval.World), with its own ledger and working
+// folder. The case contains the answers of the model, selected by texts in the request. It also
+// contains the owner's replies, selected by the title of the inbox item. The agent has access only
+// to the files of the case, and no network. The result therefore does not depend on the machine,
+// and cases from untrusted sources can be run. The exception are programs listed in a case: they
+// are executed, but only if the caller allows it (Options.Commands).
 package cases

@@ -25,13 +25,14 @@ import (
 	"rouse/skills"
 )
 
-// anyWorkspace is the name of a workspace where a case names none, and the skill needs one.
+// anyWorkspace is the name of the workspace if the case has no name and the skill needs a
+// workspace.
 const anyWorkspace = "case"
 
-// Options say what a case may do.
+// Options configure how a case is run.
 type Options struct {
-	Dir      string // a folder of its own, which is made, or empty
-	Commands bool   // the programs that it lists may be run
+	Dir      string // a separate folder, which is empty or does not exist yet
+	Commands bool   // allows running the programs listed in the case
 }
 
 // Report is the result of a case.
@@ -41,7 +42,7 @@ type played struct {
 	Case
 	*eval.World
 	skill    *skills.Skill
-	replies  []Reply // that nobody has asked for yet
+	replies  []Reply // replies that were not used yet
 	problems []string
 }
 
@@ -49,7 +50,7 @@ func (p *played) problem(format string, args ...any) {
 	p.problems = append(p.problems, fmt.Sprintf(format, args...))
 }
 
-// Play plays a case of a skill. An error means that it could not be played.
+// Play runs a case of a skill. An error means that it could not be run.
 func Play(ctx context.Context, s *skills.Skill, c Case, o Options) (report Report, err error) {
 	report = Report{Name: c.Name, About: c.About, Problems: []string{}}
 	if len(c.Commands) > 0 && !o.Commands {
@@ -80,7 +81,7 @@ func Play(ctx context.Context, s *skills.Skill, c Case, o Options) (report Repor
 	return report, err
 }
 
-// setUp has the world hold the skill, and an agent that is granted what the case lists.
+// setUp adds the skill to the world, and an agent with the grants of the case.
 func (p *played) setUp(ctx context.Context) error {
 	config, err := moduleapi.Config(p.skill.Dir, p.Config)
 	if err != nil {
@@ -119,7 +120,7 @@ func (p *played) model() (*agentplan.Model, error) {
 		rec.Exchanges = append(rec.Exchanges, replay.Exchange{Contains: a.Contains, Answer: replay.Answer{Text: a.Text}})
 	}
 	if len(rec.Exchanges) == 0 {
-		// A case in which the model is not asked still needs one: that it is asked is to be found out.
+		// A case without answers still needs a model, so that a request to it is detected.
 		rec.Exchanges = []replay.Exchange{{Answer: replay.Answer{}, Fault: &replay.Fault{Kind: "bad_request", Message: "the case has no answers, and the model was asked"}}}
 	}
 	provider, err := replay.New("of the case "+p.Name, rec)
@@ -143,7 +144,7 @@ func (p *played) request() (ledger.Request, error) {
 	return ledger.Request{Agent: eval.Worker, Trigger: domain.TriggerManual, Detail: d}, nil
 }
 
-// reply answers an item of the inbox as the case says.
+// reply answers an inbox item with the matching reply of the case.
 func (p *played) reply(i ledger.Item) (string, bool) {
 	at := slices.IndexFunc(p.replies, func(r Reply) bool { return strings.Contains(i.Title, r.Title) })
 	if at < 0 {

@@ -2,5 +2,5 @@
 
 package cases_test
 
-// raced says that the race detector is on: its memory is more than the process of a module may have.
+// raced reports that the race detector is on. It needs more memory than a module's process may use.
 const raced = true

@@ -14,29 +14,29 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// defaultMaxTokens is max_tokens where the request does not say.
+// defaultMaxTokens is max_tokens if the request has no limit.
 const defaultMaxTokens = 32_000
 
-// Options say where a model is. BaseURL is without /v1.
+// Options are the address and the configuration of a model. BaseURL does not include /v1.
 type Options = wire.Endpoint
 
-// Provider is one model on one server. It may be used by many goroutines.
+// Provider is one model on one server. It is safe for concurrent use.
 type Provider struct {
 	client *wire.Client
 
-	// Learned from refusals: see turn.Adapt.
-	maxTokens     atomic.Int64 // the model's limit; 0 while unknown
+	// Learned from rejected requests; see turn.Adapt.
+	maxTokens     atomic.Int64 // limit of the model; 0 means unknown
 	noTemperature atomic.Bool
 	noCache       atomic.Bool
-	noHour        atomic.Bool // it caches for minutes alone
+	noHour        atomic.Bool // the server does not support caching for an hour
 }
 
-// New checks the options. It does not connect to the server.
+// New validates the options. It does not connect to the server.
 func New(o Options) (*Provider, error) {
 	server, err := wire.New(o, wire.Dialect{
 		Name: "anthropic", BaseURL: "https://api.anthropic.com", ExampleURL: "https://api.anthropic.com",
 		Path: "v1/messages", KeyHeader: "X-Api-Key", Headers: map[string]string{"Anthropic-Version": "2023-06-01"},
-		// The limit of 5 MB counts base64, which is a third longer.
+		// The limit of 5 MB applies to base64, which is a third longer.
 		Images: wire.ImageLimits{Types: []string{"image/png", "image/jpeg", "image/webp", "image/gif"}, MaxBytes: 5 << 20 / 4 * 3, MaxTotal: 20 << 20},
 	})
 	if err != nil {
@@ -55,9 +55,9 @@ type turn struct {
 	p             *Provider
 	r             model.Request
 	sent          sent
-	dropThinking  bool  // the server refuses thinking that was sent back
-	maxOutput     int64 // what the context leaves for the answer; 0 while unknown
-	pausedContent []any // of an answer that paused, sent back to be continued
+	dropThinking  bool  // the server rejects thinking that was sent back
+	maxOutput     int64 // tokens that the context leaves for the answer; 0 means unknown
+	pausedContent []any // content of a paused answer, sent back to continue it
 	blocks        []*block
 	usage         usage
 }
@@ -73,9 +73,9 @@ var (
 	contextTooLong   = regexp.MustCompile(`exceed context limit: (\d+) \+ \d+ > (\d+)`)
 )
 
-const minOutput = 1024 // tokens: less than that is not worth a request
+const minOutput = 1024 // tokens; smaller answers are not worth a request
 
-// Adapt implements wire.Exchange. Each thing is learned once, so that the retries end.
+// Adapt implements wire.Exchange. Each limitation is learned once, so that the retries end.
 func (t *turn) Adapt(status int, refusal wire.ServerError) bool {
 	if t.p.client.AdaptImages(t.sent.images, refusal) {
 		return true
@@ -100,7 +100,7 @@ func (t *turn) Adapt(status int, refusal wire.ServerError) bool {
 		return err == nil && err2 == nil && t.maxOutput >= minOutput && t.maxOutput < t.sent.maxTokens
 	}
 
-	// Swap tells whether this was news: if not, something else is wrong, and a retry is no use.
+	// Swap reports whether the limitation was already known. If so, a retry does not help.
 	switch {
 	case t.sent.temperature && strings.Contains(refusal.Message, "temperature"):
 		return !t.p.noTemperature.Swap(true)
@@ -122,7 +122,7 @@ var stopReasons = map[string]string{
 	"max_tokens": model.StopLength, "model_context_window_exceeded": model.StopLength, "refusal": model.StopRefusal,
 }
 
-// invalidIDChars are those that ids of other providers may contain and this API refuses.
+// invalidIDChars matches characters in ids of other providers that this API rejects.
 var invalidIDChars = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
 func toolUseID(of string) string { return invalidIDChars.ReplaceAllString(of, "_") }
@@ -132,7 +132,8 @@ type listed struct {
 	MaxInput int    `json:"max_input_tokens"`
 }
 
-// List implements model.Lister. It asks by name first, because an alias is not in the list.
+// List implements model.Lister. It first asks for the model by name, because aliases are not in the
+// list.
 func (p *Provider) List(ctx context.Context) (model.Listing, error) {
 	l := p.client.Listing()
 	var one listed

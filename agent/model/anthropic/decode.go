@@ -11,7 +11,7 @@ import (
 	"rouse/internal/jsonread"
 )
 
-// event is any event of a stream, or a whole message of a server that does not stream.
+// event is any event of a stream, or a whole message from a server that does not stream.
 type event struct {
 	Type         string            `json:"type"`
 	Message      *startedMessage   `json:"message"`
@@ -37,8 +37,8 @@ type delta struct {
 	StopReason  string `json:"stop_reason"`
 }
 
-// usage comes at the start and at the end of an answer; later counts replace earlier ones.
-// input_tokens lacks tokens read from and written to the cache.
+// usage is sent at the start and at the end of an answer; later counts replace earlier ones.
+// input_tokens does not include tokens read from and written to the cache.
 type usage struct {
 	Input   *wire.TokenCount `json:"input_tokens"`
 	Output  *wire.TokenCount `json:"output_tokens"`
@@ -55,7 +55,7 @@ func (u *usage) merge(by *usage) {
 			*f.into = *f.from
 		}
 	}
-	u.ByTime.Hour = max(u.ByTime.Hour, by.ByTime.Hour) // it may come once
+	u.ByTime.Hour = max(u.ByTime.Hour, by.ByTime.Hour) // may be sent only once
 }
 
 func (t *turn) addUsage(by *usage, a *wire.Accumulator) {
@@ -75,12 +75,12 @@ func (t *turn) addUsage(by *usage, a *wire.Accumulator) {
 	a.Usage.WrittenLong = min(int64(t.usage.ByTime.Hour), a.Usage.Written)
 }
 
-// block is a content block. All but text and calls are opaque.
+// block is a content block. Blocks other than text and calls are opaque.
 type block struct {
 	text    strings.Builder
 	call    *wire.PartialCall
-	input   string                     // of a call that came whole, not in deltas
-	fields  map[string]json.RawMessage // of an opaque one
+	input   string                     // input of a call that arrived in one event
+	fields  map[string]json.RawMessage // fields of an opaque block
 	deltas  map[string]*strings.Builder
 	stopped bool
 }
@@ -101,7 +101,7 @@ func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 	switch e.Type {
 	case "message":
 		return t.decodeDocument(e, a)
-	case "message_start": // with the first counts
+	case "message_start": // has the first token counts
 		if e.Message != nil {
 			t.addUsage(e.Message.Usage, a)
 		}
@@ -144,7 +144,8 @@ func (t *turn) decodeDocument(e event, a *wire.Accumulator) (string, error) {
 	return all.String(), nil
 }
 
-// startBlock adds a block and returns its text. Blocks start in order: a gap is a lost event.
+// startBlock adds a block and returns its text. Blocks start in order, and a gap means a lost
+// event.
 func (t *turn) startBlock(index int, raw json.RawMessage, a *wire.Accumulator) (string, error) {
 	var head struct {
 		Type, Text, ID, Name string
@@ -166,7 +167,7 @@ func (t *turn) startBlock(index int, raw json.RawMessage, a *wire.Accumulator) (
 		return head.Text, nil
 	case "tool_use":
 		b.call = a.StartCall(index, head.ID, head.Name)
-		// A stream starts with an empty object and sends the input in deltas.
+		// A streamed call starts with an empty object. Its input arrives in deltas.
 		if input := string(head.Input); input != "{}" {
 			b.input = input
 		}
@@ -194,7 +195,7 @@ func (t *turn) addDelta(index int, d delta) (string, error) {
 	case d.Type == "input_json_delta" && b.call != nil:
 		b.call.Args.WriteString(d.PartialJSON)
 	case b.fields != nil:
-		// An opaque block goes back as it came, so every field that can grow is collected.
+		// An opaque block must be sent back unchanged, so every field with deltas is collected.
 		for field, piece := range map[string]string{"thinking": d.Thinking, "signature": d.Signature, "text": d.Text, "input": d.PartialJSON} {
 			if piece == "" {
 				continue
@@ -209,7 +210,7 @@ func (t *turn) addDelta(index int, d delta) (string, error) {
 	return "", nil
 }
 
-// finish records why the model stopped. It sets no finish reason if a call has not ended.
+// finish records why the model stopped. It sets no finish reason if a call is incomplete.
 func (t *turn) finish(reason string, a *wire.Accumulator) {
 	for _, b := range t.blocks {
 		if b.call != nil && !b.stopped {
@@ -221,7 +222,7 @@ func (t *turn) finish(reason string, a *wire.Accumulator) {
 	for _, b := range t.blocks {
 		switch {
 		case b.call != nil:
-			if b.call.Args.Len() == 0 { // no deltas
+			if b.call.Args.Len() == 0 { // the call arrived without deltas
 				b.call.Args.WriteString(b.input)
 			}
 			a.AddPart(wire.Part{Call: 1 + slices.Index(a.Calls, b.call)})
@@ -239,18 +240,18 @@ func (t *turn) finish(reason string, a *wire.Accumulator) {
 		}
 	}
 
-	// With calls there is nothing to continue: their results are the next request.
+	// An answer with calls is not continued: the next request has their results.
 	a.SetFinishReason(reason, stopReasons)
 	a.Paused = paused && len(a.Calls) == 0
 }
 
-// marshal is an opaque block as it has to go back.
+// marshal returns an opaque block as JSON to send back.
 func (b *block) marshal() json.RawMessage {
 	for field, grown := range b.deltas {
 		var before string
-		_ = json.Unmarshal(b.fields[field], &before) // a field that is no string is replaced
+		_ = json.Unmarshal(b.fields[field], &before) // a field that is not a string is replaced
 		value := json.RawMessage(before + grown.String())
-		// The deltas of input are JSON, those of all other fields a string.
+		// The deltas of input are JSON, those of the other fields are a string.
 		if field != "input" || !json.Valid(value) {
 			value = mustMarshal(before + grown.String())
 		}
@@ -259,7 +260,7 @@ func (b *block) marshal() json.RawMessage {
 	return mustMarshal(b.fields)
 }
 
-// mustMarshal encodes what came as JSON, so that it cannot fail.
+// mustMarshal encodes values that came from JSON, so it cannot fail.
 func mustMarshal(v any) json.RawMessage {
 	raw, err := json.Marshal(v)
 	if err != nil {

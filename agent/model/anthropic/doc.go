@@ -1,26 +1,26 @@
-// Package anthropic reaches Anthropic's models, and servers that speak its Messages API.
+// Package anthropic implements the adapter for Anthropic's models and servers with its Messages
+// API.
 //
 // # Design
 //
-// Answers are always streamed, since a proxy in between would time out during a long one. Tool
-// results go back in one user message, before its text, because the API pairs them with the
-// calls of the message before. Where the answer must be text, the tools are sent all the same
-// and forbidden: a transcript with calls needs them, and a prefix that changes is not read from
-// the cache.
+// Answers are always streamed, because a proxy could time out during a long answer. Tool results
+// are sent in one user message, before its text: the API pairs them with the calls of the previous
+// message. If the answer must be text, the tools are sent anyway and their use is forbidden. A
+// transcript with calls needs them, and a changed prefix would not be found in the cache.
 //
-// A run sends its history again with each step, so the prefix is marked for the provider's
-// cache wherever there are tools: the system prompt with the tools before it, the end of
-// this request, which the next step begins with, and that of the last one, in case more
-// came between than the provider looks back.
+// A run sends its history again with each step. With tools, the request therefore marks three
+// positions for the provider's cache. They are the system prompt including the tools, the end of
+// this request, and the end of the previous request. The last mark is needed if more content was
+// added than the provider looks back.
 //
-// Thinking comes signed or encrypted, has to go back unchanged and in its place, and is of use to
-// nobody else: it is stored as opaque parts (see wire.Part). If it is refused nevertheless,
-// because the key or the record has changed, the request is sent without it.
+// Reasoning ("thinking") is signed or encrypted, and must be sent back unchanged and in its
+// position. Other providers cannot use it, so it is stored as opaque parts (see wire.Part). If the
+// server rejects it, because the key or the record has changed, the request is repeated without it.
 //
-// max_tokens is required. The default is what all current models accept. An older one names its
-// limit in the error, and the request is repeated with that; so it is where a long history leaves
-// less of the context for the answer.
+// max_tokens is required. All current models accept the default. If an older model rejects it, the
+// request is repeated with the limit from the error. The same happens if a long history leaves less
+// of the context for the answer.
 //
-// Requests and answers are encoded and decoded here, as in package openai. The SDK's client
-// is used in tests.
+// Requests and answers are encoded and decoded here, as in package openai. Tests use the client of
+// the SDK.
 package anthropic

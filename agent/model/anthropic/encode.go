@@ -19,19 +19,19 @@ type request struct {
 	Stream      bool        `json:"stream"`
 }
 
-// message holds content blocks, which are pointers except for those of the provider.
+// message holds content blocks. They are pointers, except for opaque blocks.
 type message struct {
 	Role    string `json:"role"`
 	Content []any  `json:"content"`
 }
 
-// sent is what the last request contained of what a server may refuse.
+// sent records the features of the last request that a server may reject.
 type sent struct {
 	maxTokens   int64
 	temperature bool
-	cacheMarked bool // with cache_control
-	hour        bool // for an hour
-	thinking    bool // thinking of earlier answers
+	cacheMarked bool // the request has cache_control marks
+	hour        bool // a mark requests caching for an hour
+	thinking    bool // the request contains thinking of earlier answers
 	images      bool
 }
 
@@ -67,7 +67,7 @@ type useBlock struct {
 type resultBlock struct {
 	Type      string        `json:"type"`
 	ToolUseID string        `json:"tool_use_id"`
-	Content   any           `json:"content"` // a text, or a list of blocks
+	Content   any           `json:"content"` // a string or a list of blocks
 	IsError   bool          `json:"is_error,omitempty"`
 	Cache     *cacheControl `json:"cache_control,omitempty"`
 }
@@ -84,14 +84,14 @@ type imageSource struct {
 	Data      []byte `json:"data"`
 }
 
-// What the provider is asked to cache is kept for five minutes, or for an hour at a higher price.
+// Cache entries are kept for five minutes, or for an hour at a higher price.
 var (
 	ephemeral = &cacheControl{Type: "ephemeral"}
 	forAnHour = &cacheControl{Type: "ephemeral", TTL: "1h"}
 )
 
-// marks returns the cache marks for the tools and for what follows. Longer ones come first. nil
-// means that the mark of the system prompt covers the tools.
+// marks returns the cache marks for the tools and for the rest. The mark with the longer duration
+// must come first. If tools is nil, the mark of the system prompt covers the tools.
 func (t *turn) marks() (tools, rest *cacheControl) {
 	switch {
 	case !t.sent.cacheMarked:
@@ -136,7 +136,8 @@ func (t *turn) encode() request {
 	return out
 }
 
-// encodeMessages merges consecutive messages of one role, because the API demands that the roles alternate.
+// encodeMessages merges consecutive messages of one role, because the API requires alternating
+// roles.
 func (t *turn) encodeMessages(history []model.Message) []message {
 	out := []message{}
 	add := func(role string, content []any) {
@@ -160,7 +161,7 @@ func (t *turn) encodeMessages(history []model.Message) []message {
 	return out
 }
 
-// markForCache marks the last two user messages, where this request and the next one go on.
+// markForCache marks the last two user messages: the ends of this request and of the previous one.
 func markForCache(messages []message, mark *cacheControl) {
 	left := 2
 	for _, m := range slices.Backward(messages) {
@@ -205,7 +206,7 @@ func (t *turn) maxTokens() int64 {
 	return n
 }
 
-// The roles.
+// Roles of messages.
 const (
 	user      = "user"
 	assistant = "assistant"
@@ -238,9 +239,9 @@ func (t *turn) encodeAnswer(m model.Message) (out []any) {
 	return out
 }
 
-// isFailure says whether an envelope reports a failure. A notice may follow it.
+// isFailure reports whether an envelope describes a failure. A notice may follow the envelope.
 func isFailure(text string) bool {
-	if strings.HasPrefix(text, `{"ok":true`) { // as nearly all begin, which need not be read to their ends
+	if strings.HasPrefix(text, `{"ok":true`) { // the usual case, without parsing the envelope
 		return false
 	}
 
@@ -257,7 +258,7 @@ func encodeImages(m model.Message) (out []any) {
 	return out
 }
 
-// appendText appends a text block. The API refuses one of blanks alone.
+// appendText appends a text block, unless text is blank: the API rejects blank blocks.
 func appendText(content []any, text string) []any {
 	if strings.TrimSpace(text) == "" {
 		return content
@@ -265,7 +266,7 @@ func appendText(content []any, text string) []any {
 	return append(content, &textBlock{Type: "text", Text: text})
 }
 
-// inputObject returns the input of a call. The API refuses anything but an object.
+// inputObject returns the input of a call as an object, because the API rejects other values.
 func inputObject(args json.RawMessage) json.RawMessage {
 	if len(args) == 0 || args[0] != '{' {
 		return json.RawMessage("{}")

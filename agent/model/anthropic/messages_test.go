@@ -19,8 +19,8 @@ func ask(t testing.TB, s *modeltest.Server, r model.Request) modeltest.Answer {
 	return modeltest.Ask(t, t.Context(), provider(t, s.URL, modeltest.Limits{}), r)
 }
 
-// The results of a turn go back in one message, in their order; the prefix that the next
-// step begins with is marked for the cache, wherever there is a next step.
+// TestRequest checks that the results of a turn are sent in one message, in order. The prefix with
+// which the next step begins must be marked for the cache if there is a next step.
 func TestRequest(t *testing.T) {
 	s := modeltest.New(t, modeltest.Turn{Text: "ok"})
 	warm := 0.5
@@ -61,7 +61,8 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// stream makes server-sent events of their data, named as they name themselves.
+// stream returns a turn of server-sent events with these data. Their names are the types in the
+// data.
 func stream(data ...string) modeltest.Turn {
 	var b strings.Builder
 	for _, d := range data {
@@ -92,7 +93,7 @@ func ended(reason string) string {
 	return `{"type":"message_delta","delta":{"stop_reason":"` + reason + `","stop_sequence":null,"stop_details":null},"usage":{"output_tokens":89}}`
 }
 
-// What servers send, and mean well.
+// TestAnswers checks unusual but valid answers of servers.
 func TestAnswers(t *testing.T) {
 	text := func(of string) []string {
 		return []string{`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`,
@@ -167,7 +168,7 @@ func TestFaults(t *testing.T) {
 			}
 		})
 	}
-	// What is known in the middle of an answer is not what it cost; what is known at its end is.
+	// Counts in the middle of an answer are not its cost. Counts at its end are.
 	for _, c := range []struct {
 		turn modeltest.Turn
 		want model.Usage
@@ -181,8 +182,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A model that pauses is asked for the rest, with what it has said so far; both are one
-// answer, and both were paid for.
+// TestPause checks that a paused model is asked to continue with its answer so far. Both parts form
+// one answer, and both are paid for.
 func TestPause(t *testing.T) {
 	first := stream(start, `{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"s","name":"web_search","input":{}}}`, fragment, rest, stopped,
 		`{"type":"content_block_start","index":1,"content_block":{"type":"text","text":"I look. "}}`, `{"type":"content_block_stop","index":1}`, ended("pause_turn"), last)
@@ -206,14 +207,15 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestKeptForAnHour checks which parts of a request are cached for an hour, and that writing them is counted at its price.
+// TestKeptForAnHour checks which parts of a request are cached for an hour, and that writing them
+// has its own price.
 func TestKeptForAnHour(t *testing.T) {
 	const minutes, hour = `"cache_control":{"type":"ephemeral"}`, `"cache_control":{"type":"ephemeral","ttl":"1h"}`
 	s := modeltest.New(t, stream(strings.Replace(start, `"ephemeral_1h_input_tokens":0`, `"ephemeral_1h_input_tokens":2000`, 1), ended("end_turn"), last))
 	r := question
 	for i, c := range []struct {
 		tools, all     bool
-		hours, minutes int // marks
+		hours, minutes int // number of marks
 	}{{false, false, 0, 2}, {true, false, 1, 2}, {false, true, 2, 0}, {true, true, 2, 0}} {
 		r.KeepTools, r.KeepAll = c.tools, c.all
 		a := ask(t, s, r)
@@ -230,12 +232,12 @@ func TestKeptForAnHour(t *testing.T) {
 	}
 }
 
-// A server that says what it does not take is asked without it, once.
+// TestAdapts checks that a request is repeated once without a feature that the server rejects.
 func TestAdapts(t *testing.T) {
 	thought := modeltest.Turn{Text: "I look.", Calls: []model.Call{{ID: "a", Name: "notify", Args: json.RawMessage(`{}`)}}, Opaque: "c2ln"}
 	for name, c := range map[string]struct {
 		refusal       string
-		before, after string // what is in the request; "" is anything
+		before, after string // parts of the request; "" matches any request
 	}{
 		"an older model":   {"max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens for claude-3-5-haiku-20241022", `"max_tokens":32000`, `"max_tokens":8192`},
 		"a long history":   {"input length and `max_tokens` exceed context limit: 170000 + 32000 > 200000, decrease input length or `max_tokens` and try again", `"max_tokens":32000`, `"max_tokens":30000`},
@@ -275,7 +277,7 @@ func TestAdapts(t *testing.T) {
 				return
 			}
 
-			if name == "a wrong thought" { // the strict server misses it, as a real one would not
+			if name == "a wrong thought" { // the strict server rejects its absence, unlike a real one
 				if len(sent) != 2 || strings.Contains(string(sent[1]), c.before) || !strings.Contains(string(sent[1]), c.after) {
 					t.Errorf("%d requests: %s", len(sent), sent)
 				}

@@ -44,7 +44,7 @@ type answerPart struct {
 	} `json:"functionCall"`
 }
 
-// stopReasons translates finishReason. There is none for calls.
+// stopReasons translates finishReason. The API has no separate reason for calls.
 var stopReasons = map[string]string{
 	"stop": model.StopDone, "max_tokens": model.StopLength,
 	"safety": model.StopFilter, "recitation": model.StopFilter, "language": model.StopFilter, "blocklist": model.StopFilter,
@@ -54,7 +54,7 @@ var stopReasons = map[string]string{
 	"other": wire.StopServerError, "finish_reason_unspecified": wire.StopServerError,
 }
 
-// errPartialCall cannot happen: calls are streamed in fragments only on request.
+// errPartialCall cannot happen, because calls are streamed in fragments only on request.
 var errPartialCall = errors.New("a call in pieces")
 
 // Decode implements wire.Exchange.
@@ -76,7 +76,7 @@ func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 		return "", t.p.client.NoAnswer(f.Data)
 	}
 
-	// Counts are of all that was sent so far. Thoughts are billed as output, and counted apart.
+	// Counts are cumulative. Thoughts are counted separately and billed as output.
 	if u := c.Usage; u != nil {
 		a.Usage = wire.NewUsage(u.Prompt+u.ToolPrompt, u.Candidates+u.Thoughts, u.Cached, 0)
 	}
@@ -84,7 +84,7 @@ func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 	var text strings.Builder
 	for _, candidate := range c.Candidates {
 		if candidate.Index != 0 {
-			continue // one candidate was requested
+			continue // only one candidate was requested
 		}
 
 		for _, p := range candidate.Content.Parts {
@@ -121,12 +121,12 @@ func (t *turn) decodeList(f wire.Frame, a *wire.Accumulator) (string, error) {
 	return text.String(), nil
 }
 
-// addPart adds one part and returns its text. Thoughts are dropped; signatures go back.
+// addPart adds a part and returns its text. It drops thoughts and keeps signatures.
 func (t *turn) addPart(p answerPart, a *wire.Accumulator) (string, error) {
 	switch {
 	case p.Thought:
 	case p.Call != nil:
-		// Without an id package wire generates one, and it goes back with call and result.
+		// If there is no id, package wire generates one and uses it for the call and its result.
 		if p.Call.WillContinue || len(p.Call.PartialArgs) > 0 {
 			return "", t.p.client.InvalidChunk(errPartialCall)
 		}

@@ -1,23 +1,24 @@
-// Package gemini reaches Google's Gemini models by generateContent, streamed.
+// Package gemini implements the adapter for Google's Gemini models, with streamed generateContent
+// requests.
 //
 // # Design
 //
-// Arguments are described in the API's subset of OpenAPI's schema where that can say what
-// the tool means. It has no free objects and no values of any type, and a request with a keyword
-// that it does not know is refused; such tools are described in JSON Schema instead, which the
-// API also accepts, each tool in one of the two.
+// The arguments of a tool are described in the API's subset of the OpenAPI schema if possible. The
+// subset has no objects without properties and no values of any type, and the API rejects unknown
+// keywords. Other tools are described in JSON Schema, which the API also accepts. Each tool uses
+// one of the two formats.
 //
-// Calls and results are paired by their order and number, and by an id, which the API may
-// leave out: the one that package wire generates is sent with both. Results are objects; one that
-// contains what looks like a reference of a schema goes as text, because the API would follow it.
+// Calls and results are matched by order, number and id. The API may omit the id. In that case
+// package wire generates one, which is sent with the call and its result. Results are objects. A
+// result that looks like a schema reference is sent as text, because the API would resolve it.
 //
-// Parts carry a thought signature, and have to go back with it, part by part: signatures are
-// stored as opaque parts (see wire.Part). A call of another model has none; where the API insists
-// on one, it gets the placeholder that the API has for this.
+// Parts have a thought signature, and must be sent back with it, part by part. Signatures are
+// stored as opaque parts (see wire.Part). Calls of other models have no signature. If the API
+// insists on one, they get the API's placeholder.
 //
-// A call comes whole or not at all. A retry delay is in the body of the error, where package wire
-// finds it. The key goes in a header, never in the URL.
+// A call always arrives in one chunk. The retry delay is in the body of an error, and package wire
+// reads it there. The key is sent in a header, never in the URL.
 //
-// Requests and answers are encoded and decoded here, as in package openai. The SDK's client
-// is used in tests; it would bring gRPC and Google's authentication with it.
+// Requests and answers are encoded and decoded here, as in package openai. The client of the SDK is
+// used only in tests, because it depends on gRPC and Google's authentication.
 package gemini

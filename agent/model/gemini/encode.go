@@ -70,7 +70,7 @@ type generation struct {
 	Temperature     *float64 `json:"temperature,omitempty"`
 }
 
-// anySignature is what the API accepts for a call that has no signature.
+// anySignature is the placeholder that the API accepts for calls without a signature.
 var anySignature = json.RawMessage(`"skip_thought_signature_validator"`)
 
 func (t *turn) encode() request {
@@ -84,7 +84,7 @@ func (t *turn) encode() request {
 	t.sentImages = hasImages
 	for _, m := range history {
 		role, parts := t.encodeParts(m)
-		// Consecutive parts of one role are one content.
+		// Consecutive parts of one role form one content.
 		switch last := len(out.Contents) - 1; {
 		case len(parts) == 0:
 		case last >= 0 && out.Contents[last].Role == role:
@@ -103,7 +103,7 @@ func (t *turn) encode() request {
 			all.Functions = append(all.Functions, encodeTool(tool))
 		}
 		out.Tools = []tools{all}
-		if t.r.NoTools { // the calls of the transcript still need their declarations
+		if t.r.NoTools { // the transcript's calls still need their declarations
 			out.ToolConfig = &toolConfig{calling{"NONE"}}
 		}
 	}
@@ -138,7 +138,7 @@ func (t *turn) encodeParts(m model.Message) (role string, parts []part) {
 			}
 
 			out.Call = &call{p.Call.ID, p.Call.Name, args}
-			// The API signs the first call of an answer alone, and asks for no more.
+			// The API signs only the first call of an answer, and requires only that signature.
 			if !called && out.Signature == nil && t.p.needsSignature.Load() {
 				out.Signature = anySignature
 			}
@@ -163,10 +163,11 @@ func imageParts(m model.Message) (parts []part) {
 	return parts
 }
 
-// resultObject returns an envelope as an object. A notice behind it becomes a field beside it.
+// resultObject returns an envelope as an object. A notice after the envelope becomes a separate
+// field.
 func resultObject(text string) any {
 	var object json.RawMessage
-	dec := json.NewDecoder(strings.NewReader(text)) // reads one value, and leaves what follows
+	dec := json.NewDecoder(strings.NewReader(text)) // decodes one value and leaves the rest
 	if dec.Decode(&object) != nil || object[0] != '{' || bytes.Contains(object, []byte(`"$ref"`)) || bytes.Contains(object, []byte(`"$defs"`)) {
 		return map[string]string{"output": text}
 	}
@@ -185,12 +186,12 @@ type schema struct {
 	Required    []string           `json:"required,omitempty"`
 }
 
-// encodeTool declares a tool. Its schema is in the subset that models are sent, see model.Tool.
+// encodeTool declares a tool. For its schema see model.Tool.
 func encodeTool(t model.Tool) function {
 	f := function{Name: t.Name, Description: t.Description}
 	var s schema
 	if json.Unmarshal(t.Schema, &s) != nil || len(s.Properties) == 0 {
-		return f // the API refuses an object without properties
+		return f // the API rejects an object without properties
 	}
 
 	if s.translate() {
@@ -201,7 +202,8 @@ func encodeTool(t model.Tool) function {
 	return f
 }
 
-// translate uses the API's names of types. False: only JSON Schema can describe the schema.
+// translate replaces the type names with those of the API. It returns false if only JSON Schema can
+// describe the schema.
 func (s *schema) translate() bool {
 	if s.Type == "object" && len(s.Properties) == 0 || s.Items != nil && !s.Items.translate() {
 		return false

@@ -11,22 +11,22 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// Options say where a model is. BaseURL is without /v1beta.
+// Options are the address and the configuration of a model. BaseURL does not include /v1beta.
 type Options = wire.Endpoint
 
-// Provider is one model on one server. It may be used by many goroutines.
+// Provider is one model on one server. It is safe for concurrent use.
 type Provider struct {
 	client         *wire.Client
-	needsSignature atomic.Bool // learned: the API insists on signatures
+	needsSignature atomic.Bool // learned from a rejected request: the API requires signatures
 }
 
-// New checks the options. It does not connect to the server.
+// New validates the options. It does not connect to the server.
 func New(o Options) (*Provider, error) {
 	name := resource(o.Model)
 	server, err := wire.New(o, wire.Dialect{
 		Name: "gemini", BaseURL: "https://generativelanguage.googleapis.com", ExampleURL: "https://generativelanguage.googleapis.com",
 		Path: "v1beta/" + name + ":streamGenerateContent", Query: "alt=sse", KeyHeader: "X-Goog-Api-Key",
-		// A request has at most 20 MB, and base64 makes images a third longer.
+		// The limit of a request is 20 MB, and base64 makes images a third longer.
 		Images: wire.ImageLimits{Types: []string{"image/png", "image/jpeg", "image/webp"}, MaxBytes: 14 << 20, MaxTotal: 14 << 20},
 	})
 	if err != nil {
@@ -36,7 +36,7 @@ func New(o Options) (*Provider, error) {
 	return &Provider{client: server}, nil
 }
 
-// resource is a model's name as a path has it.
+// resource returns the name of a model as it appears in a path.
 func resource(name string) string {
 	if strings.Contains(name, "/") {
 		return name
@@ -52,16 +52,17 @@ func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 type turn struct {
 	p              *Provider
 	r              model.Request
-	dropSignatures bool // the server refuses one of the model's own signatures
+	dropSignatures bool // the server rejects one of the model's own signatures
 
-	sentImages bool // in the last request
+	sentImages bool // the last request had images
 	sentLimit  int
 }
 
 // EncodeRequest implements wire.Exchange.
 func (t *turn) EncodeRequest() any { return t.encode() }
 
-// Adapt implements wire.Exchange. First, calls without a signature get the placeholder; then all.
+// Adapt implements wire.Exchange. It first adds placeholders for missing signatures, and then drops
+// all signatures.
 func (t *turn) Adapt(status int, refusal wire.ServerError) bool {
 	if t.p.client.AdaptImages(t.sentImages, refusal) {
 		return true
@@ -85,7 +86,7 @@ func (t *turn) Adapt(status int, refusal wire.ServerError) bool {
 }
 
 type listed struct {
-	Name       string `json:"name"` // models/…
+	Name       string `json:"name"` // for example models/gemini-2.5-pro
 	InputLimit int    `json:"inputTokenLimit"`
 }
 

@@ -59,7 +59,8 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestSchemas checks that arguments are described in the API's own words, unless they hold an object with any properties.
+// TestSchemas checks that arguments are described in the API's schema, unless they contain an
+// object with any properties.
 func TestSchemas(t *testing.T) {
 	for name, c := range map[string]struct{ schema, parameters, json string }{
 		"nothing":      {``, ``, ``},
@@ -108,7 +109,7 @@ const (
 	usages = `{"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":1000,"candidatesTokenCount":20,"totalTokenCount":1150,"cachedContentTokenCount":900,"promptTokensDetails":[{"modality":"TEXT","tokenCount":1000}],"thoughtsTokenCount":100,"toolUsePromptTokenCount":30}}`
 )
 
-// What servers send, and mean well.
+// TestAnswers checks unusual but valid answers of servers.
 func TestAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		turn  modeltest.Turn
@@ -177,7 +178,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A pause that is asked for stands in the body.
+// TestRetryInfo checks the retry delay in the body of an error.
 func TestRetryInfo(t *testing.T) {
 	const quota = `{"error":{"code":429,"message":"You exceeded your current quota.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"3600s"}]}}`
 	s := modeltest.New(t, modeltest.Turn{Status: 429, Raw: quota})
@@ -187,7 +188,8 @@ func TestRetryInfo(t *testing.T) {
 	}
 }
 
-// The key is in no address, and a model may be named with its collection.
+// TestAddress checks that the key is not in the URL, and that a model may be named with its
+// collection.
 func TestAddress(t *testing.T) {
 	s := modeltest.New(t, modeltest.Turn{Text: "ok"})
 	p, err := gemini.New(gemini.Options{BaseURL: s.URL, Model: "models/scripted", APIKey: key})
@@ -199,7 +201,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// Calls that another model made have no signature, and those of this one may be refused.
+// TestSignatures checks calls of another model, which have no signature, and rejected signatures.
 func TestSignatures(t *testing.T) {
 	call := model.Call{ID: "a", Name: "notify", Args: json.RawMessage(`{}`)}
 	other := call

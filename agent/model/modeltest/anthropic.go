@@ -12,7 +12,7 @@ import (
 	"rouse/agent/model"
 )
 
-// anthropic is Anthropic's Messages API.
+// anthropic implements Anthropic's Messages API.
 type anthropic struct{}
 
 func (anthropic) contentType() string { return "text/event-stream; charset=utf-8" }
@@ -64,7 +64,7 @@ var (
 func (d anthropic) validate(s *Server, r *http.Request, body []byte) string {
 	var in anthropicRequest
 	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields() // the API refuses a misspelled field too
+	dec.DisallowUnknownFields() // the API rejects misspelled fields too
 	if err := dec.Decode(&in); err != nil {
 		return err.Error() + ": Extra inputs are not permitted"
 	}
@@ -96,7 +96,7 @@ func (d anthropic) validate(s *Server, r *http.Request, body []byte) string {
 
 // validateTranscript checks the order of roles, calls and results.
 func (d anthropic) validateTranscript(s *Server, messages []anthropicTurn) string {
-	var open []string // calls of the message before
+	var open []string // calls of the previous message
 	for i, m := range messages {
 		role := []string{"user", "assistant"}[i%2]
 		if m.Role != role {
@@ -109,7 +109,7 @@ func (d anthropic) validateTranscript(s *Server, messages []anthropicTurn) strin
 		var calls []model.Call
 		answered := 0
 		for j, b := range m.Content {
-			// Results have to come before anything else: the jth block is the jth result.
+			// Results must come first: the jth block is the jth result.
 			at := slices.Index(open, b.ToolUseID)
 			switch {
 			case b.Type == "text" && (b.Text == nil || strings.TrimSpace(*b.Text) == ""):
@@ -142,7 +142,7 @@ func (d anthropic) validateTranscript(s *Server, messages []anthropicTurn) strin
 		}
 	}
 
-	// An answer that paused is continued by sending it back, so that it may be the last message.
+	// A paused answer is sent back to continue it, so it may be the last message.
 	paused := func(b anthropicBlock) bool { return b.Type == "server_tool_use" }
 	if n := len(messages); n%2 == 0 && !slices.ContainsFunc(messages[n-1].Content, paused) {
 		return "This model does not support assistant message prefill. The conversation must end with a user message."
@@ -151,7 +151,7 @@ func (d anthropic) validateTranscript(s *Server, messages []anthropicTurn) strin
 	return ""
 }
 
-// withoutVolatile is content without what may differ from request to request.
+// withoutVolatile returns content without the parts that may differ between requests.
 func withoutVolatile(content []anthropicBlock) []anthropicBlock {
 	out := slices.Clone(content)
 	for i := range out {
@@ -181,8 +181,8 @@ func (d anthropic) streamError(kind model.ErrorKind) string {
 	return "event: error\ndata: " + text + "\n\n"
 }
 
-// blocks are the content of an answer. With Opaque there is thinking before the text, and between
-// it and the calls, some of it encrypted.
+// blocks returns the content of an answer. With Opaque there is thinking before the text, and
+// between the text and the calls. Some of it is encrypted.
 func (anthropic) blocks(t Turn) []anthropicBlock {
 	var out []anthropicBlock
 	think := func(text, signature string) {
@@ -198,7 +198,7 @@ func (anthropic) blocks(t Turn) []anthropicBlock {
 	}
 
 	if t.Opaque != "" && len(t.Calls) > 0 {
-		think("", t.Opaque+"more") // signed thinking without its text
+		think("", t.Opaque+"more") // signed thinking without text
 	}
 
 	for _, c := range t.Calls {
@@ -219,7 +219,7 @@ func (d anthropic) frames(turn Turn) []string {
 	u := turn.Usage
 	fresh, created := u.Input-u.Cached, int64(0)
 	if fresh >= 4 {
-		fresh, created = fresh-4, 4 // a part of the input is written to the cache
+		fresh, created = fresh-4, 4 // part of the input is written to the cache
 	}
 
 	event("message_start", map[string]any{"message": map[string]any{
@@ -250,7 +250,7 @@ func (d anthropic) frames(turn Turn) []string {
 	return out
 }
 
-// start is a block as its first event has it: without what the deltas bring.
+// start returns a block as in its first event, without the content of its deltas.
 func (b anthropicBlock) start() map[string]any {
 	start := map[string]any{"type": b.Type}
 	switch b.Type {

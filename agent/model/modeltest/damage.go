@@ -19,7 +19,7 @@ var damagedTurn = Turn{Text: "Now.", Usage: model.Usage{Input: 9, Output: 3}, Op
 	{ID: "call_b", Name: "file_write", Args: json.RawMessage(`{"path":"out/report.md","content":"# Report\\n\\n- one\\n- two"}`)},
 }}
 
-// checkCalls checks that calls come only with a proper end, and that each can be executed.
+// checkCalls checks that calls come only with a proper end and can be executed.
 func checkCalls(t *testing.T, a Answer, sent []byte) {
 	t.Helper()
 	if len(a.Calls) > 0 && (a.Err != nil || a.Stop != model.StopCalls) {
@@ -37,7 +37,7 @@ func isDamagedCall(c model.Call) bool {
 	return slices.ContainsFunc(damagedTurn.Calls, func(o model.Call) bool { return o.Name == c.Name && canonical(o.Args) == canonical(c.Args) })
 }
 
-// damage sits between a server and its client, which are goroutines of their own.
+// damage changes the streams between a server and its client, which run in different goroutines.
 type damage struct {
 	mu   sync.Mutex
 	do   func(stream []byte) (sent []byte, abort bool)
@@ -52,22 +52,22 @@ func (d *damage) mangle(stream []byte) ([]byte, bool) {
 	return sent, abort
 }
 
-// next sets what happens to the next stream.
+// next sets the damage for the next stream.
 func (d *damage) next(do func(stream []byte) ([]byte, bool)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.do = do
 }
 
-// last is what was sent of the last one.
+// last returns the data sent in the last stream.
 func (d *damage) last() []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.sent
 }
 
-// cut: a stream that ends too early, at any place and with or without a broken connection, makes no
-// call or all of them, and the loss is noticed.
+// cut checks a stream that ends too early, at any position, with or without a broken connection.
+// The adapter must make all calls or no call, and must notice the loss.
 func cut(t *testing.T, start Start) {
 	var d damage
 	turn := damagedTurn
@@ -94,8 +94,8 @@ func cut(t *testing.T, start Start) {
 	}
 }
 
-// mutated: of randomly damaged streams a call gets through only with the arguments that the model
-// sent. Only a stream that lost all of them cannot be told from one that never had any.
+// mutated checks that calls from randomly damaged streams have the arguments that the model sent. A
+// stream that lost all arguments cannot be distinguished from one that never had any.
 func mutated(t *testing.T, start Start) {
 	source := rand.New(rand.NewPCG(1, 2)) // the same damage in each run, so that a failure can be repeated
 	var d damage
@@ -131,7 +131,8 @@ func mutated(t *testing.T, start Start) {
 	}
 }
 
-// mutations are as many as ROUSE_TEST_MUTATIONS says of each kind of server.
+// mutations returns ROUSE_TEST_MUTATIONS, the number of mutations per kind of server, or its
+// default.
 func mutations(t *testing.T) int {
 	text := os.Getenv("ROUSE_TEST_MUTATIONS")
 	if text == "" {
@@ -145,7 +146,8 @@ func mutations(t *testing.T) int {
 	return n
 }
 
-// mutate also says whether it changed bits, which nothing but the transport can notice.
+// mutate damages a stream. It also reports whether it changed bits, which only the transport can
+// notice.
 func mutate(r *rand.Rand, stream []byte) (out []byte, bits bool) {
 	lines := bytes.SplitAfter(stream, []byte("\n"))
 	for range 1 + r.IntN(3) {
@@ -154,14 +156,14 @@ func mutate(r *rand.Rand, stream []byte) (out []byte, bits bool) {
 		switch r.IntN(5) {
 		case 0: // a line is lost
 			lines = slices.Delete(lines, i, i+1)
-		case 1: // or comes twice
+		case 1: // a line is duplicated
 			lines = slices.Insert(lines, i, lines[i])
-		case 2: // or later
+		case 2: // two lines are swapped
 			j := r.IntN(len(lines))
 			lines[i], lines[j] = lines[j], lines[i]
-		case 3: // or is cut
+		case 3: // a line is cut off
 			lines[i] = lines[i][:r.IntN(len(lines[i])+1)]
-		case 4: // or damaged
+		case 4: // a bit is flipped
 			bits = true
 			lines[i] = slices.Clone(lines[i])
 			if len(lines[i]) > 0 {

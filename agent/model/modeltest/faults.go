@@ -12,15 +12,16 @@ import (
 	"rouse/agent/model"
 )
 
-// usage: tokens are counted, and impossible counts neither give any back nor cost the answer.
+// usage checks that tokens are counted, and that impossible counts neither reduce the cost nor fail
+// the turn.
 func usage(t *testing.T, start Start) {
 	want := model.Usage{Input: 100, Output: 7, Cached: 90}
 	a := start.ask(t, Turn{Text: "x", Usage: want})
 	if a.Usage.Cached == 0 {
-		want.Cached = 0 // not every server tells
+		want.Cached = 0 // optional for servers
 	}
 
-	want.Written = a.Usage.Written // nor what it keeps
+	want.Written = a.Usage.Written // optional for servers
 	if a.Err != nil || a.Usage != want || want.Written > want.Input-want.Cached {
 		t.Errorf("answer: %+v", a)
 	}
@@ -37,7 +38,7 @@ func usage(t *testing.T, start Start) {
 	}
 }
 
-// endings: stop reasons are translated, and only complete calls get through.
+// endings checks that stop reasons are translated, and that only complete calls are made.
 func endings(t *testing.T, start Start) {
 	calls := []model.Call{query}
 	for name, c := range map[string]struct {
@@ -76,7 +77,7 @@ func endings(t *testing.T, start Start) {
 	})
 }
 
-// wantError checks that a turn failed as it should, without a call.
+// wantError checks that a turn failed as expected and without a call.
 func wantError(t *testing.T, a Answer, kind model.ErrorKind, retryable bool) model.Error {
 	t.Helper()
 	var e *model.Error
@@ -93,7 +94,7 @@ func wantError(t *testing.T, a Answer, kind model.ErrorKind, retryable bool) mod
 	return *e
 }
 
-// faults: whatever a server does wrong becomes an error that says whether to retry.
+// faults checks that each fault of a server becomes an error with the right Retryable.
 func faults(t *testing.T, start Start) {
 	broken, list, nameless := query, query, query
 	broken.Args, list.Args, nameless.Name = json.RawMessage(`{"sql":`), json.RawMessage(`[1]`), ""
@@ -120,7 +121,7 @@ func faults(t *testing.T, start Start) {
 	}
 }
 
-// retries: a busy server is asked again, when it says; a long delay is left to the caller.
+// retries checks that a busy server is asked again, and that long delays are left to the caller.
 func retries(t *testing.T, start Start) {
 	for _, kind := range []model.ErrorKind{model.KindRateLimited, model.KindUnavailable} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -147,8 +148,8 @@ func retries(t *testing.T, start Start) {
 	}
 }
 
-// timeouts: the time without data and the whole time of a turn are bounded, and the error says
-// which one ran out.
+// timeouts checks the limits for the time without data and for the whole turn. The error must name
+// the exceeded limit.
 func timeouts(t *testing.T, start Start) {
 	const soon, late = 100 * time.Millisecond, time.Minute
 	for name, c := range map[string]struct {
@@ -171,10 +172,10 @@ func timeouts(t *testing.T, start Start) {
 	}
 }
 
-// firstHalf is a stream that stops in the middle.
+// firstHalf returns a stream that stops in the middle.
 func firstHalf(stream []byte) ([]byte, bool) { return stream[:len(stream)/2], false }
 
-// large: a long answer is accepted, an endless one is not.
+// large checks that a long answer is accepted and an endless one is not.
 func large(t *testing.T, start Start) {
 	long := strings.Repeat("0123456789abcdef", 1<<16) // 1 MiB
 	c := query

@@ -10,12 +10,12 @@ import (
 	"rouse/agent/model"
 )
 
-// Fuzz checks that whatever bytes a server sends, nothing breaks and no half call gets through.
-// open makes an adapter that uses a transport. seeds are answers to start from, beside a good one
-// that is cut off at various places.
+// Fuzz checks that no bytes sent by a server break the adapter or produce an incomplete call. open
+// returns an adapter that uses a transport. The seeds are additional to a valid answer that is cut
+// off at various positions.
 func Fuzz(f *testing.F, open func(http.RoundTripper) (model.Provider, error), seeds ...string) {
 	stream := recordStream(f, open)
-	// From nothing to all of it, in steps of 5 %.
+	// From an empty to the complete stream, in steps of 5 %.
 	for i := range 21 {
 		f.Add(stream[:len(stream)*i/20])
 	}
@@ -33,7 +33,7 @@ func Fuzz(f *testing.F, open func(http.RoundTripper) (model.Provider, error), se
 	})
 }
 
-// recordStream is the stream of damagedTurn as the adapter's server sends it.
+// recordStream returns the stream of damagedTurn as the adapter's server sends it.
 func recordStream(f *testing.F, open func(http.RoundTripper) (model.Provider, error)) []byte {
 	var r recorder
 	p, err := open(&r)
@@ -46,7 +46,7 @@ func recordStream(f *testing.F, open func(http.RoundTripper) (model.Provider, er
 	return r.stream
 }
 
-// recorder records what a server sends.
+// recorder records the stream of a server.
 type recorder struct{ stream []byte }
 
 func (t *recorder) RoundTrip(r *http.Request) (*http.Response, error) {

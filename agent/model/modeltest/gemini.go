@@ -12,7 +12,7 @@ import (
 	"rouse/agent/model"
 )
 
-// gemini is Gemini's generateContent.
+// gemini implements Gemini's generateContent API.
 type gemini struct{}
 
 func (gemini) contentType() string { return "text/event-stream" }
@@ -84,7 +84,7 @@ func (d gemini) validate(s *Server, _ *http.Request, body []byte) string {
 	return d.validateTranscript(s, in.Contents)
 }
 
-// validateGeminiSchema checks the rules of the API's subset of an OpenAPI schema.
+// validateGeminiSchema checks the rules of the API's subset of the OpenAPI schema.
 func validateGeminiSchema(at string, raw json.RawMessage) string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(raw, &fields) != nil {
@@ -143,7 +143,7 @@ func validateGeminiSchema(at string, raw json.RawMessage) string {
 
 // validateTranscript checks the order of roles, calls and results.
 func (d gemini) validateTranscript(s *Server, contents []geminiContent) string {
-	var open []geminiCall // of the content before
+	var open []geminiCall // calls of the previous content
 	for i, c := range contents {
 		if (c.Role != "user" && c.Role != "model") || len(c.Parts) == 0 {
 			return fmt.Sprintf("contents[%d]: Please use a valid role: user, model, and at least one part.", i)
@@ -158,7 +158,7 @@ func (d gemini) validateTranscript(s *Server, contents []geminiContent) string {
 				made = append(made, *p.FunctionCall)
 				calls = append(calls, model.Call{Name: p.FunctionCall.Name, Args: p.FunctionCall.Args})
 			case p.Response != nil:
-				// Results are matched to calls by their order, and their ids have to agree with it.
+				// Results are matched to calls by order, and their ids must agree.
 				if answers >= len(open) || open[answers].Name != p.Response.Name || open[answers].ID != p.Response.ID || p.Response.Response == nil {
 					return "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn."
 				}
@@ -185,7 +185,7 @@ func (d gemini) validateTranscript(s *Server, contents []geminiContent) string {
 	return ""
 }
 
-// withoutIDs is content without ids. A signature may come back with or without its empty text.
+// withoutIDs returns content without ids. A signature may come back with or without its empty text.
 func withoutIDs(parts []geminiPart) []geminiPart {
 	var out []geminiPart
 	for _, p := range parts {
@@ -223,11 +223,11 @@ func (d gemini) streamError(kind model.ErrorKind) string {
 	return "data: " + text + "\r\n\r\n"
 }
 
-// sign makes a signature: the public client wants base64.
+// sign returns a signature in base64, which the public client requires.
 func sign(opaque string) string { return base64.StdEncoding.EncodeToString([]byte(opaque)) }
 
-// parts are an answer. With Opaque its text ends with an empty part that is signed, and the first
-// call is signed too.
+// parts returns the parts of an answer. With Opaque the text ends with an empty signed part, and
+// the first call is signed too.
 func (gemini) parts(t Turn) []geminiPart {
 	var out []geminiPart
 	if t.Text != "" {
@@ -261,7 +261,7 @@ func (d gemini) frames(turn Turn) []string {
 		}
 
 		if u := turn.Usage; u != (model.Usage{}) {
-			thought := max(u.Output/2, 0) // counted apart
+			thought := max(u.Output/2, 0) // counted separately
 			v["usageMetadata"] = map[string]any{"promptTokenCount": u.Input, "cachedContentTokenCount": u.Cached, "candidatesTokenCount": u.Output - thought,
 				"thoughtsTokenCount": thought, "totalTokenCount": u.Input + u.Output}
 		}
@@ -289,7 +289,7 @@ func (d gemini) frames(turn Turn) []string {
 			}
 			fields["functionCall"] = call
 			add([]any{fields}, "")
-			// Put in as text: they may be broken on purpose, and then cannot be encoded.
+			// Inserted as text: arguments that are broken on purpose cannot be encoded.
 			out[len(out)-1] = strings.Replace(out[len(out)-1], `"@args@"`, string(p.FunctionCall.Args), 1)
 		case *p.Text == "":
 			fields["text"] = ""
@@ -310,7 +310,7 @@ func (d gemini) frames(turn Turn) []string {
 		finish = strings.ToUpper(turn.Finish)
 	}
 
-	// The finish reason comes in a chunk of its own, with an empty text.
+	// The finish reason comes in a separate chunk with an empty text.
 	add([]any{map[string]any{"text": ""}}, finish)
 	return out
 }

@@ -11,14 +11,13 @@ import (
 	"rouse/agent/model"
 )
 
-// An image as each kind of server gets it: a data URL, an object with a type, or, for Ollama, base64
-// in a list.
+// Encodings of an image: a data URL, an object with a type, or base64 in a list for Ollama.
 var (
 	typedImage    = regexp.MustCompile(`(?:data:|"(?:media_type|mimeType)":")(image/[a-z]+)(?:;base64,|","data":")([A-Za-z0-9+/=]*)`)
 	untypedImages = regexp.MustCompile(`"images":\[([^\]]*)\]`)
 )
 
-// imagesOf are the images of a request, in their order.
+// imagesOf returns the images of a request, in order.
 func imagesOf(body []byte) (out []model.Image) {
 	add := func(kind, text string) {
 		data, err := base64.StdEncoding.DecodeString(text)
@@ -41,7 +40,7 @@ func imagesOf(body []byte) (out []model.Image) {
 	return out
 }
 
-// imageProblem says what is wrong with the images of a request, "" if nothing is.
+// imageProblem returns the problem with the images of a request, or "".
 func (t Turn) imageProblem(body []byte) string {
 	is := imagesOf(body)
 	same := slices.EqualFunc(is, t.WantImages, func(a, b model.Image) bool {
@@ -57,8 +56,8 @@ func (t Turn) imageProblem(body []byte) string {
 	return ""
 }
 
-// images: the images of a user or a tool arrive as they were; a model that supports none gets the
-// same messages without them, from then on.
+// images checks that the images of a user or a tool arrive unchanged. A model without support for
+// images must get the same messages without them from then on.
 func images(t *testing.T, start Start) {
 	png, jpeg := model.Image{Type: "image/png", Data: []byte("\x89PNG\r\n\x1a\n\x00")}, model.Image{Type: "image/jpeg", Data: []byte("\xff\xd8\xff\xe0")}
 	webp, bmp := model.Image{Type: "image/webp", Data: []byte("RIFF\x00\x00\x00\x00WEBPVP")}, model.Image{Type: "image/bmp", Data: []byte("BM")}

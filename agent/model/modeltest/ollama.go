@@ -9,7 +9,7 @@ import (
 	"rouse/agent/model"
 )
 
-// ollama is Ollama's chat API.
+// ollama implements Ollama's chat API.
 type ollama struct{}
 
 func (ollama) contentType() string { return "application/x-ndjson" }
@@ -132,7 +132,7 @@ func (ollama) frames(turn Turn) []string {
 			call["id"] = c.ID
 		}
 		add(map[string]any{"tool_calls": []any{call}}, nil)
-		// Put in as text: they may be broken on purpose, and then cannot be encoded.
+		// Inserted as text: arguments that are broken on purpose cannot be encoded.
 		out[len(out)-1] = strings.Replace(out[len(out)-1], `"@args@"`, string(c.Args), 1)
 	}
 

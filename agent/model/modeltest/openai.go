@@ -9,12 +9,12 @@ import (
 	"rouse/agent/model"
 )
 
-// openAI is OpenAI's chat completions.
+// openAI implements OpenAI's chat completions API.
 type openAI struct{}
 
 func (openAI) contentType() string { return "text/event-stream" }
 
-func (openAI) echo(Turn) any { return nil } // nothing has to come back
+func (openAI) echo(Turn) any { return nil } // no opaque data
 
 func (openAI) validate(_ *Server, _ *http.Request, body []byte) string {
 	var r struct {
@@ -107,7 +107,7 @@ func (openAI) frames(turn Turn) []string {
 	return out
 }
 
-// Chunks are the data of the events in which OpenAI streams a turn.
+// Chunks returns the data of the events in which OpenAI streams a turn.
 func Chunks(turn Turn) []string {
 	var out []string
 	add := func(v map[string]any) {
@@ -145,7 +145,7 @@ func Chunks(turn Turn) []string {
 		}
 	}
 
-	// A refusal is text of its own kind, after which the server says "stop".
+	// A refusal is a separate kind of text with the finish reason "stop".
 	finish := turn.Finish
 	switch {
 	case finish == model.StopRefusal:

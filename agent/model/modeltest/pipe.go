@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Pipe starts a server that is reached in memory alone, by the transport: in a bubble of
-// testing/synctest waiting for it takes no time.
+// Pipe starts a server that is reached only in memory, through the returned transport. In a bubble
+// of testing/synctest, waiting for it takes no time.
 func Pipe(t testing.TB, turns ...Turn) (*Server, http.RoundTripper) {
 	t.Helper()
 	s := &Server{script: turns, closing: make(chan struct{})}

@@ -12,7 +12,7 @@ import (
 	"rouse/agent/model"
 )
 
-// responses is OpenAI's Responses API, for clients that store nothing there.
+// responses implements OpenAI's Responses API, for clients that store nothing on the server.
 type responses struct{ openAI }
 
 type responsesRequest struct {
@@ -53,7 +53,7 @@ type responsesItem struct {
 func (d responses) validate(s *Server, _ *http.Request, body []byte) string {
 	var in responsesRequest
 	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields() // the API refuses a misspelled field too
+	dec.DisallowUnknownFields() // the API rejects misspelled fields too
 	if err := dec.Decode(&in); err != nil {
 		return "Unknown parameter: " + err.Error()
 	}
@@ -76,8 +76,8 @@ func (d responses) validate(s *Server, _ *http.Request, body []byte) string {
 	return d.validateTranscript(s, in)
 }
 
-// validateTranscript checks the order of items: each call has one result, and reasoning comes before
-// the calls that it led to.
+// validateTranscript checks the order of items. Each call has one result, and reasoning comes
+// before the calls that it led to.
 func (responses) validateTranscript(s *Server, in responsesRequest) string {
 	var open []string
 	var said []any // items of one answer
@@ -97,7 +97,7 @@ func (responses) validateTranscript(s *Server, in responsesRequest) string {
 				return "No tool output found for function call " + open[0] + "."
 			}
 
-			// A message of the user ends an answer; one of the assistant is a part of it.
+			// A user message ends an answer. An assistant message is a part of it.
 			if it.Role != "assistant" {
 				said, calls = nil, nil
 			}
@@ -134,8 +134,8 @@ func (responses) validateTranscript(s *Server, in responsesRequest) string {
 	return ""
 }
 
-// items are the output of an answer. With Opaque there is reasoning before the text, and between it
-// and the calls, and the text has a phase.
+// items returns the output of an answer. With Opaque there is reasoning before the text, and
+// between the text and the calls, and the text has a phase.
 func (responses) items(t Turn) []map[string]any {
 	out := []map[string]any{}
 	think := func(content string) {
@@ -174,7 +174,7 @@ func (responses) items(t Turn) []map[string]any {
 	return out
 }
 
-// echo is the reasoning that has to come before the calls of an answer.
+// echo returns the reasoning that must come before the calls of an answer.
 func (d responses) echo(t Turn) any {
 	out := []any{}
 	for _, it := range d.items(t) {
@@ -261,7 +261,7 @@ func (d responses) frames(turn Turn) []string {
 	return out
 }
 
-// end is the status of a response at its end, and what the last event has beside that.
+// end returns the final status of a response, and the other fields of the last event.
 func (responses) end(turn Turn, items []map[string]any) (status string, end map[string]any) {
 	status, end = "completed", map[string]any{"output": items}
 	if u := turn.Usage; u != (model.Usage{}) {

@@ -7,11 +7,12 @@ import (
 	"slices"
 )
 
-// maxSchemaDepth is how deep schemas may be nested below the arguments of a tool.
+// maxSchemaDepth is the maximum nesting of schemas below the arguments of a tool.
 const maxSchemaDepth = 8
 
-// toolProblem reports why some server would refuse a tool, "" if all accept it. Each server knows more of JSON Schema, but none of
-// what lies beyond this subset is known to all: llama.cpp compiles a grammar, Ollama decodes into a type, Gemini has a type of its own.
+// toolProblem returns the reason why a server would reject a tool, or "" if all servers accept it.
+// Each server knows more of JSON Schema, but only this subset is common to all of them. llama.cpp
+// compiles a grammar, Ollama decodes into a type, and Gemini has its own schema type.
 func toolProblem(at, name string, schema json.RawMessage) string {
 	var root map[string]any
 	switch {

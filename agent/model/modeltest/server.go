@@ -17,24 +17,28 @@ import (
 	"rouse/agent/model"
 )
 
-// Turn is one scripted answer. With Raw, or a Status that is not a success, it is sent as it is.
+// Turn is one scripted answer. If Raw or an error Status is set, they are sent instead of an
+// encoded answer.
 type Turn struct {
 	Text   string
-	Calls  []model.Call // without an ID if the server should send none
+	Calls  []model.Call // a call without an ID is sent without one
 	Usage  model.Usage
-	Opaque string // is sent with the answer, and has to be sent back with its calls
-	Finish string // one of model.Stop…, or a reason that no client knows; "" depends on Calls
+	Opaque string // sent with the answer; must be sent back with its calls
+	Finish string // one of model.Stop…, or a reason unknown to clients; "" depends on Calls
 
-	WantImages []model.Image // the images that the request must have, in their order; none: any will do
-	NoImages   bool          // the model supports no images, and its server refuses them
+	// WantImages are the images that the request must have, in order. Optional.
+	WantImages []model.Image
+	NoImages   bool // the model does not support images, and the server rejects them
 
-	Fail model.ErrorKind // the server fails with its own error for this kind: after Text, if there is one
-	// Hang: after Text, or what is left of a damaged stream, the server sends nothing until the
-	// client disconnects; without a Text no answer begins.
+	// Fail makes the server fail with its own error for this kind, after Text if it is set.
+	Fail model.ErrorKind
+	// Hang makes the server stop sending until the client disconnects. It stops after Text or the
+	// rest of a damaged stream. Without a Text, the server does not start an answer.
 	Hang        bool
-	Close       bool          // the server closes the connection in place of an answer
-	RepeatEvery time.Duration // the end of Text is sent again and again, with this pause
-	// The next one changes the stream before it is sent, and says whether the connection breaks after it.
+	Close       bool          // the server closes the connection instead of answering
+	RepeatEvery time.Duration // interval at which the end of Text is repeated
+	// Damage changes the stream before it is sent, and reports whether to break the connection
+	// afterwards. Optional.
 	Damage func(stream []byte) (sent []byte, abort bool)
 
 	Status int // 0 means 200
@@ -42,13 +46,13 @@ type Turn struct {
 	Raw    string
 }
 
-// Faulty says whether anything is meant to go wrong.
+// Faulty reports whether the turn has a fault or another deviation.
 func (t Turn) Faulty() bool {
 	odd := slices.ContainsFunc(t.Calls, func(c model.Call) bool { return c.ID == "" || c.Name == "" || !json.Valid(c.Args) || c.Args[0] != '{' })
 	return odd || t.Opaque+t.Finish+string(t.Fail)+t.Raw != "" || t.Hang || t.Close || t.RepeatEvery > 0 || t.Damage != nil || t.Status != 0 || len(t.WantImages) > 0 || t.NoImages
 }
 
-// Script are the answers of a model, turn by turn. The last one is repeated.
+// Script holds the answers of a model, turn by turn. The last one is repeated.
 type Script []Turn
 
 // Server answers each request with the next turn of its script.
@@ -61,7 +65,7 @@ type Server struct {
 	closing  chan struct{}
 }
 
-// issuedMessage is an answer that has to be sent back unchanged.
+// issuedMessage is an answer that must be sent back unchanged.
 type issuedMessage struct {
 	calls   []model.Call
 	message any // in the API's format, without ids
@@ -69,32 +73,33 @@ type issuedMessage struct {
 
 // dialect is the API of one kind of server.
 type dialect interface {
-	// validate says why a real server would refuse a request, "" if it would not.
+	// validate returns the reason why a real server would reject a request, or "".
 	validate(s *Server, r *http.Request, body []byte) string
-	// frames are the stream of a turn. The last one ends it.
+	// frames returns the stream of a turn. The last frame ends it.
 	frames(t Turn) []string
-	// echo is an answer as it has to be sent back.
+	// echo returns an answer as it must be sent back.
 	echo(t Turn) any
-	// errorResponse is an error in place of an answer, streamError one in the middle of it.
+	// errorResponse returns an error that replaces an answer. streamError returns an error for the
+	// middle of a stream.
 	errorResponse(kind model.ErrorKind, message string) (status int, body string)
 	streamError(kind model.ErrorKind) string
 	contentType() string
 }
 
-// New starts a server that ends with the test. The base URL of OpenAI's is URL + "/v1".
+// New starts a server that stops at the end of the test. For OpenAI the base URL is URL + "/v1".
 func New(t testing.TB, turns ...Turn) *Server {
 	t.Helper()
 	s := &Server{script: turns, closing: make(chan struct{})}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(func() {
-		close(s.closing) // ends handlers that hang: Close waits for them
+		close(s.closing) // ends hanging handlers, because Close waits for them
 		s.Close()
 	})
 
 	return s
 }
 
-// Requests are the bodies that were received.
+// Requests returns the bodies of the received requests.
 func (s *Server) Requests() []json.RawMessage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +137,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	// A request that is refused below uses up its turn all the same.
+	// A request that is rejected below also uses up its turn.
 	turn := s.nextTurn(body)
 	if problem := d.validate(s, r, body); problem != "" {
 		status, text := d.errorResponse(model.KindBadRequest, problem)
@@ -178,7 +183,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, d dialect, turn 
 		s.mu.Unlock()
 	}
 
-	// A turn that hangs inside its calls is streamed in full, and what damages it cuts it off; one that hangs
+	// If damage is set, it cuts off a turn that hangs inside its calls. Otherwise a turn that hangs
 	// or fails after its text has no other frames.
 	complete := turn
 	complete.Hang = false
@@ -223,7 +228,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, d dialect, turn 
 		}
 	}
 
-	// Closed without the last chunk, so that the client sees the connection break.
+	// Close without the last chunk, so that the client notices the broken connection.
 	if abort {
 		disconnect(w)
 	}
@@ -245,7 +250,7 @@ func (s *Server) nextTurn(body json.RawMessage) Turn {
 	return s.script[min(len(s.requests), len(s.script))-1]
 }
 
-// keyOf is the API key of a request, which some servers repeat when they refuse it.
+// keyOf returns the API key of a request, because some servers repeat it in an error.
 func keyOf(r *http.Request) string {
 	for _, header := range []string{"X-Api-Key", "X-Goog-Api-Key", "Authorization"} {
 		if v := r.Header.Get(header); v != "" {
@@ -261,7 +266,7 @@ func sendJSON(w http.ResponseWriter, status int, text string) {
 	fmt.Fprint(w, text)
 }
 
-// altered says whether the answer with these calls was sent back differently from how it was issued.
+// altered reports whether the answer with these calls was sent back with changes.
 func (s *Server) altered(calls []model.Call, message any) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,7 +276,7 @@ func (s *Server) altered(calls []model.Call, message any) bool {
 	})
 }
 
-// canonical is JSON with sorted keys and without blanks.
+// canonical returns JSON with sorted keys and without white space.
 func canonical(raw json.RawMessage) string {
 	var v any
 	if json.Unmarshal(raw, &v) != nil {
@@ -280,7 +285,7 @@ func canonical(raw json.RawMessage) string {
 	return encode(v)
 }
 
-// normalize is a value as it is after a round trip through JSON.
+// normalize returns a value after a round trip through JSON.
 func normalize(v any) any {
 	var out any
 	if json.Unmarshal([]byte(encode(v)), &out) != nil {
@@ -289,7 +294,7 @@ func normalize(v any) any {
 	return out
 }
 
-// encode is json.Marshal without escaping HTML.
+// encode is json.Marshal without HTML escaping.
 func encode(v any) string {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -300,7 +305,8 @@ func encode(v any) string {
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
-// deltas are the deltas in which a text is streamed: its runes, or larger ones if it is long.
+// deltas splits a text into the parts in which it is streamed: runes, or larger parts if it is
+// long.
 func deltas(text string) []string {
 	if len(text) <= 1000 {
 		return strings.Split(text, "")
@@ -313,7 +319,7 @@ func deltas(text string) []string {
 	return out
 }
 
-// fragments are the fragments in which arguments are streamed.
+// fragments splits arguments into the parts in which they are streamed.
 func fragments(args json.RawMessage) []string {
 	return []string{"", string(args[:len(args)/2]), string(args[len(args)/2:])}
 }

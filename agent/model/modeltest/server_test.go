@@ -11,7 +11,7 @@ import (
 	"rouse/agent/model/modeltest"
 )
 
-// The server refuses what real ones refuse, so that a test with it finds what they would.
+// TestServerIsStrict checks that the server rejects the same requests as real servers.
 func TestServerIsStrict(t *testing.T) {
 	s := modeltest.New(t, modeltest.Turn{Text: "ok", Calls: []model.Call{{ID: "a", Name: "x", Args: json.RawMessage(`{}`)}}})
 	const (

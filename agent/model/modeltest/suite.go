@@ -28,7 +28,7 @@ type Answer struct {
 	Retried    model.Retried
 }
 
-// Ask runs one turn, and fails the test if the stream breaks the rules of model.Provider.
+// Ask runs one turn. It fails the test if the stream violates the rules of model.Provider.
 func Ask(t testing.TB, ctx context.Context, p model.Provider, r model.Request) Answer {
 	t.Helper()
 	var a Answer
@@ -97,13 +97,13 @@ var (
 	notify = model.Call{ID: "b", Name: "notify", Args: json.RawMessage(`{"title":"done"}`)}
 )
 
-// Limits are the timeouts of an adapter; 0 means its defaults.
+// Limits are the timeouts of an adapter. Zero means its default.
 type Limits struct{ Timeout, Idle time.Duration }
 
-// Start makes a provider that plays the script. If it cannot, it skips the test, with the reason.
+// Start returns a provider that plays the script. If that is impossible, it skips the test.
 type Start func(t *testing.T, s Script, l Limits) model.Provider
 
-// Run is the suite that every adapter has to pass.
+// Run runs the suite that every adapter must pass.
 func Run(t *testing.T, start Start) {
 	t.Run("text", func(t *testing.T) {
 		a := start.ask(t, Turn{Text: "Grüße, 世界."})
@@ -148,13 +148,13 @@ func Run(t *testing.T, start Start) {
 				if err != nil {
 					t.Error(err)
 				}
-				break // must end the stream, and the request behind it
+				break // must end the stream and its request
 			}
 		}
 	})
 }
 
-// ask has one answer to the question.
+// ask returns one answer to the question.
 func (start Start) ask(t *testing.T, script ...Turn) Answer {
 	t.Helper()
 	return Ask(t, t.Context(), start(t, script, Limits{}), question)
@@ -162,7 +162,7 @@ func (start Start) ask(t *testing.T, script ...Turn) Answer {
 
 var errStop = errors.New("somebody said stop")
 
-// wantCalls checks the calls of an answer. Their ids may be the adapter's.
+// wantCalls checks the calls of an answer. The adapter may generate their ids.
 func wantCalls(t *testing.T, a Answer, want ...model.Call) {
 	t.Helper()
 	if a.Err != nil || len(a.Calls) != len(want) {
@@ -190,8 +190,7 @@ func sameJSON(t *testing.T, a, b json.RawMessage) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// callIDs: the model's ids are kept; a call without one, or with that of another call, gets a new
-// one (OSA-09).
+// callIDs checks that the model's ids are kept, and that missing or duplicate ids are replaced.
 func callIDs(t *testing.T, start Start) {
 	if a := start.ask(t, Turn{Calls: []model.Call{query, notify}}); len(a.Calls) == 2 && (a.Calls[0].ID != query.ID || a.Calls[1].ID != notify.ID) {
 		t.Errorf("the ids were changed: %+v", a.Calls)
@@ -231,10 +230,10 @@ func withResults(t *testing.T, r model.Request, a Answer) model.Request {
 	return r
 }
 
-// A tool may return what looks like a schema, which Gemini's API would follow.
+// envelope has a result that looks like a schema reference, which Gemini's API would resolve.
 var envelope = json.RawMessage(`{"ok":true,"result":{"rows":[],"schema":{"$ref":"#/x"}}}`)
 
-// multiTurn: the second answer needs the result of the call of the first one.
+// multiTurn checks that the second request has the result of the first call.
 func multiTurn(t *testing.T, start Start) {
 	p := start(t, Script{{Calls: []model.Call{query}}, {Calls: []model.Call{notify}}}, Limits{})
 	first := Ask(t, t.Context(), p, question)
@@ -242,8 +241,8 @@ func multiTurn(t *testing.T, start Start) {
 	wantCalls(t, Ask(t, t.Context(), p, withResults(t, question, first)), notify)
 }
 
-// opaque: opaque data is sent back to the server unchanged and in its place, answer after answer,
-// also where the loop has appended a notice to a result.
+// opaque checks that opaque data is sent back unchanged and in its position. This must also hold
+// after the loop has appended a notice to a result.
 func opaque(t *testing.T, start Start) {
 	p := start(t, Script{{Text: "I look.", Calls: []model.Call{query, notify}, Opaque: "c2lnMQ"}, {Calls: []model.Call{notify}, Opaque: "c2lnMg"}, {Text: "Done."}}, Limits{})
 	first := Ask(t, t.Context(), p, question)
@@ -259,7 +258,7 @@ func opaque(t *testing.T, start Start) {
 	}
 }
 
-// foreignTranscripts: a transcript of another provider, or another model, can be continued.
+// foreignTranscripts checks that a transcript of another provider or model can be continued.
 func foreignTranscripts(t *testing.T, start Start) {
 	for _, raw := range []string{`{"by":"another","model":"x","parts":[{"call":7}]}`, `[1]`, ``} {
 		r := withResults(t, question, Answer{Text: "I look.", Raw: json.RawMessage(raw), Calls: []model.Call{
@@ -272,7 +271,7 @@ func foreignTranscripts(t *testing.T, start Start) {
 	}
 }
 
-// cancelled: a stream that is cancelled ends with the cause, and makes no call.
+// cancelled checks that a cancelled stream ends with the cause and makes no call.
 func cancelled(t *testing.T, start Start) {
 	p := start(t, Script{{Text: "I begin", Calls: []model.Call{query}, Hang: true}}, Limits{})
 	ctx, cancel := context.WithCancelCause(t.Context())

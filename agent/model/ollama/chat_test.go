@@ -21,8 +21,8 @@ func ask(t testing.TB, s *modeltest.Server, r model.Request) modeltest.Answer {
 	return modeltest.Ask(t, t.Context(), provider(t, s.URL, modeltest.Limits{}), r)
 }
 
-// The request sets the size of the context, and forbids to truncate. How long
-// it keeps the model, and whether that thinks, is its own affair.
+// TestRequest checks that a request sets the size of the context and forbids truncation. It must
+// not set how long the server keeps the model, or whether the model thinks.
 func TestRequest(t *testing.T) {
 	s := modeltest.New(t, modeltest.Turn{Text: "ok"})
 	warm := 0.5
@@ -105,7 +105,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// What fails says what to do.
+// TestFaults checks that errors contain a remedy.
 func TestFaults(t *testing.T) {
 	status := func(code int, text string) modeltest.Turn {
 		return modeltest.Turn{Status: code, Header: map[string]string{"Retry-After": "0", "Content-Type": "application/json"}, Raw: `{"error":"` + text + `"}`}
@@ -147,7 +147,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// refused is a machine on which nothing listens.
+// refused is a machine that refuses all connections.
 type refused struct{}
 
 func (refused) RoundTrip(*http.Request) (*http.Response, error) {

@@ -1,20 +1,18 @@
-// Package ollama reaches models on an Ollama server by its own chat API.
+// Package ollama implements the adapter for Ollama servers, with Ollama's own chat API.
 //
 // # Design
 //
-// Its OpenAI-compatible API cannot set the size of the context, and silently cuts off the
-// beginning of a conversation that does not fit: an agent forgets its instructions. Here the size
-// is set, and the server is told to refuse rather than to truncate, so that too long a request
-// is an error with its reason.
+// Ollama's OpenAI-compatible API cannot set the size of the context. It silently cuts off the
+// beginning of a conversation that does not fit, so that an agent loses its instructions. This
+// adapter sets the size, and asks the server to reject requests that are too long.
 //
-// How long a model stays in memory (keep_alive) and whether it thinks are left to the
-// server, whose owner is the same person: what a request says would overrule the settings
-// there, and a model that cannot think refuses to be asked to. Thinking goes back to the model,
-// since such models go on from there between calls; it is stored as an opaque part.
+// The server's settings decide how long a model stays in memory (keep_alive) and whether it thinks.
+// A request would override these settings, and a model without thinking rejects the option.
+// Thinking is sent back, because models continue it between calls. It is stored as an opaque part.
 //
-// Calls come whole, in older versions without ids. The first byte of an answer can take long: the
-// model is loaded first.
+// Each call arrives in one chunk, in older versions without an id. The first byte of an answer can
+// take long, because the server first loads the model.
 //
-// Requests and answers are encoded and decoded here, as in package openai. The public
-// client's types are used in tests.
+// Requests and answers are encoded and decoded here, as in package openai. Tests use the types of
+// the public client.
 package ollama

@@ -14,19 +14,19 @@ import (
 	"rouse/internal/jsonread"
 )
 
-// Options say where a model is. BaseURL is without /v1 and /api.
+// Options are the address and the configuration of a model. BaseURL does not include /v1 or /api.
 type Options struct {
 	wire.Endpoint
-	ContextWindow int // tokens; 0 leaves it to the server
+	ContextWindow int // tokens; 0 means the server's default
 }
 
-// Provider is one model on one server. It may be used by many goroutines.
+// Provider is one model on one server. It is safe for concurrent use.
 type Provider struct {
 	client *wire.Client
 	window int
 }
 
-// New checks the options. It does not connect to the server.
+// New validates the options. It does not connect to the server.
 func New(o Options) (*Provider, error) {
 	p := &Provider{window: o.ContextWindow}
 	var err error
@@ -50,7 +50,7 @@ type turn struct {
 	p          *Provider
 	r          model.Request
 	thinking   strings.Builder
-	sentImages bool // in the last request
+	sentImages bool // the last request had images
 }
 
 // EncodeRequest implements wire.Exchange.
@@ -83,8 +83,8 @@ type request struct {
 	Messages []message      `json:"messages"`
 	Tools    []tool         `json:"tools,omitempty"`
 	Stream   bool           `json:"stream"`
-	Truncate bool           `json:"truncate"` // cut off the beginning of what does not fit
-	Shift    bool           `json:"shift"`    // forget the beginning while answering
+	Truncate bool           `json:"truncate"` // cut off the beginning of a request that does not fit
+	Shift    bool           `json:"shift"`    // drop the beginning while answering
 	Options  map[string]any `json:"options,omitempty"`
 }
 
@@ -121,7 +121,7 @@ type functionSpec struct {
 }
 
 func (t *turn) encode() request {
-	// Truncate and Shift are false, and have to be sent: the server's defaults are true.
+	// Truncate and Shift are false, but must be sent: the server's defaults are true.
 	out := request{Model: t.p.client.Model(), Messages: []message{}, Stream: true, Options: map[string]any{}}
 	if t.p.window > 0 {
 		out.Options["num_ctx"] = t.p.window
@@ -168,7 +168,7 @@ func (t *turn) toMessage(m model.Message) message {
 				args = json.RawMessage("{}")
 			}
 			out.ToolCalls = append(out.ToolCalls, call{p.Call.ID, function{len(out.ToolCalls), p.Call.Name, args}})
-		case p.Opaque != nil: // thinking: the content is Text already
+		case p.Opaque != nil: // thinking; the content is already in Text
 			if json.Unmarshal(p.Opaque, &out.Thinking) != nil {
 				out.Thinking = ""
 			}
@@ -197,7 +197,7 @@ type chunk struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// stopReasons translates done_reason. load and unload come without an answer.
+// stopReasons translates done_reason. The server sends load and unload without an answer.
 var stopReasons = map[string]string{
 	"stop": model.StopDone, "length": model.StopLength, "load": wire.StopServerError, "unload": wire.StopServerError, "content_filter": model.StopFilter,
 }
@@ -214,7 +214,8 @@ func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 	}
 
 	t.thinking.WriteString(c.Message.Thinking)
-	// Also for no text: it is merged with the text before, or is an empty part, which is not sent.
+	// An empty text is also added. It is merged with the previous text, or is an empty part that is
+	// not sent.
 	a.AddPart(wire.Part{Text: len(c.Message.Content)})
 
 	for _, made := range c.Message.ToolCalls {
@@ -227,14 +228,14 @@ func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 		return c.Message.Content, nil
 	}
 
-	if c.Reason == "" { // older versions leave it out
+	if c.Reason == "" { // missing in older versions
 		c.Reason = "stop"
 	}
 
 	a.SetFinishReason(c.Reason, stopReasons)
 	a.Usage = wire.NewUsage(c.Input, c.Output, 0, 0)
 	if t.thinking.Len() > 0 {
-		// Added last: it is one text, which toMessage finds wherever it is among the parts.
+		// The thinking is one text. toMessage finds it at any position.
 		if raw, err := json.Marshal(t.thinking.String()); err == nil {
 			a.Parts = append(a.Parts, wire.Part{Opaque: raw})
 		}
@@ -243,7 +244,7 @@ func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 	return c.Message.Content, io.EOF
 }
 
-// List implements model.Lister. No model is loaded for it.
+// List implements model.Lister. The server does not load the model for it.
 func (p *Provider) List(ctx context.Context) (model.Listing, error) {
 	l := p.client.Listing()
 	var about struct {
@@ -258,8 +259,8 @@ func (p *Provider) List(ctx context.Context) (model.Listing, error) {
 	if found && about.Info != nil {
 		l.Known, l.Has, l.NoTool = true, true, about.Capabilities != nil && !slices.Contains(about.Capabilities, "tools")
 		for key, value := range about.Info {
-			if strings.HasSuffix(key, ".context_length") { // the architecture comes before it
-				_ = json.Unmarshal(value, &l.Window) // of another kind it says nothing
+			if strings.HasSuffix(key, ".context_length") { // the prefix is the architecture
+				_ = json.Unmarshal(value, &l.Window) // stays 0 if the value is not a number
 			}
 		}
 		return l, nil

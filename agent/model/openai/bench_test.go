@@ -14,7 +14,8 @@ import (
 	"rouse/agent/model/modeltest"
 )
 
-// BenchmarkStream reads an answer of 2,000 chunks. Compare it with "bare": net/http, bufio and encoding/json.
+// BenchmarkStream reads an answer of 2,000 chunks. Compare it with "bare": net/http, bufio and
+// encoding/json.
 func BenchmarkStream(b *testing.B) {
 	var body strings.Builder
 	for i := range 2000 {

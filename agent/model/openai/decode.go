@@ -12,12 +12,12 @@ import (
 	"rouse/internal/jsonread"
 )
 
-// chunk is an event of a stream, or a whole answer. It is as lenient as servers are.
+// chunk is an event of a stream, or a whole answer. It accepts the deviations of known servers.
 type chunk struct {
 	Choices []struct {
 		Index        int        `json:"index"`
 		Delta        choicePart `json:"delta"`
-		Message      choicePart `json:"message"` // of a server that does not stream
+		Message      choicePart `json:"message"` // from a server that does not stream
 		FinishReason string     `json:"finish_reason"`
 	} `json:"choices"`
 	Usage *struct {
@@ -45,7 +45,7 @@ type callDelta struct {
 	} `json:"function"`
 }
 
-// stringOrParts is a string, or a list of parts of which some are text.
+// stringOrParts is a string, or the text of a list of parts.
 type stringOrParts string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -68,7 +68,7 @@ func (w *stringOrParts) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// arguments is a fragment of JSON in a string; some servers send the object itself.
+// arguments is a fragment of JSON in a string. Some servers send the object instead.
 type arguments string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -82,7 +82,7 @@ func (a *arguments) UnmarshalJSON(raw []byte) error {
 
 func (c *chunk) failed() bool { return len(c.Error) > 0 && string(c.Error) != "null" }
 
-// stopReasons translates finish_reason of many kinds of servers.
+// stopReasons translates the finish_reason of many kinds of servers.
 var stopReasons = map[string]string{
 	"stop": model.StopDone, "end_turn": model.StopDone, "stop_sequence": model.StopDone, "eos": model.StopDone, "complete": model.StopDone,
 	"tool_calls": model.StopCalls, "tool_call": model.StopCalls, "tool_use": model.StopCalls, "function_call": model.StopCalls,
@@ -93,7 +93,8 @@ var stopReasons = map[string]string{
 
 // Decode implements wire.Exchange.
 func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
-	// No JSON: it ends the stream. Some servers leave it out, so that it proves nothing.
+	// [DONE] is not JSON and ends the stream. It is no proof of completeness, because some servers
+	// omit it.
 	if bytes.HasPrefix(f.Data, []byte("[DONE]")) {
 		return "", io.EOF
 	}
@@ -123,7 +124,7 @@ func (t *turn) addChunk(c chunk, a *wire.Accumulator) string {
 	var text strings.Builder
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
-			continue // one choice was requested
+			continue // only one choice was requested
 		}
 
 		t.hasChoice = true
@@ -136,7 +137,7 @@ func (t *turn) addChunk(c chunk, a *wire.Accumulator) string {
 			t.refused = t.refused || p.Refusal != ""
 		}
 
-		// A message has whole calls, so that none of them continues one before it.
+		// A message has complete calls, which do not continue earlier ones.
 		for _, f := range choice.Delta.ToolCalls {
 			extendCall(a, findCall(a, f), f)
 		}
@@ -146,7 +147,7 @@ func (t *turn) addChunk(c chunk, a *wire.Accumulator) string {
 		}
 	}
 
-	// A refusal comes as text of its own, with a finish reason of "stop".
+	// A refusal is a separate text with the finish reason "stop".
 	if t.refused && a.FinishReason != "" && len(a.Calls) == 0 && a.StopReason != model.StopLength && a.StopReason != wire.StopServerError {
 		a.StopReason = model.StopRefusal
 	}
@@ -154,7 +155,7 @@ func (t *turn) addChunk(c chunk, a *wire.Accumulator) string {
 	return text.String()
 }
 
-// extendCall adds a fragment to a call, or to a new one if c is nil.
+// extendCall adds a fragment to the call c, or to a new call if c is nil.
 func extendCall(a *wire.Accumulator, c *wire.PartialCall, f callDelta) {
 	if c == nil {
 		c = a.StartCall(-1, "", "")
@@ -167,15 +168,15 @@ func extendCall(a *wire.Accumulator, c *wire.PartialCall, f callDelta) {
 		c.ID = f.ID
 	}
 
-	if c.Name != f.Function.Name { // some servers repeat it in every fragment
+	if c.Name != f.Function.Name { // some servers repeat the name in every fragment
 		c.Name += f.Function.Name
 	}
 
 	c.Args.WriteString(string(f.Function.Arguments))
 }
 
-// findCall returns the call that a fragment continues, or nil for a new call. Some servers give
-// every call the same index; some give none, and then ids and names decide.
+// findCall returns the call that a fragment continues, or nil for a new call. Some servers use the
+// same index for every call. If there is no index, ids and names decide.
 func findCall(a *wire.Accumulator, f callDelta) *wire.PartialCall {
 	for _, c := range slices.Backward(a.Calls) {
 		switch {

@@ -1,17 +1,19 @@
-// Package openai reaches OpenAI, and any server with an API like it: by chat completions
-// (llama.cpp, vLLM, LM Studio, OpenRouter and many others) or by the Responses API.
+// Package openai implements the adapters for OpenAI and compatible servers. Its two adapters use
+// the chat completions API and the Responses API. Many servers have the former, for example
+// llama.cpp, vLLM, LM Studio and OpenRouter.
 //
 // # Design
 //
-// A request has only the fields that every such server knows. Where servers differ (the
-// name of the output limit, usage in a stream) the first guess is by the host, and a request that
-// is refused for a field is repeated without it.
+// A request has only fields that every such server knows. Servers differ in the name of the output
+// limit and in usage in a stream. The adapter guesses from the host, and repeats a rejected request
+// without the field.
 //
-// Responses stores nothing on the server: each request has the whole conversation, and the
-// reasoning between the calls goes back with it, encrypted. Chat completions lose that. Of a
-// stream of Responses only finished items count, whatever their deltas were.
+// Requests to the Responses API are not stored on the server. Each request has the whole
+// conversation, including the encrypted reasoning between calls. Chat completions lose the
+// reasoning. From a stream of the Responses API only finished items are used, regardless of their
+// deltas.
 //
-// Requests and answers are encoded and decoded here: the SDK's typed chunks would add 20 MB
-// to the binary and refuse what lenient servers send. Its client is used in tests, to verify both
-// directions. Transport, and the rules by which an answer is complete, are package wire's.
+// Requests and answers are encoded and decoded here. The SDK's typed chunks would enlarge the
+// binary and reject answers of lenient servers. Tests use the SDK's client to verify both
+// directions. Package wire has the transport and the rules for complete answers.
 package openai

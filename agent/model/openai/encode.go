@@ -7,7 +7,8 @@ import (
 	"rouse/agent/model"
 )
 
-// request has only the fields that every server knows; some refuse even parallel_tool_calls.
+// request has only the fields that every server knows. Some servers reject even
+// parallel_tool_calls.
 type request struct {
 	Model               string         `json:"model"`
 	Messages            []message      `json:"messages"`
@@ -25,7 +26,7 @@ type streamOptions struct {
 
 type message struct {
 	Role       string `json:"role"`
-	Content    any    `json:"content"` // a string, a list of parts, or null beside calls
+	Content    any    `json:"content"` // a string, a list of parts, or null if there are only calls
 	ToolCalls  []call `json:"tool_calls,omitempty"`
 	ToolCallID string `json:"tool_call_id,omitempty"`
 }
@@ -75,7 +76,7 @@ func (p *Provider) encode(r model.Request, history []model.Message) request {
 	for _, m := range history {
 		out.Messages = append(out.Messages, toMessage(m))
 	}
-	if !r.NoTools { // tool_choice: none is ignored by too many servers to be relied on
+	if !r.NoTools { // too many servers ignore tool_choice: none
 		out.Tools = encodeTools(r.Tools)
 	}
 	return out
@@ -103,7 +104,7 @@ func toMessage(m model.Message) message {
 	}
 
 	for _, c := range m.Calls {
-		args := string(c.Args) // a string that holds JSON, which an empty one does not
+		args := string(c.Args) // a string with JSON; it must not be empty
 		if args == "" {
 			args = "{}"
 		}

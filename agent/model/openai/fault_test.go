@@ -14,7 +14,7 @@ import (
 	"rouse/agent/model/modeltest"
 )
 
-// stream is a turn that sends chunks as they are given.
+// stream returns a turn that sends the given chunks.
 func stream(chunks ...string) modeltest.Turn {
 	return modeltest.Turn{Raw: "data: " + strings.Join(chunks, "\n\ndata: ") + "\n\n"}
 }
@@ -36,8 +36,8 @@ func finish(reason string) string {
 	return `{"choices":[{"delta":{},"finish_reason":"` + reason + `"}]}`
 }
 
-// What a server can do wrong is an error with its reason; no half call gets through, and
-// no message has the key.
+// TestFaults checks that each fault of a server becomes an error with a reason. Incomplete calls
+// must not be made, and messages must not contain the key.
 func TestFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		turn      modeltest.Turn
@@ -100,7 +100,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A server that does not keep the limit of an answer is not read to its end: neither a text, nor a call, nor reasoning.
+// TestEndlessAnswers checks that an answer beyond its limit is not read to the end, for text, calls
+// and reasoning.
 func TestEndlessAnswers(t *testing.T) {
 	endless := func(first, chunk string) modeltest.Turn {
 		chunks := make([]string, 0, 1001)
@@ -147,7 +148,7 @@ func TestRetryAfterIsReported(t *testing.T) {
 	}
 }
 
-// What servers do differently, and mean well.
+// TestQuirks checks unusual but valid answers of servers.
 func TestQuirks(t *testing.T) {
 	whole := func(message, finish string) modeltest.Turn {
 		return body("application/json", `{"choices":[{"finish_reason":"`+finish+`","message":`+message+`}],"usage":{"prompt_tokens":4,"completion_tokens":2}}`)
@@ -206,7 +207,7 @@ func TestQuirks(t *testing.T) {
 	}
 }
 
-// refuses answers every request with a refusal, after it has shown its body.
+// refuses answers every request with an error, after passing its body to the function.
 type refuses func(body string)
 
 func (r refuses) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -6,7 +6,8 @@ import (
 	"rouse/agent/model"
 )
 
-// The new name of the output limit is for those who are known to want it.
+// TestOutputLimitByAddress checks that max_completion_tokens is used only for hosts known to
+// require it.
 func TestOutputLimitByAddress(t *testing.T) {
 	for url, want := range map[string]bool{"": true, "https://team.openai.azure.com/openai/v1": true, "http://127.0.0.1:8080/v1": false, "https://openrouter.ai/api/v1": false} {
 		p, err := New(Options{Model: "m", BaseURL: url})

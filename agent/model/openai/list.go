@@ -8,7 +8,8 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// listed is a model in the list of an OpenAI-compatible server; what it says beyond id differs between servers.
+// listed is a model in the list of an OpenAI-compatible server. Fields other than id depend on the
+// server.
 type listed struct {
 	ID            string `json:"id"`
 	OwnedBy       string `json:"owned_by"`
@@ -20,7 +21,7 @@ type listed struct {
 	} `json:"meta"` // llama.cpp
 }
 
-// list asks for the models of a server, and for the size of the context that it gives the model.
+// list returns the models of a server, and the size of the context that it gives the model.
 func list(ctx context.Context, client *wire.Client) (model.Listing, error) {
 	l := client.Listing()
 	var all struct {
@@ -34,7 +35,7 @@ func list(ctx context.Context, client *wire.Client) (model.Listing, error) {
 	l.Known = true
 	for _, m := range all.Data {
 		l.Models = append(l.Models, m.ID)
-		// llama.cpp has one model, and answers with it whatever it is called.
+		// llama.cpp runs one model and accepts any name for it.
 		if m.ID == client.Model() || m.OwnedBy == ownerLlamaCPP && len(all.Data) == 1 {
 			l.Has, l.Window = true, cmp.Or(m.MaxModelLen, m.ContextLength, m.Meta.Context, m.Meta.Trained)
 			if n := runningContext(ctx, client, m.OwnedBy, &l); n > 0 {
@@ -45,25 +46,25 @@ func list(ctx context.Context, client *wire.Client) (model.Listing, error) {
 	return l, nil
 }
 
-// Servers that are known by the owner of their models.
+// Servers are identified by the owner of their models.
 const (
 	ownerLlamaCPP = "llamacpp"
 	ownerLMStudio = "organization_owner"
 	ownerOllama   = "library"
 )
 
-// runningContext asks a local server for the context that it was started with, which may be less
-// than the model was trained for. Zero means that it does not say.
+// runningContext asks a local server for the context size it was started with, which may be smaller
+// than the model's maximum. Zero means unknown.
 func runningContext(ctx context.Context, client *wire.Client, owner string, l *model.Listing) int {
 	path := map[string]string{ownerLMStudio: "../api/v0/models", ownerOllama: "../api/ps"}[owner]
 	switch {
 	case owner == ownerLlamaCPP:
 		var props struct {
 			Settings struct {
-				Context int `json:"n_ctx"` // of one request, where several share the server
+				Context int `json:"n_ctx"` // per request, if several requests share the server
 			} `json:"default_generation_settings"`
 		}
-		_, _ = client.Ask(ctx, "../props", nil, &props, l) // without an answer it is 0
+		_, _ = client.Ask(ctx, "../props", nil, &props, l) // 0 without a response
 		return props.Settings.Context
 	case path == "":
 		return 0
@@ -75,7 +76,7 @@ func runningContext(ctx context.Context, client *wire.Client, owner string, l *m
 		Context  int `json:"context_length"`        // Ollama
 	}
 	var all struct{ Data, Models []running }
-	_, _ = client.Ask(ctx, path, nil, &all, l) // without an answer it is empty
+	_, _ = client.Ask(ctx, path, nil, &all, l) // empty without a response
 	for _, m := range append(all.Data, all.Models...) {
 		if cmp.Or(m.ID, m.Name) == client.Model() {
 			return cmp.Or(m.Loaded, m.Context)

@@ -11,22 +11,22 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// Options say where a model is. BaseURL is with its /v1.
+// Options are the address and the configuration of a model. BaseURL includes /v1.
 type Options = wire.Endpoint
 
-// Provider is one model on one server. It may be used by many goroutines.
+// Provider is one model on one server. It is safe for concurrent use.
 type Provider struct {
 	client *wire.Client
 
-	// Learned from refusals: see turn.Adapt.
-	maxCompletion atomic.Bool // it wants max_completion_tokens, not max_tokens
-	noUsage       atomic.Bool // it refuses stream_options
+	// Learned from rejected requests; see turn.Adapt.
+	maxCompletion atomic.Bool // the server requires max_completion_tokens, not max_tokens
+	noUsage       atomic.Bool // the server rejects stream_options
 }
 
-// imageLimits are OpenAI's. Other servers that accept less refuse an image with their reason.
+// imageLimits are OpenAI's limits. Servers with lower limits reject an image with a reason.
 var imageLimits = wire.ImageLimits{Types: []string{"image/png", "image/jpeg", "image/webp", "image/gif"}, MaxBytes: model.MaxImage, MaxTotal: model.MaxImage}
 
-// New checks the options. It does not connect to the server.
+// New validates the options. It does not connect to the server.
 func New(o Options) (*Provider, error) {
 	server, err := wire.New(o, wire.Dialect{
 		Name: "openai", BaseURL: "https://api.openai.com/v1", ExampleURL: "http://127.0.0.1:8080/v1",
@@ -37,7 +37,7 @@ func New(o Options) (*Provider, error) {
 	}
 
 	p := &Provider{client: server}
-	// OpenAI's reasoning models refuse max_tokens, and all its models accept the new name.
+	// OpenAI's reasoning models reject max_tokens, and all its models accept the new name.
 	host := server.Host()
 	p.maxCompletion.Store(host == "api.openai.com" || strings.HasSuffix(host, ".openai.azure.com"))
 
@@ -53,8 +53,8 @@ type turn struct {
 	p          *Provider
 	r          model.Request
 	sent       request
-	sentImages bool // in the last request
-	hasChoice  bool // some chunk had one
+	sentImages bool // the last request had images
+	hasChoice  bool // some chunk had a choice
 	refused    bool
 }
 
@@ -66,7 +66,7 @@ func (t *turn) EncodeRequest() any {
 	return t.sent
 }
 
-// Adapt implements wire.Exchange. Each field is learned once, so it repeats at most twice.
+// Adapt implements wire.Exchange. Each limitation is learned once, so that the retries end.
 func (t *turn) Adapt(status int, refusal wire.ServerError) bool {
 	if t.p.client.AdaptImages(t.sentImages, refusal) {
 		return true

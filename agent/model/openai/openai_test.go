@@ -38,7 +38,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// OSA-09: the model's ids are kept.
+// TestIDsAreKept checks that the ids of the model are kept.
 func TestIDsAreKept(t *testing.T) {
 	want := []model.Call{{ID: "a", Name: "db_query", Args: json.RawMessage(`{"sql":"select 1"}`)}, {ID: "b", Name: "notify", Args: json.RawMessage(`{}`)}}
 	got := ask(t, modeltest.New(t, modeltest.Turn{Calls: want}).URL, question)
@@ -73,7 +73,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// A server that names the field it refuses is asked without it, now and from then on.
+// TestAdapts checks that requests omit a field after the server has rejected it.
 func TestAdapts(t *testing.T) {
 	for name, c := range map[string]struct{ refusal, before, after string }{
 		"a reasoning model": {`{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."}}`,
@@ -106,7 +106,7 @@ func TestAdapts(t *testing.T) {
 	}
 }
 
-// A server that refuses what it already got its way with is not asked for ever.
+// TestAdaptsOnce checks that an error about a field that is no longer sent is not retried.
 func TestAdaptsOnce(t *testing.T) {
 	s := modeltest.New(t, modeltest.Turn{Status: 400, Raw: `{"error":"neither max_completion_tokens nor stream_options"}`})
 	r := question

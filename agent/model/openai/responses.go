@@ -13,17 +13,17 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// Responses is one model with OpenAI's Responses API. It may be used by many goroutines.
+// Responses is one model with OpenAI's Responses API. It is safe for concurrent use.
 type Responses struct {
 	client   *wire.Client
-	isOpenAI bool // the server is OpenAI's own, which has prompt_cache_key
+	isOpenAI bool // the server is OpenAI's own and supports prompt_cache_key
 
-	// Learned from refusals: see responsesTurn.Adapt.
+	// Learned from rejected requests; see responsesTurn.Adapt.
 	noTemperature atomic.Bool
 	noEncrypted   atomic.Bool // the server does not send encrypted reasoning
 }
 
-// NewResponses checks the options. It does not connect to the server.
+// NewResponses validates the options. It does not connect to the server.
 func NewResponses(o Options) (*Responses, error) {
 	p := &Responses{}
 	var err error
@@ -47,7 +47,7 @@ type responsesTurn struct {
 	p             *Responses
 	r             model.Request
 	sent          responsesRequest
-	dropReasoning bool // the server refuses reasoning that was sent back
+	dropReasoning bool // the server rejects reasoning that was sent back
 	items         []*outputItem
 }
 
@@ -58,7 +58,7 @@ func (t *responsesTurn) EncodeRequest() any {
 	return t.sent
 }
 
-// Adapt implements wire.Exchange. Each thing is learned once, so that the retries end.
+// Adapt implements wire.Exchange. Each limitation is learned once, so that the retries end.
 func (t *responsesTurn) Adapt(status int, refusal wire.ServerError) bool {
 	if t.p.client.AdaptImages(t.sent.images, refusal) {
 		return true
@@ -67,7 +67,7 @@ func (t *responsesTurn) Adapt(status int, refusal wire.ServerError) bool {
 		return false
 	}
 
-	// The order matters: a refusal of reasoning that was sent back may speak of "encrypted" too.
+	// The order matters: an error about reasoning that was sent back may also contain "encrypted".
 	says := func(word string) bool {
 		return strings.Contains(strings.ToLower(refusal.Message+" "+refusal.Code), word)
 	}
@@ -91,9 +91,10 @@ func (p *Responses) hint(_ model.ErrorKind, status int, _ wire.ServerError) stri
 	return ""
 }
 
-// cacheKey routes all requests of a run to the same machine, whose cache has their prefix.
+// cacheKey returns the same key for all requests of a run. The server uses it to route them to a
+// machine that has their prefix in its cache.
 func cacheKey(r model.Request) string {
-	h := sha256.New() // a key has at most 64 characters, and must not disclose the prompt
+	h := sha256.New() // a key has at most 64 characters and must not disclose the prompt
 	h.Write([]byte(r.System))
 	if len(r.Messages) > 0 {
 		h.Write([]byte("\x00" + r.Messages[0].Text))

@@ -12,7 +12,7 @@ import (
 	"rouse/internal/jsonread"
 )
 
-// responsesEvent is any event of a stream, or a whole response of a server that does not stream.
+// responsesEvent is any event of a stream, or a whole response from a server that does not stream.
 type responsesEvent struct {
 	Type     string          `json:"type"`
 	Index    int             `json:"output_index"`
@@ -39,14 +39,14 @@ type responsesBody struct {
 	} `json:"usage"`
 }
 
-// outputItem is an item of an answer as far as it was received: text, a call, or reasoning.
+// outputItem is the received part of an item: text, a call, or reasoning.
 type outputItem struct {
 	kind     string
-	id, name string // of a call
-	args     string // of a finished call
-	emitted  int    // bytes of text that were returned by Decode
+	id, name string // set for a call
+	args     string // set for a finished call
+	emitted  int    // bytes of text returned by Decode
 	phase    string
-	raw      json.RawMessage // of an opaque item, as it came
+	raw      json.RawMessage // an opaque item, unchanged
 	done     bool
 }
 
@@ -69,7 +69,7 @@ var responsesStopReasons = map[string]string{
 	"completed": model.StopDone, "max_output_tokens": model.StopLength, "max_tokens": model.StopLength, "content_filter": model.StopFilter, "cancelled": wire.StopServerError, "failed": wire.StopServerError,
 }
 
-// maxItems bounds the items of an answer, because all below the highest index are allocated.
+// maxItems is the maximum number of items, because all items below the highest index are allocated.
 const maxItems = 4096
 
 // Decode implements wire.Exchange.
@@ -119,7 +119,7 @@ func (t *responsesTurn) Decode(f wire.Frame, a *wire.Accumulator) (string, error
 	return "", nil
 }
 
-// item is the item at an index. Events of items may come in any order.
+// item returns the item at an index. Events of items may arrive in any order.
 func (t *responsesTurn) item(index int) (*outputItem, error) {
 	if index < 0 || index >= maxItems {
 		return nil, t.p.client.InvalidChunk(fmt.Errorf("there is no item %d", index))
@@ -169,10 +169,10 @@ func (t *responsesTurn) addDelta(e responsesEvent) (string, error) {
 	return piece, nil
 }
 
-// refusal as the phase of a message: the model declined to answer.
+// refusal is the phase of a message in which the model declined to answer.
 const refusal = "refusal"
 
-// finishItem records a finished item, and returns its text unless deltas have brought it.
+// finishItem records a finished item. It returns the text of the item, unless deltas contained it.
 func (t *responsesTurn) finishItem(index int, raw json.RawMessage) (string, error) {
 	var in outputItemJSON
 	if err := json.Unmarshal(raw, &in); err != nil {
@@ -205,7 +205,7 @@ func (t *responsesTurn) finishItem(index int, raw json.RawMessage) (string, erro
 			return text.String(), nil
 		}
 	default:
-		// Reasoning without content refers to what the server stored, which is nothing.
+		// Reasoning without content refers to stored data, but the server does not store it.
 		if in.Type != "reasoning" || in.Encrypted != "" || len(in.Content) > 0 {
 			it.raw = bytes.Clone(raw)
 		}
@@ -214,10 +214,10 @@ func (t *responsesTurn) finishItem(index int, raw json.RawMessage) (string, erro
 	return "", nil
 }
 
-// finish adds the items to the answer. It sets no finish reason if a call has not ended.
+// finish adds the items to the answer. It sets no finish reason if a call is incomplete.
 func (t *responsesTurn) finish(b responsesBody, a *wire.Accumulator) (string, error) {
 	var text strings.Builder
-	// The final event repeats all items; finished ones are not added again.
+	// The final event repeats all items. Finished items are not added again.
 	for i, raw := range b.Output {
 		delta, err := t.finishItem(i, raw)
 		if err != nil {

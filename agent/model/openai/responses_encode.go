@@ -6,7 +6,7 @@ import (
 	"rouse/agent/model"
 )
 
-// responsesRequest asks for an answer that the server does not store.
+// responsesRequest is a request whose answer the server does not store.
 type responsesRequest struct {
 	Model           string          `json:"model"`
 	Instructions    string          `json:"instructions,omitempty"`
@@ -20,7 +20,7 @@ type responsesRequest struct {
 	Temperature     *float64        `json:"temperature,omitempty"`
 	PromptCacheKey  string          `json:"prompt_cache_key,omitempty"`
 
-	reasoning bool // reasoning of earlier answers is in it
+	reasoning bool // the request contains reasoning of earlier answers
 	images    bool
 }
 
@@ -29,14 +29,14 @@ type responsesTool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
 	Parameters  json.RawMessage `json:"parameters"`
-	Strict      bool            `json:"strict"` // true, the API's default, wants every field required
+	Strict      bool            `json:"strict"` // true, the API's default, requires every field
 }
 
 type inputMessage struct {
 	Type    string `json:"type"`
 	Role    string `json:"role"`
 	Content any    `json:"content"`
-	Phase   string `json:"phase,omitempty"` // of an assistant message, as the server sent it
+	Phase   string `json:"phase,omitempty"` // phase of an assistant message, as sent by the server
 }
 
 type inputCall struct {
@@ -80,7 +80,7 @@ func (t *responsesTurn) encode() responsesRequest {
 		out.Tools = append(out.Tools, responsesTool{Type: "function", Name: tl.Name, Description: tl.Description, Parameters: tl.ArgumentSchema()})
 	}
 
-	if t.r.NoTools && len(out.Tools) > 0 { // they are sent all the same, so that the cached prefix stays the same
+	if t.r.NoTools && len(out.Tools) > 0 { // still sent, so that the cached prefix does not change
 		out.ToolChoice = "none"
 	}
 

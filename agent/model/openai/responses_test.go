@@ -26,7 +26,8 @@ func TestResponsesConformance(t *testing.T) {
 	})
 }
 
-// The whole conversation is sent, nothing is stored, and what the model thought goes back.
+// TestResponsesRequest checks that a request has the whole conversation including reasoning, and
+// that the server is told not to store it.
 func TestResponsesRequest(t *testing.T) {
 	s := modeltest.New(t, modeltest.Turn{Text: "I look.", Calls: []model.Call{{ID: "a", Name: "db_query", Args: json.RawMessage(`{}`)}}, Opaque: "sealed"}, modeltest.Turn{Text: "ok"})
 	p := responses(t, s.URL, modeltest.Limits{})
@@ -56,7 +57,7 @@ func TestResponsesRequest(t *testing.T) {
 	}
 }
 
-// OpenAI's own server keeps what requests of one run begin with in one place.
+// TestResponsesCacheKey checks that all requests of a run to OpenAI have the same cache key.
 func TestResponsesCacheKey(t *testing.T) {
 	var sent []string
 	p, err := openai.NewResponses(openai.Options{Model: "m", APIKey: key, Transport: refuses(func(body string) { sent = append(sent, body) })})
@@ -84,7 +85,7 @@ func TestResponsesCacheKey(t *testing.T) {
 	}
 }
 
-// A server that names what it refuses is asked without it.
+// TestResponsesAdapts checks that requests omit a field after the server has rejected it.
 func TestResponsesAdapts(t *testing.T) {
 	for name, c := range map[string]struct{ refusal, before string }{
 		"no temperature": {`{"error":{"message":"Unsupported parameter: 'temperature' is not supported with this model.","param":"temperature"}}`, `"temperature"`},
@@ -110,7 +111,8 @@ func TestResponsesAdapts(t *testing.T) {
 	}
 }
 
-// What was sealed for another account cannot be read: the conversation goes on without.
+// TestResponsesWithoutReasoning checks that a conversation continues without reasoning that was
+// encrypted for another account.
 func TestResponsesWithoutReasoning(t *testing.T) {
 	call := model.Call{ID: "a", Name: "db_query", Args: json.RawMessage(`{}`)}
 	s := modeltest.New(t, modeltest.Turn{Calls: []model.Call{call}, Opaque: "sealed"})
@@ -127,7 +129,8 @@ func TestResponsesWithoutReasoning(t *testing.T) {
 	}
 }
 
-// The error for a server without the endpoint differs from that for one without the model.
+// TestResponsesAreMissing checks that the error for a missing endpoint differs from the error for a
+// missing model.
 func TestResponsesAreMissing(t *testing.T) {
 	s := modeltest.New(t, modeltest.Turn{Status: 404, Raw: "404 page not found"})
 	if a := modeltest.Ask(t, t.Context(), responses(t, s.URL, modeltest.Limits{}), question); a.Err == nil || !strings.Contains(a.Err.Error(), "api: chat") {
@@ -135,7 +138,7 @@ func TestResponsesAreMissing(t *testing.T) {
 	}
 }
 
-// What servers do differently, and mean well.
+// TestResponsesQuirks checks unusual but valid answers of servers.
 func TestResponsesQuirks(t *testing.T) {
 	const call = `{"type":"function_call","call_id":"a","name":"x","arguments":`
 	end := func(output string) string {

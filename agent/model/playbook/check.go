@@ -20,7 +20,7 @@ import (
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Check finds mistakes in calls before any of them runs; names are in the data of every run.
+// Check returns the mistakes in calls before they run. names are in the data of every run.
 func Check(calls []Call, names []string) []error {
 	var problems []error
 	for i, c := range calls {
@@ -85,17 +85,19 @@ func checkValue(where string, v any, report func(error)) {
 	}
 }
 
-// Types are the types of the names in the data of a run; nil where only the run knows.
+// Types maps names in the data of a run to their types. A type is nil if it is known only at run
+// time.
 type Types map[string]reflect.Type
 
-// Shape is the type of a value, and of a list that of its items; nil if only the run knows.
+// Shape is the type of a value, and of the items if it is a list. A type is nil if it is known only
+// at run time.
 type Shape struct{ Type, Item reflect.Type }
 
-// noMember finds the member that a type lacks, in the words of the expression library.
+// noMember matches the expression library's error for a missing member of a type.
 var noMember = regexp.MustCompile(`^type (\S+) has no (?:field|method) (\S+)`)
 
-// CheckExpression reports before a run what would fail in an expression over data of the given
-// types. It returns the shape of the result.
+// CheckExpression checks an expression over data of the given types before a run. It returns the
+// shape of the result.
 func CheckExpression(name, source string, known Types) (Shape, error) {
 	if err := checkExpression(name, source); err != nil {
 		return Shape{}, err
@@ -137,10 +139,10 @@ func CheckExpression(name, source string, known Types) (Shape, error) {
 	return shape, nil
 }
 
-// FieldError says that an expression takes a field of a value that does not have it.
+// FieldError is the error of an expression that uses a missing field of a value.
 type FieldError struct {
 	Field string
-	Has   []string // the fields that it has, as far as they are known
+	Has   []string // the existing fields, as far as they are known
 }
 
 func (e *FieldError) Error() string { return text.NoSuch("field", e.Field, e.Has) }

@@ -11,25 +11,26 @@ import (
 	"rouse/internal/text"
 )
 
-// Expect is what has to be true of a call that was made; one that is not makes the call one that failed.
+// Expect holds the conditions for the result of a call. If a condition is not met, the call has
+// failed.
 type Expect struct {
-	Exit   []int  // exit codes of a program, of which it is to have one; none given: any
-	Status []int  // status codes of a server, in the same way
-	That   string // an expression that also knows the call's result, as result; "": none
+	Exit   []int  // accepted exit codes of a program; empty means any
+	Status []int  // accepted status codes of a server; empty means any
+	That   string // an expression that can use the call's result as result; optional
 }
 
-// judges says whether the exit code, or the status, is decided on here and not by the tool.
+// judges reports whether Expect decides on the exit code or the status instead of the tool.
 func (e Expect) judges() bool { return len(e.Exit) > 0 || len(e.Status) > 0 }
 
 const (
-	// kindUnmet stands in a summary for a call that was made and did not come to what is expected of it.
+	// kindUnmet is the error kind of a call whose result does not meet its expectation.
 	kindUnmet = "unmet"
-	// resultName is what an expectation knows the result of its own call by.
+	// resultName is the name of the call's own result in an expectation.
 	resultName = "result"
 	// mustSucceed is the argument that makes a bad exit code or status a failure of the call.
 	mustSucceed = "must_succeed"
 
-	maxShown = 200 // characters of a result that has no short form, in a message
+	maxShown = 200 // characters of a result without a short form, in a message
 )
 
 func (e Expect) check(report func(error)) {
@@ -109,7 +110,7 @@ func (p *Provider) describeUnmet(expected string, result any) string {
 	return said + text.LastOf(outputs...)
 }
 
-// checkMustSucceed refuses what would say the same twice, or the opposite.
+// checkMustSucceed rejects redundant and contradictory settings.
 func (c Call) checkMustSucceed() error {
 	_, written := c.With[mustSucceed]
 	switch {

@@ -8,8 +8,8 @@ import (
 	"rouse/agent/model/playbook"
 )
 
-// What is expected of a call decides whether it failed: which exit codes are a success, which status codes,
-// and whatever an expression asks of the result. The tool is told not to decide on codes itself.
+// TestExpect checks expected exit codes, status codes and expressions. The tool is told not to
+// judge codes itself.
 func TestExpect(t *testing.T) {
 	no, yes := false, true
 	const (
@@ -58,7 +58,8 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// What a failed list of calls had done before is not lost, and what it never came to is not told.
+// TestSummaryOfFailure checks that the summary of a failed playbook lists the calls made before the
+// failure, and no others.
 func TestSummaryOfFailure(t *testing.T) {
 	p, err := playbook.New(playbook.Options{Calls: []playbook.Call{{Name: "a"}, {Name: "b", Each: []any{1, 2, 3}}, {Name: "c"}}})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Parts of the errors of text/template that help the author of a playbook.
+// Parts of text/template errors that help the author of a playbook.
 var (
 	execError = regexp.MustCompile(`(?s)^template: ` + templateTag + `:\d+:\d+: executing "` + templateTag + `" at <(.*?)>: (.*)$`)
 	noKey     = regexp.MustCompile(`map has no entry for key "(.*)"$`)
@@ -18,8 +18,8 @@ var (
 	funcError = regexp.MustCompile(`^error calling \w+: (.*)$`)
 )
 
-// explainError rewrites the error of a failed execution for someone who writes YAML. scoped: the
-// dot may be something other than the data.
+// explainError rewrites an execution error for an author of YAML. scoped reports whether the dot
+// may be a value other than the data.
 func explainError(name string, err error, data map[string]any, scoped bool) error {
 	m := execError.FindStringSubmatch(err.Error())
 	switch {
@@ -29,7 +29,7 @@ func explainError(name string, err error, data map[string]any, scoped bool) erro
 		return fmt.Errorf("the template of %s cannot be filled: %w", name, err)
 	}
 
-	// at is the expression in the template, as its author wrote it.
+	// at is the expression in the template, as written by its author.
 	at, problem := m[1], m[2]
 	if key := missingName(problem); key != "" {
 		return fmt.Errorf("the template of %s uses %s", name, describeMissing(at, key, data, scoped))
@@ -52,18 +52,18 @@ func missingName(problem string) string {
 	return ""
 }
 
-// describeMissing says what is missing, and what is there instead if that can be known.
+// describeMissing describes the missing name, and lists the existing names if they are known.
 func describeMissing(at, key string, data map[string]any, scoped bool) string {
 	path, known := strings.CutPrefix(at, "$.")
 	if !known {
 		path, known = strings.CutPrefix(at, ".")
-		known = known && !scoped // within a range or with, the dot is something else
+		known = known && !scoped // within range or with, the dot is another value
 	}
 	if !known {
 		return fmt.Sprintf("%q, which is not there", key)
 	}
 
-	// Follows the path from the data on, to the first part that is not there.
+	// Follow the path from the data to the first part that does not exist.
 	var owner any = data
 	names := strings.Split(path, ".")
 	for i, part := range names {

@@ -20,7 +20,8 @@ import (
 	"rouse/internal/text"
 )
 
-// maxExpression bounds an expression, in bytes: deeper nesting would end the process.
+// maxExpression is the maximum length of an expression in bytes. Deeper nesting would crash the
+// process.
 const maxExpression = 8 << 10
 
 const marker = "= "
@@ -29,8 +30,8 @@ var noName = regexp.MustCompile(`^unknown name (\S+)`)
 
 var unknownName = regexp.MustCompile(` is broken: unknown name (\S+)`)
 
-// languageOptions are the functions of expressions. There is no clock, and lists made of a map are
-// sorted, so that a resumed attempt makes the same calls.
+// languageOptions returns the functions of expressions. There is no clock, and lists made from a
+// map are sorted, so that a resumed attempt makes the same calls.
 func languageOptions() []expr.Option {
 	out := []expr.Option{expr.DisableBuiltin("now")}
 	for name, item := range map[string]func(key string, value any) any{
@@ -57,7 +58,7 @@ func mapSorted(v any, item func(key string, value any) any) (any, error) {
 }
 
 func evaluate(name, source string, data map[string]any) (any, error) {
-	names := types.Map{} // names are known before it runs, types are not
+	names := types.Map{} // names are known before the run, types are not
 	for key := range data {
 		names[key] = types.Any
 	}
@@ -104,9 +105,9 @@ func broken(name string, err error) error {
 	return fmt.Errorf("the expression of %s is broken: %s", name, what)
 }
 
-// checkExpression says whether an expression can be computed if all that it names exists.
+// checkExpression returns an error if an expression cannot be computed even if all its names exist.
 func checkExpression(name, source string) error {
-	// Every name counts as declared, so that only the form and the functions are checked.
+	// Every name is declared, so that only the syntax and the functions are checked.
 	names := types.Map{}
 	if len(source) <= maxExpression {
 		if tree, err := parser.Parse(source); err == nil {
@@ -124,15 +125,15 @@ func checkExpression(name, source string) error {
 	return err
 }
 
-// identifiers counts the names in an expression that stand for data of the run.
+// identifiers counts the names in an expression that refer to data of the run.
 type identifiers struct{ used map[string]int }
 
-// Visit implements ast.Visitor; a node comes after those inside it.
+// Visit implements ast.Visitor. A node comes after the nodes inside it.
 func (v *identifiers) Visit(n *ast.Node) {
 	switch n := (*n).(type) {
 	case *ast.IdentifierNode:
 		v.used[n.Value]++
-	case *ast.CallNode: // its name was counted as an identifier before
+	case *ast.CallNode: // the name was already counted as an identifier
 		if f, ok := n.Callee.(*ast.IdentifierNode); ok {
 			v.used[f.Value]--
 		}
@@ -166,7 +167,7 @@ func ExpandValue(name string, v any, data map[string]any) (any, error) {
 		return out, nil
 	case map[string]any:
 		out := make(map[string]any, len(v))
-		for _, k := range slices.Sorted(maps.Keys(v)) { // sorted, so that of two mistakes the same one is reported
+		for _, k := range slices.Sorted(maps.Keys(v)) { // sorted, so that the same mistake is reported each time
 			var err error
 			if out[k], err = ExpandValue(name+"."+k, v[k], data); err != nil {
 				return nil, err
@@ -196,7 +197,7 @@ func toList(v any) ([]any, bool) {
 	return items, true
 }
 
-// decode reads a result so that whole numbers stay whole.
+// decode decodes a result and keeps whole numbers exact.
 func decode(raw json.RawMessage) (any, error) {
 	if len(raw) == 0 {
 		return nil, nil

@@ -14,7 +14,7 @@ import (
 	"rouse/internal/text"
 )
 
-// maxEach bounds the items of one each.
+// maxEach is the maximum number of items of one each.
 const maxEach = 10_000
 
 const (
@@ -24,36 +24,37 @@ const (
 
 // Call is one entry of a playbook.
 type Call struct {
-	Name    string         // the tool
-	With    map[string]any // its arguments: templates and expressions at any depth
-	Save    string         // where its result goes
+	Name    string         // name of the tool
+	With    map[string]any // arguments, with templates and expressions at any depth
+	Save    string         // name for the result in the data
 	If      string         // an expression; false skips the call
-	Each    any            // a list, or an expression that gives one: the call is made for each item
+	Each    any            // a list, or an expression for a list; the call is made for each item
 	OnError string         // fail (default) or continue
 	// MustSucceed makes an exit code other than 0, or a status of 400 and above, a failure. If nil,
-	// it does unless Expect names the codes.
+	// it does so unless Expect names the codes.
 	MustSucceed *bool
 	Expect      Expect
-	Line        int // in the configuration, for messages
+	Line        int // line in the configuration, for messages
 }
 
-// Options are a playbook and the data of its templates.
+// Options holds a playbook, the data of its templates, and callbacks.
 type Options struct {
 	Calls []Call
 	Data  map[string]any
-	// Recorded is the envelope that a call has of an earlier attempt, and whether it was begun in one; nil: none was.
+	// Recorded returns the envelope of a call from an earlier attempt, and reports whether an
+	// earlier attempt started the call. Optional.
 	Recorded func(key string) (envelope json.RawMessage, begun bool)
-	// Forget is called for a call whose recorded result is not as expected: it is made again if its
-	// attempt failed with it. Optional.
+	// Forget is called if the recorded result of a call does not meet its expectation. The call is
+	// made again if its attempt failed because of the result. Optional.
 	Forget func(key string)
-	// Skipped says whether the owner decided that a call is not made; nil: none is skipped.
+	// Skipped reports whether the owner decided to skip a call. Optional.
 	Skipped func(key string) bool
-	// Redact removes secrets from what a summary or a message cuts; nil: there are none.
+	// Redact removes secrets from texts before a summary or a message truncates them. Optional.
 	Redact func(text string) string
 }
 
-// RemovableItem is an item of an each that may be gone, like a file. It keeps its place, because
-// keys of calls are positions.
+// RemovableItem is an item of an each that may be removed, for example a file. It keeps its
+// position, because the keys of calls are positions.
 type RemovableItem interface{ Removed() bool }
 
 // Provider makes the calls, one in each turn. It serves one attempt of one run.
@@ -61,10 +62,10 @@ type Provider struct {
 	calls   []Call
 	data    map[string]any
 	tally   []tally
-	index   int   // of the next call, or of the one whose result comes next
-	items   []any // of its each; nil when it has none, or before it is evaluated
+	index   int   // index of the next call, or of the call that awaits its result
+	items   []any // items of its each; nil if it has none or before the evaluation
 	item    int
-	pending string // key of the call whose result comes with the next request
+	pending string // key of the call that awaits its result, or ""
 
 	incomplete string // the first call that left out rows although no expect accepts it
 
@@ -74,7 +75,7 @@ type Provider struct {
 	redact   func(text string) string
 }
 
-// New returns the provider of one attempt. It returns an error if any call has a mistake.
+// New returns the provider of one attempt. It returns an error if a call has a mistake.
 func New(o Options) (*Provider, error) {
 	if len(o.Calls) == 0 {
 		return nil, errors.New("the playbook has no calls")
@@ -83,7 +84,7 @@ func New(o Options) (*Provider, error) {
 		return nil, errors.Join(problems...)
 	}
 
-	// Copied, because results are saved in it.
+	// A copy, because results are saved in it.
 	data := map[string]any{}
 	maps.Copy(data, o.Data)
 	p := &Provider{calls: o.Calls, data: data, recorded: o.Recorded, forget: o.Forget, skipped: o.Skipped, redact: o.Redact}
@@ -101,7 +102,7 @@ func New(o Options) (*Provider, error) {
 	return p, nil
 }
 
-// Stream implements model.Provider: one call, or the end.
+// Stream implements model.Provider. It emits one call or the end.
 func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
 		if ctx.Err() != nil {
@@ -111,7 +112,7 @@ func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 
 		call, err := p.nextCall(r)
 		switch {
-		case err != nil: // an end with an outcome: an error of a provider would be a turn that failed
+		case err != nil: // the run ends with an outcome, because a provider's error would be a failed turn
 			end := &model.End{Outcome: domain.OutcomeError, Error: err.Error()}
 			if failed, ok := errors.AsType[*callError](err); ok {
 				end.Kind = failed.kind
@@ -129,7 +130,7 @@ func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 	}
 }
 
-// Summary says what was done so far: all of it, when the run is over.
+// Summary returns a summary of the calls made so far.
 func (p *Provider) Summary() string {
 	reached := p.tally[:p.index]
 	if p.index < len(p.tally) && p.tally[p.index].begun() {
@@ -138,7 +139,7 @@ func (p *Provider) Summary() string {
 	return summary(reached)
 }
 
-// nextCall records the result of the last call and finds the next one, nil after the last.
+// nextCall records the result of the last call and returns the next call, or nil after the last.
 func (p *Provider) nextCall(r model.Request) (*model.Call, error) {
 	if p.pending != "" {
 		if err := p.recordResult(r.Results); err != nil {
@@ -205,7 +206,7 @@ func (p *Provider) recordResult(results []model.Result) error {
 		t.made++
 		t.about, t.detail = p.describe(c.Name, result)
 		p.noteLeftOut(result)
-	case c.OnError != onErrorContinue && slices.Contains([]string{kindUnmet, "execution_error"}, e.Kind): // which say no more
+	case c.OnError != onErrorContinue && slices.Contains([]string{kindUnmet, "execution_error"}, e.Kind): // these kinds add no information
 		return &callError{c.Name + " " + e.Kind, fmt.Sprintf("%s failed: %s", p.label(), e.Message)}
 	case c.OnError != onErrorContinue:
 		return &callError{c.Name + " " + e.Kind, fmt.Sprintf("%s failed: %s: %s", p.label(), e.Kind, e.Message)}
@@ -215,7 +216,7 @@ func (p *Provider) recordResult(results []model.Result) error {
 		if about, what := p.describe(c.Name, result); what != "" {
 			t.failure = about + ": " + what + ","
 		}
-		result = nil // later templates see nothing, and not the result of another item
+		result = nil // later templates get nil, not the result of another item
 	}
 
 	if c.Save != "" {
@@ -226,7 +227,8 @@ func (p *Provider) recordResult(results []model.Result) error {
 	return nil
 }
 
-// noteLeftOut remembers the rows that the current call left out. An expect.that has looked at the result, and accepts it.
+// noteLeftOut records the rows that the current call left out. If the call has an expect.that, that
+// expression has checked and accepted the result.
 func (p *Provider) noteLeftOut(result any) {
 	m, _ := result.(map[string]any)
 	n, _ := m[rowsRejected].(int64)
@@ -242,7 +244,8 @@ func (p *Provider) noteLeftOut(result any) {
 	p.incomplete += ". Correct the file and import it again, or accept this with expect: {that: result.rows_imported > 0}"
 }
 
-// callError is the failure of a call. Its kind names the tool and what was wrong, without the details.
+// callError is the failure of a call. Its kind contains the tool and the kind of the error, without
+// details.
 type callError struct{ kind, text string }
 
 func (e *callError) Error() string { return e.text }
@@ -261,7 +264,7 @@ func readEnvelope(raw json.RawMessage) (e envelope, result any, err error) {
 	return e, result, err
 }
 
-// failedBefore reports whether the current call succeeded earlier, but not as expected.
+// failedBefore reports whether the current call succeeded earlier but did not meet its expectation.
 func (p *Provider) failedBefore(key string) bool {
 	raw, _ := p.recorded(key)
 	if len(raw) == 0 {
@@ -270,7 +273,7 @@ func (p *Provider) failedBefore(key string) bool {
 
 	e, result, err := readEnvelope(raw)
 	if err != nil || !e.OK {
-		return false // which the loop deals with
+		return false // handled by the loop
 	}
 	why, err := p.unmet(result)
 	return why != "" || err != nil
@@ -283,7 +286,7 @@ func (p *Provider) advance() {
 		return
 	}
 
-	// Later templates can name what a call saves, even when it was never made.
+	// Later templates can use the saved name even if the call was not made.
 	if save := p.calls[p.index].Save; save != "" {
 		if _, ok := p.data[save]; !ok {
 			p.data[save] = nil
@@ -299,7 +302,7 @@ func (p *Provider) currentCall() (*model.Call, error) {
 	c := &p.calls[p.index]
 	key := fmt.Sprintf("p%d", p.index+1)
 	if c.Each != nil {
-		// Evaluated once: what the calls of this each save must not change its own list.
+		// Evaluated once: results saved by the calls of this each must not change its list.
 		if p.items == nil {
 			items, err := p.evaluateEach(c)
 			if err != nil {
@@ -315,10 +318,10 @@ func (p *Provider) currentCall() (*model.Call, error) {
 		}
 
 		p.data["item"], p.data["index"] = p.items[p.item], p.item
-		key = fmt.Sprintf("%s.%d", key, p.item+1) // recorded in ledgers: it must not change
+		key = fmt.Sprintf("%s.%d", key, p.item+1) // recorded in ledgers, so it must not change
 	}
 
-	// The condition of an item that is gone is not evaluated: it may read the item.
+	// The condition of a removed item is not evaluated, because it may read the item.
 	wanted := !p.removed(key) && (p.skipped == nil || !p.skipped(key))
 	if wanted {
 		var err error
@@ -346,7 +349,7 @@ func (p *Provider) currentCall() (*model.Call, error) {
 	return &model.Call{ID: key, Key: key, Name: c.Name, Args: args}, nil
 }
 
-// removed says whether the current item is gone, and no earlier attempt made its call.
+// removed reports whether the current item was removed before an earlier attempt made its call.
 func (p *Provider) removed(key string) bool {
 	if p.items == nil {
 		return false
@@ -393,7 +396,7 @@ func (p *Provider) evaluateEach(c *Call) ([]any, error) {
 
 func (p *Provider) arguments(c *Call) (json.RawMessage, error) {
 	with := c.With
-	// Said only where it differs from what holds in playbooks: tools that report nothing do not know it.
+	// Set only if it differs from the default of playbooks: tools without a report do not know it.
 	if c.MustSucceed != nil || c.Expect.judges() {
 		with = maps.Clone(c.With)
 		if with == nil {

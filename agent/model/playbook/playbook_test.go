@@ -14,7 +14,7 @@ import (
 	"rouse/agent/model/playbook"
 )
 
-// play runs a playbook against a function that answers its calls.
+// play runs a playbook with a function that answers its calls.
 func play(t testing.TB, calls []playbook.Call, data map[string]any, answer func(model.Call) string) ([]model.Call, model.End) {
 	t.Helper()
 	p, err := playbook.New(playbook.Options{Calls: calls, Data: data})
@@ -52,7 +52,7 @@ func playWith(t testing.TB, p *playbook.Provider, answer func(model.Call) string
 	return nil, model.End{}
 }
 
-// calls are written as key name(arguments).
+// written formats calls as key name(arguments).
 func written(calls []model.Call) string {
 	var out []string
 	for _, c := range calls {
@@ -92,7 +92,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// The playbook of the example in the README.
+// TestPlay plays the example of the README.
 func TestPlay(t *testing.T) {
 	results := map[string]string{
 		"db_import": `{"table":"expenses","rows_imported":3}`,
@@ -141,7 +141,8 @@ p4.2 d({"v":2})`
 	}
 }
 
-// A file's name is data: it is never expanded, neither at once nor when it comes back.
+// TestDataIsNotExpanded checks that a file name is data and is never expanded, also after it was
+// saved.
 func TestDataIsNotExpanded(t *testing.T) {
 	for _, name := range []string{"{{ .secret }}.csv", "= 1 + 1", "{{"} {
 		made, end := play(t, []playbook.Call{
@@ -192,7 +193,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// What may fail may be asked about afterwards.
+// TestFailuresThatMayBe checks that later calls can test whether a call has failed.
 func TestFailuresThatMayBe(t *testing.T) {
 	made, end := play(t, []playbook.Call{
 		{Name: "a", OnError: "continue", Save: "a"},
@@ -213,7 +214,7 @@ func TestFailuresThatMayBe(t *testing.T) {
 	}
 }
 
-// A result that is not that of the call, or cannot be read, is not taken for one.
+// TestStrangeResults checks that results of other calls and unreadable results are rejected.
 func TestStrangeResults(t *testing.T) {
 	for name, c := range map[string]struct {
 		result model.Result
@@ -237,7 +238,7 @@ func TestStrangeResults(t *testing.T) {
 	}
 }
 
-// Numbers keep their kind on the way from a result to arguments.
+// TestNumbers checks that numbers keep their type between a result and arguments.
 func TestNumbers(t *testing.T) {
 	const result = `{"big":9007199254740993,"max":9223372036854775807,"small":0.1,"whole":2.0,"huge":1e300}`
 	made, _ := play(t, []playbook.Call{
@@ -270,7 +271,7 @@ func TestSummaries(t *testing.T) {
 	}
 }
 
-// A playbook that cannot be played to its end does not begin.
+// TestNew checks that a playbook with a mistake is not started.
 func TestNew(t *testing.T) {
 	for say, calls := range map[string][]playbook.Call{
 		"no calls": nil,
@@ -320,8 +321,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A resumed attempt begins at the first call and is answered from the record: whatever
-// was made before is asked for again under the same key, and then it continues.
+// TestResume checks that a resumed attempt starts at the first call. It requests recorded calls
+// again under the same keys, and then continues.
 func TestResume(t *testing.T) {
 	calls := []playbook.Call{
 		{Name: "a", Save: "a"},
@@ -353,7 +354,7 @@ func TestResume(t *testing.T) {
 	})
 }
 
-// thing is an item that may have gone.
+// thing is an item that may be removed.
 type thing struct {
 	Path string
 	gone bool
@@ -361,8 +362,8 @@ type thing struct {
 
 func (t thing) Removed() bool { return t.gone }
 
-// An item that has gone keeps its place, so that the others keep the keys of their calls;
-// no call is made for it, unless one was: its result is on record.
+// TestAbsentItems checks that a removed item keeps its position, so that the other items keep the
+// keys of their calls. No call is made for it, unless a call is already on record.
 func TestAbsentItems(t *testing.T) {
 	things := []thing{{"a", false}, {"b", true}, {"c", true}, {"d", false}}
 	for name, c := range map[string]struct{ each, want string }{

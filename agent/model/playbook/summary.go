@@ -13,17 +13,17 @@ const (
 	maxDetail  = 60   // characters of a call's detail in a summary
 	maxSummary = 2000 // characters of a summary
 
-	rowsRejected = "rows_rejected" // of a result: rows that were left out because they do not fit
+	rowsRejected = "rows_rejected" // number of rows in a result that were left out because they do not fit
 )
 
 type tally struct {
 	name                  string
 	made, skipped, failed int
-	about                 string // what the last call was about, instead of the name: a program
-	detail                string // what the last call that was made came to
-	kind                  string // of the last failure
-	failure               string // what it came to, where that is known
-	leftOut               int64  // rows that its calls left out, in all
+	about                 string // subject of the last call: the tool or a program
+	detail                string // result of the last successful call
+	kind                  string // kind of the last failure
+	failure               string // description of the last failure, if known
+	leftOut               int64  // total of rows that the calls left out
 }
 
 func (t tally) begun() bool { return t.made+t.skipped+t.failed > 0 }
@@ -62,7 +62,7 @@ func (t tally) String() string {
 		out += fmt.Sprintf(", %d failed (%s)", t.failed, t.kind)
 	}
 
-	if t.leftOut > 0 && t.made > 1 { // the detail of one call says it
+	if t.leftOut > 0 && t.made > 1 { // the detail of a single call includes it
 		out += fmt.Sprintf(", %s left out", countRows(t.leftOut))
 	}
 
@@ -77,7 +77,8 @@ func (t tally) String() string {
 	return t.name + out
 }
 
-// Describe says in a few words what a call of a tool came to, for a summary: "db_query: 2 rows".
+// Describe returns a short description of a tool call for a summary, for example "db_query: 2
+// rows".
 func Describe(name string, result json.RawMessage, redact func(string) string) string {
 	v, err := decode(result)
 	if err != nil {
@@ -87,7 +88,8 @@ func Describe(name string, result json.RawMessage, redact func(string) string) s
 	return tally{name: name, made: 1, about: about, detail: what}.String()
 }
 
-// describe describes a result in a few words, and its subject: the tool, or the program it ran.
+// describe returns a short description of a result, and its subject: the tool, or the program it
+// ran.
 func (p *Provider) describe(name string, result any) (about, what string) {
 	m, ok := result.(map[string]any)
 	if !ok {

@@ -17,13 +17,14 @@ import (
 )
 
 const (
-	maxActions   = 10_000  // in one template: deeper nesting would end the process
-	maxWork      = 4 << 20 // bytes that one template may produce
-	perIteration = 64      // bytes that an iteration of a range costs: one without output must end too
-	templateTag  = "t"     // the name in text/template's own messages
+	maxActions   = 10_000  // per template: deeper nesting would crash the process
+	maxWork      = 4 << 20 // maximum output of one template, in bytes
+	perIteration = 64      // bytes charged per iteration of a range, because a loop without output must end too
+	templateTag  = "t"     // the template's name in messages of text/template
 )
 
-// Expand fills a template with data. The error names the template and what is missing.
+// Expand expands a template with data. Its error contains the name of the template and of the
+// missing value.
 func Expand(name, text string, data map[string]any) (string, error) {
 	if !strings.Contains(text, "{{") {
 		return text, nil
@@ -43,7 +44,7 @@ func Expand(name, text string, data map[string]any) (string, error) {
 	return out.String(), nil
 }
 
-// CheckTemplate says whether a template can be parsed.
+// CheckTemplate returns an error if a template cannot be parsed.
 func CheckTemplate(name, text string) error {
 	if !strings.Contains(text, "{{") {
 		return nil
@@ -54,12 +55,13 @@ func CheckTemplate(name, text string) error {
 
 var noFunction = regexp.MustCompile(`function "([^"]+)" not defined$`)
 
-// templateFunctions are those of text/template.
+// templateFunctions are the functions of text/template.
 var templateFunctions = strings.Fields("and call eq ge gt html index js le len lt ne not or print printf println slice urlquery")
 
-// parseTemplate also says whether the dot is something other than the data in some places.
+// parseTemplate parses a template. It also reports whether the dot is another value than the data
+// in some places.
 func parseTemplate(name, source string, w *quota) (t *template.Template, scoped bool, err error) {
-	// Counted before parsing, because the parser itself would recurse as deep.
+	// Count before parsing, because the parser recurses as deep.
 	if strings.Count(source, "{{") > maxActions {
 		return nil, false, fmt.Errorf("the template of %s has more than %d actions", name, maxActions)
 	}
@@ -75,7 +77,7 @@ func parseTemplate(name, source string, w *quota) (t *template.Template, scoped 
 		return nil, false, fmt.Errorf("the template of %s is broken: %s", name, what)
 	}
 
-	// A define makes a further template, even one that is never used.
+	// A define adds another template, even if it is not used.
 	in := instrument{}
 	for _, part := range t.Templates() {
 		in.list(part.Root)
@@ -88,8 +90,8 @@ func parseTemplate(name, source string, w *quota) (t *template.Template, scoped 
 	return t, in.scoped, nil
 }
 
-// instrument sends every output through _show and every iteration of a range through _turn, because
-// text/template has no other way to bound a loop.
+// instrument adds _show to every output and _turn to every iteration of a range. text/template has
+// no other way to limit a loop.
 type instrument struct{ scoped, includes bool }
 
 func (in *instrument) list(l *parse.ListNode) {
@@ -113,7 +115,7 @@ func (in *instrument) list(l *parse.ListNode) {
 			iteration := &parse.ActionNode{NodeType: parse.NodeAction, Pos: n.Pos, Line: n.Line,
 				Pipe: &parse.PipeNode{NodeType: parse.NodePipe, Pos: n.Pos, Line: n.Line, Cmds: []*parse.CommandNode{invoke("_turn", n.Pos)}}}
 			n.List.Nodes = append([]parse.Node{iteration}, n.List.Nodes...)
-		case *parse.TemplateNode: // it could call itself without end
+		case *parse.TemplateNode: // it could call itself endlessly
 			in.includes = true
 		}
 	}
@@ -141,10 +143,10 @@ func (w *quota) spend(n int) error {
 
 func (w *quota) charge(text string) (string, error) { return text, w.spend(len(text)) }
 
-// wideFormat finds a width that makes a short format produce a huge text before it can be counted.
+// wideFormat matches a width that makes a short format produce a huge text before it is counted.
 var wideFormat = regexp.MustCompile(`%[^%a-zA-Z]*(\*|\d{4,})`)
 
-// functions counts the text that functions make: it may stay in a variable.
+// functions returns functions that charge their output, because it may stay in a variable.
 func (w *quota) functions() template.FuncMap {
 	return template.FuncMap{
 		"_show": show,

@@ -10,7 +10,7 @@ import (
 	"rouse/agent/model/playbook"
 )
 
-// stamp is an instant as runs have it in their data.
+// stamp is a time as in the data of runs.
 type stamp struct{ time.Time }
 
 func (s stamp) String() string { return s.Format(time.RFC3339) }
@@ -47,7 +47,8 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-// An error says which template, what is missing, and what is there.
+// TestExpandErrors checks that an error names the template, the missing name and the existing
+// names.
 func TestExpandErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"{{ .Jop }}":                          `uses "Jop", which this run does not have; it has File, Job, at, deep, empty, f, n, none, rows, stamp`,
@@ -87,7 +88,7 @@ func TestExpandErrors(t *testing.T) {
 	}
 }
 
-// What a template inserts stays as it is, whatever it looks like.
+// TestInsertedTextIsVerbatim checks that inserted text is not changed or expanded.
 func TestInsertedTextIsVerbatim(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`(\{\{|\}\}|= | \.Job |x)*`)).Draw(t, "text")
@@ -133,12 +134,12 @@ func FuzzCheck(f *testing.F) {
 
 		if len(problems) == 0 {
 			calls[0].Save = ""
-			play(t, calls, data(), ok(`{}`)) // which must end, however
+			play(t, calls, data(), ok(`{}`)) // must return
 		}
 	})
 }
 
-// Numbers are written as a person writes them, also those that an expression has worked out.
+// TestTemplateNumbers checks that numbers are formatted for people, including computed numbers.
 func TestTemplateNumbers(t *testing.T) {
 	t.Parallel()
 	tenth := 0.1

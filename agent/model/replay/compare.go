@@ -11,7 +11,7 @@ import (
 	"rouse/agent/model"
 )
 
-// Difference is one difference to the record. Attempt and Step are 0 if it belongs to none.
+// Difference is one difference from the record. Attempt and Step are 0 if they do not apply.
 // Recorded and Now are excerpts, or "".
 type Difference struct {
 	Attempt  int    `json:"attempt,omitempty"`
@@ -21,7 +21,7 @@ type Difference struct {
 	Now      string `json:"now"`
 }
 
-// String says it in a sentence.
+// String returns the difference as a sentence.
 func (d Difference) String() string {
 	return fmt.Sprintf("%s: recorded was %s, now it is %s", d.What, quoteOrNothing(d.Recorded), quoteOrNothing(d.Now))
 }
@@ -33,13 +33,13 @@ func quoteOrNothing(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// Texts of requests that contain times, which may differ.
+// Patterns of texts with times, which may differ.
 var (
 	clockLines = regexp.MustCompile(`(?m)^This run started on .*\n(When a minute or more has passed, .*\n)?`)
 	resultTime = regexp.MustCompile(`"now":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)",("ok":)`)
 )
 
-// timeless returns the text of a message without the time of a result.
+// timeless returns the text of a message without the timestamp of a result.
 func timeless(m model.Message) string {
 	if m.Role != model.RoleTool || !strings.Contains(m.Text, `"now":"`) {
 		return m.Text
@@ -47,7 +47,8 @@ func timeless(m model.Message) string {
 	return resultTime.ReplaceAllString(m.Text, "$2")
 }
 
-// Compare returns how a request differs from the recorded one. It ignores settings of the model.
+// Compare returns the differences between a request and the recorded one. It ignores the settings
+// of the model.
 func Compare(recorded, now model.Request) []Difference {
 	var out []Difference
 	add := func(what, a, b string) {
@@ -67,7 +68,7 @@ func Compare(recorded, now model.Request) []Difference {
 	for i := range n {
 		a, b := recorded.Messages[i], now.Messages[i]
 		what := fmt.Sprintf("message %d, %s", i+1, describe(a))
-		// From here on messages are shifted, and comparing them one by one would only be noise.
+		// From here on the messages are shifted, so further differences would be noise.
 		if a.Role != b.Role || a.Name != b.Name {
 			out = append(out, Difference{What: what, Recorded: excerptOf(a), Now: excerptOf(b)})
 			return out
@@ -94,7 +95,7 @@ func describeNoTools(noTools bool) string {
 	return "tools or text"
 }
 
-// compareTools compares by name: the order of tools means nothing.
+// compareTools compares tools by name, regardless of their order.
 func compareTools(recorded, now []model.Tool) (out []Difference) {
 	find := func(list []model.Tool, name string) (model.Tool, bool) {
 		for _, t := range list {
@@ -168,18 +169,18 @@ func canonicalJSON(raw json.RawMessage) string {
 	return string(text)
 }
 
-// SameJSON says whether two documents mean the same, whatever their spaces and the order of keys.
+// SameJSON reports whether two JSON documents are equal, regardless of white space and key order.
 func SameJSON(a, b json.RawMessage) bool {
 	return bytes.Equal(a, b) || canonicalJSON(a) == canonicalJSON(b)
 }
 
-// What is shown of two texts that differ, in bytes: before the place, and in total.
+// Sizes of excerpts in bytes: before the difference, and in total.
 const (
 	excerptBefore = 40
 	excerptLen    = 160
 )
 
-// ExcerptDifference shortens two texts to the place where they differ.
+// ExcerptDifference shortens two texts to the part around their first difference.
 func ExcerptDifference(a, b string) (string, string) {
 	at := 0
 	for at < len(a) && at < len(b) && a[at] == b[at] {
@@ -193,7 +194,8 @@ func ExcerptDifference(a, b string) (string, string) {
 	return excerptFrom(a, from), excerptFrom(b, from)
 }
 
-// excerptFrom returns a part of a text between whole characters, with dots for the rest.
+// excerptFrom returns an excerpt that starts and ends between characters, with dots for omitted
+// text.
 func excerptFrom(text string, from int) string {
 	from = min(from, len(text))
 	for from > 0 && from < len(text) && !utf8.RuneStart(text[from]) {

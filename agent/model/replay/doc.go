@@ -1,18 +1,18 @@
-// Package replay reads and writes recordings of what a model was asked and answered, and is a
-// provider that answers from one.
+// Package replay reads and writes recordings of requests to a model and its answers. Its Provider
+// answers from a recording.
 //
 // # Design
 //
-// A recording is a file of JSON lines, each complete in itself, so that a file that was cut off
-// by a crash can be read up to there. docs/guides/recordings.md describes it. Most of a request is in the
-// one before it, so a line holds only what is new; a reader gets whole requests.
+// A recording is a file of JSON lines. Each line is complete, so that a file cut off by a crash can
+// be read up to that point. docs/recordings.md describes the format. Most of a request repeats the
+// previous one, so a line holds only the new part. Readers get whole requests.
 //
-// Provider has no state: the request holds the transcript, and the answer that comes next is the
-// one after the last answer in it. So one provider serves many runs at the same time, and a run
-// that continues after a restart. An answer that was recorded with its request is given only to
-// the same request, and Compare says what differs; one that somebody wrote manually, without a
-// request, is given in its turn.
+// Provider has no state. The request holds the transcript, and the next answer is the one after the
+// last answer in the transcript. One provider therefore serves many runs at the same time, and runs
+// that continue after a restart. An answer that was recorded with its request is given only to the
+// same request, and Compare reports the differences. An answer written by hand has no request and
+// is given in order.
 //
-// What was recorded of a run beside its model (attempts, steps, calls) is in the same file
-// for replaying the whole run; the provider ignores it.
+// The file also holds the attempts, steps and calls of the run, for replaying the whole run. The
+// provider ignores them.
 package replay

@@ -12,14 +12,14 @@ import (
 	"rouse/agent/model"
 )
 
-// Bounds of a recording: bytes of a line, and messages of all its requests. A short file could
-// otherwise ask for any amount of memory.
+// Limits of a recording: bytes of a line, and messages of all requests. Without limits, a short
+// file could cause an allocation of any size.
 const (
 	maxLine     = 64 << 20
 	maxMessages = 4 << 20
 )
 
-// line is one line of a file; one field is set.
+// line is one line of a file. Exactly one field is set.
 type line struct {
 	Recording *header   `json:"recording,omitempty"`
 	Attempt   *Attempt  `json:"attempt,omitempty"`
@@ -38,8 +38,8 @@ type exchange struct {
 	Request *request `json:"request,omitempty"`
 }
 
-// request is what is new in a request. Missing System and Tools are those of the request before,
-// and its first Same messages come first.
+// request holds the new part of a request. If System or Tools is missing, the previous request's
+// value applies. The first Same messages of the previous request come before Messages.
 type request struct {
 	System      *string         `json:"system,omitempty"`
 	Tools       *[]tool         `json:"tools,omitempty"`
@@ -50,7 +50,7 @@ type request struct {
 	NoTools     bool            `json:"no_tools,omitempty"`
 }
 
-// Texts are one text or several, as a person writes them.
+// Texts holds one or more texts. In JSON, a single text may be a string.
 type Texts []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -74,7 +74,7 @@ type tool struct {
 	Schema      json.RawMessage `json:"schema,omitempty"`
 }
 
-// Write writes a recording as a file.
+// Write writes a recording in the file format.
 func Write(w io.Writer, r Recording) error {
 	lines := []line{{Recording: &header{Version, r.Run}}}
 	for i := range r.Attempts {
@@ -101,16 +101,17 @@ func Write(w io.Writer, r Recording) error {
 	return nil
 }
 
-// Encoder makes lines of the exchanges of one attempt, in order. The zero Encoder is ready.
+// Encoder encodes the exchanges of one attempt as lines, in order. The zero Encoder is ready to
+// use.
 type Encoder struct {
 	last    *model.Request
 	attempt int
 }
 
-// Exchange is the line of an exchange, with its newline.
+// Exchange returns the line of an exchange, including its newline.
 func (e *Encoder) Exchange(x Exchange) ([]byte, error) { return encode(line{Exchange: e.delta(x)}) }
 
-// AttemptLine is the line of an attempt, with its newline.
+// AttemptLine returns the line of an attempt, including its newline.
 func AttemptLine(a Attempt) ([]byte, error) { return encode(line{Attempt: &a}) }
 
 func encode(l line) ([]byte, error) {
@@ -128,7 +129,7 @@ func (e *Encoder) delta(x Exchange) *exchange {
 		return out
 	}
 
-	// Each attempt is a file of its own while it is recorded, so its first request is whole.
+	// Each attempt is recorded in its own file, so its first request is complete.
 	if e.attempt != x.Attempt {
 		e.last, e.attempt = nil, x.Attempt
 	}
@@ -152,7 +153,8 @@ func (e *Encoder) delta(x Exchange) *exchange {
 		}
 	}
 
-	// Compared from the beginning: when the history was shortened, what follows is written whole.
+	// Only the beginning is compared. After a shortened history, all following messages are
+	// written.
 	p.Messages = r.Messages[p.Same:]
 	out.Request, e.last = p, r
 	return out
@@ -162,7 +164,7 @@ func sameTool(a, b model.Tool) bool {
 	return a.Name == b.Name && a.Description == b.Description && bytes.Equal(a.Schema, b.Schema)
 }
 
-// SameMessage says whether two messages are the same in every byte.
+// SameMessage reports whether two messages are equal, apart from their images.
 func SameMessage(a, b model.Message) bool {
 	return a.Role == b.Role && a.Text == b.Text && a.CallID == b.CallID && a.Name == b.Name && bytes.Equal(a.Raw, b.Raw) &&
 		slices.EqualFunc(a.Calls, b.Calls, func(a, b model.Call) bool {
@@ -171,10 +173,10 @@ func SameMessage(a, b model.Message) bool {
 		slices.EqualFunc(a.Images, b.Images, func(a, b model.Image) bool { return a.Type == b.Type && bytes.Equal(a.Data, b.Data) })
 }
 
-// Read reads a file. The error names the line.
+// Read reads a file. Its error contains the number of the line.
 func Read(r io.Reader) (Recording, error) { return read(r, true) }
 
-// ReadLines reads lines of an Encoder, without a header. A last line that was cut off is left out.
+// ReadLines reads lines of an Encoder, without a header. It ignores an incomplete last line.
 func ReadLines(r io.Reader) (Recording, error) { return read(r, false) }
 
 func read(from io.Reader, headed bool) (Recording, error) {
@@ -197,7 +199,7 @@ func read(from io.Reader, headed bool) (Recording, error) {
 	}
 }
 
-// decodeRest reads what follows the last newline, unless a recorder was cut off there.
+// decodeRest decodes the text after the last newline, unless the recorder was interrupted there.
 func (d *decoder) decodeRest(text []byte, n int) error {
 	cutOff := !d.strict && !json.Valid(text)
 	if len(bytes.TrimSpace(text)) > 0 && !cutOff {
@@ -206,7 +208,7 @@ func (d *decoder) decodeRest(text []byte, n int) error {
 		}
 	}
 
-	// The header is still missing at the end: the file is empty.
+	// If the header is still missing, the file is empty.
 	if d.headed {
 		return fmt.Errorf(`line 1: a recording begins with {"recording":{"version":%d}}`, Version)
 	}
@@ -230,8 +232,8 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 
 type decoder struct {
 	out      Recording
-	strict   bool // a whole file, in which nothing may be cut off
-	headed   bool // the first line is still to come
+	strict   bool // a complete file, which must not be cut off
+	headed   bool // the first line must be a header
 	last     *model.Request
 	attempt  int
 	messages int
@@ -240,7 +242,7 @@ type decoder struct {
 func (d *decoder) decodeLine(text []byte) error {
 	var l line
 	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields() // a typing error would otherwise be an answer without that part
+	dec.DisallowUnknownFields() // otherwise a misspelled field would be ignored
 	if err := dec.Decode(&l); err != nil {
 		return fmt.Errorf("cannot be read: %w", err)
 	}
@@ -318,7 +320,7 @@ func (d *decoder) decodeExchange(x exchange) error {
 			}
 		}
 
-		// What a person wrote may point at messages that do not exist.
+		// A recording written by hand may refer to messages that do not exist.
 		if p.Same < 0 || p.Same > 0 && (d.last == nil || p.Same > len(d.last.Messages)) {
 			return fmt.Errorf("the request begins with %d messages of the one before it, which has fewer", p.Same)
 		}

@@ -16,14 +16,14 @@ import (
 	"rouse/agent/model"
 )
 
-// Provider answers from a recording. It may be used by many goroutines.
+// Provider answers from a recording. It is safe for concurrent use.
 type Provider struct {
-	name  string // of the recording
+	name  string // name of the recording
 	turns []Exchange
-	fits  []Exchange // those that answer all requests with some texts
+	fits  []Exchange // exchanges selected by texts in the request
 }
 
-// Open reads a file.
+// Open reads a recording from a file.
 func Open(path string) (*Provider, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -32,7 +32,7 @@ func Open(path string) (*Provider, error) {
 	return Parse(path, text)
 }
 
-// Parse is Open for what was read.
+// Parse parses the content of a recording. The path is used in errors.
 func Parse(path string, text []byte) (*Provider, error) {
 	r, err := Read(bytes.NewReader(text))
 	var p *Provider
@@ -45,7 +45,7 @@ func Parse(path string, text []byte) (*Provider, error) {
 	return p, nil
 }
 
-// New answers from a recording. Errors call it name.
+// New returns a provider that answers from a recording. The name is used in errors.
 func New(name string, r Recording) (*Provider, error) {
 	p := &Provider{name: name}
 	for _, x := range playableTurns(r.Exchanges) {
@@ -61,8 +61,8 @@ func New(name string, r Recording) (*Provider, error) {
 	return p, nil
 }
 
-// playableTurns returns the answers that a run continued with: the last try of each turn, without
-// failures and empty answers. The last exchange is always kept.
+// playableTurns returns the answers with which a run continued: the last try of each turn, without
+// failures and empty answers. It always keeps the last exchange.
 func playableTurns(all []Exchange) []Exchange {
 	var out []Exchange
 	seen := map[string]bool{}
@@ -71,13 +71,14 @@ func playableTurns(all []Exchange) []Exchange {
 		if !last && len(x.Contains) == 0 && (x.Fault != nil || !x.inTranscript()) {
 			continue
 		}
-		// Another try of the same step follows. Exchanges written manually have no steps.
+		// Another try of the same step follows. Exchanges written by hand have no steps.
 		if !last && x.Step > 0 && x.Attempt == all[i+1].Attempt && x.Step == all[i+1].Step {
 			continue
 		}
 
 		x.Calls = slices.Clone(x.Calls)
-		// The ids show where in the recording a transcript is: unique, and the same on each read.
+		// The ids identify the position of a transcript in the recording. They must be unique and
+		// the same on each read.
 		for j := range x.Calls {
 			c := &x.Calls[j]
 			if c.ID == "" || seen[c.ID] {
@@ -90,7 +91,7 @@ func playableTurns(all []Exchange) []Exchange {
 				c.Args = json.RawMessage("{}")
 			}
 
-			c.Key = "" // of the recorded run; the run that is answered gives its own
+			c.Key = "" // the key belongs to the recorded run
 		}
 
 		out = append(out, x)
@@ -117,13 +118,13 @@ func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 	}
 }
 
-// Events streams an answer as a provider does.
+// Events streams an answer in the same way as a provider.
 func (x Exchange) Events(yield func(model.Event, error) bool) {
 	if x.Text != "" && !yield(model.Event{Text: x.Text}, nil) {
 		return
 	}
 
-	if x.Fault == nil { // calls of an answer that broke off are not made
+	if x.Fault == nil { // calls of a failed answer are not made
 		for i := range x.Calls {
 			c := x.Calls[i]
 			if !yield(model.Event{Call: &c}, nil) {
@@ -151,7 +152,7 @@ func (x Exchange) Events(yield func(model.Event, error) bool) {
 	}
 
 	stop := x.Stop
-	if stop == "" { // written manually
+	if stop == "" { // an exchange written by hand
 		stop = model.StopDone
 		if len(x.Calls) > 0 {
 			stop = model.StopCalls
@@ -161,10 +162,11 @@ func (x Exchange) Events(yield func(model.Event, error) bool) {
 	yield(model.Event{Stop: stop}, nil)
 }
 
-// answerTo returns the answer to the same request, or the first to a request that contains the same
-// texts, or the one after the last answer in the transcript.
+// answerTo returns the answer to the same request. If there is none, it returns the first answer
+// selected by texts in the request. Otherwise it returns the answer after the last one in the
+// transcript.
 func (p *Provider) answerTo(r model.Request) (Exchange, error) {
-	// The search below may find the wrong one of two similar answers.
+	// The search below may confuse similar answers.
 	for _, x := range p.turns {
 		if x.Request != nil && len(x.Request.Messages) == len(r.Messages) && len(Compare(*x.Request, r)) == 0 {
 			return x, nil
@@ -183,7 +185,7 @@ func (p *Provider) answerTo(r model.Request) (Exchange, error) {
 			continue
 		}
 
-		// Similar answers are told apart by their order.
+		// Similar answers are distinguished by their order.
 		if i := p.turnOf(m, at); i >= 0 {
 			at = i + 1
 		}
@@ -211,7 +213,7 @@ func (p *Provider) answerTo(r model.Request) (Exchange, error) {
 	return x, nil
 }
 
-// fits says whether a request contains what the answer is to.
+// fits reports whether a request contains all texts in x.Contains.
 func (x Exchange) fits(r model.Request) bool {
 	last := ""
 	if n := len(r.Messages); n > 0 {
@@ -222,7 +224,8 @@ func (x Exchange) fits(r model.Request) bool {
 	})
 }
 
-// again is an answer that may be given more than once in a transcript, of so many messages: no two calls there have one id.
+// again returns a copy of an answer that may occur several times in a transcript. The number of
+// messages makes the ids of its calls unique.
 func (x Exchange) again(messages int) Exchange {
 	x.Calls = slices.Clone(x.Calls)
 	for i := range x.Calls {
@@ -231,8 +234,8 @@ func (x Exchange) again(messages int) Exchange {
 	return x
 }
 
-// turnOf finds an answer of a transcript in the recording, or returns -1. The transcript may lack
-// calls that a run has not made.
+// turnOf returns the index of a transcript's answer in the recording, or -1. The transcript may
+// lack calls that a run did not make.
 func (p *Provider) turnOf(m model.Message, from int) int {
 	i := slices.IndexFunc(p.turns[from:], func(x Exchange) bool {
 		if x.Text != m.Text || (len(m.Calls) == 0) != (len(x.Calls) == 0) && m.Text == "" {

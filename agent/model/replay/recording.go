@@ -9,19 +9,19 @@ import (
 	"rouse/internal/domain"
 )
 
-// Version is that of the format.
+// Version is the version of the format.
 const Version = 1
 
-// Recording is what was recorded of a run. A provider needs no more than Exchanges.
+// Recording is the record of a run. A provider needs only Exchanges.
 type Recording struct {
-	Run       *Run // nil in a file that was written manually
+	Run       *Run // nil in a file written by hand
 	Attempts  []Attempt
 	Exchanges []Exchange
 	Steps     []Step
 	Calls     []Call
 }
 
-// Run is what was asked for, and how it ended.
+// Run describes the request for a run and its outcome.
 type Run struct {
 	ID           string          `json:"id"`
 	Job          string          `json:"job,omitempty"`
@@ -43,36 +43,36 @@ type Run struct {
 	CostMicroUSD int64           `json:"cost_micro_usd,omitempty"`
 }
 
-// Attempt is one try at a run.
+// Attempt is one attempt of a run.
 type Attempt struct {
 	Number int                 `json:"number"`
 	State  domain.AttemptState `json:"state"`
 	Error  string              `json:"error,omitempty"`
-	// Snapshot is what the attempt found when it began. Only the runner reads it.
+	// Snapshot is the state that the attempt found when it started. Only the runner reads it.
 	Snapshot json.RawMessage `json:"scene,omitempty"`
-	// What the attempt asked its owner, in order.
+	// Questions are the attempt's questions to its owner, in order.
 	Questions []Question `json:"heard,omitempty"`
 }
 
-// Question is a question to the owner, and how it ended: with an answer, or without one.
+// Question is a question to the owner and its state, with an answer if there is one.
 type Question struct {
-	Kind   string `json:"kind,omitempty"` // QuestionApproval or QuestionDefinition; "" for a question in words
+	Kind   string `json:"kind,omitempty"` // QuestionApproval or QuestionDefinition; "" for a question in free text
 	State  string `json:"state"`
 	Answer string `json:"answer,omitempty"`
 }
 
-// What an attempt needs an approval for: to make a call, or to start at all, as its job is defined.
+// Kinds of approvals: for a call, or for the definition of the job.
 const (
 	QuestionApproval   = "approval"
 	QuestionDefinition = "definition"
 )
 
-// Asked says whether the attempt asked a question of a kind.
+// Asked reports whether the attempt asked a question of a kind.
 func (a Attempt) Asked(kind string) bool {
 	return slices.ContainsFunc(a.Questions, func(h Question) bool { return h.Kind == kind })
 }
 
-// Step is a turn of the model as it was recorded.
+// Step is a recorded turn of the model.
 type Step struct {
 	Attempt      int          `json:"attempt"`
 	Number       int          `json:"step"`
@@ -80,10 +80,10 @@ type Step struct {
 	Notices      []string     `json:"notices,omitempty"`
 	Usage        *model.Usage `json:"usage,omitempty"`
 	CostMicroUSD int64        `json:"cost_micro_usd,omitempty"`
-	Unfinished   bool         `json:"unfinished,omitempty"` // its process died during it
+	Unfinished   bool         `json:"unfinished,omitempty"` // the process died during the step
 }
 
-// Call is a tool call as it was recorded.
+// Call is a recorded tool call.
 type Call struct {
 	Attempt  int              `json:"attempt"`
 	Step     int              `json:"step"`
@@ -92,69 +92,72 @@ type Call struct {
 	Tool     string           `json:"tool"`
 	Args     json.RawMessage  `json:"args"`
 	State    domain.CallState `json:"state"`
-	Envelope json.RawMessage  `json:"envelope,omitempty"` // missing: its result is not known
+	Envelope json.RawMessage  `json:"envelope,omitempty"` // missing if the result is unknown
 	TookMS   int64            `json:"took_ms,omitempty"`
-	Within   *Within          `json:"within,omitempty"` // nil: nothing
+	Within   *Within          `json:"within,omitempty"` // optional
 }
 
-// Within is what the module of a skill did within a call. It is not played again: its calls are of the world, as the call is.
+// Within describes the work of a skill's module within a call. It is not replayed, because its
+// calls are part of the outside world, like the call itself.
 type Within struct {
-	Turns        int          `json:"turns"`           // that have a number in the run
-	Steps        int          `json:"steps,omitempty"` // of them, that were asked of a model
+	Turns        int          `json:"turns"`           // turns with a number in the run
+	Steps        int          `json:"steps,omitempty"` // turns that were requests to a model
 	Calls        int          `json:"calls,omitempty"`
 	Usage        *model.Usage `json:"usage,omitempty"`
 	CostMicroUSD int64        `json:"cost_micro_usd,omitempty"`
 }
 
-// Exchange is one request and its answer. Each try of a turn has its own.
+// Exchange is one request and its answer. Each try of a turn is a separate exchange.
 type Exchange struct {
 	Attempt int            `json:"attempt,omitempty"`
 	Step    int            `json:"step,omitempty"`
-	Try     int            `json:"try,omitempty"`   // from 0 on, within the step
-	Model   string         `json:"model,omitempty"` // its name in the configuration
-	Request *model.Request `json:"-"`               // a line has only what is new in it
-	// Contains are texts that a request must hold, in the system prompt or in the last message.
-	// They are written by hand, in place of a request.
+	Try     int            `json:"try,omitempty"`   // number within the step, from 0
+	Model   string         `json:"model,omitempty"` // name in the configuration
+	Request *model.Request `json:"-"`               // a line has only the new part
+	// Contains are texts that a request must contain, in the system prompt or in the last message.
+	// They are written by hand and replace the request.
 	Contains Texts `json:"contains,omitempty"`
 	Answer
 	Fault     *Fault    `json:"error,omitempty"`
 	StartedAt time.Time `json:"started_at,omitzero"`
-	FirstMS   int64     `json:"first_ms,omitempty"` // until the first event came
+	FirstMS   int64     `json:"first_ms,omitempty"` // until the first event
 	TookMS    int64     `json:"took_ms,omitempty"`
 }
 
-// Answer is what a model answered. Of a turn that failed it is the part that had arrived.
+// Answer is the answer of a model. If the turn failed, it is the part that had arrived.
 type Answer struct {
 	Text  string          `json:"text,omitempty"`
 	Calls []model.Call    `json:"calls,omitempty"`
 	Stop  string          `json:"stop,omitempty"`
 	Raw   json.RawMessage `json:"raw,omitempty"`
-	Usage *model.Usage    `json:"usage,omitempty"` // nil: it was not reported
-	// What it may have cost beyond Usage; nil: the provider did not say.
+	Usage *model.Usage    `json:"usage,omitempty"` // nil if it was not reported
+	// Unreported are possible costs in addition to Usage. It is nil if the provider did not report
+	// them.
 	Unreported *model.Unreported `json:"unreported,omitempty"`
 }
 
-// maxRequests bounds the requests of a turn that a recording can claim.
+// maxRequests is the maximum number of requests of a turn in a recording.
 const maxRequests = 1000
 
 func clamped(u model.Unreported) *model.Unreported {
 	return &model.Unreported{Requests: min(max(u.Requests, 0), maxRequests), Bytes: min(max(u.Bytes, 0), maxLine), Begun: u.Begun.Clamped()}
 }
 
-// inTranscript reports whether a transcript holds the answer. It holds no empty ones.
+// inTranscript reports whether a transcript contains the answer. Empty answers are not in it.
 func (a Answer) inTranscript() bool { return a.Text != "" || len(a.Calls) > 0 }
 
-// Fault is why a turn failed. Kind is a model.ErrorKind; "" means that the run had to end.
+// Fault is the reason why a turn failed. Kind is a model.ErrorKind. If Kind is "", the run had to
+// end.
 type Fault struct {
 	Kind      string         `json:"kind,omitempty"`
 	Message   string         `json:"message"`
 	Retryable bool           `json:"retryable,omitempty"`
-	Refused   bool           `json:"refused,omitempty"` // nothing is paid for it
+	Refused   bool           `json:"refused,omitempty"` // the server rejected the request, which costs nothing
 	Outcome   domain.Outcome `json:"outcome,omitempty"`
-	Feedback  string         `json:"feedback,omitempty"` // what the model was told when it was asked again
+	Feedback  string         `json:"feedback,omitempty"` // feedback for the model's next try
 }
 
-// Err is the fault as a provider returns it.
+// Err returns the fault as the error of a provider.
 func (f Fault) Err() error {
 	if f.Kind == "" {
 		return &stopped{f.Message, f.Outcome}
@@ -162,7 +165,8 @@ func (f Fault) Err() error {
 	return &model.Error{Kind: model.ErrorKind(f.Kind), Message: f.Message, Retryable: f.Retryable, Refused: f.Refused, Feedback: f.Feedback}
 }
 
-// stopped is the end of a run that came while its model was answering. The loop reads its outcome.
+// stopped is the error of a run that had to end while its model was answering. The loop reads its
+// outcome.
 type stopped struct {
 	reason  string
 	outcome domain.Outcome
@@ -171,10 +175,10 @@ type stopped struct {
 func (s *stopped) Error() string           { return s.reason }
 func (s *stopped) Outcome() domain.Outcome { return s.outcome }
 
-// AnswersOnly returns the answers without the requests, to be given in their order.
+// AnswersOnly returns the answers without the requests, to be given in order.
 func (r Recording) AnswersOnly() Recording {
 	out := Recording{}
-	// Without the requests, failed tries and empty answers would come in their turn too.
+	// Without the requests, failed tries and empty answers would also be given.
 	for _, x := range playableTurns(r.Exchanges) {
 		out.Exchanges = append(out.Exchanges, Exchange{Contains: x.Contains, Answer: x.Answer, Fault: x.Fault})
 	}

@@ -16,8 +16,8 @@ import (
 	"rouse/agent/model/replay"
 )
 
-// TestConformance: a recording of a script says what the script says. What goes wrong on a
-// wire, and what only a server can do, is none of a recording's affairs.
+// TestConformance checks that a recording of a script gives the answers of the script. Faults of
+// the transport and of the server do not apply to recordings.
 func TestConformance(t *testing.T) {
 	modeltest.Run(t, func(t *testing.T, script modeltest.Script, _ modeltest.Limits) model.Provider {
 		var r replay.Recording
@@ -82,7 +82,8 @@ func conversation() replay.Recording {
 	}
 }
 
-// What is written is read again, and a request takes no more than what is new in it.
+// TestFormat checks that a written recording can be read, and that a request takes only the space
+// of its new part.
 func TestFormat(t *testing.T) {
 	want := conversation()
 	var file bytes.Buffer
@@ -137,8 +138,8 @@ func TestFormatKeepsImages(t *testing.T) {
 	}
 }
 
-// The transcript says which answer comes next, so that runs at once and after a restart get
-// theirs; what is asked otherwise is refused, with the place.
+// TestProvider checks that the transcript selects the next answer, for concurrent runs and after a
+// restart. A different request is rejected with the difference.
 func TestProvider(t *testing.T) {
 	rec := conversation()
 	p, err := replay.New("a.jsonl", rec)
@@ -147,7 +148,7 @@ func TestProvider(t *testing.T) {
 	}
 
 	first, second := *rec.Exchanges[1].Request, *rec.Exchanges[2].Request
-	for range 2 { // each run begins at the beginning
+	for range 2 { // each run starts at the beginning
 		if a := modeltest.Ask(t, t.Context(), p, first); a.Err != nil || a.Text != "I look." || len(a.Calls) != 1 || a.Usage.Input != 10 || string(a.Raw) != `{"s":1}` {
 			t.Errorf("%+v", a)
 		}
@@ -197,7 +198,7 @@ func TestProvider(t *testing.T) {
 	}
 }
 
-// FuzzRead: no file breaks the reader, and what it takes is written and read as the same.
+// FuzzRead checks that files do not break the reader, and that accepted files survive a round trip.
 func FuzzRead(f *testing.F) {
 	var file bytes.Buffer
 	if err := replay.Write(&file, conversation()); err != nil {
@@ -239,7 +240,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// An answer to all requests that contain something is given to each of them, before those that come in their turn.
+// TestContains checks that an answer to requests with certain texts is given to each of them. Such
+// answers come before those that are given in order.
 func TestContains(t *testing.T) {
 	file := `{"recording":{"version":1}}
 {"exchange":{"contains":["outline","wind"],"text":"Of wind."}}
@@ -258,7 +260,7 @@ func TestContains(t *testing.T) {
 		{"Write an outline.", "About rain."}: "Of anything.",
 		{"", "About rain."}:                  "In its turn.",
 	} {
-		for range 2 { // however often
+		for range 2 { // any number of times
 			if a := modeltest.Ask(t, t.Context(), p, model.Request{System: ask[0], Messages: []model.Message{user(ask[1])}}); a.Err != nil || a.Text != want {
 				t.Errorf("%q: %q (%v), want %q", ask, a.Text, a.Err, want)
 			}
@@ -268,7 +270,7 @@ func TestContains(t *testing.T) {
 		t.Errorf("a failure: %+v", a)
 	}
 
-	// What was said to the model before the last message is another matter, and no two calls of a run have one id.
+	// Texts in earlier messages are not considered, and calls of a run must have different ids.
 	asked := []model.Message{user("Of wind, an outline.")}
 	r := model.Request{System: "Write an outline.", Messages: append(asked, model.Message{Role: model.RoleAssistant, Text: "Of wind."}, user("And of rain."))}
 	one := modeltest.Ask(t, t.Context(), p, r)
@@ -279,7 +281,8 @@ func TestContains(t *testing.T) {
 	}
 }
 
-// A recording whose answers are all to what requests contain says so where none fits, and keeps them when it is written.
+// TestContainsAlone checks a recording that has only answers to requests with certain texts. Its
+// error must mention them if no answer matches, and writing must keep them.
 func TestContainsAlone(t *testing.T) {
 	rec, err := replay.Read(strings.NewReader(`{"recording":{"version":1}}` + "\n" + `{"exchange":{"contains":"a","text":"b"}}` + "\n"))
 	if err != nil {
@@ -309,7 +312,7 @@ func TestContainsAlone(t *testing.T) {
 	}
 }
 
-// Requests that differ only in the times of a run match. A difference in any other word of the prompt does not.
+// TestCompareIgnoresTimes checks that requests match if they differ only in the times of a run.
 func TestCompareIgnoresTimes(t *testing.T) {
 	t.Parallel()
 	request := func(system, result string) model.Request {

@@ -12,9 +12,9 @@ import (
 	"rouse/internal/text"
 )
 
-// Stop reasons that become a *model.Error in this package.
+// Stop reasons that this package turns into a *model.Error.
 const (
-	StopServerError = "gave up" // the server failed while it answered
+	StopServerError = "gave up" // the server failed during the answer
 	StopInvalidCall = "garbled" // the server could not parse the model's call
 )
 
@@ -22,19 +22,21 @@ const (
 type Accumulator struct {
 	Calls        []*PartialCall
 	Usage        *model.Usage
-	Parts        []Part // what has to go back to the server; stored only if one of them is opaque
-	FinishReason string // in the server's words, in lower case; "" until it has given one
-	StopReason   string // one of model.Stop… or of the two above; "" for an unknown FinishReason
-	Paused       bool   // the model is to be asked to continue
+	Parts        []Part // parts to send back to the server; stored only if one is opaque
+	FinishReason string // the server's reason in lower case; "" until it sends one
+	// StopReason is one of model.Stop… or of the reasons above. It is "" for an unknown
+	// FinishReason.
+	StopReason string
+	Paused     bool // the model must be asked to continue
 
 	answering bool // the server accepted the last request
-	textBytes int  // of its answer
-	frames    int  // of all answers of the turn
-	maxOutput int  // tokens, 0: no limit
-	stopped   bool // the rest of the answer was not read, because it is too long
+	textBytes int  // length of its text
+	frames    int  // number of frames of all answers of the turn
+	maxOutput int  // tokens; 0 means no limit
+	stopped   bool // the rest of the answer was not read because it is too long
 }
 
-// reported returns the usage of the last request, or none.
+// reported returns the usage of the last request, or zero if the server has not reported it.
 func (a *Accumulator) reported() (u model.Usage) {
 	if a.Usage != nil {
 		u = *a.Usage
@@ -42,13 +44,14 @@ func (a *Accumulator) reported() (u model.Usage) {
 	return u
 }
 
-// Limits of an answer for each token that it may have, for servers that ignore max_tokens.
+// Limits per output token, for servers that ignore max_tokens.
 const (
 	maxTokenBytes  = 6
 	maxTokenFrames = 4
 )
 
-// isTooLong reports whether the answer is longer than a server may let it become. Frames count what a model thinks as well.
+// isTooLong reports whether the answer exceeds its limits. The number of frames also limits the
+// model's reasoning, which is not part of the text.
 func (a *Accumulator) isTooLong() bool {
 	if a.maxOutput <= 0 {
 		return false
@@ -63,19 +66,19 @@ func (a *Accumulator) isTooLong() bool {
 
 // PartialCall is a call that arrives in fragments.
 type PartialCall struct {
-	Index    int // as the server numbers it
+	Index    int // index used by the server
 	ID, Name string
 	Args     strings.Builder
 }
 
-// StartCall adds a call, to which fragments can be added.
+// StartCall adds a call. The caller adds the fragments of its arguments to the result.
 func (a *Accumulator) StartCall(index int, id, name string) *PartialCall {
 	c := &PartialCall{Index: index, ID: id, Name: name}
 	a.Calls = append(a.Calls, c)
 	return c
 }
 
-// SetFinishReason records why the server stopped, and translates it.
+// SetFinishReason records the reason that the server gave, and translates it with stopReasons.
 func (a *Accumulator) SetFinishReason(reason string, stopReasons map[string]string) {
 	a.FinishReason = strings.ToLower(reason)
 	a.StopReason = stopReasons[a.FinishReason]
@@ -93,7 +96,8 @@ func (c *Client) deliver(a *Accumulator, emit emit) error {
 		return err
 	}
 
-	// Only here do calls leave: every one of them was parsed, and the server said that it is done.
+	// Calls are emitted only here, after the server has completed the answer and all of them were
+	// parsed.
 	for i := range calls {
 		if !emit(model.Event{Call: &calls[i]}) {
 			return errStopped
@@ -110,12 +114,12 @@ func (c *Client) deliver(a *Accumulator, emit emit) error {
 	return nil
 }
 
-// stopReason is why the model stopped, or an error if the answer cannot be used.
+// stopReason returns the reason why the model stopped, or an error if the answer is unusable.
 func (c *Client) stopReason(a *Accumulator) (string, error) {
 	calls := len(a.Calls) > 0
 	switch {
 	case a.FinishReason == "":
-		// The stream ended without a finish reason: the connection broke, or the server did.
+		// The stream ended without a finish reason: the connection broke, or the server failed.
 		return "", c.newError(model.KindTruncated, true, "the answer of the model %s at %s ended before it was complete", c.endpoint.Model, c.shownURL)
 	case a.StopReason == StopServerError || a.Paused:
 		return "", c.newError(model.KindUnavailable, true, "the model %s at %s gave up in the middle of its answer (%s)", c.endpoint.Model, c.shownURL, a.FinishReason)
@@ -124,7 +128,7 @@ func (c *Client) stopReason(a *Accumulator) (string, error) {
 		e.Feedback = "Your last answer made a call that cannot be read. Make it again, with its arguments as one JSON object."
 		return "", e
 	case a.StopReason == model.StopLength && calls:
-		// The same request would end the same way, and is not repeated: the model has to write less.
+		// The caller must not repeat the same request: it would end the same way.
 		limit := ""
 		if a.maxOutput > 0 {
 			limit = fmt.Sprintf(" (max_output is %d tokens)", a.maxOutput)
@@ -136,12 +140,12 @@ func (c *Client) stopReason(a *Accumulator) (string, error) {
 	case (a.StopReason == model.StopFilter || a.StopReason == model.StopRefusal) && calls:
 		return "", c.ContentFiltered("a part of its answer", a.FinishReason)
 	case a.StopReason == "" && calls:
-		// An unknown reason may mean that the calls were cut off. For text it does no harm.
+		// After an unknown reason, calls may be incomplete. Text can be used anyway.
 		return "", c.newError(model.KindTruncated, true, "the model %s at %s stopped inside a call (%q)", c.endpoint.Model, c.shownURL, c.redactor.Replace(a.FinishReason))
 	case a.StopReason == "":
 		return a.FinishReason, nil
 	case calls:
-		// Gemini and Ollama give the same reason for an answer with calls as for one without.
+		// Gemini and Ollama use the same reason for answers with and without calls.
 		return model.StopCalls, nil
 	case a.StopReason == model.StopCalls:
 		return model.StopDone, nil
@@ -150,7 +154,7 @@ func (c *Client) stopReason(a *Accumulator) (string, error) {
 	return a.StopReason, nil
 }
 
-// completeCalls are the calls of a complete answer, or an error if one of them is unusable.
+// completeCalls returns the calls of a complete answer, or an error if a call is unusable.
 func (c *Client) completeCalls(a *Accumulator) ([]model.Call, error) {
 	calls := make([]model.Call, 0, len(a.Calls))
 	seen := map[string]bool{}
@@ -169,7 +173,7 @@ func (c *Client) completeCalls(a *Accumulator) ([]model.Call, error) {
 			return nil, e
 		}
 
-		if call.ID == "" || seen[call.ID] { // else its result could not be matched to it
+		if call.ID == "" || seen[call.ID] { // otherwise its result could not be matched
 			call.ID = model.NewCallID()
 		}
 
@@ -180,7 +184,7 @@ func (c *Client) completeCalls(a *Accumulator) ([]model.Call, error) {
 	return calls, nil
 }
 
-// parseArgs reads the arguments of a call. Some models encode their JSON as a string once more.
+// parseArgs parses the arguments of a call. Some models encode the JSON object as a string.
 func parseArgs(written string) (json.RawMessage, bool) {
 	raw := bytes.TrimSpace([]byte(written))
 	if len(raw) == 0 || string(raw) == "null" {
@@ -194,7 +198,7 @@ func parseArgs(written string) (json.RawMessage, bool) {
 	return raw, len(raw) > 0 && raw[0] == '{' && json.Valid(raw)
 }
 
-// jsonProblem says why arguments are no JSON object.
+// jsonProblem describes why arguments are not a JSON object.
 func jsonProblem(args []byte) string {
 	var object map[string]json.RawMessage
 	err := json.Unmarshal(args, &object)
@@ -210,12 +214,12 @@ func jsonProblem(args []byte) string {
 
 // Part is a part of an answer: text, a call, or opaque data. It refers to the neutral message.
 type Part struct {
-	Text   int             `json:"text,omitempty"`   // its length in bytes
-	Call   int             `json:"call,omitempty"`   // its number, from 1
-	Opaque json.RawMessage `json:"opaque,omitempty"` // goes with the text or the call, or is a part by itself
+	Text   int             `json:"text,omitempty"`   // length in bytes
+	Call   int             `json:"call,omitempty"`   // number of the call, from 1
+	Opaque json.RawMessage `json:"opaque,omitempty"` // belongs to the text or the call, or is a part of its own
 }
 
-// providerState is what model.Message.Raw holds.
+// providerState is the content of model.Message.Raw.
 type providerState struct {
 	Provider string `json:"by"`
 	Host     string `json:"at,omitempty"` // of the server
@@ -223,7 +227,7 @@ type providerState struct {
 	Parts    []Part `json:"parts"`
 }
 
-// AddPart adds a part to the answer. Deltas of text without opaque data become one part.
+// AddPart adds a part to the answer. It merges consecutive texts without opaque data.
 func (a *Accumulator) AddPart(p Part) {
 	if n := len(a.Parts) - 1; p.Call == 0 && p.Opaque == nil && n >= 0 && a.Parts[n].Call == 0 && a.Parts[n].Opaque == nil {
 		a.Parts[n].Text += p.Text
@@ -232,7 +236,7 @@ func (a *Accumulator) AddPart(p Part) {
 	a.Parts = append(a.Parts, p)
 }
 
-// marshalParts returns the Raw of an answer, or nil if no part has opaque data.
+// marshalParts returns the value for model.Message.Raw, or nil if no part has opaque data.
 func (c *Client) marshalParts(parts []Part) json.RawMessage {
 	if !slices.ContainsFunc(parts, func(p Part) bool { return p.Opaque != nil }) {
 		return nil
@@ -240,20 +244,20 @@ func (c *Client) marshalParts(parts []Part) json.RawMessage {
 
 	raw, err := json.Marshal(providerState{c.dialect.Name, c.host, c.endpoint.Model, parts})
 	if err != nil {
-		return nil // cannot happen: the opaque data came as JSON
+		return nil // cannot happen, because the opaque data came as JSON
 	}
 	return raw
 }
 
-// ContentBlock is a part of a message with its content: text, a call, or opaque data alone.
+// ContentBlock is a part of a message with its content: text, a call, or only opaque data.
 type ContentBlock struct {
 	Text   string
 	Call   *model.Call
 	Opaque json.RawMessage
 }
 
-// ContentBlocks returns a message as its server sent it. A message that came from elsewhere or was
-// changed becomes its text and then its calls, without opaque data.
+// ContentBlocks returns the parts of a message as its server sent them. If the message was changed
+// or came from another server, it returns the text and then the calls, without opaque data.
 func (c *Client) ContentBlocks(m model.Message) []ContentBlock {
 	var k providerState
 	if len(m.Raw) > 0 && json.Unmarshal(m.Raw, &k) == nil && k.Provider == c.dialect.Name && k.Model == c.endpoint.Model && k.Host == c.host {
@@ -274,7 +278,7 @@ func (c *Client) ContentBlocks(m model.Message) []ContentBlock {
 	return pieces
 }
 
-// resolveParts looks up the parts in their message, and fails unless they cover all of it.
+// resolveParts looks up the parts in their message. It reports false unless they cover all of it.
 func resolveParts(m model.Message, parts []Part) ([]ContentBlock, bool) {
 	pieces := make([]ContentBlock, 0, len(parts))
 	text, calls := m.Text, 0

@@ -28,66 +28,71 @@ import (
 const (
 	defaultTimeout = 10 * time.Minute
 	defaultIdle    = 2 * time.Minute
-	maxErrorBody   = 64 << 10 // bytes that are read of an error response
+	maxErrorBody   = 64 << 10 // bytes read of an error response
 	maxRounds      = 5        // requests for one answer that pauses
 )
 
-// Endpoint says where a model is, as its owner configures it.
+// Endpoint is the address and the configuration of one model.
 type Endpoint struct {
-	BaseURL   string // "" is the provider's own
+	BaseURL   string // "" means the provider's own
 	APIKey    string
 	Model     string
 	Headers   map[string]string
-	Timeout   time.Duration // of one turn, including retries; 0 means 10m
-	Idle      time.Duration // without a byte from the server; 0 means 2m
+	Timeout   time.Duration // timeout of one turn, including retries; 0 means 10m
+	Idle      time.Duration // maximum time between bytes from the server; 0 means 2m
 	Logger    *slog.Logger
-	Transport http.RoundTripper // nil means a connection pool of its own
+	Transport http.RoundTripper // nil means a separate connection pool
 }
 
 // Dialect describes the API of one kind of server.
 type Dialect struct {
-	Name       string // of the adapter
-	BaseURL    string // where Endpoint has none
-	ExampleURL string // of a base_url, for messages
-	Path       string // of the endpoint, below BaseURL
+	Name       string // name of the adapter
+	BaseURL    string // used if Endpoint.BaseURL is empty
+	ExampleURL string // example of a base_url for error messages
+	Path       string // path of the endpoint, below BaseURL
 	Query      string
-	KeyHeader  string // the header for the API key, which KeyPrefix comes before
-	KeyPrefix  string
+	KeyHeader  string            // header for the API key
+	KeyPrefix  string            // precedes the key in KeyHeader
 	Headers    map[string]string // sent with each request
 	JSONLines  bool              // streams are JSON lines, not server-sent events
-	Images     ImageLimits       // without Types the server accepts no images
-	// Hint returns the remedy of a failure, or "" for the general ones. The status is 0 without a
-	// response. Optional.
+	Images     ImageLimits       // if it has no Types, the server accepts no images
+	// Hint returns the remedy for a failure, or "" for the general remedy. The status is 0 if there
+	// was no response. Optional.
 	Hint func(kind model.ErrorKind, status int, refusal ServerError) string
 }
 
 // Exchange encodes the request and decodes the answer of one turn.
 type Exchange interface {
 	// EncodeRequest returns the body of a request, which is sent as JSON. It is called again after
-	// Adapt has learned something, and to continue an answer that pauses.
+	// Adapt returns true, and to continue an answer that pauses.
 	EncodeRequest() any
-	// Adapt learns from an error response what the server does not support, and reports whether to
-	// retry. It must not do so without end.
+	// Adapt learns from an error response which feature the server does not support, and reports
+	// whether to retry. It must not cause endless retries.
 	Adapt(status int, refusal ServerError) (retry bool)
-	// Decode adds a frame and returns its text, which is emitted at once. io.EOF ends the answer.
+	// Decode processes a frame and returns its text, which is emitted at once. It returns io.EOF at
+	// the end of the answer.
 	Decode(f Frame, a *Accumulator) (delta string, err error)
 }
 
-// Client reaches one model on one server. It may be used by many goroutines.
+// Client sends requests to one model on one server. It is safe for concurrent use.
 type Client struct {
 	endpoint   Endpoint
 	dialect    Dialect
-	url        string // of the endpoint
+	url        string // URL of the endpoint
 	base       *url.URL
-	shownURL   string // BaseURL for messages: without credentials and query
+	shownURL   string // BaseURL without credentials and query, for messages
 	host       string
 	httpClient *retryablehttp.Client
-	headers    http.Header // of each request
+	headers    http.Header // headers of each request
 	redactor   *redact.Redactor
-	noImages   atomic.Pointer[string] // the server's message that the model supports no images; nil while nobody said so
-	most       atomic.Int64           // tokens of an answer that the server takes as a limit; 0 while unknown, below 0 it takes none
-	tooLong    *model.Error           // of a turn that did not end in time
-	silent     *idleTimeout           // of a server that sent nothing for too long
+	// noImages is the server's message that the model does not support images. It is nil until the
+	// server has sent such a message.
+	noImages atomic.Pointer[string]
+	// most is the server's limit of an answer in tokens. Zero means unknown, and a negative value
+	// means that the server accepts no limit.
+	most    atomic.Int64
+	tooLong *model.Error // error of a turn that did not end in time
+	silent  *idleTimeout // error of a server that stopped sending
 }
 
 // New checks the endpoint. It does not connect to the server.
@@ -102,7 +107,7 @@ func New(e Endpoint, d Dialect) (*Client, error) {
 		return nil, fmt.Errorf("%s: base_url is not an http address like %s", d.Name, d.ExampleURL)
 	}
 
-	// A key from a file ends with a line feed. net/http would put a refused key into its error.
+	// A key from a file ends with a line feed. net/http would put an invalid key into its error.
 	e.APIKey = strings.TrimSpace(e.APIKey)
 	for name, v := range e.Headers {
 		if strings.ContainsFunc(v, unicode.IsControl) {
@@ -136,28 +141,29 @@ func New(e Endpoint, d Dialect) (*Client, error) {
 	u.User, u.RawQuery, u.Fragment = nil, "", ""
 	c.shownURL = u.String()
 	c.httpClient, c.headers = c.newClient(e.Transport), c.newHeaders()
-	// Made once: each turn has to have them, and hardly any needs them.
+	// Created once, because every turn needs them but rarely uses them.
 	c.tooLong = c.timeoutError("did not finish its answer within", e.Timeout)
 	c.silent = &idleTimeout{c.timeoutError("sent nothing for", e.Idle)}
 
 	return c, nil
 }
 
-// Host is the server's name, without a port.
+// Host returns the server's name, without a port.
 func (c *Client) Host() string { return c.host }
 
-// Model is the name of the model.
+// Model returns the name of the model.
 func (c *Client) Model() string { return c.endpoint.Model }
 
 // shownName returns the name of the model with its address.
 func (c *Client) shownName() string { return c.endpoint.Model + " at " + c.shownURL }
 
-// errStopped: the consumer of the events has stopped iterating, and must not be called again.
+// errStopped means that the consumer of the events has stopped iterating and must not be called
+// again.
 var errStopped = errors.New("the consumer stopped")
 
 type emit func(model.Event) bool
 
-// Stream runs one turn. An answer longer than maxOutput tokens is cut; zero means no limit.
+// Stream runs one turn. It cuts off an answer longer than maxOutput tokens. Zero means no limit.
 func (c *Client) Stream(ctx context.Context, x Exchange, maxOutput int) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
 		ctx, cancel := context.WithTimeoutCause(ctx, c.endpoint.Timeout, c.tooLong)
@@ -170,7 +176,7 @@ func (c *Client) Stream(ctx context.Context, x Exchange, maxOutput int) iter.Seq
 			return
 		}
 
-		if ctx.Err() != nil { // the cause says more than the error that it led to
+		if ctx.Err() != nil { // the cause is more specific than the resulting error
 			err = lost.ended(context.Cause(ctx))
 		}
 
@@ -178,13 +184,14 @@ func (c *Client) Stream(ctx context.Context, x Exchange, maxOutput int) iter.Seq
 	}
 }
 
-// runTurn sends the request, and once more for each pause of the answer, then emits its calls.
+// runTurn sends the request, repeats it for each pause of the answer, and then emits the calls.
 func (c *Client) runTurn(ctx context.Context, x Exchange, maxOutput int, lost *lostRequests, emit emit) error {
 	a := &Accumulator{maxOutput: maxOutput}
 	var paid model.Usage
 	failure := c.roundTrip(ctx, x, a, emit)
 	for n := 1; failure == nil && a.Paused && n < maxRounds; n++ {
-		// Each round is billed by itself. Parts and calls accumulate: the rounds are one answer.
+		// Each round is billed separately. Parts and calls accumulate, because the rounds form one
+		// answer.
 		paid = paid.Add(a.reported())
 		a.Paused, a.answering, a.Usage, a.FinishReason, a.StopReason = false, false, nil, "", ""
 		failure = c.roundTrip(ctx, x, a, emit)
@@ -193,7 +200,7 @@ func (c *Client) runTurn(ctx context.Context, x Exchange, maxOutput int, lost *l
 		return failure
 	}
 
-	// A complete answer was paid for, even if it turns out to be unusable below.
+	// A complete answer costs money even if it turns out to be unusable below.
 	whole := failure == nil && a.FinishReason != "" && !a.stopped
 	if whole {
 		paid = paid.Add(a.reported())
@@ -210,7 +217,7 @@ func (c *Client) runTurn(ctx context.Context, x Exchange, maxOutput int, lost *l
 	case failure != nil:
 		return failure
 	case ctx.Err() != nil:
-		return ctx.Err() // nobody waits for this answer any more, so it must not make calls
+		return ctx.Err() // the caller has given up, so the answer must not make calls
 	}
 
 	if again := lost.retried; again.Times > 0 {
@@ -233,7 +240,7 @@ func (c *Client) roundTrip(ctx context.Context, x Exchange, a *Accumulator, emit
 	a.answering, a.textBytes = true, 0
 	return c.readAnswer(resp, func(f Frame) error {
 		text, err := x.Decode(f, a)
-		live.From(ctx).Arrived(len(f.Data)) // also of what is no text: what a model thinks, and the calls that it writes
+		live.From(ctx).Arrived(len(f.Data)) // counts reasoning and calls as well as text
 		a.textBytes += len(text)
 		a.frames++
 		if text != "" && !emit(model.Event{Text: text}) {
@@ -247,7 +254,7 @@ func (c *Client) roundTrip(ctx context.Context, x Exchange, a *Accumulator, emit
 	})
 }
 
-// send returns the response to a request that the server accepted, adapting it if necessary.
+// send returns the response to an accepted request. It adapts the request if necessary.
 func (c *Client) send(ctx context.Context, x Exchange) (*http.Response, error) {
 	for {
 		body, err := json.Marshal(x.EncodeRequest())
@@ -262,7 +269,7 @@ func (c *Client) send(ctx context.Context, x Exchange) (*http.Response, error) {
 			return resp, nil
 		}
 
-		// What could be read of an error is better than the error of reading it.
+		// A partially read error message is more useful than the read error.
 		text, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 		resp.Body.Close()
 		if err != nil && len(text) == 0 {
@@ -284,12 +291,12 @@ func (c *Client) post(ctx context.Context, body []byte) (*http.Response, error) 
 	if err != nil {
 		return nil, err
 	}
-	// Cloned, because the transport adds headers of its own.
+	// A copy, because the transport adds headers.
 	req.Header = c.headers.Clone()
 	return c.httpClient.Do(req)
 }
 
-// newHeaders are the headers of each request. Configured ones replace the usual ones.
+// newHeaders returns the headers of each request. Configured headers override the defaults.
 func (c *Client) newHeaders() http.Header {
 	h := http.Header{}
 	h.Set("Content-Type", "application/json")
@@ -308,14 +315,15 @@ func (c *Client) newHeaders() http.Header {
 	return h
 }
 
-// maxListing is how much of a list of models is read, in bytes.
+// maxListing is the maximum number of bytes read of a list of models.
 const maxListing = 8 << 20
 
-// Listing is a listing of the client's server of which nothing is known yet.
+// Listing returns an empty listing for the client's server.
 func (c *Client) Listing() model.Listing { return model.Listing{Server: c.shownURL} }
 
-// Ask sends one request to a path below BaseURL and reads the JSON of its answer. A question that
-// is not nil is posted. It returns false if the server has no such path. It sets l.Date.
+// Ask sends one request to a path below BaseURL and decodes the JSON response into answer. It sends
+// a POST if question is not nil, otherwise a GET. It returns false if the server does not have the
+// path or does not respond with JSON. It sets l.Date.
 func (c *Client) Ask(ctx context.Context, path string, question, answer any, l *model.Listing) (found bool, err error) {
 	method, body := http.MethodGet, io.Reader(nil)
 	if question != nil {
@@ -336,7 +344,7 @@ func (c *Client) Ask(ctx context.Context, path string, question, answer any, l *
 
 	req.Header = c.headers.Clone()
 	req.Header.Set("Accept", "application/json")
-	req.Close = true // nobody asks again soon
+	req.Close = true // no further request follows soon
 	resp, err := c.httpClient.HTTPClient.Do(req)
 	if ctx.Err() != nil {
 		return false, c.newError(model.KindUnavailable, true, "the model server %s gave no answer in time", c.shownURL)
@@ -360,11 +368,11 @@ func (c *Client) Ask(ctx context.Context, path string, question, answer any, l *
 		return false, c.unreachableError(err)
 	}
 
-	// A page in the place of a list is no list: nothing is known then.
+	// An HTML page instead of a list provides no information.
 	return json.Unmarshal(text, answer) == nil, nil
 }
 
-// AskNames asks for the names of all models of the server.
+// AskNames adds the names of all models of the server to l.
 func (c *Client) AskNames(ctx context.Context, path string, l *model.Listing) error {
 	type named struct{ ID, Name string }
 	var all struct{ Data, Models []named }

@@ -38,8 +38,8 @@ func shown(pieces []ContentBlock) string {
 	return strings.Join(out, ", ")
 }
 
-// What a server wants back is found in the message that was stored; in one that another
-// model wrote, or that has changed since, there is nothing of it.
+// TestContentBlocks checks that opaque data is found in a stored message. It must not be used if
+// another model wrote the message or the message has changed.
 func TestContentBlocks(t *testing.T) {
 	s := server(t, "m")
 	opaque := json.RawMessage(`{"s":1}`)
@@ -105,7 +105,7 @@ func TestTokenCount(t *testing.T) {
 	}
 }
 
-// Each provider has its own words for the same failures.
+// TestClassify checks the errors of several providers for the same failures.
 func TestClassify(t *testing.T) {
 	for _, c := range []struct {
 		status    int
@@ -131,7 +131,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// Codes are taken from where the error is, not from what surrounds it.
+// TestParseError checks that codes are taken from the error object, not from its surroundings.
 func TestParseError(t *testing.T) {
 	s := server(t, "m")
 	for raw, want := range map[string]ServerError{
@@ -160,7 +160,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// Google says how long to wait in the body; everybody else in a header, which comes first.
+// TestMoveRetryDelay checks retry delays in the body, as sent by Google. A header takes precedence.
 func TestMoveRetryDelay(t *testing.T) {
 	const info = `{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay": "%s"}]}}`
 	for name, c := range map[string]struct{ header, delay, want string }{

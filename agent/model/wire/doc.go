@@ -1,21 +1,21 @@
-// Package wire is what the adapters of model servers share: the transport, the reading of
-// streams, and the rules by which an answer is complete.
+// Package wire implements the transport, stream parsing and completeness rules shared by the
+// adapters of model servers.
 //
 // # Design
 //
-// An adapter describes its kind of server (a Dialect), and encodes and decodes its messages (an
-// Exchange for each turn). A new adapter is four things: New, which gives a Dialect to wire.New;
-// EncodeRequest; Decode, which fills an Accumulator; and Adapt, for what some servers of the kind
-// do not support. Package ollama is the smallest one.
+// An adapter describes its kind of server in a Dialect, and encodes and decodes the messages of
+// each turn in an Exchange. A new adapter has four parts: New, which passes a Dialect to wire.New;
+// EncodeRequest; Decode, which fills an Accumulator; and Adapt, which handles features that some
+// servers do not support. Package ollama is the smallest adapter.
 //
-// Transport retries happen before the first byte of an answer. What breaks later is a
-// *model.Error, and the caller decides whether to repeat the turn. Two timeouts bound a turn: one
-// for the whole, and one for a server that sends nothing. No error message holds the key.
+// The transport retries only before the first byte of an answer. Later failures are returned as a
+// *model.Error, and the caller decides whether to repeat the turn. A turn has two timeouts: one for
+// the whole turn, and one for a server that sends nothing. Error messages do not contain the key.
 //
-// An answer is read by what it is, not by what its headers say: a stream, one JSON document, an
-// error inside a 200, or a login page. Text is emitted at once. Calls are emitted only after the
-// server has said that the answer is complete and all arguments could be parsed.
+// The format of an answer is detected from its content, not from its headers. It is a stream, one
+// JSON document, an error with status 200, or a login page. Text is emitted at once. Calls are
+// emitted only after the server has completed the answer and all arguments were parsed.
 //
-// What a provider wants back with its answer (signatures of its reasoning) is stored in
-// model.Message.Raw, as parts that refer to the neutral message (Part).
+// Opaque data that a provider expects back, such as reasoning signatures, is stored in
+// model.Message.Raw. Its parts refer to the neutral message (see Part).
 package wire

@@ -21,7 +21,7 @@ import (
 
 var secretHeader = regexp.MustCompile(`(?i)auth|key|token|secret|cookie|password`)
 
-// newRedactor removes secrets from error messages: a server may repeat the key that it refuses.
+// newRedactor returns a redactor for error messages, because a server may repeat a rejected key.
 func newRedactor(e Endpoint, u *url.URL) *redact.Redactor {
 	secrets := []string{e.APIKey}
 	for name, v := range e.Headers {
@@ -43,7 +43,7 @@ func newRedactor(e Endpoint, u *url.URL) *redact.Redactor {
 	return redact.New(secrets)
 }
 
-// redactedError is an error with a redacted text. errors.Is and As still see what it wraps.
+// redactedError is an error with a redacted text. errors.Is and errors.As see the wrapped error.
 type redactedError struct {
 	text string
 	err  error
@@ -59,15 +59,15 @@ func (c *Client) redactError(err error) error {
 	return &redactedError{c.redactor.Replace(err.Error()), err}
 }
 
-// timeoutError is for a server that took too long.
+// timeoutError returns the error for a server that took too long.
 func (c *Client) timeoutError(what string, d time.Duration) *model.Error {
 	return c.newError(model.KindUnavailable, true, "the model %s at %s %s %s", c.endpoint.Model, c.shownURL, what, d)
 }
 
-// errClosed is what became of a request on a connection that was ended without an answer.
+// errClosed means that the server closed the connection without a response.
 var errClosed = errors.New("it closed the connection without an answer")
 
-// unreachableError is for a request that got no response.
+// unreachableError returns the error for a request without a response.
 func (c *Client) unreachableError(err error) error {
 	var idle *idleTimeout
 	if errors.As(err, &idle) {
@@ -78,7 +78,7 @@ func (c *Client) unreachableError(err error) error {
 	for errors.As(err, &outer) {
 		err = outer.Err // without the URL, which may hold credentials
 	}
-	if errors.Is(err, io.EOF) { // "EOF" says nothing to its reader
+	if errors.Is(err, io.EOF) { // "EOF" does not help the user
 		err = errClosed
 	}
 
@@ -88,18 +88,19 @@ func (c *Client) unreachableError(err error) error {
 	return e
 }
 
-// ServerError is what a server reports about a failure.
+// ServerError is an error reported by a server.
 type ServerError struct {
 	Message string
-	Code    string // its codes and types, separated by spaces; "" if it sends none
-	// Window and Needed are the size of the context and that of the request, in tokens, if the server names them.
+	Code    string // codes and types, separated by spaces; may be empty
+	// Window and Needed are the sizes of the context and of the request, in tokens. They are zero
+	// if the server does not report them.
 	Window, Needed int
 }
 
-// contextSizes are the words in which servers name the size of a context, and that of the request beyond it.
+// contextSizes are the patterns by which servers report the sizes of the context and the request.
 var contextSizes = []struct {
 	*regexp.Regexp
-	window, needed int // groups; 0: it does not say
+	window, needed int // numbers of the groups; 0 means not reported
 }{
 	{regexp.MustCompile(`\((\d+) tokens\) exceeds the available context size \((\d+) tokens\)`), 2, 1},                                                      // llama.cpp
 	{regexp.MustCompile(`maximum context length (?:is|of) (\d+) tokens.*?(?:requested|resulted in|request has|contains)(?: about| at least)? (\d+)`), 1, 2}, // OpenAI, vLLM, OpenRouter
@@ -113,9 +114,9 @@ var contextSizes = []struct {
 	{regexp.MustCompile(`n_ctx\W+(\d+)`), 1, 0},
 }
 
-// findSizes sets the sizes that a message names.
+// findSizes sets the sizes from the message.
 func (e *ServerError) findSizes() {
-	message := strings.ReplaceAll(strings.ToLower(e.Message), ",", "") // 200,000
+	message := strings.ReplaceAll(strings.ToLower(e.Message), ",", "") // also matches 200,000
 	for _, p := range contextSizes {
 		m := p.FindStringSubmatch(message)
 		if m == nil {
@@ -131,7 +132,7 @@ func (e *ServerError) findSizes() {
 	}
 }
 
-// Bounds of the size of a context that can be true, in tokens.
+// Plausible sizes of a context, in tokens.
 const (
 	minContext = 256
 	maxContext = 1 << 30
@@ -139,9 +140,9 @@ const (
 
 const maxErrorText = 300 // characters of a server's message
 
-// parseError reads an error in any of the shapes that servers use, down to a web page.
+// parseError parses an error in any of the formats that servers use, including HTML.
 func (c *Client) parseError(raw []byte) ServerError {
-	// Gemini sends a list of one error where it would have sent a list of chunks.
+	// Gemini sends a list with one error instead of a list of chunks.
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) == nil && len(list) > 0 {
 		raw = list[0]
@@ -154,7 +155,7 @@ func (c *Client) parseError(raw []byte) ServerError {
 		}
 	}
 
-	// The outer type often says no more than "error".
+	// The outer type is often just "error".
 	if inner := codes(raw, "error"); inner != "" {
 		serverErr.Code = inner
 	}
@@ -164,12 +165,12 @@ func (c *Client) parseError(raw []byte) ServerError {
 	}
 
 	serverErr.findSizes()
-	// Redacted before it is truncated: a secret that was cut in two would not be found.
+	// Redaction must come before truncation: a secret that is cut in two would not be found.
 	serverErr.Message = text.Truncate(c.redactor.Replace(text.Collapse(serverErr.Message)), maxErrorText)
 	return serverErr
 }
 
-// codes are the fields by which servers say what kind of failure it is.
+// codes returns the fields that identify the kind of the error, separated by spaces.
 func codes(raw json.RawMessage, path ...string) string {
 	var found []string
 	for _, key := range []string{"code", "type", "status"} {
@@ -180,7 +181,8 @@ func codes(raw json.RawMessage, path ...string) string {
 	return strings.Join(found, " ")
 }
 
-// lookup is a value within an object: a string as it is, anything else as JSON.
+// lookup returns the value at a path within an object: the text of a string, any other value as
+// JSON.
 func lookup(raw json.RawMessage, path ...string) string {
 	for _, key := range path {
 		var object map[string]json.RawMessage
@@ -200,7 +202,7 @@ func lookup(raw json.RawMessage, path ...string) string {
 
 var htmlTitle = regexp.MustCompile(`(?is)<title[^>]*>(.*?)</title>`)
 
-// describeBody is what to show of a body that is not JSON.
+// describeBody returns a description of a body that is not JSON.
 func describeBody(text string) string {
 	text = strings.TrimSpace(text)
 	switch m := htmlTitle.FindStringSubmatch(text); {
@@ -215,7 +217,7 @@ func describeBody(text string) string {
 	return text
 }
 
-// statusError is for a response whose status is not a success.
+// statusError returns the error for a response with an error status.
 func (c *Client) statusError(resp *http.Response, serverErr ServerError) error {
 	kind, retryable := classify(resp.StatusCode, serverErr)
 	e := c.newError(kind, retryable, "the model server %s answered %s for the model %s: %s", c.shownURL, resp.Status, c.endpoint.Model, serverErr.Message)
@@ -243,7 +245,7 @@ func (c *Client) statusError(resp *http.Response, serverErr ServerError) error {
 	return e
 }
 
-// hint returns the remedy of the dialect, or else the general one, as the end of a message.
+// hint returns the remedy of the dialect, or the general remedy, as the end of a message.
 func (c *Client) hint(kind model.ErrorKind, status int, refusal ServerError, general string) string {
 	if c.dialect.Hint != nil {
 		general = cmp.Or(c.dialect.Hint(kind, status, refusal), general)
@@ -254,7 +256,7 @@ func (c *Client) hint(kind model.ErrorKind, status int, refusal ServerError, gen
 	return "; " + general
 }
 
-// APIError returns the error that a server sent with status 200, in place of an answer or within.
+// APIError returns the error for an error object that a server sent with status 200.
 func (c *Client) APIError(data []byte) error {
 	serverErr := c.parseError(data)
 	status := http.StatusOK
@@ -273,17 +275,17 @@ func (c *Client) APIError(data []byte) error {
 	return e
 }
 
-// InvalidChunk is for a frame that the API does not allow.
+// InvalidChunk returns the error for a frame that violates the API.
 func (c *Client) InvalidChunk(err error) error {
 	return c.newError(model.KindInvalidResponse, true, "the model %s at %s sent a chunk that cannot be read (%v)", c.endpoint.Model, c.shownURL, err)
 }
 
-// NoAnswer is for a document that is neither an answer nor an error.
+// NoAnswer returns the error for a document that is neither an answer nor an error.
 func (c *Client) NoAnswer(data []byte) error {
 	return c.newError(model.KindInvalidResponse, true, "the model server %s answered without a choice: %s", c.shownURL, c.parseError(data).Message)
 }
 
-// ContentFiltered is for a prompt or an answer that the provider's content filter withheld.
+// ContentFiltered returns the error for a prompt or an answer withheld by the provider's filter.
 func (c *Client) ContentFiltered(what, reason string) error {
 	return c.newError(model.KindBadRequest, false, "the provider of the model %s withheld %s (%s)", c.endpoint.Model, what, c.redactor.Replace(reason))
 }
@@ -292,7 +294,7 @@ func (c *Client) newError(kind model.ErrorKind, retryable bool, format string, a
 	return &model.Error{Kind: kind, Retryable: retryable, Message: fmt.Sprintf(format, args...)}
 }
 
-// classify returns the kind of a failure, and whether the same request may succeed later.
+// classify returns the kind of a failure and reports whether the same request may succeed later.
 func classify(status int, serverErr ServerError) (model.ErrorKind, bool) {
 	words := strings.ToLower(serverErr.Message + " " + serverErr.Code)
 	holds := func(any ...string) bool {
@@ -304,7 +306,7 @@ func classify(status int, serverErr ServerError) (model.ErrorKind, bool) {
 		return false
 	}
 
-	// Most servers answer a request that is too long with 400, so only the words tell.
+	// Most servers reject too long requests with status 400, so the text decides.
 	long := holds("context") && holds("exceed", "length", "size", "window", "overflow", "too long") ||
 		holds("prompt is too long", "maximum model length", "input token count", "maximum number of tokens", "reduce the length", "request_too_large")
 	switch {
@@ -316,7 +318,7 @@ func classify(status int, serverErr ServerError) (model.ErrorKind, bool) {
 		return model.KindRateLimited, true
 	case long, status == http.StatusRequestEntityTooLarge:
 		return model.KindContextOverflow, false
-	case holds("api key not valid", "api_key_invalid"): // Gemini, with a 400
+	case holds("api key not valid", "api_key_invalid"): // Gemini, with status 400
 		return model.KindAuth, false
 	case status == http.StatusNotImplemented:
 		return model.KindBadRequest, false

@@ -10,15 +10,15 @@ import (
 	"rouse/agent/model"
 )
 
-// ImageLimits are the images that a kind of server accepts.
+// ImageLimits are the limits of a kind of server for images.
 type ImageLimits struct {
-	Types    []string // like image/png
-	MaxBytes int      // bytes of one image
-	MaxTotal int      // bytes of all images of a request
+	Types    []string // media types, for example image/png
+	MaxBytes int      // limit of one image
+	MaxTotal int      // limit of all images of a request
 }
 
-// FilterImages leaves out images that the server does not accept, and says so in their messages. If
-// a request cannot hold all of them, the newest are sent.
+// FilterImages removes images that the server does not accept, and adds the reason to their
+// messages. If a request cannot hold all images, the newest are sent.
 func (c *Client) FilterImages(messages []model.Message) (filtered []model.Message, hasImages bool) {
 	if !slices.ContainsFunc(messages, func(m model.Message) bool { return len(m.Images) > 0 }) {
 		return messages, false
@@ -45,7 +45,7 @@ func (c *Client) FilterImages(messages []model.Message) (filtered []model.Messag
 	return filtered, hasImages
 }
 
-// imageProblem says why an image cannot be sent, "" if it can.
+// imageProblem returns the reason why an image cannot be sent, or "" if it can.
 func (c *Client) imageProblem(i model.Image, left int) string {
 	takes := c.dialect.Images
 	switch why := c.noImages.Load(); {
@@ -64,13 +64,14 @@ func (c *Client) imageProblem(i model.Image, left int) string {
 
 func mebibytes(n int) string { return fmt.Sprintf("%.4g MiB", float64(n)/(1<<20)) }
 
-// AdaptImages learns that the model supports no images, and reports whether to retry without.
+// AdaptImages learns that the model does not support images, and reports whether to retry without
+// images.
 func (c *Client) AdaptImages(sent bool, refusal ServerError) bool {
 	words := strings.ToLower(refusal.Message)
 	says := func(any ...string) bool {
 		return slices.ContainsFunc(any, func(w string) bool { return strings.Contains(words, w) })
 	}
-	// No provider has a code for this, so its words decide.
+	// Providers have no error code for this, so the text decides.
 	if !sent || !says("image", "vision", "multimodal", "modalit") || says("media type", "media_type", "format", "too large", "exceeds", "could not process") ||
 		!says("support", "not enabled", "not a multimodal", "missing data required", "unknown variant", "not accept", "cannot process", "only text") {
 		return false
@@ -97,7 +98,7 @@ func MoveToolImages(history []model.Message, hasImages bool) []model.Message {
 
 	for _, m := range history {
 		if m.Role != model.RoleTool {
-			// A result must not be separated from the next one by another message.
+			// Consecutive results must not be separated by another message.
 			flush()
 			out = append(out, m)
 			continue
@@ -112,13 +113,13 @@ func MoveToolImages(history []model.Message, hasImages bool) []model.Message {
 	return out
 }
 
-// limitField is how servers name the limit of an answer.
+// limitField matches the names that servers use for the output limit.
 var limitField = regexp.MustCompile(`(?i)max_?(?:completion_?|output_?|new_?)?tokens`)
 
-// greatestLimit is the greatest limit in the message of a server.
+// greatestLimit matches the maximum limit in an error message.
 var greatestLimit = regexp.MustCompile("(?i)(?:at most|less than or equal to|up to|<=|maximum value (?:is|of))\\s*[`'\"]?(\\d+)")
 
-// Limit returns the greatest length of an answer to ask for, in tokens; 0 if none is to be sent.
+// Limit returns the output limit to send, in tokens. Zero means no limit.
 func (c *Client) Limit(wanted int) int {
 	switch most := c.most.Load(); {
 	case most < 0:
@@ -129,14 +130,14 @@ func (c *Client) Limit(wanted int) int {
 	return wanted
 }
 
-// AdaptLimit learns that the server does not take the limit that was sent, and reports whether to
-// ask again with a lower one or none. The client cuts a longer answer in any case.
+// AdaptLimit learns that the server rejects the limit that was sent. It reports whether to retry
+// with a lower limit or none. The client cuts off a longer answer in any case.
 func (c *Client) AdaptLimit(sent int, refusal ServerError) bool {
 	if sent <= 0 || !limitField.MatchString(refusal.Message) {
 		return false
 	}
 
-	// A number of the context depends on the length of the request.
+	// A limit of the context depends on the length of the request, so it is not stored.
 	if m := greatestLimit.FindStringSubmatch(refusal.Message); m != nil && !strings.Contains(refusal.Message, "context") {
 		if most, err := strconv.ParseInt(m[1], 10, 64); err == nil && most > 0 && most < int64(sent) {
 			c.most.Store(most)

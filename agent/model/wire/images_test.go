@@ -7,7 +7,8 @@ import (
 	"rouse/agent/model"
 )
 
-// A picture that is not shown is made up for by a sentence with the reason; the newest fit.
+// TestFilterImages checks that an omitted image is replaced by a sentence with the reason, and that
+// the newest images are kept.
 func TestFilterImages(t *testing.T) {
 	s, err := New(Endpoint{Model: "m"}, Dialect{Name: "plain", BaseURL: "http://model", Images: ImageLimits{Types: []string{"image/png"}, MaxBytes: 10, MaxTotal: 15}})
 	if err != nil {
@@ -46,7 +47,8 @@ func TestFilterImages(t *testing.T) {
 	}
 }
 
-// Errors about a model without image support are told apart from those about a single image.
+// TestAdaptImages checks that missing image support is distinguished from an error of a single
+// image.
 func TestAdaptImages(t *testing.T) {
 	for said, want := range map[string]bool{
 		"Invalid content type. image_url is only supported by certain models.":                            true,

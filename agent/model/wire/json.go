@@ -18,7 +18,7 @@ func UnmarshalString(raw []byte, into *string) error {
 		return json.Unmarshal(raw, into)
 	}
 
-	// Neither escapes nor invalid UTF-8: what is between the quotes is the value.
+	// Without escapes and invalid UTF-8, the bytes between the quotes are the value.
 	*into = string(raw[1 : n-1])
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// A string is read as encoding/json reads it.
+// FuzzUnmarshalString compares the result with encoding/json.
 func FuzzUnmarshalString(f *testing.F) {
 	for _, raw := range []string{`""`, `"a"`, `null`, `"\u00fc\n"`, `"ü"`, "\"\xff\"", "\"\ufffd\"", `"\\"`, `"\""`, `1`, `{}`, `"" `, `"a" `} {
 		f.Add([]byte(raw))

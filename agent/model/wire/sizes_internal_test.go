@@ -9,7 +9,7 @@ import (
 	"rouse/agent/model"
 )
 
-// TestContextSizes (OSA-21) checks that the sizes which servers name in a refusal are read.
+// TestContextSizes checks that the sizes in servers' error messages are found.
 func TestContextSizes(t *testing.T) {
 	t.Parallel()
 	c, err := New(Endpoint{BaseURL: "http://127.0.0.1:1", Model: "m"}, Dialect{Name: "test"})

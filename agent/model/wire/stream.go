@@ -11,14 +11,14 @@ import (
 	"rouse/agent/model"
 )
 
-// maxAnswer bounds one answer, in bytes as received.
+// maxAnswer is the maximum size of one answer, in bytes as received.
 const maxAnswer = 16 << 20
 
 // Frame is a unit of an answer: the data of an event, a JSON line, or the whole document.
 type Frame struct {
-	Event    string // the name of the event, if it has one
+	Event    string // name of the event, if it has one
 	Data     []byte // valid until the next frame
-	Document bool   // the whole answer: the server does not stream
+	Document bool   // Data is the whole answer, because the server does not stream
 }
 
 // readAnswer splits an answer into frames and decodes them.
@@ -30,7 +30,7 @@ func (c *Client) readAnswer(resp *http.Response, decode func(Frame) error) error
 		return c.brokenError(err, limited)
 	}
 
-	// After io.EOF from decode the answer is complete, whatever happens to the connection.
+	// After decode returns io.EOF the answer is complete, even if the connection fails.
 	done := false
 	err = c.readFrames(resp, r, limited, first, func(f Frame) error {
 		err := decode(f)
@@ -38,7 +38,7 @@ func (c *Client) readAnswer(resp *http.Response, decode func(Frame) error) error
 		return err
 	})
 
-	// Errors of decode are final. If limited.N is 0, an error is only a symptom of the limit.
+	// Errors of decode are final. If limited.N is 0, an error is only a consequence of the limit.
 	var e *model.Error
 	switch {
 	case done, limited.N > 0 && (err == nil || errors.Is(err, io.EOF)):
@@ -50,14 +50,14 @@ func (c *Client) readAnswer(resp *http.Response, decode func(Frame) error) error
 	return c.brokenError(err, limited)
 }
 
-// readFrames picks the format by the first bytes, because Content-Type is wrong too often.
+// readFrames detects the format from the first bytes, because Content-Type is often wrong.
 func (c *Client) readFrames(resp *http.Response, r *bufio.Reader, limited *io.LimitedReader, first rune, decode func(Frame) error) error {
 	beginning, err := r.Peek(r.Buffered())
 	if err != nil {
 		return err
 	}
 
-	object := first == '{' || first == '[' // JSON lines, or a document of a server that does not stream
+	object := first == '{' || first == '[' // JSON lines, or a document from a server that does not stream
 	switch {
 	case c.dialect.JSONLines && object:
 		return readLines(r, decode)
@@ -71,7 +71,7 @@ func (c *Client) readFrames(resp *http.Response, r *bufio.Reader, limited *io.Li
 		return readEvents(r, decode)
 	}
 
-	// Some web page, most likely a login: the same URL would give it again.
+	// Probably a login page. It is not retried, because the same URL would return it again.
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if kind == "" {
 		kind = "something"
@@ -79,7 +79,8 @@ func (c *Client) readFrames(resp *http.Response, r *bufio.Reader, limited *io.Li
 	return c.newError(model.KindInvalidResponse, false, "the model server %s answered with %s instead of a stream: %s; check base_url", c.shownURL, kind, c.parseError(beginning).Message)
 }
 
-// firstRune peeks at the first character of an answer after a byte order mark and blanks.
+// firstRune skips a byte order mark and white space, and returns the next character without
+// consuming it.
 func firstRune(r *bufio.Reader) (rune, error) {
 	for {
 		char, _, err := r.ReadRune()
@@ -95,10 +96,10 @@ func firstRune(r *bufio.Reader) (rune, error) {
 	}
 }
 
-// isEventStream says whether these may be the first bytes of a stream of events.
+// isEventStream reports whether the answer may begin a stream of events.
 func isEventStream(beginning []byte) bool {
 	for _, field := range []string{":", "data:", "event:", "id:", "retry:"} {
-		n := min(len(field), len(beginning)) // the rest of the field may still be on its way
+		n := min(len(field), len(beginning)) // the rest of the field may not have arrived yet
 		if string(beginning[:n]) == field[:n] {
 			return true
 		}
@@ -106,11 +107,11 @@ func isEventStream(beginning []byte) bool {
 	return false
 }
 
-// readLine reads a line without its line break; a last one comes with io.EOF. The result is valid
-// until the next read.
+// readLine returns a line without its line break. It returns the last line together with io.EOF.
+// The line is valid until the next read.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	text, err := r.ReadSlice('\n')
-	// Nearly all lines fit into the buffer and are not copied.
+	// Most lines fit into the buffer and are not copied.
 	if errors.Is(err, bufio.ErrBufferFull) {
 		long := bytes.Clone(text)
 		for errors.Is(err, bufio.ErrBufferFull) {
@@ -123,7 +124,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r")), err
 }
 
-// readLines reads an answer of JSON lines. The last line may lack a line break.
+// readLines reads an answer in JSON lines. The last line may lack a line break.
 func readLines(r *bufio.Reader, decode func(Frame) error) error {
 	for {
 		text, err := readLine(r)
@@ -139,7 +140,7 @@ func readLines(r *bufio.Reader, decode func(Frame) error) error {
 	}
 }
 
-// readEvents reads server-sent events with data. An event cut off by the end is dropped.
+// readEvents reads server-sent events with data. It drops an incomplete event at the end.
 func readEvents(r *bufio.Reader, decode func(Frame) error) error {
 	var f Frame
 	for {
@@ -155,7 +156,7 @@ func readEvents(r *bufio.Reader, decode func(Frame) error) error {
 					return err
 				}
 			}
-			f.Event, f.Data = "", f.Data[:0] // the buffer is used again: see Frame.Data
+			f.Event, f.Data = "", f.Data[:0] // reuses the buffer; see Frame.Data
 			continue
 		}
 
@@ -171,7 +172,7 @@ func readEvents(r *bufio.Reader, decode func(Frame) error) error {
 	}
 }
 
-// brokenError is for an answer that could not be read to its end.
+// brokenError returns the error for an answer that could not be read completely.
 func (c *Client) brokenError(err error, limited *io.LimitedReader) error {
 	var idle *idleTimeout
 	switch {

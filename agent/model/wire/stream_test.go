@@ -47,7 +47,7 @@ func TestReadLines(t *testing.T) {
 	for stream, want := range map[string][]string{
 		"{}\n{\"a\":1}\n":       {"|{}", `|{"a":1}`},
 		"{}\r\n\r\n  \n[1]\r\n": {"|{}", "|[1]"},
-		"{}\n{\"a\":":           {"|{}", `|{"a":`}, // not valid JSON, and decoded all the same
+		"{}\n{\"a\":":           {"|{}", `|{"a":`}, // not valid JSON, but decoded
 		"":                      nil,
 	} {
 		if got, err := read(readLines, stream); !slices.Equal(got, want) || !errors.Is(err, io.EOF) {

@@ -26,35 +26,35 @@ import (
 const (
 	maxTries     = 4
 	firstPause   = 500 * time.Millisecond
-	longestPause = time.Minute // a server that asks for more is left to the caller
+	longestPause = time.Minute // the transport does not wait longer, even if the server asks for it
 )
 
-// newClient returns an HTTP client that retries, and gives up an attempt if the server is silent.
-// It has no http.Client.Timeout, which would end a stream that makes progress.
+// newClient returns an HTTP client that retries, and cancels an attempt if the server sends
+// nothing. It has no http.Client.Timeout, because that would end a stream that makes progress.
 func (c *Client) newClient(base http.RoundTripper) *retryablehttp.Client {
-	// A redirect is not followed: it would send the key in the headers to another host.
+	// Redirects are not followed: they would send the key to another host.
 	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	rc := retryablehttp.NewClient()
 	rc.HTTPClient = &http.Client{Transport: &idleTransport{base, c}, CheckRedirect: noRedirect}
-	rc.Logger = nil // it would log URLs, which may hold credentials
+	rc.Logger = nil // it would log URLs, which may contain credentials
 	rc.RetryMax = maxTries - 1
 	rc.RetryWaitMin, rc.RetryWaitMax = firstPause, longestPause
 	rc.CheckRetry = c.checkRetry
 	rc.Backoff = c.backoff
-	// After the last attempt the response is wanted, not the library's error about it.
+	// After the last attempt, return the response and not the library's error.
 	rc.ErrorHandler = retryablehttp.PassthroughErrorHandler
 
 	return rc
 }
 
-// idleConnections is the number of connections to a server that are kept for later requests.
+// idleConnections is the number of idle connections kept per server.
 const idleConnections = 256
 
-// newTransport is the connection pool of one model.
+// newTransport returns the connection pool of one model.
 func newTransport() http.RoundTripper {
 	pool, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
-		return http.DefaultTransport // whoever replaced it wants it used
+		return http.DefaultTransport // a replaced default transport must be used
 	}
 
 	pool = pool.Clone()
@@ -62,9 +62,10 @@ func newTransport() http.RoundTripper {
 	return pool
 }
 
-// checkRetry repeats only requests that cost nothing, within the caller's time. It does not repeat
-// a final refusal, such as a 429 for a spent quota. It returns no error, because the library would
-// return it together with an open response.
+// checkRetry reports whether to retry. It allows only retries of requests that cost nothing, within
+// the caller's deadline. It does not retry a final rejection, such as a 429 for a used-up quota. It
+// never returns an error, because the library would return that error together with an open
+// response.
 func (c *Client) checkRetry(ctx context.Context, resp *http.Response, err error) (retry bool, _ error) {
 	if !worthWaiting(ctx, resp, err) || lostOf(ctx).n.Load() > 0 {
 		return false, nil
@@ -83,7 +84,7 @@ func (c *Client) checkRetry(ctx context.Context, resp *http.Response, err error)
 	return true, nil
 }
 
-// tryError is the error of one try: it got no response, or one that is no success.
+// tryError returns the error of one attempt, which had no response or an error status.
 func (c *Client) tryError(resp *http.Response, err error) error {
 	if err != nil {
 		return c.unreachableError(err)
@@ -91,7 +92,7 @@ func (c *Client) tryError(resp *http.Response, err error) error {
 	return c.statusError(resp, c.parseError(peekBody(resp)))
 }
 
-// noteRetry notes why a turn is asked again, for the record without what may hold credentials.
+// noteRetry records the reason of a retry, without URLs, which may contain credentials.
 func (l *lostRequests) noteRetry(failure error, resp *http.Response, err error) {
 	var outer *url.Error
 	for errors.As(err, &outer) {
@@ -107,7 +108,7 @@ func (l *lostRequests) noteRetry(failure error, resp *http.Response, err error) 
 	}
 }
 
-// worthWaiting says whether another attempt can begin before the turn is over.
+// worthWaiting reports whether another attempt can start before the turn ends.
 func worthWaiting(ctx context.Context, resp *http.Response, err error) bool {
 	if ctx.Err() != nil || errors.As(err, new(*idleTimeout)) {
 		return false
@@ -117,14 +118,15 @@ func worthWaiting(ctx context.Context, resp *http.Response, err error) bool {
 	return !asked || wait <= longestPause && (!bounded || wait < time.Until(deadline))
 }
 
-// backoff doubles with each attempt, or is what the server asked for. Both get jitter.
+// backoff returns the wait before the next attempt: exponential, or as requested by the server.
+// Both have jitter.
 func (c *Client) backoff(first, longest time.Duration, attempt int, resp *http.Response) time.Duration {
 	wait, asked := retryAfter(resp)
 	if !asked {
 		wait = min(first<<attempt, longest)
 		wait -= rand.N(wait/2 + 1)
 	} else if wait > 0 {
-		wait += rand.N(wait/10 + 1) // never earlier than it asked for
+		wait += rand.N(wait/10 + 1) // never less than the server asked for
 	}
 
 	status := "none"
@@ -136,7 +138,7 @@ func (c *Client) backoff(first, longest time.Duration, attempt int, resp *http.R
 	return wait
 }
 
-// retryAfter is the Retry-After of a response, in seconds or as a date.
+// retryAfter returns the Retry-After header of a response, which holds seconds or a date.
 func retryAfter(resp *http.Response) (wait time.Duration, asked bool) {
 	if resp == nil {
 		return 0, false
@@ -146,7 +148,7 @@ func retryAfter(resp *http.Response) (wait time.Duration, asked bool) {
 	if text == "" {
 		return 0, false
 	}
-	// Seconds, also with a fraction, which the standard does not know and moveRetryDelay needs.
+	// Fractions of seconds are not in the standard, but moveRetryDelay uses them.
 	if d, err := time.ParseDuration(text + "s"); err == nil && d >= 0 {
 		return min(d, longestNamed), true
 	}
@@ -157,13 +159,13 @@ func retryAfter(resp *http.Response) (wait time.Duration, asked bool) {
 	return 0, false
 }
 
-// idleTimeout is the error of a silent server. It is not retried at once.
+// idleTimeout is the error for a server that sends nothing. It is not retried at once.
 type idleTimeout struct{ error }
 
 func (e *idleTimeout) Unwrap() error { return e.error }
 
-// idleTransport ends an attempt if the server sends nothing for too long. Its timer runs only while
-// the client waits for the server.
+// idleTransport cancels an attempt if the server sends nothing for too long. Its timer runs only
+// while the client waits for the server.
 type idleTransport struct {
 	next   http.RoundTripper
 	client *Client
@@ -175,7 +177,7 @@ func (l *idleTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	timer := time.AfterFunc(l.client.endpoint.Idle, func() { cancel(l.client.silent) })
 	var sent atomic.Bool
 	lost := lostOf(req.Context())
-	lost.failure = nil // it no longer ends the turn
+	lost.failure = nil // superseded by this attempt
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) { sent.Store(i.Err == nil) }})
 	resp, err := l.next.RoundTrip(req.WithContext(traced))
 	timer.Stop()
@@ -187,16 +189,16 @@ func (l *idleTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 	resp.Body = &idleBody{resp.Body, ctx, cancel, timer, l.client.endpoint.Idle}
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-		moveRetryDelay(resp) // before the library looks for Retry-After
+		moveRetryDelay(resp) // the library reads Retry-After
 	}
 
 	return resp, nil
 }
 
-// retryDelay is where Google's servers say how long to wait.
+// retryDelay matches the retry delay in error bodies of Google's servers.
 var retryDelay = regexp.MustCompile(`"retryDelay":\s*"([0-9.]+)s"`)
 
-// moveRetryDelay copies a delay that only the body asks for to the Retry-After header.
+// moveRetryDelay copies a retry delay from the body to the Retry-After header.
 func moveRetryDelay(resp *http.Response) {
 	if _, asked := retryAfter(resp); asked {
 		return
@@ -210,7 +212,7 @@ func moveRetryDelay(resp *http.Response) {
 	}
 }
 
-// Servers may name the pause in a message alone: "Please try again in 6h13m20s", "You will regain
+// Some servers give the delay only in the message: "Please try again in 6h13m20s", "You will regain
 // access on 2026-12-01 at 00:00 UTC".
 var (
 	namedSpan    = regexp.MustCompile(`(?i)\b(?:again|retry|retrying|resets?) (?:in|after) (?:about )?((?:\d+(?:\.\d+)? ?(?:ms|milliseconds?|seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|[smhd])\b,? ?(?:and )?|\d+(?:\.\d+)?(?:ms|[smhd]))+)`)
@@ -218,10 +220,10 @@ var (
 	namedInstant = regexp.MustCompile(`(?i)\bregain access on (\d{4}-\d\d-\d\d)(?: at (\d\d:\d\d) UTC)?`)
 )
 
-// longestNamed bounds what a header or a message can ask for: a model is paused for as long.
+// longestNamed is the longest accepted retry delay, because the model is paused for that time.
 const longestNamed = 31 * 24 * time.Hour
 
-// namedWait is how long a server asks to wait by its message, 0 where it does not.
+// namedWait returns the retry delay given in a message, or 0 if there is none.
 func namedWait(message string, now time.Time) time.Duration {
 	wait := time.Duration(0)
 	if m := namedSpan.FindStringSubmatch(message); m != nil {
@@ -243,7 +245,8 @@ func namedWait(message string, now time.Time) time.Duration {
 	return min(max(wait, 0), longestNamed)
 }
 
-// peekBody reads the beginning of a body that is read again. An error is not lost: the body keeps it for its next reader.
+// peekBody returns the beginning of a body without consuming it. The next reader of the body gets
+// the read error.
 func peekBody(resp *http.Response) []byte {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	resp.Body = &readCloser{io.MultiReader(bytes.NewReader(text), resp.Body), resp.Body}
@@ -256,7 +259,7 @@ type readCloser struct {
 	io.Closer
 }
 
-// idleCause is the idle timeout, if that is why the context was cancelled, and else the error.
+// idleCause returns the idle timeout if it cancelled the context, and otherwise err.
 func idleCause(ctx context.Context, err error) error {
 	var idle *idleTimeout
 	if errors.As(context.Cause(ctx), &idle) {

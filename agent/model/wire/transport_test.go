@@ -21,7 +21,7 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// network is one on which time is the bubble's.
+// network is a transport in a synctest bubble.
 type network func(try int, r *http.Request) (*http.Response, error)
 
 type counted struct {
@@ -52,7 +52,7 @@ func answered(status int, retryAfter, text string) *http.Response {
 
 const good = `data: {"text":"hello","end":"stop"}` + "\n\n"
 
-// describeBody speaks a dialect in which an answer is text and an end.
+// describeBody is a provider for a dialect with text and an end.
 type describeBody struct{ server *wire.Client }
 
 func (p describeBody) EncodeRequest() any               { return map[string]string{"model": p.server.Model()} }
@@ -84,7 +84,7 @@ func provider(t testing.TB, e wire.Endpoint) describeBody {
 	return describeBody{s}
 }
 
-// turn asks once over a wire; the durations are those of the bubble.
+// ask runs one turn over a network. Durations are those of the bubble.
 func ask(t testing.TB, ctx context.Context, e wire.Endpoint, w network) (modeltest.Answer, *counted) {
 	t.Helper()
 	c := &counted{network: w}
@@ -92,8 +92,8 @@ func ask(t testing.TB, ctx context.Context, e wire.Endpoint, w network) (modelte
 	return modeltest.Ask(t, ctx, provider(t, e), model.Request{}), c
 }
 
-// Retries are bounded and spread, and what a server asks for is honoured, be it seconds
-// or a date.
+// TestRetries checks that retries are limited and have jitter, and that Retry-After is obeyed in
+// both formats.
 func TestRetries(t *testing.T) {
 	for name, c := range map[string]struct {
 		status     int
@@ -165,8 +165,8 @@ func TestRetriesEnd(t *testing.T) {
 	}
 }
 
-// A server that is not there is named, but not with the credentials of its address, which
-// the transport's own errors repeat; one that hangs up is said to have.
+// TestUnreachable checks that an error names an unreachable server, but not the credentials in its
+// URL, which errors of the transport contain. It also checks the error for a closed connection.
 func TestUnreachable(t *testing.T) {
 	for want, fails := range map[string]func(r *http.Request) error{
 		"dial http://user:[secret]@model:1/v1/chat?key=[secret]: connection refused": func(r *http.Request) error { return fmt.Errorf("dial %s: connection refused", r.URL) },
@@ -211,7 +211,8 @@ func (s *slowly) Read(b []byte) (int, error) {
 
 func (s *slowly) Close() error { return nil }
 
-// A model that hangs is left as soon as its time is over, and the error says which time.
+// TestHangingModel checks that a hanging model is abandoned at its timeout, and that the error
+// names the timeout.
 func TestHangingModel(t *testing.T) {
 	chunk := `data: {"text":"a"}` + "\n\n"
 	hang := func(_ int, r *http.Request) (*http.Response, error) {
@@ -249,7 +250,7 @@ func TestHangingModel(t *testing.T) {
 	}
 }
 
-// A server that asked for a pause is not silent in it.
+// TestRetryPauseIsNotIdle checks that the idle timeout does not run during a retry delay.
 func TestRetryPauseIsNotIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got, w := ask(t, t.Context(), wire.Endpoint{Idle: time.Second}, func(try int, _ *http.Request) (*http.Response, error) {
@@ -264,7 +265,7 @@ func TestRetryPauseIsNotIdle(t *testing.T) {
 	})
 }
 
-// While the reader of the events is busy, the server is not waited for.
+// TestSlowReader checks that the idle timeout does not run while the consumer is busy.
 func TestSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &counted{network: func(_ int, r *http.Request) (*http.Response, error) {
@@ -278,7 +279,7 @@ func TestSlowReader(t *testing.T) {
 				t.Fatal(err)
 			}
 			text += e.Text
-			time.Sleep(time.Minute) // of the bubble
+			time.Sleep(time.Minute) // time of the bubble
 		}
 		if text != "ahello" {
 			t.Errorf("text: %q", text)
@@ -286,13 +287,14 @@ func TestSlowReader(t *testing.T) {
 	})
 }
 
-// The error of a cancelled turn is the cause; in the middle of a pause it says as well why there was one.
+// TestCancelledWhileWaiting checks that the error of a cancelled turn is the cause. During a retry
+// delay it must also contain the reason for the delay.
 func TestCancelledWhileWaiting(t *testing.T) {
 	refused := func() (*http.Response, error) { return nil, errors.New("connection refused") }
 	busy := func() (*http.Response, error) { return answered(503, "50", "no"), nil }
 	for name, c := range map[string]struct {
 		first func() (*http.Response, error)
-		hangs time.Duration // how long the second try has been waited for by then
+		hangs time.Duration // time for which the second attempt has been running
 		say   string
 	}{
 		"for a server that is busy":     {busy, 0, "the model server http://model/v1 answered Service Unavailable for the model m: no"},
@@ -324,7 +326,7 @@ func TestCancelledWhileWaiting(t *testing.T) {
 	}
 }
 
-// A server to which no connection comes about is silent like any other.
+// TestHangingConnect checks that the idle timeout also applies while connecting.
 func TestHangingConnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -332,7 +334,7 @@ func TestHangingConnect(t *testing.T) {
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				select {
 				case <-ctx.Done():
-				case <-time.After(2 * time.Minute): // as a dialler gives up: whom the request left waits on
+				case <-time.After(2 * time.Minute): // a dialer's own timeout, in case it is not cancelled
 				}
 				return nil, errors.New("no answer")
 			}}})

@@ -12,9 +12,9 @@ import (
 	"rouse/agent/model/openai"
 )
 
-// What a turn may have cost of which the server reports no usage is said with it: each request that
-// reached the server, with what came of its answer. What it refused, or never got, costs nothing, and
-// a request that may have cost something is not repeated by the adapter.
+// TestUnreported checks the possible costs without a reported usage: each request that reached the
+// server, with the size of its answer. Rejected and undelivered requests cost nothing. The adapter
+// must not repeat a request that may have cost something.
 func TestUnreported(t *testing.T) {
 	t.Parallel()
 	call := model.Call{ID: "a", Name: "look", Args: []byte(`{"at":"the north"}`)}
@@ -50,7 +50,7 @@ func TestUnreported(t *testing.T) {
 		})
 	}
 
-	// Nothing listens on port 1. A port that a test freed could be taken by another test.
+	// No server listens on port 1. Another test could take a port that a test has released.
 	if a := modeltest.Ask(t, t.Context(), scripted(t, "http://127.0.0.1:1", nil), model.Request{}); a.Err == nil || a.Unreported != (model.Unreported{}) {
 		t.Errorf("refused: %+v", a)
 	}
@@ -65,8 +65,8 @@ func scripted(t *testing.T, url string, way http.RoundTripper) model.Provider {
 	return p
 }
 
-// A turn that succeeds after requests that failed says so; one whose call cannot be read says what to tell
-// the model.
+// TestRetriedAndFeedback checks that a turn reports the failed requests before its success, and
+// that an unreadable call gives feedback for the model.
 func TestRetriedAndFeedback(t *testing.T) {
 	t.Parallel()
 	busy := modeltest.Turn{Status: http.StatusServiceUnavailable, Raw: "busy"}

@@ -13,20 +13,20 @@ import (
 	"rouse/agent/model"
 )
 
-// TokenCount is a number of tokens as a server reports it: missing, a string or nonsense count as
-// 0.
+// TokenCount is a number of tokens reported by a server. Missing and invalid values count as 0. The
+// number may be a JSON string.
 type TokenCount int64
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (c *TokenCount) UnmarshalJSON(raw []byte) error {
-	// A float takes 7.0 and 1e3 too; what is no number counts as 0, and is no error.
+	// A float also accepts 7.0 and 1e3. Values that are not numbers count as 0.
 	var n float64
-	if whole, err := strconv.ParseUint(string(raw), 10, 64); err == nil { // as nearly all are
+	if whole, err := strconv.ParseUint(string(raw), 10, 64); err == nil { // the usual case
 		n = float64(whole)
 	} else if json.Unmarshal(bytes.Trim(raw, `"`), &n) != nil || math.IsNaN(n) {
 		n = 0
 	}
-	// Bounded so that a sum of counts, and its price, cannot overflow.
+	// The limit prevents overflow of sums and prices.
 	*c = TokenCount(min(max(n, 0), 1<<40))
 	return nil
 }
@@ -37,12 +37,12 @@ func NewUsage(input, output, cached, written TokenCount) *model.Usage {
 	return &u
 }
 
-// lostRequests counts the requests of a turn that reached the server and got no answer, and notes
-// the retries.
+// lostRequests counts the requests of a turn that reached the server but got no response. It also
+// records the retries.
 type lostRequests struct {
 	n       atomic.Int32
 	retried model.Retried
-	failure error // of the last try, while the next one is waited for
+	failure error // error of the last attempt, while waiting for the next one
 }
 
 func (l *lostRequests) ended(cause error) error {
@@ -52,16 +52,17 @@ func (l *lostRequests) ended(cause error) error {
 	return &endedError{l.failure, cause}
 }
 
-// endedError reads as the failure that a turn waited to retry, and wraps the cause of its end.
+// endedError has the text of the failure that the turn waited to retry. It also wraps the cause of
+// the end.
 type endedError struct{ failure, cause error }
 
 func (e *endedError) Error() string   { return e.failure.Error() }
 func (e *endedError) Unwrap() []error { return []error{e.failure, e.cause} }
 
-// lostKey is where the context of a turn has its lostRequests.
+// lostKey is the context key of a turn's lostRequests.
 type lostKey struct{}
 
-// lostOf returns the lost requests of the turn of a context, or new ones outside of a turn.
+// lostOf returns the lostRequests of the context's turn, or new ones outside of a turn.
 func lostOf(ctx context.Context) *lostRequests {
 	if lost, ok := ctx.Value(lostKey{}).(*lostRequests); ok {
 		return lost
@@ -69,7 +70,7 @@ func lostOf(ctx context.Context) *lostRequests {
 	return &lostRequests{}
 }
 
-// count counts a request that was sent in full and got no response, or a gateway's timeout.
+// count counts a request that was sent completely and got no response or a gateway timeout.
 func (l *lostRequests) count(sent bool, resp *http.Response) {
 	if resp != nil {
 		sent = maybeBilled(resp.StatusCode)
@@ -79,12 +80,13 @@ func (l *lostRequests) count(sent bool, resp *http.Response) {
 	}
 }
 
-// maybeBilled reports whether the model may have been at work despite an error status.
+// maybeBilled reports whether the model may have run despite an error status.
 func maybeBilled(status int) bool {
 	return status == http.StatusGatewayTimeout || status == http.StatusRequestTimeout
 }
 
-// unreported returns what a turn may have cost beyond its usage. whole: its answer is complete.
+// unreported returns the possible costs of a turn in addition to its usage. whole reports whether
+// its answer is complete.
 func (c *Client) unreported(a *Accumulator, lost *lostRequests, whole bool, failure error) model.Unreported {
 	u := model.Unreported{Requests: int(lost.n.Load())}
 	counted := whole && a.reported() != (model.Usage{})
@@ -102,7 +104,7 @@ func (c *Client) unreported(a *Accumulator, lost *lostRequests, whole bool, fail
 
 	var e *model.Error
 	if arrived == 0 && errors.As(failure, &e) && e.Free() {
-		return u // an error in place of an answer
+		return u // an error instead of an answer
 	}
 
 	u.Requests, u.Bytes, u.Begun = u.Requests+1, arrived, a.reported()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What servers write of how long to wait, in their own words.
+// TestNamedWait checks the retry delays in servers' messages.
 func TestNamedWait(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 30, 22, 30, 0, 0, time.UTC)
@@ -33,7 +33,7 @@ func TestNamedWait(t *testing.T) {
 	}
 }
 
-// What a header asks for is bounded: no server keeps a model from being asked for years.
+// TestRetryAfterIsBounded checks that a server cannot cause a pause of years.
 func TestRetryAfterIsBounded(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]time.Duration{
