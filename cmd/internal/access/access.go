@@ -24,47 +24,48 @@ import (
 )
 
 const (
-	// codeFor is how long a login link can be followed.
+	// codeFor is the lifetime of a login link.
 	codeFor = 10 * time.Minute
-	// sessionFor is how long a browser stays logged in.
+	// sessionFor is the lifetime of a session.
 	sessionFor = 30 * 24 * time.Hour
-	// noteUseEvery is how exactly the last use of a session is kept.
+	// noteUseEvery is the precision of a session's time of last use.
 	noteUseEvery = time.Hour
-	// maxSessions and maxCodes bound what is kept; the oldest gives way.
+	// maxSessions and maxCodes limit the number of sessions and login codes. The oldest is dropped.
 	maxSessions, maxCodes = 50, 50
-	// maxRequests bounds the open requests of one caller: event streams must not use up all connections.
+	// maxRequests limits the open requests of one caller, so that event streams cannot use up all
+	// connections.
 	maxRequests = 64
-	// secretBytes is the length of tokens, codes and sessions: 256 bits.
+	// secretBytes is the length of tokens, codes and session cookies: 256 bits.
 	secretBytes = 32
-	// maxAgent bounds what a browser calls itself, in bytes.
+	// maxAgent is the maximum length of a recorded User-Agent, in bytes.
 	maxAgent = 200
 )
 
-// ErrNoSession reports that there is no session of that id.
+// ErrNoSession is returned by End if there is no session with the given ID.
 var ErrNoSession = errors.New("nobody is logged in by that id")
 
-// Address is one by which browsers know rouse.
+// Address is an address at which browsers reach rouse.
 type Address struct {
-	Scheme  string // "http", "https"
-	Host    string // with the port, unless it is that of the scheme
-	Proxied bool   // requests for it come from the proxy
+	Scheme  string // "http" or "https"
+	Host    string // with the port, unless it is the scheme's default
+	Proxied bool   // requests for this address come from the proxy
 }
 
-// Proxy is who forwards requests of others.
+// Proxy is a reverse proxy that forwards requests.
 type Proxy struct {
 	From   netip.Addr
-	Header string // in which it says who asks; it must not be empty
+	Header string // header with the original client; must not be empty
 }
 
-// Options say where secrets are kept, and how rouse is reached.
+// Options holds the settings of an Access.
 type Options struct {
-	Dir       string    // of the secrets; it is made, for its user alone
-	Addresses []Address // the first one is told to people
+	Dir       string    // directory of the secrets; created with access for the user only
+	Addresses []Address // the first one is shown to people
 	Proxy     Proxy
 	Logger    *slog.Logger
 }
 
-// Access decides on requests.
+// Access authenticates requests.
 type Access struct {
 	dir       string
 	addresses map[string]Address // by host, in lower case
@@ -74,37 +75,37 @@ type Access struct {
 
 	mu       sync.Mutex
 	token    string
-	live     context.Context // of requests with the token; it ends when that is replaced
+	live     context.Context // context of requests with the token; ends when the token is replaced
 	end      context.CancelFunc
 	codes    []code
 	sessions []*session
-	open     map[string]int // requests that are being answered, by caller
+	open     map[string]int // number of open requests by caller
 }
 
 type code struct {
 	hash    string
-	path    string // of the page that it leads to
+	path    string // page to open after the login
 	expires time.Time
 }
 
-// Session is a browser that is logged in.
+// Session is a logged-in browser.
 type Session struct {
 	ID        string    `json:"id"`
 	CreatedAt time.Time `json:"created_at"`
 	ExpiresAt time.Time `json:"expires_at"`
-	UsedAt    time.Time `json:"used_at"` // to noteUseEvery
-	Agent     string    `json:"agent"`   // what the browser calls itself
+	UsedAt    time.Time `json:"used_at"` // precise to noteUseEvery
+	Agent     string    `json:"agent"`   // User-Agent header
 }
 
 type session struct {
 	Session
-	Hash string `json:"hash"` // SHA-256 of what the cookie holds, hexadecimal
+	Hash string `json:"hash"` // SHA-256 of the cookie, in hexadecimal
 
 	live context.Context // ends with the session
 	end  context.CancelFunc
 }
 
-// New reads the secrets, and makes those that are not there.
+// New reads the token and the sessions. If the token file does not exist, New creates one.
 func New(o Options) (*Access, error) {
 	if o.Dir == "" || len(o.Addresses) == 0 {
 		return nil, errors.New("access: a folder and an address are needed")
@@ -128,10 +129,10 @@ func New(o Options) (*Access, error) {
 	return a, a.readSessions()
 }
 
-// URL is where people find a page.
+// URL returns the address of a page.
 func (a *Access) URL(path string) string { return a.first.Scheme + "://" + a.first.Host + path }
 
-// TokenFile holds the token, for its owner to read.
+// TokenFile returns the path of the file with the token, which the owner can read.
 func (a *Access) TokenFile() string { return filepath.Join(a.dir, "token") }
 
 func (a *Access) sessionFile() string { return filepath.Join(a.dir, "sessions.json") }
@@ -161,7 +162,7 @@ func (a *Access) newToken() error {
 	return nil
 }
 
-// Rotate replaces the token, and ends all sessions and links.
+// Rotate replaces the token and ends all sessions and login links.
 func (a *Access) Rotate() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -197,7 +198,7 @@ func (a *Access) readSessions() error {
 	return nil
 }
 
-// keepSessions writes the sessions that are not over; the caller holds the lock.
+// keepSessions writes the sessions that have not expired. The caller must hold the lock.
 func (a *Access) keepSessions() error {
 	now := time.Now()
 	a.sessions = slices.DeleteFunc(a.sessions, func(s *session) bool { return !now.Before(s.ExpiresAt) })
@@ -216,7 +217,7 @@ func (a *Access) keepSessions() error {
 	return nil
 }
 
-// Login makes a link that logs a browser in once, until expires, and leads to a page.
+// Login returns a link that logs a browser in and opens a page. The link works once, until expires.
 func (a *Access) Login(path string) (url string, expires time.Time) {
 	if !local(path) {
 		path = "/"
@@ -235,12 +236,13 @@ func (a *Access) Login(path string) (url string, expires time.Time) {
 	return a.URL("/login?code=" + secret), expires
 }
 
-// local reports whether a path is one of our pages: what begins with two slashes is another host.
+// local reports whether a path belongs to this server. A path that begins with two slashes is
+// another host.
 func local(path string) bool {
 	return strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") && !strings.ContainsAny(path, "\\\r\n")
 }
 
-// begin uses a code up, and begins a session.
+// begin exchanges a login code for a session. It returns false if the code is not valid.
 func (a *Access) begin(secret, agent string) (cookie, path string, ok bool, err error) {
 	hash, now := hashOf(secret), time.Now()
 	a.mu.Lock()
@@ -265,7 +267,7 @@ func (a *Access) begin(secret, agent string) (cookie, path string, ok bool, err 
 	return cookie, path, true, a.keepSessions()
 }
 
-// Sessions are who is logged in.
+// Sessions returns the sessions that have not expired.
 func (a *Access) Sessions() []Session {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -278,7 +280,7 @@ func (a *Access) Sessions() []Session {
 	return out
 }
 
-// End logs a browser out: what it follows is hung up on. The error is ErrNoSession when there is none.
+// End ends a session and its open requests. It returns ErrNoSession if the session does not exist.
 func (a *Access) End(id string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -292,7 +294,7 @@ func (a *Access) End(id string) error {
 	return a.keepSessions()
 }
 
-// byToken is what a request with a token lives as long as; nil: it is not ours.
+// byToken returns the context that limits requests with the token, or nil if the token is wrong.
 func (a *Access) byToken(token string) context.Context {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -302,7 +304,7 @@ func (a *Access) byToken(token string) context.Context {
 	return a.live
 }
 
-// bySession is the session of a cookie, nil if there is none.
+// bySession returns the session of a cookie, or nil if there is none.
 func (a *Access) bySession(cookie string) *session {
 	hash, now := hashOf(cookie), time.Now()
 	a.mu.Lock()
@@ -317,7 +319,7 @@ func (a *Access) bySession(cookie string) *session {
 	s := a.sessions[i]
 	if now.Sub(s.UsedAt) >= noteUseEvery {
 		s.UsedAt = now
-		if err := a.keepSessions(); err != nil { // it is for people to look at, and no reason to refuse
+		if err := a.keepSessions(); err != nil { // informational only, so the request continues
 			a.log.Warn("the use of a session could not be noted", "error", err)
 		}
 	}

@@ -34,7 +34,7 @@ func newAccess(t *testing.T, dir string, o Options) *Access {
 	return a
 }
 
-// ask sends a request to what is guarded, which answers "in" to whoever is let in.
+// ask sends a request to a guarded handler that responds with "in".
 func ask(a *Access, method, target string, change func(*http.Request)) *http.Response {
 	r := httptest.NewRequest(method, target, nil)
 	r.RemoteAddr = "127.0.0.1:40000"
@@ -55,7 +55,7 @@ func with(cookies ...*http.Cookie) func(*http.Request) {
 	}
 }
 
-// follow logs a browser in by a new link, and returns its cookie.
+// follow logs a browser in with a new link and returns its cookie.
 func follow(t *testing.T, a *Access, path string) *http.Cookie {
 	t.Helper()
 	link, _ := a.Login(path)
@@ -69,7 +69,7 @@ func follow(t *testing.T, a *Access, path string) *http.Cookie {
 	return resp.Cookies()[0]
 }
 
-// A link logs in once, within ten minutes, and leads away from its code, to a page of ours alone.
+// A link works once, within ten minutes, and redirects to a page of this server, without the code.
 func TestLoginLink(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -110,8 +110,8 @@ func TestLoginLink(t *testing.T) {
 	})
 }
 
-// A session lets in until it is logged out, ended, over, or the token is another; it survives the daemon, which keeps
-// nothing that would let anybody in.
+// A session lasts until it is logged out, ended, expired, or the token is replaced. It survives a
+// restart, and the stored data does not let anyone in.
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestSessions(t *testing.T) {
 			}
 		}
 
-		b := newAccess(t, dir, Options{}) // the next daemon
+		b := newAccess(t, dir, Options{}) // after a restart
 		in := func(c *http.Cookie) int { return ask(b, http.MethodGet, b.URL("/"), with(c)).StatusCode }
 		if in(cookie) != http.StatusOK {
 			t.Error("a restart logs everybody out")
@@ -145,7 +145,7 @@ func TestSessions(t *testing.T) {
 		if err := b.End(b.Sessions()[0].ID); err != nil || in(ended) != http.StatusUnauthorized {
 			t.Errorf("ended: %v", err)
 		}
-		if err := b.End("nobody"); err != ErrNoSession { //nolint:errorlint // it is returned as it is
+		if err := b.End("nobody"); err != ErrNoSession { //nolint:errorlint // End returns the error itself
 			t.Error(err)
 		}
 
@@ -168,7 +168,7 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// What is followed ends when the permission to follow it does.
+// An event stream ends when its permission ends.
 func TestFollowersAreHungUpOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -211,7 +211,8 @@ func TestFollowersAreHungUpOn(t *testing.T) {
 	})
 }
 
-// An address with a NUL character reaches no handler: what compares names or asks a database takes it for the end of a text.
+// An address with a NUL character reaches no handler. Code that compares names or queries a
+// database may treat NUL as the end of the text.
 func TestNoNUL(t *testing.T) {
 	t.Parallel()
 	a := newAccess(t, t.TempDir(), Options{})
@@ -222,7 +223,8 @@ func TestNoNUL(t *testing.T) {
 	}
 }
 
-// One caller that keeps requests open keeps nobody else out, and is served again when one of them ends.
+// A caller with too many open requests does not affect other callers. It is served again when one
+// of its requests ends.
 func TestRequestsAreShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -250,8 +252,8 @@ func TestRequestsAreShared(t *testing.T) {
 	})
 }
 
-// Browsers say where a request comes from; what a page of somebody else sends is refused, and a link to a page shows
-// no more than that nobody is logged in.
+// Requests caused by pages of other sites are rejected. A link from another site shows only the
+// page that asks for a login.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	a := newAccess(t, t.TempDir(), Options{})
@@ -288,7 +290,8 @@ func TestOrigins(t *testing.T) {
 		}
 	}
 
-	// A link in a mail: browsers keep the cookie back, and the page offers to be opened again.
+	// After following a link in a mail, the browser sends no cookie, and the page offers to be
+	// opened again.
 	resp := ask(a, http.MethodGet, a.URL("/runs/%3Cb%3E"), func(r *http.Request) {
 		for name, value := range (headers{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}) {
 			r.Header.Set(name, value)
@@ -304,8 +307,8 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// What is sent to the name of a proxy must come from it, with its header, and needs a login all the same; on TLS
-// cookies are for TLS.
+// Requests to the proxy's name must come from the proxy with its header, and still need a login.
+// With TLS, cookies are marked secure.
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	addresses := append([]Address{{Scheme: "https", Host: "box.example.net", Proxied: true}}, here...)
@@ -352,14 +355,15 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// A body that comes too slowly is not waited for, and one that is over does not end what follows it.
+// A body that arrives too slowly is aborted. After a completed body, the deadline does not affect
+// the next request.
 func TestSlowBodies(t *testing.T) {
 	t.Parallel()
 	read := make(chan error, 2)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body := newTimedBody(w, r.Body)
 		if timed, ok := body.(*timedBody); ok {
-			timed.began = time.Now().Add(-bodyBegins + 100*time.Millisecond) // it has nearly had its time
+			timed.began = time.Now().Add(-bodyBegins + 100*time.Millisecond) // close to the deadline
 		}
 		_, err := io.ReadAll(body)
 		read <- err
@@ -397,7 +401,8 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// A token that is none, and sessions that are none, are said rather than replaced: the owner may have written them.
+// An invalid token file or sessions file is an error and is not replaced, because the owner may
+// have edited it.
 func TestDamagedSecrets(t *testing.T) {
 	t.Parallel()
 	for file, text := range map[string]string{"token": "secret\n", "sessions.json": "{"} {
@@ -410,7 +415,7 @@ func TestDamagedSecrets(t *testing.T) {
 		}
 	}
 
-	// Many links and logins are not kept for ever.
+	// The number of login codes and sessions is limited.
 	a := newAccess(t, t.TempDir(), Options{})
 	for range maxCodes + maxSessions + 5 {
 		follow(t, a, "/")
@@ -429,7 +434,7 @@ func TestDamagedSecrets(t *testing.T) {
 	}
 }
 
-// deadlined notes the deadline that it is given.
+// deadlined records the deadline set on it.
 type deadlined struct {
 	*httptest.ResponseRecorder
 	until time.Time
@@ -440,7 +445,8 @@ func (d *deadlined) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// A body that no handler reads must come in time too: net/http reads it before the next request.
+// The deadline also applies to a body that no handler reads: net/http reads it before the next
+// request.
 func TestUnreadBodies(t *testing.T) {
 	t.Parallel()
 	a := newAccess(t, t.TempDir(), Options{})

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// policy is what a page may load and send: its own files, and nothing that stands within it.
+// policy is the Content-Security-Policy: pages load only files of this server and cannot be framed.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; form-action 'self'; manifest-src 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// headers are those of every answer, refusals included.
+// headers holds the headers of every response, including errors.
 var headers = map[string]string{
 	"Content-Security-Policy":      policy,
 	"X-Content-Type-Options":       "nosniff",
@@ -28,7 +28,7 @@ var headers = map[string]string{
 	"Cache-Control":                "no-store",
 }
 
-// refusal is why a request is not answered.
+// refusal is the response to a rejected request.
 type refusal struct {
 	status  int
 	message string
@@ -38,7 +38,8 @@ func refuse(status int, format string, args ...any) *refusal {
 	return &refusal{status, fmt.Sprintf(format, args...)}
 }
 
-// Signed passes requests that next verifies. It checks only the address, and that a proxy sent them.
+// Signed wraps a handler that verifies its own requests. It checks only the address, and that
+// requests for a proxied address come from the proxy.
 func (a *Access) Signed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		prepare(w, r)
@@ -50,7 +51,7 @@ func (a *Access) Signed(next http.Handler) http.Handler {
 	})
 }
 
-// prepare sets what each answer has, and bounds how slowly a body may come.
+// prepare sets the common response headers and limits how slowly the body may arrive.
 func prepare(w http.ResponseWriter, r *http.Request) {
 	for name, value := range headers {
 		w.Header().Set(name, value)
@@ -58,7 +59,7 @@ func prepare(w http.ResponseWriter, r *http.Request) {
 	r.Body = newTimedBody(w, r.Body)
 }
 
-// Guard lets only those in to next who may be. It answers /login and /logout itself.
+// Guard passes only authenticated requests to next. It handles /login and /logout itself.
 func (a *Access) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		prepare(w, r)
@@ -98,10 +99,10 @@ func (a *Access) Guard(next http.Handler) http.Handler {
 		}
 		defer leave()
 
-		// What is followed ends with the permission to follow it.
+		// End the request when its permission ends: event streams stay open for long.
 		ctx, cancel := context.WithCancel(context.WithValue(r.Context(), callerKey{}, caller))
 		defer cancel()
-		defer context.AfterFunc(live, cancel)() //nolint:contextcheck // it is the session that ends, not the request
+		defer context.AfterFunc(live, cancel)() //nolint:contextcheck // the session ends the request, not the other way round
 		if s != nil {
 			until, stop := context.WithDeadline(ctx, s.ExpiresAt)
 			defer stop()
@@ -111,7 +112,8 @@ func (a *Access) Guard(next http.Handler) http.Handler {
 	})
 }
 
-// addressOf is the address that a request is sent to.
+// addressOf returns the address a request was sent to. It returns a refusal if the address is
+// unknown, or if the request did not come through the address's proxy.
 func (a *Access) addressOf(r *http.Request) (Address, *refusal) {
 	at, ok := a.addresses[strings.ToLower(r.Host)]
 	if !ok {
@@ -127,21 +129,22 @@ func (a *Access) addressOf(r *http.Request) (Address, *refusal) {
 	return at, nil
 }
 
-// fromProxy reports whether the proxy sent a request.
+// fromProxy reports whether a request comes from the proxy.
 func (a *Access) fromProxy(r *http.Request) bool {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	return err == nil && peer.Addr().Unmap() == a.proxy.From.Unmap()
 }
 
-// checkOrigin refuses what a page of somebody else sends, or has a browser send.
+// checkOrigin returns a refusal if another site caused the request.
 func (at Address) checkOrigin(r *http.Request) *refusal {
 	const why = "only pages of rouse itself may ask it, and this request came from another"
 
-	site := r.Header.Get("Sec-Fetch-Site") // a browser says it, and no page can change it
+	site := r.Header.Get("Sec-Fetch-Site") // set by the browser; pages cannot change it
 	switch site {
 	case "", "same-origin", "none":
 	default:
-		// A link that a person follows shows a page, and sends no cookie: that is SameSite=Strict.
+		// Links on other sites may open a page. The browser then sends no cookie, because of
+		// SameSite=Strict.
 		if !isNavigation(r) {
 			return refuse(http.StatusForbidden, why)
 		}
@@ -150,7 +153,8 @@ func (at Address) checkOrigin(r *http.Request) *refusal {
 	origins := r.Header.Values("Origin")
 	switch {
 	case len(origins) == 0:
-		// Browsers say one of the two with what changes anything; a program that says neither has no cookie of theirs.
+		// For requests that change something, browsers send one of the two headers. Programs that
+		// send neither have no cookie.
 		if site == "" && r.Method != http.MethodGet && r.Method != http.MethodHead && r.Header.Get("Cookie") != "" {
 			return refuse(http.StatusForbidden, "a request with a cookie that changes something must say its Origin")
 		}
@@ -158,7 +162,7 @@ func (at Address) checkOrigin(r *http.Request) *refusal {
 	case len(origins) == 1 && strings.EqualFold(origins[0], at.Scheme+"://"+at.Host):
 		return nil
 	case len(origins) == 1 && origins[0] == "null" && site == "same-origin":
-		return nil // what browsers say of the forms of pages with Referrer-Policy: no-referrer
+		return nil // browsers send this for forms of pages with Referrer-Policy: no-referrer
 	}
 	return refuse(http.StatusForbidden, why)
 }
@@ -168,9 +172,10 @@ func isNavigation(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" && r.Header.Get("Origin") == "" && !machine(r)
 }
 
-// identify is what a request is allowed by, as long as that holds; nil: nothing.
+// identify returns the context that limits the request, and its session if it has one. The context
+// is nil if the request is not authenticated.
 func (a *Access) identify(r *http.Request, at Address) (context.Context, *session) {
-	// A wrong token is wrong, whatever else is sent.
+	// A wrong token is an error even if there is a valid cookie.
 	if header := r.Header.Get("Authorization"); header != "" {
 		token, ok := strings.CutPrefix(header, "Bearer ")
 		if !ok {
@@ -190,7 +195,8 @@ func (a *Access) identify(r *http.Request, at Address) (context.Context, *sessio
 	return s.live, s
 }
 
-// cookieName has the port in it: cookies do not tell ports apart, and several rouse may be on one machine.
+// cookieName returns the name of the session cookie. It contains the port because cookies do not
+// distinguish ports, and several daemons can run on one machine.
 func (at Address) cookieName() string {
 	name := "rouse_session"
 	if _, port, err := net.SplitHostPort(at.Host); err == nil {
@@ -210,9 +216,11 @@ func (at Address) cookie(value string, until time.Time) *http.Cookie {
 	return c
 }
 
-// login begins a session by a code, and leaves the address of the code.
+// login exchanges a login code for a session cookie and redirects, so that the code leaves the
+// address bar.
 func (a *Access) login(w http.ResponseWriter, r *http.Request, at Address) {
-	if r.Method != http.MethodGet || r.Header.Get("Sec-Purpose") != "" { // what is fetched ahead of time must not use it up
+	// A prefetch must not use up the link.
+	if r.Method != http.MethodGet || r.Header.Get("Sec-Purpose") != "" {
 		w.Header().Set("Allow", http.MethodGet)
 		a.sayNo(w, r, refuse(http.StatusMethodNotAllowed, "a login link is followed by a person"))
 		return
@@ -241,7 +249,7 @@ func (a *Access) logout(w http.ResponseWriter, r *http.Request, at Address, s *s
 	}
 
 	if s != nil {
-		// ErrNoSession: another page was faster.
+		// ErrNoSession means that another page has already logged out.
 		if err := a.End(s.ID); err != nil && err != ErrNoSession { //nolint:errorlint // it is returned as it is
 			a.log.Error("a logout could not be kept", "error", err)
 			a.sayNo(w, r, refuse(http.StatusInternalServerError, "%v", err))
@@ -252,17 +260,17 @@ func (a *Access) logout(w http.ResponseWriter, r *http.Request, at Address, s *s
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-// machine reports whether a request is one of a program rather than of a person who looks.
+// machine reports whether a request comes from a program rather than from a person's browser.
 func machine(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, "/v1/") || strings.HasPrefix(r.URL.Path, "/hooks/") || r.URL.Path == "/metrics" || r.URL.Path == "/mcp"
 }
 
-// sayNo answers a request that is refused.
+// sayNo sends the response for a rejected request.
 func (a *Access) sayNo(w http.ResponseWriter, r *http.Request, no *refusal) {
 	if no.status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="rouse"`)
 	}
-	// What was sent is not read: the connection is of no use any more.
+	// The body is not read, so the connection cannot be reused.
 	if r.ContentLength != 0 {
 		w.Header().Set("Connection", "close")
 	}
@@ -270,7 +278,7 @@ func (a *Access) sayNo(w http.ResponseWriter, r *http.Request, no *refusal) {
 	if machine(r) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(no.status)
-		_ = json.NewEncoder(w).Encode(map[string]string{"error": no.message}) // a client that is gone needs no answer
+		_ = json.NewEncoder(w).Encode(map[string]string{"error": no.message}) // the client may have disconnected
 		return
 	}
 
@@ -278,20 +286,23 @@ func (a *Access) sayNo(w http.ResponseWriter, r *http.Request, no *refusal) {
 	w.WriteHeader(no.status)
 	again := ""
 	if path := r.URL.EscapedPath(); no.status == http.StatusUnauthorized && r.Method == http.MethodGet && path != "/login" && local(path) {
-		// The cookie is not sent where a link of another page leads here; it is where this one does.
+		// Browsers withhold the cookie if another site links here. They send it when the user
+		// follows a link on this page.
 		again = fmt.Sprintf("<p><a href=\"%s\">Open this page again</a>, if you came from another one and are logged in.</p>\n", html.EscapeString(path))
 	}
 	fmt.Fprintf(w, "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<title>rouse</title>\n<main>\n<h1>rouse</h1>\n<p>%s</p>\n%s</main>\n</html>\n", html.EscapeString(no.message), again)
 }
 
 const (
-	// bodyBegins is how long a client may take before it must have sent as much as bodyRate asks for.
+	// bodyBegins is the time before a client must have reached the rate bodyRate.
 	bodyBegins = 20 * time.Second
-	// bodyRate is how fast a body must come, in bytes a second: whoever sends a byte a minute keeps a connection for ever.
+	// bodyRate is the minimum rate of a request body, in bytes per second. It stops slow clients
+	// from holding connections forever.
 	bodyRate = 16 << 10
 )
 
-// timedBody is a body that must come in time. net/http removes the deadline at its end.
+// timedBody is a request body with a deadline. net/http removes the deadline at the end of the
+// body.
 type timedBody struct {
 	io.ReadCloser
 	deadline *http.ResponseController
@@ -304,8 +315,9 @@ func newTimedBody(w http.ResponseWriter, body io.ReadCloser) io.ReadCloser {
 		return body
 	}
 	b := &timedBody{ReadCloser: body, deadline: http.NewResponseController(w), began: time.Now()}
-	// From the beginning: net/http itself reads what a handler has left, so that the next request can be read.
-	_ = b.deadline.SetReadDeadline(b.began.Add(bodyBegins)) // Read says what is wrong with it
+	// Set the deadline before the first Read: net/http itself reads the part that a handler left,
+	// before the next request.
+	_ = b.deadline.SetReadDeadline(b.began.Add(bodyBegins)) // Read reports the error
 	return b
 }
 
@@ -323,7 +335,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 
 type callerKey struct{}
 
-// callerOf names who was let in: by a session, or without one by the token.
+// callerOf returns the name of a caller: its session, or "token".
 func callerOf(s *session) string {
 	if s != nil {
 		return "session " + s.ID
@@ -331,7 +343,8 @@ func callerOf(s *session) string {
 	return "token"
 }
 
-// enter counts a request of a caller until leave is called. It reports false if the caller has too many already.
+// enter counts a request of a caller until leave is called. It reports false if the caller has too
+// many already.
 func (a *Access) enter(caller string) (leave func(), ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -351,7 +364,8 @@ func (a *Access) enter(caller string) (leave func(), ok bool) {
 	}, true
 }
 
-// Caller is who Guard let in, "token" or "session ID"; "" where a request did not come by it.
+// Caller returns the caller that Guard authenticated: "token" or "session ID". It returns "" if the
+// request did not pass through Guard.
 func Caller(ctx context.Context) string {
 	caller, _ := ctx.Value(callerKey{}).(string)
 	return caller

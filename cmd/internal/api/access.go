@@ -2,100 +2,104 @@ package api
 
 import "encoding/json"
 
-// LoginRequest asks for a link that logs a browser in.
+// LoginRequest requests a login link for a browser.
 type LoginRequest struct {
-	Path string `json:"path,omitempty"` // of the page that it leads to; "" is the first
+	Path string `json:"path,omitempty"` // page to open after the login; default: the first page
 }
 
-// Login is a link that logs a browser in, once.
+// Login is a login link. It works once.
 type Login struct {
 	URL       string `json:"url"`
 	ExpiresAt Time   `json:"expires_at"`
 }
 
-// Access says where the pages are and who is logged in.
+// Access describes the access to the pages: their address, the token file and the sessions.
 type Access struct {
 	URL       string    `json:"url"`
-	TokenFile string    `json:"token_file"` // that holds what programs send as Authorization: Bearer
+	TokenFile string    `json:"token_file"` // file with the token that programs send as Authorization: Bearer
 	Sessions  []Session `json:"sessions"`
 }
 
-// Session is a browser that is logged in.
+// Session is a logged-in browser.
 type Session struct {
 	ID        string `json:"id"`
 	CreatedAt Time   `json:"created_at"`
 	ExpiresAt Time   `json:"expires_at"`
-	UsedAt    Time   `json:"used_at"` // to the hour
-	Agent     string `json:"agent"`   // what it calls itself
+	UsedAt    Time   `json:"used_at"` // precise to the hour
+	Agent     string `json:"agent"`   // User-Agent header
 }
 
-// Webhook is one of a job.
+// Webhook is a webhook of a job.
 type Webhook struct {
 	Job     string `json:"job"`
 	Path    string `json:"path"`
-	URL     string `json:"url"` // "" where nobody listens
+	URL     string `json:"url"` // empty if the daemon does not listen on a network address
 	Scheme  string `json:"scheme"`
 	MaxBody int64  `json:"max_body"` // bytes
 	Enabled bool   `json:"enabled"`
-	Refuses string `json:"refuses"` // why it takes nothing now, "" if it does
+	Refuses string `json:"refuses"` // reason why requests are rejected now; empty if they are accepted
 
-	LastRun     string `json:"last_run"` // that it started, "" before the first
+	LastRun     string `json:"last_run"` // last run started by the webhook; empty before the first
 	LastAt      Time   `json:"last_at"`
-	LastOutcome string `json:"last_outcome"` // "" while it has not ended
+	LastOutcome string `json:"last_outcome"` // empty until that run has ended
 }
 
-// MCPServer is a server of the Model Context Protocol that agents may have.
+// MCPServer is a configured MCP server.
 type MCPServer struct {
 	Name    string   `json:"name"`
-	Where   string   `json:"where"` // its program, or its address
+	Where   string   `json:"where"` // program or URL
 	Agents  []string `json:"agents"`
-	Says    string   `json:"says"`    // what it calls itself
-	SeenAt  Time     `json:"seen_at"` // when it was last asked which tools it has
-	SignIn  string   `json:"sign_in"` // authorized, unauthorized; "" where nobody has to
-	Problem string   `json:"problem"` // why nothing is known of it, or it could not be asked
-	// Refused is why its calls are refused by the sandbox of this machine, with the remedy; only of a server that was started.
+	Says    string   `json:"says"`    // name reported by the server
+	SeenAt  Time     `json:"seen_at"` // time its tools were last listed
+	SignIn  string   `json:"sign_in"` // authorized or unauthorized; empty if no sign-in is needed
+	Problem string   `json:"problem"` // why the server is unknown or could not be reached
+	// Refused is the reason why this machine's sandbox rejects the server's calls, with a remedy.
+	// It is set only if the server was started.
 	Refused string    `json:"refused,omitempty"`
 	Tools   []MCPTool `json:"tools"`
 }
 
-// MCPLook says how an MCP server is looked at.
+// MCPLook holds the options for inspecting an MCP server.
 type MCPLook struct {
-	// As is an agent whose folders and network the program gets, as in its runs; "": none.
+	// As is an agent. The server's program gets this agent's directories and network, as in its
+	// runs. Optional.
 	As string `json:"as,omitempty"`
 }
 
-// MCPTool is a tool of such a server.
+// MCPTool is a tool of an MCP server.
 type MCPTool struct {
-	Name        string          `json:"name"`   // as agents call it
-	Tool        string          `json:"tool"`   // as the server calls it
-	Status      string          `json:"status"` // approved, new, changed, gone, unusable, off
-	Why         string          `json:"why"`    // it is unusable
+	Name        string          `json:"name"`   // name for agents
+	Tool        string          `json:"tool"`   // name on the server
+	Status      string          `json:"status"` // approved, new, changed, gone, unusable or off
+	Why         string          `json:"why"`    // why the tool is unusable
 	Description string          `json:"description"`
-	Schema      json.RawMessage `json:"schema"`      // of its arguments; null where it is approved, or cannot be used
-	Annotations string          `json:"annotations"` // what the server says of its effects
-	Hash        string          `json:"hash"`        // of what the server says of it
-	Difference  string          `json:"difference"`  // from what was approved
+	Schema      json.RawMessage `json:"schema"`      // JSON Schema of the arguments; null if the tool is approved or unusable
+	Annotations string          `json:"annotations"` // the server's statements about the tool's effects
+	Hash        string          `json:"hash"`        // hash of the server's description of the tool
+	Difference  string          `json:"difference"`  // difference from the approved description
 }
 
-// MCPApproval approves tools of a server, or takes their approvals back.
+// MCPApproval approves tools of a server or revokes approvals.
 type MCPApproval struct {
-	Tools []string          `json:"tools,omitempty"` // by the names of the server; none: all
-	Shown map[string]string `json:"shown,omitempty"` // hashes of all tools that the owner was shown, by name; nothing is approved that is not so any more
+	Tools []string `json:"tools,omitempty"` // names on the server; empty means all
+	// Shown maps tool names to the hashes shown to the owner. A tool is not approved if its hash
+	// has changed since.
+	Shown map[string]string `json:"shown,omitempty"`
 }
 
-// MCPApproved is what became of it.
+// MCPApproved is the result of an MCPApproval.
 type MCPApproved struct {
 	Tools    []string          `json:"tools"`
-	Unusable map[string]string `json:"unusable"`          // why others were not approved
-	Refused  string            `json:"refused,omitempty"` // why calls are refused all the same, with the remedy
+	Unusable map[string]string `json:"unusable"`          // reasons for tools that were not approved
+	Refused  string            `json:"refused,omitempty"` // why calls are rejected despite the approval, with a remedy
 }
 
-// MCPReply is what a browser was sent back with from a sign-in.
+// MCPReply is the result of a sign-in in the browser.
 type MCPReply struct {
-	Address string `json:"address"` // that it was sent to, or the code in it
+	Address string `json:"address"` // redirect URL, or the code in it
 }
 
-// MCPSignIn is where an owner signs in at a server.
+// MCPSignIn is the state of a sign-in at a server.
 type MCPSignIn struct {
 	Link     string `json:"link"`
 	SignedIn bool   `json:"signed_in"`

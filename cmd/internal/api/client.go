@@ -24,21 +24,21 @@ import (
 	"rouse/internal/owner"
 )
 
-// maxLine bounds one line of an event stream, in bytes.
+// maxLine is the maximum length of a line of an event stream, in bytes.
 const maxLine = 4 << 20
 
-// ErrNoDaemon says that nobody listens on the socket.
+// ErrNoDaemon is returned by Dial if no process listens on the socket.
 var ErrNoDaemon = errors.New("no rouse daemon listens there")
 
-// Client speaks the one protocol of rouse, HTTP /v1, with a daemon or with a handler of
-// the same process: a command does not know which.
+// Client calls the HTTP API /v1, either of a daemon or of a handler in the same process.
 type Client struct {
 	http    *http.Client
-	problem atomic.Pointer[string] // ConfigProblemHeader of the first response that has one
+	problem atomic.Pointer[string] // value of ConfigProblemHeader in the first response that has it
 	warn    func(problem string)
 }
 
-// OnConfigProblem sets a function that is called once if a response says why the configuration on disk is not in use.
+// OnConfigProblem sets a function that is called at most once, with the reason why the
+// configuration on disk is not in use.
 func (c *Client) OnConfigProblem(warn func(problem string)) {
 	c.warn = warn
 	if problem := c.problem.Load(); problem != nil {
@@ -46,11 +46,12 @@ func (c *Client) OnConfigProblem(warn func(problem string)) {
 	}
 }
 
-// Dial returns a client of the daemon on a Unix socket, or ErrNoDaemon. A daemon of another user, who may have put
-// it there, is told nothing: *ForeignError.
+// Dial returns a client of the daemon on a Unix socket. It returns ErrNoDaemon if there is no
+// daemon. It returns a *ForeignError, and sends nothing, if the socket may belong to another user.
 func Dial(ctx context.Context, socket string) (*Client, error) {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		// The folder first: in one that others can write, the socket may be replaced at any time.
+		// Check the directory first: if others can write to it, they can replace the socket at any
+		// time.
 		if err := ownSocket(socket); err != nil {
 			return nil, err
 		}
@@ -65,8 +66,8 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 		}
 		return c, nil
 	}
-	// A trial, so that "no daemon" is known before the first request: a socket file may have been
-	// left by a process that was killed.
+	// Connect once, to detect a missing daemon before the first request: a killed process may have
+	// left the socket file.
 	conn, err := dial(ctx, "", "")
 	var foreign *ForeignError
 	switch {
@@ -80,7 +81,7 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 	return &Client{http: &http.Client{Transport: &http.Transport{DialContext: dial}}}, nil
 }
 
-// ForeignError says that what listens on a socket, or could, is not the user's own.
+// ForeignError is returned by Dial if another user controls the socket or could replace it.
 type ForeignError struct {
 	Socket string
 	Why    string
@@ -90,11 +91,11 @@ func (e *ForeignError) Error() string {
 	return fmt.Sprintf("the socket %s is not to be trusted, and nothing was said to whoever listens there: %s; give another --home, or remove what is not yours", e.Socket, e.Why)
 }
 
-// ownSocket refuses a socket that belongs to another user, or lies in a folder that others can change. One that is
-// missing is for whoever connects to report.
+// ownSocket returns an error if a socket belongs to another user or others can change its
+// directory. It ignores a missing socket, which connecting reports.
 func ownSocket(socket string) error {
 	if _, err := os.Lstat(socket); err != nil {
-		return nil //nolint:nilerr // there is nobody to be told anything
+		return nil //nolint:nilerr // without a socket nothing is sent
 	}
 
 	for _, path := range []string{filepath.Dir(socket), socket} {
@@ -104,7 +105,7 @@ func ownSocket(socket string) error {
 		}
 
 		why := owner.Foreign(info)
-		if why == "" && info.Mode()&fs.ModeSymlink != 0 { // a home that its owner keeps elsewhere
+		if why == "" && info.Mode()&fs.ModeSymlink != 0 { // a home that the owner keeps elsewhere
 			if info, err = os.Stat(path); err == nil {
 				why = owner.Foreign(info)
 			}
@@ -116,44 +117,47 @@ func ownSocket(socket string) error {
 	return nil
 }
 
-// Close ends the connections that the client keeps for its next request.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// InProcess returns a client whose requests are answered by h directly.
+// InProcess returns a client that calls h directly.
 func InProcess(h http.Handler) *Client {
 	return &Client{http: &http.Client{Transport: handlerTransport{h}}}
 }
 
-// Nothing is what a request says that has nothing to say, and an answer that says no more than that it was done.
+// Nothing is an empty request or response body.
 type Nothing struct{}
 
-// Error is an answer that was not a success, in the server's own words.
+// Error is an error response of the server.
 type Error struct {
 	Status  int    `json:"-"`
 	Message string `json:"error"`
-	// Usage says that the request itself was wrong (an unknown name, a bad value).
+	// Usage means that the request was wrong, for example because of an unknown name or an invalid
+	// value.
 	Usage bool `json:"usage,omitempty"`
-	// Kind is "task_limit_reached" where too much waits already, or was asked for by this caller; "" for all else (OSA-26).
+	// Kind is KindLimit if too many tasks are waiting or were requested by this caller. Otherwise
+	// it is empty.
 	Kind string `json:"kind,omitempty"`
-	// RetryAfter is when the same request may be sent again, and the header Retry-After; 0 says nothing of that.
+	// RetryAfter is the delay before the request may be repeated, as in the Retry-After header.
+	// Zero means unknown.
 	RetryAfter time.Duration `json:"-"`
-	// Fields say what is wrong with an answer to an item of the inbox, field by field.
+	// Fields lists the errors in an answer to an inbox item, by field.
 	Fields []form.Problem `json:"fields,omitempty"`
 }
 
 func (e *Error) Error() string { return e.Message }
 
-// Get fetches a path with query values into out.
+// Get requests a path with query values and decodes the response into out.
 func (c *Client) Get(ctx context.Context, path string, query url.Values, out any) error {
 	return c.do(ctx, http.MethodGet, path, query, nil, out)
 }
 
-// Post sends in as JSON and reads the answer into out, which may be nil.
+// Post sends in as JSON and decodes the response into out. A nil out discards the response.
 func (c *Client) Post(ctx context.Context, path string, in, out any) error {
 	return c.do(ctx, http.MethodPost, path, nil, in, out)
 }
 
-// Lines follows a stream of JSON lines until it ends or ctx does.
+// Lines returns the lines of a JSON stream until the stream or ctx ends.
 func (c *Client) Lines(ctx context.Context, path string, query url.Values) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		resp, err := c.send(ctx, http.MethodGet, path, query, nil)
@@ -167,7 +171,7 @@ func (c *Client) Lines(ctx context.Context, path string, query url.Values) iter.
 		lines.Buffer(nil, maxLine)
 
 		for lines.Scan() {
-			// Cloned, since the scanner reuses its buffer.
+			// Clone the line, because the scanner reuses its buffer.
 			if len(lines.Bytes()) > 0 && !yield(bytes.Clone(lines.Bytes()), nil) {
 				return
 			}
@@ -195,12 +199,13 @@ func decode(resp *http.Response, path string, out any) error {
 	}
 
 	answer := json.NewDecoder(resp.Body)
-	answer.UseNumber() // a float64 holds 53 bits of a row's integers
+	answer.UseNumber() // float64 cannot represent all int64 values of rows
 	if err := answer.Decode(out); err != nil {
 		return fmt.Errorf("the answer to %s was not understood: %w; is the daemon of the same version?", path, err)
 	}
 
-	// The connection serves the next request only if all of this answer was read, and a long one ends after its JSON does.
+	// Read to the end so that the connection can be reused: the body may continue after the JSON
+	// value.
 	_, _ = io.Copy(io.Discard, resp.Body)
 	return nil
 }
@@ -254,7 +259,7 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 	return nil, failure
 }
 
-// handlerTransport answers requests with a handler, streaming its body.
+// handlerTransport is an http.RoundTripper that calls a handler and streams the response body.
 type handlerTransport struct{ handler http.Handler }
 
 func (t handlerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -290,7 +295,7 @@ func (t handlerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// pipeResponse is the ResponseWriter of handlerTransport.
+// pipeResponse is the http.ResponseWriter of handlerTransport.
 type pipeResponse struct {
 	header http.Header
 	body   *io.PipeWriter
@@ -303,7 +308,7 @@ func (w *pipeResponse) Header() http.Header { return w.header }
 func (w *pipeResponse) WriteHeader(status int) {
 	if !w.sent {
 		w.sent = true
-		// RoundTrip returns with it; from then on the body is a stream.
+		// RoundTrip returns now; the body is streamed from here on.
 		w.ready <- status
 	}
 }
@@ -313,14 +318,14 @@ func (w *pipeResponse) Write(p []byte) (int, error) {
 	return w.body.Write(p)
 }
 
-// Flush satisfies http.Flusher; a pipe holds nothing back.
+// Flush implements http.Flusher. A pipe does not buffer.
 func (w *pipeResponse) Flush() { w.WriteHeader(http.StatusOK) }
 
-// ExportHeader holds the Exported of a file that is sent as it is.
+// ExportHeader is the response header with the Exported value of an exported file.
 const ExportHeader = "Rouse-Exported"
 
-// WorkLine is a line of the answer to something that takes a while: how far it is, and last
-// what became of it.
+// WorkLine is a line of the response of a long operation: its progress or, in the last line, its
+// result or error.
 type WorkLine[T any] struct {
 	Done   int64 `json:"done,omitempty"` // rows of an import, bytes of a backup
 	Of     int64 `json:"of,omitempty"`
@@ -328,10 +333,10 @@ type WorkLine[T any] struct {
 	*Error
 }
 
-// JSONSchemaExtend says that a line has an error where something failed alone.
+// JSONSchemaExtend removes the required fields: a line has an error only if the operation failed.
 func (WorkLine[T]) JSONSchemaExtend(s *jsonschema.Schema) { s.Required = nil }
 
-// Import sends a file for import and reports how many of its rows are done.
+// Import uploads a file for import. It reports progress in rows.
 func (c *Client) Import(ctx context.Context, path string, query url.Values, body io.Reader, progress func(done, of int64)) (Imported, error) {
 	resp, err := c.request(ctx, http.MethodPost, path, query, body, "application/octet-stream")
 	if err != nil {
@@ -341,23 +346,23 @@ func (c *Client) Import(ctx context.Context, path string, query url.Values, body
 	return readWork[Imported](resp.Body, path, progress, "the daemon ended before it said what became of the import; look with rouse db AGENT schema whether its rows are there, and repeat it if not")
 }
 
-// Backup asks for a copy of an agent's database and reports how far it is, in bytes.
+// Backup copies an agent's database. It reports progress in bytes.
 func (c *Client) Backup(ctx context.Context, path string, ask BackupRequest, progress func(done, of int64)) (Backup, error) {
 	return postWork[Backup](ctx, c, path, ask, progress, "the daemon ended before it said what became of the backup; rouse db AGENT backups lists it if it was done")
 }
 
-// BackUpHome asks for a backup of the whole home and reports how far it is, in bytes.
+// BackUpHome backs up the whole home. It reports progress in bytes.
 func (c *Client) BackUpHome(ctx context.Context, ask HomeBackupRequest, progress func(done, of int64)) (HomeBackup, error) {
 	return postWork[HomeBackup](ctx, c, "/v1/backups", ask, progress, "the daemon ended before it said what became of the backup; what it had written is removed by the next one to the same place")
 }
 
-// Undo undoes a run and reports how many entries of the changelog are done.
+// Undo undoes a run. It reports progress in changelog entries.
 func (c *Client) Undo(ctx context.Context, run string, ask UndoRequest, progress func(done, of int64)) (Undo, error) {
 	path := "/v1/runs/" + url.PathEscape(run) + "/undo"
 	return postWork[Undo](ctx, c, path, ask, progress, "the daemon ended before it said what became of the undo; repeat it: what is undone already is not undone twice")
 }
 
-// postWork asks for something that takes a while.
+// postWork sends a request for a long operation.
 func postWork[T any](ctx context.Context, c *Client, path string, ask any, progress func(done, of int64), lost string) (result T, err error) {
 	resp, err := c.send(ctx, http.MethodPost, path, nil, ask)
 	if err != nil {
@@ -367,8 +372,8 @@ func postWork[T any](ctx context.Context, c *Client, path string, ask any, progr
 	return readWork[T](resp.Body, path, progress, lost)
 }
 
-// readWork reads the progress and the result of something that takes a while. lost is the error for an
-// answer that breaks off.
+// readWork reads the progress and the result of a long operation. lost is the error text if the
+// response is incomplete.
 func readWork[T any](body io.Reader, path string, progress func(done, of int64), lost string) (result T, err error) {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, maxLine)
@@ -392,7 +397,7 @@ func readWork[T any](body io.Reader, path string, progress func(done, of int64),
 	return result, errors.Join(errors.New(lost), lines.Err())
 }
 
-// Export fetches the answer of a query as a file.
+// Export writes the result of a query as a file.
 func (c *Client) Export(ctx context.Context, path string, in ExportRequest, to io.Writer) (done Exported, err error) {
 	resp, err := c.send(ctx, http.MethodPost, path, nil, in)
 	if err != nil {
@@ -400,7 +405,7 @@ func (c *Client) Export(ctx context.Context, path string, in ExportRequest, to i
 	}
 	defer resp.Body.Close()
 
-	// Escaped, since headers are ASCII and warnings may quote any text.
+	// The header is escaped because headers are ASCII and warnings may contain any text.
 	header, err := url.PathUnescape(resp.Header.Get(ExportHeader))
 	if err == nil {
 		err = json.Unmarshal([]byte(header), &done)
@@ -410,7 +415,7 @@ func (c *Client) Export(ctx context.Context, path string, in ExportRequest, to i
 	}
 
 	n, err := io.Copy(to, resp.Body)
-	// In this process an answer has no length, so only the count shows that it broke off.
+	// In-process responses have no Content-Length, so only the count shows that one is incomplete.
 	if err == nil && n != done.Bytes {
 		err = io.ErrUnexpectedEOF
 	}
@@ -421,7 +426,7 @@ func (c *Client) Export(ctx context.Context, path string, in ExportRequest, to i
 	return done, nil
 }
 
-// Artifact fetches the bytes of an artifact of a run.
+// Artifact writes the content of an artifact.
 func (c *Client) Artifact(ctx context.Context, run string, a Artifact, to io.Writer) error {
 	path := "/v1/runs/" + run + "/artifacts/" + a.ID
 	resp, err := c.send(ctx, http.MethodGet, path, nil, nil)

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// handler answers like a daemon: JSON, a failure in words, a stream of lines.
+// handler responds like a daemon: with JSON, an error message, or a stream of lines.
 func handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/ok", func(w http.ResponseWriter, r *http.Request) {
@@ -34,7 +34,8 @@ func handler() http.Handler {
 	return mux
 }
 
-// TestClient holds the daemon's socket and the process's own handler to the same behaviour.
+// TestClient checks that a client behaves the same with the daemon's socket and with an in-process
+// handler.
 func TestClient(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s.sock")
 	listener, err := net.Listen("unix", socket)
@@ -55,7 +56,8 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// TestKeepsItsConnection: requests of a client go over one connection, also where answers are too long for one write.
+// TestKeepsItsConnection checks that a client sends all requests over one connection, even if
+// responses need several writes.
 func TestKeepsItsConnection(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s.sock")
 	listener, err := net.Listen("unix", socket)
@@ -90,7 +92,7 @@ func TestKeepsItsConnection(t *testing.T) {
 			t.Fatalf("%d bytes: %v", len(out.Text), err)
 		}
 		if i == 0 {
-			first = connections.Load() // with the trial of Dial
+			first = connections.Load() // includes the probe by Dial
 		}
 	}
 	if got := connections.Load(); got != first {
@@ -98,7 +100,8 @@ func TestKeepsItsConnection(t *testing.T) {
 	}
 }
 
-// TestClose: a client that is closed keeps no connection, which would add up where one is made for each try.
+// TestClose checks that a closed client leaves no connection open. Otherwise, clients created for
+// each retry would leak connections.
 func TestClose(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s.sock")
 	listener, err := net.Listen("unix", socket)
@@ -180,7 +183,7 @@ func TestTime(t *testing.T) {
 	}
 }
 
-// A daemon that dies over a request leaves it open whether that was done, and says so.
+// If the daemon dies during a request, the error states that the outcome is unknown.
 func TestClientOfADyingDaemon(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	socket := filepath.Join(t.TempDir(), "s.sock")

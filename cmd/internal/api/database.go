@@ -7,15 +7,18 @@ import (
 	"rouse/agentdb/pool"
 )
 
-// What an agent's database answers, as the API sends it.
 type (
+	// Schema describes the tables and views of an agent's database.
 	Schema = agentdb.Schema
-	Rows   = agentdb.Rows
-	Stats  = agentdb.Stats
-	View   = agentdb.View
+	// Rows is the result of a query.
+	Rows = agentdb.Rows
+	// Stats holds the sizes of an agent's database.
+	Stats = agentdb.Stats
+	// View is a saved view.
+	View = agentdb.View
 	// ViewParam is a parameter of a saved view.
 	ViewParam = agentdb.ViewParam
-	// ViewResult is what a saved view answered, and when.
+	// ViewResult is the stored result of a saved view.
 	ViewResult = agentdb.ViewResult
 )
 
@@ -23,8 +26,8 @@ type (
 type Change struct {
 	ID     int64           `json:"id"`
 	At     string          `json:"at"`
-	Run    string          `json:"run"`                    // "0": no run's
-	Other  bool            `json:"other_ledger,omitempty"` // the run is not of this home's ledger
+	Run    string          `json:"run"`                    // "0" if the change was not made by a run
+	Other  bool            `json:"other_ledger,omitempty"` // the run belongs to another home's ledger
 	Actor  string          `json:"actor"`
 	Op     string          `json:"op"`
 	Table  string          `json:"table"`
@@ -34,49 +37,51 @@ type Change struct {
 	SQL    string          `json:"sql"`
 }
 
-// ViewRequest is what a saved view is asked with.
+// ViewRequest holds the parameters of a saved view.
 type ViewRequest struct {
 	Params map[string]any `json:"params,omitempty"`
 }
 
-// Files of rows, as the API sends them.
 type (
+	// Imported is the result of an import.
 	Imported = agentdb.Imported
+	// Exported is the result of an export.
 	Exported = agentdb.Exported
 )
 
-// ExportRequest asks for the answer of a query as a file.
+// ExportRequest requests the result of a query as a file.
 type ExportRequest struct {
 	SQL    string `json:"sql"`
 	Params []any  `json:"params,omitempty"`
 	Format string `json:"format,omitempty"`
-	Name   string `json:"name,omitempty"` // of the file, whose extension can say the format
+	Name   string `json:"name,omitempty"` // file name; its extension can set the format
 }
 
-// Copies of an agent's database, as the API sends them.
 type (
-	Backup   = agentdb.Backup
+	// Backup is a copy of an agent's database.
+	Backup = agentdb.Backup
+	// Replaced describes a database that was replaced by a restore or a reset.
 	Replaced = pool.Replaced
 )
 
-// BackupRequest asks for a copy of an agent's database.
+// BackupRequest requests a copy of an agent's database.
 type BackupRequest struct {
-	File  Path `json:"file,omitempty"` // an absolute path; "" is the folder of the backups
-	Force bool `json:"force"`          // the file may exist
+	File  Path `json:"file,omitempty"` // absolute path; default: a new file in the backup directory
+	Force bool `json:"force"`          // overwrite an existing file
 }
 
-// RestoreRequest says what an agent's database is to be again.
+// RestoreRequest requests that an agent's database be restored from a copy.
 type RestoreRequest struct {
-	From  Path `json:"from"`  // "last", a backup's name, or an absolute path
-	Force bool `json:"force"` // another agent's too, and while runs of the agent wait
+	From  Path `json:"from"`  // "last", the name of a backup, or an absolute path
+	Force bool `json:"force"` // allow another agent's backup, and waiting runs of the agent
 }
 
-// ResetRequest asks for an empty database.
+// ResetRequest requests an empty database.
 type ResetRequest struct {
-	Force bool `json:"force"` // while runs of the agent wait
+	Force bool `json:"force"` // allow waiting runs of the agent
 }
 
-// QueryRequest asks an agent's database.
+// QueryRequest queries an agent's database.
 type QueryRequest struct {
 	SQL            string `json:"sql"`
 	Params         []any  `json:"params,omitempty"`
@@ -85,29 +90,29 @@ type QueryRequest struct {
 	IncludeDeleted bool   `json:"include_deleted,omitempty"`
 }
 
-// HomeBackupRequest asks for a backup of the whole home.
+// HomeBackupRequest requests a backup of the whole home.
 type HomeBackupRequest struct {
-	Dest    Path `json:"dest"`     // an absolute path: a folder for backups, or a file that ends in .tar.zst or .tar.gz
-	Secrets bool `json:"secrets"`  // also what is kept of secrets, sign-ins and the access to the pages
-	NoFiles bool `json:"no_files"` // without the agents' files
+	Dest    Path `json:"dest"`     // absolute path of a directory for backups, or of a .tar.zst or .tar.gz file
+	Secrets bool `json:"secrets"`  // include secrets, logins and the dashboard's credentials
+	NoFiles bool `json:"no_files"` // exclude the agents' files
 }
 
-// HomeBackup is a backup of a home.
+// HomeBackup describes a backup of a home.
 type HomeBackup struct {
 	Path      string        `json:"path"`
-	Bytes     int64         `json:"bytes"` // of what it holds
+	Bytes     int64         `json:"bytes"` // total size of the contents
 	Files     int           `json:"files"`
-	At        Time          `json:"at"` // the instant of which it is
+	At        Time          `json:"at"` // instant of the backup
 	Ledger    string        `json:"ledger"`
 	NewestRun string        `json:"newest_run"`
 	Secrets   bool          `json:"secrets"`
 	Databases int           `json:"databases"`
-	Unusable  []string      `json:"unusable"` // quarantined databases, copied as they are
+	Unusable  []string      `json:"unusable"` // quarantined databases, copied as plain files
 	LeftOut   []LeftOutPart `json:"left_out"`
 }
 
-// LeftOutPart is what a home has and its backup has not.
+// LeftOutPart is a file or directory of the home that the backup does not contain.
 type LeftOutPart struct {
-	Path string `json:"path"` // below the home
+	Path string `json:"path"` // relative to the home
 	Why  string `json:"why"`
 }

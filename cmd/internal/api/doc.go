@@ -1,7 +1,6 @@
-// Package api is the one protocol of rouse as a client sees it: the types of HTTP /v1 and a client
-// that speaks it with a daemon, or with a handler of the same process (InProcess), so that every
-// verb has one code path.
+// Package api defines the types of the HTTP API /v1 and a client for it. The client calls a daemon,
+// or a handler in the same process (InProcess), so that commands need only one code path.
 //
-// The types are what `--json` prints: ids are strings, times RFC 3339 UTC with milliseconds, a
-// time that has not come is null. cmd/internal/web serves them.
+// The types are also the output of `--json`. IDs are strings. Times are RFC 3339 in UTC with
+// milliseconds, or null if not set. Package cmd/internal/web implements the API.
 package api

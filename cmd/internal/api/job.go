@@ -8,68 +8,69 @@ import (
 	"rouse/internal/text"
 )
 
-// Job is a job with its triggers in words and its last and next run.
+// Job is a job with its triggers, its last run and its next run.
 type Job struct {
 	Name        string         `json:"name"`
 	Agent       string         `json:"agent"`
 	Enabled     bool           `json:"enabled"`
 	Triggers    []string       `json:"triggers"`
-	Scheduled   bool           `json:"scheduled"` // a clock starts it
+	Scheduled   bool           `json:"scheduled"` // has a schedule
 	Next        Time           `json:"next"`
 	LastRun     string         `json:"last_run"`
 	LastState   domain.State   `json:"last_state"`
 	LastOutcome domain.Outcome `json:"last_outcome"`
 	LastAt      Time           `json:"last_at"`
 	Paused      bool           `json:"paused"`
-	// PausedUntil is null when the job stays paused until somebody resumes it.
+	// PausedUntil is null if the pause lasts until the job is resumed.
 	PausedUntil Time   `json:"paused_until"`
 	PausedWhy   string `json:"paused_reason"`
 	Problem     string `json:"problem"`
-	// Incidents are the kinds of error that it fails with now.
+	// Incidents lists the open incidents of the job.
 	Incidents []Incident `json:"incidents"`
-	// Blocked says that no run of it can start now; Obstacles are why, none where it can.
+	// Blocked means that no run can start now. Obstacles lists the reasons.
 	Blocked   bool       `json:"blocked"`
 	Obstacles []Obstacle `json:"obstacles"`
-	Watch     *Watch     `json:"watch" jsonschema:"nullable"` // null without one
+	Watch     *Watch     `json:"watch" jsonschema:"nullable"` // null if the job has no watch
 }
 
-// Obstacle is one thing that keeps a job from working, before it costs anything.
+// Obstacle is a reason why a job cannot work, detected before it causes costs.
 type Obstacle struct {
-	// Kind is a stable word for programs: secret, model, no_model, model_paused, folder, program, mcp, confinement, skill, database,
-	// workspace, agent.
+	// Kind identifies the type of the obstacle: secret, model, no_model, model_paused, folder,
+	// program, mcp, confinement, skill, database, workspace or agent.
 	Kind   string `json:"kind"`
-	Source string `json:"source"` // what is in the way, the same for all jobs that wait for it
-	Text   string `json:"text"`   // what is wrong, and what to do
-	Where  string `json:"where"`  // file:line of the configuration, "" where it is not known
+	Source string `json:"source"` // cause of the obstacle, the same for all affected jobs
+	Text   string `json:"text"`   // description and remedy
+	Where  string `json:"where"`  // file:line in the configuration; empty if unknown
 }
 
-// Agent is an agent of the configuration.
+// Agent is a configured agent.
 type Agent struct {
 	Name     string   `json:"name"`
 	Enabled  bool     `json:"enabled"`
-	Model    string   `json:"model"` // by its configured name, "" without one
-	Mode     string   `json:"mode"`  // isolated, folder or none: where it works
+	Model    string   `json:"model"` // configured name; empty if there is no model
+	Mode     string   `json:"mode"`  // place where the agent works: isolated, folder or none
 	Workdir  string   `json:"workdir"`
 	Database bool     `json:"database"`
 	Jobs     []string `json:"jobs"`
 }
 
-// Watch is the watch of a job. What it is doing is known only while a daemon runs.
+// Watch is the watch of a job. Its state is known only while a daemon runs.
 type Watch struct {
 	Path      string `json:"path"`
 	Mode      string `json:"mode"`
 	State     string `json:"state"`
-	Waiting   int    `json:"waiting"` // files
-	Round     int    `json:"round"`   // of converge
+	Waiting   int    `json:"waiting"` // number of files
+	Round     int    `json:"round"`   // round of a converge watch
 	Rescanned Time   `json:"rescanned"`
 	Handover  Time   `json:"handover"` // next handover of a collecting watch
 	Degraded  string `json:"degraded"`
 	Problem   string `json:"problem"`
-	// Waits are files that look complete and are not taken, the oldest first.
+	// Waits lists complete files that are not processed yet, oldest first.
 	Waits []WatchWait `json:"waits,omitempty"`
 }
 
-// WatchWait is such a file: why, since when, and the run that failed with the same bytes, if it waits for that.
+// WatchWait is a waiting file. Run is the failed run with the same content, if the file waits
+// because of it.
 type WatchWait struct {
 	Path  string `json:"path"`
 	Why   string `json:"why"`
@@ -77,14 +78,14 @@ type WatchWait struct {
 	Run   string `json:"run,omitempty"`
 }
 
-// Definition is a job as it is in its file, without secrets.
+// Definition is a job as written in its file, without secrets.
 type Definition struct {
 	File string
 	Line int
 	Text string
 }
 
-// Occurrence is one coming instant of a job, or a wake that an agent planned.
+// Occurrence is a future scheduled time of a job, or a wake planned by an agent.
 type Occurrence struct {
 	Job      string          `json:"job"`
 	Agent    string          `json:"agent,omitempty"`
@@ -97,49 +98,49 @@ type Occurrence struct {
 	Outcome  domain.Outcome  `json:"outcome,omitempty"`
 }
 
-// BackfillRequest asks for past instants of a job's schedule to run after all.
+// BackfillRequest requests runs for past scheduled times of a job.
 type BackfillRequest struct {
-	From   string `json:"from"` // as a person writes a time
-	To     string `json:"to"`   // what is written belongs to it: a date up to its end; "" is now
+	From   string `json:"from"` // as entered by a person
+	To     string `json:"to"`   // inclusive; a date includes the whole day; empty means now
 	DryRun bool   `json:"dry_run"`
 }
 
-// Backfill is what becomes of the instants of a span, or, of a dry run, what would.
+// Backfill is the result of a backfill, or the expected result of a dry run.
 type Backfill struct {
 	Job    string `json:"job"`
 	Zone   string `json:"zone"`
 	From   Time   `json:"from"`
 	To     Time   `json:"to"`
 	DryRun bool   `json:"dry_run"`
-	Runs   int    `json:"runs"` // how many instants run
-	// ForecastUSD is what these take if each costs what the last runs of the job did in the median. It says nothing of
-	// as many as RunsUnforeseen.
+	Runs   int    `json:"runs"` // number of runs
+	// ForecastUSD is the expected cost, based on the median of the job's last runs. It does not
+	// include RunsUnforeseen runs.
 	ForecastUSD    float64           `json:"forecast_usd"`
 	RunsUnforeseen int               `json:"runs_unforeseen"`
 	Instants       []BackfillInstant `json:"instants"`
 }
 
-// BackfillInstant is one of them. Run is the run that it has, if it has one.
+// BackfillInstant is a scheduled time of a backfill. Run is its run, if there is one.
 type BackfillInstant struct {
 	Nominal Time           `json:"nominal"`
 	Source  string         `json:"source"`
-	Runs    bool           `json:"runs"` // by this backfill
+	Runs    bool           `json:"runs"` // part of this backfill
 	Reason  string         `json:"reason"`
 	Run     string         `json:"run,omitempty"`
 	Outcome domain.Outcome `json:"outcome,omitempty"`
 }
 
-// Calendar is how a calendar of the configuration is.
+// Calendar is the state of a configured calendar.
 type Calendar struct {
 	Name      string `json:"name"`
 	Kind      string `json:"kind"`       // holidays, file or url
-	Times     int    `json:"times"`      // that it names, some years around now
-	FetchedAt Time   `json:"fetched_at"` // of a url, when what is kept of it came; null: it never did
-	ChangedAt Time   `json:"changed_at"` // of a url, when it was last another than before
-	Problem   string `json:"problem"`    // why it could not be fetched the last time; "": it could
+	Times     int    `json:"times"`      // number of entries within some years around now
+	FetchedAt Time   `json:"fetched_at"` // last successful fetch; null if there was no fetch
+	ChangedAt Time   `json:"changed_at"` // last time the content changed
+	Problem   string `json:"problem"`    // error of the last fetch; empty if it succeeded
 }
 
-// Text says how it is, with the age of what was fetched.
+// Text describes the calendar in one sentence, with the age of its copy.
 func (c Calendar) Text(now time.Time) string {
 	said := fmt.Sprintf("calendar %s (%s): %s", c.Name, c.Kind, text.Plural(c.Times, "time"))
 	switch {
@@ -157,18 +158,18 @@ func (c Calendar) Text(now time.Time) string {
 	return said
 }
 
-// Why accounts for the instants of a job.
+// Why explains the scheduled times and runs of a job.
 type Why struct {
 	Job  string `json:"job"`
 	Zone string `json:"zone"`
-	// Notes are sentences about the job, and about the time that was asked for.
+	// Notes are sentences about the job and the requested time.
 	Notes   []string        `json:"notes"`
 	Lines   []Explanation   `json:"lines"`
 	Between []TimelineEntry `json:"between"`
 }
 
-// Explanation is one instant of a job, or one run of it by another trigger, with what became
-// of it and why. Decision is "" while nothing has been decided.
+// Explanation explains a scheduled time of a job, or a run with another trigger. Decision is empty
+// if nothing has been decided yet.
 type Explanation struct {
 	Job      string          `json:"job"`
 	Source   string          `json:"source"`
@@ -177,36 +178,38 @@ type Explanation struct {
 	Decision domain.Decision `json:"decision"`
 	Reason   string          `json:"reason"`
 	Run      string          `json:"run"`
-	Node     string          `json:"node,omitempty"` // that did it, where several share the ledger: of the first attempt, or of the one that the line is about
-	Outcome  domain.Outcome  `json:"outcome"`
-	// State and WaitingFor are those of the run.
+	// Node is the node of the run if several nodes share a ledger. It belongs to the first attempt,
+	// or to the attempt the line is about.
+	Node    string         `json:"node,omitempty"`
+	Outcome domain.Outcome `json:"outcome"`
+	// State and WaitingFor describe the run.
 	State      domain.State `json:"state,omitempty"`
 	WaitingFor domain.Wait  `json:"waiting_for,omitempty"`
-	// Asked marks what stands at the time that was asked for.
+	// Asked marks the entry at the requested time.
 	Asked bool `json:"asked,omitempty"`
-	// Through is the last instant of a row that stands for many, and Instants how many they
-	// are, when they were counted.
+	// Through is the last scheduled time of a row that represents several. Instants is their
+	// number, if it was counted.
 	Through  Time `json:"through,omitzero"`
 	Instants int  `json:"instants,omitempty"`
 }
 
-// WhyFile is what a job that watches the folder of a file makes of it, and why.
+// WhyFile explains how a watching job treats a file.
 type WhyFile struct {
 	Job     string `json:"job"`
 	Path    string `json:"path"`
-	Verdict string `json:"verdict"` // taken, waits, left_out, none, whole
+	Verdict string `json:"verdict"` // taken, waits, left_out, none or whole
 	Reason  string `json:"reason"`
-	// Since is since when it waits.
+	// Since is the time the file started to wait.
 	Since   Time           `json:"since"`
-	Run     string         `json:"run"` // that took it last, "" where none has
+	Run     string         `json:"run"` // last run that processed the file; optional
 	Outcome domain.Outcome `json:"outcome"`
 }
 
-// TimelineEntry is what happened beside the runs of a job and explains them: the daemon started,
-// the clock was set, a pause began.
+// TimelineEntry is an event that explains the runs around it. Examples are a start of the daemon, a
+// clock change and a pause.
 type TimelineEntry struct {
 	At   Time   `json:"at"`
-	What string `json:"what"` // daemon, clock, config, pause, file
+	What string `json:"what"` // daemon, clock, config, pause or file
 	Did  string `json:"did"`
 	Text string `json:"text"`
 }

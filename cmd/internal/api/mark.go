@@ -2,8 +2,8 @@ package api
 
 import "rouse/internal/domain"
 
-// Mark is the shape that stands beside what became of something, and the tone of its colour. The shapes differ without their colours. It is
-// the same on pages and in terminals.
+// Mark is the symbol of an outcome or a state on pages and in terminals. Shapes are distinct even
+// without colors.
 type Mark struct {
 	Shape string
 	Tone  string // good, grey, amber, bad or accent
@@ -21,7 +21,7 @@ var outcomeMarks = map[domain.Outcome]Mark{
 	domain.OutcomeSkipped:     {"–", "grey"},
 }
 
-// MarkOf is the mark of a run that ended with an outcome, or stands in a state.
+// MarkOf returns the mark of a run in a state, or with an outcome if it has finished.
 func MarkOf(state domain.State, outcome domain.Outcome) Mark {
 	switch state {
 	case domain.StateRunning:
@@ -37,7 +37,7 @@ func MarkOf(state domain.State, outcome domain.Outcome) Mark {
 	return Mark{"–", "grey"}
 }
 
-// ShapeTone is the tone of a shape, "" for what is none.
+// ShapeTone returns the tone of a shape, or "" if the shape is unknown.
 func ShapeTone(shape string) string {
 	for _, state := range domain.States() {
 		if m := MarkOf(state, ""); m.Shape == shape && state != domain.StateFinished {

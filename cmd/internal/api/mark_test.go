@@ -6,7 +6,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// Each outcome and each state has a shape of its own, which is enough for who sees no colours, and a tone that is found by the shape.
+// Each outcome and state has its own shape, so that it is recognizable without colors. The tone
+// follows from the shape.
 func TestMarksDiffer(t *testing.T) {
 	seen := map[string]string{}
 	look := func(what string, m Mark) {

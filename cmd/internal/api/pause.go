@@ -2,17 +2,17 @@ package api
 
 import "rouse/internal/domain"
 
-// Pause is a pause as `rouse pause --json` lists it.
+// Pause is a pause, as listed by `rouse pause --json`.
 type Pause struct {
 	Scope  string `json:"scope"` // job, agent or all
-	Name   string `json:"name"`  // "" for all
+	Name   string `json:"name"`  // empty for all
 	Since  Time   `json:"since"`
-	Until  Time   `json:"until"` // null: until somebody resumes
+	Until  Time   `json:"until"` // null if it lasts until it is resumed
 	Reason string `json:"reason"`
 	By     string `json:"by"`
 }
 
-// PauseRequest asks for a pause: for a length of time, until a time, or until it is resumed.
+// PauseRequest requests a pause for a duration, until a time, or until it is resumed.
 type PauseRequest struct {
 	Scope  string `json:"scope"`
 	Name   string `json:"name,omitempty"`
@@ -21,43 +21,44 @@ type PauseRequest struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Paused is a pause that has just begun.
+// Paused is the result of a PauseRequest.
 type Paused struct {
 	Pause
-	Zone    string   `json:"zone"`    // in which the time was read
-	Running []string `json:"running"` // runs that are on, and go on
-	Held    []Pause  `json:"held"`    // what holds the same thing too
+	Zone    string   `json:"zone"`    // time zone used to parse the time
+	Running []string `json:"running"` // runs that are running and continue
+	Held    []Pause  `json:"held"`    // other pauses that apply too
 }
 
-// PauseEnd names the pause that is to end.
+// PauseEnd identifies the pause to end.
 type PauseEnd struct {
 	Scope string `json:"scope"`
 	Name  string `json:"name,omitempty"`
 }
 
-// Resumed is what is left after a pause was ended.
+// Resumed is the result of ending a pause.
 type Resumed struct {
 	Scope string  `json:"scope"`
 	Name  string  `json:"name"`
 	Zone  string  `json:"zone"`
-	Held  []Pause `json:"held"` // what holds it still
+	Held  []Pause `json:"held"` // pauses that still apply
 }
 
-// AgentWake is what an agent planned, and may plan.
+// AgentWake holds the planned wake of an agent and its planning limits.
 type AgentWake struct {
 	Agent    string `json:"agent"`
 	Planning bool   `json:"self_scheduling"`
-	Off      string `json:"off"` // why it plans nothing, and what to write to change that
-	// Limits are those of its own plans; the horizon is also that of its owner's.
+	Off      string `json:"off"` // why the agent cannot plan wakes, with a remedy
+	// Limits apply to the agent's own plans. The horizon also applies to the owner's.
 	Limits *WakeLimits `json:"limits" jsonschema:"nullable"`
-	// Left is how many wakes may still start within 24 hours, null when there is no limit.
+	// Left is the number of wakes that may still start within 24 hours, or null if there is no
+	// limit.
 	Left   *int   `json:"left_today" jsonschema:"nullable"`
 	Paused string `json:"paused"`
-	Wake   *Wake  `json:"slot" jsonschema:"nullable"` // null: nothing is planned
+	Wake   *Wake  `json:"slot" jsonschema:"nullable"` // null if no wake is planned
 	Zone   string `json:"zone"`
 }
 
-// WakeLimits bound the wakes that an agent plans. A length of 0s and a number of 0 are no limit.
+// WakeLimits holds the limits for wakes that an agent plans. 0s and 0 mean no limit.
 type WakeLimits struct {
 	Mode        string   `json:"mode"`
 	Horizon     string   `json:"horizon"`
@@ -68,22 +69,22 @@ type WakeLimits struct {
 	MaxChain    int      `json:"max_chain"`
 }
 
-// Wake is an agent's next wake as it was planned.
+// Wake is the next planned wake of an agent.
 type Wake struct {
 	At           Time          `json:"at"`
-	Asked        Time          `json:"asked"` // before it was moved
+	Asked        Time          `json:"asked"` // requested time, before adjustments
 	Instructions string        `json:"instructions"`
 	ContextViews []string      `json:"context_views"`
 	Priority     string        `json:"priority"`
 	OnMiss       domain.OnMiss `json:"on_miss"`
 	ScheduledBy  string        `json:"scheduled_by"`
-	Run          string        `json:"run"` // that planned it, "" when none did
-	Job          string        `json:"job"` // at the beginning of the chain of wakes
+	Run          string        `json:"run"` // run that planned the wake; empty if it was not planned by a run
+	Job          string        `json:"job"` // job that started the chain of wakes
 	Depth        int           `json:"depth"`
 	CreatedAt    Time          `json:"created_at"`
 }
 
-// WakeRequest asks for an agent's next wake, at a time or in a length of time.
+// WakeRequest requests the next wake of an agent, at a time or after a duration.
 type WakeRequest struct {
 	Agent        string        `json:"agent"`
 	At           string        `json:"at,omitempty"`
@@ -93,12 +94,12 @@ type WakeRequest struct {
 	OnMiss       domain.OnMiss `json:"on_miss,omitempty"`
 }
 
-// AgentName names an agent.
+// AgentName identifies an agent.
 type AgentName struct {
 	Agent string `json:"agent"`
 }
 
-// PlannedWake is what became of a SlotAsk.
+// PlannedWake is the result of a WakeRequest.
 type PlannedWake struct {
 	AgentWake
 	Clamped      bool     `json:"clamped"`
@@ -106,7 +107,7 @@ type PlannedWake struct {
 	Warnings     []string `json:"warnings"`
 }
 
-// CancelledWake is a wake that was cancelled.
+// CancelledWake is the result of canceling a wake.
 type CancelledWake struct {
 	Agent     string `json:"agent"`
 	Cancelled bool   `json:"cleared"`

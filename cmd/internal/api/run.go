@@ -9,77 +9,76 @@ import (
 	"rouse/internal/folderzip"
 )
 
-// Artifact is a version of a file that a run handed to its owner (OSA-19).
+// Artifact is a version of a file that a run shared with the owner.
 type Artifact struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`
-	Version     int    `json:"version"`          // from 1, of this name in all runs of the job
-	Parent      string `json:"parent,omitempty"` // the id of the version before
-	Size        int64  `json:"size"`             // bytes
+	Version     int    `json:"version"`          // counts from 1 per name, across all runs of the job
+	Parent      string `json:"parent,omitempty"` // ID of the previous version
+	Size        int64  `json:"size"`             // in bytes
 	Hash        string `json:"sha256"`
 	Description string `json:"description"`
 	At          Time   `json:"at"`
 }
 
-// ArtifactFiles are the files of a folder that a run shared.
+// ArtifactFiles lists the files in a shared directory.
 type ArtifactFiles struct {
 	Files []folderzip.File `json:"files"`
-	More  int              `json:"more"` // that are not listed
+	More  int              `json:"more"` // number of files not listed
 }
 
-// Recording is a run's recording: the text of a file, as docs/guides/recordings.md describes it.
+// Recording is the recording of a run, in the format described in docs/recordings.md.
 type Recording struct {
 	File string `json:"file"`
 }
 
-// Run is a run as `rouse runs --json` prints it.
+// Run is a run, as printed by `rouse runs --json`.
 type Run struct {
-	ID            string          `json:"id"`
-	Job           string          `json:"job"`
-	Agent         string          `json:"agent"`
-	Trigger       domain.Trigger  `json:"trigger"`
-	TriggerDetail json.RawMessage `json:"trigger_detail"`
-	State         domain.State    `json:"state"`
-	WaitingFor    domain.Wait     `json:"waiting_for"`
-	Outcome       domain.Outcome  `json:"outcome"`
-	Exit          domain.Exit     `json:"exit"`
-	Verified      bool            `json:"verified"`
-	Attempt       int             `json:"attempt"`
-	ScheduledAt   Time            `json:"scheduled_at"`
-	QueuedAt      Time            `json:"queued_at"`
-	StartedAt     Time            `json:"started_at"`
-	FinishedAt    Time            `json:"finished_at"`
-	Summary       string          `json:"summary"`
-	Error         string          `json:"error"`
-	Steps         int             `json:"steps"`
-	Calls         int             `json:"calls"`
-	TokensIn      int64           `json:"tokens_in"`
-	TokensOut     int64           `json:"tokens_out"`
-	CostUSD       float64         `json:"cost_usd"`
-	// The part of the tokens and of the cost that no server reported.
-	EstimatedTokens int64    `json:"estimated_tokens,omitempty"`
-	EstimatedUSD    float64  `json:"estimated_usd,omitempty"`
-	Artifacts       []string `json:"artifacts"`           // names
-	Workspace       string   `json:"workspace,omitempty"` // that it works in
-	Node            string   `json:"node,omitempty"`      // of the last attempt, where several share the ledger
-	Tier            string   `json:"tier"`
-	Taint           []string `json:"taint"`
+	ID              string          `json:"id"`
+	Job             string          `json:"job"`
+	Agent           string          `json:"agent"`
+	Trigger         domain.Trigger  `json:"trigger"`
+	TriggerDetail   json.RawMessage `json:"trigger_detail"`
+	State           domain.State    `json:"state"`
+	WaitingFor      domain.Wait     `json:"waiting_for"`
+	Outcome         domain.Outcome  `json:"outcome"`
+	Exit            domain.Exit     `json:"exit"`
+	Verified        bool            `json:"verified"`
+	Attempt         int             `json:"attempt"`
+	ScheduledAt     Time            `json:"scheduled_at"`
+	QueuedAt        Time            `json:"queued_at"`
+	StartedAt       Time            `json:"started_at"`
+	FinishedAt      Time            `json:"finished_at"`
+	Summary         string          `json:"summary"`
+	Error           string          `json:"error"`
+	Steps           int             `json:"steps"`
+	Calls           int             `json:"calls"`
+	TokensIn        int64           `json:"tokens_in"`
+	TokensOut       int64           `json:"tokens_out"`
+	CostUSD         float64         `json:"cost_usd"`
+	EstimatedTokens int64           `json:"estimated_tokens,omitempty"` // tokens that were estimated because the server reported no usage
+	EstimatedUSD    float64         `json:"estimated_usd,omitempty"`    // cost that was estimated because the server reported no usage
+	Artifacts       []string        `json:"artifacts"`                  // file names
+	Workspace       string          `json:"workspace,omitempty"`        // workspace the run uses
+	Node            string          `json:"node,omitempty"`             // node of the last attempt, if several nodes share the ledger
+	Tier            string          `json:"tier"`
+	Taint           []string        `json:"taint"`
 }
 
-// RunDetail is a run with everything that happened in it.
+// RunDetail is a run with its attempts, steps and events.
 type RunDetail struct {
 	Run
-	Body            string     `json:"body"` // what the request of a webhook brought, cut; "" for other runs
+	Body            string     `json:"body"` // body of the webhook request, truncated; empty for other runs
 	ArtifactsDetail []Artifact `json:"artifacts_detail"`
 	Inbox           []Item     `json:"inbox"`
-	Checkout        *Checkout  `json:"checkout,omitempty"` // without its diff; nil if the run has no clone, or it was discarded
+	Checkout        *Checkout  `json:"checkout,omitempty"` // without the diff; left out if the run has no clone or the clone was discarded
 	Attempts        []Attempt  `json:"attempts"`
 	StepsDetail     []Step     `json:"steps_detail"`
 	Events          []Event    `json:"events"`
 }
 
-// Program is the agent program that did the run, "" where none did. What the run cost, and what stands below its call, is what
-// the program said.
+// Program returns the name of the agent program that executed the run, or "" for other runs. The
+// cost and nested steps of such a run are reported by the program.
 func (d RunDetail) Program() string {
 	for _, st := range d.StepsDetail {
 		for _, c := range st.Calls {
@@ -97,37 +96,36 @@ func (d RunDetail) Program() string {
 	return ""
 }
 
-// Pending says what a run that is not on waits for.
+// Pending explains why a run is not running.
 type Pending struct {
-	Reason  string `json:"reason"`  // why the run waits, for its start or for its model; "" if it does not
-	Blocked bool   `json:"blocked"` // somebody has to mend something first: waiting alone does not help
+	Reason  string `json:"reason"`  // why the run waits for its start or its model; empty if it does not wait
+	Blocked bool   `json:"blocked"` // waiting is not enough: a person must fix something first
 }
 
-// Attempt is one try at a run.
+// Attempt is an attempt of a run.
 type Attempt struct {
 	Number     int                 `json:"number"`
-	Node       string              `json:"node,omitempty"` // that made it, where several share the ledger
+	Node       string              `json:"node,omitempty"` // node of the attempt, if several nodes share the ledger
 	State      domain.AttemptState `json:"state"`
 	StartedAt  Time                `json:"started_at"`
 	FinishedAt Time                `json:"finished_at"`
 	Error      string              `json:"error"`
 }
 
-// Step is one model turn with its calls.
+// Step is a model's turn with its calls.
 type Step struct {
-	Step    int      `json:"step"`
-	Attempt int      `json:"attempt"`
-	Text    string   `json:"text"`
-	Model   string   `json:"model,omitempty"` // who answered, by its configured name
-	Calls   []Call   `json:"calls"`
-	Notices []string `json:"notices"`
-	CostUSD float64  `json:"cost_usd"`
-	// The part of what it took that no server reported.
-	EstimatedTokens int64   `json:"estimated_tokens,omitempty"`
-	EstimatedUSD    float64 `json:"estimated_usd,omitempty"`
+	Step            int      `json:"step"`
+	Attempt         int      `json:"attempt"`
+	Text            string   `json:"text"`
+	Model           string   `json:"model,omitempty"` // configured name of the model that responded
+	Calls           []Call   `json:"calls"`
+	Notices         []string `json:"notices"`
+	CostUSD         float64  `json:"cost_usd"`
+	EstimatedTokens int64    `json:"estimated_tokens,omitempty"` // tokens that were estimated because the server reported no usage
+	EstimatedUSD    float64  `json:"estimated_usd,omitempty"`    // cost that was estimated because the server reported no usage
 }
 
-// Call is one tool invocation. Result is the envelope's result, or its message.
+// Call is a tool call. Result is the result in the envelope, or its message.
 type Call struct {
 	Tool       string           `json:"tool"`
 	Args       json.RawMessage  `json:"args"`
@@ -139,79 +137,82 @@ type Call struct {
 	StartedAt  Time             `json:"started_at"`
 	DurationMS int64            `json:"duration_ms"`
 	Deduped    bool             `json:"deduped"`
-	// StepsDetail are the steps by which the call was answered, of one that was answered so.
+	// StepsDetail lists the nested steps that produced the result. Optional.
 	StepsDetail []Step `json:"steps_detail,omitempty"`
 }
 
-// Event is one thing that happened.
+// Event is an event of a run or of the daemon.
 type Event struct {
-	ID   string `json:"id"` // "" of a live one, which is not on record
+	ID   string `json:"id"` // empty for a live event, which is not recorded
 	Run  string `json:"run,omitempty"`
 	Job  string `json:"job,omitempty"`
 	At   Time   `json:"at"`
 	Kind string `json:"kind"`
-	// Dispatch is what it means to whoever waits for the run; "" where it means nothing to them (OSA-26).
+	// Dispatch is the meaning of the event for the client that requested the run. Empty if the
+	// event has none.
 	Dispatch Dispatch        `json:"dispatch,omitempty"`
 	Data     json.RawMessage `json:"data"`
 }
 
-// Dispatch is what an event means to whoever asked for its run.
+// Dispatch is the meaning of an event for the client that requested its run.
 type Dispatch string
 
-// The kinds of OSA-26.
+// Values of Dispatch.
 const (
 	DispatchStarted       Dispatch = "STARTED"
-	DispatchActivity      Dispatch = "ACTIVITY"      // a call began or ended
-	DispatchProgress      Dispatch = "PROGRESS"      // how far a skill is, or that a model or a program goes on; at most one in 500 ms
-	DispatchClarification Dispatch = "CLARIFICATION" // it waits for a person
+	DispatchActivity      Dispatch = "ACTIVITY"      // a call started or ended
+	DispatchProgress      Dispatch = "PROGRESS"      // progress of a skill, or a sign of life of a model or program; at most every 500 ms
+	DispatchClarification Dispatch = "CLARIFICATION" // the run waits for a person
 	DispatchCompleted     Dispatch = "COMPLETED"
 	DispatchFailed        Dispatch = "FAILED"
 	DispatchCancelled     Dispatch = "CANCELLED"
-	DispatchOutput        Dispatch = "OUTPUT" // a part of the answer that its model is writing, or a file that it shared
-	DispatchDraft         Dispatch = "DRAFT"  // what its model has said so far, in the place of what came before; it is not the answer of the run yet
+	DispatchOutput        Dispatch = "OUTPUT" // a part of the response that the model is writing, or a shared file
+	DispatchDraft         Dispatch = "DRAFT"  // the model's text so far, replacing earlier drafts; not yet the result of the run
 )
 
-// The kinds of live events, which are told while they happen and are on no record (OSA-26).
+// Kinds of live events. They are sent while they happen and are not recorded.
 const (
-	EventOutput   = "step.output"   // a part of the answer that a model is writing, to be put behind those before it
-	EventDraft    = "step.draft"    // all that has come of it, in the place of what was told before
-	EventProgress = "step.progress" // a model or a program goes on
+	EventOutput   = "step.output"   // a part of the response that a model is writing, to be appended
+	EventDraft    = "step.draft"    // the whole text so far, replacing earlier text
+	EventProgress = "step.progress" // a sign of life of a model or a program
 )
 
-// RunRequest asks for a run: of a job, or of an agent with a prompt.
+// RunRequest requests a run of a job, or of an agent with a prompt.
 type RunRequest struct {
 	Job    string            `json:"job,omitempty"`
 	Agent  string            `json:"agent,omitempty"`
 	Prompt string            `json:"prompt,omitempty"`
 	Input  map[string]string `json:"input,omitempty"`
-	File   Path              `json:"file,omitempty"` // absolute; what the job reads anyway, for requests from the network
-	// Again processes a file even if its content already had its run.
+	File   Path              `json:"file,omitempty"` // absolute; requests from the network may only name files the job reads anyway
+	// Again processes a file even if a run has already processed the same content.
 	Again bool `json:"again,omitempty"`
-	// Session is the key of a session of the agent, any text of up to 200 characters: with a prompt, a run is told what was
-	// said in the runs of the same key before it.
+	// Session is the key of an agent's session, any text of up to 200 characters. A run with a
+	// prompt sees the conversation of earlier runs with the same key.
 	Session string `json:"session,omitempty"`
-	// Fresh has the session begin with this run: that of the key, or of a job that keeps one (session: keep).
+	// Fresh starts the session anew. It applies to the session key, or to a job with session: keep.
 	Fresh bool `json:"fresh,omitempty"`
-	// Tool and Args make it one manual call.
+	// Tool and Args request a single manual call.
 	Tool string          `json:"tool,omitempty"`
 	Args json.RawMessage `json:"args,omitempty"`
-	// Check makes a failure of a program that fails, and of a server that answers with an error.
+	// Check makes the call fail if a program fails or a server responds with an error.
 	Check bool `json:"check,omitempty"`
-	// Skill, with the Given JSON object as its input, makes it one run of its module. DryRun ends it before the first call that
-	// would change anything.
+	// Skill requests one run of the skill's module with Given, a JSON object, as its input. DryRun
+	// stops the run before the first call that would change anything.
 	Skill  string          `json:"skill,omitempty"`
 	Given  json.RawMessage `json:"given,omitempty"`
 	DryRun bool            `json:"dry_run,omitempty"`
-	// Workspace is the name of the workspace in which it works.
+	// Workspace is the name of the workspace the run uses.
 	Workspace string `json:"workspace,omitempty"`
-	// Untrusted says that whoever asks may repeat what strangers have written: the run begins with the label A.
+	// Untrusted means that the request may contain untrusted content. The run then starts with the
+	// label A.
 	Untrusted bool `json:"untrusted,omitempty"`
-	// Removes has the skill be told, by its hooks, that it will be removed, and not run.
+	// Removes calls the skill's removal hooks instead of running the skill.
 	Removes bool `json:"removes,omitempty"`
-	// Chat is set by the server: the run answers in a conversation.
+	// Chat is set by the server for runs that answer in a conversation.
 	Chat bool `json:"-"`
-	// Trigger is set by the server; "" is a person.
+	// Trigger is set by the server. Empty means that a person requested the run.
 	Trigger domain.Trigger `json:"-"`
-	// Key is the header Idempotency-Key: the same one is the same run; "" makes a new run each time.
+	// Key is the Idempotency-Key header. Requests with the same key refer to the same run. If it is
+	// empty, each request creates a run.
 	Key string `json:"-"`
 }

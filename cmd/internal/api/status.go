@@ -9,7 +9,7 @@ import (
 	"rouse/internal/ledger"
 )
 
-// Status says who serves a home and what it is doing.
+// Status describes the process that serves a home and its current work.
 type Status struct {
 	PID       int    `json:"pid"`
 	Version   string `json:"version"`
@@ -18,82 +18,85 @@ type Status struct {
 	StartedAt Time   `json:"started_at"`
 	Zone      string `json:"zone"` // configured time zone, or the machine's
 	Ready     bool   `json:"ready"`
-	// Foreground is set where no daemon answers, but a command that executes a run of its own.
+	// Foreground is set if the process is not a daemon but a command that executes its own run.
 	Foreground bool `json:"foreground"`
 	Queued     int  `json:"queued"`
 	Running    int  `json:"running"`
 	Waiting    int  `json:"waiting"`
-	// Dashboard is the address of the pages, "" where there are none; DashboardProblem is why, where they are wanted.
+	// Dashboard is the address of the pages. If it is empty although pages are configured,
+	// DashboardProblem is the reason.
 	Dashboard        string `json:"dashboard"`
 	DashboardProblem string `json:"dashboard_problem"`
-	// Problem is what keeps the ledger from being written, so that nothing runs; "": nothing.
+	// Problem is the reason why the ledger cannot be written, so that no runs start. Empty if it
+	// can.
 	Problem string `json:"problem"`
-	// The configuration in force was read at ConfigAt. What is on disk is not in force while
-	// there are problems; and what it says of ConfigRestart is not until a restart.
+	// ConfigAt is the time the current configuration was read. If the file on disk has problems, it
+	// is not used. Changes of the keys in ConfigRestart take effect after a restart.
 	ConfigAt       Time      `json:"config_at"`
 	ConfigProblems []Problem `json:"config_problems"`
 	ConfigRestart  []string  `json:"config_restart"`
-	// WatchProblems is what is wrong with watched folders, and with where their files go, each with its job.
+	// WatchProblems lists problems with watched directories and their output directories, each with
+	// its job.
 	WatchProblems []string `json:"watch_problems"`
-	// Engine says where the ledger is, and which nodes share it.
+	// Engine describes the ledger's storage and the nodes that share it.
 	Engine Engine `json:"engine"`
-	// Heartbeat is how the pings of heartbeat_url are doing.
+	// Heartbeat is the state of the pings to heartbeat_url.
 	Heartbeat Heartbeat `json:"heartbeat"`
-	// Replica is how far the continuous copies of the home are.
+	// Replica is the state of continuous replication.
 	Replica Replica `json:"replica"`
-	// Calendars are those whose times jobs exclude, or keep to.
+	// Calendars lists the calendars that jobs use.
 	Calendars []Calendar `json:"calendars"`
-	// ModelPauses are the models that nobody asks now, because their provider's quota is spent.
+	// ModelPauses lists models that are not used because their provider's quota is exhausted.
 	ModelPauses []ModelPause `json:"model_pauses"`
 }
 
-// Heartbeat is how the pings are doing that tell others that the daemon does its work.
+// Heartbeat is the state of the pings to a monitor.
 type Heartbeat struct {
-	To       string `json:"to"`        // the server; "": there are no pings, or the first is on its way
-	LastPing Time   `json:"last_ping"` // that it took; null: none since the daemon started
-	Problem  string `json:"problem"`   // why the latest was not sent, or not taken; "": it was
+	To       string `json:"to"`        // host; empty if pings are off or the first one is pending
+	LastPing Time   `json:"last_ping"` // last successful ping since the start; null before it
+	Problem  string `json:"problem"`   // error of the last ping; empty if it succeeded
 }
 
-// Replica is how far the continuous copies of the home are.
+// Replica is the state of continuous replication.
 type Replica struct {
-	To            string   `json:"to"`             // the place; "": there are none
-	LastSuccess   Time     `json:"last_success"`   // when something, or that there was nothing, was last copied; null: not since the daemon started
-	BehindSeconds float64  `json:"behind_seconds"` // since the oldest write that is not copied
-	Databases     int      `json:"databases"`      // that hold something that is not copied
-	Bytes         int64    `json:"bytes"`          // of their logs, about
-	Problem       string   `json:"problem"`        // why nothing could be copied last; "": it could
-	Unusable      []string `json:"unusable"`       // agents whose database is quarantined, and so not copied
+	To            string   `json:"to"`             // target; empty if replication is off
+	LastSuccess   Time     `json:"last_success"`   // last successful round since the start; null before it
+	BehindSeconds float64  `json:"behind_seconds"` // age of the oldest write not yet copied
+	Databases     int      `json:"databases"`      // databases with writes not yet copied
+	Bytes         int64    `json:"bytes"`          // approximate size of their logs
+	Problem       string   `json:"problem"`        // error of the last round; empty if it succeeded
+	Unusable      []string `json:"unusable"`       // agents with a quarantined database, which is not copied
 }
 
-// ModelPause is a time in which a model is not asked.
+// ModelPause is a period during which a model is not used.
 type ModelPause struct {
 	Model  string `json:"model"`
-	Since  Time   `json:"since"` // when the first request was refused
+	Since  Time   `json:"since"` // time of the first rejected request
 	Until  Time   `json:"until"`
-	Reason string `json:"reason"` // as its provider words it
+	Reason string `json:"reason"` // reason given by the provider
 }
 
-// Text words the pause, with its end in a zone.
+// Text describes the pause in one sentence, with its end in the given time zone.
 func (p ModelPause) Text(zone *time.Location) string {
 	return fmt.Sprintf("the model %s is not asked until %s, for its provider's quota is spent (a run that you start or retry asks it at once): %s", p.Model, LocalTime(p.Until.Time, zone), p.Reason)
 }
 
-// Check is one line of `rouse doctor`.
+// Check is a result of `rouse doctor`.
 type Check struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail"`
 	Remedy string `json:"remedy"`
-	// NotTried is what the check leaves open, and why; "": nothing.
+	// NotTried describes the part that was not checked and why. Empty if all was checked.
 	NotTried string `json:"not_tried"`
 }
 
-// DoctorRequest says what the checks of `rouse doctor` may do.
+// DoctorRequest holds the options of `rouse doctor`.
 type DoctorRequest struct {
-	Offline bool `json:"offline,omitempty"` // ask nothing of the network, and start no MCP server
+	Offline bool `json:"offline,omitempty"` // do not use the network or start MCP servers
 }
 
-// NotifySent names the channel that accepted a text.
+// NotifySent is the result of a NotifyRequest. Channel is the channel that accepted the text.
 type NotifySent struct {
 	Channel string `json:"channel"`
 }
@@ -104,8 +107,8 @@ type NotifyRequest struct {
 	Text    string `json:"text"`
 }
 
-// State is what a simulation begins with: how far the jobs have been dealt with, what is
-// planned, paused, and not finished yet.
+// State is the initial state of a simulation: the progress of the jobs' schedules, pauses, planned
+// wakes and open runs.
 type State struct {
 	Now    Time           `json:"now"`
 	Jobs   []JobState     `json:"jobs"`
@@ -114,7 +117,7 @@ type State struct {
 	Runs   []OpenRun      `json:"runs"`
 }
 
-// OpenRun is a run that is not finished.
+// OpenRun is a run that has not finished.
 type OpenRun struct {
 	ID            string         `json:"id"`
 	Job           string         `json:"job"`
@@ -128,7 +131,7 @@ type OpenRun struct {
 	Interruptions int            `json:"interruptions"`
 }
 
-// JobState is how far a job's schedule has been dealt with.
+// JobState is the progress of a job's schedule.
 type JobState struct {
 	Name      string `json:"name"`
 	Hash      string `json:"hash"`
@@ -136,29 +139,30 @@ type JobState struct {
 	Watermark Time   `json:"watermark"`
 }
 
-// Engine says where the ledger is and who works on it.
+// Engine describes the ledger's storage and the nodes that share it.
 type Engine struct {
 	Kind    string `json:"kind"`    // file or postgres
-	Address string `json:"address"` // of the database, without a password; "" for a file
-	Node    string `json:"node"`    // the name of the process that answers, or of the node beside which it works; "" for a file
-	Leads   bool   `json:"leads"`   // it does what one node does for all
-	Leader  string `json:"leader"`  // the node that does; "": none is there, or the ledger is a file
-	SkewMS  int64  `json:"skew_ms"` // how much later the clock of the database is than this machine's
-	// Nodes are those that are at work, and the last of each name that is not any more.
+	Address string `json:"address"` // address of the database without the password; empty for a file
+	Node    string `json:"node"`    // name of the responding node, or of the node the command works with; empty for a file
+	Leads   bool   `json:"leads"`   // this node is the leader
+	Leader  string `json:"leader"`  // name of the leader; empty if there is no leader or the ledger is a file
+	SkewMS  int64  `json:"skew_ms"` // database clock minus local clock, in milliseconds
+	// Nodes lists the active nodes, and the last inactive node of each other name.
 	Nodes []Node `json:"nodes"`
-	// Queues are those of River that have jobs.
+	// Queues lists River's queues that have jobs.
 	Queues []EngineQueue `json:"queues"`
-	// Agents are the nodes that have the databases of agents, by agent.
+	// Agents maps agents to the node that holds their database.
 	Agents map[string]string `json:"agents"`
-	// Stay are those of them that no other node can get: they have files there, or their database was not shipped yet.
+	// Stay lists agents that cannot move to another node: they have files on their node, or their
+	// database is not replicated yet.
 	Stay []string `json:"stay"`
-	// Problems are what keeps several nodes from being one.
+	// Problems lists differences between the nodes that prevent them from working together.
 	Problems []string `json:"problems"`
 }
 
-// EngineQueue is a queue of River, with how many jobs it has in a state.
+// EngineQueue is the number of jobs of a River queue in one state.
 type EngineQueue struct {
-	Name  string `json:"name"` // any, or that of a node
+	Name  string `json:"name"` // any, or the queue of a node
 	State string `json:"state"`
 	Jobs  int    `json:"jobs"`
 }
@@ -169,22 +173,22 @@ type Node struct {
 	Host      string `json:"host"`
 	PID       int    `json:"pid"`
 	Version   string `json:"version"`
-	Address   string `json:"address"` // at which its pages listen
+	Address   string `json:"address"` // address of its pages
 	StartedAt Time   `json:"started_at"`
-	Alive     bool   `json:"alive"` // it may write
+	Alive     bool   `json:"alive"` // holds its lease, so it may write to the ledger
 	GoneAt    Time   `json:"gone_at"`
-	Why       string `json:"why"` // it is gone
+	Why       string `json:"why"` // why the node is gone
 	Leads     bool   `json:"leads"`
-	Triggers  bool   `json:"triggers"` // it looks for reasons to start runs
-	Work      bool   `json:"work"`     // it does runs
-	Lanes     int    `json:"lanes"`    // how many at once
-	Runs      int    `json:"runs"`     // how many are on
-	Self      bool   `json:"self"`     // it is the one that answers
-	// ConfigDiffers is set where its configuration is another than that of the node that answers.
+	Triggers  bool   `json:"triggers"` // watches triggers and starts runs
+	Work      bool   `json:"work"`     // executes runs
+	Lanes     int    `json:"lanes"`    // maximum number of concurrent runs
+	Runs      int    `json:"runs"`     // number of current runs
+	Self      bool   `json:"self"`     // the responding node
+	// ConfigDiffers is set if the node's configuration differs from that of the responding node.
 	ConfigDiffers bool `json:"config_differs"`
 }
 
-// Text describes the node, with times in a zone.
+// Text describes the node in one sentence, with times in the given time zone.
 func (n Node) Text(zone *time.Location) string {
 	said := fmt.Sprintf("%s on %s, process %d, rouse %s", n.Name, n.Host, n.PID, n.Version)
 	if !n.Alive {
@@ -197,7 +201,7 @@ func (n Node) Text(zone *time.Location) string {
 	return said
 }
 
-// Marks are what is special about a node, in words.
+// Marks returns the special properties of the node in words.
 func (n Node) Marks() string {
 	var marks []string
 	for _, m := range []struct {
@@ -211,7 +215,7 @@ func (n Node) Marks() string {
 	return strings.Join(marks, ", ")
 }
 
-// Problem is one thing that is wrong with a configuration.
+// Problem is an error or a warning about a configuration.
 type Problem struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`
@@ -223,11 +227,12 @@ type Problem struct {
 	Warning bool   `json:"warning"`
 }
 
-// ConfigProblemHeader is the response header with the reason why the configuration on disk is not in use, percent-encoded.
+// ConfigProblemHeader is the response header with the reason why the configuration on disk is not
+// in use, percent-encoded.
 const ConfigProblemHeader = "Rouse-Config-Problem"
 
-// Reload is what became of reading the configuration again: either problems, and nothing
-// has changed, or the jobs and other things that are not what they were.
+// Reload is the result of reloading the configuration: either the problems, in which case nothing
+// has changed, or the changes.
 type Reload struct {
 	OK       bool      `json:"ok"`
 	Problems []Problem `json:"problems"`
@@ -236,12 +241,12 @@ type Reload struct {
 	Removed  []string  `json:"removed"`
 	Others   []string  `json:"others"`
 	Restart  []string  `json:"restart"`
-	// Latest is what the last reading changed that changed anything, which the daemon may have done by itself a moment
-	// ago; absent before the first.
+	// Latest is the last reload that changed something, possibly an automatic one a moment ago.
+	// Absent before the first change.
 	Latest *Reloaded `json:"latest,omitempty"`
 }
 
-// Reloaded is a reading of the configuration that changed something.
+// Reloaded is a reload of the configuration that changed something.
 type Reloaded struct {
 	At      Time   `json:"at"`
 	Summary string `json:"summary"`

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Time is an instant as JSON: RFC 3339 UTC with milliseconds, null when it has not come.
+// Time is a time with a JSON form: RFC 3339 in UTC with milliseconds, or null for the zero time.
 type Time struct{ time.Time }
 
-// At is an instant as JSON.
+// At converts a time to a Time.
 func At(t time.Time) Time { return Time{t} }
 
 // MarshalJSON implements json.Marshaler.
@@ -28,15 +28,15 @@ func (t *Time) UnmarshalJSON(text []byte) error {
 	return t.Time.UnmarshalJSON(text)
 }
 
-// Path is a path on the machine of the daemon, as a request names it. It cannot be used as the name of a file: the daemon
-// decides first whether the sender of the request may name it (web.LocalPath for places of the owner, readable in the daemon
-// for the file of a run).
+// Path is a path on the daemon's machine in a request. Its type prevents direct use as a file name.
+// The daemon must first check whether the sender may name the path. web.LocalPath does so for the
+// owner's paths, readable in the daemon for the file of a run.
 type Path string
 
-// KindLimit is the Kind of an Error of a request that comes when too much waits, or was asked for, already (OSA-26).
+// KindLimit is the Kind of an Error if too many tasks are waiting or were requested.
 const KindLimit = "task_limit_reached"
 
-// RetryAfter is a duration as the header Retry-After has it: whole seconds, and one at least.
+// RetryAfter formats a duration for the Retry-After header, in whole seconds and at least one.
 func RetryAfter(d time.Duration) string {
 	return strconv.FormatInt(max(1, int64((d+time.Second-1)/time.Second)), 10)
 }

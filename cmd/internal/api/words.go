@@ -9,10 +9,10 @@ import (
 	"rouse/internal/text"
 )
 
-// maxListed is how many names a list in a sentence holds.
+// maxListed is the maximum number of names in a list.
 const maxListed = 20
 
-// ScopeText says what a pause is about: "everything", "job inbox".
+// ScopeText returns the scope of a pause in words, such as "everything" or "job inbox".
 func ScopeText(scope, name string) string {
 	if scope == ledger.PauseAll {
 		return "everything"
@@ -20,7 +20,8 @@ func ScopeText(scope, name string) string {
 	return scope + " " + name
 }
 
-// ScopeArgs is how the same is said on the command line: "--all", "inbox", "--agent clerk".
+// ScopeArgs returns the scope of a pause as command-line arguments, such as "--all", "inbox" or
+// "--agent clerk".
 func ScopeArgs(scope, name string) string {
 	switch scope {
 	case ledger.PauseAll:
@@ -31,7 +32,7 @@ func ScopeArgs(scope, name string) string {
 	return name
 }
 
-// Text says a pause in words: "job inbox is paused until …: holidays".
+// Text describes the pause in one sentence, such as "job inbox is paused until …: holidays".
 func (p Pause) Text(zone *time.Location) string {
 	said := ScopeText(p.Scope, p.Name) + " is paused"
 	if p.Until.IsZero() {
@@ -46,7 +47,7 @@ func (p Pause) Text(zone *time.Location) string {
 	return said
 }
 
-// LocalTime is an instant in a sentence, as the clocks of a zone show it.
+// LocalTime formats a time for a sentence, in the given time zone.
 func LocalTime(t time.Time, zone *time.Location) string {
 	if t = t.In(zone); t.Second() != 0 {
 		return t.Format("Mon 2006-01-02 15:04:05 MST")
@@ -54,7 +55,8 @@ func LocalTime(t time.Time, zone *time.Location) string {
 	return t.Format("Mon 2006-01-02 15:04 MST")
 }
 
-// Text says what a watch is doing: "idle", "processing, run 2 of the folder, 3 waiting".
+// Text describes the state of the watch, such as "idle" or "processing, run 2 of the folder, 3
+// waiting".
 func (w Watch) Text() string {
 	said := w.State
 	if w.Round > 0 {
@@ -76,7 +78,7 @@ func (w Watch) Text() string {
 	return said
 }
 
-// Summary says what a reload changed, "" when it changed nothing.
+// Summary lists the changes of a reload. It returns "" for a reload without changes.
 func (r Reload) Summary() string {
 	var parts []string
 	for _, group := range []struct {

@@ -17,8 +17,8 @@ import (
 	"rouse/internal/gitlayout"
 )
 
-// planted are the files of repositories that run a program for whoever asks git for their state, by the folder in which it is asked.
-// canary is the file that the program makes.
+// planted returns the files of repositories, by directory. Each repository runs a program that
+// creates canary if git reads the repository's state.
 func planted(canary string) map[string]map[string]string {
 	config := "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = \"touch '" + canary + "'; false\"\n"
 	bare := func(at string) map[string]string {
@@ -33,7 +33,7 @@ func planted(canary string) map[string]map[string]string {
 	return out
 }
 
-// status asks git for the state of a folder and of all below it, as an owner does who looks around.
+// status runs git status in a directory and everything below it, as a curious owner would.
 func status(t *testing.T, dir string) {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
@@ -43,7 +43,7 @@ func status(t *testing.T, dir string) {
 		if err == nil && e.IsDir() {
 			cmd := exec.CommandContext(t.Context(), "git", "status")
 			cmd.Dir, cmd.Env = path, append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
-			_ = cmd.Run() // most are no repository
+			_ = cmd.Run() // most directories are not repositories
 		}
 		return err
 	})
@@ -52,7 +52,7 @@ func status(t *testing.T, dir string) {
 	}
 }
 
-// armed lists what git would take for a repository below a folder.
+// armed lists the repositories below a directory that git would recognize.
 func armed(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -75,7 +75,8 @@ func armed(t *testing.T, dir string) (out []string) {
 	return out
 }
 
-// No repository of a backup that a stranger or an older rouse made is one that git finds, whatever its name and in whatever order its parts come.
+// A restored home contains no repository that git recognizes, even if a stranger or an older rouse
+// made the backup. Names and the order of entries do not matter.
 func TestForgedRepositories(t *testing.T) {
 	t.Parallel()
 	canary := filepath.Join(t.TempDir(), "canary")
@@ -121,10 +122,11 @@ func TestForgedRepositories(t *testing.T) {
 	}
 }
 
-// What is copied of a home, as a backup and continuously, has no repository that git finds, and a restore tells how each is brought back.
+// Neither a backup nor a continuous copy of a home contains a repository that git recognizes. A
+// restore prints how to bring each one back.
 func TestRepositoriesAreCopiedDisarmed(t *testing.T) {
 	t.Parallel()
-	bash, err := exec.LookPath("bash") // the command is quoted for it
+	bash, err := exec.LookPath("bash") // the command is quoted for bash
 	if err != nil {
 		t.Skip("needs bash")
 	}
@@ -172,7 +174,7 @@ func TestRepositoriesAreCopiedDisarmed(t *testing.T) {
 			t.Fatalf("%s: git ran a program of the copy", name)
 		}
 
-		// Undone as the restore says, it is as it was.
+		// Following the restore's instructions brings the repository back.
 		back := t.TempDir()
 		m, err := unpack(t.Context(), made.Path, back, Hear{})
 		if err != nil {

@@ -1,17 +1,21 @@
-// Package backup copies a whole home, checks such a copy, and puts a home back from one.
+// Package backup creates, checks and restores backups of a whole home.
 //
 // # Design
 //
-// A backup is a folder, or an archive of the same: manifest.json, which names all else with size and SHA-256 and is written
-// last; home/, what the home held; config/, configurations that lay elsewhere. It has its name only once all of it was read
-// again. What is cut off has another name, which the next backup to that place removes.
+// A backup is a directory, or an archive of such a directory. manifest.json lists every other file
+// with its size and SHA-256 and is written last. home/ holds the contents of the home; config/
+// holds configuration files from outside the home. A backup gets its final name only after all of
+// it has been read back. An interrupted backup has a temporary name, and the next backup to the
+// same place removes it.
 //
-// What belongs together is of one instant: the snapshots of all databases are taken by whoever holds the home, while the ledger
-// takes no writes (ledger.Ledger.Snapshot). What is read after that (large values, recordings, agents' files) is either named by
-// its content, and kept until the backup is done, or stands for itself.
+// All databases are copied as of one instant. The process that holds the home takes their snapshots
+// while the ledger accepts no writes (ledger.Ledger.Snapshot). Other files (large values,
+// recordings, agents' files) are read later. They are either content-addressed and kept until the
+// backup is done, or independent of the databases.
 //
-// Nothing in the home is followed: agents make names in their workdirs. A backup that is read is a stranger's: its names, kinds
-// and sizes are judged before anything is written (admit).
+// Symbolic links in the home are not followed, because agents choose the names in their workdirs. A
+// backup to be read is untrusted input: its names, types and sizes are checked before anything is
+// written (admit).
 package backup
 
 import (
@@ -42,39 +46,39 @@ const (
 	maxManifest = 256 << 20 // bytes
 )
 
-// Info says of what a backup is.
+// Info describes the origin of a backup.
 type Info struct {
-	Rouse     string    `json:"rouse"` // the version that made it
-	At        time.Time `json:"at"`    // the instant of which it is
+	Rouse     string    `json:"rouse"` // version of rouse that made the backup
+	At        time.Time `json:"at"`    // instant of the backup
 	Home      string    `json:"home"`
-	Config    string    `json:"config"`     // the configuration that the home belongs to, "" for none
-	Ledger    string    `json:"ledger"`     // the id of its ledger
-	Schema    int       `json:"schema"`     // of the ledger
-	NewestRun int64     `json:"newest_run"` // 0: none
-	Secrets   bool      `json:"secrets"`    // they are in it
+	Config    string    `json:"config"`     // configuration file of the home; "" if there was none
+	Ledger    string    `json:"ledger"`     // ID of the ledger
+	Schema    int       `json:"schema"`     // schema version of the ledger
+	NewestRun int64     `json:"newest_run"` // 0 if there was no run
+	Secrets   bool      `json:"secrets"`    // the backup contains secrets
 }
 
-// Entry is a file or a folder of a backup.
+// Entry is a file or a directory of a backup.
 type Entry struct {
-	Path    string      `json:"path"` // in the backup, with slashes
+	Path    string      `json:"path"` // path in the backup, with slashes
 	Folder  bool        `json:"folder,omitempty"`
 	Bytes   int64       `json:"bytes"`
 	SHA256  string      `json:"sha256,omitempty"`
-	Mode    fs.FileMode `json:"mode"` // permissions
+	Mode    fs.FileMode `json:"mode"` // permission bits
 	ModTime time.Time   `json:"mod_time"`
-	Of      string      `json:"of,omitempty"`       // of a configuration: where it was
-	Redact  bool        `json:"redacted,omitempty"` // values of secrets in it were replaced
-	Changed bool        `json:"changed,omitempty"`  // it became shorter while it was copied
-	Was     string      `json:"was,omitempty"`      // its name in the home, by which git would find a repository
+	Of      string      `json:"of,omitempty"`       // original path of a configuration file
+	Redact  bool        `json:"redacted,omitempty"` // secret values in the file were replaced
+	Changed bool        `json:"changed,omitempty"`  // the file shrank while it was copied
+	Was     string      `json:"was,omitempty"`      // original name, if git would have recognized it as part of a repository
 }
 
-// LeftOut is what a home has and its backup has not.
+// LeftOut is a file or directory of the home that the backup does not contain.
 type LeftOut struct {
-	Path string `json:"path"` // below the home
+	Path string `json:"path"` // relative to the home
 	Why  string `json:"why"`
 }
 
-// Manifest is what a backup says of itself.
+// Manifest holds the contents of manifest.json.
 type Manifest struct {
 	Format int `json:"format"`
 	Info
@@ -82,7 +86,7 @@ type Manifest struct {
 	Entries []Entry   `json:"entries"`
 }
 
-// Bytes is how much all of it takes.
+// Bytes returns the total size of all entries.
 func (m Manifest) Bytes() (n int64) {
 	for _, e := range m.Entries {
 		n += e.Bytes
@@ -90,7 +94,7 @@ func (m Manifest) Bytes() (n int64) {
 	return n
 }
 
-// Files is how many files it names.
+// Files returns the number of files, without directories.
 func (m Manifest) Files() (n int) {
 	for _, e := range m.Entries {
 		if !e.Folder {
@@ -100,7 +104,7 @@ func (m Manifest) Files() (n int) {
 	return n
 }
 
-// manifestOf reads the manifest of a backup that is a folder.
+// manifestOf reads the manifest of a directory backup.
 func manifestOf(dir string) (Manifest, error) {
 	f, err := os.Open(filepath.Join(dir, manifestName))
 	if err != nil {
@@ -110,7 +114,8 @@ func manifestOf(dir string) (Manifest, error) {
 	return m, errors.Join(err, f.Close())
 }
 
-// readManifest reads and judges a manifest: from then on each of its paths leads into the backup, and stands once.
+// readManifest reads and validates a manifest. Every path of a valid manifest is unique and stays
+// inside the backup.
 func readManifest(r io.Reader) (Manifest, error) {
 	var m Manifest
 	raw, err := io.ReadAll(io.LimitReader(r, maxManifest+1))
@@ -132,7 +137,8 @@ func readManifest(r io.Reader) (Manifest, error) {
 		if err := checkPath(e.Path); err != nil {
 			return m, err
 		}
-		if seen[strings.ToLower(e.Path)] { // both would be one file on some systems
+		// Case-insensitive file systems would treat both as one file.
+		if seen[strings.ToLower(e.Path)] {
 			return m, fmt.Errorf("%q stands twice in it", e.Path)
 		}
 		seen[strings.ToLower(e.Path)] = true
@@ -146,7 +152,7 @@ func readManifest(r io.Reader) (Manifest, error) {
 	return m, nil
 }
 
-// checkPath refuses what does not lie below one of the folders of a backup.
+// checkPath returns an error unless a path is clean and lies below home/ or config/.
 func checkPath(name string) error {
 	below := strings.HasPrefix(name, homePrefix) || strings.HasPrefix(name, configPrefix)
 	if !below || path.Clean(name) != name || !utf8.ValidString(name) || strings.ContainsRune(name, 0) || !filepath.IsLocal(filepath.FromSlash(name)) ||
@@ -156,34 +162,35 @@ func checkPath(name string) error {
 	return nil
 }
 
-// The files of a home that say when it was backed up last, and from what it was restored.
+// Files of a home that record the last backup and the last restore.
 const (
 	LastFile     = "last-backup.json"
 	RestoredFile = "restored.json"
 )
 
-// Note is what one of them says.
+// Note holds the contents of LastFile or RestoredFile.
 type Note struct {
 	At    time.Time `json:"at"`
-	Path  string    `json:"path"` // of the backup
+	Path  string    `json:"path"` // path of the backup
 	Of    time.Time `json:"of,omitzero"`
-	From  string    `json:"from,omitempty"` // the home that was backed up
+	From  string    `json:"from,omitempty"` // original home of a restored backup
 	Bytes int64     `json:"bytes,omitempty"`
-	// Disarmed are the repositories that were taken out of use by a restore.
+	// Disarmed lists the git repositories that the restore disabled by renaming.
 	Disarmed []shell.Disarmed `json:"disarmed,omitempty"`
-	// Of the last that failed, since the one above.
+	// Error and FailedAt describe the last backup that failed after At.
 	Error    string    `json:"error,omitempty"`
 	FailedAt time.Time `json:"failed_at,omitzero"`
 }
 
-// ReadNote reads one of them; false where there is none that can be read.
+// ReadNote reads one of the two files. It returns false if the file does not exist or cannot be
+// read.
 func ReadNote(home, name string) (Note, bool) {
 	var n Note
 	text, err := os.ReadFile(filepath.Join(home, name))
 	return n, err == nil && json.Unmarshal(text, &n) == nil
 }
 
-// Remember keeps when a home was backed up last.
+// Remember records the last backup of a home.
 func Remember(home string, n Note) error { return note(filepath.Join(home, LastFile), n) }
 
 func note(path string, n Note) error {

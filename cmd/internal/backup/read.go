@@ -22,19 +22,19 @@ import (
 )
 
 const (
-	// maxRatio is how many times an archive may unpack to its size, where that is more than denseFrom: databases with much
-	// free space pack well.
+	// maxRatio is the maximum compression ratio of an archive larger than denseFrom. It is high
+	// because databases with much free space compress well.
 	maxRatio  = 1000
 	denseFrom = 1 << 30 // bytes
 
 	maxEntries = 20_000_000
-	maxWindow  = 64 << 20 // bytes that a zstd archive may have a reader hold
+	maxWindow  = 64 << 20 // maximum window of a zstd archive, in bytes
 )
 
 func tooDense(plain, packed int64) bool { return plain > denseFrom && plain/max(packed, 1) > maxRatio }
 
-// Find is the backup that a path means: it itself, or the newest in a folder of backups. skipped are newer ones there that were
-// cut off or are none.
+// Find returns the path of the backup src refers to. That is src itself, or the newest backup in
+// the directory src. Unfinished backups are ignored.
 func Find(src string) (path string, err error) {
 	info, err := os.Stat(src)
 	switch {
@@ -61,16 +61,17 @@ func Find(src string) (path string, err error) {
 	return filepath.Dir(found[len(found)-1]), nil
 }
 
-// visitor is given each file of a backup whose names and sizes were judged; it reads all of it.
+// visitor processes a file of a backup. It must read r to the end. The entry's name and size are
+// already validated.
 type visitor func(e Entry, r io.Reader) error
 
-// discard only reads.
+// discard is a visitor that reads a file and drops its contents.
 func discard(_ Entry, r io.Reader) error {
 	_, err := io.Copy(io.Discard, r)
 	return err
 }
 
-// check reads a backup that is a folder, and compares it with its manifest. visit gets the files on the way.
+// check reads a directory backup and compares it with its manifest. It passes each file to visit.
 func check(ctx context.Context, dir string, visit visitor) (Manifest, error) {
 	within := nofollow.NewBoundary(dir)
 	f, err := within.Open(filepath.Join(dir, manifestName))
@@ -113,7 +114,7 @@ func checkFile(within nofollow.Boundary, dir string, e Entry, visit visitor) err
 	return read.compare(e)
 }
 
-// summed is what was read of a file.
+// summed holds the size and SHA-256 of data that was read.
 type summed struct {
 	bytes int64
 	sum   string
@@ -133,7 +134,7 @@ func (s summed) compare(e Entry) error {
 	return nil
 }
 
-// counter counts what is read.
+// counter is a reader that counts the bytes read.
 type counter struct {
 	r io.Reader
 	n int64
@@ -145,9 +146,12 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readArchive reads a backup that is an archive. Nothing of it is believed: each entry is a file or a folder of a backup, once, and
-// none is larger than announce lets it be, which hears of the size of each before it is read. What follows the manifest, or is not in it, is
-// refused.
+// readArchive reads an archive and passes each file to visit. The archive is untrusted: every entry
+// must be a file or directory with a valid, unique name. An entry that is missing from the manifest
+// or follows it is an error.
+//
+// announce is called with the size of each file before the file is read, and can reject it.
+// Optional.
 func readArchive(ctx context.Context, path string, zst bool, announce func(bytes int64) error, visit visitor) (m Manifest, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -204,7 +208,7 @@ func readArchive(ctx context.Context, path string, zst bool, announce func(bytes
 	}
 }
 
-// dense ends a file that unpacks to more than any backup does.
+// dense is a reader that fails if the archive's compression ratio exceeds the limit.
 type dense struct {
 	r             io.Reader
 	plain, packed *counter
@@ -217,7 +221,7 @@ func (d *dense) Read(p []byte) (int, error) {
 	return d.r.Read(p)
 }
 
-// admit refuses an entry of an archive that no backup has.
+// admit returns an error for archive entries that cannot be part of a backup, such as links.
 func admit(h *tar.Header, found map[string]summed) error {
 	said := text.Truncate(h.Name, 200)
 	switch h.Typeflag {
@@ -239,7 +243,7 @@ func admit(h *tar.Header, found map[string]summed) error {
 	return nil
 }
 
-// compareAll holds what was read against the manifest.
+// compareAll compares the files that were read with the manifest.
 func compareAll(m Manifest, found map[string]summed) error {
 	for _, e := range m.Entries {
 		if e.Folder {

@@ -22,7 +22,8 @@ func file(name, content string) member {
 	return member{tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o600}, []byte(content)}
 }
 
-// pack makes an archive. The manifest has the entries that are regular, but for those left out.
+// pack creates an archive with a manifest of its regular members. change can modify the manifest.
+// The members in after follow the manifest.
 func pack(t *testing.T, members []member, change func(*Manifest), after ...member) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.tar.gz")
@@ -72,7 +73,8 @@ func pack(t *testing.T, members []member, change func(*Manifest), after ...membe
 	return path
 }
 
-// Nothing of a stranger's archive gets anywhere but below the folder that it is unpacked to, and what no backup holds is refused.
+// An untrusted archive cannot write outside its destination, and entries that no backup contains
+// are rejected.
 func TestHostileArchives(t *testing.T) {
 	t.Parallel()
 	sound := []member{file("home/a", "1"), file("home/b/c", "2")}
@@ -127,7 +129,7 @@ func TestHostileArchives(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for n := range len(whole) - 8 { // the last eight bytes are a sum that nobody needs
+		for n := range len(whole) - 8 { // the last eight bytes are a checksum that is not needed
 			if err := os.WriteFile(path, whole[:n], 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -138,7 +140,7 @@ func TestHostileArchives(t *testing.T) {
 	})
 }
 
-// An archive that unpacks to more than any backup does is given up long before its end.
+// An archive that exceeds the compression ratio is rejected long before its end.
 func TestArchiveBomb(t *testing.T) {
 	t.Parallel()
 	const part, parts = 16 << 20, 68 // 1,088 MiB
@@ -147,11 +149,11 @@ func TestArchiveBomb(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// A file of gzip may have many parts, so that the zeros are compressed once.
+	// A gzip file may have several members, so the zeros are compressed only once.
 	zeros := gzipped(t, make([]byte, part))
 	bomb := append(gzipped(t, head.Bytes()), bytes.Repeat(zeros, parts)...)
 	path := filepath.Join(t.TempDir(), "x.tar.gz")
-	if err := os.WriteFile(path, append(bomb, gzipped(t, make([]byte, 1024))...), 0o600); err != nil { // the end of an archive
+	if err := os.WriteFile(path, append(bomb, gzipped(t, make([]byte, 1024))...), 0o600); err != nil { // end-of-archive marker
 		t.Fatal(err)
 	}
 
@@ -173,7 +175,8 @@ func gzipped(t *testing.T, content []byte) []byte {
 	return out.Bytes()
 }
 
-// A manifest from a stranger is read or refused, and never leads anywhere.
+// A manifest from a stranger is either accepted or rejected; an accepted one contains no path
+// outside the backup.
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(`{"format":1,"entries":[{"path":"home/a","bytes":1,"mode":384}]}`))
 	f.Add([]byte(`{"format":1,"entries":[{"path":"home/../a"}]}`))

@@ -24,24 +24,25 @@ import (
 	"rouse/internal/text"
 )
 
-// Checked is what a backup was found to be.
+// Checked holds the result of checking a backup.
 type Checked struct {
 	Path     string       `json:"path"`
 	Manifest Manifest     `json:"-"`
 	Bytes    int64        `json:"bytes"`
 	Files    int          `json:"files"`
 	Audit    audit.Result `json:"audit"`
-	NotTried string       `json:"not_audited,omitempty"` // why its ledger could not be audited
+	NotTried string       `json:"not_audited,omitempty"` // why the ledger was not audited
 	Info
 }
 
-// Hear hears how a check or a restore goes on. Each may be nil.
+// Hear holds callbacks of a check or a restore. Each is optional.
 type Hear struct {
 	Progress func(done, of int64)
 	Found    func(ledger.Violation) error
 }
 
-// Check proves a backup: each file is what was backed up, each database is sound, and its ledger keeps what it promises.
+// Check verifies a backup: it compares all files with the manifest, checks the databases, and
+// audits the ledger.
 func Check(ctx context.Context, src string, hear Hear) (Checked, error) {
 	path, err := Find(src)
 	if err != nil {
@@ -54,12 +55,12 @@ func Check(ctx context.Context, src string, hear Hear) (Checked, error) {
 			return Checked{}, unsound(path, err)
 		}
 	} else {
-		// Databases are read out of order, so that an archive is unpacked, where there is room.
+		// Databases need random access, so an archive is unpacked first.
 		temp, err := os.MkdirTemp("", "rouse-check-")
 		if err != nil {
 			return Checked{}, err
 		}
-		defer func() { _ = os.RemoveAll(temp) }() // it was only read
+		defer func() { _ = os.RemoveAll(temp) }() // the directory is temporary
 		if m, err = unpack(ctx, path, temp, hear); err != nil {
 			return Checked{}, unsound(path, err)
 		}
@@ -92,10 +93,10 @@ func (h Hear) found(v ledger.Violation) error {
 	return h.Found(v)
 }
 
-// visit adds the progress to a visitor.
+// visit wraps a visitor so that it reports progress.
 func (h Hear) visit(path string, visit visitor) visitor {
 	var done int64
-	m, _ := manifestOf(path) // an archive has none to read before the rest
+	m, _ := manifestOf(path) // an archive has its manifest at the end
 	of := m.Bytes()
 	return func(e Entry, r io.Reader) error {
 		err := visit(e, r)
@@ -113,7 +114,7 @@ func unsound(path string, err error) error {
 	return refuse("the backup %s cannot be used: %v", path, err)
 }
 
-// checkSchema refuses the ledger of a newer rouse.
+// checkSchema returns an error if the ledger belongs to a newer version of rouse.
 func checkSchema(m Manifest) error {
 	if m.Schema > store.Schema() {
 		return refuse("it is of a newer rouse (%s): its ledger has the schema %d, and this rouse reads up to %d; use that rouse, or a newer one", text.OneLine(m.Rouse), m.Schema, store.Schema())
@@ -121,7 +122,7 @@ func checkSchema(m Manifest) error {
 	return nil
 }
 
-// checkDatabases has SQLite read each of them whole.
+// checkDatabases verifies every database of the backup.
 func checkDatabases(ctx context.Context, home string, m Manifest) error {
 	for _, e := range m.Entries {
 		rel, ok := strings.CutPrefix(e.Path, homePrefix)
@@ -133,7 +134,8 @@ func checkDatabases(ctx context.Context, home string, m Manifest) error {
 		switch {
 		case rel == "ledger.db":
 			err = store.Verify(ctx, path)
-		case isAgents(rel) && !hasEntry(m, e.Path+"-seal"): // one with its marker was quarantined already, and stays so
+		// A database with a seal file was already quarantined and stays so.
+		case isAgents(rel) && !hasEntry(m, e.Path+"-seal"):
 			err = agentdb.Verify(ctx, path)
 		}
 		if err != nil {
@@ -155,7 +157,8 @@ func hasEntry(m Manifest, path string) bool {
 	return slices.ContainsFunc(m.Entries, func(e Entry) bool { return e.Path == path })
 }
 
-// unpack writes what a backup holds into a folder that nobody else writes, and compares it with the manifest.
+// unpack writes a backup into a directory and compares it with the manifest. No other process may
+// write to the directory.
 func unpack(ctx context.Context, path, into string, hear Hear) (Manifest, error) {
 	root, err := os.OpenRoot(into)
 	if err != nil {
@@ -192,7 +195,8 @@ func unpack(ctx context.Context, path, into string, hear Hear) (Manifest, error)
 	return m, dress(root, m)
 }
 
-// dress makes the folders, and gives files of agents and owners their modes and times. What rouse keeps is its user's alone.
+// dress creates empty directories and sets modes and times of the files. Files that rouse itself
+// keeps are accessible to the user only.
 func dress(root *os.Root, m Manifest) error {
 	for _, e := range m.Entries {
 		if e.Folder {
@@ -201,7 +205,7 @@ func dress(root *os.Root, m Manifest) error {
 			}
 		}
 	}
-	for _, e := range slices.Backward(m.Entries) { // a folder after what lies in it
+	for _, e := range slices.Backward(m.Entries) { // contents before their directory
 		name := filepath.FromSlash(e.Path)
 		mode := fs.FileMode(0o600)
 		if e.Folder {
@@ -220,34 +224,38 @@ func dress(root *os.Root, m Manifest) error {
 	return nil
 }
 
-// RestoreOptions say what is restored, and to where.
+// RestoreOptions holds the options of a restore.
 type RestoreOptions struct {
 	Source  string
-	Said    string // how the source is called in what is told and noted, "" as it is
-	Home    string // absolute, without links
-	Replace bool   // what is there is moved aside
-	Force   bool   // also a ledger that breaks a promise
-	Paused  bool   // nothing runs until its owner has it go on
+	Said    string // name of the source in messages and notes; optional
+	Home    string // absolute, without symbolic links
+	Replace bool   // move an existing home aside
+	Force   bool   // restore even if the audit finds violations
+	Paused  bool   // pause everything until the owner resumes it
 	Hear    Hear
 }
 
-// Restored is what became of a restore.
+// Restored holds the result of a restore.
 type Restored struct {
 	Checked
 	Home       string `json:"home"`
-	Kept       string `json:"kept,omitempty"`        // where the home that was there is now
-	Config     string `json:"config,omitempty"`      // the configuration that it goes on with, "" where that is not there
-	ConfigCopy string `json:"config_copy,omitempty"` // the folder of configurations that lay elsewhere
+	Kept       string `json:"kept,omitempty"`        // new path of the home that was replaced
+	Config     string `json:"config,omitempty"`      // configuration file the home is bound to; "" if that file does not exist
+	ConfigCopy string `json:"config_copy,omitempty"` // directory with configuration files from outside the home
 	Paused     bool   `json:"paused"`
-	// Dropped are parts of the home that no backup holds: this one is forged, or older than the part.
+	// Dropped lists parts that a backup never contains. The backup was forged, or is older than the
+	// rule for that part.
 	Dropped []string `json:"dropped,omitempty"`
-	// Disarmed are the repositories of the backup, which git does not find in the home until their owner brings them back.
+	// Disarmed lists the git repositories that were disabled by renaming. Their owner can rename
+	// them back.
 	Disarmed []shell.Disarmed `json:"disarmed,omitempty"`
 	ledger.Restored
 }
 
-// Restore puts a home back. It is built beside its place, whole and checked, and gets its name then: a crash leaves the old home or
-// the new one. Nobody else may have the old one; hold keeps everybody from the new one until it is in place.
+// Restore restores a home from a backup. The new home is built and checked next to its destination
+// and then renamed. A crash leaves either the old or the new home in place.
+//
+// The caller must hold the old home. hold locks the new home until it is in place.
 func Restore(ctx context.Context, o RestoreOptions, hold func(dir string) (release func(), err error)) (out Restored, err error) {
 	path, err := Find(o.Source)
 	if err != nil {
@@ -270,7 +278,8 @@ func Restore(ctx context.Context, o RestoreOptions, hold func(dir string) (relea
 	if err := os.Mkdir(staging, 0o700); err != nil {
 		return out, refuse("%s cannot be written, where the home is built before it gets its name: %v", parent, err)
 	}
-	swapping := false // what lies there may be the home that was replaced, which is never removed
+	// During the swap, staging may contain the replaced home, which must not be removed.
+	swapping := false
 	defer func() {
 		if !swapping {
 			err = errors.Join(err, os.RemoveAll(staging))
@@ -306,7 +315,8 @@ func Restore(ctx context.Context, o RestoreOptions, hold func(dir string) (relea
 	return out, nil
 }
 
-// occupied says whether there is a home that would be replaced, and refuses where that was not wanted.
+// occupied reports whether there is a home to replace. It returns an error if there is one and
+// replacing was not requested.
 func occupied(o RestoreOptions) (bool, error) {
 	entries, err := os.ReadDir(o.Home)
 	switch {
@@ -324,7 +334,7 @@ func occupied(o RestoreOptions) (bool, error) {
 	return true, nil
 }
 
-// build makes a home of what was unpacked.
+// build turns the unpacked files into a home and audits it.
 func build(ctx context.Context, o RestoreOptions, m Manifest, home string, out *Restored, now time.Time) error {
 	if err := checkSchema(m); err != nil {
 		return err
@@ -356,8 +366,9 @@ func build(ctx context.Context, o RestoreOptions, m Manifest, home string, out *
 	return nil
 }
 
-// dropMade removes parts of a home that is built which a process makes for itself, and returns their names. They say which
-// files commands were writing, where the ledger is and the like, and rouse believes them.
+// dropMade removes the parts of a new home that a process creates for itself, and returns their
+// names. rouse trusts these files (for example which files commands were writing), so they must not
+// come from a backup.
 func dropMade(built string) (dropped []string, err error) {
 	for _, part := range layout.Parts() {
 		at := filepath.Join(built, part.Name)
@@ -372,8 +383,9 @@ func dropMade(built string) (dropped []string, err error) {
 	return dropped, nil
 }
 
-// disarm takes repositories of a home that is built out of use, and returns them with those that have another name in the
-// backup already. Its manifest may be forged, or of a rouse that renamed none: an agent may have made any of them.
+// disarm disables the git repositories of a new home by renaming their files, and returns them. The
+// result includes repositories that the backup renamed. The manifest may be forged or made by a
+// version that renamed none, and an agent may have created any repository.
 func disarm(m Manifest, built, home string) ([]shell.Disarmed, error) {
 	found, err := shell.Disarm(built)
 	if err != nil {
@@ -399,7 +411,7 @@ func disarm(m Manifest, built, home string) ([]shell.Disarmed, error) {
 		}
 		to := filepath.Join(home, filepath.FromSlash(rel))
 		r := shell.Rename{From: filepath.Join(filepath.Dir(to), e.Was), To: to}
-		if n := len(found); n > 0 && found[n-1].Renamed[0].To == filepath.Dir(to) { // the HEAD of a .git
+		if n := len(found); n > 0 && found[n-1].Renamed[0].To == filepath.Dir(to) { // HEAD of a .git directory
 			found[n-1].Renamed = append(found[n-1].Renamed, r)
 			continue
 		}
@@ -409,12 +421,12 @@ func disarm(m Manifest, built, home string) ([]shell.Disarmed, error) {
 		}
 		found = append(found, shell.Disarmed{Path: path, Renamed: []shell.Rename{r}})
 	}
-	slices.Reverse(found) // one within another is brought back before it
+	slices.Reverse(found) // nested repositories are restored before the outer one
 	return found, nil
 }
 
-// placeConfigs puts what lay outside of the home where its owner finds it, and binds the home to the configuration that it
-// goes on with. A configuration is never written outside of the home.
+// placeConfigs moves configuration files from outside the home to restored/ and binds the home to
+// its configuration. It writes only inside the home.
 func placeConfigs(o RestoreOptions, m Manifest, home string, out *Restored) error {
 	from, to := filepath.Join(filepath.Dir(home), "config"), filepath.Join(home, "restored")
 	for _, e := range m.Entries {
@@ -433,12 +445,12 @@ func placeConfigs(o RestoreOptions, m Manifest, home string, out *Restored) erro
 
 	config := m.Config
 	if rel, ok := fspath.Rel(m.Home, config); ok && config != "" {
-		config = filepath.Join(o.Home, rel) // it went with the home
+		config = filepath.Join(o.Home, rel) // the file is part of the home
 		if !exists(filepath.Join(home, rel)) {
 			return nil
 		}
 	} else if config == "" || !exists(config) {
-		return nil // the first configuration that it is started with is its
+		return nil // the home is bound to the configuration it is first started with
 	}
 	out.Config = config
 	return atomicfile.Write(filepath.Join(home, "config-path"), []byte(config), 0o600)
@@ -449,7 +461,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// settle has the ledger know that it was put back: what went on outside is not done once more without a question.
+// settle records the restore in the ledger, so that external effects since the backup are not
+// repeated without approval.
 func settle(ctx context.Context, o RestoreOptions, m Manifest, home string, out *Restored, now time.Time) error {
 	l, err := ledger.Open(ctx, ledger.Options{Path: filepath.Join(home, "ledger.db"), Blobs: filepath.Join(home, "blobs")})
 	if err != nil {
@@ -469,13 +482,14 @@ func settle(ctx context.Context, o RestoreOptions, m Manifest, home string, out 
 	return note(filepath.Join(home, RestoredFile), Note{At: now.UTC(), Path: out.Path, Of: m.At, From: m.Home, Disarmed: out.Disarmed})
 }
 
-// newestRun is the last run that the home knows which is to be replaced: no id of it is given again. 0 where that cannot be read.
+// newestRun returns the ID of the newest run of the home to be replaced, so that run IDs are not
+// reused. It returns 0 if the ledger cannot be read.
 func newestRun(ctx context.Context, home string) int64 {
 	l, err := ledger.OpenShared(ctx, ledger.Options{Path: filepath.Join(home, "ledger.db")})
 	if err != nil {
 		return 0
 	}
-	defer func() { _ = l.Close() }() // it only read
+	defer func() { _ = l.Close() }() // it was only read
 	n, err := l.NewestRun(ctx)
 	if err != nil {
 		return 0
@@ -483,7 +497,7 @@ func newestRun(ctx context.Context, home string) int64 {
 	return n
 }
 
-// swap gives the new home its name. The old one gets another.
+// swap moves the new home into place and returns the new path of the old one.
 func swap(built, home string, there bool, now time.Time) (kept string, err error) {
 	if !there {
 		return "", renameFolder(built, home)
@@ -494,13 +508,14 @@ func swap(built, home string, there bool, now time.Time) (kept string, err error
 	switch {
 	case err != nil:
 		return "", refuse("the home %s cannot be replaced as a whole (%v); if a disk is mounted there, restore to a folder in it: --home %s", home, err, filepath.Join(home, "home"))
-	case swapped && empty(built): // what is there by that name now is the old home
+	case swapped && empty(built): // built now holds the old home
 		return "", nil
 	case swapped:
 		return kept, renameFolder(built, kept)
 	}
 
-	// Two steps, where the system has not one: a crash in between leaves the old home by its other name.
+	// Without an atomic exchange, a crash between the two renames leaves the old home under its new
+	// name.
 	if err := renameFolder(home, kept); err != nil {
 		return "", err
 	}
@@ -510,7 +525,7 @@ func swap(built, home string, there bool, now time.Time) (kept string, err error
 	return kept, nil
 }
 
-// empty says whether a home held nothing but what holding it makes.
+// empty reports whether a home contains only its lock files.
 func empty(home string) bool {
 	entries, err := os.ReadDir(home)
 	for _, e := range entries {

@@ -27,12 +27,13 @@ const (
 	lockName      = ".rouse-backup.lock"
 )
 
-// Archive says whether a path is that of an archive, by its name.
+// Archive reports whether the file name is that of an archive.
 func Archive(path string) bool {
 	return strings.HasSuffix(path, ".tar.gz") || strings.HasSuffix(path, ".tgz") || strings.HasSuffix(path, ".tar.zst")
 }
 
-// openSink prepares a place for a backup of some bytes, and removes what one that was cut off has left there.
+// openSink prepares dest for a backup of the given size. It removes the remains of interrupted
+// backups there.
 func openSink(dest string, at time.Time, bytes int64) (_ sink, err error) {
 	folder, archive := dest, Archive(dest)
 	if archive {
@@ -57,7 +58,8 @@ func openSink(dest string, at time.Time, bytes int64) (_ sink, err error) {
 		return nil, refuse("%s %s, so that somebody else could change a backup there, which a restore would believe; name a folder that is yours alone", folder, why)
 	}
 
-	// Of an archive nothing may be left beside it.
+	// Use hidden names derived from the archive's name and remove them afterwards: the directory
+	// may hold other files.
 	path, partial := filepath.Join(folder, lockName), "."+namePrefix+"*Z"+partialSuffix
 	if archive {
 		path, partial = archiveTemp(dest, ".lock"), filepath.Base(archiveTemp(dest, ""))+"*"+partialSuffix
@@ -88,7 +90,7 @@ func openSink(dest string, at time.Time, bytes int64) (_ sink, err error) {
 	return newFolderSink(folder, at, lock)
 }
 
-// placeLock keeps others from writing a backup to the same place.
+// placeLock prevents two backups to the same place at the same time.
 type placeLock struct {
 	*flock.Flock
 	remove bool
@@ -103,7 +105,8 @@ func (l placeLock) release() (err error) {
 	return errors.Join(err, l.Unlock())
 }
 
-// removePartial removes what backups have left that were cut off: nobody else holds the lock of the folder.
+// removePartial removes the remains of interrupted backups. The caller must hold the lock of the
+// directory.
 func removePartial(folder, pattern string) error {
 	left, err := filepath.Glob(filepath.Join(folder, pattern))
 	for _, path := range left {
@@ -112,7 +115,7 @@ func removePartial(folder, pattern string) error {
 	return err
 }
 
-// folderSink writes a backup as a folder.
+// folderSink writes a backup as a directory.
 type folderSink struct {
 	lock       placeLock
 	temp, name string
@@ -142,7 +145,7 @@ func (s *folderSink) file(e Entry, _ int64, r io.Reader) (int64, error) {
 	return writeFile(s.root, e, r)
 }
 
-// writeFile writes a new file of a backup below a folder.
+// writeFile creates a file below root. The file must not exist.
 func writeFile(root *os.Root, e Entry, r io.Reader) (int64, error) {
 	f, err := root.OpenFile(filepath.FromSlash(e.Path), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -163,7 +166,7 @@ func (s *folderSink) database(ctx context.Context, e Entry, from *sqlite.Snapsho
 	return copySnapshot(ctx, from, to, progress)
 }
 
-// copySnapshot copies a database and reads the copy.
+// copySnapshot copies a database and returns the size and SHA-256 of the copy.
 func copySnapshot(ctx context.Context, from *sqlite.Snapshot, to string, progress func(int64)) (int64, string, error) {
 	const page = 4096
 	if err := from.CopyTo(ctx, to, func(done, _ int) { progress(int64(done) * page) }); err != nil {
@@ -174,7 +177,7 @@ func copySnapshot(ctx context.Context, from *sqlite.Snapshot, to string, progres
 }
 
 func (s *folderSink) finish(ctx context.Context, manifest []byte) (string, error) {
-	// All that it names is durable before it is there.
+	// All files must be durable before the manifest exists.
 	if err := syncAll(s.temp); err != nil {
 		return "", err
 	}
@@ -194,7 +197,7 @@ func (s *folderSink) finish(ctx context.Context, manifest []byte) (string, error
 }
 
 func (s *folderSink) abort() error {
-	_ = s.root.Close() // it is removed
+	_ = s.root.Close() // the directory is removed
 	return errors.Join(os.RemoveAll(s.temp), s.lock.release())
 }
 
@@ -202,11 +205,11 @@ func (s *folderSink) abort() error {
 type archiveSink struct {
 	lock       placeLock
 	dest, temp string
-	dbs        string // a folder for copies of databases on their way
+	dbs        string // directory for temporary copies of databases
 	out        *os.File
 	packed     io.WriteCloser
 	tar        *tar.Writer
-	plain      int64 // bytes before they are packed
+	plain      int64 // bytes before compression
 }
 
 func newArchiveSink(dest string, lock placeLock) (_ sink, err error) {
@@ -235,7 +238,7 @@ func newArchiveSink(dest string, lock placeLock) (_ sink, err error) {
 	return s, nil
 }
 
-// archiveTemp is a name beside an archive, for what is there until it is done.
+// archiveTemp returns the name of a temporary file next to an archive.
 func archiveTemp(dest, end string) string {
 	return filepath.Join(filepath.Dir(dest), "."+namePrefix+filepath.Base(dest)+end)
 }
@@ -282,7 +285,7 @@ func (s *archiveSink) finish(ctx context.Context, manifest []byte) (string, erro
 	if err != nil {
 		return "", err
 	}
-	// A restore takes it for a bomb, so it is none that could be restored.
+	// A restore would reject the archive as a decompression bomb.
 	if tooDense(s.plain, info.Size()) {
 		return "", refuse("what the home holds can be packed more than %d times, which no archive is unpacked that is a stranger's; back it up to a folder", maxRatio)
 	}
@@ -297,7 +300,7 @@ func (s *archiveSink) finish(ctx context.Context, manifest []byte) (string, erro
 
 func (s *archiveSink) abort() error {
 	if s.out != nil {
-		_ = s.out.Close() // it is removed
+		_ = s.out.Close() // the file is removed
 	}
 	err := os.Remove(s.temp)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -306,7 +309,7 @@ func (s *archiveSink) abort() error {
 	return errors.Join(err, os.RemoveAll(s.dbs), s.lock.release())
 }
 
-// renameFolder gives a folder a name that nothing has.
+// renameFolder renames a directory. It returns an error if the new name exists.
 func renameFolder(from, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return refuse("%s exists already", to)

@@ -7,10 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncsAll says that syncAll makes all durable, so that no file has to be by itself.
+// syncsAll reports whether syncAll makes all files durable. If it is false, each file needs its own
+// fsync.
 const syncsAll = true
 
-// syncAll makes what was written to the file system of a folder durable.
+// syncAll makes everything written to the file system of a directory durable.
 func syncAll(folder string) error {
 	f, err := os.Open(folder)
 	if err != nil {
@@ -19,7 +20,8 @@ func syncAll(folder string) error {
 	return errors.Join(os.NewSyscallError("syncfs", unix.Syncfs(int(f.Fd()))), f.Close())
 }
 
-// exchange has two folders swap their names, both at once. false: this file system cannot.
+// exchange swaps the names of two directories atomically. It returns false if the file system does
+// not support that.
 func exchange(a, b string) (bool, error) {
 	err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOTSUP) {

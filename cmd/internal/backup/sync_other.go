@@ -2,10 +2,11 @@
 
 package backup
 
-// syncsAll says that syncAll makes all durable, so that no file has to be by itself.
+// syncsAll reports whether syncAll makes all files durable. If it is false, each file needs its own
+// fsync.
 const syncsAll = false
 
 func syncAll(string) error { return nil }
 
-// exchange has two folders swap their names, both at once. false: this system cannot.
+// exchange returns false: this system cannot swap two names atomically.
 func exchange(string, string) (bool, error) { return false, nil }

@@ -31,49 +31,52 @@ import (
 	"rouse/internal/text"
 )
 
-// Options say what is copied, and to where.
+// Options holds the options of a backup.
 type Options struct {
-	Dest      string // absolute: a folder for backups, or a file that ends in .tar.gz or .tar.zst
+	Dest      string // absolute path of a directory for backups, or of a .tar.gz or .tar.zst file
 	Home      string // absolute
 	Info      Info
 	Databases []Database
-	Unusable  []string // databases, by their path below the home, that nobody opens: they are copied as they are
-	Configs   []Config
-	Secrets   bool // also what is kept of secrets, sign-ins and the dashboard's access
-	NoWork    bool // without the agents' files
-	Progress  func(done, of int64)
+	// Unusable lists databases that no process opens, as paths relative to the home. They are
+	// copied as plain files.
+	Unusable []string
+	Configs  []Config
+	Secrets  bool // include secrets, logins and the dashboard's credentials
+	NoWork   bool // exclude the agents' files
+	Progress func(done, of int64)
 }
 
-// Database is a database of the home at the instant of the backup.
+// Database is a database snapshot taken at the instant of the backup.
 type Database struct {
-	Path     string // below the home, with slashes
+	Path     string // relative to the home, with slashes
 	Snapshot *sqlite.Snapshot
 }
 
-// Config is a configuration as it was read. One in the home takes the place of the file there.
+// Config holds the contents of a configuration file. If the file is in the home, Content replaces
+// it in the backup.
 type Config struct {
 	Path     string // absolute
 	Content  []byte
-	Redacted bool // the values of secrets in it were replaced
+	Redacted bool // secret values were replaced
 }
 
-// Made is a backup that was made.
+// Made describes a completed backup.
 type Made struct {
 	Path    string    `json:"path"`
-	Bytes   int64     `json:"bytes"` // of what it holds
+	Bytes   int64     `json:"bytes"` // total size of the contents
 	Files   int       `json:"files"`
 	LeftOut []LeftOut `json:"left_out"`
 	Info
 }
 
-// Why something is left out of each backup, as against what its owner should hear of.
+// Reasons for leaving something out of every backup. The owner need not be told about these.
 const (
 	WhySecret = "it holds secrets; --with-secrets copies them"
 	WhyLogins = "agent programs keep their logins there; --with-secrets copies it"
 	WhyCopies = "it holds copies of databases"
 )
 
-// TargetError is a place that no backup can be written to, or one that none can be taken from.
+// TargetError is returned if a place cannot hold a backup or does not contain a usable one.
 type TargetError struct{ Message string }
 
 func (e *TargetError) Error() string { return e.Message }
@@ -82,27 +85,28 @@ func refuse(format string, args ...any) error {
 	return &TargetError{fmt.Sprintf(format, args...)}
 }
 
-// sink takes what a backup holds.
+// sink receives the contents of a backup.
 type sink interface {
 	folder(e Entry) error
-	// file takes size bytes at most, and says how many there were.
+	// file copies at most size bytes and returns the number of bytes copied.
 	file(e Entry, size int64, r io.Reader) (int64, error)
 	database(ctx context.Context, e Entry, s *sqlite.Snapshot, progress func(done int64)) (int64, string, error)
 	finish(ctx context.Context, manifest []byte) (path string, err error)
 	abort() error
 }
 
-// writer is one backup that is made.
+// writer creates one backup.
 type writer struct {
 	Options
 	to       sink
 	within   nofollow.Boundary
 	manifest Manifest
-	configs  map[string]Config // those in the home, by their path below it
+	configs  map[string]Config // configuration files in the home, by relative path
 	done, of int64
 }
 
-// Write makes a backup. Whatever goes wrong, what it made is removed, and what was there is as it was.
+// Write creates a backup. If it fails, it removes the files it created and leaves everything else
+// unchanged.
 func Write(ctx context.Context, o Options) (made Made, err error) {
 	w := &writer{Options: o, within: nofollow.NewBoundary(o.Home), manifest: Manifest{Format: format, Info: o.Info, LeftOut: []LeftOut{}}, configs: map[string]Config{}}
 	w.manifest.Secrets = o.Secrets
@@ -137,13 +141,14 @@ func Write(ctx context.Context, o Options) (made Made, err error) {
 	return made, err
 }
 
-// below is a path in the home, with slashes, by its place there.
+// below returns a path relative to the home, with slashes. It returns false if the path is outside
+// the home.
 func (w *writer) below(path string) (string, bool) {
 	rel, ok := fspath.Rel(w.Home, path)
 	return filepath.ToSlash(rel), ok
 }
 
-// explain says what a full disk means for a backup.
+// explain adds advice to an error caused by a full disk.
 func (w *writer) explain(err error) error {
 	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) || sqlite.StorageFailed(err)
 	if !full {
@@ -153,7 +158,7 @@ func (w *writer) explain(err error) error {
 		filepath.Dir(w.Dest), text.Size(w.done), text.Size(w.of), err)
 }
 
-// measure says how much there is to copy.
+// measure computes the number of bytes to copy.
 func (w *writer) measure(ctx context.Context) error {
 	for _, d := range w.Databases {
 		n, err := d.Snapshot.Bytes(ctx)
@@ -187,7 +192,7 @@ func (w *writer) copyAll(ctx context.Context) error {
 	n := 0
 	for _, c := range w.Configs {
 		if _, ok := w.below(c.Path); ok {
-			continue // it went with the home
+			continue // copied with the home
 		}
 		n++
 		name := configName(n, c.Path)
@@ -198,7 +203,7 @@ func (w *writer) copyAll(ctx context.Context) error {
 	return nil
 }
 
-// configName is what the n-th configuration that lay outside of the home is called in a backup.
+// configName returns the name in the backup of the n-th configuration file from outside the home.
 func configName(n int, path string) string {
 	return fmt.Sprintf("%s%d-%s", configPrefix, n, filepath.Base(path))
 }
@@ -217,13 +222,15 @@ func (w *writer) copyDatabase(ctx context.Context, d Database) error {
 	return nil
 }
 
-// walk visits what the home holds below a path, but for databases and for what is not copied: skipped hears of that where it is worth
-// a word. Nothing is followed. as is the path in the backup: it differs from rel where git would find a repository, of which nobody can
-// tell afterwards whether an agent made it.
+// walk visits everything below rel in the home except databases and excluded files. skipped is
+// called for excluded files the owner should know about. Symbolic links are not followed.
+//
+// as is the path in the backup. It differs from rel if git would recognize a repository: after a
+// restore, nothing shows whether an agent created it.
 func (w *writer) walk(ctx context.Context, rel, as string, visit func(rel, as string, e fs.DirEntry) error, skipped func(rel, why string)) error {
 	entries, err := w.within.ReadDir(filepath.Join(w.Home, filepath.FromSlash(rel)))
 	if errors.Is(err, fs.ErrNotExist) && rel != "" {
-		return nil // it was removed meanwhile
+		return nil // removed in the meantime
 	}
 	if err != nil {
 		return err
@@ -257,18 +264,19 @@ func (w *writer) walk(ctx context.Context, rel, as string, visit func(rel, as st
 	return nil
 }
 
-// copied says whether something in the home is copied as a file or a folder; if not, why, or "" where nobody misses it.
+// copied reports whether a file or directory of the home is copied. If not, why is the reason, or
+// "" if the owner need not know.
 func (w *writer) copied(rel string, e fs.DirEntry) (copied bool, why string) {
 	part, kept := layout.Of(rel)
 	work := layout.Work(rel)
 	if _, config := w.configs[rel]; config {
-		return true, "" // as it was read
+		return true, "" // with the content in w.configs
 	}
 	switch {
 	case kept && part.Kind == layout.Made, strings.HasPrefix(rel, "doctor-") && strings.HasSuffix(rel, ".tmp"):
 		return false, ""
 	case kept && part.Kind == layout.Database:
-		return false, "" // its snapshot is
+		return false, "" // its snapshot is copied
 	case kept && part.Kind == layout.Copies:
 		return false, WhyCopies
 	case kept && part.Kind == layout.Secret && !w.Secrets:
@@ -300,8 +308,8 @@ func (w *writer) copied(rel string, e fs.DirEntry) (copied bool, why string) {
 	return true, ""
 }
 
-// ofDatabase says whether a file is a database, or belongs to one: its snapshot is copied, or it came after the instant of the backup.
-// One that nobody opens is copied as it is.
+// ofDatabase reports whether a file belongs to a database. Such files are not copied: the snapshot
+// replaces them, or they are newer than the backup. Files of unusable databases are copied.
 func (w *writer) ofDatabase(rel string) bool {
 	for _, end := range []string{"", "-wal", "-shm", "-seal", "-journal"} {
 		base, ok := strings.CutSuffix(rel, end)
@@ -312,7 +320,7 @@ func (w *writer) ofDatabase(rel string) bool {
 	return false
 }
 
-// was returns the name of an entry that has another one in the backup.
+// was returns the original name of a renamed entry, or "" if the name is unchanged.
 func was(as, name string) string {
 	if path.Base(as) == name {
 		return ""
@@ -320,7 +328,7 @@ func was(as, name string) string {
 	return name
 }
 
-// copyEntry copies what walk has found.
+// copyEntry copies an entry found by walk.
 func (w *writer) copyEntry(rel, as string, e fs.DirEntry) error {
 	info, err := e.Info()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -354,14 +362,14 @@ func (w *writer) copyEntry(rel, as string, e fs.DirEntry) error {
 	}
 	defer f.Close()
 
-	// The file that was opened, whatever has its name by now.
+	// Use the size of the opened file: the name may refer to another file by now.
 	if info, err = f.Stat(); err != nil {
 		return err
 	}
 	return w.put(entry, info.Size(), f)
 }
 
-// put copies a file, and enters it into the manifest.
+// put copies a file and adds it to the manifest.
 func (w *writer) put(e Entry, size int64, r io.Reader) error {
 	sum := sha256.New()
 	n, err := w.to.file(e, size, &counted{io.TeeReader(io.LimitReader(r, size), sum), w})
@@ -377,16 +385,17 @@ func (w *writer) put(e Entry, size int64, r io.Reader) error {
 	return nil
 }
 
-// pad is for an archive, where a file has the size that it was announced with: what is missing at its end is zeros.
+// pad returns the final size of a file that shrank while it was copied. In an archive, the file
+// keeps its announced size and the rest is zeros.
 func (w *writer) pad(sum hash.Hash, n, size int64) int64 {
 	if _, archive := w.to.(*archiveSink); !archive {
 		return n
 	}
-	_, _ = io.CopyN(sum, zeros{}, size-n) // a hash takes everything
+	_, _ = io.CopyN(sum, zeros{}, size-n) // writing to a hash cannot fail
 	return size
 }
 
-// zeros are as many as are read.
+// zeros is an infinite reader of zero bytes.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {
@@ -394,7 +403,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// counted reports what is read as progress.
+// counted is a reader that reports progress.
 type counted struct {
 	io.Reader
 	w *writer
@@ -413,11 +422,11 @@ func (w *writer) progress(done int64) {
 	}
 }
 
-// room refuses a place without room for what is to be written there.
+// room returns an error if the file system of a directory has too little free space.
 func room(folder string, needs int64) error {
 	left, err := space.Of(folder)
 	if err != nil {
-		return nil //nolint:nilerr // a system that does not tell; a disk that is full shows
+		return nil //nolint:nilerr // free space is unknown; writing to a full disk fails anyway
 	}
 	if left.Bytes < needs {
 		return refuse("it takes %s, and %s has %s left; free some space, or name another place", text.Size(needs), folder, text.Size(left.Bytes))
@@ -425,10 +434,10 @@ func room(folder string, needs int64) error {
 	return nil
 }
 
-// stamp is how names of backups end: in order of time.
+// stamp formats the time in a backup's name. Names sort in order of time.
 func stamp(at time.Time) string { return at.UTC().Format("20060102T150405.000Z") }
 
-// fileSum is the SHA-256 of a file, and its size.
+// fileSum returns the SHA-256 and the size of a file.
 func fileSum(path string) (string, int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -440,14 +449,14 @@ func fileSum(path string) (string, int64, error) {
 	return hex.EncodeToString(sum.Sum(nil)), n, err
 }
 
-// File is a file or a folder of a home that a backup has, beside its databases.
+// File is a file or directory of a home, other than a database, that a backup contains.
 type File struct {
-	Entry // without its sum; Bytes of a file are those that it has now
+	Entry // SHA256 is empty; Bytes is the current size
 	Open  func() (io.ReadCloser, error)
 }
 
-// Files visits what a backup of a home has beside databases, secrets and the agents' workdirs. What is gone when it is opened is
-// fs.ErrNotExist.
+// Files visits the contents of a backup of a home, except databases, secrets and the agents'
+// workdirs. Open returns fs.ErrNotExist if the file has been removed.
 func Files(ctx context.Context, home string, configs []Config, visit func(File) error) error {
 	w := &writer{Options: Options{Home: home, NoWork: true}, within: nofollow.NewBoundary(home), configs: map[string]Config{}}
 	opened := func(c Config) func() (io.ReadCloser, error) {
@@ -485,7 +494,8 @@ func Files(ctx context.Context, home string, configs []Config, visit func(File) 
 	}, func(string, string) {})
 }
 
-// Place is where a backup that is a folder has an entry; an error says that its path leads elsewhere.
+// Place returns the path of an entry in a directory backup. It returns an error if the entry's path
+// is not valid.
 func Place(dir string, e Entry) (string, error) {
 	if err := checkPath(e.Path); err != nil {
 		return "", err
@@ -493,10 +503,11 @@ func Place(dir string, e Entry) (string, error) {
 	return filepath.Join(dir, filepath.FromSlash(e.Path)), nil
 }
 
-// HomeEntry is the path in a backup of what lies below the home.
+// HomeEntry returns the path in a backup of a path relative to the home.
 func HomeEntry(rel string) string { return homePrefix + rel }
 
-// Finish makes a backup of a folder that holds all its entries: those without a sum are read for it.
+// Finish completes a backup in a directory that already contains all entries. It computes missing
+// checksums and writes the manifest.
 func Finish(dir string, m Manifest) error {
 	m.Format = format
 	if m.LeftOut == nil {

@@ -21,7 +21,8 @@ const (
 
 var now = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 
-// What was understood is kept, and goes on whatever comes later; only it, and only of the same address.
+// A valid calendar is kept whatever the next fetches return. It is used only for the address it
+// came from.
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	s := NewStore(t.TempDir())
@@ -58,7 +59,7 @@ func TestKeep(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// A page that asks for a login, half a file, and a server that is gone.
+	// A login page, a truncated file and an unavailable server.
 	for _, text := range []string{"<html>Log in</html>", first[:60]} {
 		if keep(time.Hour, text, nil) {
 			t.Errorf("%q changed something", text)
@@ -74,7 +75,8 @@ func TestKeep(t *testing.T) {
 		t.Errorf("the new one: %+v", k)
 	}
 
-	// Of another address nothing is known, and what came from the old one is removed once it has come.
+	// A new address starts without a copy. The old copy is removed when the new one has been
+	// fetched.
 	if k := s.Load(other, now); len(k.Entries) != 0 || !k.FetchedAt.IsZero() {
 		t.Errorf("of another address: %+v", k)
 	}
@@ -88,7 +90,7 @@ func TestKeep(t *testing.T) {
 		t.Errorf("of another calendar: %+v", k)
 	}
 
-	// What is damaged counts as none, says so, and is made again.
+	// A damaged copy counts as missing, is reported, and is fetched again.
 	files, err := filepath.Glob(filepath.Join(s.dir, "team.*"))
 	if err != nil || len(files) != 2 {
 		t.Fatalf("%v %v", files, err)
@@ -112,8 +114,8 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// A calendar comes from the internet, or from the owner's network where they say so, and from nowhere else whatever it redirects to; the
-// address is in no error.
+// Calendars come from internet addresses, or from the owner's network if that is allowed, also
+// after redirects. Errors do not contain the address.
 func TestFetch(t *testing.T) {
 	t.Parallel()
 	inner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(first)) }))
@@ -154,7 +156,7 @@ func TestFetch(t *testing.T) {
 		}
 	}
 
-	// Without private_network nothing here is asked, by its address or by a name.
+	// Without private_network, local servers are not contacted, by address or by name.
 	for _, address := range []string{site.URL, strings.Replace(site.URL, "127.0.0.1", "localhost", 1)} {
 		if _, err := fetch(t.Context(), Source{Name: "c", Address: address + "/s3cret/ok.ics"}, dial.Options{RootCAs: trust}); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", address, err)

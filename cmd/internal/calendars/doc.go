@@ -1,10 +1,13 @@
-// Package calendars fetches the calendars of a configuration that have an address, and keeps what came: whatever becomes of their
-// servers, jobs go on by the copy that is kept.
+// Package calendars fetches the calendars that the configuration names by URL and keeps local
+// copies. If a server is unavailable, jobs continue to use the copy.
 //
 // # Design
 //
-// A calendar has two files in the folder of a store: NAME.HASH.ics, as it came, and NAME.HASH.json, which says when. The hash is that of
-// its address, which may be a secret: what came from another one does not count, and is removed when the new one has come. Only what was
-// understood replaces a copy, so that a page that asks for a login never does. Requests go out as those of web_fetch do: to addresses of the internet, or of the owner's network where
-// the configuration says so, whatever a name or a redirect leads to.
+// A calendar has two files: NAME.HASH.ics with the content, and NAME.HASH.json with the metadata.
+// HASH identifies the URL without revealing it, because it may be a secret. A copy from a previous
+// URL is not used. It is removed when the new URL has been fetched.
+//
+// A copy is replaced only by a valid calendar, never by a login page. Requests follow the rules of
+// web_fetch, also after redirects: they reach internet addresses, and the owner's network only if
+// the configuration allows it.
 package calendars

@@ -15,11 +15,12 @@ import (
 )
 
 const (
-	within       = 30 * time.Second // a server has answered, with all of it
+	within       = 30 * time.Second // time limit of a request, including the body
 	maxRedirects = 5
 )
 
-// Fetch asks the server of a calendar for it. No error quotes the address, which may be a secret, but for its host.
+// Fetch downloads a calendar. Errors contain only the host of the address, because the address may
+// be a secret.
 func Fetch(ctx context.Context, from Source) ([]byte, error) {
 	return fetch(ctx, from, dial.Options{})
 }

@@ -17,32 +17,33 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// Folder is where calendars are kept in a home.
+// Folder is the directory of the home that holds calendars.
 const Folder = "calendars"
 
-// Source is where a calendar comes from.
+// Source is the configuration of a calendar.
 type Source struct {
 	Name, Address string
-	Near          bool // its server may be on this machine or its network
+	Near          bool // the server may be on this machine or its network
 	Refresh       time.Duration
 }
 
-// Store keeps calendars in a folder of a home.
+// Store holds copies of calendars in a directory of the home.
 type Store struct{ dir string }
 
-// NewStore is the store of a home.
+// NewStore returns the store of a home.
 func NewStore(home string) Store { return Store{filepath.Join(home, Folder)} }
 
-// Kept is the copy of a calendar.
+// Kept is the local copy of a calendar.
 type Kept struct {
 	Entries   []schedule.Entry `json:"-"`
-	FetchedAt time.Time        `json:"fetched_at,omitzero"` // when the copy last came; zero: never
-	ChangedAt time.Time        `json:"changed_at,omitzero"` // when it last differed from the copy before
+	FetchedAt time.Time        `json:"fetched_at,omitzero"` // time of the last successful fetch; zero if there was no fetch
+	ChangedAt time.Time        `json:"changed_at,omitzero"` // time the content last changed
 	TriedAt   time.Time        `json:"tried_at,omitzero"`
-	Problem   string           `json:"problem,omitempty"` // why the last fetch failed, or ""
+	Problem   string           `json:"problem,omitempty"` // error of the last fetch; "" if it succeeded
 }
 
-// Load reads the copy of a calendar, with its repetitions around a time. If the copy cannot be read, Problem says why.
+// Load reads the copy of a calendar and expands its repetitions around now. If the copy cannot be
+// read, Problem is the reason.
 func (s Store) Load(from Source, now time.Time) Kept {
 	k, err := s.record(from)
 	if err == nil && !k.FetchedAt.IsZero() {
@@ -57,7 +58,7 @@ func (s Store) Load(from Source, now time.Time) Kept {
 	return k
 }
 
-// Due is when a calendar is to be fetched next.
+// Due returns the time of the next fetch.
 func (k Kept) Due(from Source) time.Time {
 	switch {
 	case k.TriedAt.IsZero():
@@ -68,16 +69,17 @@ func (k Kept) Due(from Source) time.Time {
 	return k.FetchedAt.Add(from.Refresh)
 }
 
-// retryAfter is when what could not be fetched is tried again.
+// retryAfter is the maximum delay before a failed fetch is retried.
 const retryAfter = 10 * time.Minute
 
-// path is where something of a calendar is kept. Names have no dots, so that none begins as another one does.
+// path returns the path of a calendar's file. Names contain no dots, so removeOthers cannot match
+// another calendar's files.
 func (s Store) path(from Source, ext string) string {
 	sum := sha256.Sum256([]byte(from.Address))
 	return filepath.Join(s.dir, from.Name+"."+hex.EncodeToString(sum[:8])+ext)
 }
 
-// record reads the times of a copy. They are zero if the calendar was never fetched.
+// record reads the metadata of a copy. The times are zero if the calendar was never fetched.
 func (s Store) record(from Source) (r Kept, err error) {
 	text, err := os.ReadFile(s.path(from, ".json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -92,7 +94,8 @@ func (s Store) record(from Source) (r Kept, err error) {
 	return r, nil
 }
 
-// Keep fetches a calendar and keeps it, or notes why not. False: nothing is other than before.
+// Keep stores the result of a fetch: either the text or the error. It reports whether the content
+// changed.
 func (s Store) Keep(from Source, now time.Time, text []byte, failure error) (changed bool, err error) {
 	if failure == nil {
 		if _, failure = calendar.Parse(text, now); failure != nil {
@@ -105,7 +108,7 @@ func (s Store) Keep(from Source, now time.Time, text []byte, failure error) (cha
 
 	r, err := s.record(from)
 	if err != nil {
-		r = Kept{} // it is damaged, and made again
+		r = Kept{} // the file is damaged and will be replaced
 	}
 	r.TriedAt, r.Problem = now.UTC(), ""
 	if failure != nil {
@@ -127,7 +130,7 @@ func (s Store) Keep(from Source, now time.Time, text []byte, failure error) (cha
 	return changed, s.removeOthers(from)
 }
 
-// removeOthers removes what came from addresses that the calendar had before.
+// removeOthers removes copies from previous addresses of the calendar.
 func (s Store) removeOthers(from Source) error {
 	all, err := filepath.Glob(filepath.Join(s.dir, from.Name+".*"))
 	for _, path := range all {

@@ -23,19 +23,19 @@ const (
 	activityChanges = 100
 )
 
-// agent is what each page of an agent begins with.
+// agent holds the data common to all pages of an agent.
 type agent struct {
 	page
 	Name   string
 	Tab    string
 	Wake   api.AgentWake
 	Jobs   []api.Job
-	Pauses []api.Pause // that hold the agent
-	DBFail string      // why its database cannot be read
+	Pauses []api.Pause // pauses that affect the agent
+	DBFail string      // why the agent's database cannot be read
 	HasDB  bool
 }
 
-// pinned is a view on an agent's first page.
+// pinned is a view shown on an agent's first page.
 type pinned struct {
 	agentdb.View
 	Result agentdb.ViewResult
@@ -58,7 +58,7 @@ func (s *site) agentRoutes(mux *http.ServeMux) {
 	s.pauseRoutes(mux, "/agents/{name}", ledger.PauseAgent)
 }
 
-// showAgent answers with a page of an agent.
+// showAgent returns a handler for a page of an agent.
 func (s *site) showAgent(tab string, make func(*http.Request, agent) (templ.Component, error)) http.Handler {
 	return s.show(func(r *http.Request, p page) (templ.Component, error) {
 		a, err := s.newAgent(r, p, tab)
@@ -94,7 +94,7 @@ func jobsOf(jobs []api.Job, agent string) []api.Job {
 	return slices.DeleteFunc(slices.Clone(jobs), func(j api.Job) bool { return j.Agent != agent })
 }
 
-// newAgent reads what each page of an agent begins with.
+// newAgent reads the data common to all pages of an agent.
 func (s *site) newAgent(r *http.Request, p page, tab string) (agent, error) {
 	ctx, name := r.Context(), r.PathValue("name")
 	a := agent{page: p.titled(name+" · "+tab, "Agents"), Name: name, Tab: tab}
@@ -125,7 +125,7 @@ func (s *site) newAgent(r *http.Request, p page, tab string) (agent, error) {
 	return a, err
 }
 
-// useDB calls do with the database of an agent.
+// useDB calls do with an agent's database.
 func (s *site) useDB(ctx context.Context, agent string, do func(*agentdb.DB) error) error {
 	db, release, err := s.backend.Database(ctx, agent)
 	if err != nil {
@@ -135,8 +135,8 @@ func (s *site) useDB(ctx context.Context, agent string, do func(*agentdb.DB) err
 	return do(db)
 }
 
-// withDB calls do with the agent's database; an agent that never had one is not given one. What is wrong with the
-// database is said on the page.
+// withDB calls do with an agent's database. It does not create a missing database. If the database
+// cannot be opened, it sets DBFail, which the page shows.
 func (s *site) withDB(ctx context.Context, a *agent, do func(*agentdb.DB) error) error {
 	if !a.HasDB {
 		return nil
@@ -159,7 +159,7 @@ func (s *site) agentHome(r *http.Request, a agent) (templ.Component, error) {
 				continue
 			}
 			one := pinned{View: v}
-			// A view that does not work any more keeps the others from nothing.
+			// A broken view does not prevent the others from being shown.
 			if one.Result, err = db.ShowView(r.Context(), v.Name); err != nil {
 				one.Fail, err = s.answers.Failure(r, err).Message, nil
 			}
@@ -183,7 +183,7 @@ func (s *site) agentSchema(r *http.Request, a agent) (templ.Component, error) {
 	return schemaPage(a, schema, stats), err
 }
 
-// agentViews lists the saved views, and shows one with values for its parameters.
+// agentViews lists the saved views and shows one of them with values for its parameters.
 func (s *site) agentViews(r *http.Request, a agent) (templ.Component, error) {
 	name := r.URL.Query().Get("view")
 	var views []agentdb.View
@@ -209,20 +209,21 @@ func (s *site) agentViews(r *http.Request, a agent) (templ.Component, error) {
 		}
 		return err
 	})
-	if err == nil && name != "" && shown == nil { // a notice may lead to a view that was dropped since
+	// A notice may link to a view that has been deleted.
+	if err == nil && name != "" && shown == nil {
 		err = notFound("the agent %s has no view %q (any more)", a.Name, name)
 	}
 	return viewsPage(a, views, shown, r.URL.Query()), err
 }
 
-// pinView has a view stand on the first page of its agent, or no longer.
+// pinView pins a view to the first page of its agent, or unpins it.
 func (s *site) pinView(r *http.Request) (string, error) {
 	return back(r), s.useDB(r.Context(), r.PathValue("name"), func(db *agentdb.DB) error {
 		return db.PinView(r.Context(), byOwner, r.PostFormValue("view"), r.PostFormValue("pinned") == "yes")
 	})
 }
 
-// agentActivity shows what an agent did: its runs, and what each changed in its database.
+// agentActivity shows the runs of an agent and the changes each made in its database.
 func (s *site) agentActivity(r *http.Request, a agent) (templ.Component, error) {
 	q := r.URL.Query()
 	f := agentdb.ChangeFilter{Table: q.Get("table"), Newest: true, MaxCount: activityChanges}
@@ -246,7 +247,7 @@ func (s *site) agentActivity(r *http.Request, a agent) (templ.Component, error) 
 	var changed []api.Change
 	err = s.withDB(r.Context(), &a, func(db *agentdb.DB) (err error) {
 		changed, err = web.Changes(r.Context(), db, f)
-		if q.Get("of") == "database" { // and of none of its tables
+		if q.Get("of") == "database" { // only entries without a table
 			changed = slices.DeleteFunc(changed, func(c api.Change) bool { return c.Table != "" })
 		}
 		return err
@@ -264,20 +265,20 @@ func (s *site) runAgent(r *http.Request) (string, error) {
 	return runPath(started.ID), err
 }
 
-// planWake plans the next run of an agent, or changes what is planned.
+// planWake plans the next wake of an agent, or changes the planned one.
 func (s *site) planWake(r *http.Request) (string, error) {
 	ask := api.WakeRequest{Agent: r.PathValue("name"), At: s.typedTime(r, "at"), Instructions: r.PostFormValue("instructions")}
 	_, err := s.backend.SetWake(r.Context(), ask)
 	return back(r), err
 }
 
-// changedAt is when an entry of a changelog was written.
+// changedAt returns the time of a changelog entry.
 func changedAt(c api.Change) time.Time {
 	t, _ := time.Parse(time.RFC3339Nano, c.At)
 	return t
 }
 
-// modes says how far an agent plans by itself.
+// mode returns the agent's self-scheduling mode, or "" if it does not plan wakes.
 func (a agent) mode() string {
 	if a.Wake.Limits != nil && a.Wake.Planning {
 		return a.Wake.Limits.Mode

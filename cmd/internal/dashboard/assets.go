@@ -13,11 +13,11 @@ import (
 //go:embed assets
 var embedded embed.FS
 
-// assets are the files beside the pages. Their names contain a hash of their content, so browsers keep
-// them for ever.
+// assets holds the static files. Their names contain a hash of their content, so browsers can cache
+// them forever.
 type assets struct {
-	files map[string][]byte // by the name with the hash
-	names map[string]string // that name by the plain one
+	files map[string][]byte // by hashed name
+	names map[string]string // hashed name by plain name
 }
 
 var assetTypes = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
@@ -56,5 +56,5 @@ func (a *assets) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", assetTypes[path.Ext(r.PathValue("file"))])
 	h.Set("Cache-Control", "public, max-age=31536000, immutable")
-	_, _ = w.Write(content) // fails only if the client has left
+	_, _ = w.Write(content) // fails only if the client has disconnected
 }

@@ -22,13 +22,13 @@ import (
 	"rouse/internal/ledger"
 )
 
-// The sizes of windows that pages are tried in: a phone's and a desk's.
+// Window sizes in which pages are tested: a phone's and a desktop's.
 var windows = []struct {
 	name          string
 	width, height int64
 }{{"phone", 390, 844}, {"desk", 1440, 900}}
 
-// browser is Chromium with one window on a home.
+// browser is a Chromium window on a home.
 type browser struct {
 	*home
 	ctx    context.Context
@@ -36,7 +36,8 @@ type browser struct {
 	clicks int
 }
 
-// browse opens a window on Today, through a login link. Chromium's place is in ROUSE_TEST_CHROMIUM; without it there is nothing to try.
+// browse opens a window on Today through a login link. ROUSE_TEST_CHROMIUM names the browser;
+// without it, the test is skipped.
 func browse(t *testing.T, h *home, name string, width, height int64) *browser {
 	t.Helper()
 	chromium := os.Getenv("ROUSE_TEST_CHROMIUM")
@@ -54,7 +55,7 @@ func browse(t *testing.T, h *home, name string, width, height int64) *browser {
 
 	b := &browser{home: h, ctx: ctx, window: name}
 	b.do(chromedp.EmulateViewport(width, height))
-	// What its policy keeps a page from, and what its script throws, is an error of the page.
+	// Violations of the policy and exceptions in the script are test failures.
 	if err := chromedp.Listen(ctx, func(event any) {
 		switch e := event.(type) {
 		case *runtime.EventExceptionThrown:
@@ -83,7 +84,7 @@ func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// script runs a script in the page.
+// script runs a script in the page and returns its result.
 func script[T any](b *browser, text string, options ...chromedp.EvaluateOption) T {
 	b.t.Helper()
 	out, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](text, options...))
@@ -93,7 +94,7 @@ func script[T any](b *browser, text string, options ...chromedp.EvaluateOption) 
 	return out
 }
 
-// holds waits until a script says yes. A page that is being left says nothing.
+// holds waits until a script returns true. Errors are ignored while the page is being replaced.
 func (b *browser) holds(what, text string) {
 	b.t.Helper()
 	cmdtest.Until(b.t, b.window+": "+what, func() bool {
@@ -102,7 +103,7 @@ func (b *browser) holds(what, text string) {
 	})
 }
 
-// visit opens a page, and looks whether everybody can read it, also what is folded away.
+// visit opens a page and checks its accessibility, including collapsed parts.
 func (b *browser) visit(path string) {
 	b.t.Helper()
 	b.open(path)
@@ -113,7 +114,7 @@ func (b *browser) visit(path string) {
 	script[bool](b, "document.querySelectorAll('[data-folded]').forEach(d => { delete d.dataset.folded; d.open = false; }); true")
 }
 
-// fits says whether a page has to be moved sideways to be read.
+// fits checks that a page needs no horizontal scrolling.
 func (b *browser) fits(path string) {
 	b.t.Helper()
 	wide := script[[]string](b, `document.documentElement.scrollWidth <= document.documentElement.clientWidth ? [] :
@@ -123,7 +124,7 @@ func (b *browser) fits(path string) {
 	}
 }
 
-// accessible asks axe-core, whose place is in ROUSE_TEST_AXE, in both themes.
+// accessible runs axe-core in both themes. ROUSE_TEST_AXE names its script.
 func (b *browser) accessible(path string) {
 	b.t.Helper()
 	file := os.Getenv("ROUSE_TEST_AXE")
@@ -135,7 +136,7 @@ func (b *browser) accessible(path string) {
 		b.t.Fatal(err)
 	}
 
-	// Only colours differ between the themes.
+	// The themes differ only in colors.
 	script[bool](b, string(axe)+"; true")
 	for theme, asked := range map[string]string{"light": "{}", "dark": `{runOnly: ["color-contrast"]}`} {
 		b.prefers(theme)
@@ -150,7 +151,7 @@ func (b *browser) accessible(path string) {
 	b.prefers("")
 }
 
-// prefers has the system of the browser prefer light or dark; with "" it prefers what it did.
+// prefers sets the color scheme that the system prefers. "" restores the default.
 func (b *browser) prefers(scheme string) {
 	b.t.Helper()
 	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
@@ -159,7 +160,7 @@ func (b *browser) prefers(scheme string) {
 	}))
 }
 
-// shot takes a picture for the docs, where ROUSE_TEST_IMAGES says that they are to be written.
+// shot takes a screenshot for the docs if ROUSE_TEST_IMAGES is set.
 func (b *browser) shot(name string) {
 	b.t.Helper()
 	dir := os.Getenv("ROUSE_TEST_IMAGES")
@@ -175,13 +176,13 @@ func (b *browser) shot(name string) {
 	}
 }
 
-// shows waits until a page shows a text.
+// shows waits until a page contains a text.
 func (b *browser) shows(selector, text string) {
 	b.t.Helper()
 	b.holds(fmt.Sprintf("%q in %s", text, selector), fmt.Sprintf("[...document.querySelectorAll(%q)].some(e => e.textContent.includes(%q))", selector, text))
 }
 
-// press clicks the first of what a selector finds with a text, and waits for the page that it leads to.
+// press clicks the first element that matches a selector and a text, and waits for the next page.
 func (b *browser) press(selector, text string) {
 	b.t.Helper()
 	if !script[bool](b, fmt.Sprintf("(() => { const e = [...document.querySelectorAll(%q)].find(e => e.textContent.includes(%q)); if (!e) return false; for (let d = e.parentElement; d; d = d.parentElement) if (d.tagName === 'DETAILS') d.open = true; e.scrollIntoView({block: 'center'}); document.body.dataset.left = 'yes'; e.click(); return true; })()", selector, text)) {
@@ -190,8 +191,8 @@ func (b *browser) press(selector, text string) {
 	b.holds("the page behind "+text, "document.readyState === 'complete' && !document.body.dataset.left")
 }
 
-// click clicks with the mouse in the middle of the first visible one of what a selector finds with a text, wherever that stands on
-// the page; what covers it is an error.
+// click clicks with the mouse in the middle of the first visible element that matches a selector
+// and a text. It fails if another element covers it.
 func (b *browser) click(selector, text string) {
 	b.t.Helper()
 	at := script[[]float64](b, fmt.Sprintf(`(() => {
@@ -208,14 +209,14 @@ func (b *browser) click(selector, text string) {
 	b.do(chromedp.MouseClickXY(at[0], at[1]))
 }
 
-// at is where the window is.
+// at returns the path of the current page.
 func (b *browser) at() string {
 	b.t.Helper()
 	return script[string](b, "location.pathname")
 }
 
-// A person looks after a home, at a desk and on a phone: everything can be done, everybody can read it, and no page
-// is wider than its window.
+// A person manages a home on a desktop and on a phone: every action is possible, every page is
+// accessible, and no page is wider than the window.
 func TestInChromium(t *testing.T) {
 	for _, w := range windows {
 		t.Run(w.name, func(t *testing.T) {
@@ -245,7 +246,7 @@ func TestInChromium(t *testing.T) {
 	}
 }
 
-// From the first page to the failing call of a run that failed it is one click.
+// One click leads from the first page to the failing call of a failed run.
 func (b *browser) findsTheFailingCall(failed api.RunDetail) {
 	b.t.Helper()
 	b.visit("/")
@@ -257,7 +258,8 @@ func (b *browser) findsTheFailingCall(failed api.RunDetail) {
 	b.shot("run")
 }
 
-// A run is watched: what it does appears without a reload; its question is answered where it stands, and it goes on.
+// A running run is updated without a reload. Its question can be answered on the page, and the run
+// continues.
 func (b *browser) watchesAndAnswers() {
 	b.t.Helper()
 	b.visit("/jobs/asks")
@@ -266,7 +268,7 @@ func (b *browser) watchesAndAnswers() {
 	b.shows("#run-head", "Which account is")
 	b.shot("question")
 
-	// The answer is given elsewhere, and the page hears of it.
+	// The answer is given elsewhere, and the open page is updated.
 	id := strings.TrimPrefix(b.at(), "/runs/")
 	item := b.settled(id).Inbox[0].ID
 	b.visit("/inbox/" + item)
@@ -274,7 +276,7 @@ func (b *browser) watchesAndAnswers() {
 	b.shows("#run-head", "Noted the account")
 	b.shows("h1", "success")
 
-	// A page that is looked at shows what others start.
+	// An open page shows runs started elsewhere.
 	b.visit("/runs?job=asks")
 	next := b.fire("asks")
 	b.shows("#found", next.ID)
@@ -319,12 +321,12 @@ func (b *browser) pausesAndResumes() {
 func (b *browser) searches(failed api.RunDetail) {
 	b.t.Helper()
 	b.visit("/runs")
-	// The key that leads to the filter, and the way from there.
+	// The key that focuses the filter, and the way back.
 	b.do(chromedp.KeyEvent("/"))
 	if !script[bool](b, "document.activeElement.name === 'q'") {
 		b.t.Errorf("%s: the key / leads elsewhere", b.window)
 	}
-	script[bool](b, "document.activeElement.value = ''; true") // chromedp types the sign of a key that was taken, too
+	script[bool](b, "document.activeElement.value = ''; true") // chromedp also types the character of a handled key
 	b.do(chromedp.KeyEvent("nowhere.txt"), chromedp.KeyEvent("\r"))
 	b.holds("what was searched", "location.search.includes('q=nowhere.txt')")
 	b.shows("#found", failed.ID)
@@ -342,7 +344,7 @@ func (b *browser) undoes() {
 	if _, err := os.Stat(filepath.Join(b.dir, "books", "report.md")); err != nil {
 		b.t.Fatalf("a look at the undo undid something: %v", err)
 	}
-	// Its owner changed a row since; that is said, and has to be agreed to.
+	// The owner has changed a row since the run. The page says so and asks for confirmation.
 	script[bool](b, "document.querySelector('[name=force]').checked = true")
 	b.press("button", "Undo run")
 	if _, err := os.Stat(filepath.Join(b.dir, "books", "report.md")); !os.IsNotExist(err) {
@@ -350,7 +352,7 @@ func (b *browser) undoes() {
 	}
 }
 
-// ordinary has jobs with long names, several triggers and a failure with a long text.
+// ordinary is a configuration with long job names, several triggers and a failure with a long text.
 const ordinary = `version: 1
 home: ./home
 timezone: Europe/Berlin
@@ -362,7 +364,7 @@ jobs:
   - { name: github-triage, agent: office-assistant, after: [{ job: morning-digest }], prompt: Triage it. }
 `
 
-// broken returns words that are split across lines and cells that are too narrow.
+// broken returns words that are split across lines, and cells that are too narrow.
 const broken = `(() => {
 	const out = [], walker = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
 	for (let n; (n = walker.nextNode());) {

@@ -12,29 +12,29 @@ import (
 	"rouse/internal/text"
 )
 
-// Bounds of a chart.
+// Limits of a chart.
 const (
 	maxBars   = 20
 	maxPoints = 500
-	maxSlices = 7 // the last one is all the rest
+	maxSlices = 7 // the last one combines the rest
 )
 
-// chart is a row of values.
+// chart is a series of values.
 type chart struct {
 	Name       string
 	Points     []point
-	Of         int     // rows that the points are made of
-	Top        float64 // the largest value
-	Half, Most string  // p50 and p95, in words
+	Of         int     // number of rows
+	Top        float64 // largest value
+	Half, Most string  // p50 and p95, formatted
 }
 
-// point is one value of a chart.
+// point is a value of a chart.
 type point struct {
 	Label, Shown, Link, Class string
 	Value                     float64
 }
 
-// text is a value with what it is of.
+// text returns the label and the value.
 func (p point) text() string { return p.Label + ": " + p.Shown }
 
 func (c *chart) add(p point) {
@@ -42,7 +42,7 @@ func (c *chart) add(p point) {
 	c.Top = max(c.Top, p.Value)
 }
 
-// say words the percentiles.
+// say sets the formatted percentiles.
 func (c *chart) say(word func(float64) string) {
 	if len(c.Points) == 0 {
 		return
@@ -55,12 +55,13 @@ func (c *chart) say(word func(float64) string) {
 	c.Half, c.Most = word(percentile(values, 50)), word(percentile(values, 95))
 }
 
-// percentile is the smallest of sorted values that so many of a hundred do not exceed.
+// percentile returns the smallest value that is not exceeded by the given percentage of the sorted
+// values.
 func percentile(sorted []float64, of int) float64 {
 	return sorted[max(0, (len(sorted)*of+99)/100-1)]
 }
 
-// Sizes of drawings, in their units.
+// Sizes of drawings, in SVG units.
 const (
 	columnsWide, columnsHigh = 900, 100
 	lineWide, lineHigh       = 360, 140
@@ -70,14 +71,14 @@ const (
 
 func fixed(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 
-// column is the rectangle of a point in a chart of columns: where it begins, and how wide and high it is.
+// column returns the rectangle of a point in a column chart.
 func (c chart) column(i int) (x, y, width, height string) {
 	w := float64(columnsWide) / float64(max(len(c.Points), 30))
 	h := max(2, c.Points[i].Value/c.Top*(columnsHigh-4))
 	return fixed(float64(i) * w), fixed(columnsHigh - h), fixed(w * 0.8), fixed(h)
 }
 
-// bar is how long the bar of a point is; of a value below zero it is none.
+// bar returns the length of a point's bar. It is 0 for negative values.
 func (c chart) bar(p point) string {
 	if c.Top <= 0 {
 		return "0"
@@ -85,7 +86,7 @@ func (c chart) bar(p point) string {
 	return fixed(max(0, p.Value/c.Top) * barsWide)
 }
 
-// polyline is the curve through all points.
+// polyline returns the line through all points.
 func (c chart) polyline() string {
 	low, high := 0.0, c.Top
 	for _, p := range c.Points {
@@ -104,12 +105,12 @@ func (c chart) polyline() string {
 	return out
 }
 
-// slice is a part of a pie.
+// slice is a part of a pie chart.
 type slice struct {
 	Path, Class, Label string
 }
 
-// slices are the parts of a pie of radius 60, clockwise from the top.
+// slices returns the parts of a pie chart with radius 60, clockwise from the top.
 func (c chart) slices() []slice {
 	total := 0.0
 	for _, p := range c.Points {
@@ -128,7 +129,7 @@ func (c chart) slices() []slice {
 	from := 0.0
 	for i, p := range c.Points {
 		part := max(0, p.Value) / total
-		// A whole turn has the same beginning and end, and would be nothing.
+		// An arc of a full turn would start and end at the same point and draw nothing.
 		part = min(part, 0.9999)
 		large := 0
 		if part > 0.5 {
@@ -140,8 +141,8 @@ func (c chart) slices() []slice {
 	return out
 }
 
-// chartOf makes a chart of the answer of a view: the first column that is no number names the values of the first
-// that is. Without a number there is no chart.
+// chartOf makes a chart from the rows of a view. The values come from the first numeric column, the
+// labels from the first other column. It returns false if there is no numeric column.
 func chartOf(rows agentdb.Rows, most int) (c chart, ok bool) {
 	label, value := "", ""
 	for _, name := range rows.Columns {
@@ -160,7 +161,7 @@ func chartOf(rows agentdb.Rows, most int) (c chart, ok bool) {
 	if value == "" {
 		return c, false
 	}
-	// Of numbers alone the first is what the second is drawn over.
+	// If all columns are numeric, the first provides the labels and the second the values.
 	if i := slices.Index(rows.Columns, value); label == "" && len(rows.Columns) > i+1 {
 		label, value = value, rows.Columns[i+1]
 	}
@@ -169,7 +170,7 @@ func chartOf(rows agentdb.Rows, most int) (c chart, ok bool) {
 	for _, row := range rows.Rows {
 		n, isNumber := numeric(row[value])
 		if !isNumber {
-			continue // it has no value, which is not zero
+			continue // a missing value is not zero
 		}
 		if len(c.Points) == most {
 			break
@@ -180,7 +181,8 @@ func chartOf(rows agentdb.Rows, most int) (c chart, ok bool) {
 	return c, c.Of > 0
 }
 
-// drawnAs is the chart that a view asks for; not every answer can be drawn as one.
+// drawnAs returns the chart of the type a view asks for. It returns false if the rows cannot be
+// drawn.
 func drawnAs(hint string, rows agentdb.Rows) (c chart, ok bool) {
 	switch hint {
 	case "bar":
@@ -193,12 +195,12 @@ func drawnAs(hint string, rows agentdb.Rows) (c chart, ok bool) {
 	return c, false
 }
 
-// curve says what a curve is of, where it begins and where it ends.
+// curve describes a line chart: its name, its first and its last value.
 func (c chart) curve() string {
 	return fmt.Sprintf("curve of %s, from %s to %s", text.OneLine(c.Name), c.Points[0].text(), c.Points[len(c.Points)-1].text())
 }
 
-// pieOf is a chart of which what comes after the largest parts is one.
+// pieOf makes a pie chart. The smallest values are combined into one part.
 func pieOf(rows agentdb.Rows) (chart, bool) {
 	c, ok := chartOf(rows, maxPoints)
 	if !ok || len(c.Points) <= maxSlices {
@@ -214,7 +216,7 @@ func pieOf(rows agentdb.Rows) (chart, bool) {
 	return c, true
 }
 
-// numeric is a value of a row as a number.
+// numeric returns a value of a row as a number.
 func numeric(v any) (float64, bool) {
 	switch n := v.(type) {
 	case int64:
@@ -228,7 +230,7 @@ func numeric(v any) (float64, bool) {
 	return 0, false
 }
 
-// cellText is a value of a row as a text.
+// cellText returns a value of a row as text.
 func cellText(v any) string {
 	switch x := v.(type) {
 	case nil:

@@ -23,7 +23,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// heard is what a screen reader says of a page, in its order: a line for each item, row, link, heading, paragraph and drawing.
+// heard returns the text a screen reader reads for a page, with one line per item, row, link,
+// heading, paragraph and drawing.
 func (b *browser) heard() string {
 	b.t.Helper()
 	tree, err := chromedp.Run(b.ctx, func(ctx context.Context, t *chromedp.Target) (accessibility.GetFullAXTreeResult, error) {
@@ -53,7 +54,7 @@ func (b *browser) heard() string {
 			out.WriteString(text(n.Name))
 		case slices.Contains([]string{"link", "image", "img"}, role):
 			out.WriteString("\n" + text(n.Name) + "\n")
-			return // its name is all that is said
+			return // only its label is read
 		case role == "cell" || role == "gridcell":
 			defer out.WriteString("\t")
 		case slices.Contains([]string{"listitem", "row", "heading", "paragraph"}, role):
@@ -70,13 +71,14 @@ func (b *browser) heard() string {
 	return out.String()
 }
 
-// seen is what a person reads in a part of a page.
+// seen returns the visible text of a part of a page.
 func (b *browser) seen(selector string) string {
 	b.t.Helper()
 	return script[string](b, fmt.Sprintf("document.querySelector(%q).innerText", selector))
 }
 
-// says fails when a text has not all of some lines; spaces at their ends do not matter.
+// says fails the test unless a text contains all the given lines. Leading and trailing spaces are
+// ignored.
 func (b *browser) says(who, text string, lines ...string) {
 	b.t.Helper()
 	have := map[string]bool{}
@@ -90,14 +92,14 @@ func (b *browser) says(who, text string, lines ...string) {
 	}
 }
 
-// nearest is the smallest of some values that so many of a hundred do not exceed.
+// nearest returns the smallest value that is not exceeded by the given percentage of the values.
 func nearest[T cmp.Ordered](values []T, of float64) T {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[int(math.Ceil(float64(len(sorted))*of/100))-1]
 }
 
-// The charts of a job say in words how long each run took and what it cost, to who sees them and to who hears them, and their
-// percentiles are those of the runs.
+// The charts of a job contain the duration and the cost of each run in words, for sighted users and
+// for screen readers. Their percentiles match the runs.
 func TestInChromiumJobCharts(t *testing.T) {
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": configuration})
 	now := time.Now().Add(-time.Hour)
@@ -150,7 +152,8 @@ func TestInChromiumJobCharts(t *testing.T) {
 	}
 }
 
-// views are saved queries of each kind of drawing. More rows than a chart has room for, and one without a value, are among them.
+// views are saved queries for each type of chart. They include too many rows for a chart, and a row
+// without a value.
 const views = `version: 1
 home: ./home
 agents: [{ name: bookkeeper, workdir: ./books }]
@@ -170,7 +173,7 @@ jobs:
       - { call: db_define_view, with: { name: no_bars, sql: "select day from days limit 2", render_hint: bar, refresh: manual, description: what no bar can show } }
 `
 
-// A view that is pinned to the first page of its agent says the values of its rows, however it is drawn (OSA-60).
+// A pinned view shows the values of its rows with every type of chart (OSA-60).
 func TestInChromiumPinnedViews(t *testing.T) {
 	var rows []string
 	for n := range 30 {
@@ -202,7 +205,7 @@ func TestInChromiumPinnedViews(t *testing.T) {
 		b := browse(t, h, w.name, w.width, w.height)
 		for _, c := range []struct {
 			view          string
-			shown, behind []string // at once, and in the table behind it
+			shown, behind []string // visible at once, and in the table below
 		}{
 			{"as_bars", labels[:12], cells[:12]},
 			{"more_bars", append(labels[:20:20], "20 of 31 rows are drawn"), cells},

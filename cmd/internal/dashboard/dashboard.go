@@ -21,13 +21,13 @@ import (
 	"rouse/internal/text"
 )
 
-// Options are what pages are made of. All but the version are needed.
+// Options holds the settings of the pages. All fields except Version are required.
 type Options struct {
-	API     web.Options // the ledger, and what stands behind the API
+	API     web.Options // the ledger and the backend of the API
 	Version string
 }
 
-// site answers for all pages.
+// site serves all pages.
 type site struct {
 	ledger  *ledger.Ledger
 	answers *web.Server
@@ -37,7 +37,7 @@ type site struct {
 	assets  *assets
 }
 
-// New returns the pages, to be mounted at /. It checks no access.
+// New returns a handler for the pages, to be mounted at /. It does not check access.
 func New(o Options) (http.Handler, error) {
 	answers, err := web.NewServer(o.API)
 	if err != nil {
@@ -66,12 +66,12 @@ func New(o Options) (http.Handler, error) {
 	}))
 
 	all := http.NewServeMux()
-	all.HandleFunc("GET /live", s.live) // sent piece by piece
+	all.HandleFunc("GET /live", s.live) // an event stream, which must not be compressed
 	all.Handle("/", compress(mux))
 	return all, nil
 }
 
-// checked passes on requests whose paths have numbers for ids.
+// checked rejects requests with IDs in the path that are not numbers.
 func (s *site) checked(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range []string{"id", "artifact"} {
@@ -84,13 +84,13 @@ func (s *site) checked(next http.HandlerFunc) http.Handler {
 	})
 }
 
-// pathID returns an id of the path, or 0 if it is not a number.
+// pathID returns an ID in the path, or 0 if it is not a number.
 func pathID(r *http.Request, name string) int64 {
 	n, _ := strconv.ParseInt(r.PathValue(name), 10, 64)
 	return n
 }
 
-// show answers with a page.
+// show returns a handler that renders a page.
 func (s *site) show(make func(*http.Request, page) (templ.Component, error)) http.Handler {
 	return s.checked(func(w http.ResponseWriter, r *http.Request) {
 		p, err := s.newPage(r)
@@ -99,7 +99,7 @@ func (s *site) show(make func(*http.Request, page) (templ.Component, error)) htt
 			body, err = make(r, p)
 		}
 		switch {
-		case r.Context().Err() != nil: // the client has left
+		case r.Context().Err() != nil: // the client has disconnected
 		case err != nil:
 			s.fail(w, r, err)
 		default:
@@ -108,7 +108,7 @@ func (s *site) show(make func(*http.Request, page) (templ.Component, error)) htt
 	})
 }
 
-// text answers with a text of others as plain text, in which a browser interprets nothing.
+// text returns a handler that serves untrusted text as plain text, which browsers do not interpret.
 func (s *site) text(read func(*http.Request) (string, error)) http.Handler {
 	return s.checked(func(w http.ResponseWriter, r *http.Request) {
 		content, err := read(r)
@@ -120,14 +120,14 @@ func (s *site) text(read func(*http.Request) (string, error)) http.Handler {
 		h.Set("Content-Type", "text/plain; charset=utf-8")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
-		_, _ = w.Write([]byte(text.Lines(content))) // fails only if the client has left
+		_, _ = w.Write([]byte(text.Lines(content))) // fails only if the client has disconnected
 	})
 }
 
-// maxForm bounds what is posted, in bytes; a file has a bound of its own.
+// maxForm is the maximum size of a posted form, in bytes. File uploads have their own limit.
 const maxForm = 1 << 20
 
-// do does what a form asks for, and goes on to the page that do names.
+// do returns a handler that performs a form's action and redirects to the page the action returns.
 func (s *site) do(do func(*http.Request) (to string, err error)) http.Handler {
 	return s.checked(func(w http.ResponseWriter, r *http.Request) {
 		err := parseForm(w, r)
@@ -143,7 +143,7 @@ func (s *site) do(do func(*http.Request) (to string, err error)) http.Handler {
 	})
 }
 
-// parseForm reads the fields of a form.
+// parseForm parses the fields of a form.
 func parseForm(w http.ResponseWriter, r *http.Request) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
@@ -160,15 +160,15 @@ func notFound(format string, args ...any) error {
 	return &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf(format, args...)}
 }
 
-// fail says what was wrong, and what to do.
+// fail shows a page with the error and a remedy.
 func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
-	p, _ := s.newPage(r) // without the size of the inbox if that cannot be read
+	p, _ := s.newPage(r) // if the inbox cannot be read, the page lacks its size
 	failure := s.answers.Failure(r, err)
 	p.Title = http.StatusText(failure.Status)
 	s.write(w, r, failure.Status, failurePage(p, failure, back(r)))
 }
 
-// write sends a whole page, so that a page that cannot be rendered is an error and not half a page.
+// write renders a page completely before sending it, so that a failure does not leave half a page.
 func (s *site) write(w http.ResponseWriter, r *http.Request, status int, body templ.Component) {
 	var page bytes.Buffer
 	if err := body.Render(context.WithoutCancel(r.Context()), &page); err != nil {
@@ -179,7 +179,7 @@ func (s *site) write(w http.ResponseWriter, r *http.Request, status int, body te
 
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	// The next page may show what was answered or undone a moment ago.
+	// Do not cache: an answer or undo a moment ago changes the page.
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	if _, err := w.Write(page.Bytes()); err != nil && r.Context().Err() == nil {
@@ -187,11 +187,12 @@ func (s *site) write(w http.ResponseWriter, r *http.Request, status int, body te
 	}
 }
 
-// back is the page that a form was on. It is a path of ours: what else is written there is not followed.
+// back returns the page a form was on. It returns only paths of this site and ignores other
+// addresses.
 func back(r *http.Request) string {
 	for _, text := range []string{r.PostFormValue("back"), r.Referer()} {
 		u, err := url.Parse(text)
-		// A browser takes /\host for another host, as it does //host.
+		// Browsers treat /\host like //host, as another host.
 		if err == nil && strings.HasPrefix(u.Path, "/") && !strings.HasPrefix(u.Path, "//") && !strings.Contains(u.Path, `\`) && (u.Host == "" || u.Host == r.Host) {
 			return (&url.URL{Path: u.Path, RawQuery: u.RawQuery}).String()
 		}
@@ -199,7 +200,8 @@ func back(r *http.Request) string {
 	return "/"
 }
 
-// link makes the address of a page: its parts are escaped, and the query is what follows in pairs.
+// link returns the address of a page with escaped path elements. query holds pairs of parameter
+// names and values.
 func link(parts []string, query ...string) string {
 	var out strings.Builder
 	for _, part := range parts {
@@ -222,10 +224,10 @@ func jobPath(name string) string   { return link([]string{"jobs", name}) }
 func agentPath(name string) string { return link([]string{"agents", name}) }
 func runPath(id string) string     { return link([]string{"runs", id}) }
 
-// runsPath is the listing of the runs that fit a filter, given in pairs.
+// runsPath returns the address of the list of runs with a filter, given in pairs.
 func runsPath(query ...string) string { return link([]string{"runs"}, query...) }
 
-// before is the number from which a listing goes on, 0 where it begins.
+// before returns the ID from which a list continues, or 0 for its start.
 func before(r *http.Request, of string) (int64, error) {
 	text := r.URL.Query().Get("before")
 	if text == "" {
@@ -239,16 +241,17 @@ func before(r *http.Request, of string) (int64, error) {
 	return n, nil
 }
 
-// betweenSignals is the least time between two signals: a page is made again for each.
+// betweenSignals is the minimum time between two signals, because each makes the browser reload the
+// page.
 const betweenSignals = 500 * time.Millisecond
 
-// live signals that something has happened, to a page that is looked at. What it was, the page itself says: it
-// is fetched again.
+// live sends a signal to an open page whenever the ledger changes. The signal has no content: the
+// page's script fetches the page again.
 func (s *site) live(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	flush := http.NewResponseController(w)
-	// One at the beginning: since the page was made something may have happened.
+	// Send one signal at once: something may have happened since the page was rendered.
 	for {
 		changed := s.ledger.Changed()
 		if _, err := io.WriteString(w, "data: changed\n\n"); err != nil {

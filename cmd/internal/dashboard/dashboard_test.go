@@ -30,7 +30,7 @@ import (
 	"rouse/skills/module"
 )
 
-// TestMain lets the runs of the tests start confined children, which are this binary.
+// TestMain lets runs in tests start confined child processes, which execute this binary.
 func TestMain(m *testing.M) {
 	sandbox.Child()
 	preview.Child()
@@ -41,10 +41,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// policy is the strictest that pages have to live with: no script, style or picture but our own files.
+// policy is the strictest policy under which pages must work: only scripts, styles and images of
+// this site.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// configuration has a job of each kind that pages show.
+// configuration has a job of each kind shown on pages.
 const configuration = `version: 1
 home: ./home
 timezone: Europe/Berlin
@@ -78,34 +79,34 @@ jobs:
   - { name: rests, agent: idler, enabled: false, prompt: Rest. }
 `
 
-// asking asks its owner, and writes down what it was told.
+// asking holds the turns of a model that asks the owner a question and then writes a file.
 var asking = []modeltest.Turn{
 	{Text: "I have to know one thing.", Calls: []model.Call{{ID: "1", Name: "clarify", Args: []byte(`{"question":"Which account is 'GLS'?","options":["Girokonto","Tagesgeld"]}`)}}},
 	{Text: "Now I can write it down.", Calls: []model.Call{{ID: "2", Name: "file_write", Args: []byte(`{"path":"account.md","content":"noted\n"}`)}}},
 	{Calls: []model.Call{{ID: "3", Name: "complete", Args: []byte(`{"summary":"Noted the account that was named."}`)}}},
 }
 
-// withModel is the configuration with a model that answers as it is told.
+// withModel returns the configuration with a scripted model.
 func withModel(t *testing.T, turns ...modeltest.Turn) string {
 	return withModelOf(t, configuration, turns...)
 }
 
-// withModelOf is a configuration with such a model.
+// withModelOf adds a scripted model to a configuration.
 func withModelOf(t *testing.T, config string, turns ...modeltest.Turn) string {
 	return config + fmt.Sprintf("models: [{ name: test, provider: openai, base_url: \"%s/v1\", model: test, context_window: 32768 }]\n", modeltest.New(t, turns...).URL)
 }
 
-// home is a daemon at work in this process, with its pages on a loopback server.
+// home is a daemon in this process, with its pages on a loopback server.
 type home struct {
 	*daemon.Daemon
 	t      *testing.T
 	dir    string
 	server *httptest.Server
 	api    *api.Client
-	http   *http.Client // follows nothing by itself
+	http   *http.Client // does not follow redirects
 }
 
-// open starts a daemon on a configuration; seed, when it is given, writes into its ledger before.
+// open starts a daemon with a configuration. seed, if not nil, first writes into its ledger.
 func open(t *testing.T, config string, seed func(*ledger.Ledger)) *home {
 	t.Helper()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": config})
@@ -115,7 +116,7 @@ func open(t *testing.T, config string, seed func(*ledger.Ledger)) *home {
 	return openIn(t, dir)
 }
 
-// seedIn writes into the ledger of a home that no daemon holds, by a clock.
+// seedIn writes into the ledger of a home that is not in use, with the given clock.
 func seedIn(t *testing.T, dir string, now func() time.Time, seed func(*ledger.Ledger)) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(dir, "home"), 0o700); err != nil {
@@ -175,7 +176,7 @@ func openIn(t *testing.T, dir string) *home {
 	return h
 }
 
-// fire starts a job and waits until its run is over, or waits for a person.
+// fire starts a job and waits until its run has finished or waits for a person.
 func (h *home) fire(job string) api.RunDetail {
 	h.t.Helper()
 	var run api.Run
@@ -202,7 +203,7 @@ func (h *home) run(id string) (d api.RunDetail) {
 	return d
 }
 
-// get fetches a page, which has to be there.
+// get fetches a page, which must exist.
 func (h *home) get(path string) string {
 	h.t.Helper()
 	status, body := h.fetch(path)
@@ -226,7 +227,7 @@ func (h *home) fetch(path string) (status int, body string) {
 	return answer.StatusCode, string(raw)
 }
 
-// post sends a form, and returns where it leads; one that is refused leads nowhere.
+// post submits a form and returns the redirect target, or "" if the form was rejected.
 func (h *home) post(path string, pairs ...string) (to string, status int, body string) {
 	h.t.Helper()
 	form := url.Values{}
@@ -245,7 +246,7 @@ func (h *home) post(path string, pairs ...string) (to string, status int, body s
 	return answer.Header.Get("Location"), answer.StatusCode, string(raw)
 }
 
-// done sends a form that has to be taken.
+// done submits a form that must be accepted.
 func (h *home) done(path string, pairs ...string) (to string) {
 	h.t.Helper()
 	to, status, body := h.post(path, pairs...)
@@ -255,7 +256,7 @@ func (h *home) done(path string, pairs ...string) (to string) {
 	return to
 }
 
-// expect says whether a page shows all of some texts.
+// expect checks that a page contains all the given texts.
 func (h *home) expect(path string, texts ...string) string {
 	h.t.Helper()
 	body := h.get(path)
@@ -276,7 +277,7 @@ func object(t *testing.T, v any) json.RawMessage {
 	return raw
 }
 
-// runs are those of a job with an outcome, the newest first.
+// runs returns the runs of a job with an outcome, newest first.
 func (h *home) runs(job string, outcome domain.Outcome) (out []api.Run) {
 	h.t.Helper()
 	if err := h.api.Get(h.t.Context(), "/v1/runs", url.Values{"job": {job}, "outcome": {string(outcome)}}, &out); err != nil {

@@ -26,26 +26,26 @@ import (
 
 const (
 	rowsOnPage = 50
-	cellLength = 200      // characters of a cell in a table
-	maxEdited  = 20_000   // characters of a value that a page has a field for
-	maxUpload  = 64 << 20 // bytes of a file that is dropped in
+	cellLength = 200      // characters per cell of a table
+	maxEdited  = 20_000   // maximum length of an editable value, in characters
+	maxUpload  = 64 << 20 // maximum size of an uploaded file, in bytes
 )
 
-// byOwner marks changes that a person makes, in the changelog.
+// byOwner marks changes by a person in the changelog.
 var byOwner = agentdb.By{Actor: "user"}
 
 // data is the page of a table.
 type data struct {
 	agent
 	Tables  []agentdb.Table
-	Table   *agentdb.Table // nil: there is none
-	Deleted bool           // rows of the table can be marked as deleted
+	Table   *agentdb.Table // nil if the database has no tables
+	Deleted bool           // rows can be marked as deleted
 	Show    string         // active, deleted or all
-	Column  string         // in which Text is looked for; "" for any
+	Column  string         // column to search; "" for all
 	Text    string
 	Offset  int
 	Rows    agentdb.Rows
-	// Imported is how many rows a file has just brought, in words; "" where none was dropped in.
+	// Imported is the number of rows just imported, in words. Optional.
 	Imported string
 }
 
@@ -64,8 +64,8 @@ func tablePath(agent, table string) string {
 	return link([]string{"agents", agent, "data"}, "table", table)
 }
 
-// quoted is a name in SQL. A name is looked up in the schema before, because SQLite takes what it does not know
-// in double quotes for a text.
+// quoted quotes a name for SQL. The name must exist in the schema: SQLite treats unknown names in
+// double quotes as strings.
 func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 func (s *site) data(r *http.Request, a agent) (templ.Component, error) {
@@ -85,7 +85,7 @@ func (s *site) data(r *http.Request, a agent) (templ.Component, error) {
 	return dataPage(d), err
 }
 
-// read reads the rows of the table that was asked for, or of the first.
+// read reads the rows of the requested table, or of the first table.
 func (d *data) read(ctx context.Context, db *agentdb.DB, asked string) error {
 	schema, err := db.Schema(ctx)
 	if err != nil || len(schema.Tables) == 0 {
@@ -105,17 +105,18 @@ func (d *data) read(ctx context.Context, db *agentdb.DB, asked string) error {
 	return err
 }
 
-// canDelete says whether a table has the columns of the host, of which one says that a row is deleted.
+// canDelete reports whether rows of a table can be marked as deleted: whether it has the column
+// _deleted_at.
 func canDelete(ctx context.Context, db *agentdb.DB, table string) (bool, error) {
 	_, err := db.Query(ctx, agentdb.QuerySpec{SQL: "select _deleted_at from " + quoted(table), Limit: 1, IncludeDeleted: true})
 	var refused *agentdb.Error
 	if errors.As(err, &refused) {
-		return false, nil // it has no such column
+		return false, nil // the table has no such column
 	}
 	return err == nil, err
 }
 
-// query asks for the rows of a table, of which long texts are cut.
+// query returns the SQL for the rows of a table. It truncates long texts.
 func (d *data) query() (sql string, params []any) {
 	var columns, where []string
 	for _, c := range d.Table.Columns {
@@ -146,7 +147,7 @@ func (d *data) query() (sql string, params []any) {
 	return sql, params
 }
 
-// keysOf are the columns by which a row is found.
+// keysOf returns the primary key columns of a table.
 func keysOf(t *agentdb.Table) (out []string) {
 	for _, c := range t.Columns {
 		if c.PrimaryKey {
@@ -156,7 +157,7 @@ func keysOf(t *agentdb.Table) (out []string) {
 	return out
 }
 
-// keyOf is the key of a row as JSON, "" where its table has none.
+// keyOf returns the key of a row as JSON, or "" if its table has no key.
 func keyOf(t *agentdb.Table, row map[string]any) string {
 	keys := keysOf(t)
 	if len(keys) == 0 {
@@ -173,7 +174,7 @@ func keyOf(t *agentdb.Table, row map[string]any) string {
 	return string(raw)
 }
 
-// parseKey reads a key back, with whole numbers as they are.
+// parseKey parses the result of keyOf. Integers keep their full precision.
 func parseKey(t *agentdb.Table, written string) (map[string]any, error) {
 	dec := json.NewDecoder(strings.NewReader(written))
 	dec.UseNumber()
@@ -197,17 +198,17 @@ func parseKey(t *agentdb.Table, written string) (map[string]any, error) {
 	return key, nil
 }
 
-// oneRow is a row with its table.
+// oneRow is a row of a table.
 type oneRow struct {
 	agent
 	Table   *agentdb.Table
 	Key     string
 	Values  map[string]any
 	Deleted bool
-	Marks   bool // it can be deleted and restored
+	Marks   bool // rows can be deleted and restored
 }
 
-// findRow reads the row that a request names. It is gone, or never was, when there is none.
+// findRow reads the row named in a request. It returns a not-found error if the row does not exist.
 func (s *site) findRow(ctx context.Context, db *agentdb.DB, table, written string) (oneRow, map[string]any, error) {
 	d := oneRow{Key: written}
 	schema, err := db.Schema(ctx)
@@ -247,12 +248,13 @@ func (s *site) findRow(ctx context.Context, db *agentdb.DB, table, written strin
 	return d, key, nil
 }
 
-// beginning is a column of which a text is cut where it is longer; then it has one character more.
+// beginning returns SQL for a column with long texts truncated. A truncated text ends with an
+// ellipsis.
 func beginning(column string, most int) string {
 	return fmt.Sprintf("case when typeof(%[1]s) = 'text' and length(%[1]s) > %[2]d then substr(%[1]s, 1, %[2]d) || '…' else %[1]s end as %[1]s", column, most)
 }
 
-// whereKey finds the row of a key.
+// whereKey returns the WHERE clause for a key.
 func whereKey(t *agentdb.Table, key map[string]any) (sql string, params []any) {
 	var where []string
 	for _, name := range keysOf(t) {
@@ -282,10 +284,10 @@ func (s *site) row(r *http.Request, a agent) (templ.Component, error) {
 	return rowPage(one), err
 }
 
-// partOfCell is how much of a value is read at once, in characters: answers of databases are bounded.
+// partOfCell is the number of characters read per query, because query results are limited.
 const partOfCell = 50_000
 
-// readCell returns the whole text of a value.
+// readCell returns the full text of a value.
 func (s *site) readCell(r *http.Request) (string, error) {
 	ctx, q := r.Context(), r.URL.Query()
 	var out strings.Builder
@@ -302,7 +304,7 @@ func (s *site) readCell(r *http.Request) (string, error) {
 		for at := 1; ; at += partOfCell {
 			sql := fmt.Sprintf("select substr(%s, %d, %d) as part from %s%s", quoted(q.Get("column")), at, partOfCell, quoted(one.Table.Name), where)
 			rows, err := db.Query(ctx, agentdb.QuerySpec{SQL: sql, Params: params, Limit: 1, IncludeDeleted: true})
-			if err != nil || len(rows.Rows) == 0 { // the row may have been removed meanwhile
+			if err != nil || len(rows.Rows) == 0 { // the row may have been removed in the meantime
 				return err
 			}
 			part := cellText(rows.Rows[0]["part"])
@@ -315,7 +317,7 @@ func (s *site) readCell(r *http.Request) (string, error) {
 	return out.String(), err
 }
 
-// change does something to the row that a form names.
+// change applies do to the row named in a form.
 func (s *site) change(r *http.Request, do func(db *agentdb.DB, one oneRow, where map[string]any) (agentdb.Affected, error)) error {
 	return s.useDB(r.Context(), r.PathValue("name"), func(db *agentdb.DB) error {
 		one, where, err := s.findRow(r.Context(), db, r.PostFormValue("table"), r.PostFormValue("key"))
@@ -330,7 +332,7 @@ func (s *site) change(r *http.Request, do func(db *agentdb.DB, one oneRow, where
 	})
 }
 
-// setCell changes one value of a row. What is typed into a column of numbers is one.
+// setCell changes a value of a row.
 func (s *site) setCell(r *http.Request) (string, error) {
 	column, typed := r.PostFormValue("column"), strings.ReplaceAll(r.PostFormValue("value"), "\r\n", "\n")
 	key := r.PostFormValue("key")
@@ -344,7 +346,7 @@ func (s *site) setCell(r *http.Request) (string, error) {
 		if err != nil {
 			return agentdb.Affected{}, err
 		}
-		// A key that is changed is where the row is found next.
+		// If the key changes, the redirect must use the new key.
 		if _, isKey := where[column]; isKey {
 			next := maps.Clone(where)
 			next[column] = value
@@ -359,7 +361,7 @@ func (s *site) setCell(r *http.Request) (string, error) {
 	return link([]string{"agents", r.PathValue("name"), "row"}, "table", r.PostFormValue("table"), "key", key), err
 }
 
-// parseCell is what was typed as a value of its column.
+// parseCell parses the text entered for a column.
 func parseCell(c agentdb.Column, typed string, null bool) (any, error) {
 	if null {
 		return nil, nil
@@ -400,8 +402,9 @@ func (s *site) restoreRow(r *http.Request) (string, error) {
 	return back(r), err
 }
 
-// export sends a table as CSV, or as format says. It is completed first, because a file that breaks off would look like a whole
-// one. A page comes before a CSV file that a spreadsheet program would read as something else, unless format asks for it.
+// export sends a table as a file, as CSV by default. The file is written completely first, because
+// a truncated file would look complete. If format is empty, a page first warns about values that
+// spreadsheet programs misinterpret.
 func (s *site) export(w http.ResponseWriter, r *http.Request) {
 	table, format := r.URL.Query().Get("table"), r.URL.Query().Get("format")
 	file, done, err := s.exported(r, table, cmp.Or(format, "csv"))
@@ -410,7 +413,7 @@ func (s *site) export(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() {
-		_ = file.Close() // a failed write has shown in exported
+		_ = file.Close() // exported has already reported failed writes
 		_ = os.Remove(file.Name())
 	}()
 	if format == "" && len(done.Warnings) > 0 {
@@ -444,8 +447,8 @@ func (s *site) exported(r *http.Request, table, format string) (file *os.File, d
 	return file, done, err
 }
 
-// importFile takes a file that was dropped in, and goes on to its table. Where there is more to say than how many rows it
-// brought, a page says that first.
+// importFile imports an uploaded file and redirects to its table. If rows were skipped or there are
+// warnings, it shows a page with the details instead.
 func (s *site) importFile(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxUpload)
 	done, err := s.imported(r)
@@ -461,7 +464,8 @@ func (s *site) importFile(w http.ResponseWriter, r *http.Request) {
 	s.showAgent("Data", func(_ *http.Request, a agent) (templ.Component, error) { return importedPage(a, done), nil }).ServeHTTP(w, r)
 }
 
-// imported writes the rows of the file of a form. They are added, or with a key those that are known are updated.
+// imported imports the file of a form. Rows are added; if a key is given, existing rows are
+// updated.
 func (s *site) imported(r *http.Request) (agentdb.Imported, error) {
 	file, header, err := r.FormFile("file")
 	if err != nil {
@@ -485,7 +489,7 @@ func (s *site) imported(r *http.Request) (agentdb.Imported, error) {
 	return done, err
 }
 
-// pagePath is the same table at other rows, or other ones of its rows.
+// pagePath returns the address of the table at another offset, or with another selection of rows.
 func (d data) pagePath(show string, offset int) string {
 	at := ""
 	if offset > 0 {
@@ -502,11 +506,11 @@ func (d data) rowPath(row map[string]any) string {
 	return link([]string{"agents", d.Name, "row"}, "table", d.Table.Name, "key", key)
 }
 
-// editable says whether a page has a field for a value.
+// editable reports whether a value can be edited on a page.
 func editable(c agentdb.Column, v any) bool {
 	s, isText := v.(string)
 	return !strings.EqualFold(c.Type, "BLOB") && (!isText || utf8.RuneCountInString(s) <= maxEdited)
 }
 
-// cell is a value in a table.
+// cell formats a value for a table.
 func cell(v any) string { return text.OneLine(text.Truncate(cellText(v), cellLength+1)) }

@@ -1,17 +1,21 @@
-// Package dashboard shows a home as pages: what ran and what will, what waits for a person, and what became of
-// each run.
+// Package dashboard serves the web pages of a home: past and future runs, waiting items, and the
+// details of each run.
 //
 // # Design
 //
-// A page is made on the server from the same answers that /v1 gives (web.Server), so the two never differ. Its
-// templates are templ's, whose generated files are committed; .ci/run compares them. A form is a real form: it
-// posts, and is answered with 303 to the page that shows what came of it, or with a page that says what was
-// wrong. No token is in a form, because whoever mounts the pages lets only requests of their own origin in.
+// Pages are rendered on the server from the same data as the API /v1 (web.Server), so the two
+// cannot differ. The templates use templ. The generated files are committed, and .ci/run checks
+// that they are current.
 //
-// The one script (assets/app.js) is for keys, and for live parts: /live says that something has happened, and
-// nothing else; the script then asks for the page that it is on, and replaces those parts of it that changed.
+// Forms are plain HTML forms. A successful post redirects with 303 to the result; otherwise a page
+// shows the errors. Forms need no CSRF token because the caller of New accepts only same-origin
+// requests.
 //
-// What models, files and rows say is data. A template escapes it, <bdi> keeps the direction of its writing to
-// itself, control characters are made visible, and it is cut: beside a text that was cut stands a link to all of
-// it, as text/plain. There is no script, style or handler within a page, so the strictest policy holds for it.
+// The only script (assets/app.js) handles keys and live updates. /live signals that something has
+// happened. The script then fetches the current page again and replaces the parts that changed.
+//
+// Texts from models, files and rows are untrusted. Templates escape them, isolate their writing
+// direction with <bdi>, make control characters visible, and truncate them. A truncated text has a
+// link to the full text as text/plain. Pages contain no inline scripts, styles or handlers, so a
+// strict Content-Security-Policy applies.
 package dashboard

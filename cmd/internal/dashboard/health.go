@@ -14,19 +14,19 @@ import (
 
 const maxUndelivered = 50
 
-// health is what works and what does not.
+// health is the page with the state of the daemon.
 type health struct {
 	page
 	Status      api.Status
 	Checks      []api.Check
-	Jobs        []api.Job // with a watch
+	Jobs        []api.Job // jobs with a watch
 	Channels    []channel
 	Undelivered []ledger.Notice
-	Incidents   []api.Incident // that are open
+	Incidents   []api.Incident // open incidents
 	Ledger      store.FileState
 }
 
-// channel is a way to reach people, with what was sent on it last.
+// channel is a notification channel and its last notice.
 type channel struct {
 	Name string
 	Last *ledger.Notice
@@ -43,7 +43,7 @@ func (s *site) health(r *http.Request, p page) (templ.Component, error) {
 	h := health{page: p.titled("Health", "Health")}
 	var errs [5]error
 	h.Status, errs[0] = s.backend.Status(ctx)
-	// Servers of models are only asked on request, because a page is looked at often.
+	// Contact model servers only on request, because the page is reloaded often.
 	h.Checks, errs[1] = s.backend.Doctor(ctx, r.URL.Query().Get("ask") == "")
 	h.Ledger, errs[2] = s.ledger.FileState(ctx)
 	h.Undelivered, errs[3] = s.ledger.UndeliveredNotices(ctx, maxUndelivered)
@@ -64,7 +64,7 @@ func (s *site) health(r *http.Request, p page) (templ.Component, error) {
 		h.Channels = append(h.Channels, one)
 	}
 
-	// What is wrong with the configuration stands above; without a usable one there are no jobs.
+	// Without a valid configuration there are no jobs. The page shows its problems elsewhere.
 	if jobs, err := s.backend.Jobs(ctx); err == nil {
 		for _, j := range jobs {
 			if j.Watch != nil {
@@ -77,19 +77,19 @@ func (s *site) health(r *http.Request, p page) (templ.Component, error) {
 	return healthPage(h), nil
 }
 
-// reload reads the configuration again. What is wrong with it is on the page of health.
+// reload reloads the configuration. The health page shows any problems.
 func (s *site) reload(r *http.Request) (string, error) {
 	_, err := s.backend.Reload(r.Context())
 	return "/health", err
 }
 
-// tryChannel sends a word to a channel.
+// tryChannel sends a test notice to a channel.
 func (s *site) tryChannel(r *http.Request) (string, error) {
 	_, err := s.backend.Notify(r.Context(), r.PostFormValue("channel"), "This is a test from the rouse dashboard.")
 	return "/health", err
 }
 
-// checkMark is how a check of the doctor came out.
+// checkMark returns the mark of a doctor check.
 func checkMark(c api.Check) mark {
 	switch {
 	case !c.OK:
@@ -102,7 +102,7 @@ func checkMark(c api.Check) mark {
 
 const maxIncidents = 100
 
-// incidents are the jobs that fail, or those that did.
+// incidents is the page of open or closed incidents.
 type incidents struct {
 	page
 	All  []api.Incident

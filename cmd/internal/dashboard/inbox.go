@@ -27,7 +27,7 @@ func (s *site) inboxRoutes(mux *http.ServeMux) {
 
 const (
 	itemsOnPage = 50
-	// completions is how many runs that have ended are shown beside what waits.
+	// completions is the number of finished runs shown next to the waiting items.
 	completions = 10
 )
 
@@ -38,7 +38,7 @@ func (s *site) inbox(r *http.Request, p page) (templ.Component, error) {
 	return inboxPage(p.titled("Inbox", "Inbox"), items, branches, ended), cmp.Or(e1, e2, e3)
 }
 
-// closed lists what waits no more.
+// closed lists the closed items.
 func (s *site) closed(r *http.Request, p page) (templ.Component, error) {
 	before, err := before(r, "an item")
 	if err != nil {
@@ -58,13 +58,13 @@ func (s *site) item(r *http.Request, p page) (templ.Component, error) {
 	return itemPage(p.titled("Inbox item "+item.ID, "Inbox"), item, nil), err
 }
 
-// itemText returns everything that an item says.
+// itemText returns the full text of an item.
 func (s *site) itemText(r *http.Request) (string, error) {
 	item, err := s.answers.Item(r.Context(), pathID(r, "id"))
 	return strings.Join([]string{item.Title, item.Message, item.Action}, "\n\n"), err
 }
 
-// typed is an answer that was not taken: what was typed, and what is wrong with it.
+// typed is a rejected answer: the entered values and their errors.
 type typed struct {
 	Values   map[string][]string
 	Message  string
@@ -78,7 +78,7 @@ func (t *typed) value(name, fallback string) string {
 	return t.Values[name][0]
 }
 
-// wrong is what is wrong with one field.
+// wrong returns the error of a field, or "".
 func (t *typed) wrong(field string) string {
 	if t == nil {
 		return ""
@@ -91,7 +91,8 @@ func (t *typed) wrong(field string) string {
 	return ""
 }
 
-// answerItem takes an answer. One that does not fit is shown again as it was typed, beside what is wrong.
+// answerItem submits an answer. If it is rejected, the form is shown again with the entered values
+// and the errors.
 func (s *site) answerItem(w http.ResponseWriter, r *http.Request) {
 	id := pathID(r, "id")
 	var item api.Item
@@ -127,8 +128,8 @@ func (s *site) answerItem(w http.ResponseWriter, r *http.Request) {
 	s.write(w, r, failure.Status, itemPage(p.titled("Inbox item "+item.ID, "Inbox"), item, t))
 }
 
-// afterAnswer is where an answer leads: to where it was given, and from the page of the item, which has
-// nothing more to ask, to its run.
+// afterAnswer returns the page to show after an answer: the page of the form, or the run if the
+// form was on the item's page.
 func (s *site) afterAnswer(r *http.Request, item api.Item) string {
 	to := back(r)
 	if strings.HasPrefix(to, "/inbox/") && item.Run != "" {
@@ -137,13 +138,13 @@ func (s *site) afterAnswer(r *http.Request, item api.Item) string {
 	return to
 }
 
-// answerOf makes an answer of a form that was filled in.
+// answerOf returns the answer entered in a form.
 func answerOf(item api.Item, posted map[string][]string) (answer string, problems []form.Problem) {
 	if len(item.InputSchema) > 0 {
 		return filled(item, posted)
 	}
 
-	// Options come as their numbers: what agents write stands in no attribute.
+	// Options are submitted as numbers, so that text from agents is not used in attributes.
 	var numbers, words []string
 	numeric := false
 	for _, v := range posted["option"] {
@@ -159,13 +160,13 @@ func answerOf(item api.Item, posted map[string][]string) (answer string, problem
 	switch free := posted["text"]; {
 	case len(words) == 0 && len(free) > 0:
 		return free[0], nil
-	case len(words) == 1 || numeric: // an option that is a number means itself
+	case len(words) == 1 || numeric: // a numeric option is submitted as its text
 		return strings.Join(words, ", "), nil
 	}
-	return strings.Join(numbers, ","), nil // one may hold a comma
+	return strings.Join(numbers, ","), nil // an option can contain a comma
 }
 
-// filled makes JSON of the fields of an input schema.
+// filled returns the JSON for the fields of an input schema.
 func filled(item api.Item, posted map[string][]string) (answer string, problems []form.Problem) {
 	f, err := form.Parse(item.InputSchema)
 	if err != nil {
@@ -201,10 +202,12 @@ func filled(item api.Item, posted map[string][]string) (answer string, problems 
 	return string(made), nil
 }
 
-// fieldName keeps the names of a schema apart from those of the form itself.
+// fieldName returns the form name of a schema field. The prefix avoids conflicts with the form's
+// own fields.
 func fieldName(name string) string { return "field." + name }
 
-// fieldsOf are the fields of an item's schema; the error says why it has no form.
+// fieldsOf returns the fields of an item's schema. It returns an error if the schema cannot be
+// shown as a form.
 func fieldsOf(item api.Item) ([]form.Field, error) {
 	f, err := form.Parse(item.InputSchema)
 	if err != nil {
@@ -213,7 +216,7 @@ func fieldsOf(item api.Item) ([]form.Field, error) {
 	return f.Fields(), nil
 }
 
-// plainDefault is what a field holds before somebody types.
+// plainDefault returns the initial value of a field.
 func plainDefault(f form.Field) string {
 	if f.Default == nil {
 		return ""
@@ -221,12 +224,12 @@ func plainDefault(f form.Field) string {
 	return form.Plain(f.Default)
 }
 
-// label is what a field is called.
+// label returns the label of a field.
 func label(f form.Field) string {
 	return line(cmp.Or(f.Title, f.Name(), "answer"))
 }
 
-// asks says what an item is, in a word and a shape.
+// asks returns the mark of an item's kind.
 func asks(item api.Item) mark {
 	switch item.Kind {
 	case ledger.KindInput:
@@ -243,7 +246,7 @@ func asks(item api.Item) mark {
 	return mark{"i", "grey", "information"}
 }
 
-// optionWord says an option of ours as a button; those of agents stay as they are.
+// optionWord returns the label of an option's button. Options of agents are unchanged.
 func optionWord(item api.Item, option string) string {
 	if item.Kind != ledger.KindApproval {
 		return line(option)
@@ -259,10 +262,10 @@ func optionWord(item api.Item, option string) string {
 	return line(option)
 }
 
-// freeText says whether an answer can be typed.
+// freeText reports whether the answer is a free text.
 func freeText(item api.Item) bool { return item.Kind == ledger.KindInput && len(item.InputSchema) == 0 }
 
-// diffLine is the class of a line of a difference.
+// diffLine returns the CSS class of a line of a diff.
 func diffLine(l string) string {
 	switch {
 	case strings.HasPrefix(l, "+"):
@@ -275,11 +278,11 @@ func diffLine(l string) string {
 	return ""
 }
 
-// maxAction is how much of an action is shown, in characters: it is all of what is decided on, up to a length at
-// which nobody reads it.
+// maxAction is the maximum length of a displayed action, in characters. A person must see the whole
+// action to decide on it, so the limit is high.
 const maxAction = 20_000
 
-// actionLines are the lines of an action, with nothing hidden in them.
+// actionLines returns the lines of an action with invisible characters made visible.
 func actionLines(item api.Item) []string {
 	return strings.Split(text.Visible(text.Truncate(item.Action, maxAction)), "\n")
 }

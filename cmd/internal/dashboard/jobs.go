@@ -18,7 +18,7 @@ import (
 const (
 	stripLength = 90
 	nextShown   = 10
-	reasonsOf   = 20 // instants that did not run, of which the reason is listed
+	reasonsOf   = 20 // skipped instants listed with their reason
 	week        = 7 * 24 * time.Hour
 )
 
@@ -34,14 +34,14 @@ type job struct {
 	Costs      chart
 	Definition api.Definition
 	Simulated  []api.Occurrence
-	// SimulatedUntil is the end of the simulation if that is before the end of the week.
+	// SimulatedUntil is the end of the simulation if it stopped before the end of the week.
 	SimulatedUntil string
 	Simulates      bool
-	Asked          backfillForm  // the span that is asked for
-	Backfill       *api.Backfill // what that would come to, nil while none is asked for
+	Asked          backfillForm  // requested backfill
+	Backfill       *api.Backfill // result of the dry run; nil if no backfill was requested
 }
 
-// backfillForm is a span as it is typed into its form.
+// backfillForm holds a time span as entered in a form.
 type backfillForm struct{ From, To string }
 
 func (s *site) jobRoutes(mux *http.ServeMux) {
@@ -112,14 +112,15 @@ func (s *site) job(r *http.Request, p page) (templ.Component, error) {
 	return jobPage(v), nil
 }
 
-// backfill queues what the page has shown before.
+// backfill starts the backfill that the page has previewed.
 func (s *site) backfill(r *http.Request) (string, error) {
 	job := r.PathValue("name")
 	_, err := s.backend.Backfill(r.Context(), job, api.BackfillRequest{From: r.PostFormValue("from"), To: r.PostFormValue("to")})
 	return runsPath("job", job, "trigger", string(domain.TriggerBackfill)), err
 }
 
-// strip makes a row of marks of the past instants and runs of a job, and gathers why some did not run.
+// strip sets the row of marks for past instants and runs, and the list of instants that did not
+// run.
 func (v *job) strip(lines []api.Explanation) {
 	for _, l := range lines {
 		if l.Nominal.After(v.Now) {
@@ -151,7 +152,7 @@ func (v *job) strip(lines []api.Explanation) {
 	slices.Reverse(v.NotRun)
 }
 
-// durations are how long runs took that are over, the oldest first.
+// durations returns a chart of the durations of finished runs, oldest first.
 func durations(p page, runs []api.Run) chart {
 	c := chart{Name: "duration"}
 	for _, r := range slices.Backward(runs) {
@@ -163,7 +164,7 @@ func durations(p page, runs []api.Run) chart {
 	return c
 }
 
-// costs are what runs cost, where they cost anything.
+// costs returns a chart of the costs of runs that cost anything.
 func costs(runs []api.Run) chart {
 	c := chart{Name: "cost"}
 	for _, r := range slices.Backward(runs) {
@@ -175,7 +176,7 @@ func costs(runs []api.Run) chart {
 	return c
 }
 
-// runJob starts a job, with the inputs and the file that were given.
+// runJob starts a run of a job with the entered inputs and file.
 func (s *site) runJob(r *http.Request) (string, error) {
 	ask := api.RunRequest{Job: r.PathValue("name"), File: api.Path(strings.TrimSpace(r.PostFormValue("file")))}
 	for l := range strings.SplitSeq(r.PostFormValue("input"), "\n") {
@@ -196,7 +197,7 @@ func (s *site) runJob(r *http.Request) (string, error) {
 	return runPath(started.ID), err
 }
 
-// decisionMark is what becomes of an instant.
+// decisionMark returns the mark of a decision.
 func decisionMark(d domain.Decision) mark {
 	if d == domain.DecisionRun {
 		return mark{"●", "accent", "runs"}

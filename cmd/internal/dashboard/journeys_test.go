@@ -10,7 +10,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// seedFailure makes a run of books that made a number of calls, of which the last one failed.
+// seedFailure records a run of the job books with the given number of calls, of which the last
+// failed.
 func seedFailure(t *testing.T, l *ledger.Ledger, calls int) int64 {
 	t.Helper()
 	out, err := l.Enqueue(t.Context(), ledger.Request{Job: "books", Agent: "bookkeeper", Trigger: domain.TriggerManual})
@@ -42,8 +43,8 @@ func seedFailure(t *testing.T, l *ledger.Ledger, calls int) int64 {
 	return run.ID
 }
 
-// From the login link to the failing call of a run that failed yesterday are three clicks at most, on a quiet home and on one whose
-// lists are full of what ran since; and that call is what the window shows.
+// At most three clicks lead from the login link to the failing call of a run that failed yesterday,
+// on a quiet home and on a busy one. The window then shows that call.
 func TestInChromiumYesterdaysFailure(t *testing.T) {
 	for _, since := range []int{0, 60} {
 		for _, w := range windows {
@@ -83,7 +84,7 @@ func TestInChromiumYesterdaysFailure(t *testing.T) {
 	}
 }
 
-// Today leads to a failure of yesterday in one click, where its job has not run since.
+// If the job has not run since, one click on Today leads to a failure of yesterday.
 func TestYesterdaysFailureIsALinkOnToday(t *testing.T) {
 	var failed int64
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": configuration})

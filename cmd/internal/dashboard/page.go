@@ -13,18 +13,18 @@ import (
 	"rouse/internal/text"
 )
 
-// page is what each page has.
+// page holds the data common to all pages.
 type page struct {
 	Title   string
-	Section string // of the navigation
-	Open    int    // items of the inbox
+	Section string // section of the navigation
+	Open    int    // number of open inbox items
 	Version string
 	Now     time.Time
 	Zone    *time.Location
 	Style   string // paths of the assets
 	Script  string
 	Icon    string
-	Here    string // path and query of this page, for forms to come back to
+	Here    string // path and query of this page, to return to after a form
 }
 
 func (s *site) newPage(r *http.Request) (page, error) {
@@ -38,16 +38,16 @@ func (s *site) newPage(r *http.Request) (page, error) {
 	return p, err
 }
 
-// titled is the page under a title, in a section.
+// titled returns the page with a title and a section.
 func (p page) titled(title, section string) page {
 	p.Title, p.Section = title, section
 	return p
 }
 
-// exact is an instant as the clocks of the configuration's zone show it.
+// exact formats a time in the configured time zone.
 func (p page) exact(t time.Time) string { return api.LocalTime(t, p.Zone) }
 
-// relative says how long ago an instant was, or how far ahead it lies.
+// relative formats the distance of a time from now.
 func (p page) relative(t time.Time) string {
 	d := t.Sub(p.Now)
 	if d < 0 {
@@ -59,13 +59,13 @@ func (p page) relative(t time.Time) string {
 	return "in " + span(d)
 }
 
-// clock is the time of day of an instant.
+// clock formats the time of day.
 func (p page) clock(t time.Time) string { return t.In(p.Zone).Format("15:04") }
 
-// day is the date of an instant, as pages filter by it.
+// day formats the date for use in filters.
 func (p page) day(t time.Time) string { return t.In(p.Zone).Format(time.DateOnly) }
 
-// span is a length of time in one or two units: "340 ms", "12 s", "3 min 20 s", "4 h", "3 d".
+// span formats a duration in one or two units: "340 ms", "12 s", "3 min 20 s", "4 h", "3 d".
 func span(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -82,7 +82,7 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%d d", int(d.Hours()/24))
 }
 
-// money is an amount in dollars; small ones keep the digits that count.
+// money formats an amount in dollars. Small amounts have more digits.
 func money(usd float64) string {
 	if usd != 0 && usd < 0.01 {
 		return fmt.Sprintf("$%.4f", usd)
@@ -90,28 +90,28 @@ func money(usd float64) string {
 	return fmt.Sprintf("$%.2f", usd)
 }
 
-// Lengths of texts on pages, in characters. All of a text is a link away.
+// Maximum lengths of texts on pages, in characters. Longer texts link to the full text.
 const (
 	lineLength  = 160
 	blockLength = 1500
 )
 
-// line is a text of others in one line.
+// line formats an untrusted text on one line.
 func line(s string) string { return text.OneLine(text.Truncate(strings.TrimSpace(s), lineLength)) }
 
-// block is the beginning of a text of others, in lines.
+// block formats the start of an untrusted text on several lines.
 func block(s string) string { return text.Lines(text.Truncate(s, blockLength)) }
 
-// isCut says whether a text is longer than what is shown of it.
+// isCut reports whether a text is truncated when shown.
 func isCut(s string, most int) bool { return utf8.RuneCountInString(s) > most }
 
-// mark is how something ended, or stands: a shape, a class of a colour, and the word.
+// mark is a symbol for a state: a shape, a color class, and a word.
 type mark struct{ Shape, Class, Word string }
 
-// comingMark is that of what is not due yet.
+// comingMark is the mark of a future run.
 var comingMark = mark{"·", "grey", "coming"}
 
-// markOf is how a run ended, or stands.
+// markOf returns the mark of a run's state or outcome.
 func markOf(state domain.State, outcome domain.Outcome, waiting domain.Wait) mark {
 	m := api.MarkOf(state, outcome)
 	out := mark{m.Shape, m.Tone, strings.ReplaceAll(string(outcome), "_", " ")}
@@ -128,7 +128,7 @@ func markOf(state domain.State, outcome domain.Outcome, waiting domain.Wait) mar
 
 func runMark(r api.Run) mark { return markOf(r.State, r.Outcome, r.WaitingFor) }
 
-// runLink leads to a run, and into one that failed to its failing call.
+// runLink returns the address of a run. For a failed run, it points to the failing call.
 func runLink(id string, outcome domain.Outcome) string {
 	if outcome.Failed() {
 		return runPath(id) + "#failing"
@@ -136,7 +136,7 @@ func runLink(id string, outcome domain.Outcome) string {
 	return runPath(id)
 }
 
-// took is how long a run has been on, up to now or to its end; 0 before it began.
+// took returns the duration of a run so far. It returns 0 if the run has not started.
 func (p page) took(r api.Run) time.Duration {
 	switch {
 	case r.StartedAt.IsZero():
@@ -147,12 +147,12 @@ func (p page) took(r api.Run) time.Duration {
 	return r.FinishedAt.Sub(r.StartedAt.Time)
 }
 
-// says is what a run is about in a line: what went wrong, or its summary.
+// says returns the error or the summary of a run.
 func says(r api.Run) string {
 	return cmp.Or(r.Error, r.Summary)
 }
 
-// began is when a run started, or was asked for.
+// began returns the time a run started or, before that, was queued.
 func began(r api.Run) time.Time {
 	if r.StartedAt.IsZero() {
 		return r.QueuedAt.Time

@@ -23,7 +23,7 @@ import (
 	"rouse/skills"
 )
 
-// Every page of an empty home says what to do, and none is broken.
+// Every page of an empty home explains the next step and renders correctly.
 func TestEmptyPagesTeach(t *testing.T) {
 	h := open(t, "version: 1\nhome: ./home\nagents: [{name: idler}]\n", nil)
 	for path, text := range map[string]string{
@@ -38,7 +38,7 @@ func TestEmptyPagesTeach(t *testing.T) {
 	}
 }
 
-// What is not there is a page that says so, with its status.
+// A missing page has an error page and the right status.
 func TestPagesThatAreNotThere(t *testing.T) {
 	h := open(t, configuration, nil)
 	for _, path := range []string{"/nothing", "/runs/0", "/runs/999", "/runs/x", "/inbox/999", "/jobs/nobody", "/agents/nobody", "/agents/nobody/data", "/workspaces/9", "/assets/nothing.js", "/runs/999/undo", "/runs/1/text?of=x"} {
@@ -53,7 +53,7 @@ func TestPagesThatAreNotThere(t *testing.T) {
 	}
 }
 
-// A run is shown with what it did and what it changed, and one that failed at its failing call.
+// The page of a run shows its steps and changes. For a failed run, it shows the failing call.
 func TestRunPage(t *testing.T) {
 	h := open(t, configuration, nil)
 	ran := h.fire("books")
@@ -62,7 +62,7 @@ func TestRunPage(t *testing.T) {
 	}
 	h.expect("/runs/"+ran.ID, "db_insert", "report.md", "+# Report", "by_what", `data-count=`)
 
-	// What stands in the file now is not what the run left there.
+	// The file has changed since the run.
 	if err := os.WriteFile(filepath.Join(h.dir, "books", "report.md"), []byte("written by somebody else\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestRunPage(t *testing.T) {
 	}
 }
 
-// A replay says what is different as the job is configured now, and does nothing.
+// A replay shows the differences with the job's current configuration and has no effects.
 func TestReplayPage(t *testing.T) {
 	h := open(t, configuration, nil)
 	ran := h.fire("books")
@@ -114,7 +114,7 @@ func TestReplayPage(t *testing.T) {
 	if err := os.WriteFile(config, []byte(changed), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The daemon may have read it by itself, just now.
+	// The daemon may just have reloaded the configuration by itself.
 	if _, err := h.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -127,16 +127,16 @@ func TestReplayPage(t *testing.T) {
 	}
 }
 
-// A backfill says first what would run, and runs nothing until it is asked to.
+// A backfill first shows a preview and starts runs only when confirmed.
 func TestBackfillPage(t *testing.T) {
 	h := open(t, configuration, nil)
-	h.fire("books") // so that its costs are known
+	h.fire("books") // provides a cost history
 	h.expect("/jobs/books", "<summary>Backfill</summary>", `name="from"`)
 	if page := h.expect("/jobs/fails", "Run now"); strings.Contains(page, `name="from"`) {
 		t.Error("a job that no clock starts has instants to backfill")
 	}
 
-	// A weekend has no instant, and the week after it five.
+	// There is no instant on the weekend and one on each day of the following week.
 	h.expect("/jobs/books?from=2026-03-07&to=2026-03-08", "Nothing would run")
 	h.expect("/jobs/books?from=2026-03-07&to=2026-03-13", "5 runs would be queued", "there is no record of it", `name="from" value="2026-03-07"`)
 	if runs := h.runs("books", domain.OutcomeSuccess); len(runs) != 1 {
@@ -153,7 +153,7 @@ func TestBackfillPage(t *testing.T) {
 	h.expect("/jobs/books", "2026-03-09 08:00")
 }
 
-// An undo says first what it takes back, and takes back nothing until it is asked to.
+// An undo first shows a preview and undoes the run only when confirmed.
 func TestUndo(t *testing.T) {
 	h := open(t, configuration, nil)
 	ran := h.fire("books")
@@ -171,7 +171,8 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// A question is answered with its form, and its run goes on; what was answered, and what was done lately, is there to be looked at (OSL-31).
+// Answering a question with its form continues the run. The closed item and recent runs remain
+// visible (OSL-31).
 func TestAnswer(t *testing.T) {
 	h := open(t, withModel(t, asking...), nil)
 	run := h.fire("asks")
@@ -194,13 +195,13 @@ func TestAnswer(t *testing.T) {
 	h.expect("/inbox/closed", "answered", "Tagesgeld", `href="/inbox/`+item+`"`, `href="/runs/`+run.ID+`"`)
 	h.expect("/inbox/closed?before="+item, "Nothing that waited for you has been closed")
 
-	// It is closed: another answer is refused, and the page says why.
+	// The item is closed: another answer is rejected with a reason.
 	if _, status, body := h.post("/inbox/"+item, "option", "1"); status != http.StatusConflict || !strings.Contains(body, "not open any more") {
 		t.Errorf("%d %s", status, body)
 	}
 }
 
-// A form leads back to our own pages only.
+// A form redirects only to pages of this site.
 func TestFormsLeadHome(t *testing.T) {
 	h := open(t, configuration, nil)
 	for _, elsewhere := range []string{"https://elsewhere.example/x", "//elsewhere.example/x", `/\elsewhere.example`, "javascript:alert(1)"} {
@@ -211,7 +212,8 @@ func TestFormsLeadHome(t *testing.T) {
 	}
 }
 
-// seedItems makes a run that waits for each kind of item; they are not answered by a dispatcher, whose job is gone.
+// seedItems records a run that waits for each kind of item. Its job no longer exists, so the
+// dispatcher does not handle the answers.
 func seedItem(t *testing.T, l *ledger.Ledger, q ledger.Question) int64 {
 	t.Helper()
 	out, err := l.Enqueue(t.Context(), ledger.Request{Job: "asks", Agent: "bookkeeper", Trigger: domain.TriggerManual})
@@ -228,7 +230,8 @@ func seedItem(t *testing.T, l *ledger.Ledger, q ledger.Question) int64 {
 	return out[0].Run
 }
 
-// OSL-31. A form of several fields says of each what is wrong, keeps what was typed, and makes the JSON that was asked for.
+// OSL-31. A form with several fields shows an error per field, keeps the entered values, and
+// produces the requested JSON.
 func TestSchemaForm(t *testing.T) {
 	h := open(t, configuration, func(l *ledger.Ledger) {
 		seedItem(t, l, ledger.Question{Call: "c1", Title: "The booking", Message: "Three values", Expires: time.Hour, InputSchema: object(t, map[string]any{
@@ -248,7 +251,8 @@ func TestSchemaForm(t *testing.T) {
 	}
 }
 
-// OSL-31, UNI-09. An approval shows exactly what would be done, with its difference, and is given once, always or not at all.
+// OSL-31, UNI-09. An approval shows the exact action and its diff. It can be given once, always or
+// not at all.
 func TestApproval(t *testing.T) {
 	h := open(t, configuration, func(l *ledger.Ledger) {
 		for _, hash := range []string{"h1", "h2", "h3", "h3"} {
@@ -272,7 +276,7 @@ func TestApproval(t *testing.T) {
 	}
 }
 
-// OSL-38. A workspace is shown with all that it holds, and its owner does with it what its state allows.
+// OSL-38. The page of a workspace shows its contents and the actions that its state allows.
 func TestWorkspacePage(t *testing.T) {
 	h := open(t, configuration, func(l *ledger.Ledger) {
 		if _, err := l.CreateWorkspace(t.Context(), ledger.Author{}, ledger.Workspace{Agent: "bookkeeper", Skill: "tax", Name: "2026", Phase: "gathering", State: object(t, map[string]any{"asked": 3})}); err != nil {
@@ -296,7 +300,7 @@ func TestWorkspacePage(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	h.expect("/workspaces?before=1", "There is no workspace") // what comes behind the last one
+	h.expect("/workspaces?before=1", "There is no workspace") // the page after the last one
 	h.expect("/workspaces", "2026", "gathering")
 	h.expect("/workspaces/1", "&#34;asked&#34;: 3", "Pause", "The draft", "Approve", "/runs/1")
 	h.done("/workspaces/1/artifacts/1/approve")
@@ -316,7 +320,7 @@ func TestWorkspacePage(t *testing.T) {
 	}
 }
 
-// A job is paused and resumed, and started with its inputs.
+// A job can be paused, resumed, and started with inputs.
 func TestJobPage(t *testing.T) {
 	h := open(t, configuration, nil)
 	h.fire("books")
@@ -338,7 +342,8 @@ func TestJobPage(t *testing.T) {
 	}
 }
 
-// Rows are found, changed, deleted, restored, exported and imported; what the owner does is in the changelog.
+// Rows can be searched, changed, deleted, restored, exported and imported. The owner's changes are
+// in the changelog.
 func TestData(t *testing.T) {
 	h := open(t, configuration, nil)
 	h.fire("books")
@@ -401,7 +406,7 @@ func TestData(t *testing.T) {
 	}
 }
 
-// A view is drawn as it wants to be shown, and stands on the first page of its agent once it is pinned.
+// A view is drawn with its chart type and appears on the agent's first page once it is pinned.
 func TestViews(t *testing.T) {
 	h := open(t, configuration, nil)
 	h.fire("books")
@@ -413,7 +418,7 @@ func TestViews(t *testing.T) {
 	h.expect("/agents/bookkeeper", "Nothing is pinned")
 }
 
-// A job that fails is an incident on its own page, and on that of incidents, until somebody says that they know of it.
+// A failing job has an incident on its own page and on the incidents page until it is acknowledged.
 func TestIncidentsPage(t *testing.T) {
 	h := open(t, configuration, nil)
 	h.fire("fails")
@@ -434,7 +439,8 @@ func TestIncidentsPage(t *testing.T) {
 	}
 }
 
-// The page of health says what is wrong with the configuration and where, and what was sent on each channel last.
+// The health page shows the configuration's problems with their positions, and the last notice of
+// each channel.
 func TestHealthPage(t *testing.T) {
 	h := open(t, configuration, nil)
 	h.fire("fails")
@@ -447,11 +453,11 @@ func TestHealthPage(t *testing.T) {
 	}
 	h.done("/health/reload")
 	h.expect("/health", "rouse.yaml:12:")
-	// What was in force still is.
+	// The previous configuration remains in use.
 	h.expect("/jobs/books", "every weekday at 08:00")
 }
 
-// A page that is looked at hears of what happens: once at the beginning, and again when there is something.
+// An open page gets a signal at once, and another one after each change.
 func TestLive(t *testing.T) {
 	h := open(t, configuration, nil)
 	answer, err := http.Get(h.server.URL + "/live")
@@ -478,7 +484,7 @@ func TestLive(t *testing.T) {
 	next()
 }
 
-// A listing goes on where it ended, and has each run once.
+// A list continues on the next page and contains each run exactly once.
 func TestOlderRuns(t *testing.T) {
 	const many = 120
 	h := open(t, configuration, func(l *ledger.Ledger) {
@@ -508,12 +514,12 @@ func TestOlderRuns(t *testing.T) {
 	}
 }
 
-// Today says what the day will have cost, and where nobody can know: a job that has not run yet has no forecast.
+// Today shows a cost forecast. A job without earlier runs has no forecast.
 func TestForecastOnToday(t *testing.T) {
 	h := open(t, "version: 1\nhome: ./home\nagents: [{name: ann}]\njobs: [{name: late, agent: ann, schedule: \"59 59 23 * * *\", playbook: [{call: file_write, with: {path: a.txt, content: hi}}]}]\n", nil)
 	h.expect("/", "no forecast for 1 run to come", "the median of the last 20 runs")
 
-	// Once it has run there is one, though a playbook costs nothing.
+	// After a run there is a forecast, although a playbook costs nothing.
 	if ran := h.fire("late"); ran.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", ran)
 	}
@@ -522,7 +528,8 @@ func TestForecastOnToday(t *testing.T) {
 	}
 }
 
-// What starts a job takes its inputs. What is wrong with them is said, with a way back to where they were typed.
+// The form that starts a job accepts inputs. Invalid inputs are reported, with a way back to the
+// form.
 func TestRunWithInputs(t *testing.T) {
 	h := open(t, withEverything, nil)
 	to := h.done("/jobs/takes/run", "input", "who = Ada \r\n\r\nwhere=here=there\r\n", "back", "/jobs/takes")
@@ -535,7 +542,7 @@ func TestRunWithInputs(t *testing.T) {
 		t.Errorf("%s", detail)
 	}
 
-	// One that the job needs and did not get fails its run, which says which.
+	// A missing input fails the run, and the error names it.
 	failed := h.fire("takes")
 	h.expect("/runs/"+failed.ID, "error", "who")
 
@@ -553,9 +560,9 @@ func TestRunWithInputs(t *testing.T) {
 	}
 }
 
-// A week of a job is simulated without a run: each instant of it, and what becomes of it.
+// Simulating a week of a job shows each instant and its decision, without starting runs.
 func TestSimulateAWeek(t *testing.T) {
-	// In a zone whose weeks are of one length.
+	// Use a time zone in which all weeks have the same length.
 	h := open(t, strings.Replace(configuration, "Europe/Berlin", "UTC", 1), nil)
 	part := func(path string) string {
 		page := h.get(path)
@@ -579,7 +586,8 @@ func TestSimulateAWeek(t *testing.T) {
 	}
 }
 
-// A week of a job of every second has 604,800 instants: the page shows the first ones, and ends in time, for its neighbours as well.
+// A job that runs every second has 604,800 instants a week. The page shows the first ones and
+// responds in time, and so do other pages.
 func TestSimulationIsBounded(t *testing.T) {
 	const job = "\njobs:\n  - { name: ticks, agent: bookkeeper, schedule: \"* * * * * *\", playbook: [{ call: file_search, with: { pattern: x } }] }\n"
 	h := open(t, strings.Replace(configuration, "\njobs:\n", job, 1), nil)
@@ -592,7 +600,7 @@ func TestSimulationIsBounded(t *testing.T) {
 	}
 }
 
-// drop sends a file to the page of an agent's data, as its form does.
+// drop uploads a file with the form of an agent's data page.
 func (h *home) drop(name, content string, pairs ...string) (to string, status int, page string) {
 	h.t.Helper()
 	var body bytes.Buffer
@@ -627,8 +635,8 @@ func (h *home) drop(name, content string, pairs ...string) (to string, status in
 	return answer.Header.Get("Location"), answer.StatusCode, string(raw)
 }
 
-// A file that is dropped in becomes rows, of which the page says how many. What is left out it says with the reason, and of a file
-// that is none of a table what it is; then nothing is imported.
+// An uploaded file becomes rows, and the page shows their number. Skipped rows are listed with a
+// reason. A file that is not a table is rejected with its detected type.
 func TestImport(t *testing.T) {
 	const back = "/agents/bookkeeper/data?table=expenses"
 	h := open(t, configuration, nil)
@@ -641,7 +649,7 @@ func TestImport(t *testing.T) {
 		}
 	}
 
-	// Into an agent that has no database yet.
+	// The agent has no database yet.
 	to, status, page := h.drop("statement.csv", "what,euro\ncoffee,3.5\nink,12\n", into...)
 	if status != http.StatusSeeOther {
 		t.Fatalf("%d %s", status, page)
@@ -674,8 +682,8 @@ func TestImport(t *testing.T) {
 	rows(5)
 }
 
-// Skills are listed with their tags, found by words, and shown with their docs and what they ask for; what they say is text
-// (OSL-34).
+// Skills are listed with their tags, can be searched, and are shown with their docs and
+// permissions. Their texts are escaped (OSL-34).
 func TestSkillPages(t *testing.T) {
 	h := open(t, configuration+"skills: {roots: [{path: ./team}]}\n", nil)
 	h.expect("/skills", "There is no skill", "rouse new skill")
@@ -717,7 +725,8 @@ func TestSkillPages(t *testing.T) {
 	}
 }
 
-// OSA-19: a folder that was shared is an archive to save, with its tree behind a link; of another file there is none.
+// OSA-19: a shared directory can be downloaded as an archive and has a link to its file tree. Other
+// files have no tree.
 func TestSharedFolder(t *testing.T) {
 	w := folderzip.NewWriter()
 	if err := w.Add("img/<b>.svg", []byte("<svg/>")); err != nil {
@@ -764,7 +773,8 @@ func TestSharedFolder(t *testing.T) {
 	}
 }
 
-// The branch of a run is shown with its changes, waits in the inbox, and is merged by one click.
+// The branch of a run is shown with its changes, appears in the inbox, and can be merged with one
+// click.
 func TestCheckout(t *testing.T) {
 	app := t.TempDir()
 	git := func(args ...string) string {

@@ -19,10 +19,11 @@ import (
 	"rouse/internal/ledger"
 )
 
-// thumb is the least height, in pixels, of what is pressed on a phone: style.css promises it.
+// thumb is the minimum height of controls on a phone, in pixels, as promised in style.css.
 const thumb = 44
 
-// fitsThumbs says what is too low to be pressed on a phone, also of what is folded away.
+// fitsThumbs returns the controls that are too small for a phone, including those in collapsed
+// parts.
 func (b *browser) fitsThumbs(path string) {
 	b.t.Helper()
 	low := script[[]string](b, fmt.Sprintf(`(() => {
@@ -35,13 +36,14 @@ func (b *browser) fitsThumbs(path string) {
 	}
 }
 
-// phone is a browser on a phone.
+// phone returns a browser with the size of a phone.
 func phone(t *testing.T, h *home) *browser {
 	t.Helper()
 	return browse(t, h, windows[0].name, windows[0].width, windows[0].height)
 }
 
-// Somebody new, on a phone, sees on Today that something waits, answers it there with a button, and sees the run go on to its end.
+// A new user on a phone sees a waiting item on Today, answers it there with a button, and sees the
+// run finish.
 func TestInChromiumAnswersOnAPhone(t *testing.T) {
 	h := open(t, withModel(t, asking...), nil)
 	run := h.fire("asks")
@@ -66,7 +68,7 @@ func TestInChromiumAnswersOnAPhone(t *testing.T) {
 	}
 }
 
-// What somebody has typed stays while the page changes around it, also when another place was touched since.
+// Entered text survives live updates of the page, even after the focus has moved.
 func TestInChromiumTypedIsKept(t *testing.T) {
 	h := open(t, withModel(t, asking...), nil)
 	run := h.fire("asks")
@@ -87,7 +89,8 @@ func TestInChromiumTypedIsKept(t *testing.T) {
 	}
 }
 
-// Whatever is pressed is high enough for a thumb, and no page is wider than a phone, also with all that is folded away.
+// All controls are large enough for a thumb, and no page is wider than a phone, including collapsed
+// parts.
 func TestInChromiumThumbs(t *testing.T) {
 	h := open(t, configuration, seedHistory(t))
 	ran, failed := h.fire("books"), h.fire("fails")
@@ -99,10 +102,10 @@ func TestInChromiumThumbs(t *testing.T) {
 	}
 }
 
-// codes are the numbers of keys that are no letters.
+// codes maps keys other than letters to their key codes.
 var codes = map[string]int64{"Enter": 13, "Escape": 27}
 
-// key presses keys, one after another, as a keyboard does: a key that the page takes for itself types nothing.
+// key presses keys one after another, like a keyboard. A key that the page handles types nothing.
 func (b *browser) key(keys ...string) {
 	b.t.Helper()
 	for _, k := range keys {
@@ -125,25 +128,25 @@ func (b *browser) key(keys ...string) {
 	}
 }
 
-// on waits until the window is on a page.
+// on waits until the window shows a page.
 func (b *browser) on(path string) {
 	b.t.Helper()
 	b.holds("the page "+path, fmt.Sprintf("location.pathname === %q && document.readyState === 'complete'", path))
 }
 
-// open goes to a page by its address.
+// open opens a page by its address.
 func (b *browser) open(path string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(b.DashboardURL(path)), chromedp.WaitReady("main"))
 }
 
-// row is the row in which the focus is.
+// row returns the row that has the focus.
 func (b *browser) row() string {
 	b.t.Helper()
 	return script[string](b, "document.activeElement.closest('[data-row]')?.dataset.row ?? ''")
 }
 
-// Each page is reached by its keys, from any other.
+// Every page can be reached from every other page with keys.
 func TestInChromiumKeysLead(t *testing.T) {
 	b := browse(t, open(t, configuration, nil), "desk", 1440, 900)
 	for _, c := range []struct{ key, path string }{{"i", "/inbox"}, {"r", "/runs"}, {"j", "/jobs"}, {"a", "/agents"}, {"w", "/workspaces"}, {"h", "/health"}, {"t", "/"}} {
@@ -152,7 +155,7 @@ func TestInChromiumKeysLead(t *testing.T) {
 	}
 }
 
-// Rows are walked through one at a time, and opened; where the focus is survives what changes around it.
+// Keys move through rows one at a time and open them. The focus survives live updates.
 func TestInChromiumKeysMove(t *testing.T) {
 	h := open(t, configuration, seedHistory(t))
 	failed := h.fire("fails")
@@ -189,7 +192,7 @@ func TestInChromiumKeysMove(t *testing.T) {
 	b.on("/runs/" + failed.ID)
 	b.holds("the failing call", "location.hash === '#failing' && document.querySelector('#failing').open")
 
-	// So it is with buttons.
+	// The same applies to buttons.
 	b.open("/")
 	script[bool](b, "(() => { const e = document.querySelector('#item-2 button[value=\"2\"]'); e.dataset.old = 'yes'; e.focus(); return true; })()")
 	h.fire("fails")
@@ -199,7 +202,7 @@ func TestInChromiumKeysMove(t *testing.T) {
 	}
 }
 
-// Keys start, pause, resume, filter and help; typed into a field they are what was typed.
+// Keys start, pause, resume, filter and show help. In a text field they type characters.
 func TestInChromiumKeysDo(t *testing.T) {
 	h := open(t, configuration, nil)
 	b := browse(t, h, "desk", 1440, 900)
@@ -244,7 +247,8 @@ func TestInChromiumKeysDo(t *testing.T) {
 	b.holds("no list of keys", "!document.querySelector('dialog').open")
 }
 
-// withEverything asks for an input, an answer and an approval: of programs its agent may run only true.
+// withEverything is a configuration with jobs that need an input, an answer and an approval. Its
+// agent may run only the program true.
 var withEverything = strings.Replace(configuration, "workdir: ./books\n", "workdir: ./books\n    grants: { commands: [{ argv: [\"true\"] }] }\n", 1) + `  - name: takes
     agent: bookkeeper
     playbook:
@@ -257,7 +261,7 @@ var withEverything = strings.Replace(configuration, "workdir: ./books\n", "workd
         with: { command: "touch approved.txt" }
 `
 
-// Without JavaScript everything works but what changes by itself.
+// Without JavaScript, everything works except live updates.
 func TestInChromiumWithoutScripts(t *testing.T) {
 	h := open(t, withModelOf(t, withEverything, asking...), nil)
 	b := browse(t, h, "desk", 1440, 900)
@@ -322,7 +326,7 @@ func TestInChromiumWithoutScripts(t *testing.T) {
 	h.wrote("takes", "given.txt", "Ada")
 }
 
-// wrote waits for the first run of a job, which wrote a text into a file.
+// wrote waits for the first run of a job and checks the text it wrote into a file.
 func (h *home) wrote(job, file, want string) {
 	h.t.Helper()
 	var all []api.Run

@@ -21,7 +21,7 @@ import (
 	"rouse/internal/text"
 )
 
-// stepsOnPage is how many steps of a run one page shows.
+// stepsOnPage is the number of steps per page.
 const stepsOnPage = 30
 
 // run is the page of a run.
@@ -29,16 +29,16 @@ type run struct {
 	page
 	api.RunDetail
 	Mark     mark
-	Cause    string      // what started it, in words
-	Pending  api.Pending // what it waits for
+	Cause    string      // trigger, in words
+	Pending  api.Pending // why the run is not running
 	Shown    []shownStep
-	From, Of int       // the first step that is shown, and how many there are
-	Failing  *callPart // of a run that failed
+	From, Of int       // index of the first step shown, and number of steps
+	Failing  *callPart // failing call of a failed run
 	Waiting  []api.Item
 	Changes  changes
 }
 
-// cost is what the run cost, with who says so where it is not counted here.
+// cost returns the cost of the run. If an agent program reported the cost, its name is included.
 func (v run) cost() string {
 	if program := v.Program(); program != "" && v.CostUSD > 0 {
 		return costText(v.Run) + ", as " + program + " says"
@@ -46,20 +46,20 @@ func (v run) cost() string {
 	return costText(v.Run)
 }
 
-// shownStep is a step with its calls, each under its number within the run.
+// shownStep is a step with its number within the run and its calls.
 type shownStep struct {
 	api.Step
 	Number int
 	Calls  []callPart
-	Depth  int // of a step within a call
+	Depth  int // nesting depth
 }
 
-// callPart is a call with its number, and the steps within it.
+// callPart is a call with its number and its nested steps.
 type callPart struct {
 	api.Call
 	Number int
 	Within []shownStep
-	Fails  bool // it is the call at which its run failed
+	Fails  bool // the call at which the run failed
 }
 
 func (s *site) runRoutes(mux *http.ServeMux) {
@@ -88,7 +88,7 @@ func (s *site) run(r *http.Request, p page) (templ.Component, error) {
 		if err != nil {
 			return nil, err
 		}
-		v.Checkout = &c // with its diff
+		v.Checkout = &c // including its diff
 	}
 	v.Mark, v.Cause = runMark(v.Run), cause(v.Run)
 	if v.State != domain.StateFinished {
@@ -111,7 +111,7 @@ func (s *site) run(r *http.Request, p page) (templ.Component, error) {
 	return runPage(v), err
 }
 
-// numbered gives the steps and the calls of a run their numbers, in the order in which they are shown.
+// numbered numbers the steps and calls of a run in the order in which they are shown.
 func numbered(steps []api.Step) []shownStep {
 	var stepNumber, callNumber int
 	var walk func([]api.Step, int) []shownStep
@@ -131,7 +131,7 @@ func numbered(steps []api.Step) []shownStep {
 	return walk(steps, 0)
 }
 
-// failing finds the call at which a run failed: its last one that did, which is marked.
+// failing returns the last failed call of a failed run and marks it.
 func failing(r api.Run, steps []shownStep) *callPart {
 	if !r.Outcome.Failed() {
 		return nil
@@ -147,8 +147,9 @@ func failing(r api.Run, steps []shownStep) *callPart {
 	return nil
 }
 
-// window is the index of the first step to show: the one that was asked for, of a run that failed the page of its
-// failing call, of one that is on the last page, and else the first.
+// window returns the index of the first step to show. That is the requested step, or the start of
+// the page with the failing call. Otherwise it is the last page for a run that is not finished, and
+// the first page for others.
 func window(asked string, steps []shownStep, r api.Run) int {
 	if n, err := strconv.Atoi(asked); err == nil && n >= 1 && n <= len(steps) {
 		return n - 1
@@ -166,7 +167,7 @@ func window(asked string, steps []shownStep, r api.Run) int {
 	return 0
 }
 
-// cause says in words what started a run.
+// cause describes the trigger of a run.
 func cause(r api.Run) string {
 	var d ledger.Detail
 	if json.Unmarshal(r.TriggerDetail, &d) != nil {
@@ -194,7 +195,7 @@ func cause(r api.Run) string {
 	return string(r.Trigger)
 }
 
-// short are the arguments of a call in a line.
+// short formats the arguments of a call on one line.
 func short(args json.RawMessage) string {
 	var out bytes.Buffer
 	if json.Compact(&out, args) != nil {
@@ -203,7 +204,7 @@ func short(args json.RawMessage) string {
 	return strings.Trim(out.String(), "{}")
 }
 
-// pretty is JSON with line breaks, and a text without its quotes.
+// pretty formats JSON on several lines. A JSON string becomes plain text.
 func pretty(raw json.RawMessage) string {
 	var plain string
 	if json.Unmarshal(raw, &plain) == nil {
@@ -216,7 +217,7 @@ func pretty(raw json.RawMessage) string {
 	return out.String()
 }
 
-// callWord is how a call ended in a word.
+// callWord returns the result of a call in one word.
 func callWord(c callPart) string {
 	switch {
 	case c.OK && c.Deduped:
@@ -229,13 +230,13 @@ func callWord(c callPart) string {
 	return string(c.State)
 }
 
-// textPath leads to all of a text of the run.
+// textPath returns the address of a full text of the run.
 func (v run) textPath(of string, number int) string {
 	return link([]string{"runs", v.ID, "text"}, "of", of, "n", strconv.Itoa(number))
 }
 
-// runText returns a whole text of a run: its summary, its error, the text of a step, or the arguments or the
-// result of a call.
+// runText returns a full text of a run: its summary, its error, the text of a step, or the
+// arguments or result of a call.
 func (s *site) runText(r *http.Request) (string, error) {
 	d, err := s.answers.Run(r.Context(), pathID(r, "id"))
 	if err != nil {
@@ -255,7 +256,7 @@ func textOf(d api.RunDetail, of, number string) (string, bool) {
 	case "error":
 		return d.Error, true
 	}
-	n, _ := strconv.Atoi(number) // numbers are from 1
+	n, _ := strconv.Atoi(number) // numbers start at 1
 	return textWithin(numbered(d.StepsDetail), of, n)
 }
 
@@ -279,7 +280,7 @@ func textWithin(steps []shownStep, of string, n int) (string, bool) {
 	return "", false
 }
 
-// artifact sends the bytes of an artifact as a download, because an agent wrote them.
+// artifact sends an artifact as a download, because its content is untrusted.
 func (s *site) artifact(w http.ResponseWriter, r *http.Request) {
 	a, content, err := s.artifactOf(r)
 	if err != nil {
@@ -289,7 +290,7 @@ func (s *site) artifact(w http.ResponseWriter, r *http.Request) {
 	s.download(w, r, a.Name, a.Size, bytes.NewReader(content))
 }
 
-// artifactFiles returns the tree of a folder that was shared.
+// artifactFiles returns the file tree of a shared directory.
 func (s *site) artifactFiles(r *http.Request) (string, error) {
 	a, content, err := s.artifactOf(r)
 	if err != nil {
@@ -309,10 +310,10 @@ func (s *site) artifactOf(r *http.Request) (ledger.Artifact, []byte, error) {
 	return s.ledger.ArtifactBytes(r.Context(), pathID(r, "id"), pathID(r, "artifact"))
 }
 
-// isArchive says whether an artifact may be a folder that was shared.
+// isArchive reports whether an artifact may be a shared directory.
 func isArchive(a api.Artifact) bool { return strings.EqualFold(path.Ext(a.Name), ".zip") }
 
-// download sends a file that a browser saves and does not show.
+// download sends a file for the browser to save rather than show.
 func (s *site) download(w http.ResponseWriter, r *http.Request, name string, size int64, content io.Reader) {
 	h := w.Header()
 	h.Set("Content-Type", "application/octet-stream")
@@ -324,7 +325,7 @@ func (s *site) download(w http.ResponseWriter, r *http.Request, name string, siz
 	}
 }
 
-// doRun does what a form asks for of a run, and goes back to the page of the form.
+// doRun returns a handler that performs an action on a run and returns to the page of the form.
 func doRun[T any](s *site, do func(ctx context.Context, run int64) (T, error)) http.Handler {
 	return s.do(func(r *http.Request) (string, error) {
 		_, err := do(r.Context(), pathID(r, "id"))
@@ -332,19 +333,20 @@ func doRun[T any](s *site, do func(ctx context.Context, run int64) (T, error)) h
 	})
 }
 
-// undoPage shows what an undo would do.
+// undoPage shows the expected result of an undo.
 func (s *site) undoPage(r *http.Request, p page) (templ.Component, error) {
 	id := pathID(r, "id")
 	would, err := s.answers.Undo(r.Context(), id, api.UndoRequest{DryRun: true}, func(int64, int64) {})
 	return undoPage(p.titled(fmt.Sprintf("Undo run %d", id), "Runs"), would), err
 }
 
-// replayPage shows what is different when a run is played again, which changes nothing.
+// replayPage shows the differences found by replaying a run. A replay changes nothing.
 func (s *site) replayPage(r *http.Request, p page) (templ.Component, error) {
 	id := pathID(r, "id")
 	played, err := s.backend.Replay(r.Context(), id)
 	var cannot *api.Error
-	if errors.As(err, &cannot) && cannot.Status == http.StatusConflict { // which answers the question of the page
+	// A conflict means that the run cannot be replayed, which the page shows.
+	if errors.As(err, &cannot) && cannot.Status == http.StatusConflict {
 		played, err = api.Replay{Run: strconv.FormatInt(id, 10), Unknown: cannot.Message}, nil
 	}
 	return replayPage(p.titled(fmt.Sprintf("Replay of run %d", id), "Runs"), played), err
@@ -358,12 +360,12 @@ func (s *site) undo(r *http.Request) (string, error) {
 	return runPath(r.PathValue("id")), err
 }
 
-// retryable says whether a run can be tried again.
+// retryable reports whether a run can be retried.
 func retryable(r api.Run) bool {
 	return r.State == domain.StateFinished && r.Outcome != domain.OutcomeSuccess && r.Outcome != domain.OutcomeNothing
 }
 
-// apply applies what the page showed: a branch that has other commits by now is refused.
+// apply applies the branch shown on the page. It fails if the branch has changed since.
 func (s *site) apply(r *http.Request) (string, error) {
 	_, err := s.answers.Apply(r.Context(), pathID(r, "id"), api.ApplyRequest{How: r.PostFormValue("how"), Head: r.PostFormValue("head")})
 	return back(r), err

@@ -21,40 +21,40 @@ import (
 	"rouse/internal/text"
 )
 
-// Bounds of what a page shows of a run's changes.
+// Limits of the changes shown for a run.
 const (
-	maxFiles    = 100       // changes of files that are read
-	maxRows     = 300       // entries of the changelog that are read
-	rowsOfTable = 10        // that are shown of each table
-	maxCompared = 256 << 10 // bytes of a file of which the difference is shown
-	maxDiff     = 200       // lines of it
+	maxFiles    = 100       // file changes read
+	maxRows     = 300       // changelog entries read
+	rowsOfTable = 10        // entries shown per table
+	maxCompared = 256 << 10 // maximum size of a file to compare, in bytes
+	maxDiff     = 200       // lines of a diff
 )
 
-// changes is what a run changed.
+// changes holds the changes made by a run.
 type changes struct {
 	Files   []fileChange
 	Tables  []tableChange
-	DBFail  string // why the database cannot be read
+	DBFail  string // why the agent's database cannot be read
 	Notices []noticeOf
 }
 
-// fileChange is what a run did to a file, from before its first change to after its last.
+// fileChange is the change of a file from before the run's first operation to after its last.
 type fileChange struct {
 	Path   string
 	Did    string
 	Diff   []string
-	Why    string // there is no difference to show
+	Why    string // why there is no diff
 	Undone bool
 }
 
-// tableChange are the entries of a run about one table.
+// tableChange holds the changelog entries of a run for one table.
 type tableChange struct {
 	Name    string
 	Entries []api.Change
-	More    bool // the changelog has more than was read
+	More    bool // there may be more entries than were read
 }
 
-// path leads to the entries.
+// path returns the address of the entries.
 func (t tableChange) path(v run) string {
 	if t.Name == "" {
 		return link([]string{"agents", v.Agent, "activity"}, "run", v.ID, "of", "database")
@@ -62,7 +62,7 @@ func (t tableChange) path(v run) string {
 	return link([]string{"agents", v.Agent, "activity"}, "run", v.ID, "table", t.Name)
 }
 
-// noticeOf is what people were told of a run.
+// noticeOf is a notice about a run.
 type noticeOf struct{ Channel, Title, State, Error string }
 
 func (s *site) changesOf(ctx context.Context, id int64, d api.RunDetail) (out changes, err error) {
@@ -73,7 +73,7 @@ func (s *site) changesOf(ctx context.Context, id int64, d api.RunDetail) (out ch
 		return out, err
 	}
 	if out.Tables, err = s.tableChanges(ctx, id, d.Agent); err != nil {
-		// Nobody can see what became of a database that cannot be opened; the run can be seen all the same.
+		// Show the run even if the database cannot be opened.
 		out.DBFail, err = err.Error(), nil
 	}
 	return out, err
@@ -85,7 +85,7 @@ func (s *site) fileChanges(ctx context.Context, run int64) ([]fileChange, error)
 		return nil, err
 	}
 
-	// The newest come first.
+	// The operations are sorted newest first.
 	byPath := map[string][]ledger.FileOp{}
 	var paths []string
 	for _, op := range slices.Backward(ops) {
@@ -106,7 +106,7 @@ func (s *site) fileChanges(ctx context.Context, run int64) ([]fileChange, error)
 	return out, nil
 }
 
-// fileChange compares a file before the first of a run's changes with what it was after the last.
+// fileChange compares a file before the first operation of a run with the file after the last.
 func (s *site) fileChange(ctx context.Context, ops []ledger.FileOp) (fileChange, error) {
 	first, last := ops[0], ops[len(ops)-1]
 	out := fileChange{Path: first.Path, Did: string(last.Type), Undone: !last.UndoneAt.IsZero()}
@@ -146,11 +146,11 @@ func (s *site) fileChange(ctx context.Context, ops []ledger.FileOp) (fileChange,
 	return out, nil
 }
 
-// contentAfter is what a file held after a change: what stands there now, or what was there before the next
-// change, if that is the same by its hash. why says that it cannot be known.
+// contentAfter returns the content of a file after an operation. That is the current content, or
+// the content saved before a later operation, if its hash matches. Otherwise why is the reason.
 func (s *site) contentAfter(ctx context.Context, op ledger.FileOp) (content []byte, why string, err error) {
 	if op.AfterHash == "" {
-		return nil, "", nil // it was deleted
+		return nil, "", nil // the operation deleted the file
 	}
 	if now, err := s.readFile(op.Path); err == nil && hashOf(now) == op.AfterHash {
 		return now, "", nil
@@ -188,12 +188,12 @@ func hashOf(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// difference returns the lines of a unified difference, without its head.
+// difference returns the lines of a unified diff without its header.
 func difference(before, after string) []string {
 	return diffLines(strings.TrimPrefix(udiff.Unified("", "", before, after), "--- \n+++ \n"), maxDiff)
 }
 
-// diffLines returns the lines of a diff as they are shown.
+// diffLines returns the lines of a diff for display.
 func diffLines(diff string, most int) []string {
 	lines := strings.Split(strings.TrimSuffix(diff, "\n"), "\n")
 	if len(lines) > most {
@@ -205,8 +205,8 @@ func diffLines(diff string, most int) []string {
 	return lines
 }
 
-// tableChanges are the entries of a run in its agent's changelog, by table. An agent that never had a database is
-// not given one.
+// tableChanges returns the changelog entries of a run by table. It does not create a missing
+// database.
 func (s *site) tableChanges(ctx context.Context, run int64, agent string) ([]tableChange, error) {
 	pool, err := s.backend.Databases(agent)
 	if err != nil || !pool.Has(agent) {
@@ -236,7 +236,8 @@ func (s *site) tableChanges(ctx context.Context, run int64, agent string) ([]tab
 	return out, nil
 }
 
-// noticesOf are those that were delivered or given up, which are events of the run, and those that are still to be.
+// noticesOf returns the notices of a run: delivered and failed ones from its events, and pending
+// ones from the outbox.
 func (s *site) noticesOf(ctx context.Context, run int64, events []api.Event) ([]noticeOf, error) {
 	var out []noticeOf
 	for _, e := range events {
@@ -260,7 +261,8 @@ func (s *site) noticesOf(ctx context.Context, run int64, events []api.Event) ([]
 	return out, err
 }
 
-// contentDisposition has a browser save a file under a name, whatever signs are in it.
+// contentDisposition returns a header that makes a browser save a file under the given name, which
+// may contain any characters.
 func contentDisposition(name string) string {
 	if d := mime.FormatMediaType("attachment", map[string]string{"filename": name}); d != "" {
 		return d
@@ -268,5 +270,5 @@ func contentDisposition(name string) string {
 	return "attachment"
 }
 
-// maxShownDiff is how many lines of a diff the page of a run shows.
+// maxShownDiff is the maximum number of diff lines on the page of a run.
 const maxShownDiff = 3000

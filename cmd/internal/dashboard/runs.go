@@ -17,12 +17,13 @@ import (
 
 const (
 	runsOnPage = 50
-	// lookedAt is how many runs one page looks at to find those that fit, so that what is rare, or is not there,
-	// takes no longer than what is common. The page says where it stopped, and goes on from there.
+	// lookedAt is the maximum number of runs searched per page. It bounds the time of a search for
+	// rare runs. The page says where the search stopped and continues from there.
 	lookedAt = 20_000
 )
 
-// floor is the id down to which a page looks that begins below an id, or at the newest run (0).
+// floor returns the lowest ID to search for a page that starts below the given ID. 0 means the
+// newest run.
 func (s *site) floor(ctx context.Context, before int64) (int64, error) {
 	if before == 0 {
 		newest, err := s.ledger.NewestRun(ctx)
@@ -34,7 +35,7 @@ func (s *site) floor(ctx context.Context, before int64) (int64, error) {
 	return max(0, before-lookedAt-1), nil
 }
 
-// runsFilter is what a listing is asked for, as it was written.
+// runsFilter holds the filter of a list as entered.
 type runsFilter struct{ Job, Agent, Outcome, State, Trigger, Since, Until, Text, Before string }
 
 func (s *site) runsRoutes(mux *http.ServeMux) { mux.Handle("GET /runs", s.show(s.runs)) }
@@ -56,7 +57,7 @@ func (s *site) runs(r *http.Request, p page) (templ.Component, error) {
 		return nil, err
 	}
 
-	// The next page begins below the last row, or where this one stopped looking.
+	// The next page starts below the last row, or where the search of this page stopped.
 	older := ""
 	switch {
 	case len(found) == runsOnPage:
@@ -67,7 +68,7 @@ func (s *site) runs(r *http.Request, p page) (templ.Component, error) {
 	return runsPage(p.titled("Runs", "Runs"), f, found, older, s.backend.AgentNames()), nil
 }
 
-// parse reads the filter. Dates are those of the zone.
+// parse parses the filter. Dates are in the given time zone.
 func (f runsFilter) parse(zone *time.Location) (ledger.RunFilter, error) {
 	out := ledger.RunFilter{Job: f.Job, Agent: f.Agent, Outcome: domain.Outcome(f.Outcome), State: domain.State(f.State), Trigger: domain.Trigger(f.Trigger), Text: f.Text, Limit: runsOnPage}
 	if f.Before != "" {
@@ -83,7 +84,7 @@ func (f runsFilter) parse(zone *time.Location) (ledger.RunFilter, error) {
 		return out, err
 	}
 	if out.Until, err = dateOf(f.Until, zone); err == nil && !out.Until.IsZero() {
-		out.Until = out.Until.AddDate(0, 0, 1) // that day included
+		out.Until = out.Until.AddDate(0, 0, 1) // include that day
 	}
 	return out, err
 }
@@ -99,22 +100,22 @@ func dateOf(written string, zone *time.Location) (time.Time, error) {
 	return t, nil
 }
 
-// olderPath is the same listing further back.
+// olderPath returns the address of the next page of the list.
 func (f runsFilter) olderPath(before string) string {
 	return runsPath("job", f.Job, "agent", f.Agent, "outcome", f.Outcome, "state", f.State, "trigger", f.Trigger, "since", f.Since, "until", f.Until, "q", f.Text, "before", before)
 }
 
-// filtered says whether anything but the newest runs was asked for.
+// filtered reports whether any filter is set.
 func (f runsFilter) filtered() bool { return f != runsFilter{} }
 
-// The choices of the filters.
+// Choices of the filters.
 var (
 	outcomes = text.Strings(domain.Outcomes())
 	states   = text.Strings(domain.States())
 	triggers = text.Strings(domain.Triggers())
 )
 
-// withChosen are the choices with the one that is chosen, which may be of another version.
+// withChosen returns the choices including the selected one, which may come from another version.
 func withChosen(all []string, chosen string) []string {
 	if chosen == "" || slices.Contains(all, chosen) {
 		return all

@@ -10,7 +10,7 @@ import (
 	"rouse/skills/install"
 )
 
-// maxSkillHits is how many skills a search shows.
+// maxSkillHits is the maximum number of search results.
 const maxSkillHits = 50
 
 func (s *site) skillRoutes(mux *http.ServeMux) {
@@ -19,7 +19,8 @@ func (s *site) skillRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /skills/{name}/text", s.text(s.skillText))
 }
 
-// skills lists the skills of the configuration, or those that words are found in, the best first.
+// skills lists the skills of the configuration or, for a search, the matching ones with the best
+// first.
 func (s *site) skills(r *http.Request, p page) (templ.Component, error) {
 	all, err := s.backend.Skills(r.Context())
 	if err != nil {
@@ -33,7 +34,7 @@ func (s *site) skills(r *http.Request, p page) (templ.Component, error) {
 	return skillsPage(p.titled("Skills", "Skills"), found, all.Problems, words), nil
 }
 
-// searchSkills finds skills as agents do: by the words of their names, descriptions and tags.
+// searchSkills searches names, descriptions and tags with the same search that agents use.
 func searchSkills(all []install.Listed, words string) (found []install.Listed) {
 	byName, entries := map[string]install.Listed{}, make([]skills.Entry, len(all))
 	for i, one := range all {
@@ -53,7 +54,7 @@ func (s *site) skill(r *http.Request, p page) (templ.Component, error) {
 	return skillPage(p.titled(line(d.Name), "Skills"), d), nil
 }
 
-// skillText returns all of a skill's docs, or of its instructions.
+// skillText returns the full docs or instructions of a skill.
 func (s *site) skillText(r *http.Request) (string, error) {
 	d, err := s.backend.Skill(r.Context(), r.PathValue("name"))
 	if r.URL.Query().Get("of") == "docs" {
@@ -62,7 +63,7 @@ func (s *site) skillText(r *http.Request) (string, error) {
 	return d.Instructions, err
 }
 
-// skillState says where a skill comes from.
+// skillState describes the source of a skill.
 func skillState(l install.Listed) string {
 	switch {
 	case l.Installed == nil:

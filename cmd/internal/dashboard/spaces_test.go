@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// templ writes no space between what stands before a component in its line and the component: "run 4 8 min ago" was shown as
-// "run 48 min ago". A space is written as { " " }, in a line of its own.
+// templ writes no space between text and a component on the same line, so that "run 4 8 min ago"
+// becomes "run 48 min ago". A space must be written as { " " } on its own line.
 func TestSpacesBeforeComponents(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.templ")

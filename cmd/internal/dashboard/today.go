@@ -18,20 +18,20 @@ import (
 	"rouse/internal/ledger"
 )
 
-// Bounds of what Today reads.
+// Limits of the data read for the page.
 const (
 	maxToday  = 500 // runs and occurrences of the day
 	maxComing = 500
 	latest    = 10
 )
 
-// slots is how many parts the day of a timeline has; what falls into one is one mark.
+// slots is the number of sections of a timeline. Events in one section share a mark.
 const slots = 96
 
-// today is the first page: what ran, what runs, what comes, and what waits for a person.
+// today is the first page: current and past runs, future runs, and waiting items.
 type today struct {
 	page
-	Yesterday    time.Time // midnight in the zone, as the next two
+	Yesterday    time.Time // midnight in the configured time zone, like the next two
 	Day, NextDay time.Time
 	Jobs         []api.Job
 	JobsFail     string
@@ -42,24 +42,24 @@ type today struct {
 	Running      []api.Run
 	Latest       []api.Run
 	Ran, Failed  int
-	FailedBefore int  // errors of yesterday
-	Cut          bool // more ran than was read
+	FailedBefore int  // runs of yesterday that ended with an error
+	Cut          bool // more runs exist than were read
 	NotRun       []notRun
 	Budgets      []api.BudgetRow
-	Months       []api.BudgetRow // of the calendar month, those with a limit and the daemon's
-	Month        string          // 2026-11
+	Months       []api.BudgetRow // monthly budgets with a limit, and the daemon's
+	Month        string          // such as 2026-11
 	Pauses       []api.Pause
-	Incidents    []api.Incident // that are open
+	Incidents    []api.Incident // open incidents
 }
 
 // lane is a job's row of the timeline.
 type lane struct {
 	api.Job
-	Moments []moment // in the order of time
+	Moments []moment // in order of time
 	Last    *api.Run
 }
 
-// moment is what stands at one place of a timeline.
+// moment is a mark on a timeline.
 type moment struct {
 	mark
 	At    time.Time
@@ -70,7 +70,7 @@ type moment struct {
 	rank  int
 }
 
-// notRun is why past instants of a job did not run.
+// notRun is a reason why past instants of a job did not run.
 type notRun struct {
 	Job, Reason string
 	Decision    domain.Decision
@@ -90,12 +90,12 @@ func (s *site) today(r *http.Request, p page) (templ.Component, error) {
 	t.Yesterday, t.Day, t.NextDay = time.Date(y, m, d-1, 0, 0, 0, 0, p.Zone), time.Date(y, m, d, 0, 0, 0, 0, p.Zone), time.Date(y, m, d+1, 0, 0, 0, 0, p.Zone)
 
 	var err error
-	// History is shown also while the configuration cannot be used.
+	// Show the history even if the configuration is not valid.
 	if t.Jobs, err = s.backend.Jobs(ctx); err != nil {
 		t.JobsFail = s.answers.Failure(r, err).Message
 	}
 
-	// Beside the rest, for both take their time.
+	// Compute the budget concurrently, because it takes long.
 	var budget api.Budget
 	var budgetFail error
 	var beside sync.WaitGroup
@@ -117,7 +117,7 @@ func (s *site) today(r *http.Request, p page) (templ.Component, error) {
 	t.Incidents, errs[3] = s.answers.Incidents(ctx, ledger.IncidentFilter{Limit: maxIncidents})
 	ran, errs[4] = s.answers.Runs(ctx, ledger.RunFilter{Since: t.Day, After: floor, Limit: maxToday, Brief: true})
 	t.Latest, errs[5] = s.answers.Runs(ctx, ledger.RunFilter{State: domain.StateFinished, Since: t.Day, After: floor, Limit: latest})
-	// Whoever looks in the morning asks for the night, which a busy day has pushed off every list.
+	// Failures of the night before may no longer be in the lists of a busy day.
 	failedBefore, errs[6] = s.answers.Runs(ctx, ledger.RunFilter{Outcome: domain.OutcomeError, Since: t.Yesterday, Until: t.Day, After: floor, Limit: maxToday, Brief: true})
 	instants, errs[7] = s.ledger.NotRun(ctx, t.Day, p.Now, maxToday)
 	if err := cmp.Or(errs[:]...); err != nil {
@@ -146,7 +146,8 @@ func (s *site) today(r *http.Request, p page) (templ.Component, error) {
 	return todayPage(t), nil
 }
 
-// coming is what comes before a time and what is next, maxComing at most: few at first, for to look far ahead takes long.
+// coming returns the occurrences before a time and the next run, at most maxComing. It starts with
+// few occurrences because a long look ahead is slow.
 func (s *site) coming(ctx context.Context, until time.Time) ([]api.Occurrence, error) {
 	for n := 8; ; n *= 8 {
 		out, err := s.backend.Next(ctx, "", min(n, maxComing))
@@ -156,12 +157,12 @@ func (s *site) coming(ctx context.Context, until time.Time) ([]api.Occurrence, e
 	}
 }
 
-// anyRuns says whether any of some instants is one that will run.
+// anyRuns reports whether any occurrence will run.
 func anyRuns(of []api.Occurrence) bool {
 	return slices.ContainsFunc(of, func(o api.Occurrence) bool { return o.Decision == domain.DecisionRun })
 }
 
-// count counts what ran today.
+// count counts the runs of today.
 func (t *today) count(ran []api.Run) {
 	t.Ran = len(ran)
 	for _, r := range ran {
@@ -171,7 +172,7 @@ func (t *today) count(ran []api.Run) {
 	}
 }
 
-// notRunOf gathers the instants that did not run, those of a job for the same reason together.
+// notRunOf groups the instants that did not run by job and reason.
 func notRunOf(instants []ledger.Occurrence) []notRun {
 	type why struct{ job, reason string }
 	at := map[why]int{}
@@ -193,7 +194,7 @@ func notRunOf(instants []ledger.Occurrence) []notRun {
 	return out
 }
 
-// fill puts what ran, what did not and what comes onto the lanes of the jobs.
+// fill puts past runs, skipped instants and future runs onto the lanes of the jobs.
 func (t *today) fill(ran []api.Run, instants []ledger.Occurrence, coming []api.Occurrence) {
 	byJob := map[string][]moment{}
 	last := map[string]*api.Run{}
@@ -207,7 +208,7 @@ func (t *today) fill(ran []api.Run, instants []ledger.Occurrence, coming []api.O
 
 	for _, o := range instants {
 		if o.Decision == domain.DecisionRun || o.Decision == "" {
-			continue // its run stands there
+			continue // represented by its run
 		}
 		word := string(o.Decision)
 		byJob[o.Job] = append(byJob[o.Job], moment{mark: mark{"–", "grey", word}, At: o.Nominal, Count: max(o.Instants, 1), rank: 1,
@@ -239,7 +240,8 @@ func (t *today) fill(ran []api.Run, instants []ledger.Occurrence, coming []api.O
 	}
 }
 
-// rank is how much a run has to be seen: of several at one place the first of the highest rank is.
+// rank returns the priority of a run's mark. If several runs share a section, the first with the
+// highest rank is shown.
 func rank(r api.Run) int {
 	switch {
 	case r.Outcome.Failed():
@@ -252,7 +254,7 @@ func rank(r api.Run) int {
 	return 2
 }
 
-// placed gives moments their places on the timeline, and gathers those of one place.
+// placed sets the sections of moments and merges moments in the same section.
 func (t *today) placed(all []moment, job string) []moment {
 	slices.SortStableFunc(all, func(a, b moment) int { return a.At.Compare(b.At) })
 	length := t.NextDay.Sub(t.Day) / slots
@@ -276,25 +278,25 @@ func (t *today) placed(all []moment, job string) []moment {
 	return out
 }
 
-// x is where a moment stands on a lane of a thousand units.
+// x returns the position of a moment on a lane, which is 1,000 units wide.
 func (m moment) x() string { return strconv.Itoa(m.Slot * 985 / slots) }
 
-// now is where the present is on a lane.
+// now returns the position of the current time on a lane.
 func (t today) now() string {
 	return strconv.Itoa(int(1000 * t.Now.Sub(t.Day) / t.NextDay.Sub(t.Day)))
 }
 
-// recent are the last moments, and the next: what a phone shows in place of a timeline.
+// recent returns the last moments and the next one, which phones show instead of a timeline.
 func (l lane) recent(now time.Time) []moment {
 	const before, after = 3, 1
 	next, _ := slices.BinarySearchFunc(l.Moments, now, func(m moment, at time.Time) int { return m.At.Compare(at) })
 	return l.Moments[max(0, next-before):min(len(l.Moments), next+after)]
 }
 
-// forecastFrom says how a forecast is made.
+// forecastFrom explains how forecasts are computed.
 const forecastFrom = "what is spent, and for each run that the clock still brings the median of the last 20 runs of its job; a job that has not run yet has none"
 
-// share is how much of a limit is taken, from 0 to 1.
+// share returns the used part of a limit, from 0 to 1.
 func share(b api.BudgetRow) string {
 	if b.LimitUSD == nil || *b.LimitUSD == 0 {
 		return "0"
@@ -302,7 +304,7 @@ func share(b api.BudgetRow) string {
 	return strconv.FormatFloat(min((b.SpentUSD+b.ReservedUSD) / *b.LimitUSD, 1), 'f', 3, 64)
 }
 
-// budgetPath leads to the runs since a day that a budget is about.
+// budgetPath returns the address of the runs a budget covers, from the given day on.
 func budgetPath(b api.BudgetRow, since string) string {
 	if b.Scope == "daemon" {
 		return runsPath("since", since)
@@ -310,7 +312,7 @@ func budgetPath(b api.BudgetRow, since string) string {
 	return runsPath(b.Scope, b.Name, "since", since)
 }
 
-// budgetName names whose budget it is, for a list.
+// budgetName returns the scope of a budget for a list.
 func budgetName(b api.BudgetRow) string {
 	if b.Scope == "daemon" {
 		return "all"
@@ -318,7 +320,8 @@ func budgetName(b api.BudgetRow) string {
 	return b.Scope + " " + b.Name
 }
 
-// pauseRoutes pauses and resumes everything, or the job or agent that a path names.
+// pauseRoutes adds the routes that pause and resume everything, or the job or agent named in the
+// path.
 func (s *site) pauseRoutes(mux *http.ServeMux, path, scope string) {
 	mux.Handle("POST "+path+"/pause", s.do(func(r *http.Request) (string, error) {
 		return back(r), s.pause(r, scope)
@@ -329,7 +332,7 @@ func (s *site) pauseRoutes(mux *http.ServeMux, path, scope string) {
 	}))
 }
 
-// pause begins a pause as the pause menu asks for it.
+// pause starts a pause with the values of the pause menu.
 func (s *site) pause(r *http.Request, scope string) error {
 	ask := api.PauseRequest{Scope: scope, Name: r.PathValue("name"), Reason: r.PostFormValue("reason")}
 	switch length := r.PostFormValue("for"); length {
@@ -349,7 +352,8 @@ func (s *site) pause(r *http.Request, scope string) error {
 	return err
 }
 
-// typedTime returns a time of a form. The field of a browser has a T between the date and the time of day.
+// typedTime returns a time entered in a form. Browsers put a T between the date and the time of
+// day.
 func (s *site) typedTime(r *http.Request, field string) string {
 	typed := r.PostFormValue(field)
 	if at, err := time.ParseInLocation("2006-01-02T15:04", typed, s.backend.Zone()); err == nil {
@@ -360,12 +364,12 @@ func (s *site) typedTime(r *http.Request, field string) string {
 
 func hour(h int) string { return fmt.Sprintf("%02d", h) }
 
-// words joins what starts a job.
+// words joins the triggers of a job.
 func words(triggers []string) string {
 	return line(strings.Join(triggers, "; "))
 }
 
-// firstJob is what an empty configuration lacks.
+// firstJob is the example shown for an empty configuration.
 const firstJob = `agents:
   - name: clerk
 

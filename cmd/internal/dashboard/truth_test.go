@@ -18,7 +18,7 @@ import (
 	"rouse/internal/ledger"
 )
 
-// nodes are all elements of a page.
+// nodes returns all elements of a page.
 func nodes(t *testing.T, page string) (out []*html.Node) {
 	t.Helper()
 	root, err := html.Parse(strings.NewReader(page))
@@ -42,7 +42,7 @@ func attribute(n *html.Node, key string) (string, bool) {
 	return "", false
 }
 
-// walk fetches each page that can be reached from the first, and hands it over.
+// walk fetches every page that can be reached from the first one and passes it to a function.
 func (h *home) walk(visit func(path, page string)) {
 	h.t.Helper()
 	seen, next := map[string]bool{"/": true}, []string{"/"}
@@ -77,7 +77,7 @@ func (h *home) walk(visit func(path, page string)) {
 	}
 }
 
-// finished makes a run that ended.
+// finished records a finished run.
 func finished(t *testing.T, l *ledger.Ledger, job string, outcome domain.Outcome) {
 	t.Helper()
 	out, err := l.Enqueue(t.Context(), ledger.Request{Job: job, Agent: "bookkeeper", Trigger: domain.TriggerManual})
@@ -93,7 +93,7 @@ func finished(t *testing.T, l *ledger.Ledger, job string, outcome domain.Outcome
 	}
 }
 
-// seedHistory makes runs that ended in each way, and some that wait.
+// seedHistory records runs with every outcome, and some waiting runs.
 func seedHistory(t *testing.T) func(*ledger.Ledger) {
 	return func(l *ledger.Ledger) {
 		for _, o := range []domain.Outcome{domain.OutcomeSuccess, domain.OutcomeNothing, domain.OutcomePartial, domain.OutcomeError, domain.OutcomeTimeout, domain.OutcomeBudget, domain.OutcomeCancelled, domain.OutcomeSkipped} {
@@ -108,8 +108,8 @@ func seedHistory(t *testing.T) func(*ledger.Ledger) {
 	}
 }
 
-// Every link of every page is answered; a number leads to as many rows; each id stands once on its page; and no
-// page has a script, a style or a handler of its own.
+// Every link works, every count matches the rows it links to, and IDs are unique per page. Pages
+// contain no inline scripts, styles or handlers.
 func TestLinksAndNumbers(t *testing.T) {
 	h := open(t, configuration, seedHistory(t))
 	h.fire("books")
@@ -172,7 +172,8 @@ func TestLinksAndNumbers(t *testing.T) {
 	}
 }
 
-// leadsBack says whether a form names the page that it is on; browsers do not, for the pages forbid it.
+// leadsBack reports whether a form contains the address of its page. Browsers send no Referer
+// because the pages forbid it.
 func leadsBack(form *html.Node) bool {
 	for n := range form.Descendants() {
 		if name, _ := attribute(n, "name"); name == "back" {
@@ -182,7 +183,7 @@ func leadsBack(form *html.Node) bool {
 	return false
 }
 
-// beside says whether a row stands on its page beside those that the page is for.
+// beside reports whether a row is in a part of its page that the count does not cover.
 func beside(n *html.Node) bool {
 	for ; n != nil; n = n.Parent {
 		if _, ok := attribute(n, "data-beside"); ok {
@@ -192,12 +193,14 @@ func beside(n *html.Node) bool {
 	return false
 }
 
-// hostile is what strangers write: markup, scripts, the orders of a terminal, marks that turn writing around.
+// hostile is untrusted text: markup, scripts, terminal escape sequences and bidirectional control
+// characters.
 const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)> </bdi></pre></textarea> javascript:alert(3) ` + "\x1b[2J\x1b]0;t\x07 \u202eevil\u2066 \u0000 \x7f"
 
 var forbidden = regexp.MustCompile("(?i)<script>|<img|\x1b|\u202e|\u2066|\x00|\x07")
 
-// Whatever models, files and rows say is text: it is escaped, it is cut with a way to all of it, and pages stay small.
+// Texts from models, files and rows are escaped and truncated with a link to the full text, and
+// pages stay small.
 func TestHostileContent(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	h := open(t, configuration, func(l *ledger.Ledger) {
@@ -230,7 +233,7 @@ func TestHostileContent(t *testing.T) {
 	h.fire("books")
 	h.done("/agents/bookkeeper/cell", "table", "expenses", "key", `{"id":1}`, "column", "what", "value", strings.ReplaceAll(hostile, "\x00", "")+long[:900_000])
 
-	const largest = 200 << 10 // bytes; the megabyte is not in it
+	const largest = 200 << 10 // in bytes; much less than the megabyte of text
 	for _, path := range []string{"/", "/runs", "/runs?q=alert", "/runs/1", "/inbox", "/inbox/1", "/inbox/2", "/jobs/books", "/agents/bookkeeper/activity", "/agents/bookkeeper/data", "/agents/bookkeeper/row?table=expenses&key=%7B%22id%22%3A1%7D", "/workspaces/1"} {
 		page := h.get(path)
 		if found := forbidden.FindString(page); found != "" {
@@ -242,7 +245,7 @@ func TestHostileContent(t *testing.T) {
 		}
 	}
 
-	// All of each text is a link away, as text.
+	// Each full text is available as plain text.
 	for _, path := range []string{"/runs/1/text?of=error", "/runs/1/text?of=step&n=1", "/runs/1/text?of=args&n=1", "/runs/1/text?of=result&n=1", "/inbox/1/text", "/inbox/2/text", "/workspaces/1/text", "/agents/bookkeeper/cell?table=expenses&key=%7B%22id%22%3A1%7D&column=what"} {
 		answer, err := h.http.Get(h.server.URL + path)
 		if err != nil {
@@ -258,7 +261,7 @@ func TestHostileContent(t *testing.T) {
 	}
 }
 
-// A search finds what was said in summaries, errors and steps, and nothing else; signs of patterns mean themselves.
+// A search covers exactly summaries, errors and steps. Wildcard characters are literal.
 func TestSearch(t *testing.T) {
 	h := open(t, configuration, seedHistory(t))
 	failed := h.fire("fails")
@@ -271,7 +274,7 @@ func TestSearch(t *testing.T) {
 	h.expect("/runs?q=nowhere.txt", "/runs/"+failed.ID+"#failing")
 }
 
-// The first page of a busy day, with all that it needs, stays small on its way.
+// The first page of a busy day, with all its assets, is small when compressed.
 func TestFirstPageIsSmall(t *testing.T) {
 	h := open(t, configuration, func(l *ledger.Ledger) {
 		for range 40 {
@@ -294,7 +297,7 @@ func TestFirstPageIsSmall(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		request.Header.Set("Accept-Encoding", "gzip") // so that the client leaves it as it comes
+		request.Header.Set("Accept-Encoding", "gzip") // keeps the client from decompressing
 		answer, err := h.http.Do(request)
 		if err != nil {
 			t.Fatal(err)

@@ -38,7 +38,7 @@ func (s *site) workspace(r *http.Request, p page) (templ.Component, error) {
 	return workspacePage(p.titled(line(w.Name), "Workspaces"), w), err
 }
 
-// workspaceText returns the whole state of a workspace.
+// workspaceText returns the full state of a workspace.
 func (s *site) workspaceText(r *http.Request) (string, error) {
 	found, err := s.answers.Workspace(r.Context(), pathID(r, "id"))
 	return pretty(found.State), err
@@ -54,10 +54,10 @@ func (s *site) decideArtifact(r *http.Request) (string, error) {
 	return link([]string{"workspaces", r.PathValue("id")}), err
 }
 
-// workspaceAction is what an owner can do with a workspace.
+// workspaceAction is an action the owner can perform on a workspace.
 type workspaceAction struct{ Name, Word, Class string }
 
-// actionsOf are those that its state allows.
+// actionsOf returns the actions allowed in the workspace's state.
 func actionsOf(w api.Workspace) []workspaceAction {
 	var out []workspaceAction
 	if w.Review != "" {
@@ -76,7 +76,7 @@ func actionsOf(w api.Workspace) []workspaceAction {
 	return out
 }
 
-// statusMark is the status of a workspace.
+// statusMark returns the mark of a workspace's status.
 func statusMark(w api.Workspace) mark {
 	switch {
 	case w.Review != "":
@@ -91,7 +91,7 @@ func statusMark(w api.Workspace) mark {
 	return mark{"○", "grey", string(w.Status)}
 }
 
-// undecided says whether an artifact waits for its owner's word.
+// undecided reports whether an artifact waits for the owner's decision.
 func undecided(a api.WorkspaceArtifact) bool {
 	return !slices.Contains([]string{ledger.ArtifactApproved, ledger.ArtifactRejected}, a.Approval)
 }

@@ -1,8 +1,9 @@
-// Package heartbeat pings an address each minute while the daemon does its work: a dead-man's switch. Whoever watches the
-// address (healthchecks.io, Uptime Kuma, Cronitor, a monitor of one's own) tells the owner when the pings stop, whatever
-// stopped them: a machine that is off, a network that is gone, a daemon that hangs or whose disk is full.
+// Package heartbeat is a dead man's switch: it pings a monitor every minute while the daemon is
+// healthy. A monitor such as healthchecks.io, Uptime Kuma or Cronitor alerts the owner when the
+// pings stop. Possible causes are a machine that is off, a broken network, or a hanging daemon.
 //
-// A ping says nothing but that it came. Its address is a secret: whoever knows it could ping in the daemon's name.
+// A ping carries no data. Its URL is a secret: anyone with the URL could ping in place of the
+// daemon.
 package heartbeat
 
 import (
@@ -21,27 +22,31 @@ import (
 )
 
 const (
-	// Every is how far two pings are apart at most, while all is well.
+	// Every is the maximum time between two pings while the daemon is healthy.
 	Every = time.Minute
-	// spread is by how much one may come sooner, so that the pings of many machines do not come at the same time.
+	// spread is the maximum random reduction of that time. It keeps many machines from pinging at
+	// the same moment.
 	spread = 5 * time.Second
-	// wellWithin is how long the daemon may take to show that it does its work.
+	// wellWithin is the timeout of the health check.
 	wellWithin = 30 * time.Second
-	// answersWithin is how long a ping may take.
+	// answersWithin is the timeout of a ping.
 	answersWithin = 10 * time.Second
-	// maxAnswer is how much of an answer is read, in bytes.
+	// maxAnswer is the maximum number of bytes read from a response.
 	maxAnswer = 4 << 10
 )
 
-// Options are the parts.
+// Options holds the settings of a Heartbeat.
 type Options struct {
-	URL       func() string                   // that is pinged, as the configuration in force has it; "": none is
-	Well      func(ctx context.Context) error // why the daemon does not do its work, nil while it does
-	Transport http.RoundTripper               // nil: the system's
+	// URL returns the address to ping according to the current configuration, or "" if pings are
+	// off.
+	URL func() string
+	// Well checks the daemon's health. It returns nil if the daemon is healthy.
+	Well      func(ctx context.Context) error
+	Transport http.RoundTripper // nil means http.DefaultTransport
 	Logger    *slog.Logger
 }
 
-// Heartbeat sends the pings.
+// Heartbeat sends pings.
 type Heartbeat struct {
 	o      Options
 	client *http.Client
@@ -50,29 +55,30 @@ type Heartbeat struct {
 	is State
 }
 
-// State is how the pings are doing.
+// State is the state of the pings.
 type State struct {
-	To       string    // the server that is pinged, without what is secret of the address; "": none is
-	LastPing time.Time // when one was last taken; zero: none was since the daemon started
-	Problem  string    // why the last one was not sent, or not taken; "": it was
+	To       string    // host that is pinged, without the secret parts of the URL; "" if pings are off
+	LastPing time.Time // time of the last successful ping; zero until the first one
+	Problem  string    // error of the last ping; "" if it succeeded
 }
 
-// New returns a heartbeat that does not run yet.
+// New returns a heartbeat. Call Run to start it.
 func New(o Options) *Heartbeat {
 	client := &http.Client{Transport: o.Transport, Timeout: answersWithin,
-		// A ping that was sent on would tell somebody else, and would not be known to have arrived.
+		// Following a redirect would reveal the ping to another server, and its arrival would be
+		// unknown.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return &Heartbeat{o: o, client: client}
 }
 
-// State says how the pings are doing.
+// State returns the state of the pings.
 func (h *Heartbeat) State() State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.is
 }
 
-// Run pings until ctx ends, the first time at once. It belongs where all triggers are armed.
+// Run pings until ctx is done, starting immediately. The caller must first arm all triggers.
 func (h *Heartbeat) Run(ctx context.Context) error {
 	for {
 		next := time.NewTimer(Every - rand.N(spread))
@@ -87,7 +93,7 @@ func (h *Heartbeat) Run(ctx context.Context) error {
 	}
 }
 
-// beat pings once, if there is somebody to ping and all is well.
+// beat sends one ping if an address is configured and the daemon is healthy.
 func (h *Heartbeat) beat(ctx context.Context, to string) {
 	if to == "" {
 		h.mu.Lock()
@@ -105,12 +111,12 @@ func (h *Heartbeat) beat(ctx context.Context, to string) {
 		err = h.ping(ctx, to)
 	}
 
-	if ctx.Err() == nil { // else it only says that the daemon stops
+	if ctx.Err() == nil { // during shutdown, errors are expected
 		h.note(to, err)
 	}
 }
 
-// ping asks the address, of which no error tells more than the host.
+// ping sends one request to the monitor. Errors contain only the host, because the URL is a secret.
 func (h *Heartbeat) ping(ctx context.Context, to string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, to, nil)
 	if err != nil {
@@ -126,7 +132,7 @@ func (h *Heartbeat) ping(ctx context.Context, to string) error {
 		return fmt.Errorf("%s cannot be reached: %w", request.URL.Host, err)
 	}
 	defer response.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxAnswer)) // so that the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxAnswer)) // so that the connection can be reused
 
 	switch response.StatusCode / 100 {
 	case 2:
@@ -137,7 +143,7 @@ func (h *Heartbeat) ping(ctx context.Context, to string) error {
 	return fmt.Errorf("%s answered %s", request.URL.Host, text.OneLine(response.Status))
 }
 
-// note remembers what became of a ping, and logs when that has changed.
+// note records the result of a ping and logs a change.
 func (h *Heartbeat) note(to string, err error) {
 	h.mu.Lock()
 	was := h.is
@@ -160,7 +166,7 @@ func (h *Heartbeat) note(to string, err error) {
 	}
 }
 
-// host is what may be shown of an address.
+// host returns the part of an address that may be shown.
 func host(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 
 const secretURL = "https://ping.test/1f2e3d4c-uuid?key=hidden"
 
-// monitor is the server that is pinged, inside a bubble.
+// monitor is the monitoring server, inside a synctest bubble.
 type monitor struct {
 	at     []time.Time
 	answer func() (*http.Response, error)
@@ -37,7 +37,7 @@ func status(code int, r *http.Request) *http.Response {
 	return &http.Response{StatusCode: code, Status: http.StatusText(code), Body: io.NopCloser(strings.NewReader("")), Request: r, Header: http.Header{}}
 }
 
-// run has a heartbeat go on for some time, and returns what it logged.
+// run runs a heartbeat for the given time and returns its log.
 func run(t *testing.T, m *monitor, well func(context.Context) error, d time.Duration) (*heartbeat.Heartbeat, string) {
 	t.Helper()
 	var log strings.Builder
@@ -53,7 +53,7 @@ func run(t *testing.T, m *monitor, well func(context.Context) error, d time.Dura
 
 func fine(context.Context) error { return nil }
 
-// A ping comes at once and then at least each minute, for as long as the daemon runs and no longer.
+// A ping is sent at once and then at least every minute while the daemon runs.
 func TestEachMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -94,8 +94,8 @@ func TestEachMinute(t *testing.T) {
 	})
 }
 
-// While the daemon does not do its work, be it that it says so or that it hangs, nobody is pinged; once it does again,
-// pings come again, and both is said once.
+// No pings are sent while the health check fails or hangs. Pings resume afterwards, and both
+// changes are logged once.
 func TestNotWell(t *testing.T) {
 	t.Parallel()
 	for name, ill := range map[string]func(context.Context) error{
@@ -132,7 +132,7 @@ func TestNotWell(t *testing.T) {
 	}
 }
 
-// What the other end says is told, once, and without the address.
+// A failed ping is logged once, without the address.
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	for want, answer := range map[string]func() (*http.Response, error){
@@ -158,7 +158,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// A real server is asked once for each ping, and what it redirects to is not.
+// A real server gets one request per ping, and redirects are not followed.
 func TestRedirect(t *testing.T) {
 	t.Parallel()
 	var elsewhere atomic.Int32

@@ -12,13 +12,14 @@ import (
 	"rouse/internal/text"
 )
 
-// calendar is an expression of OnCalendar, in the terms of rouse: a cron line, a zone, and what a cron line cannot say as conditions.
+// calendar is a converted OnCalendar expression: a cron expression, a time zone, and conditions for
+// the parts cron cannot express.
 type calendar struct {
 	cron, at, zone string
-	when           []string // expressions that are true
+	when           []string // conditions that must all be true
 }
 
-// calendarWords are the names that systemd.time(7) gives to expressions.
+// calendarWords maps the named expressions of systemd.time(7) to their full form.
 var calendarWords = map[string]string{
 	"minutely": "*-*-* *:*:00", "hourly": "*-*-* *:00:00", "daily": "*-*-* 00:00:00", "midnight": "*-*-* 00:00:00", "weekly": "Mon *-*-* 00:00:00",
 	"monthly": "*-*-01 00:00:00", "yearly": "*-01-01 00:00:00", "annually": "*-01-01 00:00:00",
@@ -31,7 +32,7 @@ var (
 	yearNumber = regexp.MustCompile(`^[0-9]{4}$`)
 )
 
-// parseCalendar reads an expression such as "Mon..Fri *-*-* 08:00 Europe/Berlin".
+// parseCalendar parses an expression such as "Mon..Fri *-*-* 08:00 Europe/Berlin".
 func parseCalendar(text string) (c calendar, err error) {
 	words := strings.Fields(text)
 	if n := len(words); n > 0 && zoneWord.MatchString(words[n-1]) {
@@ -71,7 +72,7 @@ func isWeekdays(word string) bool {
 	return err == nil
 }
 
-// weekdayList reads "Mon..Fri,Sun": numbers of cron, where Sunday is 0.
+// weekdayList parses a list such as "Mon..Fri,Sun". It returns cron's numbers, with Sunday as 0.
 func weekdayList(word string) (out []int, err error) {
 	one := func(s string) int {
 		s = strings.ToLower(s)
@@ -89,7 +90,7 @@ func weekdayList(word string) (out []int, err error) {
 		if from < 0 || to < 0 {
 			return nil, fmt.Errorf("%q is no weekday", shown(part))
 		}
-		for day := from; ; day = (day + 1) % 7 { // Sat..Mon goes round
+		for day := from; ; day = (day + 1) % 7 { // Sat..Mon wraps around
 			out = append(out, (day+1)%7)
 			if day == to {
 				break
@@ -100,7 +101,7 @@ func weekdayList(word string) (out []int, err error) {
 	return slices.Compact(out), nil
 }
 
-// compose makes the cron line of the parts.
+// compose converts the parts of an expression.
 func (c *calendar) compose(days, date, clock string) error {
 	year, month, day, err := splitDate(date)
 	if err != nil {
@@ -136,7 +137,7 @@ func (c *calendar) compose(days, date, clock string) error {
 			return err
 		}
 		if dow = joinNumbers(list); dom != "*" {
-			// Both have to hold here, and for a cron line it is enough that one does.
+			// systemd requires both day fields to match; in a cron line one match is enough.
 			c.when, dow = append(c.when, c.local()+".Weekday().String() in "+weekdayNames(list)), "*"
 		}
 	}
@@ -163,7 +164,8 @@ func (c *calendar) compose(days, date, clock string) error {
 	return nil
 }
 
-// local is the time of an occurrence in the zone of the expression, for conditions.
+// local returns the expression for the scheduled time in the calendar's time zone, for use in
+// conditions.
 func (c *calendar) local() string {
 	if c.zone == "" {
 		return "Scheduled.Local()"
@@ -171,7 +173,7 @@ func (c *calendar) local() string {
 	return fmt.Sprintf("Scheduled.In(timezone(%q))", c.zone)
 }
 
-// once is a single moment.
+// once converts an expression that matches a single moment.
 func (c *calendar) once(year string, fields []string) error {
 	n := make([]int, 5)
 	for i, f := range fields {
@@ -203,7 +205,7 @@ func splitDate(date string) (year, month, day string, err error) {
 	return "", "", "", fmt.Errorf("the date %q is not understood", shown(date))
 }
 
-// calendarField writes one component as a field of cron: 1..5 is 1-5, 0/15 stays.
+// calendarField converts one component to a cron field: 1..5 becomes 1-5, 0/15 is unchanged.
 func calendarField(text string, low, high int) (string, error) {
 	var out []string
 	for part := range strings.SplitSeq(text, ",") {
@@ -249,7 +251,7 @@ func calendarField(text string, low, high int) (string, error) {
 	return strings.Join(out, ","), nil
 }
 
-// number reads a part of a calendar; fractions of a second are none of rouse's.
+// number parses an integer within a range. Fractions of a second are not supported.
 func number(text string, low, high int) (int, error) {
 	whole, fraction, _ := strings.Cut(text, ".")
 	n, err := strconv.Atoi(whole)
@@ -275,10 +277,11 @@ func weekdayNames(list []int) string {
 	return "[" + strings.Join(out, ", ") + "]"
 }
 
-// spanPart is a number with its unit in a length of time as systemd.time(7) has it: 1h 30min, 90, 2.5d.
+// spanPart matches a number with its unit in a duration as defined by systemd.time(7): 1h 30min,
+// 90, 2.5d.
 var spanPart = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)\s*([A-Za-zµμ]*)\s*`)
 
-// spanUnits are lengths in seconds. A month is 30.44 days and a year 365.25, as systemd has them.
+// spanUnits maps units to seconds. As in systemd, a month has 30.44 days and a year 365.25.
 var spanUnits = map[string]float64{
 	"": 1, "usec": 1e-6, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "msec": 1e-3, "ms": 1e-3,
 	"seconds": 1, "second": 1, "sec": 1, "s": 1, "minutes": 60, "minute": 60, "min": 60, "m": 60,
@@ -286,7 +289,7 @@ var spanUnits = map[string]float64{
 	"weeks": 604800, "week": 604800, "w": 604800, "months": 2630016, "month": 2630016, "M": 2630016, "years": 31557600, "year": 31557600, "y": 31557600,
 }
 
-// parseSpan reads a length of time of systemd.
+// parseSpan parses a systemd duration.
 func parseSpan(written string) (time.Duration, error) {
 	wrong := fmt.Errorf("%q is no length of time", shown(written))
 	rest, seconds := strings.TrimSpace(written), 0.0
@@ -320,7 +323,7 @@ func (j *Job) setEvery(d time.Duration) {
 	j.set("every", text.FormatSpan(whole))
 }
 
-// wall returns the bounds of a run, with the idle time of the defaults.
+// wall returns the bounds of a run: the given wall time, and the idle time of the defaults.
 func wall(d time.Duration) raw {
 	return raw("{wall: " + text.FormatSpan(max(d.Round(time.Second), time.Second)) + ", idle: 2h}")
 }

@@ -13,13 +13,13 @@ import (
 	"rouse/internal/fspath"
 )
 
-// variable is one of the environment that a command had.
+// variable is an environment variable of a command.
 type variable struct{ name, value string }
 
-// environment is what a command had, the last value of a name first.
+// environment holds the variables of a command, each name once.
 type environment []variable
 
-// with is the environment with one more variable, or another value of it.
+// with returns a copy of the environment with a variable added or replaced.
 func (e environment) with(name, value string) environment {
 	out := slices.DeleteFunc(slices.Clone(e), func(v variable) bool { return v.name == name })
 	return append(out, variable{name, value})
@@ -31,10 +31,10 @@ var (
 	logFile      = regexp.MustCompile(`\.log$|^/var/log/|^/dev/null$`)
 )
 
-// asks is whether a program is of no use without a network.
+// asks lists programs that need the network.
 var asks = []string{"curl", "wget", "ssh", "scp", "sftp", "git", "apt", "apt-get", "dnf", "yum", "certbot", "ping", "dig", "nslookup", "mail", "sendmail", "msmtp", "rclone", "aws", "gcloud", "az", "kubectl", "docker", "podman", "nc", "telnet", "claude", "codex", "gemini"}
 
-// command adds a command line to a job: as one program with an exact grant, or as a script.
+// command adds a command line to a job: either one program with an exact grant, or a script.
 func (j *Job) command(line string, env environment) bool {
 	c, ok := j.read(withoutDesktop(strings.TrimSpace(line)))
 	if !ok {
@@ -67,14 +67,14 @@ func (j *Job) command(line string, env environment) bool {
 	return true
 }
 
-// parsed is a command line as it was read.
+// parsed is a parsed command line.
 type parsed struct {
 	text string
-	argv []string // nil: a script
+	argv []string // nil for a script
 	why  string
 }
 
-// words are the words of a command, of a script as far as they can be told without running it.
+// words returns the words of a command. For a script, the result is an approximation.
 func (c parsed) words() []string {
 	if c.argv != nil {
 		return c.argv
@@ -82,7 +82,8 @@ func (c parsed) words() []string {
 	return strings.FieldsFunc(c.text, func(r rune) bool { return strings.ContainsRune(" \t\n;|&<>(){}'\"`=", r) })
 }
 
-// commandName is a name for a command: its program, or the script that an interpreter runs.
+// commandName derives a job name from a command. It uses the program, or the script an interpreter
+// runs.
 func commandName(c parsed) string {
 	words := c.words()
 	if scripts := shell.Scripts(words); len(scripts) > 0 && c.argv != nil {
@@ -97,7 +98,7 @@ func commandName(c parsed) string {
 	return "job"
 }
 
-// read parses a command line, without what only sent its output away.
+// read parses a command line. It removes redirections to logs and a leading cd.
 func (j *Job) read(line string) (c parsed, ok bool) {
 	line = strings.TrimSpace(line)
 	argv, why, err := shell.Plain(line)
@@ -114,7 +115,8 @@ func (j *Job) read(line string) (c parsed, ok bool) {
 	if argv == nil {
 		if dir, rest := changesFolder(line); dir != "" && j.dir == "" {
 			plain, _, err := shell.Plain(rest)
-			if err == nil && plain == nil { // cd DIR && PROGRAM >> LOG, as most crontabs have it
+			// Many crontabs use the form cd DIR && PROGRAM >> LOG.
+			if err == nil && plain == nil {
 				rest, plain = j.quietly(rest)
 			}
 			if err == nil && plain != nil {
@@ -126,7 +128,8 @@ func (j *Job) read(line string) (c parsed, ok bool) {
 	return parsed{line, argv, why}, true
 }
 
-// quietly is a command that is one program once its output goes nowhere else; argv is nil where it is none.
+// quietly returns a command line without its output redirections. argv is nil if the rest is not a
+// single program.
 func (j *Job) quietly(line string) (short string, argv []string) {
 	short, gone, quiet := withoutRedirects(line)
 	if short == "" {
@@ -145,7 +148,8 @@ func (j *Job) quietly(line string) (short string, argv []string) {
 	return short, argv
 }
 
-// withoutRedirects is a command without redirections of its output to logs or to nowhere.
+// withoutRedirects removes redirections of output to log files and /dev/null. quiet reports whether
+// all of them went to /dev/null.
 func withoutRedirects(line string) (short, gone string, quiet bool) {
 	s := statement(line)
 	if s == nil || len(s.Redirs) == 0 || s.Background || s.Negated {
@@ -162,14 +166,14 @@ func withoutRedirects(line string) (short, gone string, quiet bool) {
 		case syntax.DplOut: // 2>&1
 		case syntax.RdrOut, syntax.AppOut, syntax.RdrAll, syntax.AppAll, syntax.RdrClob:
 			if !logFile.MatchString(to) || (r.Op != syntax.AppOut && r.Op != syntax.AppAll && to != "/dev/null") {
-				return "", "", false // a file that is overwritten is a result
+				return "", "", false // an overwritten file is a result of the job
 			}
 			quiet = quiet && to == "/dev/null"
 		default:
 			return "", "", false
 		}
 		if r.Pos().Offset() < s.Cmd.End().Offset() {
-			return "", "", false // before the command, or among its words
+			return "", "", false // the redirection is before or among the arguments
 		}
 	}
 
@@ -177,7 +181,7 @@ func withoutRedirects(line string) (short, gone string, quiet bool) {
 	return strings.TrimSpace(line[:at]), strings.TrimSpace(strings.TrimRight(line[at:], "; \t\n")), quiet
 }
 
-// statement returns the only statement of a script, nil if there is not exactly one.
+// statement returns the only statement of a script, or nil if there is not exactly one.
 func statement(script string) *syntax.Stmt {
 	tree, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
 	if err != nil || len(tree.Stmts) != 1 {
@@ -205,7 +209,8 @@ func changesFolder(line string) (dir, rest string) {
 	return path.Clean(argv[1]), line[both.Y.Pos().Offset():]
 }
 
-// withEnvironment is what is left of the variables for a plain command, as words of env, or a script that sets them.
+// withEnvironment applies the environment to a command. It returns the variables that a plain
+// command gets as arguments of env, or a script that sets them.
 func (j *Job) withEnvironment(c parsed, env environment) (script string, left environment) {
 	var set strings.Builder
 	for _, v := range env {
@@ -220,7 +225,7 @@ func (j *Job) withEnvironment(c parsed, env environment) (script string, left en
 		set.WriteString("export " + v.name + "=" + word(v.value) + "\n")
 	}
 
-	// A pattern cannot name a program, so that no grant can.
+	// A grant cannot match a program name that contains a pattern.
 	if c.argv != nil && !strings.ContainsAny(c.argv[0], `*?[`) {
 		return "", left
 	}
@@ -233,7 +238,7 @@ func (j *Job) withEnvironment(c parsed, env environment) (script string, left en
 	return set.String() + c.text, nil
 }
 
-// words are the variables as arguments of env.
+// words returns the variables as arguments of the env program.
 func (e environment) words() []string {
 	out := []string{"env"}
 	for _, v := range e {
@@ -242,22 +247,22 @@ func (e environment) words() []string {
 	return out
 }
 
-// join writes an argv as a command line.
+// join formats an argv as a command line.
 func join(argv []string) string {
 	out := make([]string, len(argv))
 	for i, w := range argv {
 		out[i] = word(w)
-		if i == 0 && strings.Contains(w, "=") { // which would be a variable
+		if i == 0 && strings.Contains(w, "=") { // would be read as a variable
 			out[i] = quoted(w)
 		}
 	}
 	return strings.Join(out, " ")
 }
 
-// bareWord is a word that a shell leaves as it is.
+// bareWord matches a word that needs no quoting in a shell.
 var bareWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// word writes a word so that a shell reads it as it is. Unlike what shell.RunArgs makes, it is plain whatever is in it.
+// word quotes a word for a shell. Unlike shell.RunArgs, its result always counts as plain.
 func word(w string) string {
 	if bareWord.MatchString(w) {
 		return w
@@ -267,10 +272,10 @@ func word(w string) string {
 
 func quoted(w string) string { return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'" }
 
-// allow grants exactly these words.
+// allow adds a grant for exactly this argv, unless the agent can change the script it runs.
 func (j *Job) allow(argv []string) {
 	if slices.ContainsFunc(shell.Scripts(argv), func(script string) bool { return !path.IsAbs(script) || j.dir != "" && fspath.Within(script, j.dir) }) {
-		// A grant would be one for whatever the agent writes there; an approval is for one content.
+		// A grant would cover any content the agent writes there. An approval covers one content.
 		j.remark("its agent can write what it runs, so that no grant is written: its first run waits in rouse inbox, and rouse approve ITEM --always allows this content from then on")
 		return
 	}
@@ -286,7 +291,8 @@ func (j *Job) allow(argv []string) {
 
 var escapeGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
-// needs says what a confined program lacks, as far as its words tell.
+// needs adds remarks about paths and network access that a confined program lacks, judging by its
+// words.
 func (j *Job) needs(c parsed) {
 	words := c.words()
 	var paths, programs []string
@@ -316,7 +322,7 @@ func (j *Job) needs(c parsed) {
 	}
 }
 
-// relative are the words that name a file from the working folder on.
+// relative returns the arguments that are relative paths.
 func (c parsed) relative() (out []string) {
 	for _, w := range c.words() {
 		if w == "." || w == ".." || strings.Contains(w, "/") && !strings.HasPrefix(w, "-") && !strings.HasPrefix(w, "/") && !strings.Contains(w, "://") && !isPath(w) {
@@ -326,7 +332,8 @@ func (c parsed) relative() (out []string) {
 	return out
 }
 
-// startedIn tells where the other scheduler started its commands, when they name files from there on.
+// startedIn adds a remark about the other scheduler's working directory if commands use relative
+// paths.
 func (j *Job) startedIn(where string) {
 	if j.dir == "" && len(j.relative) > 0 {
 		j.lose("it was started in %s, from which %s is told; here it starts in the workdir of its agent", where, shown(strings.Join(j.relative, ", ")))

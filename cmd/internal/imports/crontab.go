@@ -11,22 +11,24 @@ import (
 	"rouse/agent/tool/shell"
 )
 
-// CrontabOptions say how to read a crontab.
+// CrontabOptions holds options for reading a crontab.
 type CrontabOptions struct {
-	// Users reports that a user stands before each command, as in /etc/crontab. It is also detected.
+	// Users means that each command is preceded by a user name, as in /etc/crontab. It is also
+	// detected.
 	Users bool
 }
 
 var (
-	// cronVariable is a line of a crontab that sets a variable.
+	// cronVariable matches a line that sets a variable.
 	cronVariable = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*|"[^"]+"|'[^']+')\s*=\s*(.*)$`)
-	// A column for users in a comment, as Debian writes it above its fields.
+	// userColumn matches a comment with a user column, as Debian writes it above the fields.
 	userColumn = regexp.MustCompile(`(?m)^#.*\bdow\s+user(-name)?\b|^#.*\buser-name\b`)
 	userName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*\$?$`)
 	freeBSD    = regexp.MustCompile(`^@([0-9]+)$`)
 )
 
-// programDefaults are what jobs of programs have, as schedulers without bounds have it.
+// programDefaults returns the defaults of jobs that run programs. They match schedulers without
+// limits.
 func programDefaults(onMiss setting) []setting {
 	return []setting{
 		onMiss,
@@ -36,7 +38,7 @@ func programDefaults(onMiss setting) []setting {
 	}
 }
 
-// confined is what the head of each file says about programs.
+// confined is the note about sandboxed programs at the head of each file.
 var confined = []string{
 	"",
 	"Programs run confined: they read and write the workdir of their agent, see the programs of the system, and have no network.",
@@ -45,17 +47,17 @@ var confined = []string{
 	"",
 }
 
-// crontab reads one crontab.
+// crontab is the state of reading one crontab.
 type crontab struct {
 	*Document
 	file    File
 	users   bool
 	env     environment
-	zone    string // CRON_TZ
+	zone    string // value of CRON_TZ
 	shell   string
 	home    string
-	hours   string   // START_HOURS_RANGE
-	delay   int      // RANDOM_DELAY, in minutes
+	hours   string   // value of START_HOURS_RANGE
+	delay   int      // RANDOM_DELAY in minutes
 	pending []string // comments that may belong to the next job
 }
 
@@ -93,7 +95,7 @@ func (c *crontab) line(n int, line string) {
 	}
 }
 
-// keep writes the comments that belong to no job.
+// keep adds the pending comments as comments without a job.
 func (c *crontab) keep() {
 	if len(c.pending) > 0 {
 		c.note(c.pending...)
@@ -108,7 +110,7 @@ func unquoteCron(s string) string {
 	return s
 }
 
-// standardPath reports whether programs are looked for where they are anyway.
+// standardPath reports whether all directories of a PATH are standard ones.
 func standardPath(value string) bool {
 	for dir := range strings.SplitSeq(value, ":") {
 		if !slices.Contains([]string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/games"}, strings.TrimSuffix(dir, "/")) {
@@ -118,7 +120,7 @@ func standardPath(value string) bool {
 	return true
 }
 
-// variable sets what the jobs below it have.
+// variable sets a variable for the jobs below it.
 func (c *crontab) variable(name, value string) (remark string) {
 	switch name {
 	case "CRON_TZ":
@@ -129,8 +131,8 @@ func (c *crontab) variable(name, value string) (remark string) {
 		}
 		return "cron mailed the output there: a channel {name: mail, kind: url, url: secret:mail} (smtp://…) and notify: {channels: [mail]} do"
 	case "RANDOM_DELAY":
-		c.delay, _ = strconv.Atoi(value) // what is no number is no delay for cron either
-	case "START_HOURS_RANGE": // of anacron
+		c.delay, _ = strconv.Atoi(value) // cron also ignores a value that is not a number
+	case "START_HOURS_RANGE": // used by anacron
 		c.hours = value
 	case "SHELL":
 		c.shell = value
@@ -162,7 +164,7 @@ func (c *crontab) job(n int, line string) {
 	}
 
 	j := &Job{Source: []string{source}, Kept: kept}
-	// SUSE and cronie: a - before the minute keeps the job out of the system's log.
+	// In SUSE and cronie, a - before the minute keeps the job out of the system log.
 	if rest, ok := strings.CutPrefix(line, "-"); ok {
 		line = rest
 		j.remark("the - before the minute is left out: each run is on record")
@@ -196,7 +198,8 @@ func (c *crontab) job(n int, line string) {
 	c.add(j)
 }
 
-// flags cuts the options off that OpenBSD has before a command: -n and -q tell less, and -s is what overlap: skip is.
+// flags removes OpenBSD's options before a command. -n and -q reduce output, and -s equals overlap:
+// skip.
 func flags(j *Job, text string) string {
 	for strings.HasPrefix(text, "-") {
 		word, rest, _ := cutField(text)
@@ -206,7 +209,7 @@ func flags(j *Job, text string) string {
 	return text
 }
 
-// when reads the fields of time; rest is what follows them.
+// when parses the time fields and returns the rest of the line.
 func (c *crontab) when(j *Job, line string) (rest string, err error) {
 	if strings.HasPrefix(line, "@") {
 		word, rest, _ := cutField(line)
@@ -254,7 +257,7 @@ func (c *crontab) setZone(j *Job) {
 	}
 }
 
-// cutField is the first word, and what follows the blanks behind it. found is false where nothing follows.
+// cutField splits off the first word. found is false if the rest is empty.
 func cutField(s string) (field, rest string, found bool) {
 	s = strings.TrimLeft(s, " \t")
 	i := strings.IndexAny(s, " \t")
@@ -264,7 +267,7 @@ func cutField(s string) (field, rest string, found bool) {
 	return s[:i], strings.TrimSpace(s[i:]), true
 }
 
-// command splits what cron does: the first % ends the command, and what follows is its input.
+// command adds the command of a line. The first % ends the command; the text after it is the input.
 func (c *crontab) command(j *Job, text string) bool {
 	command, input := splitPercent(text)
 	if input != "" {
@@ -277,7 +280,8 @@ func (c *crontab) command(j *Job, text string) bool {
 	return j.command(command, c.env)
 }
 
-// splitPercent undoes what cron does with %: \% is one, and every other a line break.
+// splitPercent splits a line at the first % as cron does. \% is a percent sign, and further % are
+// line breaks.
 func splitPercent(s string) (command, input string) {
 	var b strings.Builder
 	split := -1
@@ -300,7 +304,7 @@ func splitPercent(s string) (command, input string) {
 	return strings.TrimSpace(b.String()[:split]), b.String()[split:] + "\n"
 }
 
-// surroundings are what cron did around the command.
+// surroundings adds remarks about the environment cron provides.
 func (c *crontab) surroundings(j *Job) {
 	j.startedIn("the home folder of its user")
 	if c.hours != "" {
@@ -314,7 +318,7 @@ func (c *crontab) surroundings(j *Job) {
 	}
 }
 
-// cronField is what a field of a crontab may hold.
+// cronField describes a field of a crontab.
 type cronField struct {
 	name     string
 	min, max int
@@ -322,7 +326,7 @@ type cronField struct {
 
 var cronFieldRules = []cronField{{"minute", 0, 59}, {"hour", 0, 23}, {"day-of-month", 1, 31}, {"month", 1, 12}, {"day-of-week", 0, 7}}
 
-// cronFields writes the fields of a crontab as rouse reads them, where the two differ.
+// cronFields converts the time fields of a crontab line to rouse's syntax.
 func cronFields(j *Job, fields []string) (string, error) {
 	out := make([]string, len(fields))
 	for i, rule := range cronFieldRules {
@@ -356,7 +360,7 @@ func (r cronField) translate(j *Job, field string) (string, error) {
 		if _, err := strconv.Atoi(body); err == nil {
 			j.remark("%s of the %s is every %s from %s on here; cron refuses it, or takes %s alone", item, r.name, step, body, body)
 		}
-		if n > r.max-r.min { // as cron has it, the first alone is left
+		if n > r.max-r.min { // cron keeps only the first value
 			if items[i] = body; body == "*" {
 				items[i] = strconv.Itoa(r.min)
 			}
@@ -366,11 +370,12 @@ func (r cronField) translate(j *Job, field string) (string, error) {
 		}
 	}
 
-	// A list with a star in it is a star for cron when it begins with one; here each item of a list is told.
+	// In cron, a list that begins with a star counts as a star. In rouse, each item of the list
+	// counts.
 	return strings.Join(items, ","), nil
 }
 
-// random is a time that cronie chooses when it reads the table: here the start is spread instead.
+// random converts a random minute of cronie to a fixed minute with jitter.
 func (r cronField) random(j *Job, low, high string) (string, error) {
 	from, to := r.min, r.max
 	var err error

@@ -11,7 +11,7 @@ import (
 	"rouse/internal/text"
 )
 
-// dag is one DAG of a Dagu file.
+// dag is a DAG of a Dagu file.
 type dag struct {
 	*Document
 	file File
@@ -20,13 +20,13 @@ type dag struct {
 	job  *Job
 }
 
-// The keys of a DAG and of a step that neither restrict it nor change what it does.
+// Keys of a DAG and of a step that neither restrict it nor change its behavior.
 var (
 	harmlessDAG  = []string{"maxactivesteps", "maxoutputsize", "maxcleanuptimesec", "histretentionruns", "otel", "runconfig"}
 	harmlessStep = []string{"stdout", "stderr", "signalonstop", "mailonerror", "logoutput"}
 )
 
-// Dagu reads DAGs of Dagu, one or several (---) in each file.
+// Dagu reads Dagu files. Each file contains one or more DAGs, separated by "---".
 func Dagu(files []File) (*Document, error) {
 	d := NewDocument("dagu", "Steps run one after the other, in an order in which each comes behind those that it depends on.")
 	d.Notes = append(d.Notes, confined...)
@@ -55,7 +55,7 @@ func Dagu(files []File) (*Document, error) {
 	return d, nil
 }
 
-// read makes a job of the DAG for each of its schedules.
+// read adds one job for each schedule of the DAG.
 func (g *dag) read() {
 	j := g.job
 	for _, key := range []string{"description", "group"} {
@@ -63,7 +63,7 @@ func (g *dag) read() {
 			j.Kept = append(j.Kept, strings.TrimSpace(text))
 		}
 	}
-	g.env = g.variables(nil, g.root.get("env")) // of all steps
+	g.env = g.variables(nil, g.root.get("env")) // variables of all steps
 	g.conditions()
 	g.policies()
 	schedules := g.schedules()
@@ -93,7 +93,8 @@ func (g *dag) read() {
 	}
 }
 
-// schedules are the keys of time, once for each schedule; one without any where it is started manually.
+// schedules returns the schedule settings of each job. A DAG without a schedule gets one job that
+// is started manually.
 func (g *dag) schedules() (out [][]setting) {
 	add := func(expression string) {
 		one := &Job{}
@@ -127,7 +128,7 @@ func (g *dag) schedules() (out [][]setting) {
 	return out
 }
 
-// scheduleText is a schedule that may be a map with its expression.
+// scheduleText returns the cron expression of a schedule, which is a string or a map.
 func (g *dag) scheduleText(n *node) string {
 	if n.kind != 'm' {
 		return n.str()
@@ -137,7 +138,7 @@ func (g *dag) scheduleText(n *node) string {
 	return text
 }
 
-// variables reads env, which is a map, or a list of maps and of NAME=value.
+// variables adds the variables of env, which is a map or a list of maps and NAME=value strings.
 func (g *dag) variables(env environment, n *node) environment {
 	set := func(name, value string) {
 		if strings.ContainsAny(value, "$`") {

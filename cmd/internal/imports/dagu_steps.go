@@ -11,24 +11,24 @@ import (
 	"rouse/internal/text"
 )
 
-// daguStep is one step, with those that it waits for.
+// daguStep is a step and the names of the steps it depends on.
 type daguStep struct {
 	name    string
 	node    *node
 	depends []string
 }
 
-// steps are the steps in an order in which each comes behind those that it depends on.
+// steps returns the steps, each after the steps it depends on.
 func (g *dag) steps() []*daguStep {
 	var all []*daguStep
 	list := g.root.get("steps", "tasks")
-	if list != nil && list.kind == 'm' { // names with their steps
+	if list != nil && list.kind == 'm' { // map of names to steps
 		for i, name := range list.keys {
 			all = append(all, &daguStep{name: name, node: list.items[i]})
 		}
 	} else {
 		for i, n := range list.list() {
-			if n.kind == 'l' { // steps that run at the same time
+			if n.kind == 'l' { // steps that run in parallel
 				for k, one := range n.items {
 					all = append(all, &daguStep{name: fmt.Sprintf("%d-%d", i+1, k+1), node: one})
 				}
@@ -57,7 +57,7 @@ func (g *dag) steps() []*daguStep {
 	return g.order(all)
 }
 
-// order sorts steps by what they depend on, and otherwise leaves them as they are.
+// order sorts steps by dependency and otherwise keeps their order.
 func (g *dag) order(all []*daguStep) (out []*daguStep) {
 	done := map[string]bool{}
 	names := map[string]bool{}
@@ -143,7 +143,7 @@ func (g *dag) step(s *daguStep) {
 	g.stepPolicies(s, before, lose)
 }
 
-// stepPolicies reads what is said of a step beside its command.
+// stepPolicies converts the settings of a step other than its command.
 func (g *dag) stepPolicies(s *daguStep, before int, lose func(string, ...any)) {
 	n := s.node
 	if c := n.get("continueOn"); c != nil {
@@ -173,7 +173,7 @@ func (g *dag) stepPolicies(s *daguStep, before int, lose func(string, ...any)) {
 		}
 	}
 
-	n.get("retryPolicy") // retries reads it
+	n.get("retryPolicy") // read by retries
 	for _, said := range n.rest() {
 		key, _, _ := strings.Cut(said, ":")
 		g.job.leave(key, harmlessStep, "step %s: not carried over: %s", shown(s.name), shown(said))
@@ -192,7 +192,8 @@ func (g *dag) commands(s *daguStep, what *node, env environment, rest string) {
 	}
 }
 
-// retries carries over the policy of a DAG with one step. A job that is tried again begins with its first step.
+// retries converts the retry policy of a DAG with a single step. With several steps it cannot: a
+// retried job starts again with its first step.
 func (g *dag) retries(steps []*daguStep) {
 	for _, s := range steps {
 		if s.node.kind != 'm' {
@@ -209,7 +210,7 @@ func (g *dag) retries(steps []*daguStep) {
 	}
 }
 
-// retry carries over a policy as that of the job.
+// retry converts a retry policy to the job's retry setting.
 func (g *dag) retry(r *node) {
 	limit, err := strconv.Atoi(r.get("limit").str())
 	if err != nil || limit < 1 || limit > 1000 {

@@ -1,16 +1,17 @@
-// Package imports reads the jobs of other schedulers and writes them as a configuration.
+// Package imports converts the jobs of other schedulers to a rouse configuration.
 //
 // # Design
 //
-// A reader for each format makes a Document of the files it is given: jobs, and comments for what is no job. Whatever of a job
-// cannot be carried over becomes a remark at it, and where that matters the job is off. Nothing is dropped without a word: each
-// job names the line it comes from, and each setting that a reader does not know is a remark.
+// Each format has a reader that converts files to a Document of jobs and comments. Settings that
+// cannot be converted become remarks at the job. If they matter, the job is disabled. Everything is
+// reported: each job names the line it comes from, and every unknown setting becomes a remark.
 //
-// The files are a stranger's. They are read up to a size, never executed, and name no other file that is read; whatever is
-// written of them is quoted for YAML, for templates and for terminals.
+// The files are untrusted. Their size is limited, they are never executed, and files they refer to
+// are not read. All text taken from them is escaped for YAML, templates and terminals.
 //
-// A command that is one program with its arguments becomes a call with an exact grant. One that needs a shell gets no grant, so
-// that its owner approves its text before it first runs.
+// A single program with arguments becomes a call with an exact grant. A command that needs a shell
+// gets no grant, so its owner must approve its text before the first run.
 //
-// What is written is checked as it would be when it is used (Settle): what the check refuses becomes a comment.
+// The result must pass the same check as any configuration (Settle). Jobs that fail it become
+// comments.
 package imports

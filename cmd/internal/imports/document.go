@@ -11,38 +11,39 @@ import (
 	"rouse/internal/text"
 )
 
-// Document is what a reader found, in the order of its files.
+// Document holds the result of an import, in the order of the files.
 type Document struct {
 	From     string    // crontab, systemd, dagu, openclaw
-	Defaults []setting // what all jobs have, as the other scheduler does it
-	Notes    []string  // for the head of the file
+	Defaults []setting // settings of all jobs that match the other scheduler
+	Notes    []string  // comments at the head of the file
 	items    []item
 	names    map[string]bool
 }
 
-// item is a job, or a comment where none could be made.
+// item is a job, or a comment if no job could be created.
 type item struct {
 	job     *Job
 	comment []string
 }
 
-// setting is one key of a job or of the defaults.
+// setting is a key of a job or of the defaults.
 type setting struct {
 	key    string
 	value  any    // string, bool, int, []string or raw
-	remark string // why, at the end of the line
+	remark string // reason, as a comment at the end of the line
 }
 
-// raw is YAML that is written as it is; it never holds anything of a stranger that was not quoted.
+// raw is YAML written as is. Text from an imported file must be quoted before it becomes part of
+// one.
 type raw string
 
-// Job is one job that was found.
+// Job is an imported job.
 type Job struct {
 	Name    string
-	Source  []string // where it comes from, and what it said there
-	Kept    []string // comments of the other file
-	Remarks []string // what could not be carried over, or is different
-	Off     bool     // because of a remark
+	Source  []string // lines of the imported file
+	Kept    []string // comments of the imported file
+	Remarks []string // differences and settings that were not imported
+	Off     bool     // disabled because of a remark
 
 	settings []setting
 	calls    []call
@@ -52,32 +53,32 @@ type Job struct {
 	executor    []string // argv of the coding agent that runs the prompt
 	executorEnv environment
 
-	agent        string // name of its agent, "" for the one that all share
-	instructions string // of its agent
-	uses         string // the name that its agent got
-	whole        string // all that the other file says of it, where Source does not
-	refused      string // why it cannot be a job at all
-	dir          string // its workdir, "" for the agent's own
+	agent        string // name of the agent; "" for the shared agent
+	instructions string // instructions of the agent
+	uses         string // final name of the agent
+	whole        string // full definition in the imported file, if Source does not contain it
+	refused      string // reason why the job cannot be imported
+	dir          string // workdir; "" for the agent's own
 	grants       [][]string
-	relative     []string // words of its commands that name a file from the working folder on
+	relative     []string // command arguments that are relative paths
 }
 
-// call is one call of a playbook. It sends a notice if it has a title, and runs a command otherwise.
+// call is a call of a playbook. It sends a notice if it has a title; otherwise it runs a command.
 type call struct {
 	command string
 	title   string
 	body    string
-	on      string // on_error
-	exits   []int  // that are a success
+	on      string // value of on_error
+	exits   []int  // exit codes that count as success
 }
 
-// NewDocument returns an empty document with notes.
+// NewDocument returns an empty document with the given notes.
 func NewDocument(from string, notes ...string) *Document {
 	head := "Written by rouse import " + from + ". What could not be carried over stands at its job; a job that lacks something is off."
 	return &Document{From: from, Notes: append([]string{head}, notes...), names: map[string]bool{}}
 }
 
-// Jobs are the jobs that were found.
+// Jobs returns the imported jobs.
 func (d *Document) Jobs() (out []*Job) {
 	for _, it := range d.items {
 		if it.job != nil {
@@ -87,7 +88,7 @@ func (d *Document) Jobs() (out []*Job) {
 	return out
 }
 
-// Comments are how many things became a comment because no job could be made of them.
+// Comments returns the number of jobs that became comments because they could not be imported.
 func (d *Document) Comments() (n int) {
 	for _, it := range d.items {
 		if it.job == nil && len(it.comment) > 0 && strings.HasPrefix(it.comment[0], notCarried) {
@@ -97,7 +98,7 @@ func (d *Document) Comments() (n int) {
 	return n
 }
 
-// notCarried begins the comment that stands for a job.
+// notCarried is the prefix of a comment that replaces a job.
 const notCarried = "not carried over: "
 
 func (d *Document) add(j *Job) {
@@ -105,28 +106,30 @@ func (d *Document) add(j *Job) {
 	d.items = append(d.items, item{job: j})
 }
 
-// note keeps lines that are no job.
+// note adds lines as a comment.
 func (d *Document) note(lines ...string) { d.items = append(d.items, item{comment: lines}) }
 
-// refuse keeps what should be a job and cannot be one.
+// refuse adds a comment for a job that cannot be imported.
 func (d *Document) refuse(why string, source ...string) {
 	d.items = append(d.items, item{comment: append([]string{notCarried + why}, source...)})
 }
 
-// remark says what is different, and changes nothing.
+// remark adds a remark about a difference. The job stays enabled.
 func (j *Job) remark(format string, args ...any) {
 	if said := fmt.Sprintf(format, args...); !slices.Contains(j.Remarks, said) {
 		j.Remarks = append(j.Remarks, said)
 	}
 }
 
-// lose says what is lost and matters, so that its owner has to look at the job before it runs.
+// lose adds a remark about an important loss and disables the job, so that the owner reviews it
+// first.
 func (j *Job) lose(format string, args ...any) {
 	j.Off = true
 	j.remark(format, args...)
 }
 
-// leave reports a key that is not carried over. Unless it is harmless, the job is off.
+// leave adds a remark about a key that was not imported. It disables the job unless the key is
+// listed in harmless.
 func (j *Job) leave(key string, harmless []string, format string, args ...any) {
 	if slices.Contains(harmless, strings.ToLower(strings.ReplaceAll(key, "_", ""))) {
 		j.remark(format, args...)
@@ -135,7 +138,7 @@ func (j *Job) leave(key string, harmless []string, format string, args ...any) {
 	j.lose(format, args...)
 }
 
-// leaveRest tells of all keys of a node that are not carried over.
+// leaveRest calls leave for each key of a node that was not read.
 func (j *Job) leaveRest(n *node, harmless []string, about string) {
 	for _, said := range n.rest() {
 		key, _, _ := strings.Cut(said, ":")
@@ -143,7 +146,7 @@ func (j *Job) leaveRest(n *node, harmless []string, about string) {
 	}
 }
 
-// variable adds a variable to an environment. It reports a name that no program can have.
+// variable adds a variable to an environment. If the name is not valid, it adds a remark instead.
 func (j *Job) variable(env environment, name, value string) environment {
 	if !variableName.MatchString(name) {
 		j.lose("the variable %s has no name that a program can have", shown(name))
@@ -152,7 +155,7 @@ func (j *Job) variable(env environment, name, value string) environment {
 	return env.with(name, value)
 }
 
-// worksIn sets the workdir of a job. It reports a relative one.
+// worksIn sets the workdir of a job. If dir is relative, it adds a remark instead.
 func (j *Job) worksIn(what, dir string) {
 	switch {
 	case path.IsAbs(dir):
@@ -177,7 +180,7 @@ var (
 
 const maxName = 56
 
-// nameOf makes a name of any text; "" gives the other.
+// nameOf derives a valid name from a text. If no characters remain, it returns other.
 func nameOf(text, other string) string {
 	name := strings.Trim(notName.ReplaceAllString(text, "-"), "-_")
 	if len(name) > maxName {
@@ -192,7 +195,7 @@ func nameOf(text, other string) string {
 	return name
 }
 
-// unique tells names apart that differ in case alone too: they become folders.
+// unique makes a name unique, ignoring case: names become directories.
 func (d *Document) unique(name string) string {
 	out := name
 	for n := 2; d.names[strings.ToLower(out)]; n++ {
@@ -202,19 +205,20 @@ func (d *Document) unique(name string) string {
 	return out
 }
 
-// withheld is a setting of a variable whose value looks like a secret: a file that is made of another one must not spread it.
+// withheld matches an assignment that looks like a secret. The imported configuration must not
+// spread secrets.
 var withheld = regexp.MustCompile(`(?i)([A-Za-z_]*(?:key|secret|token|passw|credential)[A-Za-z0-9_]*["']?\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s,"'}\]]+)`)
 
-// where is a line of a file, as people write it.
+// where formats a line of a file with its position.
 func where(file string, line int, said string) string {
 	return fmt.Sprintf("%s:%d: %s", path.Base(strings.ReplaceAll(file, `\`, "/")), line, withheld.ReplaceAllString(said, "$1(withheld)"))
 }
 
-// shown is a text in a remark: one line, and not without end.
+// shown formats a text for a remark: on one line and with limited length.
 func shown(s string) string {
 	s = withheld.ReplaceAllString(s, "$1(withheld)")
 	return text.Truncate(strings.ReplaceAll(text.Visible(s), "\n", `\n`), maxShown)
 }
 
-// maxShown is how much of a strange value is shown, in characters.
+// maxShown is the maximum length of a value in a remark, in characters.
 const maxShown = 2000

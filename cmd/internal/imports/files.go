@@ -15,27 +15,27 @@ import (
 )
 
 const (
-	// MaxFile is the largest file that is read, in bytes.
+	// MaxFile is the maximum size of a file, in bytes.
 	MaxFile = 1 << 20
-	// maxFiles is how many files of a folder are read.
+	// maxFiles is the maximum number of files in a directory.
 	maxFiles = 1000
-	// MaxJobs is how many jobs are carried over at once.
+	// MaxJobs is the maximum number of jobs per import.
 	MaxJobs = 2000
 )
 
-// File is one that was read.
+// File is an input file.
 type File struct {
 	Name string
 	Text string
 }
 
-// ReadFile reads what a person named; "-" is what comes in.
+// ReadFile reads the named file. If the name is "-", it reads from in.
 func ReadFile(name string, in io.Reader) (File, error) {
 	if name == "-" {
 		return read("standard input", in)
 	}
 
-	f, err := os.Open(name) //nolint:gosec // its owner names it
+	f, err := os.Open(name) //nolint:gosec // the user names the file
 	if err != nil {
 		return File{}, err
 	}
@@ -59,7 +59,8 @@ func read(name string, from io.Reader) (File, error) {
 	return File{Name: name, Text: strings.ReplaceAll(strings.TrimPrefix(string(raw), "\ufeff"), "\r\n", "\n")}, nil
 }
 
-// ReadFolder reads the files of a folder with one of the endings, by name. It skips links.
+// ReadFolder reads the files in a directory that have one of the given name endings. skipped lists
+// all other entries, including symbolic links.
 func ReadFolder(dir string, endings ...string) (files []File, skipped []string, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -89,7 +90,8 @@ func ReadFolder(dir string, endings ...string) (files []File, skipped []string, 
 	return files, skipped, nil
 }
 
-// ReadBeside reads those of the named files that lie beside another one, and follows no link there.
+// ReadBeside reads those of the named files that exist in the directory of the given file. It does
+// not follow symbolic links in that directory.
 func ReadBeside(file string, names ...string) (out []File, err error) {
 	root, err := os.OpenRoot(filepath.Dir(file))
 	if err != nil {
@@ -110,7 +112,7 @@ func ReadBeside(file string, names ...string) (out []File, err error) {
 	return out, nil
 }
 
-// readBelow reads a file of a folder, and no link in its place.
+// readBelow reads a regular file of a directory. It returns fs.ErrNotExist for a symbolic link.
 func readBelow(root *os.Root, name string) (File, error) {
 	if s, err := root.Lstat(name); err != nil || !s.Mode().IsRegular() {
 		return File{}, errors.Join(err, fs.ErrNotExist)

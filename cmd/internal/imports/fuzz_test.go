@@ -12,7 +12,7 @@ import (
 	"rouse/internal/text"
 )
 
-// seed adds the files of testdata.
+// seed adds the files in testdata to the corpus.
 func seed(f *testing.F, pattern string) {
 	f.Helper()
 	found, err := filepath.Glob(filepath.Join("testdata", pattern))
@@ -28,7 +28,7 @@ func seed(f *testing.F, pattern string) {
 	}
 }
 
-// lost is a line of the other file that nothing of is left, neither a job nor a comment.
+// lost returns a line of the input that is missing from the output, or "".
 func lost(input, written string, skip *regexp.Regexp) string {
 	for line := range strings.SplitSeq(input, "\n") {
 		line = strings.TrimSpace(strings.TrimLeft(strings.TrimSpace(line), "#"))
@@ -42,10 +42,10 @@ func lost(input, written string, skip *regexp.Regexp) string {
 	return ""
 }
 
-// What looks like a secret is withheld, and so is no line of the file.
+// withheld matches lines that may contain secrets. The output may lack these lines.
 var withheld = regexp.MustCompile(`(?i)key|secret|token|passw|credential`)
 
-// FuzzCrontab: what is written of any crontab is a configuration, and each of its lines is in it.
+// FuzzCrontab checks that any crontab gives a valid configuration that contains each of its lines.
 func FuzzCrontab(f *testing.F) {
 	seed(f, "crontab/*.crontab")
 	f.Add("@daily %\n* * * * * a%b\\%c%\n- 1 2 3\nA=\n@1 x\n0~ 1 * * * x")
@@ -64,7 +64,8 @@ func FuzzCrontab(f *testing.F) {
 	})
 }
 
-// FuzzSystemd: what is written of any timer and service is a configuration; a timer is a job or a comment.
+// FuzzSystemd checks that any timer and service give a valid configuration, with each timer as a
+// job or a comment.
 func FuzzSystemd(f *testing.F) {
 	for _, pattern := range []string{"systemd/*.timer", "systemd/*.service"} {
 		seed(f, pattern)
@@ -90,7 +91,7 @@ func FuzzSystemd(f *testing.F) {
 	})
 }
 
-// FuzzDagu: what is written of any DAG is a configuration, and each DAG is a job or a comment.
+// FuzzDagu checks that any DAG gives a valid configuration, with each DAG as a job or a comment.
 func FuzzDagu(f *testing.F) {
 	seed(f, "dagu/*.yaml")
 	dir := f.TempDir()
@@ -101,7 +102,7 @@ func FuzzDagu(f *testing.F) {
 		}
 		d, err := imports.Dagu([]imports.File{file})
 		if err != nil {
-			return // no YAML
+			return // not YAML
 		}
 		written := whole(t, dir, d)
 		if len(d.Jobs())+d.Comments() == 0 && strings.Contains(input, "steps:") && !strings.Contains(input, "#") {
@@ -110,7 +111,8 @@ func FuzzDagu(f *testing.F) {
 	})
 }
 
-// FuzzOpenClaw: what is written of any file of cron jobs is a configuration, and each of them is a job or a comment.
+// FuzzOpenClaw checks that any file of cron jobs gives a valid configuration, with each job as a
+// job or a comment.
 func FuzzOpenClaw(f *testing.F) {
 	seed(f, "openclaw/*.json")
 	seed(f, "openclaw/*.md")

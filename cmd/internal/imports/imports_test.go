@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write the wanted files")
 
-// check is what rouse import checks with, for a place where nothing lies.
+// check is the configuration check of rouse import, for a machine without any of the named paths.
 func check(t testing.TB, dir string) func([]byte) ([]imports.Problem, error) {
 	t.Helper()
 	return checkIn(dir)
@@ -48,7 +48,7 @@ func readText(dir, home string, text []byte) (*config.Config, error) {
 	return load.Config(yaml.Options{Path: filepath.Join(dir, "rouse.yaml"), Home: home, Text: text, Getenv: getenv}, agent.Specs())
 }
 
-// read makes a document of files, by the format that their folder is named for.
+// read converts files to a document. The directory name selects the format.
 func read(t testing.TB, format string, files []imports.File) (*imports.Document, error) {
 	t.Helper()
 	switch format {
@@ -63,7 +63,7 @@ func read(t testing.TB, format string, files []imports.File) (*imports.Document,
 	}
 }
 
-// What is written of each file of testdata is as it stands beside it, and rouse config check takes it.
+// The output for each file of testdata equals the stored output, and rouse config check accepts it.
 func TestImports(t *testing.T) {
 	t.Parallel()
 	cases := map[string][]string{}
@@ -134,7 +134,7 @@ func compare(t *testing.T, format, name string, files []imports.File) {
 	}
 }
 
-// A secret that stands in another scheduler's file is in nothing that is written of it.
+// A secret in an imported file does not appear in the output.
 func TestSecretsAreWithheld(t *testing.T) {
 	t.Parallel()
 	for format, text := range map[string]string{
@@ -166,7 +166,8 @@ func TestSecretsAreWithheld(t *testing.T) {
 	}
 }
 
-// Nothing in a file of a stranger is followed, waited for, or read without end.
+// An untrusted file cannot cause links to be followed, reads to block, or unlimited input to be
+// read.
 func TestFilesAreBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -218,7 +219,7 @@ func TestFilesAreBounded(t *testing.T) {
 	}
 }
 
-// A key that is not known turns the job off, in every format and at every place, and stands at the job.
+// An unknown key disables the job and is reported at the job, in every format and at every level.
 func TestUnknownKeysTurnJobsOff(t *testing.T) {
 	t.Parallel()
 	const claw = `{"jobs":[{"id":"a","name":"a"%s,"schedule":{"kind":"every","everyMs":900000%s},"payload":{"kind":"command","command":"df"%s},"delivery":{"mode":"none"%s}}]%s}`
@@ -232,7 +233,7 @@ func TestUnknownKeysTurnJobsOff(t *testing.T) {
 	for name, c := range map[string]struct {
 		format string
 		files  map[string]string
-		key    string // "": the job stays on
+		key    string // "" if the job stays enabled
 	}{
 		"openclaw":            {"openclaw", map[string]string{"jobs.json": fill(-1, "")}, ""},
 		"openclaw trigger":    {"openclaw", map[string]string{"jobs.json": fill(0, `,"trigger":{"script":"x"}`)}, "trigger"},

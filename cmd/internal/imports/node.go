@@ -17,18 +17,18 @@ import (
 	"rouse/internal/text"
 )
 
-// node is a value of a YAML or JSON file: keys in their order, and where it stands.
+// node is a value of a YAML or JSON file. Maps keep the order of their keys.
 type node struct {
-	line  int    // 0: not known
-	text  string // of a scalar
+	line  int    // 0 if unknown
+	text  string // value of a scalar
 	kind  byte   // s: scalar, n: null, l: list, m: map
 	keys  []string
-	items []*node // of a list, or the values of the keys
+	items []*node // items of a list or values of a map
 	used  map[string]bool
 }
 
 const (
-	// maxNodes is how many values a file may have, counting what its aliases repeat.
+	// maxNodes is the maximum number of values in a file, counting repetitions by aliases.
 	maxNodes = 100_000
 	maxDepth = 50
 )
@@ -90,7 +90,7 @@ func fromYAML(y *yaml.Node, depth int, left *int) (*node, error) {
 				n.put(key.Value, value)
 				continue
 			}
-			for k, name := range value.keys { // what stands in the map itself wins
+			for k, name := range value.keys { // keys of the map itself take precedence
 				if !slices.Contains(n.keys, name) {
 					n.put(name, value.items[k])
 				}
@@ -108,7 +108,7 @@ func (n *node) put(key string, value *node) {
 	n.keys, n.items = append(n.keys, key), append(n.items, value)
 }
 
-// parseJSON reads one value.
+// parseJSON parses a single JSON value.
 func parseJSON(text string) (*node, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -171,10 +171,11 @@ func fromJSON(d *json.Decoder, text string, depth int, left *int) (*node, error)
 	return n, err
 }
 
-// fold is a key without its way of writing: retryPolicy and retry_policy are the same.
+// fold normalizes a key: retryPolicy and retry_policy are equal.
 func fold(key string) string { return strings.ToLower(strings.ReplaceAll(key, "_", "")) }
 
-// get is the value of a key, which is used with that; nil where there is none, or null.
+// get returns the value of the first key that exists, and marks it as used. It returns nil if there
+// is no such key or the value is null.
 func (n *node) get(keys ...string) *node {
 	if n == nil || n.kind != 'm' {
 		return nil
@@ -190,7 +191,7 @@ func (n *node) get(keys ...string) *node {
 	return nil
 }
 
-// str is a scalar as text, "" for all else.
+// str returns the text of a scalar, or "" for other kinds.
 func (n *node) str() string {
 	if n == nil || n.kind != 's' {
 		return ""
@@ -198,10 +199,10 @@ func (n *node) str() string {
 	return n.text
 }
 
-// is whether a value is true.
+// is reports whether the value is true.
 func (n *node) is() bool { return n.str() == "true" }
 
-// list is a list, or the one value in place of it.
+// list returns the items of a list. Any other value becomes a list of one item.
 func (n *node) list() []*node {
 	switch {
 	case n == nil:
@@ -212,7 +213,7 @@ func (n *node) list() []*node {
 	return []*node{n}
 }
 
-// rest are the keys that nobody asked for, with their values in a line.
+// rest returns the unused keys with their values, one line each.
 func (n *node) rest() (out []string) {
 	if n == nil || n.kind != 'm' {
 		return nil
@@ -225,7 +226,7 @@ func (n *node) rest() (out []string) {
 	return out
 }
 
-// short is a value in one line.
+// short formats a value on one line.
 func (n *node) short() string {
 	var parts []string
 	switch n.kind {
@@ -246,15 +247,15 @@ func (n *node) short() string {
 }
 
 var (
-	// What the configuration would take for a variable, and what templates would take for an action.
+	// reference matches text that the configuration would expand as a variable.
 	reference = regexp.MustCompile(`\$\{[^}]*\}`)
-	// A word that YAML takes for a text and nothing else, whatever stands around it in a list.
+	// plainWord matches a word that YAML reads as a string in any context.
 	plainWord = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9/_.-]*[A-Za-z0-9]$`)
 	notText   = regexp.MustCompile(`(?i)^(true|false|yes|no|on|off|null|nan|inf)$`)
 )
 
-// quote writes a text as YAML, for values that are no templates. The escapes of Go are escapes of
-// YAML too, and keep control characters from a terminal.
+// quote formats a text as YAML, for values that are not templates. Go's escapes are valid in YAML
+// and keep control characters away from terminals.
 func quote(s string) string {
 	s = reference.ReplaceAllString(s, "$$$0")
 	if plainWord.MatchString(s) && !notText.MatchString(s) {
@@ -263,7 +264,8 @@ func quote(s string) string {
 	return strconv.Quote(strings.ToValidUTF8(s, "\ufffd"))
 }
 
-// literal is a text that a template prints as it is, and that is no expression.
+// literal escapes a text so that a template prints it unchanged and does not read it as an
+// expression.
 func literal(s string) string {
 	s = strings.ReplaceAll(s, "{{", `{{ "{{" }}`)
 	if strings.HasPrefix(s, "= ") {
@@ -293,7 +295,8 @@ func value(v any) string {
 	}
 }
 
-// block writes a text of several lines as it reads, where YAML can, after "key: ".
+// block formats a multi-line text as a YAML block after "key: ". If YAML cannot represent it as a
+// block, block returns a quoted string.
 func block(s, indent string) string {
 	s = reference.ReplaceAllString(s, "$$$0")
 	lines := strings.Split(s, "\n")
@@ -301,7 +304,7 @@ func block(s, indent string) string {
 	plain := len(lines) > 1 && strings.TrimSpace(lines[0]) != "" && lines[0][0] != ' ' && lines[len(lines)-1] != "" &&
 		utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !shows(r) }) < 0
 	if !plain {
-		return quote(strings.ReplaceAll(s, "$${", "${")) // quote escapes it itself
+		return quote(strings.ReplaceAll(s, "$${", "${")) // quote escapes references itself
 	}
 
 	var b strings.Builder
@@ -315,7 +318,7 @@ func block(s, indent string) string {
 	return b.String()
 }
 
-// comment writes lines as comments, whatever is in them.
+// comment writes lines as YAML comments. Control characters are made visible.
 func comment(b *strings.Builder, indent string, lines ...string) {
 	for _, one := range lines {
 		for line := range strings.SplitSeq(text.Visible(one), "\n") {

@@ -16,10 +16,11 @@ var agentDefaults = []setting{
 	{"overlap", "skip", ""},
 }
 
-// harmlessPayload are the keys that neither restrict a job nor change what it does.
+// harmlessPayload lists the keys that neither restrict a job nor change its behavior.
 var harmlessPayload = []string{"thinking", "fallbacks", "lightcontext", "besteffortdeliver", "channel", "to"}
 
-// OpenClaw reads the cron jobs of an OpenClaw gateway (~/.openclaw/cron/jobs.json), and a HEARTBEAT.md.
+// OpenClaw reads the cron jobs of an OpenClaw gateway (~/.openclaw/cron/jobs.json) and HEARTBEAT.md
+// files.
 func OpenClaw(files []File) (*Document, error) {
 	d := NewDocument("openclaw", "",
 		"Each run begins without a conversation: say in the prompt, or in the agent's instructions, what it has to know.",
@@ -36,13 +37,14 @@ func OpenClaw(files []File) (*Document, error) {
 			return nil, fmt.Errorf("%s is not the JSON of cron jobs: %w", f.Name, err)
 		}
 		jobs := root.get("jobs")
-		if root.kind == 'l' { // as openclaw cron list --json may give it
+		if root.kind == 'l' { // possible output of openclaw cron list --json
 			jobs = root
 		}
 		if jobs == nil || jobs.kind != 'l' {
 			return nil, fmt.Errorf("%s holds no list of jobs", f.Name)
 		}
-		for _, known := range []string{"version", "total", "offset", "limit", "hasMore", "nextOffset"} { // of the list, not of its jobs
+		// These keys belong to the list, not to its jobs.
+		for _, known := range []string{"version", "total", "offset", "limit", "hasMore", "nextOffset"} {
 			root.get(known)
 		}
 		for _, n := range jobs.items {
@@ -53,7 +55,7 @@ func OpenClaw(files []File) (*Document, error) {
 	return d, nil
 }
 
-// claw adds one cron job. unknown are the keys of the whole file that are not known.
+// claw adds one cron job. unknown holds the unknown keys of the whole file.
 func (d *Document) claw(f File, n *node, unknown []string) {
 	source := []string{where(f.Name, n.line, shown(n.short()))}
 	if n.kind != 'm' || len(d.items) >= MaxJobs {
@@ -71,7 +73,8 @@ func (d *Document) claw(f File, n *node, unknown []string) {
 		j.Off = true
 		j.remark("it was off there too")
 	}
-	for _, known := range []string{"createdAtMs", "updatedAtMs", "state"} { // the other program's own record
+	// State of the other program.
+	for _, known := range []string{"createdAtMs", "updatedAtMs", "state"} {
 		n.get(known)
 	}
 
@@ -95,7 +98,7 @@ func (d *Document) claw(f File, n *node, unknown []string) {
 	d.add(j)
 }
 
-// clawTime reads when it runs; why says what keeps it from being a job.
+// clawTime converts the schedule of a job. If it cannot, it returns the reason.
 func (j *Job) clawTime(s *node) (why string) {
 	if s == nil {
 		return "it has no schedule"
@@ -138,7 +141,7 @@ func (j *Job) clawTime(s *node) (why string) {
 	return ""
 }
 
-// clawMoment is the moment of a schedule of kind at. Without a zone it is UTC.
+// clawMoment returns the time of a schedule of kind "at". Without a time zone, the time is in UTC.
 func clawMoment(s *node) (string, error) {
 	if ms := millis(s.get("atMs")); ms > 0 {
 		return time.UnixMilli(ms.Milliseconds()).UTC().Format(time.RFC3339), nil
@@ -195,7 +198,7 @@ func (j *Job) clawWork(p *node) (why string) {
 	return ""
 }
 
-// clawCommand reads a payload that is a program: an argv, or a program with args.
+// clawCommand converts a payload that runs a program, given as an argv or as a program with args.
 func (j *Job) clawCommand(p *node) bool {
 	var argv []string
 	if c := p.get("argv", "command"); c != nil {
@@ -223,7 +226,7 @@ func (j *Job) clawCommand(p *node) bool {
 	return ok
 }
 
-// clawSession tells where it was said.
+// clawSession reports differences in the conversation a job runs in.
 func (j *Job) clawSession(n *node) {
 	switch session := n.get("sessionTarget").str(); {
 	case session == "" || session == "isolated":
@@ -243,7 +246,7 @@ func (j *Job) clawSession(n *node) {
 	}
 }
 
-// clawDelivery tells who got what it answered.
+// clawDelivery converts the delivery of a job's answer.
 func (j *Job) clawDelivery(n *node) {
 	if alert := n.get("failureAlert"); alert != nil && alert.short() != "false" {
 		j.remark("failureAlert %s: notify tells of errors", shown(alert.short()))
@@ -265,7 +268,8 @@ var (
 	mdDecoration = regexp.MustCompile(`^(#.*|<!--.*-->|\s*[-*+]\s*(\[[ xX]?\])?\s*)?$`)
 )
 
-// heartbeat reads a HEARTBEAT.md: what its agent is told every half hour, or the tasks in it, each in its own time.
+// heartbeat reads a HEARTBEAT.md. It adds one job for the whole file, or one job per task if the
+// file has tasks.
 func (d *Document) heartbeat(f File) {
 	tasks, rest, err := splitTasks(f.Text)
 	if err != nil {
@@ -291,7 +295,7 @@ func (d *Document) heartbeat(f File) {
 	}
 }
 
-// splitTasks cuts the block "tasks:" out of the text.
+// splitTasks returns the tasks of the block "tasks:" and the text without that block.
 func splitTasks(text string) (tasks []*node, rest string, err error) {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -337,7 +341,7 @@ func (d *Document) heartbeatEnd(j *Job) {
 	d.add(j)
 }
 
-// clawInterval reads a length of time whose plain numbers are minutes.
+// clawInterval parses a duration. Plain numbers are minutes.
 func clawInterval(text string) (time.Duration, error) {
 	if n, err := strconv.Atoi(text); err == nil && n > 0 && n < 1e6 {
 		return time.Duration(n) * time.Minute, nil

@@ -13,11 +13,12 @@ type agentProgram struct {
 	plain  []string   // options without a value
 	valued []string   // options with a value
 	prompt bool       // the prompt can be a positional argument
-	adds   [][]string // options for an output that rouse can read and for a task on standard input
-	login  string     // folder in HOME with the sign-in
+	adds   [][]string // options for output that rouse can parse and for a prompt on standard input
+	login  string     // directory in HOME with the login
 }
 
-// agentPrograms lists the coding agents that become executors. An unknown option prevents that.
+// agentPrograms lists the coding agents that are converted to executors. A command with an option
+// that is not listed is not converted.
 var agentPrograms = map[string]agentProgram{
 	"claude": {
 		plain: []string{"-p", "--print", "--verbose", "--dangerously-skip-permissions", "-c", "--continue", "--include-partial-messages", "--strict-mcp-config"},
@@ -39,7 +40,8 @@ var agentPrograms = map[string]agentProgram{
 	},
 }
 
-// agentCall returns the argv and prompt of a coding agent, or why it cannot be converted.
+// agentCall returns the argv and prompt of a coding agent. If the command cannot be converted, why
+// is the reason. known reports whether the program is a coding agent.
 func agentCall(argv []string) (out []string, prompt, why string, known bool) {
 	p, known := agentPrograms[path.Base(argv[0])]
 	if !known {
@@ -140,7 +142,7 @@ func withoutDesktop(line string) string {
 	}
 }
 
-// notice converts a command that only shows a desktop notification to a call of notify, and reports whether it did.
+// notice converts a notify-send command to a call of notify. It reports whether it did.
 func (j *Job) notice(argv []string) bool {
 	if path.Base(argv[0]) != "notify-send" {
 		return false

@@ -14,7 +14,7 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// failing is a test or a property.
+// failing is implemented by *testing.T and *rapid.T.
 type failing interface {
 	Fatalf(format string, args ...any)
 }
@@ -32,7 +32,8 @@ func carriedIn(t *rapid.T, dir, text string) (*config.Config, *imports.Document,
 	return cfg, d, string(written)
 }
 
-// whole fails unless what came of a file is a configuration that is taken, has all the jobs, and does nothing to a terminal.
+// whole fails the test unless the output is a valid configuration with all jobs and without control
+// characters.
 func whole(t *testing.T, dir string, d *imports.Document) string {
 	t.Helper()
 	written, err := d.Settle(checkIn(dir))

@@ -9,22 +9,24 @@ import (
 	"rouse/internal/text"
 )
 
-// SystemdOptions are what specifiers stand for.
+// SystemdOptions holds values of systemd specifiers.
 type SystemdOptions struct {
 	Home string // %h
 	User string // %u
 }
 
-// timer is a timer with the service that it starts.
+// timer is a systemd timer and the service it starts.
 type timer struct {
 	*Document
 	SystemdOptions
 	timer, service *unit
 	instance       string
-	from           *unit // the service as it was read, of which each timer uses a copy
+	// The original service. service is a copy, so that each timer tracks its own use of the
+	// directives.
+	from *unit
 }
 
-// Systemd reads timers and the services that they start.
+// Systemd reads timers and the services they start.
 func Systemd(files []File, o SystemdOptions) *Document {
 	d := NewDocument("systemd", confined...)
 	d.Defaults = programDefaults(setting{"on_miss", "skip", "a timer that is not Persistent= does not run what it missed"})
@@ -50,7 +52,7 @@ func Systemd(files []File, o SystemdOptions) *Document {
 	return d
 }
 
-// tell is all that a unit says.
+// tell returns all directives of a unit as lines with their positions.
 func (u *unit) tell() (out []string) {
 	for _, line := range u.lines {
 		out = append(out, where(u.name, line.at, "["+line.section+"] "+line.key+"="+line.value))
@@ -58,7 +60,8 @@ func (u *unit) tell() (out []string) {
 	return append(out, u.odd...)
 }
 
-// find finds the service of a timer: by Unit=, or by its own name. Of a template it is the instance.
+// find sets the service of a timer, from Unit= or the timer's name. For a template, it also sets
+// the instance.
 func (t *timer) find(units []*unit) {
 	name := strings.TrimSuffix(t.timer.name, ".timer") + ".service"
 	if other := t.timer.last("Timer", "Unit"); other != "" {
@@ -67,7 +70,8 @@ func (t *timer) find(units []*unit) {
 	base, instance, isInstance := strings.Cut(strings.TrimSuffix(name, ".service"), "@")
 	t.instance = instance
 	for _, u := range units {
-		// A service is used by one timer at a time here: what each used of it is its own.
+		// Copy the service: several timers can start it, and each tracks the directives it has
+		// used.
 		if u.name == name || isInstance && u.name == base+"@.service" {
 			fresh := *u
 			fresh.lines = slices.Clone(u.lines)
@@ -115,7 +119,7 @@ func (t *timer) jobs() {
 }
 
 func (t *timer) schedule(j *Job, at calendar) {
-	// The time stands first, where people look for it.
+	// Put the schedule first, where readers expect it.
 	rest := j.settings
 	j.settings = nil
 	if at.cron != "" {
@@ -133,7 +137,7 @@ func (t *timer) schedule(j *Job, at calendar) {
 	}
 }
 
-// times reads when the timer fires; what it says of lengths of time goes into the job itself.
+// times returns the calendar expressions of the timer. It stores intervals directly in the job.
 func (t *timer) times(j *Job) (out []calendar) {
 	for _, text := range t.timer.all("Timer", "OnCalendar") {
 		c, err := parseCalendar(text)
@@ -182,7 +186,7 @@ func (t *timer) times(j *Job) (out []calendar) {
 			j.lose("RandomizedDelaySec=%s is not understood", shown(delay))
 		} else if d > 0 {
 			j.set("jitter", text.FormatSpan(d))
-			t.timer.all("Timer", "FixedRandomDelay") // it is always so here
+			t.timer.all("Timer", "FixedRandomDelay") // jitter is always fixed in rouse
 		}
 	}
 	for _, text := range t.timer.all("Timer", "AccuracySec") {
@@ -194,7 +198,7 @@ func (t *timer) times(j *Job) (out []calendar) {
 	return out
 }
 
-// work reads what the service does.
+// work converts the service. It returns false if the service cannot be a job.
 func (t *timer) work(j *Job) bool {
 	s := t.service
 	var env environment
@@ -276,7 +280,7 @@ func (t *timer) exec(j *Job, key, line string, env environment) bool {
 	}
 	for len(words) > 0 {
 		part, rest := words, []string(nil)
-		if end := slices.Index(words, ";"); end >= 0 { // between commands of one line
+		if end := slices.Index(words, ";"); end >= 0 { // separates commands on one line
 			part, rest = words[:end], words[end+1:]
 		}
 		if words = rest; len(part) == 0 {
@@ -297,7 +301,7 @@ func (t *timer) exec(j *Job, key, line string, env environment) bool {
 	return true
 }
 
-// exits carries over which exit codes are a success.
+// exits sets the exit codes that count as success.
 func (t *timer) exits(j *Job) {
 	for _, text := range t.service.all("Service", "SuccessExitStatus") {
 		codes := []int{0}
@@ -315,7 +319,7 @@ func (t *timer) exits(j *Job) {
 	}
 }
 
-// arguments fills in specifiers and variables.
+// arguments expands specifiers and variables.
 func (t *timer) arguments(j *Job, words []string, env environment, literalVariables bool) (argv []string, ok bool) {
 	for _, word := range words {
 		word = t.specifiers(j, word)
@@ -324,7 +328,7 @@ func (t *timer) arguments(j *Job, words []string, env environment, literalVariab
 			continue
 		}
 		filled, whole := fillVariables(j, word, env)
-		if whole { // $NAME alone is as many words as its value has
+		if whole { // a bare $NAME becomes one word per word of its value
 			argv = append(argv, strings.Fields(filled)...)
 		} else {
 			argv = append(argv, filled)
@@ -333,7 +337,8 @@ func (t *timer) arguments(j *Job, words []string, env environment, literalVariab
 	return argv, len(argv) > 0 && argv[0] != ""
 }
 
-// fillVariables replaces ${NAME}, and $NAME where it is a word by itself.
+// fillVariables expands ${NAME}. It expands $NAME only if the word consists of nothing else, and
+// then whole is true.
 func fillVariables(j *Job, word string, env environment) (filled string, whole bool) {
 	value := func(name string) string {
 		for _, v := range env {
@@ -371,7 +376,7 @@ func fillVariables(j *Job, word string, env environment) (filled string, whole b
 	return b.String(), false
 }
 
-// specifiers fills in what % stands for, as far as the units tell.
+// specifiers expands % specifiers as far as their values are known.
 func (t *timer) specifiers(j *Job, text string) string {
 	if !strings.Contains(text, "%") {
 		return text
@@ -407,7 +412,8 @@ func (t *timer) specifiers(j *Job, text string) string {
 	return b.String()
 }
 
-// harmlessDirectives neither decide whether a unit runs nor change what it does.
+// harmlessDirectives lists directives that neither decide whether a unit runs nor change its
+// behavior.
 var harmlessDirectives = strings.Fields(strings.ToLower(`Description Documentation After Before Wants DefaultDependencies SourcePath
 	RemainAfterElapse FixedRandomDelay RemainAfterExit GuessMainPID StandardOutput StandardError SyslogIdentifier SyslogFacility SyslogLevel SyslogLevelPrefix LogLevelMax TTYPath
 	KillMode KillSignal SendSIGHUP SendSIGKILL FinalKillSignal TimeoutStopSec TimeoutAbortSec StartLimitIntervalSec StartLimitInterval StartLimitBurst
@@ -419,7 +425,8 @@ var harmlessDirectives = strings.Fields(strings.ToLower(`Description Documentati
 	RestrictFileSystems SystemCallFilter SystemCallArchitectures SystemCallErrorNumber SystemCallLog LockPersonality MemoryDenyWriteExecute CapabilityBoundingSet
 	ReadWritePaths ReadOnlyPaths InaccessiblePaths NoExecPaths ExecPaths DevicePolicy DeviceAllow IPAddressDeny KeyringMode RemoveIPC`))
 
-// leftOver tells of every directive that nothing was made of. One that is not known to be harmless turns the job off.
+// leftOver adds a remark for each directive that was not used. A directive not known to be harmless
+// disables the job.
 func (t *timer) leftOver(j *Job) {
 	for _, u := range []*unit{t.timer, t.service} {
 		for _, d := range u.rest() {

@@ -14,7 +14,7 @@ import (
 	"rouse/cmd/internal/imports"
 )
 
-// carried reads one file and returns the configuration that came of it.
+// carried converts one file and returns the resulting configuration.
 func carried(t testing.TB, dir, format string, files ...imports.File) (*config.Config, *imports.Document, string) {
 	t.Helper()
 	d, err := read(t, format, files)
@@ -32,7 +32,7 @@ func carried(t testing.TB, dir, format string, files ...imports.File) (*config.C
 	return cfg, d, string(text)
 }
 
-// fires are the instants of the first job in a span.
+// fires returns the scheduled times of the first job within a time span.
 func fires(t failing, cfg *config.Config, from, to time.Time) (out []time.Time) {
 	schedules, err := cfg.Schedules(&cfg.Jobs[0])
 	if err != nil || len(schedules) != 1 {
@@ -44,8 +44,9 @@ func fires(t failing, cfg *config.Config, from, to time.Time) (out []time.Time) 
 	return out
 }
 
-// The times of a line of a crontab over a year are those of crontab(5): the sets of each field, told in this test by its
-// own few lines from the words of the manual, minute for minute. UTC has no clock changes, which schedule's own tests are about.
+// A converted crontab line fires as crontab(5) describes, for every minute of a year. The test
+// contains a small independent implementation of the manual. It uses UTC, which has no clock
+// changes; the tests of package schedule cover those.
 func TestCrontabTimes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -98,7 +99,7 @@ func TestCrontabTimes(t *testing.T) {
 		line := strings.Join([]string{minute, hour, dom, month, dow, "/usr/bin/true"}, " ")
 		cfg, d, text := carriedIn(t, dir, "CRON_TZ=UTC\n"+line+"\n")
 		if len(want) == 0 {
-			if len(d.Jobs()) == 0 { // such as the 31st of February
+			if len(d.Jobs()) == 0 { // for example 31 February
 				return
 			}
 		} else if len(cfg.Jobs) != 1 {
@@ -110,7 +111,8 @@ func TestCrontabTimes(t *testing.T) {
 	})
 }
 
-// Lines as people have them fire as robfig/cron says, with its own evaluation, over a year without clock changes.
+// Typical crontab lines fire at the same times as in robfig/cron, over a year without clock
+// changes.
 func TestCrontabTimesOfRobfig(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -141,7 +143,7 @@ func TestCrontabTimesOfRobfig(t *testing.T) {
 	}
 }
 
-// Expressions of OnCalendar, with what systemd-analyze calendar says of them.
+// OnCalendar expressions fire at the times that systemd-analyze calendar prints.
 func TestCalendarTimes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -174,7 +176,7 @@ func TestCalendarTimes(t *testing.T) {
 		}
 	}
 
-	// What no cron line can say is a condition, or told.
+	// Parts that a cron line cannot express become conditions or remarks.
 	for expression, want := range map[string]string{
 		"Mon *-*-01..07 09:00":      "Scheduled.Local().Weekday().String() in ['Monday']",
 		"2027..2028-*-* 09:00 UTC":  `Scheduled.In(timezone(\"UTC\")).Year() in 2027..2028`,

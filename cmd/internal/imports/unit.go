@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// unit is a unit file of systemd.
+// unit is a systemd unit file.
 type unit struct {
-	name  string // backup.timer
+	name  string // such as backup.timer
 	lines []directive
-	odd   []string // lines that are no directive
+	odd   []string // lines that are not directives
 }
 
-// directive is one Key=Value, with the lines that it goes on for joined.
+// directive is a Key=Value setting. Continuation lines are joined.
 type directive struct {
 	section, key, value string
 	at                  int
 	used                bool
 }
 
-// parseUnit reads a unit file, as systemd.syntax(7) has it.
+// parseUnit parses a unit file as defined by systemd.syntax(7).
 func parseUnit(f File) *unit {
 	u := &unit{name: path.Base(strings.ReplaceAll(f.Name, `\`, "/"))}
 	section := ""
@@ -37,7 +37,8 @@ func parseUnit(f File) *unit {
 		for strings.HasSuffix(line, `\`) && i+1 < len(lines) {
 			i++
 			next := strings.TrimSpace(lines[i])
-			if next != "" && (next[0] == '#' || next[0] == ';') { // comments within a line are allowed
+			// systemd allows comments between continuation lines.
+			if next != "" && (next[0] == '#' || next[0] == ';') {
 				u.odd = append(u.odd, where(u.name, i+1, next))
 				continue
 			}
@@ -60,7 +61,8 @@ func parseUnit(f File) *unit {
 	return u
 }
 
-// reset honours that an empty value takes back what a key had before.
+// reset marks empty values and the earlier values of the same key as used: an empty value clears
+// the key.
 func (u *unit) reset() {
 	for i := range u.lines {
 		if u.lines[i].value != "" {
@@ -75,7 +77,7 @@ func (u *unit) reset() {
 	}
 }
 
-// all are the values of a key, which are used with that.
+// all returns the unused values of a key and marks them as used.
 func (u *unit) all(section, key string) (out []string) {
 	for i, d := range u.lines {
 		if d.section == section && d.key == key && !d.used {
@@ -85,7 +87,7 @@ func (u *unit) all(section, key string) (out []string) {
 	return out
 }
 
-// last is the value of a key that holds one.
+// last returns the last value of a key.
 func (u *unit) last(section, key string) string {
 	if all := u.all(section, key); len(all) > 0 {
 		return all[len(all)-1]
@@ -93,7 +95,7 @@ func (u *unit) last(section, key string) string {
 	return ""
 }
 
-// rest are the directives that nobody asked for.
+// rest returns the directives that were not used.
 func (u *unit) rest() (out []directive) {
 	for _, d := range u.lines {
 		if !d.used {
@@ -111,7 +113,7 @@ func isTrue(s string) bool {
 	return false
 }
 
-// splitWords splits a line as systemd does: quotes, and the escapes of C.
+// splitWords splits a line like systemd, with quotes and C escapes.
 func splitWords(line string) (out []string, err error) {
 	var word strings.Builder
 	quote, within := byte(0), false
@@ -150,7 +152,8 @@ func splitWords(line string) (out []string, err error) {
 	return out, nil
 }
 
-// unescapeC reads what follows a backslash: how many bytes, and what they mean.
+// unescapeC decodes the escape after a backslash. It returns the number of bytes read and the
+// decoded text.
 func unescapeC(s string) (int, string) {
 	simple := map[byte]string{'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n", 'r': "\r", 't': "\t", 'v': "\v", '\\': `\`, '"': `"`, '\'': "'", 's': " ", ';': ";"}
 	if text, ok := simple[s[0]]; ok {

@@ -9,16 +9,16 @@ import (
 	"rouse/agent/tool/shell"
 )
 
-// sharedAgent is the agent of all jobs that need none of their own.
+// sharedAgent is the name of the agent used by jobs without an agent of their own.
 const sharedAgent = "imported"
 
-// Write is the configuration.
+// Write returns the configuration as YAML.
 func (d *Document) Write() []byte {
 	text, _ := d.write()
 	return text
 }
 
-// write also says which jobs lean on each agent, by its place in the file.
+// write returns the configuration, and the jobs of each agent in the order of the file.
 func (d *Document) write() ([]byte, [][]*Job) {
 	var b strings.Builder
 	comment(&b, "", d.Notes...)
@@ -51,7 +51,7 @@ func (d *Document) write() ([]byte, [][]*Job) {
 	}
 	b.WriteByte('\n')
 	for i, it := range d.items {
-		// Comments that follow each other stay together.
+		// Consecutive comments are not separated.
 		if i > 0 && (it.job != nil || d.items[i-1].job != nil) {
 			b.WriteByte('\n')
 		}
@@ -65,13 +65,14 @@ func (d *Document) write() ([]byte, [][]*Job) {
 	return []byte(b.String()), users
 }
 
-// agent is what several jobs have in common: a folder, a name.
+// agent is an agent shared by jobs with the same workdir, name and instructions.
 type agent struct {
 	name, dir, instructions string
 	jobs                    []*Job
 }
 
-// agents gives each job one: those that differ in their folder or in what they are told have different ones.
+// agents groups the jobs by agent. Jobs share an agent if its name, workdir and instructions are
+// equal.
 func (d *Document) agents() (out []*agent) {
 	names := map[string]bool{}
 	for _, j := range d.Jobs() {
@@ -202,13 +203,14 @@ func (c call) write(b *strings.Builder) {
 	}
 }
 
-// Problem is one mistake that the check of a configuration finds.
+// Problem is an error found by the check of a configuration.
 type Problem struct {
-	Path    string // jobs[1].schedule
+	Path    string // such as jobs[1].schedule
 	Message string
 }
 
-// Settle writes the configuration so that check finds no mistake: it leaves out folders and jobs.
+// Settle returns a configuration that passes check. It removes workdirs, grants and jobs until
+// check finds no problem.
 func (d *Document) Settle(check func(text []byte) ([]Problem, error)) ([]byte, error) {
 	for {
 		text, users := d.write()
@@ -240,7 +242,8 @@ func scan(path, format string, place *int) bool {
 	return n == 1 && err == nil && *place >= 0
 }
 
-// withoutFolder removes the workdir or the grants of jobs that an agent must not have, or the jobs.
+// withoutFolder removes the workdirs or grants of an agent's jobs. If there are none to remove, it
+// marks the jobs as refused.
 func (d *Document) withoutFolder(jobs []*Job, p Problem) bool {
 	changed := false
 	for _, j := range jobs {
@@ -261,12 +264,12 @@ func (d *Document) withoutFolder(jobs []*Job, p Problem) bool {
 	return len(jobs) > 0
 }
 
-// namesScript reports whether a grant is for a file that may be anybody's.
+// namesScript reports whether a grant allows a script outside the system's programs.
 func namesScript(grant []string) bool {
 	return slices.ContainsFunc(shell.Scripts(grant), func(file string) bool { return !shell.IsSystemProgram(file) })
 }
 
-// dropRefused makes comments of the jobs that cannot be.
+// dropRefused replaces refused jobs with comments.
 func (d *Document) dropRefused() {
 	for i, it := range d.items {
 		if it.job == nil || it.job.refused == "" {

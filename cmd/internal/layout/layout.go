@@ -1,10 +1,11 @@
-// Package layout knows what a home holds: one list, which whoever judges, mends or copies a home asks.
+// Package layout lists the parts of a home, for the code that checks, repairs or copies a home.
 //
 // # Design
 //
-// A part is a file or a folder directly below the home that rouse makes. Whatever else lies there is its owner's: a
-// configuration, prompts, the workdir of an agent. What becomes of a part in a backup follows from its kind alone, so
-// that a part which is added here is in the backups too, or says why it is not.
+// A part is a file or directory directly below the home that rouse creates. Everything else there
+// belongs to the owner: a configuration, prompts, the workdir of an agent. The kind of a part alone
+// decides how a backup treats it. A part added to the list is therefore either backed up or
+// explicitly excluded.
 package layout
 
 import (
@@ -15,21 +16,21 @@ import (
 	"rouse/internal/fspath"
 )
 
-// Kind is what a part holds, and so what a backup does with it.
+// Kind is the type of contents of a part. It decides how a backup treats the part.
 type Kind string
 
 // The kinds.
 const (
-	Database Kind = "database" // SQLite's, which is copied while it is written
-	Agents   Kind = "agents"   // a folder for each agent: its database, what belongs to that, and its files
-	Storage  Kind = "storage"  // a folder for each agent with databases
-	Files    Kind = "files"    // copied as they are
-	Secret   Kind = "secret"   // copied where its owner says so
-	Copies   Kind = "copies"   // of databases: a backup has these themselves
-	Made     Kind = "made"     // of a process, or made again: of no use to anybody later
+	Database Kind = "database" // SQLite database, copied as a snapshot
+	Agents   Kind = "agents"   // a directory per agent with its database and files
+	Storage  Kind = "storage"  // a directory per agent with databases of skills
+	Files    Kind = "files"    // copied unchanged
+	Secret   Kind = "secret"   // copied only if the owner requests it
+	Copies   Kind = "copies"   // copies of databases, which a backup does not need
+	Made     Kind = "made"     // state of a process, or data that can be recreated; not backed up
 )
 
-// Part is what rouse keeps under one name in a home.
+// Part is a file or directory that rouse keeps in a home.
 type Part struct {
 	Name   string
 	Kind   Kind
@@ -39,30 +40,30 @@ type Part struct {
 var parts = []Part{
 	{"agents", Agents, true},
 	{"backups", Copies, true},
-	{"before", Files, true},    // what files were before agent programs that have not ended
+	{"before", Files, true},    // original files of agent programs that have not ended
 	{"blobs", Files, true},     // large values of the ledger, by content
-	{"calendars", Files, true}, // copies of those that are fetched
-	{"checkouts", Made, true},  // private clones; their branches are in repositories of the owner
+	{"calendars", Files, true}, // copies of fetched calendars
+	{"checkouts", Made, true},  // private clones; their branches are in the owner's repositories
 	{"commands", Made, true},
-	{"config-path", Made, false}, // a backup's manifest names the configuration
+	{"config-path", Made, false}, // also in the manifest of a backup
 	{"dashboard", Secret, true},
-	{"engine", Made, false}, // where in PostgreSQL the ledger is
+	{"engine", Made, false}, // location of the ledger in PostgreSQL
 	{"holder.json", Made, false},
 	{"last-backup.json", Made, false},
-	{"ledger-id", Made, false}, // the ledger says it
+	{"ledger-id", Made, false}, // also stored in the ledger
 	{"ledger.db", Database, false},
-	{"ledger.db-reserve", Made, false}, // room for the time when the disk is full
+	{"ledger.db-reserve", Made, false}, // disk space reserved for a full disk
 	{"ledger.db-seal", Made, false},
 	{"ledger.db-shm", Made, false},
 	{"ledger.db-wal", Made, false},
 	{"lock", Made, false},
 	{"locks", Made, true},
 	{"manifests", Files, true},
-	{"mcp", Files, true}, // what is approved of MCP servers
+	{"mcp", Files, true}, // approvals of MCP servers
 	{"recordings", Files, true},
 	{"replaced", Copies, true},
-	{"replica", Made, true},   // what of the home is shipped, and to where
-	{"restored", Files, true}, // configurations that a backup brought along
+	{"replica", Made, true},   // state of continuous replication
+	{"restored", Files, true}, // configurations restored from a backup
 	{"restored.json", Made, false},
 	{"rouse.sock", Made, false},
 	{"rouse.yaml", Files, false},
@@ -70,8 +71,8 @@ var parts = []Part{
 	{"secrets.json", Secret, false},
 	{"secrets.key", Secret, false},
 	{"secrets.lock", Made, false},
-	{"service", Made, true},       // the task of Windows
-	{"service.json", Made, false}, // of the machine's service
+	{"service", Made, true},       // description of the Windows task
+	{"service.json", Made, false}, // record of the installed service
 	{"service.log", Made, false},
 	{"service.log.1", Made, false},
 	{"sign-ins.age", Secret, false},
@@ -83,10 +84,11 @@ var parts = []Part{
 	{"trusted-skills.json", Files, false},
 }
 
-// Parts are all that rouse keeps in a home.
+// Parts returns all parts that rouse keeps in a home.
 func Parts() []Part { return slices.Clone(parts) }
 
-// Of is the part that a path below a home, with slashes, is or lies in. false: its owner's.
+// Of returns the part that contains a slash-separated path below the home. It returns false if the
+// path belongs to the owner.
 func Of(rel string) (Part, bool) {
 	first, _, _ := strings.Cut(rel, "/")
 	i := slices.IndexFunc(parts, func(p Part) bool { return p.Name == first })
@@ -96,8 +98,9 @@ func Of(rel string) (Part, bool) {
 	return parts[i], true
 }
 
-// Kept says whether a path in a home is one that rouse itself uses, and not its owner's or an agent's. Of an agent's
-// folder the workdir, and the HOME of its executor, are the agent's: beside them are its database and the copies of that.
+// Kept reports whether a path in a home is used by rouse itself rather than by its owner or an
+// agent. In an agent's directory, the workdir and the executor's HOME belong to the agent; the
+// database and its copies do not.
 func Kept(home, path string) bool {
 	rel, ok := fspath.Rel(home, path)
 	if !ok || rel == "." {
@@ -109,16 +112,16 @@ func Kept(home, path string) bool {
 	return ok && (part.Kind != Agents || !Work(rel))
 }
 
-// Work says whether a path below a home, with slashes, is in a folder that rouse made for an agent to write in: its workdir
-// agents/NAME/work, or the HOME of its executor.
+// Work reports whether a slash-separated path below a home is in a directory that an agent may
+// write to: its workdir agents/NAME/work, or its executor's HOME.
 func Work(rel string) bool { return ofAgent(rel, "work") || ProgramHome(rel) }
 
-// ProgramHome says whether a path below a home, with slashes, is in the HOME of an agent's executor, agents/NAME/home. Such programs
-// keep their logins there.
+// ProgramHome reports whether a slash-separated path below a home is in the HOME of an agent's
+// executor, agents/NAME/home. Agent programs keep their logins there.
 func ProgramHome(rel string) bool { return ofAgent(rel, "home") }
 
-// Clone says whether a path below a home, with slashes, is in the private clone of a run, checkouts/runs/RUN/work: its agent decides on the
-// modes there.
+// Clone reports whether a slash-separated path below a home is in the private clone of a run,
+// checkouts/runs/RUN/work. The agent controls the file modes there.
 func Clone(rel string) bool {
 	elements := strings.SplitN(rel, "/", 5)
 	return len(elements) >= 4 && elements[0] == "checkouts" && elements[1] == "runs" && elements[3] == "work"
@@ -129,8 +132,9 @@ func ofAgent(rel, folder string) bool {
 	return len(elements) >= 3 && elements[0] == "agents" && elements[2] == folder
 }
 
-// Private says whether a path below a home, with slashes, is its user's alone: all that rouse keeps, but for skills, which have the
-// modes of their source, and its configuration.
+// Private reports whether a slash-separated path below a home must be accessible to the user only.
+// That is everything rouse keeps, except skills, which keep the modes of their source, and the
+// configuration.
 func Private(rel string) bool {
 	part, kept := Of(rel)
 	return kept && !Work(rel) && !Clone(rel) && part.Name != "skills" && part.Name != "rouse.yaml"

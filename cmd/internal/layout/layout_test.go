@@ -8,7 +8,7 @@ import (
 	"rouse/cmd/internal/layout"
 )
 
-// The parts are in order, each once, and known by their names.
+// The parts are sorted and unique, and Of finds each by its name.
 func TestParts(t *testing.T) {
 	t.Parallel()
 	all := layout.Parts()

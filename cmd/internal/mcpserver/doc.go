@@ -1,11 +1,12 @@
-// Package mcpserver lets other agent programs ask rouse by the Model Context Protocol: what ran and why, what waits, and to run a
-// job or answer a question.
+// Package mcpserver serves the Model Context Protocol. Other agent programs can list runs and their
+// reasons, run jobs, and answer questions.
 //
 // # Design
 //
-// A tool asks the API as a command does, by api.Client, so it can do nothing that the API would not, and says the same. It approves
-// nothing: what a person must decide, a program that asks in their name must not. What it answers holds texts of models, files and
-// strangers; clients are told so, and long ones are cut.
+// The tools use api.Client like the commands do, so they have the same permissions and results.
+// They cannot approve anything: approvals must come from a person. Results contain untrusted text
+// from models, files and strangers. Clients are told so, and long texts are truncated.
 //
-// The runs are resources, rouse://runs/ID; who subscribes to one hears when it has ended.
+// Runs are resources named rouse://runs/ID. A client that subscribes to a run is notified when the
+// run ends.
 package mcpserver

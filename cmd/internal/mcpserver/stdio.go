@@ -14,8 +14,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// ServeStream serves one client, which writes one message per line, until the stream or ctx ends. A line that is not a message gets an
-// error response.
+// ServeStream serves one client until the stream or ctx ends. Each line is a message; any other
+// line gets an error response.
 func (s *Server) ServeStream(ctx context.Context, in io.Reader, out io.Writer) error {
 	answers := &sharedWriter{w: out}
 	lines := &messageLines{in: bufio.NewReader(in), out: answers}
@@ -39,10 +39,11 @@ func (w *sharedWriter) Write(p []byte) (int, error) {
 	return w.w.Write(p)
 }
 
-// Close does nothing, because the caller owns the writer.
+// Close implements io.Closer. It does not close the writer, which the caller owns.
 func (w *sharedWriter) Close() error { return nil }
 
-// messageLines passes on only lines that are messages, because the transport ends at any other line.
+// messageLines passes on only lines that are messages, because the transport ends at any other
+// line.
 type messageLines struct {
 	in   *bufio.Reader
 	out  io.Writer
@@ -113,7 +114,8 @@ func (l *messageLines) pass(line []byte) error {
 	return nil
 }
 
-// refuse sends an error response for a line that is not a message. The id is null because it is unknown.
+// refuse sends an error response for a line that is not a message. The ID is null because it is
+// unknown.
 func (l *messageLines) refuse(code int, why string) error {
 	answer, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{"code": code, "message": why}})
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"rouse/cmd/internal/mcpserver"
 )
 
-// TestLinesThatAreNoMessages checks that such a line gets an error response and that the next line is read.
+// TestLinesThatAreNoMessages checks that a line that is not a message gets an error response, and
+// that the next line is read.
 func TestLinesThatAreNoMessages(t *testing.T) {
 	t.Parallel()
 	in, write := io.Pipe()
@@ -27,7 +28,7 @@ func TestLinesThatAreNoMessages(t *testing.T) {
 	answers.Buffer(nil, 1<<20)
 	for i, c := range []struct {
 		line string
-		code int // 0 means a result
+		code int // 0 for a result
 	}{
 		{"hello", -32700},
 		{`{"jsonrpc":"2.0","id":1,`, -32700},

@@ -14,15 +14,15 @@ import (
 	"rouse/internal/text"
 )
 
-// What an answer holds at most: whoever reads it pays for it.
+// Limits of a result: the client's model pays for each token.
 const (
 	maxListed   = 100
-	maxText     = 2000 // characters of one text of a run
+	maxText     = 2000 // characters per text of a run
 	maxArtifact = 4 << 20
 	maxWait     = 10 * time.Minute
 )
 
-// kindInput is the kind of items that a program may answer: a question, and nothing that allows something.
+// kindInput is the kind of inbox items that a program may answer: questions, but not approvals.
 const kindInput = "input"
 
 type nothing struct{}
@@ -68,12 +68,12 @@ type schemaArgs struct {
 	Agent string `json:"agent" jsonschema:"whose database"`
 }
 
-// add adds a tool whose calls are asked of the API.
+// add registers a tool. Its calls use the API.
 func add[In any](s *Server, name, says string, hints mcp.ToolAnnotations, do func(context.Context, Connection, In) (any, error)) {
 	mcp.AddTool(s.Server, &mcp.Tool{Name: name, Description: says, Annotations: &hints}, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
 		text, err := s.ask(ctx, func(c Connection) (any, error) { return do(ctx, c, in) })
 		if err != nil {
-			return nil, nil, err // which the client reads as the result of its call
+			return nil, nil, err // the client gets the error as the result of its call
 		}
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
 	})
@@ -123,7 +123,7 @@ func (s *Server) addTools() {
 	})
 }
 
-// shortRun is a run as a listing tells it.
+// shortRun returns the fields of a run shown in a list.
 func shortRun(r api.Run) map[string]any {
 	out := map[string]any{"id": r.ID, "uri": runURI(r.ID), "job": r.Job, "agent": r.Agent, "trigger": r.Trigger, "state": r.State, "outcome": r.Outcome, "queued_at": r.QueuedAt, "finished_at": r.FinishedAt}
 	for name, value := range map[string]string{"summary": r.Summary, "error": r.Error} {
@@ -157,7 +157,7 @@ func listRuns(ctx context.Context, c Connection, in listRunsArgs) (any, error) {
 	return out, nil
 }
 
-// showRun is a run with what happened in it, its texts cut.
+// showRun returns the details of a run with truncated texts.
 func showRun(ctx context.Context, c Connection, id string) (any, error) {
 	if id == "" {
 		return nil, errors.New("name the run by its id")
@@ -201,7 +201,7 @@ func inbox(ctx context.Context, c Connection) (any, error) {
 	return items, err
 }
 
-// runJob starts a run, and waits for its end where that is asked for.
+// runJob starts a run and waits for its end if requested.
 func runJob(ctx context.Context, c Connection, in runJobArgs) (any, error) {
 	switch {
 	case in.Job == "":
@@ -211,7 +211,7 @@ func runJob(ctx context.Context, c Connection, in runJobArgs) (any, error) {
 	}
 
 	var run api.Run
-	// The model that asks may have read what strangers wrote, and nobody here knows.
+	// The requesting model may have read untrusted content, which rouse cannot know.
 	if err := c.Post(ctx, "/v1/runs", api.RunRequest{Job: in.Job, Input: in.Input, Untrusted: true}, &run); err != nil {
 		return nil, err
 	}
@@ -221,7 +221,8 @@ func runJob(ctx context.Context, c Connection, in runJobArgs) (any, error) {
 
 	waiting, cancel := context.WithTimeout(ctx, min(time.Duration(in.Wait)*time.Second, maxWait))
 	defer cancel()
-	for _, err := range c.Lines(waiting, "/v1/events", url.Values{"run": {run.ID}, "follow": {"true"}}) { // until it has finished, or waits for a person
+	// The stream ends when the run has finished or waits for a person.
+	for _, err := range c.Lines(waiting, "/v1/events", url.Values{"run": {run.ID}, "follow": {"true"}}) {
 		if err != nil && waiting.Err() == nil {
 			return nil, fmt.Errorf("run %s was started, and how it went on is not known: %w", run.ID, err)
 		}

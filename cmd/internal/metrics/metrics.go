@@ -1,8 +1,8 @@
-// Package metrics counts what happens, for Prometheus.
+// Package metrics exports Prometheus metrics.
 //
-// The record is the source: what the ledger says of runs and steps is added up as it is written, from the start of the
-// process on, as counters of Prometheus are. What is so at the moment (queues, lanes, watches) is asked when somebody reads.
-// Jobs are labels, for there are as many as the configuration has; runs, files and texts are none.
+// Counters are derived from the events in the ledger, starting when the process starts. Current
+// values (queues, lanes, watches) are collected on each request. Jobs are labels because their
+// number is limited by the configuration. Runs, files and texts are not.
 package metrics
 
 import (
@@ -24,23 +24,23 @@ import (
 	"rouse/internal/ledger"
 )
 
-// readEvery is the minimum time between two readings of a busy ledger.
+// readEvery is the minimum time between two reads of a busy ledger.
 const readEvery = time.Second
 
-// Snapshot has the current numbers that are not on record.
+// Snapshot holds the current values that are not in the ledger's events.
 type Snapshot struct {
 	Queued, Running, Waiting int
-	Blocked                  int // queued runs that an obstacle keeps from starting
-	Lanes                    int // runs that may be on at once
-	Inbox                    int // items that wait for a person
-	Outbox                   int // notices that are not delivered
+	Blocked                  int // queued runs that cannot start because of an obstacle
+	Lanes                    int // maximum number of concurrent runs
+	Inbox                    int // items waiting for a person
+	Outbox                   int // undelivered notices
 	Ready                    bool
 	Watches                  map[string]api.Watch // by job
 	Replica                  *api.Replica         // nil if there are no continuous copies
-	Nodes                    []api.Node           // that share the ledger; empty if it is a file
+	Nodes                    []api.Node           // nodes that share the ledger; empty if the ledger is a file
 }
 
-// Options are the parts.
+// Options holds the settings of a Metrics.
 type Options struct {
 	Ledger  *ledger.Ledger
 	Now     func(context.Context) (Snapshot, error)
@@ -48,7 +48,7 @@ type Options struct {
 	Logger  *slog.Logger
 }
 
-// Metrics answers GET /metrics.
+// Metrics is a handler for GET /metrics.
 type Metrics struct {
 	o       Options
 	handler http.Handler
@@ -59,13 +59,13 @@ type Metrics struct {
 	tokens                 *prometheus.CounterVec
 
 	mu    sync.Mutex
-	after int64 // the last event that was counted
+	after int64 // ID of the last counted event
 	known bool  // after is set
 }
 
-// New makes the counters.
+// New returns the metrics. Call Run to count continuously.
 func New(o Options) (*Metrics, error) {
-	// Seconds, from a tick of the scheduler to a day.
+	// Seconds, from a scheduler tick to one day.
 	spans := []float64{.01, .05, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 14400, 86400}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
@@ -101,7 +101,7 @@ func New(o Options) (*Metrics, error) {
 
 // ServeHTTP implements http.Handler.
 func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// Up to what is on record now, so that two readings are of two instants.
+	// Count the events up to now, so that the response is current.
 	if err := m.read(r.Context()); err != nil {
 		http.Error(w, fmt.Sprintf("the record cannot be read: %v", err), http.StatusServiceUnavailable)
 		return
@@ -109,17 +109,17 @@ func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.handler.ServeHTTP(w, r)
 }
 
-// Run counts until ctx ends.
+// Run counts events until ctx is done.
 func (m *Metrics) Run(ctx context.Context) error {
 	ledger.Poll(ctx, m.o.Ledger, readEvery, func() {
 		if err := m.read(ctx); err != nil && ctx.Err() == nil {
-			m.o.Logger.Debug("the record could not be counted", "error", err) // whoever asks for the numbers is told
+			m.o.Logger.Debug("the record could not be counted", "error", err) // reported by the next request
 		}
 	})
 	return nil
 }
 
-// read counts the events since the last time. The first time it only notes the newest event.
+// read counts the events since the last call. The first call only records the newest event.
 func (m *Metrics) read(ctx context.Context) (err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,7 +138,7 @@ func (m *Metrics) read(ctx context.Context) (err error) {
 	})
 }
 
-// count adds one event.
+// count updates the counters for one event.
 func (m *Metrics) count(ctx context.Context, e ledger.Event) error {
 	var data struct {
 		Attempt   int            `json:"attempt"`
@@ -151,7 +151,7 @@ func (m *Metrics) count(ctx context.Context, e ledger.Event) error {
 		return nil
 	}
 	if err := json.Unmarshal(e.Data, &data); err != nil {
-		return nil //nolint:nilerr // an event that says nothing counts for nothing
+		return nil //nolint:nilerr // an event without valid data is not counted
 	}
 
 	switch e.Kind {
@@ -167,7 +167,7 @@ func (m *Metrics) count(ctx context.Context, e ledger.Event) error {
 
 	run, err := m.o.Ledger.Run(ctx, e.Run)
 	if errors.Is(err, ledger.ErrNotFound) {
-		return nil // it was removed since
+		return nil // the run was removed in the meantime
 	}
 	if err != nil {
 		return err
@@ -188,15 +188,17 @@ func (m *Metrics) count(ctx context.Context, e ledger.Event) error {
 	return nil
 }
 
-// now collects the current numbers.
+// now is a collector of the current values.
 type now struct{ m *Metrics }
 
-// Describe implements prometheus.Collector. Without descriptions, the registry does not check the gauges in advance.
+// Describe implements prometheus.Collector. It sends no descriptions, so the registry does not
+// check the gauges in advance.
 func (now) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (n now) Collect(to chan<- prometheus.Metric) {
-	gauge := func(name, help string, value float64, labels ...string) { // name and value of a label
+	// labels holds the name and the value of one label.
+	gauge := func(name, help string, value float64, labels ...string) {
 		var label []string
 		if len(labels) > 0 {
 			label, labels = labels[:1], labels[1:]
@@ -219,7 +221,8 @@ func (n now) Collect(to chan<- prometheus.Metric) {
 	gauge("rouse_outbox_undelivered", "Notices that are not delivered.", float64(s.Outbox))
 	gauge("rouse_ready", "1 while every trigger is armed.", one(s.Ready))
 
-	up, leads := map[string]bool{}, map[string]bool{} // a name may have a node that is gone and one that is there
+	// Several nodes, old and new, can have the same name.
+	up, leads := map[string]bool{}, map[string]bool{}
 	for _, n := range s.Nodes {
 		up[n.Name], leads[n.Name] = up[n.Name] || n.Alive, leads[n.Name] || n.Leads
 	}

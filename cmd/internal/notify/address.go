@@ -15,37 +15,42 @@ import (
 	"rouse/internal/text"
 )
 
-// answering are the services of which the library says that a message was sent only when the other end has said so.
+// answering lists the services with a sender that reports success only after the server has
+// confirmed the message.
 var answering = []string{"discord", "gotify", "matrix", "ntfy", "slack", "smtp", "telegram"}
 
-// untitled are the services to which the library sends no title, whatever their configuration has: it goes into the text.
+// untitled lists the services that ignore the title parameter. Their title is sent as the first
+// line of the text.
 var untitled = []string{"googlechat", "hangouts", "matrix", "mattermost", "pagerduty", "rocketchat", "signal", "wecom", "zulip"}
 
-// maxMessage is how much of a text is sent, in runes: the shortest limit of the services that take more than one line.
+// maxMessage is the maximum length of a message, in runes. It is the shortest limit among the
+// services that accept more than one line.
 const maxMessage = 1900
 
-// address is a channel that a URL names: a chat, a telephone, mail.
+// address is a Channel that sends to a shoutrrr URL: a chat, a phone or a mailbox.
 type address struct {
 	url     string
 	service string // the scheme of the URL
 	hide    *strings.Replacer
 }
 
-// newAddress reads a URL of shoutrrr: slack://…, telegram://…, ntfy://…, smtp://…
+// newAddress returns a channel for a shoutrrr URL, such as slack://…, telegram://…, ntfy://… or
+// smtp://….
 func newAddress(s Settings) (Channel, error) {
 	hide := hider(s.URL)
 	u, err := url.Parse(s.URL)
 	if err != nil || u.Scheme == "" {
 		return nil, errors.New("its url cannot be read; write one like ntfy://ntfy.sh/TOPIC or telegram://TOKEN@telegram?chats=ID")
 	}
-	// It would write to standard output, and say that this was sent.
+	// The logger service writes to standard output and reports success.
 	if u.Scheme == "logger" {
 		return nil, errors.New("its url leads to no person")
 	}
 
 	service, _, _ := strings.Cut(u.Scheme, "+")
 	a := &address{url: s.URL, service: service, hide: hide}
-	// Of Matrix the library logs in when it reads the URL: a server that is down must keep no daemon from starting.
+	// The library logs in to Matrix while it parses the URL. An unreachable server must not keep
+	// the daemon from starting.
 	if service != "matrix" {
 		if _, err := a.open(); err != nil {
 			return nil, fmt.Errorf("its url cannot be used: %w", err)
@@ -54,7 +59,7 @@ func newAddress(s Settings) (Channel, error) {
 	return a, nil
 }
 
-// open makes the sender. An error has no keys in it.
+// open returns a sender for the URL. Errors do not contain keys from the URL.
 func (a *address) open() (*router.ServiceRouter, error) {
 	sender, err := router.New(nil, a.url)
 	if err != nil {
@@ -71,7 +76,7 @@ func (a *address) Send(_ context.Context, m Message) (Receipt, error) {
 		params["title"] = title
 	}
 	if a.service == "telegram" {
-		params["preview"] = "No" // else its servers open every link
+		params["preview"] = "No" // otherwise Telegram's servers open every link
 	}
 
 	sender, err := a.open()
@@ -79,7 +84,7 @@ func (a *address) Send(_ context.Context, m Message) (Receipt, error) {
 		return Receipt{}, err
 	}
 
-	// Our own link stays as it is: it leads to a page that asks who one is.
+	// The link is not defused: it leads to a page of the daemon that requires a login.
 	body := defuse(text.Lines(m.Body))
 	if slices.Contains(untitled, a.service) {
 		body = title + "\n" + body
@@ -93,19 +98,22 @@ func (a *address) Send(_ context.Context, m Message) (Receipt, error) {
 	return Receipt{Proven: slices.Contains(answering, a.service)}, nil
 }
 
-// Check implements Channel: most services can only be asked by sending something.
+// Check implements Channel. It returns ErrNotAsked because most services can only be tested by
+// sending a message.
 func (a *address) Check(context.Context) error { return ErrNotAsked }
 
-// minKey is the length from which a part of a URL is taken for a key, in bytes: hiding shorter ones would leave no message.
+// minKey is the minimum length of a URL part that hider treats as a key, in bytes. Hiding shorter
+// parts would make errors unreadable.
 const minKey = 4
 
-// hider hides all parts of a URL that may be keys: some services have theirs in its user, others in its path or its host.
+// hider returns a replacer that hides every part of a URL that may be a key. Depending on the
+// service, the key is in the user, the path, the query or the host.
 func hider(address string) *strings.Replacer {
 	parts := []string{address}
 	if u, err := url.Parse(address); err == nil {
 		password, _ := u.User.Password()
 		parts = append(parts, u.User.String(), u.User.Username(), password, u.RawQuery)
-		parts = append(parts, strings.Split(u.User.Username(), "-")...) // Slack's three
+		parts = append(parts, strings.Split(u.User.Username(), "-")...) // Slack's token has three parts
 		for part := range strings.SplitSeq(u.EscapedPath(), "/") {
 			parts = append(parts, part)
 		}
@@ -123,7 +131,8 @@ func hider(address string) *strings.Replacer {
 			plain = part
 		}
 		for _, form := range []string{part, plain, url.QueryEscape(plain), url.PathEscape(plain)} {
-			if len(form) >= minKey && !seen[form] && form != "http" && form != "https" { // scheme=http: what is said of the server stays readable
+			// "http" and "https" stay readable: they are values of parameters such as scheme=http.
+			if len(form) >= minKey && !seen[form] && form != "http" && form != "https" {
 				seen[form] = true
 				pairs = append(pairs, form, "…")
 			}

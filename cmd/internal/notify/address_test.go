@@ -16,14 +16,15 @@ import (
 	"rouse/internal/ledger"
 )
 
-// request is what a server got.
+// request holds a request received by the test server.
 type request struct {
 	path   string
 	header http.Header
 	body   string
 }
 
-// listening answers every request with a status and a text, and hands it to the test.
+// listening starts a server that answers every request with the given status and text and passes
+// the request to the test.
 func listening(t *testing.T, status int, answer string) (*httptest.Server, chan request) {
 	t.Helper()
 	got := make(chan request, 8)
@@ -55,7 +56,8 @@ func open(t *testing.T, s Settings) Channel {
 var about = Message{Notice: ledger.Notice{ID: 7, Run: 3, Job: "mail", Agent: "clerk", Title: "clerk: done", Body: "see https://evil.example/?q=1", Outcome: domain.OutcomeSuccess, CreatedAt: time.UnixMilli(1764000000000)},
 	Link: "http://127.0.0.1:7311/runs/3"}
 
-// A notice over ntfy's protocol has its title, its text and our link, and the server's word for it is proof.
+// A notice sent to ntfy contains its title, text and link, and the server's response proves its
+// delivery.
 func TestNtfy(t *testing.T) {
 	t.Parallel()
 	s, got := listening(t, 200, `{"id":"x"}`)
@@ -77,8 +79,8 @@ func TestNtfy(t *testing.T) {
 	}
 }
 
-// A notice over Matrix's protocol goes into the room that is named, after a login; one that the server refuses is an error
-// without the password.
+// A notice sent to Matrix arrives in the configured room after a login. If the server rejects it,
+// the error does not contain the password.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	got := make(chan request, 8)
@@ -120,7 +122,7 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// No error of a channel tells what is secret in its address.
+// Errors of a channel do not contain the secrets of its address.
 func TestAddressIsHidden(t *testing.T) {
 	t.Parallel()
 	s, _ := listening(t, 403, "no")
@@ -150,8 +152,8 @@ func TestAddressIsHidden(t *testing.T) {
 	}
 }
 
-// A webhook is signed as Standard Webhooks has it, has one id in each try, keeps what was answered, and
-// follows no redirect.
+// A webhook is signed as specified by Standard Webhooks and has the same ID in each attempt. The
+// response is recorded and redirects are not followed.
 func TestWebhookOut(t *testing.T) {
 	t.Parallel()
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -18,7 +18,8 @@ const (
 	noticeObject = "/org/freedesktop/Notifications"
 )
 
-// probe reports why nothing can be shown, and whether text is read as markup. It starts no session bus.
+// probe returns an error if the desktop cannot show notifications. It does not start a session bus.
+// markup reports whether the service interprets text as markup.
 func (d desktop) probe(ctx context.Context) (markup bool, err error) {
 	address := d.getenv("DBUS_SESSION_BUS_ADDRESS")
 	if address == "" {
@@ -29,7 +30,7 @@ func (d desktop) probe(ctx context.Context) (markup bool, err error) {
 		address = "unix:path=" + socket
 	}
 
-	// A connection of our own, not the shared one of the library, which would outlive its session.
+	// Open a private connection: the library's shared connection would outlive the session.
 	bus, err := dbus.Dial(address, dbus.WithContext(ctx))
 	if err == nil {
 		defer func() { _ = bus.Close() }()
@@ -60,7 +61,7 @@ func (d desktop) probe(ctx context.Context) (markup bool, err error) {
 	return slices.Contains(capabilities, "body-markup"), nil
 }
 
-// hasDisplay says whether a service shows notifications, or would be started to do so.
+// hasDisplay reports whether a notification service is running or can be started by the bus.
 func (d desktop) hasDisplay(ctx context.Context, bus *dbus.Conn) (bool, error) {
 	object := bus.Object("org.freedesktop.DBus", busObject)
 	var owned bool
@@ -69,7 +70,7 @@ func (d desktop) hasDisplay(ctx context.Context, bus *dbus.Conn) (bool, error) {
 		return owned, err
 	}
 	if d.getenv("DISPLAY") == "" && d.getenv("WAYLAND_DISPLAY") == "" {
-		return false, nil // it would have nowhere to show anything
+		return false, nil // a service started now could not show anything
 	}
 
 	var startable []string

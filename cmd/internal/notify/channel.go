@@ -14,24 +14,28 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// ErrNotAsked says that whether a channel works can only be found by sending something.
+// ErrNotAsked is returned by Channel.Check if only sending a message can show whether the channel
+// works.
 var ErrNotAsked = errors.New("whether it works shows with the next notice")
 
 // Channel is a way to reach the owner.
 type Channel interface {
-	// Send hands a message over; it returns once the channel has it, or cannot have it.
+	// Send sends a message. It returns when the channel has accepted the message or cannot accept
+	// it.
 	Send(ctx context.Context, m Message) (Receipt, error)
-	// Check says why nothing can be sent now, nil if it can, and ErrNotAsked where that cannot be known.
+	// Check returns nil if the channel can send now. It returns ErrNotAsked if that cannot be
+	// determined without sending.
 	Check(ctx context.Context) error
 }
 
-// Message is a notice on its way.
+// Message is a notice to be sent.
 type Message struct {
 	ledger.Notice
-	Link string // the page that it is about, "" where there is none
+	Link string // page the notice is about; optional
 }
 
-// newMessage is a notice as it is sent. A text that begins with its title, as models like to write them, says it once.
+// newMessage returns the message for a notice. If the body repeats the title in its first line, as
+// models often do, that line is removed.
 func newMessage(n ledger.Notice, link string) Message {
 	first, rest, _ := strings.Cut(n.Body, "\n")
 	said := text.Collapse(n.Title)
@@ -44,32 +48,32 @@ func newMessage(n ledger.Notice, link string) Message {
 	return Message{n, link}
 }
 
-// text is what people read below the title.
+// text returns the text below the title: the body and the link.
 func (m Message) text() string { return strings.TrimSpace(m.Body + "\n" + m.Link) }
 
-// Receipt is what a channel says of a message that it took.
+// Receipt is a channel's answer to an accepted message.
 type Receipt struct {
-	Proven bool   // the other end said that it has it
-	Answer string // its words, one line, "" for none
+	Proven bool   // the receiving server confirmed the message
+	Answer string // response text on one line; optional
 }
 
-// Settings are a channel as it is configured.
+// Settings holds the configuration of a channel.
 type Settings struct {
 	Kind   string
-	URL    string // of the kinds url and webhook; it may hold keys
-	Secret string // with which a webhook is signed
+	URL    string // for the kinds url and webhook; may contain keys
+	Secret string // signing key of a webhook
 }
 
-// Rules say when a channel is used, and what is when it cannot be.
+// Rules holds the delivery rules of a channel.
 type Rules struct {
-	Quiet    schedule.Quiet  // hours in which its notices wait
-	Zone     *time.Location  // of these hours, and of the digest; nil: of this machine
-	Fallback string          // the channel that is told of what this one does not deliver, "" for none
-	Digest   *schedule.Daily // when a summary is sent; nil: never
+	Quiet    schedule.Quiet  // hours during which notices are held back
+	Zone     *time.Location  // time zone of Quiet and Digest; nil means local time
+	Fallback string          // channel that gets notices this channel cannot deliver; optional
+	Digest   *schedule.Daily // time of the daily summary; nil means no summary
 	Session  *Session        // required for summaries; nil if the channel needs no session
 }
 
-// zone is where the clocks are by which hours and times of day are meant.
+// zone returns the time zone of the quiet hours and the digest.
 func (r Rules) zone() *time.Location {
 	if r.Zone == nil {
 		return time.Local
@@ -77,7 +81,7 @@ func (r Rules) zone() *time.Location {
 	return r.Zone
 }
 
-// quietUntil is when the quiet hours end that hold now, zero if none do.
+// quietUntil returns the end of the current quiet hours, or the zero time if there are none now.
 func (r Rules) quietUntil(now time.Time) time.Time {
 	if end := r.Quiet.End(now, r.zone()); r.Quiet.From != r.Quiet.To && end.After(now) {
 		return end
@@ -85,15 +89,15 @@ func (r Rules) quietUntil(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// kinds has a constructor for each kind of channel that a configuration can name (`notifications: kind:`).
-// A new kind is a row here, a file beside this one, and a value of the key's enum in config.
+// kinds maps each channel kind of the configuration (`notifications: kind:`) to its constructor. A
+// new kind needs an entry here, its own file, and a value in the enum of the configuration key.
 var kinds = map[string]func(Settings) (Channel, error){
 	"desktop": func(Settings) (Channel, error) { return Desktop(), nil },
 	"url":     newAddress,
 	"webhook": newWebhook,
 }
 
-// Open makes a channel. An error tells nothing of its keys.
+// Open returns the channel for the given settings. Errors do not contain keys.
 func Open(s Settings) (Channel, error) {
 	open, ok := kinds[s.Kind]
 	if !ok {
@@ -102,10 +106,11 @@ func Open(s Settings) (Channel, error) {
 	return open(s)
 }
 
-// unusable is a channel that cannot be used as it is configured.
+// unusable is a Channel that cannot be used as configured. Its value is the reason.
 type unusable string
 
-// Unusable is a channel of which is only known why it cannot be used: what is sent on it waits.
+// Unusable returns a channel that fails every message with ErrUnavailable and the given reason, so
+// that its notices wait.
 func Unusable(why string) Channel { return unusable(why) }
 
 // Send implements Channel.

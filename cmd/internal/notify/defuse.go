@@ -10,21 +10,24 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// Words that a chat takes for more than text.
+// Patterns that a chat program interprets as more than text.
 var (
 	linkScheme = regexp.MustCompile(`(?i)\b([a-z][a-z0-9+.-]*):(//|\\\\)`)
-	// dotted matches names with dots, with the other dots that browsers read as one, and what makes an address of them.
+	// dotted matches dotted names with the characters that can turn them into an address. It
+	// includes the Unicode dots that browsers treat as a dot.
 	dotted = regexp.MustCompile(`(?:[\p{L}\p{N}._%+-]+@)?[\p{L}\p{N}\p{M}_-]+(?:[.。．｡][\p{L}\p{N}\p{M}_-]+)+(?:(?::\p{N}+)?[/?#\\])?`)
 	dot    = regexp.MustCompile(`[.。．｡]`)
-	// calling matches how chats call people, roles and channels: @name, <@&5>, <!here>, <#C5>, @**all**.
+	// calling matches mentions of people, roles and channels: @name, <@&5>, <!here>, <#C5>,
+	// @**all**.
 	calling = regexp.MustCompile(`(^|[^\p{L}\p{N}.!#$%&'*+/=?^_{|}~-])@|<[@!#]|<users/`)
 )
 
-// extensions are the endings of common files that are also those of domains.
+// extensions lists common file extensions that are also top-level domains.
 var extensions = []string{"cc", "in", "la", "md", "mk", "ml", "mm", "mov", "pl", "pm", "ps", "py", "rs", "sh", "so", "st", "tf", "zip"}
 
-// defuse keeps chats from opening links in texts of agents and strangers, and from calling people: a server that looks up a
-// link tells who wrote it whatever they put there.
+// defuse changes a text so that chat programs do not open its links or mention people. Agents and
+// strangers write these texts. A server that previews a link reveals to the link's author any data
+// the link contains.
 func defuse(s string) string {
 	s = linkScheme.ReplaceAllString(s, "$1[:]$2")
 	s = dotted.ReplaceAllStringFunc(s, defuseName)
@@ -36,7 +39,7 @@ func defuse(s string) string {
 	})
 }
 
-// defuseName breaks a name with dots at its last dot if a chat would make a link of it.
+// defuseName breaks a dotted name at its last dot if a chat would turn the name into a link.
 func defuseName(found string) string {
 	name, rest := found, ""
 	if end := strings.IndexAny(found, `:/?#\`); end >= 0 {
@@ -44,7 +47,7 @@ func defuseName(found string) string {
 	}
 	at := strings.IndexByte(name, '@') + 1
 	if at > 0 && rest == "" {
-		return found // a mail address, which nobody opens
+		return found // a mail address, which chats do not open
 	}
 	dots := dot.FindAllStringIndex(name, -1)
 	if last := dots[len(dots)-1]; isAddress(dot.ReplaceAllString(name[at:], "."), rest != "") {
@@ -53,9 +56,9 @@ func defuseName(found string) string {
 	return found
 }
 
-// isAddress reports whether a chat may take a name for that of a server. Without a path behind it that takes an ending that
-// domains have. The name of a file, such as backup.sh, is none: to put a secret into a name of two parts, somebody would
-// have to register that very domain.
+// isAddress reports whether a chat may treat a name as a host name. Without a path, the name needs
+// a public suffix. File names such as backup.sh do not count: leaking a secret in a two-label name
+// requires registering that domain.
 func isAddress(name string, path bool) bool {
 	labels := strings.Split(name, ".")
 	ending := labels[len(labels)-1]

@@ -2,7 +2,8 @@ package notify
 
 import "testing"
 
-// Chats open links and call people; texts of agents and strangers make them do neither, and names of files stay whole.
+// Chat programs neither open links nor mention people in the texts of agents and strangers. File
+// names stay intact.
 func TestLinksAreDefused(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{

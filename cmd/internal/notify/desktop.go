@@ -16,13 +16,14 @@ import (
 	"rouse/internal/text"
 )
 
-// maxText is how much of a text is shown, in runes.
+// maxText is the maximum length of the text shown, in runes.
 const maxText = 1000
 
-// nameSender sets the package variable of the library once, so that no reload writes it.
+// nameSender sets the application name of the library once. A second write during a reload would be
+// a data race.
 var nameSender = sync.OnceFunc(func() { beeep.AppName = "rouse" })
 
-// Desktop shows notices on the desktop of the user who runs the daemon.
+// Desktop returns a channel that shows notices on the desktop of the user running the daemon.
 func Desktop() Channel {
 	nameSender()
 	return desktop{getenv: os.Getenv}
@@ -33,12 +34,12 @@ type desktop struct{ getenv func(string) string }
 // Send implements Channel.
 func (d desktop) Send(ctx context.Context, m Message) (Receipt, error) {
 	n, body := m.Notice, m.text()
-	// Truncated first, so that a long text does not push the signature out.
+	// Truncate before appending, so that a long text does not remove the signature.
 	if who := signature(n); who != "" {
 		body = strings.TrimSpace(text.Truncate(body, maxText) + "\n" + who)
 	}
 
-	// Asked each time: the session can end, and another service can start in it.
+	// Probe every time: the session can end and another service can start.
 	markup, err := d.probe(ctx)
 	if err != nil {
 		return Receipt{}, err
@@ -46,7 +47,7 @@ func (d desktop) Send(ctx context.Context, m Message) (Receipt, error) {
 	if err := beeep.Notify(plain(runtime.GOOS, n.Title), inMarkup(markup, plain(runtime.GOOS, body)), ""); err != nil {
 		return Receipt{}, err
 	}
-	return Receipt{Proven: true}, nil // the desktop took it
+	return Receipt{Proven: true}, nil // the desktop service accepted it
 }
 
 // Check implements Channel.
@@ -55,12 +56,13 @@ func (d desktop) Check(ctx context.Context) error {
 	return err
 }
 
-// unavailable is an ErrUnavailable with a reason that the owner can act on.
+// unavailable returns an ErrUnavailable with a reason that tells the user what to fix.
 func unavailable(format string, args ...any) error {
 	return fmt.Errorf("the desktop %w: %s", ErrUnavailable, fmt.Sprintf(format, args...))
 }
 
-// signature names the job and the outcome below the text or, where the title does, the agent, unless that stands there too.
+// signature returns the line below the text that names the job and its outcome. If the title
+// already starts with them, it returns the agent, unless the title starts with the agent too.
 func signature(n ledger.Notice) string {
 	if n.Job == "" {
 		return ""
@@ -79,10 +81,10 @@ func signature(n ledger.Notice) string {
 	return "agent " + n.Agent
 }
 
-// plain keeps text from anywhere (a file's name, a model's words) from having a meaning to the programs
-// that show it. Some read control characters as escapes and a leading hyphen as an option; and on
-// Windows the library may put the text into a PowerShell script, in which $, `, " and ]]> would run
-// or end something.
+// plain removes any special meaning a text could have for the programs that show it. Some programs
+// interpret control characters as escapes and a leading hyphen as an option. On Windows, the
+// library may put the text into a PowerShell script. There, $, `, " and ]]> could run code or end a
+// literal.
 func plain(goos, s string) string {
 	s = text.Lines(s)
 	if rest, ok := strings.CutPrefix(s, "-"); ok {
@@ -95,7 +97,7 @@ func plain(goos, s string) string {
 	return s
 }
 
-// inMarkup escapes a text for a service that interprets it as markup.
+// inMarkup escapes a text if the service interprets markup.
 func inMarkup(markup bool, s string) string {
 	if !markup {
 		return s
@@ -108,15 +110,16 @@ const (
 	sessionAge     = 15 * time.Second // minimum time between two probes
 )
 
-// Session reports whether this process can show notices on a desktop. The zero value is ready to use.
+// Session reports whether this process can show notices on a desktop. The zero value is ready to
+// use.
 type Session struct {
 	mu     sync.Mutex
 	seen   bool
 	probed time.Time
 }
 
-// Exists reports whether there is a desktop session. Once it has found a session, it returns true until the process ends,
-// so that notices wait for the next login.
+// Exists reports whether there is a desktop session. Once it has found a session, it returns true
+// until the process ends, so that notices wait for the next login.
 //
 // nolint: contextcheck // it reads local state and returns soon
 func (s *Session) Exists() bool {

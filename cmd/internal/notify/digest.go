@@ -14,24 +14,28 @@ import (
 	"rouse/internal/text"
 )
 
-// digestKey is the beginning of the key of a digest.
+// digestKey is the prefix of a digest's key.
 const digestKey = "digest:"
 
-// IsDigest says whether a notice is the summary of a day.
+// IsDigest reports whether a notice is a daily summary.
 func IsDigest(n ledger.Notice) bool { return strings.HasPrefix(n.Key, digestKey) }
 
-// clockAhead is how far the end of the last digest may be in the future. Beyond, the clock was wrong.
+// clockAhead is the maximum time by which the end of the last digest may be in the future. If it is
+// further ahead, the clock was wrong.
 const clockAhead = 24 * time.Hour
 
-// appendDigests puts the digests that are due into the outbox, and returns when the next one is, zero for never. Each begins
-// where the one before has ended, and ends when it is made: a machine that was off or asleep leaves nothing out, and gets one
-// for all the days. The ledger keeps that end in the transaction of the notice, so that a crash makes none twice.
+// appendDigests adds the digests that are due to the outbox. It returns the time of the next
+// digest, or the zero time if there is none.
+//
+// A digest starts at the end of the previous digest and ends when it is made. After the machine was
+// off or asleep, one digest covers the whole gap. The ledger stores the end together with the
+// notice in one transaction, so a crash cannot duplicate a digest.
 func (n *Notifier) appendDigests(ctx context.Context) (time.Time, error) {
 	now := n.now()
 	n.mu.Lock()
 	rules, next := n.rules, n.nextDigest
 	n.mu.Unlock()
-	if now.Before(next) && next.Sub(now) <= clockAhead+time.Hour { // a day with a clock change has 25
+	if now.Before(next) && next.Sub(now) <= clockAhead+time.Hour { // a day with a clock change has 25 hours
 		return next, nil
 	}
 
@@ -63,7 +67,8 @@ func (n *Notifier) appendDigests(ctx context.Context) (time.Time, error) {
 	return next, nil
 }
 
-// appendDigest puts the digest of a channel into the outbox if it is due, and returns when the next one is.
+// appendDigest adds the digest of a channel to the outbox if it is due. It returns the time of the
+// channel's next digest.
 func (n *Notifier) appendDigest(ctx context.Context, channel string, r Rules, now time.Time) (time.Time, error) {
 	from, err := n.ledger.DigestThrough(ctx, channel, now)
 	if err != nil {
@@ -93,16 +98,16 @@ func (n *Notifier) appendDigest(ctx context.Context, channel string, r Rules, no
 	return r.Digest.Next(now, r.zone()), nil
 }
 
-// How much a digest lists: chats take few characters.
+// Limits of a digest. Chats accept few characters.
 const (
 	maxDigestJobs      = 8
 	maxDigestIncidents = 5
 	maxDigestItems     = 5
 	maxDigestError     = 100 // characters
-	maxDigestRead      = 500 // rows of a kind
+	maxDigestRead      = 500 // rows per query
 )
 
-// summary is what a digest tells of a span of time.
+// summary holds the contents of a digest.
 type summary struct {
 	from, to  time.Time
 	jobs      []jobSummary
@@ -110,23 +115,23 @@ type summary struct {
 	failed    int
 	tokens    int64
 	cost      int64             // in millionths of a US dollar
-	open      []ledger.Incident // now
+	open      []ledger.Incident // at the time of the digest
 	recovered []ledger.Incident
 	notRun    map[domain.Decision]int
 	waiting   []ledger.Item
 	queued    int
 	pauses    []ledger.Pause
-	lost      int // notices that were given up
+	lost      int // notices that could not be delivered
 }
 
-// jobSummary is what ran of a job, or of an agent without one.
+// jobSummary counts the runs of a job. Runs without a job are counted per agent.
 type jobSummary struct {
 	name     string
 	failed   int
-	outcomes []string // 2 success
+	outcomes []string // such as "2 success"
 }
 
-// summarize reads what a digest tells.
+// summarize reads the contents of a digest from the ledger.
 func (n *Notifier) summarize(ctx context.Context, from, to time.Time) (summary, error) {
 	s := summary{from: from, to: to, notRun: map[domain.Decision]int{}}
 	within := func(t time.Time) bool { return !t.Before(from) && t.Before(to) }
@@ -170,14 +175,14 @@ func (n *Notifier) summarize(ctx context.Context, from, to time.Time) (summary, 
 
 	undelivered, err := n.ledger.UndeliveredNotices(ctx, maxDigestRead)
 	for _, u := range undelivered {
-		if u.State == ledger.NoticeFailed && within(u.NextAt) { // when it was given up
+		if u.State == ledger.NoticeFailed && within(u.NextAt) { // NextAt of a failed notice is the time it failed
 			s.lost++
 		}
 	}
 	return s, err
 }
 
-// count sums up what ran, the jobs with the most failures first.
+// count adds up the runs by job. Jobs with the most failures come first.
 func (s *summary) count(ended []ledger.Ended) {
 	at := map[string]int{}
 	for _, e := range ended {
@@ -206,7 +211,7 @@ func (s *summary) count(ended []ledger.Ended) {
 	slices.SortStableFunc(s.jobs, func(a, b jobSummary) int { return cmp.Compare(b.failed, a.failed) })
 }
 
-// title says the most in a line.
+// title returns the title: the number of runs, failures and waiting items.
 func (s *summary) title() string {
 	out := "rouse: nothing ran"
 	if s.runs > 0 {
@@ -218,7 +223,7 @@ func (s *summary) title() string {
 	return out
 }
 
-// body is a line for each thing that there is to say, and for each job, incident and item of the first few.
+// body returns the text, one line per job, incident or item. Each list is limited.
 func (s *summary) body(zone *time.Location) string {
 	const layout = "2006-01-02 15:04"
 	out := []string{fmt.Sprintf("%s to %s", s.from.In(zone).Format(layout), s.to.In(zone).Format(layout+" MST"))}
@@ -243,7 +248,7 @@ func (s *summary) body(zone *time.Location) string {
 	return strings.Join(out, "\n")
 }
 
-// incidents are those that are open, and how many are over.
+// incidents returns one line per open incident and one for the incidents that have recovered.
 func (s *summary) incidents() []string {
 	var out []string
 	for n, i := range s.open {
@@ -268,7 +273,7 @@ func (s *summary) incidents() []string {
 	return out
 }
 
-// standing is what did not run, and what waits.
+// standing returns the lines about skipped runs, waiting items, the queue and pauses.
 func (s *summary) standing() []string {
 	var out []string
 	for _, d := range []domain.Decision{domain.DecisionMissed, domain.DecisionRefused, domain.DecisionSkipped} {

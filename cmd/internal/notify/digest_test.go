@@ -15,7 +15,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// daily are the rules of a channel with a digest.
+// daily returns the rules of a channel with a daily digest.
 func daily(t *testing.T, at, zone string) Rules {
 	t.Helper()
 	z, err := time.LoadLocation(zone)
@@ -29,7 +29,7 @@ func daily(t *testing.T, at, zone string) Rules {
 	return Rules{Zone: z, Digest: &d}
 }
 
-// end has a run of a job end.
+// end records the end of a job's run.
 func end(t *testing.T, l *ledger.Ledger, job string, res ledger.Result) {
 	t.Helper()
 	accepted, err := l.Enqueue(t.Context(), ledger.Request{Job: job, Agent: "clerk", Trigger: domain.TriggerManual})
@@ -47,8 +47,8 @@ func end(t *testing.T, l *ledger.Ledger, job string, res ledger.Result) {
 	synctest.Wait()
 }
 
-// A digest comes once a day, an empty day too, and says what ran, failed, waits and cost. The bubble begins at midnight UTC
-// of 1 January 2000.
+// A digest is sent once a day, even if nothing ran. It lists runs, failures, waiting items and
+// cost. The fake clock starts at midnight UTC on 1 January 2000.
 func TestDigest(t *testing.T) {
 	p := &post{receipt: Receipt{Proven: true}}
 	o := Options{Channels: map[string]Channel{"mail": p}, Rules: map[string]Rules{"mail": daily(t, "daily at 08:00", "UTC")}}
@@ -108,7 +108,8 @@ cost: $0.0123, 1000 tokens`
 	})
 }
 
-// A daemon that was off at the time sends one digest when it starts, of all the days; one that starts again sends none.
+// A daemon that was off at the digest's time sends one digest at its next start, covering all
+// missed days. Another start sends no digest.
 func TestDigestAfterAbsence(t *testing.T) {
 	path := t.TempDir() + "/ledger.db"
 	synctest.Test(t, func(t *testing.T) {
@@ -129,7 +130,7 @@ func TestDigestAfterAbsence(t *testing.T) {
 
 		serve(time.Hour) // until 01:00
 		time.Sleep(80 * time.Hour)
-		for range 4 { // from 09:00 of the fourth day
+		for range 4 { // from 09:00 on the fourth day
 			serve(time.Minute)
 		}
 		if got := p.texts(); len(got) != 1 || !strings.HasPrefix(got[0], "2000-01-01 00:00 to 2000-01-04 09:00 UTC") {
@@ -143,7 +144,7 @@ func TestDigestAfterAbsence(t *testing.T) {
 	})
 }
 
-// runFor has a notifier run for a while.
+// runFor runs a notifier for the given time.
 func runFor(t *testing.T, o Options, length time.Duration) {
 	t.Helper()
 	n := New(o)
@@ -158,7 +159,8 @@ func runFor(t *testing.T, o Options, length time.Duration) {
 	}
 }
 
-// A digest waits for the end of quiet hours, goes to the fallback of a channel that is down, and is tried again, as any notice.
+// Like any notice, a digest waits for the end of quiet hours, falls back to another channel, and is
+// retried.
 func TestDigestIsANotice(t *testing.T) {
 	quiet, down := daily(t, "daily at 08:00", "UTC"), daily(t, "daily at 08:00", "UTC")
 	quiet.Quiet, down.Fallback = schedule.Quiet{From: 7 * 60, To: 9 * 60}, "quiet"
@@ -178,7 +180,8 @@ func TestDigestIsANotice(t *testing.T) {
 	})
 }
 
-// Where the clock was set back after a digest, the next one is not put off until the wrong time comes again.
+// If the clock is set back after a digest, the next digest is not delayed until the clock catches
+// up.
 func TestDigestAfterClockAhead(t *testing.T) {
 	p := &post{}
 	inBubbleWith(t, Options{Channels: map[string]Channel{"mail": p}}, func(t *testing.T, l *ledger.Ledger, n *Notifier) {
@@ -195,7 +198,8 @@ func TestDigestAfterClockAhead(t *testing.T) {
 	})
 }
 
-// A channel that gets a digest by a new configuration has its first at the next such time.
+// A channel that gets a digest in a new configuration sends the first one at the next configured
+// time.
 func TestDigestByReload(t *testing.T) {
 	p := &post{}
 	inBubbleWith(t, Options{Channels: map[string]Channel{"mail": p}}, func(t *testing.T, _ *ledger.Ledger, n *Notifier) {
@@ -209,7 +213,7 @@ func TestDigestByReload(t *testing.T) {
 	})
 }
 
-// A notice that waits for a channel which cannot work here is given up after a week: it would wait for ever.
+// A notice that waits for an unavailable channel fails after a week instead of waiting forever.
 func TestUnavailableForAWeek(t *testing.T) {
 	p := &post{do: func(ledger.Notice) error { return ErrUnavailable }}
 	inBubble(t, map[string]Channel{"desktop": p}, func(t *testing.T, l *ledger.Ledger) {
@@ -225,8 +229,8 @@ func TestUnavailableForAWeek(t *testing.T) {
 	})
 }
 
-// A channel that is down for days keeps nobody from the others: each of its notices ends as failed, in the record, and the
-// digest of another channel says how many.
+// A channel that is down for days does not delay other channels. Its notices are recorded as
+// failed, and the digest of another channel reports their number.
 func TestDownForDays(t *testing.T) {
 	p, broken := &post{}, &post{do: func(ledger.Notice) error { return errors.New("connection refused") }}
 	o := Options{Channels: map[string]Channel{"mail": p, "chat": broken}, Rules: map[string]Rules{"mail": daily(t, "daily at 08:00", "UTC")}}

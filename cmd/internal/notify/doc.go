@@ -1,14 +1,16 @@
-// Package notify delivers the outbox: the notices of runs to their owner.
+// Package notify delivers the notices in the outbox to the owner.
 //
 // # Design
 //
-// A notice is a row that was committed together with what it reports. It is delivered separately, so
-// no run fails or waits because of it. One loop sleeps until the ledger changes or a retry is due,
-// and hands each channel its own, which that sends beside the others: one that hangs holds up nobody. A
-// channel that fails is tried again with growing pauses, a limited number of times; a channel that
-// cannot work here at all (no desktop session) keeps its notices pending without using up their tries,
-// for a week, and `rouse doctor` says so.
+// A run's notice is committed in the same transaction as the result it reports. Delivery is
+// separate, so a run never fails or waits because of it.
 //
-// A digest is a notice, too. The ledger keeps up to when those of a channel have told, and moves that in the
-// transaction of the notice: whatever happens in between, each moment is in one digest.
+// One loop sleeps until the ledger changes or a retry is due. It passes each channel its notices;
+// the channels send concurrently, so a hanging channel does not delay the others. A failed notice
+// is retried with increasing delays, up to a limit. If a channel cannot work on this machine (no
+// desktop session), its notices stay pending for a week without using up retries. `rouse doctor`
+// reports them.
+//
+// A digest is also a notice. The ledger stores the end of each channel's last digest in the
+// transaction of the notice. Every moment is therefore covered by exactly one digest.
 package notify

@@ -7,7 +7,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// OSA-80: a text that begins with its title says it once; what only begins like it stays.
+// OSA-80: a body that begins with its title loses that line; a body that only starts similarly is
+// unchanged.
 func TestNoTitleTwice(t *testing.T) {
 	for _, c := range []struct{ title, body, want string }{
 		{"clerk: 5 expenses", "5 expenses\nMost went to food", "Most went to food"},
@@ -25,7 +26,8 @@ func TestNoTitleTwice(t *testing.T) {
 	}
 }
 
-// OSA-80: below the text stands what the title does not say: the job and its outcome, else the agent.
+// OSA-80: the line below the text names the job and its outcome, or the agent, unless the title
+// already does.
 func TestSignature(t *testing.T) {
 	for _, c := range []struct {
 		n    ledger.Notice

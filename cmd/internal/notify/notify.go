@@ -18,67 +18,68 @@ import (
 
 const (
 	sendTimeout      = 10 * time.Second
-	unavailablePause = time.Hour // between tries at a channel that cannot work here
-	pageSize         = 64        // notices of a channel read at once
+	unavailablePause = time.Hour // between attempts on a channel that cannot work here
+	pageSize         = 64        // notices per channel and query
 	maxSleep         = 30 * time.Second
-	lookAgain        = time.Second // between looks at the outbox while channels are at work
-	// maxWait is how long a notice waits for a channel that cannot work here, such as a missing desktop.
+	lookAgain        = time.Second // between reads of the outbox while channels are sending
+	// maxWait is how long a notice waits for a channel that cannot work here, for example because
+	// there is no desktop.
 	maxWait = 7 * 24 * time.Hour
 )
 
-// retryPauses are the pauses after each failed try but the last.
+// retryPauses holds the delay after each failed attempt except the last.
 var retryPauses = [...]time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour}
 
 const (
-	// maxTries is how often a notice is sent before it is given up.
+	// maxTries is the maximum number of attempts per notice.
 	maxTries = len(retryPauses) + 1
-	// triesAlone is after how many of them the channel's fallback is told.
+	// triesAlone is the number of failed attempts after which the fallback channel gets the notice.
 	triesAlone = 3
 )
 
-// QuietHours is how the reason begins for which a notice waits that could be sent.
+// QuietHours is the prefix of the error of a notice that is held back during quiet hours.
 const QuietHours = "it waits for the end of quiet hours, "
 
-// Errors that callers distinguish.
 var (
-	// ErrUnavailable says that a channel cannot work on this machine now; its notices wait.
+	// ErrUnavailable is returned if a channel cannot work on this machine now. Its notices wait.
 	ErrUnavailable = errors.New("cannot be reached here")
 
 	errNoAnswer = fmt.Errorf("it did not answer within %s", sendTimeout)
 )
 
-// Options are the notifier's parts.
+// Options holds the settings of a Notifier.
 type Options struct {
 	Ledger   *ledger.Ledger
 	Channels map[string]Channel
-	Rules    map[string]Rules // of channels that have some
-	// Link is the address of the page that a notice is about, "" where there is none; nil: nowhere.
+	Rules    map[string]Rules // rules by channel; optional
+	// Link returns the address of the page a notice is about, or "" if there is none. Optional.
 	Link   func(context.Context, ledger.Notice) string
 	Logger *slog.Logger
-	Now    func() time.Time // the clock by which the outbox is kept; nil means the system's
+	Now    func() time.Time // clock; nil means time.Now
 }
 
-// Notifier delivers the outbox.
+// Notifier delivers the notices in the outbox.
 type Notifier struct {
 	ledger    *ledger.Ledger
 	log       *slog.Logger
 	now       func() time.Time
 	link      func(context.Context, ledger.Notice) string
-	recovered chan struct{} // capacity 1: a channel may be back
-	ended     chan struct{} // capacity 1: a channel has sent what it was given
+	recovered chan struct{} // capacity 1: a channel may be reachable again
+	ended     chan struct{} // capacity 1: a channel has finished its queue
 	senders   sync.WaitGroup
 
 	mu          sync.Mutex
-	channels    map[string]Channel // replaced as a whole, never written to
-	rules       map[string]Rules   // likewise
-	unavailable map[string]bool    // channels that could not be reached when last tried
+	channels    map[string]Channel // replaced as a whole, never modified
+	rules       map[string]Rules   // replaced as a whole, never modified
+	unavailable map[string]bool    // channels that could not be reached at the last attempt
 	busy        map[string]bool    // channels that are sending
-	nextDigest  time.Time          // zero: not known
-	// faults are the causes that were logged of each channel since it last worked, without their long numbers.
+	nextDigest  time.Time          // zero if unknown
+	// faults holds the errors logged per channel since the channel last worked, with long numbers
+	// removed.
 	faults map[string]map[string]bool
 }
 
-// New returns a notifier that does not run yet.
+// New returns a notifier. Call Run to start it.
 func New(o Options) *Notifier {
 	if o.Link == nil {
 		o.Link = func(context.Context, ledger.Notice) string { return "" }
@@ -90,7 +91,7 @@ func New(o Options) *Notifier {
 		o.Now = time.Now
 	}
 	n := &Notifier{ledger: o.Ledger, now: o.Now, channels: o.Channels, rules: o.Rules, log: o.Logger, link: o.Link, recovered: make(chan struct{}, 1), ended: make(chan struct{}, 1), unavailable: map[string]bool{}, busy: map[string]bool{}, faults: map[string]map[string]bool{}}
-	n.wakeRetry() // a channel that was unavailable to the last process may be there for this one
+	n.wakeRetry() // a channel that was unavailable to the previous process may work now
 	return n
 }
 
@@ -100,11 +101,11 @@ func (n *Notifier) SetChannels(channels map[string]Channel, rules map[string]Rul
 	defer n.mu.Unlock()
 	n.channels, n.rules, n.nextDigest = channels, rules, time.Time{}
 	maps.DeleteFunc(n.unavailable, func(name string, _ bool) bool { return channels[name] == nil })
-	clear(n.faults) // another configuration may have another fault with the same text
-	n.wakeRetry()   // so that Run learns of the new times
+	clear(n.faults) // the new configuration can fail with the same text for another reason
+	n.wakeRetry()   // Run must compute new wake-up times
 }
 
-// channel returns a channel and its rules.
+// channel returns a channel and its rules, or an error if the channel is not configured.
 func (n *Notifier) channel(name string) (c Channel, rules Rules, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -115,7 +116,8 @@ func (n *Notifier) channel(name string) (c Channel, rules Rules, err error) {
 	return c, n.rules[name], err
 }
 
-// recordReachable records whether a channel works. If it works again, its notices are tried again.
+// recordReachable records whether a channel works. If it works again, its waiting notices are
+// retried.
 func (n *Notifier) recordReachable(channel string, works bool) {
 	n.mu.Lock()
 	back := works && n.unavailable[channel]
@@ -126,19 +128,21 @@ func (n *Notifier) recordReachable(channel string, works bool) {
 	}
 }
 
-// Faults of no channel, whose names no configuration can give to one.
+// Keys of faults that do not belong to a channel. A configured channel cannot have such a name.
 const (
 	faultDigest = "\x00digest"
 	faultOutbox = "\x00outbox"
 )
 
-// maxCauses is how many causes of a channel are logged until it works again: an error can hold a number that is never the same.
+// maxCauses limits the number of errors logged per channel until it works again. Errors can contain
+// a number that changes every time.
 const maxCauses = 10
 
-// longNumber matches the part of an error that differs from one try to the next: a port of this machine, a request id, a timestamp.
+// longNumber matches the parts of an error that change between attempts: ports, request IDs and
+// timestamps.
 var longNumber = regexp.MustCompile(`[0-9]{5,}|[0-9a-fA-F-]{16,}`)
 
-// isNewFault reports whether a cause was not logged yet for what fails: a channel, or one of the other faults.
+// isNewFault reports whether an error has not been logged yet for a channel or other fault key.
 func (n *Notifier) isNewFault(what string, err error) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -154,7 +158,8 @@ func (n *Notifier) isNewFault(what string, err error) bool {
 	return true
 }
 
-// faultLevel returns the level at which a fault is logged: a warning once for each cause, until the channel works again.
+// faultLevel returns the level for logging an error: a warning for a new error, and the level again
+// for a repeated one.
 func (n *Notifier) faultLevel(what string, err error, again slog.Level) slog.Level {
 	if n.isNewFault(what, err) {
 		return slog.LevelWarn
@@ -162,7 +167,7 @@ func (n *Notifier) faultLevel(what string, err error, again slog.Level) slog.Lev
 	return again
 }
 
-// endFaults forgets what was logged of a channel that works, and reports whether anything was.
+// endFaults forgets the logged errors of a channel that works. It reports whether there were any.
 func (n *Notifier) endFaults(what string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -171,10 +176,10 @@ func (n *Notifier) endFaults(what string) bool {
 	return had
 }
 
-// wakeRetry has Run try the notices again that wait for a channel that could not be reached.
+// wakeRetry makes Run retry the notices that wait for an unreachable channel.
 func (n *Notifier) wakeRetry() { wake(n.recovered) }
 
-// wake sends to a channel of capacity 1, unless a signal is pending.
+// wake sends to a channel of capacity 1 unless a signal is already pending.
 func wake(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -182,7 +187,7 @@ func wake(c chan<- struct{}) {
 	}
 }
 
-// Run delivers until ctx ends.
+// Run delivers notices until ctx is done.
 func (n *Notifier) Run(ctx context.Context) error {
 	defer n.senders.Wait()
 	for ctx.Err() == nil {
@@ -194,7 +199,8 @@ func (n *Notifier) Run(ctx context.Context) error {
 	return nil
 }
 
-// try calls a function that returns the time of its next call. An error is logged once, and the next call is in a minute.
+// try calls a function that returns the time of its next call. If the function fails, try logs a
+// new error once and returns a time one minute ahead.
 func (n *Notifier) try(ctx context.Context, what, failure string, call func(context.Context) (time.Time, error)) time.Time {
 	next, err := call(ctx)
 	switch {
@@ -209,13 +215,15 @@ func (n *Notifier) try(ctx context.Context, what, failure string, call func(cont
 	return next
 }
 
-// wait ends when something may be due: the ledger has changed, a channel is back or has sent what it was given, or it is next, zero for
-// never. It looks at the clock now and then, for timers stand still while a machine sleeps.
+// wait waits until the ledger changes, a channel becomes reachable or finishes its queue, or next
+// comes. A zero next means never. It checks the clock regularly because timers stop while a machine
+// sleeps.
 func (n *Notifier) wait(ctx context.Context, changed <-chan struct{}, next time.Time) {
 	timer := time.NewTimer(maxSleep)
 	defer timer.Stop()
 
-	if len(n.sending()) > 0 { // each notice that is sent changes the ledger, and is no reason to read the outbox again
+	// Each sent notice changes the ledger. Do not read the outbox again for that.
+	if len(n.sending()) > 0 {
 		timer.Reset(lookAgain)
 		select {
 		case <-ctx.Done():
@@ -252,9 +260,9 @@ func (n *Notifier) wait(ctx context.Context, changed <-chan struct{}, next time.
 	}
 }
 
-// deliver has the channels send what is due, and returns when the next notice is due.
+// deliver passes the due notices to their channels and returns the time of the next notice.
 func (n *Notifier) deliver(ctx context.Context) (time.Time, error) {
-	// Before reading: what a channel has sent since then is among what was read.
+	// Get the busy channels before reading: the outbox then reflects every message they have sent.
 	busy := n.sending()
 	due, err := n.ledger.PendingNotices(ctx, n.now(), pageSize)
 	if err != nil {
@@ -264,7 +272,7 @@ func (n *Notifier) deliver(ctx context.Context) (time.Time, error) {
 	return n.ledger.NextNotice(ctx, n.now())
 }
 
-// retryUnavailable makes the notices due that wait for a channel that could not be reached.
+// retryUnavailable makes notices due if their channel was unreachable and may work again.
 func (n *Notifier) retryUnavailable(ctx context.Context) error {
 	waiting, err := n.ledger.UndeliveredNotices(ctx, 10*pageSize)
 	if err != nil {
@@ -288,8 +296,11 @@ func (n *Notifier) retryUnavailable(ctx context.Context) error {
 	return nil
 }
 
-// sendAll has each channel send its notices in order, beside the others and without waiting for any: one that hangs delays only its own.
-// What is due for one of the busy channels, which were sending when the notices were read, stays due. Only one goroutine may call it.
+// sendAll starts one goroutine per channel that sends its notices in order. It does not wait for
+// them, so a hanging channel delays only its own notices.
+//
+// Notices for channels in busy stay due: these channels were sending when the notices were read.
+// Only one goroutine may call sendAll.
 func (n *Notifier) sendAll(ctx context.Context, notices []ledger.Notice, busy map[string]bool) {
 	byChannel := map[string][]ledger.Notice{}
 	for _, notice := range notices {
@@ -307,7 +318,8 @@ func (n *Notifier) sendAll(ctx context.Context, notices []ledger.Notice, busy ma
 	}
 }
 
-// sendQueue sends the notices of one channel, oldest first.
+// sendQueue sends the notices of one channel, oldest first. If a result cannot be recorded, it
+// stops after a delay.
 func (n *Notifier) sendQueue(ctx context.Context, queue []ledger.Notice) {
 	for _, notice := range queue {
 		err := n.sendOne(ctx, notice)
@@ -318,7 +330,7 @@ func (n *Notifier) sendQueue(ctx context.Context, queue []ledger.Notice) {
 		if ctx.Err() == nil {
 			n.log.Error("what became of a notice is not on record; its channel is tried again in a minute", "channel", notice.Channel, "error", err)
 		}
-		select { // what cannot be recorded would be sent over and over
+		select { // without a record the notice would be sent again and again
 		case <-ctx.Done():
 		case <-time.After(time.Minute):
 		}
@@ -326,7 +338,7 @@ func (n *Notifier) sendQueue(ctx context.Context, queue []ledger.Notice) {
 	}
 }
 
-// sending are the channels that are at work: each does one thing at a time.
+// sending returns the channels that are sending. A channel sends one notice at a time.
 func (n *Notifier) sending() map[string]bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -346,7 +358,8 @@ func (n *Notifier) end(channel string) {
 	wake(n.ended)
 }
 
-// sendOne tries one notice and records the result. Its error is that of the ledger.
+// sendOne sends a notice and records the result. It returns an error only if the ledger fails or
+// ctx is done.
 func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) error {
 	channel, rules, sendErr := n.channel(notice.Channel)
 	if until := rules.quietUntil(n.now()); !until.IsZero() {
@@ -359,10 +372,11 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) error {
 		receipt, sendErr = send(ctx, channel, newMessage(notice, n.link(ctx, notice)))
 	}
 	if stopped := ctx.Err(); stopped != nil {
-		return stopped // it may or may not be out; it is tried again at the next start
+		return stopped // it may have been sent; the next start tries again
 	}
 
-	// The outbox has no state of its own for this, so the error says it: log only the first time.
+	// The outbox has no state for an unavailable channel. Use the error text to log it only the
+	// first time.
 	waited := strings.Contains(notice.Error, ErrUnavailable.Error())
 	notice.Error = ""
 	switch {
@@ -375,16 +389,16 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) error {
 		if n.endFaults(notice.Channel) {
 			n.log.Info("a channel delivers again", "channel", notice.Channel)
 		}
-		defer n.recordReachable(notice.Channel, true) // once the delivery is on record
+		defer n.recordReachable(notice.Channel, true) // after the delivery is recorded
 	case errors.Is(sendErr, ErrUnavailable):
-		// Not a try that counts.
+		// This attempt does not count.
 		notice.Error, notice.NextAt = sendErr.Error(), n.now().Add(unavailablePause)
 		if n.now().Sub(notice.CreatedAt) >= maxWait {
 			notice.State, notice.NextAt = ledger.NoticeFailed, n.now()
 		}
 		n.recordReachable(notice.Channel, false)
 		if !waited {
-			// OSA-80: without a notifier a notice is logged; it fails nothing, and waits.
+			// If no channel is available, log the notice. It waits and does not fail the run.
 			n.log.Log(ctx, n.faultLevel(notice.Channel, sendErr, slog.LevelInfo), "a notice waits in the outbox", "job", notice.Job, "run", notice.Run, "channel", notice.Channel, "title", notice.Title, "body", notice.Body, "reason", sendErr)
 		}
 	default:
@@ -396,7 +410,8 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) error {
 			notice.NextAt = n.now().Add(retryPauses[notice.Tries-1])
 		}
 
-		// The inbox, the page of the channel and rouse doctor tell of each notice; the log tells of the channel.
+		// The inbox, the channel's page and rouse doctor show each notice. The log reports the
+		// channel's first failure.
 		n.log.Log(ctx, n.faultLevel(notice.Channel, sendErr, slog.LevelDebug), "a notice could not be delivered", "job", notice.Job, "run", notice.Run, "channel", notice.Channel, "title", notice.Title,
 			"tries", notice.Tries, "given_up", notice.State == ledger.NoticeFailed, "error", sendErr)
 	}
@@ -409,8 +424,8 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) error {
 	return n.ledger.UpdateNotice(ctx, notice)
 }
 
-// fallBack tells another channel of a notice, once, however often its own is tried. What a channel is told in place of
-// another one goes no further: two that are down would hand it to each other.
+// fallBack adds a copy of a notice for another channel. Repeated calls add the copy once. A copy is
+// not copied again: two broken channels would exchange it forever.
 func (n *Notifier) fallBack(ctx context.Context, notice ledger.Notice, to string) error {
 	if strings.HasPrefix(notice.Key, ledger.FallbackKey) {
 		return nil
@@ -422,9 +437,9 @@ func (n *Notifier) fallBack(ctx context.Context, notice ledger.Notice, to string
 	return n.ledger.AppendNotices(ctx, other)
 }
 
-// send limits the time of a channel: one that ignores its context is abandoned.
+// send sends a message with a time limit. A channel that ignores its context is abandoned.
 func send(ctx context.Context, c Channel, m Message) (Receipt, error) {
-	// Through a channel, for an abandoned one may write its receipt at any time.
+	// Use a Go channel: an abandoned goroutine may write its receipt at any time.
 	receipts := make(chan Receipt, 1)
 	err := withTimeout(ctx, func(ctx context.Context) error {
 		receipt, err := c.Send(ctx, m)
@@ -452,7 +467,8 @@ func withTimeout(ctx context.Context, do func(context.Context) error) error {
 	}
 }
 
-// Send sends a text without the outbox. If that works, waiting notices of the channel are tried again.
+// Send sends a text directly, without the outbox. If it succeeds, the channel's waiting notices are
+// retried.
 func (n *Notifier) Send(ctx context.Context, channel, title, body string) error {
 	c, _, err := n.channel(channel)
 	if err != nil {
@@ -466,7 +482,8 @@ func (n *Notifier) Send(ctx context.Context, channel, title, body string) error 
 	return nil
 }
 
-// CanDeliver returns nil if a channel can deliver now, and ErrNotAsked if that is unknown until the next notice.
+// CanDeliver returns nil if a channel can deliver now. It returns ErrNotAsked if the channel cannot
+// be tested and its last notice gives no answer.
 func (n *Notifier) CanDeliver(ctx context.Context, channel string) error {
 	c, _, err := n.channel(channel)
 	if err != nil {
@@ -488,15 +505,16 @@ func (n *Notifier) CanDeliver(ctx context.Context, channel string) error {
 	return err
 }
 
-// Check says for each channel why nothing can be sent now, nil if it can, and ErrNotAsked where nobody knows.
+// Check tests all channels and returns an error for each, nil if the channel works. The error is
+// ErrNotAsked if only sending can show it.
 func (n *Notifier) Check(ctx context.Context) map[string]error {
 	n.mu.Lock()
-	channels := n.channels // it is never written to
+	channels := n.channels // the map is never modified
 	n.mu.Unlock()
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	out := make(map[string]error, len(channels))
-	for name, c := range channels { // at once: one that hangs takes its whole time
+	for name, c := range channels { // concurrently: a hanging channel uses up its whole timeout
 		all.Go(func() {
 			err := withTimeout(ctx, c.Check)
 			mu.Lock()

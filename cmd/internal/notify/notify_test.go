@@ -21,11 +21,11 @@ import (
 	"rouse/internal/ledger"
 )
 
-// post is a channel that does what it is told.
+// post is a Channel with a programmable result.
 type post struct {
 	mu   sync.Mutex
-	sent []string // their titles
-	said []string // their texts
+	sent []string // titles
+	said []string // texts
 	do   func(n ledger.Notice) error
 
 	receipt Receipt
@@ -107,7 +107,7 @@ func left(t *testing.T, l *ledger.Ledger) []ledger.Notice {
 	return out
 }
 
-// deliverAll sends what is due, and waits for that.
+// deliverAll sends the due notices and waits for the channels to finish.
 func deliverAll(t *testing.T, n *Notifier) {
 	t.Helper()
 	if _, err := n.deliver(t.Context()); err != nil {
@@ -127,7 +127,7 @@ func TestDelivers(t *testing.T) {
 	})
 }
 
-// A channel that fails is tried again with growing pauses, and given up in the end.
+// A failing channel is retried with growing delays, up to the limit.
 func TestFailingChannel(t *testing.T) {
 	p := &post{do: func(ledger.Notice) error { return errors.New("broken pipe") }}
 	inBubble(t, map[string]Channel{"desktop": p}, func(t *testing.T, l *ledger.Ledger) {
@@ -148,7 +148,8 @@ func TestFailingChannel(t *testing.T) {
 	})
 }
 
-// Without a desktop a notice waits without using up its tries, and is delivered once there is one.
+// Without a desktop, a notice waits without using up its attempts. It is delivered once there is a
+// desktop.
 func TestUnavailableChannel(t *testing.T) {
 	var there atomic.Bool
 	p := &post{do: func(ledger.Notice) error {
@@ -173,7 +174,7 @@ func TestUnavailableChannel(t *testing.T) {
 	})
 }
 
-// What was read of the outbox while a channel was sending may be out by now, and is not sent again.
+// Notices read while a channel was sending may already be sent, and are not sent again.
 func TestReadWhileSending(t *testing.T) {
 	t.Parallel()
 	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
@@ -238,7 +239,7 @@ func TestUnknownChannel(t *testing.T) {
 	})
 }
 
-// A channel that hangs delays its own notices only.
+// A hanging channel delays only its own notices.
 func TestHangingChannelAlone(t *testing.T) {
 	good := &post{}
 	bad := &post{}
@@ -261,8 +262,8 @@ func TestHangingChannelAlone(t *testing.T) {
 	})
 }
 
-// However much is due for a channel that hangs, the others are told at once, also of what comes later, and each day's digest is sent in
-// time; when it answers again it gets all of it, in order.
+// However many notices are due for a hanging channel, the other channels send theirs at once, and
+// digests are sent on time. When the channel works again, it sends all its notices in order.
 func TestHangingChannelWithMuchDue(t *testing.T) {
 	good, bad, mail := &post{}, &post{}, &post{}
 	o := Options{Channels: map[string]Channel{"good": good, "bad": bad, "mail": mail}, Rules: map[string]Rules{"mail": daily(t, "daily at 00:30", "UTC")}}
@@ -286,7 +287,7 @@ func TestHangingChannelWithMuchDue(t *testing.T) {
 		if got := strings.Join(good.titles(), " "); got != "one two" {
 			t.Errorf("the other channel has %q", got)
 		}
-		time.Sleep(31 * time.Minute) // in a bubble it is midnight at first
+		time.Sleep(31 * time.Minute) // the fake clock starts at midnight
 		if got := mail.titles(); len(got) != 1 {
 			t.Errorf("digests: %q", got)
 		}
@@ -300,7 +301,8 @@ func TestHangingChannelWithMuchDue(t *testing.T) {
 	})
 }
 
-// TestLastingFault has a channel fail for many notices: the log warns of each cause once, and again after the channel has worked.
+// TestLastingFault makes a channel fail for many notices. The log warns once per cause, and again
+// after the channel has worked.
 func TestLastingFault(t *testing.T) {
 	var log strings.Builder
 	var fault atomic.Value
@@ -333,8 +335,8 @@ func TestLastingFault(t *testing.T) {
 	})
 }
 
-// OSA-80: without a notifier each notice is logged once and waits; the first that arrives
-// again, or one that the owner sends manually, has those that wait delivered.
+// OSA-80: without a notifier, each notice is logged once and waits. The next successful notice, or
+// a manual one, causes the waiting notices to be delivered.
 func TestChannelComesBack(t *testing.T) {
 	for _, byHand := range []bool{false, true} {
 		var there atomic.Bool
@@ -370,7 +372,7 @@ func TestChannelComesBack(t *testing.T) {
 	}
 }
 
-// What waited for a desktop is tried when the daemon starts again, before its time.
+// Notices that waited for a desktop are retried at the next start, before their retry time.
 func TestStartRetriesUnavailable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l, err := ledger.Open(t.Context(), ledger.Options{Path: path})
@@ -408,8 +410,8 @@ func TestStartRetriesUnavailable(t *testing.T) {
 	}
 }
 
-// Channels that are replaced while it runs: each notice goes where its channel is now, and
-// one whose channel is gone says so.
+// If the channels are replaced while the notifier runs, each notice goes to the new channel of that
+// name. If there is none, the notice records an error.
 func TestSetChannels(t *testing.T) {
 	old, fresh := &post{}, &post{}
 	inBubbleWith(t, Options{Channels: map[string]Channel{"ops": old}}, func(t *testing.T, l *ledger.Ledger, n *Notifier) {
@@ -447,7 +449,7 @@ func TestHeadless(t *testing.T) {
 	}
 }
 
-// Text from anywhere has no special meaning to any program that shows it.
+// Text from any source has no special meaning to the programs that show it.
 func TestPlain(t *testing.T) {
 	for _, c := range []struct{ goos, text, want string }{
 		{"linux", "a\x00b\x1b[31m\nc", "a\uFFFDb\nc"},
@@ -464,9 +466,9 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestDesktop proves the real thing: with a session bus and a notification daemon (dunst)
-// the notice of a finished run arrives with its text, whatever that holds. .ci/run provides
-// both and sets ROUSE_TEST_DBUS.
+// TestDesktop checks a real desktop: with a session bus and a notification daemon (dunst), the
+// notice of a finished run arrives with its exact text. .ci/run provides both and sets
+// ROUSE_TEST_DBUS.
 func TestDesktop(t *testing.T) {
 	if os.Getenv("ROUSE_TEST_DBUS") == "" {
 		t.Skip("ROUSE_TEST_DBUS is not set; .ci/run sets it")
@@ -498,7 +500,7 @@ func TestDesktop(t *testing.T) {
 		t.Fatalf("undelivered: %+v (%v)", rest, err)
 	}
 
-	// dunst acknowledges a notice once it has taken it, so its history and its screen have it now.
+	// dunst acknowledges a notice after accepting it, so its history and screen already contain it.
 	dunst(t, "close-all")
 	history := dunst(t, "history")
 	for _, want := range []string{"5 expenses", "Most went to <food> & $(drinks)", "inbox: success", `"rouse"`} {
@@ -535,7 +537,8 @@ func dunst(t *testing.T, action string) string {
 	return string(out)
 }
 
-// What is sent says below where its page is; what is kept does not, for that is another one after a restart.
+// A sent notice ends with the address of its page. The stored notice does not, because the address
+// can change after a restart.
 func TestNoticesHaveTheirLink(t *testing.T) {
 	t.Parallel()
 	bodies := make(chan string, 2)

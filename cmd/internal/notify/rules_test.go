@@ -12,7 +12,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// A channel that says that it has a notice proves its delivery; one that says nothing does not. What it answered is kept.
+// A delivery is proven only if the channel confirms it. The response is recorded.
 func TestReceipts(t *testing.T) {
 	t.Parallel()
 	for want, receipt := range map[string]Receipt{ledger.NoticeDelivered: {Proven: true, Answer: "200 OK"}, ledger.NoticeUnverified: {}} {
@@ -29,7 +29,8 @@ func TestReceipts(t *testing.T) {
 	}
 }
 
-// A notice that comes in quiet hours waits for their end with its reason, uses up no try, and is sent then. Other channels go on.
+// A notice during quiet hours waits until they end, with the reason recorded and no attempt used
+// up. Other channels are not affected.
 func TestQuietHours(t *testing.T) {
 	t.Parallel()
 	quiet, loud := &post{}, &post{}
@@ -39,7 +40,7 @@ func TestQuietHours(t *testing.T) {
 	}
 
 	o := Options{Channels: map[string]Channel{"quiet": quiet, "loud": loud}, Rules: map[string]Rules{"quiet": {Quiet: hours, Zone: time.UTC}}}
-	inBubbleWith(t, o, func(t *testing.T, l *ledger.Ledger, _ *Notifier) { // it is midnight in a bubble
+	inBubbleWith(t, o, func(t *testing.T, l *ledger.Ledger, _ *Notifier) { // the fake clock starts at midnight
 		put(t, l, "quiet", "hello")
 		put(t, l, "loud", "hello")
 		left := left(t, l)
@@ -60,8 +61,8 @@ func TestQuietHours(t *testing.T) {
 	})
 }
 
-// What a channel does not take is told over its fallback once: at once where it cannot work here, else after three tries. Two
-// channels that stand in for each other do not go on for ever.
+// The fallback gets a notice once: immediately if the channel cannot work here, otherwise after
+// three attempts. Two channels that are each other's fallback do not loop.
 func TestFallback(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

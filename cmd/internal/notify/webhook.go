@@ -17,10 +17,10 @@ import (
 	"rouse/internal/text"
 )
 
-// maxAnswer is how much of an answer is kept, in bytes.
+// maxAnswer is the maximum length of a recorded response body, in bytes.
 const maxAnswer = 200
 
-// outgoing is a channel to a program: requests that are signed as Standard Webhooks are.
+// outgoing is a Channel that sends signed requests to a URL, as specified by Standard Webhooks.
 type outgoing struct {
 	url, secret string
 	client      *http.Client
@@ -36,7 +36,7 @@ func newWebhook(s Settings) (Channel, error) {
 	}
 
 	client := &http.Client{
-		// A redirect would carry what is said to somewhere else than its owner has written.
+		// A redirect would send the notice to an address the owner did not configure.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Timeout:       sendTimeout,
 		Transport:     dial.New(dial.Options{Own: []string{s.URL}, Proxy: true}),
@@ -44,9 +44,9 @@ func newWebhook(s Settings) (Channel, error) {
 	return &outgoing{url: s.URL, secret: s.Secret, client: client}, nil
 }
 
-// posted is the body of a request.
+// posted is the JSON body of a request.
 type posted struct {
-	Type      string     `json:"type"` // notice
+	Type      string     `json:"type"` // always "notice"
 	Timestamp string     `json:"timestamp"`
 	Data      postedData `json:"data"`
 }
@@ -62,7 +62,7 @@ type postedData struct {
 	Link     string `json:"link,omitempty"`
 }
 
-// Send implements Channel. Each try of a notice has the same webhook-id.
+// Send implements Channel. All attempts of a notice use the same webhook-id.
 func (o *outgoing) Send(ctx context.Context, m Message) (Receipt, error) {
 	created := m.CreatedAt
 	if created.IsZero() {
@@ -89,11 +89,11 @@ func (o *outgoing) Send(ctx context.Context, m Message) (Receipt, error) {
 	return o.post(request)
 }
 
-// post says what the other end answered.
+// post sends a request and returns the response as a receipt.
 func (o *outgoing) post(request *http.Request) (Receipt, error) {
 	response, err := o.client.Do(request)
 	if err != nil {
-		// Of a url.Error only the cause: its text has the address, in which keys may be.
+		// Use only the cause of a url.Error: its text contains the address, which may contain keys.
 		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err
 		}
@@ -101,7 +101,7 @@ func (o *outgoing) post(request *http.Request) (Receipt, error) {
 	}
 	defer response.Body.Close()
 
-	said, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer)) // what came counts, cut off or not
+	said, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer)) // a partial body is good enough
 	answer := text.OneLine(response.Status + " " + string(bytes.ToValidUTF8(said, nil)))
 	switch response.StatusCode / 100 {
 	case 2:
@@ -112,5 +112,6 @@ func (o *outgoing) post(request *http.Request) (Receipt, error) {
 	return Receipt{}, fmt.Errorf("%s answered %s", request.URL.Host, answer)
 }
 
-// Check implements Channel: a request that is no notice would be one to whoever takes it.
+// Check implements Channel. It returns ErrNotAsked because the receiver would treat a test request
+// as a notice.
 func (o *outgoing) Check(context.Context) error { return ErrNotAsked }

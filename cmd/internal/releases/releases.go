@@ -1,10 +1,10 @@
-// Package releases asks which releases there are.
+// Package releases looks up the newest release of rouse.
 //
 // # Design
 //
-// Nothing is asked unless a person does, and only at an address that they or the build name: a program that is left alone on
-// somebody's machine tells nobody that it is there. The answer is a stranger's: it is read up to a size, in a bounded time, over
-// TLS, and nothing of it is done but shown.
+// A lookup happens only at a person's request, and only at an address named by that person or by
+// the build. rouse never reports its presence on its own. The response is untrusted: its size and
+// time are limited, it must come over TLS, and it is only displayed.
 package releases
 
 import (
@@ -26,12 +26,12 @@ import (
 )
 
 const (
-	// Patience is how long an answer may take.
+	// Patience is the timeout of a lookup.
 	Patience = 15 * time.Second
 	maxBody  = 4 << 20
 )
 
-// Release is one release, with the names that the API of GitHub, GitLab's and Gitea's have in common.
+// Release describes a release, with the field names shared by the APIs of GitHub, GitLab and Gitea.
 type Release struct {
 	Version   string `json:"tag_name"`
 	URL       string `json:"html_url"`
@@ -40,8 +40,8 @@ type Release struct {
 	Pre       bool   `json:"prerelease"`
 }
 
-// Latest asks an address for a release, or for a list of them, and gives the one with the highest version that is neither a draft
-// nor a prerelease. agent is how the program names itself.
+// Latest requests a release or a list of releases. It returns the highest version that is neither a
+// draft nor a prerelease. agent is the User-Agent header.
 func Latest(ctx context.Context, address, agent string) (Release, error) {
 	u, err := check(address)
 	if err != nil {
@@ -57,7 +57,7 @@ func Latest(ctx context.Context, address, agent string) (Release, error) {
 	return newest(body)
 }
 
-// check refuses an address whose answer anybody on the way could write.
+// check returns an error for an address without TLS, unless it is on this machine.
 func check(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
@@ -84,7 +84,7 @@ func get(ctx context.Context, u *url.URL, agent string) ([]byte, error) {
 		return err
 	}}
 
-	answer, err := client.Do(request) //nolint:gosec // its owner names the address
+	answer, err := client.Do(request) //nolint:gosec // the user names the address
 	if err != nil {
 		return nil, unreachable(u, err)
 	}
@@ -103,7 +103,7 @@ func get(ctx context.Context, u *url.URL, agent string) ([]byte, error) {
 	return body, nil
 }
 
-// unreachable says it in the words of somebody who looks at their network.
+// unreachable turns an error into a message that helps to find network problems.
 func unreachable(u *url.URL, err error) error {
 	var dns *net.DNSError
 	switch {
@@ -113,13 +113,13 @@ func unreachable(u *url.URL, err error) error {
 		return fmt.Errorf("%s cannot be found; is this machine offline?", u.Host)
 	}
 	var wrapped *url.Error
-	if errors.As(err, &wrapped) { // whose words repeat the address
+	if errors.As(err, &wrapped) { // its text repeats the address
 		err = wrapped.Err
 	}
 	return fmt.Errorf("%s cannot be asked: %w", u.Host, err)
 }
 
-// newest is the highest version of an answer.
+// newest returns the highest version in a response.
 func newest(body []byte) (best Release, err error) {
 	var all []Release
 	if err := json.Unmarshal(body, &all); err != nil {
@@ -147,7 +147,8 @@ func newest(body []byte) (best Release, err error) {
 	return best, nil
 }
 
-// parse returns the numbers of a semantic version in the form that the package go/version compares, and whether it is a prerelease.
+// parse returns a semantic version in the form that package go/version compares, and whether it is
+// a prerelease.
 func parse(version string) (number string, pre, ok bool) {
 	number, _, _ = strings.Cut(strings.TrimPrefix(version, "v"), "+")
 	number, _, pre = strings.Cut(number, "-")
@@ -155,8 +156,8 @@ func parse(version string) (number string, pre, ok bool) {
 	return "go" + number, pre, ok
 }
 
-// Newer reports whether a release is newer than a version. known is false if the version cannot be compared, such as that of a
-// build of a commit.
+// Newer reports whether a release is newer than a version. known is false if the version cannot be
+// compared, for example if it is a commit.
 func (r Release) Newer(version string) (newer, known bool) {
 	latest, _, _ := parse(r.Version)
 	number, pre, ok := parse(version)

@@ -39,7 +39,7 @@ func TestLatest(t *testing.T) {
 	}
 }
 
-// An answer that anybody on the way could write is not asked for, not through a redirect either.
+// Addresses without TLS are rejected, also after a redirect.
 func TestLatestIsAskedOverTLS(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -20,7 +20,7 @@ import (
 	"rouse/internal/storage/objects"
 )
 
-// disk is a folder on a disk that has room for so many bytes more; what does not fit is cut off in the middle.
+// disk is a directory on a simulated disk with limited space. A write that does not fit is cut off.
 type disk struct {
 	objects.Folder
 	room atomic.Int64
@@ -41,12 +41,12 @@ func (d *disk) Put(ctx context.Context, name string, r io.Reader, size int64) er
 	return d.Folder.Put(ctx, name, io.MultiReader(io.LimitReader(r, size/2), full{}), size)
 }
 
-// full is where a disk has no room any more.
+// full is a reader that fails because the disk has no space left.
 type full struct{}
 
 func (full) Read([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-// home is a home whose agents write.
+// home is a home with agents that write.
 func newHome(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -56,7 +56,8 @@ func newHome(t testing.TB) string {
 	return dir
 }
 
-// rows is how many rows the agents have in what a place gives back of an instant, by agent; zero: of the newest.
+// rows returns the number of rows each agent has when the home is restored as of the given time. A
+// zero time means the newest state.
 func rows(t *testing.T, store objects.Store, at time.Time) map[string]int {
 	t.Helper()
 	to := t.TempDir()
@@ -88,8 +89,8 @@ func rows(t *testing.T, store objects.Store, at time.Time) map[string]int {
 	return out
 }
 
-// A place whose disk is full delays no write and spoils nothing that it has; what is older than is kept makes room there; and once
-// there is room, everything arrives.
+// A full place delays no write and corrupts no existing copy. Old versions are removed there to
+// free space. Once there is space, all data arrives.
 func TestFullPlace(t *testing.T) {
 	t.Parallel()
 	store := newDisk(t)
@@ -119,18 +120,18 @@ func TestFullPlace(t *testing.T) {
 	}
 }
 
-// What nobody wants any more is removed although no round succeeds: else a full place stays full.
+// Old versions are removed even if no round succeeds. Otherwise a full place would stay full.
 func TestFullPlaceMakesRoom(t *testing.T) {
 	t.Parallel()
 	store, home := newDisk(t), newHome(t)
 	clock := newClock()
 	p := startBy(t, home, store, clock.now)
-	for i := range 3 { // a state each, whole at first, and again after a while
+	for i := range 3 { // one version each: whole at first, incremental later
 		p.write("a")
 		p.untilCopied()
 		p.end()
 		clock.ahead(2 * time.Hour)
-		p = startBy(t, home, store, clock.now) // as a day later
+		p = startBy(t, home, store, clock.now) // simulates the next day
 		_ = i
 	}
 	p.write("a")
@@ -164,7 +165,7 @@ func objectsOf(t *testing.T, store objects.Store) (names []string) {
 	return names
 }
 
-// clock is a wall clock that is set.
+// clock is a wall clock that tests can set.
 type clock struct{ apart atomic.Int64 }
 
 func newClock() *clock { return &clock{} }
@@ -173,7 +174,8 @@ func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.apart.Lo
 
 func (c *clock) ahead(d time.Duration) { c.apart.Add(int64(d)) }
 
-// A clock that is set ahead by more than is kept, and right again, costs no state; one that is set back brings no instant twice.
+// No version is lost if the clock jumps ahead by more than the retention time and is then
+// corrected. No instant repeats if the clock is set back.
 func TestClockJumps(t *testing.T) {
 	t.Parallel()
 	store, c := newDisk(t), newClock()
@@ -185,7 +187,7 @@ func TestClockJumps(t *testing.T) {
 	for _, d := range []time.Duration{1000 * time.Hour, -1000 * time.Hour, -5 * time.Hour, 5 * time.Hour} {
 		c.ahead(d)
 		p.r.rounds.Lock()
-		clear(p.r.tended) // as an hour later
+		clear(p.r.tended) // simulates an hour passing
 		p.r.rounds.Unlock()
 		p.write("a")
 		p.untilCopied()
@@ -198,7 +200,7 @@ func TestClockJumps(t *testing.T) {
 		t.Errorf("the newest: %v", got)
 	}
 
-	instants, _, err := noted(t.Context(), store) // of the rounds in which the ledger did not change
+	instants, _, err := noted(t.Context(), store) // rounds in which the ledger did not change
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +209,8 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// A database that is quarantined stays in the copies as it was when it was sound, is named, and holds up nobody else.
+// The last intact copy of a quarantined database is kept. The database is reported and does not
+// delay the others.
 func TestQuarantinedDatabase(t *testing.T) {
 	t.Parallel()
 	store, home := newDisk(t), newHome(t)
@@ -246,11 +249,12 @@ func TestQuarantinedDatabase(t *testing.T) {
 	}
 }
 
-// Of many databases only some are open at once while they are copied for the first time, and what is written meanwhile is in the copies as well.
+// The first copy of many databases opens only some at a time. It includes writes that happen
+// meanwhile.
 func TestManyAgents(t *testing.T) {
 	const agents = 3 * together
 	store, home := newDisk(t), newHome(t)
-	p := start(t, home, newDisk(t)) // that is thrown away
+	p := start(t, home, newDisk(t)) // warm-up; the result is discarded
 	for i := range agents {
 		p.write(fmt.Sprint("agent", i))
 	}
@@ -285,13 +289,14 @@ func TestManyAgents(t *testing.T) {
 	}
 }
 
-// BenchmarkManyAgents copies a home of a thousand agents: all of them for the first time, one that has written among them, and a
-// start at which nothing has changed. What stays in memory and how many descriptors are open is counted after the first.
+// BenchmarkManyAgents measures copying a home of a thousand agents: the first copy, a later write
+// of one agent, and a start without changes. It also reports memory and open descriptors after the
+// first copy.
 func BenchmarkManyAgents(b *testing.B) {
 	const agents = 1000
 	for range b.N {
 		home, store := newHome(b), objects.Folder{Path: b.TempDir()}
-		p := start(b, home, newDisk(b)) // that is thrown away
+		p := start(b, home, newDisk(b)) // warm-up; the result is discarded
 		for i := range agents {
 			p.write(fmt.Sprint("agent", i))
 		}
@@ -332,7 +337,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// mostOpen is the most descriptors that were open at once until over; 0 where that is not known.
+// mostOpen returns the maximum number of descriptors open at once until over is closed, or 0 if it
+// is unknown.
 func mostOpen(over <-chan struct{}) (most int) {
 	for {
 		open, err := os.ReadDir("/proc/self/fd")

@@ -24,23 +24,24 @@ const (
 	maxMarker  = 64 << 10 // bytes
 )
 
-// marker says whose a place is.
+// marker identifies the home a place belongs to.
 type marker struct {
 	Format int       `json:"format"`
-	ID     string    `json:"id"` // a home's own, which no copy of it has
+	ID     string    `json:"id"` // random ID of the home; backups do not include it
 	Home   string    `json:"home"`
 	Host   string    `json:"host"`
 	Since  time.Time `json:"since"`
 }
 
-// RefusedError is a place that cannot be shipped to, or nothing can be restored from, in words for its owner.
+// RefusedError is returned if a home cannot be copied to or restored from a place. Its message is
+// meant for the owner.
 type RefusedError struct{ Message string }
 
 func (e *RefusedError) Error() string { return e.Message }
 
 func refuse(format string, args ...any) error { return &RefusedError{fmt.Sprintf(format, args...)} }
 
-// own is what the marker of this home's place says.
+// own returns the marker of this home. It creates the home's ID if necessary.
 func own(home string) (marker, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -57,7 +58,8 @@ func own(home string) (marker, error) {
 	return marker{Format: format, ID: string(bytes.TrimSpace(id)), Home: home, Host: host, Since: time.Now().UTC()}, err
 }
 
-// readMarker is fs.ErrNotExist where nobody has the place.
+// readMarker reads the marker of a place. It returns fs.ErrNotExist if the place does not belong to
+// a home.
 func readMarker(ctx context.Context, s replica.Store) (m marker, err error) {
 	r, err := s.Get(ctx, markerName, 0, 0)
 	if err != nil {
@@ -77,7 +79,8 @@ func readMarker(ctx context.Context, s replica.Store) (m marker, err error) {
 	return m, nil
 }
 
-// claim makes the place this home's, or refuses one that is another's.
+// claim writes this home's marker to an empty place. It returns an error if the place belongs to
+// another home.
 func claim(ctx context.Context, s replica.Store, home string) error {
 	mine, err := own(home)
 	if err != nil {

@@ -1,15 +1,24 @@
-// Package replicate ships a home to another place while it is used, and makes a backup of what is there as it was at an instant.
+// Package replicate continuously copies a home to another place, and creates a backup from such a
+// copy.
 //
 // # Design
 //
-// What is shipped, is shipped in rounds, a second apart at the most while something is written, and none while nothing is. A round
-// fixes an instant as a backup does: while the ledger takes no writes, it is known until where the logs of all databases belong to
-// it. Then the databases are shipped, then what is not in databases, then the ledger, all with that instant. So whatever the ledger
-// of the place knows has arrived before, and a restore takes of everything else what is not later than its ledger.
+// Copying happens in rounds, at most one per second, and only if something was written. A round
+// fixes an instant in the same way as a backup. While the ledger accepts no writes, it records the
+// log position of every database. It then copies the agents' databases, the other files and finally
+// the ledger, all labeled with that instant. Everything the copied ledger refers to has therefore
+// arrived before it. A restore uses the ledger's version and, for everything else, the newest
+// version that is not later.
 //
-// The place belongs to one home, which a marker in it says. Nothing waits for the place: what cannot be shipped stays in the logs of the
-// databases, and a log that becomes too large is let go (replica.Follower).
+// A place belongs to one home, as recorded in a marker file. Writers never wait for the place: data
+// that cannot be copied stays in the databases' logs. If a log becomes too large, it is dropped
+// (replica.Follower).
 //
-// In the place: rouse-replica.json, whose it is; ledger/ and db/NAME/, LTX files of Litestream by level; files/, all else by its content;
-// index/, which files there were when.
+// Layout of a place:
+//
+//   - rouse-replica.json: the home the place belongs to
+//   - ledger/, db/NAME/: LTX files of Litestream, by level
+//   - files/: all other files, by SHA-256
+//   - index/: the list of files at each instant
+//   - rounds/: instants of rounds in which the ledger did not change
 package replicate

@@ -22,17 +22,19 @@ import (
 )
 
 const (
-	// roundPrefix begins the names of notes of rounds in which the ledger had nothing new: it is as of then, too.
+	// roundPrefix is the prefix of the notes of rounds in which the ledger did not change. The
+	// ledger's version is valid at these instants too.
 	roundPrefix = "rounds/"
 	filesPrefix = "files/"
 	indexPrefix = "index/"
-	// lookEvery is how often all files of a home are looked at, at most, while something is written.
+	// lookEvery is the minimum time between two scans of all files, while something is written.
 	lookEvery = 30 * time.Second
-	// fullEvery is how many rounds with changes are noted as changes, before all files are listed once more.
+	// fullEvery is the number of incremental indexes after which a full index is written.
 	fullEvery = 100
 )
 
-// index lists the files of a home at an instant: all of them, or those that changed since the index before.
+// index lists the files of a home at an instant: all files, or those that changed since the
+// previous index.
 type index struct {
 	At   int64 `json:"at"` // milliseconds
 	Full bool  `json:"full"`
@@ -56,28 +58,28 @@ func parseIndexName(name string) (at int64, full, ok bool) {
 
 func contentName(sum string) string { return filesPrefix + sum[:2] + "/" + sum }
 
-// files are what of a home is shipped beside its ledger and its agents' databases.
+// files copies the files of a home other than the ledger and the agents' databases.
 type files struct {
 	store   replica.Store
 	home    string
 	configs func() ([]backup.Config, error)
 
-	known    map[string]backup.Entry // by their path
-	sent     map[string]bool         // contents
-	blobs    map[string]time.Time    // folders of large values, by when they changed
-	storage  map[string]string       // databases of skills: what told them apart when they were shipped
+	known    map[string]backup.Entry // by path
+	sent     map[string]bool         // SHA-256 of the contents in the place
+	blobs    map[string]time.Time    // modification times of the directories of large values
+	storage  map[string]string       // signatures of skill databases when they were copied
 	lookedAt time.Time
-	changes  int // rounds with changes since the last full index
+	changes  int // incremental indexes since the last full one
 }
 
-// stored is a database of a skill that has changed.
+// stored is a skill database that has changed.
 type stored struct {
 	rel      string
 	was      string
 	snapshot *sqlite.Snapshot
 }
 
-// prepare opens the databases of skills that have changed.
+// prepare opens the skill databases that have changed.
 func (f *files) prepare(ctx context.Context) (out []stored, err error) {
 	found, err := filepath.Glob(filepath.Join(f.home, "storage", "*", "*.db"))
 	if err != nil {
@@ -94,7 +96,7 @@ func (f *files) prepare(ctx context.Context) (out []stored, err error) {
 		}
 		s, err := sqlite.OpenSnapshot(ctx, path)
 		if sqlite.Corrupt(err) {
-			continue // as it was when it was sound
+			continue // the last intact copy remains
 		}
 		if err != nil {
 			return out, err
@@ -104,7 +106,8 @@ func (f *files) prepare(ctx context.Context) (out []stored, err error) {
 	return out, nil
 }
 
-// looks tells a file apart from what it was.
+// looks returns a signature of a file that changes if the file changes, or "" if the file is empty
+// or not regular.
 func looks(path string) string {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
@@ -113,12 +116,13 @@ func looks(path string) string {
 	return fmt.Sprintf("%d %d ", info.Size(), info.ModTime().UnixNano())
 }
 
-// ship ships what has changed, and notes it as of an instant, if anything has.
+// ship copies the files that have changed. If there are any, it writes an index for the given
+// instant.
 func (f *files) ship(ctx context.Context, at int64, info backup.Info, databases []stored) (noted bool, err error) {
 	full := f.known == nil
 	defer func() {
 		if err != nil {
-			f.known = nil // what was shipped and not noted is looked at once more
+			f.known = nil // changes not yet in an index must be found again
 		}
 	}()
 	if full {
@@ -204,7 +208,7 @@ func (f *files) ship(ctx context.Context, at int64, info backup.Info, databases 
 	return true, nil
 }
 
-// resume learns which contents are there.
+// resume reads which contents are already in the place.
 func (f *files) resume(ctx context.Context) error {
 	there, err := f.store.List(ctx, filesPrefix, "")
 	if err != nil {
@@ -217,7 +221,8 @@ func (f *files) resume(ctx context.Context) error {
 	return nil
 }
 
-// shipFile ships a file that is not as it was. The entry is empty where it is, or where it is gone.
+// shipFile copies a file if it has changed. It returns an empty entry if the file is unchanged or
+// gone.
 func (f *files) shipFile(ctx context.Context, file backup.File) (backup.Entry, error) {
 	before, ok := f.known[file.Path]
 	if ok && before.Folder == file.Folder && before.Bytes == file.Bytes && before.ModTime.Equal(file.ModTime) && before.Mode == file.Mode && file.Of == "" {
@@ -240,19 +245,20 @@ func (f *files) shipFile(ctx context.Context, file backup.File) (backup.Entry, e
 	}
 	f.known[file.Path] = e
 	if ok && before.SHA256 == e.SHA256 && file.Of != "" {
-		return backup.Entry{}, nil // the same configuration
+		return backup.Entry{}, nil // the configuration is unchanged
 	}
 	return e, nil
 }
 
-// content ships what a reader gives, by its sum. It may change while it is read, so that it is copied first.
+// content copies the data of r under its SHA-256. The data goes to a temporary file first because
+// it may change while it is read.
 func (f *files) content(ctx context.Context, r io.Reader) (sum string, n int64, err error) {
 	temp, err := os.CreateTemp(filepath.Join(f.home, "replica"), "file-")
 	if err != nil {
 		return "", 0, err
 	}
 	defer func() {
-		_ = temp.Close() // it is thrown away
+		_ = temp.Close() // the file is temporary
 		_ = os.Remove(temp.Name())
 	}()
 	h := sha256.New()
@@ -273,7 +279,7 @@ func (f *files) content(ctx context.Context, r io.Reader) (sum string, n int64, 
 	return sum, n, nil
 }
 
-// newBlobs ships new large values, because the ledger of the round may refer to them.
+// newBlobs copies new large values, because the ledger of the round may refer to them.
 func (f *files) newBlobs(ctx context.Context, ship func(backup.File) error) error {
 	folders, err := os.ReadDir(filepath.Join(f.home, "blobs"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -301,7 +307,7 @@ func (f *files) newBlobs(ctx context.Context, ship func(backup.File) error) erro
 			}
 			i, err := value.Info()
 			if err != nil {
-				continue // it was removed meanwhile
+				continue // removed in the meantime
 			}
 			e := backup.Entry{Path: rel, Mode: 0o600, ModTime: i.ModTime().UTC(), Bytes: i.Size()}
 			if err := ship(backup.File{Entry: e, Open: func() (io.ReadCloser, error) { return os.Open(at) }}); err != nil {
@@ -336,12 +342,12 @@ func (f *files) shipStorage(ctx context.Context, d stored) (e backup.Entry, err 
 	return e, err
 }
 
-// note says that the ledger is as it was at an instant, too.
+// note records that the ledger did not change up to the given instant.
 func note(ctx context.Context, store replica.Store, at int64) error {
 	return store.Put(ctx, fmt.Sprintf("%s%016d", roundPrefix, at), strings.NewReader("\n"), 1)
 }
 
-// noted are the instants of such notes, the oldest first, with their names.
+// noted returns the instants recorded by note, oldest first, and the names of their objects.
 func noted(ctx context.Context, store replica.Store) (instants []int64, names []string, err error) {
 	objects, err := store.List(ctx, roundPrefix, "")
 	for _, o := range objects {
@@ -352,14 +358,15 @@ func noted(ctx context.Context, store replica.Store) (instants []int64, names []
 	return instants, names, err
 }
 
-// pruneFiles removes lists that are of use for no instant after before, and what no other list names.
+// pruneFiles removes indexes that are only needed for times before the given one, and contents that
+// no remaining index refers to.
 func pruneFiles(ctx context.Context, store replica.Store, before time.Time) error {
 	lists, err := store.List(ctx, indexPrefix, "")
 	if err != nil {
 		return err
 	}
 
-	first := -1 // the list with which the restores begin that are still wanted
+	first := -1 // first index needed for the restores to be kept
 	for i, o := range lists {
 		if at, full, ok := parseIndexName(o.Name); ok && full && at <= before.UnixMilli() {
 			first = i
@@ -372,7 +379,7 @@ func pruneFiles(ctx context.Context, store replica.Store, before time.Time) erro
 		return err
 	}
 
-	for i, at := range instants[:max(0, len(instants)-1)] { // the newest stays: it may be the newest of all
+	for i, at := range instants[:max(0, len(instants)-1)] { // keep the newest: it may be the newest instant of the home
 		if at < before.UnixMilli() {
 			gone = append(gone, names[i])
 		}
@@ -411,7 +418,7 @@ func pruneFiles(ctx context.Context, store replica.Store, before time.Time) erro
 	return store.Delete(ctx, gone...)
 }
 
-// maxIndex is how large a list may be, in bytes.
+// maxIndex is the maximum size of an index, in bytes.
 const maxIndex = 1 << 30
 
 func readIndex(ctx context.Context, store replica.Store, name string) (x index, err error) {

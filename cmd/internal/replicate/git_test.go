@@ -13,7 +13,8 @@ import (
 	"rouse/cmd/internal/backup"
 )
 
-// No repository comes back from a place of continuous copies as one that git finds, also from a place that an older rouse or a stranger wrote.
+// A restore from a continuous copy never contains a repository that git recognizes, even if an
+// older rouse or a stranger wrote the copy.
 func TestRepositoriesComeBackDisarmed(t *testing.T) {
 	t.Parallel()
 	store, home := newDisk(t), newHome(t)
@@ -52,7 +53,8 @@ func TestRepositoriesComeBackDisarmed(t *testing.T) {
 			for i, e := range m.Entries {
 				m.Entries[i].Path, m.Entries[i].Was = strings.Replace(e.Path, "disarmed-git-1", ".git", 1), ""
 			}
-			// A note of a command that was on: what is not in it is disarmed at the next start, where it says.
+			// The before.json of a running command. At the next start, repositories that it does
+			// not list would be disarmed.
 			note := filepath.Join(fetched, "home", "commands", "rouse-command-1", "before.json")
 			m.Entries = append(m.Entries, backup.Entry{Path: backup.HomeEntry("commands/rouse-command-1/before.json"), Mode: 0o600})
 			if err := errors.Join(os.MkdirAll(filepath.Dir(note), 0o700), os.WriteFile(note, []byte("{}"), 0o600), os.Rename(copied, filepath.Join(filepath.Dir(copied), ".git")), backup.Finish(fetched, m)); err != nil {

@@ -22,21 +22,23 @@ import (
 )
 
 const (
-	// every is how far apart rounds are, at least: what is written meanwhile goes with the next.
+	// every is the minimum time between two rounds. Writes in between are copied by the next round.
 	every = time.Second
-	// maxWait is how long is waited before a place that failed is tried again, at most.
+	// maxWait is the maximum delay before a failed place is retried.
 	maxWait = time.Minute
-	// upkeepEvery is how often what is in the place is looked through, at most, while something is shipped.
+	// upkeepEvery is the minimum time between two maintenance passes over the place.
 	upkeepEvery = time.Hour
 	compactAt   = 64 // transactions of a database after which they are merged
 	goodbye     = 10 * time.Second
-	// together is how many databases are open for a round, about: each has eight descriptors.
+	// together is the approximate number of databases open at once in a round. Each uses eight file
+	// descriptors.
 	together = 64
-	// jump is by how much the wall clock may be ahead of the time that has passed before it is not believed for a while.
+	// jump is the maximum difference between elapsed wall-clock time and elapsed monotonic time. If
+	// it is larger, the wall clock is not trusted for a while.
 	jump = 5 * time.Minute
 )
 
-// Options say what is shipped, and to where.
+// Options holds the settings of a Replicator.
 type Options struct {
 	Home      string
 	Ledger    *ledger.Ledger
@@ -44,55 +46,59 @@ type Options struct {
 	Store     replica.Store
 	To        string // the place in words
 	Keep      time.Duration
-	Allowed   func() error // refuses a place that others may write, each time before it is used
-	Info      func(context.Context) (backup.Info, error)
-	Configs   func() ([]backup.Config, error)
-	Logger    *slog.Logger
-	Now       func() time.Time // the wall clock; nil means the system's
-	Goodbye   time.Duration    // how long the place has for the last round when rouse ends; 0 means 10 s
+	// Allowed returns an error if other users can write to the place. It is called before each
+	// round. Optional.
+	Allowed func() error
+	Info    func(context.Context) (backup.Info, error)
+	Configs func() ([]backup.Config, error)
+	Logger  *slog.Logger
+	Now     func() time.Time // wall clock; nil means time.Now
+	Goodbye time.Duration    // time limit for the last round at shutdown; 0 means 10 s
 }
 
-// State is how far the shipping is.
+// State describes the progress of replication.
 type State struct {
 	To          string
-	LastSuccess time.Time     // zero: never, since rouse was started
-	Behind      time.Duration // since the oldest write that is not shipped; 0: all is
-	Waiting     int           // databases with something that is not shipped
-	Bytes       int64         // of their logs, about
-	Problem     string        // why the last round failed; "": it did not
-	Unusable    []string      // databases that are quarantined, and so not shipped
+	LastSuccess time.Time     // zero if no round has succeeded since the start
+	Behind      time.Duration // age of the oldest write not yet copied; 0 if all are copied
+	Waiting     int           // databases with writes not yet copied
+	Bytes       int64         // approximate size of their logs
+	Problem     string        // error of the last round; "" if it succeeded
+	Unusable    []string      // quarantined databases, which are not copied
 }
 
-// Replicator ships a home.
+// Replicator copies a home to a place.
 type Replicator struct {
 	o      Options
 	ledger *replica.Follower
 	files  files
 	wake   chan struct{} // capacity 1
-	rounds sync.Mutex    // held while a round is made
+	rounds sync.Mutex    // held during a round
 
-	begun   atomic.Bool // what was written before is known
+	begun   atomic.Bool // findChanged has finished
 	claimed bool
-	last    int64     // the instant of the last round, in milliseconds
-	cutAt   time.Time // when it was fixed, by this process's clock and by the wall clock
+	last    int64 // instant of the last round, in milliseconds
+	// cutAt and cutWall are the time of the last round by the monotonic and the wall clock.
+	cutAt   time.Time
 	cutWall time.Time
 	ahead   time.Time            // when the wall clock was found to have jumped ahead
-	roomFor time.Time            // when room was made in a place that took nothing
+	roomFor time.Time            // last time makeRoom ran
 	shipped map[string]int       // transactions since the last merge, by database; "" is the ledger
-	tended  map[string]time.Time // when what the place has of it was looked through
+	tended  map[string]time.Time // last maintenance, by database
 
 	mu        sync.Mutex
-	followers map[string]*replica.Follower // by the agent in lower case
-	names     map[string]string            // of agents, as their folders have them
-	dirty     map[string]bool              // "" is the ledger
-	since     time.Time                    // of the oldest write of those
-	onTheWay  map[string]bool              // what is shipped just now
-	sentSince time.Time                    // of the oldest write of that
+	followers map[string]*replica.Follower // by agent name in lower case
+	names     map[string]string            // directory names of the agents
+	dirty     map[string]bool              // databases with new writes; "" is the ledger
+	since     time.Time                    // time of the oldest write in dirty
+	onTheWay  map[string]bool              // databases being copied now
+	sentSince time.Time                    // time of the oldest write in onTheWay
 	state     State
-	unusable  map[string]bool // databases that are quarantined, and so not prepared
+	unusable  map[string]bool // quarantined databases, which are skipped
 }
 
-// New follows the ledger and each database that the pool opens from now on. Nothing was written to them by this process.
+// New returns a replicator that follows the ledger and every database the pool opens from now on.
+// The process must not have written to them yet.
 func New(ctx context.Context, o Options) (*Replicator, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -105,13 +111,13 @@ func New(ctx context.Context, o Options) (*Replicator, error) {
 	r.files = files{store: o.Store, home: o.Home, configs: o.Configs}
 	r.state.To = o.To
 
-	for _, left := range []string{"base-*", "file-*", "storage-*"} { // of a process that was killed
+	for _, left := range []string{"base-*", "file-*", "storage-*"} { // left by a process that was killed
 		paths, err := filepath.Glob(filepath.Join(o.Home, "replica", left))
 		if err != nil {
 			return nil, err
 		}
 		for _, path := range paths {
-			_ = os.RemoveAll(path) // it only takes space
+			_ = os.RemoveAll(path) // best effort; leftovers only waste space
 		}
 	}
 
@@ -133,7 +139,7 @@ func (r *Replicator) stateFile(name string) string {
 	return filepath.Join(r.o.Home, "replica", name+".json")
 }
 
-// follower is that of an agent's database.
+// follower returns the follower of an agent's database. It creates the follower if necessary.
 func (r *Replicator) follower(agent string) *replica.Follower {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,10 +169,10 @@ func (r *Replicator) Closed(key string) {
 	}
 }
 
-// LedgerClosed is told once the ledger is closed.
+// LedgerClosed must be called after the ledger has been closed.
 func (r *Replicator) LedgerClosed() { r.ledger.Closed() }
 
-// written is told of each write.
+// written records a write to a database and wakes Run.
 func (r *Replicator) written(key string) {
 	r.mu.Lock()
 	if len(r.dirty) == 0 {
@@ -180,10 +186,10 @@ func (r *Replicator) written(key string) {
 	}
 }
 
-// State is how far the shipping is.
+// State returns the progress of replication.
 func (r *Replicator) State() State {
 	out, agents := r.waiting()
-	for _, agent := range agents { // not those alone that something was to be copied of
+	for _, agent := range agents { // includes agents that have no writes to copy
 		if errors.As(r.o.Databases.Quarantined(agent), new(*pool.QuarantinedError)) {
 			out.Unusable = append(out.Unusable, agent)
 		}
@@ -191,7 +197,7 @@ func (r *Replicator) State() State {
 	return out
 }
 
-// waiting is the State without the databases that cannot be used, and those that there are, by their agents.
+// waiting returns the State without Unusable, and the names of all agents.
 func (r *Replicator) waiting() (State, []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -215,7 +221,7 @@ func (r *Replicator) waiting() (State, []string) {
 	return out, slices.Sorted(maps.Values(r.names))
 }
 
-// Run ships until ctx ends.
+// Run copies until ctx is done.
 func (r *Replicator) Run(ctx context.Context) error {
 	r.findChanged()
 	wait := time.Duration(0)
@@ -226,7 +232,7 @@ func (r *Replicator) Run(ctx context.Context) error {
 				return nil
 			case <-r.wake:
 			}
-			wait = every // what is written together goes together
+			wait = every // writes close together are copied together
 			if r.round(ctx) == nil {
 				r.pause(ctx, every)
 				wait = 0
@@ -245,7 +251,7 @@ func (r *Replicator) Run(ctx context.Context) error {
 	}
 }
 
-// pause waits, and keeps the logs in their bounds meanwhile.
+// pause waits for d. Meanwhile, it limits the size of the databases' logs.
 func (r *Replicator) pause(ctx context.Context, d time.Duration) {
 	for end := time.Now().Add(d); ; {
 		left := time.Until(end)
@@ -279,7 +285,8 @@ func (r *Replicator) all() []*replica.Follower {
 	return out
 }
 
-// findChanged marks what was written while nobody followed. No database is opened for it.
+// findChanged marks the databases that were written to before this process followed them. It does
+// not open them.
 func (r *Replicator) findChanged() {
 	found, err := filepath.Glob(filepath.Join(r.o.Home, "agents", "*", "db.sqlite"))
 	if err != nil {
@@ -288,7 +295,7 @@ func (r *Replicator) findChanged() {
 	for _, path := range found {
 		agent := filepath.Base(filepath.Dir(path))
 		f := r.follower(agent)
-		r.last = max(r.last, f.Last().At.UnixMilli()) // of a round that was cut off, maybe
+		r.last = max(r.last, f.Last().At.UnixMilli()) // maybe of a round that was interrupted
 		if r.o.Databases.Has(agent) && !f.Shipped() {
 			r.written(strings.ToLower(agent))
 		}
@@ -297,18 +304,18 @@ func (r *Replicator) findChanged() {
 	r.begun.Store(true)
 }
 
-// part is a database that is shipped in a round.
+// part is a database that is copied in a round.
 type part struct {
 	key     string
-	prefix  string // of its files in the place
+	prefix  string // prefix of its files in the place
 	f       *replica.Follower
 	release func()
 }
 
-// errNewcomer says that a database was written to which is not prepared.
+// errNewcomer is returned by cut if a database that is not part of the round was written to.
 var errNewcomer = errors.New("databases that are not prepared were written to")
 
-// Finish ships what was written last. It waits for no place that does not answer.
+// Finish copies the last writes at shutdown, within the time limit Options.Goodbye.
 func (r *Replicator) Finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(r.o.Goodbye, goodbye))
 	defer cancel()

@@ -22,7 +22,7 @@ import (
 	"rouse/internal/storage/replica"
 )
 
-// place is a folder that takes nothing while it is held.
+// place is a directory that blocks all requests while it is held.
 type place struct {
 	objects.Folder
 	held atomic.Pointer[chan struct{}]
@@ -39,7 +39,7 @@ func (p *place) Put(ctx context.Context, name string, r io.Reader, size int64) e
 	return p.Folder.Put(ctx, name, r, size)
 }
 
-// process is what a daemon has of a home.
+// process holds the parts of a daemon that use a home.
 type process struct {
 	t    testing.TB
 	l    *ledger.Ledger
@@ -53,7 +53,7 @@ func start(t testing.TB, home string, store replica.Store) *process {
 	return startBy(t, home, store, time.Now)
 }
 
-// startBy is start with a wall clock.
+// startBy is like start, with a given wall clock.
 func startBy(t testing.TB, home string, store replica.Store, now func() time.Time) *process {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(home, "ledger.db"), Blobs: filepath.Join(home, "blobs")})
@@ -76,7 +76,7 @@ func startBy(t testing.TB, home string, store replica.Store, now func() time.Tim
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = r.Run(ctx) // it only ends
+		_ = r.Run(ctx) // the test does not need the error
 	}()
 	return &process{t, l, pool, r, func() {
 		stop()
@@ -112,8 +112,8 @@ func (p *process) untilCopied() {
 	})
 }
 
-// A place that does not answer delays no write, and is waited for no longer than is said. A home that was copied is known to be at the
-// next start, without opening its databases.
+// A place that does not answer delays no write, and shutdown waits for it only up to the limit.
+// After a restart, an unchanged home is recognized without opening its databases.
 func TestSlowPlace(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -122,7 +122,7 @@ func TestSlowPlace(t *testing.T) {
 	}
 	store := &place{Folder: objects.Folder{Path: t.TempDir()}}
 	p := start(t, home, store)
-	const agents = 30 // more than stay open
+	const agents = 30 // more than stay open at once
 	for i := range agents {
 		p.write(fmt.Sprint("agent", i))
 	}
@@ -135,7 +135,7 @@ func TestSlowPlace(t *testing.T) {
 		for i := range agents {
 			p.write(fmt.Sprint("agent", i))
 		}
-		if took := time.Since(begun); took > 20*time.Second { // a machine that others use
+		if took := time.Since(begun); took > 20*time.Second { // generous: the machine may be busy
 			t.Errorf("%d writes took %s", agents, took)
 		}
 	}
@@ -167,7 +167,7 @@ func TestSlowPlace(t *testing.T) {
 		t.Errorf("databases were copied once more: %d files, then %d", len(before), len(after))
 	}
 
-	// It ends, although the place does not answer.
+	// Shutdown ends although the place does not answer.
 	held = make(chan struct{})
 	store.held.Store(&held)
 	p.write("agent0")

@@ -19,7 +19,8 @@ import (
 	"rouse/internal/text"
 )
 
-// Fetch makes a backup, in the folder dir, of what a place has of a home as it was at an instant; zero: the newest.
+// Fetch creates a backup in the directory dir from the copy of a home at a given time. A zero time
+// means the newest copy.
 func Fetch(ctx context.Context, store replica.Store, at time.Time, dir string) error {
 	_, err := readMarker(ctx, store)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -41,7 +42,7 @@ func Fetch(ctx context.Context, store replica.Store, at time.Time, dir string) e
 		return refuse("what is there begins at %s; name a later time", versions[0].At.Local().Format(time.DateTime+" MST"))
 	}
 
-	// The ledger may be as it was later, too.
+	// The ledger's version also holds for later rounds in which the ledger did not change.
 	instants, _, err := noted(ctx, store)
 	if err != nil {
 		return err
@@ -93,7 +94,7 @@ func Fetch(ctx context.Context, store replica.Store, at time.Time, dir string) e
 	return backup.Finish(dir, m)
 }
 
-// until is the last version that is not later than an instant.
+// until returns the last version that is not later than at. A zero time means the newest version.
 func until(versions []replica.Version, at time.Time) (v replica.Version, ok bool) {
 	for _, one := range versions {
 		if at.IsZero() || !one.At.After(at) {
@@ -103,7 +104,7 @@ func until(versions []replica.Version, at time.Time) (v replica.Version, ok bool
 	return v, ok
 }
 
-// databases are the agents that have one in the place.
+// databases returns the agents with a database in the place.
 func databases(ctx context.Context, store replica.Store) (out []string, err error) {
 	objects, err := store.List(ctx, "db/", "")
 	if err != nil {
@@ -118,7 +119,7 @@ func databases(ctx context.Context, store replica.Store) (out []string, err erro
 	return out, nil
 }
 
-// fetchFiles writes the files as they were at an instant.
+// fetchFiles writes the files of the home as of the given time and adds them to the manifest.
 func fetchFiles(ctx context.Context, store replica.Store, at time.Time, dir string, m *backup.Manifest) error {
 	lists, err := store.List(ctx, indexPrefix, "")
 	if err != nil {

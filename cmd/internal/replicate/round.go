@@ -14,7 +14,7 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// round ships what was written until now, beside whatever is written meanwhile.
+// round copies everything written so far. Writers are not blocked meanwhile.
 func (r *Replicator) round(ctx context.Context) error {
 	done := make(chan error, 1)
 	ctx, cancel := context.WithCancel(ctx)
@@ -34,7 +34,7 @@ func (r *Replicator) round(ctx context.Context) error {
 		case <-tick.C:
 			r.bound()
 		case <-ctx.Done():
-			// A folder that does not answer cannot be left; what waits for it is.
+			// A blocked file system call cannot be canceled, so the goroutine is abandoned.
 			select {
 			case err := <-done:
 				return err
@@ -45,7 +45,7 @@ func (r *Replicator) round(ctx context.Context) error {
 	}
 }
 
-// finish tells what became of a round: in the log once when it fails, and once when it goes on.
+// finish records the result of a round. It logs the first failure and the recovery.
 func (r *Replicator) finish(ctx context.Context, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,7 +65,7 @@ func (r *Replicator) finish(ctx context.Context, err error) {
 	}
 }
 
-// take is what is to be shipped.
+// take returns the databases to be copied and marks them as being copied.
 func (r *Replicator) take() (keys []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,7 +78,7 @@ func (r *Replicator) take() (keys []string) {
 	return keys
 }
 
-// settle ends a round: what did not arrive is to be shipped still.
+// settle ends a round. If the round failed, its databases must be copied again.
 func (r *Replicator) settle(arrived bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,7 +110,7 @@ func (r *Replicator) ship(ctx context.Context) (err error) {
 			p.release()
 		}
 		for _, s := range storage {
-			_ = s.snapshot.Close() // it only read
+			_ = s.snapshot.Close() // it was only read
 		}
 		r.settle(err == nil)
 	}()
@@ -125,7 +125,7 @@ func (r *Replicator) ship(ctx context.Context) (err error) {
 	}
 
 	var at int64
-	for range 10 { // rounds of the newcomers
+	for range 10 { // one pass per set of newly written databases
 		for _, key := range keys {
 			if err := r.prepare(ctx, parts, key); err != nil {
 				return err
@@ -150,8 +150,8 @@ func (r *Replicator) ship(ctx context.Context) (err error) {
 	return nil
 }
 
-// shipAhead ships some of many databases before the instant of the round, so that they need not all be open at once. One that is written to
-// until then is shipped once more; of the others it is what they are then.
+// shipAhead copies some databases before the instant of the round, so that not all databases are
+// open at once. A database that is written to before that instant is copied again.
 func (r *Replicator) shipAhead(ctx context.Context, keys []string) error {
 	parts := map[string]part{}
 	defer func() {
@@ -185,7 +185,7 @@ func (r *Replicator) shipAhead(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// prepare opens a database that is to be shipped.
+// prepare opens a database that is to be copied and adds it to parts.
 func (r *Replicator) prepare(ctx context.Context, parts map[string]part, key string) error {
 	if _, ok := parts[key]; ok || key == "" {
 		return nil
@@ -194,13 +194,13 @@ func (r *Replicator) prepare(ctx context.Context, parts map[string]part, key str
 	agent := r.names[key]
 	r.mu.Unlock()
 	if !r.o.Databases.Has(agent) {
-		return nil // it was removed
+		return nil // the database was removed
 	}
 	_, release, err := r.o.Databases.Get(ctx, agent)
 	var quarantined *pool.QuarantinedError
 	if errors.As(err, &quarantined) || sqlite.Corrupt(err) {
 		r.setUnusable(key, true)
-		return nil // what was shipped of it stays
+		return nil // its earlier copies are kept
 	}
 	if err != nil {
 		return fmt.Errorf("the database of %s cannot be shipped: %w", agent, err)
@@ -220,7 +220,8 @@ func (r *Replicator) setUnusable(key string, is bool) {
 	r.unusable[key] = is
 }
 
-// cut fixes the instant.
+// cut fixes the instant of a round while the ledger accepts no writes. It returns errNewcomer if a
+// database outside of parts was written to.
 func (r *Replicator) cut(ctx context.Context, parts map[string]part, storage []stored) (at int64, err error) {
 	db, _, _ := r.o.Ledger.File()
 	err = db.Turn(ctx, func() error {
@@ -233,7 +234,7 @@ func (r *Replicator) cut(ctx context.Context, parts map[string]part, storage []s
 		}
 		r.mu.Unlock()
 
-		// A clock that was set back does not bring back the past.
+		// Instants must increase even if the clock was set back.
 		at = max(r.readClock().UnixMilli(), r.last+1)
 		for _, p := range parts {
 			if err := p.f.Cut(ctx); err != nil {
@@ -250,7 +251,8 @@ func (r *Replicator) cut(ctx context.Context, parts map[string]part, storage []s
 	return at, err
 }
 
-// send writes what was cut, the ledger last: what it says is done is there by then.
+// send copies the data fixed by cut. The ledger comes last, so that everything it refers to is
+// already in the place.
 func (r *Replicator) send(ctx context.Context, parts map[string]part, storage []stored, at int64) error {
 	r.last = at
 	others := 0
@@ -293,7 +295,7 @@ func (r *Replicator) send(ctx context.Context, parts map[string]part, storage []
 	return nil
 }
 
-// explain says what is wrong with a place that is not there.
+// explain adds advice to an error caused by a missing place.
 func (r *Replicator) explain(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s is not there, or something in it was removed; put it back: %w", r.o.To, err)
@@ -301,7 +303,8 @@ func (r *Replicator) explain(err error) error {
 	return err
 }
 
-// readClock reads the wall clock, and notes a jump: the machine slept, or the clock was set.
+// readClock reads the wall clock. It records a jump ahead, which happens if the machine slept or
+// the clock was set.
 func (r *Replicator) readClock() time.Time {
 	now, wall := time.Now(), r.o.Now().Round(0)
 	if !r.cutAt.IsZero() && wall.Sub(r.cutWall)-now.Sub(r.cutAt) > jump {
@@ -312,7 +315,8 @@ func (r *Replicator) readClock() time.Time {
 	return wall
 }
 
-// tend merges what was shipped of a database, and removes what is older than is kept.
+// tend merges the transactions of a database in the place and removes versions older than
+// Options.Keep.
 func (r *Replicator) tend(ctx context.Context, p part) error {
 	client, key := replica.NewClient(r.o.Store, p.prefix), p.key
 	if r.shipped[key] >= compactAt {
@@ -334,7 +338,8 @@ func (r *Replicator) tend(ctx context.Context, p part) error {
 	return nil
 }
 
-// prune removes what is older than is kept. A clock that has just jumped ahead does not say what that is.
+// prune removes versions older than Options.Keep. It does nothing for a while after the clock has
+// jumped ahead, because their age is uncertain.
 func (r *Replicator) prune(ctx context.Context, key, prefix string) error {
 	if !r.ahead.IsZero() && time.Since(r.ahead) < upkeepEvery {
 		return nil
@@ -346,7 +351,8 @@ func (r *Replicator) prune(ctx context.Context, key, prefix string) error {
 	return pruneFiles(ctx, r.o.Store, before)
 }
 
-// makeRoom removes old copies from a place that takes nothing, because it may be full.
+// makeRoom removes old versions after a write to the place has failed, because the place may be
+// full.
 func (r *Replicator) makeRoom(ctx context.Context) {
 	if !r.roomFor.IsZero() && time.Since(r.roomFor) < upkeepEvery {
 		return
@@ -360,7 +366,7 @@ func (r *Replicator) makeRoom(ctx context.Context) {
 	r.mu.Unlock()
 	for key, prefix := range prefixes {
 		if r.prune(ctx, key, prefix) != nil {
-			return // what is wrong with the place is told of the round
+			return // the round already reports the problem
 		}
 	}
 }

@@ -21,13 +21,13 @@ const passphraseVariable = "ROUSE_SECRETS_PASSPHRASE"
 
 const (
 	maxFile    = 64 << 20 // bytes
-	workFactor = 17       // of scrypt, as a power of two: it takes 0.4 s and 128 MiB
+	workFactor = 17       // work factor of scrypt, as a power of two: 0.4 s and 128 MiB
 )
 
 func (s *Store) valuesFile() string { return s.place(".age") }
 func (s *Store) keyFile() string    { return s.place(".key") }
 
-// values are the secrets in the file, none if there is no file.
+// values returns the secrets in the file. It returns an empty map if there is no file.
 func (s *Store) values() (map[string]string, error) {
 	if s.loaded {
 		return s.file, nil
@@ -49,7 +49,8 @@ func (s *Store) values() (map[string]string, error) {
 	return values, nil
 }
 
-// decrypt tries the passphrase and the key: either may have been added after the file was written.
+// decrypt decrypts the file. It tries both the passphrase and the key, because either may have been
+// added later.
 func (s *Store) decrypt(encrypted []byte) (map[string]string, error) {
 	var keys []age.Identity
 	if pass := s.getenv(passphraseVariable); pass != "" {
@@ -85,7 +86,7 @@ func (s *Store) decrypt(encrypted []byte) (map[string]string, error) {
 
 	values := map[string]string{}
 	if err == nil && json.Unmarshal(text, &values) != nil {
-		err = errors.New("it holds no secrets") // the error of json would quote them
+		err = errors.New("it holds no secrets") // json's error would contain the secrets
 	}
 	if err != nil {
 		return nil, fmt.Errorf("it is damaged: %w; bring it back from a backup, or remove it and set the secrets again", err)
@@ -94,7 +95,7 @@ func (s *Store) decrypt(encrypted []byte) (map[string]string, error) {
 	return values, nil
 }
 
-// key is the key in the key file, nil if there is none.
+// key returns the key from the key file, or nil if there is no file.
 func (s *Store) key() (*age.X25519Identity, error) {
 	text, err := readUpTo(s.keyFile(), 1<<10)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -103,8 +104,8 @@ func (s *Store) key() (*age.X25519Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("its key: %w", err)
 	}
-	// Others may have copied it already, so closing the file silently would not do. The modes that
-	// Windows reports say nothing about other users.
+	// Report the wrong mode instead of fixing it: other users may already have copied the key. On
+	// Windows, the mode does not reflect other users' access.
 	if info, err := os.Stat(s.keyFile()); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
 		return nil, fmt.Errorf("its key %s can be read by others; set every secret again, or, where nobody has seen it: chmod 600 %[1]s", s.keyFile())
 	}
@@ -117,14 +118,15 @@ func (s *Store) key() (*age.X25519Identity, error) {
 	return key, nil
 }
 
-// save encrypts the file with the passphrase, or else with the key. It removes an unused key.
+// save encrypts and writes the file, with the passphrase if there is one, otherwise with the key.
+// It removes a key that is no longer needed.
 func (s *Store) save(values map[string]string) error {
 	text, err := json.Marshal(values)
 	if err != nil {
 		return err
 	}
 
-	s.loaded = false // until the write has succeeded, what is on the disk is not known
+	s.loaded = false // the file on disk is unknown until the write succeeds
 	to, err := s.recipient()
 	if err != nil {
 		return fmt.Errorf("the secrets cannot be written: %w", err)
@@ -144,7 +146,7 @@ func (s *Store) save(values map[string]string) error {
 		err = atomicfile.Write(s.valuesFile(), encrypted.Bytes(), 0o600)
 	}
 
-	// Only after the file was written: until then the key is what opens it.
+	// Remove the key only now: until the file was written, the old file needed it.
 	if err == nil && s.getenv(passphraseVariable) != "" {
 		if err = os.Remove(s.keyFile()); errors.Is(err, fs.ErrNotExist) {
 			err = nil
@@ -158,7 +160,7 @@ func (s *Store) save(values map[string]string) error {
 	return nil
 }
 
-// recipient is what the file is encrypted for. A missing key is generated.
+// recipient returns the recipient to encrypt for. It generates a missing key.
 func (s *Store) recipient() (age.Recipient, error) {
 	if pass := s.getenv(passphraseVariable); pass != "" {
 		to, err := age.NewScryptRecipient(pass)
@@ -173,7 +175,7 @@ func (s *Store) recipient() (age.Recipient, error) {
 		return nil, err
 	}
 
-	// The key is on the disk before anything is encrypted with it.
+	// The key must be on disk before anything is encrypted with it.
 	if key == nil {
 		if key, err = age.GenerateX25519Identity(); err != nil {
 			return nil, err
@@ -186,11 +188,11 @@ func (s *Store) recipient() (age.Recipient, error) {
 	return key.Recipient(), nil
 }
 
-// readUpTo reads a plain file of at most that many bytes.
+// readUpTo reads a regular file of at most the given number of bytes.
 func readUpTo(path string, most int64) ([]byte, error) {
 	if info, err := os.Stat(path); err != nil {
 		return nil, err
-	} else if !info.Mode().IsRegular() { // opening a pipe would wait for a writer
+	} else if !info.Mode().IsRegular() { // opening a pipe would block
 		return nil, fmt.Errorf("%s is not a plain file", path)
 	}
 
@@ -200,7 +202,7 @@ func readUpTo(path string, most int64) ([]byte, error) {
 	}
 	defer f.Close()
 
-	// One byte more than allowed, to tell a file that is too long from one that just fits.
+	// Read one byte more to detect a file that is too long.
 	text, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && int64(len(text)) > most {
 		err = fmt.Errorf("%s is larger than %d bytes", path, most)

@@ -29,14 +29,15 @@ const (
 	keyringWait = 2 * time.Second
 )
 
-// system is the keyring of this system.
+// system is the Keyring of this operating system.
 type system struct{}
 
 func (system) Get(service, user string) (string, error) { return keyring.Get(service, user) }
 func (system) Set(service, user, value string) error    { return keyring.Set(service, user, value) }
 func (system) Delete(service, user string) error        { return keyring.Delete(service, user) }
 
-// systemKeyring returns nil if there is no session bus: a request would start one.
+// systemKeyring returns the system's keyring. It returns nil if there is no session bus, because a
+// request would start one.
 func systemKeyring(getenv func(string) string) Keyring {
 	if runtime.GOOS == "darwin" || runtime.GOOS == "windows" || getenv("DBUS_SESSION_BUS_ADDRESS") != "" {
 		return system{}
@@ -50,7 +51,7 @@ func systemKeyring(getenv func(string) string) Keyring {
 	return nil
 }
 
-// withKeyring calls do with a timeout. After a timeout, it does not use the keyring again.
+// withKeyring calls do with a timeout. After a timeout, the keyring is not used again.
 func (s *Store) withKeyring(do func(Keyring) error) error {
 	switch {
 	case s.keyring == nil:
@@ -59,7 +60,8 @@ func (s *Store) withKeyring(do func(Keyring) error) error {
 		return s.keyringErr
 	}
 
-	// The library has no timeout. Buffered, so that a late answer does not leak the goroutine.
+	// The library has no timeout. The channel is buffered so that a late answer does not leak the
+	// goroutine.
 	done := make(chan error, 1)
 	go func() { done <- do(s.keyring) }()
 
@@ -78,9 +80,9 @@ func (s *Store) withKeyring(do func(Keyring) error) error {
 	}
 }
 
-// Reach says why the keyring cannot be used, nil if it answers.
+// Reach returns nil if the keyring answers, or an error with the reason.
 func (s *Store) Reach() error {
-	// Any name will do: "not set" is an answer.
+	// Any name works: "not set" is an answer too.
 	if _, err := s.fromKeyring("reach", "none"); err != nil && !errors.Is(err, ErrNotSet) {
 		return err
 	}
@@ -95,7 +97,7 @@ func (s *Store) fromKeyring(id, name string) (string, error) {
 		return err
 	})
 	if err != nil {
-		return "", err // value is not safe to read: a late answer may still be written to it
+		return "", err // do not read value: a late answer may still write to it
 	}
 
 	return value, nil
@@ -109,9 +111,8 @@ func (s *Store) deleteFromKeyring(id, name string) error {
 	return s.withKeyring(func(k Keyring) error { return k.Delete(service, id+"/"+name) })
 }
 
-// index says which secrets of this home the keyring has, and under which prefix. The prefix is random
-// rather than the path, so that two homes can each have a secret of the same name, and a home can be
-// moved.
+// index lists the secrets of this home that are in the keyring. ID is the prefix of their names
+// there. It is random, so that a home can be moved and two homes can have secrets of the same name.
 type index struct {
 	ID      string   `json:"id"`
 	Keyring []string `json:"keyring"`
@@ -140,7 +141,7 @@ func (s *Store) index() (*index, error) {
 	return s.names, nil
 }
 
-// recordInIndex records whether the keyring has a secret.
+// recordInIndex records whether a secret is in the keyring.
 func (s *Store) recordInIndex(names *index, name string, has bool) error {
 	if slices.Contains(names.Keyring, name) == has {
 		return nil

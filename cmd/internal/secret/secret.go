@@ -1,18 +1,18 @@
-// Package secret stores the values behind `secret:NAME`, and other collections of what is as secret.
+// Package secret stores the values of `secret:NAME` references and other collections of secrets.
 //
 // # Design
 //
-// A secret is in the keyring of the system if there is one that answers, else in the file
-// secrets.age of the home, else in the environment as ROUSE_SECRET_NAME. They are searched in this
-// order, and setting a secret leaves it in only one of the first two.
+// Get searches the system's keyring, the file secrets.age of the home, and the environment variable
+// ROUSE_SECRET_NAME, in this order. Set stores a secret in the keyring if it answers, otherwise in
+// the file, and removes it from the other one.
 //
-// A keyring cannot be asked what it holds, and may block until a person unlocks it, or for ever.
-// So the names are in secrets.json beside the file, and no call waits longer than two seconds.
+// A keyring cannot list its entries and may block, for example until the user unlocks it. The names
+// are therefore also stored in secrets.json, and a call waits at most two seconds.
 //
-// The file is encrypted with the key in secrets.key, which is generated with it, or with the
-// passphrase in ROUSE_SECRETS_PASSPHRASE if that is set. The key lies beside the file: it protects
-// the values from whoever gets only one of the two, as in a backup, but not from programs that run
-// as the owner. A passphrase that is not stored on the disk protects them better.
+// The file is encrypted with the passphrase in ROUSE_SECRETS_PASSPHRASE, if that is set. Otherwise
+// a key is generated in secrets.key, next to the file. The key protects the values if only one of
+// the two files leaks, as from a backup. It does not protect them from programs that run as the
+// owner; a passphrase that is not stored on disk does so better.
 package secret
 
 import (
@@ -31,58 +31,60 @@ import (
 	"rouse/internal/owner"
 )
 
-// Source is where a secret is stored.
+// Source is a place where a secret is stored.
 type Source string
 
-// The sources, in the order in which they are asked.
+// Sources, in search order.
 const (
 	InKeyring     Source = "keyring"
 	InFile        Source = "file"
 	InEnvironment Source = "environment"
 )
 
-// ErrNotSet reports that a secret is stored nowhere.
+// ErrNotSet is returned if a secret is not stored anywhere.
 var ErrNotSet = errors.New("the secret is not set")
 
-// MaxValue is the longest value, in bytes.
+// MaxValue is the maximum length of a value, in bytes.
 const MaxValue = 64 << 10
 
-// secretsCollection are the values behind secret:NAME.
+// secretsCollection is the name of the collection of secret:NAME values.
 const secretsCollection = "secrets"
 
-// place is a file of the collection in the home.
+// place returns the path of one of the collection's files.
 func (s *Store) place(extension string) string { return filepath.Join(s.home, s.collection+extension) }
 
-// named reports whether its values have plain names, and may come from the environment.
+// named reports whether the collection holds secret:NAME values. Only these have restricted names
+// and can come from the environment.
 func (s *Store) named() bool { return s.collection == secretsCollection }
 
-// nameForm is what names look like: they appear in YAML, in placeholders, and after ROUSE_SECRET_.
+// nameForm matches valid names. They appear in YAML, in placeholders and in environment variables.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
 
-// Options say where a store reads and writes.
+// Options holds the settings of a Store.
 type Options struct {
 	Home string
-	// Collection is the name of the files, by default secrets. Only those may come from the environment.
+	// Collection is the base name of the files; the default is "secrets". Only the default
+	// collection reads the environment.
 	Collection string
-	Getenv     func(string) string // nil: os.Getenv
-	Keyring    Keyring             // nil: the system's, if there is one
+	Getenv     func(string) string // nil means os.Getenv
+	Keyring    Keyring             // nil means the system's keyring, if there is one
 }
 
-// Store has the secrets of one home. It is for one goroutine.
+// Store holds the secrets of one home. It is not safe for concurrent use.
 type Store struct {
 	home       string
 	collection string
 	getenv     func(string) string
-	keyring    Keyring // nil: there is none
-	keyringErr error   // why the keyring is no longer asked
-	work       int     // of scrypt, as a power of two
+	keyring    Keyring // nil if there is none
+	keyringErr error   // reason why the keyring is no longer used
+	work       int     // work factor of scrypt, as a power of two
 
-	loaded bool // whether file is what is on the disk
+	loaded bool // file holds the contents on disk
 	file   map[string]string
 	names  *index
 }
 
-// New opens a store; nothing is read yet.
+// New returns a store. It does not read anything yet.
 func New(o Options) (*Store, error) {
 	if o.Home == "" {
 		return nil, errors.New("secret: a home is needed")
@@ -103,7 +105,7 @@ func New(o Options) (*Store, error) {
 	return s, nil
 }
 
-// CheckName says what is wrong with a name, nil if nothing is.
+// CheckName returns an error if a name is not valid.
 func CheckName(name string) error {
 	if !nameForm.MatchString(name) {
 		return fmt.Errorf("%q cannot be the name of a secret: letters, digits, _, - and . are allowed, up to 63, beginning with a letter or digit", name)
@@ -111,12 +113,13 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Variable is the environment variable of a secret.
+// Variable returns the environment variable of a secret.
 func Variable(name string) string {
 	return "ROUSE_SECRET_" + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(name))
 }
 
-// Get finds a secret. The error is ErrNotSet, or says why the place that has it could not be read.
+// Get returns a secret and its source. It returns ErrNotSet if the secret is not set, or another
+// error if its source cannot be read.
 func (s *Store) Get(name string) (string, Source, error) {
 	names, err := s.index()
 	if err != nil {
@@ -125,7 +128,8 @@ func (s *Store) Get(name string) (string, Source, error) {
 
 	if slices.Contains(names.Keyring, name) {
 		value, err := s.fromKeyring(names.ID, name)
-		// It may have been removed and still be elsewhere. After other errors, the file's value may be old.
+		// If the keyring lost the secret, it may be elsewhere. After other errors the file may hold
+		// an old value, so it is not read.
 		if !errors.Is(err, ErrNotSet) {
 			return value, InKeyring, err
 		}
@@ -145,7 +149,8 @@ func (s *Store) Get(name string) (string, Source, error) {
 	return "", "", ErrNotSet
 }
 
-// Set stores a secret in one place, the best one by default. It returns why not in the keyring.
+// Set stores a secret in the given source, or in the best one if in is empty. It also returns why
+// the keyring was not used.
 func (s *Store) Set(name, value string, in Source) (Source, string, error) {
 	if err := CheckName(name); err != nil && s.named() {
 		return "", "", err
@@ -191,7 +196,8 @@ func (s *Store) Set(name, value string, in Source) (Source, string, error) {
 	}
 
 	if slices.Contains(names.Keyring, name) {
-		// If the keyring does not delete it, it is still no longer asked for it: the index says so.
+		// If this fails, the keyring still is not asked for the secret, because the index no longer
+		// lists it.
 		_ = s.deleteFromKeyring(names.ID, name)
 		return InFile, why, s.recordInIndex(names, name, false)
 	}
@@ -199,7 +205,8 @@ func (s *Store) Set(name, value string, in Source) (Source, string, error) {
 	return InFile, why, nil
 }
 
-// Remove deletes a secret, and returns where it was stored. The environment is not changed.
+// Remove deletes a secret and returns the sources it was removed from. It does not change the
+// environment.
 func (s *Store) Remove(name string) (from []Source, err error) {
 	unlock, err := s.lock()
 	if err != nil {
@@ -239,7 +246,7 @@ func (s *Store) Remove(name string) (from []Source, err error) {
 	return from, nil
 }
 
-// List says where each secret is stored, of those in the keyring or the file.
+// List returns the secrets in the keyring and the file, with their sources.
 func (s *Store) List() (map[string]Source, error) {
 	names, err := s.index()
 	if err != nil {
@@ -256,7 +263,7 @@ func (s *Store) List() (map[string]Source, error) {
 		out[name] = InFile
 	}
 
-	// Last, because the keyring comes first in Get.
+	// Last, because Get prefers the keyring.
 	for _, name := range names.Keyring {
 		out[name] = InKeyring
 	}
@@ -270,7 +277,7 @@ func (s *Store) removeFromFile(name string) error {
 	if err != nil {
 		return err
 	}
-	// Nothing to write, which would create a key for an empty file.
+	// Do not write: that would create a key for an empty file.
 	if _, ok := file[name]; !ok {
 		return nil
 	}
@@ -279,7 +286,7 @@ func (s *Store) removeFromFile(name string) error {
 	return s.save(file)
 }
 
-// lock creates the home and locks its secrets for other processes. It drops what was read before.
+// lock creates the home, locks its secrets against other processes, and discards cached values.
 func (s *Store) lock() (func(), error) {
 	if err := os.MkdirAll(s.home, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the home folder %s: %w; choose another with --home", s.home, err)
@@ -294,5 +301,5 @@ func (s *Store) lock() (func(), error) {
 	}
 
 	s.loaded, s.names = false, nil
-	return func() { _ = l.Unlock() }, nil // released with the process at the latest
+	return func() { _ = l.Unlock() }, nil // the lock ends with the process at the latest
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/zalando/go-keyring"
 )
 
-// ring is a keyring in memory; fail is what it answers, and hang has it answer nothing.
+// ring is an in-memory keyring. fail is the error it returns; if hang is set, it does not answer.
 type ring struct {
 	mu    sync.Mutex
 	held  map[string]string
@@ -76,7 +76,7 @@ func open(t *testing.T, home string, k Keyring, env map[string]string) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.work = 10 // scrypt is meant to be slow
+	s.work = 10 // scrypt is slow by design
 	return s
 }
 
@@ -105,7 +105,8 @@ func expect(t *testing.T, what, got, want string) {
 	}
 }
 
-// The keyring comes first, then the file, then the environment; each secret is in one place.
+// The keyring is searched first, then the file, then the environment. Each secret is stored in one
+// place.
 func TestOrder(t *testing.T) {
 	home, k, env := filepath.Join(t.TempDir(), "home"), &ring{held: map[string]string{}}, map[string]string{"ROUSE_SECRET_MY_KEY": "from-env"}
 	s := open(t, home, k, env)
@@ -143,7 +144,7 @@ func TestOrder(t *testing.T) {
 	expect(t, "a long value", set(t, s, "a", strings.Repeat("x", MaxValue+1), ""), "at most")
 }
 
-// With a keyring that is missing, broken or silent, secrets go to the file, and Set says why.
+// If the keyring is missing, broken or silent, secrets go to the file, and Set returns the reason.
 func TestKeyringFails(t *testing.T) {
 	home := t.TempDir()
 	expect(t, "without one", set(t, open(t, home, nil, nil), "a", "1", ""), "file this session has no keyring")
@@ -169,7 +170,7 @@ func TestKeyringFails(t *testing.T) {
 	})
 }
 
-// A keyring that has nothing answers; one that fails, or is not there, says so.
+// An empty keyring counts as reachable. A failing or missing one does not, and the error says why.
 func TestReach(t *testing.T) {
 	if err := open(t, t.TempDir(), &ring{held: map[string]string{}}, nil).Reach(); err != nil {
 		t.Error(err)
@@ -179,7 +180,7 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// What is on the disk is for the owner alone, and does not have the values in it.
+// The files are accessible to the owner only and do not contain the values in plain text.
 func TestFile(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
 	const value = "canary-value-0123456789"
@@ -224,7 +225,7 @@ func TestFile(t *testing.T) {
 	expect(t, "set without the key", set(t, open(t, home, nil, nil), "c", "x", ""), "there is neither its key")
 }
 
-// What is damaged says what to do, whatever it is, and is not written over.
+// Errors about damaged files contain instructions for the user. Damaged files are not overwritten.
 func TestDamagedFile(t *testing.T) {
 	home := t.TempDir()
 	s := open(t, home, nil, nil)
@@ -256,14 +257,14 @@ func TestDamagedFile(t *testing.T) {
 	expect(t, "a folder", get(t, open(t, home, nil, nil), "a"), "is not a plain file")
 }
 
-// What cannot be a value is refused.
+// Invalid values are rejected.
 func TestValues(t *testing.T) {
 	for value, want := range map[string]string{"": "is empty", "a\x00b": "is no text", "\xff\xfe": "is no text", strings.Repeat("x", MaxValue+1): "more than 65536 bytes"} {
 		expect(t, fmt.Sprintf("%.8q", value), set(t, open(t, t.TempDir(), nil, nil), "a", value, InFile), want)
 	}
 }
 
-// With a passphrase there is no key on the disk.
+// With a passphrase, no key is stored on disk.
 func TestPassphrase(t *testing.T) {
 	home, env := t.TempDir(), map[string]string{"ROUSE_SECRETS_PASSPHRASE": "correct horse"}
 	set(t, open(t, home, nil, nil), "a", "one", "")
@@ -279,7 +280,7 @@ func TestPassphrase(t *testing.T) {
 	expect(t, "with another", get(t, open(t, home, nil, map[string]string{"ROUSE_SECRETS_PASSPHRASE": "wrong"}), "a"), "opens it")
 }
 
-// Processes that set secrets at the same time lose none.
+// Processes that set secrets at the same time do not lose any.
 func TestConcurrentSets(t *testing.T) {
 	home := t.TempDir()
 	var all sync.WaitGroup
@@ -301,7 +302,8 @@ func TestConcurrentSets(t *testing.T) {
 	}
 }
 
-// Another collection has files of its own, names as it wants, and nothing from the environment; neither sees what the other keeps.
+// Another collection has its own files, unrestricted names and no values from the environment. The
+// collections do not see each other's values.
 func TestCollection(t *testing.T) {
 	home, k, env := filepath.Join(t.TempDir(), "home"), &ring{held: map[string]string{}}, map[string]string{"ROUSE_SECRET_A": "from-env"}
 	of := func(collection string, k Keyring) *Store {

@@ -2,5 +2,5 @@
 
 package service
 
-// LeaveConsole does nothing: only Windows gives programs a window.
+// LeaveConsole does nothing: only Windows opens a console window for programs.
 func LeaveConsole() {}

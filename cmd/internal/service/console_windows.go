@@ -2,8 +2,8 @@ package service
 
 import "golang.org/x/sys/windows"
 
-// LeaveConsole closes the window that a program of Windows is given where it is started without one, as by a task: it would
-// stand on the desktop for as long as the daemon runs, and end it when it is closed.
+// LeaveConsole closes the console window that Windows opens for a program started by a task. The
+// window would stay on the desktop, and closing it would end the daemon.
 func LeaveConsole() {
-	_, _, _ = windows.NewLazySystemDLL("kernel32.dll").NewProc("FreeConsole").Call() // fails where there is none
+	_, _, _ = windows.NewLazySystemDLL("kernel32.dll").NewProc("FreeConsole").Call() // fails if there is no console
 }

@@ -17,20 +17,23 @@ import (
 	"rouse/internal/owner"
 )
 
-// Plan is what an installation would write, and what is there.
+// Plan holds the files of an installation as they are and as they would be.
 type Plan struct {
 	Spec Spec
 	File string
 	Text string
-	Old  string // what is there; "": nothing
-	// Installed says that the same is there already, and that the manager has it begin at each login.
+	Old  string // current contents; "" if there is no file
+	// Installed means that the same description is already installed and enabled.
 	Installed bool
-	// Unasked is why the manager could not be asked what it knows; nothing can be installed then.
+	// Unasked is the error from querying the manager. If it is set, Install fails.
 	Unasked error
 }
 
-// NewPlan finds out what an installation would do, and refuses one that would replace what is not its own. Trusted are the
-// files that decide what the daemon does: nobody else may write them, or who can would act as the user at each login.
+// NewPlan prepares an installation. It returns an error if the installation would replace files
+// rouse did not write for this home.
+//
+// trusted lists files that control the daemon's behavior. Other users must not be able to write to
+// them: they could act as the user at each login.
 func NewPlan(ctx context.Context, m Manager, s Spec, trusted []string) (p Plan, err error) {
 	p.Spec = s
 	if p.Text, err = m.Render(s); err != nil {
@@ -67,7 +70,7 @@ func NewPlan(ctx context.Context, m Manager, s Spec, trusted []string) (p Plan, 
 	return p, nil
 }
 
-// ours refuses what was not written for this home.
+// ours returns an error if the existing file was not written for this home.
 func (p Plan) ours() error {
 	switch {
 	case p.Old == "":
@@ -80,7 +83,8 @@ func (p Plan) ours() error {
 	return fmt.Errorf("%s was not written by rouse, and is left as it is; move it away, or choose another name with --name", p.File)
 }
 
-// readDescription reads what is there, "" for nothing. A link is not followed: systemd masks a unit by one.
+// readDescription returns the contents of a file, or "" if it does not exist. It does not follow
+// symbolic links, which systemd uses to mask units.
 func readDescription(file string) (string, error) {
 	info, err := os.Lstat(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -100,11 +104,12 @@ func readDescription(file string) (string, error) {
 	return string(text), err
 }
 
-// checkTrusted refuses files that others could change, or put in place.
+// checkTrusted returns an error if other users can change or replace a file.
 func checkTrusted(files []string) error {
 	for _, file := range files {
 		at := file
-		for { // what does not exist yet is as safe as the folder that it comes into
+		// If a file does not exist yet, check the directory it will be created in.
+		for {
 			if _, err := os.Stat(at); err == nil || at == filepath.Dir(at) {
 				break
 			}
@@ -127,15 +132,16 @@ func checkTrusted(files []string) error {
 	return nil
 }
 
-// Diff is how what would be written differs from what is there.
+// Diff returns the difference between the installed and the new description.
 func (p Plan) Diff() string {
 	return strings.TrimSpace(udiff.Unified("installed", "new", p.Old, p.Text))
 }
 
-// Install does what was planned. What is there and says otherwise is replaced with force alone, and put back when that fails.
+// Install installs the service. It replaces a different existing description only if force is set,
+// and restores it if the installation fails.
 func (p Plan) Install(m Manager, force bool) error {
 	if p.Unasked != nil {
-		return p.Unasked // before anything is written, of which nothing would come
+		return p.Unasked // before anything is written
 	}
 	if p.Old != "" && p.Old != p.Text && !force {
 		return fmt.Errorf("the service %s is installed already, and %s says otherwise than what would be written:\n%s\nnothing was changed; write it again with --force", p.Spec.Name, p.File, p.Diff())
@@ -157,7 +163,7 @@ func (p Plan) Install(m Manager, force bool) error {
 	return nil
 }
 
-// putBack leaves what was there before an installation that failed: nothing, or the old text.
+// putBack restores the state before a failed installation.
 func (p Plan) putBack() error {
 	if p.Old == "" {
 		return remove(p.File)
@@ -165,7 +171,7 @@ func (p Plan) putBack() error {
 	return atomicfile.Write(p.File, []byte(p.Old), 0o644)
 }
 
-// Uninstall stops a service and takes it away; of the home only the note of its name goes.
+// Uninstall stops and removes a service. In the home, only the record of the service is removed.
 func Uninstall(ctx context.Context, m Manager, s Spec) error {
 	file, err := m.File(s)
 	if err != nil {
@@ -196,7 +202,7 @@ func Uninstall(ctx context.Context, m Manager, s Spec) error {
 	return remove(recordFile(s.Home))
 }
 
-// Record is what a home knows of its service, in HOME/service.json: commands find it by that, whatever its name is.
+// Record holds the contents of HOME/service.json, which identifies the service of a home.
 type Record struct {
 	Name        string    `json:"name"`
 	File        string    `json:"file"`
@@ -207,7 +213,7 @@ type Record struct {
 
 func recordFile(home string) string { return filepath.Join(home, "service.json") }
 
-// Recorded is the service of a home; its name is "" where there is none.
+// Recorded returns the record of a home's service. Its name is empty if no service is recorded.
 func Recorded(home string) (Record, error) {
 	var r Record
 	text, err := os.ReadFile(recordFile(home))
@@ -218,7 +224,7 @@ func Recorded(home string) (Record, error) {
 		err = json.Unmarshal(text, &r)
 	}
 	if err == nil {
-		err = CheckName(r.Name) // it goes into a path
+		err = CheckName(r.Name) // it becomes part of a path
 	}
 	if err != nil {
 		return Record{}, fmt.Errorf("%s cannot be read: %w; delete it, and install the service again", recordFile(home), err)
@@ -234,7 +240,7 @@ func (r Record) write(home string) error {
 	return err
 }
 
-// remove removes a file if there is one.
+// remove removes a file if it exists.
 func remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -14,7 +14,8 @@ import (
 // launchd runs services as agents of the user's session on macOS.
 type launchd struct{ byLibrary }
 
-// plistTemplate is the description of a service. KeepAlive starts it again after it has failed and not after it has ended well.
+// plistTemplate is the template of a launch agent. KeepAlive restarts the daemon only after a
+// failure.
 const plistTemplate = `<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
 <!-- {{.Marker}} -->
@@ -95,7 +96,7 @@ func (m launchd) State(ctx context.Context, s Spec) (State, error) {
 	_, err = os.Stat(file)
 	st := State{Known: err == nil, Enabled: err == nil, Text: "not loaded"}
 
-	// It fails for what is not loaded, and says nothing else of use then.
+	// launchctl fails if the service is not loaded.
 	out, err := exec.CommandContext(ctx, "launchctl", "list", s.Name).Output()
 	if err != nil {
 		return st, nil //nolint:nilerr // not loaded
@@ -112,7 +113,7 @@ func (launchd) Logs(ctx context.Context, s Spec, o LogOptions) error {
 	return tail(ctx, s.LogFile(), o)
 }
 
-// Environment implements Manager: little more than nothing.
+// Environment implements Manager. launchd passes only a few variables.
 func (launchd) Environment(context.Context) (map[string]string, error) {
 	return map[string]string{"HOME": os.Getenv("HOME"), "USER": os.Getenv("USER"), "PATH": os.Getenv("PATH")}, nil
 }

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// maxLog is how large a log gets before another is begun, in bytes.
+// maxLog is the maximum size of a log before it is rotated, in bytes.
 const maxLog = 10 << 20
 
-// Log is a file that is kept small: at maxLog it becomes FILE.1, whose place an older one had.
+// Log is a log file of limited size. At maxLog, it is renamed to FILE.1, replacing an older one.
 type Log struct {
 	path string
 
@@ -26,7 +26,8 @@ type Log struct {
 	size int64
 }
 
-// OpenLog goes on with a log, for a daemon whose manager keeps none. What the runtime says when the process dies goes there, too.
+// OpenLog opens a log for appending. It is for daemons that run under a service manager without a
+// log. Crash output of the Go runtime goes to the same file.
 func OpenLog(path string) (*Log, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -69,7 +70,7 @@ func (l *Log) Write(p []byte) (int, error) {
 }
 
 func (l *Log) rotate() error {
-	// Windows renames no file that is open.
+	// Windows cannot rename an open file.
 	err := errors.Join(debug.SetCrashOutput(nil, debug.CrashOptions{}), l.file.Close())
 	if err == nil {
 		err = os.Rename(l.path, l.path+".1")
@@ -77,7 +78,7 @@ func (l *Log) rotate() error {
 	return errors.Join(err, l.open())
 }
 
-// Close ends the log.
+// Close closes the log.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,13 +86,13 @@ func (l *Log) Close() error {
 }
 
 const (
-	// lookEvery is how often a log that is followed is looked at.
+	// lookEvery is the interval at which a followed log is checked.
 	lookEvery = 300 * time.Millisecond
-	// page is how much of a log is read at a time, from its end, in bytes.
+	// page is the block size for reading a log from its end, in bytes.
 	page = 64 << 10
 )
 
-// tail shows the last lines of a log, and what comes after.
+// tail prints the last lines of a log and, if o.Follow is set, the lines added later.
 func tail(ctx context.Context, path string, o LogOptions) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -100,7 +101,7 @@ func tail(ctx context.Context, path string, o LogOptions) error {
 	if err != nil {
 		return err
 	}
-	defer func() { f.Close() }() //nolint:gosec // it was only read; another one by then, where the log was rotated
+	defer func() { f.Close() }() //nolint:gosec // it was only read; after a rotation, f is the new file
 
 	if err := seekLines(f, o.Lines); err != nil {
 		return err
@@ -116,7 +117,7 @@ func tail(ctx context.Context, path string, o LogOptions) error {
 		case <-time.After(lookEvery):
 		}
 
-		// Behind the end of one that was rotated comes the new one.
+		// If the log was rotated, read the old file to its end and continue with the new one.
 		is, err := os.Stat(path)
 		was, err2 := f.Stat()
 		if err != nil || err2 != nil || os.SameFile(is, was) {
@@ -132,7 +133,7 @@ func tail(ctx context.Context, path string, o LogOptions) error {
 	}
 }
 
-// seekLines goes to where the last n lines begin.
+// seekLines moves to the start of the last n lines.
 func seekLines(f *os.File, n int) error {
 	at, err := f.Seek(0, io.SeekEnd)
 	if err != nil || n <= 0 {
@@ -149,7 +150,7 @@ func seekLines(f *os.File, n int) error {
 		}
 		for i := bytes.LastIndexByte(block[:size], '\n'); i >= 0; i = bytes.LastIndexByte(block[:i], '\n') {
 			if at+int64(i) == end-1 {
-				continue // the end of the last line
+				continue // end of the last line
 			}
 			if n--; n == 0 {
 				_, err := f.Seek(at+int64(i)+1, io.SeekStart)

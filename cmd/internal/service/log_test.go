@@ -12,7 +12,7 @@ import (
 	"rouse/cmd/internal/cmdtest"
 )
 
-// A log is rotated before it gets too large, and the one before is kept.
+// A log is rotated before it exceeds the limit, and the previous file is kept.
 func TestLogRotates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "service.log")
 	l, err := OpenLog(path)
@@ -36,7 +36,7 @@ func TestLogRotates(t *testing.T) {
 	}
 }
 
-// The last lines are shown, whatever the length of the log.
+// tail prints the last lines of a log of any length.
 func TestTail(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log")
@@ -70,7 +70,7 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// What comes later is shown, also after the log was rotated.
+// tail prints lines added later, even after a rotation.
 func TestTailFollows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "service.log")
 	l, err := OpenLog(path)

@@ -15,10 +15,10 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// odd has in its paths what each format would read as its own.
+// odd returns a spec with paths that contain the special characters of each format.
 var odd = Spec{Name: "rouse-books-0a1b2c", Program: "/opt/r o/rouse%n", Config: `/home/me/a "b"/$HOME\rouse.yaml`, Home: "/home/me/<&>--'x'/.rouse", Path: "/usr/local/bin:/usr/bin", Stop: 90 * time.Second, User: `BOX\me`}
 
-// What is written for each manager is what the golden files say.
+// The descriptions for each manager equal the golden files.
 func TestRender(t *testing.T) {
 	t.Parallel()
 	for system, golden := range map[string]string{"linux": "unit.service", "darwin": "agent.plist", "windows": "task.xml"} {
@@ -50,7 +50,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// The lines on which the promises of docs/operate/service.md hang.
+// The unit contains the lines that docs/service.md promises.
 func TestUnit(t *testing.T) {
 	t.Parallel()
 	got, err := systemdManager{}.Render(odd)
@@ -66,7 +66,7 @@ func TestUnit(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, got)
 		}
 	}
-	// They would keep bubblewrap from confining agents' programs.
+	// These would prevent bubblewrap from confining the agents' programs.
 	for _, not := range []string{"NoNewPrivileges", "RestrictNamespaces", "ProtectSystem", "PrivateUsers", "SystemCallFilter", "MemoryDenyWriteExecute"} {
 		if strings.Contains(got, not) {
 			t.Errorf("%s in\n%s", not, got)
@@ -74,7 +74,7 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// The files of the others are XML that says what was meant.
+// The XML files of the other managers decode to the original values.
 func TestXML(t *testing.T) {
 	t.Parallel()
 	for _, m := range []Manager{launchd{}, taskScheduler{}} {
@@ -85,7 +85,7 @@ func TestXML(t *testing.T) {
 
 		var texts []string
 		d := xml.NewDecoder(strings.NewReader(got))
-		d.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil } // it becomes UTF-16 in the file
+		d.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil } // converted to UTF-16 when it is written
 		for {
 			token, err := d.Token()
 			if errors.Is(err, io.EOF) {
@@ -107,7 +107,7 @@ func TestXML(t *testing.T) {
 	}
 }
 
-// A real systemd finds nothing wrong with the unit. ROUSE_TEST_SYSTEMD is set by .ci/run.
+// systemd-analyze accepts the unit. .ci/run sets ROUSE_TEST_SYSTEMD.
 func TestSystemdAnalyze(t *testing.T) {
 	if os.Getenv("ROUSE_TEST_SYSTEMD") == "" {
 		t.Skip("ROUSE_TEST_SYSTEMD is not set; .ci/run sets it")
@@ -119,7 +119,7 @@ func TestSystemdAnalyze(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(s.Program), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(s.Program, []byte("#!/bin/sh\n"), 0o755); err != nil { // it is looked for, and not run
+	if err := os.WriteFile(s.Program, []byte("#!/bin/sh\n"), 0o755); err != nil { // only needs to exist; it is not run
 		t.Fatal(err)
 	}
 	text, err := systemdManager{}.Render(s)
@@ -148,7 +148,7 @@ func TestSystemdAnalyze(t *testing.T) {
 	}
 }
 
-// What could not be written down is refused.
+// Values that a description cannot contain are rejected.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	quoted := odd
@@ -172,7 +172,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Each home has a name of its own, the same each time.
+// Each home has a unique, stable service name.
 func TestDefaultName(t *testing.T) {
 	t.Parallel()
 	const usual = "/home/me/.rouse"

@@ -1,11 +1,14 @@
-// Package service has the daemon of a home run by the service manager of the user's session: systemd on Linux, launchd on
-// macOS, the Task Scheduler on Windows. It begins when the user logs in and is started again when it fails.
+// Package service runs the daemon of a home under the service manager of the user's session:
+// systemd on Linux, launchd on macOS, the Task Scheduler on Windows. The daemon starts when the
+// user logs in and is restarted if it fails.
 //
-// It is a service of the user and not of the machine, because the daemon acts as the user: with their files, their keyring and
-// their desktop, where notices appear. Each home is a service of its own. What describes one to its manager is a text that is made here, for any system on any other, so
-// that it can be shown before it is written and compared with what is there; kardianos/service brings it to systemd and launchd.
+// The daemon runs as a user service because it needs the user's files, keyring and desktop. Each
+// home has its own service. This package generates the service descriptions itself, for every
+// system on every system. They can therefore be shown before they are written and compared with the
+// installed ones. kardianos/service passes them to systemd and launchd.
 //
-// Nothing is replaced that was changed since, unless its owner says so, and nothing that rouse has not written.
+// A description that was changed is replaced only with the owner's consent. Files that rouse did
+// not write are never replaced.
 package service
 
 import (
@@ -25,21 +28,21 @@ import (
 	"rouse/internal/fspath"
 )
 
-// Spec is a service: what is run, for which home, under which name. Paths are absolute.
+// Spec describes a service. Paths are absolute.
 type Spec struct {
 	Name    string
 	Program string
 	Config  string
 	Home    string
-	Path    string        // the folders in which programs are looked up, as PATH
-	Stop    time.Duration // how long the daemon may take to end
-	User    string        // whose session it runs in, as the system writes it
+	Path    string        // value of PATH
+	Stop    time.Duration // time the daemon may take to stop
+	User    string        // user of the session, as the system writes the name
 }
 
-// LogFile is where a daemon writes whose manager keeps no log.
+// LogFile returns the daemon's log file, for managers without a log.
 func (s Spec) LogFile() string { return filepath.Join(s.Home, "service.log") }
 
-// arguments are those of the program.
+// arguments returns the arguments of the program.
 func (s Spec) arguments(logs bool) []string {
 	out := []string{"serve", "--config", s.Config, "--home", s.Home}
 	if logs {
@@ -48,10 +51,11 @@ func (s Spec) arguments(logs bool) []string {
 	return out
 }
 
-// marker stands in what was written for a home. A hash, for a path may hold what would end a comment.
+// marker returns a text that identifies files written for this home. It contains a hash because a
+// path could end a comment.
 func (s Spec) marker() string { return writtenBy + " for home " + hash(s.Home) }
 
-// writtenBy stands in all that was written.
+// writtenBy is the start of the marker in every file written by this package.
 const writtenBy = "Written by rouse service install"
 
 func hash(home string) string {
@@ -59,10 +63,10 @@ func hash(home string) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// nameForm is what every manager takes for a name.
+// nameForm matches names that every manager accepts.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 
-// CheckName refuses what could not be the name of a service everywhere.
+// CheckName returns an error if a name is not valid for every manager.
 func CheckName(name string) error {
 	if !nameForm.MatchString(name) {
 		return fmt.Errorf("%q cannot be the name of a service; write up to 64 letters, digits, dots, - and _, of which the first is a letter or a digit", name)
@@ -70,13 +74,14 @@ func CheckName(name string) error {
 	return nil
 }
 
-// DefaultName is the name of the service of a home: rouse for the user's own, and one for each other.
+// DefaultName returns the service name for a home: "rouse" for the user's default home, a unique
+// name for others.
 func DefaultName(home, usual string) string {
 	if home == usual {
 		return "rouse"
 	}
 
-	// Named by the folder that it is in, where the home itself is named as most are.
+	// If the home has a common name, use the name of its parent directory.
 	base := filepath.Base(home)
 	if plain := strings.TrimLeft(base, "."); plain == "rouse" || plain == "home" {
 		base = filepath.Base(filepath.Dir(home))
@@ -96,7 +101,7 @@ func DefaultName(home, usual string) string {
 	return "rouse-" + base + hash(home)[:6]
 }
 
-// check refuses what could not be written down for a manager.
+// check returns an error if the spec contains values that no manager can store.
 func (s Spec) check() error {
 	if err := CheckName(s.Name); err != nil {
 		return err
@@ -127,7 +132,7 @@ func render(s Spec, text string, data any) (string, error) {
 	return out.String(), err
 }
 
-// Temporary says whether a program lies where it will not be found for long, as one that go run has built.
+// Temporary reports whether a program is in a temporary place, like the programs built by go run.
 func Temporary(program string) bool {
 	for _, dir := range []string{os.TempDir(), "/tmp", "/var/tmp"} {
 		if real, err := filepath.EvalSymlinks(dir); err == nil && (fspath.Within(program, real) || fspath.Within(program, dir)) {
@@ -137,51 +142,53 @@ func Temporary(program string) bool {
 	return strings.Contains(program, string(filepath.Separator)+"go-build")
 }
 
-// Manager runs services in the user's session.
+// Manager is the interface of a service manager of the user's session.
 type Manager interface {
-	// Title names it in a sentence: "systemd".
+	// Title returns the manager's name for messages, such as "systemd".
 	Title() string
-	// File is where the description of a service lies.
+	// File returns the path of a service's description.
 	File(s Spec) (string, error)
-	// Render is the description.
+	// Render returns the description of a service.
 	Render(s Spec) (string, error)
-	// Install writes a description where there is none, and has the service begin at each login. It does not start it now.
+	// Install writes a new description and enables the service at login. It does not start the
+	// service.
 	Install(s Spec, text string) error
-	// Uninstall takes the description away. It does not stop the service.
+	// Uninstall removes the description. It does not stop the service.
 	Uninstall(s Spec) error
 	Start(s Spec) error
 	Stop(s Spec) error
 	Restart(s Spec) error
-	// State is how a service is doing. An error says that the manager cannot be asked.
+	// State returns the state of a service. It returns an error if the manager cannot be queried.
 	State(ctx context.Context, s Spec) (State, error)
-	// Logs shows what the daemon has said.
+	// Logs prints the daemon's log.
 	Logs(ctx context.Context, s Spec, o LogOptions) error
-	// Environment are the variables that a service is given; nil where it has those of its user.
+	// Environment returns the variables services get. It returns nil if they get the user's
+	// variables.
 	Environment(ctx context.Context) (map[string]string, error)
-	// Hints are what its owner should know of such services.
+	// Hints returns advice about services of this manager.
 	Hints(s Spec) []string
 }
 
-// State is how a service is doing, as its manager sees it.
+// State is the state of a service as reported by its manager.
 type State struct {
-	Known    bool   // the manager knows it
-	Enabled  bool   // it begins when its user logs in
-	Running  bool   // there is a process, or one is about to be started
-	Text     string // in the manager's words: "active (running)"
+	Known    bool   // the manager knows the service
+	Enabled  bool   // the service starts at login
+	Running  bool   // a process exists or is about to be started
+	Text     string // the manager's wording, such as "active (running)"
 	PID      int
-	Since    time.Time // of the state; zero: not known
-	Restarts int       // how often it was started again after it failed, since it was last started
-	Says     string    // what the daemon has told its manager of itself
+	Since    time.Time // time of the last state change; zero if unknown
+	Restarts int       // automatic restarts since the last manual start
+	Says     string    // status text the daemon reported to its manager
 }
 
-// LogOptions say which part of a log is shown, and where.
+// LogOptions selects the part of a log to print.
 type LogOptions struct {
-	Lines    int // the last so many
+	Lines    int // number of lines from the end
 	Follow   bool
 	Out, Err io.Writer
 }
 
-// For is the manager of a system, by its name in Go.
+// For returns the manager of a system, named as in GOOS.
 func For(system string) (Manager, error) {
 	switch system {
 	case "linux":

@@ -16,10 +16,10 @@ import (
 	kardianos "github.com/kardianos/service"
 )
 
-// systemdManager runs services as user units of systemd.
+// systemdManager runs services as systemd user units.
 type systemdManager struct{ byLibrary }
 
-// unitTemplate is the description of a service. What each line is for stands in docs/operate/service.md.
+// unitTemplate is the template of a unit. docs/service.md explains each line.
 const unitTemplate = `# {{.Marker}}
 # Changes of your own belong in: systemctl --user edit {{.Name}}.service
 [Unit]
@@ -76,7 +76,7 @@ func (m systemdManager) Install(s Spec, text string) error {
 		return err
 	}
 
-	// It would not find what is written elsewhere, and the library writes there alone.
+	// The library always writes to ~/.config. systemd must look for units there.
 	folder := filepath.Join(env["HOME"], ".config")
 	if own := env["XDG_CONFIG_HOME"]; own != "" {
 		folder = own
@@ -90,15 +90,16 @@ func (m systemdManager) Install(s Spec, text string) error {
 	return nil
 }
 
-// specifiers stand for something in a unit, unless they are doubled. In the path of the program nothing else does.
+// specifiers escapes systemd specifiers. In the program's path, only the percent sign has a special
+// meaning.
 var specifiers = strings.NewReplacer("%", "%%")
 
-// quoteUnit writes a word so that systemd reads it as it is: neither split, nor expanded.
+// quoteUnit quotes a word so that systemd neither splits nor expands it.
 func quoteUnit(word string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `%`, `%%`, `$`, `$$`).Replace(word) + `"`
 }
 
-// shown are the properties of a unit that State asks for.
+// shown lists the unit properties State queries.
 const shown = "LoadState,UnitFileState,ActiveState,SubState,MainPID,NRestarts,StatusText,StateChangeTimestamp"
 
 func (systemdManager) State(ctx context.Context, s Spec) (State, error) {
@@ -112,17 +113,17 @@ func (systemdManager) State(ctx context.Context, s Spec) (State, error) {
 		Known: is["LoadState"] != "" && is["LoadState"] != "not-found", Enabled: is["UnitFileState"] == "enabled",
 		Text: fmt.Sprintf("%s (%s)", is["ActiveState"], is["SubState"]), Says: is["StatusText"],
 	}
-	st.PID, _ = strconv.Atoi(is["MainPID"]) // 0 where there is none
+	st.PID, _ = strconv.Atoi(is["MainPID"]) // 0 if there is no process
 	st.Running = st.PID != 0 || is["ActiveState"] == "activating"
 	st.Restarts, _ = strconv.Atoi(is["NRestarts"])
-	// The zone is that of this machine, by which its short name is understood.
+	// systemctl prints the short name of the local time zone.
 	if since, err := time.ParseInLocation("Mon 2006-01-02 15:04:05 MST", is["StateChangeTimestamp"], time.Local); err == nil {
 		st.Since = since
 	}
 	return st, nil
 }
 
-// systemctl asks the user's own systemd.
+// systemctl runs systemctl for the user's systemd instance.
 func systemctl(ctx context.Context, args ...string) (string, error) {
 	c := exec.CommandContext(ctx, "systemctl", append([]string{"--user"}, args...)...)
 	var said strings.Builder
@@ -160,13 +161,14 @@ func (systemdManager) Environment(ctx context.Context) (map[string]string, error
 
 	out := variables(text)
 	for key, value := range out {
-		// An odd value is written as $'…'; that there is one is what matters.
+		// Unusual values are printed as $'…'. Removing the quotes is enough: only the existence of
+		// a value matters.
 		out[key] = strings.TrimSuffix(strings.TrimPrefix(value, "$'"), "'")
 	}
 	return out, nil
 }
 
-// variables reads lines of KEY=value.
+// variables parses lines of the form KEY=value.
 func variables(lines string) map[string]string {
 	out := map[string]string{}
 	for line := range strings.Lines(lines) {
@@ -188,8 +190,8 @@ func (systemdManager) Hints(Spec) []string {
 	return []string{"it begins when you log in and ends when you log out; to have it from when the machine starts, and without you: loginctl enable-linger " + me.Username}
 }
 
-// byLibrary has kardianos/service bring descriptions to a manager, start and stop. It is told which manager: by itself it looks
-// what the first process is, and would write for another manager where that is not systemd, as in a container.
+// byLibrary installs and controls services with kardianos/service. The platform is set explicitly:
+// the library detects it from the first process, which is wrong in containers.
 type byLibrary struct{ platform string }
 
 func (b byLibrary) do(s Spec, text string, what func(kardianos.Service) error) error {
@@ -199,7 +201,8 @@ func (b byLibrary) do(s Spec, text string, what func(kardianos.Service) error) e
 		}
 		l, err := system.New(nil, &kardianos.Config{
 			Name: s.Name, Executable: s.Program,
-			// Its templates get our text as one of their values, so that it is written as it was shown.
+			// The library's templates insert these values, so the file gets exactly the text that
+			// was shown.
 			Description: text, UserName: text,
 			Option: kardianos.KeyValue{"UserService": true, "SystemdScript": "{{Description}}", "LaunchdConfig": "{{UserName}}"},
 		})

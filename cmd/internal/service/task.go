@@ -16,11 +16,12 @@ import (
 	"rouse/internal/atomicfile"
 )
 
-// taskScheduler runs services as tasks of Windows that begin when their user logs in. A service of Windows would run in a
-// session without a desktop, where nobody sees a notice, and without the user's keyring.
+// taskScheduler runs services as Windows tasks that start when the user logs in. A Windows service
+// would run in a session without a desktop, where notices are invisible, and without the user's
+// keyring.
 type taskScheduler struct{}
 
-// taskTemplate is the description of a task. Windows counts failures, and 999 is the most that it takes.
+// taskTemplate is the template of a task. 999 is the largest restart count that Windows accepts.
 const taskTemplate = `<?xml version="1.0" encoding="UTF-16"?>
 <Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">
   <RegistrationInfo>
@@ -63,7 +64,8 @@ const taskTemplate = `<?xml version="1.0" encoding="UTF-16"?>
 
 func (taskScheduler) Title() string { return "the Task Scheduler" }
 
-// File implements Manager: a copy, for Windows keeps the description in a form of its own.
+// File implements Manager. The file is a copy of the description: Windows stores its own in another
+// format.
 func (taskScheduler) File(s Spec) (string, error) {
 	return filepath.Join(s.Home, "service", s.Name+".xml"), nil
 }
@@ -79,8 +81,8 @@ func (taskScheduler) Render(s Spec) (string, error) {
 	}{s, s.marker(), strings.Join(words, " ")})
 }
 
-// quoteWindows writes a word so that a program of Windows gets it as it is. A path has no quotes there, but a backslash at its
-// end would escape the one that follows.
+// quoteWindows quotes an argument for a Windows program. Windows paths contain no quotes, but a
+// trailing backslash would escape the closing quote.
 func quoteWindows(word string) string {
 	end := len(word) - len(strings.TrimRight(word, `\`))
 	return `"` + strings.ReplaceAll(word, `"`, `\"`) + strings.Repeat(`\`, end) + `"`
@@ -95,7 +97,7 @@ func (m taskScheduler) Install(s Spec, text string) (err error) {
 		return err
 	}
 
-	// schtasks believes what the first line says of the encoding.
+	// schtasks relies on the encoding named in the first line.
 	given := file + ".tmp"
 	if err := atomicfile.Write(given, utf16File(text), 0o600); err != nil {
 		return err
@@ -130,14 +132,15 @@ func (taskScheduler) Start(s Spec) error     { return schtasks("/Run", "/TN", s.
 func (taskScheduler) Stop(s Spec) error      { return schtasks("/End", "/TN", s.Name) }
 func (m taskScheduler) Restart(s Spec) error { return errors.Join(m.Stop(s), m.Start(s)) }
 
-// State implements Manager. The words of schtasks are in the language of the machine, so that they are shown and not understood.
+// State implements Manager. The output of schtasks is localized, so it is shown but not
+// interpreted.
 func (m taskScheduler) State(ctx context.Context, s Spec) (State, error) {
 	out, err := exec.CommandContext(ctx, "schtasks", "/Query", "/TN", s.Name, "/FO", "CSV", "/NH").Output()
 	if errors.Is(err, exec.ErrNotFound) {
 		return State{}, err
 	}
 	if err != nil {
-		return State{Text: "not there"}, nil //nolint:nilerr // it says so of a task that there is not, in the machine's language
+		return State{Text: "not there"}, nil //nolint:nilerr // schtasks fails if the task does not exist; its message is localized
 	}
 	return parseTask(out)
 }
@@ -161,7 +164,7 @@ func (taskScheduler) Logs(ctx context.Context, s Spec, o LogOptions) error {
 	return tail(ctx, s.LogFile(), o)
 }
 
-// Environment implements Manager: a task has the variables of its user.
+// Environment implements Manager. It returns nil because a task has its user's variables.
 func (taskScheduler) Environment(context.Context) (map[string]string, error) { return nil, nil }
 
 func (taskScheduler) Hints(Spec) []string {

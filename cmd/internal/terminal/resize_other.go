@@ -2,5 +2,5 @@
 
 package terminal
 
-// watchSize is nothing where no signal tells of it: the next drawing asks for the size anyway.
+// watchSize does nothing: this system has no resize signal. The next Draw reads the size anyway.
 func watchSize(func()) (stop func()) { return func() {} }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// watchSize calls a function each time the terminal changes its size, until the one that it returns is called.
+// watchSize calls changed each time the terminal is resized, until stop is called.
 func watchSize(changed func()) (stop func()) {
 	signals, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, syscall.SIGWINCH)

@@ -11,23 +11,24 @@ import (
 	"golang.org/x/term"
 )
 
-// ErrNoScreen says that there is no terminal on which a screen can be drawn.
+// ErrNoScreen is returned if standard output is not a terminal that supports a screen.
 var ErrNoScreen = errors.New("standard output is no terminal that can be drawn on")
 
-// ctrlC is what a terminal in raw mode sends for it, in place of a signal.
+// ctrlC is the byte a terminal in raw mode sends for Ctrl-C instead of a signal.
 const ctrlC = 0x03
 
-// Screen is a terminal that is drawn as a whole, again and again, until it is closed. What was on it before is there again then.
+// Screen is a full-screen view that is redrawn until it is closed. Closing it restores the previous
+// contents.
 type Screen struct {
 	in, out *os.File
-	before  *term.State // of the keyboard; nil: it is none
+	before  *term.State // state of the keyboard; nil if in is not a terminal
 	quit    chan struct{}
 	resized chan struct{}
 	unwatch func()
 	last    []string
 }
 
-// OpenScreen takes a terminal over. Keys are read from in where that is a terminal, too.
+// OpenScreen takes over a terminal. It reads keys from in if that is a terminal too.
 func OpenScreen(in, out *os.File, getenv func(string) string) (*Screen, error) {
 	if !term.IsTerminal(int(out.Fd())) || getenv("TERM") == "dumb" {
 		return nil, ErrNoScreen
@@ -46,7 +47,7 @@ func OpenScreen(in, out *os.File, getenv func(string) string) (*Screen, error) {
 	s.unwatch = watchSize(func() {
 		select {
 		case s.resized <- struct{}{}:
-		default: // it will be drawn once for both
+		default: // a redraw is already pending
 		}
 	})
 
@@ -56,7 +57,7 @@ func OpenScreen(in, out *os.File, getenv func(string) string) (*Screen, error) {
 	return s, nil
 }
 
-// readKeys ends with the process, for nothing ends a read of a terminal before.
+// readKeys reads keys until a quit key or an error. Its last read may block until the process ends.
 func (s *Screen) readKeys() {
 	key := make([]byte, 64)
 	for {
@@ -68,16 +69,17 @@ func (s *Screen) readKeys() {
 	}
 }
 
-// Quit is closed when its user has had enough: q, Ctrl-C, or a terminal that is gone.
+// Quit returns a channel that is closed when the user quits (q or Ctrl-C) or the terminal is gone.
 func (s *Screen) Quit() <-chan struct{} { return s.quit }
 
-// Resized says that the terminal has another size.
+// Resized returns a channel that receives a value when the terminal is resized.
 func (s *Screen) Resized() <-chan struct{} { return s.resized }
 
-// Size is in columns and lines.
+// Size returns the size in columns and lines.
 func (s *Screen) Size() (columns, lines int) { return size(s.out) }
 
-// Draw shows lines from the top. What does not fit is cut: a line that wraps would move all below it.
+// Draw shows lines from the top and cuts whatever does not fit. A wrapped line would move the lines
+// below it.
 func (s *Screen) Draw(lines []string) error {
 	columns, most := s.Size()
 	if len(lines) > most {
@@ -91,12 +93,12 @@ func (s *Screen) Draw(lines []string) error {
 	}
 	s.last = slices.Clone(lines)
 
-	// In one write, each line over the one before, so that nothing flickers.
+	// Write the frame at once and overwrite each line, to avoid flickering.
 	var frame strings.Builder
 	frame.WriteString(ansi.CursorHomePosition)
 	for i, line := range lines {
 		if i > 0 {
-			frame.WriteString("\r\n") // the terminal adds no \r in raw mode
+			frame.WriteString("\r\n") // raw mode does not add \r
 		}
 		frame.WriteString(line + ansi.EraseLineRight)
 	}
@@ -105,10 +107,11 @@ func (s *Screen) Draw(lines []string) error {
 	return err
 }
 
-// Forget has the next Draw write everything, for a terminal that has another size has forgotten it.
+// Forget makes the next Draw write everything. Call it after a resize, which can clear the
+// terminal.
 func (s *Screen) Forget() { s.last = nil }
 
-// Close gives the terminal back as it was.
+// Close restores the terminal.
 func (s *Screen) Close() error {
 	s.unwatch()
 	_, err := io.WriteString(s.out, ansi.ShowCursor+ansi.ResetModeAltScreenSaveCursor)

@@ -9,22 +9,23 @@ import (
 )
 
 const (
-	gap       = 2  // blanks between columns
-	indent    = 4  // of a last column that stands below its row
-	leastLast = 24 // columns of the last one beside the others; with less it stands below
-	leastCell = 8  // columns to which any other may be narrowed
+	gap       = 2  // spaces between columns
+	indent    = 4  // indentation of a last column placed below its row
+	leastLast = 24 // minimum width of the last column next to the others
+	leastCell = 8  // minimum width of a narrowed column
 )
 
-// Table is rows of cells under each other. Cells are plain text on one line.
+// Table is a table of text. Cells are plain text on one line.
 type Table struct {
-	Head []string // nil: the rows have no heading
+	Head []string // nil for a table without a heading
 	Rows [][]string
-	// Tone is that of a cell; nil: none has any.
+	// Tone returns the tone of a cell. Optional.
 	Tone func(column int, cell string) Tone
 }
 
-// Table writes a table so that it fits: what is too long is wrapped within its column, and a last column, which holds the longest texts,
-// stands below its row where too little is left beside it. Nothing is cut.
+// Table writes a table so that it fits the terminal. Long cells are wrapped within their columns.
+// The last column, which holds the longest texts, is placed below its row if there is too little
+// room next to it. No text is cut.
 func (t Terminal) Table(table Table) error {
 	rows := table.Rows
 	if table.Head != nil {
@@ -44,8 +45,8 @@ func (t Terminal) Table(table Table) error {
 	return err
 }
 
-// columns are the widths of the columns within a total, which is 0 where there is room for everything. below says that the last column
-// stands below the others.
+// columns returns the column widths for a total width, where 0 means no limit. below reports
+// whether the last column goes below the others.
 func columns(rows [][]string, total int) (widths []int, below bool) {
 	for _, row := range rows {
 		for len(widths) < len(row) {
@@ -70,7 +71,7 @@ func columns(rows [][]string, total int) (widths []int, below bool) {
 		return widths, false
 	}
 
-	// The widest gives way first: it is the one that wraps best.
+	// Narrow the widest column first, because it wraps best.
 	for sum(others)+(n-1)*gap > total {
 		at := 0
 		for i := range others {
@@ -79,7 +80,7 @@ func columns(rows [][]string, total int) (widths []int, below bool) {
 			}
 		}
 		if others[at] <= leastCell {
-			break // nothing more can be done; the terminal itself breaks the lines
+			break // columns are at their minimum; the terminal breaks the lines
 		}
 		others[at]--
 	}
@@ -94,7 +95,7 @@ func sum(widths []int) (total int) {
 	return total
 }
 
-// row writes a row, in as many lines as its tallest cell has.
+// row writes a row, which takes as many lines as its tallest cell.
 func (t Terminal) row(out *strings.Builder, row []string, widths []int, below bool, tone func(int, string) Tone) {
 	beside := row
 	if below && len(row) == len(widths) {
@@ -110,7 +111,7 @@ func (t Terminal) row(out *strings.Builder, row []string, widths []int, below bo
 
 	for n := range lines {
 		var line strings.Builder
-		pending := 0 // blanks, which are only written before something
+		pending := 0 // spaces, which are written only before text
 		for i, cell := range cells {
 			part := ""
 			if n < len(cell) {
@@ -143,13 +144,14 @@ func (t Terminal) toned(tone func(int, string) Tone, column int, cell, part stri
 	return t.Paint(tone(column, cell), part)
 }
 
-// wrap breaks a text into lines of a width, at blanks where it has some. A width of 0 is none.
+// wrap breaks a text into lines of the given width, at spaces if possible. A width of 0 means no
+// limit.
 func wrap(s string, width int) []string {
 	if width <= 0 || ansi.StringWidth(s) <= width {
 		return []string{s}
 	}
 
-	// Wrap lets a line that is full have one more hyphen.
+	// ansi.Wrap can exceed the width by a hyphen.
 	wrapped := ansi.Hardwrap(ansi.Wrap(s, width, ""), width, true)
 
 	return slices.DeleteFunc(strings.Split(wrapped, "\n"), func(line string) bool { return strings.TrimSpace(line) == "" })

@@ -23,8 +23,8 @@ var runs = Table{
 	},
 }
 
-// A table is as wide as the terminal at most: the last column is wrapped, and stands below its row where too little is left beside it. In a
-// pipe each row is a line.
+// A table fits the terminal: its last column is wrapped, or placed below its row if there is too
+// little room. In a pipe, each row is one line.
 func TestTableFits(t *testing.T) {
 	for width, want := range map[int]string{
 		0: `RUN  JOB              OUTCOME         SUMMARY
@@ -63,7 +63,7 @@ func TestTableFits(t *testing.T) {
 	}
 }
 
-// Colours are those of the tones, and take no room.
+// Cells have the colors of their tones, and colors take no width.
 func TestTableColours(t *testing.T) {
 	var plain, painted bytes.Buffer
 	for out, colours := range map[*bytes.Buffer]bool{&plain: false, &painted: true} {
@@ -82,7 +82,7 @@ func TestTableColours(t *testing.T) {
 	}
 }
 
-// A word of hyphens, each of which is a place to break it, is no longer than its column either.
+// A word of hyphens, which can be broken anywhere, fits its column too.
 func TestTableOfHyphens(t *testing.T) {
 	var out bytes.Buffer
 	if err := Fixed(&out, 10, false).Table(Table{Rows: [][]string{{strings.Repeat("-", 11)}, {"over-----------night"}}}); err != nil {
@@ -98,7 +98,8 @@ func TestTableOfHyphens(t *testing.T) {
 	}
 }
 
-// Whatever the cells are, nothing of them is lost, and no line is longer than the terminal where its columns can be narrowed to that.
+// Whatever the cells contain, no text is lost. No line exceeds the terminal if the columns can be
+// narrowed that far.
 func TestTableLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		columns := rapid.IntRange(1, 5).Draw(t, "columns")
@@ -123,7 +124,7 @@ func TestTableLosesNothing(t *testing.T) {
 			}
 		}
 
-		// Wrapping moves letters, and blanks at the ends of lines are dropped.
+		// Wrapping moves text and drops spaces at line ends.
 		count := func(s string) map[rune]int {
 			n := map[rune]int{}
 			for _, r := range s {
@@ -146,7 +147,7 @@ func TestTableLosesNothing(t *testing.T) {
 	})
 }
 
-// What is no terminal has neither a width nor colours, whatever the environment says.
+// A pipe has no width and no colors, whatever the environment contains.
 func TestOfPipe(t *testing.T) {
 	var out bytes.Buffer
 	is := Of(&out, []string{"CLICOLOR_FORCE=1", "TERM=xterm-256color", "COLUMNS=40"})

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Tone is what a colour stands for. Whoever sees no colours reads the shape or the word that it is given to.
+// Tone is the meaning of a color. A shape or word must carry the same meaning for readers without
+// colors.
 type Tone string
 
 // The tones.
@@ -24,10 +25,11 @@ const (
 	Amber  Tone = "amber"
 	Bad    Tone = "bad"
 	Accent Tone = "accent"
-	Strong Tone = "strong" // a heading
+	Strong Tone = "strong" // headings
 )
 
-// styles are of the sixteen colours that a person has chosen for their terminal, so that light and dark ones are both readable.
+// styles maps tones to the terminal's sixteen standard colors, which users choose to be readable on
+// their background.
 var styles = map[Tone]ansi.Style{
 	Good:   ansi.Style{}.ForegroundColor(ansi.Green),
 	Grey:   ansi.Style{}.ForegroundColor(ansi.BrightBlack),
@@ -37,17 +39,17 @@ var styles = map[Tone]ansi.Style{
 	Strong: ansi.Style{}.Bold(),
 }
 
-// defaultWidth is taken for a terminal that does not say how wide it is.
+// defaultWidth is the width of a terminal that does not report one.
 const defaultWidth = 80
 
-// Terminal is where something is written, and what can be done there.
+// Terminal writes to a terminal or to a file.
 type Terminal struct {
 	w       io.Writer
-	width   int // columns; 0: it is no terminal, and lines are as long as they are
+	width   int // in columns; 0 if w is not a terminal, which means no limit
 	colours bool
 }
 
-// Of says what can be done with a writer. environ is that of the process.
+// Of returns a Terminal for a writer. environ is the environment of the process.
 func Of(w io.Writer, environ []string) Terminal {
 	t := Terminal{w: w}
 	f, ok := w.(*os.File)
@@ -62,7 +64,8 @@ func Of(w io.Writer, environ []string) Terminal {
 	return t
 }
 
-// variable returns the value of a variable of an environment, in which the last one of a name counts.
+// variable returns the value of an environment variable. If the name occurs more than once, the
+// last value counts.
 func variable(environ []string, name string) string {
 	for _, v := range slices.Backward(environ) {
 		if value, ok := strings.CutPrefix(v, name+"="); ok {
@@ -72,16 +75,16 @@ func variable(environ []string, name string) string {
 	return ""
 }
 
-// Fixed is a terminal of a width, for what draws on its own.
+// Fixed returns a terminal with the given properties, for callers that draw on their own.
 func Fixed(w io.Writer, width int, colours bool) Terminal { return Terminal{w, width, colours} }
 
-// Width is in columns, 0 where there is no terminal.
+// Width returns the width in columns, or 0 if the output is not a terminal.
 func (t Terminal) Width() int { return t.width }
 
-// HasColours reports whether tones are shown.
+// HasColours reports whether tones are shown as colors.
 func (t Terminal) HasColours() bool { return t.colours }
 
-// Paint gives a text its tone, where there are colours.
+// Paint colors a text with a tone, if the terminal has colors.
 func (t Terminal) Paint(tone Tone, text string) string {
 	style, known := styles[tone]
 	if !t.colours || !known || text == "" {
@@ -90,7 +93,7 @@ func (t Terminal) Paint(tone Tone, text string) string {
 	return style.Styled(text)
 }
 
-// size is how large a terminal is, in columns and lines.
+// size returns the size of a terminal in columns and lines.
 func size(f *os.File) (columns, lines int) {
 	columns, lines, err := term.GetSize(int(f.Fd()))
 	if err != nil || columns <= 0 || lines <= 0 {

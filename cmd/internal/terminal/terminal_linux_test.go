@@ -10,7 +10,7 @@ import (
 	"rouse/cmd/internal/cmdtest"
 )
 
-// A terminal has the colours and the width that it says; NO_COLOR and TERM=dumb take the colours away.
+// A terminal has its reported width and colors. NO_COLOR and TERM=dumb turn colors off.
 func TestOfTerminal(t *testing.T) {
 	ours, its := cmdtest.Terminal(t)
 	defer ours.Close()
@@ -24,7 +24,8 @@ func TestOfTerminal(t *testing.T) {
 	}
 }
 
-// A screen shows its lines, cut to the terminal; at the end the terminal is as it was, and a key ends it.
+// A screen shows its lines, truncated to the terminal's width. A key ends it, and closing it
+// restores the terminal.
 func TestScreen(t *testing.T) {
 	ours, its := cmdtest.Terminal(t)
 	defer ours.Close()
@@ -51,7 +52,8 @@ func TestScreen(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Ended by the other side being closed: a terminal without writers gives an error where a file would end.
+	// The other side was closed: reading a terminal without writers returns an error instead of
+	// EOF.
 	its.Close()
 	shown, _ := io.ReadAll(ours)
 	want := ansi.SetModeAltScreenSaveCursor + ansi.HideCursor + "\x1b[2J" + "\x1b[H" + "one\x1b[K\r\na line th…\x1b[K\r\nthree\x1b[K\x1b[J" + ansi.ShowCursor + ansi.ResetModeAltScreenSaveCursor

@@ -18,17 +18,19 @@ import (
 )
 
 const (
-	// answers is how long one request may take.
+	// answers is the timeout of one request.
 	answers = 10 * time.Second
-	// firstPause and longestPause are between two requests with the same batch, unless the receiver asks for another.
+	// firstPause and longestPause limit the delay between retries, unless the receiver requests
+	// another delay.
 	firstPause, longestPause = time.Second, 10 * time.Second
-	// insists is how often a receiver that is overloaded is asked again for one batch, about a minute in all; then that is given up.
+	// insists is the number of retries for one batch. They take about a minute in all.
 	insists = 8
-	// maxAnswer bounds what is read of an answer, in bytes.
+	// maxAnswer is the maximum number of bytes read from a response.
 	maxAnswer = 64 << 10
 )
 
-// sender sends OTLP over HTTP. The exporter of OpenTelemetry would bring gRPC into the program.
+// sender sends spans with OTLP over HTTP. It replaces OpenTelemetry's exporter, which would add
+// gRPC to the program.
 type sender struct {
 	url     string
 	headers map[string]string
@@ -37,17 +39,17 @@ type sender struct {
 
 func newSender(url string, headers map[string]string) *sender {
 	c := retryablehttp.NewClient()
-	// A receiver that leads elsewhere would get the headers there.
+	// A redirect would send the headers to another server.
 	c.HTTPClient = &http.Client{Timeout: answers, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	c.Logger = nil // what goes wrong is told by who sends
+	c.Logger = nil // the caller logs errors
 	c.RetryMax, c.RetryWaitMin, c.RetryWaitMax = insists, firstPause, longestPause
 	c.CheckRetry, c.Backoff, c.ErrorHandler = again, pause, retryablehttp.PassthroughErrorHandler
 	return &sender{url, headers, c}
 }
 
-// upload sends spans. Its errors have nothing in them that the receiver wrote, which could hold what it was sent.
+// upload sends spans. Its errors do not contain the response body, which could repeat the request.
 func (s *sender) upload(ctx context.Context, spans *otlp.ResourceSpans) error {
-	// On the wire it is the ExportTraceServiceRequest of the protocol.
+	// TracesData has the same wire format as ExportTraceServiceRequest.
 	body, err := proto.Marshal(&otlp.TracesData{ResourceSpans: []*otlp.ResourceSpans{spans}})
 	if err != nil {
 		return err
@@ -90,7 +92,8 @@ func (s *sender) upload(ctx context.Context, spans *otlp.ResourceSpans) error {
 	return nil
 }
 
-// again says whether a request is worth another: the protocol names the statuses, and a request without an answer in time is repeated too.
+// again reports whether a request should be retried: after the statuses named by the protocol, and
+// after a timeout.
 func again(ctx context.Context, resp *http.Response, err error) (bool, error) {
 	if ctx.Err() != nil {
 		return false, ctx.Err()
@@ -107,7 +110,8 @@ func again(ctx context.Context, resp *http.Response, err error) (bool, error) {
 	return false, nil
 }
 
-// pause is as long as the receiver asks for, though no longer than a batch is worth.
+// pause returns the delay before a retry. It honors the receiver's Retry-After header, up to one
+// minute.
 func pause(least, most time.Duration, tries int, resp *http.Response) time.Duration {
 	return min(retryablehttp.DefaultBackoff(least, most, tries, resp), time.Minute)
 }
@@ -119,7 +123,8 @@ func rejected(answer []byte) uint64 {
 	return n
 }
 
-// field1 is a message from the value of its field 1 on; nil where it has none of this type, or is no message.
+// field1 returns a message from the value of its field 1. It returns nil if the message is not
+// valid or has no such field of the given type.
 func field1(message []byte, of protowire.Type) []byte {
 	for len(message) > 0 {
 		number, found, n := protowire.ConsumeTag(message)

@@ -17,20 +17,21 @@ import (
 	"rouse/internal/ledger"
 )
 
-// ending are the events with which an attempt ends.
+// ending lists the events that end an attempt.
 var ending = []string{"run.finished", "run.waiting", "run.retry", "run.postponed", "run.interrupted"}
 
-// toolName is what names of tools look like. A model may ask for anything, which is text of its own.
+// toolName matches valid tool names. A model can request a tool by any text, which must not get
+// into a trace.
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
-// spansOf makes the spans of what an event has ended: the attempt, and the run where it is over.
+// spansOf returns the spans for an event: the attempt it ended, and the run if the run is finished.
 func (t *Traces) spansOf(ctx context.Context, e ledger.Event) (spans []*otlp.Span, of ended, err error) {
 	if e.Run == 0 || !slices.Contains(ending, e.Kind) {
 		return nil, of, nil
 	}
 	run, err := t.o.Ledger.Run(ctx, e.Run)
 	if errors.Is(err, ledger.ErrNotFound) {
-		return nil, of, nil // it was removed since
+		return nil, of, nil // the run was removed in the meantime
 	}
 	if err != nil {
 		return nil, of, err
@@ -47,7 +48,8 @@ func (t *Traces) spansOf(ctx context.Context, e ledger.Event) (spans []*otlp.Spa
 	b := newTrace(t, run, began)
 	if a, ok := attemptOf(e, attempts); ok {
 		of = ended{e.Run, a.Number}
-		// One that was interrupted for good has two events, of which the first has sent it.
+		// An interrupted attempt that is not retried has two events. Its spans were sent with the
+		// first.
 		if of != t.sent {
 			if err := b.attempt(ctx, a); err != nil {
 				return nil, of, err
@@ -60,7 +62,8 @@ func (t *Traces) spansOf(ctx context.Context, e ledger.Event) (spans []*otlp.Spa
 	return b.spans, of, nil
 }
 
-// attemptOf is the attempt that an event has ended. Runs also end without one: in the queue, or while they wait.
+// attemptOf returns the attempt that an event ended. It returns false if the run ended in the queue
+// or while it waited.
 func attemptOf(e ledger.Event, attempts []ledger.Attempt) (ledger.Attempt, bool) {
 	for _, a := range slices.Backward(attempts) {
 		if a.FinishedAt.Equal(e.At) {
@@ -70,10 +73,11 @@ func attemptOf(e ledger.Event, attempts []ledger.Attempt) (ledger.Attempt, bool)
 	return ledger.Attempt{}, false
 }
 
-// began returns when a person had a finished run tried again, which is another trace. Zero means never.
+// began returns the time of the previous end of a run that a person restarted, which starts a new
+// trace. It returns zero if the run was not restarted.
 func (t *Traces) began(ctx context.Context, e ledger.Event, attempts []ledger.Attempt) (began time.Time, err error) {
 	if len(attempts) < 2 {
-		return began, nil // nothing was tried twice
+		return began, nil // a restarted run has at least two attempts
 	}
 
 	err = ledger.EachEvent(ctx, t.o.Ledger, ledger.EventFilter{Run: e.Run}, func(earlier ledger.Event) error {
@@ -85,13 +89,13 @@ func (t *Traces) began(ctx context.Context, e ledger.Event, attempts []ledger.At
 	return began, err
 }
 
-// oneTrace makes the spans of a run.
+// oneTrace builds the spans of a run.
 type oneTrace struct {
 	t     *Traces
 	id    []byte
 	of    ledger.Run
-	began time.Time // after which its attempts started
-	root  []byte    // the id of its span
+	began time.Time // only attempts after this time belong to the trace
+	root  []byte    // ID of the root span
 	spans []*otlp.Span
 }
 
@@ -107,7 +111,7 @@ func newTrace(t *Traces, run ledger.Run, began time.Time) *oneTrace {
 	return b
 }
 
-// spanID returns the id of a span, which follows from what the span is in its run.
+// spanID returns the ID of a span, derived from its name within the run.
 func (b *oneTrace) spanID(name string) []byte {
 	sum := sha256.Sum256(slices.Concat(b.id, []byte(name)))
 	return sum[:8]
@@ -117,7 +121,7 @@ func stepName(attempt, step int) string { return fmt.Sprintf("step %d.%d", attem
 
 func callName(c ledger.Call) string { return fmt.Sprintf("call %d.%d.%d", c.Attempt, c.Step, c.Index) }
 
-// span adds a span that has ended. Without a parent it is the root.
+// span adds a finished span. If parent is nil, the span is the root.
 func (b *oneTrace) span(id, parent []byte, name string, kind otlp.Span_SpanKind, from, to time.Time, failure string, attributes ...*common.KeyValue) {
 	s := &otlp.Span{TraceId: b.id, SpanId: id, ParentSpanId: parent, Name: name, Kind: kind, Attributes: attributes,
 		StartTimeUnixNano: uint64(from.UnixNano()), EndTimeUnixNano: uint64(to.UnixNano()), Status: &otlp.Status{}}
@@ -135,14 +139,14 @@ func intAttribute[T int | int64](key string, value T) *common.KeyValue {
 	return &common.KeyValue{Key: key, Value: &common.AnyValue{Value: &common.AnyValue_IntValue{IntValue: int64(value)}}}
 }
 
-// run makes the root.
+// run adds the root span.
 func (b *oneTrace) run(e ledger.Event, attempts []ledger.Attempt) {
 	r := b.of
 	var end struct {
 		Outcome domain.Outcome `json:"outcome"`
 		Exit    domain.Exit    `json:"exit"`
 	}
-	_ = json.Unmarshal(e.Data, &end) // what it does not say stays empty
+	_ = json.Unmarshal(e.Data, &end) // missing values stay empty
 
 	from, tries := e.At, 0
 	for _, a := range attempts {
@@ -167,12 +171,12 @@ func (b *oneTrace) run(e ledger.Event, attempts []ledger.Attempt) {
 		attributes = append(attributes, textAttribute("rouse.exit", string(end.Exit)))
 	}
 	if r.Agent == "" {
-		attributes = attributes[2:] // nobody was asked
+		attributes = attributes[2:] // no agent was invoked
 	}
 	b.span(b.root, nil, "run "+r.Job, otlp.Span_SPAN_KIND_INTERNAL, from, e.At, failure, attributes...)
 }
 
-// attempt makes the spans of the steps and calls of an attempt.
+// attempt adds the spans of an attempt's steps and calls.
 func (b *oneTrace) attempt(ctx context.Context, a ledger.Attempt) error {
 	steps, err := b.t.o.Ledger.Steps(ctx, a.Run)
 	if err != nil {
@@ -183,7 +187,7 @@ func (b *oneTrace) attempt(ctx context.Context, a ledger.Attempt) error {
 		return err
 	}
 
-	byKey := map[string][]byte{} // of the attempt's calls
+	byKey := map[string][]byte{} // calls of this attempt
 	for _, c := range calls {
 		if c.Attempt == a.Number {
 			byKey[c.Key] = b.spanID(callName(c))
@@ -211,7 +215,8 @@ func (b *oneTrace) step(a ledger.Attempt, s ledger.Step, byKey map[string][]byte
 
 	name, kind := fmt.Sprintf("step %d", s.Number), otlp.Span_SPAN_KIND_INTERNAL
 	attributes := []*common.KeyValue{intAttribute("rouse.run", s.Run), intAttribute("rouse.attempt", s.Attempt), intAttribute("rouse.step", s.Number)}
-	if s.Model != "" { // a model was asked; its turn ends with its answer, its calls come after it
+	// The span of a model's turn ends with the response. Its calls follow it.
+	if s.Model != "" {
 		name, kind = "chat "+s.Model, otlp.Span_SPAN_KIND_CLIENT
 		attributes = append(attributes, textAttribute("gen_ai.operation.name", "chat"), textAttribute("rouse.model", s.Model),
 			intAttribute("gen_ai.usage.input_tokens", s.Usage.TokensIn), intAttribute("gen_ai.usage.output_tokens", s.Usage.TokensOut),

@@ -1,11 +1,11 @@
-// Package traces sends what runs did as traces of OpenTelemetry, to a receiver that its owner names.
+// Package traces exports runs as OpenTelemetry traces to a configured receiver.
 //
-// The record is the source, and the queue: when an attempt of a run ends, its steps and calls are read from the ledger and
-// sent, and the run itself once it is over. Ids follow from the ledger's id and the numbers of run, step and call, so that a
-// run over several attempts and processes is one trace. Runs wait for nothing of this: a receiver that is slow or gone
-// delays the traces alone.
+// The ledger serves as the queue: when an attempt ends, its steps and calls are read from the
+// ledger and sent. The run's own span is sent when the run ends. IDs are derived from the ledger's
+// ID and the numbers of run, step and call. A run is therefore one trace, even across attempts and
+// processes. Runs never wait for the receiver.
 //
-// What was said, asked and read is no part of a trace: no prompts, arguments, results, summaries or errors.
+// Traces contain no prompts, arguments, results, summaries or error texts.
 package traces
 
 import (
@@ -25,48 +25,48 @@ import (
 )
 
 const (
-	// readEvery is the minimum time between two readings of a busy ledger.
+	// readEvery is the minimum time between two reads of a busy ledger.
 	readEvery = time.Second
-	// batch is how many spans a request carries.
+	// batch is the maximum number of spans per request.
 	batch = 512
-	// closing bounds what a stop of the daemon waits for.
+	// closing is the maximum time to send the remaining spans at shutdown.
 	closing = 5 * time.Second
 )
 
-// Model is what a configured model is to its provider.
+// Model describes a configured model as its provider names it.
 type Model struct{ Provider, Name string }
 
-// Options are the parts.
+// Options holds the settings of a Traces.
 type Options struct {
 	Ledger  *ledger.Ledger
-	URL     string // where traces are sent
+	URL     string // address of the receiver
 	Headers map[string]string
-	Model   func(name string) (Model, bool) // by its configured name
+	Model   func(name string) (Model, bool) // looks up a model by its configured name
 	Version string
 	Logger  *slog.Logger
 }
 
-// Traces sends them.
+// Traces exports traces.
 type Traces struct {
 	o        Options
 	sender   *sender
 	resource *resource.Resource
 
-	after int64 // the last event that was read
-	sent  ended // the attempt that was sent last
+	after int64 // ID of the last event read
+	sent  ended // attempt sent last
 
 	mu      sync.Mutex
 	problem string
 	lost    int
 }
 
-// ended is an attempt that is over.
+// ended identifies an attempt that has ended.
 type ended struct {
 	run     int64
 	attempt int
 }
 
-// New begins behind what is on record now: only what ends from here on is sent.
+// New returns an exporter that starts with the next event. Earlier events are not sent.
 func New(ctx context.Context, o Options) (*Traces, error) {
 	t := &Traces{o: o, sender: newSender(o.URL, o.Headers), resource: &resource.Resource{Attributes: []*common.KeyValue{
 		textAttribute("service.name", "rouse"), textAttribute("service.version", o.Version), textAttribute("service.instance.id", o.Ledger.ID())}}}
@@ -75,10 +75,10 @@ func New(ctx context.Context, o Options) (*Traces, error) {
 	return t, err
 }
 
-// To is where they are sent.
+// To returns the address of the receiver.
 func (t *Traces) To() string { return t.o.URL }
 
-// Problem says why traces do not arrive, "" while they do.
+// Problem returns why traces do not arrive, or "" if they do.
 func (t *Traces) Problem() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,7 +88,7 @@ func (t *Traces) Problem() string {
 	return t.problem
 }
 
-// Run sends until ctx ends, and then what is left, for as long as a stop may wait.
+// Run exports until ctx is done. Then it sends the remaining spans, for a limited time.
 func (t *Traces) Run(ctx context.Context) error {
 	ledger.Poll(ctx, t.o.Ledger, readEvery, func() {
 		if err := t.read(ctx); err != nil && ctx.Err() == nil {
@@ -105,7 +105,7 @@ func (t *Traces) Run(ctx context.Context) error {
 	return nil
 }
 
-// read sends what has ended since the last time.
+// read sends the spans of the events since the last call.
 func (t *Traces) read(ctx context.Context) error {
 	return ledger.EachEvent(ctx, t.o.Ledger, ledger.EventFilter{After: t.after}, func(e ledger.Event) error {
 		if err := t.send(ctx, e); err != nil {
@@ -116,7 +116,7 @@ func (t *Traces) read(ctx context.Context) error {
 	})
 }
 
-// send sends the spans of an event. If the receiver refuses them, they are lost.
+// send sends the spans of an event. If the upload fails, they are dropped.
 func (t *Traces) send(ctx context.Context, e ledger.Event) error {
 	spans, of, err := t.spansOf(ctx, e)
 	if err != nil || len(spans) == 0 {
@@ -140,7 +140,7 @@ func (t *Traces) send(ctx context.Context, e ledger.Event) error {
 	return nil
 }
 
-// failed says once why nothing is sent.
+// failed records an error and logs it if exporting worked before.
 func (t *Traces) failed(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

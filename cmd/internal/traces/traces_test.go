@@ -25,7 +25,7 @@ import (
 	"rouse/internal/ledger"
 )
 
-// receiver takes traces as a collector does.
+// receiver is a test server for traces.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -33,9 +33,9 @@ type receiver struct {
 	raw    bytes.Buffer
 	header http.Header
 	status int
-	hang   chan struct{} // not nil: it answers when this is closed
-	busy   int           // how many requests it refuses before it takes one
-	reject int64         // how many spans it says that it did not take
+	hang   chan struct{} // if set, the response waits until it is closed
+	busy   int           // number of requests to reject before accepting one
+	reject int64         // number of spans to report as rejected
 }
 
 func newReceiver(t *testing.T) *receiver {
@@ -113,7 +113,7 @@ func open(t *testing.T) *ledger.Ledger {
 	return l
 }
 
-// start runs traces; stop ends them, and returns what they logged.
+// start runs an exporter. stop ends it and returns its log.
 func start(t *testing.T, l *ledger.Ledger, url string) (tr *traces.Traces, stop func() string) {
 	t.Helper()
 	var said bytes.Buffer
@@ -150,7 +150,7 @@ func enqueue(t *testing.T, l *ledger.Ledger) int64 {
 	return a[0].Run
 }
 
-// attempt makes one with a step of a model, its call, and a step within that.
+// attempt records an attempt with a model's step, a call and a nested step.
 func attempt(t *testing.T, l *ledger.Ledger, run int64, tool string) ledger.Attempt {
 	t.Helper()
 	ctx := t.Context()
@@ -177,8 +177,9 @@ func attribute(s *trace.Span, key string) string {
 	return ""
 }
 
-// TestOneTraceOverAttempts: a run that is tried again, by another process, is one trace; each step and call hangs below what
-// it belongs to, and nothing of what was said is in it. What a person has tried again is another trace.
+// TestOneTraceOverAttempts checks that a run is one trace, even if another process retries it.
+// Steps and calls have the right parents, and no content is exported. A restart by a person begins
+// another trace.
 func TestOneTraceOverAttempts(t *testing.T) {
 	t.Parallel()
 	l, r := open(t), newReceiver(t)
@@ -250,7 +251,8 @@ func TestOneTraceOverAttempts(t *testing.T) {
 	}
 }
 
-// TestInterruptedAttempt: what a process has left behind is cut off in its trace, and told once.
+// TestInterruptedAttempt checks that steps and calls left open by a process are marked "cut off"
+// and sent once.
 func TestInterruptedAttempt(t *testing.T) {
 	t.Parallel()
 	l, r := open(t), newReceiver(t)
@@ -267,8 +269,8 @@ func TestInterruptedAttempt(t *testing.T) {
 	}
 }
 
-// TestRefusedTraces: a receiver that takes nothing is told of once, without what it wrote or was sent, and fails nothing; when
-// it takes traces again, all is well.
+// TestRefusedTraces checks that rejected traces are logged once, without request or response
+// contents, and cause no other failure. After the receiver recovers, the problem is cleared.
 func TestRefusedTraces(t *testing.T) {
 	t.Parallel()
 	l, r := open(t), newReceiver(t)
@@ -298,7 +300,8 @@ func TestRefusedTraces(t *testing.T) {
 	}
 }
 
-// TestOverloadedReceiver: one that says so is asked again when it wants to be; and what it takes only a part of is not all well.
+// TestOverloadedReceiver checks that an overloaded receiver is retried after the delay it requests.
+// A partial success is reported.
 func TestOverloadedReceiver(t *testing.T) {
 	t.Parallel()
 	l, r := open(t), newReceiver(t)
@@ -321,7 +324,8 @@ func TestOverloadedReceiver(t *testing.T) {
 	}
 }
 
-// TestSlowReceiver: one that gives no answer keeps neither a run nor, for longer than its bound, a stop.
+// TestSlowReceiver checks that a receiver that does not respond delays no run, and delays shutdown
+// only up to the limit.
 func TestSlowReceiver(t *testing.T) {
 	t.Parallel()
 	l, r := open(t), newReceiver(t)

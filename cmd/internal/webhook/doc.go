@@ -1,12 +1,13 @@
-// Package webhook takes signed requests of other programs: it proves who sent one, and hands it over to be kept. It does not know
-// what is done with it.
+// Package webhook receives signed requests from other programs. It verifies the sender and passes
+// each delivery to an Engine that stores it.
 //
 // # Design
 //
-// A request is refused before anything of it is believed: by its path, its method, its size, the form of its body, and its signature, in
-// this order. Where a scheme signs the time, one that is older than five minutes is refused, so that whoever has seen a request cannot
-// send it once more later.
+// A request is checked in this order: path, method, size, content type, signature. If the scheme
+// signs the time, requests older than five minutes are rejected, so that a captured request cannot
+// be replayed later.
 //
-// Senders repeat a delivery until they hear that it has arrived, and give it the same number each time. That number is the key of its
-// run, so the answer to a delivery that was kept before is the run of the first time. Who answers 202 has it on disk.
+// Senders repeat a delivery with the same ID until it is acknowledged. The ID identifies the run,
+// so a repeated delivery gets the first run as its response. A response of 202 means that the
+// delivery is on disk.
 package webhook

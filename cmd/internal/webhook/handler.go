@@ -18,28 +18,29 @@ import (
 	"rouse/internal/text"
 )
 
-// RefusedEvent is the kind of the event that records a refused request.
+// RefusedEvent is the kind of the event that records a rejected request.
 const RefusedEvent = "webhook.refused"
 
-// Prefix is how the paths of webhooks begin.
+// Prefix is the path prefix of all webhooks.
 const Prefix = "/hooks/"
 
 // Hook is a webhook of a job.
 type Hook struct {
 	Job     string
-	Path    string // with Prefix
+	Path    string // including Prefix
 	Scheme  Scheme
 	Secret  string
 	MaxBody int64 // bytes
 }
 
-// Accepted is what became of a delivery that was kept.
+// Accepted is the result of a stored delivery.
 type Accepted struct {
 	Run      int64
-	Repeated bool // it was kept before
+	Repeated bool // the delivery was already stored
 }
 
-// BusyError says why nothing can be kept now, and when its sender may try again.
+// BusyError is returned by Engine.Deliver if no delivery can be stored now. After is the time until
+// the sender may retry.
 type BusyError struct {
 	Why   string
 	After time.Duration
@@ -47,41 +48,43 @@ type BusyError struct {
 
 func (e *BusyError) Error() string { return e.Why }
 
-// ErrOtherBody says that another delivery was kept under the same Idempotency-Key.
+// ErrOtherBody is returned by Engine.Deliver if the Idempotency-Key was already used with another
+// body.
 var ErrOtherBody = errors.New("another body came before with this Idempotency-Key; a new delivery has a new one")
 
-// Engine keeps what comes.
+// Engine stores deliveries.
 type Engine interface {
-	// Webhook is the one at a path; false: there is none.
+	// Webhook returns the webhook with the given path. It returns false if the path is unknown.
 	Webhook(path string) (Hook, bool)
-	// Deliver has a run on disk when it returns; a *BusyError says that there can be none now, ErrOtherBody that there never will be.
+	// Deliver stores a delivery and returns its run once the run is on disk. It returns a
+	// *BusyError if the sender should retry, or ErrOtherBody if the delivery can never be stored.
 	Deliver(ctx context.Context, h Hook, d Delivery, body string) (Accepted, error)
-	// Refused notes a request that was not what it says.
+	// Refused records a request that was rejected.
 	Refused(ctx context.Context, h Hook, why string)
 }
 
-// answer is what senders read.
+// answer is the JSON body of a response.
 type answer struct {
 	Run      string `json:"run,omitempty"`
 	Repeated bool   `json:"repeated,omitempty"`
 	Error    string `json:"error,omitempty"`
 }
 
-// maxHeld bounds the bodies that are held at the same time, in bytes: strangers send them, and nobody knows before their end
-// whether they are signed.
+// maxHeld limits the total size of request bodies in memory, in bytes. A signature can only be
+// checked after the whole body has been read, so strangers can send bodies too.
 const maxHeld = 64 << 20
 
-// errFull says that so much is held already.
+// errFull is returned if maxHeld is exceeded.
 var errFull = errors.New("too much is sent to webhooks at once")
 
 type handler struct {
 	engine Engine
 	log    *slog.Logger
 	now    func() time.Time
-	held   atomic.Int64 // bytes of bodies that are read or handed over
+	held   atomic.Int64 // bytes of bodies in memory
 }
 
-// heldBody counts what is read of a body.
+// heldBody is a reader that adds the bytes read to a total and enforces its limit.
 type heldBody struct {
 	io.Reader
 	all  *atomic.Int64
@@ -99,10 +102,10 @@ func (b *heldBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// release counts it as gone.
+// release subtracts the bytes read from the total.
 func (b *heldBody) release() { b.all.Add(-b.read) }
 
-// NewHandler answers requests at the paths of webhooks.
+// NewHandler returns a handler for the paths of webhooks.
 func NewHandler(e Engine, log *slog.Logger) http.Handler {
 	return &handler{engine: e, log: log, now: time.Now}
 }
@@ -119,7 +122,8 @@ func (s *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, http.StatusMethodNotAllowed, "a webhook is sent with POST")
 		return
 	}
-	if err := hook.Scheme.CheckSecret(hook.Secret); err != nil { // the sender keeps it until its owner has set a good one
+	// The sender retries until the owner has set a valid secret.
+	if err := hook.Scheme.CheckSecret(hook.Secret); err != nil {
 		w.Header().Set("Retry-After", "60")
 		s.reject(w, r, hook, http.StatusServiceUnavailable, err.Error())
 		return
@@ -140,7 +144,7 @@ func (s *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		s.reject(w, r, hook, http.StatusUnauthorized, err.Error())
 		return
-	case !utf8.Valid(body): // only now: what a stranger sends is not looked into
+	case !utf8.Valid(body): // after the signature: an unverified body is not inspected
 		s.reject(w, r, hook, http.StatusUnsupportedMediaType, "the body is no UTF-8 text")
 		return
 	case d.Challenge != "":
@@ -151,9 +155,9 @@ func (s *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.deliver(w, r, hook, d, string(body))
 }
 
-// deliver answers when the delivery is on disk.
+// deliver stores a delivery and sends the response when it is on disk.
 func (s *handler) deliver(w http.ResponseWriter, r *http.Request, hook Hook, d Delivery, body string) {
-	// Who sends it may be gone before it is kept, and is told the next time.
+	// Store the delivery even if the sender disconnects. It learns the result when it retries.
 	accepted, err := s.engine.Deliver(context.WithoutCancel(r.Context()), hook, d, body)
 	var busy *BusyError
 	switch {
@@ -173,7 +177,8 @@ func (s *handler) deliver(w http.ResponseWriter, r *http.Request, hook Hook, d D
 	}
 }
 
-// readBody reads what is sent, with the status where it cannot be taken.
+// readBody reads the body. If the body is not acceptable, it returns the response status and an
+// error.
 func readBody(r *http.Request, in io.Reader, most int64) ([]byte, int, error) {
 	large := fmt.Errorf("the body has more than %s, which is what this webhook takes (max_body)", text.Size(most))
 	if r.ContentLength > most {
@@ -206,14 +211,14 @@ func isText(media string) bool {
 	return strings.HasPrefix(media, "text/") || strings.HasSuffix(media, "+json") || strings.HasSuffix(media, "+xml")
 }
 
-// reject refuses a request, and notes it.
+// reject records a rejected request and sends the response.
 func (s *handler) reject(w http.ResponseWriter, r *http.Request, hook Hook, status int, why string) {
 	s.engine.Refused(r.Context(), hook, why)
 	s.refuse(w, r, status, why)
 }
 
 func (s *handler) refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
-	w.Header().Set("Connection", "close") // what was sent may not be read
+	w.Header().Set("Connection", "close") // the body may not have been read to its end
 	s.write(w, r, status, answer{Error: why})
 }
 

@@ -18,39 +18,43 @@ import (
 	"rouse/internal/text"
 )
 
-// Scheme is how a sender proves that a request is theirs.
+// Scheme is a method of signing requests.
 type Scheme string
 
-// The schemes.
+// Supported schemes.
 const (
 	Standard Scheme = "standard" // Standard Webhooks: webhook-id, webhook-timestamp, webhook-signature
 	GitHub   Scheme = "github"   // X-Hub-Signature-256
-	GitLab   Scheme = "gitlab"   // X-Gitlab-Token, which is the secret itself
+	GitLab   Scheme = "gitlab"   // X-Gitlab-Token, which contains the secret itself
 	Stripe   Scheme = "stripe"   // Stripe-Signature
 	Slack    Scheme = "slack"    // X-Slack-Signature
 )
 
-// Window is how far the time of a request may be from ours, where its scheme signs the time.
+// Window is the maximum difference between a signed time and the local clock.
 const Window = 5 * time.Minute
 
-// idempotencyKey is the header by which a sender numbers deliveries where its scheme does not. No scheme signs it, so it is not heeded
-// where one signs the number or the time: whoever has seen a request could start it once more under another key.
+// idempotencyKey is the header with the delivery's ID, for schemes that have no ID of their own. It
+// is not signed. Schemes that sign the ID or the time ignore it: otherwise a captured request could
+// be replayed under another key.
 const idempotencyKey = "Idempotency-Key"
 
-// maxName bounds what a sender calls a delivery, in bytes.
+// maxName is the maximum length of a delivery's ID or event, in bytes.
 const maxName = 200
 
-// Delivery is what a request is, apart from its body.
+// Delivery holds the properties of a request other than its body.
 type Delivery struct {
-	ID    string // the same in each try of its sender
-	Event string // what its sender calls it, "" where they do not say
-	// Keyed says that ID is an Idempotency-Key, which its sender chose: with another body it is another delivery by mistake.
+	ID    string // the same for each attempt of the sender
+	Event string // event name given by the sender; optional
+	// Keyed means that ID is an Idempotency-Key chosen by the sender. The same key with another
+	// body is an error.
 	Keyed bool
-	// Challenge is to be answered, and nothing else to be done: Slack asks once whether somebody is there.
+	// Challenge is the text to respond with, without any other action. Slack sends one to verify
+	// the address.
 	Challenge string
 }
 
-// Verify says what a request is, if its sender knows the secret. The error says what is wrong, and nothing of the secret.
+// Verify checks the signature of a request and returns its delivery. Errors do not contain the
+// secret.
 func (s Scheme) Verify(secret string, h http.Header, body []byte, now time.Time) (Delivery, error) {
 	if err := s.CheckSecret(secret); err != nil {
 		return Delivery{}, err
@@ -63,7 +67,7 @@ func (s Scheme) Verify(secret string, h http.Header, body []byte, now time.Time)
 		d, err = verifyStandard(secret, h, body, now)
 	case GitHub:
 		d = Delivery{ID: h.Get("X-GitHub-Delivery"), Event: h.Get("X-GitHub-Event")}
-		if d.ID == "" { // a program of one's own, which signs as GitHub does
+		if d.ID == "" { // a custom program that signs like GitHub
 			d.ID = h.Get(idempotencyKey)
 			d.Keyed = d.ID != ""
 		}
@@ -83,12 +87,13 @@ func (s Scheme) Verify(secret string, h http.Header, body []byte, now time.Time)
 		return Delivery{}, err
 	}
 
-	// Who gives it no number sends it again with the same bytes.
+	// A sender without an ID repeats a delivery with the same bytes.
 	if d.ID == "" {
 		sum := sha256.Sum256(body)
 		d.ID = "sha256:" + hex.EncodeToString(sum[:])
 	}
-	// Standard Webhooks signs ID.TIME.BODY: with a dot in the ID, the same signature would also fit another time and body.
+	// Standard Webhooks signs ID.TIME.BODY. With a dot in the ID, the signature would also match
+	// another split into time and body.
 	if s == Standard && strings.Contains(d.ID, ".") {
 		return Delivery{}, fmt.Errorf("the header %s has a dot, which the standard does not allow", standardID)
 	}
@@ -100,7 +105,7 @@ func (s Scheme) Verify(secret string, h http.Header, body []byte, now time.Time)
 	return d, nil
 }
 
-// Sign gives the headers with which a request passes Verify.
+// Sign returns the headers with which a request passes Verify.
 func (s Scheme) Sign(secret string, d Delivery, body []byte, now time.Time) (http.Header, error) {
 	if err := s.CheckSecret(secret); err != nil {
 		return nil, err
@@ -131,10 +136,11 @@ func (s Scheme) Sign(secret string, d Delivery, body []byte, now time.Time) (htt
 	return h, nil
 }
 
-// minKey is the least length of a key, in bytes: shorter ones can be guessed.
+// minKey is the minimum length of a key, in bytes. Shorter keys can be guessed.
 const minKey = 16
 
-// CheckSecret says why a secret cannot prove a sender. The error has nothing of the secret in it.
+// CheckSecret returns an error if a secret is missing or too weak. The error does not contain the
+// secret.
 func (s Scheme) CheckSecret(secret string) error {
 	key := strings.TrimSpace(secret)
 	if key == "" {
@@ -149,14 +155,15 @@ func (s Scheme) CheckSecret(secret string) error {
 	return nil
 }
 
-// The headers of Standard Webhooks.
+// Headers of Standard Webhooks.
 const (
 	standardID        = "webhook-id"
 	standardTime      = "webhook-timestamp"
 	standardSignature = "webhook-signature"
 )
 
-// standardKey reads a secret as Standard Webhooks has them: base64, mostly behind whsec_. Any other text is the key itself.
+// standardKey decodes a secret in the format of Standard Webhooks: base64, usually with the prefix
+// whsec_. Any other text is used as the key itself.
 func standardKey(secret string) string {
 	if key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_")); err == nil {
 		return string(key)
@@ -168,7 +175,8 @@ func signStandard(secret, id, at string, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac(standardKey(secret), []byte(id+"."+at+"."), body))
 }
 
-// verifyStandard accepts any of several signatures, which are separated by blanks while the secret changes.
+// verifyStandard verifies a request of Standard Webhooks. While a secret is rotated, the header
+// contains several signatures separated by spaces; one must match.
 func verifyStandard(secret string, h http.Header, body []byte, now time.Time) (Delivery, error) {
 	id, at, signatures := h.Get(standardID), h.Get(standardTime), h.Get(standardSignature)
 	if id == "" || at == "" || signatures == "" {
@@ -181,7 +189,8 @@ func verifyStandard(secret string, h http.Header, body []byte, now time.Time) (D
 	return Delivery{ID: id, Event: field(body, "type")}, inTime(at, now)
 }
 
-// verifyStripe reads Stripe-Signature: t=SECONDS,v1=SIGNATURE, with more than one v1 while its secret changes.
+// verifyStripe verifies a Stripe-Signature header: t=SECONDS,v1=SIGNATURE. While a secret is
+// rotated, there are several v1 values.
 func verifyStripe(secret string, h http.Header, body []byte, now time.Time) (Delivery, error) {
 	const header = "Stripe-Signature"
 	var at string
@@ -214,14 +223,14 @@ func verifySlack(secret string, h http.Header, body []byte, now time.Time) (Deli
 	if d.Event == "url_verification" {
 		d.Challenge = field(body, "challenge")
 	}
-	if d.ID == "" { // a command or a button, which is not sent again: two equal ones are two
+	if d.ID == "" { // a command or a button, which Slack does not repeat
 		sum := sha256.Sum256(append([]byte(at+":"), body...))
 		d.ID = "sha256:" + hex.EncodeToString(sum[:])
 	}
 	return d, nil
 }
 
-// mac returns the HMAC-SHA256 of some bytes.
+// mac returns the HMAC-SHA256 of the concatenated parts.
 func mac(key string, parts ...[]byte) []byte {
 	m := hmac.New(sha256.New, []byte(key))
 	for _, p := range parts {
@@ -233,7 +242,7 @@ func mac(key string, parts ...[]byte) []byte {
 // sign returns mac in hexadecimal.
 func sign(secret string, parts ...[]byte) string { return hex.EncodeToString(mac(secret, parts...)) }
 
-// matches compares a header with what it must be, in a time that tells nothing of it.
+// matches compares a header with its expected value in constant time.
 func matches(header, got, want string) error {
 	switch {
 	case got == "":
@@ -244,7 +253,7 @@ func matches(header, got, want string) error {
 	return nil
 }
 
-// matchesAny compares each signature in a header with what it must be.
+// matchesAny returns nil if one of the signatures has the expected value.
 func matchesAny(header, value string, signatures []string, want string) error {
 	if slices.ContainsFunc(signatures, func(s string) bool { return matches(header, s, want) == nil }) {
 		return nil
@@ -252,7 +261,7 @@ func matchesAny(header, value string, signatures []string, want string) error {
 	return matches(header, value, "")
 }
 
-// inTime says whether a signed time is about now.
+// inTime returns an error unless a signed time is within Window of now.
 func inTime(at string, now time.Time) error {
 	seconds, err := strconv.ParseInt(at, 10, 64)
 	if err != nil {
@@ -268,12 +277,12 @@ func inTime(at string, now time.Time) error {
 	return nil
 }
 
-// field is a text of a JSON object, "" where there is none.
+// field returns a string field of a JSON object, or "" if there is none.
 func field(body []byte, name string) string {
 	var object map[string]json.RawMessage
 	var text string
 	if json.Unmarshal(body, &object) == nil {
-		_ = json.Unmarshal(object[name], &text) // another type is no name
+		_ = json.Unmarshal(object[name], &text) // a value of another type counts as missing
 	}
 	return text
 }

@@ -17,13 +17,13 @@ import (
 
 const key = "a key of some length"
 
-// vector is a request that a sender's own documentation signs.
+// vector is a signed request, as in the documentation of a sender.
 type vector struct {
 	scheme  Scheme
 	secret  string
 	headers map[string]string
 	body    string
-	at      int64 // seconds; 0: no time is signed
+	at      int64 // seconds; 0 if the scheme does not sign a time
 	want    Delivery
 }
 
@@ -57,14 +57,14 @@ func (v vector) now() time.Time {
 	return time.Unix(v.at, 0).Add(time.Minute)
 }
 
-// What the documentation of each sender signs is theirs, and nothing else is: another body, another secret, none, a signature that is
-// missing or cut, an hour that is not now.
+// The documented examples of each sender are valid. Another body or secret, a missing or truncated
+// signature, and a wrong time are not.
 func TestVectors(t *testing.T) {
 	for name, v := range vectors {
 		t.Run(name, func(t *testing.T) {
 			got, err := v.scheme.Verify(v.secret, v.header(), []byte(v.body), v.now())
 			if name == "slack" && strings.HasPrefix(got.ID, "sha256:") {
-				got.ID = "" // of its bytes
+				got.ID = "" // depends on the body's bytes
 			}
 			if err != nil || got != v.want {
 				t.Fatalf("%+v (%v), want %+v", got, err, v.want)
@@ -81,7 +81,7 @@ func TestVectors(t *testing.T) {
 			refused("another secret", v.secret+"x", v.header(), v.body, v.now())
 			refused("no secret", "", v.header(), v.body, v.now())
 			refused("no headers", v.secret, http.Header{}, v.body, v.now())
-			if v.scheme != GitLab { // which signs nothing
+			if v.scheme != GitLab { // GitLab does not sign
 				refused("another body", v.secret, v.header(), v.body+" ", v.now())
 			}
 			for header, value := range v.headers {
@@ -102,7 +102,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// What is signed here is verified here, and two tries of a sender have one number.
+// A signature made here is accepted here, and both attempts of a sender have the same ID.
 func TestSign(t *testing.T) {
 	for _, s := range []Scheme{Standard, GitHub, GitLab, Stripe, Slack} {
 		for _, secret := range []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "plain words are bytes"} {
@@ -117,7 +117,7 @@ func TestSign(t *testing.T) {
 		}
 	}
 
-	// Who gives a delivery no number sends the same bytes.
+	// A sender without IDs repeats the same bytes.
 	h, err := GitHub.Sign(key, Delivery{}, []byte("x"), time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestSign(t *testing.T) {
 	}
 }
 
-// keeper is an engine that keeps deliveries in memory.
+// keeper is an in-memory Engine.
 type keeper struct {
 	mu      sync.Mutex
 	kept    map[string]int64
@@ -163,7 +163,7 @@ func (k *keeper) Deliver(_ context.Context, _ Hook, d Delivery, _ string) (Accep
 
 func (k *keeper) Refused(_ context.Context, _ Hook, why string) { k.refused = append(k.refused, why) }
 
-// endless is a body without an end, of which too much must not be read.
+// endless is a body without an end, of which only a limited part may be read.
 type endless struct{ read int }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -174,7 +174,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Each wrong request has its status, and no run; 202 has one.
+// Each kind of invalid request gets its own status and no run. A response of 202 has a run.
 func TestHandler(t *testing.T) {
 	k := &keeper{kept: map[string]int64{}}
 	h := NewHandler(k, slog.New(slog.DiscardHandler))
@@ -220,7 +220,7 @@ func TestHandler(t *testing.T) {
 			t.Errorf("%s: %d %+v, want %d; %v is kept", what, w.Code, a, c.status, k.kept)
 		}
 	}
-	if len(k.refused) != 7 { // all but those that are for nobody
+	if len(k.refused) != 7 { // all except those without a webhook
 		t.Errorf("%d are told: %q", len(k.refused), k.refused)
 	}
 
@@ -241,7 +241,7 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// FuzzVerify: whatever a stranger sends is refused, and nothing ends the daemon.
+// FuzzVerify checks that arbitrary requests are rejected without a panic.
 func FuzzVerify(f *testing.F) {
 	for _, v := range vectors {
 		for name, value := range v.headers {
@@ -257,10 +257,10 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// part is a body of which so much has come, and the rest when it may.
+// part is a body that blocks after its first part until it is released.
 type part struct {
 	left int
-	came chan<- struct{} // once
+	came chan<- struct{} // signaled after the first part
 	rest <-chan struct{}
 }
 
@@ -277,7 +277,7 @@ func (p *part) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// large is an engine whose webhook takes large bodies.
+// large is an Engine with a webhook that accepts large bodies.
 type large struct{ keeper }
 
 func (l *large) Webhook(path string) (Hook, bool) {
@@ -286,17 +286,17 @@ func (l *large) Webhook(path string) (Hook, bool) {
 
 func (l *large) Refused(context.Context, Hook, string) {}
 
-// However many large bodies strangers send at once, as much is held as is bounded; whoever is sent away may come again, and what was
-// held is given back.
+// The total size of bodies in memory is limited, however many large bodies are sent at once.
+// Rejected senders can retry, and the memory is released.
 func TestBodiesAreBounded(t *testing.T) {
-	h := NewHandler(&large{}, slog.New(slog.DiscardHandler)).(*handler) //nolint:errcheck // it is one
+	h := NewHandler(&large{}, slog.New(slog.DiscardHandler)).(*handler) //nolint:errcheck // NewHandler returns a *handler
 	send := func(body io.Reader) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/hooks/j", body))
 		return w
 	}
 
-	// Larger in sum than what is allowed for all, and than what one may have.
+	// Together larger than the limit for all bodies and the limit for one.
 	const n, size = 4, 30 << 20
 	came, rest := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
@@ -321,8 +321,8 @@ func TestBodiesAreBounded(t *testing.T) {
 	}
 }
 
-// A plain Idempotency-Key numbers a delivery where nothing that is signed does: with a key of their own, whoever has seen a request
-// could start it once more.
+// An Idempotency-Key is the delivery's ID only if the scheme signs neither an ID nor a time.
+// Otherwise a captured request could be replayed under another key.
 func TestIdempotencyKey(t *testing.T) {
 	for scheme, want := range map[Scheme]Delivery{GitHub: {ID: "k", Keyed: true}, GitLab: {ID: "k", Keyed: true}, Standard: {ID: "d"}, Stripe: {}, Slack: {}} {
 		h, err := scheme.Sign(key, Delivery{ID: "d"}, []byte("{}"), time.Now())
@@ -350,13 +350,13 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
-// Keys that anybody guesses sign nothing and prove nobody, however they are spelled.
+// Weak keys are rejected in every spelling, for signing and for verifying.
 func TestKeysThatAreGuessed(t *testing.T) {
 	t.Parallel()
 	for _, s := range []Scheme{Standard, GitHub, GitLab, Stripe, Slack} {
 		for _, secret := range []string{"", " ", strings.Repeat(" ", 40), "whsec_", "whsec_AA==", "whsec_AAAAAAAAAAAAAAAAAAA=", "short"} {
 			if s != Standard && strings.HasSuffix(secret, "AAA=") {
-				continue // 25 characters, and no base64 to them
+				continue // 25 characters are not valid base64
 			}
 			if _, err := s.Sign(secret, Delivery{ID: "d"}, []byte("{}"), time.Now()); err == nil {
 				t.Errorf("%s: %q signs", s, secret)
@@ -371,7 +371,8 @@ func TestKeysThatAreGuessed(t *testing.T) {
 	}
 }
 
-// The signature of one request of Standard Webhooks fits no other, wherever dots stand.
+// The signature of a Standard Webhooks request is not valid for another request, wherever there are
+// dots.
 func TestDotsShiftNoSignature(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

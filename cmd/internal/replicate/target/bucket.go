@@ -20,13 +20,13 @@ import (
 
 const (
 	partSize = 16 << 20 // bytes of a part of a large object
-	// A server that does not answer for this long, and for each of so many bytes, has failed.
+	// A request fails after the time answers plus the time its body takes at the rate slowest.
 	answers   = 30 * time.Second
-	slowest   = 64 << 10 // bytes in a second
-	maxListed = 1000     // names that are removed with one request
+	slowest   = 64 << 10 // bytes per second
+	maxListed = 1000     // objects removed with one request
 )
 
-// bucket is a objects.Store that is a part of a bucket.
+// bucket is an objects.Store in an S3 bucket, below a prefix.
 type bucket struct {
 	t Target
 	c *minio.Client
@@ -123,7 +123,8 @@ func (b *bucket) Delete(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// explain words what a server answers. A server may repeat the keys of the request.
+// explain turns a server's error into a message for the owner. It removes the keys, because a
+// server may repeat them.
 func (b *bucket) explain(err error) error {
 	if err == nil {
 		return nil
@@ -150,7 +151,7 @@ func (b *bucket) explain(err error) error {
 	return fmt.Errorf("%s: %w", b.t, err)
 }
 
-// redactedError is an error whose message lacks the keys.
+// redactedError is an error with the keys removed from its message.
 type redactedError struct {
 	message string
 	err     error

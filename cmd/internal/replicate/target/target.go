@@ -1,4 +1,5 @@
-// Package target opens the places beside a home: a folder, or a bucket of an S3 server. Continuous copies and large values are kept there.
+// Package target opens places for data outside the home: a directory, or a bucket of an S3 server.
+// They hold continuous copies and large values.
 package target
 
 import (
@@ -14,25 +15,28 @@ import (
 	"rouse/internal/storage/objects"
 )
 
-// Target is a place as its URL names it.
+// Target is the parsed URL of a place.
 type Target struct {
 	Folder string // absolute; "" for a bucket
 
 	Bucket, Prefix   string
 	Endpoint, Region string // host and port; "" for AWS
-	Plain            bool   // http, to this machine
+	Plain            bool   // use HTTP; allowed only for this machine
 }
 
-// Keys open a bucket; empty ones are found in the environment (AWS_ACCESS_KEY_ID, …) or in the user's ~/.aws/credentials.
+// Keys holds the credentials of a bucket. If they are empty, the environment (AWS_ACCESS_KEY_ID, …)
+// or ~/.aws/credentials is used.
 type Keys struct{ Access, Secret string }
 
 var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 
-// Parse reads the URL of a place: file:///mnt/usb/rouse, or s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION.
+// Parse parses the URL of a place: file:///mnt/usb/rouse, or
+// s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION.
 func Parse(to string) (Target, error) {
 	u, err := url.Parse(to)
 	if err != nil {
-		return Target{}, errors.New("is no URL; it is like file:///mnt/usb/rouse or s3://bucket/rouse") // the error has all of it
+		// Do not wrap err: its text contains the whole URL.
+		return Target{}, errors.New("is no URL; it is like file:///mnt/usb/rouse or s3://bucket/rouse")
 	}
 	switch {
 	case u.User != nil:
@@ -85,13 +89,13 @@ func parseBucket(u *url.URL) (Target, error) {
 	return t, nil
 }
 
-// loopback says whether a host is this machine, whatever a name server says of it.
+// loopback reports whether a host is this machine, without a DNS lookup.
 func loopback(host string) bool {
 	address, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
-// String names the place in words.
+// String returns the place in words.
 func (t Target) String() string {
 	switch {
 	case t.Folder != "":
@@ -102,7 +106,7 @@ func (t Target) String() string {
 	return "s3://" + t.Bucket + "/" + t.Prefix
 }
 
-// Open gives the place. Nobody is asked yet.
+// Open returns a store for the place. It does not connect yet.
 func (t Target) Open(k Keys) (objects.Store, error) {
 	if t.Folder != "" {
 		return objects.Folder{Path: t.Folder}, nil

@@ -16,7 +16,7 @@ import (
 	"rouse/internal/storage/objects"
 )
 
-// What is no place is refused in words, and what is said never has a key in it.
+// Invalid URLs are rejected with an explanation, and errors never contain a key.
 func TestParse(t *testing.T) {
 	t.Parallel()
 	for to, want := range map[string]string{
@@ -47,7 +47,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A folder and a bucket keep what the same promises say.
+// A directory and a bucket satisfy the same contract.
 func TestStores(t *testing.T) {
 	t.Run("folder", func(t *testing.T) { conform(t, objects.Folder{Path: t.TempDir()}) })
 	t.Run("bucket", func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestStores(t *testing.T) {
 			want string
 		}{
 			"another bucket": {open(strings.Replace(at, "copies", "others", 1), key), "there is no bucket others"},
-			"another key":    {open(at, Keys{"somebody", s3test.Secret}), "No user exists"}, // as this server words it
+			"another key":    {open(at, Keys{"somebody", s3test.Secret}), "No user exists"}, // the wording of this server
 			"a wrong secret": {open(at, Keys{s3test.Access, "hunter2hunter2"}), "refuses the key"},
 		} {
 			_, err := c.s.List(t.Context(), "", "")
@@ -160,7 +160,7 @@ func conform(t *testing.T, s objects.Store) {
 	}
 }
 
-// A folder that is gone is not made, and not taken for an empty one.
+// A missing directory is not created and not treated as an empty one.
 func TestFolderIsGone(t *testing.T) {
 	t.Parallel()
 	s := objects.Folder{Path: filepath.Join(t.TempDir(), "gone")}
@@ -175,7 +175,7 @@ func TestFolderIsGone(t *testing.T) {
 	}
 }
 
-// A server whose disk is full says so, at once and in words.
+// A full disk on the server is reported at once and by name.
 func TestBucketIsFull(t *testing.T) {
 	t.Parallel()
 	asked := 0
@@ -198,7 +198,7 @@ func TestBucketIsFull(t *testing.T) {
 	}
 }
 
-// A server that repeats the request in its errors does not get the keys into a message.
+// If a server repeats the request in an error, the error's message does not contain the keys.
 func TestEchoedKeys(t *testing.T) {
 	t.Parallel()
 	const access, secret = "ACCESS-hunter2-key", "hunter2/horse+staple"

@@ -1,4 +1,4 @@
-// Package s3test starts a real S3 server (versitygw on a folder), for tests.
+// Package s3test starts a real S3 server (versitygw on a directory) for tests.
 package s3test
 
 import (
@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// The key that a server takes.
+// Credentials that the server accepts.
 const (
 	Access = "rouse-tests"
 	Secret = "not-a-secret-of-anybody"
 )
 
-// Server is one that runs until its test ends.
+// Server is an S3 server that runs until the test ends.
 type Server struct {
 	URL                    string
 	program, address, root string
 	cmd                    *exec.Cmd
 }
 
-// Start starts a server with a bucket; the test is skipped where ROUSE_TEST_S3 names no program.
+// Start starts a server with a bucket. It skips the test if ROUSE_TEST_S3 is not set.
 func Start(t testing.TB, bucket string) *Server {
 	t.Helper()
 	program := os.Getenv("ROUSE_TEST_S3")
@@ -52,7 +52,7 @@ func Start(t testing.TB, bucket string) *Server {
 	return s
 }
 
-// Restart starts a server again that was stopped, at the same address and with what it held.
+// Restart starts a stopped server again, at the same address and with the same data.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.cmd = exec.Command(s.program, "--port", s.address, "posix", s.root)
@@ -63,7 +63,7 @@ func (s *Server) Restart(t testing.TB) {
 
 	for range 200 {
 		if conn, err := net.Dial("tcp", s.address); err == nil {
-			_ = conn.Close() // it listens
+			_ = conn.Close() // the server is listening
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -71,11 +71,11 @@ func (s *Server) Restart(t testing.TB) {
 	t.Fatal("the S3 server does not listen")
 }
 
-// Stop ends the server.
+// Stop kills the server.
 func (s *Server) Stop() {
 	if s.cmd == nil || s.cmd.Process == nil {
 		return
 	}
-	_ = s.cmd.Process.Kill() // it may have ended
+	_ = s.cmd.Process.Kill() // the process may have ended
 	_ = s.cmd.Wait()
 }
