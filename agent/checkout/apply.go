@@ -34,7 +34,7 @@ type Applied struct {
 }
 
 // ConflictError is returned by Apply if the changes conflict with those of the target. Apply has
-// changed nothing in that case.
+// not changed the repository.
 type ConflictError struct {
 	Branch, Target string
 	Commit         string // conflicting commit of the branch; empty for a merge
@@ -60,7 +60,7 @@ func visible(files []string) string {
 }
 
 // DirtyError is returned by Apply if it would overwrite uncommitted changes of the owner. Apply has
-// changed nothing in that case.
+// not changed the repository.
 type DirtyError struct {
 	Folder string
 	Files  []string

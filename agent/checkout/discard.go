@@ -81,10 +81,10 @@ func (s *Store) Recover(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Prune removes clones older than their Keep whose run has ended, according to ended. It returns
-// the runs of the removed clones. Their branches in the owner's repository stay. It also removes
-// remains of a killed daemon and mirrors without clones. It must not run while a clone is being
-// made.
+// Prune removes clones that are older than their Keep, if ended reports that their run has ended.
+// It returns the runs of the removed clones. Their branches in the owner's repository stay. It also
+// removes remains of a killed daemon and mirrors without clones. It must not run while a clone is
+// being made.
 func (s *Store) Prune(ended func(c Clone) bool, now time.Time) (removed []string, err error) {
 	all, err := s.List()
 	errs := []error{err, removeAll(s.scratch())}

@@ -38,7 +38,7 @@ var fixedSettings = []string{
 type git struct {
 	dir    string   // GIT_DIR
 	common string   // GIT_COMMON_DIR; empty if it is dir
-	work   string   // GIT_WORK_TREE; empty if there is none
+	work   string   // GIT_WORK_TREE; empty without a worktree
 	env    []string // additional variables
 }
 

@@ -16,7 +16,7 @@ import (
 // token.
 type Login struct {
 	Name  string // empty means x-access-token
-	Token string // empty if the remote needs none
+	Token string // empty if the remote does not need a token
 }
 
 var remoteName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]*$`)

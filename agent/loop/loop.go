@@ -39,7 +39,7 @@ type run struct {
 	idle        *idleTimer
 	lastStep    int                              // number of the last step, including steps of reductions
 	callsLeft   int                              // calls that the current batch leaves for reductions
-	outer       *run                             // run whose call contains this one; nil for a top-level run
+	outer       *run                             // enclosing run; nil for a top-level run
 	nestedSteps int                              // model steps of runs nested in calls of this one
 	replayable  int                              // calls that an earlier attempt has made and counted
 	waiting     map[string]*tool.ApprovalRequest // approvals needed within calls, by key; see knownMu

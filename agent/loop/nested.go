@@ -208,7 +208,7 @@ func (r *run) canWait() bool {
 	return r.outer == nil || r.Policy.NoModel && r.outer.canWait()
 }
 
-// park makes the run wait for its owner, who must approve a call within the call with the key.
+// park makes the run wait for its owner to approve a call within the call with the key.
 func (r *run) park(key string, asked *tool.ApprovalRequest) {
 	r.knownMu.Lock()
 	defer r.knownMu.Unlock()

@@ -75,7 +75,7 @@ type Policy struct {
 	NoRetryDelay       bool // no delay before retries, for a replay
 	StopOnRejection    bool // a rejected call ends the run
 	EndOnQuestion      bool // a question ends the run as its result
-	Dedupe             bool // do not repeat a reading call whose result is still valid
+	Dedupe             bool // do not repeat a reading call while its result is valid
 	DedupeNotice       bool // tell the model about an avoided repetition
 	Advice             bool // give advice after listings, guesses and repetitions
 	StaleTodoSteps     int  // steps after which an unchanged todo list with open items gets a notice; zero means never
@@ -170,8 +170,8 @@ func (b Bounds) AfterCost(microUSD int64) Bounds {
 	return b
 }
 
-// AfterTokens is like After, for the tokens only. It is for a run whose steps and calls are counted
-// from zero again.
+// AfterTokens is like After, for the tokens only. It is for a run that counts steps and calls from
+// zero again.
 func (b Bounds) AfterTokens(tokens int64) Bounds {
 	if b.Tokens > 0 {
 		b.Tokens = max(b.Tokens-tokens, 1)
@@ -216,7 +216,7 @@ type Call struct {
 	ID, Key, Tool         string
 	Args                  json.RawMessage
 	Effect                domain.Effect
-	Once                  bool // a repetition changes nothing and returns no result (see tool.Spec)
+	Once                  bool // a repeated call changes nothing (see tool.Spec)
 	State                 domain.CallState
 	Envelope              json.RawMessage
 	StartedAt, FinishedAt time.Time

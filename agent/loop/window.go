@@ -19,7 +19,7 @@ const DefaultWindow = 128_000
 
 const (
 	defaultResponse = 4096 // tokens reserved for an answer
-	keptTurns       = 3    // last turns whose results are never omitted
+	keptTurns       = 3    // last turns, which are never omitted with their results
 	bytesPerToken   = 4    // approximate
 	perMessage      = 4    // tokens of a message in addition to its text
 	perImage        = 1600 // tokens of an image; about the maximum that providers count
@@ -244,8 +244,8 @@ func (w *window) shorten(history []model.Message, i, most int) string {
 	return m.Text
 }
 
-// callOf returns the call whose result is the message at i. In phases it returns the inner call of
-// the step. The name is empty if the call is not found.
+// callOf returns the call for the result at i. In phases it returns the inner call of the step. The
+// name is empty if the call is not found.
 func callOf(history []model.Message, i int) model.Call {
 	for _, m := range slices.Backward(history[:i]) {
 		if m.Role != model.RoleAssistant {

@@ -202,7 +202,8 @@ func (a answer) opened(existed bool) (Opened, error) {
 	return o, nil
 }
 
-// find returns the open pull request of a branch. Its URL is "" if there is none.
+// find returns the open pull request of a branch. Its URL is "" if the branch has no open pull
+// request.
 func (c *Client) find(ctx context.Context, api string, r Request) (Opened, error) {
 	at := api + "/merge_requests?" + url.Values{"state": {"opened"}, "source_branch": {r.Branch}, "target_branch": {r.Target}}.Encode()
 	if c.Provider == GitHub {

@@ -10,7 +10,7 @@ import (
 	"rouse/internal/text"
 )
 
-// The kinds of errors of a run whose work is done, but whose branch could not be collected or
+// The kinds of errors of a run that has done its work, if its branch could not be collected or
 // pushed.
 const (
 	kindCheckout = "checkout"

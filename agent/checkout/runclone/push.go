@@ -62,8 +62,8 @@ func (c *Clones) push(ctx context.Context, run ledger.Run, o checkout.PushOption
 	return c.record(ctx, run, "checkout.pushed", map[string]any{"remote": o.Remote, "branch": got.Branch, "head": got.Head})
 }
 
-// openPullRequest opens a pull request for a pushed branch. It returns its URL, or "" if none is
-// configured.
+// openPullRequest opens a pull request for a pushed branch. It returns its URL, or "" if pull
+// requests are not configured.
 func (c *Clones) openPullRequest(ctx context.Context, run ledger.Run, o checkout.PushOptions, got checkout.Result, summary string) (string, error) {
 	if !o.PullRequest {
 		return "", nil

@@ -107,7 +107,7 @@ func (c *Clones) Of(run ledger.Run) (State, error) {
 	return State{s, run.ID}, err
 }
 
-// Waiting returns the checkouts whose branches wait to be applied or discarded, oldest first.
+// Waiting returns the checkouts with branches that wait to be applied or discarded, oldest first.
 func (c *Clones) Waiting() (out []State, err error) {
 	if c == nil {
 		return nil, nil

@@ -110,7 +110,7 @@ func (b *Board) SetPlan(goal string, tasks []SubTask) (warnings []string) {
 // cyclic returns the sub-tasks that are part of a dependency cycle or depend on one.
 func cyclic(tasks []SubTask) []string {
 	done := map[string]bool{}
-	// Each round finishes sub-tasks whose dependencies are finished.
+	// Each round finishes the sub-tasks that have only finished dependencies.
 	for range tasks {
 		for _, t := range tasks {
 			if !slices.ContainsFunc(t.DependsOn, func(id string) bool { return !done[id] }) {

@@ -213,7 +213,7 @@ func (r *reader) named(begin int, tool string) bool {
 	return false
 }
 
-// pairs parses the arguments of GLM, whose strings are not quoted.
+// pairs parses the arguments of GLM, which does not quote strings.
 func (r *reader) pairs(begin int, tool string) bool {
 	args := map[string]json.RawMessage{}
 	for r.take("<arg_key>") {

@@ -165,18 +165,18 @@ type notifyArgs struct {
 
 type notifyResult struct {
 	Title  string   `json:"title"`
-	Posted []posted `json:"posted"` // channels whose outbox has the notice
+	Posted []posted `json:"posted"` // channels for which the notice is in the outbox
 }
 
-// posted is a channel whose outbox has the notice.
+// posted is a channel for which a notice is in the outbox.
 type posted struct {
 	Channel    string `json:"channel"`
 	CanDeliver string `json:"can_deliver"` // yes, no or unknown
 	Why        string `json:"why,omitempty"`
 }
 
-// notify puts a notice into the outbox. Without any channel the call succeeds with a warning, so
-// that the run does not fail.
+// notify puts a notice into the outbox, and returns an error if the ledger fails. Without any
+// channel the call succeeds with a warning, so that the run does not fail.
 func (o Options) notify(ctx context.Context, in tool.Invocation, a notifyArgs) (tool.Envelope, error) {
 	if o.Redact != nil {
 		a.Title, a.Body = o.Redact(a.Title), o.Redact(a.Body)

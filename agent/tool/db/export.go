@@ -87,8 +87,8 @@ func (o Options) exportFile(ctx context.Context, db *agentdb.DB, _ tool.Invocati
 	return exportResult{a.Path, done}, warnings, nil
 }
 
-// replaceable returns the existing file, or nil if there is none. It returns an error if the file
-// must not be replaced.
+// replaceable returns the existing file, or nil if the file does not exist. It returns an error if
+// the file must not be replaced.
 func replaceable(p *tool.FileHandle, a exportArgs) (fs.FileInfo, error) {
 	info, err := p.Lstat(p.Rel)
 	if errors.Is(err, fs.ErrNotExist) {

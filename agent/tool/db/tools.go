@@ -55,7 +55,7 @@ var members = []member{
 	answeredBy(paged(core(reading("db_query"))), true, Options.query),
 }
 
-// answeredBy returns the member whose calls are handled by run. The tool's arguments are those of
+// answeredBy returns a member that handles its calls with run. The tool's arguments are those of
 // run.
 func answeredBy[A any](s tool.Spec, showsRows bool, run handler[A]) member {
 	s.Args = reflect.TypeFor[A]()
@@ -144,7 +144,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 
 // needs returns the function that describes a call to the authorizer. A call reads rows, which
 // carry the taint of the runs that wrote them, and the file at its argument path. It writes the
-// table it names, or any table if it names none.
+// table it names, or any table if it does not name one.
 func (o Options) needs(shows, keeps bool) func(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
 	return func(ctx context.Context, in tool.Invocation, args json.RawMessage) (n tool.Need, err error) {
 		var a struct{ Table, Path string }
@@ -169,7 +169,7 @@ func (o Options) needs(shows, keeps bool) func(context.Context, tool.Invocation,
 	}
 }
 
-// bindDatabase refuses a call whose database cannot be used, before the owner is asked for an
+// bindDatabase refuses a call if its database cannot be used, before the owner is asked for an
 // approval. then is the next check and may be nil.
 func (o Options) bindDatabase(ctx context.Context, agent string, then func(tool.Need) (tool.Need, error)) func(tool.Need) (tool.Need, error) {
 	return func(n tool.Need) (tool.Need, error) {

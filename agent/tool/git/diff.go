@@ -67,7 +67,8 @@ func (f *family) diff(ctx context.Context, r *repo, a diffArgs) (shown string, h
 	return f.patch(ctx, r, args)
 }
 
-// patch returns a diff without files whose names suggest secrets. The diff is cut to maxDiff.
+// patch returns a diff without files that hold secrets according to their names. The diff is cut to
+// maxDiff.
 func (f *family) patch(ctx context.Context, r *repo, args []string) (shown string, hidden []string, err error) {
 	// With rename detection, a secret file could appear under its new name.
 	names, err := r.list(ctx, append([]string{"diff", "--name-only", "-z", "--no-renames"}, args...)...)

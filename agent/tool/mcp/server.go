@@ -39,7 +39,7 @@ type Server struct {
 	Start, Timeout time.Duration // until the tools are listed; of one call
 	Allow          []string      // globs of the offered tools; empty means all
 	ReadOnly       []string      // globs of tools the owner declares read-only
-	Ask            []string      // globs of tools whose every call needs approval
+	Ask            []string      // globs of tools that need an approval for each call
 }
 
 // OAuth is a client that the owner registered at the authorization server.

@@ -352,7 +352,7 @@ func (s *Sessions) keepFor(ctx context.Context, in tool.Invocation) func(int, st
 	}
 }
 
-// unreached returns the failure for a call whose server could not be reached. The tool was not
+// unreached returns the failure for a call if its server could not be reached. The tool was not
 // called.
 func (s *Sessions) unreached(ctx context.Context, server Server, err error) tool.Envelope {
 	if e, broken := shell.StartFailure(ctx, err); broken == nil && e.Kind != "" {

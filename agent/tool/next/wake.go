@@ -49,7 +49,7 @@ type Request struct {
 	Run  int64              // requesting run; zero if the owner asks
 	Key  string             // of the run's call
 	Job  string             // of the run; if the owner changes a planned wake, the job of that wake
-	Wake *ledger.WakeDetail // wake that started the run; nil if there is none
+	Wake *ledger.WakeDetail // wake that started the run, if any
 }
 
 // Result describes what was stored for a Request. Its JSON is the tool's result.
@@ -64,7 +64,7 @@ type Result struct {
 	Warnings []string `json:"-"` // one sentence per reason, and other notes
 }
 
-// PlannedWake is the wake as it was stored. A rejected request has none.
+// PlannedWake is the wake as it was stored. It is nil for a rejected request.
 type PlannedWake struct {
 	ScheduledAt  time.Time     `json:"scheduled_at"` // in the agent's zone
 	Instructions string        `json:"instructions"`

@@ -24,7 +24,7 @@ import (
 // its approval holds for one call only.
 const (
 	maxNamedFiles   = 64       // in folders that an agent can write
-	maxMentions     = 5_000    // words of a command line tried as paths, in each pass
+	maxMentions     = 5_000    // words of a command line tried as paths, over all passes
 	maxApprovedFile = 16 << 20 // bytes
 	maxFolderFiles  = 2_000    // entries of a folder, including subfolders
 	maxFolderBytes  = 16 << 20 // bytes of all files in a folder

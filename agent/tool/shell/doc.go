@@ -13,7 +13,7 @@
 // A command has temporary places that are deleted after it. A command may move files there by
 // mistake. A move (a copy and a removal) cannot be recognized from the command's words or system
 // calls. Therefore the result decides: if a folder that the command could write has lost files, the
-// files in the temporary places are moved back into it.
+// files in the temporary places are kept in that folder.
 //
 // The changes of mv, cp, rm and mkdir are predicted before they run, and recorded with the content
 // that would be lost. The record is kept if the command succeeds and the prediction was correct;

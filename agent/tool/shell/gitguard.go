@@ -21,11 +21,11 @@ const (
 	maxTries = 20  // attempts on a folder that other commands keep replacing
 )
 
-// gitGuard prevents a command from leaving a repository whose programs git would run for a later
-// user of the folder. That is a .git of any kind, or a folder that git recognizes as a repository
-// without that name. The command cannot change repositories that existed before. Neither mounts nor
-// Landlock can forbid a name at every depth. Therefore the folders are searched after the command,
-// and new repositories are renamed so that git ignores them.
+// gitGuard prevents a command from leaving a repository with programs that git would run for a
+// later user of the folder. That is a .git of any kind, or a folder that git recognizes as a
+// repository without that name. The command cannot change repositories that existed before. Neither
+// mounts nor Landlock can forbid a name at every depth. Therefore the folders are searched after
+// the command, and new repositories are renamed so that git ignores them.
 type gitGuard struct {
 	// roots are the folders. No folder contains another. They stay open while the command runs,
 	// because another process may replace one with a link.

@@ -16,7 +16,7 @@ const anyRest = "*"
 // Grant allows the commands that its pattern covers.
 type Grant struct {
 	// Argv is the exact program, followed by a pattern for each argument. An element with *, ? or [
-	// is a pattern of path.Match, whose wildcards do not match a slash. A wildcard at the beginning
+	// is a pattern of path.Match. Its wildcards do not match a slash. A wildcard at the beginning
 	// of an element does not match the - of an option. A last element * matches any number of
 	// arguments.
 	Argv    []string

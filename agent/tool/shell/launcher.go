@@ -37,7 +37,7 @@ type Launcher struct {
 	// hooks there, so repositories that a command makes there are not disarmed. The host never runs
 	// git there. Optional.
 	Checkout string
-	// Mirror is the repository whose objects the clone borrows. Commands can read it. Optional.
+	// Mirror is the repository that the clone borrows objects from. Commands can read it. Optional.
 	Mirror string
 	// Readable returns the type of a binary file and its text, or "". Optional.
 	Readable func(name string, content []byte) (kind, text string)
@@ -247,9 +247,9 @@ func runWithFloodGuard(ctx context.Context, box *sandbox.Sandbox, c sandbox.Comm
 	return res, err
 }
 
-// StartFailure returns the result of a call whose command did not start. It returns an error if the
-// host is at fault. From the result's kind, or the cancellation, an undo can tell that the command
-// changed nothing.
+// StartFailure returns the result of a call if its command did not start. It returns an error if
+// the host is at fault. From the result's kind, or the cancellation, an undo can tell that the
+// command changed nothing.
 func StartFailure(ctx context.Context, err error) (tool.Envelope, error) {
 	var weak *sandbox.TierError
 	var start *sandbox.StartError

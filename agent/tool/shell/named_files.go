@@ -21,7 +21,8 @@ type mention struct {
 type rename func(m mention) (string, bool)
 
 var (
-	// byName lists programs whose operands are names. A copy would be the wrong file for them.
+	// byName lists programs that use their operands as names. A copy would be the wrong file for
+	// them.
 	byName = strings.Fields(`mv cp rm rmdir mkdir ln install touch tee truncate shred dd chmod chown chgrp setfacl stat ls du find test [ echo printf
 		basename dirname realpath readlink cd pushd sed tar zip unzip git rsync sort`)
 

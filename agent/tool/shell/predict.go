@@ -17,8 +17,8 @@ import (
 	"rouse/internal/text"
 )
 
-// predictable maps the commands whose changes can be predicted to the options that do not affect
-// the prediction.
+// predictable maps commands with predictable changes to the options that do not affect the
+// prediction.
 var predictable = map[string][]string{
 	"mv":    {"-f", "-v", "-T", "-fv", "-vf"},
 	"cp":    {"-f", "-v", "-p", "-T", "-fv", "-pv", "-pf"},

@@ -24,7 +24,7 @@ type Refusal struct {
 	Git string
 }
 
-// refusals lists lower-case messages of programs whose access the system refused.
+// refusals lists the messages, in lower case, of programs after the system refused an access.
 var refusals = []string{"permission denied", "operation not permitted", "read-only file system"}
 
 // absent is a program's message about a path that does not exist in its sandbox.

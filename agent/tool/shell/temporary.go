@@ -243,7 +243,7 @@ func (t temporaries) keep(ctx context.Context, root *os.Root, all []leftover) (*
 	return k, nil
 }
 
-// makeFolder creates a folder whose name ends in the first free number.
+// makeFolder creates a folder with the first free number at the end of its name.
 func makeFolder(in *os.Root, what string) (name string, folder *os.Root, err error) {
 	for n := 1; ; n++ {
 		name = fmt.Sprintf("%s-%d", what, n)

@@ -25,7 +25,8 @@ type Options struct {
 	Denied    []string // tools that exist but are denied to the agent
 }
 
-// LoadedSet is the set of skills whose instructions the model of a run has received.
+// LoadedSet is the set of skills that are loaded: the model of the run has received their
+// instructions.
 type LoadedSet struct{ names sync.Map }
 
 // NewLoadedSet returns a set with the named skills.
@@ -133,8 +134,8 @@ func (s *Loader) unknownSkill(name string, err error) tool.Envelope {
 	return tool.Failure(tool.KindNotFound, "%v; %s", err, say)
 }
 
-// LoadFile loads the skill whose SKILL.md has the given path. It returns false if path is not a
-// skill's SKILL.md.
+// LoadFile loads a skill by the path of its SKILL.md. It returns false if path is not a skill's
+// SKILL.md.
 func (s *Loader) LoadFile(path string) (tool.Envelope, bool) {
 	for _, sk := range s.View.All() {
 		if path == sk.File {

@@ -52,7 +52,7 @@ const (
 	maxQueries       = 8
 	maxHitsPerQuery  = 10 // per query
 	maxIDs           = 20
-	maxUnlistedNamed = 60  // unlisted tools whose names the model sees
+	maxUnlistedNamed = 60  // unlisted tools that the model sees by name
 	maxDescription   = 300 // characters of a description
 )
 

@@ -104,7 +104,7 @@ func growsTooMuch(doc *html.Node, most int) bool {
 	return size > most
 }
 
-// cells returns the number of cells of a table whose rows are all as long as the longest.
+// cells returns the number of cells of a table, with all rows as long as the longest.
 func cells(t *html.Node) int {
 	rows, longest := 0, 0
 	for n := range t.Descendants() {

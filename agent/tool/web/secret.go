@@ -14,7 +14,7 @@ import (
 	"rouse/agent/tool"
 )
 
-// secretsIn returns the secrets whose placeholders a request contains, each once.
+// secretsIn returns the secrets that a request has placeholders for, each once.
 func (f *fetcher) secretsIn(q request) ([]tool.SecretGrant, error) {
 	texts := []string{q.target.url.EscapedPath(), q.target.url.RawQuery, q.body}
 	for name, value := range q.headers {

@@ -68,7 +68,7 @@ type fetcher struct {
 	recent []cachedAnswer // latest answers, newest first
 }
 
-// cachedAnswer is an answer whose further pages can be read.
+// cachedAnswer is an answer that can be read page by page.
 type cachedAnswer struct {
 	request string
 	result  result
@@ -288,7 +288,7 @@ func (f *fetcher) fetch(ctx context.Context, in tool.Invocation, a args) (tool.E
 	return tool.Success(res, warnings...), nil
 }
 
-// failure returns the result of a call whose server did not respond.
+// failure returns the result of a call if the server did not respond.
 func (f *fetcher) failure(ctx context.Context, err error) (tool.Envelope, error) {
 	switch {
 	case errors.As(err, new(*refusedError)):

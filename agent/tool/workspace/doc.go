@@ -1,5 +1,5 @@
-// Package workspace contains the tools for agents whose skills have workspaces: workspace_manage
-// for the workspaces and run_manage for the runs in them.
+// Package workspace contains the tools for agents with skills that have workspaces:
+// workspace_manage for the workspaces and run_manage for the runs in them.
 //
 // # Design
 //
