@@ -33,8 +33,8 @@ type Applied struct {
 	At     time.Time `json:"at"`
 }
 
-// ConflictError is returned by Apply if the changes conflict with those of the target. Apply has
-// not changed the repository.
+// ConflictError is returned by Apply if the changes conflict with those of the target. The
+// repository is then unchanged.
 type ConflictError struct {
 	Branch, Target string
 	Commit         string // conflicting commit of the branch; empty for a merge
@@ -59,8 +59,8 @@ func visible(files []string) string {
 	return text.List(append(shown, files[len(shown):]...), 5)
 }
 
-// DirtyError is returned by Apply if it would overwrite uncommitted changes of the owner. Apply has
-// not changed the repository.
+// DirtyError is returned by Apply if it would overwrite uncommitted changes of the owner. The
+// repository is then unchanged.
 type DirtyError struct {
 	Folder string
 	Files  []string

@@ -197,7 +197,7 @@ const maxRefusals = 5
 
 // refusalStreak counts consecutive model answers in which the same call was refused.
 type refusalStreak struct {
-	sig     string // of the call; empty if there is none
+	sig     string // of the call; empty without a refusal
 	times   int
 	call    model.Call
 	refusal string

@@ -93,7 +93,7 @@ func (r *run) effect(c model.Call) domain.Effect {
 // repeatable reports whether an interrupted call can be made again safely.
 func repeatable(e domain.Effect) bool { return e == domain.EffectRead || e == domain.EffectDatabase }
 
-// execute returns the result of a call from the record, or calls its tool if there is none.
+// execute returns the result of a call from the record, or otherwise calls its tool.
 func (r *run) execute(ctx context.Context, step, index int, c model.Call) (_ tool.Envelope, text string, _ error) {
 	e, state, known, err := r.priorAnswer(c)
 	switch {

@@ -127,8 +127,7 @@ func (r *run) relief() int {
 	return r.Policy.FreeSteps
 }
 
-// relieve uses up one free step. It returns false if there is none left, so that the step is
-// charged.
+// relieve uses up one free step. It returns false if all are used up, so that the step is charged.
 func (r *run) relieve() bool {
 	if r.relieved >= r.relief() {
 		return false

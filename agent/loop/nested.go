@@ -61,8 +61,8 @@ func (r *run) count(asked, made int, spent Spent) {
 	r.result.add(spent)
 }
 
-// asked returns the number of model steps of a nested run. An inner run has none of its own, so it
-// counts the steps nested in its calls.
+// asked returns the number of model steps of a nested run. For an inner run it counts the steps
+// nested in its calls, because the run itself does not ask a model.
 func (r *run) asked() int {
 	if r.Policy.NoModel {
 		return r.nestedSteps
@@ -285,7 +285,7 @@ type digest struct {
 }
 
 // Tool returns the reduce tool for the given tools that read, search or execute. It returns false
-// if there are none.
+// if no tool qualifies.
 func (d *Reducer) Tool(granted *tool.Registry, description string) (t tool.Tool, ok bool, err error) {
 	spec := ReduceSpec(description)
 	spec.Effect, spec.Class = domain.EffectRead, tool.ClassOther

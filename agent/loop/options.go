@@ -57,7 +57,7 @@ type Options struct {
 	Board *memory.Board
 	// Reducer answers the reduce calls. Nil if the run does not have that tool.
 	Reducer *Reducer
-	// Inner executes inner runs. Nil if the run has none.
+	// Inner executes inner runs. Optional.
 	Inner *Inner
 	// Completer asks a model within a run without a model. Optional.
 	Completer *Completer

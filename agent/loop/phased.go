@@ -162,8 +162,8 @@ func (r *run) recordIndex(i int) int {
 
 func (r *run) isStep(c model.Call) bool { return r.phased != nil && c.Name == memory.StepTool }
 
-// innerCall returns the call that a step makes, or false if it makes none. Any other call is its
-// own inner call. A question is a call of the asking tool.
+// innerCall returns the call that a step makes, or false for a step without a call. Any other call
+// is its own inner call. A question is a call of the asking tool.
 func (r *run) innerCall(c model.Call) (model.Call, bool) {
 	if !r.isStep(c) {
 		return c, true
@@ -185,7 +185,8 @@ func (r *run) innerCall(c model.Call) (model.Call, bool) {
 	return in, true
 }
 
-// askTool returns the name of the tool that asks the owner, or its usual name if the run has none.
+// askTool returns the name of the tool that asks the owner, or its usual name if the run does not
+// have it.
 func (r *run) askTool() string {
 	for _, name := range r.Registry.Names() {
 		if t, ok := r.Registry.Lookup(name); ok && t.Waits() {

@@ -103,7 +103,7 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 		return t, nil, fmt.Errorf("the answer of the model cannot be recorded: %w", err)
 	}
 
-	// An empty message is only recorded, because there is nothing to send back.
+	// An empty message is recorded but not sent back.
 	if message.Text != "" || len(t.calls) > 0 {
 		r.messages = append(r.messages, message)
 	}

@@ -195,7 +195,7 @@ var protectedShares = []int{2, 4, 8, 16}
 // then omits older turns, and finally reduces results to one line.
 func (w *window) compactProtected(history []model.Message, from int) int {
 	total := 0
-	for _, share := range protectedShares { // once the history fits, further rounds change nothing
+	for _, share := range protectedShares { // further rounds have no effect once the history fits
 		total = w.shortenAll(history, from, w.budget/share)
 	}
 
@@ -450,7 +450,7 @@ func (r *run) memoryOfTurns() *memory.Memory {
 }
 
 // makeRoom shortens the next request after a server rejected one as too long. It uses the server's
-// numbers, or else half of the window. It returns false if there is nothing to omit.
+// numbers, or else half of the window. It returns false if the request cannot be shortened.
 func (r *run) makeRoom(failure error) bool {
 	var e *model.Error
 	if !errors.As(failure, &e) || e.Kind != model.KindContextOverflow {

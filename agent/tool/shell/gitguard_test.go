@@ -171,7 +171,7 @@ func TestRecover(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft: commands that run at the same time leave nothing in the folder.
+// TestNothingIsLeft checks that concurrent commands leave no files in the folder.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()

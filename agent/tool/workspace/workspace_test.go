@@ -69,8 +69,8 @@ func (b *bench) attempt(agent string) ledger.Attempt {
 	return a
 }
 
-// call makes a call twice, as after a crash between its effect and its record. It returns the
-// common result.
+// call makes a call twice, as after a crash between its effect and its record. It fails the test if
+// the results differ.
 func (b *bench) call(name, args string) tool.Envelope {
 	b.Helper()
 	b.calls++
