@@ -338,7 +338,7 @@ func mailName(name string) string {
 }
 
 // mirror updates and returns the mirror of a repository. The caller must hold the lock of the
-// mirror until the clone is made, because objects that the clone needs could be removed otherwise.
+// mirror until the clone is made. Otherwise objects that the clone needs could be removed.
 func (s *Store) mirror(ctx context.Context, r *repository) (string, error) {
 	sum := sha256.Sum256([]byte(r.common))
 	name := strings.TrimSuffix(filepath.Base(r.path), ".git") + "-" + hex.EncodeToString(sum[:6]) + ".git"

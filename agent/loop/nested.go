@@ -121,9 +121,9 @@ func (c *Completer) Complete(ctx context.Context, in tool.Invocation, a Completi
 	return r.nest(ctx, o)
 }
 
-// Inner runs inner runs: a nested run, on the same loop, answers a call. It uses the run's record,
-// authorizer and bounds. The keys of its calls start with the key of the outer call (see InnerKey),
-// so that a repetition finds their results. Only one runs at a time.
+// Inner executes inner runs. An inner run is a nested run on the same loop that answers a call. It
+// uses the run's record, authorizer and bounds. The keys of its calls start with the key of the
+// outer call (see InnerKey), so that a repetition finds their results. Only one runs at a time.
 //
 // If the owner must be asked within an inner run, the outer call has no result. It is made again
 // after the approval.

@@ -69,16 +69,17 @@ type Policy struct {
 	BudgetWarning int // steps left at which the model is warned; zero means never
 	EmptyRetries  int // consecutive retries after an empty answer
 	TurnRetries   int // uncharged retries of a turn in which the model failed
-	// UnreachableRetries replaces TurnRetries for an unreachable server, if it is larger. Seven
-	// retries take about 90 seconds.
+	// UnreachableRetries replaces TurnRetries for an unreachable server, if it is larger.
 	UnreachableRetries int
 	NoRetryDelay       bool // no delay before retries, for a replay
 	StopOnRejection    bool // a rejected call ends the run
-	EndOnQuestion      bool // a question ends the run as its result
-	Dedupe             bool // do not repeat a reading call while its result is valid
-	DedupeNotice       bool // tell the model about an avoided repetition
-	Advice             bool // give advice after listings, guesses and repetitions
-	StaleTodoSteps     int  // steps after which an unchanged todo list with open items gets a notice; zero means never
+	// EndOnQuestion ends the run with the question as its result. The caller sends the request
+	// again with the answer.
+	EndOnQuestion  bool
+	Dedupe         bool // do not repeat a reading call while its result is valid
+	DedupeNotice   bool // tell the model about an avoided repetition
+	Advice         bool // give advice after listings, guesses and repetitions
+	StaleTodoSteps int  // steps after which an unchanged todo list with open items gets a notice; zero means never
 	// FreeSteps is the number of steps that are not charged: steps that only move rows, and steps
 	// of reductions. Empty answers are never charged.
 	FreeSteps     int

@@ -76,7 +76,7 @@ func phaseNames() string {
 	return strings.Join(names, ", ")
 }
 
-// maxSubTasks exceeds the number of steps of a run in phases.
+// maxSubTasks limits the sub-tasks of a plan. It exceeds the steps that a run in phases may take.
 const maxSubTasks = 40
 
 func (s *ParsedStep) parsePlan(raw json.RawMessage) *Invalid {

@@ -6,7 +6,7 @@
 // # Design
 //
 // Each tool translates its arguments into a call of agentdb and the result into an envelope. A
-// write names the run and the call's key, so a resumed attempt gets the first result again from the
-// journal of agentdb. Errors that the agent can correct are envelopes. A database file that cannot
-// be used is a Go error, because the run cannot continue without it.
+// write names the run and the call's key. A resumed attempt therefore gets the first result again
+// from the journal of agentdb. Errors that the agent can correct are envelopes. A database file
+// that cannot be used is a Go error, because the run cannot continue without it.
 package db

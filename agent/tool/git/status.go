@@ -111,9 +111,9 @@ const (
 	maxSummarised  = 50 // paths
 )
 
-// Summary describes the changes in the working folder for a prompt, in at most most characters. It
-// returns "" if the folder is not a repository. It runs git like the tools do, so programs named by
-// the repository do not run.
+// Summary describes the changes in the working folder for a prompt. most limits its length. It
+// returns "" if the folder is not a repository or git fails. It runs git like the tools do, so
+// programs named by the repository do not run.
 func Summary(ctx context.Context, host *shell.Launcher, agent string, redact func(string) string, most int) string {
 	ctx, cancel := context.WithTimeout(ctx, summaryTimeout)
 	defer cancel()

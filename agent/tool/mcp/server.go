@@ -36,7 +36,7 @@ type Server struct {
 
 	Private        bool          // results are private data
 	Public         bool          // results are not private, even if the owner is signed in
-	Start, Timeout time.Duration // until the tools are listed; of one call
+	Start, Timeout time.Duration // timeouts of the start and the tool list, and of one call
 	Allow          []string      // globs of the offered tools; empty means all
 	ReadOnly       []string      // globs of tools the owner declares read-only
 	Ask            []string      // globs of tools that need an approval for each call

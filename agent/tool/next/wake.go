@@ -114,7 +114,7 @@ func PlanWake(ctx context.Context, l *ledger.Ledger, limits schedule.Limits, r R
 		return Result{}, err
 	}
 
-	// Read outside the transaction, because it is only used for a warning.
+	// Read before the wake is stored. The previous wake is only used for a warning.
 	before, had, err := l.NextWake(ctx, r.Agent)
 	if err != nil {
 		return Result{}, fmt.Errorf("what is planned for %s cannot be read: %w", r.Agent, err)

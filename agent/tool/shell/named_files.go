@@ -12,8 +12,8 @@ import (
 // mention is a text in a command line that may name a file.
 type mention struct {
 	path string
-	// fixed reports that another path cannot replace the text. Either the command changes the file
-	// or depends on its name, or the text is part of code, a list or a pattern.
+	// fixed reports that another path cannot replace the text. The command may change the file or
+	// depend on its name. The text may also be part of code, a list or a pattern.
 	fixed bool
 }
 

@@ -73,8 +73,9 @@ type family struct {
 	idle    time.Duration
 }
 
-// Tools returns shell_run and bash. An agent gets shell_run if it has a grant for a command, may
-// get one during the run, or names the tool in its list. It gets bash only if its list names it.
+// Tools returns shell_run and bash. An agent gets shell_run if it has a grant for a command or may
+// get one during the run. It also gets shell_run if its list of tools names it. It gets bash only
+// if its list names it.
 func Tools(o Options) ([]tool.Tool, error) {
 	if err := o.Launcher.check(); err != nil {
 		return nil, err

@@ -57,8 +57,8 @@ func (r *Requests) Need(ctx context.Context, in tool.Invocation, a RequestArgs) 
 	return r.fetcher.need(ctx, in, a.args())
 }
 
-// Send sends a request and follows its redirects. Every complete response is a success, whatever
-// its status.
+// Send sends a request and follows its redirects. A status of 400 or above does not fail the call.
+// A redirect that is not followed, an incomplete response and a response that is not text do.
 func (r *Requests) Send(ctx context.Context, a RequestArgs) (tool.Envelope, error) {
 	f := r.fetcher
 	q, secrets, err := f.parse(a.args())
