@@ -119,7 +119,7 @@ func optionalID(n int64) string {
 }
 
 // find returns the named workspace, or the workspace of the run if text is empty. It returns an
-// error for workspaces of other agents, and of skills that the agent does not have.
+// error if the workspace belongs to another agent, or to a skill that the agent does not have.
 func (o Options) find(ctx context.Context, in tool.Invocation, text string) (ledger.Workspace, error) {
 	id, err := number("workspaceId", text)
 	if err != nil {
