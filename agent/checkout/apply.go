@@ -18,25 +18,26 @@ import (
 // How is the way in which a result is applied.
 type How string
 
-// The ways.
+// The values of How.
 const (
-	Merge      How = "merge"       // fast-forward if possible, else a merge commit of the owner
-	CherryPick How = "cherry-pick" // each commit again on top of the target
+	Merge      How = "merge"       // fast-forward if possible, otherwise a merge commit of the owner
+	CherryPick How = "cherry-pick" // repeats each commit on top of the target
 )
 
-// Applied is what Apply did.
+// Applied describes an applied result.
 type Applied struct {
 	How    How       `json:"how"`
-	Branch string    `json:"branch"` // of the owner's repository, which has the changes now
+	Branch string    `json:"branch"` // branch of the owner's repository that has the changes
 	Before string    `json:"before"`
-	Commit string    `json:"commit"` // its commit now; Before if it had the changes already
+	Commit string    `json:"commit"` // new commit of the branch; Before if the branch already had the changes
 	At     time.Time `json:"at"`
 }
 
-// ConflictError is the error of Apply if changes contradict those of the target. Nothing was changed.
+// ConflictError is returned by Apply if the changes conflict with those of the target. The
+// repository is then unchanged.
 type ConflictError struct {
 	Branch, Target string
-	Commit         string // of the branch, at which the conflict is; "" for a merge
+	Commit         string // conflicting commit of the branch; empty for a merge
 	Files          []string
 }
 
@@ -49,7 +50,7 @@ func (e *ConflictError) Error() string {
 		e.Branch, e.Target, at, visible(e.Files), text.ShellWord(e.Branch), e.Target)
 }
 
-// visible lists names that an agent has chosen.
+// visible formats a list of names that an agent has chosen.
 func visible(files []string) string {
 	var shown []string
 	for _, name := range files[:min(len(files), 6)] {
@@ -58,7 +59,8 @@ func visible(files []string) string {
 	return text.List(append(shown, files[len(shown):]...), 5)
 }
 
-// DirtyError is the error of Apply if files that it would change have changes of the owner. Nothing was changed.
+// DirtyError is returned by Apply if it would overwrite uncommitted changes of the owner. The
+// repository is then unchanged.
 type DirtyError struct {
 	Folder string
 	Files  []string
@@ -69,9 +71,10 @@ func (e *DirtyError) Error() string {
 		text.Plural(len(e.Files), "file"), e.Folder, visible(e.Files))
 }
 
-// Apply puts the commits of a result on the branch that the clone was made from, or else on the one that is checked
-// out. A worktree in which that branch is checked out follows. If it fails nothing was changed; it can be repeated.
-// Afterwards the clone is removed; the branch of the result stays until Discard.
+// Apply puts the commits of a result on the branch that the clone was made from. If the clone was
+// not made from a branch, it uses the branch that is checked out. If a worktree has the target
+// checked out, its files are updated. If Apply fails, nothing has changed, and it can be repeated.
+// Afterwards the clone is removed. The branch of the result stays until Discard.
 func (s *Store) Apply(ctx context.Context, res Result, how How) (Applied, error) {
 	defer s.lock("run " + res.Run)()
 	rec, err := s.read(res.Run)
@@ -125,7 +128,7 @@ func (s *Store) apply(ctx context.Context, rec *record, res Result, how How) err
 	m := merging{git: r.bareGit(), base: rec.Base, head: res.Head, branch: rec.Branch, target: target, old: old}
 	again := rec.Pending != nil && rec.Pending.Branch == target && rec.Pending.How == how
 	switch {
-	case again && rec.Pending.Commit == old: // done, but for the record
+	case again && rec.Pending.Commit == old: // done except for the record
 	case again && rec.Pending.Before == old:
 	default:
 		again = false
@@ -157,12 +160,12 @@ func (s *Store) apply(ctx context.Context, rec *record, res Result, how How) err
 	return s.write(*rec)
 }
 
-// message is the entry in the log of a reference.
+// message returns the reflog message.
 func (p *Applied) message(rec *record) string {
 	return "rouse: " + string(p.How) + " " + rec.Branch + " of run " + rec.Run
 }
 
-// moveBranch sets a branch that is checked out nowhere.
+// moveBranch sets a branch that is not checked out anywhere.
 func (s *Store) moveBranch(ctx context.Context, r *repository, rec *record) error {
 	p := rec.Pending
 	if err := s.write(*rec); err != nil {
@@ -175,7 +178,7 @@ func (s *Store) moveBranch(ctx context.Context, r *repository, rec *record) erro
 	return err
 }
 
-// merging makes the new commit of a branch, without a worktree.
+// merging creates the new commit of a branch without a worktree.
 type merging struct {
 	git
 	base, head, branch, target, old string
@@ -207,7 +210,7 @@ func (m merging) has(ctx context.Context, ancestor, of string) (bool, error) {
 	return err == nil, err
 }
 
-// tree merges two commits; at is for the error.
+// tree merges two commits. at is the commit for a ConflictError.
 func (m merging) tree(ctx context.Context, ours, theirs, at string) (string, error) {
 	out, err := m.run(ctx, "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs)
 	entries := split(out)
@@ -223,7 +226,7 @@ func (m merging) tree(ctx context.Context, ours, theirs, at string) (string, err
 	return entries[0], nil
 }
 
-// pick repeats the commits of the branch on the target.
+// pick repeats the commits of the branch on top of the target.
 func (m merging) pick(ctx context.Context) (string, error) {
 	list, err := m.run(ctx, "rev-list", "--reverse", "--topo-order", "--parents", m.head, "^"+m.base)
 	if err != nil {
@@ -243,8 +246,8 @@ func (m merging) pick(ctx context.Context) (string, error) {
 }
 
 func (m merging) pickOne(ctx context.Context, commit, parent, onto string) (string, error) {
-	// merge-tree finds its merge base by itself: a commit with the files of onto and the parent of the picked commit
-	// makes it that parent.
+	// merge-tree determines the merge base itself. A temporary commit with the tree of onto and the
+	// parent of the picked commit makes that parent the merge base.
 	stand, err := m.line(ctx, "commit-tree", "-p", parent, "-m", "onto", onto+"^{tree}")
 	if err != nil {
 		return "", err
@@ -254,7 +257,7 @@ func (m merging) pickOne(ctx context.Context, commit, parent, onto string) (stri
 		return "", err
 	}
 	if before, err := m.line(ctx, "rev-parse", onto+"^{tree}"); err != nil || before == tree {
-		return onto, err // the target has it already
+		return onto, err // the target already has the change
 	}
 
 	author, err := m.run(ctx, "log", "-1", "--no-show-signature", "--format=%an%x00%ae%x00%ad%x00%B", "--date=raw", commit)
@@ -271,14 +274,14 @@ func (m merging) pickOne(ctx context.Context, commit, parent, onto string) (stri
 	return strings.TrimSpace(out), err
 }
 
-// owners are settings of the owner for what is committed and written in their name.
+// owners holds settings of the owner for commits and files written in the owner's name.
 type owners struct {
-	identity []string          // as variables of the environment
-	storage  map[string]string // how files are written
+	identity []string          // as environment variables
+	storage  map[string]string // settings for how files are stored
 }
 
-// ownersSettings reads who the owner is, from the repository or else from the owner's own configuration. Reading a
-// configuration runs no program.
+// ownersSettings reads the owner's identity from the repository's configuration or the owner's own.
+// Reading a configuration does not run programs.
 func (r *repository) ownersSettings(ctx context.Context) (o owners, err error) {
 	c := exec.CommandContext(ctx, "git", "config", "--includes", "--null", "--list")
 	c.Dir, c.Env = r.view, append(os.Environ(), "GIT_DIR="+r.gitDir)
@@ -307,7 +310,7 @@ type worktree struct {
 	folder, gitDir string
 }
 
-// checkNotOut refuses to change a branch that is checked out; doing is the verb.
+// checkNotOut returns an error if a branch is checked out. doing is the verb for the message.
 func (r *repository) checkNotOut(branch, doing string) error {
 	work, err := r.worktreeOf(branch)
 	if err == nil && work != nil {
@@ -316,7 +319,7 @@ func (r *repository) checkNotOut(branch, doing string) error {
 	return err
 }
 
-// worktreeOf returns the worktree in which a branch is checked out, nil if there is none.
+// worktreeOf returns the worktree in which a branch is checked out, or nil.
 func (r *repository) worktreeOf(branch string) (*worktree, error) {
 	if !r.bare && headOf(r.gitDir) == branch {
 		return &worktree{r.path, r.gitDir}, nil

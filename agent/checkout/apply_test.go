@@ -29,7 +29,7 @@ func TestApply(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		how  checkout.How
-		then func(t *testing.T, repo string) // what the owner does meanwhile
+		then func(t *testing.T, repo string) // changes of the owner before Apply
 		log  string                          // subjects and authors of the target, newest first
 	}{
 		"fast-forward": {checkout.Merge, nil, "add new|coder fix two|coder first|Olga Owner"},
@@ -60,7 +60,7 @@ func TestApply(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			repo, s := owner(t), store(t)
-			// A hook and a monitor of the owner are not run.
+			// Hooks and monitors of the owner do not run.
 			canary := filepath.Join(t.TempDir(), "canary")
 			for _, hook := range []string{"post-merge", "post-checkout", "reference-transaction", "post-index-change"} {
 				write(t, filepath.Join(repo, ".git/hooks", hook), "#!/bin/sh\ntouch "+canary+"\n")
@@ -77,7 +77,7 @@ func TestApply(t *testing.T) {
 			head := git(t, repo, "rev-parse", "HEAD")
 			os.Remove(canary)
 
-			for range 2 { // the second one does nothing
+			for range 2 { // the second Apply changes nothing
 				applied, err := s.Apply(t.Context(), res, c.how)
 				if err != nil {
 					t.Fatal(err)
@@ -198,7 +198,7 @@ func TestApplyRefuses(t *testing.T) {
 	}
 }
 
-// state is everything that the owner sees of a repository.
+// state returns everything that the owner sees of a repository.
 func state(t *testing.T, repo string) string {
 	t.Helper()
 	status, _ := tryGit(t, repo, "status", "--porcelain", "--ignored")

@@ -16,8 +16,8 @@ import (
 	"rouse/agent/sandbox"
 )
 
-// TestHostileClones: whatever an agent makes of its clone, the owner gets data or a refusal. Each attack names a
-// program that would leave a canary, or a secret that would come back.
+// TestHostileClones checks that a manipulated clone yields either data or an error. Each attack
+// names a program that would leave a canary, or a secret that would come back.
 func TestHostileClones(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -53,7 +53,7 @@ func TestHostileClones(t *testing.T) {
 			}
 		}, ""},
 		"alternates to another repository": {func(t *testing.T, a attacked) {
-			// The commit names a file of a repository that the agent cannot read.
+			// The commit refers to a file of a repository that the agent cannot read.
 			write(t, filepath.Join(a.dir, ".git/objects/info/alternates"), filepath.Join(a.private, ".git/objects")+"\n"+filepath.Join(a.repo, ".git/objects")+"\n")
 			forge(t, a, git(t, a.private, "rev-parse", "HEAD:secret.txt"))
 		}, "git pack-objects failed"},
@@ -65,7 +65,7 @@ func TestHostileClones(t *testing.T) {
 			if err := syscall.Mkfifo(filepath.Join(a.dir, ".git/objects/info/alternates"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, ""}, // git takes no file of another kind there: objects are missing, or it waits and is ended
+		}, ""}, // git either reports missing objects, or waits and is killed
 		"objects as links to secrets": {func(t *testing.T, a attacked) {
 			hash := git(t, a.dir, "rev-parse", "HEAD:new.txt")
 			removeObject(t, a.dir, hash)
@@ -250,7 +250,8 @@ func TestHostileClones(t *testing.T) {
 	}
 }
 
-// eachTier runs an attack on the strongest tier of this machine, and with ROUSE_TEST_ATTACKS=all on the weaker one too.
+// eachTier runs an attack on the strongest tier of this machine. With ROUSE_TEST_ATTACKS=all it
+// also uses the weaker tier.
 func eachTier(t *testing.T, name string, attack func(t *testing.T, a attacked)) {
 	t.Helper()
 	tiers := []sandbox.Tier{sandbox.TierA}
@@ -286,7 +287,7 @@ func errText(err error) string {
 	return err.Error()
 }
 
-// attacked is the clone of a run, and what an attack wants.
+// attacked is the clone of a run with the targets of an attack.
 type attacked struct {
 	store           *checkout.Store
 	clone           checkout.Clone
@@ -329,7 +330,7 @@ func branch(t *testing.T, a attacked, by func(path string) error) {
 	}
 }
 
-// mktree makes a tree of some entries with the same content.
+// mktree creates a tree of n entries with the same content.
 func mktree(t *testing.T, dir, entry string, n int) string {
 	t.Helper()
 	var in strings.Builder
@@ -339,14 +340,14 @@ func mktree(t *testing.T, dir, entry string, n int) string {
 	return gitIn(t, dir, in.String(), "mktree")
 }
 
-// forge commits a tree with a file whose content is elsewhere.
+// forge commits a tree with a file whose content is missing.
 func forge(t *testing.T, a attacked, blob string) {
 	t.Helper()
 	tree := gitIn(t, a.dir, "100644 blob "+blob+"\tstolen.txt\n", "mktree", "--missing")
 	git(t, a.dir, "update-ref", "refs/heads/rouse/fix-1", git(t, a.dir, "commit-tree", "-p", a.clone.Base, "-m", "forged", tree))
 }
 
-// forgeTree commits a tree with one entry that git itself would not make.
+// forgeTree commits a tree with one entry that git itself would not create.
 func forgeTree(t *testing.T, a attacked, entry, blob string) {
 	t.Helper()
 	var raw []byte

@@ -12,8 +12,8 @@ import (
 	"rouse/agent/checkout"
 )
 
-// BenchmarkMake makes clones of a repository of 100,000 objects and 20,000 files: the first one with its mirror, the
-// others when the mirror is there.
+// BenchmarkMake makes clones of a repository with 100,000 objects and 20,000 files: the first clone
+// including its mirror, the others with an existing mirror.
 func BenchmarkMake(b *testing.B) {
 	repo := filepath.Join(b.TempDir(), "large")
 	run := func(in []byte, args ...string) string {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// CheckBranch refuses a name that git would not take for a branch, or would take for something else.
+// CheckBranch returns an error if git would reject a branch name or interpret it as something else.
 func CheckBranch(name string) error {
 	bad := name == "" || name == "HEAD" || name == "@" || len(name) > 200 || strings.HasPrefix(name, "-") || strings.HasPrefix(name, "refs/") || strings.HasSuffix(name, ".") ||
 		strings.ContainsAny(name, " ~^:?*[\\\x7f") || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) || strings.Contains(name, "..") || strings.Contains(name, "@{")

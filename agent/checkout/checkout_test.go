@@ -20,7 +20,7 @@ func TestMakeAndCollect(t *testing.T) {
 		t.Fatalf("a second attempt got %+v, %v", again, err)
 	}
 
-	// All of git works in the clone.
+	// All git commands work in the clone.
 	if got := git(t, c.Dir, "status", "--short", "--branch"); got != "## rouse/fix-7" {
 		t.Fatal(got)
 	}
@@ -53,13 +53,13 @@ func TestMakeAndCollect(t *testing.T) {
 	}
 	git(t, repo, "fsck", "--strict")
 
-	// The branch moves on with the run.
+	// The branch moves forward with the run.
 	head = commit(t, c.Dir, "the rest")
 	if res := collected(t, s, c); res.Head != head || len(res.Commits) != 3 || git(t, repo, "rev-parse", "rouse/fix-7") != head {
 		t.Fatalf("%+v", res)
 	}
 
-	// Commits that were brought back stay, whatever the agent does.
+	// Collected commits stay, even if the agent resets its branch.
 	git(t, c.Dir, "reset", "-q", "--hard", c.Base)
 	if res := collected(t, s, c); len(res.Commits) != 0 || !strings.Contains(strings.Join(res.Notes, ";"), "stays as it was brought back before") || git(t, repo, "rev-parse", "rouse/fix-7") != head {
 		t.Fatalf("%+v", res)
@@ -111,7 +111,8 @@ func TestCloneHasNoMoreThanBranchesAndTags(t *testing.T) {
 	}
 }
 
-// TestDroppedCommits: commits of a branch that was removed leave the mirror once no clone borrows from it.
+// TestDroppedCommits checks that commits of a removed branch leave the mirror once no clone borrows
+// from it.
 func TestDroppedCommits(t *testing.T) {
 	t.Parallel()
 	repo, s := owner(t), store(t)

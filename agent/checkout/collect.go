@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	maxFiles   = 20_000    // that a branch changes
-	maxTree    = 2_000_000 // entries of a commit, with those of all folders
+	maxFiles   = 20_000    // changed by a branch
+	maxTree    = 2_000_000 // entries of a commit, including all folders
 	maxCommits = 1_000     // listed
 )
 
@@ -42,23 +42,25 @@ type FileStat struct {
 	Removed int    `json:"removed"`
 }
 
-// Result is the branch of a run in the owner's repository. All texts of it are the agent's: whoever shows them
-// escapes them for the place.
+// Result is the branch of a run in the owner's repository. Its texts come from the agent and must
+// be escaped for display.
 type Result struct {
-	Run         string     `json:"run"`
-	Repo        string     `json:"repo"`
-	Target      string     `json:"target,omitempty"` // see Clone
-	Branch      string     `json:"branch"`
-	Base        string     `json:"base"`
-	Head        string     `json:"head"`    // Base if there is no commit: then there is no branch in the owner's repository either
+	Run    string `json:"run"`
+	Repo   string `json:"repo"`
+	Target string `json:"target,omitempty"` // see Clone
+	Branch string `json:"branch"`
+	Base   string `json:"base"`
+	// Head is Base if there are no commits. In that case the owner's repository has no branch.
+	Head        string     `json:"head"`
 	Commits     []Commit   `json:"commits"` // newest first, at most 1,000
 	Files       []FileStat `json:"files"`
 	Uncommitted int        `json:"uncommitted"` // files that the agent left uncommitted; they stay in the clone
 	Notes       []string   `json:"notes,omitempty"`
 }
 
-// Collect brings the branch of a clone into the owner's repository. It can be repeated: a branch that already has
-// the commits stays, and one that this run brought before moves on. No other branch moves.
+// Collect copies the branch of a clone into the owner's repository. It can be repeated: a branch
+// that has the commits stays, and a branch from an earlier Collect of the run moves forward. Other
+// branches do not move.
 func (s *Store) Collect(ctx context.Context, c Clone) (Result, error) {
 	defer s.lock("run " + c.Run)()
 	rec, err := s.read(c.Run)
@@ -66,7 +68,7 @@ func (s *Store) Collect(ctx context.Context, c Clone) (Result, error) {
 		return Result{}, err
 	}
 	if rec.Applied != nil && rec.Result != nil {
-		return *rec.Result, nil // the clone is gone
+		return *rec.Result, nil // the clone no longer exists
 	}
 	res, err := s.collect(ctx, &rec)
 	if err != nil {
@@ -111,7 +113,7 @@ func (s *Store) collect(ctx context.Context, rec *record) (Result, error) {
 	return res, s.write(*rec)
 }
 
-// confined runs git in a sandbox that sees the clone and the mirror. What it prints is the agent's to decide.
+// confined runs git in a sandbox that sees the clone and the mirror. Its output is not trusted.
 func (s *Store) confined(ctx context.Context, c sandbox.Command, args ...string) error {
 	said := &bounded{most: 4 << 10}
 	c.Argv, c.Stderr, c.MinTier = append([]string{"git"}, args...), said, s.MinTier
@@ -132,12 +134,12 @@ func (s *Store) confined(ctx context.Context, c sandbox.Command, args ...string)
 	return nil
 }
 
-// inClone runs git in the clone, which it cannot change.
+// inClone runs git in the clone with read-only access.
 func (s *Store) inClone(ctx context.Context, c Clone, in io.Reader, out io.Writer, args ...string) error {
 	return s.confined(ctx, sandbox.Command{Dir: c.Dir, Read: []string{c.Dir, c.Mirror}, Stdin: in, Stdout: out}, args...)
 }
 
-// ask is inClone for a short answer.
+// ask is like inClone, for a short output.
 func (s *Store) ask(ctx context.Context, c Clone, args ...string) (string, error) {
 	out := &bounded{most: 1 << 20}
 	err := s.inClone(ctx, c, nil, out, args...)
@@ -146,7 +148,7 @@ func (s *Store) ask(ctx context.Context, c Clone, args ...string) (string, error
 
 var hash = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// look asks the clone for the head of its branch, and for what is not on it.
+// look reads the head of the clone's branch, and notes changes outside the branch.
 func (s *Store) look(ctx context.Context, c Clone, res *Result) (err error) {
 	if res.Head, err = s.ask(ctx, c, "rev-parse", "--verify", "--quiet", "refs/heads/"+c.Branch+"^{commit}"); err != nil {
 		return fmt.Errorf("the clone %s has no branch %s that can be read: %w", c.Dir, c.Branch, err)
@@ -155,7 +157,7 @@ func (s *Store) look(ctx context.Context, c Clone, res *Result) (err error) {
 		return fmt.Errorf("the branch %s of the clone %s is %q, which is no commit", c.Branch, c.Dir, text.Head(res.Head, 80))
 	}
 
-	// A count is not worth the time of a result.
+	// The count is optional, so limit its time.
 	brief, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
 	status := &bounded{most: 8 << 20}
@@ -172,7 +174,7 @@ func (s *Store) look(ctx context.Context, c Clone, res *Result) (err error) {
 	return nil
 }
 
-// receive brings the objects of a commit into the quarantine, and checks them.
+// receive copies the objects of a commit into the quarantine and checks them.
 func (s *Store) receive(ctx context.Context, c Clone, head string, quarantine git, format string) error {
 	if err := removeAll(quarantine.dir); err != nil {
 		return err
@@ -186,7 +188,7 @@ func (s *Store) receive(ctx context.Context, c Clone, head string, quarantine gi
 		return err
 	}
 
-	if shallow, err := os.ReadFile(filepath.Join(c.Mirror, "shallow")); err == nil { // the owner's repository is
+	if shallow, err := os.ReadFile(filepath.Join(c.Mirror, "shallow")); err == nil { // the owner's repository is shallow
 		if err := os.WriteFile(filepath.Join(quarantine.dir, "shallow"), shallow, 0o600); err != nil {
 			return err
 		}
@@ -218,7 +220,8 @@ func (s *Store) receive(ctx context.Context, c Clone, head string, quarantine gi
 		return err
 	}
 
-	// The pack is data of the agent. Reading it has the limits of a sandbox, in which only packs can be written.
+	// The pack comes from the agent. It is read within the limits of a sandbox that can write only
+	// packs.
 	err = s.confined(ctx, sandbox.Command{Dir: quarantine.dir, Read: []string{quarantine.dir, c.Mirror}, Write: []string{filepath.Join(objects, "pack")}, Stdin: file, Stdout: io.Discard},
 		"--git-dir="+quarantine.dir, "-c", "core.bigFileThreshold=32m", "index-pack", "--strict", "--fix-thin", "--stdin", "--max-input-size="+strconv.FormatInt(s.maxPack(), 10))
 	if err != nil {
@@ -234,8 +237,9 @@ func (s *Store) receive(ctx context.Context, c Clone, head string, quarantine gi
 	return err
 }
 
-// checkObjects refuses objects that are small in a pack and large as files: a few kilobytes can be a file of gigabytes,
-// or, by folders that have the same folder many times, more files than any disk holds.
+// checkObjects refuses objects that are small in a pack but large as files. A few kilobytes can
+// expand to a file of gigabytes. Nested folders with repeated entries can expand to more files than
+// a disk holds.
 func (s *Store) checkObjects(ctx context.Context, g git, c Clone, head string) error {
 	list, err := g.run(ctx, "rev-list", "--objects", "--no-object-names", head, "^"+c.Base)
 	if err != nil {
@@ -275,15 +279,15 @@ func (s *Store) checkObjects(ctx context.Context, g git, c Clone, head string) e
 	return nil
 }
 
-// folders are trees by their hashes.
+// folders maps hashes to trees.
 type folders map[string]folder
 
 type folder struct {
 	entries int
-	below   []string // trees in it, as often as they are in it
+	below   []string // subtrees, with repetitions
 }
 
-// count returns the entries of a tree with those of all below it, up to maxTree.
+// count returns the number of entries of a tree including all subtrees, up to maxTree.
 func (f folders) count(tree string, counted map[string]int) int {
 	if n, ok := counted[tree]; ok {
 		return n
@@ -299,7 +303,7 @@ func (f folders) count(tree string, counted map[string]int) int {
 	return n
 }
 
-// subtrees reads trees and all below them, each once. Hashes have size bytes.
+// subtrees reads trees and all their subtrees, each once. size is the length of a hash in bytes.
 func (g git) subtrees(ctx context.Context, trees []string, size int) (folders, error) {
 	all := folders{}
 	for next := trees; len(next) > 0; {
@@ -334,7 +338,7 @@ func (g git) subtrees(ctx context.Context, trees []string, size int) (folders, e
 	return all, nil
 }
 
-// parseTree reads entries of a mode, a blank, a name, a zero byte and a hash.
+// parseTree parses entries of a mode, a blank, a name, a zero byte and a hash.
 func parseTree(raw string, size int) (f folder) {
 	for {
 		head, rest, ok := strings.Cut(raw, "\x00")
@@ -349,7 +353,7 @@ func parseTree(raw string, size int) (f folder) {
 	}
 }
 
-// limited writes up to a number of bytes; left is negative once there were more.
+// limited is a writer for a limited number of bytes. left is negative after the limit was exceeded.
 type limited struct {
 	w    io.Writer
 	left int64
@@ -362,7 +366,8 @@ func (l *limited) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// describe lists the commits and files of a result, and refuses one that would fill the disk as files.
+// describe lists the commits and files of a result. It returns an error if there are too many
+// files.
 func (s *Store) describe(ctx context.Context, g git, res *Result) error {
 	log, err := g.run(ctx, "log", "-z", "--max-count="+strconv.Itoa(maxCommits), "--format=%H%n%an%n%aI%n%s", res.Base+".."+res.Head)
 	if err != nil {
@@ -373,7 +378,7 @@ func (s *Store) describe(ctx context.Context, g git, res *Result) error {
 		if len(lines) < 4 {
 			continue
 		}
-		at, _ := time.Parse(time.RFC3339, lines[2]) // a date that is none is the agent's
+		at, _ := time.Parse(time.RFC3339, lines[2]) // zero if the agent wrote an invalid date
 		res.Commits = append(res.Commits, Commit{lines[0], valid(lines[1]), at, valid(lines[3])})
 	}
 
@@ -405,7 +410,7 @@ func (s *Store) describe(ctx context.Context, g git, res *Result) error {
 	return nil
 }
 
-// short returns a hash as people read it.
+// short returns the abbreviated hash for display.
 func short(hash string) string { return hash[:min(len(hash), 12)] }
 
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
@@ -418,7 +423,7 @@ func count(number string) int {
 	return n
 }
 
-// deliver copies the objects from the quarantine into the owner's repository, and sets the branch.
+// deliver copies the objects from the quarantine into the owner's repository and sets the branch.
 func (s *Store) deliver(ctx context.Context, r *repository, rec *record, head string, quarantine git) error {
 	now, err := r.ref(ctx, rec.Branch)
 	if err != nil {
@@ -452,7 +457,8 @@ func (s *Store) deliver(ctx context.Context, r *repository, rec *record, head st
 	return err
 }
 
-// Diff returns the changes of a result as text, at most max bytes of it. Attributes of the branch do not hide any of it.
+// Diff returns the changes of a result as text, at most max bytes of it. Attributes of the branch
+// cannot hide changes.
 func (s *Store) Diff(ctx context.Context, res Result, max int) (string, error) {
 	if res.Head == res.Base {
 		return "", nil

@@ -4,5 +4,5 @@ package checkout_test
 
 import "errors"
 
-// crash is for processes that can kill themselves.
+// crash is not supported on systems where a process cannot kill itself.
 func crash(string) error { return errors.ErrUnsupported }

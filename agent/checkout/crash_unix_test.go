@@ -19,13 +19,13 @@ import (
 	"rouse/agent/checkout"
 )
 
-// crashing is what a process does that is killed at a step.
+// crashing describes the work of a process that is killed at a step.
 type crashing struct {
 	Dir, Repo, Verb string
 	Step            int
 }
 
-// crash does a verb in a process that kills itself at a step.
+// crash runs a verb in a process that kills itself at a step.
 func crash(text string) error {
 	var c crashing
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
@@ -68,7 +68,7 @@ func do(s *checkout.Store, repo, verb string) error {
 	return err
 }
 
-// TestKilled kills a process at each step of each verb, and lets another one go on.
+// TestKilled kills a process at each step of each verb, and lets another process continue.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"make", "collect", "merge", "cherry-pick", "discard"} {
@@ -90,7 +90,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// killedAt reports whether there was such a step.
+// killedAt reports whether the step existed.
 func killedAt(t *testing.T, verb string, step int) bool {
 	t.Helper()
 	repo, s := owner(t), store(t)
@@ -164,7 +164,7 @@ func killedAt(t *testing.T, verb string, step int) bool {
 	return killed
 }
 
-// killChild does a verb in a process that is killed at a step, and reports whether there was such a step.
+// killChild runs a verb in a process that is killed at a step. It reports whether the step existed.
 func killChild(t *testing.T, c crashing) bool {
 	t.Helper()
 	text, err := json.Marshal(c)
@@ -182,8 +182,8 @@ func killChild(t *testing.T, c crashing) bool {
 	return killed
 }
 
-// TestKilledInAFile: git was killed while it wrote a file. The file is told, nothing is lost, and apply goes on once the
-// owner has put it back.
+// TestKilledInAFile checks that after git was killed while writing a file, the error names the file
+// and no data is lost. Apply continues once the owner has restored the file.
 func TestKilledInAFile(t *testing.T) {
 	t.Parallel()
 	for step := 1; ; step++ {

@@ -13,8 +13,8 @@ import (
 	"rouse/internal/atomicfile"
 )
 
-// Discard removes the clone of a run, and its branch in the owner's repository. A branch that another program has
-// moved since stays, and so does one that is checked out: the error names it.
+// Discard removes the clone of a run and its branch in the owner's repository. It returns an error
+// and keeps the branch if another program has moved it or it is checked out.
 func (s *Store) Discard(ctx context.Context, run string) error {
 	defer s.lock("run " + run)()
 	rec, err := s.read(run)
@@ -29,11 +29,11 @@ func (s *Store) Discard(ctx context.Context, run string) error {
 	return s.remove(run)
 }
 
-// dropBranch removes the branch that a run brought.
+// dropBranch removes the collected branch of a run.
 func (s *Store) dropBranch(ctx context.Context, rec record) error {
 	r, err := openRepository(ctx, rec.Repo, s.scratch())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // the repository is gone
+		return nil // the repository no longer exists
 	}
 	if err != nil {
 		return err
@@ -54,7 +54,8 @@ func (s *Store) dropBranch(ctx context.Context, rec record) error {
 	return err
 }
 
-// remove removes the folder of a run. It has another name meanwhile, so that a part of it is never taken for a clone.
+// remove removes the folder of a run. It renames the folder first, so that a partly removed folder
+// is not mistaken for a clone.
 func (s *Store) remove(run string) error {
 	gone := s.runDir(".gone-" + run)
 	if err := removeAll(gone); err != nil {
@@ -80,9 +81,10 @@ func (s *Store) Recover(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Prune removes the clones that are older than their keep and whose run has ended, as ended reports, and returns their
-// runs. Their branches in the owner's repository stay. It also removes the remains of a daemon that was killed, and
-// mirrors from which no clone borrows. Call it while no clone is being made.
+// Prune removes clones that are older than their Keep, if ended reports that their run has ended.
+// It returns the runs of the removed clones. Their branches in the owner's repository stay. It also
+// removes remains of a killed daemon and mirrors without clones. It must not run while a clone is
+// being made.
 func (s *Store) Prune(ended func(c Clone) bool, now time.Time) (removed []string, err error) {
 	all, err := s.List()
 	errs := []error{err, removeAll(s.scratch())}
@@ -106,7 +108,7 @@ func (s *Store) Prune(ended func(c Clone) bool, now time.Time) (removed []string
 		}
 	}
 	if err != nil {
-		return removed, errors.Join(errs...) // a clone that cannot be read may borrow from any mirror
+		return removed, errors.Join(errs...) // an unreadable clone may borrow from any mirror
 	}
 	mirrors, _ := filepath.Glob(filepath.Join(s.Dir, "mirrors", "*"))
 	for _, dir := range mirrors {
@@ -118,5 +120,5 @@ func (s *Store) Prune(ended func(c Clone) bool, now time.Time) (removed []string
 	return removed, errors.Join(errs...)
 }
 
-// mirrorKeep is how long a mirror without clones is kept: a job that runs each week finds it.
+// mirrorKeep is the time a mirror without clones is kept. It is long enough for a weekly job.
 const mirrorKeep = 14 * 24 * time.Hour

@@ -40,8 +40,8 @@ func (s *Store) Usage() (Usage, error) {
 	return u, nil
 }
 
-// size returns the bytes of the files below a folder. Links are not followed, and folders that an agent closed
-// are left out.
+// size returns the bytes of the files below a folder. It does not follow links and skips unreadable
+// folders.
 func size(dir string) (sum int64) {
 	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -68,7 +68,8 @@ func (s *Store) checkSpace() error {
 	return nil
 }
 
-// removeAll removes a folder, also if an agent has closed folders in it. It follows no links.
+// removeAll removes a folder, even if an agent has made folders in it unreadable. It does not
+// follow links.
 func removeAll(dir string) error {
 	if os.RemoveAll(dir) == nil {
 		return nil
@@ -82,7 +83,8 @@ func removeAll(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// open opens a folder and those below it to their owner. What cannot be opened shows when it is removed.
+// open makes a folder and its subfolders accessible to their owner. It ignores errors, which appear
+// again when the folder is removed.
 func open(root *os.Root, rel string) {
 	if info, err := root.Lstat(rel); err != nil || !info.IsDir() {
 		return

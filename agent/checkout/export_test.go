@@ -1,4 +1,4 @@
 package checkout
 
-// SetStep sets what is called between the steps of everything that must survive a crash.
+// SetStep sets the function that is called between steps that must survive a crash.
 func SetStep(f func()) { step = f }

@@ -16,15 +16,16 @@ import (
 	"rouse/internal/text"
 )
 
-// minGit is the first version with merge-tree --write-tree.
+// minGitMajor and minGitMinor are the first version with merge-tree --write-tree.
 const (
 	minGitMajor, minGitMinor = 2, 38
 
-	maxAnswer = 64 << 20 // bytes of what one call of git prints
+	maxAnswer = 64 << 20 // bytes of output of one git command
 	gitTime   = 30 * time.Minute
 )
 
-// fixedSettings are given to each call of git. They come last, so that no file overrides them.
+// fixedSettings are passed to each git command. They come last, so that configuration files cannot
+// override them.
 var fixedSettings = []string{
 	"core.hooksPath=" + os.DevNull, "core.fsmonitor=false", "core.attributesFile=" + os.DevNull, "core.excludesFile=" + os.DevNull, "core.quotePath=false", "core.untrackedCache=false",
 	"gc.auto=0", "maintenance.auto=false", "fetch.writeCommitGraph=false", "fetch.recurseSubmodules=false", "submodule.recurse=false", "diff.ignoreSubmodules=all",
@@ -32,15 +33,17 @@ var fixedSettings = []string{
 	"commit.gpgSign=false", "init.defaultBranch=main", "credential.helper=", "core.askPass=",
 }
 
-// git is one repository for the git of the host. All of its files are the owner's or ours.
+// git runs git of the host in one repository. All files of the repository belong to the owner or to
+// rouse.
 type git struct {
 	dir    string   // GIT_DIR
-	common string   // GIT_COMMON_DIR; "" if it is dir
-	work   string   // GIT_WORK_TREE; "" if it has none
-	env    []string // in addition
+	common string   // GIT_COMMON_DIR; empty if it is dir
+	work   string   // GIT_WORK_TREE; empty without a worktree
+	env    []string // additional variables
 }
 
-// environment returns the environment of the host's git: no configuration of the machine or the user.
+// environment returns the environment of the host's git. It excludes the configuration of the
+// machine and the user.
 func environment() []string {
 	env := append(gitview.Env(), "GIT_ATTR_NOSYSTEM=1", "GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1", "GIT_LITERAL_PATHSPECS=1", "GIT_PAGER=cat", "GIT_EDITOR=false")
 	for _, name := range []string{"PATH", "SystemRoot", "TMPDIR", "TEMP", "TMP"} {
@@ -51,7 +54,7 @@ func environment() []string {
 	return env
 }
 
-// command prepares a call.
+// command returns a git command that has not started.
 func (g git) command(ctx context.Context, args ...string) *exec.Cmd {
 	var argv []string
 	for _, setting := range fixedSettings {
@@ -73,11 +76,11 @@ func (g git) command(ctx context.Context, args ...string) *exec.Cmd {
 	return c
 }
 
-// gitError is a call of git that failed.
+// gitError is a failed git command.
 type gitError struct {
 	args []string
 	exit int
-	text string // its standard error
+	text string // standard error
 }
 
 func (e *gitError) Error() string {
@@ -89,7 +92,7 @@ func (g git) run(ctx context.Context, args ...string) (string, error) {
 	return g.runWith(ctx, nil, args...)
 }
 
-// runWith is run with a standard input.
+// runWith is like run, with a standard input.
 func (g git) runWith(ctx context.Context, in io.Reader, args ...string) (string, error) {
 	ctx, stop := context.WithTimeout(ctx, gitTime)
 	defer stop()
@@ -119,7 +122,7 @@ func (g git) runWith(ctx context.Context, in io.Reader, args ...string) (string,
 	return out.String(), nil
 }
 
-// line is run for an answer of one line. It is "" if git exits with 1, its way to say no.
+// line is like run, for an output of one line. It returns "" if git exits with 1, which means "no".
 func (g git) line(ctx context.Context, args ...string) (string, error) {
 	out, err := g.run(ctx, args...)
 	if exitCode(err) == 1 {
@@ -128,7 +131,7 @@ func (g git) line(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-// exitCode returns the exit code of a call that failed, and 0 for other errors and for none.
+// exitCode returns the exit code of a gitError, or 0 for any other error and for nil.
 func exitCode(err error) int {
 	if e, ok := errors.AsType[*gitError](err); ok {
 		return e.exit
@@ -154,11 +157,11 @@ func checkGit(ctx context.Context) error {
 	return nil
 }
 
-// bounded keeps the beginning of what is written to it.
+// bounded keeps the beginning of the data written to it.
 type bounded struct {
 	bytes.Buffer
 	most int
-	stop bool // end the program that writes more
+	stop bool // fail the write that exceeds the limit
 	cut  bool
 }
 
@@ -176,7 +179,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// split returns the entries of an output that end in zero bytes.
+// split returns the NUL-terminated entries of an output.
 func split(out string) []string {
 	if out == "" {
 		return nil

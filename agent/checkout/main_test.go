@@ -13,7 +13,7 @@ import (
 	"rouse/agent/sandbox"
 )
 
-// crashKey names what this binary does as a process that is killed; see TestKilled.
+// crashKey is the environment variable for the work of a process that is killed. See TestKilled.
 const crashKey = "ROUSE_TEST_CRASH"
 
 func TestMain(m *testing.M) {
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// git runs plain git as a person would, with an identity.
+// git runs git with an identity, like a person.
 func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	out, err := tryGit(t, dir, args...)
@@ -67,7 +67,7 @@ func read(t *testing.T, path string) string {
 	return string(content)
 }
 
-// owner makes the repository of the owner with a commit on main.
+// owner creates the owner's repository with a commit on main.
 func owner(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -91,12 +91,14 @@ func commit(t *testing.T, dir, message string) string {
 	return git(t, dir, "rev-parse", "HEAD")
 }
 
-// shared is the sandbox of all tests: finding out what this machine has takes time. ROUSE_TEST_TIER chooses a weaker one.
+// shared is the sandbox of all tests, because probing the machine takes time. ROUSE_TEST_TIER
+// selects a weaker tier.
 var shared = sync.OnceValues(func() (*sandbox.Sandbox, error) {
 	return sandbox.New(sandbox.Options{MaxTier: sandbox.Tier(os.Getenv("ROUSE_TEST_TIER"))})
 })
 
-// store makes a store with a sandbox of the strongest tier of this machine, and skips the test where there is none.
+// store returns a store with a sandbox of the strongest tier of this machine. It skips the test if
+// there is no sandbox.
 func store(t *testing.T) *checkout.Store {
 	t.Helper()
 	box, err := shared()

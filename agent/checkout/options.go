@@ -2,21 +2,23 @@ package checkout
 
 import "time"
 
-// Options is the checkout section of a job or an agent. Each run gets a private clone of Repo as its workdir.
+// Options is the checkout section of a job or an agent. Each run gets a private clone of Repo as
+// its working folder.
 type Options struct {
 	Repo, Ref string
-	Branch    string // a template of BranchNames
+	Branch    string // template, see BranchNames
 	Keep      time.Duration
-	Push      *PushOptions // what happens after success; nil leaves the branch in Repo
+	Push      *PushOptions // if nil, the branch stays in Repo
 }
 
-// PushOptions sends the branch of a successful run to a server.
+// PushOptions configures the push of a successful run's branch.
 type PushOptions struct {
 	Remote      string // name of a remote of the owner's repository
 	Token       string
 	PullRequest bool
-	Provider    string // github or gitlab; "" is told by the host of the remote
+	Provider    string // github or gitlab; empty means by the host of the remote
 }
 
-// BranchNames returns the names for the template of checkout.branch. Only the host decides their values.
+// BranchNames returns the names available in the checkout.branch template. All their values come
+// from the host.
 func BranchNames() []string { return []string{"Job", "Agent", "Run"} }

@@ -27,7 +27,7 @@ func TestPrune(t *testing.T) {
 	mirror := made(t, s, repo, "4").Mirror
 	for _, left := range []string{"runs/.making-9/work", "runs/.gone-8", "scratch/view-1", "mirrors/.making-x.git"} {
 		write(t, filepath.Join(s.Dir, left, "file"), "left")
-		os.Chmod(filepath.Join(s.Dir, left), 0) // as an agent may leave it
+		os.Chmod(filepath.Join(s.Dir, left), 0) // an agent may leave such a folder
 	}
 
 	later := time.Now().Add(2 * time.Hour)
@@ -120,7 +120,7 @@ func TestMakeRefuses(t *testing.T) {
 	}
 }
 
-// TestOwners: repositories of each kind, whose configuration is not run.
+// TestOwners checks that programs in the configuration of each kind of repository do not run.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(t *testing.T, repo string) string{

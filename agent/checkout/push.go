@@ -12,24 +12,26 @@ import (
 	"strings"
 )
 
-// Login is what a remote is told over HTTPS. Hosts of git take any name with a token.
+// Login holds the credentials for a remote over HTTPS. Git servers accept any name together with a
+// token.
 type Login struct {
-	Name  string // "" is x-access-token
-	Token string // "" for a remote that needs none
+	Name  string // empty means x-access-token
+	Token string // empty if the remote does not need a token
 }
 
 var remoteName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]*$`)
 
-// IsRemoteName reports whether a text can name a remote. An address is no name.
+// IsRemoteName reports whether name can be the name of a remote. URLs are not valid names.
 func IsRemoteName(name string) bool {
 	return remoteName.MatchString(name) && !strings.Contains(name, "://")
 }
 
-// Push sends the branch of a result to a remote of the owner's repository, by its name. It never sends to an address
-// that came from the agent. A branch there that has the commits already is no error; one that has others is not moved.
+// Push sends the branch of a result to a named remote of the owner's repository. It never uses an
+// address from the agent. It succeeds if the remote branch already has the commits. It returns an
+// error if the remote branch has other commits.
 //
-// The token reaches git by its environment, and only goes to the host of the remote. Hooks of a remote on this machine
-// are not run.
+// The token is passed to git in the environment and sent only to the host of the remote. Hooks of a
+// remote on this machine do not run.
 func (s *Store) Push(ctx context.Context, res Result, remote string, login Login) error {
 	if err := s.push(ctx, res, remote, login); err != nil {
 		return fmt.Errorf("push of run %s: %w", res.Run, err)
@@ -65,7 +67,7 @@ func (s *Store) push(ctx context.Context, res Result, remote string, login Login
 	return explain(err, remote, rec.Branch)
 }
 
-// Remote returns the address that a remote of the owner's repository is pushed to.
+// Remote returns the push address of a remote of the owner's repository.
 func (s *Store) Remote(ctx context.Context, res Result, remote string) (string, error) {
 	r, err := openRepository(ctx, res.Repo, s.scratch())
 	if err != nil {
@@ -75,7 +77,7 @@ func (s *Store) Remote(ctx context.Context, res Result, remote string) (string, 
 	return r.remote(ctx, remote)
 }
 
-// remote is Remote.
+// remote returns the push address of a remote.
 func (r *repository) remote(ctx context.Context, name string) (string, error) {
 	if !IsRemoteName(name) {
 		return "", fmt.Errorf("%q is not the name of a remote; an address is not taken", name)
@@ -89,7 +91,7 @@ func (r *repository) remote(ctx context.Context, name string) (string, error) {
 	return "", fmt.Errorf("%s has no remote %s; add it: git remote add %s URL", r.path, name, name)
 }
 
-// transport returns the settings with which git reaches an address.
+// transport returns the git settings for connecting to an address.
 func transport(address string, login Login) ([]string, error) {
 	if filepath.IsAbs(address) {
 		return nil, nil
@@ -112,7 +114,7 @@ func transport(address string, login Login) ([]string, error) {
 		return nil, fmt.Errorf("a token is not sent by %s; use an https address", u.Scheme)
 	}
 
-	// A redirect would take the header along.
+	// A redirect would forward the header.
 	settings := []string{"protocol." + u.Scheme + ".allow=always", "http.followRedirects=false"}
 	if login.Token != "" {
 		name := login.Name
@@ -124,7 +126,8 @@ func transport(address string, login Login) ([]string, error) {
 	return settings, nil
 }
 
-// configEnv passes settings by the environment, where other users of the machine do not see them.
+// configEnv returns environment variables for settings. The environment is not visible to other
+// users of the machine.
 func configEnv(settings []string) []string {
 	if len(settings) == 0 {
 		return nil
@@ -137,7 +140,7 @@ func configEnv(settings []string) []string {
 	return env
 }
 
-// explain adds what to do to errors of git push that people meet.
+// explain adds a remedy to common errors of git push.
 func explain(err error, remote, branch string) error {
 	failed, ok := errors.AsType[*gitError](err)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"rouse/agent/checkout"
 )
 
-// remote serves a bare repository over HTTP to those who have the token.
+// remote serves a bare repository over HTTP to clients with the token.
 func remote(t *testing.T, token string) (address, dir string) {
 	t.Helper()
 	base := t.TempDir()
@@ -90,7 +90,7 @@ func TestPush(t *testing.T) {
 		t.Error("a program was run")
 	}
 
-	// The remote has other commits on the branch: they stay.
+	// The remote branch has other commits, which stay.
 	other := git(t, repo, "commit-tree", "-m", "other", "main^{tree}")
 	git(t, repo, "push", "-q", "--force", local, other+":refs/heads/rouse/fix-1")
 	if err := s.Push(t.Context(), res, "local", checkout.Login{}); err == nil || !strings.Contains(err.Error(), "has other commits") {

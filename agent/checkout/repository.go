@@ -14,21 +14,21 @@ import (
 	"rouse/internal/gitview"
 )
 
-// sharedParts are the parts of a repository that its linked worktrees share.
+// sharedParts are the parts of a repository that linked worktrees share.
 var sharedParts = []string{"objects", "refs", "packed-refs", "reftable", "logs", "shallow", "worktrees"}
 
-// repository is a repository of the owner, seen through a view: git reads our configuration in place of the
-// repository's own. The caller closes it.
+// repository is a repository of the owner, accessed through a view: git reads rouse's configuration
+// instead of the repository's own. The caller must close it.
 type repository struct {
-	path   string // its top folder, or the bare repository, without links
+	path   string // top folder or bare repository, with links resolved
 	gitDir string
-	common string // where its branches and objects are
+	common string // folder of the branches and objects
 	bare   bool
-	view   string // the folder with the links and our configuration
-	format string // of its objects: sha1, sha256
+	view   string // folder with the links and rouse's configuration
+	format string // object format: sha1, sha256
 }
 
-// openRepository makes a view of a repository of the owner in a folder for temporary files.
+// openRepository opens a repository of the owner and creates its view in scratch.
 func openRepository(ctx context.Context, path, scratch string) (r *repository, err error) {
 	if !filepath.IsAbs(path) {
 		return nil, fmt.Errorf("checkout: repo %s is not an absolute path of this machine; clone the repository here first and name that folder", path)
@@ -54,9 +54,9 @@ func openRepository(ctx context.Context, path, scratch string) (r *repository, e
 	return r, nil
 }
 
-func (r *repository) close() { _ = os.RemoveAll(r.view) } // what is left is removed by Prune
+func (r *repository) close() { _ = os.RemoveAll(r.view) } // Prune removes remaining files
 
-// find finds the folders of the repository.
+// find sets the folders of the repository.
 func (r *repository) find() error {
 	r.gitDir = filepath.Join(r.path, ".git")
 	info, err := os.Stat(r.gitDir)
@@ -68,7 +68,7 @@ func (r *repository) find() error {
 		r.gitDir, r.bare = r.path, true
 	case err != nil:
 		return fmt.Errorf("checkout: repo: %w", err)
-	case !info.IsDir(): // a linked worktree, or a submodule
+	case !info.IsDir(): // a linked worktree or a submodule
 		content, err := os.ReadFile(r.gitDir)
 		to, ok := strings.CutPrefix(strings.TrimSpace(string(content)), "gitdir: ")
 		if err != nil || !ok {
@@ -99,7 +99,7 @@ func relativeTo(folder, path string) string {
 func (r *repository) fill(ctx context.Context) error {
 	for _, name := range sharedParts {
 		to := filepath.Join(r.common, name)
-		// Branches may be packed at any time, so that this link is made in any case.
+		// Always link packed-refs, because branches may be packed at any time.
 		if _, err := os.Stat(to); err != nil && name != "packed-refs" {
 			continue
 		}
@@ -120,7 +120,8 @@ func (r *repository) fill(ctx context.Context) error {
 	return os.WriteFile(filepath.Join(r.view, "config"), []byte(configText(settings)), 0o600)
 }
 
-// storage returns the storage settings of a list that git config printed; later ones win.
+// storage returns the storage settings in the output of git config --list. Later settings override
+// earlier ones.
 func storage(list string) map[string]string {
 	settings := map[string]string{}
 	for _, entry := range split(list) {
@@ -142,10 +143,10 @@ func configText(settings map[string]string) string {
 	return out.String()
 }
 
-// bareGit is git on the objects and branches of the repository.
+// bareGit returns a git that uses the objects and branches of the repository, without a worktree.
 func (r *repository) bareGit() git { return git{dir: r.view} }
 
-// head returns the branch that is checked out, "" if there is none.
+// head returns the branch that is checked out, or "".
 func (r *repository) head() string { return headOf(r.gitDir) }
 
 func headOf(gitDir string) string {
@@ -157,12 +158,12 @@ func headOf(gitDir string) string {
 	return branch
 }
 
-// ref returns the commit of a branch, "" if there is none.
+// ref returns the commit of a branch, or "".
 func (r *repository) ref(ctx context.Context, branch string) (string, error) {
 	return r.bareGit().line(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+branch)
 }
 
-// checkFree refuses a branch that exists, or that cannot exist beside another one.
+// checkFree returns an error if a branch exists or its name conflicts with another branch.
 func (r *repository) checkFree(ctx context.Context, branch string) error {
 	for name := branch; name != "."; name = path.Dir(name) {
 		there, err := r.ref(ctx, name)

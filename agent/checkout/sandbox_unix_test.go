@@ -12,7 +12,8 @@ import (
 	"rouse/agent/sandbox"
 )
 
-// TestGitOfTheAgent: all of git works in a clone on each sandbox, and neither the mirror nor the owner's repository can be written.
+// TestGitOfTheAgent checks that git works in a clone on each sandbox, and that neither the mirror
+// nor the owner's repository can be written.
 func TestGitOfTheAgent(t *testing.T) {
 	t.Parallel()
 	for _, tier := range []sandbox.Tier{sandbox.TierA, sandbox.TierB} {
@@ -49,7 +50,8 @@ echo 3 >> a.txt; git stash -q; git stash pop -q; git commit -q -a --amend --no-e
 	}
 }
 
-// TestLocksOfKilledGit: the next attempt works in a clone in which a git was killed, and removes nothing outside of it.
+// TestLocksOfKilledGit checks that the next attempt can work in a clone in which git was killed,
+// and that nothing outside the clone is removed.
 func TestLocksOfKilledGit(t *testing.T) {
 	t.Parallel()
 	repo, s := owner(t), store(t)

@@ -21,26 +21,26 @@ import (
 	"rouse/internal/atomicfile"
 )
 
-// Spec is a `checkout:` of a job or an agent.
+// Spec is the resolved `checkout:` section of a job or an agent.
 type Spec struct {
 	Repo   string        // absolute path of a repository on this machine
-	Ref    string        // a branch, a tag or a commit; "" is the branch that is checked out there
-	Branch string        // the new branch
-	Agent  string        // author of commits in the clone, unless they name another one
-	Keep   time.Duration // see Prune; 0 keeps the clone until it is applied or discarded
+	Ref    string        // a branch, tag or commit; empty means the checked-out branch
+	Branch string        // new branch
+	Agent  string        // default author of commits in the clone
+	Keep   time.Duration // see Prune; zero keeps the clone until it is applied or discarded
 }
 
-// Store keeps the mirrors and clones of a home. It is safe for concurrent use.
+// Store manages the mirrors and clones of a home. It is safe for concurrent use.
 type Store struct {
 	Dir      string           // HOME/checkouts
 	Sandbox  *sandbox.Sandbox // confines git in the clones of agents
-	MinTier  sandbox.Tier     // the weakest tier that is accepted for it; "" is the sandbox's default
-	MaxBytes int64            // disk space of all clones, above which no new one is made; 0 is 10 GiB
-	MaxPack  int64            // bytes of the commits that come back from one clone, packed and as files; 0 is 1 GiB
-	MaxTime  time.Duration    // of one program in a clone; 0 is 10 minutes
-	Now      func() time.Time // nil is time.Now
+	MinTier  sandbox.Tier     // weakest accepted tier; empty means the sandbox's default
+	MaxBytes int64            // limit for the disk space of all clones; zero means 10 GiB
+	MaxPack  int64            // limit for a clone's commits, both packed and as files; zero means 1 GiB
+	MaxTime  time.Duration    // limit for one program in a clone; zero means 10 minutes
+	Now      func() time.Time // nil means time.Now
 
-	locks sync.Map // of a name to its *sync.Mutex
+	locks sync.Map // maps names to *sync.Mutex
 }
 
 const (
@@ -51,29 +51,31 @@ const (
 
 // Clone is the repository of a run.
 type Clone struct {
-	Run    string        `json:"run"`
-	Dir    string        `json:"dir"`    // the working folder; only the agent's git, confined, works in it
-	Mirror string        `json:"mirror"` // borrowed objects: the sandbox needs to read it
-	Repo   string        `json:"repo"`
-	Ref    string        `json:"ref"`
-	Target string        `json:"target,omitempty"` // the branch that Ref names, to which Apply goes; "" if Ref is a tag or a commit
+	Run    string `json:"run"`
+	Dir    string `json:"dir"`    // working folder; only the agent's confined git works in it
+	Mirror string `json:"mirror"` // source of borrowed objects, which the sandbox must be able to read
+	Repo   string `json:"repo"`
+	Ref    string `json:"ref"`
+	// Target is the branch that Ref names, which Apply changes. Empty if Ref is a tag or a commit.
+	Target string        `json:"target,omitempty"`
 	Branch string        `json:"branch"`
-	Base   string        `json:"base"` // the commit that Ref was
+	Base   string        `json:"base"` // commit of Ref when the clone was made
 	Made   time.Time     `json:"made"`
 	Keep   time.Duration `json:"keep,omitempty"`
-	Notes  []string      `json:"notes,omitempty"` // what a clone leaves out: submodules, Git LFS
+	Notes  []string      `json:"notes,omitempty"` // content missing from the clone: submodules, Git LFS
 }
 
-// record is clone.json.
+// record is the content of clone.json.
 type record struct {
 	Clone
-	Heads   []string `json:"heads,omitempty"`   // each commit that the branch of the owner's repository got, or was about to get
-	Result  *Result  `json:"result,omitempty"`  // once that is done
-	Pending *Applied `json:"pending,omitempty"` // what Apply is about to do
+	// Heads are all commits that the branch in the owner's repository has had or was about to get.
+	Heads   []string `json:"heads,omitempty"`
+	Result  *Result  `json:"result,omitempty"`  // set after Collect
+	Pending *Applied `json:"pending,omitempty"` // planned result of a running Apply
 	Applied *Applied `json:"applied,omitempty"`
 }
 
-// ErrNone is the error of Open if a run has no clone.
+// ErrNone is returned if a run has no clone.
 var ErrNone = errors.New("the run has no checkout")
 
 var runName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
@@ -88,7 +90,7 @@ func (s *Store) now() time.Time {
 func (s *Store) maxBytes() int64 { return cmp.Or(s.MaxBytes, defaultMaxBytes) }
 func (s *Store) maxPack() int64  { return cmp.Or(s.MaxPack, defaultMaxPack) }
 
-// lock keeps others out of a run or a mirror until the function that it returns is called.
+// lock locks a run, repository or mirror. The caller must call the returned function to unlock it.
 func (s *Store) lock(name string) (unlock func()) {
 	m, _ := s.locks.LoadOrStore(name, &sync.Mutex{})
 	m.(*sync.Mutex).Lock() //nolint:forcetypeassert // nothing else is stored
@@ -132,7 +134,7 @@ func writeRecord(dir string, rec record) error {
 	return atomicfile.Write(filepath.Join(dir, "clone.json"), content, 0o600)
 }
 
-// step is called between the steps of everything that must survive a crash. Tests end the process there.
+// step is called between steps that must survive a crash. Tests end the process there.
 var step = func() {}
 
 // Open returns the clone of a run, or ErrNone.
@@ -141,21 +143,21 @@ func (s *Store) Open(run string) (Clone, error) {
 	return rec.Clone, err
 }
 
-// State is how far the checkout of a run has come.
+// State is the state of the checkout of a run.
 type State struct {
 	Clone
-	Result  *Result  `json:"result,omitempty"`  // nil until it was collected
-	Applied *Applied `json:"applied,omitempty"` // nil until it was applied; then the clone is gone
+	Result  *Result  `json:"result,omitempty"`  // nil before Collect
+	Applied *Applied `json:"applied,omitempty"` // nil before Apply, which removes the clone
 	pending *Applied
 }
 
-// State returns how far the checkout of a run has come, or ErrNone.
+// State returns the state of the checkout of a run, or ErrNone.
 func (s *Store) State(run string) (State, error) {
 	rec, err := s.read(run)
 	return State{rec.Clone, rec.Result, rec.Applied, rec.Pending}, err
 }
 
-// List returns the checkouts of all runs. An error about one of them does not hide the others.
+// List returns the checkouts of all runs. It returns the readable ones even if there is an error.
 func (s *Store) List() (all []State, err error) {
 	entries, err := os.ReadDir(filepath.Join(s.Dir, "runs"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -175,8 +177,8 @@ func (s *Store) List() (all []State, err error) {
 	return all, errors.Join(errs...)
 }
 
-// Make makes the clone of a run, or returns the one that it has: a later attempt goes on where the first one
-// stopped. A clone that was not complete when the daemon ended is made anew.
+// Make makes the clone of a run or returns the existing one, so that a later attempt continues the
+// work. A clone that was incomplete when the daemon stopped is made again.
 func (s *Store) Make(ctx context.Context, run string, spec Spec) (Clone, error) {
 	if !runName.MatchString(run) {
 		return Clone{}, fmt.Errorf("checkout: %q is not a run", run)
@@ -230,10 +232,10 @@ func (s *Store) Make(ctx context.Context, run string, spec Spec) (Clone, error) 
 	return c, s.clone(ctx, &c, spec)
 }
 
-// unlock removes the locks that a git left in the clone when it was killed with an earlier attempt; no process of that is left. git
-// itself says what is wrong with a lock that cannot be removed.
+// unlock removes lock files left by a git that was killed in an earlier attempt. No process of that
+// attempt is still running. If a lock cannot be removed, git reports it.
 func (c Clone) unlock() {
-	root, err := os.OpenRoot(c.Dir) // links of the agent lead nowhere else
+	root, err := os.OpenRoot(c.Dir) // the agent's links cannot lead out of the folder
 	if err != nil {
 		return
 	}
@@ -243,7 +245,7 @@ func (c Clone) unlock() {
 	}
 }
 
-// resolve returns the commit of a branch, a tag or a hash, and the branch.
+// resolve returns the commit of a branch, tag or hash. branch is "" unless ref is a branch.
 func resolve(ctx context.Context, mirror, ref string) (commit, branch string, err error) {
 	g := git{dir: mirror}
 	if strings.HasPrefix(ref, "-") || strings.ContainsAny(ref, "\x00\n: ^~?*[\\") || strings.Contains(ref, "..") || strings.Contains(ref, "@{") {
@@ -274,7 +276,7 @@ func resolve(ctx context.Context, mirror, ref string) (commit, branch string, er
 	return "", "", fmt.Errorf("there is no branch, no tag and no commit %s that a branch or a tag reaches", ref)
 }
 
-// clone makes the clone in a folder beside, which is renamed when it is complete.
+// clone makes the clone in a temporary folder and renames it when it is complete.
 func (s *Store) clone(ctx context.Context, c *Clone, spec Spec) error {
 	making := s.runDir(".making-" + c.Run)
 	if err := errors.Join(removeAll(making), removeAll(s.runDir(c.Run))); err != nil {
@@ -286,7 +288,7 @@ func (s *Store) clone(ctx context.Context, c *Clone, spec Spec) error {
 
 	author := cmp.Or(spec.Agent, "rouse")
 	work := filepath.Join(making, "work")
-	// The host's git works in the clone up to here, before the agent gets it.
+	// This is the only place where the host's git works in the clone, before the agent gets it.
 	if _, err := (git{}).run(ctx, "clone", "--quiet", "--shared", "--no-checkout", "--template=", "--config", "user.name="+author, "--config", "user.email="+mailName(author)+"@rouse.invalid",
 		"--config", "gc.auto=0", "--config", "maintenance.auto=false", "--", c.Mirror, work); err != nil {
 		return err
@@ -296,7 +298,7 @@ func (s *Store) clone(ctx context.Context, c *Clone, spec Spec) error {
 		return err
 	}
 
-	// A path from the clone to the mirror stays right when the home moves.
+	// A relative path to the mirror stays valid if the home is moved.
 	objects := filepath.Join(c.Dir, ".git", "objects")
 	borrowed, err := filepath.Rel(objects, filepath.Join(c.Mirror, "objects"))
 	if err != nil {
@@ -314,7 +316,7 @@ func (s *Store) clone(ctx context.Context, c *Clone, spec Spec) error {
 	return atomicfile.Rename(making, s.runDir(c.Run))
 }
 
-// leftOut says what a clone does not have.
+// leftOut describes the content that a clone lacks.
 func leftOut(work string) (notes []string) {
 	if _, err := os.Lstat(filepath.Join(work, ".gitmodules")); err == nil {
 		notes = append(notes, "submodules are not fetched: their folders are empty")
@@ -325,7 +327,7 @@ func leftOut(work string) (notes []string) {
 	return notes
 }
 
-// mailName returns the local part of an address.
+// mailName returns the local part of an email address.
 func mailName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' {
@@ -335,8 +337,8 @@ func mailName(name string) string {
 	}, name)
 }
 
-// mirror returns the mirror of a repository with its branches and tags as they are now. The caller keeps others from it
-// until the clone is made: they could remove objects that the clone needs.
+// mirror updates and returns the mirror of a repository. The caller must hold the lock of the
+// mirror until the clone is made. Otherwise objects that the clone needs could be removed.
 func (s *Store) mirror(ctx context.Context, r *repository) (string, error) {
 	sum := sha256.Sum256([]byte(r.common))
 	name := strings.TrimSuffix(filepath.Base(r.path), ".git") + "-" + hex.EncodeToString(sum[:6]) + ".git"
@@ -367,7 +369,7 @@ func (s *Store) mirror(ctx context.Context, r *repository) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The mark is there first, so that a crash does not hide what the fetch has dropped.
+	// Write the mark before the fetch, so that dropped objects are swept even after a crash.
 	mark := filepath.Join(dir, "rouse-dropped")
 	_, err = os.Lstat(mark)
 	dropped := err == nil
@@ -395,7 +397,8 @@ func (s *Store) mirror(ctx context.Context, r *repository) (string, error) {
 	return dir, os.Remove(mark)
 }
 
-// dropped reports whether no branch and no tag reaches what one of them was before.
+// dropped reports whether the former commit of a reference is no longer reachable from a branch or
+// tag.
 func (g git) dropped(ctx context.Context, name, hash string) (bool, error) {
 	now, err := g.line(ctx, "rev-parse", "--verify", "--quiet", name)
 	if err != nil || now == hash {
@@ -405,7 +408,8 @@ func (g git) dropped(ctx context.Context, name, hash string) (bool, error) {
 	return holds == "", err
 }
 
-// sweep removes the objects of a mirror that no branch and no tag reaches, unless a clone borrows from it.
+// sweep removes unreachable objects of a mirror, unless a clone borrows from it. It reports whether
+// it did.
 func (s *Store) sweep(ctx context.Context, g git) (bool, error) {
 	all, err := s.List()
 	if err != nil || slices.ContainsFunc(all, func(c State) bool { return c.Mirror == g.dir && c.Applied == nil }) {
@@ -419,7 +423,7 @@ func (s *Store) sweep(ctx context.Context, g git) (bool, error) {
 	return true, nil
 }
 
-// refs returns the objects of all branches and tags.
+// refs maps all branches and tags to their objects.
 func (g git) refs(ctx context.Context) (map[string]string, error) {
 	out, err := g.run(ctx, "for-each-ref", "--format=%(refname) %(objectname)")
 	refs := map[string]string{}
@@ -431,7 +435,7 @@ func (g git) refs(ctx context.Context) (map[string]string, error) {
 	return refs, err
 }
 
-// initBare makes an empty bare repository.
+// initBare creates an empty bare repository.
 func initBare(ctx context.Context, dir, format string) error {
 	args := []string{"init", "--quiet", "--bare", "--template="}
 	if format != "" {
@@ -441,7 +445,7 @@ func initBare(ctx context.Context, dir, format string) error {
 	return err
 }
 
-// removeLocks removes the locks of a git that was killed in a repository of ours.
+// removeLocks removes the lock files of a git that was killed in one of rouse's repositories.
 func removeLocks(dir string) error {
 	for _, place := range []string{"refs", "packed-refs.lock", "shallow.lock", "config.lock", "HEAD.lock"} {
 		err := filepath.WalkDir(filepath.Join(dir, place), func(path string, e fs.DirEntry, err error) error {

@@ -13,7 +13,7 @@ import (
 	"rouse/internal/text"
 )
 
-// unfinished are the files of an operation that its owner has begun in a worktree.
+// unfinished maps the files of operations that the owner has started in a worktree to their names.
 var unfinished = map[string]string{"MERGE_HEAD": "merge", "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HEAD": "revert", "rebase-merge": "rebase", "rebase-apply": "rebase", "BISECT_LOG": "bisect"}
 
 // change is a file that differs between two commits.
@@ -22,20 +22,20 @@ type change struct {
 	deleted          bool
 }
 
-// mover changes a worktree and its branch from one commit to another one.
+// mover moves a worktree and its branch from one commit to another.
 //
-// It works on a copy of the index, while the lock of the index keeps other programs of git out. A crash on the way
-// leaves the lock, with the name of the run in it: the next try goes on from there.
+// It works on a copy of the index and holds the index lock to keep other git processes out. After a
+// crash the lock remains, with the name of the run in it. The next attempt continues from there.
 type mover struct {
 	git
 	work  *worktree
 	lock  string // index.lock
-	owner string // what is written in it
-	index string // the copy
+	owner string // content of the lock
+	index string // copy of the index
 }
 
-// moveWorktree sets a branch that is checked out, and the files of its worktree. With again, an earlier try may have
-// come to any point.
+// moveWorktree moves a checked-out branch and the files of its worktree. again means that an
+// earlier attempt may have been interrupted at any point.
 func (s *Store) moveWorktree(ctx context.Context, r *repository, work *worktree, rec *record, again bool) (err error) {
 	p := rec.Pending
 	settings, err := r.ownersSettings(ctx)
@@ -64,7 +64,7 @@ func (s *Store) moveWorktree(ctx context.Context, r *repository, work *worktree,
 		}
 	}
 
-	// From here on, Recover finishes what a crash leaves.
+	// From here on, Recover finishes the operation after a crash.
 	if err := s.write(*rec); err != nil {
 		return err
 	}
@@ -94,7 +94,8 @@ func (s *Store) moveWorktree(ctx context.Context, r *repository, work *worktree,
 	return err
 }
 
-// check refuses a worktree that is in another operation, or does not have all files.
+// check returns an error if another operation is unfinished in the worktree, or the worktree is a
+// sparse checkout.
 func (m mover) check() error {
 	for name, what := range unfinished {
 		if _, err := os.Lstat(filepath.Join(m.dir, name)); err == nil {
@@ -107,7 +108,7 @@ func (m mover) check() error {
 	return nil
 }
 
-// begin takes the lock of the index.
+// begin takes the index lock.
 func (m mover) begin() error {
 	f, err := os.OpenFile(m.lock, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -129,13 +130,14 @@ func (m mover) begin() error {
 	return nil
 }
 
-// end gives the lock back.
+// end releases the lock.
 func (m mover) end() error {
-	_ = os.Remove(m.index) // it is the index by now, or of no use
+	_ = os.Remove(m.index) // already renamed, or no longer needed
 	return os.Remove(m.lock)
 }
 
-// copyIndex makes the copy anew. A git that was killed in an earlier try may have left one, and its lock.
+// copyIndex copies the index again. It removes a copy and a lock of a git killed in an earlier
+// attempt.
 func (m mover) copyIndex() error {
 	for _, path := range []string{m.index, m.index + ".lock"} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -172,16 +174,16 @@ func (m mover) names(ctx context.Context, args ...string) ([]string, error) {
 	return split(out), err
 }
 
-// refresh brings what the index knows of the files up to date.
+// refresh updates the file information in the index.
 func (m mover) refresh(ctx context.Context) error {
 	_, err := m.run(ctx, "update-index", "-q", "--refresh")
-	if exitCode(err) == 1 { // some differ
+	if exitCode(err) == 1 { // some files differ
 		return nil
 	}
 	return err
 }
 
-// refuse refuses changes to files that the owner has changed, or that are kept through a filter.
+// refuse returns an error if the owner has changed one of the files, or one uses a git filter.
 func (m mover) refuse(ctx context.Context, from, to string, changes []change) error {
 	defer os.Remove(m.index) //nolint:errcheck // a copy
 	if err := errors.Join(m.copyIndex(), m.refresh(ctx)); err != nil {
@@ -193,8 +195,8 @@ func (m mover) refuse(ctx context.Context, from, to string, changes []change) er
 	return m.refuseFilters(ctx, to, changes)
 }
 
-// checkClean refuses changes to files that are not as the index has them, and with from to those that the index does not
-// have as that commit.
+// checkClean returns a DirtyError if one of the files differs from the index. If from is set, the
+// index must also match that commit.
 func (m mover) checkClean(ctx context.Context, from string, changes []change) error {
 	own, err := m.names(ctx, "diff-files", "-z", "--name-only", "--ignore-submodules=all")
 	if err != nil {
@@ -238,7 +240,8 @@ func set(names []string) map[string]bool {
 	return out
 }
 
-// refuseFilters refuses files for which the branch names a filter, such as Git LFS: none is run here.
+// refuseFilters returns an error if the branch specifies a filter for a file, such as Git LFS.
+// Filters are not run here.
 func (m mover) refuseFilters(ctx context.Context, to string, changes []change) error {
 	g, done, err := m.indexOf(ctx, to)
 	if err != nil {
@@ -265,19 +268,19 @@ func (m mover) refuseFilters(ctx context.Context, to string, changes []change) e
 	return nil
 }
 
-// indexOf makes an index of a commit beside the other one.
+// indexOf creates a second index, for a commit.
 func (m mover) indexOf(ctx context.Context, commit string) (g git, done func(), err error) {
 	path := m.index + "-target"
 	g = m.git
 	g.env = append(slices.DeleteFunc(slices.Clone(g.env), func(s string) bool { return strings.HasPrefix(s, "GIT_INDEX_FILE=") }), "GIT_INDEX_FILE="+path)
-	_ = os.Remove(path + ".lock") // of a git that was killed
+	_ = os.Remove(path + ".lock") // left by a git that was killed
 	_, err = g.run(ctx, "read-tree", commit)
 	return g, func() { _ = os.Remove(path) }, err
 }
 
-// adopt tells the index of the files that an earlier try has written, so that they do not count as the owner's. It refuses
-// files that are neither as they were nor as they are to be: the owner has changed them since, or git was killed in the
-// middle of one.
+// adopt adds the files written by an earlier attempt to the index, so that they do not count as the
+// owner's changes. It returns an error for files that match neither commit: either the owner has
+// changed them, or git was killed while writing them.
 func (m mover) adopt(ctx context.Context, to string, changes []change) error {
 	g, done, err := m.indexOf(ctx, to)
 	if err != nil {

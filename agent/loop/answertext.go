@@ -16,10 +16,11 @@ import (
 	"rouse/internal/text"
 )
 
-// maxMisread is the number of answers in a row, without a result and without a usable call, that ends the run.
+// maxMisread is the number of consecutive unusable answers that ends the run. An unusable answer
+// has neither a result nor a valid call.
 const maxMisread = 2
 
-// readText separates reasoning from the result, and turns calls written as text into calls.
+// readText separates reasoning from the result, and converts calls written as text into calls.
 func (r *run) readText(t *turn, noTools bool) {
 	if len(t.calls) > 0 || t.end != nil {
 		return
@@ -42,21 +43,21 @@ func (r *run) readText(t *turn, noTools bool) {
 	case r.quotesInput(a.Calls):
 		t.fault = "repeats a call from a text that you were given"
 	case len(a.Calls) > 0:
-		// What the adapter wants back with the answer has the calls as text.
+		// The raw message of the adapter contains the calls as text, so it is dropped.
 		t.text, t.result, t.raw = a.Thinking, "", nil
 		for _, c := range a.Calls {
 			t.calls = append(t.calls, model.Call{Name: c.Name, Args: c.Args})
 		}
 		t.notices = append(t.notices, fmt.Sprintf("[Call as text] The model wrote %s as text; the text was read as a call.", text.Plural(len(a.Calls), "call")))
-	case a.Fault != "" && (!a.Quotes || r.misread == 0): // asked again it says the same: an example, not a call
+	case a.Fault != "" && (!a.Quotes || r.misread == 0): // the same answer after a retry is an example, not a call
 		t.fault, t.unended = a.Fault, a.Thinking != "" && a.Text == ""
 	default:
 		t.result = a.Text
 	}
 }
 
-// quotesInput reports whether a call stands in a text that the model read, which strangers may have
-// written.
+// quotesInput reports whether a call appears in a text that the model has read. Such a text may be
+// untrusted.
 func (r *run) quotesInput(calls []textcall.Call) bool {
 	if len(calls) == 0 {
 		return false
@@ -77,7 +78,7 @@ func (r *run) quotesInput(calls []textcall.Call) bool {
 	return slices.ContainsFunc(calls, func(c textcall.Call) bool { return strings.Contains(read.String(), withoutLayout(c.Source)) })
 }
 
-// lineNumber is how file_read numbers the lines of a text.
+// lineNumber matches the line numbers that file_read adds.
 var lineNumber = regexp.MustCompile(`(?m)^ *\d+\|`)
 
 func withoutLayout(s string) string {
@@ -104,7 +105,7 @@ func eachString(v any, yield func(string)) {
 	}
 }
 
-// askForCall asks again, once in a row, after an answer that has neither a result nor a call that can be made.
+// askForCall asks again after an unusable answer. It ends the run if the answers stay unusable.
 func (r *run) askForCall(t turn) (over bool) {
 	if r.misread++; r.misread < maxMisread {
 		switch {
@@ -128,8 +129,8 @@ func (r *run) askForCall(t turn) (over bool) {
 	return true
 }
 
-// askInParts asks again once after an answer that was cut off inside a call. It returns the failure
-// that ends the run, or nil.
+// askInParts asks again once after an answer that was cut off inside a call. Otherwise it returns
+// the failure, which ends the run.
 func (r *run) askInParts(ctx context.Context, failure error) error {
 	var e *model.Error
 	if ctx.Err() != nil || !errors.As(failure, &e) || e.Kind != model.KindTruncated || e.Retryable || e.Feedback == "" {

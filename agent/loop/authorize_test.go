@@ -15,9 +15,9 @@ import (
 	"rouse/internal/contract"
 )
 
-// fakeAuthorizer decides on each tool as it was set up, and records what it was asked.
+// fakeAuthorizer returns a configured verdict for each tool, and records its calls.
 type fakeAuthorizer struct {
-	verdicts map[string]tool.Verdict // by tool; of none, the call is made
+	verdicts map[string]tool.Verdict // by tool; other tools are allowed
 	judged   []string
 	err      error
 }
@@ -37,8 +37,9 @@ func answerWith(kind tool.Kind) tool.Verdict {
 	return tool.Verdict{Refusal: &e, Denied: kind == tool.KindUserDenied}
 }
 
-// OSA-07: all calls of an answer are judged in the model's order before any is made; a denial
-// answers the later ones, and a call that waits for an approval keeps all of them from being made.
+// TestAuthorizerPhase: OSA-07, all calls of an answer are decided in the model's order before any
+// is made. After a denial the later calls are refused. If a call needs an approval, no call is
+// made.
 func TestAuthorizerPhase(t *testing.T) {
 	row := contract.Of(t, "OSA-07")
 	denied := fmt.Sprintf("ok %s %s %[2]s", row.Quote("user_denied"), row.Quote("rejected"))
@@ -49,7 +50,7 @@ func TestAuthorizerPhase(t *testing.T) {
 		made     string
 		kinds    string // of the recorded envelopes
 		judged   string
-		asks     string // the key of the call that waits for an approval
+		asks     string // key of the call that waits for an approval
 	}{
 		"go":       {[]model.Call{call("read", `{}`), call("change", `{}`)}, nil, "2", "ok ok", "read m1.1.1, change m1.1.2, admit", ""},
 		"refused":  {[]model.Call{call("change", `{}`), call("read", `{}`)}, map[string]tool.Verdict{"change": answerWith(tool.KindRejected)}, "1", "rejected ok", "change m1.1.1, read m1.1.2, admit", ""},
@@ -93,7 +94,7 @@ func TestAuthorizerPhase(t *testing.T) {
 	}
 }
 
-// ordered leaves the order out, in which calls that run at the same time end.
+// ordered removes the order in which concurrent calls end.
 func ordered(words []string) string {
 	counts := map[string]int{}
 	for _, w := range words {
@@ -102,8 +103,8 @@ func ordered(words []string) string {
 	return fmt.Sprint(counts)
 }
 
-// What an earlier attempt has made is not judged again, what may be made again is; a denial
-// of then still answers what comes behind it.
+// TestAuthorizerAndPriorCalls checks that a call made by an earlier attempt is not decided again,
+// unless it may be repeated. A denial in an earlier attempt also applies to the calls after it.
 func TestAuthorizerAndPriorCalls(t *testing.T) {
 	denied, err := tool.Failure(tool.KindUserDenied, "no").MarshalJSON()
 	if err != nil {
@@ -123,7 +124,8 @@ func TestAuthorizerAndPriorCalls(t *testing.T) {
 	}
 }
 
-// A call that an earlier attempt has made denies nothing of those behind it, whatever came of it.
+// TestAuthorizerBehindPriorCalls checks that a call made by an earlier attempt does not deny later
+// calls, whatever its result.
 func TestAuthorizerBehindPriorCalls(t *testing.T) {
 	failed, err := tool.Failure(tool.KindRejected, "no").MarshalJSON()
 	if err != nil {
@@ -143,7 +145,8 @@ func TestAuthorizerBehindPriorCalls(t *testing.T) {
 	}
 }
 
-// What its owner approved reaches the tool with the call, and with no other.
+// TestAuthorizerApproved checks that an approval reaches the tool with its call and with no other
+// call.
 func TestAuthorizerApproved(t *testing.T) {
 	b := setup(t, say(call("change", `{}`), call("read", `{}`)), say("end"))
 	b.o.Authorizer = &fakeAuthorizer{verdicts: map[string]tool.Verdict{"change": {Approved: "h"}}}
@@ -154,7 +157,8 @@ func TestAuthorizerApproved(t *testing.T) {
 	}
 }
 
-// An authorizer that cannot decide ends the run as the host's failure, before anything is made.
+// TestAuthorizerBroken checks that an authorizer that fails ends the run with an error of the host,
+// before any call is made.
 func TestAuthorizerBroken(t *testing.T) {
 	b := setup(t, say(call("read", `{}`)))
 	b.o.Authorizer = &fakeAuthorizer{err: errBroken}

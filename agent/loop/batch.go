@@ -16,7 +16,8 @@ import (
 	"rouse/internal/text"
 )
 
-// executeCalls executes the calls of an answer. free: they only moved data and cost no step.
+// executeCalls executes the calls of an answer. free reports that the calls only moved data and
+// cost no step.
 func (r *run) executeCalls(ctx context.Context, t turn) (over, free bool, err error) {
 	calls := t.calls
 	allowed := len(calls)
@@ -24,7 +25,7 @@ func (r *run) executeCalls(ctx context.Context, t turn) (over, free bool, err er
 		allowed, r.callsLeft = r.affordable(calls, max(r.Bounds.Calls-r.result.Calls, 0))
 	}
 
-	// The owner must not be asked about a call that is out of bounds.
+	// Check the bounds first, so that the owner is not asked about a call that would not run.
 	blocked := r.repeatedTooOften(calls)
 	refusals, asking, err := r.authorize(ctx, calls[:allowed], blocked)
 	if asking || err != nil {
@@ -35,17 +36,18 @@ func (r *run) executeCalls(ctx context.Context, t turn) (over, free bool, err er
 	if err != nil {
 		return true, false, err
 	}
-	if asked := r.parked(); asked != nil { // within a call, which is made again once there is an answer
+	if asked := r.parked(); asked != nil { // a nested call needs an approval; the outer call is made again after it
 		r.result.Exit, r.result.Approval = domain.ExitEnded, asked
 		return true, false, nil
 	}
-	// The order matters: a run that said that it is done is done, whatever ended beside it.
+	// The order matters: a run that declared itself finished is finished, even if another condition
+	// also ended it.
 	if r.endedByCall(calls, envelopes) || r.endedByRejection(calls, envelopes[:min(allowed, len(envelopes))]) || r.endedByRefusals() || r.endIfStopped(ctx) || r.endedBySameResults() {
 		return true, false, nil
 	}
 
 	switch {
-	case allowed < len(calls) && r.outer != nil: // whose bound it is
+	case allowed < len(calls) && r.outer != nil: // the bound of the outer run
 		r.endExhausted("the calls that were left to this run were used up")
 	case allowed < len(calls):
 		r.endExhausted("the %d calls of this run (bounds.calls) were used up", r.Bounds.Calls)
@@ -59,12 +61,13 @@ func (r *run) executeCalls(ctx context.Context, t turn) (over, free bool, err er
 	return true, false, nil
 }
 
-// onlyMovedData says whether all calls of a step moved rows, so that it need not be charged (OSA-23).
+// onlyMovedData reports whether all calls of a step moved rows in bulk. Such a step need not be
+// charged.
 func (r *run) onlyMovedData(calls []model.Call, envelopes []tool.Envelope) bool {
 	for i, c := range calls {
 		c, _ = r.innerCall(c)
 		t, ok := r.Registry.Lookup(c.Name)
-		var one struct { // a single row is a decision of its own, not a bulk move
+		var one struct { // a single row is a decision of the model, not a bulk move
 			Row json.RawMessage `json:"row"`
 		}
 		if !ok || t.Class() != tool.ClassData || !envelopes[i].OK || json.Unmarshal(c.Args, &one) != nil || len(one.Row) > 0 {
@@ -93,7 +96,7 @@ func (r *run) finishPending(ctx context.Context) (over bool, err error) {
 		r.addNotice("An earlier attempt at this run was interrupted. The calls that it had left open were finished now.")
 	}
 
-	// The record keeps calls below a step. No model was asked in this one, so it is not counted.
+	// The record stores calls below a step. This step is not counted, because no model was asked.
 	s := Step{Number: r.nextNumber(), StartedAt: time.Now()}
 	if err := r.Recorder.StartStep(writing, s); err != nil {
 		return true, err
@@ -109,7 +112,7 @@ func (r *run) finishPending(ctx context.Context) (over bool, err error) {
 }
 
 // executeBatch executes calls and appends their results in the model's order. deduped reports
-// whether a known result answered one.
+// whether a call was answered with a known result.
 func (r *run) executeBatch(ctx context.Context, b *callBatch) (_ []tool.Envelope, deduped bool, err error) {
 	n := len(b.calls)
 	b.envelopes, b.texts, b.errs, b.deduped = make([]tool.Envelope, n), make([]string, n), make([]error, n), make([]bool, n)
@@ -119,7 +122,7 @@ func (r *run) executeBatch(ctx context.Context, b *callBatch) (_ []tool.Envelope
 	} else {
 		first, duplicates := b.duplicates()
 		r.runParallel(b.calls, first, func(i int) { b.answerAt(ctx, i, false) })
-		for _, i := range duplicates { // their siblings have their results now (OSA-08)
+		for _, i := range duplicates { // the original calls have results now
 			b.answerAt(ctx, i, true)
 		}
 	}
@@ -130,7 +133,7 @@ func (r *run) executeBatch(ctx context.Context, b *callBatch) (_ []tool.Envelope
 	return b.envelopes, slices.Contains(b.deduped, true), nil
 }
 
-// runSerially answers calls up to the one that ends the run; later calls are dropped.
+// runSerially answers calls up to the one that ends the run. It drops later calls.
 func (b *callBatch) runSerially(ctx context.Context) {
 	r := b.run
 	for i, c := range b.calls {
@@ -147,21 +150,21 @@ func (b *callBatch) runSerially(ctx context.Context) {
 }
 
 func (r *run) appendResults(b *callBatch) error {
-	// A new array: the last request, which a provider may keep, still holds the old one.
+	// Use a new array, because a provider may keep the array of the last request.
 	r.results = r.results[:0:0]
 	for i, c := range b.calls {
 		if b.errs[i] != nil {
 			return b.errs[i]
 		}
 
-		// A call without a recorded result ends the run, so that nobody reads the text.
+		// A call without a recorded result ends the run, so the model never reads the text.
 		r.results = append(r.results, model.Result{Call: c, Envelope: json.RawMessage(b.texts[i])})
 		r.messages = append(r.messages, model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: b.texts[i], Images: b.envelopes[i].Images})
 		if i < b.allowed {
 			r.result.Calls++
 		}
 
-		// A serial batch has done this after each call; here calls ran in any order.
+		// A serial batch has done this after each call.
 		if !b.serial {
 			r.memorize(c, b.envelopes[i])
 		}
@@ -182,14 +185,14 @@ type callBatch struct {
 	run       *run
 	step      int
 	calls     []model.Call
-	allowed   int              // how many of them, from the first on, the bound on calls lets run
-	serial    bool             // one after the other
+	allowed   int              // number of calls, from the first, that the bound on calls allows
+	serial    bool             // run one after the other
 	blocked   []bool           // not made, because the same call was made too often
-	refusals  []*tool.Envelope // of the authorizer, for the allowed ones
+	refusals  []*tool.Envelope // refusals of the authorizer, for the allowed calls
 	envelopes []tool.Envelope
-	texts     []string // of the envelopes, as the model reads them; "" where none was recorded
+	texts     []string // envelopes as the model reads them; "" if not recorded
 	errs      []error
-	deduped   []bool // answered from what is known
+	deduped   []bool // answered with a known result
 }
 
 // duplicates separates calls that read the same as an earlier call of the answer.
@@ -216,8 +219,8 @@ func (b *callBatch) duplicates() (first, duplicates []int) {
 	return first, duplicates
 }
 
-// answerAt answers a call from the record, from known results, or by its tool. A duplicate of a
-// failed call is tried.
+// answerAt answers a call from the record, with a known result or by its tool. A duplicate of a
+// call that failed is made.
 func (b *callBatch) answerAt(ctx context.Context, i int, duplicate bool) {
 	r, c := b.run, b.calls[i]
 	if i >= b.allowed {
@@ -225,7 +228,7 @@ func (b *callBatch) answerAt(ctx context.Context, i int, duplicate bool) {
 		return
 	}
 
-	// Calls have timeouts of their own.
+	// Calls have their own timeouts.
 	r.idle.suspend()
 	defer r.idle.resume()
 
@@ -237,8 +240,8 @@ func (b *callBatch) answerAt(ctx context.Context, i int, duplicate bool) {
 	b.envelopes[i], b.texts[i], b.errs[i] = b.answerCall(ctx, i, r.recordIndex(i), c, duplicate)
 }
 
-// answerCall answers call c for the call at i, which is c itself or a step around it. index is the
-// place of its own record. The text is the envelope's.
+// answerCall answers c, which is the call at i or the inner call of the step at i. index is the
+// place of c's own record. It returns the envelope and its text.
 func (b *callBatch) answerCall(ctx context.Context, i, index int, c model.Call, duplicate bool) (tool.Envelope, string, error) {
 	r := b.run
 	if e := b.refusals[i]; e != nil {
@@ -247,7 +250,7 @@ func (b *callBatch) answerCall(ctx context.Context, i, index int, c model.Call, 
 
 	t, ok := r.Registry.Lookup(c.Name)
 	_, prior := r.PriorCalls[c.Key]
-	// A call that an earlier attempt made gets that result, also when it is one too many today.
+	// A call of an earlier attempt keeps its result, even if it would be blocked now.
 	if b.blocked[i] && !prior {
 		return r.answerRecorded(ctx, b.step, index, c, *rejected(c.Name, "the same %s call was made %d times in a row, and was not made again; do something else", c.Name, r.Policy.Phases.Repeats), domain.CallFailed)
 	}
@@ -263,7 +266,7 @@ func (b *callBatch) answerCall(ctx context.Context, i, index int, c model.Call, 
 		return r.answerRecorded(ctx, b.step, index, c, e, domain.CallDeduped)
 	}
 
-	// Taken before the call: what changes while the tool reads must not count as read.
+	// Take the state before the call, so that later changes do not count as read.
 	pathState := t.StatKey(c.Args)
 	e, text, err := r.execute(ctx, b.step, index, c)
 	if err == nil {
@@ -273,8 +276,8 @@ func (b *callBatch) answerCall(ctx context.Context, i, index int, c model.Call, 
 	return e, text, err
 }
 
-// runParallel runs calls at the same time. Calls that write the same place keep their order, and
-// reductions run one after the other.
+// runParallel runs calls at the same time. Calls that write the same place keep their order.
+// Reductions run one after the other.
 func (r *run) runParallel(calls []model.Call, which []int, answer func(int)) {
 	if len(which) == 1 {
 		answer(which[0])
@@ -321,7 +324,7 @@ func (r *run) endsRun(c model.Call) bool {
 	return ok && t.Ends()
 }
 
-// hasEnded reports whether a call has ended the run, by its success or with a question to a person.
+// hasEnded reports whether a call has ended the run: it succeeded, or it asks a person a question.
 func (r *run) hasEnded(c model.Call, e tool.Envelope) bool {
 	if !e.OK || !r.endsRun(c) {
 		return false
@@ -347,7 +350,7 @@ func (r *run) endedByCall(calls []model.Call, envelopes []tool.Envelope) bool {
 
 		made, _ := r.innerCall(calls[i])
 		if t, _ := r.Registry.Lookup(made.Name); t.Waits() {
-			q := questionOf(e) // which is why the run has ended
+			q := questionOf(e) // not nil, see hasEnded
 			q.Call = calls[i].Key
 			r.result.Exit, r.result.Wait = domain.ExitEnded, q
 			if r.Policy.EndOnQuestion && q.SignIn == "" && q.InputSchema == nil {
@@ -357,7 +360,7 @@ func (r *run) endedByCall(calls []model.Call, envelopes []tool.Envelope) bool {
 			return true
 		}
 
-		// A tool that ends the run need not say how it went.
+		// A tool that ends the run need not report an outcome.
 		var end struct {
 			Summary, Error string
 			Outcome        domain.Outcome
@@ -365,7 +368,7 @@ func (r *run) endedByCall(calls []model.Call, envelopes []tool.Envelope) bool {
 		if json.Unmarshal(e.Result, &end) != nil || end.Outcome == "" {
 			end.Outcome = domain.OutcomeSuccess
 		}
-		// A model that gives the outcome itself may have put the rows in by hand.
+		// If the model states the outcome, it may have added the missing rows itself.
 		if why := r.leftOutError(); why != "" && end.Outcome == domain.OutcomeSuccess && !namesOutcome(made.Args) {
 			end.Outcome, end.Error = domain.OutcomePartial, cmp.Or(end.Error, why)
 		}
@@ -377,7 +380,7 @@ func (r *run) endedByCall(calls []model.Call, envelopes []tool.Envelope) bool {
 	return false
 }
 
-// namesOutcome reports whether the arguments of a call that ends the run give an outcome.
+// namesOutcome reports whether the arguments of an ending call state an outcome.
 func namesOutcome(args json.RawMessage) bool {
 	var a struct {
 		Outcome   string

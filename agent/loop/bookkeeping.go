@@ -13,42 +13,42 @@ import (
 	"rouse/internal/jsonread"
 )
 
-// bookkeeping remembers what a run has read, gets wrong and repeats (OSA-12, OSA-13, OSA-14).
+// bookkeeping records the results, failures and repetitions of a run.
 type bookkeeping struct {
-	results map[string]heldResult // results of reading calls that still hold, by signature
+	results map[string]heldResult // valid results of reading calls, by signature
 	failed  map[string]*heldFailure
 
-	listings  int  // without a file that was read
+	listings  int  // listings since the last file was read
 	truncated bool // the last listing was incomplete
 
 	last   string // signature of the last call that was not for reading
-	streak int    // how often in a row
-	plans  int    // planning calls in a row
+	streak int    // number of consecutive calls with that signature
+	plans  int    // consecutive planning calls
 
 	refusal refusalStreak
 
-	seen     map[string]bool        // calls with their results
+	seen     map[string]bool        // calls together with their results
 	repeated map[string]*sameResult // by signature of the call
-	stuck    *sameResult            // the call that was repeated most since anything new happened
+	stuck    *sameResult            // most repeated call since the last new result
 
 	openItems, stepsSinceTodo int // open items of the todo list, and steps since it was written
 }
 
-// heldResult is a result that a later call of the same signature gets. Its text is shared with the
-// message.
+// heldResult is a result that is reused for later calls with the same signature. Its text is shared
+// with the message.
 type heldResult struct {
-	text      string // the envelope without its images
+	text      string // envelope without its images
 	images    []model.Image
 	path      string
 	pathState string
 }
 
-// envelope is the result; false when it cannot be read, so that the call is made again.
+// envelope decodes the result. It returns false if that fails, so that the call is made again.
 func (h heldResult) envelope() (e tool.Envelope, ok bool) {
 	if err := json.Unmarshal([]byte(h.text), &e); err != nil {
 		return tool.Envelope{}, false
 	}
-	e.Images, e.Now = h.images, "" // now is the time of the first call
+	e.Images, e.Now = h.images, "" // Now is the time of the first call
 	return e, true
 }
 
@@ -61,7 +61,8 @@ func newBookkeeping() *bookkeeping {
 	return &bookkeeping{results: map[string]heldResult{}, failed: map[string]*heldFailure{}, seen: map[string]bool{}, repeated: map[string]*sameResult{}}
 }
 
-// signature identifies a call: its tool and its arguments, whatever their order.
+// signature identifies a call by its tool and its arguments. The order of the arguments does not
+// matter.
 func signature(c model.Call) string {
 	var args any
 	// Marshal sorts the keys of objects.
@@ -77,14 +78,13 @@ func readsFiles(c tool.Class) bool {
 	return c == tool.ClassRead || c == tool.ClassList || c == tool.ClassSearch
 }
 
-// holdsErrors reports whether errors of a class repeat as long as arguments and files stay the
-// same.
+// holdsErrors reports whether errors of a class repeat while arguments and files stay the same.
 func holdsErrors(c tool.Class) bool {
 	return readsFiles(c) || c == tool.ClassEdit || c == tool.ClassLoad
 }
 
-// lookup answers a call from known results, which hold while the path is unchanged. times is how
-// often the call has failed.
+// lookup returns the known result of a call. Results are valid while the path is unchanged. times
+// is the number of failures of the call, or 0 if the result is not a failure.
 func (s *bookkeeping) lookup(t tool.Tool, c model.Call, sig string) (e tool.Envelope, times int, ok bool) {
 	if f := s.failed[sig]; f != nil && f.pathState == t.StatKey(c.Args) {
 		if e, ok = f.envelope(); ok {
@@ -102,7 +102,8 @@ func (s *bookkeeping) lookup(t tool.Tool, c model.Call, sig string) (e tool.Enve
 	return tool.Envelope{}, 0, false
 }
 
-// record remembers a call's result and its text. pathState is the state of its path before.
+// record stores the result of a call and its text. pathState is the state of its path before the
+// call.
 func (s *bookkeeping) record(t tool.Tool, c model.Call, sig string, e tool.Envelope, text, pathState string) {
 	switch class := t.Class(); {
 	case !e.OK && holdsErrors(class) && (e.Kind == tool.KindInvalidArgs || e.Kind == tool.KindNotFound):
@@ -112,19 +113,20 @@ func (s *bookkeeping) record(t tool.Tool, c model.Call, sig string, e tool.Envel
 		}
 		s.failed[sig] = f
 		return
-	case !e.OK && class != tool.ClassExec: // a command that fails may have changed something
+	case !e.OK && class != tool.ClassExec: // a failed command may have changed files
 		return
 	case readsFiles(class):
 		s.results[sig] = heldResult{text, e.Images, t.TargetPath(c.Args), pathState}
 	case class == tool.ClassEdit:
 		s.invalidate(t.TargetPath(c.Args))
-	case class == tool.ClassExec: // it may have changed any file
+	case class == tool.ClassExec: // a command may have changed any file
 		clear(s.results)
 		clear(s.failed)
 	}
 }
 
-// invalidate forgets what is known about a path, the folders that it is in, and every search.
+// invalidate drops the results about a path and its parent folders, and the results of all
+// searches.
 func (s *bookkeeping) invalidate(path string) {
 	stale := func(h heldResult) bool {
 		return h.path == "" || h.path == path || strings.HasPrefix(path, strings.TrimSuffix(h.path, string(filepath.Separator))+string(filepath.Separator))
@@ -142,14 +144,14 @@ func (s *bookkeeping) invalidate(path string) {
 	}
 }
 
-// readingResult is the part of a reading call's result that says what was read (OSA-15).
+// readingResult holds the fields of a reading call's result that describe its kind.
 type readingResult struct {
 	Kind      string            `json:"kind"`
 	Entries   []json.RawMessage `json:"entries"`
 	Truncated bool              `json:"truncated"`
 }
 
-// advise is the advice after one call, "" when there is none (OSA-14).
+// advise returns advice after a call, or "".
 func (s *bookkeeping) advise(t tool.Tool, c model.Call, e tool.Envelope) string {
 	if readsFiles(t.Class()) {
 		return s.adviseReading(t.Class(), e)
@@ -169,7 +171,7 @@ func (s *bookkeeping) advise(t tool.Tool, c model.Call, e tool.Envelope) string 
 	}
 	switch s.streak++; {
 	case s.streak < maxRepeats:
-	case !e.OK: // also of a call that would have ended the run
+	case !e.OK: // including calls that would have ended the run
 		return fmt.Sprintf("You have made the same %s call %d times in a row, and it failed again: %s Change its arguments, or do something else.", c.Name, s.streak, sentence(e.Message))
 	default:
 		return "You have made the same " + c.Name + " call several times in a row. Do something else, or end the run."
@@ -178,7 +180,8 @@ func (s *bookkeeping) advise(t tool.Tool, c model.Call, e tool.Envelope) string 
 	return ""
 }
 
-// streakOf is the tool of the call that the run was repeating last, and how often; 0 when it was not told so.
+// streakOf returns the tool of the call that the run was repeating last, and the number of
+// repetitions. It returns 0 if the model has not been told.
 func (s *bookkeeping) streakOf() (name string, times int) {
 	if s.streak < maxRepeats {
 		return "", 0
@@ -194,13 +197,14 @@ const maxRefusals = 5
 
 // refusalStreak counts consecutive model answers in which the same call was refused.
 type refusalStreak struct {
-	sig     string // of the call; "" if there is none
+	sig     string // of the call; empty without a refusal
 	times   int
 	call    model.Call
 	refusal string
 }
 
-// maxSameResults is how often a call may get the same result while nothing new happens.
+// maxSameResults is the number of times a call may get the same result without any new result in
+// between.
 const maxSameResults = 10
 
 type sameResult struct {
@@ -226,7 +230,7 @@ func (s *bookkeeping) noteResults(calls []model.Call, envelopes []tool.Envelope)
 			r = &sameResult{call: c, result: result}
 			s.repeated[sig] = r
 		}
-		if !counted[sig] { // once per answer: the model has not read the first result yet
+		if !counted[sig] { // once per answer, because the model has not read the first result yet
 			counted[sig] = true
 			r.times++
 		}
@@ -236,7 +240,8 @@ func (s *bookkeeping) noteResults(calls []model.Call, envelopes []tool.Envelope)
 	}
 }
 
-// isRefusal reports whether repeating the call would get the same result, regardless of other calls.
+// isRefusal reports whether repeating the call would get the same result, regardless of other
+// calls.
 func isRefusal(k tool.Kind) bool {
 	return k == tool.KindRejected || k == tool.KindUserDenied || k == tool.KindInvalidArgs || k == tool.KindToolNotFound
 }
@@ -256,7 +261,7 @@ func (s *bookkeeping) noteRefusals(calls []model.Call, envelopes []tool.Envelope
 			s.refusal, again = refusalStreak{}, false
 		}
 	}
-	if again { // once per answer: the model has not read the refusal of a repeated call yet
+	if again { // once per answer, because the model has not read the refusal yet
 		s.refusal.times++
 	}
 	return again
@@ -274,7 +279,7 @@ func (s *bookkeeping) adviseReading(class tool.Class, e tool.Envelope) string {
 	}
 
 	var r readingResult
-	// Most results are long and no listing: a search is cheaper than to parse them.
+	// Most results are long and are not listings: a search is cheaper than parsing them.
 	if !bytes.Contains(e.Result, []byte(`"listing"`)) || json.Unmarshal(e.Result, &r) != nil || r.Kind != "listing" {
 		if class == tool.ClassRead { // a file of any format
 			s.listings, s.truncated = 0, false

@@ -15,11 +15,11 @@ import (
 	"rouse/internal/domain"
 )
 
-// fileTools is a few files with the tools of each class on them.
+// fileTools is a set of files with tools of each class.
 type fileTools struct {
 	*bench
 	files map[string]string
-	calls []string // that reached a tool
+	calls []string // calls that reached a tool
 }
 
 type pathArgs struct {
@@ -104,7 +104,7 @@ func newFileTools(t *testing.T, turns ...func(model.Request) []any) *fileTools {
 	return h
 }
 
-// steps are the turns of a model, one call or several each, and then an end in words.
+// steps returns the turns of a model: one or several calls each, and a final text.
 func steps(turns ...[]model.Call) []func(model.Request) []any {
 	var out []func(model.Request) []any
 	for _, calls := range turns {
@@ -133,8 +133,8 @@ func (h *fileTools) notices() []string {
 	return out
 }
 
-// TestDedupe: OSA-12, what was read is not read again while it holds: it gives the very
-// same envelope, whatever the order of the arguments.
+// TestDedupe: OSA-12, a file is not read again while its result is valid. The repeated call returns
+// the same envelope, whatever the order of the arguments.
 func TestDedupe(t *testing.T) {
 	row := contract.Of(t, "OSA-12")
 	look := one("look", `{"path":"/a"}`)
@@ -175,7 +175,7 @@ func TestDedupe(t *testing.T) {
 	}
 }
 
-// A file that somebody else changed meanwhile is read again (OSA-12).
+// TestDedupeSeesOthers checks that a file changed by another program is read again (OSA-12).
 func TestDedupeSeesOthers(t *testing.T) {
 	var h *fileTools
 	turns := steps(one("look", `{"path":"/a"}`), one("look", `{"path":"/a"}`), one("look", `{"path":"/a"}`))
@@ -200,7 +200,7 @@ func TestDedupeSeesOthers(t *testing.T) {
 	}
 }
 
-// That a result is known is told where policy says so, and nowhere else (OSA-12).
+// TestDedupeNotice checks that a notice about a known result depends on the policy (OSA-12).
 func TestDedupeNotice(t *testing.T) {
 	look := one("look", `{"path":"/a"}`)
 	for name, c := range map[string]struct {
@@ -219,8 +219,8 @@ func TestDedupeNotice(t *testing.T) {
 	}
 }
 
-// TestDuplicates: OSA-08, a call that is asked for twice in one answer waits for its sibling:
-// it takes over a success, and makes its own try after a failure.
+// TestDuplicates: OSA-08, a duplicate call in one answer waits for the first call. It reuses a
+// success, and is made after a failure.
 func TestDuplicates(t *testing.T) {
 	row := contract.Of(t, "OSA-08")
 	h := newFileTools(t, steps([]model.Call{call("look", `{"path":"/a"}`), call("find", `{}`), call("look", `{"path":"/a"}`), call("find", `{}`)})...)
@@ -240,8 +240,8 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
-// TestRepeatedErrors: OSA-13, an error that would only come again is given again, with the
-// number of times, until something changes; never for the shell or the database.
+// TestRepeatedErrors: OSA-13, an error that would repeat is returned from memory with its count
+// until something changes. Shell and database calls are always made.
 func TestRepeatedErrors(t *testing.T) {
 	row := contract.Of(t, "OSA-13")
 	gone := one("look", `{"path":"/gone"}`)
@@ -274,7 +274,7 @@ func TestRepeatedErrors(t *testing.T) {
 		t.Errorf("an error of the database was held: %v", h.calls)
 	}
 
-	// What may be otherwise a moment later is tried each time.
+	// A call with a transient error is made each time.
 	locked := one("look", `{"path":"/locked"}`)
 	h = newFileTools(t, steps(locked, locked, locked)...)
 	h.files["/locked"] = "locked"
@@ -284,7 +284,8 @@ func TestRepeatedErrors(t *testing.T) {
 	}
 }
 
-// OSA-13: an error is not held any longer than its path looks as it did; one that comes again after that is counted from one again.
+// TestRepeatedErrorsEndWithTheirPath: OSA-13, an error is reused only while its path is unchanged.
+// Afterwards its count starts at one.
 func TestRepeatedErrorsEndWithTheirPath(t *testing.T) {
 	gone, empty := one("look", `{"path":"/gone"}`), one("edit", `{"path":"/a"}`)
 	var h *fileTools
@@ -320,7 +321,7 @@ func TestRepeatedErrorsEndWithTheirPath(t *testing.T) {
 	}
 }
 
-// TestNoticeOrder: OSA-05, budget, state, todo, and then what came with the turn.
+// TestNoticeOrder: OSA-05, the order is budget, state, todo list and notices about the turn.
 func TestNoticeOrder(t *testing.T) {
 	gone := call("look", `{"path":"/gone"}`)
 	h := newFileTools(t, steps(one("plan", `{"rows":[1,2]}`), one("look", `{"path":"/gone"}`), one("edit", `{"path":"/f","text":"1"}`), one("edit", `{"path":"/f","text":"2"}`), []model.Call{call("look", `{"path":"/a"}`), gone})...)
@@ -338,7 +339,7 @@ func TestNoticeOrder(t *testing.T) {
 	}
 }
 
-// said gives the places of some words, in the order in which notices have them; ? stands for any other notice.
+// said returns the order of words in the notices. ? stands for any other notice.
 func said(notices []string, words ...string) (order string) {
 	for _, n := range notices {
 		i := slices.IndexFunc(words, func(w string) bool { return strings.Contains(n, w) })
@@ -351,14 +352,15 @@ func said(notices []string, words ...string) (order string) {
 	return order
 }
 
-// TestAdvice: OSA-14, by the kinds of results and the classes of listings (OSA-15): advice about what to do next; without it the calls are just the same.
+// TestAdvice: OSA-14, advice depends on the kinds of results and the classes of listings (OSA-15).
+// Without advice the calls are the same.
 func TestAdvice(t *testing.T) {
 	row := contract.Of(t, "OSA-14")
 	list := func(dir string) []model.Call { return one("look", fmt.Sprintf(`{"path":%q}`, dir)) }
 	shell := one("shell", `{}`)
 	for name, c := range map[string]struct {
 		turns [][]model.Call
-		want  string // "" means none
+		want  string // "" means no advice
 	}{
 		"one listing":            {[][]model.Call{list("/x/")}, ""},
 		"two listings":           {[][]model.Call{list("/x/"), list("/y/")}, row.Quote("Read one of the files")},
@@ -397,7 +399,8 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// OSA-14: what repeats itself is advised and not ended, but when its steps are used up its owner reads why.
+// TestRepeatedToTheEnd: OSA-14, a repetition gets advice and does not end the run. When the steps
+// are used up, the error names the repetition.
 func TestRepeatedToTheEnd(t *testing.T) {
 	for _, c := range []struct {
 		tool  string
@@ -417,8 +420,8 @@ func TestRepeatedToTheEnd(t *testing.T) {
 	}
 }
 
-// TestTodoStale: OSA-05, a list with open items that nobody writes is spoken of after four
-// steps, and again after four more; one without open items never, nor where policy does not say so.
+// TestTodoStale: OSA-05, an unchanged list with open items gets a notice after four steps, and
+// again after four more. There is no notice without open items or if the policy does not enable it.
 func TestTodoStale(t *testing.T) {
 	turns := [][]model.Call{one("plan", `{"rows":[1,2]}`)}
 	for i := range 9 {
@@ -447,7 +450,8 @@ func TestTodoStale(t *testing.T) {
 	}
 }
 
-// A list that an earlier attempt wrote has as many open items as it had then, whatever came after it.
+// TestTodoStaleAfterAnInterruption checks that a list from an earlier attempt keeps its number of
+// open items.
 func TestTodoStaleAfterAnInterruption(t *testing.T) {
 	var turns [][]model.Call
 	for i := range 5 {
@@ -464,13 +468,13 @@ func TestTodoStaleAfterAnInterruption(t *testing.T) {
 	}
 }
 
-// TestDataMovement: OSA-23, a step that only moves rows in bulk costs nothing, up to the cap.
+// TestDataMovement: OSA-23, a step that only moves rows in bulk is not charged, up to the limit.
 func TestDataMovement(t *testing.T) {
 	row := contract.Of(t, "OSA-23")
 	bulk, single := one("rows", `{"rows":[1,2,3]}`), one("rows", `{"row":1}`)
 	for name, c := range map[string]struct {
 		turn  []model.Call
-		steps int // that run within a bound of four
+		steps int // steps that run within a bound of four
 	}{
 		"bulk":       {bulk, 4 + 3},
 		"failed":     {one("rows", `{"rows":[],"text":"fails"}`), 4},
@@ -499,8 +503,9 @@ func TestDataMovement(t *testing.T) {
 	}
 }
 
-// OSA-23: steps that move rows are not charged, but at most as many as the bound. Empty answers between them are never
-// charged (OSA-04). The run says how often the model was asked.
+// TestRelief: OSA-23, at most as many steps that move rows are free as the bound allows. Empty
+// answers between them are never charged (OSA-04). The result has the number of times the model was
+// asked.
 func TestRelief(t *testing.T) {
 	empty := say()
 	bulk := func(r model.Request) []any {
@@ -509,7 +514,7 @@ func TestRelief(t *testing.T) {
 	for name, c := range map[string]struct {
 		turns []func(model.Request) []any
 		bound int
-		steps int // with the closing text
+		steps int // including the closing text
 		says  string
 	}{
 		"rows":          {[]func(model.Request) []any{bulk}, 2, 2 + 2 + 1, "the 2 steps of this run were used up, beside 2 that were not charged"},
@@ -529,8 +534,8 @@ func TestRelief(t *testing.T) {
 	}
 }
 
-// A result that an earlier attempt recorded is used as it is; the bookkeeping of this one
-// starts empty.
+// TestPriorCallsAreNotDeduped checks that a result recorded by an earlier attempt is used
+// unchanged. The bookkeeping of the new attempt starts empty.
 func TestPriorCallsAreNotDeduped(t *testing.T) {
 	h := newFileTools(t, steps(one("look", `{"path":"/a"}`), one("look", `{"path":"/a"}`))...)
 	h.o.PriorCalls = map[string]loop.PriorCall{"m1.1.1": {Envelope: json.RawMessage(`{"ok":true,"result":{"kind":"file","text":"old"}}`)}}

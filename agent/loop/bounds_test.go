@@ -7,11 +7,11 @@ import (
 	"rouse/agent/loop"
 )
 
-// byDefault are the bounds of a run for which nobody has said any.
+// byDefault holds the default bounds of a run.
 var byDefault = loop.Bounds{Steps: 30, Calls: 100, Wall: 10 * time.Minute, Idle: 5 * time.Minute, Output: 1 << 20}
 
-// An attempt that goes on has what the ones before it have left, and one step, one call and one token at least, to end properly.
-// Where there is no bound, nothing is taken from it.
+// TestBoundsAfterAnAttempt checks that an attempt that continues has the remaining bounds, and at
+// least one step, one call and one token. A missing bound stays missing.
 func TestBoundsAfterAnAttempt(t *testing.T) {
 	given := loop.Bounds{Steps: 8, Calls: 9, Wall: time.Minute, Idle: time.Second, Tokens: 1000, CostMicroUSD: 500, Output: 10}
 	left := func(steps, calls int, tokens, cost int64) loop.Bounds {
@@ -43,7 +43,8 @@ func TestBoundsAfterAnAttempt(t *testing.T) {
 	}
 }
 
-// Steps or tokens are used up with the last one, and never where there is no bound.
+// TestBoundsExhausted checks that steps or tokens are exhausted with the last one, and never
+// without a bound.
 func TestBoundsExhausted(t *testing.T) {
 	for name, c := range map[string]struct {
 		bounds loop.Bounds
@@ -66,7 +67,8 @@ func TestBoundsExhausted(t *testing.T) {
 	}
 }
 
-// Of two bounds the stricter one holds, each by itself; none is weaker than any, and what nobody said is the default.
+// TestBoundsWithin checks that the stricter of two bounds applies to each bound separately. No
+// bound is the weakest, and an unset bound has its default.
 func TestBoundsWithin(t *testing.T) {
 	a := loop.Bounds{Steps: 8, Calls: 200, Wall: time.Minute, Idle: time.Hour, Tokens: 1000, Output: -1}
 	b := loop.Bounds{Steps: 9, Calls: 100, Wall: time.Hour, Idle: time.Second, CostMicroUSD: 500, Output: 10}

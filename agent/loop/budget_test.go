@@ -16,10 +16,10 @@ import (
 	"rouse/internal/domain"
 )
 
-// till is a Budget that writes down what it is asked.
+// till is a Budget that records its calls.
 type till struct {
 	log  *fakeRecorder
-	room int // reservations that it grants
+	room int // number of granted reservations
 	fail string
 	held map[int64]model.Usage
 }
@@ -37,7 +37,7 @@ func (b *till) Reserve(_ context.Context, step int, most model.Usage) (int64, er
 	return id, b.log.add("reserve for step %d", step)
 }
 
-// Settle lets a token of the input cost one, and one of the output ten.
+// Settle charges one per input token and ten per output token.
 func (b *till) Settle(_ context.Context, id int64, used loop.Settlement) (loop.Spent, error) {
 	if b.fail == "settle" {
 		return loop.Spent{}, errors.New("the disk is full")
@@ -60,8 +60,8 @@ func tilled(t *testing.T, room int, turns ...func(model.Request) []any) (*bench,
 	return b, purse
 }
 
-// Room is asked for before each try, and each is settled: with what the server said, with
-// nothing when it refused, else with what was sent and received.
+// TestBudgetOrder checks that each try has a reservation and a settlement: with the reported usage,
+// with zero after a rejection, or otherwise with an estimate.
 func TestBudgetOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, purse := tilled(t, 9,
@@ -113,7 +113,7 @@ step 2 ends`
 	})
 }
 
-// inputOf estimates a request: four bytes to a token, and four tokens beside each message and tool.
+// inputOf estimates a request: four bytes per token, and four tokens for each message and tool.
 func inputOf(r model.Request) (n int64) {
 	tokens := func(bytes int) int64 { return int64((bytes + 3) / 4) }
 	n = tokens(len(r.System))
@@ -130,7 +130,7 @@ func inputOf(r model.Request) (n int64) {
 	return n
 }
 
-// A bound is what a run may use: no more, and no less.
+// TestBoundsAreInclusive checks that a run may use exactly its bounds.
 func TestBoundsAreInclusive(t *testing.T) {
 	turns := []func(model.Request) []any{say("reading", call("read", `{"a":1}`), model.Usage{Input: 90, Output: 20}), say("end", model.Usage{Input: 100, Output: 3})}
 	written := int64(len("reading") + len(`{"a":1}`) + len("end"))
@@ -154,7 +154,8 @@ func TestBoundsAreInclusive(t *testing.T) {
 	}
 }
 
-// A call that had arrived when a stream broke off is paid for like text: its name and its arguments.
+// TestBudgetOfABrokenCall checks that the name and arguments of a call in a broken stream are
+// charged like text.
 func TestBudgetOfABrokenCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		args := `{"text":"` + strings.Repeat("x", 400) + `"}`
@@ -167,7 +168,7 @@ func TestBudgetOfABrokenCall(t *testing.T) {
 	})
 }
 
-// A refusal ends the run before the turn, with what it says.
+// TestBudgetRefuses checks that a refusal ends the run before the turn, with its message.
 func TestBudgetRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for room, steps := range []int{0, 1, 2} {
@@ -181,7 +182,7 @@ func TestBudgetRefuses(t *testing.T) {
 	})
 }
 
-// A server that counts nothing for an answer has not counted.
+// TestBudgetOfNothing checks that a reported usage of zero counts as not reported.
 func TestBudgetOfNothing(t *testing.T) {
 	b, _ := tilled(t, 1, say("end", model.Usage{}))
 	if res := b.run(t, t.Context()); res.Usage.Output != 1 || res.EstimatedTokens != res.Usage.Input+1 || res.EstimatedMicroUSD != res.CostMicroUSD {
@@ -189,7 +190,8 @@ func TestBudgetOfNothing(t *testing.T) {
 	}
 }
 
-// Where nobody bounds an answer, it may be as long as the room that is kept for it.
+// TestBudgetOfAnAnswerWithoutBound checks that without a limit an answer may use all the space
+// reserved for it.
 func TestBudgetOfAnAnswerWithoutBound(t *testing.T) {
 	b, purse := tilled(t, 1, say("end", model.Usage{Input: 6}))
 	b.o.MaxOutput = 0
@@ -200,7 +202,7 @@ func TestBudgetOfAnAnswerWithoutBound(t *testing.T) {
 	}
 }
 
-// A record that cannot be kept stops the host, not the model.
+// TestBudgetBroken checks that a budget that fails is an error of the host, not of the model.
 func TestBudgetBroken(t *testing.T) {
 	for _, where := range []string{"reserve", "settle"} {
 		b, purse := tilled(t, 9, say("end"))
@@ -211,14 +213,14 @@ func TestBudgetBroken(t *testing.T) {
 	}
 }
 
-// What a provider says of requests without a usage is counted: the input of each, or what the server
-// had said of it, and what had arrived of the answers.
+// TestUnreportedRequests checks the estimate for requests without a reported usage: the input of
+// each, or the input reported so far, and the part of the answer that arrived.
 func TestUnreportedRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := &model.Error{Kind: model.KindUnavailable, Message: "closed", Retryable: true}
 		b, purse := tilled(t, 9,
 			say(model.Unreported{Requests: 4}, lost),
-			say(model.Unreported{}, lost), // nothing reached the server
+			say(model.Unreported{}, lost), // the request did not reach the server
 			say(model.Unreported{Requests: 2, Bytes: 80, Begun: model.Usage{Input: 3, Output: 2}}, lost),
 			say(model.Unreported{Requests: 1}, "end", model.Usage{Input: 7, Output: 5}))
 		res := b.run(t, t.Context())
@@ -229,7 +231,7 @@ func TestUnreportedRequests(t *testing.T) {
 	})
 }
 
-// A run whose time is over while it waits to ask again says first why it had to.
+// TestFailureBeforeWall checks that a run that times out during a retry reports the failure first.
 func TestFailureBeforeWall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, say(&model.Error{Kind: model.KindUnavailable, Message: "the server is down", Retryable: true}))

@@ -10,7 +10,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// TestCacheOfSlowCalls checks that the conversation is cached for longer once a call has outlasted the usual cache.
+// TestCacheOfSlowCalls checks that the conversation is cached for longer after a call has taken
+// longer than the default lifetime of the cache.
 func TestCacheOfSlowCalls(t *testing.T) {
 	for _, c := range []struct {
 		took time.Duration

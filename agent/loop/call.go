@@ -14,17 +14,18 @@ import (
 
 type made = func(context.Context, model.Call) (tool.Envelope, domain.CallState, error)
 
-// callRecorded makes a call and records its start and end. The text is the envelope's, or "".
+// callRecorded makes a call and records its start and end. It returns the envelope and its text, or
+// "" if the envelope is not recorded.
 func (r *run) callRecorded(ctx context.Context, step, index int, c model.Call, do made) (_ tool.Envelope, text string, _ error) {
 	record := r.callRecord(step, index, c)
-	// Recorded before it starts: after a crash it is known that the call may have had an effect.
+	// Record the call before it starts: after a crash, a started call may have had an effect.
 	if err := r.Recorder.StartCall(context.WithoutCancel(ctx), record); err != nil {
 		return tool.Envelope{}, "", err
 	}
 
 	live.From(ctx).Call(step, c.Name)
 	envelope, state, err := do(ctx, c)
-	if err != nil { // the host is broken; without an end, the record leaves the result open
+	if err != nil { // an error of the host; without an end in the record, the result is unknown
 		return envelope, "", err
 	}
 
@@ -56,15 +57,16 @@ func (r *run) callRecord(step, index int, c model.Call) Call {
 	return record
 }
 
-// endCall puts the end of a call into its record. The text is what the model reads of the envelope.
+// endCall completes the record of a call. It returns the text of the envelope that the model reads.
 func (r *run) endCall(record *Call, e tool.Envelope) (text string, err error) {
 	record.FinishedAt = time.Now()
 	r.recordDuration(record.Key, record.StartedAt, record.FinishedAt)
-	if r.Now != nil && record.State != domain.CallReplayed { // a replayed result stays byte for byte the same
+	if r.Now != nil && record.State != domain.CallReplayed { // a replayed result must not change
 		e.Now = r.Now(record.Key)
 	}
 
-	// Such a call has no result that a later attempt could use, so none is recorded; but what its tool said of it.
+	// The call has no result that a later attempt could use. The exception is a result in which the
+	// tool reports that its effect is uncertain.
 	if record.State == domain.CallInterrupted || record.State == domain.CallUncertain && !e.Uncertain {
 		return "", nil
 	}
@@ -73,7 +75,7 @@ func (r *run) endCall(record *Call, e tool.Envelope) (text string, err error) {
 	}
 
 	seen := []byte(record.Envelope)
-	if len(e.Images) > 0 { // the record holds the images, a message has them beside its text
+	if len(e.Images) > 0 { // the record holds images; a message has them next to its text
 		if seen, err = e.Text(); err != nil {
 			return "", fmt.Errorf("the result of %s cannot be recorded: %w", record.Tool, err)
 		}
@@ -88,10 +90,10 @@ func (r *run) effect(c model.Call) domain.Effect {
 	return domain.EffectRead
 }
 
-// repeatable reports whether an interrupted call may be made again: its effect happens once.
+// repeatable reports whether an interrupted call can be made again safely.
 func repeatable(e domain.Effect) bool { return e == domain.EffectRead || e == domain.EffectDatabase }
 
-// execute answers a call from the record where there is an answer, else by its tool.
+// execute returns the result of a call from the record, or otherwise calls its tool.
 func (r *run) execute(ctx context.Context, step, index int, c model.Call) (_ tool.Envelope, text string, _ error) {
 	e, state, known, err := r.priorAnswer(c)
 	switch {
@@ -103,14 +105,14 @@ func (r *run) execute(ctx context.Context, step, index int, c model.Call) (_ too
 	return r.callRecorded(ctx, step, index, c, r.make)
 }
 
-// priorAnswer is what a call gets because of an earlier attempt, which made it or may have.
+// priorAnswer returns the result of a call that an earlier attempt made or may have made.
 func (r *run) priorAnswer(c model.Call) (e tool.Envelope, state domain.CallState, known bool, err error) {
 	prior, ok := r.PriorCalls[c.Key]
 	switch {
 	case !ok:
 		return e, "", false, nil
 	case prior.Tool != "" && prior.Tool != c.Name:
-		// Keys are places in a playbook: a changed playbook must not reuse results or journals.
+		// Keys are positions in a playbook. A changed playbook must not reuse results or journals.
 		e = tool.Failure(tool.KindRejected, "an earlier attempt of this run called %s here, and the playbook was changed since; start the job again", prior.Tool)
 		return e, domain.CallFailed, true, nil
 	case len(prior.Envelope) > 0:
@@ -125,7 +127,7 @@ func (r *run) priorAnswer(c model.Call) (e tool.Envelope, state domain.CallState
 }
 
 func (r *run) make(ctx context.Context, c model.Call) (tool.Envelope, domain.CallState, error) {
-	// A call that was not started is cancelled, not uncertain: it certainly did nothing.
+	// A call that was not started is cancelled, not uncertain, because it had no effect.
 	select {
 	case <-ctx.Done():
 		return tool.Cancelled(ctx), domain.CallCancelled, nil
@@ -139,13 +141,14 @@ func (r *run) make(ctx context.Context, c model.Call) (tool.Envelope, domain.Cal
 	in := r.Invocation
 	in.Key, in.Approved = c.Key, r.approved[c.Key]
 	e, err := r.Registry.Call(ctx, in, c.Name, c.Args)
-	// A call that succeeded or was refused has its result, even if the run was stopped meanwhile.
+	// A call that succeeded or was refused keeps its result, even if the run was stopped in the
+	// meantime.
 	switch {
-	case err == nil && r.isParked(c.Key): // it has no result yet, whatever its tool says, and is made again
+	case err == nil && r.isParked(c.Key): // waits for an approval, so it has no result and is made again
 		return e, domain.CallInterrupted, nil
 	case err != nil || e.OK:
 		return e, domain.CallDone, err
-	case e.NotStarted: // it waited for its turn
+	case e.NotStarted: // it was still waiting for its turn
 		return e, domain.CallCancelled, nil
 	case e.Uncertain && !repeatable(r.effect(c)):
 		return e, domain.CallUncertain, nil
@@ -158,7 +161,7 @@ func (r *run) make(ctx context.Context, c model.Call) (tool.Envelope, domain.Cal
 	return e, domain.CallUncertain, nil
 }
 
-// UnknownResult is the model's result for an interrupted call that may have had an effect.
+// UnknownResult returns the result for an interrupted call that may have had an effect.
 func UnknownResult(name string) tool.Envelope {
 	e := tool.Failure(tool.KindExecutionError, "an earlier attempt was cut off during this call. Whether it took effect is unknown, and it was not made again: look what is there before you decide")
 	e.Tool, e.Retryable = name, false
@@ -170,23 +173,25 @@ func unfinished(k tool.Kind) bool {
 	return k == tool.KindExecutionError || k == tool.KindTimeout || k == tool.KindUnavailable
 }
 
-// Authorizer decides on calls before they are made (UNI-06). An error means that the host is broken.
+// Authorizer decides on calls before they are made. Its methods return an error only if the host is
+// broken.
 type Authorizer interface {
-	// Authorize decides on one call. The calls of an answer come in order, before any is made.
+	// Authorize decides on one call. It is called for all calls of an answer in order, before any
+	// of them is made.
 	Authorize(ctx context.Context, in tool.Invocation, t tool.Tool, args json.RawMessage) (tool.Verdict, error)
-	// Reports that the calls which were allowed since the last time begin now.
+	// OnCallsStart is called when the calls allowed since its last call are about to start.
 	OnCallsStart(ctx context.Context) error
 }
 
-// authorize decides on the calls of a batch (OSA-07). asking means that the owner has to be asked
-// before any call is made.
+// authorize decides on the calls of a batch. asking reports that the owner must be asked before any
+// call is made.
 func (r *run) authorize(ctx context.Context, calls []model.Call, blocked []bool) (refusals []*tool.Envelope, asking bool, err error) {
 	refusals = make([]*tool.Envelope, len(calls))
 	if r.Authorizer == nil {
 		return refusals, false, nil
 	}
 
-	// A decision may wait for a program to be inspected; that is not the model's silence.
+	// The decision may wait for the inspection of a program, which is not idle time of the model.
 	r.idle.suspend()
 	defer r.idle.resume()
 
@@ -195,13 +200,13 @@ func (r *run) authorize(ctx context.Context, calls []model.Call, blocked []bool)
 		made, acts := r.innerCall(c)
 		switch e, settled := r.resolvedBefore(c, made); {
 		case settled:
-			// What was denied in an earlier attempt still answers the calls behind it.
+			// A denial in an earlier attempt also applies to the calls after it.
 			denied = denied || e.Kind == tool.KindUserDenied
 			continue
 		case denied:
 			refusals[i] = rejected(made.Name, "a call before this one in the same answer was denied, so this one was not made")
 			continue
-		case blocked[i] || !acts: // no tool is going to run
+		case blocked[i] || !acts: // no tool will run
 			continue
 		}
 
@@ -210,7 +215,7 @@ func (r *run) authorize(ctx context.Context, calls []model.Call, blocked []bool)
 			return nil, false, err
 		}
 
-		// A run cannot wait in the middle of a reduction, nor behind a call that may end it first.
+		// A run cannot wait within a reduction, or after a call that may end the run first.
 		if v.Ask != nil && !afterEnd && r.canWait() {
 			v.Ask.Call = made.Key
 			r.result.Exit, r.result.Approval = domain.ExitEnded, v.Ask
@@ -228,7 +233,8 @@ func (r *run) authorize(ctx context.Context, calls []model.Call, blocked []bool)
 	return refusals, false, r.Authorizer.OnCallsStart(context.WithoutCancel(ctx))
 }
 
-// verdict returns the authorizer's decision on a call, or none for an unknown tool.
+// verdict returns the authorizer's decision on a call. It returns the zero Verdict for an unknown
+// tool.
 func (r *run) verdict(ctx context.Context, c model.Call) (tool.Verdict, error) {
 	t, ok := r.Registry.Lookup(c.Name)
 	if !ok {
@@ -239,13 +245,13 @@ func (r *run) verdict(ctx context.Context, c model.Call) (tool.Verdict, error) {
 	return r.Authorizer.Authorize(ctx, in, t, c.Args)
 }
 
-// resolvedBefore reports whether an earlier attempt made a call or may have, with its result if
-// known.
+// resolvedBefore reports whether an earlier attempt made a call or may have made it. It returns the
+// result if it is known.
 func (r *run) resolvedBefore(calls ...model.Call) (e tool.Envelope, yes bool) {
 	for _, c := range calls {
 		prior, known := r.PriorCalls[c.Key]
 		if known && len(prior.Envelope) > 0 {
-			_ = json.Unmarshal(prior.Envelope, &e) // a damaged one is reported when it is used
+			_ = json.Unmarshal(prior.Envelope, &e) // a damaged envelope is reported when it is used
 			return e, true
 		}
 

@@ -1,27 +1,28 @@
-// Package loop is the one driver of all runs, whoever answers: a model, or a playbook.
+// Package loop executes all runs, with a model or with a playbook as the provider.
 //
 // # Design
 //
-// Each iteration checks whether the run has to stop, takes one step from the budget, asks the
-// provider, executes the calls of its answer, and records all of it (OSA-01, OSA-03). What differs
-// between kinds of runs is a Policy of named settings.
+// Each iteration checks whether the run must stop, takes one step from the budget, asks the
+// provider, executes the calls of the answer, and records everything. Kinds of runs differ only in
+// their Policy.
 //
-// The authorizer decides on all calls of an answer before any of them is made. If it has to ask the
-// owner, the run ends here and continues later with the same calls. The calls of one answer run at
-// the same time, except that calls that write the same place keep their order. Results go back in
-// the model's order (OSA-07). A tool that ends the run makes its batch serial (OSA-06).
+// The authorizer decides on all calls of an answer before any of them is made. If it must ask the
+// owner, the run ends and continues later with the same calls. The calls of one answer run at the
+// same time, except that calls that write the same place keep their order. Results are returned in
+// the model's order. If one of the calls ends the run, the calls run one after the other.
 //
-// The loop keeps books for small models: what still holds is not read again, an error that would
-// repeat is returned from memory, and repetition without progress gets a notice (OSA-08,
-// OSA-12…14). A notice is part of one request and never of the history.
+// The loop supports small models. Unchanged files are not read again. Errors that would repeat are
+// returned from memory. Repetition without progress gets a notice. A notice is part of one request
+// and not of the history.
 //
-// A run in phases keeps a working memory: package memory. Its step is a tool that the loop answers
-// itself; what a step does is a call with a record and a key of its own. The view of the memory is
-// at the end of each request, so that providers can cache what comes before.
+// A run in phases keeps a working memory (package memory). Its step is a tool that the loop handles
+// itself. The call within a step has its own record and key. The view of the memory is at the end
+// of each request, so that providers can cache the beginning.
 //
-// Mistakes of a model are answered, never an error of the host. A call that was cut off is recorded
-// without a result: a later attempt makes it again if it reads or is journalled, and otherwise
-// reports that its effect is unknown.
+// Mistakes of a model produce failed results, never errors of the host. An interrupted call is
+// recorded without a result. A later attempt repeats it if it only reads or is journalled.
+// Otherwise the attempt reports that the effect is unknown.
 //
-// The cause of the context is why a run stops early: a used-up bound, a person, or the shutdown.
+// The cause of the context is the reason a run stops early: an exhausted bound, a person or the
+// shutdown.
 package loop

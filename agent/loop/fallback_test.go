@@ -11,7 +11,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// withFallbacks is a bench with models that take over; each request goes to who answers then.
+// withFallbacks returns a bench with fallback models. Each request goes to the current model.
 func withFallbacks(t *testing.T, next []loop.ModelInfo, turns ...func(model.Request) []any) (*bench, *[]int) {
 	b := setup(t, turns...)
 	b.o.Model = "first"
@@ -24,14 +24,14 @@ func down(kind model.ErrorKind, retryable bool) func(model.Request) []any {
 	return say(&model.Error{Kind: kind, Message: "the server is " + string(kind), Retryable: retryable})
 }
 
-// Another model takes over when the first was asked as often as policy says, and only from
-// what is wrong with a provider.
+// TestFallback checks that another model takes over after the retries of the first, and only after
+// a failure of the provider.
 func TestFallback(t *testing.T) {
 	busy := say(&model.Error{Kind: model.KindRateLimited, Message: "come back in an hour", Retryable: true, RetryAfter: time.Hour})
 	for name, c := range map[string]struct {
 		turns   []func(model.Request) []any
 		outcome domain.Outcome
-		tries   int // in all
+		tries   int // in total
 		models  string
 	}{
 		"down":                 {[]func(model.Request) []any{down(model.KindUnavailable, true), down(model.KindUnavailable, true), down(model.KindUnavailable, true), down(model.KindUnavailable, true), say("done")}, "success", 5, "second"},
@@ -76,8 +76,8 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// The step says which model took over and why, and that model gets the notices of the first try:
-// the first model has not answered them.
+// TestFallbackIsTold checks that the step records which model took over and why. That model gets
+// the notices of the first try, because the first model has not answered them.
 func TestFallbackIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, switched := withFallbacks(t, []loop.ModelInfo{{Name: "second"}}, say(call("read", "{}")), down(model.KindInvalidResponse, false), say("done"))
@@ -96,7 +96,8 @@ func TestFallbackIsTold(t *testing.T) {
 	})
 }
 
-// A run that begins with another model than its first says why, once.
+// TestFallbackFromTheBeginningIsTold checks that a run that starts with another model records the
+// reason once.
 func TestFallbackFromTheBeginningIsTold(t *testing.T) {
 	b, _ := withFallbacks(t, nil, say(call("read", "{}")), say("done"))
 	b.o.Fallback.Note = "[Fallback] second answers: first was down"
@@ -107,7 +108,8 @@ func TestFallbackFromTheBeginningIsTold(t *testing.T) {
 	}
 }
 
-// Who takes over may read less: the history is fitted to it, or the run says that it cannot be.
+// TestFallbackFits checks that the history is fitted to the smaller context of a fallback, or that
+// the error reports that it does not fit.
 func TestFallbackFits(t *testing.T) {
 	long := strings.Repeat("word ", 2000) // 2500 tokens
 	for name, c := range map[string]struct {
@@ -139,7 +141,8 @@ func TestFallbackFits(t *testing.T) {
 	}
 }
 
-// The turn is reserved again for the model that takes over, which has a price of its own.
+// TestFallbackIsReserved checks that a turn is reserved again for the fallback, which has its own
+// price.
 func TestFallbackIsReserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, purse := tilled(t, 9, down(model.KindRateLimited, false), say("end", model.Usage{Input: 6}))

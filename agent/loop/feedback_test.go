@@ -9,8 +9,8 @@ import (
 	"rouse/agent/model"
 )
 
-// A model whose call could not be read is told why with the next try, once, and not a fallback, which did not
-// make it; what was overcome is recorded with the step.
+// TestBrokenCallFeedback checks that a model gets feedback about an unreadable call once, with the
+// next try. A fallback does not get it. The step records the failures.
 func TestBrokenCallFeedback(t *testing.T) {
 	broken := &model.Error{Kind: model.KindInvalidResponse, Message: "odd arguments", Retryable: true, Feedback: "Your arguments are odd."}
 	last := func(r model.Request) string { return r.Messages[len(r.Messages)-1].Text }

@@ -12,7 +12,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// Pictures take room in the context, beside the text and not in it, and those of old turns make way for new ones.
+// TestImagesTakeRoom checks that images count in the context separately from the text, and that
+// images of old turns are omitted for new ones.
 func TestImagesTakeRoom(t *testing.T) {
 	var turns []func(model.Request) []any
 	for i := range 12 {
@@ -24,7 +25,7 @@ func TestImagesTakeRoom(t *testing.T) {
 		N int `json:"n"`
 	}
 	drawn := []byte("a picture!!!!!!!")
-	encoded := base64.StdEncoding.EncodeToString(drawn[2:14]) // as it stands behind the byte that counts
+	encoded := base64.StdEncoding.EncodeToString(drawn[2:14]) // as encoded after the byte that counts
 	look, err := tool.Define(tool.Spec{Name: "look", Description: "looks", Effect: domain.EffectRead, Class: tool.ClassOther}, func(_ context.Context, _ tool.Invocation, a args) (tool.Envelope, error) {
 		e := tool.Success("a picture")
 		e.Images = []model.Image{{Type: "image/png", Data: append([]byte{byte(a.N)}, drawn...)}}

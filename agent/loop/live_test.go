@@ -9,7 +9,7 @@ import (
 	"rouse/internal/live"
 )
 
-// streamed is a model whose answer is looked at between its parts.
+// streamed is a model that calls between for each part of its answer.
 type streamed struct{ between func(part int) }
 
 func (s streamed) Stream(context.Context, model.Request) iter.Seq2[model.Event, error] {
@@ -28,8 +28,8 @@ type shown struct{}
 
 func (shown) Begun(text string) string { return text }
 
-// TestAnswerIsSeenWhileItComes: a part of an answer can be seen before the next one is there, and no longer when the record has
-// it (OSA-26).
+// TestAnswerIsSeenWhileItComes checks that a part of an answer is visible before the next part
+// arrives, until the answer is recorded (OSA-26).
 func TestAnswerIsSeenWhileItComes(t *testing.T) {
 	var board live.Board
 	seen := board.Begin(1, "j", shown{})

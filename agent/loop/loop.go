@@ -20,44 +20,45 @@ type run struct {
 	Options
 	result      Result
 	messages    []model.Message
-	view        []model.Message // the part of messages that the model sees
+	view        []model.Message // part of messages that the model sees
 	results     []model.Result  // of the last step
 	staged      []string        // notices for the next request only
-	advice      string          // one more, about what was done last; the latest one counts
-	knownMu     sync.Mutex      // guards books, advice, waiting and the durations of phased: calls run at the same time
+	advice      string          // an additional notice about the last calls; a later one replaces it
+	knownMu     sync.Mutex      // guards books, advice, waiting and phased.durations, because calls run at the same time
 	books       *bookkeeping
-	charged     int     // steps
+	charged     int     // charged steps
 	relieved    int     // steps that were not charged
 	toldRelief  bool    // the model knows that moving rows is not charged
 	phased      *phased // nil unless the run works in phases
 	window      *window
 	rotated     bool  // the context was replaced by a summary
 	empty       int   // empty answers since the last call
-	misread     int   // answers since the last call that could not be used
-	cutOff      int   // answers in a row that were cut off inside a call
-	outputBytes int64 // bytes that the model wrote
+	misread     int   // unusable answers since the last call
+	cutOff      int   // consecutive answers that were cut off inside a call
+	outputBytes int64 // bytes written by the model
 	idle        *idleTimer
-	lastStep    int                              // the number of the last step, including those of reductions
-	callsLeft   int                              // what the current batch leaves of the bound on calls, for reductions
-	outer       *run                             // the run that this one is within a call of; nil when it is a run of its own
-	nestedSteps int                              // that runs within the calls of this one asked of a model
-	replayable  int                              // calls that an earlier attempt has made, and counted
-	waiting     map[string]*tool.ApprovalRequest // what the owner has to be asked within calls, by their keys; see knownMu
-	// How many fallbacks this run has switched to, and notices about it that are not recorded yet.
+	lastStep    int                              // number of the last step, including steps of reductions
+	callsLeft   int                              // calls that the current batch leaves for reductions
+	outer       *run                             // enclosing run; nil for a top-level run
+	nestedSteps int                              // model steps of runs nested in calls of this one
+	replayable  int                              // calls that an earlier attempt has made and counted
+	waiting     map[string]*tool.ApprovalRequest // approvals needed within calls, by key; see knownMu
+	// Number of fallbacks the run has switched to, and notices about them that are not recorded
+	// yet.
 	fallbacksSeen int
-	answeredAt    time.Time // when the model answered last; zero before
-	waitsLong     bool      // a call has taken so long that the provider's cache was lost
+	answeredAt    time.Time // time of the model's last answer; zero before the first
+	waitsLong     bool      // a call took so long that the provider's cache expired
 	switchNotices []string
 
-	approved map[string]string // the actions that the owner approved, by the keys of their calls
+	approved map[string]string // approved actions, by call key
 
 	toolAnswered bool
-	changeFailed bool   // the last call that could change something did not succeed
+	changeFailed bool   // the last call with an effect failed
 	leftOut      int64  // rows that successful calls left out
-	leftOutBy    string // the last tool that left out rows
+	leftOutBy    string // last tool that left out rows
 }
 
-// Run executes one attempt to its end. An error means that the host is broken.
+// Run executes one attempt to its end. It returns an error only if the host is broken.
 func Run(ctx context.Context, o Options) (Result, error) {
 	if o.Provider == nil || o.Registry == nil || o.Recorder == nil {
 		return Result{}, errors.New("loop: a provider, a registry and a recorder are needed")
@@ -75,23 +76,23 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 
 	err := r.attempt(ctx)
-	// A cancelled run has done what it has done: its record is written all the same.
+	// Flush even if the run was cancelled, because its record must be written.
 	return r.result, errors.Join(err, o.Recorder.Flush(context.WithoutCancel(ctx)))
 }
 
 func newRun(o Options) *run {
 	if o.Policy.NoModel && o.Bounds.Steps == 0 {
-		o.Bounds.Steps = -1 // the default is for models; a list of calls is as long as it is
+		o.Bounds.Steps = -1 // the default is for models; a list of calls may be of any length
 	}
 
 	o.Bounds = o.Bounds.withDefaults()
 	r := &run{Options: o, messages: slices.Clone(o.Messages), books: newBookkeeping(), window: newWindow(o), phased: newPhased(o), approved: map[string]string{}}
-	if f := o.Fallback; f != nil && f.Note != "" { // a reduction shares it, and does not say it again
+	if f := o.Fallback; f != nil && f.Note != "" { // a reduction shares the Fallback and must not repeat the note
 		r.switchNotices, f.Note = []string{f.Note}, ""
 	}
 
 	if r.phased != nil {
-		// Without a board in the options the memory has made one; both must be the same list.
+		// If Options.Board is nil, the memory has created a board. The run must use the same one.
 		r.Board = r.phased.memory.Board()
 	}
 	return r
@@ -111,14 +112,14 @@ func (r *run) attempt(ctx context.Context) error {
 	r.idle = newIdleTimer(r.Bounds.Idle, func() { cancel(&stop{domain.OutcomeTimeout, fmt.Sprintf("nothing happened for %s", r.Bounds.Idle)}) })
 	defer r.idle.stop()
 
-	if r.restore() { // the run had ended, only its end was not recorded
+	if r.restore() { // the run had ended, but its end was not recorded
 		return nil
 	}
 
 	return r.iterate(ctx)
 }
 
-// relief returns how many steps need not be charged, at most as many as the run may take.
+// relief returns the number of steps that need not be charged. It is at most the step limit.
 func (r *run) relief() int {
 	if limit := r.limit(); limit > 0 {
 		return min(r.Policy.FreeSteps, limit)
@@ -126,7 +127,7 @@ func (r *run) relief() int {
 	return r.Policy.FreeSteps
 }
 
-// relieve takes a step out of the relief; false when that is used up, and the step is charged.
+// relieve uses up one free step. It returns false if all are used up, so that the step is charged.
 func (r *run) relieve() bool {
 	if r.relieved >= r.relief() {
 		return false
@@ -135,7 +136,8 @@ func (r *run) relieve() bool {
 	return true
 }
 
-// stepsLeft is how many steps may still be taken, those of the relief included; below 0 there is no bound.
+// stepsLeft returns the number of remaining steps including free ones. It is negative if there is
+// no bound.
 func (r *run) stepsLeft() int {
 	if r.limit() <= 0 {
 		return -1
@@ -154,14 +156,14 @@ func (r *run) nextNumber() int {
 	return r.lastStep
 }
 
-// restore rebuilds the state of the run from earlier attempts. over reports that one of them had
+// restore rebuilds the state of the run from earlier attempts. over reports that an earlier attempt
 // ended the run without recording it.
 func (r *run) restore() (over bool) {
 	askedCalls := map[string]model.Call{}
-	var calls []model.Call // of the last answer, and what they came to
+	var calls []model.Call // of the last answer, with their results
 	var envelopes []tool.Envelope
 	for _, m := range r.messages {
-		// Only results at the very end of the transcript can have ended the run.
+		// Only results at the end of the transcript can have ended the run.
 		if m.Role != model.RoleTool {
 			r.noteResults(calls, envelopes)
 			calls, envelopes = nil, nil
@@ -186,7 +188,7 @@ func (r *run) restore() (over bool) {
 		ok := json.Unmarshal([]byte(m.Text), &e) == nil && e.OK
 		if c, known := askedCalls[m.CallID]; known {
 			made, acts := r.innerCall(c)
-			// Other steps failed to parse, and never were in the memory.
+			// Other steps could not be parsed and were never in the memory.
 			if acts || ok {
 				r.memorize(c, e)
 			}
@@ -203,11 +205,12 @@ func (r *run) restore() (over bool) {
 	}
 
 	r.noteResults(calls, envelopes)
-	// A question of an attempt that was not interrupted has been answered since.
+	// If the last attempt was not interrupted, a question in it has been answered since.
 	return r.Interrupted && r.endedByCall(calls, envelopes)
 }
 
-// noteOutcome remembers whether the last call that could change something succeeded, and how many rows calls left out.
+// noteOutcome records whether the last call with an effect succeeded, and counts the rows that
+// calls left out.
 func (r *run) noteOutcome(name string, args json.RawMessage, e tool.Envelope, ok bool) {
 	r.toolAnswered = true
 	if t, known := r.Registry.Lookup(name); known && t.EffectOf(args) != domain.EffectRead && !t.Ends() {
@@ -218,7 +221,8 @@ func (r *run) noteOutcome(name string, args json.RawMessage, e tool.Envelope, ok
 	}
 }
 
-// leftOutError names the rows that are missing, or returns "" if none is. A playbook judges its own calls.
+// leftOutError describes the rows that were left out, or returns "". Playbooks check their own
+// calls.
 func (r *run) leftOutError() string {
 	if r.leftOut == 0 || r.Policy.NoModel {
 		return ""
@@ -243,7 +247,7 @@ func (r *run) iterate(ctx context.Context) error {
 			return nil
 		}
 
-		// Charged before the notices are written: they count the step that begins here.
+		// Charge before the notices are written, because they count the current step.
 		r.charged++
 		r.orderNotices()
 		t, failure, err := r.step(ctx, false)
@@ -253,7 +257,7 @@ func (r *run) iterate(ctx context.Context) error {
 
 		if failure != nil {
 			if r.makeRoom(failure) {
-				r.charged-- // the server refused the request before the model did anything
+				r.charged-- // the server rejected the request before the model did any work
 				continue
 			}
 			if failure = r.askInParts(ctx, failure); failure == nil {
@@ -274,14 +278,15 @@ func (r *run) iterate(ctx context.Context) error {
 	}
 }
 
-// fitHistory fits the history into the model's context, or ends the run and returns false.
+// fitHistory fits the history into the model's context. If that is impossible, it ends the run and
+// returns false.
 func (r *run) fitHistory() bool {
 	if r.Policy.NoModel {
 		return true
 	}
 
 	r.followFallback()
-	// Rotation helps once in an attempt, so this ends after the second round at the latest.
+	// Rotation is possible once per attempt, so there are at most two rounds.
 	for {
 		r.renderMemory()
 		if r.window.nearlyFull(r.messages) {
@@ -301,8 +306,7 @@ func (r *run) fitHistory() bool {
 	return false
 }
 
-// handleAnswer does what an answer asks for. Text without calls ends the run as an unverified
-// success.
+// handleAnswer processes an answer. Text without calls ends the run as an unverified success.
 func (r *run) handleAnswer(ctx context.Context, t turn) (over, free bool, err error) {
 	r.cutOff = 0
 	switch {
@@ -333,7 +337,7 @@ func (r *run) handleAnswer(ctx context.Context, t turn) (over, free bool, err er
 	return true, false, nil
 }
 
-// endIfStopped ends the run when its context has ended, for the reason that ended it.
+// endIfStopped ends the run if its context has ended, and reports whether it did.
 func (r *run) endIfStopped(ctx context.Context) bool {
 	if ctx.Err() == nil {
 		return false
@@ -368,7 +372,7 @@ func (r *run) endExhausted(format string, args ...any) {
 	r.end(domain.ExitCancelled, domain.OutcomeBudget, "", format, args...)
 }
 
-// endFailed ends the run because the model's side failed for good, or wrote too much.
+// endFailed ends the run because the model failed for good or wrote too much.
 func (r *run) endFailed(ctx context.Context, failure error) {
 	var e *model.Error
 	if errors.As(failure, &e) {
@@ -376,21 +380,21 @@ func (r *run) endFailed(ctx context.Context, failure error) {
 	}
 
 	switch stopped := r.endIfStopped(ctx); {
-	case stopped && e != nil: // while it waited to ask again: why it had to is told first
+	case stopped && e != nil: // stopped while waiting for a retry: report the failure first
 		r.result.Error = fmt.Sprintf("%s; and %s", failure, r.result.Error)
 	case !stopped && !r.endWithCause(failure):
 		r.result.Exit, r.result.Outcome, r.result.Error = domain.ExitEnded, domain.OutcomeError, failure.Error()
 	}
 }
 
-// closeWithText ends a run whose steps are used up, and asks the model for a last text.
+// closeWithText ends a run without remaining steps. It asks the model for a final text.
 func (r *run) closeWithText(ctx context.Context) error {
 	r.result.Exit, r.result.Outcome = domain.ExitIterationCap, domain.OutcomeBudget
 	more := ""
 	if free := r.result.Steps - r.charged; free > 0 {
 		more = fmt.Sprintf(", beside %d that were not charged", free)
 	}
-	if name, times := r.books.streakOf(); times > 0 && r.phased == nil { // in phases each call is one of agent_step
+	if name, times := r.books.streakOf(); times > 0 && r.phased == nil { // in phases every call is an agent_step
 		more += fmt.Sprintf("; at the end it made the same %s call %d times", name, times)
 	}
 
@@ -401,7 +405,7 @@ func (r *run) closeWithText(ctx context.Context) error {
 	case r.phased != nil:
 		r.result.Error = fmt.Sprintf("stuck: the %d steps of this run were used up%s", r.PriorSteps+r.limit(), more)
 	}
-	// If the history does not fit, that is no reason of its own.
+	// If the history does not fit, the reason of the end stays the used-up steps.
 	if !r.fitHistory() {
 		r.result.Exit, r.result.Outcome = domain.ExitIterationCap, domain.OutcomeBudget
 		return nil
@@ -409,14 +413,14 @@ func (r *run) closeWithText(ctx context.Context) error {
 
 	r.addNotice("All steps are used up, and no tool can be called any more. %s",
 		cmp.Or(r.Policy.ClosingPrompt, "Say in a few sentences what was done and what is missing."))
-	// If the model fails here the run ends as it would have anyway, without a summary.
+	// If the model fails here, the run ends in the same way, without a summary.
 	t, _, err := r.step(ctx, true)
 	r.result.Summary = t.result
 	return err
 }
 
-// idleTimer ends a run in which nothing happens. It stands still while a call runs or a retry
-// waits, which have limits of their own.
+// idleTimer ends a run in which nothing happens. It pauses during a call or a wait for a retry,
+// which have their own limits.
 type idleTimer struct {
 	after time.Duration
 
@@ -433,10 +437,11 @@ func newIdleTimer(after time.Duration, end func()) *idleTimer {
 	return i
 }
 
-// restart starts the clock from zero, unless it is suspended.
+// restart starts the timer from zero, unless it is suspended.
 func (i *idleTimer) restart() { i.change(0) }
 
-// suspend stops the clock until resume was called as often: calls run at the same time.
+// suspend stops the timer. It starts again when resume has been called as often as suspend, because
+// calls run at the same time.
 func (i *idleTimer) suspend() { i.change(1) }
 
 func (i *idleTimer) resume() { i.change(-1) }

@@ -23,10 +23,10 @@ import (
 	"rouse/internal/domain"
 )
 
-// scriptedModel answers with one turn after the other.
+// scriptedModel answers with one turn after another.
 type scriptedModel struct {
-	// turns are of string, model.Call, model.Usage, stop, json.RawMessage, model.End, error, or of
-	// time.Duration: a silence.
+	// turns return values of type string, model.Call, model.Usage, stop, json.RawMessage,
+	// model.End, error, or time.Duration for a pause.
 	turns    []func(model.Request) []any
 	requests []model.Request
 	sent     int // parts
@@ -83,7 +83,7 @@ func say(parts ...any) func(model.Request) []any {
 
 func call(name, args string) model.Call { return model.Call{Name: name, Args: json.RawMessage(args)} }
 
-// fakeRecorder is a Recorder that keeps what it gets.
+// fakeRecorder is a Recorder that stores its arguments.
 type fakeRecorder struct {
 	mu    sync.Mutex
 	lines []string
@@ -129,7 +129,7 @@ type bench struct {
 	log   *fakeRecorder
 	o     loop.Options
 	mu    sync.Mutex
-	done  []string // what tools did, in order
+	done  []string // actions of tools, in order
 }
 
 type noArgs struct {
@@ -155,7 +155,7 @@ func setup(t *testing.T, turns ...func(model.Request) []any) *bench {
 	}
 
 	ok := func(context.Context, noArgs) tool.Envelope { return tool.Success("fine") }
-	patient := func(ctx context.Context, _ noArgs) tool.Envelope { // gives up when it must
+	patient := func(ctx context.Context, _ noArgs) tool.Envelope { // returns when its context ends
 		select {
 		case <-time.After(time.Minute):
 			return tool.Success("fine")
@@ -204,8 +204,8 @@ func (b *bench) run(t *testing.T, ctx context.Context) loop.Result {
 	return res
 }
 
-// TestExits: OSA-02 and the table of states (UNI-11), each way a run can end, by one loop whose
-// surfaces differ in a policy (OSA-01). A rejection does not end a headless run (C-11).
+// TestExits: OSA-02 and the table of states (UNI-11), each way a run can end. The same loop is used
+// for all policies (OSA-01). A rejection does not end a headless run (C-11).
 func TestExits(t *testing.T) {
 	row, ends, rejected := contract.Of(t, "OSA-02"), contract.Of(t, "UNI-11"), domain.Exit(contract.Of(t, "C-11").Quote("tool_rejected"))
 	truncated := &model.Error{Kind: model.KindTruncated, Message: "broke off", Retryable: true}
@@ -278,7 +278,8 @@ func TestExits(t *testing.T) {
 	}
 }
 
-// A run for which nobody has said it may take ten minutes, of which five without anything that happens.
+// TestBoundsOfTimeByDefault checks the default limits of ten minutes in total and five minutes
+// without an event.
 func TestBoundsOfTimeByDefault(t *testing.T) {
 	for name, c := range map[string]struct {
 		turn []any
@@ -300,8 +301,8 @@ func TestBoundsOfTimeByDefault(t *testing.T) {
 	}
 }
 
-// What a model is sent of its own answers is what the record keeps: arguments without blanks, those that are not JSON as a string, and no answer that holds
-// nothing.
+// TestAnswersAsTheyAreKept checks that a model gets its answers back as recorded: arguments without
+// blanks, invalid JSON arguments as a string, and no empty answers.
 func TestAnswersAsTheyAreKept(t *testing.T) {
 	b := setup(t, say(), say(call("read", ` { "text" : "x" } `), call("read", `{"te`)), say("end"))
 	res := b.run(t, t.Context())
@@ -330,7 +331,8 @@ func TestAnswersAsTheyAreKept(t *testing.T) {
 	}
 }
 
-// A host that gives no model, no tools or no record is broken.
+// TestRunNeedsItsParts checks that a run without a provider, tools or a recorder is an error of the
+// host.
 func TestRunNeedsItsParts(t *testing.T) {
 	for _, without := range []func(*loop.Options){func(o *loop.Options) { o.Provider = nil }, func(o *loop.Options) { o.Registry = nil }, func(o *loop.Options) { o.Recorder = nil }} {
 		b := setup(t, say("end"))
@@ -341,8 +343,8 @@ func TestRunNeedsItsParts(t *testing.T) {
 	}
 }
 
-// TestOrder: OSA-03, each thing is recorded before and after it happens; the last allowed
-// step's calls still execute; and a run that was cancelled before a step does not take it.
+// TestOrder: OSA-03, each action is recorded before and after it happens. The calls of the last
+// allowed step still run. A run cancelled before a step does not take it.
 func TestOrder(t *testing.T) {
 	b := setup(t, say(call("read", `{}`)), say(call("change", `{}`)), say("end"))
 	b.o.Bounds.Steps, b.o.Recorder = 2, countingRecorder{b.log, b}
@@ -363,7 +365,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// countingRecorder also writes down how much has happened when something begins.
+// countingRecorder also records how much has happened when an action begins.
 type countingRecorder struct {
 	*fakeRecorder
 	b *bench
@@ -381,8 +383,8 @@ func (c countingRecorder) StartCall(ctx context.Context, one loop.Call) error {
 	return errors.Join(c.count(), c.fakeRecorder.StartCall(ctx, one))
 }
 
-// TestBatch: OSA-07, calls run together, results come back in the model's order, and what
-// touches the database keeps it. OSA-09: an id of the model's is kept, and others are minted.
+// TestBatch: OSA-07, calls run at the same time, results are returned in the model's order, and
+// database calls run in that order. OSA-09: ids of the model are kept, and missing ids are created.
 func TestBatch(t *testing.T) {
 	row := contract.Of(t, "OSA-09")
 	synctest.Test(t, func(t *testing.T) {
@@ -419,8 +421,8 @@ func TestBatch(t *testing.T) {
 	})
 }
 
-// TestWritesOfOneFileInOrder: OSA-07, calls that write one file take turns in the model's order, whatever
-// they call it; others do not wait.
+// TestWritesOfOneFileInOrder: OSA-07, calls that write the same file run in the model's order,
+// whatever name they use for it. Other calls do not wait.
 func TestWritesOfOneFileInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type args struct {
@@ -453,7 +455,8 @@ func TestWritesOfOneFileInOrder(t *testing.T) {
 	})
 }
 
-// TestEndingBatch: OSA-06, a batch that ends the run stops at its end; a call that was refused is no end, and goes back to the model.
+// TestEndingBatch: OSA-06, a batch with an ending call stops after that call. A refused call does
+// not end the run and is returned to the model.
 func TestEndingBatch(t *testing.T) {
 	complete := contract.Of(t, "OSA-06").Quote("complete")
 	b := setup(t, say(call("read", `{}`), call(complete, `{"text":"x"}`), call("change", `{}`)))
@@ -472,7 +475,8 @@ func TestEndingBatch(t *testing.T) {
 	}
 }
 
-// A tool that may ask its owner ends the run with a question only: what needs nobody after all is answered like any other call.
+// TestNothingToAsk checks that a tool that may ask the owner ends the run only with a question. Its
+// other results are returned to the model.
 func TestNothingToAsk(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer any
@@ -501,8 +505,8 @@ func TestNothingToAsk(t *testing.T) {
 	}
 }
 
-// TestEmptyTurns: OSA-04, at most two nudges in a row, not charged; OSA-05, notices ride
-// once and are not kept.
+// TestEmptyTurns: OSA-04, there are at most two consecutive nudges, which are not charged. OSA-05:
+// notices are sent once and not stored.
 func TestEmptyTurns(t *testing.T) {
 	row := contract.Of(t, "OSA-04")
 	nudge, most := "[System Notice] "+row.Quote("Your last answer was empty"), row.Number("2")
@@ -525,7 +529,7 @@ func TestEmptyTurns(t *testing.T) {
 		}
 	}
 
-	// Not charged, whatever the bound, and with a text of its own after a result of a tool.
+	// They are not charged, whatever the bound. After a tool result the summary differs.
 	for name, c := range map[string]struct {
 		turns []func(model.Request) []any
 		exit  domain.Exit
@@ -548,7 +552,7 @@ func TestEmptyTurns(t *testing.T) {
 func TestBudgetNotice(t *testing.T) {
 	row := contract.Of(t, "OSA-05")
 	b := setup(t, say(call("read", `{}`)))
-	b.o.Bounds.Steps, b.o.Policy.Advice = 5, false // repeating itself is spoken of elsewhere
+	b.o.Bounds.Steps, b.o.Policy.Advice = 5, false // repetitions have their own test
 	b.run(t, t.Context())
 	var seen []string
 	for _, s := range b.log.steps {
@@ -567,7 +571,8 @@ func TestBudgetNotice(t *testing.T) {
 	}
 }
 
-// Exactly as many calls are made as the run may make; the others are answered, not made.
+// TestCallBound checks that exactly the allowed number of calls is made. The others are answered
+// without being made.
 func TestCallBound(t *testing.T) {
 	b := setup(t, say(call("change", `{}`), call("read", `{}`)), say(call("change", `{}`), call("change", `{}`), call("complete", `{"text":"x"}`)))
 	b.o.Bounds.Calls, b.o.Policy.StopOnRejection = 3, true
@@ -577,8 +582,8 @@ func TestCallBound(t *testing.T) {
 	}
 }
 
-// TestNoticePlace: OSA-05, a notice stands in the tool result at the end of the history, or
-// else is the user's; the history never keeps it.
+// TestNoticePlace: OSA-05, a notice is part of the tool result at the end of the history, or else a
+// user message. It is never stored in the history.
 func TestNoticePlace(t *testing.T) {
 	b := setup(t, say(call("read", `{}`)))
 	b.o.Bounds.Steps = 2
@@ -605,7 +610,8 @@ func TestNoticePlace(t *testing.T) {
 	}
 }
 
-// A run whose steps are used up is asked for what its policy wants to read of it.
+// TestClosingPrompt checks that a run without remaining steps is asked for the final text with the
+// prompt of its policy.
 func TestClosingPrompt(t *testing.T) {
 	for prompt, want := range map[string]string{"": "Say in a few sentences what was done and what is missing.", "Write the digest now.": "Write the digest now."} {
 		b := setup(t, say(call("read", `{}`)))
@@ -623,9 +629,9 @@ type cause struct{ outcome domain.Outcome }
 func (c cause) Error() string           { return "stopped" }
 func (c cause) Outcome() domain.Outcome { return c.outcome }
 
-// A stop ends the run with its reason. A call that was cut off is recorded without a
-// result, so that a later attempt may repeat it, or knows that its effect is unknown; one that
-// had not started is recorded as cancelled (OSA-07).
+// TestCancel checks that a stop ends the run with its reason. An interrupted call is recorded
+// without a result, so that a later attempt can repeat it or report its effect as unknown. A call
+// that had not started is recorded as cancelled (OSA-07).
 func TestCancel(t *testing.T) {
 	for name, c := range map[string]struct {
 		tool     string
@@ -663,7 +669,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// While a call runs or a turn waits to be asked again, the run is not idle.
+// TestIdleTimerStandsStill checks that a run is not idle during a call or a wait for a retry.
 func TestIdleTimerStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := &model.Error{Kind: model.KindRateLimited, Message: "busy", Retryable: true, RetryAfter: time.Minute}
@@ -675,7 +681,7 @@ func TestIdleTimerStandsStill(t *testing.T) {
 	})
 }
 
-// A model that does not stop is stopped while it writes; what it wrote was paid for.
+// TestRunawayModel checks that a model that writes without end is stopped. Its output is charged.
 func TestRunawayModel(t *testing.T) {
 	parts := []any{model.Usage{Input: 7, Output: 3}}
 	for range 100_000 {
@@ -689,7 +695,7 @@ func TestRunawayModel(t *testing.T) {
 	}
 }
 
-// TestUsage: a try that failed was paid for, and so belongs to the turn.
+// TestUsage: a failed try is charged and belongs to the turn.
 func TestUsage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, say(model.Usage{Input: 5, Output: 1, Cached: 2}, &model.Error{Kind: model.KindTruncated, Message: "broke off", Retryable: true}), say("end", model.Usage{Input: 6, Output: 2, Cached: 5}))
@@ -700,8 +706,8 @@ func TestUsage(t *testing.T) {
 	})
 }
 
-// What an adapter wants back with an answer goes back with it, and is in the record; that of
-// a try that failed is nobody's.
+// TestRawGoesBack checks that the raw data of an adapter is recorded and sent back with its answer.
+// Raw data of a failed try is dropped.
 func TestRawGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, say(json.RawMessage(`"lost"`), &model.Error{Kind: model.KindTruncated, Message: "broke off", Retryable: true}),
@@ -722,7 +728,7 @@ func TestRawGoesBack(t *testing.T) {
 	})
 }
 
-// What a tool's answers came to counts in a later attempt, too.
+// TestRestoreFromTranscript checks that results of earlier attempts count in a later one.
 func TestRestoreFromTranscript(t *testing.T) {
 	for name, c := range map[string]struct {
 		tool, envelope, answer string
@@ -746,7 +752,8 @@ func TestRestoreFromTranscript(t *testing.T) {
 	}
 }
 
-// A run whose call left out rows is partial, unless its model gives another outcome.
+// TestRowsLeftOut checks that a run is partial if a call left out rows, unless its model states
+// another outcome.
 func TestRowsLeftOut(t *testing.T) {
 	for args, want := range map[string]domain.Outcome{
 		`{"text":"did it"}`:                     domain.OutcomePartial,
@@ -762,8 +769,8 @@ func TestRowsLeftOut(t *testing.T) {
 	}
 }
 
-// TestCallsAndResultsArePaired: OSA-07 and OSA-09, whatever a model asks for, each of its calls gets one answer
-// with its id, in its order, before the model is asked again.
+// TestCallsAndResultsArePaired: OSA-07 and OSA-09, each call gets one result with its id, in order,
+// before the model is asked again.
 func TestCallsAndResultsArePaired(t *testing.T) {
 	names := []string{"read", "change", "refuse", "complete", "nobody", ""}
 	args := []string{`{}`, ``, `null`, `{"text":1}`, `{"text":"x"`, `"{}"`, `[]`, "\xff", `{"what":2}`}
@@ -810,7 +817,7 @@ func TestCallsAndResultsArePaired(t *testing.T) {
 	})
 }
 
-// What an earlier attempt did is not done again.
+// TestPriorCalls checks that calls of an earlier attempt are not made again.
 func TestPriorCalls(t *testing.T) {
 	b := setup(t, say(model.Call{Name: "change", Key: "p1", Args: json.RawMessage(`{}`)}), say(model.Call{Name: "refuse", Key: "p2", Args: json.RawMessage(`{}`)}),
 		say(model.Call{Name: "read", Key: "p3", Args: json.RawMessage(`{}`)}), say(model.Call{Name: "refuse", Key: "p4", Args: json.RawMessage(`{}`)}), say("end"))
@@ -834,7 +841,7 @@ func TestPending(t *testing.T) {
 	b := setup(t, say("end"))
 	b.o.Interrupted = true
 	b.o.PendingCalls = []model.Call{{ID: "a", Key: "m1.1.1", Name: "change", Args: json.RawMessage(`{}`)}}
-	// No model was asked in the step that holds the call.
+	// The step that holds the call did not ask a model.
 	if res := b.run(t, t.Context()); res.Steps != 1 || len(b.log.steps) != 2 {
 		t.Errorf("%d steps counted, %d recorded", res.Steps, len(b.log.steps))
 	}
@@ -846,7 +853,7 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// A run that ends with a call of an earlier attempt asks nobody any more.
+// TestPendingEnd checks that a run that ends with a pending call does not ask the model again.
 func TestPendingEnd(t *testing.T) {
 	b := setup(t, say("what now?"))
 	b.o.PendingCalls = []model.Call{{ID: "a", Key: "m1.1.1", Name: "complete", Args: json.RawMessage(`{"text":"did it"}`)}}
@@ -855,7 +862,8 @@ func TestPendingEnd(t *testing.T) {
 	}
 }
 
-// What the record refuses ends the run as the host's failure, wherever it happens.
+// TestHostBroken checks that an error of the recorder ends the run with an error of the host,
+// wherever it occurs.
 func TestHostBroken(t *testing.T) {
 	for _, where := range []string{"StartStep", "FinishStep", "StartCall", "FinishCall"} {
 		for name, calls := range map[string][]any{"serial": {call("read", `{}`), call("complete", `{"text":"x"}`)}, "parallel": {call("read", `{}`)}} {
@@ -873,8 +881,8 @@ func TestHostBroken(t *testing.T) {
 	}
 }
 
-// A call that is answered without being made is on record with its answer, and never without: a process that is killed in between would
-// leave it as one that was made.
+// TestAnsweredCallsNeverStart checks that a call answered without being made is recorded together
+// with its result. Otherwise a kill in between would leave it looking like a call that was made.
 func TestAnsweredCallsNeverStart(t *testing.T) {
 	known := map[string]loop.PriorCall{"k": {Envelope: json.RawMessage(`{"ok":true,"result":{"text":"recorded"}}`)}}
 	for what, c := range map[string]struct {
@@ -903,7 +911,7 @@ func TestAnsweredCallsNeverStart(t *testing.T) {
 
 var errBroken = errors.New("the disk is full")
 
-// brokenRecorder refuses one kind of record.
+// brokenRecorder returns an error for one kind of record.
 type brokenRecorder struct {
 	*fakeRecorder
 	where string

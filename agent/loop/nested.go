@@ -17,9 +17,11 @@ import (
 	"rouse/internal/text"
 )
 
-// nest runs a loop within a call of the run and its bounds, and adds its use to the run.
+// nest runs a loop within a call, within the remaining bounds of the run. It adds the usage to the
+// run.
 func (r *run) nest(ctx context.Context, o Options) (Result, error) {
-	// At least 1, because 0 would be no bound: a loop whose run has nothing left ends after its first answer.
+	// The minimum is 1, because 0 means no bound. If nothing remains, the loop ends after its first
+	// answer.
 	if o.Bounds.Tokens > 0 {
 		o.Bounds.Tokens = max(o.Bounds.Tokens-r.result.Usage.Input-r.result.Usage.Output, 1)
 	}
@@ -28,7 +30,7 @@ func (r *run) nest(ctx context.Context, o Options) (Result, error) {
 		o.Bounds.Output = max(o.Bounds.Output-r.outputBytes, 1)
 	}
 
-	// The calls that wait are the run's, as are its list and its phases.
+	// Pending calls, the board and the phases belong to the outer run.
 	o.PendingCalls, o.Interrupted, o.Board, o.PriorDurations, o.PriorSteps, o.Reducer = nil, false, nil, nil, 0, nil
 	nested := newRun(o)
 	nested.lastStep, nested.outer, nested.replayable = r.lastStep, r, answered(o.PriorCalls)
@@ -36,7 +38,7 @@ func (r *run) nest(ctx context.Context, o Options) (Result, error) {
 		o.Completer.run = nested
 	}
 
-	// Added also after an error: it was used.
+	// Count the usage even after an error.
 	err := nested.attempt(ctx)
 	r.lastStep = nested.lastStep
 	r.outputBytes += nested.outputBytes
@@ -59,7 +61,8 @@ func (r *run) count(asked, made int, spent Spent) {
 	r.result.add(spent)
 }
 
-// asked is how many steps of a nested run were asked of a model: of those of an inner run only its questions were.
+// asked returns the number of model steps of a nested run. For an inner run it counts the steps
+// nested in its calls, because the run itself does not ask a model.
 func (r *run) asked() int {
 	if r.Policy.NoModel {
 		return r.nestedSteps
@@ -67,32 +70,32 @@ func (r *run) asked() int {
 	return r.result.Steps
 }
 
-// Completer asks a model within the calls of a run without a model. Each completion is a run of its
-// own without tools, one at a time.
+// Completer asks a model within the calls of a run without a model. Each completion is a nested run
+// without tools. Only one runs at a time.
 type Completer struct {
 	Provider model.Provider
 	Model    ModelInfo
-	Fallback *Fallback // nil: no other model takes over
-	run      *run      // the attempt, once it has begun
+	Fallback *Fallback // nil means no fallback
+	run      *run      // set when the attempt starts
 }
 
-// Completion is what a model is asked once.
+// Completion is one question to a model.
 type Completion struct {
 	System      string
 	Messages    []model.Message
-	MaxOutput   int // tokens; 0 leaves it to the model
+	MaxOutput   int // tokens; zero means the model's limit
 	Temperature *float64
 }
 
-// Complete asks, and returns the text as the Summary of the result. An error means that the host is
-// broken.
+// Complete asks the model and returns the text as the Summary of the result. It returns an error
+// only if the host is broken.
 func (c *Completer) Complete(ctx context.Context, in tool.Invocation, a Completion) (Result, error) {
 	r := c.run
 	if r == nil {
 		return Result{}, errors.New("loop: a completion was asked for outside of a run")
 	}
 
-	if r.outer != nil && r.outer.stepsLeft() >= 0 && r.nestedSteps >= r.outer.stepsLeft() { // which counts them afterwards
+	if r.outer != nil && r.outer.stepsLeft() >= 0 && r.nestedSteps >= r.outer.stepsLeft() { // the outer run counts these steps afterwards
 		return Result{Outcome: domain.OutcomeError, Error: "the steps of this run are used up, and each question to the model takes one"}, nil
 	}
 
@@ -112,49 +115,49 @@ func (c *Completer) Complete(ctx context.Context, in tool.Invocation, a Completi
 		o.Temperature = a.Temperature
 	}
 
-	o.Bounds.Steps = -1 // a text without calls ends it
-	// Nothing of earlier attempts: it asks once, and has no calls.
+	o.Bounds.Steps = -1 // the first text without calls ends it
+	// It has no calls, so it needs no results of earlier attempts.
 	o.PriorCalls, o.Completer = nil, nil
 	return r.nest(ctx, o)
 }
 
-// Inner makes inner runs: a call is answered by a run within it, on the same loop, with the run's
-// record, authorizer and bounds. Keys of its calls begin with the key of the outer call (InnerKey),
-// so that a repetition finds them. There is one at a time.
+// Inner executes inner runs. An inner run is a nested run on the same loop that answers a call. It
+// uses the run's record, authorizer and bounds. The keys of its calls start with the key of the
+// outer call (see InnerKey), so that a repetition finds their results. Only one runs at a time.
 //
-// If the owner has to be asked within it, the outer call has no result, and is made again once
-// there is an answer.
+// If the owner must be asked within an inner run, the outer call has no result. It is made again
+// after the approval.
 type Inner struct {
-	run *run // the attempt, once it has begun
+	run *run // set when the attempt starts
 }
 
-// InnerRun is who answers within a call.
+// InnerRun is the provider of an inner run with its tools.
 type InnerRun struct {
 	Provider  model.Provider
-	Registry  *tool.Registry // what it may call
-	Completer *Completer     // asks a model for it; nil: it asks none
+	Registry  *tool.Registry // tools it may call
+	Completer *Completer     // asks a model for it; optional
 }
 
-// innerMark stands between the key of a call and that of a call within it.
+// innerMark separates the key of a call from the key of a call within it.
 const innerMark = "~"
 
-// InnerKey is the key of a call within the call of a key.
+// InnerKey returns the key of a call within the call with the key outer.
 func InnerKey(outer, key string) string { return outer + innerMark + key }
 
-// OuterKey is the key of the call that a call was made within; false for one of the run itself.
+// OuterKey returns the key of the enclosing call. It returns false for a call of the run itself.
 func OuterKey(key string) (string, bool) {
 	outer, _, within := strings.Cut(key, innerMark)
 	return outer, within
 }
 
-// Run makes a run within a call. An error means that the host is broken. With an Approval the outer
-// call stays open.
+// Run executes an inner run within a call. It returns an error only if the host is broken. If the
+// Result has an Approval, the outer call stays open.
 func (i *Inner) Run(ctx context.Context, in tool.Invocation, p InnerRun) (Result, error) {
 	r := i.run
 	if r == nil {
 		return Result{}, errors.New("loop: a run within a call was asked for outside of a run")
 	}
-	if asked := r.parked(); asked != nil { // by a call beside this one, which is made again with it
+	if asked := r.parked(); asked != nil { // another call of the batch waits; both are made again
 		r.park(in.Key, asked)
 		return Result{Approval: asked}, nil
 	}
@@ -163,15 +166,16 @@ func (i *Inner) Run(ctx context.Context, in tool.Invocation, p InnerRun) (Result
 	o.Provider, o.Registry, o.Recorder, o.Invocation, o.Completer, o.Inner = p.Provider, p.Registry, reductionRecorder{r.Recorder, in.Key}, in, p.Completer, nil
 	o.Policy, o.Fallback, o.System, o.Messages, o.Exhausted = Playbook(), nil, "", nil, false
 	o.Policy.StopOnRejection = r.Policy.StopOnRejection
-	o.Invocation.MustSucceed = false // it reads exit codes, as a model does
+	o.Invocation.MustSucceed = false // the provider checks exit codes itself, like a model
 	o.PriorCalls = within(r.PriorCalls, in.Key)
-	if p.Completer != nil && r.Fallback != nil { // who answers in the run answers here
+	if p.Completer != nil && r.Fallback != nil { // the inner run uses the model that currently answers in the run
 		p.Completer.Fallback = r.Fallback
 	}
 
-	o.Bounds.Steps = -1 // what it calls is bounded, and how long it takes
+	o.Bounds.Steps = -1 // its calls and its time are limited instead
 	if o.Bounds.Calls > 0 {
-		// What an earlier attempt has made is counted already. One is left at least, to end it properly.
+		// Calls of an earlier attempt are already counted. At least one call is left, so that the
+		// run can end properly.
 		o.Bounds.Calls = max(r.callsLeft+answered(o.PriorCalls), 1)
 	}
 
@@ -182,7 +186,7 @@ func (i *Inner) Run(ctx context.Context, in tool.Invocation, p InnerRun) (Result
 	return res, err
 }
 
-// within are the calls of earlier attempts that were made within a call.
+// within returns the calls of earlier attempts that were made within the call outer.
 func within(prior map[string]PriorCall, outer string) map[string]PriorCall {
 	out := maps.Clone(prior)
 	maps.DeleteFunc(out, func(key string, _ PriorCall) bool { return !strings.HasPrefix(key, InnerKey(outer, "")) })
@@ -198,13 +202,13 @@ func answered(prior map[string]PriorCall) (n int) {
 	return n
 }
 
-// canWait reports whether the run may wait for its owner. A reduction is made from its beginning
-// each time.
+// canWait reports whether the run may wait for its owner. A reduction may not, because it starts
+// from the beginning each time.
 func (r *run) canWait() bool {
 	return r.outer == nil || r.Policy.NoModel && r.outer.canWait()
 }
 
-// park has the run wait for its owner, who is asked about a call within the call of a key.
+// park makes the run wait for its owner to approve a call within the call with the key.
 func (r *run) park(key string, asked *tool.ApprovalRequest) {
 	r.knownMu.Lock()
 	defer r.knownMu.Unlock()
@@ -225,42 +229,42 @@ func (r *run) parked() *tool.ApprovalRequest {
 	r.knownMu.Lock()
 	defer r.knownMu.Unlock()
 
-	for _, asked := range r.waiting { // all of them are the same question
+	for _, asked := range r.waiting { // all entries are the same question
 		return asked
 	}
 	return nil
 }
 
-// Account counts what was done within a call, in a replay where nothing is done. turns have a
-// number in the run; in asked of them a model was asked.
+// Account counts the work done within a call during a replay, which does not repeat it. turns is
+// the number of turns in the record, and asked is the number of turns that asked a model.
 func (i *Inner) Account(turns, asked, calls int, spent Spent) {
 	r := i.run
 	r.lastStep += turns
 	r.count(asked, calls, spent)
 }
 
-// Wait has the run wait for its owner within the call of a key, as the run did that is played again.
+// Wait makes a replayed run wait for its owner within the call with the key, like the original run.
 func (i *Inner) Wait(key string, asked *tool.ApprovalRequest) { i.run.park(key, asked) }
 
-// The limits of a reduction (OSA-24).
+// The limits of a reduction.
 const (
-	defaultReduceSteps = 8 // unless the call asks for others
+	defaultReduceSteps = 8 // unless the call specifies another number
 	maxReduceSteps     = 12
 	reduceWall         = 240 * time.Second
 	maxDigest          = 8000 // characters
 )
 
-// Reducer answers the reduce calls of one attempt, each by a run of its own with its own history.
-// The outer run sees only the digest. There is one reduction at a time.
+// Reducer answers the reduce calls of one attempt. Each reduction is a nested run with its own
+// history, and the outer run sees only the digest. Only one runs at a time.
 type Reducer struct {
 	// System is the system prompt of reductions.
 	System string
 	tools  *tool.Registry
-	run    *run // the attempt, once it has begun
+	run    *run // set when the attempt starts
 }
 
-// ReduceSpec is the tool that reads much and returns little. Its effect and class are the worst
-// possible ones of its tools.
+// ReduceSpec returns the spec of the tool that reads much and returns a short digest. Its effect
+// and class are the strongest that its tools could have.
 func ReduceSpec(description string) tool.Spec {
 	return tool.Spec{
 		Name: "reduce", Description: description, Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
@@ -280,7 +284,8 @@ type digest struct {
 	Iterations int    `json:"iterations"`
 }
 
-// Tool returns the reduce tool over the given tools that read, search or execute, or false.
+// Tool returns the reduce tool for the given tools that read, search or execute. It returns false
+// if no tool qualifies.
 func (d *Reducer) Tool(granted *tool.Registry, description string) (t tool.Tool, ok bool, err error) {
 	spec := ReduceSpec(description)
 	spec.Effect, spec.Class = domain.EffectRead, tool.ClassOther
@@ -351,7 +356,7 @@ func (d *Reducer) runNested(ctx context.Context, in tool.Invocation, task string
 	r := d.run
 	o := r.Options
 	o.Registry, o.Recorder, o.Invocation, o.System = d.tools, reductionRecorder{r.Recorder, in.Key}, in, d.System
-	if r.Registry.IsBrief() { // the context that it has is as small
+	if r.Registry.IsBrief() { // the nested run has a context of the same size
 		o.Registry = d.tools.Briefly()
 	}
 
@@ -362,13 +367,13 @@ func (d *Reducer) runNested(ctx context.Context, in tool.Invocation, task string
 		o.Bounds.Calls = r.callsLeft
 	}
 
-	// Nothing of earlier attempts: what was cut off is made again from its beginning, for it only reads.
+	// A reduction only reads, so an interrupted one starts from the beginning.
 	o.PriorCalls, o.Completer = nil, nil
 	return r.nest(ctx, o)
 }
 
-// reductionPolicy is for a run that only reads. It has no relief, because its steps count for the
-// run.
+// reductionPolicy returns the policy of a run that only reads. It has no free steps, because its
+// steps count for the outer run.
 func reductionPolicy(p Policy) Policy {
 	p.Name, p.Phases, p.StaleTodoSteps, p.FreeSteps = "reduce", Phases{}, 0, 0
 	p.ClosingPrompt = "Write the digest now, of what you have found out so far, and say what is missing in it."
@@ -395,7 +400,7 @@ func reduceEnvelope(ctx context.Context, res Result, warnings []string) tool.Env
 	switch res.Outcome {
 	case domain.OutcomeTimeout:
 		e.Kind = tool.KindTimeout
-	case domain.OutcomeBudget: // a second try would have even less
+	case domain.OutcomeBudget: // a retry would have an even smaller budget
 		e.Retryable = false
 	}
 
@@ -410,7 +415,8 @@ func (r *run) recursive(c model.Call) bool {
 	return ok && t.Nests()
 }
 
-// reductionRecorder records the steps of a run within a call as those of the call, unless they are within one further in.
+// reductionRecorder records the steps of a nested run as steps of the enclosing call. It keeps the
+// parent call of steps that are nested deeper.
 type reductionRecorder struct {
 	Recorder
 	call string

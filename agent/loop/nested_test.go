@@ -14,7 +14,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// with adds a tool to the run that does as it is told.
+// with adds a tool to the run that calls do.
 func (b *bench) with(t *testing.T, name string, do func(context.Context, tool.Invocation) (tool.Envelope, error)) {
 	t.Helper()
 	d, err := tool.Define(tool.Spec{Name: name, Description: name, Effect: domain.EffectRead, Class: tool.ClassOther, Nests: true},
@@ -27,7 +27,7 @@ func (b *bench) with(t *testing.T, name string, do func(context.Context, tool.In
 	}
 }
 
-// reducing is a bench whose run has a tool that reads much and returns little.
+// reducing returns a bench with a run that has the reduce tool.
 func reducing(t *testing.T, turns ...func(model.Request) []any) *bench {
 	t.Helper()
 	b := setup(t, turns...)
@@ -42,7 +42,7 @@ func reducing(t *testing.T, turns ...func(model.Request) []any) *bench {
 	return b
 }
 
-// answered is the envelope of the call of a tool that was recorded last.
+// answered returns the recorded envelope of the last call of a tool.
 func (b *bench) answered(name string) (envelope string) {
 	for _, c := range b.log.calls {
 		if c.Tool == name {
@@ -52,12 +52,13 @@ func (b *bench) answered(name string) (envelope string) {
 	return envelope
 }
 
-// OSA-24: a reduction has the tokens and the output that its run has left, one at least, and what it used its run has no more.
+// TestReductionWithinItsRun: OSA-24, a reduction has the remaining tokens and output of its run,
+// and at least one of each. The run is charged for the reduction.
 func TestReductionWithinItsRun(t *testing.T) {
 	const task = `{"task":"t"}`
 	for name, c := range map[string]struct {
 		bounds  loop.Bounds
-		read    model.Usage // of the first turn within
+		read    model.Usage // of the first nested turn
 		outcome domain.Outcome
 		within  string // in the result of the call
 		says    string // in the error of the run
@@ -82,7 +83,8 @@ func TestReductionWithinItsRun(t *testing.T) {
 	}
 }
 
-// Reductions of one answer come one after the other, and each has the calls that the one before it has left.
+// TestReductionsShareCalls checks that the reductions of one answer run one after the other, and
+// share the remaining calls.
 func TestReductionsShareCalls(t *testing.T) {
 	b := reducing(t, say(call("reduce", `{"task":"a"}`), call("reduce", `{"task":"b"}`)),
 		say(call("read", `{"text":"1"}`), call("read", `{"text":"2"}`)), say("one"), say(call("read", `{"text":"3"}`), call("read", `{"text":"4"}`)), say("end"))
@@ -93,7 +95,8 @@ func TestReductionsShareCalls(t *testing.T) {
 	}
 }
 
-// A run does not wait for its owner within a reduction, which is made from its beginning each time: the call is refused there.
+// TestReductionDoesNotWait checks that a call that needs an approval is refused within a reduction,
+// because a reduction always starts from the beginning.
 func TestReductionDoesNotWait(t *testing.T) {
 	b := reducing(t, say(call("reduce", `{"task":"t"}`)), say(call("read", `{}`)), say("It may not be read."), say("end"))
 	b.o.Authorizer = &fakeAuthorizer{verdicts: map[string]tool.Verdict{"read": {Ask: &tool.ApprovalRequest{Tool: "read"}}}}
@@ -102,7 +105,8 @@ func TestReductionDoesNotWait(t *testing.T) {
 	}
 }
 
-// A completion asks for no more than its model gives and than who asks wants, and as warmly as who asks wants.
+// TestCompletion checks that a completion uses the smaller of two output limits, and the requested
+// temperature.
 func TestCompletion(t *testing.T) {
 	cold, warm := 0.1, 0.9
 	for name, c := range map[string]struct {
@@ -136,8 +140,9 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// skilled is a bench whose model calls a skill, which makes a run within the call: it makes the calls of the keys, in one answer, of a
-// tool that asks a model where it has a completer, else of one that reads.
+// skilled returns a bench with a model that calls a skill. The skill starts an inner run that makes
+// the calls with the given keys in one answer. With a completer their tool asks a model, otherwise
+// it reads.
 func skilled(t *testing.T, completer *loop.Completer, keys ...string) *bench {
 	t.Helper()
 	b, within := setup(t, say(call("skill", `{}`)), say("end")), setup(t)
@@ -171,7 +176,8 @@ func skilled(t *testing.T, completer *loop.Completer, keys ...string) *bench {
 	return b
 }
 
-// A run within a call that is made again has the calls that its run has left beside those that it had made, which are counted already.
+// TestInnerRunGoesOn checks that a repeated inner run has the remaining calls of its run in
+// addition to the calls already made and counted.
 func TestInnerRunGoesOn(t *testing.T) {
 	b := skilled(t, nil, "known", "known too", "cut off", "new", "one too many")
 	outer := "m1.1.1"
@@ -188,7 +194,8 @@ func TestInnerRunGoesOn(t *testing.T) {
 	}
 }
 
-// Each question of a run within a call takes one of the steps that its run has left, first of those that are not charged; without one it is not asked.
+// TestInnerRunTakesSteps checks that each model question of an inner run takes a remaining step of
+// its run, free steps first. Without a remaining step the model is not asked.
 func TestInnerRunTakesSteps(t *testing.T) {
 	empty, skill := say(), say(call("skill", `{}`))
 	for name, c := range map[string]struct {
@@ -214,7 +221,8 @@ func TestInnerRunTakesSteps(t *testing.T) {
 	}
 }
 
-// Where the owner is asked about a call within calls, the run waits with all of them: none has a result, and nothing is made.
+// TestInnerRunWaits checks that if the owner must be asked about a nested call, the run waits with
+// all enclosing calls. They have no results, and no call is made.
 func TestInnerRunWaits(t *testing.T) {
 	b := skilled(t, nil, "a")
 	b.model.turns[0] = say(call("skill", `{"text":"1"}`), call("skill", `{"text":"2"}`))
@@ -234,7 +242,8 @@ func TestInnerRunWaits(t *testing.T) {
 	}
 }
 
-// The models that take over in a run take over within its calls as well; where it has none, a completer has its own.
+// TestInnerRunSharesFallbacks checks that the fallbacks of a run also apply to its inner runs.
+// Without them, a completer uses its own.
 func TestInnerRunSharesFallbacks(t *testing.T) {
 	for name, c := range map[string]struct{ run, own, took string }{
 		"of the run":        {"the run's", "its own", "the run's"},
@@ -259,17 +268,17 @@ func TestInnerRunSharesFallbacks(t *testing.T) {
 		})
 	}
 
-	b := skilled(t, nil, "a") // which asks no model
+	b := skilled(t, nil, "a") // does not ask a model
 	b.o.Fallback = &loop.Fallback{Next: []loop.ModelInfo{{Name: "second"}}}
 	if res := b.run(t, t.Context()); res.Summary != "end" || len(b.done) != 1 {
 		t.Errorf("%+v made %v", res, b.done)
 	}
 }
 
-// What a playbook ends with is the end of its run, which is verified if it is a success.
+// TestPlaybookEnds checks that the end of a playbook ends its run. A success is verified.
 func TestPlaybookEnds(t *testing.T) {
 	for _, end := range []model.End{{Outcome: domain.OutcomeSuccess, Summary: "did it"}, {Outcome: domain.OutcomeError, Error: "it failed", Kind: "odd"}} {
-		const calls = 40 // each is a step, and no default bounds them
+		const calls = 40 // each call is a step, and there is no default bound
 		b := setup(t, append(slices.Repeat([]func(model.Request) []any{say(call("read", `{}`))}, calls), say(end))...)
 		b.o.Policy = loop.Playbook()
 		res := b.run(t, t.Context())

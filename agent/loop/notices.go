@@ -13,7 +13,7 @@ import (
 
 const noticePrefix = "[System Notice] "
 
-// The two empty endings (OSA-04).
+// The summaries of runs that end with empty answers.
 const (
 	emptyAnswers    = "The model gave only empty answers and called no tool."
 	emptyAfterTools = "The model ended without a word after its tool calls; see what they did."
@@ -24,7 +24,7 @@ func (r *run) addNotice(format string, args ...any) {
 	r.staged = append(r.staged, noticePrefix+fmt.Sprintf(format, args...))
 }
 
-// orderNotices orders the notices: budget, state, todo, then the added ones (OSA-05).
+// orderNotices orders the notices: budget, state, todo list, then the added ones.
 func (r *run) orderNotices() {
 	if r.Policy.NoModel {
 		return
@@ -32,7 +32,7 @@ func (r *run) orderNotices() {
 
 	var first []string
 	add := func(format string, args ...any) { first = append(first, noticePrefix+fmt.Sprintf(format, args...)) }
-	// The step that begins is charged already, but the model still has it.
+	// The current step is already charged, but the model can still use it.
 	if left := r.limit() - r.charged + 1; r.limit() > 0 && left <= r.Policy.BudgetWarning {
 		add("%d of %d steps remaining.", left, r.limit())
 	}
@@ -44,7 +44,7 @@ func (r *run) orderNotices() {
 
 	if r.Policy.StaleTodoSteps > 0 && r.books.openItems > 0 && r.books.stepsSinceTodo >= r.Policy.StaleTodoSteps {
 		add("Your todo list has %d open items and has not been written for %d steps. Bring it up to date, or go on with its next item.", r.books.openItems, r.books.stepsSinceTodo)
-		r.books.stepsSinceTodo = 0 // said again after as many steps, not at each one
+		r.books.stepsSinceTodo = 0 // repeat the notice after the same number of steps
 	}
 
 	r.books.stepsSinceTodo++
@@ -63,7 +63,7 @@ func (r *run) learnResult(t tool.Tool, c model.Call, sig string, e tool.Envelope
 	r.books.record(t, c, sig, e, text, pathState)
 }
 
-// adviseKnown tells the model that a call was not made.
+// adviseKnown sets the advice for a call that was answered with a known result.
 func (r *run) adviseKnown(c model.Call, e tool.Envelope, times int) {
 	r.knownMu.Lock()
 	defer r.knownMu.Unlock()
@@ -84,7 +84,7 @@ func sentence(text string) string {
 	return text + "."
 }
 
-// advise turns what a call was about into advice for the next request (OSA-14).
+// advise sets advice about a call for the next request.
 func (r *run) advise(c model.Call, e tool.Envelope) {
 	t, ok := r.Registry.Lookup(c.Name)
 	if !ok {
@@ -129,7 +129,8 @@ func (r *run) noteRefusals(b *callBatch) {
 	r.advice += fmt.Sprintf(" After %d refusals in a row the run ends.", maxRefusals)
 }
 
-// endedByRefusals ends the run after maxRefusals consecutive refusals of the same call, and reports whether it did.
+// endedByRefusals ends the run after maxRefusals consecutive refusals of the same call, and reports
+// whether it did.
 func (r *run) endedByRefusals() bool {
 	s := r.books.refusal
 	if s.times < maxRefusals {
@@ -157,7 +158,8 @@ func (r *run) noteResults(calls []model.Call, envelopes []tool.Envelope) {
 	}
 }
 
-// endedBySameResults ends the run after maxSameResults answers in which a call had the same result, and reports whether it did.
+// endedBySameResults ends the run after maxSameResults answers in which a call had the same result.
+// It reports whether it did.
 func (r *run) endedBySameResults() bool {
 	s := r.books.stuck
 	if s == nil || s.times < maxSameResults {
@@ -169,7 +171,7 @@ func (r *run) endedBySameResults() bool {
 
 const maxShownArgs = 300
 
-// nudge asks again after an empty answer, a limited number of times in a row (OSA-04).
+// nudge asks again after an empty answer, a limited number of times in a row.
 func (r *run) nudge() (over bool) {
 	r.empty++
 	if r.empty <= r.Policy.EmptyRetries {
@@ -178,20 +180,21 @@ func (r *run) nudge() (over bool) {
 	}
 
 	r.result.Exit, r.result.Outcome, r.result.Summary = domain.ExitFinalResponse, domain.OutcomeError, emptyAnswers
-	if r.toolAnswered { // its calls may have been all that was wanted
+	if r.toolAnswered { // its calls may have completed the task
 		r.result.Exit, r.result.Outcome, r.result.Summary = domain.ExitEmptyResponse, domain.OutcomePartial, emptyAfterTools
 	}
 
 	r.result.Error = "the model gave only empty answers"
-	if r.phased != nil { // which leaves its task open (AYA-08)
+	if r.phased != nil { // its task is still open
 		r.result.Outcome, r.result.Error = domain.OutcomeError, "stuck: the model gave only empty answers"
 	}
 
 	return true
 }
 
-// messagesWithNotices returns the history with memory and notices at its end: in the last tool
-// result, because many models take no user message behind one, else as a user message.
+// messagesWithNotices returns the history with the memory and the notices at the end. They are
+// added to the last tool result, because many models do not accept a user message after one.
+// Otherwise they become a user message.
 func (r *run) messagesWithNotices() []model.Message {
 	seen := r.view
 	if r.Policy.NoModel {
@@ -206,7 +209,7 @@ func (r *run) messagesWithNotices() []model.Message {
 		return seen
 	}
 
-	// Clipped before each append: the request must not write into the array of the history.
+	// Clip before each append: the request must not write into the array of the history.
 	last := len(seen) - 1
 	if last < 0 || seen[last].Role != model.RoleTool {
 		return append(slices.Clip(seen), model.Message{Role: model.RoleUser, Text: text})

@@ -13,107 +13,110 @@ import (
 	"rouse/internal/domain"
 )
 
-// Options are one attempt.
+// Options configures one attempt.
 type Options struct {
 	Provider   model.Provider
 	Registry   *tool.Registry
 	Recorder   Recorder
 	Policy     Policy
 	Bounds     Bounds
-	Budget     Budget     // nil: no cost is counted
-	Authorizer Authorizer // nil: every call is made
+	Budget     Budget     // nil means that costs are not counted
+	Authorizer Authorizer // nil allows every call
 	Invocation tool.Invocation
 	System     string
 	Messages   []model.Message
-	Model      string // the name of the model, for the record
+	Model      string // name of the model, for the record
 	MaxOutput  int
-	Window     int // tokens that the model's context holds; 0: 128,000
-	// KeepTools says that the next run with the same tools is expected while a provider still has what it caches for an hour.
+	Window     int // context size of the model in tokens; zero means 128,000
+	// KeepTools reports that the next run with the same tools is expected within the hour for which
+	// a provider may cache them.
 	KeepTools bool
-	// LearnContext is told the size of the context that a server names when it refuses a request as too long. Optional.
+	// LearnContext is called with the context size that a server reports when it rejects a request
+	// as too long. Optional.
 	LearnContext func(tokens int)
 	Temperature  *float64
-	Fallback     *Fallback // nil: no other model takes over
+	Fallback     *Fallback // nil means no fallback
 
 	// PriorCalls are the calls of earlier attempts, by key.
 	PriorCalls map[string]PriorCall
-	// The calls at the end of Messages that have no result there yet.
+	// PendingCalls are the calls at the end of Messages that have no result yet.
 	PendingCalls []model.Call
-	// Interrupted: the end of Messages may be the end of the run, without its record.
+	// Interrupted reports that the end of Messages may be the unrecorded end of the run.
 	Interrupted bool
-	// Exhausted: earlier attempts used up all steps. Otherwise each answer of a person would give
-	// one step more.
+	// Exhausted reports that earlier attempts used up all steps. Without it, each answer of a
+	// person would add a step.
 	Exhausted bool
-	// Of a run in phases: durations of earlier calls, by key, and steps of earlier attempts.
+	// For a run in phases: durations of earlier calls, by key, and steps of earlier attempts.
 	PriorDurations map[string]time.Duration
 	PriorSteps     int
 
 	// Now returns the time to add to the result of the call with a key, or "". Optional.
 	Now func(key string) string
 
-	// The todo list, which is also the plan of a run in phases; nil: there is none.
+	// Board is the todo list, which is also the plan of a run in phases. Optional.
 	Board *memory.Board
-	// Reducer answers the reduce calls, if the run has that tool.
+	// Reducer answers the reduce calls. Nil if the run does not have that tool.
 	Reducer *Reducer
-	// Inner makes the runs within calls that stand for them; nil: there are none.
+	// Inner executes inner runs. Optional.
 	Inner *Inner
-	// Completer asks a model for a run that none answers in; nil: the run asks none.
+	// Completer asks a model within a run without a model. Optional.
 	Completer *Completer
 }
 
-// Policy is what differs between kinds of runs (OSA-01).
+// Policy holds the settings in which kinds of runs differ.
 type Policy struct {
 	Name          string
-	BudgetWarning int // tell the model when this many steps or fewer are left; 0 never
-	EmptyRetries  int // how often in a row to ask again after an empty answer
-	TurnRetries   int // repeats, not charged, of a turn that failed on the model's side
-	// UnreachableRetries replaces TurnRetries for an unreachable server, if it is more: about 90
-	// seconds.
+	BudgetWarning int // steps left at which the model is warned; zero means never
+	EmptyRetries  int // consecutive retries after an empty answer
+	TurnRetries   int // uncharged retries of a turn in which the model failed
+	// UnreachableRetries replaces TurnRetries for an unreachable server, if it is larger.
 	UnreachableRetries int
-	NoRetryDelay       bool // without a pause before them: a recording answers, not a server
+	NoRetryDelay       bool // no delay before retries, for a replay
 	StopOnRejection    bool // a rejected call ends the run
-	EndOnQuestion      bool // a question ends the run as its result: the asker sends the request again with the answer (OSA-06)
-	Dedupe             bool // a reading call whose result still holds is not made again (OSA-12)
-	DedupeNotice       bool // and the model gets a notice about it
-	Advice             bool // advice after listings, guesses and repetitions (OSA-14)
-	StaleTodoSteps     int  // steps without a change after which a todo list with open items gets a notice; 0 never
-	// FreeSteps is how many steps are not charged: those that only move rows (OSA-23), and of
-	// reductions. Empty answers are never charged (OSA-04).
+	// EndOnQuestion ends the run with the question as its result. The caller sends the request
+	// again with the answer.
+	EndOnQuestion  bool
+	Dedupe         bool // do not repeat a reading call while its result is valid
+	DedupeNotice   bool // tell the model about an avoided repetition
+	Advice         bool // give advice after listings, guesses and repetitions
+	StaleTodoSteps int  // steps after which an unchanged todo list with open items gets a notice; zero means never
+	// FreeSteps is the number of steps that are not charged: steps that only move rows, and steps
+	// of reductions. Empty answers are never charged.
 	FreeSteps     int
-	NoModel       bool   // no model answers (a playbook): each call is a step, and nothing is said to it
-	ClosingPrompt string // what the last text is to say when the steps are used up; "": what was done
+	NoModel       bool   // no model answers (a playbook): each call is a step, and there are no notices
+	ClosingPrompt string // prompt for the final text when the steps are used up; empty asks for what was done
 	Phases        Phases
 }
 
-// Headless is the policy of models that nobody watches.
+// Headless returns the policy of models that run without a person.
 func Headless() Policy {
 	return Policy{Name: "headless", BudgetWarning: 3, EmptyRetries: 2, TurnRetries: 3, UnreachableRetries: 7, Dedupe: true, Advice: true, StaleTodoSteps: 4, FreeSteps: 16}
 }
 
-// ChatSteps is how many steps a run has that a chat asked for, where no bound is given (OSA-01).
+// ChatSteps is the default number of steps of a run that a chat requested.
 const ChatSteps = 15
 
-// Chat is the policy of conversations: a rejected call and a question end the run.
+// Chat returns the policy of conversations, in which a rejected call or a question ends the run.
 func Chat() Policy {
 	p := Headless()
 	p.Name, p.StopOnRejection, p.DedupeNotice, p.EndOnQuestion = "chat", true, true, true
 	return p
 }
 
-// Playbook is the policy of fixed lists of calls.
+// Playbook returns the policy of fixed lists of calls.
 func Playbook() Policy { return Policy{Name: "playbook", NoModel: true} }
 
-// Phases are the limits of runs that work in phases (AYA-11). MaxSteps 0 means no phases.
+// Phases are the limits of runs that work in phases. MaxSteps 0 means no phases.
 type Phases struct {
-	BaseSteps int // to begin with
-	PerCall   int // steps that each action adds
-	MaxSteps  int // at most
-	Idle      int // steps in a row without an action that end a run
-	Repeats   int // how often the same action may be taken in a row
-	View      int // bytes of the working memory that a model sees
+	BaseSteps int // initial number
+	PerCall   int // added by each action
+	MaxSteps  int // maximum
+	Idle      int // consecutive steps without an action that end a run
+	Repeats   int // allowed consecutive repetitions of an action
+	View      int // bytes of the working memory shown to a model
 }
 
-// Phased is the policy of models that work in phases and keep a working memory.
+// Phased returns the policy of models that work in phases and keep a working memory.
 func Phased() Policy {
 	p := Headless()
 	p.Name, p.StaleTodoSteps = "phased", 0
@@ -121,14 +124,15 @@ func Phased() Policy {
 	return p
 }
 
-// Bounds are the hard limits of one attempt; 0 means the default, below 0 none.
+// Bounds are the hard limits of one attempt. Zero means the default, and a negative value means no
+// limit.
 type Bounds struct {
-	Steps, Calls int           // 30, or without a model none, and 100
-	Wall         time.Duration // 10m
-	Idle         time.Duration // 5m without an event of the model; calls have times of their own
-	Tokens       int64         // none
-	CostMicroUSD int64         // none; Options.Budget knows what a turn costs, and keeps it
-	Output       int64         // bytes that the model writes; 1 MiB
+	Steps, Calls int           // defaults 30 (no limit without a model) and 100
+	Wall         time.Duration // default 10m
+	Idle         time.Duration // time without an event of the model, not counting calls; default 5m
+	Tokens       int64         // default no limit
+	CostMicroUSD int64         // default no limit; enforced by Options.Budget
+	Output       int64         // bytes written by the model; default 1 MiB
 }
 
 func (b Bounds) withDefaults() Bounds {
@@ -138,8 +142,8 @@ func (b Bounds) withDefaults() Bounds {
 	return b
 }
 
-// After returns what is left for an attempt that continues an interrupted one. One step and one
-// call are always left.
+// After returns the bounds that remain for an attempt that continues an interrupted one. At least
+// one step and one call remain.
 func (b Bounds) After(steps, calls int, tokens int64) Bounds {
 	b = b.withDefaults()
 	if b.Steps > 0 {
@@ -153,13 +157,13 @@ func (b Bounds) After(steps, calls int, tokens int64) Bounds {
 	return b.AfterTokens(tokens)
 }
 
-// Exhausted says whether these steps or tokens are all that there was.
+// Exhausted reports whether steps or tokens use up the bounds.
 func (b Bounds) Exhausted(steps int, tokens int64) bool {
 	b = b.withDefaults()
 	return b.Steps > 0 && steps >= b.Steps || b.Tokens > 0 && tokens >= b.Tokens
 }
 
-// AfterCost is After for the cost of the turns.
+// AfterCost is like After, for the cost.
 func (b Bounds) AfterCost(microUSD int64) Bounds {
 	if b.CostMicroUSD > 0 {
 		b.CostMicroUSD = max(b.CostMicroUSD-microUSD, 1)
@@ -167,7 +171,8 @@ func (b Bounds) AfterCost(microUSD int64) Bounds {
 	return b
 }
 
-// AfterTokens is After for the tokens alone, of a run whose steps and calls are counted from the start again.
+// AfterTokens is like After, for the tokens only. It is for a run that counts steps and calls from
+// zero again.
 func (b Bounds) AfterTokens(tokens int64) Bounds {
 	if b.Tokens > 0 {
 		b.Tokens = max(b.Tokens-tokens, 1)
@@ -175,7 +180,7 @@ func (b Bounds) AfterTokens(tokens int64) Bounds {
 	return b
 }
 
-// Within is the stricter of both, bound by bound.
+// Within returns the stricter of each pair of bounds.
 func (b Bounds) Within(o Bounds) Bounds {
 	b, o = b.withDefaults(), o.withDefaults()
 	return Bounds{
@@ -185,7 +190,7 @@ func (b Bounds) Within(o Bounds) Bounds {
 	}
 }
 
-// stricter is the smaller bound; 0 or less is no bound, and weaker than any.
+// stricter returns the smaller bound. Zero and negative values mean no bound.
 func stricter[N int | int64 | time.Duration](a, b N) N {
 	if a <= 0 || (b > 0 && b < a) {
 		return b
@@ -196,12 +201,12 @@ func stricter[N int | int64 | time.Duration](a, b N) N {
 // Step is one model turn, for the record.
 type Step struct {
 	Number     int
-	ParentCall string          // the key of the call that it is a step within; "" when it is one of the run
+	ParentCall string          // key of the enclosing call; empty for a step of the run itself
 	Message    json.RawMessage // a model.Message
 	Text       string
-	Model      string // who answered
+	Model      string // model that answered
 	Notices    []string
-	Retried    model.Retried // what failed before the answer came
+	Retried    model.Retried // failures before the answer
 	Spent
 	StartedAt, FinishedAt time.Time
 }
@@ -212,63 +217,64 @@ type Call struct {
 	ID, Key, Tool         string
 	Args                  json.RawMessage
 	Effect                domain.Effect
-	Once                  bool // made again it changes nothing, and its result says nothing (tool.Spec)
+	Once                  bool // a repeated call changes nothing (see tool.Spec)
 	State                 domain.CallState
 	Envelope              json.RawMessage
 	StartedAt, FinishedAt time.Time
 }
 
-// Recorder keeps the record; what it refuses does not happen. It may delay the end of a step or
-// call, and the start of one that only reads.
+// Recorder keeps the record. If a method returns an error, the recorded action does not happen. It
+// may delay the end of a step or call, and the start of a call that only reads.
 type Recorder interface {
 	StartStep(ctx context.Context, s Step) error
 	FinishStep(ctx context.Context, s Step) error
 	StartCall(ctx context.Context, c Call) error
 	FinishCall(ctx context.Context, c Call) error
-	// AnswerCall records a call that is not made, because its answer is known or it is refused.
+	// AnswerCall records a call that is not made, because its result is known or it is refused.
 	AnswerCall(ctx context.Context, c Call) error
-	Flush(ctx context.Context) error // the run is over
+	Flush(ctx context.Context) error // called at the end of the run
 }
 
-// PriorCall is what an earlier attempt left of a call.
+// PriorCall is the state of a call that an earlier attempt made.
 type PriorCall struct {
 	// Envelope is nil if the call had started and its result is not known.
 	Envelope  json.RawMessage
-	Uncertain bool   // it may have changed the world
-	Repeat    bool   // the owner decided that it is made again, whatever it did
-	Tool      string // the tool that was called; a call of another one is not the same call
+	Uncertain bool   // it may have had an effect
+	Repeat    bool   // the owner decided to make it again, whatever its effect
+	Tool      string // called tool; a call of another tool is a different call
 }
 
-// Result is how an attempt ended.
+// Result is the result of an attempt.
 type Result struct {
 	Exit           domain.Exit
 	Outcome        domain.Outcome
 	Summary, Error string
-	Kind           string // of the error, as its provider calls it; "" where it says nothing
+	Kind           string // kind of the error as named by its provider; may be empty
 	Verified       bool
-	Steps          int // turns that were asked of the model, charged or not; those of reductions, too
+	Steps          int // turns asked of the model, including uncharged turns and those of reductions
 	Calls          int
 	Answered       int // turns that a model answered
 	Spent
-	// Failure is the failure of a model that ended the run, nil where none did.
+	// Failure is the failure of a model that ended the run, or nil.
 	Failure error
-	// Wait is what the run asks a person, and Approval the call that needs one. Outcome is "" then.
+	// Wait is the question to a person, and Approval the call that needs an approval. If either is
+	// set, Outcome is "".
 	Wait     *Question
 	Approval *tool.ApprovalRequest
 }
 
-// Question is what a run needs to know before it can continue (OSA-18).
+// Question is a question that must be answered before a run can continue.
 type Question struct {
-	Kind          string   `json:"kind,omitempty"`  // of an item in the inbox; "": input
-	Title         string   `json:"title,omitempty"` // what it is about, in a line; "": nothing that the question does not say
+	Kind          string   `json:"kind,omitempty"`  // kind of the inbox item; empty means input
+	Title         string   `json:"title,omitempty"` // subject in one line; optional
 	Question      string   `json:"question"`
 	Options       []string `json:"options,omitempty"`
 	AllowMultiple bool     `json:"allow_multiple,omitempty"`
-	// InputSchema is the JSON Schema of the answer; nil: it is a text.
+	// InputSchema is the JSON Schema of the answer. Nil means a text.
 	InputSchema json.RawMessage `json:"input_schema,omitempty"`
 	// Call is the key of the call that asked.
 	Call string `json:"-"`
-	// SignIn is the sign-in that it asks for, as AGENT/SKILL/PROVIDER; "": it asks for none.
+	// SignIn is the requested sign-in, as AGENT/SKILL/PROVIDER. Empty if none is requested.
 	SignIn string `json:"sign_in,omitempty"`
 }
 

@@ -42,7 +42,7 @@ type stepArgs struct {
 	Message  string   `json:"end_message,omitempty" jsonschema:"of an end: what was done and what came of it"`
 }
 
-// StepSpec is the tool with which a model works in phases.
+// StepSpec returns the spec of the tool with which a model works in phases.
 func StepSpec() tool.Spec {
 	var phases []string
 	for _, p := range memory.Phases() {
@@ -59,19 +59,19 @@ func StepSpec() tool.Spec {
 	}
 }
 
-// StepTool returns the tool of StepSpec. The loop itself answers its calls.
+// StepTool returns the tool of StepSpec. The loop itself handles its calls.
 func StepTool() (tool.Tool, error) {
 	return tool.Define(StepSpec(), func(context.Context, tool.Invocation, stepArgs) (tool.Envelope, error) {
 		return tool.Failure(tool.KindUnavailable, "this run does not work in phases"), nil
 	})
 }
 
-// phased is what a run in phases keeps beside its history.
+// phased is the state of a run in phases in addition to its history.
 type phased struct {
 	memory    *memory.Memory
 	durations map[string]time.Duration // of calls, by key
-	view      string                   // for the next request
-	signals   []string                 // the signals in it
+	view      string                   // view for the next request
+	signals   []string                 // signals in the view
 }
 
 func newPhased(o Options) *phased {
@@ -86,7 +86,8 @@ func newPhased(o Options) *phased {
 	return p
 }
 
-// limit returns how many steps this attempt may take. In phases it grows with each action.
+// limit returns the number of steps that this attempt may take. In phases it grows with each
+// action.
 func (r *run) limit() int {
 	if r.phased == nil {
 		return r.Bounds.Steps
@@ -106,14 +107,14 @@ func (r *run) renderMemory() {
 		return
 	}
 
-	// The view of the last request must not count in the percentage that this one shows.
+	// Exclude the view of the last request from the percentage that this one shows.
 	r.window.extra = 0
 	s := memory.Signals{Used: r.PriorSteps + r.charged, Budget: r.PriorSteps + r.limit()}
 	if r.window.budget > 0 {
 		s.Context = min(100*r.window.total(r.messages)/r.window.budget, 100)
 	}
 
-	// The view gets no more bytes than the history has tokens: about a quarter.
+	// Limit the view's bytes to the history's tokens, which is about a quarter of the space.
 	p.view = p.memory.View(s, min(r.Policy.Phases.View, r.window.budget))
 	p.signals = nil
 	for _, text := range p.memory.Signals(s) {
@@ -130,7 +131,7 @@ func (r *run) noticesForRecord() []string {
 	return append(slices.Clip(r.phased.signals), r.staged...)
 }
 
-// recordDuration remembers how long a call took when it was made.
+// recordDuration stores the duration of a call when it is first made.
 func (r *run) recordDuration(key string, from, to time.Time) {
 	if r.phased == nil {
 		return
@@ -144,12 +145,14 @@ func (r *run) recordDuration(key string, from, to time.Time) {
 	}
 }
 
-// RecordedDuration has the precision of the record, so that a resumed run renders the same view.
+// RecordedDuration returns a duration with the precision of the record, so that a resumed run
+// renders the same view.
 func RecordedDuration(from, to time.Time) time.Duration {
 	return time.Duration(to.UnixMilli()-from.UnixMilli()) * time.Millisecond
 }
 
-// recordIndex returns the index of a call's record. In phases, the next one is for its inner call.
+// recordIndex returns the index of a call's record. In phases, the following index is for its inner
+// call.
 func (r *run) recordIndex(i int) int {
 	if r.phased == nil {
 		return i
@@ -159,8 +162,8 @@ func (r *run) recordIndex(i int) int {
 
 func (r *run) isStep(c model.Call) bool { return r.phased != nil && c.Name == memory.StepTool }
 
-// innerCall returns the call that a step makes, or false. Any other call is its own inner call. A
-// question is a call of the asking tool (AYA-07).
+// innerCall returns the call that a step makes, or false for a step without a call. Any other call
+// is its own inner call. A question is a call of the asking tool.
 func (r *run) innerCall(c model.Call) (model.Call, bool) {
 	if !r.isStep(c) {
 		return c, true
@@ -182,7 +185,8 @@ func (r *run) innerCall(c model.Call) (model.Call, bool) {
 	return in, true
 }
 
-// askTool returns the tool by which the run asks its owner, or its usual name.
+// askTool returns the name of the tool that asks the owner, or its usual name if the run does not
+// have it.
 func (r *run) askTool() string {
 	for _, name := range r.Registry.Names() {
 		if t, ok := r.Registry.Lookup(name); ok && t.Waits() {
@@ -192,8 +196,8 @@ func (r *run) askTool() string {
 	return "clarify"
 }
 
-// affordable returns how many calls may be made, and how many are left then. A step with an action
-// is two.
+// affordable returns the number of calls that may be made, and the number of calls left after them.
+// A step with an action counts as two.
 func (r *run) affordable(calls []model.Call, left int) (fit, spare int) {
 	for i, c := range calls {
 		price := 1
@@ -208,14 +212,14 @@ func (r *run) affordable(calls []model.Call, left int) (fit, spare int) {
 	return len(calls), left
 }
 
-// repeatedTooOften marks the calls that repeat an action that was repeated too often (AYA-11).
+// repeatedTooOften marks the calls that exceed the limit of consecutive repetitions.
 func (r *run) repeatedTooOften(calls []model.Call) []bool {
 	out := make([]bool, len(calls))
 	if r.phased == nil || r.Policy.Phases.Repeats <= 0 {
 		return out
 	}
 
-	// The calls of this answer are not in the memory yet, so they are counted on top of it.
+	// The calls of this answer are not in the memory yet, so count them in addition.
 	last, streak := r.phased.memory.Streak()
 	for i, c := range calls {
 		made, ok := r.innerCall(c)
@@ -234,11 +238,11 @@ func (r *run) repeatedTooOften(calls []model.Call) []bool {
 	return out
 }
 
-// answerStep answers a step by the call that it makes, or from the working memory.
+// answerStep answers a step with the result of its inner call, or from the working memory.
 func (b *callBatch) answerStep(ctx context.Context, i int) (tool.Envelope, string, error) {
 	r := b.run
 	step := b.calls[i]
-	// Replayed as a whole, with the call inside it, whose record says the same.
+	// Replay the whole step including its inner call, whose record has the same result.
 	if len(r.PriorCalls[step.Key].Envelope) > 0 {
 		e, text, err := r.execute(ctx, b.step, r.recordIndex(i), step)
 		if err == nil {
@@ -267,7 +271,8 @@ func (b *callBatch) answerStep(ctx context.Context, i int) (tool.Envelope, strin
 		case err != nil:
 			return e, "", err
 		case r.isParked(made.Key) || ctx.Err() != nil && !e.OK && unfinished(e.Kind):
-			// The step can always be made again: whether its call may be is in the call's record.
+			// The step itself can always be made again. The record of the inner call decides
+			// whether that call may be repeated.
 			return e, domain.CallInterrupted, nil
 		}
 
@@ -280,7 +285,8 @@ func (b *callBatch) answerStep(ctx context.Context, i int) (tool.Envelope, strin
 	})
 }
 
-// memorize puts a call and its result into the memory, and answers a step without a call.
+// memorize stores a call and its result in the memory. It returns the reply to a step without an
+// inner call.
 func (r *run) memorize(c model.Call, e tool.Envelope) tool.Envelope {
 	made, acts := r.innerCall(c)
 	if acts {
@@ -297,7 +303,7 @@ func (r *run) memorize(c model.Call, e tool.Envelope) tool.Envelope {
 	a := r.memoryAction(made, e)
 	a.Duration = r.phased.durations[made.Key]
 	if r.isStep(c) {
-		parsed, _ := memory.Parse(c.Args) // innerCall has found it valid
+		parsed, _ := memory.Parse(c.Args) // innerCall has validated it
 		a.Thinking, a.Summary = parsed.Thinking, parsed.Summary
 	}
 
@@ -305,21 +311,21 @@ func (r *run) memorize(c model.Call, e tool.Envelope) tool.Envelope {
 	return e
 }
 
-// rebuildTodo writes the todo list of a replayed call: the list lives only in its attempt (UNI-10).
+// rebuildTodo restores the todo list from a replayed call, because the list is kept only in memory.
 func (r *run) rebuildTodo(made model.Call, e tool.Envelope) {
 	if t, known := r.Registry.Lookup(made.Name); r.Board == nil || !e.OK || !known || t.Class() != tool.ClassPlan {
 		return
 	}
 	var list struct{ Markdown string }
 	if json.Unmarshal(made.Args, &list) == nil && list.Markdown != "" {
-		r.Board.SetItems(memory.ParseItems(list.Markdown)) // changes nothing if the tool has just run
+		r.Board.SetItems(memory.ParseItems(list.Markdown)) // no change if the tool has just run
 	}
 }
 
 func (r *run) memoryAction(made model.Call, e tool.Envelope) memory.Action {
 	a := memory.Action{Phase: memory.Act, Summary: "called " + made.Name, Tool: made.Name, Signature: signature(made), Input: string(withoutBlanks(made.Args)),
 		Output: output(e), Failed: !e.OK, Kind: string(e.Kind)}
-	// A call that plans, asks or ends does not count as an action, whether a step made it or not.
+	// A call that plans, asks or ends does not count as an action, with or without a step.
 	switch t, known := r.Registry.Lookup(made.Name); {
 	case !known:
 	case t.Class() == tool.ClassPlan:
@@ -343,7 +349,7 @@ func (r *run) answerMemoryStep(c model.Call) tool.Envelope {
 
 	reply, warnings := r.phased.memory.RecordStep(parsed)
 	if parsed.Phase == memory.End {
-		// In the words of complete: whatever ends a run is read in the same way.
+		// Use the fields of complete, so that all endings are read in the same way.
 		end := map[string]string{"summary": parsed.Message, "outcome": string(domain.OutcomeSuccess)}
 		switch parsed.Status {
 		case memory.Partial:
@@ -367,7 +373,7 @@ func output(e tool.Envelope) string {
 	return fmt.Sprintf("%s: %s", e.Kind, e.Message)
 }
 
-// endIfIdle ends a run that only thinks and does nothing (AYA-11).
+// endIfIdle ends a run with too many consecutive steps without an action.
 func (r *run) endIfIdle() bool {
 	if r.phased == nil || r.Policy.Phases.Idle <= 0 || r.phased.memory.IdleSteps() < r.Policy.Phases.Idle {
 		return false

@@ -13,7 +13,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// reply records a step in m and returns its answer as JSON.
+// reply records a step in m and returns its reply as JSON.
 func reply(t *testing.T, m *memory.Memory, args map[string]any) map[string]any {
 	t.Helper()
 	raw, err := json.Marshal(args)
@@ -38,7 +38,7 @@ func reply(t *testing.T, m *memory.Memory, args map[string]any) map[string]any {
 	return got
 }
 
-// TestPlanTypes: AYA-02, the names that a model uses in a plan and reads in the answer.
+// TestPlanTypes: AYA-02, the names in a plan and in its reply.
 func TestPlanTypes(t *testing.T) {
 	row := contract.Of(t, "AYA-02")
 	m := memory.New(nil)
@@ -126,7 +126,8 @@ func TestStepFields(t *testing.T) {
 	}
 }
 
-// TestStepReplies: AYA-07, what each phase answers, and which phases count as steps without an action.
+// TestStepReplies: AYA-07, the reply of each phase, and the phases that count as steps without an
+// action.
 func TestStepReplies(t *testing.T) {
 	row := contract.Of(t, "AYA-07")
 	m := memory.New(nil)
@@ -171,7 +172,7 @@ func TestStepReplies(t *testing.T) {
 	}
 }
 
-// TestStuck: AYA-08, AYA-11, calls without a step, answers without anything, and limits.
+// TestStuck: AYA-08, AYA-11, calls without a step, empty answers and limits.
 func TestStuck(t *testing.T) {
 	direct, limits := contract.Of(t, "AYA-08"), contract.Of(t, "AYA-11")
 	b := inPhases(t, say(call("read", `{}`), call("refuse", `{}`)), say("it is solved"))

@@ -18,7 +18,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// inPhases is a bench whose run works in phases, with a question and a list among its tools.
+// inPhases returns a bench with a run that works in phases. Its tools include a question and a
+// list.
 func inPhases(t *testing.T, turns ...func(model.Request) []any) *bench {
 	t.Helper()
 	b := setup(t, turns...)
@@ -55,7 +56,7 @@ func doing(name, input string) model.Call {
 	return phase(fmt.Sprintf(`{"phase":"act","thinking":"t","summary":"does %s","action":{"tool_name":%q,"tool_input":%s}}`, name, name, input))
 }
 
-// readingResult is what a request ends with.
+// readingResult returns the text of the last message of a request.
 func readingResult(r model.Request) string { return r.Messages[len(r.Messages)-1].Text }
 
 func (b *bench) rows() string {
@@ -66,8 +67,8 @@ func (b *bench) rows() string {
 	return strings.Join(out, "\n")
 }
 
-// TestStepIsACall: AYA-07, AYA-12. What an act does is recorded as a call of its own, by the
-// path of all calls; the step gets its result. Nothing of the memory is in the history.
+// TestStepIsACall: AYA-07, AYA-12. The action of an act is recorded as a separate call, in the same
+// way as other calls, and the step gets its result. The history does not contain the memory.
 func TestStepIsACall(t *testing.T) {
 	view, record := contract.Of(t, "AYA-05"), contract.Of(t, "AYA-12")
 	marker := view.Quote("--- Agent Working Memory ---")
@@ -124,7 +125,7 @@ m1.4.1 agent_step 4.0 done`
 	}
 }
 
-// TestStepEnds: AYA-07, AYA-08, AYA-11, each way in which a run in phases ends by its own word.
+// TestStepEnds: AYA-07, AYA-08, AYA-11, each way in which a run in phases ends itself.
 func TestStepEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		turns   []func(model.Request) []any
@@ -156,7 +157,7 @@ func TestStepEnds(t *testing.T) {
 	}
 }
 
-// TestStepMistakes: AYA-06, what cannot be understood is answered, and the run continues.
+// TestStepMistakes: AYA-06, an invalid step gets an error, and the run continues.
 func TestStepMistakes(t *testing.T) {
 	for name, c := range map[string]struct {
 		call model.Call
@@ -184,7 +185,7 @@ func TestStepMistakes(t *testing.T) {
 }
 
 // TestDirectCalls: AYA-08, a call without agent_step is an act with its full output, and its
-// failure an error; several at the same time keep their order.
+// failure is an error. Concurrent calls keep their order.
 func TestDirectCalls(t *testing.T) {
 	b := inPhases(t, say(call("slow", `{}`), call("refuse", `{}`), call("read", `{}`)), say("done"))
 	synctest.Test(t, func(t *testing.T) { b.run(t, t.Context()) })
@@ -197,8 +198,8 @@ func TestDirectCalls(t *testing.T) {
 	}
 }
 
-// TestPhasedLimits: AYA-11. Steps are 12, two more for each action, and 20 at most, within
-// the bounds of the run; the same action is taken three times in a row.
+// TestPhasedLimits: AYA-11. The limit is 12 steps, two more for each action and at most 20, within
+// the bounds of the run. The same action is allowed three times in a row.
 func TestPhasedLimits(t *testing.T) {
 	count := 0
 	other := func(model.Request) []any { count++; return []any{doing("read", fmt.Sprintf(`{"text":"%d"}`, count))} }
@@ -248,7 +249,7 @@ func TestPhasedLimits(t *testing.T) {
 	}
 }
 
-// Known results are known in phases too: the nested call is deduped, as any other (OSA-12).
+// TestStepDedupe checks that an inner call is deduplicated like any other call (OSA-12).
 func TestStepDedupe(t *testing.T) {
 	look := phase(`{"phase":"act","summary":"s","action":{"tool_name":"look","tool_input":{"path":"/a"}}}`)
 	h := newFileTools(t, say(look), say(look), say("done"))
@@ -267,7 +268,7 @@ func TestStepDedupe(t *testing.T) {
 	}
 }
 
-// TestListIsPlan: UNI-10, todo writes the plan, and a plan is what todo shows.
+// TestListIsPlan: UNI-10, todo writes the plan, and a plan is the list that todo shows.
 func TestListIsPlan(t *testing.T) {
 	row := contract.Of(t, "UNI-10")
 	list := row.Quote("- [x] read") + "\n" + row.Quote("- [ ] write") + "\n"
@@ -283,7 +284,7 @@ func TestListIsPlan(t *testing.T) {
 	}
 }
 
-// UNI-10: what an earlier attempt wrote into its list is in it again, and nothing else.
+// TestListIsRebuilt: UNI-10, a later attempt has exactly the list that an earlier attempt wrote.
 func TestListIsRebuilt(t *testing.T) {
 	var messages []model.Message
 	for i, c := range []struct{ tool, args, result string }{
@@ -313,8 +314,8 @@ func TestListIsRebuilt(t *testing.T) {
 	}
 }
 
-// again is the attempt that continues where another one ended: with its record, and its transcript
-// as far as there are results. The results of the first known calls are known.
+// again returns the attempt that continues another one, with its record and the part of its
+// transcript that has results. The results of the first known calls are known.
 func (b *bench) again(t *testing.T, known int, turns ...func(model.Request) []any) *bench {
 	t.Helper()
 	n := inPhases(t, turns...)
@@ -351,8 +352,8 @@ func (b *bench) again(t *testing.T, known int, turns ...func(model.Request) []an
 	return n
 }
 
-// TestPhasedResume: after a crash anywhere the memory is built again from the record, and
-// what the model sees is what it would have seen; nothing is done twice.
+// TestPhasedResume checks that after a crash at any point the memory is rebuilt from the record.
+// The model sees the same view, and calls are not repeated.
 func TestPhasedResume(t *testing.T) {
 	turns := []func(model.Request) []any{
 		say(phase(`{"phase":"plan","thinking":"t","summary":"a plan","plan":{"goal":"g","sub_tasks":[{"id":"1","title":"read it"},{"id":"2","title":"change it","depends_on":["1"]}]}}`)),
@@ -366,7 +367,7 @@ func TestPhasedResume(t *testing.T) {
 
 	memoryOf := func(r model.Request) string {
 		_, view, _ := strings.Cut(readingResult(r), "--- Agent Working Memory ---")
-		view, _, _ = strings.Cut(view, "[Context Signals]") // the steps that an interruption costs are counted
+		view, _, _ = strings.Cut(view, "[Context Signals]") // steps lost by an interruption are counted
 		return view
 	}
 
@@ -387,7 +388,7 @@ func TestPhasedResume(t *testing.T) {
 		}
 
 		if len(b.o.PendingCalls) == 0 && known == len(whole.log.calls) {
-			from = len(turns) - 1 // the closing text belongs to no call
+			from = len(turns) - 1 // the closing text does not belong to a call
 			b.o.Messages = b.o.Messages[:len(b.o.Messages)-1]
 		}
 
@@ -402,8 +403,8 @@ func TestPhasedResume(t *testing.T) {
 	}
 }
 
-// TestFeedback: AYA-07, feedback is clarify: it ends the attempt with a question, and the next one
-// hears the answer, with what came before it no longer held against it.
+// TestFeedback: AYA-07, feedback works like clarify: it ends the attempt with a question. The next
+// attempt gets the answer, and earlier repetitions no longer count.
 func TestFeedback(t *testing.T) {
 	think := say(phase(`{"phase":"reason","summary":"hm"}`))
 	b := inPhases(t, think, think, say(phase(`{"phase":"feedback","thinking":"t","summary":"asks","feedback_message":"Which account?"}`), doing("change", `{}`)))
@@ -428,7 +429,7 @@ func TestFeedback(t *testing.T) {
 	}
 }
 
-// AYA-11: a repetition counts over attempts, until its owner has answered.
+// TestRepeatsOverAttempts: AYA-11, repetitions count across attempts until the owner has answered.
 func TestRepeatsOverAttempts(t *testing.T) {
 	same := say(doing("change", `{}`))
 	b := inPhases(t, same, same, same, say("enough"))
@@ -436,7 +437,7 @@ func TestRepeatsOverAttempts(t *testing.T) {
 
 	for answered, times := range []int{0, 1} {
 		n := b.again(t, len(b.log.calls), same, say("enough"))
-		n.o.Messages = n.o.Messages[:len(n.o.Messages)-1] // without its last word
+		n.o.Messages = n.o.Messages[:len(n.o.Messages)-1] // without its last message
 		if answered > 0 {
 			n.o.Messages = append(n.o.Messages, model.Message{Role: model.RoleUser, Text: "Do it once more."})
 		}
@@ -448,7 +449,8 @@ func TestRepeatsOverAttempts(t *testing.T) {
 	}
 }
 
-// A step that a stop cut off has no result: its call is looked after by its own record.
+// TestStepCutOff checks that an interrupted step has no result. The record of its inner call
+// decides whether that call is repeated.
 func TestStepCutOff(t *testing.T) {
 	for name, want := range map[string]string{"crawl": "interrupted", "send": "uncertain"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -470,7 +472,8 @@ func TestStepCutOff(t *testing.T) {
 	}
 }
 
-// A step whose result is known from an earlier attempt is neither taken nor made again, and is remembered.
+// TestStepIsReplayed checks that a step with a result from an earlier attempt is not repeated, and
+// is stored in the memory.
 func TestStepIsReplayed(t *testing.T) {
 	b := inPhases(t, say(doing("change", `{}`)), say("done"))
 	b.run(t, t.Context())
@@ -485,7 +488,8 @@ func TestStepIsReplayed(t *testing.T) {
 	}
 }
 
-// A step whose call has failed has failed, whatever the failure, and also when the run was stopped meanwhile, unless that is why it failed.
+// TestStepFails checks that a step fails if its call fails, even if the run was stopped in the
+// meantime, unless the stop caused the failure.
 func TestStepFails(t *testing.T) {
 	h := newFileTools(t, say(doing("shell", `{"text":"fails"}`)), say("done"))
 	step, err := loop.StepTool()
@@ -515,9 +519,9 @@ func TestStepFails(t *testing.T) {
 	})
 }
 
-// TestViewFits: C-9, AYA-05, the view counts as a part of the context: a long run in phases
-// stays within its model's window, the view has no more than a quarter of what the history may
-// have, and what was sent before stays the same bytes.
+// TestViewFits: C-9, AYA-05, the view counts as a part of the context. A long run in phases stays
+// within its model's window, the view has at most a quarter of the history's space, and messages
+// already sent keep the same bytes.
 func TestViewFits(t *testing.T) {
 	count := 0
 	b := inPhases(t, func(model.Request) []any {
@@ -559,8 +563,8 @@ func TestViewFits(t *testing.T) {
 	}
 }
 
-// The view is counted to the token: a context that has as much room as the task and the view take is enough, and one with a token less, or with no room at
-// all, ends the run.
+// TestViewIsCounted checks that the view is counted exactly: a context with room for the task and
+// the view suffices, and a context with one token less ends the run.
 func TestViewIsCounted(t *testing.T) {
 	enough := func(room int) bool {
 		b := inPhases(t, say("done"))
@@ -582,7 +586,8 @@ func TestViewIsCounted(t *testing.T) {
 	}
 }
 
-// Where policy does not bound it, the same action may be taken as often as there are steps.
+// TestRepeatsWithoutBound checks that without a limit the same action may be repeated until the
+// steps are used up.
 func TestRepeatsWithoutBound(t *testing.T) {
 	b := inPhases(t, slices.Repeat([]func(model.Request) []any{say(doing("read", `{}`))}, 6)...)
 	b.o.Policy.Phases.Repeats, b.o.Bounds.Steps = 0, 6
@@ -592,11 +597,12 @@ func TestRepeatsWithoutBound(t *testing.T) {
 	}
 }
 
-// TestViewTellsHowFullTheContextIs: AYA-09, a run in phases is told when half of what its history may have is used, and not before.
+// TestViewTellsHowFullTheContextIs: AYA-09, a run in phases is told when half of the history's
+// space is used, and not before.
 func TestViewTellsHowFullTheContextIs(t *testing.T) {
 	asked := 0
 	b := inPhases(t, func(model.Request) []any {
-		asked++ // another call each time: one that repeats itself ends the run
+		asked++ // vary the call, because repetitions end the run
 		return []any{phase(fmt.Sprintf(`{"phase":"act","summary":"reads","action":{"tool_name":"read","tool_input":{"text":"%02d%s"}}}`, asked, strings.Repeat("x", 1998)))}
 	})
 	b.o.Window, b.o.MaxOutput = 20_000, 500
@@ -608,7 +614,7 @@ func TestViewTellsHowFullTheContextIs(t *testing.T) {
 	for i, r := range b.model.requests {
 		says := strings.Contains(fmt.Sprint(r.System, r.Messages), "more than 50 % of the context is used")
 		r.System, r.Tools = "", nil
-		for j := range r.Messages { // the history, without what rides once
+		for j := range r.Messages { // the history without parts sent only once
 			r.Messages[j].Text, _, _ = strings.Cut(r.Messages[j].Text, "--- Agent Working Memory ---")
 		}
 
@@ -627,8 +633,8 @@ func TestViewTellsHowFullTheContextIs(t *testing.T) {
 	}
 }
 
-// TestEndedButNotRecorded: OSA-18, a run that was killed between its last word and the record of its
-// end has ended: nobody is asked to continue without an answer, and nothing is done again.
+// TestEndedButNotRecorded: OSA-18, a run that was killed between its end and the record of the end
+// has ended. The model is not asked to continue without an answer, and calls are not repeated.
 func TestEndedButNotRecorded(t *testing.T) {
 	for name, c := range map[string]struct {
 		call model.Call
@@ -649,7 +655,7 @@ func TestEndedButNotRecorded(t *testing.T) {
 
 		n.o.PendingCalls, n.o.Messages[1].Calls = nil, n.o.Messages[1].Calls[:1]
 		again := n.o
-		if again.Interrupted = false; strings.HasPrefix(name, "c") { // its owner has the run done again
+		if again.Interrupted = false; strings.HasPrefix(name, "c") { // the owner runs it again
 			if res, err := loop.Run(t.Context(), again); err != nil || res.Summary != "what now?" {
 				t.Errorf("%s, retried: %+v (%v)", name, res, err)
 			}
@@ -662,7 +668,7 @@ func TestEndedButNotRecorded(t *testing.T) {
 	}
 }
 
-// checklist writes a plan as a todo list.
+// checklist formats a plan as a todo list.
 func checklist(b *memory.Board) (out string) {
 	for _, t := range b.Plan().SubTasks {
 		mark := " "

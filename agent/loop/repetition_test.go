@@ -12,8 +12,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// A call that gets the same result ten times, while nothing else happens that is new, ends the run. Other calls between do
-// not help if they repeat themselves, too; a new result does.
+// TestSameResults checks that a call that gets the same result ten times without a new result in
+// between ends the run. Other repeated calls in between do not matter, but a new result does.
 func TestSameResults(t *testing.T) {
 	answers := 0
 	count := func(name string, from int) func(model.Request) []any {
@@ -82,7 +82,7 @@ func mustRegistry(t *testing.T, name string, answer func() tool.Envelope) *tool.
 	return r
 }
 
-// An attempt that goes on counts what the attempts before it were given.
+// TestSameResultsOfEarlierAttempts checks that results of earlier attempts count.
 func TestSameResultsOfEarlierAttempts(t *testing.T) {
 	b := setup(t, say(call("read", `{"text":"a"}`)))
 	for i := range 8 {
@@ -95,7 +95,8 @@ func TestSameResultsOfEarlierAttempts(t *testing.T) {
 	}
 }
 
-// The same line 20 times in a row ends an answer, however it arrives. Other texts are not ended.
+// TestRepeatedLines checks that 20 consecutive equal lines end an answer, however it arrives. Other
+// texts are not ended.
 func TestRepeatedLines(t *testing.T) {
 	for name, c := range map[string]struct {
 		text  string
@@ -128,7 +129,8 @@ func indented(n int) (lines []string) {
 	return lines
 }
 
-// An answer may have a quarter of the context and 16,000 tokens at most, unless max_output says otherwise.
+// TestLimitOfAnAnswer checks that an answer may have a quarter of the context and at most 16,000
+// tokens, unless max_output is set.
 func TestLimitOfAnAnswer(t *testing.T) {
 	for _, c := range []struct{ window, maxOutput, want int }{{0, 0, 16_000}, {8192, 0, 2048}, {200_000, 0, 16_000}, {8192, 4000, 4000}} {
 		b := setup(t, say("all go", stop(model.StopLength)))

@@ -13,8 +13,9 @@ import (
 	"rouse/agent/model"
 )
 
-// A turn that failed is asked again as often as policy says, after pauses that grow and those that the server asks for. A server that no
-// request has reached is asked for longer, unless another model can answer.
+// TestTurnsAreAskedAgain checks that a failed turn is retried as often as the policy allows, after
+// growing delays and those that the server requests. An unreachable server is retried for longer,
+// unless there is a fallback.
 func TestTurnsAreAskedAgain(t *testing.T) {
 	refused := &model.Error{Kind: model.KindUnavailable, Message: "refused", Retryable: true, Err: &net.OpError{Op: "dial", Err: errors.New("refused")}}
 	unreached := say(refused)
@@ -52,7 +53,8 @@ func TestTurnsAreAskedAgain(t *testing.T) {
 	}
 }
 
-// A run whose time is over while it asks again says why it had to, unless an answer had begun; what ends it for another reason is told as it is.
+// TestWhyATurnWasStillAsked checks that a run that times out during retries reports the failure,
+// unless an answer had begun. Other reasons are reported unchanged.
 func TestWhyATurnWasStillAsked(t *testing.T) {
 	refused := say(&model.Error{Kind: model.KindRateLimited, Message: "busy", Retryable: true})
 	const over = "the run took longer than its wall time of 10s"

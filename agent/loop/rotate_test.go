@@ -15,8 +15,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// crowded is a model that reads so many files in each of its turns that not even a line of each result
-// fits into its context.
+// crowded returns a model that reads many files in each turn. Even one line per result does not fit
+// into its context.
 func crowded(t *testing.T, turns int) *fileTools {
 	t.Helper()
 	var calls []model.Call
@@ -32,9 +32,8 @@ func crowded(t *testing.T, turns int) *fileTools {
 	return h
 }
 
-// TestRotation: AYA-13, when the last turn does not fit into the context, however much its results are
-// shortened, it is replaced once by the task, the model's last text and a summary; the second time the run
-// ends.
+// TestRotation: AYA-13, if the last turn does not fit even with shortened results, the context is
+// replaced once by the task, the model's last text and a summary. The second time the run ends.
 func TestRotation(t *testing.T) {
 	row := contract.Of(t, "AYA-13")
 	for _, c := range []struct {
@@ -69,7 +68,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// AYA-13: what its owner answered is not asked again by a model whose context starts over; of more than there is room for the newest stays.
+// TestRotationKeepsAnswers: AYA-13, the owner's answers survive a rotation, so that the model does
+// not ask again. If they do not all fit, the newest stay.
 func TestRotationKeepsAnswers(t *testing.T) {
 	h := crowded(t, 1)
 	h.o.Messages = append(h.o.Messages,
@@ -88,8 +88,8 @@ func TestRotationKeepsAnswers(t *testing.T) {
 	}
 }
 
-// In phases the working memory rides with each request, so that only the last words are
-// handed over.
+// TestRotationInPhases checks that in phases only the model's last text is handed over, because
+// each request has the working memory.
 func TestRotationInPhases(t *testing.T) {
 	h := crowded(t, 1)
 	h.o.Policy = loop.Phased()
@@ -102,12 +102,13 @@ func TestRotationInPhases(t *testing.T) {
 	}
 }
 
-// A server that finds a context too large which should have fitted is believed once.
+// TestOverflow checks that the context shrinks once after a server rejects a request that should
+// have fitted.
 func TestOverflow(t *testing.T) {
 	full := &model.Error{Kind: model.KindContextOverflow, Message: "too many tokens"}
 	h := newFileTools(t, steps(one("look", `{"path":"/a"}`), nil, one("find", `{}`))...)
-	h.model.turns[1], h.o.Bounds.Steps = say(full), 3 // what was refused is no step
-	h.o.Messages[0].Text = `{"ok":true}`              // which looks like a result, and is none
+	h.model.turns[1], h.o.Bounds.Steps = say(full), 3 // a rejected request is not a step
+	h.o.Messages[0].Text = `{"ok":true}`              // looks like a result, but is not one
 	sent := recordRequests(h.bench)
 	if res := h.run(t, t.Context()); res.Exit != domain.ExitFinalResponse || len(*sent) != 4 || len((*sent)[2]) != 1 || !strings.Contains((*sent)[2][0].Text, "[Step 1] ACT: called look\n    Tool: look\n    Input: {\"path\":\"/a\"}") {
 		t.Errorf("%+v, %d requests: %s", res, len(*sent), bytesOf(t, (*sent)[2]))
@@ -126,7 +127,8 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
-// After that the context is taken to be half as large as it was thought to be, whoever said so.
+// TestOverflowHalvesTheWindow checks that the assumed context is halved, whether it was configured
+// or the default.
 func TestOverflowHalvesTheWindow(t *testing.T) {
 	for name, c := range map[string]struct{ window, most int }{
 		"as it was given": {20_000, loop.UsableWindow(10_000)},
@@ -134,7 +136,7 @@ func TestOverflowHalvesTheWindow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			const reads = 60
-			h := wordy(t, c.most/2, reads) // each an eighth of what fits
+			h := wordy(t, c.most/2, reads) // each an eighth of the space
 			full := slices.Insert(h.model.turns, 1, say(&model.Error{Kind: model.KindContextOverflow, Message: "too many tokens"}))
 			h.model.turns = full
 			h.o.Window, h.o.MaxOutput, h.o.Bounds.Steps = c.window, 500, 2*reads
@@ -154,13 +156,13 @@ func TestOverflowHalvesTheWindow(t *testing.T) {
 	}
 }
 
-// TestOverflowWithSizes (OSA-21) checks that the sizes in a refusal are used: the history is shortened until the server accepts the request, as
-// often as that helps, and the size is told to later runs.
+// TestOverflowWithSizes (OSA-21) checks that the sizes in a rejection are used. The history is
+// shortened until the server accepts the request, and later runs are told the size.
 func TestOverflowWithSizes(t *testing.T) {
 	const reads = 40
 	for name, c := range map[string]struct {
 		window      int
-		bytes       int // of a token of this server
+		bytes       int // per token of this server
 		needed      bool
 		mostRefused int
 	}{
@@ -171,7 +173,7 @@ func TestOverflowWithSizes(t *testing.T) {
 		"only it, short tokens": {0, 3, false, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			const size = 8000 // tokens that the server's context holds
+			const size = 8000 // context size of the server in tokens
 			h := wordy(t, 6000, reads)
 			server := &limitedServer{Provider: h.model, size: size, bytes: c.bytes, tells: c.needed}
 			learned := 0
@@ -189,7 +191,8 @@ func TestOverflowWithSizes(t *testing.T) {
 	}
 }
 
-// TestOverflowWithoutEnd checks that a server that refuses every request ends the run, with its words.
+// TestOverflowWithoutEnd checks that a server that rejects every request ends the run, with the
+// server's message.
 func TestOverflowWithoutEnd(t *testing.T) {
 	h := wordy(t, 6000, 5)
 	server := &limitedServer{Provider: h.model, size: 300, bytes: 4, tells: true}
@@ -199,10 +202,10 @@ func TestOverflowWithoutEnd(t *testing.T) {
 	}
 }
 
-// limitedServer refuses requests that its context does not hold.
+// limitedServer rejects requests that exceed its context.
 type limitedServer struct {
 	model.Provider
-	size, bytes int // of the context in tokens, and of a token
+	size, bytes int // of the context in tokens; per token
 	tells       bool
 	refused     int
 }
@@ -220,7 +223,8 @@ func (s *limitedServer) Stream(ctx context.Context, r model.Request) iter.Seq2[m
 	return func(yield func(model.Event, error) bool) { yield(model.Event{}, e) }
 }
 
-// The summary is built again from the record when the run continues after a kill.
+// TestRotationGoesOn checks that a run continued after a kill rebuilds the same summary from the
+// record.
 func TestRotationGoesOn(t *testing.T) {
 	h := wordy(t, 0, 1)
 	h.o.Window, h.o.MaxOutput = 4000, 500

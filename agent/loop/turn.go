@@ -15,34 +15,34 @@ import (
 	"rouse/internal/live"
 )
 
-// MaxRetryWait bounds the pause before a turn that failed is asked again.
+// MaxRetryWait limits the delay before a failed turn is retried.
 const MaxRetryWait = 2 * time.Minute
 
-// longestBackoff is the longest pause that no server asked for.
+// longestBackoff is the maximum delay that was not requested by the server.
 const longestBackoff = 20 * time.Second
 
 type turn struct {
 	number  int
 	text    string
-	result  string   // the text without reasoning; "" if it is none that may end the run
-	fault   string   // why the text is neither a result nor a call, as a clause about the answer
+	result  string   // text without reasoning; empty if it must not end the run
+	fault   string   // reason the text is neither a result nor a call, as a clause about the answer
 	unended bool     // the fault is reasoning without an end
 	notices []string // about the answer, for the record
 	calls   []model.Call
 	end     *model.End
 	stop    string
-	limit   int             // tokens that the answer may have
-	raw     json.RawMessage // what the adapter wants back with it
-	usage   model.Usage     // as the server reported it
+	limit   int             // maximum tokens of the answer
+	raw     json.RawMessage // data that the adapter needs in later requests
+	usage   model.Usage     // as reported by the server
 	spent   Spent
-	started bool // some of the answer has arrived
-	arrived int  // bytes of it
-	// What it may have cost beyond usage; nil: the provider says nothing of that.
+	started bool // a part of the answer has arrived
+	arrived int  // bytes that have arrived
+	// Possible cost in addition to usage. Nil if the provider does not report it.
 	unreported *model.Unreported
-	retried    model.Retried // of the turn that succeeded, what failed before
+	retried    model.Retried // failures before the successful turn
 }
 
-// cutOff says why a text is not what was asked for, "" when it is.
+// cutOff returns the reason a text is incomplete, or "".
 func (t turn) cutOff() string {
 	switch t.stop {
 	case model.StopLength:
@@ -57,14 +57,15 @@ func (t turn) cutOff() string {
 	return ""
 }
 
-// step asks for one answer and records it. failure is the model's side; err is the host's.
+// step asks for one answer and records it. failure is a failure of the model, and err an error of
+// the host.
 func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err error) {
 	if r.Policy.NoModel {
 		return r.playbookStep(ctx)
 	}
 
 	writing := context.WithoutCancel(ctx)
-	// Reserved before the step is recorded: a turn that there is no money for is no step.
+	// Reserve before recording the step: a turn without budget is not a step.
 	reserved, failure, err := r.reserve(writing, r.lastStep+1, noTools)
 	if failure != nil || err != nil {
 		return turn{}, failure, err
@@ -95,14 +96,14 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 	r.assignIDs(&t)
 	s.Notices = append(s.Notices, t.notices...)
 	message := model.Message{Role: model.RoleAssistant, Text: t.text, Calls: t.calls, Raw: t.raw}
-	if len(t.calls) == 0 && (t.result == "" || t.fault != "") { // a later request must hold neither reasoning alone nor a call as text
+	if len(t.calls) == 0 && (t.result == "" || t.fault != "") { // a later request must contain neither reasoning alone nor a call as text
 		message = model.Message{Role: model.RoleAssistant}
 	}
 	if s.Message, err = encode(message); err != nil {
 		return t, nil, fmt.Errorf("the answer of the model cannot be recorded: %w", err)
 	}
 
-	// Such an answer is only recorded: it holds nothing to send back.
+	// An empty message is recorded but not sent back.
 	if message.Text != "" || len(t.calls) > 0 {
 		r.messages = append(r.messages, message)
 	}
@@ -110,8 +111,8 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 	return t, nil, r.Recorder.FinishStep(writing, s)
 }
 
-// encode encodes a message for the record. It does not escape <, > and &: a resumed attempt must
-// send the same bytes, which the provider has cached.
+// encode encodes a message for the record. It does not escape <, > and &, because a resumed attempt
+// must send the same bytes, which the provider has cached.
 func encode(m model.Message) (json.RawMessage, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -120,13 +121,13 @@ func encode(m model.Message) (json.RawMessage, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), err
 }
 
-// askWithRetries asks until a turn is whole. Retries are not charged (OSA-03). Only the first try
-// carries the notices. Each try has its own reservation; reserved is the first.
+// askWithRetries asks until a turn is complete. Retries are not charged. Only the first try
+// contains the notices. Each try has its own reservation; reserved is the first.
 func (r *run) askWithRetries(ctx context.Context, step int, reserved reservation, noTools bool) (t turn, failure, err error) {
 	writing := context.WithoutCancel(ctx)
 	staged := r.staged
 	var spent Spent
-	var down error // what the model's side failed with last
+	var down error // last failure of the model
 	var retried model.Retried
 	for try := 0; ; try++ {
 		live.From(ctx).Ask(step)
@@ -141,11 +142,11 @@ func (r *run) askWithRetries(ctx context.Context, step int, reserved reservation
 		if errors.As(failure, &e) {
 			down = failure
 		} else if failure != nil && ctx.Err() != nil && down != nil && !t.started {
-			failure = down // why the run was still asking when its time was over
+			failure = down // the reason the run was still asking when its time ended
 		}
 
 		again := e != nil && ctx.Err() == nil && e.Retryable && try < r.retries(e, &t) && r.waitBeforeRetry(ctx, e, try)
-		if again && e.Feedback != "" { // the next answer is to it, so it is recorded
+		if again && e.Feedback != "" { // the next answer responds to it, so it is recorded
 			r.addNotice("%s", e.Feedback)
 			r.switchNotices = append(r.switchNotices, r.staged...)
 		}
@@ -180,8 +181,8 @@ func (r *run) askWithRetries(ctx context.Context, step int, reserved reservation
 	}
 }
 
-// retries returns how often a failed turn is asked again: longer for an unreachable server without
-// a fallback.
+// retries returns the number of retries of a failed turn. It is larger for an unreachable server
+// without a fallback.
 func (r *run) retries(e *model.Error, t *turn) int {
 	last := r.Fallback == nil || r.Fallback.taken == len(r.Fallback.Next)
 	if last && e.Kind == model.KindUnavailable && !t.started && t.unreportedUsage(e).Requests == 0 {
@@ -190,7 +191,8 @@ func (r *run) retries(e *model.Error, t *turn) int {
 	return r.Policy.TurnRetries
 }
 
-// playbookStep takes a step of a playbook. The end of the playbook is not a step, so it asks first.
+// playbookStep takes a step of a playbook. It asks before it records the step, because the end of
+// the playbook is not a step.
 func (r *run) playbookStep(ctx context.Context) (t turn, failure, err error) {
 	writing := context.WithoutCancel(ctx)
 	s := Step{StartedAt: time.Now()}
@@ -214,7 +216,7 @@ func (r *run) playbookStep(ctx context.Context) (t turn, failure, err error) {
 	return t, nil, r.Recorder.FinishStep(writing, s)
 }
 
-// waitBeforeRetry waits before a retry. It returns false if the run has to end, or the pause is too
+// waitBeforeRetry waits before a retry. It returns false if the run must end or the wait is too
 // long.
 func (r *run) waitBeforeRetry(ctx context.Context, e *model.Error, try int) bool {
 	if r.Policy.NoRetryDelay {
@@ -226,7 +228,7 @@ func (r *run) waitBeforeRetry(ctx context.Context, e *model.Error, try int) bool
 		return false
 	}
 
-	// A pause that the server asked for is not the silence that the idle bound is about.
+	// The idle bound does not apply to a wait that the server requested.
 	r.idle.suspend()
 	defer r.idle.resume()
 
@@ -242,7 +244,7 @@ func (r *run) waitBeforeRetry(ctx context.Context, e *model.Error, try int) bool
 }
 
 func (r *run) request(noTools bool) model.Request {
-	// Calls that took so long once are expected to do so again.
+	// If one call took that long, later ones are expected to take as long.
 	r.waitsLong = r.waitsLong || !r.answeredAt.IsZero() && model.WorthKeeping(time.Since(r.answeredAt))
 	limit := r.MaxOutput
 	if !r.Policy.NoModel {
@@ -252,7 +254,8 @@ func (r *run) request(noTools bool) model.Request {
 		MaxOutput: limit, Temperature: r.Temperature, Results: r.results}
 }
 
-// ask streams one answer, of a step of the record or, in a playbook, of none yet. Of a broken answer only the usage is kept: it was paid for.
+// ask streams one answer. step is its number in the record, or 0 for a playbook step without a
+// number yet. Of a broken answer it keeps only the usage, which has been paid for.
 func (r *run) ask(ctx context.Context, step int, noTools bool) (turn, error) {
 	req := r.request(noTools)
 	t := turn{limit: req.MaxOutput}
@@ -282,7 +285,7 @@ func (r *run) ask(ctx context.Context, step int, noTools bool) (turn, error) {
 			break
 		}
 		switch {
-		case e.Call != nil && !noTools: // a model may call tools although it was told not to
+		case e.Call != nil && !noTools: // a model may call tools although noTools is set
 			t.calls = append(t.calls, *e.Call)
 		case e.Usage != nil:
 			t.usage = *e.Usage
@@ -314,9 +317,9 @@ const stopRepetition = "repetition"
 
 const maxRepeatedLines = 20
 
-// repeatedLine counts equal lines in a row while an answer arrives. Empty lines do not count.
+// repeatedLine counts consecutive equal lines while an answer arrives. Empty lines do not count.
 type repeatedLine struct {
-	line  []byte // that arrives
+	line  []byte // incomplete line
 	last  string
 	times int
 }
@@ -348,7 +351,7 @@ func (t turn) broken() turn {
 	return turn{usage: t.usage, unreported: t.unreported, started: t.started, arrived: t.arrived}
 }
 
-// countOutput counts what a model writes, to stop one that does not end.
+// countOutput counts the output of a model. It returns an error if the output exceeds the bound.
 func (r *run) countOutput(e model.Event) error {
 	if r.Policy.NoModel {
 		return nil
@@ -365,13 +368,13 @@ func (r *run) countOutput(e model.Event) error {
 	return nil
 }
 
-// storable makes text valid for a database: PostgreSQL keeps neither NUL nor invalid UTF-8.
+// storable makes text valid for a database: PostgreSQL rejects NUL and invalid UTF-8.
 func storable(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "")
 }
 
-// assignIDs gives each call a unique id (OSA-09) and its key for later attempts. Arguments that are
-// not JSON become a string, which validation refuses.
+// assignIDs gives each call a unique id and its key for later attempts. Arguments that are not JSON
+// become a string, which validation rejects.
 func (r *run) assignIDs(t *turn) {
 	seen := map[string]bool{}
 	for i := range t.calls {
@@ -397,14 +400,14 @@ func (r *run) assignIDs(t *turn) {
 	}
 }
 
-// compact returns JSON without blanks, as in the record: resumed attempts send the same bytes.
+// compact returns JSON without blanks, as in the record. Resumed attempts must send the same bytes.
 func compact(raw json.RawMessage) (json.RawMessage, error) {
 	out := bytes.NewBuffer(make([]byte, 0, len(raw)))
 	err := json.Compact(out, raw)
 	return out.Bytes(), err
 }
 
-// withoutBlanks is compact of what may be no JSON, and stays as it is then.
+// withoutBlanks is like compact, but returns raw unchanged if it is not JSON.
 func withoutBlanks(raw json.RawMessage) json.RawMessage {
 	if out, err := compact(raw); err == nil {
 		return out
@@ -412,26 +415,27 @@ func withoutBlanks(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// ModelInfo is a model that answers in a run, and what it can take.
+// ModelInfo is a model that answers in a run, with its limits.
 type ModelInfo struct {
-	Name        string // as it is configured
-	MaxOutput   int    // tokens, 0: its own
-	Window      int    // tokens that its context holds, 0: as many as are assumed
+	Name        string // as configured
+	MaxOutput   int    // tokens; zero means the model's own limit
+	Window      int    // context size in tokens; zero means the default
 	Temperature *float64
 }
 
-// Fallback are the models that take over one after the other, until the end of the attempt. A run
+// Fallback holds the models that take over one after the other, until the end of the attempt. A run
 // and its reductions share one Fallback.
 type Fallback struct {
 	Next []ModelInfo
 	// Switch makes Options.Provider and Options.Budget continue with Next[i].
 	Switch func(i int)
-	// Note says why the run begins with another model than its first; it is recorded with the first step.
+	// Note is the reason the run starts with a model other than its first. It is recorded with the
+	// first step.
 	Note  string
-	taken int // how many have taken over
+	taken int // number of models that have taken over
 }
 
-// followFallback continues with the model that answers now: a reduction may have switched to it.
+// followFallback switches to the current model, because a reduction may have changed it.
 func (r *run) followFallback() {
 	if r.Fallback == nil || r.fallbacksSeen == r.Fallback.taken {
 		return
@@ -442,10 +446,11 @@ func (r *run) followFallback() {
 	r.Model, r.MaxOutput, r.Window, r.Temperature = s.Name, s.MaxOutput, s.Window, s.Temperature
 	w := newWindow(r.Options)
 	r.window.budget, r.window.listed = w.budget, w.listed
-	r.window.sent = 0 // this model has nothing in its cache that should stay as it is
+	r.window.sent = 0 // this model has no cache that must be preserved
 }
 
-// switchToFallback lets the next model take over. It returns nil, or why the run fails.
+// switchToFallback lets the next model take over. It returns nil, or the error with which the run
+// fails.
 func (r *run) switchToFallback(ctx context.Context, failure error) error {
 	var e *model.Error
 	if ctx.Err() != nil || r.Fallback == nil || r.Fallback.taken == len(r.Fallback.Next) || !errors.As(failure, &e) || !e.AllowsFallback() {
@@ -456,7 +461,7 @@ func (r *run) switchToFallback(ctx context.Context, failure error) error {
 	r.Fallback.Switch(r.Fallback.taken)
 	r.Fallback.taken++
 	r.followFallback()
-	// The run ends because the first model failed, so fitHistory's result is not kept.
+	// The run ends because the first model failed, so discard the result of fitHistory.
 	before := r.result
 	if !r.fitHistory() {
 		err := fmt.Errorf("%w; and its fallback %s cannot go on: %s", failure, r.Model, r.result.Error)
@@ -470,24 +475,24 @@ func (r *run) switchToFallback(ctx context.Context, failure error) error {
 
 // Budget reserves the cost of each request before it is sent, and settles it afterwards.
 type Budget interface {
-	// Reserve sets aside what a turn may use at most. A refusal is an error with an Outcome.
+	// Reserve reserves the maximum usage of a turn. A refusal is an error with an Outcome.
 	Reserve(ctx context.Context, step int, most model.Usage) (id int64, err error)
-	// Settle releases what was not used, and returns what was.
+	// Settle releases the unused part and returns the used part.
 	Settle(ctx context.Context, id int64, used Settlement) (Spent, error)
 }
 
-// Settlement is what a turn took for which a reservation was made.
+// Settlement is the usage of a turn that had a reservation.
 type Settlement struct {
 	Reported  model.Usage // by the server
-	Estimated model.Usage // beside that, by what was sent and received, for nobody said
-	Why       error       // what kept the server from saying, nil where it merely did not
+	Estimated model.Usage // estimated usage that the server did not report
+	Why       error       // error that prevented the report; nil if the server simply did not report
 }
 
-// Spent is what turns took.
+// Spent is the usage and cost of turns.
 type Spent struct {
 	Usage        model.Usage
 	CostMicroUSD int64
-	// The part of both that is estimated.
+	// Estimated part of the usage and cost.
 	EstimatedTokens, EstimatedMicroUSD int64
 }
 
@@ -518,7 +523,8 @@ func (r *run) reserve(ctx context.Context, step int, noTools bool) (held reserva
 	return held, nil, err
 }
 
-// notAskedAgain refuses to ask again. It reads as the failure, and ends the run as the refusal.
+// notAskedAgain is the error of a retry without budget. Its text is the failure, and it ends the
+// run like the refusal.
 type notAskedAgain struct{ refusal, failure error }
 
 func (e *notAskedAgain) Error() string {
@@ -527,7 +533,7 @@ func (e *notAskedAgain) Error() string {
 
 func (e *notAskedAgain) Unwrap() error { return e.refusal }
 
-// maxUsage estimates the most that a turn uses: its request, and the longest answer.
+// maxUsage estimates the maximum usage of a turn: its request and the longest answer.
 func (r *run) maxUsage(noTools bool) model.Usage {
 	req := r.request(noTools)
 	n := tokens(len(req.System)) + ToolTokens(req.Tools)
@@ -543,7 +549,7 @@ func (r *run) maxUsage(noTools bool) model.Usage {
 	return model.Usage{Input: int64(n), Output: int64(answer)}
 }
 
-// settle bills a try: the reported usage, and an estimate of the rest.
+// settle settles a try with the reported usage and an estimate of the rest.
 func (r *run) settle(ctx context.Context, held reservation, t *turn, failure error) error {
 	if r.Budget == nil {
 		t.spent.Usage = t.usage
@@ -555,7 +561,8 @@ func (r *run) settle(ctx context.Context, held reservation, t *turn, failure err
 	return err
 }
 
-// estimate returns what requests without a usage may have taken. most is the most of one.
+// estimate returns the estimated usage of requests without a reported usage. most is the maximum of
+// one request.
 func estimate(u model.Unreported, most model.Usage) model.Usage {
 	e := u.Begun
 	asked := int64(u.Requests)
@@ -568,11 +575,11 @@ func estimate(u model.Unreported, most model.Usage) model.Usage {
 	return e
 }
 
-// unreportedUsage returns what the turn may have cost beyond its usage.
+// unreportedUsage returns the possible usage of the turn that was not reported.
 func (t *turn) unreportedUsage(failure error) model.Unreported {
 	var dialled *net.OpError
 	var e *model.Error
-	// A usage of zero means that the server did not count, not that it was free.
+	// A usage of zero means that the server did not count, not that the turn was free.
 	counted := t.usage != model.Usage{}
 	switch {
 	case t.unreported != nil:

@@ -14,58 +14,60 @@ import (
 	"rouse/internal/text"
 )
 
-// DefaultWindow is the assumed context size of a model without a configured one, in tokens (OSA-21).
+// DefaultWindow is the assumed context size of a model without a configured one, in tokens.
 const DefaultWindow = 128_000
 
 const (
-	defaultResponse = 4096 // tokens that are kept free for an answer
-	keptTurns       = 3    // the last turns with their results, which are never left out (OSA-22)
-	bytesPerToken   = 4    // about
-	perMessage      = 4    // tokens that a message costs beside its text
-	perImage        = 1600 // tokens that an image costs: about as many as providers count at most
+	defaultResponse = 4096 // tokens reserved for an answer
+	keptTurns       = 3    // last turns, which are never omitted with their results
+	bytesPerToken   = 4    // approximate
+	perMessage      = 4    // tokens of a message in addition to its text
+	perImage        = 1600 // tokens of an image; about the maximum that providers count
 )
 
-// omittedNote has no count, so that it stays the same as more is left out.
+// omittedNote contains no count, so that it stays the same when more is omitted.
 const omittedNote = "\n\n[Earlier turns of this task were left out to fit the context. What their calls did still stands.]"
 
-// window decides how much of the history a model sees. It never changes what was sent or left out,
-// because providers cache the beginning of a request (OSA-22).
+// window selects the part of the history that a model sees. It does not change messages that were
+// sent or omitted, because providers cache the beginning of a request.
 type window struct {
-	budget    int            // tokens that the history may have
-	sent      int            // messages up to here have been sent as they are
-	extra     int            // tokens that are sent beside the history
-	tools     *tool.Registry // how their results are cut
-	listed    int            // tokens of the tools that budget leaves room for
-	omitted   map[int]bool   // messages that are left out
-	shortened map[int]string // results that are replaced by a shorter text, which is the value
+	budget    int            // tokens available for the history
+	sent      int            // number of messages that have been sent unchanged
+	extra     int            // tokens sent in addition to the history
+	tools     *tool.Registry // tools that define how results are cut
+	listed    int            // tokens of tools included in the budget
+	omitted   map[int]bool   // indexes of omitted messages
+	shortened map[int]string // shortened results by message index
 	warned    bool           // the model has been told that its context is nearly full
-	counted   int            // messages up to here are in sum
+	counted   int            // number of messages included in sum
 	sum       int            // tokens
 }
 
-// newWindow subtracts what is not history from a model's context.
+// newWindow returns a window with the part of the model's context that is available for the
+// history.
 func newWindow(o Options) *window {
 	listed := ToolTokens(o.Registry.ModelTools())
 	budget := HistoryRoom(o.Window, o.MaxOutput, TextTokens(o.System)+listed)
 	return &window{budget: budget, listed: listed, tools: o.Registry, omitted: map[int]bool{}, shortened: map[int]string{}}
 }
 
-// HistoryRoom returns how many tokens of a context the history may have, beside the system prompt,
-// the tools and an answer. maxOutput 0 means no configured limit.
+// HistoryRoom returns the number of tokens available for the history. beside is the size of the
+// system prompt and the tools. Zero maxOutput means no configured limit.
 func HistoryRoom(window, maxOutput, beside int) int {
 	usable := UsableWindow(window)
-	if maxOutput <= 0 { // the safety margin has room for an answer, too
+	if maxOutput <= 0 { // the safety margin also has room for an answer
 		maxOutput = max(defaultResponse, answerLimit(window, 0)-(cmp.Or(max(window, 0), DefaultWindow)-usable))
 	}
 
-	// An answer as long as some models allow would leave no room for the history.
+	// The maximum answer of some models would leave no room for the history.
 	return usable - beside - min(maxOutput, usable/4)
 }
 
-// maxAnswer is the default of the greatest length of an answer in tokens, in a large context.
+// maxAnswer is the default maximum length of an answer in a large context, in tokens.
 const maxAnswer = 16_000
 
-// answerLimit returns the greatest length of an answer in tokens: the one that is configured, or a quarter of the context.
+// answerLimit returns the maximum length of an answer in tokens: the configured one, or a quarter
+// of the context but at most maxAnswer.
 func answerLimit(window, maxOutput int) int {
 	if maxOutput > 0 {
 		return maxOutput
@@ -73,10 +75,11 @@ func answerLimit(window, maxOutput int) int {
 	return min(cmp.Or(max(window, 0), DefaultWindow)/4, maxAnswer)
 }
 
-// TextTokens estimates how many tokens a text has.
+// TextTokens estimates the number of tokens of a text.
 func TextTokens(text string) int { return tokens(len(text)) }
 
-// UsableWindow returns how many tokens of a context are used, because the estimate may be too low.
+// UsableWindow returns the usable number of tokens of a context. It leaves a margin because
+// estimates may be too low.
 func UsableWindow(size int) int {
 	if size <= 0 {
 		size = DefaultWindow
@@ -84,7 +87,7 @@ func UsableWindow(size int) int {
 	return size * 85 / 100
 }
 
-// ToolTokens estimates how many tokens the list of tools takes of each request.
+// ToolTokens estimates the tokens of the tool list in each request.
 func ToolTokens(tools []model.Tool) int {
 	n := 0
 	for _, t := range tools {
@@ -103,7 +106,8 @@ func size(m model.Message) int {
 	return tokens(n) + perMessage + perImage*len(m.Images)
 }
 
-// fit is the history as the model sees it; false when even what must stay does not fit.
+// fit returns the history as the model sees it. It returns false if even the protected part does
+// not fit.
 func (w *window) fit(history []model.Message) ([]model.Message, bool) {
 	total := w.total(history)
 	if total > w.budget {
@@ -113,7 +117,7 @@ func (w *window) fit(history []model.Message) ([]model.Message, bool) {
 	return w.visible(history), total <= w.budget
 }
 
-// total returns what the history costs. Each message is counted once.
+// total returns the tokens of the history. It counts each message once.
 func (w *window) total(history []model.Message) int {
 	for ; w.counted < len(history); w.counted++ {
 		w.sum += w.cost(w.counted, history[w.counted])
@@ -121,7 +125,7 @@ func (w *window) total(history []model.Message) int {
 	return w.extra + w.sum + w.loaded()
 }
 
-// loaded returns the tokens of the tools that were loaded since the budget was made.
+// loaded returns the tokens of tools that were loaded after the budget was computed.
 func (w *window) loaded() int {
 	if w.listed == 0 {
 		return 0
@@ -145,8 +149,8 @@ func (w *window) cost(i int, m model.Message) int {
 	return n
 }
 
-// compact makes more room than needed. It replaces unsent results by a line each, then leaves out
-// the oldest turns.
+// compact makes more room than needed. It first replaces unsent results by one line each, then
+// omits the oldest turns.
 func (w *window) compact(history []model.Message, total int) int {
 	enough := w.budget * 7 / 10
 	end := w.protectedFrom(history)
@@ -166,7 +170,8 @@ func (w *window) compact(history []model.Message, total int) int {
 		return w.recount(history)
 	}
 
-	// Whole turns: a provider refuses a call without its result, and a result without its call.
+	// Omit whole turns: a provider rejects a call without its result, and a result without its
+	// call.
 	for i := 1; i < end && total > enough; {
 		next := nextTurn(history, i)
 		if slices.ContainsFunc(history[i:next], holdsInstructions) {
@@ -186,11 +191,11 @@ func (w *window) compact(history []model.Message, total int) int {
 // protectedShares are the divisors of the budget for results of the protected turns.
 var protectedShares = []int{2, 4, 8, 16}
 
-// compactProtected makes room in the last turns if nothing else is left. Long results are cut, then
-// older turns are left out, and at last results become a line.
+// compactProtected makes room in the last turns if there is no other way. It cuts long results,
+// then omits older turns, and finally reduces results to one line.
 func (w *window) compactProtected(history []model.Message, from int) int {
 	total := 0
-	for _, share := range protectedShares { // those after the one that is enough change nothing
+	for _, share := range protectedShares { // further rounds have no effect once the history fits
 		total = w.shortenAll(history, from, w.budget/share)
 	}
 
@@ -208,7 +213,7 @@ func (w *window) compactProtected(history []model.Message, from int) int {
 	return w.shortenAll(history, from, 0)
 }
 
-// shortenAll cuts results to so many tokens, or to a line, until the history fits.
+// shortenAll cuts results to most tokens, or to one line, until the history fits.
 func (w *window) shortenAll(history []model.Message, from, most int) int {
 	total := w.recount(history)
 	for i := from; i < len(history) && total > w.budget; i++ {
@@ -223,7 +228,7 @@ func (w *window) shortenAll(history []model.Message, from, most int) int {
 	return total
 }
 
-// shorten is a result in so many tokens, or in one line where it cannot be cut so.
+// shorten returns a result cut to most tokens, or to one line if it cannot be cut that way.
 func (w *window) shorten(history []model.Message, i, most int) string {
 	m := history[i]
 	c := callOf(history, i)
@@ -239,7 +244,8 @@ func (w *window) shorten(history []model.Message, i, most int) string {
 	return m.Text
 }
 
-// callOf is the call whose result the message at i is, in phases the one that stands in the step; without a name when there is none.
+// callOf returns the call for the result at i. In phases it returns the inner call of the step. The
+// name is empty if the call is not found.
 func callOf(history []model.Message, i int) model.Call {
 	for _, m := range slices.Backward(history[:i]) {
 		if m.Role != model.RoleAssistant {
@@ -267,7 +273,7 @@ func (w *window) recount(history []model.Message) int {
 	return w.total(history)
 }
 
-// protectedFrom is the index at which the turns begin that are never left out.
+// protectedFrom returns the index of the first turn that is never omitted.
 func (w *window) protectedFrom(history []model.Message) int {
 	turns := 0
 	for i, m := range slices.Backward(history) {
@@ -281,7 +287,7 @@ func (w *window) protectedFrom(history []model.Message) int {
 	return 1
 }
 
-// holdsInstructions reports whether a message holds a skill, which is never left out (AGS-12).
+// holdsInstructions reports whether a message contains a skill, which is never omitted.
 func holdsInstructions(m model.Message) bool {
 	if m.Role != model.RoleTool || !strings.Contains(m.Text, `"skill_content":`) {
 		return false
@@ -296,14 +302,14 @@ func holdsInstructions(m model.Message) bool {
 	return json.Unmarshal([]byte(m.Text), &e) == nil && e.OK && e.Result.Content != ""
 }
 
-// nextTurn is the index of the turn after the one at i: calls and their results stay together.
+// nextTurn returns the index of the turn after the one at i. Calls and their results stay together.
 func nextTurn(history []model.Message, i int) int {
 	for i++; i < len(history) && history[i].Role == model.RoleTool; i++ {
 	}
 	return i
 }
 
-// oneLine stands for the result of a call: whether it succeeded, and what went wrong.
+// oneLine returns a replacement for the result of a call, with its status and error.
 func oneLine(m model.Message) string {
 	var e tool.Envelope
 	if json.Unmarshal([]byte(m.Text), &e) != nil {
@@ -349,7 +355,8 @@ func (w *window) visible(history []model.Message) []model.Message {
 	return slices.Clip(out)
 }
 
-// nearlyFull reports that nine tenths are used: once, and again after room was made.
+// nearlyFull reports that nine tenths of the budget are used. It reports this once, and again after
+// room was made.
 func (w *window) nearlyFull(history []model.Message) bool {
 	nearlyFull := w.total(history) >= w.budget*9/10
 	newly := nearlyFull && !w.warned
@@ -358,13 +365,13 @@ func (w *window) nearlyFull(history []model.Message) bool {
 }
 
 const (
-	handoffViewBytes = 8 << 10 // bytes of what was done, where that does not ride with each request
-	handoffTextLen   = 2000    // characters of what the model said last, and of what it was told
+	handoffViewBytes = 8 << 10 // bytes of the summary of past turns
+	handoffTextLen   = 2000    // characters of the model's last text, and of messages from its owner
 )
 
-// rotate replaces the context once in an attempt: by the task, what the model said last, what it
-// was told since, and a summary (AYA-13). The record keeps the turns. It returns false if nothing
-// is gained.
+// rotate replaces the context, at most once per attempt. The new context contains the task, the
+// model's last text, the owner's later messages and a summary. The record keeps the turns. It
+// returns false if the context was not replaced.
 func (r *run) rotate() bool {
 	if r.rotated || len(r.messages) < 2 {
 		return false
@@ -386,7 +393,7 @@ func (r *run) rotate() bool {
 
 	task := r.messages[0]
 	task.Text += handoff.String()
-	// A new window: what was omitted, sent and counted was about the old messages.
+	// The state of the old window refers to the old messages.
 	r.messages, r.window = []model.Message{task}, newWindow(r.Options)
 	r.addNotice("Your context was full and has started over: read again what you need, in smaller parts, and bring the task to its end.")
 
@@ -402,7 +409,8 @@ func lastModelText(history []model.Message) string {
 	return ""
 }
 
-// toldSince is what a model was told after its task, as the answers of its owner, in their order: of much the newest.
+// toldSince returns the messages that a model received after its task, such as answers of its
+// owner, in order. If they are too long, it keeps the newest.
 func toldSince(history []model.Message) (told []string) {
 	left := handoffTextLen
 	for _, m := range slices.Backward(history) {
@@ -441,8 +449,8 @@ func (r *run) memoryOfTurns() *memory.Memory {
 	return m
 }
 
-// makeRoom shortens the next request after a server refused one as too long. It uses the server's
-// numbers, or else half of the window. It returns false if nothing can be left out.
+// makeRoom shortens the next request after a server rejected one as too long. It uses the server's
+// numbers, or else half of the window. It returns false if the request cannot be shortened.
 func (r *run) makeRoom(failure error) bool {
 	var e *model.Error
 	if !errors.As(failure, &e) || e.Kind != model.KindContextOverflow {
@@ -462,24 +470,24 @@ func (r *run) makeRoom(failure error) bool {
 		r.LearnContext(e.Window)
 	}
 	room := e.Window
-	if e.Needed > before { // this model makes more tokens of the same text than are estimated
+	if e.Needed > before { // the model's tokenizer produces more tokens than estimated
 		room = max(int(int64(room)*int64(before)/int64(e.Needed)), room/maxTokenError)
 	}
-	// The request should have fitted in the window that was counted on.
+	// The request should have fitted into the assumed window.
 	r.Window = min(room, r.Window*3/4)
 	if !r.Registry.IsBrief() && ToolTokens(r.Registry.ModelTools()) > UsableWindow(r.Window)/3 {
 		r.Registry = r.Registry.Briefly()
 	}
 
 	r.window.budget = newWindow(r.Options).budget
-	r.window.sent = 0 // what the refused request had in the cache may change
+	r.window.sent = 0 // the cached beginning of the rejected request may change
 	if _, fits := r.window.fit(r.messages); fits && r.requestTokens() < before {
 		return true
 	}
 	return r.rotate()
 }
 
-// maxTokenError is the greatest factor by which an estimate of tokens can be too low.
+// maxTokenError is the maximum factor by which an estimate of tokens may be too low.
 const maxTokenError = 4
 
 func (r *run) requestTokens() int {

@@ -16,7 +16,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// tokensOf is what messages cost: four bytes to a token, four tokens beside each message, 1,600 for an image.
+// tokensOf returns the cost of messages: four bytes per token, four tokens per message, 1,600 per
+// image.
 func tokensOf(messages ...model.Message) int {
 	n := 0
 	for _, m := range messages {
@@ -29,7 +30,7 @@ func tokensOf(messages ...model.Message) int {
 	return n
 }
 
-// drawTurn is an answer with its calls and their results, or a word of a person.
+// drawTurn draws an answer with its calls and their results, or a message of a person.
 func drawTurn(t *rapid.T, turn int) (messages []model.Message) {
 	if rapid.IntRange(0, 9).Draw(t, "who") == 0 {
 		return []model.Message{{Role: model.RoleUser, Text: strings.Repeat("w", rapid.IntRange(1, 200).Draw(t, "word"))}}
@@ -62,8 +63,9 @@ func drawTurn(t *rapid.T, turn int) (messages []model.Message) {
 	return append([]model.Message{answer}, results...)
 }
 
-// OSA-22: however a history grows, what the model sees of it is counted as it is, stays as it was as long as it fits, loses no more than makes
-// the room that is wanted, and is whole: the task, the instructions of skills, and calls with all of their results.
+// TestWindowProperties: OSA-22, properties of the visible history as it grows. Its size is counted
+// correctly. It is unchanged while it fits. No more is omitted than necessary. The task, the
+// instructions of skills, and calls with their results stay together.
 func TestWindowProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		registry, err := tool.NewRegistry()
@@ -78,7 +80,7 @@ func TestWindowProperties(t *testing.T) {
 			history = append(history, more...)
 			before, omitted, room := append(seen[:len(seen):len(seen)], more...), len(w.omitted), w.budget
 			if omitted > 0 {
-				room-- // what is said of turns that were left out is counted beside the first message, and rounded for itself
+				room-- // the note about omitted turns is counted with the first message and rounded separately
 			}
 			if turn == 0 {
 				before = history
@@ -94,8 +96,8 @@ func TestWindowProperties(t *testing.T) {
 				t.Fatalf("%d tokens fit into %d, and something was left out", tokensOf(before...), w.budget)
 			}
 
-			// Of the turns that were left out the last was needed, too, for the room that is made beyond what must be. Where the last
-			// turns had to give way as well, they came after it.
+			// The last omitted turn was necessary for the additional room. Protected turns are
+			// omitted only after all others.
 			last, protected := 0, false
 			for i := range history {
 				_, shortened := w.shortened[i]
@@ -109,7 +111,7 @@ func TestWindowProperties(t *testing.T) {
 				for history[first].Role == model.RoleTool {
 					first--
 				}
-				if total := tokensOf(seen...) + tokensOf(history[first:last+1]...); total < w.budget*7/10 { // or as much, for what is said of those is rounded for itself
+				if total := tokensOf(seen...) + tokensOf(history[first:last+1]...); total < w.budget*7/10 { // or equal, because the note is rounded separately
 					t.Fatalf("messages %d to %d were left out, with which it would have been %d of %d", first, last, total, w.budget)
 				}
 			}
@@ -118,7 +120,8 @@ func TestWindowProperties(t *testing.T) {
 	})
 }
 
-// checkWhole fails unless the task, the last message and the instructions of skills are there, and each call that is seen with its result.
+// checkWhole fails unless the task, the last message and the instructions of skills are present,
+// and each visible call has its result.
 func checkWhole(t *rapid.T, history, seen []model.Message) {
 	if !strings.HasPrefix(seen[0].Text, history[0].Text) || len(seen) < len(history) != strings.HasSuffix(seen[0].Text, omittedNote) {
 		t.Fatalf("of %d messages %d are seen, and the first is %q", len(history), len(seen), seen[0].Text)
@@ -153,12 +156,13 @@ func checkWhole(t *rapid.T, history, seen []model.Message) {
 	}
 }
 
-// words is a message of so many tokens.
+// words returns a message with a number of tokens.
 func words(tokens int) model.Message {
 	return model.Message{Role: model.RoleUser, Text: strings.Repeat("w", 4*(tokens-4))}
 }
 
-// OSA-21: a history may be as long as the budget, and a model is told once when nine tenths of it are used, and again after room was made.
+// TestWindowBounds: OSA-21, a history may be as long as the budget. A model is told once when nine
+// tenths are used, and again after room was made.
 func TestWindowBounds(t *testing.T) {
 	registry, err := tool.NewRegistry()
 	if err != nil {
@@ -178,7 +182,7 @@ func TestWindowBounds(t *testing.T) {
 	if seen, fits := fresh(1100).fit(history); len(seen) != 11 || !fits {
 		t.Errorf("of as much as there is room for %d messages are seen, and it fits: %t", len(seen), fits)
 	}
-	if seen, fits := fresh(1099).fit(history); len(seen) != 7 || !fits { // 700 tokens, and what is said of the rest: no more than 769
+	if seen, fits := fresh(1099).fit(history); len(seen) != 7 || !fits { // 700 tokens plus the note about the rest, 769 at most
 		t.Errorf("of a token more %d messages are seen, and it fits: %t", len(seen), fits)
 	}
 	if seen, fits := fresh(400).fit(history[:1]); len(seen) != 1 || !fits {
@@ -199,7 +203,7 @@ func TestWindowBounds(t *testing.T) {
 	}
 }
 
-// answering is an answer of so many tokens, with calls of a tool.
+// answering returns an answer with a number of tokens and calls of a tool.
 func answering(tokens int, name string, ids ...string) model.Message {
 	m := model.Message{Role: model.RoleAssistant}
 	for _, id := range ids {
@@ -211,18 +215,19 @@ func answering(tokens int, name string, ids ...string) model.Message {
 	return m
 }
 
-// resulting is a result of so many bytes.
+// resulting returns a result with a number of bytes.
 func resulting(bytes int, id string) model.Message {
 	const around = `{"ok":true,"result":""}`
 	return model.Message{Role: model.RoleTool, CallID: id, Text: strings.TrimSuffix(around, `"}`) + strings.Repeat("x", bytes-len(around)) + `"}`}
 }
 
-// turnOf is an answer of so many tokens with one call, and its result.
+// turnOf returns an answer with one call, and its result.
 func turnOf(answer int, name, id string, result int) []model.Message {
 	return []model.Message{answering(answer, name, id), resulting(4*(result-perMessage), id)}
 }
 
-// becameOf tells what is seen of each message of a history: it is whole (w), cut (c), a line that says that it was left out (l), or gone (-).
+// becameOf describes the visible form of each message of a history: whole (w), cut (c), a line (l)
+// or omitted (-).
 func becameOf(history, seen []model.Message) string {
 	id := func(m model.Message) string {
 		if len(m.Calls) > 0 {
@@ -250,8 +255,9 @@ func becameOf(history, seen []model.Message) string {
 	return out
 }
 
-// OSA-22: no more gives way than has to, to the token: at first results that were not sent yet, then turns, and of the last turns long results before turns.
-// What would be no shorter as a line stays.
+// TestWindowMakesRoom: OSA-22, no more is omitted than necessary. First unsent results, then turns,
+// and in the last turns long results before turns. A result that would not be shorter as a line
+// stays.
 func TestWindowMakesRoom(t *testing.T) {
 	look, err := tool.Define(tool.Spec{Name: "look", Description: "looks", Effect: domain.EffectRead, Class: tool.ClassRead}, func(context.Context, tool.Invocation, struct{}) (tool.Envelope, error) {
 		return tool.Success("seen"), nil
@@ -288,7 +294,7 @@ func TestWindowMakesRoom(t *testing.T) {
 	for name, c := range map[string]struct {
 		budget  int
 		turns   turns
-		seen    int // tokens at the end, beside what is said of turns that are gone; the task is as long as that takes
+		seen    int // tokens at the end, in addition to the note about omitted turns; the task has the size of the note
 		becomes string
 	}{
 		"all that there is room for":         {1000, turns{turnOf(100, "gone", "a", 400), last}, 1000, "w ww wwwwww"},

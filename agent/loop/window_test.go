@@ -13,8 +13,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// TestUsableWindow: OSA-21, of a context 85 in a hundred are used, of one that nobody has given those of 128,000 tokens, and the answer has
-// a quarter of that at most.
+// TestUsableWindow: OSA-21, 85 percent of a context are used, 128,000 tokens are the default, and
+// an answer has at most a quarter.
 func TestUsableWindow(t *testing.T) {
 	row := contract.Of(t, "OSA-21")
 	if loop.DefaultWindow != row.Number("128,000") || loop.TextTokens("four") != 1 {
@@ -34,7 +34,7 @@ func TestUsableWindow(t *testing.T) {
 	}
 }
 
-// recordRequests keeps what the model was sent, without the notices, which ride once.
+// recordRequests records the messages sent to the model, without notices.
 func recordRequests(b *bench) *[][]model.Message {
 	var sent [][]model.Message
 	for i, turn := range b.model.turns {
@@ -65,7 +65,7 @@ func bytesOf(t *testing.T, messages []model.Message) string {
 	return strings.TrimSuffix(string(text), "]")
 }
 
-// wordy is a house whose reads give so many bytes.
+// wordy returns file tools with reads of a number of bytes.
 func wordy(t *testing.T, size, turns int) *fileTools {
 	var calls [][]model.Call
 	for i := range turns {
@@ -79,9 +79,9 @@ func wordy(t *testing.T, size, turns int) *fileTools {
 	return h
 }
 
-// TestWindow: OSA-21, OSA-22: a long run stays within its model's context; what was sent
-// begins each request with the same bytes until something has to go, what has gone stays
-// gone, the task and the last three turns stay, and calls keep their results.
+// TestWindow: OSA-21, OSA-22, a long run stays within its model's context. Each request starts with
+// the bytes already sent until something must be omitted. Omitted parts stay omitted. The task and
+// the last three turns stay, and calls keep their results.
 func TestWindow(t *testing.T) {
 	row := contract.Of(t, "OSA-22")
 	h := wordy(t, 4000, 30)
@@ -168,7 +168,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// OSA-22: the last three turns are shown whole also where there is room for little more.
+// TestWindowKeepsThreeTurns: OSA-22, the last three turns are shown in full even if there is little
+// more room.
 func TestWindowKeepsThreeTurns(t *testing.T) {
 	h := wordy(t, 4000, 20)
 	h.o.Window, h.o.MaxOutput = 6200, 1000
@@ -188,8 +189,8 @@ func TestWindowKeepsThreeTurns(t *testing.T) {
 	}
 }
 
-// TestWindowOfATranscript: OSA-22, in a transcript that this attempt has not sent yet, old results
-// are replaced by a line each before whole turns go; and each time by the same line.
+// TestWindowOfATranscript: OSA-22, in a transcript that this attempt has not sent, old results are
+// replaced by one line each before whole turns are omitted. The line is the same each time.
 func TestWindowOfATranscript(t *testing.T) {
 	h := newFileTools(t, steps(one("find", `{}`))...)
 	for i := range 12 {
@@ -217,8 +218,9 @@ func TestWindowOfATranscript(t *testing.T) {
 	}
 }
 
-// OSA-22, in a small context: results of the last turns are cut when they alone do not fit, the latest as the
-// last, and each says how to get at the rest. Nothing of it ends the run, and no request is too large.
+// TestWindowCutsTheLastTurns: OSA-22, in a small context the results of the last turns are cut if
+// they do not fit, the latest result last. Each explains how to get the rest. The run does not end,
+// and no request is too large.
 func TestWindowCutsTheLastTurns(t *testing.T) {
 	for _, c := range []struct{ window, size, turns int }{{8192, 30_000, 4}, {4096, 3000, 12}, {4096, 40_000, 5}, {2048, 3000, 6}} {
 		h := wordy(t, c.size, c.turns)
@@ -255,8 +257,8 @@ func TestWindowCutsTheLastTurns(t *testing.T) {
 	}
 }
 
-// AGS-12: the instructions of a skill are neither shortened nor dropped, wherever the turn is in
-// which they came; what only looks like them is.
+// TestWindowKeepsSkills: AGS-12, the instructions of a skill are neither shortened nor omitted, in
+// whichever turn they came. Similar texts are.
 func TestWindowKeepsSkills(t *testing.T) {
 	h := wordy(t, 4000, 30)
 	h.o.Window, h.o.MaxOutput = 16_000, 1000
@@ -295,8 +297,8 @@ func TestWindowKeepsSkills(t *testing.T) {
 	}
 }
 
-// TestOverBudget: OSA-02, OSA-03: what cannot fit ends the run, says what to do, and the
-// step that was not taken is not charged.
+// TestOverBudget: OSA-02, OSA-03, a history that cannot fit ends the run with a remedy. The step
+// that was not taken is not charged.
 func TestOverBudget(t *testing.T) {
 	h := newFileTools(t, steps(one("find", `{}`))...)
 	h.o.Messages = []model.Message{{Role: model.RoleUser, Text: strings.Repeat("task ", 10_000)}}

@@ -1,6 +1,8 @@
-// Package pullrequest opens a pull request at GitHub or a merge request at GitLab, through their REST APIs.
+// Package pullrequest opens a pull request at GitHub or a merge request at GitLab through their
+// REST APIs.
 //
-// The token and the HTTP client are the caller's: it decides which hosts are reached, and under which grant.
+// The caller supplies the token and the HTTP client. The client must enforce which hosts may be
+// reached.
 package pullrequest
 
 import (
@@ -30,14 +32,15 @@ const maxAnswer = 4 << 20
 
 // Client opens pull requests of one repository.
 type Client struct {
-	HTTP     *http.Client // does not follow redirects to other hosts with the token; see Open
+	HTTP     *http.Client // HTTP client; redirects are not followed, see call
 	Provider Provider
-	Base     string // of a server of one's own, such as https://git.example.com; "" is github.com or gitlab.com
-	Project  string // owner/name, at GitLab with all groups
+	Base     string // for a self-hosted server, such as https://git.example.com; empty means github.com or gitlab.com
+	Project  string // owner/name; at GitLab including all groups
 	Token    string
 }
 
-// For returns a client for the project at the address of a git remote. Its Provider is "" if the host does not tell it.
+// For returns a client for the project at the address of a git remote. Its Provider is "" if it
+// cannot be told from the host.
 func For(remote string) (*Client, error) {
 	u, err := url.Parse(remote)
 	if err != nil || u.Host == "" { // git@host:owner/name.git
@@ -52,7 +55,7 @@ func For(remote string) (*Client, error) {
 	case u.Scheme == "http" && isLocal(u.Hostname()):
 		c.Base = "http://" + u.Host
 	case u.Scheme == "ssh":
-		c.Base = "https://" + u.Hostname() // the port is that of SSH
+		c.Base = "https://" + u.Hostname() // the port is the SSH port
 	}
 	switch {
 	case !strings.Contains(c.Project, "/"):
@@ -65,10 +68,10 @@ func For(remote string) (*Client, error) {
 	return c, nil
 }
 
-// Request is a pull request.
+// Request is a pull request to open.
 type Request struct {
-	Branch string // with the changes; it must have been pushed
-	Target string // "" is the default branch of the project
+	Branch string // branch with the changes; must have been pushed
+	Target string // empty means the default branch
 	Title  string
 	Body   string
 	Draft  bool
@@ -78,14 +81,14 @@ type Request struct {
 type Opened struct {
 	Number  int    `json:"number"`
 	URL     string `json:"url"`     // for browsers
-	Existed bool   `json:"existed"` // it was open before
+	Existed bool   `json:"existed"` // it was already open
 }
 
-// Error is an answer of the provider that is no success.
+// Error is an error response of the provider.
 type Error struct {
 	Status int
-	Advice string // what it means, and what to do
-	Said   string // in the provider's words, which are not trusted
+	Advice string // meaning and remedy
+	Said   string // message of the provider, which is not trusted
 }
 
 func (e *Error) Error() string {
@@ -96,7 +99,7 @@ func (e *Error) Error() string {
 	return out
 }
 
-// Open opens a pull request, or returns the one that is open for the branch and the target.
+// Open opens a pull request, or returns the one that is already open for the branch and the target.
 func (c *Client) Open(ctx context.Context, r Request) (Opened, error) {
 	o, err := c.open(ctx, r)
 	if err != nil {
@@ -135,7 +138,7 @@ func (c *Client) open(ctx context.Context, r Request) (Opened, error) {
 	}
 
 	o, err := c.create(ctx, api, r)
-	// Another one may have been quicker, or an answer was lost.
+	// Another process may have opened it, or a response was lost.
 	var refused *Error
 	if errors.As(err, &refused) && (refused.Status == http.StatusConflict || refused.Status == http.StatusUnprocessableEntity) {
 		if o, also := c.find(ctx, api, r); also == nil && o.URL != "" {
@@ -145,7 +148,7 @@ func (c *Client) open(ctx context.Context, r Request) (Opened, error) {
 	return o, err
 }
 
-// api returns the address of the project in the provider's API.
+// api returns the project's URL in the provider's API.
 func (c *Client) api() (string, error) {
 	base := strings.TrimSuffix(c.Base, "/")
 	u, err := url.Parse(base)
@@ -182,7 +185,7 @@ func (c *Client) defaultBranch(ctx context.Context, api string) (string, error) 
 	return project.Default, err
 }
 
-// answer is a pull request of GitHub, or a merge request of GitLab.
+// answer is a pull request of GitHub or a merge request of GitLab.
 type answer struct {
 	Number  int    `json:"number"`
 	HTMLURL string `json:"html_url"`
@@ -199,7 +202,8 @@ func (a answer) opened(existed bool) (Opened, error) {
 	return o, nil
 }
 
-// find returns the pull request that is open for a branch; its URL is "" if there is none.
+// find returns the open pull request of a branch. Its URL is "" if the branch has no open pull
+// request.
 func (c *Client) find(ctx context.Context, api string, r Request) (Opened, error) {
 	at := api + "/merge_requests?" + url.Values{"state": {"opened"}, "source_branch": {r.Branch}, "target_branch": {r.Target}}.Encode()
 	if c.Provider == GitHub {
@@ -229,7 +233,8 @@ func (c *Client) create(ctx context.Context, api string, r Request) (Opened, err
 	return made.opened(false)
 }
 
-// call makes a request. It follows no redirect, which would take the token elsewhere.
+// call sends a request. It does not follow redirects, which would send the token to another
+// address.
 func (c *Client) call(ctx context.Context, method, at string, body, into any) error {
 	content, err := json.Marshal(body)
 	if err != nil {
@@ -278,7 +283,7 @@ func (c *Client) call(ctx context.Context, method, at string, body, into any) er
 	return nil
 }
 
-// advice says what a status means.
+// advice explains a status.
 func (c *Client) advice(res *http.Response) string {
 	scope := "contents and pull requests: write"
 	if c.Provider == GitLab {
@@ -310,7 +315,7 @@ func host(location string) string {
 	return "another address"
 }
 
-// message returns what the server said, without the token if it repeats it.
+// message returns the server's error message, with the token removed.
 func (c *Client) message(body []byte) string {
 	var answer struct {
 		Message any `json:"message"`

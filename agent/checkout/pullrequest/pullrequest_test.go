@@ -13,12 +13,12 @@ import (
 
 const token = "token-of-the-owner"
 
-// server answers as the documented APIs of GitHub and GitLab do.
+// server implements the documented APIs of GitHub and GitLab.
 type server struct {
 	*httptest.Server
 	provider pullrequest.Provider
 	open     []map[string]any
-	lost     bool // the pull request is made, and its answer is a refusal
+	lost     bool // the pull request is created, but the response is an error
 	bodies   []map[string]any
 }
 
@@ -113,7 +113,7 @@ func TestOpen(t *testing.T) {
 				t.Errorf("%v", s.bodies)
 			}
 
-			// It was opened, and the answer was lost.
+			// The pull request was opened, but the response was lost.
 			s.lost = true
 			o, err := s.client().Open(t.Context(), pullrequest.Request{Branch: "other", Target: "main", Title: "Other"})
 			if err != nil || o.Number != 2 || !o.Existed {
@@ -156,7 +156,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestRedirect: the token does not follow a redirect, whatever the client does elsewhere.
+// TestRedirect checks that the token is not sent to a redirect, even if the client follows
+// redirects.
 func TestRedirect(t *testing.T) {
 	t.Parallel()
 	reached := false

@@ -10,13 +10,15 @@ import (
 	"rouse/internal/text"
 )
 
-// The kinds of errors of a run that has done its work, but whose branch is not where its owner wants it.
+// The kinds of errors of a run that has done its work, if its branch could not be collected or
+// pushed.
 const (
 	kindCheckout = "checkout"
 	kindPush     = "push"
 )
 
-// KeepsBranch reports whether a run failed only because its branch could not be collected or pushed. Its work is done.
+// KeepsBranch reports whether a run failed only because its branch could not be collected or
+// pushed. The work of such a run is done.
 func KeepsBranch(res ledger.Result) bool { return res.Kind == kindCheckout || res.Kind == kindPush }
 
 // Branch is the branch of a run after Collect.
@@ -25,7 +27,8 @@ type Branch struct {
 	got           checkout.Result
 }
 
-// Report adds the state of the branch to the result of the run. A branch that could not be collected is a failure.
+// Report adds the state of the branch to the result of the run. If the branch could not be
+// collected, the run fails.
 func (b Branch) Report(res *ledger.Result) {
 	if res.Wait != nil {
 		return
@@ -40,10 +43,10 @@ func (b Branch) Report(res *ledger.Result) {
 	}
 }
 
-// Collect brings the branch of a run into the owner's repository. If that fails, the clone stays and Branch.Report
-// makes it the error of the run.
+// Collect copies the branch of a run into the owner's repository. If that fails, the clone stays
+// and Branch.Report adds the error to the run.
 func (c *Clones) Collect(ctx context.Context, run ledger.Run, clone checkout.Clone) (b Branch, err error) {
-	ctx = context.WithoutCancel(ctx) // also of a run that was stopped
+	ctx = context.WithoutCancel(ctx) // even if the run was stopped
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	got, err := c.store.Collect(ctx, clone)
@@ -68,7 +71,8 @@ func (c *Clones) recordCollected(ctx context.Context, run ledger.Run, res checko
 	return c.record(ctx, run, "checkout.collected", map[string]any{"repo": res.Repo, "branch": res.Branch, "base": res.Base, "head": res.Head, "commits": len(res.Commits), "files": len(res.Files), "uncommitted": res.Uncommitted, "notes": res.Notes})
 }
 
-// waits returns a text about what of a run waits for its owner, or "".
+// waits describes the branch and files of a run that wait for the owner. It returns "" if there are
+// none.
 func waits(run ledger.Run, res checkout.Result) string {
 	left := ""
 	if res.Uncommitted > 0 {

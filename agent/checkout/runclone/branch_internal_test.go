@@ -43,7 +43,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// A home without a folder for clones has none, and every question about them has an answer.
+// TestNoClones checks that all methods of a nil *Clones return without clones.
 func TestNoClones(t *testing.T) {
 	t.Parallel()
 	var none *Clones
@@ -62,7 +62,7 @@ func TestNoClones(t *testing.T) {
 	}
 }
 
-// The text of an agent cannot leave the code block of a pull request.
+// TestPullRequestBody checks that the agent's text cannot leave the code block of a pull request.
 func TestPullRequestBody(t *testing.T) {
 	t.Parallel()
 	got := pullRequestBody(ledger.Run{ID: 3, Job: "fix"}, checkout.Result{Commits: []checkout.Commit{{Hash: "0123456789abcdef", Subject: "a\nb"}}}, "```\n@someone")

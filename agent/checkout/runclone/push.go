@@ -18,8 +18,8 @@ import (
 
 const pullRequestTimeout = 30 * time.Second
 
-// Push pushes the branch of a successful run. If that fails, it makes the result an error, and the branch stays in
-// the owner's repository. A nil o means that the branch is not pushed.
+// Push pushes the branch of a successful run. If that fails, the result becomes an error and the
+// branch stays in the owner's repository. If o is nil, Push does nothing.
 func (c *Clones) Push(ctx context.Context, run ledger.Run, o *checkout.PushOptions, b Branch, out *ledger.Result) {
 	got := b.got
 	if o == nil || out.Outcome != domain.OutcomeSuccess || out.Wait != nil || len(got.Commits) == 0 {
@@ -62,7 +62,8 @@ func (c *Clones) push(ctx context.Context, run ledger.Run, o checkout.PushOption
 	return c.record(ctx, run, "checkout.pushed", map[string]any{"remote": o.Remote, "branch": got.Branch, "head": got.Head})
 }
 
-// openPullRequest opens a pull request for a branch that was pushed. It returns its URL, or "" if none is wanted.
+// openPullRequest opens a pull request for a pushed branch. It returns its URL, or "" if pull
+// requests are not configured.
 func (c *Clones) openPullRequest(ctx context.Context, run ledger.Run, o checkout.PushOptions, got checkout.Result, summary string) (string, error) {
 	if !o.PullRequest {
 		return "", nil
@@ -95,7 +96,8 @@ func pullRequestTitle(run ledger.Run, got checkout.Result) string {
 	return fmt.Sprintf("%s: %s", run.Job, text.Plural(len(got.Commits), "commit"))
 }
 
-// pullRequestBody puts the text of the agent into a code block, where it makes no links and mentions no users.
+// pullRequestBody returns the text of a pull request. The agent's text is in a code block, so that
+// it cannot contain links or mention users.
 func pullRequestBody(run ledger.Run, got checkout.Result, summary string) string {
 	var said strings.Builder
 	said.WriteString(summary + "\n\n")

@@ -1,6 +1,7 @@
-// Package runclone manages the private clone of each run: it makes the clone, collects the branch of the run into
-// the owner's repository, applies or discards it, and pushes it to a server. Package checkout does the git work;
-// this package connects it to the ledger, where each step is an event of the run.
+// Package runclone manages the private clone of each run. It makes the clone, collects the branch
+// of the run into the owner's repository, applies or discards it, and pushes it to a server.
+// Package checkout does the git work. This package connects it to the ledger, which records each
+// step as an event of the run.
 package runclone
 
 import (
@@ -21,13 +22,14 @@ import (
 	"rouse/internal/ledger"
 )
 
-// Clones manages the clones of all runs. It is safe for concurrent use. A nil *Clones has no clones and makes none.
+// Clones manages the clones of all runs. It is safe for concurrent use. A nil *Clones has no clones
+// and cannot make any.
 type Clones struct {
 	store  *checkout.Store
 	ledger *ledger.Ledger
-	redact func(string) string // removes secrets from what is sent to a server
+	redact func(string) string // removes secrets from text sent to a server
 	log    *slog.Logger
-	mu     sync.RWMutex // held for writing while clones are pruned
+	mu     sync.RWMutex // locked for writing while clones are pruned
 }
 
 // New returns the clones in a store. redact removes secrets from the text of pull requests.
@@ -54,13 +56,14 @@ func (c *Clones) Make(ctx context.Context, run ledger.Run, spec checkout.Spec) (
 
 func nameOf(run ledger.Run) string { return strconv.FormatInt(run.ID, 10) }
 
-// olderThan reports whether a clone belongs to another run with the same number, in a ledger that was reset.
+// olderThan reports whether a clone belongs to another run with the same number, from a ledger that
+// was reset.
 func olderThan(clone checkout.Clone, run ledger.Run) bool {
 	return clone.Made.Before(run.QueuedAt.Add(-time.Minute))
 }
 
-// record appends an event of a run's checkout. It appends nothing if the last event of the kind has the same data,
-// because a step that a crash interrupted is repeated.
+// record appends an event of a run's checkout. It skips the event if the last event of the kind has
+// the same data, because steps are repeated after a crash.
 func (c *Clones) record(ctx context.Context, run ledger.Run, kind string, data any) error {
 	raw, err := json.Marshal(data)
 	if err != nil {
@@ -104,7 +107,7 @@ func (c *Clones) Of(run ledger.Run) (State, error) {
 	return State{s, run.ID}, err
 }
 
-// Waiting returns the checkouts whose branches wait to be applied or discarded, the oldest first.
+// Waiting returns the checkouts with branches that wait to be applied or discarded, oldest first.
 func (c *Clones) Waiting() (out []State, err error) {
 	if c == nil {
 		return nil, nil
@@ -130,7 +133,7 @@ func (c *Clones) Diff(ctx context.Context, s State, limit int) (string, error) {
 	return c.store.Diff(ctx, *s.Result, limit)
 }
 
-// Apply puts the commits of a finished run on the branch that it began from.
+// Apply puts the commits of a finished run on the branch that its clone was made from.
 func (c *Clones) Apply(ctx context.Context, run ledger.Run, how checkout.How) (checkout.Applied, error) {
 	s, err := c.Of(run)
 	if err != nil {
@@ -138,7 +141,7 @@ func (c *Clones) Apply(ctx context.Context, run ledger.Run, how checkout.How) (c
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if s.Result == nil { // collecting it failed when the run ended
+	if s.Result == nil { // collecting failed when the run ended
 		got, err := c.collect(ctx, run, s.Clone)
 		if err != nil {
 			return checkout.Applied{}, err
@@ -155,7 +158,7 @@ func (c *Clones) Apply(ctx context.Context, run ledger.Run, how checkout.How) (c
 	return done, c.record(ctx, run, "checkout.applied", map[string]any{"how": done.How, "branch": done.Branch, "before": done.Before, "commit": done.Commit})
 }
 
-// Discard removes the clone and the branch of a finished run. Commits that were applied stay.
+// Discard removes the clone and the branch of a finished run. Applied commits stay.
 func (c *Clones) Discard(ctx context.Context, run ledger.Run) error {
 	s, err := c.Of(run)
 	if err != nil {
@@ -169,7 +172,7 @@ func (c *Clones) Discard(ctx context.Context, run ledger.Run) error {
 	return c.record(ctx, run, "checkout.discarded", map[string]any{"branch": s.Branch, "applied": s.Applied != nil})
 }
 
-// Prune removes the clones that were kept for long enough. It keeps the clones of runs that have not ended.
+// Prune removes expired clones. It keeps the clones of runs that have not ended.
 func (c *Clones) Prune(ctx context.Context) error {
 	if c == nil {
 		return nil
@@ -190,7 +193,8 @@ func (c *Clones) Prune(ctx context.Context) error {
 	return err
 }
 
-// Recover finishes what a crash interrupted. It logs what it cannot finish, which can be applied again.
+// Recover finishes applies that a crash interrupted. It logs an error if that fails; the owner can
+// apply the run again.
 func (c *Clones) Recover(ctx context.Context) {
 	if c == nil {
 		return

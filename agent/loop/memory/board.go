@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// Status says how far a part of a plan is.
+// Status is the state of a sub-task.
 type Status string
 
-// The statuses.
+// The values of Status.
 const (
 	Pending    Status = "pending"
 	InProgress Status = "in_progress"
@@ -20,7 +20,7 @@ const (
 	Failed     Status = "failed"
 )
 
-// SubTask is a part of a plan. It may begin when all that it depends on is done.
+// SubTask is a part of a plan. It may start when all its dependencies are done.
 type SubTask struct {
 	ID        string   `json:"id"`
 	Title     string   `json:"title"`
@@ -28,7 +28,7 @@ type SubTask struct {
 	DependsOn []string `json:"depends_on,omitempty"`
 }
 
-// Plan is what a run intends to do. Its version counts how often it was rewritten.
+// Plan is the plan of a run. Version counts how often it was rewritten.
 type Plan struct {
 	Goal     string    `json:"goal"`
 	SubTasks []SubTask `json:"sub_tasks"`
@@ -44,7 +44,7 @@ type Item struct {
 
 var itemLine = regexp.MustCompile(`^ {0,6}- \[([ xX])\] (.*)$`)
 
-// ParseItems reads a todo list; lines that are no items are ignored (OSA-16).
+// ParseItems parses a todo list. It ignores lines that are not items.
 func ParseItems(markdown string) []Item {
 	var items []Item
 	for line := range strings.Lines(markdown) {
@@ -55,13 +55,13 @@ func ParseItems(markdown string) []Item {
 	return items
 }
 
-// Board holds the plan of a run, which is its todo list too (UNI-10).
+// Board holds the plan of a run, which is also its todo list.
 type Board struct {
 	mu   sync.Mutex
 	plan Plan
 }
 
-// Plan is the plan as it is now.
+// Plan returns a copy of the current plan.
 func (b *Board) Plan() Plan {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,7 +99,7 @@ func (b *Board) SetPlan(goal string, tasks []SubTask) (warnings []string) {
 		warnings = append(warnings, "these sub-tasks wait for each other and can never begin: "+strings.Join(stuck, ", "))
 	}
 
-	// In a cycle one is current all the same, because an outcome must belong to something.
+	// In a cycle the first sub-task becomes current, because an outcome must belong to a sub-task.
 	if _, ok := b.advance(); !ok && len(tasks) > 0 {
 		b.plan.Current = tasks[0].ID
 	}
@@ -107,10 +107,10 @@ func (b *Board) SetPlan(goal string, tasks []SubTask) (warnings []string) {
 	return warnings
 }
 
-// cyclic returns the sub-tasks that depend on themselves, or on one that does.
+// cyclic returns the sub-tasks that are part of a dependency cycle or depend on one.
 func cyclic(tasks []SubTask) []string {
 	done := map[string]bool{}
-	// Each round finishes sub-tasks whose dependencies are finished.
+	// Each round finishes the sub-tasks that have only finished dependencies.
 	for range tasks {
 		for _, t := range tasks {
 			if !slices.ContainsFunc(t.DependsOn, func(id string) bool { return !done[id] }) {
@@ -129,7 +129,7 @@ func cyclic(tasks []SubTask) []string {
 	return stuck
 }
 
-// Update sets the status of a sub-task; false when there is none of that id.
+// Update sets the status of a sub-task. It returns false if the id is unknown.
 func (b *Board) Update(id string, s Status) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -143,7 +143,8 @@ func (b *Board) Update(id string, s Status) bool {
 	return true
 }
 
-// Advance starts the first pending sub-task without open dependencies, or returns false (AYA-03).
+// Advance starts the first pending sub-task without open dependencies. It returns false if there is
+// none.
 func (b *Board) Advance() (SubTask, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,7 +166,7 @@ func (b *Board) advance() (SubTask, bool) {
 		return *t, true
 	}
 
-	// One that failed or still waits stays current.
+	// A sub-task that failed or still waits stays current.
 	if status[b.plan.Current] == Done {
 		b.plan.Current = ""
 	}
@@ -187,7 +188,8 @@ func (b *Board) SetItems(items []Item) {
 		taken[t.ID] = true
 	}
 
-	// Two items may have the same text: each takes over one sub-task, the first that is unused.
+	// Several items may have the same text. Each takes over the first unused sub-task with that
+	// text.
 	used, kept := make([]bool, len(before)), map[string]bool{}
 	var tasks []SubTask
 	for _, it := range items {
@@ -206,7 +208,7 @@ func (b *Board) SetItems(items []Item) {
 			next++
 		}
 
-		// An open item keeps a status that a checklist cannot show: in progress, or failed.
+		// An open item keeps a status that a checklist cannot express: in progress or failed.
 		switch {
 		case it.Done:
 			t.Status = Done
@@ -242,7 +244,7 @@ func (b *Board) todoItems() []Item {
 	return items
 }
 
-// OpenItems counts the items that are not done.
+// OpenItems returns the number of items that are not done.
 func (b *Board) OpenItems() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,13 +1,12 @@
-// Package memory is the working memory of a run in phases: its plan, what was found out, the steps
-// it took, and what went wrong.
+// Package memory implements the working memory of a run in phases: its plan, facts, steps and
+// errors.
 //
 // # Design
 //
-// The package is pure. A Memory is a fold over the calls of a run and their results: the
-// same calls give the same memory, so nothing of it is stored, and an attempt that continues
-// where another one ended builds it again from the transcript. It keeps every output whole;
-// what a model sees is View, rendered for each request within a budget, with the newest
-// results whole and older ones cut to a line.
+// The package is pure. A Memory is computed from the calls of a run and their results. The same
+// calls give the same memory, so it is not stored: a resumed attempt rebuilds it from the
+// transcript. It keeps every output in full. The model sees View, which is rendered for each
+// request within a budget. The newest results are shown in full and older ones in one line.
 //
-// A Board is the plan, and the todo list too: the two are one list that two tools write.
+// A Board holds both the plan and the todo list. They are the same list, written by two tools.
 package memory

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Phase says what a step is for.
+// Phase is the purpose of a step.
 type Phase string
 
-// The phases.
+// The values of Phase.
 const (
 	Reason   Phase = "reason"
 	Planning Phase = "plan"
@@ -20,21 +20,21 @@ const (
 	End      Phase = "end"
 )
 
-// Phases are all of them, in the order in which a task goes through them.
+// Phases returns all phases in the order in which a task goes through them.
 func Phases() []Phase { return []Phase{Reason, Planning, Act, Verify, Reflect, Feedback, End} }
 
-// Step is what was done once.
+// Step is a recorded step.
 type Step struct {
 	Number            int
 	Phase             Phase
 	Thinking, Summary string
-	Tool              string // "" when no tool was called
-	Input, Output     string // whole
+	Tool              string // empty if no tool was called
+	Input, Output     string // in full
 	Failed            bool
 	Duration          time.Duration
 }
 
-// Error is a call that failed, and what became of it.
+// Error is a failed call and its resolution.
 type Error struct {
 	Step          int
 	Tool, Message string
@@ -42,11 +42,11 @@ type Error struct {
 	Resolution    string
 }
 
-// Fact is something that was found out by the run.
+// Fact is a fact that the run has found.
 type Fact struct {
 	Fact string
 	Step int
-	Tool string // of the last act before it, from which it was probably learned
+	Tool string // tool of the last act before it, which is probably the source
 }
 
 // Memory is the working memory of one run.
@@ -57,18 +57,18 @@ type Memory struct {
 	facts  []Fact
 
 	lastTool   string         // of the last act
-	actions    int            // so far
-	idleSteps  int            // steps in a row that were no act
+	actions    int            // number of acts
+	idleSteps  int            // consecutive steps without an act
 	last       string         // signature of the last action
-	streak     int            // how often in a row it was taken
-	made       map[string]int // how often each action was taken, by signature
-	failed     map[string]int // how often each action failed, by signature
-	failedTool string         // the tool of the action that failed last
-	lastFailed string         // its signature
-	refused    int            // calls that failed because permission was missing
+	streak     int            // consecutive repetitions of it
+	made       map[string]int // number of calls by signature
+	failed     map[string]int // number of failures by signature
+	failedTool string         // tool of the action that failed last
+	lastFailed string         // signature of that action
+	refused    int            // calls that failed for lack of permission
 }
 
-// New is an empty memory whose plan is on the board.
+// New returns an empty memory with its plan on the board. If b is nil, it creates a board.
 func New(b *Board) *Memory {
 	if b == nil {
 		b = &Board{}
@@ -76,19 +76,19 @@ func New(b *Board) *Memory {
 	return &Memory{board: b, made: map[string]int{}, failed: map[string]int{}}
 }
 
-// Board is where the plan is.
+// Board returns the board of the plan.
 func (m *Memory) Board() *Board { return m.board }
 
-// Actions counts the actions so far.
+// Actions returns the number of actions so far.
 func (m *Memory) Actions() int { return m.actions }
 
-// IdleSteps counts the steps in a row that were no act.
+// IdleSteps returns the number of consecutive steps without an act.
 func (m *Memory) IdleSteps() int { return m.idleSteps }
 
-// Streak says which action was taken last and how often in a row.
+// Streak returns the signature of the last action and the number of consecutive repetitions.
 func (m *Memory) Streak() (signature string, times int) { return m.last, m.streak }
 
-// ResetStreaks forgets idle steps and repetitions, because a person has said something.
+// ResetStreaks resets idle steps and repetitions. It is called after a message from a person.
 func (m *Memory) ResetStreaks() { m.idleSteps, m.last, m.streak = 0, "", 0 }
 
 // AddStep records a step and returns its number.
@@ -104,10 +104,10 @@ func (m *Memory) AddStep(s Step) int {
 	return s.Number
 }
 
-// AddError records what went wrong.
+// AddError records an error.
 func (m *Memory) AddError(e Error) { m.errors = append(m.errors, e) }
 
-// ResolveError marks the latest open error of a step as resolved; step 0 means any step.
+// ResolveError marks the latest open error of a step as resolved. step 0 means any step.
 func (m *Memory) ResolveError(step int, how string) bool {
 	for i := len(m.errors) - 1; i >= 0; i-- {
 		if e := &m.errors[i]; !e.Resolved && (step == 0 || e.Step == step) {
@@ -118,7 +118,7 @@ func (m *Memory) ResolveError(step int, how string) bool {
 	return false
 }
 
-// AddFacts records facts, each of them once, and returns how many of them are new.
+// AddFacts records facts without duplicates, and returns the number of new facts.
 func (m *Memory) AddFacts(step int, facts ...string) int {
 	before := len(m.facts)
 	for _, f := range facts {
@@ -144,10 +144,10 @@ type Action struct {
 	Duration          time.Duration
 }
 
-// RecordAction records a call as a step (AYA-07, AYA-08).
+// RecordAction records a call as a step.
 func (m *Memory) RecordAction(a Action) int {
 	n := m.AddStep(Step{Phase: a.Phase, Thinking: a.Thinking, Summary: a.Summary, Tool: a.Tool, Input: a.Input, Output: a.Output, Failed: a.Failed, Duration: a.Duration})
-	// Planning and questions are repeated too, but only an act earns the run more steps.
+	// Planning and questions count as repetitions, too, but only an act adds steps to the run.
 	if a.Signature != m.last {
 		m.last, m.streak = a.Signature, 0
 	}
@@ -172,7 +172,7 @@ func (m *Memory) RecordAction(a Action) int {
 	return n
 }
 
-// RecordStep records a step that calls no tool, and returns the reply to the model (AYA-04, AYA-07).
+// RecordStep records a step without a tool call, and returns the reply to the model.
 func (m *Memory) RecordStep(s ParsedStep) (reply any, warnings []string) {
 	n := m.AddStep(Step{Phase: s.Phase, Thinking: s.Thinking, Summary: s.Summary})
 	recorded := m.AddFacts(n, s.Facts...)
@@ -186,7 +186,7 @@ func (m *Memory) RecordStep(s ParsedStep) (reply any, warnings []string) {
 	type verified struct {
 		Acknowledged bool    `json:"acknowledged"`
 		Facts        int     `json:"facts_recorded"`
-		Outcome      *Status `json:"sub_task_outcome"` // null: none was given
+		Outcome      *Status `json:"sub_task_outcome"` // null if no outcome was given
 	}
 
 	out := acknowledged{Acknowledged: true, Step: n}
@@ -218,10 +218,10 @@ func (m *Memory) RecordStep(s ParsedStep) (reply any, warnings []string) {
 	return out, warnings
 }
 
-// Category says what sort of failure something was (AYA-10).
+// Category is the category of a failure.
 type Category string
 
-// The categories, in the order in which they are looked for.
+// The categories, in the order in which they are checked.
 const (
 	NotFound     Category = "not_found"
 	Permission   Category = "permission"
@@ -230,7 +230,8 @@ const (
 	Runtime      Category = "runtime"
 )
 
-// CategoryOf goes by the kind of a failure if that says enough, else by the words of its message.
+// CategoryOf returns the category of a failure by its kind, or by the words of its message if the
+// kind is not specific.
 func CategoryOf(kind, message string) Category {
 	switch kind {
 	case "not_found", "tool_not_found":
@@ -243,7 +244,7 @@ func CategoryOf(kind, message string) Category {
 		return InvalidInput
 	}
 
-	// The kinds that are left, above all the failure of a command, say nothing of the cause.
+	// The remaining kinds, such as the failure of a command, do not indicate a cause.
 	message = strings.ToLower(message)
 	for _, c := range []struct {
 		category Category

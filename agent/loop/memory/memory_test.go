@@ -12,7 +12,7 @@ import (
 	"rouse/agent/loop/memory"
 )
 
-// tasks draws a plan, in which sub-tasks wait for others, for themselves, and for nothing known.
+// tasks draws a plan with dependencies on other sub-tasks, on themselves and on unknown ids.
 func tasks(r *rapid.T) []memory.SubTask {
 	n := rapid.IntRange(1, 8).Draw(r, "n")
 	var out []memory.SubTask
@@ -27,8 +27,8 @@ func tasks(r *rapid.T) []memory.SubTask {
 	return out
 }
 
-// TestAdvance: AYA-02, AYA-03. Whatever the dependencies and outcomes, what begins is the
-// first pending sub-task that waits for nothing, and nothing begins only when all wait.
+// TestAdvance: AYA-02, AYA-03. For any dependencies and outcomes, the first pending sub-task
+// without open dependencies starts. No sub-task starts only if all have open dependencies.
 func TestAdvance(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var b memory.Board
@@ -67,8 +67,8 @@ func TestAdvance(t *testing.T) {
 	})
 }
 
-// A plan of which all parts are done in their turn is done to its end, whatever depends on
-// whatever, unless parts wait for each other; then it is said that they do.
+// TestPlanEnds checks that every plan can be completed unless it has a dependency cycle, which is
+// reported.
 func TestPlanEnds(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var b memory.Board
@@ -85,8 +85,8 @@ func TestPlanEnds(t *testing.T) {
 	})
 }
 
-// TestSharedList: UNI-10. A plan is the list that todo would show; the list written back
-// changes nothing; a change of the list changes the plan and keeps what depends on what.
+// TestSharedList: UNI-10. A plan and the todo list are the same list. Writing the list back
+// unchanged has no effect. Changing it changes the plan and keeps dependencies.
 func TestSharedList(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var b memory.Board
@@ -128,7 +128,7 @@ func TestSharedList(t *testing.T) {
 	}
 }
 
-// TestParse: AYA-06. What can be meant is understood, all else says what is missing.
+// TestParse: AYA-06. Parsing is lenient, and errors name the missing argument.
 func TestParse(t *testing.T) {
 	for args, want := range map[string]string{
 		`{"phase":"reason","thinking":"t","summary":"s"}`: "reason t s",
@@ -215,7 +215,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// No arguments, however strange, do more than be refused.
+// TestParseAnything checks that arbitrary arguments are at most rejected.
 func TestParseAnything(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		m := memory.New(nil)
@@ -226,7 +226,7 @@ func TestParseAnything(t *testing.T) {
 	})
 }
 
-// TestRouting: AYA-02, AYA-03, AYA-04, AYA-07, what each phase without a call does and answers.
+// TestRouting: AYA-02, AYA-03, AYA-04, AYA-07, the effect and reply of each phase without a call.
 func TestRouting(t *testing.T) {
 	m := memory.New(nil)
 	for _, c := range [][2]string{
@@ -269,7 +269,7 @@ func TestRouting(t *testing.T) {
 	}
 }
 
-// checklist writes a plan as a todo list.
+// checklist formats a plan as a todo list.
 func checklist(b *memory.Board) (out string) {
 	for _, t := range b.Plan().SubTasks {
 		mark := " "

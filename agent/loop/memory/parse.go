@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// ParsedStep is one agent_step of a model, as far as it could be understood (AYA-06).
+// ParsedStep holds the parsed arguments of an agent_step.
 type ParsedStep struct {
 	Phase             Phase
 	Thinking, Summary string
@@ -20,7 +20,7 @@ type ParsedStep struct {
 	Input json.RawMessage
 
 	Facts    []string
-	Outcome  Status // of the current sub-task, "" when nothing is said of it
+	Outcome  Status // of the current sub-task; empty if not given
 	Question string
 
 	Status  string // of an end: solved, partial or stuck
@@ -29,13 +29,14 @@ type ParsedStep struct {
 	Warnings []string
 }
 
-// Invalid is why a step cannot be understood, by the name of the argument that is wrong.
+// Invalid describes the argument that makes a step invalid.
 type Invalid struct{ Field, Message, Expected string }
 
 func (w *Invalid) Error() string { return w.Message }
 
-// Parse reads sloppy JSON: an object written as a string, numbers as ids, any case. A step is
-// invalid only without its phase, or without what that phase needs.
+// Parse parses the arguments of a step leniently: it accepts an object written as a string, numbers
+// as ids, and any case. A step is invalid only if its phase, or an argument that the phase
+// requires, is missing.
 func Parse(args json.RawMessage) (ParsedStep, *Invalid) {
 	m, ok := object(args)
 	if !ok {
@@ -75,7 +76,7 @@ func phaseNames() string {
 	return strings.Join(names, ", ")
 }
 
-// maxSubTasks is more than a run in phases has steps for.
+// maxSubTasks limits the sub-tasks of a plan. It exceeds the steps that a run in phases may take.
 const maxSubTasks = 40
 
 func (s *ParsedStep) parsePlan(raw json.RawMessage) *Invalid {
@@ -86,7 +87,7 @@ func (s *ParsedStep) parsePlan(raw json.RawMessage) *Invalid {
 
 	s.Goal = scalar(m["goal"])
 	var list []json.RawMessage
-	_ = json.Unmarshal(unquoted(m["sub_tasks"]), &list) // anything else has no sub-tasks, which is reported below
+	_ = json.Unmarshal(unquoted(m["sub_tasks"]), &list) // a value that is not a list leaves no sub-tasks, which is reported below
 	if len(list) > maxSubTasks {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("the plan has %d sub-tasks; those after the first %d were left out", len(list), maxSubTasks))
 		list = list[:maxSubTasks]
@@ -143,7 +144,8 @@ func (s *ParsedStep) parseOutcome(text string) {
 
 func (s *ParsedStep) parseEnd(status, message string) {
 	s.Status, s.Message = strings.ToLower(status), message
-	// A run that ends with an unknown word has still ended; complete has the same default.
+	// A run that ends with an unknown status has still ended. The tool complete has the same
+	// default.
 	if !slices.Contains([]string{Solved, Partial, Stuck}, s.Status) {
 		s.Status = Solved
 	}
@@ -155,14 +157,15 @@ func (s *ParsedStep) parseEnd(status, message string) {
 // StepTool is the name of the tool with which a model takes a step.
 const StepTool = "agent_step"
 
-// How a run in phases says that it ends.
+// The statuses with which a run in phases ends.
 const (
 	Solved  = "solved"
 	Partial = "partial"
 	Stuck   = "stuck"
 )
 
-// unquoted is a value that may have been written as a string.
+// unquoted returns the JSON value in a string that contains JSON. It returns other values
+// unchanged.
 func unquoted(raw json.RawMessage) json.RawMessage {
 	var s string
 	if json.Unmarshal(raw, &s) == nil && json.Valid([]byte(s)) {
@@ -177,7 +180,7 @@ func object(raw json.RawMessage) (map[string]json.RawMessage, bool) {
 	return m, err == nil && m != nil
 }
 
-// scalar is a string, or a number or boolean written in place of one; "" for everything else.
+// scalar returns a string, or a number or boolean as a string. It returns "" for other values.
 func scalar(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
@@ -191,7 +194,7 @@ func scalar(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// scalars are the elements of a list of strings; a single string counts as a list of one.
+// scalars returns the elements of a list of strings. A single string counts as a list of one.
 func scalars(raw json.RawMessage) []string {
 	var list []json.RawMessage
 	if json.Unmarshal(unquoted(raw), &list) != nil {

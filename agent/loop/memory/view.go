@@ -7,7 +7,7 @@ import (
 	"rouse/internal/text"
 )
 
-// Signals are what the view shows of the run beside the memory itself (AYA-09).
+// Signals holds state of the run that is not part of the memory.
 type Signals struct {
 	Used, Budget int // steps
 	Context      int // percent of the model's context
@@ -21,7 +21,7 @@ func (m *Memory) Signals(s Signals) []string {
 		add("ℹ %d of %d steps used", s.Used, s.Budget)
 	}
 
-	// The thresholds are lower than those that end the run: the model is warned first.
+	// The thresholds are lower than those that end the run, so that the model is warned first.
 	if n := m.failed[m.lastFailed]; n >= 2 && m.made[m.lastFailed] >= 2 {
 		add("⚠ the same %s action has failed %d times: do something else", m.failedTool, n)
 	}
@@ -49,16 +49,17 @@ func (m *Memory) Signals(s Signals) []string {
 const (
 	header = "--- Agent Working Memory ---"
 	footer = "--- End Agent Working Memory ---"
-	// briefLen is as much of a result as stands in its place once it is left out, in bytes.
+	// briefLen is the length of a shortened result, in bytes.
 	briefLen = 120
-	// How many of the newest are shown in any case, even when the view gets too long.
+	// Minimum number of the newest entries shown, even if the view gets too long.
 	keptSteps, keptFacts, keptErrors = 3, 8, 4
 )
 
-// viewStart is the index of the first entry of each list that the view shows.
+// viewStart holds the index of the first entry of each list that the view shows.
 type viewStart struct{ step, fact, err int }
 
-// omitOldest leaves out one more of the oldest entries: steps first, which are in the history too.
+// omitOldest omits one more of the oldest entries. It omits steps first, because they are also in
+// the history. It returns false if no more entries may be omitted.
 func (m *Memory) omitOldest(f *viewStart) bool {
 	switch {
 	case f.step < len(m.steps)-keptSteps:
@@ -73,8 +74,8 @@ func (m *Memory) omitOldest(f *viewStart) bool {
 	return true
 }
 
-// View renders the memory within so many bytes if possible: the newest results whole, older ones in
-// a line, the oldest steps not at all (AYA-04, C-9).
+// View renders the memory, if possible within budget bytes. The newest results are shown in full,
+// older ones in one line, and the oldest steps are omitted.
 func (m *Memory) View(s Signals, budget int) string {
 	signals := m.Signals(s)
 	if len(m.steps) == 0 && m.board.Plan().Version == 0 && len(signals) == 0 {
@@ -86,16 +87,16 @@ func (m *Memory) View(s Signals, budget int) string {
 		results[i] = collapsed(step.Output, briefLen)
 	}
 
-	// First with all results shortened, to decide what is shown at all.
+	// First shorten all results, to determine the entries that fit.
 	var first viewStart
 	for len(m.render(signals, results, first)) > budget && m.omitOldest(&first) {
 	}
-	// The rest of the budget goes to the newest results, until one does not fit.
+	// Use the rest of the budget for the newest results, until one does not fit.
 	left := budget - len(m.render(signals, results, first))
 	for i := len(m.steps) - 1; i >= first.step; i-- {
 		more := len(oneLine(m.steps[i].Output)) - len(results[i])
 		if more > left {
-			if i == len(m.steps)-1 { // as much of the newest as there is room for
+			if i == len(m.steps)-1 { // show the part of the newest result that fits
 				results[i] = collapsed(m.steps[i].Output, max(briefLen, len(results[i])+left-len(pointer)-8))
 			}
 			break
@@ -118,7 +119,7 @@ func collapsed(output string, most int) string {
 	return text.HeadBytes(output, most) + fmt.Sprintf(pointer, len(output))
 }
 
-// shorten cuts a text of the model's own, without a pointer to the rest.
+// shorten cuts a text that the model wrote, without a pointer to the rest.
 func shorten(said string, most int) string {
 	if said = oneLine(said); len(said) > most {
 		return text.HeadBytes(said, most) + "…"
@@ -126,7 +127,7 @@ func shorten(said string, most int) string {
 	return said
 }
 
-// oneLine keeps text that others wrote from looking like a part of the view.
+// oneLine removes line breaks, so that untrusted text cannot imitate a part of the view.
 func oneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " ")
 }
@@ -138,7 +139,7 @@ func (m *Memory) render(signals, results []string, first viewStart) string {
 	}
 	if p := m.board.Plan(); p.Version > 0 {
 		title := fmt.Sprintf("[PLAN v%d]", p.Version)
-		if p.Goal != "" { // a todo list has none
+		if p.Goal != "" { // a todo list has no goal
 			title += "  Goal: " + shorten(p.Goal, 4*briefLen)
 		}
 		add(title, planLines(p))

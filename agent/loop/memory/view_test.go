@@ -35,7 +35,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// take parses a step that makes no call and keeps it.
+// take parses and records a step without a call.
 func take(t *testing.T, m *memory.Memory, args string) string {
 	t.Helper()
 	said, invalid := memory.Parse(json.RawMessage(args))
@@ -63,7 +63,7 @@ func act(m *memory.Memory, tool, input, output string, failed bool) {
 	m.RecordAction(a)
 }
 
-// busy is a memory in which something of everything has happened.
+// busy returns a memory with an entry of every kind.
 func busy(t *testing.T) *memory.Memory {
 	m := memory.New(nil)
 	take(t, m, `{"phase":"plan","thinking":"t","summary":"Made a plan","plan":{"goal":"Book the invoices","sub_tasks":[
@@ -79,8 +79,8 @@ func busy(t *testing.T) *memory.Memory {
 	return m
 }
 
-// TestViewGolden: AYA-04, byte for byte, from nothing to everything; AYA-05, nothing of
-// nothing, and signals alone suffice; AYA-01, the view is made of this run alone.
+// TestViewGolden: AYA-04, the exact view, from empty to full. AYA-05, an empty memory has no view,
+// but signals alone have one. AYA-01, the view depends only on this run.
 func TestViewGolden(t *testing.T) {
 	if v := memory.New(nil).View(memory.Signals{}, 8000); v != "" {
 		t.Errorf("nothing looks like %q", v)
@@ -128,8 +128,8 @@ func TestViewLiterals(t *testing.T) {
 	}
 }
 
-// TestViewBudget: C-9, outputs are kept whole, and shown within a budget: the newest whole,
-// older ones in a line with a pointer, the oldest steps not at all.
+// TestViewBudget: C-9, outputs are kept in full and shown within a budget: the newest in full,
+// older ones in one line with a pointer, and the oldest steps omitted.
 func TestViewBudget(t *testing.T) {
 	row := contract.Of(t, "C-9")
 	m := memory.New(nil)
@@ -164,7 +164,8 @@ func TestViewBudget(t *testing.T) {
 	}
 }
 
-// A model that writes without end fills neither the view nor the plan (C-9).
+// TestViewOfTooMuch checks that a model that writes without end fills neither the view nor the plan
+// (C-9).
 func TestViewOfTooMuch(t *testing.T) {
 	long := strings.Repeat("ü", 9000)
 	m := memory.New(nil)
@@ -224,10 +225,10 @@ func TestSignals(t *testing.T) {
 	has(memory.Signals{}, same, refused)
 }
 
-// TestCategories: AYA-10, the kinds first where they say enough, then the words in order.
+// TestCategories: AYA-10, specific kinds come first, then words in order.
 func TestCategories(t *testing.T) {
 	row := contract.Of(t, "AYA-10")
-	var words []string // each with its category; words of an earlier category win
+	var words []string // each with its category; words of an earlier category have priority
 	for _, category := range []memory.Category{memory.NotFound, memory.Permission, memory.Timeout, memory.InvalidInput} {
 		name := row.Quote(string(category))
 		own := []string{name}

@@ -10,23 +10,24 @@ import (
 type Call struct {
 	Name   string
 	Args   json.RawMessage // a JSON object
-	Source string          // the part of the answer that holds the call
+	Source string          // part of the answer that contains the call
 }
 
-// Answer is the text of a model in its parts.
+// Answer is the text of a model, split into its parts.
 type Answer struct {
 	Thinking string // reasoning at the beginning, with its markers
-	Text     string // the rest, also if it is calls
-	Calls    []Call // the calls that the rest consists of
-	Fault    string // why the answer is no result, as a clause about "it"; "" if it may be one
-	// Quotes reports that the call at the end may be an example: it follows prose, in a form that is also usual in prose.
+	Text     string // the rest, even if it consists of calls
+	Calls    []Call // calls, if the rest consists of calls
+	Fault    string // reason the answer is not a result, as a clause about "it"; otherwise empty
+	// Quotes reports that the call at the end may be an example: it follows prose, in a form that
+	// is also usual in prose.
 	Quotes bool
 }
 
-// Tools returns the JSON Schema of a tool's arguments. It returns false if there is no such tool.
+// Tools returns the JSON Schema of a tool's arguments. It returns false if the tool does not exist.
 type Tools func(name string) (schema json.RawMessage, ok bool)
 
-// Read splits an answer.
+// Read splits an answer into its parts.
 func Read(answer string, tools Tools) Answer {
 	a := Split(answer)
 	if a.Fault != "" {
@@ -50,10 +51,11 @@ var thoughts = []struct{ begin, end string }{
 	{"<think>", "</think>"}, {"<thinking>", "</thinking>"}, {"[THINK]", "[/THINK]"}, {"<|channel|>analysis<|message|>", "<|end|>"},
 }
 
-// Chat templates that begin the reasoning themselves leave only its end in the answer.
+// endOfThought matches an end marker without a begin marker. Chat templates that begin the
+// reasoning themselves leave only the end in the answer.
 var endOfThought = regexp.MustCompile(`</think>[ \t]*(\n|$)`)
 
-// finalChannel begins the answer proper of gpt-oss.
+// finalChannel marks the beginning of the answer of gpt-oss.
 const finalChannel = "<|channel|>final<|message|>"
 
 // Split separates the reasoning at the beginning of an answer from its text.
@@ -82,13 +84,13 @@ func Split(answer string) Answer {
 	return Answer{Thinking: before, Text: strings.TrimSpace(strings.TrimPrefix(rest, finalChannel))}
 }
 
-// endMarkers are tokens that end an answer and that some servers leave in its text.
+// endMarkers are tokens at the end of an answer that some servers leave in its text.
 var endMarkers = regexp.MustCompile(`(?:\s*(?:<\|im_end\|>|<\|eot_id\|>|<\|eom_id\|>|<\|end_of_sentence\|>|<end_of_turn>|<\|call\|>|</s>))+\s*$`)
 
-// wideMarker is a token of DeepSeek, whose bars and blanks are characters of their own.
+// wideMarker matches a token of DeepSeek, which uses special characters for bars and blanks.
 var wideMarker = regexp.MustCompile(`<[|｜][a-z▁_]+[|｜]>`)
 
-// plainMarkers writes the tokens of DeepSeek in ASCII.
+// plainMarkers converts the tokens of DeepSeek to ASCII.
 func plainMarkers(text string) string {
 	if !strings.ContainsAny(text, "｜▁") {
 		return text
@@ -96,24 +98,24 @@ func plainMarkers(text string) string {
 	return wideMarker.ReplaceAllStringFunc(text, strings.NewReplacer("｜", "|", "▁", "_").Replace)
 }
 
-// marker is the beginning of a call in a form that prose does not have, on a line of its own.
+// marker matches the beginning of a call in a form that does not occur in prose, on its own line.
 var marker = regexp.MustCompile(`^[ \t]*(?:(?:<tool_call>|<\|tool_call\|?>|<function_call>|<tool_calls>|\[TOOL_CALLS\]|<\|python_tag\|>)\s*(?:[{\[<]|[\w.-]+\s*(?:[{(\[<]|$))|` +
 	`<function=|<invoke name=|<minimax:tool_call>|<[|｜]DSML[|｜]|<\|tool_calls?(?:_section)?_begin\|>|<start_function_call>|<\|channel\|>commentary to=)`)
 
-// endsInCall reports why a text that is not calls as a whole ends in a call nevertheless; "" if it does not.
+// endsInCall returns the reason a text that does not consist of calls ends in a call, or "".
 func endsInCall(text string, tools Tools) (fault string, quotes bool) {
 	whole := strings.TrimSpace(text)
 	if whole == "" {
 		return "", false
 	}
 	endsInCode := strings.ContainsAny(whole[len(whole)-1:], "}])>`")
-	closed := strings.LastIndexByte(text, '}') // prose follows a call that begins before here
+	closed := strings.LastIndexByte(text, '}') // prose follows a call that begins before this position
 	if ends := callEnd.FindAllStringIndex(text, -1); len(ends) > 0 {
 		closed = max(closed, ends[len(ends)-1][0])
 	}
 
 	fenced, openFence := false, 0
-	read := 0 // calls that prose follows end here
+	read := 0 // calls followed by prose end at this position
 	for at := 0; at < len(text); {
 		line, _, _ := strings.Cut(text[at:], "\n")
 		tail := text[at:]
@@ -121,7 +123,7 @@ func endsInCall(text string, tools Tools) (fault string, quotes bool) {
 		case strings.HasPrefix(trimmed, "```"):
 			if fenced = !fenced; fenced {
 				openFence = at
-			} else if strings.TrimSpace(tail) == "```" { // the last thing in the answer
+			} else if strings.TrimSpace(tail) == "```" { // the fence ends the answer
 				if _, fault, ok := parse(text[openFence:], tools); ok && fault == "" {
 					return "ends in a call as text", true
 				}
@@ -141,5 +143,5 @@ func endsInCall(text string, tools Tools) (fault string, quotes bool) {
 	return "", false
 }
 
-// callEnd is the end of a call in a form with markers.
+// callEnd matches the end of a call in a form with markers.
 var callEnd = regexp.MustCompile(`</tool_calls?>|<\|/tool_call\|>|<tool_call\|>|</function_call>|</function>|</invoke>|</minimax:tool_call>|<\|tool_calls?(?:_section)?_end\|>|<end_function_call>|DSML[|｜]function_calls>`)

@@ -1,11 +1,12 @@
-// Package textcall reads tool calls that a model wrote as text.
+// Package textcall parses tool calls that a model wrote as text.
 //
 // # Design
 //
-// Local models and servers without a parser for the chat template of a model return calls as text. Read takes such a
-// text for calls only if the whole answer is calls in a known form: the tool exists and the arguments are a JSON object.
-// A text that ends in a call, but cannot be read so strictly, is a fault: the caller asks the model again. Text that
-// follows a call makes the answer a normal one, for example documentation.
+// Local models, and servers without a parser for the model's chat template, return calls as text.
+// Read accepts a text as calls only if the whole answer consists of calls in a known form. The tool
+// must exist and the arguments must be a JSON object. A text that ends in a call but cannot be
+// parsed this strictly is a fault. The caller then asks the model again. If text follows a call,
+// the answer is a normal one, for example documentation.
 //
 // The package is pure.
 package textcall

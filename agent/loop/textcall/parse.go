@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// parse reads a text that consists of calls. fault is why one of them cannot be made.
+// parse parses a text that consists of calls. fault is the reason one of them cannot be made.
 func parse(text string, tools Tools) (calls []Call, fault string, ok bool) {
 	r := &reader{text: text, tools: tools}
 	if !r.all() {
@@ -18,17 +18,17 @@ func parse(text string, tools Tools) (calls []Call, fault string, ok bool) {
 	return r.calls, r.fault, true
 }
 
-// reader reads calls from the beginning of a text. Its methods return false on a mismatch.
+// reader parses calls from the beginning of a text. Its methods return false on a mismatch.
 type reader struct {
 	text  string
 	at    int
 	tools Tools
 	calls []Call
-	fault string // why one of the calls cannot be made
-	depth int    // of the literal that is read
+	fault string // reason one of the calls cannot be made
+	depth int    // nesting depth of the current literal
 }
 
-// all reads calls up to the end of the text.
+// all parses calls up to the end of the text.
 func (r *reader) all() bool {
 	for r.space(); len(r.calls) == 0 || r.rest() != ""; r.space() {
 		if !r.one() {
@@ -45,7 +45,7 @@ func (r *reader) space() bool {
 	return true
 }
 
-// take reads a token.
+// take consumes a token.
 func (r *reader) take(token string) bool {
 	if !strings.HasPrefix(r.rest(), token) {
 		return false
@@ -54,7 +54,7 @@ func (r *reader) take(token string) bool {
 	return true
 }
 
-// match reads the beginning that matches an expression, and returns its groups.
+// match consumes the prefix that matches an expression, and returns its groups.
 func (r *reader) match(expression *regexp.Regexp) []string {
 	found := expression.FindStringSubmatch(r.rest())
 	if found != nil {
@@ -63,7 +63,7 @@ func (r *reader) match(expression *regexp.Regexp) []string {
 	return found
 }
 
-// until reads a text and the token behind it.
+// until consumes a text and the token after it.
 func (r *reader) until(token string) (string, bool) {
 	text, _, found := strings.Cut(r.rest(), token)
 	if found {
@@ -72,7 +72,7 @@ func (r *reader) until(token string) (string, bool) {
 	return text, found
 }
 
-// value reads a JSON value.
+// value parses a JSON value.
 func (r *reader) value() (json.RawMessage, bool) {
 	dec := json.NewDecoder(strings.NewReader(r.rest()))
 	var raw json.RawMessage
@@ -83,13 +83,14 @@ func (r *reader) value() (json.RawMessage, bool) {
 	return raw, true
 }
 
-// add adds a call that ends here. Names may have the prefix of a namespace, which some models add.
+// add adds a call that ends at the current position. It removes namespace prefixes, which some
+// models add to names.
 func (r *reader) add(begin int, name string, args json.RawMessage) bool {
 	for _, prefix := range []string{"functions.", "default_api."} {
 		name = strings.TrimPrefix(name, prefix)
 	}
 	var text string
-	if json.Unmarshal(args, &text) == nil { // the arguments as a string, as some APIs have them
+	if json.Unmarshal(args, &text) == nil { // some APIs encode the arguments as a string
 		args = json.RawMessage(text)
 	}
 	args = bytes.TrimSpace(args)
@@ -107,7 +108,8 @@ func (r *reader) add(begin int, name string, args json.RawMessage) bool {
 	return true
 }
 
-// wrappers are the markers around calls. The end may be missing at the end of an answer: servers remove it as a stop word.
+// wrappers are the markers around calls. The end marker may be missing at the end of an answer,
+// because servers remove it as a stop word.
 var wrappers = []struct{ begin, end string }{
 	{"<tool_call>", "</tool_call>"}, {"<|tool_call|>", "<|/tool_call|>"}, {"<|tool_call>", "<tool_call|>"}, {"<function_call>", "</function_call>"},
 	{"<start_function_call>", "<end_function_call>"}, {"[TOOL_CALLS]", ""}, {"<|python_tag|>", ""},
@@ -124,7 +126,7 @@ var (
 	name        = regexp.MustCompile(`^(?:call:\s*)?([A-Za-z_][\w.-]*)`)
 )
 
-// one reads the next call, or all calls within one pair of markers.
+// one parses the next call, or all calls within one pair of markers.
 func (r *reader) one() bool {
 	begin := r.at
 	for _, w := range wrappers {
@@ -159,7 +161,7 @@ func (r *reader) one() bool {
 	return r.objects() || r.list()
 }
 
-// wrapped reads what stands between markers.
+// wrapped parses the calls between markers.
 func (r *reader) wrapped(end string) bool {
 	for r.space(); ; r.space() {
 		switch begin := r.at; {
@@ -191,7 +193,7 @@ func (r *reader) wrapped(end string) bool {
 
 var callID = regexp.MustCompile(`^\[CALL_ID\][\w-]*`)
 
-// named reads the arguments behind the name of a tool.
+// named parses the arguments after the name of a tool.
 func (r *reader) named(begin int, tool string) bool {
 	r.space()
 	r.match(callID)
@@ -211,7 +213,7 @@ func (r *reader) named(begin int, tool string) bool {
 	return false
 }
 
-// pairs reads the arguments of GLM, whose strings have no quotes.
+// pairs parses the arguments of GLM, which does not quote strings.
 func (r *reader) pairs(begin int, tool string) bool {
 	args := map[string]json.RawMessage{}
 	for r.take("<arg_key>") {
@@ -229,7 +231,7 @@ func (r *reader) pairs(begin int, tool string) bool {
 	return r.addValue(begin, tool, args)
 }
 
-// function reads the call of a tag <function=NAME>, with its arguments as JSON or in tags of their own.
+// function parses a call in a tag <function=NAME>, with its arguments as JSON or in tags.
 func (r *reader) function() bool {
 	begin := r.at
 	found := r.match(functionTag)
@@ -260,16 +262,16 @@ func (r *reader) function() bool {
 	}
 	ok := r.addValue(begin, found[1], args)
 	r.space()
-	// Some models leave out the marker that this one ends.
+	// Some models omit the begin marker of this end marker.
 	return ok && (!r.inTag("</tool_call>") || r.take("</tool_call>"))
 }
 
-// inTag reports whether a token follows that no marker before it has begun.
+// inTag reports whether an end marker follows without a begin marker.
 func (r *reader) inTag(end string) bool {
 	return strings.HasPrefix(r.rest(), end) && !strings.Contains(r.text[:r.at], "<tool_call>")
 }
 
-// deepSeekCall reads a call of DeepSeek or Kimi.
+// deepSeekCall parses a call of DeepSeek or Kimi.
 func (r *reader) deepSeekCall() bool {
 	begin := r.at
 	r.take("<|tool_call_begin|>")
@@ -288,7 +290,7 @@ func (r *reader) deepSeekCall() bool {
 		if tool, args, found = strings.Cut(text, "<|tool_sep|>"); !found {
 			return false
 		}
-		if args = strings.TrimSpace(args); !strings.HasPrefix(args, "{") { // the type stands before the name
+		if args = strings.TrimSpace(args); !strings.HasPrefix(args, "{") { // the type precedes the name
 			tool, args, _ = strings.Cut(args, "\n")
 			args = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(args), "```json"), "```")
 		}
@@ -296,7 +298,7 @@ func (r *reader) deepSeekCall() bool {
 	return r.add(begin, strings.TrimSpace(tool), json.RawMessage(args))
 }
 
-// objects reads a JSON value that is a call, or a list of calls.
+// objects parses a JSON value that is a call or a list of calls.
 func (r *reader) objects() bool {
 	begin := r.at
 	if !strings.HasPrefix(r.rest(), "{") && !strings.HasPrefix(r.rest(), "[") {
@@ -340,7 +342,8 @@ func (r *reader) objects() bool {
 	return len(calls) > 0
 }
 
-// callObject returns the tool and the arguments of a JSON object that has the shape of a call, and nothing else in it.
+// callObject returns the tool and the arguments of a JSON object that has exactly the shape of a
+// call.
 func callObject(raw json.RawMessage) (tool string, args json.RawMessage, ok bool) {
 	var c struct {
 		Name       string          `json:"name"`
@@ -384,13 +387,13 @@ func keysOf(raw json.RawMessage) []string {
 	return keys
 }
 
-// addValue is add with arguments that are not encoded.
+// addValue is like add, with arguments that are not encoded.
 func (r *reader) addValue(begin int, tool string, args any) bool {
 	raw, err := json.Marshal(args)
 	return err == nil && r.add(begin, tool, raw)
 }
 
-// typed returns an argument without quotes as its schema wants it: a string, or another kind of JSON value.
+// typed converts an unquoted argument to the type in its schema: a string, or another JSON value.
 func (r *reader) typed(tool, key, value string) json.RawMessage {
 	text, _ := json.Marshal(value) // never fails
 	raw, _ := r.tools(strings.TrimPrefix(tool, "functions."))

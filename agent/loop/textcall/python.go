@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// code reads the calls in a fence of Python code.
+// code parses the calls in a fence of Python code.
 func (r *reader) code() bool {
 	for r.space(); !strings.HasPrefix(r.rest(), "```"); r.space() {
 		printed := r.take("print(")
@@ -18,7 +18,7 @@ func (r *reader) code() bool {
 	return r.take("```")
 }
 
-// list reads a list of Python calls.
+// list parses a list of Python calls.
 func (r *reader) list() bool {
 	if !r.take("[") {
 		return false
@@ -37,14 +37,15 @@ func (r *reader) list() bool {
 	}
 }
 
-// pythonCall reads a call of a function.
+// pythonCall parses a function call.
 func (r *reader) pythonCall() bool {
 	begin := r.at
 	found := r.match(name)
 	return found != nil && strings.HasPrefix(r.rest(), "(") && r.arguments(begin, found[1])
 }
 
-// arguments reads the named arguments of a call in parentheses. Values are literals: nothing is evaluated.
+// arguments parses the named arguments of a call in parentheses. Values must be literals. It does
+// not evaluate code.
 func (r *reader) arguments(begin int, tool string) bool {
 	args := map[string]any{}
 	r.take("(")
@@ -65,7 +66,7 @@ func (r *reader) arguments(begin int, tool string) bool {
 	return r.addValue(begin, tool, args)
 }
 
-// words are the literals of Python and of JSON that are words.
+// words maps the literals of Python and JSON that are words to JSON.
 var words = map[string]string{"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
 
 var (
@@ -73,13 +74,13 @@ var (
 	number = regexp.MustCompile(`^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?`)
 )
 
-// marks are the quotes of strings. Those of Gemma are tokens.
+// marks are the quotes of strings. Gemma uses tokens as quotes.
 var marks = []string{`"""`, `'''`, `"`, `'`, "<escape>", `<|"|>`}
 
-// maxDepth is the greatest nesting of a literal.
+// maxDepth is the maximum nesting of a literal.
 const maxDepth = 100
 
-// literal reads a value of Python or JSON, or of Gemma, whose keys have no quotes.
+// literal parses a value of Python, JSON or Gemma. Gemma does not quote keys.
 func (r *reader) literal() (any, bool) {
 	if r.depth++; r.depth > maxDepth {
 		return nil, false
@@ -118,7 +119,7 @@ func (r *reader) literal() (any, bool) {
 	return nil, false
 }
 
-// object reads the rest of a dictionary.
+// object parses the rest of a dictionary.
 func (r *reader) object() (any, bool) {
 	out := map[string]any{}
 	for r.space(); !r.take("}"); r.space() {
@@ -145,7 +146,7 @@ func (r *reader) object() (any, bool) {
 	return out, true
 }
 
-// string reads the rest of a string. The strings of Gemma have no escapes.
+// string parses the rest of a string. Gemma's strings have no escapes.
 func (r *reader) string(mark string) (any, bool) {
 	if strings.HasPrefix(mark, "<") {
 		return r.until(mark)
@@ -157,7 +158,7 @@ func (r *reader) string(mark string) (any, bool) {
 			return nil, false
 		}
 		char, _, rest, err := strconv.UnquoteChar(r.rest(), 0)
-		if err != nil { // UnquoteChar allows a quote only in front of no escape
+		if err != nil { // UnquoteChar rejects \" and \' here
 			quote := r.rest()[1:]
 			if r.rest()[0] != '\\' || quote == "" || !strings.ContainsAny(quote[:1], `"'`) {
 				return nil, false

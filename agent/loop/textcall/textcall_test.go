@@ -8,7 +8,7 @@ import (
 	"rouse/agent/loop/textcall"
 )
 
-// tools are file_read and db_query.
+// tools returns the schemas of file_read and db_query.
 func tools(name string) (json.RawMessage, bool) {
 	switch name {
 	case "file_read":
@@ -21,11 +21,11 @@ func tools(name string) (json.RawMessage, bool) {
 
 const readA = `file_read {"path":"a.txt"}`
 
-// Each known form is read if the whole answer consists of it.
+// TestCalls checks that each known form is parsed if the whole answer consists of it.
 func TestCalls(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer string
-		want   string // the calls, one a line
+		want   string // calls, one per line
 	}{
 		"hermes":                     {"<tool_call>\n{\"name\": \"file_read\", \"arguments\": {\"path\": \"a.txt\"}}\n</tool_call>", readA},
 		"hermes, two":                {`<tool_call>{"name":"file_read","arguments":{"path":"a.txt"}}</tool_call>` + "\n" + `<tool_call>{"name":"db_query","arguments":{"sql":"select 1"}}</tool_call>`, readA + "\n" + `db_query {"sql":"select 1"}`},
@@ -90,7 +90,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// An answer that is no call, and no failed one, stays a text.
+// TestTexts checks that an answer that is neither a call nor a failed call stays a text.
 func TestTexts(t *testing.T) {
 	const call = `{"name":"file_read","arguments":{"path":"a.txt"}}`
 	for name, answer := range map[string]string{
@@ -121,7 +121,8 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// An answer that was meant as a call, and is none that can be made without a guess, is a fault.
+// TestFaults checks that an answer meant as a call is a fault if it cannot be parsed without
+// guessing.
 func TestFaults(t *testing.T) {
 	const call = `{"name":"file_read","arguments":{"path":"a.txt"}}`
 	for name, c := range map[string]struct {
@@ -151,7 +152,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// Reading does not fail on any text, and calls only tools that exist, with objects.
+// FuzzRead checks that Read accepts any text, and returns only calls of existing tools with JSON
+// objects.
 func FuzzRead(f *testing.F) {
 	f.Add(`<tool_call>{"name":"file_read","arguments":{"path":"a.txt"}}</tool_call>`)
 	f.Add("```tool_code\nprint(file_read(path='a', x=[1,{'a':None}]))\n```")
@@ -168,7 +170,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// The reasoning is not part of the text.
+// TestSplit checks that the reasoning is not part of the text.
 func TestSplit(t *testing.T) {
 	for name, c := range map[string]struct{ answer, thinking, text string }{
 		"none":         {"hello", "", "hello"},
@@ -186,7 +188,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// Reading takes time in proportion to the answer, also if the answer is calls without end and then prose.
+// TestLongAnswers checks that parsing takes linear time, even for many calls followed by prose.
 func TestLongAnswers(t *testing.T) {
 	for name, line := range map[string]string{"objects": `{"name":"file_read","arguments":{"path":"a"}}`, "markers": "<tool_call>{}", "open": "{"} {
 		asked := 0

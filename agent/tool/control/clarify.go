@@ -16,7 +16,7 @@ import (
 //go:embed clarify.md
 var clarifyText string
 
-// Limits of a question (OSA-18), in options and characters.
+// Limits of a question, in options and characters.
 const (
 	maxOptions  = 6
 	maxOption   = 80
@@ -27,7 +27,7 @@ type clarifyArgs struct {
 	Question      string   `json:"question"`
 	Options       []string `json:"options,omitempty" jsonschema:"up to 6 answers to choose from"`
 	AllowMultiple bool     `json:"allowMultiple,omitempty"`
-	// Keys are free: a JSON Schema has many.
+	// A map, because JSON Schema has too many keywords for a struct.
 	InputSchema map[string]any `json:"inputSchema,omitempty" jsonschema:"JSON Schema of an object, for an answer of several values"`
 }
 
@@ -39,8 +39,8 @@ type clarifyResult struct {
 	Waiting       bool           `json:"waiting"`
 }
 
-// Clarify is the tool with which a model asks its owner. A playbook does not get it: it could do
-// nothing with the answer.
+// Clarify returns the tool with which a model asks its owner a question. Playbooks do not get it,
+// because they cannot use the answer.
 func Clarify() (tool.Tool, error) {
 	return tool.Define(clarifySpec, clarify)
 }
@@ -84,7 +84,7 @@ func clarify(_ context.Context, _ tool.Invocation, a clarifyArgs) (tool.Envelope
 	return tool.Success(res), nil
 }
 
-// checkForm refuses a schema that no form can be made of.
+// checkForm returns an error if a form cannot be generated from the schema.
 func checkForm(schema map[string]any) error {
 	raw, err := json.Marshal(schema)
 	if err != nil {

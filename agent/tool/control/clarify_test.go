@@ -11,7 +11,7 @@ import (
 	"rouse/internal/contract"
 )
 
-// TestClarifyArguments: OSA-18, options are trimmed, emptied of doubles, and then counted.
+// TestClarifyArguments: OSA-18, options are trimmed and deduplicated before they are counted.
 func TestClarifyArguments(t *testing.T) {
 	clarify, err := control.Clarify()
 	if err != nil {

@@ -25,7 +25,7 @@ var completeText string
 //go:embed notify.md
 var notifyText string
 
-// specs are the tools.
+// The specs of the tools.
 var (
 	todoSpec = tool.Spec{
 		Name: "todo", Description: todoText, Effect: domain.EffectRead, Class: tool.ClassPlan, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
@@ -35,8 +35,7 @@ var (
 		Name: "complete", Description: completeText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
 		Example: `{"summary":"Wrote the report of the week to out/report.md."}`, Args: reflect.TypeFor[completeArgs](), Ends: true, Enum: map[string][]string{"outcome": {"success", "nothing", "partial"}},
 	}
-	// The effect is that of a database because the outbox takes a key once: a call that a resumed
-	// attempt repeats is not sent again.
+	// A repeated call has no further effect, because the outbox accepts each key once.
 	notifySpec = tool.Spec{
 		Name: "notify", Description: notifyText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNotice,
 		Example: `{"title":"3 expenses imported","body":"Most went to food."}`, Args: reflect.TypeFor[notifyArgs](),
@@ -47,20 +46,21 @@ var (
 	}
 )
 
-// Specs are the tools of the family.
+// Specs returns the specs of all tools in this package.
 func Specs() tool.Specs { return tool.Specs{todoSpec, completeSpec, notifySpec, clarifySpec} }
 
-// Options are what the tools of one run use.
+// Options configures the tools of one run.
 type Options struct {
 	Ledger   *ledger.Ledger
 	Channels []string // channels that a call of notify may name
 	Default  []string // channels of a notice without a channel
 	// CanDeliver reports whether a channel can deliver now (yes, no, unknown), and why. Optional.
 	CanDeliver func(ctx context.Context, channel string) (can, why string)
-	// Board holds the todo list; nil: the tools make one.
+	// Board holds the todo list. If nil, Tools creates one.
 	Board  *memory.Board
-	Redact func(text string) string // removes secrets before a notice is stored; nil: nothing does
-	// Views lists the saved views of the agent, which a notice may lead to; nil: it has no database.
+	Redact func(text string) string // removes secrets from notices; optional
+	// Views lists the agent's saved views, which a notice may link to. Nil if the agent has no
+	// database.
 	Views func(context.Context) ([]string, error)
 }
 
@@ -71,7 +71,7 @@ func (o Options) views(ctx context.Context) ([]string, error) {
 	return o.Views(ctx)
 }
 
-// Tools are the tools of one run, but for clarify.
+// Tools returns the tools of one run, except clarify.
 func Tools(o Options) ([]tool.Tool, error) {
 	list := checklist{o.Board}
 	if list.board == nil {
@@ -96,7 +96,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 	return []tool.Tool{todo, complete, notify}, nil
 }
 
-// checklist is a run's todo list, which is its plan where it has one (UNI-10).
+// checklist is the todo list of a run. It is stored on the run's board.
 type checklist struct{ board *memory.Board }
 
 type todoArgs struct {
@@ -109,7 +109,7 @@ type todoResult struct {
 	Open  int `json:"open"`
 }
 
-// replace replaces the whole list (OSA-16).
+// replace replaces the whole list.
 func (l checklist) replace(_ context.Context, _ tool.Invocation, a todoArgs) (tool.Envelope, error) {
 	if strings.TrimSpace(a.Markdown) == "" {
 		return tool.Failure(tool.KindInvalidArgs, "the list is empty").WithField("markdown", "lines like - [ ] read the file"), nil
@@ -136,7 +136,7 @@ type completeResult struct {
 	Outcome domain.Outcome `json:"outcome"`
 }
 
-// complete ends the run with a summary that means something (OSA-17).
+// complete ends the run with a summary. It rejects summaries that report no result.
 func (l checklist) complete(_ context.Context, _ tool.Invocation, a completeArgs) (tool.Envelope, error) {
 	summary := strings.TrimSpace(a.Summary)
 	if refused := checkSummary(summary, a.Outcome); refused != nil {
@@ -148,7 +148,7 @@ func (l checklist) complete(_ context.Context, _ tool.Invocation, a completeArgs
 		res.Outcome = domain.OutcomeSuccess
 	}
 
-	// Only a warning: the model decides whether what is open is still to be done.
+	// This is only a warning, because the model decides whether the open items still matter.
 	if open := l.board.OpenItems(); open > 0 {
 		return tool.Success(res, fmt.Sprintf("%d items of the todo list are open", open)), nil
 	}
@@ -165,24 +165,24 @@ type notifyArgs struct {
 
 type notifyResult struct {
 	Title  string   `json:"title"`
-	Posted []posted `json:"posted"` // where the notice is in the outbox
+	Posted []posted `json:"posted"` // channels for which the notice is in the outbox
 }
 
-// posted is a channel that has a notice in the outbox.
+// posted is a channel for which a notice is in the outbox.
 type posted struct {
 	Channel    string `json:"channel"`
-	CanDeliver string `json:"can_deliver"` // now: yes, no, or unknown until it is sent
+	CanDeliver string `json:"can_deliver"` // yes, no or unknown
 	Why        string `json:"why,omitempty"`
 }
 
-// notify (OSA-80) puts a notice into the outbox. Without a channel nobody can be notified, which is no
-// reason for a run to fail.
+// notify puts a notice into the outbox, and returns an error if the ledger fails. Without any
+// channel the call succeeds with a warning, so that the run does not fail.
 func (o Options) notify(ctx context.Context, in tool.Invocation, a notifyArgs) (tool.Envelope, error) {
 	if o.Redact != nil {
 		a.Title, a.Body = o.Redact(a.Title), o.Redact(a.Body)
 	}
 
-	// Redacted first: collapsing could break a secret into a form that is not recognized.
+	// Collapse after redaction: collapsing could change a secret so that it is not recognized.
 	title := text.Collapse(a.Title)
 	if title == "" {
 		return tool.Failure(tool.KindInvalidArgs, "the title is empty").WithField("title", "a line that says what happened"), nil
@@ -205,7 +205,7 @@ func (o Options) notify(ctx context.Context, in tool.Invocation, a notifyArgs) (
 			return tool.Failure(tool.KindInvalidArgs, "there is no channel %q", a.Channel).WithField("channel", "one of "+strings.Join(o.Channels, ", ")), nil
 		}
 	}
-	// Its owner sees from whom it comes, also where many agents write to one channel.
+	// Several agents may share a channel, so the title names the agent.
 	title = signed(in.Agent, title)
 	if len(channels) == 0 {
 		return tool.Success(notifyResult{Title: title, Posted: []posted{}}, "no notification channel is configured: the call is recorded, but no notice is sent"), nil
@@ -214,7 +214,7 @@ func (o Options) notify(ctx context.Context, in tool.Invocation, a notifyArgs) (
 	var notices []ledger.Notice
 	res := notifyResult{Title: title}
 	for i, channel := range channels {
-		// The outbox accepts each key once, so a repeated call sends no second notice.
+		// The outbox accepts each key once, so a repeated call does not send a second notice.
 		key := fmt.Sprintf("call:%d:%s", in.Run, in.Key)
 		if i > 0 {
 			key += ":" + channel
@@ -233,7 +233,7 @@ func (o Options) notify(ctx context.Context, in tool.Invocation, a notifyArgs) (
 	return tool.Success(res), nil
 }
 
-// signed is a title that begins with the name of its agent, once.
+// signed prefixes the title with the agent's name, unless it already starts with the name.
 func signed(agent, title string) string {
 	if n := len(agent); n == 0 || len(title) >= n && strings.EqualFold(title[:n], agent) && (len(title) == n || !isWordByte(title[n])) {
 		return title
@@ -241,7 +241,8 @@ func signed(agent, title string) string {
 	return agent + ": " + title
 }
 
-// isWordByte says whether a byte goes on with a name: a letter, a digit, or part of a letter that is not ASCII.
+// isWordByte reports whether a byte can be part of a name: a letter, a digit, an underscore, a
+// hyphen or part of a non-ASCII letter.
 func isWordByte(b byte) bool {
 	return b >= 0x80 || b == '_' || b == '-' || unicode.IsLetter(rune(b)) || unicode.IsDigit(rune(b))
 }

@@ -111,8 +111,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// A notice is in the outbox once, however often its call is repeated; every run has the
-// tool, whether it schedules itself or not (C-13).
+// TestNotify checks that a notice is in the outbox once, even if its call is repeated. Every run
+// has the tool, with or without self-scheduling (C-13).
 func TestNotify(t *testing.T) {
 	r, l := setup(t)
 	for range 2 {
@@ -133,7 +133,8 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// Two calls are two notices, and so are the same calls of two runs; a title is one line.
+// TestNotifyKeys checks that two calls create two notices, and so do the same calls of two runs. A
+// title is one line.
 func TestNotifyKeys(t *testing.T) {
 	r, l := setup(t)
 	for _, in := range []tool.Invocation{{Run: 7, Key: "p1"}, {Run: 7, Key: "p2"}, {Run: 8, Key: "p1"}, {Run: 7, Key: "p2"}} {
@@ -148,7 +149,8 @@ func TestNotifyKeys(t *testing.T) {
 	}
 }
 
-// A notice says from which agent it comes, once, and leads to a view that there is (OSA-80).
+// TestNotifyIsSigned checks that a notice names its agent once and links to an existing view
+// (OSA-80).
 func TestNotifyIsSigned(t *testing.T) {
 	_, l := setup(t)
 	tools, err := control.Tools(control.Options{Ledger: l, Channels: []string{"desktop"}, Default: []string{"desktop"}, Views: func(context.Context) ([]string, error) { return []string{"by_month"}, nil }})
@@ -183,7 +185,7 @@ func TestNotifyIsSigned(t *testing.T) {
 	}
 }
 
-// Where no channel is configured, a run does not fail for it.
+// TestNotifyWithoutChannel checks that a run does not fail if no channel is configured.
 func TestNotifyWithoutChannel(t *testing.T) {
 	_, l := setup(t)
 	tools, err := control.Tools(control.Options{Ledger: l})
@@ -203,8 +205,8 @@ func TestNotifyWithoutChannel(t *testing.T) {
 	}
 }
 
-// A notice goes to each default channel once, even if its call is repeated. The result lists each channel and whether it can
-// deliver.
+// TestNotifyGoesToEachDefaultChannel checks that a notice goes to each default channel once, even
+// if its call is repeated. The result lists each channel and whether it can deliver.
 func TestNotifyGoesToEachDefaultChannel(t *testing.T) {
 	_, l := setup(t)
 	tools, err := control.Tools(control.Options{Ledger: l, Channels: []string{"desktop", "phone", "mail"}, Default: []string{"phone", "mail"},

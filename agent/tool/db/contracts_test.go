@@ -16,7 +16,7 @@ import (
 
 type object = map[string]any
 
-// try calls a tool with arguments whose names the tool must know.
+// try calls a tool with arguments. The tool must know their names.
 func (b *bench) try(name string, args object) tool.Envelope {
 	b.t.Helper()
 	raw, err := json.Marshal(args)
@@ -27,7 +27,7 @@ func (b *bench) try(name string, args object) tool.Envelope {
 	return b.call(fmt.Sprint("call ", b.calls), name, string(raw))
 }
 
-// do returns the result of a call that succeeds, which must have these fields.
+// do calls a tool, which must succeed with a result that has these fields.
 func (b *bench) do(name string, args object, fields ...string) object {
 	b.t.Helper()
 	e := b.try(name, args)
@@ -43,7 +43,7 @@ func (b *bench) do(name string, args object, fields ...string) object {
 	return result
 }
 
-// changes lists the changelog of the agent's database.
+// changes returns the changelog of the agent's database.
 func (b *bench) changes() []agentdb.Change {
 	b.t.Helper()
 	db, release, err := b.pool.Get(b.t.Context(), "ann")

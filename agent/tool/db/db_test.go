@@ -34,7 +34,7 @@ func setup(t *testing.T) *bench {
 	return b
 }
 
-// open starts over on the same files, as a process does after a crash.
+// open reopens the same files, like a process after a crash.
 func (b *bench) open() {
 	b.t.Helper()
 	pool, err := pool.New(pool.Options{Dir: b.home})
@@ -86,7 +86,7 @@ func (b *bench) want(key, name, args, result string) {
 
 const table = `{"name":"expenses","purpose":"What was spent","columns":[{"name":"shop","type":"TEXT","nullable":false},{"name":"amount","type":"REAL","default":0}],"indexes":[{"name":"by_shop","columns":["shop"]}]}`
 
-// TestDefaultsAsText checks that a default which a model could only send as text is the number that it holds, in a column of numbers.
+// TestDefaultsAsText checks that a default sent as text becomes a number in a numeric column.
 func TestDefaultsAsText(t *testing.T) {
 	b := setup(t)
 	e := b.call("1", "db_create_table", `{"name":"t","purpose":"p","columns":[{"name":"a","type":"INTEGER","default":"5"},{"name":"b","type":"BOOLEAN","default":"true"},{"name":"c","type":"TEXT","default":"5"},{"name":"d","type":"REAL","default":"many"},{"name":"e","type":"TEXT"}]}`)
@@ -97,7 +97,7 @@ func TestDefaultsAsText(t *testing.T) {
 	b.want("", "db_query", `{"sql":"select a, typeof(a) at, b, c, typeof(c) ct, d from t"}`, `{"columns":["a","at","b","c","ct","d"],"rows":[{"a":5,"at":"integer","b":1,"c":"5","ct":"text","d":"many"}],"truncated":false}`)
 }
 
-// OSA-52, OSA-54, OSA-56, OSA-58: arguments and results of each tool are those of its row.
+// TestTools: OSA-52, OSA-54, OSA-56, OSA-58, arguments and results of each tool.
 func TestTools(t *testing.T) {
 	b := setup(t)
 	b.want("", "db_schema", `{}`, `{"tables":[]}`)
@@ -118,7 +118,7 @@ func TestTools(t *testing.T) {
 	b.want("", "db_query", `{"sql":"select shop, amount from expenses where amount > ? order by id","params":[1]}`,
 		`{"columns":["shop","amount"],"rows":[{"amount":1.5,"shop":"a"},{"amount":7,"shop":"c"}],"truncated":false}`)
 	b.want("", "db_query", `{"sql":"select count(*) n from expenses where shop = :s","params":{"s":""}}`, `{"columns":["n"],"rows":[{"n":1}],"truncated":false}`)
-	// As a model sends values that its schema declares as text or as an object.
+	// Models may send values as text or as an object, as the schema declares.
 	b.want("", "db_query", `{"sql":"select :n + 1 n","params":"{\"n\":1}"}`, `{"columns":["n"],"rows":[{"n":2}],"truncated":false}`)
 	b.want("", "db_query", `{"sql":"select ? n","params":"[true]"}`, `{"columns":["n"],"rows":[{"n":1}],"truncated":false}`)
 	b.want("", "db_query", `{"sql":"select n from numbers where n = ?","params":[9007199254740993]}`, `{"columns":["n"],"rows":[{"n":9007199254740993}],"truncated":false}`)
@@ -175,8 +175,8 @@ func TestToolsRefuse(t *testing.T) {
 	b.want("", "db_query", `{"sql":"select count(*) n from expenses"}`, `{"columns":["n"],"rows":[{"n":0}],"truncated":false}`)
 }
 
-// Database effects happen once: after a crash the calls of a run give their first results,
-// also when the imported file was moved away, and no row is written twice.
+// TestToolsReplay checks that database effects happen once: after a crash, repeated calls return
+// their first results, even if the imported file was moved away, and no row is written twice.
 func TestToolsReplay(t *testing.T) {
 	b := setup(t)
 	b.write("in.csv", "shop\nx\ny\n")
@@ -204,7 +204,7 @@ func TestToolsReplay(t *testing.T) {
 	b.want("", "db_query", `{"sql":"select count(*) n from expenses"}`, `{"columns":["n"],"rows":[{"n":4}],"truncated":false}`)
 }
 
-// What may be repeated after a crash is decided by the effect.
+// TestEffects checks the effects, which decide whether a call may be repeated after a crash.
 func TestEffects(t *testing.T) {
 	b := setup(t)
 	for _, d := range b.list {
@@ -215,7 +215,7 @@ func TestEffects(t *testing.T) {
 		}
 
 		if d.Name() == "db_export" {
-			want = domain.EffectWrite // of the workspace: its journal has nothing to say about files
+			want = domain.EffectWrite // it writes into the workspace, which has no journal for files
 		}
 		if d.Effect() != want || strings.TrimSpace(d.Description()) == "" {
 			t.Errorf("%s has the effect %s and the description %q", d.Name(), d.Effect(), d.Description())
@@ -223,7 +223,7 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// A damaged file ends the run: the agent cannot put it right.
+// TestDamagedDatabase checks that a damaged file ends the run, because the agent cannot repair it.
 func TestDamagedDatabase(t *testing.T) {
 	b := setup(t)
 	dir := filepath.Join(b.home, "ann")
@@ -241,7 +241,8 @@ func TestDamagedDatabase(t *testing.T) {
 	}
 }
 
-// A call that needs an approval is not asked about when its database cannot be used, or its file is out of reach.
+// TestAskedInVain checks that no approval is requested for a call whose database cannot be used or
+// whose file is out of reach.
 func TestAskedInVain(t *testing.T) {
 	b := setup(t)
 	bind := func(name, args string) *tool.Envelope {

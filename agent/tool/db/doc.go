@@ -1,12 +1,12 @@
-// Package db holds the tools by which an agent uses its own database: its schema
-// (db_schema, db_create_table, db_alter_table, db_migrate), its rows (db_insert, db_upsert,
-// db_update, db_delete, db_restore), SQL (db_query, db_execute), files (db_import,
-// db_export) and saved queries (db_define_view, db_run_view, db_list_views, db_drop_view).
+// Package db contains the tools with which an agent uses its own database: its schema (db_schema,
+// db_create_table, db_alter_table, db_migrate), rows (db_insert, db_upsert, db_update, db_delete,
+// db_restore), SQL (db_query, db_execute), files (db_import, db_export) and saved queries
+// (db_define_view, db_run_view, db_list_views, db_drop_view).
 //
 // # Design
 //
-// The tools translate: arguments into a call of agentdb, its result into an envelope. A
-// write names the run and the call's key, so a resumed attempt gets the first result again
-// (agentdb keeps the journal). What the agent can put right is an envelope; a file that
-// cannot be used is a Go error, because the run cannot go on with it.
+// Each tool translates its arguments into a call of agentdb and the result into an envelope. A
+// write names the run and the call's key. A resumed attempt therefore gets the first result again
+// from the journal of agentdb. Errors that the agent can correct are envelopes. A database file
+// that cannot be used is a Go error, because the run cannot continue without it.
 package db

@@ -1,6 +1,6 @@
 package db
 
-// examples are the arguments of a typical call of each tool.
+// examples holds typical arguments of each tool.
 var examples = map[string]string{
 	"db_schema":       `{}`,
 	"db_create_table": `{"name":"expenses","purpose":"What was paid, a row each","columns":[{"name":"day","type":"TEXT"},{"name":"amount","type":"NUMERIC"}],"if_not_exists":true}`,

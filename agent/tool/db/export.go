@@ -23,14 +23,14 @@ type exportArgs struct {
 	Overwrite bool        `json:"overwrite,omitempty"`
 }
 
-// exportResult is the answer of OSA-59.
+// exportResult is the result of db_export.
 type exportResult struct {
 	Path string `json:"path"`
 	agentdb.Exported
 }
 
-// exportSpec is db_export. It takes turns with other calls that write the same path. What it overwrites is
-// not stored, so that no undo reaches it.
+// exportSpec is the spec of db_export. Calls that write the same path run one after the other. The
+// overwritten content is not stored, so undo cannot restore it.
 var exportSpec = tool.Spec{
 	Name: "db_export", Description: describe("db_export"), Effect: domain.EffectWrite, Class: tool.ClassData, Example: examples["db_export"], Scope: tool.ScopeAgent, Writes: tool.WritesElsewhere,
 	Args: reflect.TypeFor[exportArgs](), Requires: tool.RequiresDatabase, Path: "path", Enum: map[string][]string{"format": fileFormats},
@@ -49,7 +49,7 @@ func (o Options) exportTool(s tool.Spec) (tool.Tool, error) {
 	return withDatabase(Options.exportFile)(o, s)
 }
 
-// fileFormats are those of db_import and db_export.
+// fileFormats are the formats of db_import and db_export.
 var fileFormats = []string{"csv", "tsv", "json", "jsonl", "ndjson", "xlsx"}
 
 func (o Options) exportFile(ctx context.Context, db *agentdb.DB, _ tool.Invocation, a exportArgs) (any, []string, error) {
@@ -70,7 +70,8 @@ func (o Options) exportFile(ctx context.Context, db *agentdb.DB, _ tool.Invocati
 	if err != nil {
 		return nil, nil, err
 	}
-	// Right before the rename: no watch may see the file before it is on record as the job's own.
+	// Announce the file right before the rename. A watch must not see it before the file is
+	// recorded as the job's own output.
 	if err := place.Announce(ctx, file.TempName()); err != nil {
 		if domain.IsFileFault(err) {
 			err = place.Explain(err)
@@ -86,7 +87,8 @@ func (o Options) exportFile(ctx context.Context, db *agentdb.DB, _ tool.Invocati
 	return exportResult{a.Path, done}, warnings, nil
 }
 
-// replaceable inspects the file that is there now, and refuses what may not be replaced; nil is no file.
+// replaceable returns the existing file, or nil if the file does not exist. It returns an error if
+// the file must not be replaced.
 func replaceable(p *tool.FileHandle, a exportArgs) (fs.FileInfo, error) {
 	info, err := p.Lstat(p.Rel)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,12 +103,13 @@ func replaceable(p *tool.FileHandle, a exportArgs) (fs.FileInfo, error) {
 		return nil, tool.RefusePath(tool.KindInvalidArgs, "%s is a folder; name a file in it", a.Path)
 	case !a.Overwrite:
 		return nil, tool.RefusePath(tool.KindRejected, "%s exists already; choose another name, or say overwrite true", a.Path)
-	// The rename would succeed, for it needs only the folder: the mark is its owner's wish.
+	// The rename would succeed, because it only needs write access to the folder. The owner's
+	// read-only mark is respected anyway.
 	case info.Mode().Perm()&0o200 == 0:
 		return nil, tool.RefusePath(tool.KindRejected, "%s is marked read-only", a.Path)
 	}
 
-	// Opened only for the checks: it refuses links, pipes and hard links.
+	// Opened only for its checks, which refuse links, pipes and hard links.
 	file, err := p.OpenChecked()
 	if err != nil {
 		return nil, err
@@ -115,13 +118,13 @@ func replaceable(p *tool.FileHandle, a exportArgs) (fs.FileInfo, error) {
 	return info, file.Close()
 }
 
-// writeTemp writes the whole export to a temporary file, so that no reader sees half of it.
+// writeTemp writes the whole export to a temporary file, so that readers never see a partial file.
 func writeTemp(ctx context.Context, p *tool.FileHandle, db *agentdb.DB, spec agentdb.ExportSpec) (done agentdb.Exported, file *atomicfile.File, err error) {
 	if file, err = p.Create(); err != nil {
 		return done, nil, p.Explain(err)
 	}
 
-	// Chmod, for the mode given at creation is cut by the umask.
+	// Chmod, because the umask reduces the mode given at creation.
 	if err = file.Chmod(owner.Usual(0o644)); err == nil {
 		done, err = db.Export(ctx, spec, file)
 	}
@@ -133,7 +136,7 @@ func writeTemp(ctx context.Context, p *tool.FileHandle, db *agentdb.DB, spec age
 	}
 
 	var unwritable *fs.PathError
-	// A full disk, for example: the agent may choose another folder, so the run need not end.
+	// For example a full disk. The agent can choose another folder, so the run need not end.
 	if errors.As(err, &unwritable) {
 		err = p.Explain(err)
 	}
@@ -141,7 +144,8 @@ func writeTemp(ctx context.Context, p *tool.FileHandle, db *agentdb.DB, spec age
 	return done, nil, errors.Join(err, file.Abort())
 }
 
-// commit renames the temporary file to its name, unless somebody else wrote there meanwhile.
+// commit renames the temporary file to its final name, unless the file there has changed in the
+// meantime.
 func (o Options) commit(ctx context.Context, p *tool.FileHandle, a exportArgs, file *atomicfile.File, old fs.FileInfo) error {
 	release, err := o.Locks.Acquire(ctx, o.Roots.Canonical(a.Path))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"rouse/agent/tool"
 )
 
-// OSA-59: arguments and results; the file is there as a whole, or as it was.
+// TestExport: OSA-59, arguments and results. The file is either complete or unchanged.
 func TestExport(t *testing.T) {
 	b := setup(t)
 	b.call("1", "db_create_table", table)
@@ -28,7 +28,7 @@ func TestExport(t *testing.T) {
 		`{"table":"again","rows_imported":2,"rows_skipped":0,"created_table":true,"columns":["shop","amount"],"truncated":false}`)
 }
 
-// OSA-59: what is there is left as it is, unless a call says that it may be replaced.
+// TestExportRefuses: OSA-59, existing files stay unchanged unless the call allows overwriting.
 func TestExportRefuses(t *testing.T) {
 	b := setup(t)
 	b.call("1", "db_create_table", table)

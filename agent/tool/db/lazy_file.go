@@ -6,8 +6,8 @@ import (
 	"rouse/agent/tool"
 )
 
-// lazyFile is a file whose errors are reported by its first Read. A call that a former attempt made never
-// reads, so its stored result is returned even if the file was moved away meanwhile.
+// lazyFile is a file that is opened by its first Read, which also reports errors of opening. A
+// repeated call returns its stored result without reading, even if the file no longer exists.
 type lazyFile struct {
 	roots *tool.Roots
 	path  string
@@ -19,7 +19,7 @@ func (f *lazyFile) Read(p []byte) (int, error) {
 		return 0, err
 	}
 
-	// Systems differ in the error for reading a folder, so it is replaced by a clear one.
+	// Operating systems return different errors for reading a folder, so replace them.
 	n, err := f.file.Read(p)
 	if err != nil && n == 0 && isFolder(f.file) {
 		return 0, tool.RefusePath(tool.KindInvalidArgs, "%s is a folder; name a file in it", f.path)
@@ -34,8 +34,8 @@ func (f *lazyFile) open() (err error) {
 	return err
 }
 
-// size is that of the file, 0 when it is unknown. It is for Read to report what is wrong, if it comes to
-// that.
+// size returns the size of the file, or 0 if it is unknown. Read reports the error, if there is
+// one.
 func (f *lazyFile) size() int64 {
 	if f.open() != nil {
 		return 0

@@ -14,7 +14,7 @@ type upsertArgs struct {
 	Rows       []map[string]any `json:"rows,omitempty"`
 }
 
-// upsert answers {rows_affected} (OSA-54).
+// upsert returns {rows_affected}.
 func (o Options) upsert(ctx context.Context, db *agentdb.DB, in tool.Invocation, a upsertArgs) (any, []string, error) {
 	rows, _, err := rowsOf(a.Row, a.Rows)
 	if err != nil {
@@ -23,8 +23,8 @@ func (o Options) upsert(ctx context.Context, db *agentdb.DB, in tool.Invocation,
 	return splitAffected(db.Upsert(ctx, by(in), a.Table, a.KeyColumns, rows))
 }
 
-// rowsOf returns the rows of a call that gives one or several; one reports which. Models fill in the
-// argument that they do not use with an empty value, which counts as absent.
+// rowsOf returns the rows of a call. one reports whether the call used row instead of rows. An
+// empty argument counts as absent, because models fill unused arguments with empty values.
 func rowsOf(row map[string]any, rows []map[string]any) (all []map[string]any, one bool, err error) {
 	bad := func(field, message string) error {
 		return &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: field, Message: message, Retryable: true}
@@ -50,7 +50,7 @@ type updateArgs struct {
 	IncludeDeleted bool           `json:"include_deleted,omitempty"`
 }
 
-// update answers {rows_affected} (OSA-55).
+// update returns {rows_affected}.
 func (o Options) update(ctx context.Context, db *agentdb.DB, in tool.Invocation, a updateArgs) (any, []string, error) {
 	return splitAffected(db.Update(ctx, by(in), a.Table, a.Set, a.Where, a.IncludeDeleted))
 }
@@ -68,7 +68,7 @@ func (o Options) restore(ctx context.Context, db *agentdb.DB, in tool.Invocation
 	return splitAffected(db.Restore(ctx, by(in), a.Table, a.Where))
 }
 
-// splitAffected moves the warnings from the result to the envelope.
+// splitAffected separates the warnings from the result.
 func splitAffected(done agentdb.Affected, err error) (any, []string, error) {
 	warnings := done.Warnings
 	done.Warnings = nil

@@ -10,14 +10,14 @@ import (
 	"rouse/agentdb"
 )
 
-const maxScript = 256 << 10 // bytes of a file of SQL
+const maxScript = 256 << 10 // bytes of an SQL file
 
 type alterArgs struct {
 	Name       string       `json:"name" jsonschema:"of the table"`
 	AddColumns []columnArgs `json:"add_columns"`
 }
 
-// alterTable answers {success, migration_id, applied_sql} (OSA-53).
+// alterTable returns {success, migration_id, applied_sql}.
 func (o Options) alterTable(ctx context.Context, db *agentdb.DB, in tool.Invocation, a alterArgs) (any, []string, error) {
 	add, err := columns(a.AddColumns)
 	if err != nil {
@@ -36,7 +36,7 @@ func (o Options) migrate(ctx context.Context, db *agentdb.DB, in tool.Invocation
 	return splitMigrated(db.Migrate(ctx, by(in), agentdb.MigrateSpec{Up: a.UpSQL, Down: a.DownSQL, Description: a.Description}))
 }
 
-// splitMigrated moves the warnings from the result to the envelope.
+// splitMigrated separates the warnings from the result.
 func splitMigrated(done agentdb.Migrated, err error) (any, []string, error) {
 	warnings := done.Warnings
 	done.Warnings = nil
@@ -49,7 +49,7 @@ type executeArgs struct {
 	Params tool.Values `json:"params,omitempty"`
 }
 
-// execute answers {rows_affected, warning?, select_rows_drained?} (OSA-57).
+// execute returns {rows_affected, warning?, select_rows_drained?}.
 func (o Options) execute(ctx context.Context, db *agentdb.DB, in tool.Invocation, a executeArgs) (any, []string, error) {
 	if (a.SQL == "") == (a.Path == "") {
 		return nil, nil, &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "sql", Message: "give exactly one of sql and path", Retryable: true}
@@ -58,7 +58,7 @@ func (o Options) execute(ctx context.Context, db *agentdb.DB, in tool.Invocation
 	spec := agentdb.ExecuteSpec{SQL: a.SQL, Params: a.Params.List, Named: a.Params.Named}
 
 	if a.Path != "" {
-		// A call that a former attempt made must not read its file again, which may be gone.
+		// A repeated call must not read its file again, which may no longer exist.
 		if in.Key != "" {
 			if stored, ok, err := db.Replay(ctx, in.Run, in.Key); ok || err != nil {
 				return stored, nil, err
@@ -81,7 +81,7 @@ func (o Options) readScript(path string) (string, error) {
 	f := &lazyFile{roots: o.Roots, path: path}
 	defer f.close()
 
-	// One byte more than allowed tells that the file is too large.
+	// One byte more than allowed shows that the file is too large.
 	data, err := io.ReadAll(io.LimitReader(f, maxScript+1))
 	if err != nil {
 		return "", err

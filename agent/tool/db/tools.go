@@ -19,19 +19,19 @@ import (
 //go:embed *.md
 var descriptions embed.FS
 
-// Options configure the tools of one run.
+// Options configures the tools of one run.
 type Options struct {
 	Pool  *pool.Pool
-	Roots *tool.Roots // where db_import may read and db_export may write
-	Locks *tool.Locks // of the files that tools write
-	// Private says that what is in the database is for its owner alone.
+	Roots *tool.Roots // folders that db_import may read and db_export may write
+	Locks *tool.Locks // locks of the files that tools write
+	// Private marks the content of the database as private data.
 	Private bool
 }
 
-// member is a tool of the family, and the function that makes it for one run.
+// member is a tool of this package with the function that creates it for a run.
 type member struct {
 	spec      tool.Spec
-	showsRows bool // rows, which are as tainted as the runs that wrote them
+	showsRows bool // the result contains rows, which carry the taint of the runs that wrote them
 	define    func(Options, tool.Spec) (tool.Tool, error)
 }
 
@@ -55,13 +55,14 @@ var members = []member{
 	answeredBy(paged(core(reading("db_query"))), true, Options.query),
 }
 
-// answeredBy is the member whose calls a function answers; the arguments are those of the function.
+// answeredBy returns a member that handles its calls with run. The tool's arguments are those of
+// run.
 func answeredBy[A any](s tool.Spec, showsRows bool, run handler[A]) member {
 	s.Args = reflect.TypeFor[A]()
 	return member{s, showsRows, withDatabase(run)}
 }
 
-// reading is the spec of a tool that changes nothing in the database.
+// reading returns the spec of a tool that does not change the database.
 func reading(name string) tool.Spec {
 	return tool.Spec{
 		Name: name, Description: describe(name), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
@@ -69,7 +70,7 @@ func reading(name string) tool.Spec {
 	}
 }
 
-// writing is the spec of a tool that changes the database.
+// writing returns the spec of a tool that changes the database.
 func writing(name string) tool.Spec {
 	s := reading(name)
 	s.Effect, s.Writes = domain.EffectDatabase, tool.WritesRows
@@ -82,31 +83,33 @@ func bulk(s tool.Spec) tool.Spec {
 	return s
 }
 
-// onDemand keeps a tool out of the list that models get.
+// onDemand removes a tool from the list shown to models.
 func onDemand(s tool.Spec) tool.Spec {
 	s.OnDemand = true
 	return s
 }
 
-// core marks a tool that every model is told of.
+// core marks a tool that is always listed for models.
 func core(s tool.Spec) tool.Spec {
 	s.Core = true
 	return s
 }
 
-// paged says how a long answer is cut for a small context: offset skips the rows that were shown.
+// paged describes how to cut a long result for a small context: offset skips the rows already
+// shown.
 func paged(s tool.Spec) tool.Spec {
 	s.Paging = tool.Paging{Field: "rows", Start: "offset"}
 	return s
 }
 
-// withEnum bounds what string arguments of a tool may be.
+// withEnum restricts the values of string arguments.
 func withEnum(s tool.Spec, values map[string][]string) tool.Spec {
 	s.Enum = values
 	return s
 }
 
-// describe reads the description next to the code. Without one it is "", and Define refuses the tool.
+// describe returns the tool's description from its Markdown file. It returns "" if the file is
+// missing; Define then rejects the tool.
 func describe(name string) string {
 	text, err := descriptions.ReadFile(strings.TrimPrefix(name, "db_") + ".md")
 	if err != nil {
@@ -115,7 +118,7 @@ func describe(name string) string {
 	return string(text)
 }
 
-// Specs lists the tools of the family.
+// Specs returns the specs of all tools in this package.
 func Specs() tool.Specs {
 	var out tool.Specs
 	for _, m := range members {
@@ -124,7 +127,7 @@ func Specs() tool.Specs {
 	return out
 }
 
-// Tools makes the tools of one run.
+// Tools returns the tools of one run.
 func Tools(o Options) ([]tool.Tool, error) {
 	var out []tool.Tool
 	for _, m := range members {
@@ -139,8 +142,9 @@ func Tools(o Options) ([]tool.Tool, error) {
 	return out, nil
 }
 
-// needs tells the authorizer what a call reads: rows, which are as tainted as the runs that wrote them,
-// and the file of its argument path. What it writes is a table where it names one, else anything.
+// needs returns the function that describes a call to the authorizer. A call reads rows, which
+// carry the taint of the runs that wrote them, and the file at its argument path. It writes the
+// table it names, or any table if it does not name one.
 func (o Options) needs(shows, keeps bool) func(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
 	return func(ctx context.Context, in tool.Invocation, args json.RawMessage) (n tool.Need, err error) {
 		var a struct{ Table, Path string }
@@ -165,8 +169,8 @@ func (o Options) needs(shows, keeps bool) func(context.Context, tool.Invocation,
 	}
 }
 
-// bindDatabase refuses a call whose database cannot be used, before anybody is asked about it; then is what is looked at
-// next, or nil.
+// bindDatabase refuses a call if its database cannot be used, before the owner is asked for an
+// approval. then is the next check and may be nil.
 func (o Options) bindDatabase(ctx context.Context, agent string, then func(tool.Need) (tool.Need, error)) func(tool.Need) (tool.Need, error) {
 	return func(n tool.Need) (tool.Need, error) {
 		_, release, err := o.Pool.Get(ctx, agent)
@@ -187,7 +191,8 @@ func (o Options) bindDatabase(ctx context.Context, agent string, then func(tool.
 	}
 }
 
-// readNeed is the need of a call that shows rows: a query may name any table, and views hide which.
+// readNeed returns the need of a call that shows rows. It covers all tables, because a query may
+// name any table and views hide the tables they use.
 func (o Options) readNeed(agent string) (n tool.Need) {
 	if n.Reads = []ledger.Place{ledger.TablePlace(agent, "")}; o.Private {
 		n.AddsTaint |= tool.Private
@@ -196,10 +201,11 @@ func (o Options) readNeed(agent string) (n tool.Need) {
 	return n
 }
 
-// handler answers the calls of a tool with a result and warnings.
+// handler handles the calls of a tool. It returns a result and warnings.
 type handler[A any] func(Options, context.Context, *agentdb.DB, tool.Invocation, A) (any, []string, error)
 
-// withDatabase makes a tool whose calls each borrow the agent's database from the pool.
+// withDatabase returns a function that creates a tool. Each call of the tool borrows the agent's
+// database from the pool.
 func withDatabase[A any](run handler[A]) func(Options, tool.Spec) (tool.Tool, error) {
 	return func(o Options, s tool.Spec) (tool.Tool, error) {
 		return tool.Define(s, func(ctx context.Context, in tool.Invocation, args A) (tool.Envelope, error) {
@@ -215,7 +221,8 @@ func withDatabase[A any](run handler[A]) func(Options, tool.Spec) (tool.Tool, er
 	}
 }
 
-// answer makes the envelope of a call. An error that the agent can do nothing about is the host's.
+// answer returns the envelope of a call. Errors other than *agentdb.Error are returned as errors of
+// the host.
 func answer(result any, warnings []string, err error) (tool.Envelope, error) {
 	var bad *agentdb.Error
 	switch {
@@ -286,7 +293,7 @@ func columns(args []columnArgs) (out []agentdb.Column, err error) {
 			if column.Default, err = json.Marshal(c.Default); err != nil {
 				return nil, err
 			}
-			// Models can only send text. Of a column of numbers it means the number in it.
+			// Models can only send text. For a numeric column, use the number in the text.
 			if text, ok := c.Default.(string); ok && column.IsNumeric() && json.Valid([]byte(text)) {
 				column.Default = json.RawMessage(text)
 			}
@@ -302,7 +309,7 @@ type insertArgs struct {
 	Rows  []map[string]any `json:"rows,omitempty"`
 }
 
-// insert answers {id} for one row and {ids, count} for several (OSA-54).
+// insert returns {id} for one row and {ids, count} for several.
 func (o Options) insert(ctx context.Context, db *agentdb.DB, in tool.Invocation, a insertArgs) (any, []string, error) {
 	rows, one, err := rowsOf(a.Row, a.Rows)
 	if err != nil {
@@ -313,7 +320,7 @@ func (o Options) insert(ctx context.Context, db *agentdb.DB, in tool.Invocation,
 	if err != nil {
 		return nil, nil, err
 	}
-	// The form of the answer follows that of the question: {id} only for row.
+	// The result has the form of the request: {id} only for row.
 	if one && len(done.IDs) == 1 {
 		return map[string]any{"id": done.IDs[0]}, done.Warnings, nil
 	}
@@ -333,10 +340,10 @@ type importArgs struct {
 	MaxRows     int      `json:"max_rows,omitempty" jsonschema:"stop after so many rows"`
 }
 
-// importSpec is db_import.
+// importSpec is the spec of db_import.
 var importSpec = withEnum(bulk(writing("db_import")), map[string][]string{"mode": {"insert", "upsert"}, "format": fileFormats})
 
-// importFile imports a file that the run may read (OSA-58).
+// importFile imports a file that the run may read.
 func (o Options) importFile(ctx context.Context, db *agentdb.DB, in tool.Invocation, a importArgs) (any, []string, error) {
 	f := &lazyFile{roots: o.Roots, path: a.Path}
 	defer f.close()
@@ -359,7 +366,7 @@ type queryArgs struct {
 	IncludeDeleted bool        `json:"include_deleted,omitempty"`
 }
 
-// query answers {columns, rows, truncated} (OSA-56).
+// query returns {columns, rows, truncated}.
 func (o Options) query(ctx context.Context, db *agentdb.DB, _ tool.Invocation, a queryArgs) (any, []string, error) {
 	spec := agentdb.QuerySpec{SQL: a.SQL, Params: a.Params.List, Named: a.Params.Named, Limit: a.Limit, Offset: a.Offset, IncludeDeleted: a.IncludeDeleted}
 	rows, err := db.Query(ctx, spec)

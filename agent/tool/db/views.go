@@ -22,10 +22,10 @@ type viewParam struct {
 	Default any    `json:"default,omitempty" jsonschema:"without one a value has to be given each time"`
 }
 
-// viewSpec is db_define_view.
+// viewSpec is the spec of db_define_view.
 var viewSpec = withEnum(onDemand(writing("db_define_view")), map[string][]string{"render_hint": agentdb.RenderHints})
 
-// defineView answers with the view as it is saved (OSA-60).
+// defineView saves a view and returns it.
 func (o Options) defineView(ctx context.Context, db *agentdb.DB, in tool.Invocation, a viewArgs) (any, []string, error) {
 	spec := agentdb.View{Name: a.Name, SQL: a.SQL, RenderHint: a.RenderHint, Refresh: a.Refresh, Description: a.Description}
 	for _, p := range a.Params {

@@ -16,25 +16,25 @@ import (
 
 const (
 	maxMessage = 10_000 // characters
-	maxFiles   = 1_000  // of a commit
+	maxFiles   = 1_000  // per commit
 )
 
 type commitArgs struct {
 	Message string   `json:"message" jsonschema:"at most 10,000 characters"`
 	Files   []string `json:"files,omitempty" jsonschema:"these alone; everything that has changed when absent"`
-	// A refusal of git fails the call in any case.
+	// A git error fails the call in any case.
 	MustSucceed bool `json:"must_succeed,omitempty" jsonschema:"true: that there is nothing to commit is a failure of the call"`
 }
 
-// draft is a commit that was not made yet.
+// draft is a commit that has not been created yet.
 type draft struct {
-	parent, tree string // the parent of a first commit is ""
+	parent, tree string // parent is "" for the first commit
 	branch       string
 	names        []string
-	paths        []string // to add, relative to the top; none: all
+	paths        []string // to add, relative to the top folder; empty means all
 }
 
-// needs tells the authorizer what would be committed. It changes nothing in the repository.
+// needs describes the commit to the authorizer. It does not change the repository.
 func (f *family) needs(ctx context.Context, in tool.Invocation, a commitArgs) (tool.Need, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -49,10 +49,10 @@ func (f *family) needs(ctx context.Context, in tool.Invocation, a commitArgs) (t
 	}
 	defer r.close()
 
-	// New objects go to the scratch folder; those of the repository are alternates.
+	// New objects go to the scratch folder. The repository's objects are alternates.
 	r.env = append(r.env, "GIT_OBJECT_DIRECTORY="+filepath.Join(r.scratch, "objects"), "GIT_ALTERNATE_OBJECT_DIRECTORIES="+filepath.Join(r.dir, ".git", "objects"))
 	d, err := f.draft(ctx, r, a)
-	if err != nil || d.tree == "" { // there is nothing to commit, so nothing to approve
+	if err != nil || d.tree == "" { // no changes, so no approval is needed
 		return need, err
 	}
 	diff, _, err := f.patch(ctx, r, append(slices.Clone(diffOptions), cmp.Or(d.parent, r.emptyTree(ctx)), d.tree, "--"))
@@ -72,7 +72,7 @@ func (f *family) needs(ctx context.Context, in tool.Invocation, a commitArgs) (t
 	return need, nil
 }
 
-// emptyTree returns the hash of the empty tree, to compare a first commit with.
+// emptyTree returns the hash of the empty tree. The first commit is compared with it.
 func (r *repo) emptyTree(ctx context.Context) string {
 	tree, err := r.line(ctx, "hash-object", "-t", "tree", "-w", os.DevNull)
 	if err != nil {
@@ -81,8 +81,7 @@ func (r *repo) emptyTree(ctx context.Context) string {
 	return tree
 }
 
-// draft computes what would be committed, in a separate index. The tree is "" if nothing has
-// changed.
+// draft computes the commit in a separate index. The tree is "" if there are no changes.
 func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err error) {
 	switch n := utf8.RuneCountInString(a.Message); {
 	case strings.TrimSpace(a.Message) == "" || strings.ContainsRune(a.Message, 0):
@@ -115,7 +114,8 @@ func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err
 	}
 
 	d.branch = cmp.Or(d.branch, "no branch")
-	// Everything: what is staged, and the rest. Named files are added to the parent.
+	// Without named files, the commit contains the index and all other changes. Otherwise the named
+	// files are added to the parent's tree.
 	if len(a.Files) == 0 {
 		if err := r.copyIndex(); err != nil {
 			return d, err
@@ -141,8 +141,8 @@ func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err
 	return d, f.checkDraft(ctx, r, &d)
 }
 
-// add stages files as they are now, deleted ones included. It does not use git add, which asks
-// every submodule under the submodule's own configuration.
+// add stages files as they are now, including deletions. It does not use git add, because that
+// queries every submodule with the submodule's own configuration.
 func (r *repo) add(ctx context.Context, paths []string) error {
 	names, err := r.list(ctx, append([]string{"ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard", "--"}, paths...)...)
 	if err != nil {
@@ -158,7 +158,7 @@ func (r *repo) add(ctx context.Context, paths []string) error {
 	return err
 }
 
-// checkKnown refuses a path that neither exists nor is tracked.
+// checkKnown returns an error if a path neither exists nor is tracked.
 func (r *repo) checkKnown(ctx context.Context, path string) error {
 	if _, err := os.Lstat(filepath.Join(r.dir, filepath.FromSlash(path))); err == nil {
 		return nil
@@ -171,7 +171,7 @@ func (r *repo) checkKnown(ctx context.Context, path string) error {
 	return err
 }
 
-// checkDraft refuses a commit with secrets, or with files that are kept through a filter.
+// checkDraft returns an error if a commit contains secrets or files that use a git filter.
 func (f *family) checkDraft(ctx context.Context, r *repo, d *draft) (err error) {
 	before := cmp.Or(d.parent, r.emptyTree(ctx))
 	if d.names, err = r.list(ctx, "diff-tree", "-r", "-z", "--name-only", "--no-renames", before, d.tree); err != nil {
@@ -226,7 +226,7 @@ func (f *family) commit(ctx context.Context, in tool.Invocation, a commitArgs) (
 	f.mu.Lock()
 	seen, asked := f.proposedTrees[in.Key]
 	f.mu.Unlock()
-	// Files may have changed between the approval and this call.
+	// The files may have changed between the approval and this call.
 	if asked && seen != d.tree {
 		return tool.Failure(tool.KindRejected, "the files have changed since the commit was approved, and nothing was committed; call again to have it approved as it is now"), nil
 	}
@@ -239,7 +239,7 @@ func (f *family) commit(ctx context.Context, in tool.Invocation, a commitArgs) (
 	return tool.Success(map[string]any{"committed": true, "commit": commit, "branch": d.branch, "files": len(d.names)}), nil
 }
 
-// createCommit creates the commit, and then stages the same content.
+// createCommit creates the commit and then stages the same content.
 func (r *repo) createCommit(ctx context.Context, d draft, message string) (string, error) {
 	args := []string{"commit-tree", "-m", message}
 	if d.parent != "" {
@@ -252,7 +252,8 @@ func (r *repo) createCommit(ctx context.Context, d draft, message string) (strin
 	}
 
 	subject, _, _ := strings.Cut(message, "\n")
-	// update-ref compares with the old value (zeros: none), so that a commit made meanwhile is not lost.
+	// update-ref compares the branch with the old value (zeros if there is none), so a concurrent
+	// commit is not lost.
 	before := cmp.Or(d.parent, strings.Repeat("0", len(commit)))
 	if _, err := r.output(ctx, "update-ref", "-m", "commit: "+subject, "HEAD", commit, before); err != nil {
 		return "", err

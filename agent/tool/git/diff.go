@@ -34,7 +34,7 @@ func (f *family) gitDiff(ctx context.Context, in tool.Invocation, a diffArgs) (t
 	return tool.Success(map[string]any{"diff": text, "changed": text != ""}, warnings...), nil
 }
 
-// diffOptions keep git diff from running other programs, and from looking into submodules.
+// diffOptions keep git diff from running other programs and from entering submodules.
 var diffOptions = []string{"--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all"}
 
 func (f *family) diff(ctx context.Context, r *repo, a diffArgs) (shown string, hidden []string, err error) {
@@ -44,7 +44,7 @@ func (f *family) diff(ctx context.Context, r *repo, a diffArgs) (shown string, h
 	}
 
 	if a.Commit != "" {
-		// As a resolved hash, the argument cannot be an option or a range for git diff.
+		// A resolved hash cannot be an option or a range.
 		commit, err := r.line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", a.Commit+"^{commit}")
 		if err != nil {
 			return "", nil, err
@@ -67,9 +67,10 @@ func (f *family) diff(ctx context.Context, r *repo, a diffArgs) (shown string, h
 	return f.patch(ctx, r, args)
 }
 
-// patch returns a diff to read, cut to maxDiff, without the files whose names suggest secrets.
+// patch returns a diff without files that hold secrets according to their names. The diff is cut to
+// maxDiff.
 func (f *family) patch(ctx context.Context, r *repo, args []string) (shown string, hidden []string, err error) {
-	// Without renames, or a secret could appear under its new name.
+	// With rename detection, a secret file could appear under its new name.
 	names, err := r.list(ctx, append([]string{"diff", "--name-only", "-z", "--no-renames"}, args...)...)
 	if err != nil {
 		return "", nil, err
@@ -86,7 +87,7 @@ func (f *family) patch(ctx context.Context, r *repo, args []string) (shown strin
 		return "", hidden, nil
 	}
 
-	if len(hidden) > 0 { // ask only for what may be seen
+	if len(hidden) > 0 { // diff only the visible files
 		args = append(slices.Clone(args[:slices.Index(args, "--")+1]), open...)
 	}
 

@@ -27,14 +27,14 @@ var (
 	commitText string
 )
 
-// Limits of a call (OSA-38).
+// Limits of a call.
 const (
 	timeout  = 30 * time.Second
 	maxDiff  = 20_000 // characters
-	maxPaths = 500    // of a status, of each kind
+	maxPaths = 500    // of each kind in a status
 )
 
-// The tools.
+// The specs of the tools.
 var (
 	statusSpec = tool.Spec{
 		Name: "git_status", Description: strings.TrimSpace(statusText), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesNothing,
@@ -50,27 +50,27 @@ var (
 	}
 )
 
-// Specs are the tools of the family.
+// Specs returns the specs of all tools in this package.
 func Specs() tool.Specs { return tool.Specs{statusSpec, diffSpec, commitSpec} }
 
-// Options are what the tools of one run work with.
+// Options configures the tools of one run.
 type Options struct {
 	Launcher *shell.Launcher
-	Folder   string                   // the working folder; decides whether the agent has the tools
+	Folder   string                   // working folder; the agent gets the tools if it is a repository
 	Allow    []string                 // the agent's globs of tools
 	Redact   func(text string) string // optional
 }
 
-// family are the tools of one run.
+// family is the state that the tools of one run share.
 type family struct {
 	Options
 
 	mu            sync.Mutex
-	proposedTrees map[string]string // the tree that an approval was asked for, by call key
+	proposedTrees map[string]string // trees proposed for approval, by call key
 }
 
-// Tools returns git_status, git_diff and git_commit. An agent has them if its working folder is a
-// repository, or if its list of tools names them.
+// Tools returns git_status, git_diff and git_commit. It returns only the tools that the agent's
+// list names unless the working folder is a repository.
 func Tools(o Options) ([]tool.Tool, error) {
 	if o.Launcher == nil || o.Launcher.Roots == nil {
 		return nil, errors.New("git: a host for commands is needed")

@@ -22,8 +22,8 @@ import (
 func TestMain(m *testing.M) {
 	sandbox.Child()
 
-	// These tests wait for programs more than they compute: more of them than there are processors can
-	// run at the same time.
+	// These tests mostly wait for programs, so more of them than processors can run at the same
+	// time.
 	flag.Parse()
 	if err := flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// inOrder skips, under the race detector, a test without concurrency.
+// inOrder skips a test without concurrency under the race detector.
 func inOrder(t *testing.T) {
 	t.Helper()
 	if raced {
@@ -39,16 +39,16 @@ func inOrder(t *testing.T) {
 	}
 }
 
-// shared is the sandbox of all tests: probing what it can do takes longer than using it.
-// ROUSE_TEST_TIER chooses a weaker one than this machine has.
+// shared is the sandbox of all tests, because probing takes longer than using it. ROUSE_TEST_TIER
+// selects a weaker tier.
 var shared = sync.OnceValues(func() (*sandbox.Sandbox, error) {
 	return sandbox.New(sandbox.Options{MaxTier: sandbox.Tier(os.Getenv("ROUSE_TEST_TIER"))})
 })
 
-// ownersConfig is the configuration of a repository, with its owner's name.
+// ownersConfig is the configuration of a repository, with the owner's name.
 const ownersConfig = "[core]\nrepositoryformatversion = 0\nfilemode = true\n[user]\nname = Owner\nemail = owner@example.com\n"
 
-// bench is a repository in a workdir, and a folder in it for canaries.
+// bench is a repository in a working folder, with a subfolder for canaries.
 type bench struct {
 	t             *testing.T
 	dir, canaries string
@@ -104,7 +104,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// git is the owner's own git, with an empty home.
+// git runs the owner's git, with an empty home.
 func (b *bench) git(args ...string) string {
 	b.t.Helper()
 	cmd := exec.CommandContext(b.t.Context(), "git", args...)
@@ -127,7 +127,7 @@ func (b *bench) write(name, text string) {
 	}
 }
 
-// registry are the tools of one run.
+// registry returns the tools of one run.
 func (b *bench) registry() *tool.Registry {
 	b.t.Helper()
 	if b.kept == nil {
@@ -174,7 +174,7 @@ func (b *bench) need(args map[string]any) tool.Need {
 	return n
 }
 
-// TestStatus: OSA-38, what has changed, by what git itself would say.
+// TestStatus: OSA-38, the result matches git status.
 func TestStatus(t *testing.T) {
 	b := newBench(t)
 	if e, got := b.call("git_status", nil); !e.OK || got["branch"] != "main" || got["clean"] != true {
@@ -208,8 +208,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestDiff: OSA-38, of the folder, of what is staged, against a commit, of a path; at most 20,000
-// characters, and nothing of files that hold secrets.
+// TestDiff: OSA-38, a diff of the folder, of staged changes, against a commit or of a path has at
+// most 20,000 characters and omits files with secrets.
 func TestDiff(t *testing.T) {
 	inOrder(t)
 	b := newBench(t)
@@ -258,7 +258,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestCommit: OSA-38, what is shown is what is committed, by leave and not otherwise.
+// TestCommit: OSA-38, the shown tree is the committed tree, and a commit needs an approval.
 func TestCommit(t *testing.T) {
 	inOrder(t)
 	b := newBench(t)
@@ -291,7 +291,7 @@ func TestCommit(t *testing.T) {
 		t.Errorf("%+v %v: %s", e, got, b.git("status", "--porcelain"))
 	}
 
-	// What changed after it was approved is not committed.
+	// Changes made after the approval are not committed.
 	b.key = "k2"
 	b.write("a", "two\n")
 	if n := b.need(map[string]any{"message": "Second"}); !n.NeedsApproval || !strings.Contains(n.Shown, " b |") {
@@ -314,7 +314,7 @@ func TestCommit(t *testing.T) {
 	b.git("fsck", "--strict")
 }
 
-// TestCommitRefused names what is in the way.
+// TestCommitRefused checks the reasons for refusing a commit.
 func TestCommitRefused(t *testing.T) {
 	inOrder(t)
 	b := newBench(t)
@@ -349,8 +349,8 @@ func TestCommitRefused(t *testing.T) {
 	}
 }
 
-// TestStrangeIndex: an index that is no file, or leads out of the repository, is not waited for
-// and not read.
+// TestStrangeIndex checks that an index that is not a regular file, or leads out of the repository,
+// is neither waited for nor read.
 func TestStrangeIndex(t *testing.T) {
 	b := newBench(t)
 	b.write("a", "one\n")
@@ -376,7 +376,7 @@ func TestStrangeIndex(t *testing.T) {
 	}
 }
 
-// TestWhere: git is for a repository that is the working folder.
+// TestWhere checks that the working folder must be the top folder of the repository.
 func TestWhere(t *testing.T) {
 	b := newBench(t)
 	at := func(dir string, allow ...string) (*bench, int) {

@@ -14,19 +14,19 @@ import (
 	"rouse/agent/tool/git"
 )
 
-// hooks are those that any git command here could call.
+// hooks lists the hooks that any git command here could call.
 var hooks = []string{"pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "post-index-change", "reference-transaction", "post-checkout", "fsmonitor-watchman"}
 
-// attack is a repository in which something is named for git to run. The program makes a canary
-// in the folder of the test; seen from the sandbox, in which that folder is read-only, it also
-// ends the git that started it, so that nobody overlooks it.
+// attack is a repository that names a program for git to run. The program creates a canary in the
+// test's folder. In the sandbox, where that folder is read-only, it also kills the git that started
+// it, so that the attack does not go unnoticed.
 type attack struct {
-	config     string // with RUN for the program
+	config     string // with RUN as a placeholder for the program
 	attributes string
-	hooks      string // folder for hooks, from the top
+	hooks      string // folder for hooks, relative to the top folder
 	files      map[string]string
 	within     string // configuration of a submodule
-	fires      bool   // under the owner's own git: the attack is one
+	fires      bool   // the attack succeeds with the owner's git
 }
 
 var attacks = map[string]attack{
@@ -50,7 +50,7 @@ var attacks = map[string]attack{
 	"a repository within":           {within: "[core]\nfsmonitor = RUN", fires: true},
 }
 
-// TestAttacks: each of them is one, under the owner's own git.
+// TestAttacks checks that each attack succeeds with the owner's git.
 func TestAttacks(t *testing.T) {
 	inOrder(t)
 	for name, a := range attacks {
@@ -65,8 +65,8 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// TestHostileRepository: OSA-38, OSA-39, whatever a repository names for git to run, it is not run, neither by the tools nor
-// for a prompt, and they do their work.
+// TestHostileRepository: OSA-38, OSA-39, programs named by a repository do not run, neither for the
+// tools nor for a prompt, and the tools still work.
 func TestHostileRepository(t *testing.T) {
 	inOrder(t)
 	groups := map[string][]attack{"filters": nil, "all others": nil}
@@ -112,10 +112,10 @@ func TestHostileRepository(t *testing.T) {
 
 var (
 	committedOnce sync.Once
-	committedCopy fs.FS // of a workdir, made by the first test that needs one
+	committedCopy fs.FS // of a working folder, created by the first test that needs it
 )
 
-// committed makes the workdir a repository with two files and another repository in it.
+// committed makes the working folder a repository with two files and another repository in it.
 func (b *bench) committed() {
 	b.t.Helper()
 	committedOnce.Do(func() {
@@ -136,7 +136,7 @@ func (b *bench) committed() {
 	}
 }
 
-// inMemory is what a folder holds now.
+// inMemory returns a copy of a folder in memory.
 func inMemory(t *testing.T, dir string) fs.FS {
 	t.Helper()
 	out := fstest.MapFS{}
@@ -160,7 +160,7 @@ func inMemory(t *testing.T, dir string) fs.FS {
 	return out
 }
 
-// laid puts attacks into the repository; then is what their program does last.
+// laid puts attacks into the repository. then is the last command of their program.
 func (b *bench) laid(then string, together ...attack) {
 	b.t.Helper()
 	run := "touch '" + filepath.Join(b.canaries, "canary") + "' 2>/dev/null; " + then + ":"
@@ -200,7 +200,7 @@ func (b *bench) laid(then string, together ...attack) {
 	b.write(".git/info/exclude", "canaries\nmore\nelsewhere\n")
 }
 
-// ownersGit does by the owner's own git what the tools do, for as far as that gets.
+// ownersGit runs the commands of the tools with the owner's git, as far as they succeed.
 func (b *bench) ownersGit() (said string) {
 	b.t.Helper()
 	b.write("a", "changed by its owner\n")
@@ -221,14 +221,14 @@ func (b *bench) touched() bool {
 	return err == nil
 }
 
-// TestLedElsewhere: what leads git to another configuration without a word of the repository's own is not
-// followed by the tools, and each of them is an attack under the owner's own git.
+// TestLedElsewhere checks that the tools do not follow references to a configuration outside the
+// repository. Each reference is an attack with the owner's git.
 func TestLedElsewhere(t *testing.T) {
 	inOrder(t)
 	const program = "[core]\nrepositoryformatversion = 0\nfsmonitor = RUN\n"
 	for name, c := range map[string]struct {
 		files   map[string]string
-		move    string // where .git goes
+		move    string // new location of .git
 		refused bool
 	}{
 		"a common folder":      {files: map[string]string{".git/commondir": "../meta\n", "meta/config": program, "meta/objects/x": "", "meta/refs/x": ""}},

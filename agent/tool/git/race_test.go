@@ -2,5 +2,5 @@
 
 package git_test
 
-// raced says that the race detector is on, under which a program takes ten times as long to start.
+// raced reports that the race detector is on. It makes a program start ten times slower.
 const raced = true

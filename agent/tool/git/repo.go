@@ -15,10 +15,10 @@ import (
 	"rouse/internal/gitview"
 )
 
-// maxRead bounds the output of one git call, in characters.
+// maxRead limits the output of one git command, in characters.
 const maxRead = 4 << 20
 
-// ownConfig has the settings of every call beside the view of the repository's configuration.
+// ownConfig holds settings for every call, in addition to the allowed settings of the repository.
 const ownConfig = `[core]
 	bare = false
 	pager = cat
@@ -36,14 +36,14 @@ const ownConfig = `[core]
 // repo is the repository of one call.
 type repo struct {
 	host    *shell.Launcher
-	dir     string // its top folder, which is the working folder
+	dir     string // top folder of the repository, which is the working folder
 	scratch string
 	env     []string
-	write   []string // in addition to the scratch folder
+	write   []string // writable folders in addition to the scratch folder
 	began   bool     // a program of the call was started
 }
 
-// findTop returns the top folder of the repository that a folder is in, or "".
+// findTop returns the top folder of the repository that contains folder, or "".
 func findTop(folder string) string {
 	for {
 		if _, err := os.Lstat(filepath.Join(folder, ".git")); err == nil {
@@ -58,7 +58,7 @@ func findTop(folder string) string {
 	}
 }
 
-// openRepo prepares the repository for one call. The caller closes it.
+// openRepo prepares the repository for one call. The caller must close it.
 func openRepo(ctx context.Context, host *shell.Launcher, agent string) (r *repo, err error) {
 	dir := host.Roots.Workdir()
 	switch at := findTop(dir); at {
@@ -69,7 +69,7 @@ func openRepo(ctx context.Context, host *shell.Launcher, agent string) (r *repo,
 		return nil, tool.Refuse(tool.KindRejected, "the working folder is a part of the repository %s, and git is for a repository that lies within the working folder", at)
 	}
 
-	// What .git leads to would be outside the roots of the run.
+	// A .git that is a file or a link would point outside the run's roots.
 	if info, err := os.Lstat(filepath.Join(dir, ".git")); err != nil || !info.IsDir() {
 		return nil, tool.Refuse(tool.KindRejected, "the .git of the working folder leads out of it (a submodule, a linked worktree, or a link)")
 	}
@@ -89,7 +89,7 @@ func openRepo(ctx context.Context, host *shell.Launcher, agent string) (r *repo,
 
 func (r *repo) close() { os.RemoveAll(r.scratch) } //nolint:errcheck // of a folder for temporary files
 
-// prepare fills the scratch folder, and makes all calls of git use it.
+// prepare fills the scratch folder and sets the environment of all git commands.
 func (r *repo) prepare(agent string) error {
 	view, err := r.host.ViewOf(filepath.Join(r.dir, ".git"))
 	if err != nil {
@@ -97,7 +97,8 @@ func (r *repo) prepare(agent string) error {
 	}
 
 	more := ownConfig
-	// git refuses to commit without an author. The domain .invalid is reserved, so it is nobody's address.
+	// git refuses to commit without an author. The domain .invalid is reserved, so the address
+	// cannot exist.
 	if !view.Has("user.name") || !view.Has("user.email") {
 		more += fmt.Sprintf("[user]\n\tname = \"%s\"\n\temail = \"%[1]s@rouse.invalid\"\n", agent)
 	}
@@ -112,7 +113,7 @@ func (r *repo) output(ctx context.Context, args ...string) (string, error) {
 	return r.gitWithInput(ctx, nil, args...)
 }
 
-// gitWithInput is output with a standard input.
+// gitWithInput is like output, with a standard input for git.
 func (r *repo) gitWithInput(ctx context.Context, in io.Reader, args ...string) (string, error) {
 	out := shell.NewOutput(maxRead)
 	if err := r.run(ctx, in, out, args...); err != nil {
@@ -129,7 +130,7 @@ func (r *repo) gitWithInput(ctx context.Context, in io.Reader, args ...string) (
 func (r *repo) run(ctx context.Context, in io.Reader, stdout *shell.Output, args ...string) error {
 	stderr := shell.NewOutput(2_000)
 	ended, err := r.host.Run(ctx, shell.Program{
-		// --literal-pathspecs: a file named :(exclude)x or *.c is that file.
+		// --literal-pathspecs prevents a file named *.c or :(exclude)x from acting as a pattern.
 		Argv: append([]string{"git", "--no-pager", "--literal-pathspecs"}, args...), Env: r.env, ReadOnly: true, Write: append([]string{r.scratch}, r.write...), Stdin: in, Stdout: stdout, Stderr: stderr,
 	})
 	if err != nil {
@@ -152,7 +153,7 @@ func (r *repo) run(ctx context.Context, in io.Reader, stdout *shell.Output, args
 	return nil
 }
 
-// exitError is the exit status of git with its standard error.
+// exitError is a non-zero exit status of git with its standard error.
 type exitError struct {
 	code int
 	error
@@ -160,7 +161,8 @@ type exitError struct {
 
 func (e *exitError) Unwrap() error { return e.error }
 
-// line is output of one line; "" for the exit status 1, with which git commands say no.
+// line returns output of one line. It returns "" if git exits with status 1, which means "no" for
+// these commands.
 func (r *repo) line(ctx context.Context, args ...string) (string, error) {
 	text, err := r.output(ctx, args...)
 	var no *exitError
@@ -170,7 +172,7 @@ func (r *repo) line(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(text), err
 }
 
-// list is output of entries that end in zero bytes.
+// list returns the NUL-terminated entries of an output.
 func (r *repo) list(ctx context.Context, args ...string) ([]string, error) {
 	text, err := r.output(ctx, args...)
 	return split(text), err
@@ -183,7 +185,7 @@ func split(text string) []string {
 	return strings.Split(strings.TrimSuffix(text, "\x00"), "\x00")
 }
 
-// relative returns a path as git writes it: relative to the top, with slashes.
+// relative returns a path as git writes it: relative to the top folder, with slashes.
 func (r *repo) relative(path string) (string, error) {
 	p, err := r.host.Roots.Resolve(path, false)
 	if err != nil {
@@ -199,12 +201,12 @@ func (r *repo) relative(path string) (string, error) {
 	return filepath.ToSlash(rel), nil
 }
 
-// copyIndex copies the index into the scratch folder, so that staging for a draft does not change
-// it. It is opened through the roots, so that a link does not lead out of the repository.
+// copyIndex copies the index into the scratch folder, so that a draft does not change the original.
+// It opens the index through the roots, so that a link cannot lead out of the repository.
 func (r *repo) copyIndex() (err error) {
 	from, err := r.host.Roots.Open(filepath.Join(".git", "index"))
 	if bad, ok := errors.AsType[*tool.Refusal](err); ok && bad.Kind == tool.KindNotFound {
-		return nil // nothing was staged yet
+		return nil // no index yet
 	}
 	if err != nil {
 		return tool.Refuse(tool.KindRejected, "the index of the repository cannot be read: %v", err)

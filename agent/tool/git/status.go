@@ -33,7 +33,7 @@ func (f *family) status(ctx context.Context, in tool.Invocation, _ statusArgs) (
 	return tool.Success(res), err
 }
 
-// status asks git for the state of the working folder.
+// status returns the state of the working folder.
 func status(ctx context.Context, host *shell.Launcher, agent string) (statusResult, error) {
 	r, err := openRepo(ctx, host, agent)
 	if err != nil {
@@ -50,8 +50,8 @@ func status(ctx context.Context, host *shell.Launcher, agent string) (statusResu
 
 var statusWords = map[byte]string{'M': "modified", 'T': "type", 'A': "added", 'D': "deleted", 'R': "renamed", 'C': "copied", 'U': "conflict"}
 
-// parseStatus parses git status --porcelain=v1 -z: two letters and a path; the old name of a
-// renamed file is the next entry.
+// parseStatus parses the output of git status --porcelain=v1 -z. Each entry has two letters and a
+// path. The old name of a renamed file is the next entry.
 func parseStatus(entries []string) statusResult {
 	res := statusResult{Staged: []file{}, Unstaged: []file{}, Untracked: []string{}}
 	add := func(list *[]file, f file) {
@@ -105,22 +105,22 @@ func parseStatus(entries []string) statusResult {
 	return res
 }
 
-// Limits of what a prompt tells of a repository.
+// Limits of Summary.
 const (
 	summaryTimeout = 10 * time.Second
 	maxSummarised  = 50 // paths
 )
 
-// Summary describes the changes in the working folder for a prompt, in at most so many characters;
-// "" if the folder is not a repository. It runs git as the tools do, so that nothing that the
-// folder names is run (OSA-39).
+// Summary describes the changes in the working folder for a prompt. most limits its length. It
+// returns "" if the folder is not a repository or git fails. It runs git like the tools do, so
+// programs named by the repository do not run.
 func Summary(ctx context.Context, host *shell.Launcher, agent string, redact func(string) string, most int) string {
 	ctx, cancel := context.WithTimeout(ctx, summaryTimeout)
 	defer cancel()
 
 	s, err := status(ctx, host, agent)
 	if err != nil {
-		return "" // a model can call git_status, which says what is wrong
+		return "" // the model can call git_status, which reports the error
 	}
 	if s.Clean {
 		return "Nothing has changed since the last commit.\n"

@@ -8,8 +8,8 @@ import (
 	"rouse/agent/tool/git"
 )
 
-// OSA-39: a prompt is told what has changed, each path quoted and redacted, as far as its room goes; and nothing of a folder
-// that is no repository of its own.
+// TestSummary: OSA-39, a prompt lists the changed paths, quoted and redacted, within its limit. It
+// lists nothing for a folder that is not a repository.
 func TestSummary(t *testing.T) {
 	inOrder(t)
 	b := newBench(t)

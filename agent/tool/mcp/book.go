@@ -18,34 +18,36 @@ import (
 	"rouse/internal/text"
 )
 
-// Book keeps which tools of which servers their owner has approved, and which were seen last: a file for each server, in a folder of
-// the home that no agent reaches.
+// Book stores, for each server, the tools its owner has approved and the tools it listed last. It
+// keeps one file per server, in a folder of the home that agents cannot reach.
 type Book struct {
-	dir string // "" keeps nothing, so that nothing is approved
+	dir string // if empty, records are not stored and no tool is approved
 	mu  sync.Mutex
 }
 
-// NewBook is the book in a folder, which is made with the first entry.
+// NewBook returns a book stored in dir. The folder is created with the first record.
 func NewBook(dir string) *Book { return &Book{dir: dir} }
 
-// Record is what the book has of a server.
+// Record is the stored state of one server.
 type Record struct {
-	Identity string       `json:"identity"` // of the program or address that it is about
+	Identity string       `json:"identity"` // hash of the program or address, see Server.Identity
 	Approved []Definition `json:"approved,omitempty"`
-	Since    time.Time    `json:"since,omitzero"` // of the latest approval
+	Since    time.Time    `json:"since,omitzero"` // time of the latest approval
 	Seen     []Definition `json:"seen,omitempty"`
-	SeenAt   time.Time    `json:"seen_at,omitzero"` // zero: it was never asked
-	Says     string       `json:"says,omitempty"`   // its own name and version
-	Noise    string       `json:"noise,omitempty"`  // lines of its standard output that were not messages when it started
-	Told     string       `json:"told,omitempty"`   // of the change that its owner was told of last
+	SeenAt   time.Time    `json:"seen_at,omitzero"` // zero if the server has not been asked yet
+	Says     string       `json:"says,omitempty"`   // name and version the server reports
+	Noise    string       `json:"noise,omitempty"`  // report on lines of standard output that are not messages
+	Told     string       `json:"told,omitempty"`   // last change reported to the owner
 
-	Client *Client `json:"client,omitempty"` // as which rouse signs in there; nil: it does not
+	// Client is rouse's OAuth client at the server. Nil if rouse does not sign in.
+	Client *Client `json:"client,omitempty"`
 }
 
-// maxBook is how long the file of a server may be, in bytes.
+// maxBook limits the size of a server's file, in bytes.
 const maxBook = 64 << 20
 
-// Of is what the book has of a server; nothing, where the book is about another program or address of the name.
+// Of returns the record of a server. If the stored record belongs to another program or address
+// with the same name, it returns an empty record.
 func (b *Book) Of(s Server) (Record, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,7 +102,8 @@ func (b *Book) change(s Server, how func(*Record) error) (r Record, err error) {
 	return r, atomicfile.Write(b.path(s), raw, 0o600)
 }
 
-// See keeps which tools a server has now. With news its owner has to be told what is not as they approved it: of the same change once.
+// See stores the tools that a server lists now. It returns news if the owner must be told of a
+// difference from the approved tools. Each change is reported once.
 func (b *Book) See(s Server, found []Definition, says, noise string) (r Record, news string, err error) {
 	r, err = b.change(s, func(r *Record) error {
 		r.Seen, r.SeenAt, r.Says, r.Noise = found, time.Now().UTC(), says, noise
@@ -120,9 +123,10 @@ func (b *Book) See(s Server, found []Definition, says, noise string) (r Record, 
 	return r, news, err
 }
 
-// Approve approves tools of a server as they were seen last: those of the names, or all that there are. Only what can be used is
-// approved; unusable says why the others cannot. With shown, the hashes of all tools that the owner was shown, nothing is approved that
-// they were not.
+// Approve approves tools of a server as they were listed last: the named tools, or all tools if
+// names is empty. Tools that cannot be used are not approved; unusable maps their names to the
+// reason. shown optionally holds the hashes of all tools shown to the owner. If it is set and a
+// tool differs from it, Approve returns an error.
 func (b *Book) Approve(s Server, names []string, shown map[string]string) (approved []string, unusable map[string]string, err error) {
 	unusable = map[string]string{}
 	_, err = b.change(s, func(r *Record) error {
@@ -150,7 +154,7 @@ func (b *Book) Approve(s Server, names []string, shown map[string]string) (appro
 			approved = append(approved, d.Name)
 		}
 
-		if len(names) == 0 { // what is not there any more is approved no longer: it would come back unseen
+		if len(names) == 0 { // a tool that is gone would otherwise return without a review
 			r.Approved = slices.DeleteFunc(r.Approved, func(d Definition) bool { return !slices.Contains(definitionNames(r.Seen), d.Name) })
 		}
 		slices.SortFunc(r.Approved, func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
@@ -161,7 +165,7 @@ func (b *Book) Approve(s Server, names []string, shown map[string]string) (appro
 	return approved, unusable, err
 }
 
-// asShown refuses what is not as the owner was shown it.
+// asShown returns an error if a tool differs from the one shown to the owner.
 func (r Record) asShown(s Server, shown map[string]string) error {
 	for _, d := range r.Seen {
 		if want, ok := shown[d.Name]; shown != nil && (!ok || want != d.Hash) {
@@ -171,7 +175,7 @@ func (r Record) asShown(s Server, shown map[string]string) error {
 	return nil
 }
 
-// Revoke takes approvals back: those of the names, or all.
+// Revoke revokes the approvals of the named tools, or of all tools if names is empty.
 func (b *Book) Revoke(s Server, names []string) (revoked []string, err error) {
 	_, err = b.change(s, func(r *Record) error {
 		for _, name := range names {
@@ -191,7 +195,7 @@ func (b *Book) Revoke(s Server, names []string) (revoked []string, err error) {
 	return revoked, err
 }
 
-// KeepClient keeps as which rouse signs in at a server.
+// KeepClient stores rouse's OAuth client at a server.
 func (b *Book) KeepClient(s Server, c *Client) error {
 	_, err := b.change(s, func(r *Record) error {
 		r.Client = c
@@ -216,30 +220,30 @@ func find(list []Definition, name string) (Definition, bool) {
 	return list[i], true
 }
 
-// Status is how it stands with a tool of a server.
+// Status is the approval state of a tool.
 type Status string
 
 // The states of a tool.
 const (
 	StatusApproved Status = "approved"
 	StatusNew      Status = "new"      // not approved yet
-	StatusChanged  Status = "changed"  // not what was approved
-	StatusGone     Status = "gone"     // approved, and not there when the server was last asked
-	StatusUnusable Status = "unusable" // models could not call it
-	StatusOff      Status = "off"      // the configuration leaves it out (tools: allow)
+	StatusChanged  Status = "changed"  // differs from the approved tool
+	StatusGone     Status = "gone"     // approved, but missing from the latest list
+	StatusUnusable Status = "unusable" // models cannot call it
+	StatusOff      Status = "off"      // excluded by the configuration (tools: allow)
 )
 
-// ToolState is a tool of a server as its owner is shown it.
+// ToolState describes a tool of a server to the server's owner.
 type ToolState struct {
 	Name, Description, Annotations string
-	Schema                         json.RawMessage // of its arguments, as agents would use it; nil where it cannot be used
+	Schema                         json.RawMessage // of the arguments, as agents use it; nil if the tool cannot be used
 	Hash                           string
 	Status                         Status
-	Why                            string // it is unusable
-	Difference                     string // from what was approved, as a unified difference
+	Why                            string // reason the tool is unusable
+	Difference                     string // unified diff from the approved definition
 }
 
-// States are the tools of a server, by name: those that were seen last, and those that were approved.
+// States returns the tools listed last and the approved tools, sorted by name.
 func (r Record) States(s Server) []ToolState {
 	var out []ToolState
 	for _, d := range r.Seen {
@@ -270,7 +274,7 @@ func (r Record) States(s Server) []ToolState {
 	return out
 }
 
-// difference shows what has changed of a tool, each field on lines of its own.
+// difference returns a unified diff between two definitions of a tool, with one field per line.
 func (d Definition) difference(now Definition) string {
 	lines := func(d Definition) string {
 		var plain any
@@ -286,7 +290,8 @@ func (d Definition) difference(now Definition) string {
 	return udiff.Unified("approved", "now", lines(d), lines(now))
 }
 
-// news says what of a server is not as its owner approved it, in a sentence; "" where all is.
+// news describes in one sentence how the listed tools differ from the approved tools. It returns ""
+// if they do not differ.
 func (r Record) news(s Server) string {
 	by := map[Status][]string{}
 	for _, t := range r.States(s) {
@@ -305,7 +310,8 @@ func (r Record) news(s Server) string {
 	return strings.Join(out, "; ")
 }
 
-// ApprovedTools are the tools that agents may be given: approved, let through by the configuration, and usable.
+// ApprovedTools returns the tools that agents may use: approved, allowed by the configuration and
+// usable.
 func (r Record) ApprovedTools(s Server) (out []Definition) {
 	for _, d := range r.Approved {
 		if _, err := d.Schema(s.Name); err == nil && s.allows(d.Name) {

@@ -14,18 +14,19 @@ import (
 	"rouse/internal/text"
 )
 
-// maxDefinition is how long a tool may be as its server tells it, in bytes of JSON. Of a longer one only the hash is kept.
+// maxDefinition limits the size of a tool definition, in bytes of JSON. Only the hash of a longer
+// definition is kept.
 const maxDefinition = 256 << 10
 
-// Definition is a tool as its server tells it.
+// Definition is a tool as its server describes it.
 type Definition struct {
 	Name string `json:"name"`
-	// Said is all of it, in JSON with sorted keys; nil where it is too long.
+	// Said is the whole definition in JSON with sorted keys. Nil if it is too long.
 	Said json.RawMessage `json:"said,omitempty"`
-	Hash string          `json:"hash"` // SHA-256 of all of it
+	Hash string          `json:"hash"` // SHA-256 of the whole definition
 }
 
-// said is what of a definition is looked at.
+// said holds the fields of a definition that rouse reads.
 type said struct {
 	Title       string          `json:"title"`
 	Description string          `json:"description"`
@@ -37,11 +38,12 @@ type said struct {
 	} `json:"execution"`
 }
 
-// define keeps what a server says of a tool. The names of texts are sorted, so that the order in which a server writes them changes
-// nothing. Left out are the pictures and notes that nobody is shown; all else counts, also what is not believed: an annotation that
-// changes is a change.
+// define converts a tool from the server into a Definition. It sorts JSON keys, so that the order
+// in which the server writes them does not matter. It drops icons and metadata, which are not
+// shown. All other fields count as part of the definition, including annotations.
 //
-// Of the task support only "required" is kept, because only that changes how a tool is called.
+// Of the task support it keeps only "required", because only that value changes how the tool is
+// called.
 func define(t *mcp.Tool, taskSupport string) (Definition, error) {
 	told := *t
 	told.Meta, told.Icons = nil, nil
@@ -71,17 +73,17 @@ func define(t *mcp.Tool, taskSupport string) (Definition, error) {
 }
 
 func (d Definition) said() (s said) {
-	_ = json.Unmarshal(d.Said, &s) // of one that is too long there is nothing
+	_ = json.Unmarshal(d.Said, &s) // empty if the definition was too long to keep
 	return s
 }
 
-// taskRequired is the task support of a tool that can be called as a task only.
+// taskRequired is the task support of a tool that can only be called as a task.
 const taskRequired = "required"
 
-// needsTask reports whether the tool can be called as a task only.
+// needsTask reports whether the tool can only be called as a task.
 func (d Definition) needsTask() bool { return d.said().Execution.TaskSupport == taskRequired }
 
-// Description is what models and people read of it, in plain text.
+// Description returns the description for models and people, in plain text.
 func (d Definition) Description() string {
 	s := d.said()
 	if s.Description == "" {
@@ -90,7 +92,8 @@ func (d Definition) Description() string {
 	return text.Truncate(text.Clean(s.Description), maxDescription)
 }
 
-// Annotations are what the server says of its effects, which nobody believes; "" where it says nothing.
+// Annotations returns the effects that the server declares, or "" if it declares no effects. They
+// are shown to the owner but not trusted.
 func (d Definition) Annotations() string {
 	var compact bytes.Buffer
 	if a := d.said().Annotations; len(a) == 0 || json.Compact(&compact, a) != nil || compact.String() == "{}" || compact.String() == "null" {
@@ -99,7 +102,8 @@ func (d Definition) Annotations() string {
 	return text.OneLine(text.Truncate(compact.String(), 500))
 }
 
-// Schema is that of its arguments as agents use it. The error says why the tool cannot be used.
+// Schema returns the schema of the arguments as agents use it. It returns an error if the tool
+// cannot be used.
 func (d Definition) Schema(server string) (json.RawMessage, error) {
 	name := ToolName(server, d.Name)
 	switch {
@@ -113,15 +117,15 @@ func (d Definition) Schema(server string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Whatever the library of schemas does not take is found now, and not in a run.
+	// Unsupported schemas must be found at approval, not during a run.
 	if _, err := (tool.Spec{Name: name, Schema: schema}).Arguments(); err != nil {
 		return nil, err
 	}
 	return schema, nil
 }
 
-// misfit says what is wrong with the structured part of a result, "" where it fits what the server says of its results. A schema that
-// cannot be used says nothing.
+// misfit describes how the structured part of a result violates the output schema. It returns "" if
+// the value fits or the schema cannot be used.
 func (d Definition) misfit(value any) string {
 	raw := d.said().Output
 	if len(raw) == 0 || string(raw) == "null" {

@@ -1,16 +1,20 @@
-// Package mcp gives agents the tools of servers of the Model Context Protocol (OSL-33).
+// Package mcp gives agents the tools of servers that speak the Model Context Protocol.
 //
 // # Design
 //
-// A server is a stranger: what it says of its tools, what it answers, and when, is data. Its owner approves each tool as it stands
-// (Book), and that is all that a model is ever told: a run has the tools that are approved, from the book, without anything being
-// started. The server is started by the first call of a run (Sessions), asked which tools it has, and a tool that is not what was
-// approved is refused until its owner has looked at it. With the run it ends.
+// A server is not trusted: its tool definitions and results are data. The owner of a server
+// approves each tool definition (see Book). Models see only approved definitions, which are read
+// from the book without starting the server. The first call of a run starts the server and lists
+// its tools (see Sessions). A tool that differs from its approved definition is refused until the
+// owner reviews it. The server is stopped when the run ends.
 //
-// A program that serves is confined like the programs of its agent, and sees none of the agent's folders unless its owner says so; a
-// server with an address is asked as web_fetch asks, at that address alone. What the protocol lets a server ask for (a completion, an
-// answer of a person, folders) is declined, and put on record. Each frame, list, schema and result has a bound, and each wait an end.
+// A server program is sandboxed like the programs of its agent. It does not see the agent's folders
+// unless the owner allows it. Requests to a server with a URL have the same network checks as
+// web_fetch and go to that URL only. Requests from the server (for a completion, for a person's
+// answer, for folders) are declined and recorded. Each frame, list, schema and result has a size
+// limit, and each wait has a timeout.
 //
-// Whatever a server says of the effects of a tool (annotations) is shown to its owner and believed by nobody: a call is one with an
-// effect beyond the host unless the owner says that it only reads, and what it brings is untrusted.
+// The effects that a server declares in annotations are shown to its owner but not trusted. A call
+// counts as having an effect outside the host unless the owner declares the tool read-only. Its
+// results are untrusted content.
 package mcp

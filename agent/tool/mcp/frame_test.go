@@ -9,8 +9,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// FuzzFrame: whatever a server writes is a message or an error, and what becomes of it, as a tool and as a result, is valid, bounded, and
-// holds nothing that a terminal would obey.
+// FuzzFrame checks that all output of a server is a message or an error. The resulting tools and
+// results must be valid, bounded and free of terminal control sequences.
 func FuzzFrame(f *testing.F) {
 	for _, seed := range []string{
 		`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"x"}],"structuredContent":{"a":1},"isError":true}}`,

@@ -14,34 +14,36 @@ import (
 	"rouse/internal/text"
 )
 
-// maxAnswer is how much a server may send for one request, in bytes.
+// maxAnswer limits the size of one response, in bytes.
 const maxAnswer = 16 << 20
 
-// unauthorizedError says that a server wants to know who asks.
+// unauthorizedError is returned if a server requires a sign-in.
 type unauthorizedError struct{ server string }
 
 func (e *unauthorizedError) Error() string {
 	return fmt.Sprintf("the MCP server %s asks for a sign-in; its owner signs in with: rouse mcp-servers sign-in %[1]s", e.server)
 }
 
-// maxRequests is how many requests one call may lead to: a server can have its client ask again where a stream broke off.
+// maxRequests limits the HTTP requests of one call. A server can make its client reconnect whenever
+// a stream breaks off.
 const maxRequests = 200
 
-// transport sends the requests to a server at its address: over the guard of the network, with the headers that its owner gave, to
-// nowhere else, and with an end.
+// transport sends requests to a server's URL and to no other host. It applies the network checks,
+// the configured headers and the request limit.
 type transport struct {
 	server Server
 	guard  http.RoundTripper
-	tokens Tokens // nil: nobody signs in
+	tokens Tokens // nil if the server needs no sign-in
 	to     string // host and port
 
 	mu       sync.Mutex
-	fault    error  // the latest
-	requests int    // of this call
-	asks     string // with which words the server asked who asks (WWW-Authenticate)
+	fault    error  // latest error
+	requests int    // requests of this call
+	asks     string // latest WWW-Authenticate header
 }
 
-// newTransport needs no grant of an agent: its owner named the address.
+// newTransport returns a transport for a server. It checks no grants of the agent, because the
+// owner configured the URL.
 func newTransport(s Server, tokens Tokens) (*transport, error) {
 	u, err := url.Parse(s.URL)
 	if err != nil {
@@ -50,8 +52,9 @@ func newTransport(s Server, tokens Tokens) (*transport, error) {
 	return &transport{server: s, guard: dial.New(dial.Options{Own: s.own()}), tokens: tokens, to: u.Host}, nil
 }
 
-// own are the addresses from the configuration that may be on this machine or its network: with private_network those of the
-// server and of the issuer of its tokens, else an IP address that the owner wrote.
+// own returns the configured addresses that may be on this machine or its network. With
+// private_network these are the server and the issuer of its tokens. Otherwise it is the server, if
+// its URL contains an IP address.
 func (s Server) own() (out []string) {
 	if u, err := url.Parse(s.URL); err == nil {
 		if _, err := netip.ParseAddr(u.Hostname()); s.Near || err == nil {
@@ -64,21 +67,22 @@ func (s Server) own() (out []string) {
 	return out
 }
 
-// begin begins to count for a call.
+// begin resets the request count and the error for a new call.
 func (t *transport) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.requests, t.fault = 0, nil
 }
 
-// why is what went wrong last; nil where nothing did.
+// why returns the latest error of the current call, or nil.
 func (t *transport) why() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.fault
 }
 
-// RoundTrip implements http.RoundTripper. Its errors are kept, for not all of them reach who asked.
+// RoundTrip implements http.RoundTripper. It stores its errors, because the library does not return
+// all of them to the caller.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.send(r) //nolint:contextcheck // the request carries it
 	if err != nil && r.Context().Err() == nil {
@@ -128,7 +132,7 @@ func (t *transport) send(r *http.Request) (*http.Response, error) {
 		return nil, &unauthorizedError{t.server.Name}
 	}
 
-	// The token may have been revoked before its time.
+	// The token may have been revoked before it expired.
 	if token, err = t.tokens(r.Context(), token); err != nil || token == "" {
 		return nil, errors.Join(&unauthorizedError{t.server.Name}, err)
 	}
@@ -144,7 +148,7 @@ func (t *transport) send(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// once sends a request, with the token if there is one.
+// once sends one request, with the token if it is not empty.
 func (t *transport) once(r *http.Request, token string) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	for name, value := range t.server.Headers {
@@ -166,7 +170,7 @@ func (t *transport) once(r *http.Request, token string) (*http.Response, error) 
 	return resp, nil
 }
 
-// boundedBody ends an answer that does not.
+// boundedBody fails when a response is longer than its limit.
 type boundedBody struct {
 	io.ReadCloser
 	left int64
@@ -185,11 +189,11 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 
 var errTooMuch = errors.New("it answers with more than " + text.Size(maxAnswer))
 
-// withoutRedirects is a client that is not sent on.
+// withoutRedirects returns a client that does not follow redirects.
 func withoutRedirects(t http.RoundTripper) *http.Client {
 	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// Tokens give the token with which a server is asked that had its owner sign in; "" where there is none. had is one that the server
-// did not take, "" at first.
+// Tokens returns the access token for a server, or "" if there is none. had is a token that the
+// server has just rejected, or "" on the first request.
 type Tokens func(ctx context.Context, had string) (string, error)

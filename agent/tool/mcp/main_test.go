@@ -26,13 +26,13 @@ import (
 	"rouse/agent/tool/shell"
 )
 
-// patience is how long a test waits for what must happen before it takes a server to hang.
+// patience is the timeout after which a test considers a server hung.
 const patience = 3 * time.Minute
 
-// roleKey names what this binary is when a test starts it again as a server.
+// roleKey is the environment variable for the role of this binary as a server.
 const roleKey = "ROUSE_TEST_SERVER"
 
-// TestMain is the tests, and the servers that they start: this very binary with a role in its environment.
+// TestMain runs the tests, or a server if the environment has a role.
 func TestMain(m *testing.M) {
 	sandbox.Child()
 	if role := os.Getenv(roleKey); role != "" {
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 
-	// They wait for programs more than they compute.
+	// The tests mostly wait for programs.
 	flag.Parse()
 	if err := flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// good is a server of the official SDK. Its tools are what most servers have, and what few have.
+// good returns a server of the official SDK with common and rare kinds of tools.
 func good() *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "good", Version: "1.2"}, nil)
 	sdk.AddTool(s, &sdk.Tool{Name: "add", Description: "Adds two numbers."}, func(_ context.Context, _ *sdk.CallToolRequest, in struct {
@@ -110,7 +110,7 @@ func good() *sdk.Server {
 	return s
 }
 
-// serve is a server with one habit, good or bad.
+// serve runs a server with one habit, good or bad.
 func serve(role string) {
 	if role == "good" {
 		_ = good().Run(context.Background(), &sdk.StdioTransport{})
@@ -120,14 +120,14 @@ func serve(role string) {
 		serveRecorded()
 		return
 	}
-	if role == "client" { // of the official suite, which names its server last
+	if role == "client" { // of the official suite, which passes the server as the last argument
 		if err := actAsClient(os.Args[len(os.Args)-1]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		return
 	}
-	if role == "deaf" { // reads nothing, says nothing
+	if role == "deaf" { // reads and writes nothing
 		time.Sleep(time.Minute)
 		return
 	}
@@ -183,11 +183,11 @@ func initialize(role, id string, say func(string, ...any)) {
 		for range 30_000 {
 			say("chatter")
 		}
-	case "noise-logs": // as loggers of several languages write
+	case "noise-logs": // in the formats of loggers of several languages
 		for _, line := range []string{"\xef\xbb\xbf[INFO] canary started", `{"level":"info","msg":"listening"}`, `["a"]`, "[", "{", `{"jsonrpc":`, "2026-11-28 12:00:00 INFO up", "\x1b[32minfo\x1b[0m up", "null"} {
 			say("%s", line)
 		}
-		fmt.Print("\xef\xbb\xbf") // before the answer
+		fmt.Print("\xef\xbb\xbf") // before the response
 	case "garbage":
 		say(`{"jsonrpc":"2.0","id":`)
 	case "huge":
@@ -209,7 +209,7 @@ func initialize(role, id string, say func(string, ...any)) {
 	say(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"hostile\u001b[2J","version":"1"}}}`, id)
 }
 
-// one is a tool that is told as JSON.
+// one returns a tool definition as JSON.
 func one(name, description, schema string) string {
 	n, _ := json.Marshal(name)
 	d, _ := json.Marshal(description)
@@ -261,7 +261,7 @@ func list(role, id string, times int, say func(string, ...any)) {
 	say(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[%s]%s}}`, id, strings.Join(tools, ","), cursor)
 }
 
-// bomb is a small schema that is large once it is written out.
+// bomb returns a small schema that is large when its references are expanded.
 func bomb() string {
 	defs := `"d0":{"type":"string"}`
 	for i := 1; i < 20; i++ {
@@ -304,7 +304,7 @@ func call(role, id string, say func(string, ...any)) {
 	say(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
 }
 
-// bench is a book and a place to start servers.
+// bench is a book with the means to start servers.
 type bench struct {
 	t        *testing.T
 	dir, me  string
@@ -345,7 +345,7 @@ func newBench(t *testing.T) *bench {
 	return &bench{t: t, dir: dir, me: me, book: mcp.NewBook(filepath.Join(dir, "mcp")), roots: roots, launcher: &shell.Launcher{Sandbox: box, Limiter: lanes, Roots: roots, Scratch: filepath.Join(dir, "scratch")}}
 }
 
-// server is this binary in a role.
+// server returns the configuration of this binary in a role.
 func (b *bench) server(role string) mcp.Server {
 	return mcp.Server{Name: "srv", Argv: []string{b.me}, Read: []string{b.me}, Env: []string{roleKey + "=" + role}, Start: patience, Timeout: patience}
 }
@@ -362,7 +362,7 @@ func (b *bench) sessions() *mcp.Sessions {
 	return s
 }
 
-// approve looks at a server, and approves all that it has.
+// approve lists the tools of a server and approves all of them.
 func (b *bench) approve(s mcp.Server) {
 	b.t.Helper()
 	one := b.sessions()
@@ -375,7 +375,7 @@ func (b *bench) approve(s mcp.Server) {
 	}
 }
 
-// tools are those of a run.
+// tools returns the tools of a run.
 func (b *bench) tools(one *mcp.Sessions, s mcp.Server, named ...string) *tool.Registry {
 	b.t.Helper()
 	rec, err := b.book.Of(s)
@@ -393,7 +393,7 @@ func (b *bench) tools(one *mcp.Sessions, s mcp.Server, named ...string) *tool.Re
 	return r
 }
 
-// call calls a tool in a run of its own.
+// call calls a tool in its own run.
 func (b *bench) call(s mcp.Server, name string, args any) tool.Envelope {
 	b.t.Helper()
 	one := b.sessions()

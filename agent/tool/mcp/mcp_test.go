@@ -23,7 +23,7 @@ import (
 	"rouse/agent/tool/shell"
 )
 
-// over are the two ways to the reference server of the SDK.
+// over returns the reference server of the SDK on both transports.
 func over(t *testing.T) map[string]func(*bench) mcp.Server {
 	t.Helper()
 	server := good()
@@ -37,8 +37,8 @@ func over(t *testing.T) map[string]func(*bench) mcp.Server {
 	}
 }
 
-// TestReference: OSL-33, the tools of a server of the official SDK are called on both transports, once they are approved and not before;
-// what it answers is text, data and pictures; what it asks for is declined.
+// TestReference: OSL-33, the tools of a server of the official SDK can be called on both transports
+// only after approval. Results become text, data and pictures. Requests of the server are declined.
 func TestReference(t *testing.T) {
 	t.Parallel()
 	for name, make := range over(t) {
@@ -88,11 +88,12 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// TestHostile: whatever a server does, there is an answer that says what, in bounded time and memory.
+// TestHostile checks that every behavior of a server leads to a clear error, in bounded time and
+// memory.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	for role, want := range map[string]struct {
-		call   bool // it is only asked which tools it has
+		call   bool // the server is only asked for its tools
 		kind   tool.Kind
 		says   string
 		unsure bool // the call may have taken effect
@@ -135,7 +136,7 @@ func TestHostile(t *testing.T) {
 					s.Start = 3 * time.Second
 				}
 				if role == "list-silent" {
-					s.Start = 10 * time.Second // it has to have started within that, before it is asked
+					s.Start = 10 * time.Second // time in which it must have started
 				}
 			}
 
@@ -169,7 +170,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestNoise: lines that are not messages are counted for the owner, with the first of them.
+// TestNoise checks that lines that are not messages are counted for the owner, together with the
+// first of them.
 func TestNoise(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -186,7 +188,8 @@ func TestNoise(t *testing.T) {
 	}
 }
 
-// TestUnusable: tools with names, descriptions and schemas that no model could use are told with the reason, and never approved.
+// TestUnusable checks that tools with unusable names, descriptions or schemas are reported with the
+// reason and never approved.
 func TestUnusable(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -217,8 +220,8 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
-// TestChanged: a tool that is not what was approved is off until its owner has approved it, whenever it changes: between two runs, or in
-// the middle of one. Its owner is told of a change once.
+// TestChanged checks that a changed tool is off until its owner approves it, whether it changes
+// between two runs or during one. Its owner is told of a change once.
 func TestChanged(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -230,7 +233,7 @@ func TestChanged(t *testing.T) {
 	if e := b.callIn(one, s, "t", nil); !e.OK {
 		t.Errorf("the first call: %+v", e)
 	}
-	for range 2 { // it has said meanwhile that its tools have changed
+	for range 2 { // it has reported in the meantime that its tools have changed
 		if e := b.callIn(one, s, "t", nil); e.OK || e.Kind != tool.KindRejected || !strings.Contains(e.Message, "has changed its tool t since") || e.Uncertain {
 			t.Errorf("after the change: %+v", e)
 		}
@@ -249,13 +252,13 @@ func TestChanged(t *testing.T) {
 		}
 	}
 
-	// The same name may be another program: nothing of it is approved.
+	// Approvals do not apply to another program of the same name.
 	other := b.server("changed")
 	other.Argv = append(other.Argv, "other")
 	if e := b.call(other, "t", nil); e.OK || !strings.Contains(e.Message, "is not approved") {
 		t.Errorf("another program: %+v", e)
 	}
-	// The same program with other tools: off, and there again once they are approved.
+	// The same program with other tools is off until they are approved.
 	again := b.server("changed")
 	if e := b.call(again, "t", nil); e.OK || !strings.Contains(e.Message, "has changed") {
 		t.Errorf("other tools: %+v", e)
@@ -277,7 +280,7 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestDamagedBook: a file that cannot be read approves nothing.
+// TestDamagedBook checks that a damaged file approves nothing.
 func TestDamagedBook(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -291,7 +294,8 @@ func TestDamagedBook(t *testing.T) {
 	}
 }
 
-// TestConfined: a server reads, writes and reaches nothing that its owner did not give it, and is told nothing of the environment.
+// TestConfined checks that a server reads, writes and reaches only what its owner allows, and does
+// not see the environment.
 func TestConfined(t *testing.T) {
 	t.Setenv("ROUSE_TEST_CANARY", "canary-of-the-environment")
 	b := newBench(t)
@@ -326,7 +330,7 @@ func TestConfined(t *testing.T) {
 			if e := b.call(s, "reach", args); json.Unmarshal(e.Result, &res) != nil {
 				t.Fatalf("%+v", e)
 			}
-			if args["write"] == out { // it may write there in a view of its own; what counts is whether the file is there
+			if args["write"] == out { // it may write in a private view; only the real file counts
 				res.Text = "nothing"
 			}
 			got = append(got, res.Text)
@@ -344,7 +348,8 @@ func TestConfined(t *testing.T) {
 	}
 }
 
-// TestGuard: a server with an address is asked there and nowhere else, and not within unless its owner says so.
+// TestGuard checks that a server with a URL is contacted at that URL only, and on a private network
+// only if its owner allows it.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	inner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { t.Errorf("it was asked: %s", r.URL) }))
@@ -389,7 +394,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestRestarted: a server that dies is started again for the next call, a few times.
+// TestRestarted checks that a server that dies is started again for the next call, a limited number
+// of times.
 func TestRestarted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -405,7 +411,8 @@ func TestRestarted(t *testing.T) {
 	}
 }
 
-// TestEnds: no server outlives its run, whatever it was doing, and nothing of it is left.
+// TestEnds checks that servers end with their run, whatever they are doing, and leave nothing
+// behind.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	for _, role := range []string{"good", "call-silent"} {
@@ -429,7 +436,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestNeeds: what a call brings and reaches follows from what its owner says of the server, never from what the server says.
+// TestNeeds checks that the need of a call follows from the owner's configuration and never from
+// the server's declarations.
 func TestNeeds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -456,7 +464,7 @@ func TestNeeds(t *testing.T) {
 		if err != nil || n.AddsTaint.String() != c.taint || n.NeedsApproval != c.asks || n.MissingGrant != "" {
 			t.Errorf("%s: %+v (%v)", name, n, err)
 		}
-		// What a run has written where the program reads has its labels.
+		// Files that a run has written in the program's folders carry the labels of the run.
 		if len(n.Reads) != len(s.Read) {
 			t.Errorf("%s: of %q it reads %+v", name, s.Read, n.Reads)
 		}
@@ -470,7 +478,7 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// TestSchemas: what a schema refers to within itself is written out, and what no validator here knows is left out.
+// TestSchemas checks that local references are expanded and unsupported keywords dropped.
 func TestSchemas(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
@@ -494,8 +502,8 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
-// TestSignIn: OSL-33, a server that wants to know who asks says where one signs in; rouse registers itself there, and asks with the token
-// that comes of it. What the addresses lead to that are none of the server's is not asked.
+// TestSignIn: OSL-33, rouse discovers the sign-in of a server, registers itself and uses the token.
+// Addresses unrelated to the server are not contacted.
 func TestSignIn(t *testing.T) {
 	t.Parallel()
 	var site *httptest.Server
@@ -549,7 +557,8 @@ func TestSignIn(t *testing.T) {
 		t.Errorf("registered %d times: %+v (%v)", registered, again, err)
 	}
 
-	// Who has registered a client says who is to get its secret, whoever the server names.
+	// The secret of a registered client goes only to the configured issuer, whichever issuer the
+	// server names.
 	named := s
 	named.OAuth = &mcp.OAuth{Issuer: issuer() + "/", ClientID: "mine", ClientSecret: "canary"}
 	if c, err := mcp.Discover(t.Context(), named, "http://127.0.0.1:1/mcp/callback", nil); err != nil || c.ID != "mine" || named.Check() != nil {
@@ -563,7 +572,7 @@ func TestSignIn(t *testing.T) {
 		t.Error("a secret without an issuer is taken")
 	}
 
-	// A token that is not taken is refreshed once.
+	// A rejected token is refreshed once.
 	asked := []string{}
 	signed := mcp.NewSessions(mcp.SessionOptions{Book: b.book, Tokens: func(mcp.Server) mcp.Tokens {
 		return func(_ context.Context, had string) (string, error) {
@@ -581,7 +590,8 @@ func TestSignIn(t *testing.T) {
 
 }
 
-// TestSignInAddresses: a server of this machine names addresses for its sign-in. Those that the owner did not write are not asked.
+// TestSignInAddresses checks that addresses for a sign-in that a local server names are not
+// contacted unless the owner configured them.
 func TestSignInAddresses(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32

@@ -16,28 +16,30 @@ import (
 	"rouse/internal/text"
 )
 
-// Client is rouse as a server's authorization server knows it, and where its owner signs in.
+// Client is rouse's registration at a server's authorization server, with the endpoints of that
+// server.
 type Client struct {
 	ID               string   `json:"id"`
 	Issuer           string   `json:"issuer"`
 	AuthorizationURL string   `json:"authorization_url"`
 	TokenURL         string   `json:"token_url"`
 	Scopes           []string `json:"scopes,omitempty"`
-	Resource         string   `json:"resource"`           // whom the tokens are for (RFC 8707)
-	Redirect         string   `json:"redirect,omitempty"` // that was registered; "": its owner registered it
+	Resource         string   `json:"resource"`           // audience of the tokens (RFC 8707)
+	Redirect         string   `json:"redirect,omitempty"` // registered redirect URL; empty if the owner registered the client
 }
 
-// ErrNoSignIn says that a server answers without knowing who asks.
+// ErrNoSignIn is returned if a server answers without a sign-in.
 var ErrNoSignIn = errors.New("it does not ask for a sign-in")
 
-// discoverWithin is how long a server and who signs people in for it may take to say where that is.
+// discoverWithin is the timeout of Discover.
 const discoverWithin = 30 * time.Second
 
-// Discover asks a server where its owner signs in (RFC 9728, RFC 8414), and registers rouse there where its owner has not (RFC 7591).
-// had is what was found before; it is used again where it still holds.
+// Discover finds the authorization server of a server (RFC 9728, RFC 8414). It registers rouse
+// there unless the owner has configured a client (RFC 7591). had is the result of an earlier
+// discovery; its registration is reused if it is still valid.
 //
-// The addresses come from the server. They are asked over https on the public internet only, unless the owner wrote the same host and
-// port into the configuration.
+// The server names the addresses. Discover only uses https addresses on the public internet, unless
+// the owner configured the same host and port.
 func Discover(ctx context.Context, s Server, redirect string, had *Client) (*Client, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, discoverWithin, fmt.Errorf("it took more than %s", discoverWithin))
 	defer cancel()
@@ -82,7 +84,7 @@ func Discover(ctx context.Context, s Server, redirect string, had *Client) (*Cli
 	return c, nil
 }
 
-// challenge is with which words a server asks who asks it.
+// challenge returns the parameters with which a server asks for a bearer token.
 func challenge(ctx context.Context, s Server) (map[string]string, error) {
 	s.Start = discoverWithin
 	t, err := newTransport(s, nil)
@@ -106,7 +108,7 @@ func challenge(ctx context.Context, s Server) (map[string]string, error) {
 	}
 
 	challenges, err := oauthex.ParseWWWAuthenticate([]string{t.asks})
-	if err != nil { // it says nothing that is understood: the usual places are looked at
+	if err != nil { // a header that cannot be parsed: try the well-known addresses
 		return map[string]string{}, nil //nolint:nilerr // as the comment says
 	}
 	for _, c := range challenges {
@@ -117,7 +119,7 @@ func challenge(ctx context.Context, s Server) (map[string]string, error) {
 	return map[string]string{}, nil
 }
 
-// findResource finds what a server says of itself as one that wants tokens.
+// findResource returns the protected-resource metadata of a server.
 func findResource(ctx context.Context, s Server, asks map[string]string) (*oauthex.ProtectedResourceMetadata, error) {
 	u, err := url.Parse(s.URL)
 	if err != nil {
@@ -145,7 +147,7 @@ func findResource(ctx context.Context, s Server, asks map[string]string) (*oauth
 	return nil, fmt.Errorf("it does not say where one signs in: %w", failed)
 }
 
-// findIssuer finds what an authorization server says of itself.
+// findIssuer returns the metadata of an authorization server.
 func findIssuer(ctx context.Context, s Server, issuer string) (*oauthex.AuthServerMeta, error) {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Host == "" {
@@ -174,7 +176,7 @@ func findIssuer(ctx context.Context, s Server, issuer string) (*oauthex.AuthServ
 	return nil, fmt.Errorf("%s, which signs people in for it, does not say how: %w", u.Host, failed)
 }
 
-// register makes rouse known as a program without a secret.
+// register registers rouse as a public client, which has no secret.
 func register(ctx context.Context, s Server, c *Client, meta *oauthex.AuthServerMeta, redirect string) error {
 	const instead = "register rouse there, and give the client under oauth: {issuer, client_id, client_secret}"
 	if meta.RegistrationEndpoint == "" {
@@ -196,14 +198,15 @@ func register(ctx context.Context, s Server, c *Client, meta *oauthex.AuthServer
 	return nil
 }
 
-// signInClient asks the addresses that a server names for its sign-in.
+// signInClient returns the client for the addresses that a server names for its sign-in.
 func signInClient(s Server) *http.Client { return withoutRedirects(boundedAnswers{SignInTransport(s)}) }
 
-// SignInTransport sends the requests of a sign-in. A server chooses their addresses, so that an address of this machine or its
-// network is refused, also as an IP address. The addresses that the owner wrote are the exception.
+// SignInTransport returns the transport for the requests of a sign-in. Because the server chooses
+// the addresses, it refuses addresses of this machine and its network, including IP addresses.
+// Addresses configured by the owner are allowed.
 func SignInTransport(s Server) *dial.Transport { return dial.New(dial.Options{Own: s.own()}) }
 
-// boundedAnswers ends answers that do not.
+// boundedAnswers limits the size of each response.
 type boundedAnswers struct{ http.RoundTripper }
 
 func (b boundedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -15,8 +15,9 @@ import (
 	"rouse/agent/tool/shell"
 )
 
-// official is a folder into which npm has put the official conformance suite, the reference server and a node that runs them: see
-// .ci/run. Without it these tests are skipped.
+// official returns a folder in which npm has installed the official conformance suite, the
+// reference server and a node that runs them; see .ci/run. It skips the test if there is no such
+// folder.
 func official(t *testing.T) (node, modules string) {
 	t.Helper()
 	dir := os.Getenv("ROUSE_TEST_MCP")
@@ -30,7 +31,8 @@ func official(t *testing.T) (node, modules string) {
 	return found[0], filepath.Join(dir, "node_modules")
 }
 
-// TestOfficialServer: the tools of the reference server of the protocol are seen, approved and called, in its own words.
+// TestOfficialServer checks that the tools of the protocol's reference server can be listed,
+// approved and called.
 func TestOfficialServer(t *testing.T) {
 	t.Parallel()
 	node, modules := official(t)
@@ -64,8 +66,8 @@ func TestOfficialServer(t *testing.T) {
 	}
 }
 
-// TestConformanceClient: the client passes those scenarios of the official conformance suite for clients that ask for nothing which rouse
-// gives no server (elicitation) and no person (sign-ins, which have a test of their own).
+// TestConformanceClient runs the scenarios of the official conformance suite for clients. It leaves
+// out elicitation, which rouse does not support, and sign-ins, which have their own test.
 func TestConformanceClient(t *testing.T) {
 	t.Parallel()
 	node, modules := official(t)
@@ -90,7 +92,8 @@ func TestConformanceClient(t *testing.T) {
 	}
 }
 
-// actAsClient does what a scenario of the suite has a client do: it asks which tools there are, and calls each with numbers.
+// actAsClient does what a scenario requires of a client: it lists the tools and calls each with
+// numbers.
 func actAsClient(url string) error {
 	dir, err := os.MkdirTemp("", "rouse-conformance-")
 	if err != nil {
@@ -102,7 +105,7 @@ func actAsClient(url string) error {
 	s := mcp.Server{Name: "srv", URL: url, Near: true}
 	one := mcp.NewSessions(mcp.SessionOptions{Book: book})
 	defer one.Close()
-	// The suite has clients use the name localhost, which is an address of this machine.
+	// The suite makes clients use the name localhost, which is an address of this machine.
 	ctx, cancel := withTimeout()
 	defer cancel()
 	if err := one.Look(ctx, s); err != nil {

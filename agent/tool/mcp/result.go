@@ -20,43 +20,44 @@ import (
 	"rouse/internal/text"
 )
 
-// Bounds of a result: whoever reads it pays for it.
+// Limits of a result. The model reads every result, so its size costs tokens.
 const (
-	maxText       = 200_000 // characters, of all texts together
+	maxText       = 200_000 // characters of all texts together
 	maxStructured = 1 << 20 // bytes of JSON
 	maxPictures   = 8
-	maxPicture    = 4 << 20 // bytes of one
+	maxPicture    = 4 << 20 // bytes of one picture
 	maxLinks      = 100
 )
 
-// result is what a server answered to a call, as models and playbooks get it.
+// result is the result of a call in the form that models and playbooks receive.
 type result struct {
-	Text       *string         `json:"text,omitempty"` // nil if the structured part has the same
+	Text       *string         `json:"text,omitempty"` // nil if the structured part has the same content
 	Structured json.RawMessage `json:"structured,omitempty"`
 	Links      []link          `json:"links,omitempty"`
 	Files      []keptFile      `json:"files,omitempty"`
 }
 
-// keptFile is content that is not text, which the host keeps as an artifact of the run.
+// keptFile is content other than text, stored as an artifact of the run.
 type keptFile struct {
 	Name string `json:"name"`
 	Type string `json:"media_type,omitempty"`
 	Size int    `json:"size"` // bytes
-	Path string `json:"path"` // where the agent can read it
+	Path string `json:"path"` // path at which the agent can read it
 }
 
-// Keep stores content that is not text as an artifact of the run of a call, and returns where the agent can read it. number counts the
-// files of the call from 1.
+// Keep stores content other than text as an artifact of the call's run. It returns the path at
+// which the agent can read it. number counts the files of the call from 1.
 type Keep func(ctx context.Context, in tool.Invocation, number int, name, mediaType string, data []byte) (path string, err error)
 
-// link is something that a server says is elsewhere. Nothing fetches it.
+// link is a resource link of a server. rouse does not fetch it.
 type link struct {
 	URI  string `json:"uri"`
 	Name string `json:"name,omitempty"`
 	Type string `json:"media_type,omitempty"`
 }
 
-// envelope is the answer to a call. Whatever the server sent is text, data and pictures in it, and nothing else.
+// envelope converts the result of a call. Content of the server can only become text, data, files
+// or pictures.
 func envelope(server string, d Definition, res *mcp.CallToolResult, redact func(string) string, keep func(number int, name, mediaType string, data []byte) (string, error)) tool.Envelope {
 	if res.NeedsInput() {
 		return tool.Failure(tool.KindRejected, "the MCP server %s wants something of its caller before it answers, which rouse gives no server", server)
@@ -95,13 +96,13 @@ func envelope(server string, d Definition, res *mcp.CallToolResult, redact func(
 	return e
 }
 
-// collector takes the parts of a result.
+// collector collects the parts of a result.
 type collector struct {
 	redact     func(string) string
 	keep       func(number int, name, mediaType string, data []byte) (string, error)
 	text       strings.Builder
 	structured json.RawMessage
-	plain      any // the structured part as sent, nil if there is none
+	plain      any // structured part as sent; nil if there is none
 	files      []keptFile
 	links      []link
 	images     []model.Image
@@ -116,7 +117,7 @@ func (c *collector) warn(format string, args ...any) {
 
 func (c *collector) say(s string) {
 	if c.text.Len() > maxText*utf8.UTFMax {
-		return // it is cut anyway
+		return // the text is cut to maxText later
 	}
 	if c.text.Len() > 0 {
 		c.text.WriteByte('\n')
@@ -141,7 +142,8 @@ func (c *collector) add(one mcp.Content) {
 	}
 }
 
-// picture shows a picture to the model, whatever type the server states. A picture that no model takes is kept as a file.
+// picture shows a picture to the model. The type is detected from the data, not taken from the
+// server. A picture of an unsupported type or size is kept as a file.
 func (c *collector) picture(uri, mediaType string, data []byte) {
 	kind := model.ImageType(data)
 	if kind == "" || len(data) > maxPicture || len(c.images) == maxPictures {
@@ -151,10 +153,10 @@ func (c *collector) picture(uri, mediaType string, data []byte) {
 	c.images = append(c.images, model.Image{Type: kind, Data: data})
 }
 
-// maxFiles bounds the files of one result.
+// maxFiles limits the files of one result.
 const maxFiles = 20
 
-// file keeps content that is not text.
+// file stores content other than text as an artifact.
 func (c *collector) file(uri, mediaType string, data []byte) {
 	if len(data) == 0 {
 		c.warn("a part without content was left out")
@@ -181,13 +183,14 @@ func (c *collector) file(uri, mediaType string, data []byte) {
 	c.warn("%s (%s, %s) was left out: %s", name, c.redact(mediaType), text.Size(int64(len(data))), left)
 }
 
-// extensions are those of common media types, for content without a name.
+// extensions maps common media types to file extensions, for content without a name.
 var extensions = map[string]string{
 	"application/pdf": ".pdf", "application/zip": ".zip", "application/gzip": ".gz", "application/json": ".json", "application/xml": ".xml", "audio/mpeg": ".mp3", "audio/wav": ".wav", "audio/x-wav": ".wav",
 	"audio/ogg": ".ogg", "image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "image/svg+xml": ".svg", "video/mp4": ".mp4", "text/plain": ".txt", "text/csv": ".csv", "text/html": ".html",
 }
 
-// fileName returns a name for content of a server: the last part of its address, with characters that are safe in paths.
+// fileName returns a file name for content of a server: the last part of its URI, with unsafe
+// characters replaced.
 func fileName(uri, mediaType string) string {
 	name := ""
 	if u, err := url.Parse(uri); err == nil {
@@ -199,9 +202,9 @@ func fileName(uri, mediaType string) string {
 		}
 		return '_'
 	}, strings.ToValidUTF8(name, "_"))
-	name = strings.TrimLeft(name, "._-") // not hidden, and not an option
+	name = strings.TrimLeft(name, "._-") // neither hidden nor mistaken for an option
 	if over := len(name) - 100; over > 0 {
-		name = strings.ToValidUTF8(name[over:], "") // with its extension
+		name = strings.ToValidUTF8(name[over:], "") // keeps the extension
 	}
 	base, _, _ := strings.Cut(mediaType, ";")
 	ext := cmp.Or(extensions[strings.ToLower(strings.TrimSpace(base))], ".bin")
@@ -214,8 +217,8 @@ func fileName(uri, mediaType string) string {
 	return name
 }
 
-// repeatsStructure reports whether a text is the same data as the structured part of the result. Libraries wrap a result that is not an
-// object into an object with the key result.
+// repeatsStructure reports whether a text has the same data as the structured part of the result.
+// Some libraries wrap a result that is not an object in an object with the key "result".
 func (c *collector) repeatsStructure(said string) bool {
 	if c.structured == nil {
 		return false
@@ -239,7 +242,7 @@ func (c *collector) link(uri, name, kind string) {
 	c.links = append(c.links, link{plain(uri), plain(name), plain(kind)})
 }
 
-// resource is content that the server embeds.
+// resource adds embedded content.
 func (c *collector) resource(r *mcp.ResourceContents) {
 	switch {
 	case r == nil:
@@ -253,7 +256,7 @@ func (c *collector) resource(r *mcp.ResourceContents) {
 	}
 }
 
-// structure takes the part of a result that is data, where it is what the server said that its results are.
+// structure stores the structured part of a result if it matches the output schema.
 func (c *collector) structure(d Definition, v any) {
 	if v == nil {
 		return
@@ -278,7 +281,7 @@ func (c *collector) structure(d Definition, v any) {
 		return
 	}
 
-	// A secret may stand in it as JSON writes it.
+	// redact works on the JSON text because secrets may be escaped in it.
 	redacted := c.redact(string(raw))
 	if !json.Valid([]byte(redacted)) {
 		c.warn("the structured part of its result held a secret, and was left out")
@@ -287,7 +290,7 @@ func (c *collector) structure(d Definition, v any) {
 	c.structured, c.plain = json.RawMessage(redacted), plain
 }
 
-// decodeResult reads the result of a call as the library does.
+// decodeResult decodes the result of a call like the library does.
 func decodeResult(raw []byte) (*mcp.CallToolResult, error) {
 	var res mcp.CallToolResult
 	if err := json.Unmarshal(raw, &res); err != nil {

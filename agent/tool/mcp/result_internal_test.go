@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// TestSentOnce: data that a result has as text and as its structured part is sent once.
+// TestSentOnce checks that data present as text and as the structured part is sent once.
 func TestSentOnce(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]string{
-		// As the reference server and common libraries answer.
+		// Results in the form of the reference server and common libraries.
 		`{"content":[{"type":"text","text":"{\"temperature\":36,\"conditions\":\"Light rain\",\"humidity\":82}"}],"structuredContent":{"temperature":36,"conditions":"Light rain","humidity":82}}`: `{"structured":{"conditions":"Light rain","humidity":82,"temperature":36}}`,
 		`{"content":[{"type":"text","text":"{ \"a\": 1.0 }"}],"structuredContent":{"a":1}}`:                                                                                                        `{"structured":{"a":1}}`,
 		`{"content":[{"type":"text","text":"three hits"}],"structuredContent":{"result":"three hits"}}`:                                                                                            `{"structured":{"result":"three hits"}}`,
@@ -41,7 +41,7 @@ func TestSentOnce(t *testing.T) {
 	}
 }
 
-// TestFileNames: content of a server gets a name that is safe in a path.
+// TestFileNames checks that content of a server gets a name that is safe in a path.
 func TestFileNames(t *testing.T) {
 	t.Parallel()
 	for uri, want := range map[string]string{
@@ -57,7 +57,7 @@ func TestFileNames(t *testing.T) {
 	}
 }
 
-// TestFilesLeftOut: content that cannot be kept is named with the reason.
+// TestFilesLeftOut checks that content that cannot be kept is named with the reason.
 func TestFilesLeftOut(t *testing.T) {
 	t.Parallel()
 	one := `{"type":"audio","mimeType":"audio/wav","data":"bGE="}`

@@ -13,24 +13,25 @@ import (
 	"rouse/internal/text"
 )
 
-// Bounds of what a server says of a tool: each request to a model has it.
+// Limits of a tool's description and schema, which are part of every request to a model.
 const (
 	maxDescription = 4000     // characters
-	maxSchema      = 64 << 10 // bytes of JSON, with what it refers to written out
-	maxDepth       = 24       // of schemas within schemas
-	maxSchemas     = 5000     // within one
+	maxSchema      = 64 << 10 // bytes of JSON, after references are expanded
+	maxDepth       = 24       // of nested schemas
+	maxSchemas     = 5000     // within one schema
 )
 
-// Keywords of JSON Schema by what they hold. What is not here is kept as it is, such as bounds, enum and default.
+// Keywords of JSON Schema by the kind of their value. Other keywords, such as enum and default, are
+// copied unchanged.
 var (
-	named   = []string{"properties", "patternProperties", "dependentSchemas"} // schemas by names
+	named   = []string{"properties", "patternProperties", "dependentSchemas"} // maps from names to schemas
 	single  = []string{"items", "additionalItems", "additionalProperties", "unevaluatedItems", "unevaluatedProperties", "contains", "propertyNames", "not", "if", "then", "else"}
 	several = []string{"allOf", "anyOf", "oneOf", "prefixItems"}
 	dropped = []string{"$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$comment", "$vocabulary", "$defs", "definitions", "examples", "contentSchema"}
 )
 
-// plainSchema is a schema of an object as agents use it: what it refers to within itself is written out, and what no validator here
-// knows is left out. The error says why the tool cannot be used.
+// plainSchema returns an object schema in the form that agents use. It expands local references and
+// drops keywords that rouse does not need. It returns an error if the schema cannot be used.
 func plainSchema(raw json.RawMessage) (json.RawMessage, error) {
 	if len(raw) > maxSchema {
 		return nil, fmt.Errorf("its schema has %d bytes, and %d are the most", len(raw), maxSchema)
@@ -64,13 +65,13 @@ func plainSchema(raw json.RawMessage) (json.RawMessage, error) {
 	return text, nil
 }
 
-// plainer writes a schema out.
+// plainer expands a schema.
 type plainer struct {
 	root map[string]any
 	seen int
 }
 
-// schema is a schema written out; refs are the references on the way to it.
+// schema returns an expanded schema. refs are the references that lead to it.
 func (p *plainer) schema(v any, depth int, refs []string) (any, error) {
 	if p.seen++; p.seen > maxSchemas || depth > maxDepth {
 		return nil, errors.New("its schema is nested too deep, or without end")
@@ -102,7 +103,7 @@ func (p *plainer) schema(v any, depth int, refs []string) (any, error) {
 			value, err = p.list(value, depth, refs)
 		case slices.Contains(single, key):
 			value, err = p.schema(value, depth+1, refs)
-		case key == "pattern" && !compiles(value): // of another dialect; the server checks it itself
+		case key == "pattern" && !compiles(value): // not a Go regular expression; the server checks it itself
 			continue
 		case key == "title" || key == "description":
 			value = shown(value)
@@ -117,7 +118,7 @@ func (p *plainer) schema(v any, depth int, refs []string) (any, error) {
 	return out, nil
 }
 
-// referred writes out what a reference is to, with what stands beside it.
+// referred expands a reference and merges the keywords next to it.
 func (p *plainer) referred(m map[string]any, ref any, depth int, refs []string) (any, error) {
 	name, ok := ref.(string)
 	if !ok || !strings.HasPrefix(name, "#/") {
@@ -140,7 +141,7 @@ func (p *plainer) referred(m map[string]any, ref any, depth int, refs []string) 
 		return nil, errors.New("its schema refers to a part that it does not have")
 	}
 
-	// What stands beside a reference counts before what it leads to, as the texts for models do.
+	// Keywords next to a reference override those of its target, for example descriptions.
 	both := maps.Clone(target)
 	for key, value := range m {
 		if key != "$ref" {
@@ -194,7 +195,8 @@ func isList(v any) bool {
 	return ok
 }
 
-// compiles says whether a regular expression is one here: those of JavaScript know more.
+// compiles reports whether a pattern is a valid Go regular expression. JavaScript patterns may use
+// syntax that Go does not support.
 func compiles(v any) bool {
 	pattern, ok := v.(string)
 	if !ok || len(pattern) > 1000 {
@@ -204,7 +206,7 @@ func compiles(v any) bool {
 	return err == nil
 }
 
-// shown is a text of a schema without what a terminal or a reader would be misled by.
+// shown removes characters from a text that could mislead a terminal or a reader.
 func shown(v any) any {
 	s, ok := v.(string)
 	if !ok {

@@ -17,54 +17,55 @@ import (
 	"rouse/agent/tool/shell"
 )
 
-// Server is a server as its owner configured it.
+// Server is the configuration of a server.
 type Server struct {
 	Name string
 
-	// Of a program that serves on its standard input and output.
+	// For a program that serves on its standard input and output.
 	Argv    []string
-	Env     []string       // name=value, beside what every program is given
-	Read    []string       // absolute paths that it may read beside the system
-	Files   shell.Exposure // which of its agent's folders it sees
+	Env     []string       // name=value, added to the default environment
+	Read    []string       // absolute paths it may read besides the system
+	Files   shell.Exposure // the agent's folders that it sees
 	Network bool
 
-	// Of one that is asked at an address (streamable HTTP).
+	// For a server with a URL (streamable HTTP).
 	URL     string
 	Headers map[string]string // sent with each request
-	Near    bool              // it may be on this machine or its network
-	OAuth   *OAuth            // what is known of its sign-in beforehand; nil: what it says itself
+	Near    bool              // may be on this machine or its network
+	OAuth   *OAuth            // configured sign-in; nil to discover it
 
-	Private        bool          // what it answers is private data
-	Public         bool          // it is not, also where its owner is signed in
-	Start, Timeout time.Duration // until it has said which tools it has; of a call
-	Allow          []string      // globs of its tools that there are; none: all
-	ReadOnly       []string      // globs of those that only read, by the word of the owner
-	Ask            []string      // globs of those whose every call is asked about
+	Private        bool          // results are private data
+	Public         bool          // results are not private, even if the owner is signed in
+	Start, Timeout time.Duration // timeouts of the start and the tool list, and of one call
+	Allow          []string      // globs of the offered tools; empty means all
+	ReadOnly       []string      // globs of tools the owner declares read-only
+	Ask            []string      // globs of tools that need an approval for each call
 }
 
-// OAuth is the client that the owner has registered where a server has people sign in.
+// OAuth is a client that the owner registered at the authorization server.
 type OAuth struct {
-	Issuer                 string // who signs people in; "": whom the server names. A secret has one
+	Issuer                 string // authorization server; empty to let the server name it; required with a secret
 	ClientID, ClientSecret string
 	Scopes                 []string
 }
 
-// The times that a server has where its owner says nothing else.
+// Default timeouts of a server.
 const (
 	DefaultStart   = 30 * time.Second
 	DefaultTimeout = 2 * time.Minute
 )
 
-// Mark stands between the name of a server and that of its tool.
+// Mark separates the server's name from the tool's name.
 const Mark = "__"
 
-// namePattern is what the name of a server looks like: it begins the names of tools, which providers take in 64 characters.
+// namePattern matches server names. They are short because providers limit tool names to 64
+// characters.
 var namePattern = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9]|[-_][a-z0-9]){0,31}$`)
 
-// toolPattern is what providers take for the name of a tool.
+// toolPattern matches the tool names that providers accept.
 var toolPattern = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// CheckName says what is wrong with the name of a server.
+// CheckName returns an error if name is not a valid server name.
 func CheckName(name string) error {
 	if !namePattern.MatchString(name) {
 		return fmt.Errorf("%q cannot begin the names of tools; write small letters and digits, with single - or _ between them, 32 at most", name)
@@ -72,16 +73,16 @@ func CheckName(name string) error {
 	return nil
 }
 
-// ToolName is the name by which agents call a tool of a server.
+// ToolName returns the name that agents use to call a tool of a server.
 func ToolName(server, name string) string { return server + Mark + name }
 
-// SplitName parts the name of a tool into those of its server and of the tool there.
+// SplitName splits a tool's full name into the server's name and the tool's own name.
 func SplitName(name string) (server, its string, ok bool) {
 	server, its, ok = strings.Cut(name, Mark)
 	return server, its, ok && namePattern.MatchString(server) && its != ""
 }
 
-// Check says what is wrong with a server.
+// Check returns an error if the configuration of the server is invalid.
 func (s Server) Check() error {
 	if err := CheckName(s.Name); err != nil {
 		return err
@@ -110,7 +111,7 @@ func (s Server) Check() error {
 	return nil
 }
 
-// Host is where a server with an address is, as people read it.
+// Host returns the host and port of a server with a URL, or "".
 func (s Server) Host() string {
 	if u, err := url.Parse(s.URL); err == nil {
 		return u.Host
@@ -118,17 +119,18 @@ func (s Server) Host() string {
 	return ""
 }
 
-// Identity names what an approval of its tools is for: the program, or the address. Another one has approved nothing.
+// Identity returns a hash of the server's program or URL. Approvals apply to this identity only,
+// not to another server with the same name.
 func (s Server) Identity() string {
 	text, err := json.Marshal([]any{s.Argv, s.URL})
-	if err != nil { // texts can always be written
+	if err != nil { // strings can always be encoded
 		return ""
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// Where is what a server is, for people: its program or its address.
+// Where returns the server's program or URL for display.
 func (s Server) Where() string {
 	if s.URL != "" {
 		return s.URL
@@ -136,10 +138,10 @@ func (s Server) Where() string {
 	return strings.Join(s.Argv, " ")
 }
 
-// IsOutward says whether calls reach beyond this machine.
+// IsOutward reports whether calls can reach beyond this machine.
 func (s Server) IsOutward() bool { return s.URL != "" || s.Network }
 
-// allows says whether the owner lets a tool of the server be there at all.
+// allows reports whether the configuration offers a tool of the server.
 func (s Server) allows(name string) bool { return tool.IsAllowed(s.Allow, nil, name) }
 
 func matches(globs []string, name string) bool {
@@ -149,7 +151,8 @@ func matches(globs []string, name string) bool {
 	})
 }
 
-// IsIssuer says whether an authorization server is the one that the owner named, where they did. A registered client's secret goes to no other.
+// IsIssuer reports whether an authorization server may be used: it is the configured issuer, or no
+// issuer is configured. The secret of a registered client must not go to another issuer.
 func (s Server) IsIssuer(issuer string) bool {
 	return s.OAuth == nil || s.OAuth.Issuer == "" || strings.TrimSuffix(s.OAuth.Issuer, "/") == strings.TrimSuffix(issuer, "/")
 }

@@ -22,26 +22,27 @@ import (
 	"rouse/internal/text"
 )
 
-// What a server may list at most.
+// Limits of a server's tool list.
 const (
 	maxTools = 512
 	maxPages = 64
 )
 
-// Options are what a session with a server needs.
+// Options configures a session with a server.
 type Options struct {
-	// Launch starts programs, for servers that are one.
+	// Launch starts the programs of servers. Optional for servers with a URL.
 	Launch *shell.Launcher
-	Tokens Tokens // nil: it signs in nowhere
-	// Declined is told of what a server asked for and did not get, each kind once.
+	Tokens Tokens // nil if the server needs no sign-in
+	// Declined is called for each kind of server request that was declined, once per kind.
+	// Optional.
 	Declined func(method string)
-	// Ended is told how a program ended, with what it left where its agent would come upon it.
+	// Ended is called when a program ends, with the files it left for its agent. Optional.
 	Ended   func(shell.Ended)
 	Version string              // of rouse
 	Redact  func(string) string // removes secrets from text of the server
 }
 
-// session is a server that was reached, as long as it goes well.
+// session is a connection to a server.
 type session struct {
 	server  Server
 	o       Options
@@ -53,11 +54,11 @@ type session struct {
 	close func()
 
 	mu       sync.Mutex
-	stale    bool // it says that its tools have changed
+	stale    bool // the server reports that its tools have changed
 	declined map[string]bool
 }
 
-// open reaches a server: it starts the program, or asks at the address, and agrees with it on a version of the protocol.
+// open starts the program or connects to the URL, and negotiates a protocol version.
 func open(ctx context.Context, s Server, o Options) (*session, error) {
 	one := &session{server: s, o: o, declined: map[string]bool{}}
 	over, err := one.dial() //nolint:contextcheck // a server lives as long as its session, not as long as the call that needs it first
@@ -76,7 +77,8 @@ func open(ctx context.Context, s Server, o Options) (*session, error) {
 		}
 	}
 
-	// The library keeps the context of the connection: its end must not end what was reached in time.
+	// The library keeps the connection's context, so the start timeout must not cancel it after a
+	// successful start.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	starting, started := context.WithTimeoutCause(ctx, s.start(), fmt.Errorf("it did not answer within %s", s.start()))
 	defer started()
@@ -93,7 +95,7 @@ func open(ctx context.Context, s Server, o Options) (*session, error) {
 		return nil, err
 	}
 	one.close = func() {
-		// What it does at its end is not waited for beyond what closing a program takes.
+		// Closing the client must not take longer than closing a program.
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -123,7 +125,7 @@ func (s Server) timeout() time.Duration {
 	return DefaultTimeout
 }
 
-// dial makes the way to a server.
+// dial returns the transport to a server, and starts its program if it has one.
 func (s *session) dial() (mcp.Transport, error) {
 	if s.server.URL != "" {
 		t, err := newTransport(s.server, s.o.Tokens)
@@ -154,20 +156,20 @@ func (s *session) dial() (mcp.Transport, error) {
 	return connection{p}, nil
 }
 
-// hangUp ends a program.
+// hangUp stops the program of the server, if it has one.
 func (s *session) hangUp() {
 	if p, ok := s.channel.(*program); ok {
 		_ = p.Close()
 	}
 }
 
-// declines are what a server may ask its client for by the protocol, and does not get here.
+// declines lists the requests of the protocol that rouse declines.
 var declines = map[string]string{
 	"sampling/createMessage": "a completion by a model", "elicitation/create": "an answer of a person", "roots/list": "the folders of the agent",
 }
 
-// receive hears what a server says without being asked. What it asks for is declined; of what it tells, only that its tools have changed
-// means anything.
+// receive handles requests and notifications of the server. Requests are declined. The only
+// notification with an effect is a changed tool list.
 func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if _, ok := declines[method]; ok {
@@ -181,7 +183,7 @@ func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// listChanged is how a server says that its tools have changed.
+// listChanged is the notification that the server's tools have changed.
 const listChanged = "notifications/tools/list_changed"
 
 func (s *session) setStale() {
@@ -200,7 +202,8 @@ func (s *session) decline(method string) {
 	}
 }
 
-// takeStale says whether the server has said that its tools have changed, since it was last asked for them.
+// takeStale reports whether the tool list has changed since it was last read, and resets that
+// state.
 func (s *session) takeStale() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,7 +212,7 @@ func (s *session) takeStale() bool {
 	return stale
 }
 
-// says is what the server calls itself.
+// says returns the name and version that the server reports.
 func (s *session) says() string {
 	init := s.client.InitializeResult()
 	if init == nil || init.ServerInfo == nil {
@@ -218,7 +221,7 @@ func (s *session) says() string {
 	return text.OneLine(text.Truncate(strings.TrimSpace(init.ServerInfo.Name+" "+init.ServerInfo.Version), 100))
 }
 
-// list asks which tools there are, and is given no more than they may be.
+// list returns the tools of the server. It returns an error if the list exceeds the limits.
 func (s *session) list(ctx context.Context) (out []Definition, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.server.start(), fmt.Errorf("it did not say within %s which tools it has", s.server.start()))
 	defer cancel()
@@ -272,19 +275,19 @@ func (s *session) call(ctx context.Context, d Definition, args json.RawMessage) 
 	return res, nil
 }
 
-// answeredError is an error with which a server answered.
+// answeredError is an error response of a server.
 type answeredError struct{ said string }
 
 func (e *answeredError) Error() string { return "it answers: " + e.said }
 
-// reason says why a server gave no answer, by whoever knows it best.
+// reason returns the most specific error for a failed request.
 func (s *session) reason(ctx context.Context, err error) error {
-	// What it did wrong, or what kept a request from it, comes back from the library as something else.
+	// The library replaces errors of the channel with its own.
 	if fault := s.channel.why(); fault != nil {
 		return fault
 	}
 	if ctx.Err() != nil {
-		if noise := s.noise(); noise != "" { // its answer may be among these lines
+		if noise := s.noise(); noise != "" { // the response may be among these lines
 			return fmt.Errorf("%w; %s", context.Cause(ctx), noise)
 		}
 		return context.Cause(ctx)
@@ -295,7 +298,7 @@ func (s *session) reason(ctx context.Context, err error) error {
 		return &answeredError{text.OneLine(text.Truncate(fmt.Sprintf("error %d: %s", said.Code, said.Message), 1000))}
 	}
 
-	// A program that has just ended is gone a moment after its last words.
+	// The library may notice the end of a program before the process has exited.
 	p, ok := s.channel.(*program)
 	if ok && (errors.Is(err, mcp.ErrConnectionClosed) || errors.Is(err, io.EOF) || errors.Is(err, os.ErrClosed) || errors.Is(err, syscall.EPIPE)) {
 		select {
@@ -307,7 +310,8 @@ func (s *session) reason(ctx context.Context, err error) error {
 	return errors.New(text.OneLine(text.Truncate(err.Error(), 1000)))
 }
 
-// noise describes the lines of a program's standard output that are not messages. It returns "" if there are none.
+// noise describes the lines of a program's standard output that are not messages. It returns "" if
+// there are no such lines.
 func (s *session) noise() string {
 	if p, ok := s.channel.(*program); ok {
 		return p.noiseReport(s.o.Redact)
@@ -315,7 +319,7 @@ func (s *session) noise() string {
 	return ""
 }
 
-// broken says whether nothing more can be asked of the server.
+// broken reports whether the server can no longer be used.
 func (s *session) broken() bool {
 	p, ok := s.channel.(*program)
 	return ok && p.isOver()

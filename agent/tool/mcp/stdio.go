@@ -18,38 +18,41 @@ import (
 	"rouse/internal/text"
 )
 
-// Bounds of what a server sends.
+// Limits of a server's output.
 const (
 	maxFrame    = 8 << 20 // bytes of one line
-	maxUnasked  = 20_000  // lines in one call that are notifications, requests or no messages
-	maxWaiting  = 16      // messages that were read and not looked at yet
+	maxUnasked  = 20_000  // lines in one call that are notifications, requests or not messages
+	maxWaiting  = 16      // messages read but not yet processed
 	writeWithin = 10 * time.Second
 )
 
-// program is a server that is a program: what it writes are messages, a line each.
+// program is a server that runs as a program. It writes one message per line to its standard
+// output.
 type program struct {
 	stdin  *os.File
 	frames chan []byte
-	closed chan struct{} // the session is over
-	ended  chan struct{} // the program is gone
+	closed chan struct{} // closed when the session is over
+	ended  chan struct{} // closed when the program has ended
 	stop   context.CancelFunc
 	once   sync.Once
 	stderr tail
-	// changed is told that the tools have changed, before any later message is read: the library hears of both at once.
+	// changed is called when the tools have changed, before a later message is read. The library
+	// delivers both at the same time.
 	changed func()
 
-	line []byte // the start of a line; only Write uses it
+	line []byte // start of an incomplete line; used only by Write
 
 	mu     sync.Mutex
 	result sandbox.Result
-	err    error  // why it did not start
-	fault  error  // what it did wrong
-	asked  int    // messages that answer nothing and lines that are no messages, since the last call
-	noise  int    // lines that are no messages
-	first  string // the first of them, shortened
+	err    error  // error of starting the program
+	fault  error  // violation of the protocol or a limit
+	asked  int    // lines since the last call that are not responses
+	noise  int    // lines that are not messages
+	first  string // first of these lines, shortened
 }
 
-// launch starts a program: run gets its standard input, and where its outputs go, and returns when it has ended.
+// launch starts a program in a goroutine. run gets the program's standard input and outputs, and
+// returns when the program has ended.
 func launch(ctx context.Context, changed func(), run func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (sandbox.Result, error)) (*program, error) {
 	in, stdin, err := os.Pipe()
 	if err != nil {
@@ -72,7 +75,7 @@ func launch(ctx context.Context, changed func(), run func(ctx context.Context, s
 // SessionID implements mcp.Connection.
 func (p *program) SessionID() string { return "" }
 
-// Write reads the standard output of the program. It blocks until the messages are read.
+// Write receives the standard output of the program. It blocks until the messages are read.
 func (p *program) Write(b []byte) (int, error) {
 	n := len(b)
 	for {
@@ -107,7 +110,7 @@ func (p *program) Write(b []byte) (int, error) {
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
-// isMessage reports whether a line is an object with the key jsonrpc. Any other line is noise.
+// isMessage reports whether a line is an object with the key jsonrpc. Other lines are noise.
 func isMessage(line []byte) bool {
 	var head struct {
 		Version json.RawMessage `json:"jsonrpc"`
@@ -125,7 +128,7 @@ func (p *program) skip(line []byte) error {
 	return p.addUnasked()
 }
 
-// addUnasked counts a line that answers nothing. The caller holds p.mu.
+// addUnasked counts a line that is not a response. The caller must hold p.mu.
 func (p *program) addUnasked() error {
 	if p.asked++; p.asked > maxUnasked {
 		return fmt.Errorf("it wrote more than %d lines that answer nothing", maxUnasked)
@@ -133,7 +136,8 @@ func (p *program) addUnasked() error {
 	return nil
 }
 
-// noiseReport returns the number of lines that are not messages and the first of them, or "" if there are none.
+// noiseReport describes the lines that are not messages: their number and the first line. It
+// returns "" if there are no such lines.
 func (p *program) noiseReport(redact func(string) string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,7 +156,7 @@ func (p *program) Read(ctx context.Context) (jsonrpc.Message, error) {
 		select {
 		case frame = <-p.frames:
 		case <-p.ended:
-			select { // what it wrote before
+			select { // messages written before the program ended
 			case frame = <-p.frames:
 			default:
 				return nil, io.EOF
@@ -175,7 +179,7 @@ func (p *program) Read(ctx context.Context) (jsonrpc.Message, error) {
 	return msg, nil
 }
 
-// decodeFrame reads a message.
+// decodeFrame decodes a message.
 func decodeFrame(frame []byte) (jsonrpc.Message, error) {
 	msg, err := jsonrpc.DecodeMessage(frame)
 	if err != nil {
@@ -184,7 +188,7 @@ func decodeFrame(frame []byte) (jsonrpc.Message, error) {
 	return msg, nil
 }
 
-// count ends a server that talks without end.
+// count counts a request or notification of the server. It returns an error if there are too many.
 func (p *program) count(msg jsonrpc.Message) error {
 	r, ok := msg.(*jsonrpc.Request)
 	if !ok {
@@ -198,20 +202,20 @@ func (p *program) count(msg jsonrpc.Message) error {
 	return p.addUnasked()
 }
 
-// begin begins to count for a call.
+// begin resets the count for a new call.
 func (p *program) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asked = 0
 }
 
-// send is mcp.Connection's Write.
+// send implements the Write method of mcp.Connection.
 func (p *program) send(msg jsonrpc.Message) error {
 	raw, err := jsonrpc.EncodeMessage(unalias(msg))
 	if err != nil {
 		return err
 	}
-	// Where pipes know no deadlines, one that is full holds up the call until its own time is over.
+	// If pipes do not support deadlines, a full pipe blocks until the call times out.
 	if err := p.stdin.SetWriteDeadline(time.Now().Add(writeWithin)); err != nil && !errors.Is(err, os.ErrNoDeadline) {
 		return err
 	}
@@ -225,7 +229,7 @@ func (p *program) send(msg jsonrpc.Message) error {
 	return nil
 }
 
-// fail ends the program for what it did.
+// fail records the first violation and stops the program.
 func (p *program) fail(err error) {
 	p.mu.Lock()
 	if p.fault == nil {
@@ -238,10 +242,11 @@ func (p *program) fail(err error) {
 
 func (p *program) over() { p.once.Do(func() { close(p.closed) }) }
 
-// endsWithin is how long a program has to end by itself when its input is closed.
+// endsWithin is the time a program has to exit after its input is closed.
 const endsWithin = time.Second
 
-// Close implements mcp.Connection: the program sees the end of its input, and is ended where that does not end it.
+// Close implements mcp.Connection. It closes the program's input, and kills the program if it does
+// not exit in time.
 func (p *program) Close() error {
 	p.over()
 	err := p.stdin.Close()
@@ -253,20 +258,20 @@ func (p *program) Close() error {
 	case <-p.ended:
 	case <-time.After(endsWithin):
 		p.stop()
-		<-p.ended // which the sandbox sees to
+		<-p.ended // the sandbox ensures that the program ends
 	}
 	p.stop()
 	return err
 }
 
-// why is what the program did wrong; nil where nothing is known against it.
+// why returns the program's violation, or nil.
 func (p *program) why() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.fault
 }
 
-// end says how the program has ended, once it has.
+// end describes how the program ended. It must have ended.
 func (p *program) end() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -287,7 +292,7 @@ func (p *program) end() error {
 	return errors.New(how)
 }
 
-// connection is a program as the protocol's library uses it.
+// connection adapts program to the library's interfaces.
 type connection struct{ *program }
 
 // Connect implements mcp.Transport.
@@ -301,7 +306,7 @@ func (c connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 	return c.send(msg)
 }
 
-// tail keeps the end of what a program says of itself, however much that is.
+// tail keeps the last bytes of a program's standard error.
 type tail struct {
 	mu sync.Mutex
 	b  []byte
@@ -323,14 +328,14 @@ func (t *tail) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// text is the last of it, for a message.
+// text returns the end of the output as one line, for an error message.
 func (t *tail) text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return text.OneLine(text.Tail(string(t.b), 400))
 }
 
-// isOver says whether the program was let go.
+// isOver reports whether the session was closed or the program has ended.
 func (p *program) isOver() bool {
 	select {
 	case <-p.closed:

@@ -17,10 +17,11 @@ import (
 	"rouse/internal/text"
 )
 
-// Tasks (protocol 2025-11-25) are calls that a server runs in the background: tools/call returns a task, tasks/get its state and
-// tasks/result its result. A tool with the task support "required" cannot be called otherwise. The library knows neither tasks nor the
-// field of a tool that requires them. It refuses custom requests with the name of a standard method, so rouse sends these under an
-// alias, which is replaced on the way to the server.
+// Tasks (protocol 2025-11-25) are calls that a server runs in the background. tools/call returns a
+// task, tasks/get its state and tasks/result its result. A tool with the task support "required"
+// can only be called this way. The library supports neither tasks nor the taskSupport field. It
+// rejects custom requests with the name of a standard method. rouse therefore sends these requests
+// under an alias, which the transport replaces.
 const (
 	aliasList = "rouse/tools/list"
 	aliasCall = "rouse/tools/call"
@@ -30,7 +31,7 @@ var aliases = map[string]string{aliasList: "tools/list", aliasCall: "tools/call"
 
 var customMethods = []string{aliasList, aliasCall, "tasks/get", "tasks/result", "tasks/cancel"}
 
-// customParams are the parameters of all custom requests.
+// customParams holds the parameters of all custom requests.
 type customParams struct {
 	mcp.ParamsBase
 	Cursor    string          `json:"cursor,omitempty"`
@@ -44,7 +45,7 @@ type taskWish struct {
 	TTL int64 `json:"ttl"` // milliseconds that the server keeps the task
 }
 
-// customResult is the result of a custom request as the server sent it.
+// customResult is the undecoded result of a custom request.
 type customResult struct {
 	mcp.ResultBase
 	raw json.RawMessage
@@ -56,7 +57,7 @@ func (r *customResult) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// unalias replaces an alias by the method that it stands for.
+// unalias replaces an alias with the method it stands for.
 func unalias(msg jsonrpc.Message) jsonrpc.Message {
 	r, ok := msg.(*jsonrpc.Request)
 	if !ok || aliases[r.Method] == "" {
@@ -80,7 +81,7 @@ func unaliasHTTP(r *http.Request) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	msg, err := jsonrpc.DecodeMessage(raw) // of the library
+	msg, err := jsonrpc.DecodeMessage(raw) // written by the library
 	if err != nil {
 		return nil, err
 	}
@@ -113,20 +114,21 @@ type toldTool struct {
 	Execution json.RawMessage `json:"execution"`
 }
 
-// support returns the task support of a tool, "" if the server states none.
+// support returns the task support of a tool, or "" if the server states none.
 func (t *toldTool) support() string {
 	var e struct {
 		TaskSupport string `json:"taskSupport"`
 	}
-	if json.Unmarshal(t.Execution, &e) != nil { // another form counts as none
+	if json.Unmarshal(t.Execution, &e) != nil { // ignore other forms
 		return ""
 	}
 	return e.TaskSupport
 }
 
-// page lists a page of the tools.
+// page returns one page of the tool list.
 func (s *session) page(ctx context.Context, cursor string) (tools []*toldTool, next string, err error) {
-	if init := s.client.InitializeResult(); init != nil && init.ProtocolVersion > "2025-11-25" { // the library needs its own list, and there are no such tasks
+	// Later protocol versions have no such tasks, and the library must read their lists itself.
+	if init := s.client.InitializeResult(); init != nil && init.ProtocolVersion > "2025-11-25" {
 		s.channel.begin()
 		res, err := s.client.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
 		if err != nil {
@@ -161,7 +163,7 @@ type task struct {
 	Interval  float64 `json:"pollInterval"` // milliseconds
 }
 
-// Bounds of a task.
+// Limits of a task.
 const (
 	defaultPoll  = time.Second
 	shortestPoll = 50 * time.Millisecond
@@ -170,7 +172,7 @@ const (
 	cancelWithin = 2 * time.Second
 )
 
-// poll returns the time until the next look at a task.
+// poll returns the time until the next request for the task's state.
 func (t task) poll() time.Duration {
 	if t.Interval <= 0 {
 		return defaultPoll
@@ -178,15 +180,15 @@ func (t task) poll() time.Duration {
 	return min(max(time.Duration(min(t.Interval, 1e6))*time.Millisecond, shortestPoll), longestPoll)
 }
 
-// noProgressError says that a task stands still.
+// noProgressError is returned if the state of a task does not change in time.
 type noProgressError struct{ within time.Duration }
 
 func (e *noProgressError) Error() string {
 	return fmt.Sprintf("the task made no progress within %s, and was cancelled", e.within)
 }
 
-// callTask calls a tool as a task. The timeout of the server applies to each request, and to the time without a change of the task's
-// state. The run bounds the whole task.
+// callTask calls a tool as a task. The server's timeout applies to each request and to the time
+// between two changes of the task's state. Only the run's deadline limits the whole task.
 func (s *session) callTask(ctx context.Context, name string, args json.RawMessage) (*mcp.CallToolResult, error) {
 	ttl := defaultTTL
 	if end, ok := ctx.Deadline(); ok {
@@ -200,7 +202,7 @@ func (s *session) callTask(ctx context.Context, name string, args json.RawMessag
 		Task *task `json:"task"`
 	}
 	if err := json.Unmarshal(raw, &created); err != nil || created.Task == nil || created.Task.ID == "" {
-		return decodeResult(raw) // a result at once, such as a failure
+		return decodeResult(raw) // an immediate result, such as an error
 	}
 
 	t, changed := *created.Task, time.Now()
@@ -245,14 +247,14 @@ func (s *session) callTask(ctx context.Context, name string, args json.RawMessag
 	}
 }
 
-// askWithin sends a custom request that has the time of a call.
+// askWithin sends a custom request with the timeout of a call.
 func (s *session) askWithin(ctx context.Context, method string, p *customParams) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.server.timeout(), fmt.Errorf("it did not answer within %s", s.server.timeout()))
 	defer cancel()
 	return s.ask(ctx, method, p)
 }
 
-// cancelTask tells the server to end a task. The run does not depend on the answer.
+// cancelTask tells the server to cancel a task. Errors are ignored.
 func (s *session) cancelTask(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWithin)
 	defer cancel()

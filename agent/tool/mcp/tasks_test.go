@@ -21,12 +21,14 @@ import (
 	"rouse/agent/tool/mcp"
 )
 
-// everything is what the reference server of the protocol, @modelcontextprotocol/server-everything 2026.8.31, answered to requests.
+// everything holds the recorded responses of the protocol's reference server,
+// @modelcontextprotocol/server-everything 2026.8.31.
 //
 //go:embed testdata/everything-2026.8.31.jsonl
 var everything []byte
 
-// recorded answers requests as a recorded server did. Several answers to the same request come in order, and the last one again.
+// recorded answers requests like a recorded server. Several responses to the same request come in
+// order, and the last one is repeated.
 type recorded struct {
 	mu    sync.Mutex
 	lines map[string][][]json.RawMessage
@@ -91,7 +93,7 @@ func (r *recorded) answer(request []byte) (out [][]byte) {
 	return out
 }
 
-// serveRecorded is the recorded server as a program.
+// serveRecorded runs the recorded server as a program.
 func serveRecorded() {
 	r, in := newRecorded(), bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 1<<20)
@@ -102,7 +104,7 @@ func serveRecorded() {
 	}
 }
 
-// ServeHTTP is the recorded server at an address.
+// ServeHTTP serves the recorded server over HTTP.
 func (r *recorded) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
 	out := r.answer(body)
@@ -117,8 +119,9 @@ func (r *recorded) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// TestRecordedServer: a tool that requires a task is called as one, over both transports, and its result is that of the task. Other content
-// of the reference server reaches the run.
+// TestRecordedServer checks that a tool that requires a task is called as one, over both
+// transports, and that its result is that of the task. Other content of the reference server
+// reaches the run.
 func TestRecordedServer(t *testing.T) {
 	t.Parallel()
 	for _, transport := range []string{"stdio", "http"} {
@@ -153,7 +156,7 @@ func TestRecordedServer(t *testing.T) {
 	}
 }
 
-// tasked is a server with a tool that requires a task, whose states are given.
+// tasked is a server with a tool that requires a task. The states of the task are given.
 type tasked struct {
 	*recorded
 	call   string // the result of tools/call
@@ -202,7 +205,8 @@ func (s *tasked) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
 }
 
-// TestTasks: however a task ends, the call has a result or an error, and a task that is given up is cancelled.
+// TestTasks checks that a call has a result or an error, however its task ends, and that an
+// abandoned task is cancelled.
 func TestTasks(t *testing.T) {
 	t.Parallel()
 	created := `{"task":{"taskId":"t1","status":"working","pollInterval":1}}`
@@ -212,7 +216,7 @@ func TestTasks(t *testing.T) {
 		call      string
 		states    []string
 		result    string
-		stop      bool // the run is stopped once the task works
+		stop      bool // the run is stopped while the task is working
 		kind      tool.Kind
 		says      string
 		cancelled bool

@@ -14,14 +14,15 @@ import (
 	"rouse/internal/text"
 )
 
-// Given is a server with the tools of it that a run has: as their owner approved them.
+// Given is a server with the approved tools that a run may use.
 type Given struct {
 	Server Server       `json:"-"`
 	Name   string       `json:"name"`
 	Tools  []Definition `json:"tools"`
 }
 
-// baseSpec is what all tools of servers have in common. Their calls end by the clocks of their servers.
+// baseSpec returns the fields that all tools of servers share. Timeout is off because the server's
+// own timeout ends a call.
 func baseSpec(s Server) tool.Spec {
 	return tool.Spec{
 		Effect: domain.EffectExternal, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesElsewhere, Requires: tool.RequiresServer,
@@ -29,14 +30,15 @@ func baseSpec(s Server) tool.Spec {
 	}
 }
 
-// OpenSpec stands for the tools of a server, which are known only once their owner has approved them.
+// OpenSpec returns a placeholder for the tools of a server. The tools themselves are known only
+// after approval.
 func OpenSpec(s Server) tool.Spec {
 	spec := baseSpec(s)
 	spec.Name, spec.Open = ToolName(s.Name, ""), true
 	return spec
 }
 
-// SpecOf is what is known of an approved tool.
+// SpecOf returns the spec of an approved tool.
 func SpecOf(s Server, d Definition) (tool.Spec, error) {
 	spec := baseSpec(s)
 	spec.Name = ToolName(s.Name, d.Name)
@@ -51,10 +53,11 @@ func SpecOf(s Server, d Definition) (tool.Spec, error) {
 	return spec, err
 }
 
-// MayRead says whether its owner says of a tool that it only reads.
+// MayRead reports whether the owner declares a tool read-only.
 func (s Server) MayRead(name string) bool { return matches(s.ReadOnly, name) }
 
-// Sessions are the servers of one run: each is started by the first call that needs it, and all end with the run.
+// Sessions holds the servers of one run. The first call that needs a server starts it. All servers
+// are stopped when the run ends.
 type Sessions struct {
 	book   *Book
 	o      Options
@@ -70,34 +73,35 @@ type Sessions struct {
 	over bool
 }
 
-// reached is a server of a run.
+// reached is the state of one server in a run.
 type reached struct {
-	mu      sync.Mutex // held while it is started and asked which tools it has
+	mu      sync.Mutex // held while the server is started and its tools are listed
 	session *session
-	tools   []Definition // it has now
+	tools   []Definition // current tools of the server
 	starts  int
 }
 
-// maxStarts is how often one run starts a server that ends by itself.
+// maxStarts limits how often one run restarts a server that ends by itself.
 const maxStarts = 5
 
-// SessionOptions are what the servers of a run need.
+// SessionOptions configures the servers of a run.
 type SessionOptions struct {
 	Book    *Book
-	Tokens  func(Server) Tokens // nil: nobody signs in
-	Redact  func(string) string // secrets out of what servers answer
+	Tokens  func(Server) Tokens // nil if no server needs a sign-in
+	Redact  func(string) string // removes secrets from results; optional
 	Version string
-	// News is told what of a server is not as its owner approved it, once for each change.
+	// News is called when a server's tools differ from the approved tools, once for each change.
+	// Optional.
 	News func(ctx context.Context, s Server, what string)
-	// Declined is told what a server asked for and did not get.
+	// Declined is called when a request of a server was declined. Optional.
 	Declined func(s Server, method string)
-	// Ended is told how a program ended, with what it left where its agent would come upon it.
+	// Ended is called when a program ends, with the files it left for its agent. Optional.
 	Ended func(s Server, how shell.Ended)
-	// Keep stores content that is not text. Nil leaves such content out.
+	// Keep stores content other than text. If nil, such content is left out.
 	Keep Keep
 }
 
-// NewSessions starts nothing yet.
+// NewSessions returns sessions without starting any server.
 func NewSessions(o SessionOptions) *Sessions {
 	if o.Redact == nil {
 		o.Redact = func(text string) string { return text }
@@ -105,10 +109,10 @@ func NewSessions(o SessionOptions) *Sessions {
 	return &Sessions{book: o.Book, o: Options{Version: o.Version, Redact: o.Redact}, redact: o.Redact, tokens: o.Tokens, news: o.News, note: o.Declined, ended: o.Ended, keep: o.Keep, each: map[string]*reached{}}
 }
 
-// Start has programs started by a launcher.
+// Start sets the launcher for programs.
 func (s *Sessions) Start(l *shell.Launcher) { s.o.Launch = l }
 
-// Close ends the servers; nil has none.
+// Close stops the servers. It accepts a nil receiver.
 func (s *Sessions) Close() {
 	if s == nil {
 		return
@@ -144,7 +148,7 @@ func (s *Sessions) of(name string) (*reached, error) {
 	return s.each[name], nil
 }
 
-// reach gives the session of a server, started if need be, and the tools that it has now.
+// reach returns the session and the current tools of a server. It starts the server if necessary.
 func (s *Sessions) reach(ctx context.Context, server Server) (*session, []Definition, error) {
 	r, err := s.of(server.Name)
 	if err != nil {
@@ -195,7 +199,7 @@ func (s *Sessions) reach(ctx context.Context, server Server) (*session, []Defini
 	return r.session, r.tools, nil
 }
 
-// see keeps which tools a server has, and tells its owner what is not as they approved it.
+// see stores the current tools of a server, and reports differences from the approved tools.
 func (s *Sessions) see(ctx context.Context, server Server, one *session, found []Definition) error {
 	_, news, err := s.book.See(server, found, one.says(), one.noise())
 	if err == nil && news != "" && s.news != nil {
@@ -204,8 +208,8 @@ func (s *Sessions) see(ctx context.Context, server Server, one *session, found [
 	return err
 }
 
-// Tools are the tools of a run: those that were approved, and for a list of calls those beside them that it names, which are refused
-// with a reason. Nothing is started for it.
+// Tools returns the approved tools of a run. For each other tool in named it returns a tool that
+// refuses every call with a reason. It does not start any server.
 func (s *Sessions) Tools(given []Given, roots *tool.Roots, named []string) (out []tool.Tool, err error) {
 	for _, g := range given {
 		for _, d := range g.Tools {
@@ -238,7 +242,7 @@ func (s *Sessions) Tools(given []Given, roots *tool.Roots, named []string) (out 
 	return out, nil
 }
 
-// unapproved is a tool that a list of calls names and nobody approved: it says why it is not called.
+// unapproved returns a tool that refuses every call and states the reason.
 func (s *Sessions) unapproved(server Server, its string) (tool.Tool, error) {
 	spec := baseSpec(server)
 	spec.Name, spec.Schema, spec.Scope = ToolName(server.Name, its), json.RawMessage(`{"type":"object"}`), tool.ScopeOutside
@@ -267,7 +271,8 @@ func (s *Sessions) notApproved(server Server, its string) tool.Envelope {
 	return tool.Failure(tool.KindRejected, "the tool %s of the MCP server %s %s; its owner looks at it with: rouse mcp-servers show %[2]s, and approves it with: rouse mcp-servers approve %[2]s", text.OneLine(its), server.Name, why)
 }
 
-// needs tells the authorizer what the calls of a tool bring and reach.
+// needs returns the function that tells the authorizer which taint a call adds and which paths it
+// reads and writes.
 func (s *Sessions) needs(server Server, name string, roots *tool.Roots) func(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
 	return func(ctx context.Context, _ tool.Invocation, args json.RawMessage) (tool.Need, error) {
 		n := tool.Need{Action: string(args), AddsTaint: tool.Untrusted, NeedsApproval: matches(server.Ask, name)}
@@ -283,7 +288,7 @@ func (s *Sessions) needs(server Server, name string, roots *tool.Roots) func(con
 			if n.Tier = string(tier); tier == "D" {
 				n.AddsTaint |= tool.Outward
 			}
-			for _, path := range server.Read { // a run may have written there
+			for _, path := range server.Read { // a run may have changed these files
 				n.Reads = append(n.Reads, tool.PlaceOf(path))
 			}
 			if server.Files != shell.ExposeNothing && server.Files != "" && roots != nil {
@@ -299,7 +304,7 @@ func (s *Sessions) needs(server Server, name string, roots *tool.Roots) func(con
 	}
 }
 
-// call calls a tool that was approved, if it still is what was approved.
+// call calls an approved tool, unless the server has changed it since the approval.
 func (s *Sessions) call(ctx context.Context, in tool.Invocation, server Server, d Definition, args json.RawMessage) tool.Envelope {
 	one, tools, err := s.reach(ctx, server)
 	if err != nil {
@@ -319,7 +324,7 @@ func (s *Sessions) call(ctx context.Context, in tool.Invocation, server Server, 
 	switch {
 	case err == nil:
 		return envelope(server.Name, d, res, s.redact, s.keepFor(ctx, in))
-	case errors.As(err, &said): // it has answered, and is there
+	case errors.As(err, &said): // the server is reachable and returned an error
 		return tool.Failure(tool.KindExecutionError, "the MCP server %s: %s", server.Name, s.redact(said.Error()))
 	case errors.As(err, new(*unauthorizedError)):
 		return tool.Failure(tool.KindRejected, "%s", err)
@@ -337,7 +342,7 @@ func (s *Sessions) call(ctx context.Context, in tool.Invocation, server Server, 
 	return e
 }
 
-// keepFor returns a function that keeps files of a call, or nil.
+// keepFor returns a function that stores files of a call, or nil if files are not kept.
 func (s *Sessions) keepFor(ctx context.Context, in tool.Invocation) func(int, string, string, []byte) (string, error) {
 	if s.keep == nil {
 		return nil
@@ -347,7 +352,8 @@ func (s *Sessions) keepFor(ctx context.Context, in tool.Invocation) func(int, st
 	}
 }
 
-// unreached is the answer to a call whose server was not reached. Nothing was called.
+// unreached returns the failure for a call if its server could not be reached. The tool was not
+// called.
 func (s *Sessions) unreached(ctx context.Context, server Server, err error) tool.Envelope {
 	if e, broken := shell.StartFailure(ctx, err); broken == nil && e.Kind != "" {
 		e.Message = fmt.Sprintf("the MCP server %s was not started: %s", server.Name, s.redact(e.Message))
@@ -359,7 +365,8 @@ func (s *Sessions) unreached(ctx context.Context, server Server, err error) tool
 	return tool.Failure(tool.KindUnavailable, "the MCP server %s cannot be asked: %s; nothing was called", server.Name, s.redact(err.Error()))
 }
 
-// Look starts a server, or asks at its address, to see which tools it has, and ends it again.
+// Look starts or contacts a server and stores its current tools in the book. Close stops the server
+// again.
 func (s *Sessions) Look(ctx context.Context, server Server) error {
 	_, _, err := s.reach(ctx, server)
 	if e, broken := shell.StartFailure(ctx, err); err != nil && broken == nil && e.Kind != "" {

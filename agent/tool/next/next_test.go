@@ -20,7 +20,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// start is when a synctest bubble begins: Saturday, one o'clock at night in Berlin.
+// start is the time at which a synctest bubble begins: Saturday, one o'clock at night in Berlin.
 var start = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 type bench struct {
@@ -28,13 +28,12 @@ type bench struct {
 	l      *ledger.Ledger
 	limits schedule.Limits
 	wake   *ledger.WakeDetail
-	run    tool.Invocation // without a key: each call gets its own
+	run    tool.Invocation // without a key, because each call gets its own
 	calls  int
-	views  []string // that are saved; nil: there is no database
+	views  []string // saved views; nil if there is no database
 }
 
-// inBubble gives a test a ledger and a clock of its own. An agent in reactive mode has the
-// fewest limits.
+// inBubble gives a test its own ledger and clock. An agent in reactive mode has the fewest limits.
 func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ledger.db")
@@ -85,7 +84,7 @@ func (b *bench) call(name, args string) tool.Envelope {
 	return e
 }
 
-// lookUpViews is what the runner gives an agent that has a database with b.views.
+// lookUpViews returns the ViewProblem of an agent whose database has b.views.
 func (b *bench) lookUpViews() func(context.Context, string) (string, error) {
 	if b.views == nil {
 		return nil
@@ -126,7 +125,7 @@ func (b *bench) wakeUp() ledger.Run {
 	return run
 }
 
-// TestArguments: OSA-71, what a call may give, and how a wrong one is answered.
+// TestArguments: OSA-71, the arguments of a call, and the errors for wrong ones.
 func TestArguments(t *testing.T) {
 	long := strings.Repeat("ü", 8001)
 	cases := map[string]struct {
@@ -192,8 +191,8 @@ func TestArguments(t *testing.T) {
 	})
 }
 
-// TestResults: OSA-71, what a call answers, word for word, and that it is no failure
-// whatever the limits do to the wish.
+// TestResults: OSA-71, the exact result of a call, which is not a failure even if limits change the
+// request.
 func TestResults(t *testing.T) {
 	cases := []struct {
 		name   string
@@ -248,7 +247,8 @@ func TestResults(t *testing.T) {
 	})
 }
 
-// An agent without a database is told that a wake has no rows to begin with.
+// TestViewsWithoutDatabase checks that an agent without a database is told that a wake starts
+// without rows.
 func TestViewsWithoutDatabase(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		e := b.call("schedule_next_run", `{"in_seconds":600,"instructions":"x","context_views":["open"]}`)
@@ -258,8 +258,8 @@ func TestViewsWithoutDatabase(t *testing.T) {
 	})
 }
 
-// TestBudget: OSA-74 and C-16, wakes that have started count for 24 hours, whatever became
-// of them; those that are only planned do not.
+// TestBudget: OSA-74 and C-16, started wakes count for 24 hours, whatever their outcome. Planned
+// wakes do not count.
 func TestBudget(t *testing.T) {
 	row, counted := contract.Of(t, "OSA-74"), contract.Of(t, "C-16")
 	inBubble(t, func(t *testing.T, b *bench) {
@@ -271,7 +271,7 @@ func TestBudget(t *testing.T) {
 			}
 		}
 
-		// What somebody else has started does not count.
+		// Runs started by other triggers do not count.
 		accepted, err := b.l.Enqueue(t.Context(), ledger.Request{Agent: "ann", Trigger: domain.TriggerManual})
 		if err != nil {
 			t.Fatal(err)
@@ -303,8 +303,8 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// OSA-71: an agent has one planned wake, and the last one counts; a rejected request leaves the
-// planned one as it is. A run that replaces the wake of another run learns what it was.
+// TestLastWriteWins: OSA-71, an agent has one planned wake, and the last one counts. A rejected
+// request keeps the planned wake. A run that replaces the wake of another run is told about it.
 func TestLastWriteWins(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		if e := b.call("schedule_next_run", `{"in_seconds":600,"instructions":"first"}`); len(e.Warnings) != 0 {
@@ -335,8 +335,8 @@ func TestLastWriteWins(t *testing.T) {
 	})
 }
 
-// A call that is repeated after a crash does not plan again what has fired meanwhile; what
-// is still planned it may write once more.
+// TestARepeatedCallPlansOnce checks that a call repeated after a crash does not plan a wake that
+// has already fired. It may overwrite a wake that is still planned.
 func TestARepeatedCallPlansOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.run.Key = "cut off"
@@ -367,7 +367,7 @@ func TestARepeatedCallPlansOnce(t *testing.T) {
 	})
 }
 
-// OSA-71: a wake can be cancelled, but not the owner's where only the owner plans.
+// TestCancel: OSA-71, a wake can be cancelled, except the owner's wake in manual mode.
 func TestCancel(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.call("schedule_next_run", `{"in_seconds":600,"instructions":"x"}`)
@@ -388,8 +388,8 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// A chain of wakes remembers the job that it goes back to and how long it is, and ends where
-// the owner says. What somebody else starts begins a new one.
+// TestChain checks that a chain of wakes keeps its first job and its length, and ends at the
+// owner's limit. A run started by another trigger begins a new chain.
 func TestChain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.limits.MaxChain = 2
@@ -417,7 +417,7 @@ func TestChain(t *testing.T) {
 	})
 }
 
-// woken makes the wake that is planned the run that calls.
+// woken makes the planned wake start the run that calls.
 func (b *bench) woken() {
 	b.t.Helper()
 	run := b.wakeUp()
@@ -428,8 +428,7 @@ func (b *bench) woken() {
 	b.wake, b.run.Run, b.run.Job = d.Wake, run.ID, run.Job
 }
 
-// TestOwner: OSA-73, the owner's plans are limited by the horizon alone, and go through the
-// same function.
+// TestOwner: OSA-73, the owner's plans are limited only by the horizon, and use the same function.
 func TestOwner(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.limits, _ = schedule.Preset(schedule.ModeManual)
@@ -455,7 +454,7 @@ func TestOwner(t *testing.T) {
 	})
 }
 
-// A broken ledger is the host's trouble, not the agent's.
+// TestBrokenLedger checks that a broken ledger is an error of the host.
 func TestBrokenLedger(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		tools, err := next.Tools(next.Options{Ledger: b.l, Limits: b.limits})
@@ -479,7 +478,7 @@ func TestBrokenLedger(t *testing.T) {
 	})
 }
 
-// The description names the zone in which a model may write times.
+// TestDescriptions checks that the description names the zone of times without a zone.
 func TestDescriptions(t *testing.T) {
 	for zone, want := range map[*time.Location]string{nil: "read in UTC.", time.Local: "read in the local time of this machine.", time.FixedZone("Here/There", 0): "read in Here/There."} {
 		tools, err := next.Tools(next.Options{Limits: schedule.Limits{Zone: zone}})

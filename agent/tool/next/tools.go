@@ -23,10 +23,10 @@ var scheduleText string
 //go:embed cancel_next_run.md
 var cancelText string
 
-// specs are the tools.
+// The specs of the tools.
 var (
-	// There is one planned wake, and the last write wins: a call that is made again after a crash
-	// overwrites what it stored before.
+	// Each agent has one planned wake, and the last write wins. A call repeated after a crash
+	// overwrites the wake it stored before.
 	scheduleSpec = tool.Spec{
 		Name: "schedule_next_run", Description: scheduleText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesWake,
 		Example: `{"in_seconds":7200,"instructions":"Look whether the invoice was answered."}`, Args: reflect.TypeFor[scheduleArgs](), Requires: tool.RequiresSelfScheduling, Enum: map[string][]string{"priority": priorities, "on_miss": onMisses},
@@ -37,21 +37,21 @@ var (
 	}
 )
 
-// Specs are the tools of the family.
+// Specs returns the specs of all tools in this package.
 func Specs() tool.Specs { return tool.Specs{scheduleSpec, cancelSpec} }
 
-// Options are what the tools of one run use.
+// Options configures the tools of one run.
 type Options struct {
 	Ledger *ledger.Ledger
 	Limits schedule.Limits
 	Wake   *ledger.WakeDetail       // of the run, if a wake started it
-	Redact func(text string) string // removes secrets from instructions before they are stored; nil: nothing does
-	// ViewProblem says why the rows of a saved view of the agent's database could not be shown, "" when
-	// they could; nil: the agent has no database.
+	Redact func(text string) string // removes secrets from instructions; optional
+	// ViewProblem describes why the rows of a saved view cannot be shown. It returns "" if they
+	// can. Nil if the agent has no database.
 	ViewProblem func(ctx context.Context, name string) (string, error)
 }
 
-// Tools are the tools of one run of an agent that plans its own runs (OSA-70).
+// Tools returns the tools of one run, for an agent that may plan its own runs.
 func Tools(o Options) ([]tool.Tool, error) {
 	spec := scheduleSpec
 	spec.Description += fmt.Sprintf("A time without a zone is read in %s.\n", zoneName(zone(o.Limits)))
@@ -83,7 +83,7 @@ func (o Options) scheduleNextRun(ctx context.Context, in tool.Invocation, a sche
 		r.Instructions = o.Redact(r.Instructions)
 	}
 
-	// A wrong time and a wrong request are answered alike: both are *Invalid.
+	// Both functions return *Invalid for a mistake in the request.
 	err := a.when(&r, zone(o.Limits))
 	var res Result
 	if err == nil {
@@ -109,8 +109,8 @@ func (o Options) scheduleNextRun(ctx context.Context, in tool.Invocation, a sche
 	return tool.Success(res, res.Warnings...), nil
 }
 
-// viewWarnings says which of the views have no rows to begin with, as things are. The plan stands all
-// the same: a view can still be defined, and the wake says again what is missing.
+// viewWarnings returns a warning for each view that currently has no rows to show. The plan is
+// stored regardless: the view can still be defined, and the wake reports missing views again.
 func (o Options) viewWarnings(ctx context.Context, names []string) ([]string, error) {
 	if len(names) > 0 && o.ViewProblem == nil {
 		return []string{"context_views: you have no database, so that run begins without rows."}, nil
@@ -130,7 +130,7 @@ func (o Options) viewWarnings(ctx context.Context, names []string) ([]string, er
 	return out, nil
 }
 
-// when reads the time of a call; scheduled_at wins.
+// when sets the time of a request. scheduled_at has priority over in_seconds.
 func (a scheduleArgs) when(r *Request, zone *time.Location) error {
 	switch {
 	case a.ScheduledAt != "":
@@ -143,7 +143,7 @@ func (a scheduleArgs) when(r *Request, zone *time.Location) error {
 		return &Invalid{"in_seconds", "in_seconds is less than 0", "a whole number from 0 on"}
 	}
 
-	// More seconds than a Duration holds become the longest Duration; the horizon is nearer anyway.
+	// Cap the seconds to the longest Duration. The horizon is shorter anyway.
 	r.In = time.Duration(min(*a.InSeconds, math.MaxInt64/int64(time.Second))) * time.Second
 	return nil
 }
@@ -153,11 +153,11 @@ const expectedTime = "an RFC 3339 time like 2026-11-21T08:00:00+01:00"
 // timeForms are the forms of RFC 3339 and ISO 8601 that people and models write.
 var timeForms = []string{"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05Z0700", "2006-01-02T15:04Z07:00", "2006-01-02T15:04Z0700", "2006-01-02T15:04:05", "2006-01-02T15:04"}
 
-// ParseTime reads the time of a wake; one without a zone is local time in zone. An error is an
+// ParseTime parses the time of a wake. A time without a zone is local time in zone. The error is an
 // *Invalid.
 func ParseTime(when string, zone *time.Location) (time.Time, error) {
 	plain := strings.ToUpper(strings.TrimSpace(when))
-	if len(plain) > 10 && plain[10] == ' ' { // the T is often written as a space
+	if len(plain) > 10 && plain[10] == ' ' { // a space is often written instead of the T
 		plain = plain[:10] + "T" + strings.TrimLeft(plain[10:], " ")
 	}
 
@@ -176,7 +176,7 @@ type cancelResult struct {
 }
 
 func (o Options) cancelNextRun(ctx context.Context, in tool.Invocation, _ cancelArgs) (tool.Envelope, error) {
-	if o.Limits.Mode == schedule.ModeManual { // only the owner plans wakes, so only he cancels them
+	if o.Limits.Mode == schedule.ModeManual { // only the owner plans wakes, so only the owner cancels them
 		return tool.Success(cancelResult{}, "Not cancelled: in manual mode only the owner plans when this agent wakes."), nil
 	}
 
@@ -187,7 +187,7 @@ func (o Options) cancelNextRun(ctx context.Context, in tool.Invocation, _ cancel
 	return tool.Success(cancelResult{cancelled}), nil
 }
 
-// zone is the zone of times that are written without one.
+// zone returns the zone of times that are written without one.
 func zone(l schedule.Limits) *time.Location {
 	if l.Zone == nil {
 		return time.UTC

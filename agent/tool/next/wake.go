@@ -22,7 +22,7 @@ const (
 	maxViewName     = 100
 )
 
-// What holds when a request does not say anything else.
+// Default values of a request.
 const (
 	defaultPriority = "normal"
 	defaultOnMiss   = domain.MissRunOnce
@@ -33,11 +33,11 @@ var (
 	onMisses   = []string{string(domain.MissSkip), string(defaultOnMiss), string(domain.MissCatchup)}
 )
 
-// Request asks for an agent's next wake, which replaces the one that is planned so far.
+// Request asks for an agent's next wake. It replaces the wake that is already planned.
 type Request struct {
 	Agent  string
-	ByUser bool      // the agent's owner asks, for whom only the horizon is a limit
-	At     time.Time // zero: In from now
+	ByUser bool      // the owner asks; only the horizon limits the request
+	At     time.Time // zero means In from now
 	// In is counted from the moment of the decision, so that a request for the shortest allowed
 	// time is not clamped.
 	In           time.Duration
@@ -46,25 +46,25 @@ type Request struct {
 	Priority     string        // "" means normal
 	OnMiss       domain.OnMiss // "" means run_once
 
-	Run  int64              // the run that asks, 0 when none does
-	Key  string             // of its call
-	Job  string             // of that run; for an owner who changes a planned wake, the job of that wake
-	Wake *ledger.WakeDetail // the wake that started that run, if one did
+	Run  int64              // requesting run; zero if the owner asks
+	Key  string             // of the run's call
+	Job  string             // of the run; if the owner changes a planned wake, the job of that wake
+	Wake *ledger.WakeDetail // wake that started the run, if any
 }
 
-// Result is what became of a Request (OSA-71). Its JSON is the tool's answer.
+// Result describes what was stored for a Request. Its JSON is the tool's result.
 type Result struct {
-	Clamped      bool     `json:"clamped"` // the time is not the requested one
+	Clamped      bool     `json:"clamped"` // the time differs from the requested one
 	ClampReasons []string `json:"clamp_reasons"`
-	// Remaining is how many wakes may still start within 24 hours of those that did, this
-	// one included; nil means that there is no limit.
+	// Remaining is the number of wakes that may still start within 24 hours, including this one.
+	// Nil means no limit.
 	Remaining *int `json:"remaining_budget_today"`
 	Rejected  bool `json:"rejected,omitempty"`
 	*PlannedWake
-	Warnings []string `json:"-"` // a sentence for each reason, and what else there is to know
+	Warnings []string `json:"-"` // one sentence per reason, and other notes
 }
 
-// PlannedWake is the wake as it was stored; a rejected request has none.
+// PlannedWake is the wake as it was stored. It is nil for a rejected request.
 type PlannedWake struct {
 	ScheduledAt  time.Time     `json:"scheduled_at"` // in the agent's zone
 	Instructions string        `json:"instructions"`
@@ -74,12 +74,12 @@ type PlannedWake struct {
 	ScheduledBy  string        `json:"scheduled_by"`
 }
 
-// Invalid is a mistake in a request, by the name of the argument that is wrong.
+// Invalid is the error of a mistake in a request. Field is the name of the faulty argument.
 type Invalid struct{ Field, Message, Expected string }
 
 func (e *Invalid) Error() string { return fmt.Sprintf("%s; expected %s", e.Message, e.Expected) }
 
-// check finds the mistakes that a clamp does not correct.
+// check returns an *Invalid if the request has a mistake that clamping does not correct.
 func (r Request) check() error {
 	length := utf8.RuneCountInString(r.Instructions)
 	switch {
@@ -104,17 +104,17 @@ func (r Request) check() error {
 	return nil
 }
 
-// plausible excludes times that RFC 3339 cannot express in UTC.
+// plausible reports whether RFC 3339 can express a time in UTC.
 func plausible(t time.Time) bool { return t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 }
 
-// PlanWake clamps a request and stores the result. An error is an *Invalid, or means
-// that the host is broken.
+// PlanWake clamps a request and stores the result. It returns an *Invalid if the request has a
+// mistake. Any other error is an error of the host.
 func PlanWake(ctx context.Context, l *ledger.Ledger, limits schedule.Limits, r Request) (Result, error) {
 	if err := r.check(); err != nil {
 		return Result{}, err
 	}
 
-	// Read outside of the transaction, because it only words a warning.
+	// Read before the wake is stored. The previous wake is only used for a warning.
 	before, had, err := l.NextWake(ctx, r.Agent)
 	if err != nil {
 		return Result{}, fmt.Errorf("what is planned for %s cannot be read: %w", r.Agent, err)
@@ -151,7 +151,7 @@ func PlanWake(ctx context.Context, l *ledger.Ledger, limits schedule.Limits, r R
 		return res, nil
 	}
 
-	// A run that plans twice corrects itself, and need not be told.
+	// No warning if the run replaces its own plan.
 	if had && (before.Run != r.Run || r.Run == 0) {
 		res.Warnings = append(res.Warnings, replaced(before, zone(limits)))
 	}
@@ -159,7 +159,8 @@ func PlanWake(ctx context.Context, l *ledger.Ledger, limits schedule.Limits, r R
 	return res, nil
 }
 
-// depth is how many wakes in a row, planned by the agent itself, led to the run that asks.
+// depth returns the number of consecutive wakes, planned by the agent itself, that led to the
+// requesting run.
 func (r Request) depth() int {
 	if r.Wake == nil || r.ByUser {
 		return 0
@@ -167,7 +168,7 @@ func (r Request) depth() int {
 	return r.Wake.Depth
 }
 
-// slot is the wake as it is stored. One that the owner plans begins a new chain.
+// slot returns the wake in its stored form. A wake planned by the owner starts a new chain.
 func (r Request) slot(asked, at time.Time) ledger.Wake {
 	s := ledger.Wake{
 		Agent: r.Agent, At: at, AskedAt: asked, Instructions: r.Instructions, ContextViews: r.ContextViews, Priority: r.Priority, OnMiss: r.OnMiss,
@@ -177,7 +178,7 @@ func (r Request) slot(asked, at time.Time) ledger.Wake {
 		s.ScheduledBy, s.Depth = ledger.ByUser, 0
 	}
 
-	// The job at the beginning of the chain, not that of the run in the middle of it.
+	// Use the job at the start of the chain, not that of the current run.
 	if r.Wake != nil {
 		s.Job = r.Wake.Job
 	}
@@ -203,7 +204,7 @@ func newResult(limits schedule.Limits, c schedule.ClampResult, u schedule.Usage,
 		res.Warnings = append(res.Warnings, schedule.Warning(reason, limits, c))
 	}
 
-	if res.ClampReasons == nil { // in JSON a list, even if it is empty
+	if res.ClampReasons == nil { // an empty JSON list instead of null
 		res.ClampReasons = []string{}
 	}
 
@@ -218,8 +219,8 @@ func newResult(limits schedule.Limits, c schedule.ClampResult, u schedule.Usage,
 	return res
 }
 
-// replaced says which wake was planned before: there is one at a time, and whoever planned the
-// earlier one cannot be asked.
+// replaced returns a warning that describes the previously planned wake, which the new wake
+// replaces.
 func replaced(s ledger.Wake, zone *time.Location) string {
 	by := "its owner"
 	if s.ScheduledBy == ledger.ByAgent {

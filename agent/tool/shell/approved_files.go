@@ -20,37 +20,38 @@ import (
 	"rouse/internal/text"
 )
 
-// What an approval covers at most. Beyond these limits it holds for one call, and names the rest.
+// Limits of the files that an approval covers. If a command exceeds the limits of a file or folder,
+// its approval holds for one call only.
 const (
-	maxNamedFiles   = 64       // that lie where an agent can write
-	maxMentions     = 5_000    // texts in a command line that could be a path, each time that it is looked through
+	maxNamedFiles   = 64       // in folders that an agent can write
+	maxMentions     = 5_000    // words of a command line tried as paths, over all passes
 	maxApprovedFile = 16 << 20 // bytes
-	maxFolderFiles  = 2_000    // entries of a folder, over all levels
-	maxFolderBytes  = 16 << 20 // of all of its files
-	maxShownFile    = 8 << 10  // bytes of a file that its owner is shown
+	maxFolderFiles  = 2_000    // entries of a folder, including subfolders
+	maxFolderBytes  = 16 << 20 // bytes of all files in a folder
+	maxShownFile    = 8 << 10  // bytes of a file shown to the owner
 	maxReadFile     = 4 << 20  // bytes of a file from which text is extracted
-	maxBases        = 16       // folders from which relative paths are tried
-	maxExpanded     = 20_000   // names that the patterns of a command line are compared with
-	maxNeighbours   = 200      // files beside an approved one that its copy is given as links
+	maxBases        = 16       // folders against which relative paths are tried
+	maxExpanded     = 20_000   // names compared with the patterns of a command line
+	maxNeighbours   = 200      // files linked next to the copy of an approved file
 )
 
-// namedFile is a file or folder in a command line that lies where an agent can write.
+// namedFile is a file or folder that a command line names and that lies where an agent can write.
 type namedFile struct {
 	Path   string `json:"path"`             // with the owner's links resolved
 	Kind   string `json:"kind"`             // file, folder, link
-	SHA256 string `json:"sha256,omitempty"` // of its content; "" when it is too large to be bound
-	Size   int64  `json:"size,omitempty"`   // bytes; of a folder: of all of its files
+	SHA256 string `json:"sha256,omitempty"` // of the content; empty if the file is too large to hash
+	Size   int64  `json:"size,omitempty"`   // in bytes; for a folder, of all its files
 	Target string `json:"target,omitempty"` // of a link
 
-	written string      // as the command line names it
-	copied  bool        // a copy may stand in its place
-	secret  bool        // by its name: what it holds is not shown
+	written string      // path as written in the command line
+	copied  bool        // a copy may replace the file
+	secret  bool        // the name suggests a secret, so the content is not shown
 	mode    fs.FileMode // of a file
 	content []byte      // of a small file
-	isText  bool        // it may be executed, so its source is shown
+	isText  bool        // the file may be executed, so its source is shown
 	format  string      // type of a binary file
 	words   string      // text extracted from a binary file
-	copyAs  string      // where the copy is; "" when there is none
+	copyAs  string      // path of the copy; empty if there is none
 }
 
 // The kinds of a namedFile.
@@ -60,33 +61,33 @@ const (
 	kindLink   = "link"
 )
 
-// unapprovableError says why nobody can be asked to approve a command.
+// unapprovableError is returned if a command cannot be offered for approval.
 type unapprovableError struct{ why string }
 
 func (e *unapprovableError) Error() string { return e.why }
 
-// fileBinder finds the files of a command line. The host never follows a link at or below a folder
-// in which agents can write: it could lead the program elsewhere after the approval.
+// fileBinder finds the files of a command line. It never follows a link at or below a folder in
+// which agents can write: the link could point elsewhere after the approval.
 type fileBinder struct {
-	writable nofollow.Boundary // folders in which an agent or a stranger can write
-	bases    []string          // where relative paths begin
+	writable nofollow.Boundary // folders in which an agent or another program can write
+	bases    []string          // folders against which relative paths are resolved
 	files    []*namedFile
 	known    map[string]*namedFile // by path
 	mentions int
-	expanded int    // names that patterns were compared with
-	copies   string // a folder for copies; "" makes none
+	expanded int    // names compared with patterns
+	copies   string // folder for copies; empty to make no copies
 	readable func(name string, content []byte) (kind, text string)
 	scripts  []string // words of the command line that name executed files; nil if unknown
-	anyRuns  bool     // any file may be executed, because the command is a script
+	anyRuns  bool     // the command is a script, so it may execute any file
 	err      error
 }
 
-// bindFiles finds and reads the files that a command line names. If copies is set, it keeps their
-// content in that folder. The error is an *unapprovableError, or the system's.
+// bindFiles finds and reads the files that a command line names. If copies is set, it copies their
+// content to that folder. It returns an *unapprovableError if the command cannot be approved.
 func (h *Launcher) bindFiles(l commandLine, copies string) (*fileBinder, error) {
 	b := &fileBinder{writable: h.Writable, bases: []string{h.Roots.Workdir()}, known: map[string]*namedFile{}, copies: copies, readable: h.Readable, scripts: Scripts(l.argv), anyRuns: l.argv == nil}
-	// A named folder may be the base of the other paths (cd X, make -C X): they are tried from there,
-	// too.
+	// Paths may be relative to a named folder (cd X, make -C X), so repeat until no new folders are
+	// found.
 	for known := -1; known != len(b.bases) && b.err == nil; {
 		known = len(b.bases)
 		l.renamed(b.note)
@@ -105,7 +106,7 @@ func (h *Launcher) bindFiles(l commandLine, copies string) (*fileBinder, error) 
 	return b, b.err
 }
 
-// note records the file of a mention.
+// note records the files that a mention may stand for.
 func (b *fileBinder) note(m mention) (string, bool) {
 	if b.mentions++; b.mentions > maxMentions && b.err == nil {
 		b.err = &unapprovableError{"it has more words than can be looked at for the files that they name; write a shorter one"}
@@ -138,8 +139,8 @@ func (b *fileBinder) candidates(m mention) (out []string) {
 	return out
 }
 
-// expand returns what a shell may put in the place of a pattern. It does not look behind links of
-// agents: that would tell them which names are there.
+// expand returns the paths that a shell may substitute for a pattern. It does not follow links of
+// agents, because the result would reveal names in other folders.
 func (b *fileBinder) expand(pattern string) []string {
 	if !isPattern(pattern) {
 		return nil
@@ -157,7 +158,7 @@ func (b *fileBinder) expand(pattern string) []string {
 
 			entries, err := b.writable.ReadDir(folder)
 			if err != nil {
-				continue // no folder, or none that may be looked into
+				continue // not a folder, or not readable
 			}
 			if b.expanded += len(entries); b.expanded > maxExpanded {
 				b.err = &unapprovableError{fmt.Sprintf("its patterns are looked for among more than %d names; write one that begins with the folder that is meant", maxExpanded)}
@@ -201,7 +202,7 @@ func (b *fileBinder) notePath(path string, m mention) {
 
 	f.written, f.copied = m.path, !m.fixed && f.Kind == kindFile
 	b.files, b.known[path] = append(b.files, f), f
-	if f.Kind == kindLink { // the command may change it, or go through it
+	if f.Kind == kindLink { // the command may change the link or follow it
 		target := f.Target
 		if !filepath.IsAbs(target) {
 			target = filepath.Join(filepath.Dir(path), target)
@@ -213,7 +214,7 @@ func (b *fileBinder) notePath(path string, m mention) {
 	}
 }
 
-// inspect describes the file at a path below a writable folder.
+// inspect returns the type, size and link target of a file below a writable folder.
 func (b *fileBinder) inspect(path string) (*namedFile, error) {
 	f := &namedFile{Path: path, secret: tool.IsSecretPath(b.writable.Within(path))}
 	root, name, err := b.openFolder(path)
@@ -224,7 +225,7 @@ func (b *fileBinder) inspect(path string) (*namedFile, error) {
 
 	info, err := root.Lstat(name)
 	if err != nil {
-		return nil, fs.ErrNotExist // also what has an impossible name: no program will find it
+		return nil, fs.ErrNotExist // also if the name is invalid: no program can find such a file
 	}
 
 	switch f.mode = info.Mode(); {
@@ -244,7 +245,8 @@ func (b *fileBinder) inspect(path string) (*namedFile, error) {
 	return f, nil
 }
 
-// openFolder opens the folder of a path, through no link of an agent.
+// openFolder opens the parent folder of a path. It returns an error if a link of an agent is on the
+// path.
 func (b *fileBinder) openFolder(path string) (root *os.Root, name string, err error) {
 	root, err = b.writable.OpenRoot(filepath.Dir(path))
 	switch {
@@ -260,7 +262,7 @@ func errReplaced(path string) error {
 	return &unapprovableError{path + " was replaced while it was read; try again"}
 }
 
-// read reads a file, or the files of a folder, for their hash, and makes the copy.
+// read hashes a file, or the files of a folder, and makes the copy.
 func (b *fileBinder) read(i int) error {
 	f := b.files[i]
 	switch f.Kind {
@@ -289,7 +291,7 @@ func (b *fileBinder) read(i int) error {
 	return f.hash(in, b.copies, i, b.readable)
 }
 
-// hash reads a file to its end, and keeps the copy of exactly the content that it hashes.
+// hash reads a file to its end. The copy has exactly the content that was hashed.
 func (f *namedFile) hash(in io.Reader, copies string, i int, readable func(string, []byte) (string, string)) (err error) {
 	out := io.Discard
 	sum, small := sha256.New(), &boundedBuffer{max: maxReadFile}
@@ -322,7 +324,7 @@ func (f *namedFile) hash(in io.Reader, copies string, i int, readable func(strin
 	return err
 }
 
-// boundedBuffer keeps the beginning of what is written.
+// boundedBuffer keeps the beginning of the data written to it.
 type boundedBuffer struct {
 	b   []byte
 	max int
@@ -333,7 +335,8 @@ func (w *boundedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// readFolder hashes all that lies in a folder, within bounds: names, kinds, targets of links and contents.
+// readFolder hashes the content of a folder, within limits: names, types, link targets and file
+// contents.
 func (b *fileBinder) readFolder(f *namedFile) error {
 	root, err := b.writable.OpenRoot(f.Path)
 	if err != nil {
@@ -378,7 +381,7 @@ func (b *fileBinder) readFolder(f *namedFile) error {
 		_, err = io.CopyN(sum, in, info.Size())
 		return err
 	})
-	if err != nil { // too large, changing, or not readable: it is not bound, and the owner is told
+	if err != nil { // too large, changing or unreadable: no hash, and the owner is told
 		f.Size = 0
 		return nil
 	}
@@ -389,13 +392,13 @@ func (b *fileBinder) readFolder(f *namedFile) error {
 
 var errTooLarge = errors.New("too large")
 
-// missingScript refuses a command whose script is not there: it could be written after the
-// approval.
+// missingScript returns an error if the script of a command does not exist, because it could be
+// written after the approval.
 func (b *fileBinder) missingScript(l commandLine) error {
 	for _, word := range Scripts(l.argv) {
 		path, err := b.writable.Resolve(b.candidates(mention{path: word})[0])
 		switch {
-		case err == nil && !b.writable.Covers(path): // the owner's
+		case err == nil && !b.writable.Covers(path): // in the owner's folders
 			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 				return &unapprovableError{fmt.Sprintf("there is no %s to run", text.Visible(word))}
 			}
@@ -408,8 +411,8 @@ func (b *fileBinder) missingScript(l commandLine) error {
 	return nil
 }
 
-// standing reports whether an approval of these files can hold for later calls: the content of all
-// of them is known.
+// standing reports whether an approval of these files can hold for later calls. That requires a
+// hash of every file.
 func (b *fileBinder) standing() bool {
 	return !slices.ContainsFunc(b.files, func(f *namedFile) bool { return f.Kind != kindFile || f.SHA256 == "" })
 }
@@ -454,7 +457,7 @@ func (f *namedFile) shown() string {
 	return head + ":" + indented(string(f.content))
 }
 
-// indented returns a text with each line indented and invisible characters shown.
+// indented returns a text with each line indented and invisible characters made visible.
 func indented(content string) string {
 	var out strings.Builder
 	for line := range strings.Lines(content) {
@@ -477,27 +480,27 @@ func (b *fileBinder) copyOf(m mention) (string, bool) {
 	return "", false
 }
 
-// linkNeighbours gives a copy the files beside the original as links, for scripts that look for
-// them.
+// linkNeighbours creates links next to a copy, one for each file next to the original. Scripts may
+// look for these files.
 func (f *namedFile) linkNeighbours(writable nofollow.Boundary) {
 	folder := filepath.Dir(f.Path)
-	entries, err := writable.ReadDir(folder) // a link by now would tell the names of another folder
+	entries, err := writable.ReadDir(folder) // following a link made since would reveal names in another folder
 	if err != nil || len(entries) > maxNeighbours {
 		return
 	}
 	for _, e := range entries {
 		if e.Name() != filepath.Base(f.copyAs) {
-			_ = os.Symlink(filepath.Join(folder, e.Name()), filepath.Join(filepath.Dir(f.copyAs), e.Name())) // without it the script says what it misses
+			_ = os.Symlink(filepath.Join(folder, e.Name()), filepath.Join(filepath.Dir(f.copyAs), e.Name())) // if it fails, the script reports the missing file
 		}
 	}
 }
 
-// approvedFiles are the files of a command that its owner has approved, as they were when the
-// command was compared with the approval. A command without an approval has none.
+// approvedFiles holds the files of an approved command, as they were when the command was compared
+// with the approval. It is empty for a command without an approval.
 type approvedFiles struct{ *fileBinder }
 
-// approvedFiles copies the files that a command names, and refuses the call if it is no longer the
-// approved one.
+// approvedFiles copies the files that a command names. It refuses the call if the files have
+// changed since the approval.
 func (f *family) approvedFiles(ctx context.Context, in tool.Invocation, name string, o resolvedCommand) (files approvedFiles, err error) {
 	if in.Approved == "" {
 		return files, nil
@@ -517,7 +520,7 @@ func (f *family) approvedFiles(ctx context.Context, in tool.Invocation, name str
 		action, err = a.text()
 		same = tool.ActionHash(in.Agent, name, action) == in.Approved
 	}
-	if errors.As(err, new(*unapprovableError)) { // which it was not when it was approved
+	if errors.As(err, new(*unapprovableError)) { // it could be approved before, so the files have changed
 		err = nil
 	}
 	if err == nil && !same {
@@ -536,7 +539,7 @@ func (f *family) approvedFiles(ctx context.Context, in tool.Invocation, name str
 	return files, nil
 }
 
-// commandLine returns the command line with the copies in the place of the files.
+// commandLine returns the command line with the files replaced by their copies.
 func (a approvedFiles) commandLine(l commandLine) (argv []string, script string) {
 	if a.fileBinder == nil {
 		return l.argv, l.script
@@ -544,7 +547,7 @@ func (a approvedFiles) commandLine(l commandLine) (argv []string, script string)
 	return l.renamed(a.copyOf)
 }
 
-// folders are the folders that the program may read in addition.
+// folders returns the additional folders that the program may read.
 func (a approvedFiles) folders() []string {
 	if a.fileBinder == nil {
 		return nil
@@ -552,7 +555,7 @@ func (a approvedFiles) folders() []string {
 	return []string{a.copies}
 }
 
-// original replaces the copies in a text of the program by the names that its caller knows.
+// original replaces the paths of copies in a program's output with the paths from the command line.
 func (a approvedFiles) original(said string) string {
 	if a.fileBinder == nil || !strings.Contains(said, a.copies) {
 		return said
@@ -569,6 +572,6 @@ func (a approvedFiles) original(said string) string {
 
 func (a approvedFiles) remove() {
 	if a.fileBinder != nil {
-		_ = os.RemoveAll(a.copies) // what cannot be removed is left to the system's cleaning of temporary files
+		_ = os.RemoveAll(a.copies) // left to the system's cleanup of temporary files
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// asked is what the owner would be asked about a command, with the files that it names.
+// asked returns the need of a command, with the files that it names.
 func (b *bench) asked(command string) tool.Need {
 	b.t.Helper()
 	b.options.Launcher.Writable = nofollow.NewBoundary(b.dir)
@@ -30,7 +30,7 @@ func (b *bench) asked(command string) tool.Need {
 	return n
 }
 
-// approve has the owner approve a command as it stands.
+// approve makes the owner approve a command in its current form.
 func (b *bench) approve(command string) tool.Need {
 	b.t.Helper()
 	n := b.asked(command)
@@ -41,8 +41,9 @@ func (b *bench) approve(command string) tool.Need {
 	return n
 }
 
-// TestApprovedContent: what is approved is the content of the files, however the command names them: it is
-// shown, another content is another action, and a call after a change is refused.
+// TestApprovedContent checks that an approval covers the content of the files, however the command
+// names them. The content is shown, other content is another action, and a call after a change is
+// refused.
 func TestApprovedContent(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()
@@ -71,8 +72,8 @@ func TestApprovedContent(t *testing.T) {
 	}
 }
 
-// TestApprovedCopy: a program runs the copy that was approved, under a name beside which it finds what lies
-// beside the original, and says the names that its caller knows.
+// TestApprovedCopy checks that a program runs the approved copy, finds the neighbours of the
+// original next to it, and prints the names that the caller used.
 func TestApprovedCopy(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	b := newBench(t).confined()
@@ -92,7 +93,7 @@ func TestApprovedCopy(t *testing.T) {
 		}
 	}
 
-	// The original is replaced while the command is on, before the file is opened.
+	// The command replaces the original before it opens the file.
 	command := "mv job.sh old.sh; printf 'echo two\\n' > job.sh; sh job.sh; sh old.sh"
 	b.approve(command)
 	if _, got := b.run(command); strings.Contains(fmt.Sprint(got["stdout"]), "two") || !strings.Contains(fmt.Sprint(got["stdout"]), "one") {
@@ -105,8 +106,8 @@ func TestApprovedCopy(t *testing.T) {
 	}
 }
 
-// TestUnapprovable: what could lead elsewhere by the time of the call is not asked about, and what cannot be
-// bound as a whole gets no standing approval.
+// TestUnapprovable checks that a command that could lead elsewhere later cannot be approved, and
+// that an incomplete hash excludes a standing approval.
 func TestUnapprovable(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -147,14 +148,14 @@ func TestUnapprovable(t *testing.T) {
 	if n := b.asked("cat .env"); n.NoStandingApproval || strings.Contains(n.Shown, "hunter2") || !strings.Contains(n.Shown, "sha256") {
 		t.Errorf("%+v", n)
 	}
-	// What a command writes is not what is approved.
+	// Files that a command writes are not part of the approval.
 	if before := b.asked("echo x > out.txt; echo y >> log.txt"); before.NoStandingApproval || strings.Contains(before.Action, "files") {
 		t.Errorf("%+v", before)
 	}
 }
 
-// TestPatternsFollowNoLink: OSA-30, what the answer to a command says does not tell which names lie behind a link
-// that its agent made, before anybody was asked.
+// TestPatternsFollowNoLink: OSA-30, the result of a command does not reveal names behind a link of
+// its agent before an approval.
 func TestPatternsFollowNoLink(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -180,8 +181,8 @@ func TestPatternsFollowNoLink(t *testing.T) {
 	}
 }
 
-// TestSwappedWhileItRuns: another run that puts another file in the place of an approved one, after it was
-// compared and before the program opens it, changes nothing.
+// TestSwappedWhileItRuns checks that another run cannot replace an approved file between the
+// comparison and the program's open.
 func TestSwappedWhileItRuns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()
@@ -212,13 +213,13 @@ func TestSwappedWhileItRuns(t *testing.T) {
 	}
 }
 
-// TestApprovedByPattern: what a pattern stands for is bound to the approval, whatever bytes an agent has made
-// names of.
+// TestApprovedByPattern checks that the files matched by a pattern are bound to the approval,
+// whatever bytes their names contain.
 func TestApprovedByPattern(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	folders := []string{"sub"}
-	if runtime.GOOS == "linux" { // others allow no such names
+	if runtime.GOOS == "linux" { // other systems do not allow such names
 		folders = append(folders, "\xff")
 	}
 

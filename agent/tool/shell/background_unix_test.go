@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// more are the programs that not every system can start.
+// more are programs that not every system can start.
 var more = map[string]func(args []string) int{"detach": detach, "hold": hold}
 
-// detach leaves a process behind, in a session of its own, and ends when that has begun.
+// detach starts a process in its own session, and ends when that process runs.
 func detach(args []string) int {
 	me, err := os.Executable()
 	if err != nil {
@@ -37,7 +37,7 @@ func detach(args []string) int {
 	return 0
 }
 
-// hold keeps a lock for a minute, whatever signal comes.
+// hold keeps a lock for a minute and ignores signals.
 func hold(args []string) int {
 	f, err := os.Create(args[0])
 	if err != nil || syscall.Flock(int(f.Fd()), syscall.LOCK_EX) != nil {
@@ -48,7 +48,7 @@ func hold(args []string) int {
 	return 0
 }
 
-// TestLeftBehind: what a command leaves in the background is gone when the call is answered.
+// TestLeftBehind checks that background processes of a command are gone when the call returns.
 func TestLeftBehind(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()

@@ -1,4 +1,4 @@
 package shell_test
 
-// more are the programs that not every system can start.
+// more are programs that not every system can start.
 var more map[string]func(args []string) int

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestCheckout: in its private clone an agent has all of git, hooks included, and nothing there is disarmed.
+// TestCheckout checks that an agent can use all of git in its private clone, including hooks, and
+// that nothing there is disarmed.
 func TestCheckout(t *testing.T) {
 	t.Parallel()
 	needGit(t)
@@ -16,7 +17,8 @@ func TestCheckout(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "git", "init", "-q", "-b", "main", b.dir).CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))
 	}
-	// On the weaker sandbox chmod has no effect, so that the agent itself cannot make the hook executable.
+	// On the weaker sandbox chmod has no effect, so the agent itself cannot make the hook
+	// executable.
 	if err := os.WriteFile(filepath.Join(b.dir, ".git/hooks/pre-commit"), []byte("#!/bin/sh\ntouch hooked\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -16,14 +16,14 @@ import (
 	"rouse/internal/text"
 )
 
-// resolvedCommand is a command as it will be executed.
+// resolvedCommand is a command in the form in which it is executed.
 type resolvedCommand struct {
 	commandLine
-	grant   *Grant   // the one that covers it; nil when none does
-	secrets []string // names of the secrets that its arguments ask for
+	grant   *Grant   // covering grant; nil if there is none
+	secrets []string // names of the secrets in its placeholders
 }
 
-// resolve parses a command line, or refuses a call that nobody could allow.
+// resolve parses a command line. It returns an error if the command could not be allowed at all.
 func (f *family) resolve(command string) (resolvedCommand, error) {
 	refuse := func(kind tool.Kind, format string, args ...any) (resolvedCommand, error) {
 		return resolvedCommand{}, tool.Refuse(kind, format, args...).WithField("command", "")
@@ -37,12 +37,12 @@ func (f *family) resolve(command string) (resolvedCommand, error) {
 	}
 
 	o := resolvedCommand{commandLine: l, secrets: tool.Placeholders(command)}
-	if o.argv != nil { // as unquoted: quotes in the middle of a placeholder hide it in the source
+	if o.argv != nil { // use the unquoted words: quotes within a placeholder hide it in the source
 		o.secrets = tool.Placeholders(strings.Join(o.argv, "\x00"))
 	}
 
 	switch {
-	// Filled into a script, a value would be shell source: its quotes and dollars would be interpreted.
+	// In a script, the value would be shell source with interpreted quotes and dollars.
 	case len(o.secrets) > 0 && o.argv == nil:
 		return refuse(tool.KindInvalidArgs, "a secret can be an argument of one plain program alone, and this is %s", o.why)
 	case o.argv != nil:
@@ -54,7 +54,7 @@ func (f *family) resolve(command string) (resolvedCommand, error) {
 		}
 	}
 
-	// Before anybody is asked to approve a command that could not run anyway.
+	// Check secrets before an approval is requested for a command that cannot run.
 	for _, name := range o.secrets {
 		i := slices.IndexFunc(f.secrets, func(s tool.SecretGrant) bool { return s.Name == name && s.OnlyTo == "" })
 		switch {
@@ -68,8 +68,8 @@ func (f *family) resolve(command string) (resolvedCommand, error) {
 	return o, nil
 }
 
-// movesAway refuses an mv to where nothing is kept. For other programs see temporaries. Without
-// confinement there are no such places.
+// movesAway refuses an mv into a temporary folder, where the files would be lost. For other
+// programs see temporaries. Without confinement there are no such folders.
 func (f *family) movesAway(ctx context.Context, o resolvedCommand) error {
 	if o.argv == nil || o.argv[0] != "mv" || f.host.Tier(ctx) == sandbox.TierD {
 		return nil
@@ -80,12 +80,12 @@ func (f *family) movesAway(ctx context.Context, o resolvedCommand) error {
 	}
 	bad, ok := errors.AsType[*tool.Refusal](err)
 	if !ok || bad.Kind != tool.KindInvalidArgs {
-		return nil // the command itself reports it
+		return nil // the command itself reports the error
 	}
 	return tool.Refuse(tool.KindRejected, "nothing was moved, for it would be lost: %s. /tmp, /dev/shm, TMPDIR and HOME are temporary: they are empty at the start of each command, and gone after it", text.Visible(bad.Message)).WithField("command", "")
 }
 
-// destination returns the path to which mv moves its files.
+// destination returns the destination of an mv command.
 func destination(argv []string) string {
 	for i, word := range argv[1:] {
 		target, long := strings.CutPrefix(word, "--target-directory=")
@@ -103,7 +103,7 @@ func destination(argv []string) string {
 
 func (o resolvedCommand) network() bool { return o.grant != nil && o.grant.Network }
 
-// argvToRun returns the argv that is executed, and a redactor for its secrets in the output.
+// argvToRun returns the argv to execute, and a redactor for its secrets in the output.
 func (o resolvedCommand) argvToRun(secrets []tool.SecretGrant) (argv []string, hide *redact.Redactor, err error) {
 	if o.argv == nil {
 		if argv, err = script(o.script); err != nil {
@@ -126,8 +126,8 @@ func (o resolvedCommand) argvToRun(secrets []tool.SecretGrant) (argv []string, h
 	return argv, redact.Named(values), nil
 }
 
-// script returns the argv of a shell that runs a script as one argument. With pipefail (bash) a
-// failure anywhere in a pipe fails the script; sh may not know the option.
+// script returns the argv of a shell that runs a script. With pipefail (bash), a failure anywhere
+// in a pipe fails the script. sh may not support that option.
 func script(text string) ([]string, error) {
 	switch {
 	case hasProgram("bash"):
@@ -138,18 +138,18 @@ func script(text string) ([]string, error) {
 	return nil, errors.New("there is no shell (bash, sh) among the programs of the system; write one program with its arguments, without pipes and expansions")
 }
 
-// HasProgram reports whether the system has a program of a name that commands can run.
+// HasProgram reports whether commands can run a program of this name.
 func HasProgram(name string) bool {
 	return name != "" && !strings.ContainsAny(name, `/\`) && hasProgram(name)
 }
 func hasProgram(name string) bool {
 	return slices.ContainsFunc(filepath.SplitList(searchPath()), func(folder string) bool {
-		path, err := exec.LookPath(filepath.Join(folder, name)) // with the endings that a system has for programs
+		path, err := exec.LookPath(filepath.Join(folder, name)) // LookPath also tries the system's program suffixes
 		return err == nil && path != ""
 	})
 }
 
-// action is what an approval of a command is bound to.
+// action is the content to which an approval of a command is bound.
 type action struct {
 	Argv    []string     `json:"argv,omitempty"`
 	Script  string       `json:"script,omitempty"`
@@ -157,10 +157,10 @@ type action struct {
 	Network string       `json:"network"` // none, host
 	Env     []string     `json:"env"`     // names
 	Tier    sandbox.Tier `json:"tier"`
-	Files   []*namedFile `json:"files,omitempty"` // that somebody could change before it is called
+	Files   []*namedFile `json:"files,omitempty"` // files that an agent could change before the call
 }
 
-// action is what a command would do, apart from the files that it names.
+// action returns the action of a command, without the files that it names.
 func (f *family) action(ctx context.Context, o resolvedCommand) action {
 	a := action{Argv: o.argv, Dir: f.roots.Workdir(), Network: "none", Env: names(environment("", "")), Tier: f.host.Tier(ctx)}
 	if o.argv == nil {
@@ -177,7 +177,7 @@ func (a action) text() (string, error) {
 	return string(text), err
 }
 
-// needs tells the authorizer what a call would do (UNI-06).
+// needs describes a call to the authorizer.
 func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 	o, err := f.resolve(command)
 	if err == nil {
@@ -187,7 +187,7 @@ func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 		return tool.Need{}, err
 	}
 
-	// It gets the labels of everything that it could read.
+	// The result gets the labels of everything the command could read.
 	a := f.action(ctx, o)
 	n := f.roots.ProgramNeed()
 	n.Tier = string(a.Tier)
@@ -195,7 +195,8 @@ func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 		n.AddsTaint |= tool.Outward | tool.Untrusted
 	}
 
-	// Unconfined, a command can send data anywhere; and what cannot be undone counts as an outward effect.
+	// Without confinement a command can send data anywhere. An irreversible change counts as an
+	// external effect.
 	if a.Tier == sandbox.TierD || f.irreversible(o) {
 		n.AddsTaint |= tool.Outward
 	}
@@ -206,7 +207,7 @@ func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 		}
 	}
 
-	// An approval of an installer cannot stand: what it installs is another thing tomorrow.
+	// An installer needs an approval for each call, because the installed software may change.
 	n.Shown, n.NoStandingApproval = o.display(a), installsSoftware(o.tree, maxNested)
 	n.MissingGrant, n.Grant = o.missingGrant(), o.grantLine()
 	n.Bind = func(n tool.Need) (tool.Need, error) { return f.bind(n, o, a) }
@@ -214,7 +215,7 @@ func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 	return n, err
 }
 
-// missingGrant returns why no grant covers a command, or "".
+// missingGrant returns the reason the command is not covered by a grant, or "".
 func (o resolvedCommand) missingGrant() string {
 	switch {
 	case o.argv == nil:
@@ -225,8 +226,9 @@ func (o resolvedCommand) missingGrant() string {
 	return ""
 }
 
-// grantedFiles replaces the granted program and script in a command line with their paths without
-// links, which the command may read. It does not follow links in folders that agents can write.
+// grantedFiles resolves the links of the granted program and script in a command line. It also
+// returns the resolved paths, which the command may read. It does not follow links in folders that
+// agents can write.
 func (f *family) grantedFiles(o resolvedCommand, argv []string) (out, read []string) {
 	owned := slices.ContainsFunc(f.grants, func(g Grant) bool { return o.grant != nil && slices.Equal(g.Argv, o.grant.Argv) })
 	if !owned {
@@ -240,7 +242,7 @@ func (f *family) grantedFiles(o resolvedCommand, argv []string) (out, read []str
 		}
 		actual, err := f.roots.Boundary().Resolve(word)
 		if err != nil {
-			continue // starting the command reports the reason
+			continue // starting the command reports the error
 		}
 		if info, err := f.roots.Boundary().Stat(actual); err == nil && info.Mode().IsRegular() {
 			out[i], read = actual, append(read, actual)
@@ -261,12 +263,12 @@ func (o resolvedCommand) grantLine() string {
 	return fmt.Sprintf("grants: {commands: [{argv: %s}]}", argv)
 }
 
-// Unknown stands in a planned command for text that is only known when it is called.
+// Unknown is a placeholder in a planned command for text that is known only at the time of the
+// call.
 const Unknown = "\uFFFC"
 
-// Foresee returns the need of a planned command as far as its text and the grants tell: why it is
-// refused, or which grant it lacks. For a command with an Unknown it only checks whether any grant
-// is for its program.
+// Foresee returns the need of a planned command, with the reason it is refused or the grant it
+// lacks. For a command that contains Unknown it only checks whether any grant is for its program.
 func Foresee(grants []Grant, secrets []tool.SecretGrant, command string) (n tool.Need) {
 	f := &family{grants: grants, secrets: secrets}
 	o, err := f.resolve(command)
@@ -284,8 +286,8 @@ func Foresee(grants []Grant, secrets []tool.SecretGrant, command string) (n tool
 	return n
 }
 
-// bind adds the content of the named files to the action that is approved, and refuses a command
-// that could not be started anyway.
+// bind adds the content of the named files to the action that is approved. It refuses a command
+// that could not be started.
 func (f *family) bind(n tool.Need, o resolvedCommand, a action) (tool.Need, error) {
 	if err := f.host.cannotStart(o.commandLine, a.Tier); err != nil {
 		return n, err
@@ -314,7 +316,7 @@ func names(env []string) []string {
 	return out
 }
 
-// display shows a command to a person: nothing in it can hide anything else.
+// display formats a command for a person, with invisible characters made visible.
 func (o resolvedCommand) display(a action) string {
 	shown := text.Visible(o.script)
 	if o.argv != nil {

@@ -9,16 +9,16 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// destructive says what a command line would destroy, or "" (YOA-05). It only catches mistakes: the
-// sandbox is the boundary. depth bounds scripts within scripts.
+// destructive describes the damage a command line would do, or returns "". It only catches
+// mistakes: the sandbox is the security boundary. depth limits scripts within scripts.
 func destructive(tree *syntax.File, depth int) string {
 	g := destructiveVisitor{depth: depth, inside: map[string][]int{}}
 	syntax.Walk(tree, g.visit)
 	return g.why
 }
 
-// destructiveVisitor visits each node of a command line once, without recursion: a line may be
-// nested as deep as it is long.
+// destructiveVisitor visits each node of a command line once. It is not recursive, because a line
+// may be nested as deep as it is long.
 type destructiveVisitor struct {
 	depth      int
 	why        string
@@ -39,7 +39,7 @@ func (g *destructiveVisitor) visit(n syntax.Node) bool {
 	switch n := n.(type) {
 	case *syntax.CallExpr:
 		argv := staticWords(n.Args)
-		// A function that calls itself within a pipe or in the background doubles with each call.
+		// A function that calls itself in a pipe or in the background doubles with each call.
 		if begun := g.inside[program(argv)]; len(begun) > 0 && g.concurrent > begun[0] {
 			g.why = "is a fork bomb: " + argv[0] + " starts itself again and again"
 		}
@@ -93,7 +93,7 @@ func program(argv []string) string {
 	return argv[0]
 }
 
-// staticWord returns the known text of a word. $HOME becomes /~, which isEverything takes for a
+// staticWord returns the static text of a word. $HOME becomes /~, which isEverything treats as a
 // home.
 func staticWord(w *syntax.Word) string { return unquoted(knownParts(w.Parts)) }
 
@@ -141,7 +141,7 @@ func isRecursive(option string) bool {
 	return option == "--recursive" || strings.HasPrefix(option, "-") && !strings.HasPrefix(option, "--") && strings.ContainsAny(option, "rR")
 }
 
-// isEverything reports whether a path is the root, a folder of the system, or a home.
+// isEverything reports whether a path is the root, a system folder or a home.
 func isEverything(arg string) bool {
 	if arg == "" || strings.HasPrefix(arg, "-") {
 		return false
@@ -171,8 +171,8 @@ func isWrite(op syntax.RedirOperator) bool {
 	return false
 }
 
-// installers are package managers with the words by which they install software; nil: every call
-// does.
+// installers maps package managers to the words by which they install software. Nil means that
+// every call installs software.
 var installers = map[string][]string{
 	"apt": {"install"}, "apt-get": {"install"}, "dnf": {"install"}, "yum": {"install"}, "zypper": {"install", "in"},
 	"apk": {"add"}, "brew": {"install"}, "port": {"install"}, "snap": {"install"}, "flatpak": {"install"}, "choco": {"install"}, "winget": {"install"},
@@ -181,9 +181,9 @@ var installers = map[string][]string{
 	"gem": {"install"}, "bundle": {"install"}, "cargo": {"install", "add"}, "go": {"install", "get"}, "composer": {"install", "require"}, "luarocks": {"install"}, "cpan": nil, "cpanm": nil,
 }
 
-// installsSoftware reports whether a command line installs software (OSL-18), as far as it is
-// written plainly: also behind wrappers (env, xargs, find -exec) and in scripts for a shell (bash
-// -c '…'). The rest is up to the sandbox and the grants.
+// installsSoftware reports whether a command line plainly installs software. It also finds
+// installers behind wrappers (env, xargs, find -exec) and in scripts (bash -c '…'). Other cases are
+// left to the sandbox and the grants.
 func installsSoftware(tree *syntax.File, depth int) (yes bool) {
 	syntax.Walk(tree, func(n syntax.Node) bool {
 		if call, ok := n.(*syntax.CallExpr); ok && !yes {
@@ -197,7 +197,7 @@ func installsSoftware(tree *syntax.File, depth int) (yes bool) {
 	return yes
 }
 
-// isInstall reports whether a program, without wrappers, is an installer that installs something.
+// isInstall reports whether a command without wrappers installs software.
 func isInstall(argv []string) bool {
 	name, rest := path.Base(argv[0]), argv[1:]
 	if i := slices.Index(rest, "-m"); i >= 0 && i+1 < len(rest) && strings.HasPrefix(name, "py") { // python -m pip
@@ -208,7 +208,7 @@ func isInstall(argv []string) bool {
 	}
 
 	words, known := installers[name]
-	if !known { // pip3.12
+	if !known { // a name with a version, such as pip3.12
 		words, known = installers[strings.TrimRight(name, "0123456789.")]
 	}
 	return known && (words == nil || slices.ContainsFunc(rest, func(a string) bool { return slices.Contains(words, a) }))

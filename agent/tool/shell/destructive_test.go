@@ -7,8 +7,8 @@ import (
 	"rouse/agent/tool"
 )
 
-// TestGuard: YOA-05, what would destroy the machine is refused by its looks, wherever it stands
-// in a script; what only looks like it is not. Nothing here is run.
+// TestGuard: YOA-05, commands that would destroy the machine are refused anywhere in a script.
+// Commands that only look similar are not. No command here is run.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	inOrder(t)
@@ -37,8 +37,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestDeepLines: a line that is nested as deep as it is long is read in no time: to look at parts
-// within parts again would take minutes here.
+// TestDeepLines checks that a deeply nested line is parsed quickly. Visiting nested parts
+// repeatedly would take minutes.
 func TestDeepLines(t *testing.T) {
 	t.Parallel()
 	inOrder(t)

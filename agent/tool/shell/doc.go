@@ -1,23 +1,22 @@
-// Package shell lets an agent run programs: shell_run, and bash for models that know that name.
+// Package shell lets an agent run programs: shell_run, and bash for models that expect that name.
 //
 // # Design
 //
-// A command line is parsed as bash parses it, and nothing of it is executed to find out what it means.
-// One program with plain words is an argv; it is compared with the grants and executed as that argv,
-// so that what was matched is what runs, whatever a shell would have made of it. Everything else is a
-// script, which no grant covers: the owner sees all of it, and what they approve is what bash is given
-// (OSA-37, UNI-06). The authorizer decides; a tool of this package tells it what a call would do, and
-// executes what was allowed.
+// A command line is parsed with the grammar of bash, without executing any part of it. A single
+// program with plain words becomes an argv. The argv is compared with the grants and then executed
+// as is, so the executed command is the one that matched. Everything else is a script. No grant
+// covers a script: the owner sees the whole text, and the approved text is passed to bash.
 //
-// Confinement is the sandbox's business. What is refused here because of how it looks (YOA-05) is a
-// guard against mistakes and nothing more.
+// The sandbox confines programs. Commands refused for their text are only a protection against
+// mistakes.
 //
-// A command has places of its own that are gone after it. Whoever moves a file there means to keep it, and neither
-// the words of a command nor its calls of the system tell a move (a copy, then a removal) from other work. So what counts is
-// what is there afterwards: if a folder that it could write has lost files, what lies in those places is put back into it.
+// A command has temporary places that are deleted after it. A command may move files there by
+// mistake. A move (a copy and a removal) cannot be recognized from the command's words or system
+// calls. Therefore the result decides: if a folder that the command could write has lost files, the
+// files in the temporary places are kept in that folder.
 //
-// What mv, cp, rm and mkdir will change is predicted before they run, and recorded with what would be
-// lost; the record stays if the command succeeds and the prediction came true, else it is dropped
-// (OSA-36). Other writes of a command into a folder that its job watches cannot be predicted: they
-// count as anybody's, unless they are the destination of such a mv or cp.
+// The changes of mv, cp, rm and mkdir are predicted before they run, and recorded with the content
+// that would be lost. The record is kept if the command succeeds and the prediction was correct;
+// otherwise it is dropped. Other writes into a folder that the job watches cannot be predicted.
+// They are not attributed to the run, unless they are the destination of such an mv or cp.
 package shell

@@ -7,7 +7,7 @@ import (
 	"runtime"
 )
 
-// searchPath returns the PATH of commands: the folders of the system.
+// searchPath returns the PATH of commands, which contains the system's folders.
 func searchPath() string {
 	const system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	if runtime.GOOS == "darwin" {
@@ -16,7 +16,8 @@ func searchPath() string {
 	return system
 }
 
-// environment returns the environment of a command. Of the daemon's it has only LANG and TZ.
+// environment returns the environment of a command. It takes only LANG and TZ from the daemon's
+// environment.
 func environment(home, temp string) []string {
 	env := []string{"PATH=" + searchPath(), "HOME=" + home, "TMPDIR=" + temp}
 	for _, name := range []string{"LANG", "TZ"} {

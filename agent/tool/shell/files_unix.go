@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inodeOf returns the number of a file on its disk.
+// inodeOf returns the inode number of a file.
 func inodeOf(info fs.FileInfo) uint64 {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -20,8 +20,8 @@ func inodeOf(info fs.FileInfo) uint64 {
 	return uint64(s.Ino) //nolint:unconvert // its width differs between systems
 }
 
-// moveFile moves a file, or a link, into another folder of the same disk. It holds both folders
-// open, so that no link leads it elsewhere.
+// moveFile moves a file or a link into another folder of the same disk. It keeps both folders open,
+// so that a link cannot redirect the move.
 func moveFile(from *os.Root, rel string, to *os.Root, name string) error {
 	source, err := from.Open(filepath.Dir(rel))
 	if err != nil {

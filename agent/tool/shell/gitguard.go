@@ -17,25 +17,25 @@ import (
 )
 
 const (
-	maxDepth = 500 // of folders that are searched; the command of an agent that nests deeper fails
-	maxTries = 20  // looks at something that other commands keep replacing
+	maxDepth = 500 // of searched folders; a command that nests deeper fails
+	maxTries = 20  // attempts on a folder that other commands keep replacing
 )
 
-// gitGuard keeps a command from leaving something that git would run for whoever looks into the
-// folder later: a .git of any kind, or a folder that git takes for a repository without that name.
-// What exists before, the command cannot change. Neither mounts nor Landlock forbid a name at every
-// depth, so the folders are searched when the command has ended, and new repositories get names
-// that git ignores.
+// gitGuard prevents a command from leaving a repository with programs that git would run for a
+// later user of the folder. That is a .git of any kind, or a folder that git recognizes as a
+// repository without that name. The command cannot change repositories that existed before. Neither
+// mounts nor Landlock can forbid a name at every depth. Therefore the folders are searched after
+// the command, and new repositories are renamed so that git ignores them.
 type gitGuard struct {
-	// roots are the folders, none in another. They stay open while the command runs, because somebody
-	// else may replace one by a link.
+	// roots are the folders. No folder contains another. They stay open while the command runs,
+	// because another process may replace one with a link.
 	roots  []*os.Root
-	owners map[string]fs.FileInfo // repositories that were there before, by path; nil if only the path is known
-	before inventory              // the files that were there; nil if unknown
+	owners map[string]fs.FileInfo // existing repositories by path; nil value if only the path is known
+	before inventory              // existing files; nil if unknown
 }
 
-// openGuard opens the places that are folders, through no link below the boundary. The caller must
-// close the guard.
+// openGuard opens the places that are folders. It does not follow links below the boundary. The
+// caller must close the guard.
 func openGuard(b nofollow.Boundary, places ...string) (*gitGuard, error) {
 	g := &gitGuard{owners: map[string]fs.FileInfo{}}
 	for _, place := range slices.Sorted(slices.Values(places)) {
@@ -62,7 +62,8 @@ func (g *gitGuard) close() {
 	}
 }
 
-// newGitGuard records what is there before a command. The caller must close the guard.
+// newGitGuard records the existing files and repositories before a command. The caller must close
+// the guard.
 func newGitGuard(b nofollow.Boundary, places []string) (*gitGuard, error) {
 	g, err := openGuard(b, places...)
 	if err != nil {
@@ -76,7 +77,7 @@ func newGitGuard(b nofollow.Boundary, places []string) (*gitGuard, error) {
 			return "", w.ignore(err)
 		}
 		g.owners[filepath.Join(w.root.Name(), rel)] = info
-		return "", nil // protected as a whole: there is no need to look into it
+		return "", nil // protected as a whole, so there is no need to search it
 	}})
 	if err != nil {
 		g.close()
@@ -86,22 +87,22 @@ func newGitGuard(b nofollow.Boundary, places []string) (*gitGuard, error) {
 	return g, nil
 }
 
-// Disarmed is a repository, and how it was taken out of use.
+// Disarmed describes a repository that was taken out of use.
 type Disarmed struct {
-	Path    string   `json:"path"`    // absolute, as it was before
-	Renamed []Rename `json:"renamed"` // in this order; undone in the other
+	Path    string   `json:"path"`    // original absolute path
+	Renamed []Rename `json:"renamed"` // in order; undo in reverse order
 }
 
-// Rename is one new name, by absolute paths.
+// Rename is one renaming, with absolute paths.
 type Rename struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 }
 
-// Undo returns the shell command that brings the repository back.
+// Undo returns the shell command that restores the repository.
 func (d Disarmed) Undo() string { return d.undoFrom("") }
 
-// undoFrom is Undo with paths relative to a folder.
+// undoFrom is like Undo, with paths relative to a folder.
 func (d Disarmed) undoFrom(folder string) string {
 	var moves []string
 	for _, r := range slices.Backward(d.Renamed) {
@@ -110,8 +111,8 @@ func (d Disarmed) undoFrom(folder string) string {
 	return strings.Join(moves, " && ")
 }
 
-// disarm renames repositories that a command made. A .git with a repository in it gets two new
-// names: otherwise it would still be a bare repository for git inside of it.
+// disarm renames the repositories that a command made. A .git that contains a repository gets two
+// new names. With only one, git would still see a bare repository inside it.
 func (g *gitGuard) disarm() (disarmed []Disarmed, err error) {
 	err = g.walk(gitWalk{opening: true, found: func(w *gitWalk, rel string, entries []fs.DirEntry) (string, error) {
 		path := filepath.Join(w.root.Name(), rel)
@@ -121,11 +122,11 @@ func (g *gitGuard) disarm() (disarmed []Disarmed, err error) {
 			}
 		}
 
-		if !renamedTo(disarmed, path) { // else it is the .git that was found just before
+		if !renamedTo(disarmed, path) { // otherwise it is the .git renamed just before
 			disarmed = append(disarmed, Disarmed{Path: path})
 		}
 		one := &disarmed[len(disarmed)-1]
-		if entries == nil { // it is called .git
+		if entries == nil { // its name is .git
 			return one.rename(w, rel, "git")
 		}
 
@@ -148,7 +149,7 @@ func (g *gitGuard) disarm() (disarmed []Disarmed, err error) {
 	return disarmed, nil
 }
 
-// Disarm takes all repositories in folders out of use, whoever made them, and returns what it renamed.
+// Disarm takes all repositories in folders out of use and returns the renamed ones.
 func Disarm(folders ...string) ([]Disarmed, error) {
 	g, err := openGuard(nofollow.Boundary{}, folders...)
 	if err != nil {
@@ -158,7 +159,7 @@ func Disarm(folders ...string) ([]Disarmed, error) {
 	return g.disarm()
 }
 
-// renamedTo reports whether the last of them was renamed to this path.
+// renamedTo reports whether the last of the repositories was renamed to path.
 func renamedTo(disarmed []Disarmed, path string) bool {
 	if len(disarmed) == 0 {
 		return false
@@ -175,16 +176,16 @@ func (d *Disarmed) rename(w *gitWalk, rel, what string) (next string, err error)
 	return next, err
 }
 
-// gitWalk walks a folder and all below it. It follows no links.
+// gitWalk walks a folder and its subfolders. It does not follow links.
 type gitWalk struct {
 	root    *os.Root
-	misled  bool // a link had taken the place of a folder when something in it was to be renamed
-	opening bool // folders that a program closed to itself are opened
-	shallow bool // folders deeper than maxDepth are left out, instead of being an error
+	misled  bool // a link replaced a folder during a rename
+	opening bool // open folders that a program has closed to itself
+	shallow bool // skip folders deeper than maxDepth instead of failing
 	// file is called with each entry that is not a folder. Optional.
 	file func(path string, info fs.FileInfo)
-	// found is called with an entry called .git, or with a folder that is a repository by its entries.
-	// It returns the path at which the walk goes on, or "".
+	// found is called with an entry named .git, or with a folder that has the layout of a
+	// repository. It returns the path at which the walk continues, or "".
 	found func(w *gitWalk, rel string, entries []fs.DirEntry) (next string, err error)
 }
 
@@ -198,7 +199,7 @@ func (g *gitGuard) walk(w gitWalk) error {
 	return nil
 }
 
-// all walks a root, again if another command led it astray by a link.
+// all walks a root. It starts again if another command replaced a folder with a link.
 func (w *gitWalk) all() error {
 	for range maxTries {
 		w.misled = false
@@ -266,8 +267,8 @@ func (w *gitWalk) files(rel string, entries []fs.DirEntry) error {
 	return nil
 }
 
-// ignore drops the error of an entry that is gone. Before a command, it also drops that of an entry
-// that cannot be looked at, because the command cannot reach it either.
+// ignore drops the error of an entry that no longer exists. Before a command, it also drops
+// permission errors, because the command cannot reach the entry either.
 func (w *gitWalk) ignore(err error) error {
 	if errors.Is(err, fs.ErrPermission) && !w.opening {
 		return nil
@@ -275,8 +276,8 @@ func (w *gitWalk) ignore(err error) error {
 	return ignoreGone(err)
 }
 
-// entries lists a folder, or nothing if it is gone. After a command, which may have closed a folder
-// that it made, unreadable folders are opened.
+// entries lists a folder. It returns nil if the folder no longer exists. After a command, it makes
+// unreadable folders readable, because the command may have closed them.
 func (w *gitWalk) entries(rel string) ([]fs.DirEntry, error) {
 	if strings.Count(rel, string(filepath.Separator)) > maxDepth {
 		if w.shallow {
@@ -291,16 +292,16 @@ func (w *gitWalk) entries(rel string) ([]fs.DirEntry, error) {
 	}
 	defer dir.Close()
 
-	// In a folder that may be listed but not searched, everything would seem to be gone.
+	// In a folder that can be listed but not searched, all entries would seem to be missing.
 	if info, err := dir.Stat(); err == nil && w.opening && info.Mode().Perm()&0o100 == 0 {
-		_ = dir.Chmod(info.Mode().Perm() | 0o700) // one of another user stays as it is, which no command could change
+		_ = dir.Chmod(info.Mode().Perm() | 0o700) // fails for a folder of another user, which a command cannot close
 	}
 
 	entries, err := dir.ReadDir(-1)
 	return entries, w.ignore(err)
 }
 
-// open opens a folder; nil if it is gone, or left as it is.
+// open opens a folder. It returns nil if the folder no longer exists or must be left unchanged.
 func (w *gitWalk) open(rel string) (dir *os.File, err error) {
 	for range maxTries {
 		dir, err = w.root.Open(rel)
@@ -315,7 +316,7 @@ func (w *gitWalk) open(rel string) (dir *os.File, err error) {
 			return nil, nil
 		}
 
-		// Another command may have replaced it, which the search after that one finds, or put it back.
+		// Another command may have replaced the folder. The search after that command handles it.
 		if info, again := w.root.Lstat(rel); again != nil || !info.IsDir() {
 			return nil, nil //nolint:nilerr // there is no folder any more
 		}
@@ -323,8 +324,9 @@ func (w *gitWalk) open(rel string) (dir *os.File, err error) {
 	return nil, err
 }
 
-// rename gives an entry a free name that says what it was. It renames nothing in a folder that is a
-// link now, because the owner's files may lie there: next is "" then, and if the entry is gone.
+// rename renames an entry to a free name that indicates what it was. It does not rename in a folder
+// that has become a link, because the owner's files may lie there. next is "" in that case, and if
+// the entry no longer exists.
 func (w *gitWalk) rename(rel, what string) (next string, err error) {
 	folder, name := filepath.Split(rel)
 	in, err := nofollow.OpenBelow(w.root, folder)
@@ -339,7 +341,7 @@ func (w *gitWalk) rename(rel, what string) (next string, err error) {
 
 	as := gitlayout.Disarmed(what, func(name string) bool {
 		_, err := in.Lstat(name)
-		return err != nil // any other reason than that it is free shows in the renaming
+		return err != nil // other errors appear when renaming
 	})
 	err = in.Rename(name, as)
 	if errors.Is(err, fs.ErrPermission) && in.Chmod(".", 0o700) == nil {
@@ -358,7 +360,7 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// disarmedWarnings describe the disarmed repositories, with paths relative to the workdir.
+// disarmedWarnings describes the disarmed repositories, with paths relative to workdir.
 func disarmedWarnings(workdir string, disarmed []Disarmed) (out []string) {
 	const most = 20 // a program may have made thousands
 	for i, d := range disarmed {

@@ -9,8 +9,8 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// TestClosedFolders: a folder that its maker may list and not search hides no repository, keeps no search
-// from its end, and before a command it is nobody's fault.
+// TestClosedFolders checks folders that may be listed but not searched. They hide no repository and
+// do not stop a search, and before a command they are ignored.
 func TestClosedFolders(t *testing.T) {
 	top := t.TempDir()
 	asNobody(t, top)
@@ -47,7 +47,7 @@ func TestClosedFolders(t *testing.T) {
 	}
 }
 
-// TestRenameEnds: a name that cannot be looked at is no reason to try the next one for ever.
+// TestRenameEnds checks that rename ends if names cannot be inspected.
 func TestRenameEnds(t *testing.T) {
 	t.Parallel()
 	root, err := os.OpenRoot(t.TempDir())
@@ -65,7 +65,7 @@ func TestRenameEnds(t *testing.T) {
 	}
 }
 
-// asNobody makes the test one of a user who has no right to everything, with a folder of theirs.
+// asNobody runs the test as an unprivileged user with its own folder.
 func asNobody(t *testing.T, folder string) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -12,7 +12,7 @@ import (
 	"rouse/agent/tool/shell"
 )
 
-// ownersStatus is what the owner does in a folder in which an agent works.
+// ownersStatus runs git status as the owner in a folder in which an agent works.
 func (b *bench) ownersStatus(folder string) string {
 	b.t.Helper()
 	cmd := exec.CommandContext(b.t.Context(), "git", "status")
@@ -21,14 +21,15 @@ func (b *bench) ownersStatus(folder string) string {
 	return string(out)
 }
 
-// layout is a script that makes a folder what git takes for a repository, and names a program in its
+// layout returns a script that gives a folder the layout of a repository with a program in its
 // configuration.
 func layout(folder, canary string) string {
 	return fmt.Sprintf(`mkdir -p %[1]s/objects %[1]s/refs/heads; echo 'ref: refs/heads/main' > %[1]s/HEAD
 printf '[core]\nrepositoryformatversion = 0\nbare = false\nworktree = .\nfsmonitor = "touch %[2]s;:"\n' > %[1]s/config; `, folder, canary)
 }
 
-// TestPlantedRepositories: a command can make nothing that git would run for its owner afterwards.
+// TestPlantedRepositories checks that a command cannot create a repository whose programs git would
+// run for the owner.
 func TestPlantedRepositories(t *testing.T) {
 	t.Parallel()
 	needGit(t)
@@ -65,7 +66,8 @@ func TestPlantedRepositories(t *testing.T) {
 	}
 }
 
-// TestDisarmedOnce: a repository that a command made is said once, and what is said brings it back whole.
+// TestDisarmedOnce checks that a disarmed repository is reported once, and that the reported
+// command restores it completely.
 func TestDisarmedOnce(t *testing.T) {
 	t.Parallel()
 	needGit(t)
@@ -97,7 +99,7 @@ func TestDisarmedOnce(t *testing.T) {
 	}
 }
 
-// TestOwnersRepository: a command reads the repositories of its owner, and changes nothing in them.
+// TestOwnersRepository checks that a command can read the owner's repositories but not change them.
 func TestOwnersRepository(t *testing.T) {
 	t.Parallel()
 	needGit(t)
@@ -122,7 +124,7 @@ func TestOwnersRepository(t *testing.T) {
 	}
 }
 
-// tree lists what lies in some folders, with sizes.
+// tree lists the files in some folders, with sizes.
 func tree(t *testing.T, dir string, folders ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "find", append(folders, "-printf", "%p %y %s\n")...)
@@ -134,7 +136,8 @@ func tree(t *testing.T, dir string, folders ...string) string {
 	return string(out)
 }
 
-// TestRecover: what a command made whose process died is disarmed before anything else is started.
+// TestRecover checks that repositories made by a command of a dead process are disarmed before
+// other programs start.
 func TestRecover(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -168,7 +171,7 @@ func TestRecover(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft: commands that run at the same time leave nothing in the folder.
+// TestNothingIsLeft checks that concurrent commands leave no files in the folder.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()

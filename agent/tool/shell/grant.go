@@ -10,22 +10,23 @@ import (
 	"rouse/internal/urlpath"
 )
 
-// anyRest as the last element of a grant stands for any number of further arguments.
+// anyRest as the last element of a grant matches any number of further arguments.
 const anyRest = "*"
 
 // Grant allows the commands that its pattern covers.
 type Grant struct {
-	// Argv is the program, to the letter, and a pattern for each argument. An element with *, ? or [
-	// is a pattern of path.Match, whose wildcards match no slash. A wildcard at the beginning of an
-	// element does not match the - of an option. A last element * matches any number of arguments.
+	// Argv is the exact program, followed by a pattern for each argument. An element with *, ? or [
+	// is a pattern of path.Match. Its wildcards do not match a slash. A wildcard at the beginning
+	// of an element does not match the - of an option. A last element * matches any number of
+	// arguments.
 	Argv    []string
 	Network bool // the command may use the host's network
-	// Written is Argv as configured, if its program or script is a path relative to the configuration
-	// file. A command may use these paths as well; it runs the program that Argv names.
+	// Written is Argv as configured, if its program or script is a path relative to the
+	// configuration file. A command may use these paths as well. It runs the program in Argv.
 	Written []string
 }
 
-// Check reports what is wrong with a grant.
+// Check returns an error if the grant is invalid.
 func (g Grant) Check() error {
 	if len(g.Argv) == 0 || g.Argv[0] == "" {
 		return errors.New("argv must name a program")
@@ -90,7 +91,7 @@ func matches(element, argument string) bool {
 	if !isPattern(element) {
 		return element == argument
 	}
-	// A pattern is meant for operands: it must not let options through that nobody thought of.
+	// Patterns are meant for operands. They must not allow unexpected options.
 	if strings.HasPrefix(argument, "-") && isPattern(element[:1]) {
 		return false
 	}
@@ -99,8 +100,8 @@ func matches(element, argument string) bool {
 	return err == nil && ok && !leavesURL(argument)
 }
 
-// leavesURL reports whether an argument is a URL whose path servers or programs read in different
-// ways. curl resolves dot segments and expands {..} and [1-2] itself.
+// leavesURL reports whether an argument is a URL whose path servers or programs interpret
+// differently. curl resolves dot segments and expands {..} and [1-2] itself.
 func leavesURL(argument string) bool {
 	_, rest, ok := strings.Cut(argument, "://")
 	if !ok {
@@ -114,7 +115,7 @@ func leavesURL(argument string) bool {
 
 func isPattern(element string) bool { return strings.ContainsAny(element, `*?[`) }
 
-// coveringGrant returns the first grant that covers a command, or nil. It prefers one without
+// coveringGrant returns a grant that covers a command, or nil. It prefers the first grant without
 // network.
 func coveringGrant(grants []Grant, argv []string) *Grant {
 	var found *Grant

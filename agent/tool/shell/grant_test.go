@@ -17,7 +17,7 @@ import (
 	"rouse/agent/tool/shell"
 )
 
-// TestGrants: UNI-06, a grant covers the argv that it says and no other, to the letter.
+// TestGrants: UNI-06, a grant covers exactly the argv in its pattern.
 func TestGrants(t *testing.T) {
 	for _, c := range []struct {
 		grant, argv string // words
@@ -77,8 +77,7 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// matched says by hand whether an element stands for an argument: a walk over both, without
-// path.Match.
+// matched reports whether an argument matches an element. It compares by hand, without path.Match.
 func matched(element, argument string) bool {
 	switch {
 	case element == "":
@@ -93,7 +92,8 @@ func matched(element, argument string) bool {
 	return element[0] == argument[0] && matched(element[1:], argument[1:])
 }
 
-// FuzzGrants: a pattern never covers an argv that a second reading of the rules does not.
+// FuzzGrants checks that a pattern never covers an argv that a second implementation of the rules
+// rejects.
 func FuzzGrants(f *testing.F) {
 	f.Add("tool\x00a*\x00*", "tool\x00ab\x00-x")
 	f.Add("tool\x00*\x00b", "tool\x00-x\x00b")
@@ -125,8 +125,8 @@ func FuzzGrants(f *testing.F) {
 	})
 }
 
-// TestWords: what is read of a plain line is what bash would give the program, and everything
-// that bash would do more with is asked about.
+// TestWords checks that the words of a plain line are those that bash would pass, and that a line
+// that needs bash is not plain.
 func TestWords(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -153,9 +153,9 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestWordsAsBash: of lines made of quotes, backslashes and such, those that are taken for plain
-// words are the words that bash makes of them. Nothing in the lines could be run: they have no
-// character that begins an expansion or ends a command, and there are no programs to find.
+// TestWordsAsBash compares the words of plain lines of quotes and backslashes with those of bash.
+// The lines cannot run programs: they contain no expansions, no command separators, and no program
+// names that exist.
 func TestWordsAsBash(t *testing.T) {
 	t.Parallel()
 	inOrder(t)
@@ -194,8 +194,8 @@ func TestWordsAsBash(t *testing.T) {
 	})
 }
 
-// FuzzNeeds: whatever is written, the gate is told of it in words that hide nothing; and what is
-// taken for one program is the same when it is written as it is shown.
+// FuzzNeeds checks that the need shows the whole command line, and that a single program parses the
+// same when it is written as shown.
 func FuzzNeeds(f *testing.F) {
 	for _, line := range []string{`prog 'a b' "c" d\ e`, "a | b", "rm -rf /", ":(){ :|:& };:", "x $'\\x1b' \x1b\u202e", "<<A\nb\nA", "a\\\nb", "prog __OSL_SECRET[x]__", "__OSL_S''ECRET[0]__"} {
 		f.Add(line)
@@ -249,18 +249,18 @@ func FuzzNeeds(f *testing.F) {
 	})
 }
 
-// TestExecutedAsMatched: what was compared with the grants is what the program is given.
+// TestExecutedAsMatched checks that the program gets the argv that was compared with the grants.
 func TestExecutedAsMatched(t *testing.T) {
 	t.Parallel()
 	inOrder(t)
 	b := newBench(t).confined()
 	b.options.Grants = []shell.Grant{{Argv: []string{b.me, "as", "argv", "*"}}}
-	nasty := rapid.Custom(func(t *rapid.T) string { // 200 words of what a shell would do something with
+	nasty := rapid.Custom(func(t *rapid.T) string { // 200 words of characters that are special in a shell
 		var words []string
 		for range 200 {
 			word := rapid.StringOfN(rapid.SampledFrom([]rune("ab $`'\"\\|&;<>(){}[]*?~#!=-%\n\tü\x1b\u202e")), 0, 12, -1).Draw(t, "word")
 			quoted, err := syntax.Quote(word, syntax.LangMirBSDKorn)
-			if err != nil || strings.HasPrefix(quoted, "$") { // which is an expansion, and asked about
+			if err != nil || strings.HasPrefix(quoted, "$") { // that is an expansion, which needs an approval
 				quoted = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 			}
 			words = append(words, quoted)
@@ -293,7 +293,8 @@ two lines'`, `'__OSL_SECRET[x]'`} {
 	}
 }
 
-// A command may use the paths of the configured grant. It runs the program that the grant names.
+// TestGrantAsWritten checks that a command may use the paths of the configured grant. It runs the
+// program that the grant names.
 func TestGrantAsWritten(t *testing.T) {
 	t.Parallel()
 	g := shell.Grant{Argv: []string{"/conf/backup.sh", "*"}, Written: []string{"./backup.sh", "*"}}

@@ -14,37 +14,37 @@ import (
 	"rouse/agent/tool/file"
 )
 
-// interpreters are programs that run what their arguments, or files, tell them.
+// interpreters are programs that execute instructions from their arguments or files.
 var interpreters = strings.Fields(`awk bash bun busybox cargo cmd cmd.exe cmake crontab csh dash deno docker doas ed emacs env expect fish gawk gdb go irb java jshell julia ksh lua make mawk
 	nice node nodejs nohup npm npx osascript parallel perl php podman powershell powershell.exe pwsh pnpm python python2 python3 R Rscript ruby rundll32 screen sed setsid sh socat sqlite3 ssh
 	strace su sudo systemd-run tclsh time timeout tmux uv vi vim watch wish xargs yarn zsh`)
 
-// Interprets reports whether a program runs what its arguments say. Version numbers in its name do
-// not count.
+// Interprets reports whether a program executes instructions from its arguments. It ignores version
+// numbers in the name.
 func Interprets(program string) bool {
 	name := strings.ToLower(strings.TrimSuffix(path.Base(strings.ReplaceAll(program, `\`, "/")), ".exe"))
 	return slices.Contains(interpreters, name) || slices.Contains(interpreters, strings.TrimRight(name, "0123456789.-"))
 }
 
-// editors are interpreters that only write to their output, unless an option or their script says
-// otherwise.
+// editors are interpreters that only write to their output, unless an option or their script tells
+// them otherwise.
 var editors = []string{"sed", "awk", "gawk", "mawk"}
 
-// removers are programs that remove, empty or rewrite what they are given.
+// removers are programs that remove, empty or rewrite the files in their arguments.
 var removers = []string{"rm", "rmdir", "unlink", "shred", "truncate", "srm", "wipe", "patch", "rsync", "ex", "sponge"}
 
-// compressors replace a file, unless an option says otherwise.
+// compressors replace a file unless an option prevents it.
 var compressors = []string{"gzip", "gunzip", "bzip2", "bunzip2", "xz", "unxz", "lzma", "unlzma", "compress", "uncompress"}
 
-// lossyGit are the commands of git that throw changes away.
+// lossyGit lists the git commands that can discard changes.
 var lossyGit = []string{"clean", "reset", "checkout", "restore", "rm", "switch", "stash", "gc", "prune", "worktree", "merge", "rebase", "pull", "am", "apply"}
 
-// findsAndActs are the options with which find removes, writes, or starts programs.
+// findsAndActs lists the options with which find removes files, writes files or starts programs.
 var findsAndActs = []string{"-delete", "-exec", "-execdir", "-ok", "-okdir", "-fprint", "-fprint0", "-fprintf", "-fls"}
 
-// irreversible reports whether a command removes or overwrites files that no undo would restore, as
-// far as its words say. Unknown words, and interpreters that a model instructs, count as if they
-// did.
+// irreversible reports whether a command may remove or overwrite files without a way to undo it. It
+// decides by the words of the command. Unknown words and interpreters with instructions from the
+// model count as irreversible.
 func (f *family) irreversible(o resolvedCommand) bool {
 	v := lossVisitor{roots: f.roots, depth: maxNested}
 	if o.argv == nil {
@@ -57,17 +57,17 @@ func (f *family) irreversible(o resolvedCommand) bool {
 			err := file.CheckPlan(f.roots, plan)
 			var bad *tool.Refusal
 			if err == nil || errors.As(err, &bad) && bad.Kind == tool.KindNotFound {
-				return false // an undo restores it, or there is nothing
+				return false // undo can restore it, or the file does not exist
 			}
 		}
 	}
 
-	// An interpreter whose arguments its owner has written, all of them, does what they decided.
+	// If the grant contains no wildcards, the owner wrote all arguments of the interpreter.
 	v.owners = o.grant != nil && !slices.ContainsFunc(o.grant.Argv, func(element string) bool { return strings.ContainsAny(element, "*?[") })
 	return v.call(knownWords(o.argv))
 }
 
-// word is a word of a command; known says that a shell would not change it.
+// word is a word of a command. known reports whether a shell would leave it unchanged.
 type word struct {
 	text  string
 	known bool
@@ -91,15 +91,15 @@ func knownWords(argv []string) []word {
 	return out
 }
 
-// lossVisitor looks for what is lost by a command.
+// lossVisitor checks whether a command loses data.
 type lossVisitor struct {
 	roots  *tool.Roots
-	depth  int  // of scripts within scripts that are looked at
-	moved  bool // the script changes its folder, so that its paths say nothing
-	owners bool // what interpreters are told is their owner's
+	depth  int  // remaining depth of scripts within scripts
+	moved  bool // the script changes its folder, so relative paths are unknown
+	owners bool // the owner wrote the instructions of interpreters
 }
 
-// script looks at each command and redirection of a script.
+// script checks each command and redirection of a script.
 func (v lossVisitor) script(tree *syntax.File) (loses bool) {
 	v.moved = v.moved || calls(tree, "cd", "pushd", "popd")
 	syntax.Walk(tree, func(n syntax.Node) bool {
@@ -115,7 +115,7 @@ func (v lossVisitor) script(tree *syntax.File) (loses bool) {
 	return loses
 }
 
-// overwrites reports whether writing to a path would replace something, as far as its text tells.
+// overwrites reports whether writing to a path may replace a file.
 func (v lossVisitor) overwrites(to word) bool {
 	switch {
 	case strings.HasPrefix(to.text, "/dev/"):
@@ -126,7 +126,7 @@ func (v lossVisitor) overwrites(to word) bool {
 	return exists(v.roots, to.text)
 }
 
-// call looks at one program with its arguments.
+// call checks one program with its arguments.
 func (v lossVisitor) call(words []word) bool {
 	texts := make([]string, len(words))
 	for i, w := range words {
@@ -140,7 +140,7 @@ func (v lossVisitor) call(words []word) bool {
 	if words = words[behind:]; len(words) == 0 {
 		return false
 	}
-	if !words[0].known { // which program it is turns out when it runs
+	if !words[0].known { // the program is known only at run time
 		return true
 	}
 
@@ -163,7 +163,7 @@ func (v lossVisitor) call(words []word) bool {
 	return v.byOption(name, args)
 }
 
-// byOption looks at programs that only overwrite files with certain options.
+// byOption checks programs that overwrite files only with certain options.
 func (v lossVisitor) byOption(name string, args []word) bool {
 	switch name {
 	case "tee":
@@ -188,7 +188,7 @@ func (v lossVisitor) byOption(name string, args []word) bool {
 		return extracts && !hasOption(args, "k", "--keep-old-files", "--skip-old-files") || hasOption(args, "", "--remove-files", "--delete", "--recursive-unlink")
 	case "git":
 		return len(args) > 0 && (strings.HasPrefix(args[0].text, "-") || !args[0].known || slices.Contains(lossyGit, args[0].text))
-	case "grep", "egrep", "fgrep", "rg", "ls": // of which -o says what to show
+	case "grep", "egrep", "fgrep", "rg", "ls": // their -o does not name a file
 	default:
 		return v.writesOutput(args)
 	}
@@ -196,10 +196,10 @@ func (v lossVisitor) byOption(name string, args []word) bool {
 	return false
 }
 
-// outputOptions name the output file of most programs.
+// outputOptions are the options with which most programs name an output file.
 var outputOptions = []string{"-o", "-O", "-out", "--out", "--output", "--output-file", "--output-document"}
 
-// writesOutput reports whether a program is told to write a file that is there.
+// writesOutput reports whether an option makes a program overwrite an existing file.
 func (v lossVisitor) writesOutput(args []word) bool {
 	for i, a := range args {
 		option, value, has := strings.Cut(a.text, "=")
@@ -212,7 +212,7 @@ func (v lossVisitor) writesOutput(args []word) bool {
 	return false
 }
 
-// transfer reports whether mv, cp and the like may write over something.
+// transfer reports whether mv, cp, install or ln may overwrite a file.
 func (v lossVisitor) transfer(name string, args []word) bool {
 	var paths []word
 	for _, a := range args {
@@ -220,7 +220,7 @@ func (v lossVisitor) transfer(name string, args []word) bool {
 		case !a.known, strings.HasPrefix(a.text, "-t"), strings.HasPrefix(a.text, "--target"):
 			return true
 		case name == "ln" && !hasOption(args, "f", "--force"), strings.HasPrefix(a.text, "-n"), a.text == "--no-clobber":
-			return false // it refuses where there is something
+			return false // it does not overwrite files
 		case !strings.HasPrefix(a.text, "-"):
 			paths = append(paths, a)
 		}
@@ -234,13 +234,13 @@ func (v lossVisitor) transfer(name string, args []word) bool {
 		return v.overwrites(to)
 	}
 
-	// Into a folder: each of them gets its own name there.
+	// In a folder, each source keeps its name.
 	return slices.ContainsFunc(paths[:len(paths)-1], func(p word) bool {
 		return v.overwrites(word{filepath.Join(to.text, filepath.Base(p.text)), true})
 	})
 }
 
-// edits reports whether sed or awk write to files, or start programs.
+// edits reports whether sed or awk write to files or start programs.
 func edits(args []word) bool {
 	return slices.ContainsFunc(args, func(a word) bool {
 		option := strings.HasPrefix(a.text, "-")
@@ -248,10 +248,10 @@ func edits(args []word) bool {
 	})
 }
 
-// acts matches what looks like a script of sed or awk that writes a file, or starts a program.
+// acts matches text that looks like a sed or awk script that writes a file or starts a program.
 var acts = regexp.MustCompile(`>|\||system|(^|[;{}$/,#! 0-9])[gp0-9]*[weW]( |$)`)
 
-// interpreter looks into the script of a shell. Any other interpreter may do anything.
+// interpreter checks the script of a shell. Other interpreters are assumed to lose data.
 func (v lossVisitor) interpreter(args []word) bool {
 	if v.owners {
 		return false
@@ -275,7 +275,8 @@ func (v lossVisitor) interpreter(args []word) bool {
 	return len(args) != 1 || !slices.Contains([]string{"--version", "-V", "--help"}, args[0].text)
 }
 
-// hasOption reports whether an option is given, long or as a letter, alone or among others.
+// hasOption reports whether args contain an option: a long option, or a letter alone or combined
+// with others.
 func hasOption(args []word, letters string, long ...string) bool {
 	return slices.ContainsFunc(args, func(a word) bool {
 		name, _, _ := strings.Cut(a.text, "=")
@@ -286,7 +287,7 @@ func hasOption(args []word, letters string, long ...string) bool {
 	})
 }
 
-// calls reports whether a script calls one of the programs, as far as it is written plainly.
+// calls reports whether a script plainly calls one of the programs.
 func calls(tree *syntax.File, programs ...string) (found bool) {
 	syntax.Walk(tree, func(n syntax.Node) bool {
 		if call, ok := n.(*syntax.CallExpr); ok && len(call.Args) > 0 {

@@ -10,9 +10,9 @@ import (
 	"rouse/agent/tool/shell"
 )
 
-// TestIrreversible: what a command removes, empties or writes over beyond the reach of undo is an effect like one beyond
-// the host, in whichever way its words say it; what they only read, make, or what undo restores is none. Nothing
-// here is run.
+// TestIrreversible checks which commands count as external effects because they remove or overwrite
+// files beyond undo. Commands that only read or create files, or that can be undone, do not. No
+// command here is run.
 func TestIrreversible(t *testing.T) {
 	t.Parallel()
 	inOrder(t)
@@ -66,7 +66,7 @@ func TestIrreversible(t *testing.T) {
 		check(command, false)
 	}
 
-	// What is too large for undo, or beside its folder, it does not bring back.
+	// Undo does not restore files that are too large or outside its folder.
 	if err := os.Truncate(filepath.Join(work, "kept.txt"), 64<<20); err != nil {
 		t.Fatal(err)
 	}

@@ -26,30 +26,31 @@ type Launcher struct {
 	Sandbox *sandbox.Sandbox
 	Limiter *Limiter
 	Roots   *tool.Roots
-	MinTier sandbox.Tier // the weakest tier that is accepted; "" is the default of the sandbox
-	// Scratch is the folder for temporary files, so that those of a process that died can be found
-	// (see Recover); "" is the system's.
+	MinTier sandbox.Tier // weakest accepted tier; empty means the sandbox's default
+	// Scratch is the folder for temporary files. Recover needs it to find the files of a process
+	// that died. Empty means the system's folder.
 	Scratch string
-	// Writable are the folders in which any agent, or a stranger, can write between an approval and
-	// the call.
+	// Writable are the folders in which an agent or another program can write between an approval
+	// and the call.
 	Writable nofollow.Boundary
-	// Checkout is the private clone of the run (see agent/checkout), in which git and its hooks are
-	// the agent's: what a command makes there is not disarmed. The host never runs git there.
-	// Optional.
+	// Checkout is the private clone of the run (see agent/checkout). The agent controls git and its
+	// hooks there, so repositories that a command makes there are not disarmed. The host never runs
+	// git there. Optional.
 	Checkout string
-	// Mirror is the repository whose objects the clone borrows: commands can read it. Optional.
+	// Mirror is the repository that the clone borrows objects from. Commands can read it. Optional.
 	Mirror string
 	// Readable returns the type of a binary file and its text, or "". Optional.
 	Readable func(name string, content []byte) (kind, text string)
-	// Starting is called before a program starts that no call of the run asked for. Its error keeps
-	// the program from starting. It is nil for calls, which the authorizer has decided on.
+	// Starting is called before a program starts that is not part of a call. If it returns an
+	// error, the program does not start. It is nil for calls, which the authorizer has already
+	// decided on.
 	Starting func(context.Context, Start) error
 }
 
-// Start is a program that is about to start, and what it is given.
+// Start describes a program that is about to start, and its access.
 type Start struct {
 	Argv        []string
-	Read, Write []string // its folders and files, links resolved
+	Read, Write []string // folders and files, links resolved
 	Network     bool
 	Tier        sandbox.Tier
 }
@@ -61,39 +62,39 @@ func (h *Launcher) check() error {
 	return nil
 }
 
-// Tier is how strongly commands are confined here.
+// Tier returns the confinement tier of commands.
 func (h *Launcher) Tier(ctx context.Context) sandbox.Tier {
 	tier, _ := h.Sandbox.Tier(ctx)
 	return tier
 }
 
-// Program is what a command starts.
+// Program describes a program to run and its access.
 type Program struct {
 	Argv  []string
-	Env   []string // in addition to what every command is given, or in its place
+	Env   []string // added to the default environment; overrides it
 	Read  []string // absolute paths in addition to the roots of the run
 	Write []string
-	// ReadOnly makes all roots of the run read-only: the command can change nothing but Write.
+	// ReadOnly makes all roots of the run read-only. The program can only write to Write.
 	ReadOnly       bool
 	Network        bool
-	Memory         int64         // bytes of all its processes; 0: the sandbox's default
-	Idle, Wall     time.Duration // 0: none
-	Stdin          io.Reader     // nil: nothing to read
+	Memory         int64         // in bytes, for all processes; zero means the sandbox's default
+	Idle, Wall     time.Duration // zero means no limit
+	Stdin          io.Reader     // nil means empty input
 	Stdout, Stderr *Output
 }
 
-// Ended describes how a command has ended, and what was done about its files.
+// Ended describes how a command ended and how its files were handled.
 type Ended struct {
 	sandbox.Result
 	Disarmed     []Disarmed // repositories that it made (see gitGuard)
-	Kept         *Kept      // files in its temporary places that it may have moved there, or nil
-	Unkept       error      // why these could not be kept, and where they lie
-	discarded    []leftover // what else it left there
-	repositories []string   // of the owner, in the folders that it could write
+	Kept         *Kept      // files in its temporary places that it may have moved there; nil if there are none
+	Unkept       error      // error of keeping these files, with their location
+	discarded    []leftover // other files it left there
+	repositories []string   // the owner's repositories in the folders it could write
 }
 
-// Run runs a command to its end. An error means that it did not start, or that its files could not
-// be checked; StartFailure makes an answer of it.
+// Run runs a command to its end. It returns an error if the command did not start or its files
+// could not be checked. StartFailure converts the error to a result.
 func (h *Launcher) Run(ctx context.Context, p Program) (Ended, error) {
 	release, err := h.Limiter.acquire(ctx)
 	if err != nil {
@@ -109,7 +110,7 @@ func (h *Launcher) Run(ctx context.Context, p Program) (Ended, error) {
 	var ended Ended
 	defer func() {
 		if ended.Unkept == nil {
-			_ = os.RemoveAll(own) // what is left of it is removed at the next start
+			_ = os.RemoveAll(own) // remaining files are removed at the next start
 		}
 	}()
 
@@ -147,8 +148,8 @@ func (h *Launcher) Run(ctx context.Context, p Program) (Ended, error) {
 	return ended, err
 }
 
-// makePlaces makes the folder of a command and places in it. Beside them lies the note for Recover,
-// which the command cannot reach.
+// makePlaces creates the folder of a command with places in it. The note for Recover lies next to
+// the places, where the command cannot reach it.
 func (h *Launcher) makePlaces(what string, names ...string) (own string, places []string, err error) {
 	own, err = h.MkdirTemp(what)
 	for _, name := range names {
@@ -163,14 +164,16 @@ func (h *Launcher) makePlaces(what string, names ...string) (own string, places 
 	return own, places, nil
 }
 
-// hide masks the home of rouse in the folders that a program is given beside the roots of its run.
+// hide masks the home of rouse in the folders that a program gets in addition to the roots of its
+// run.
 func (h *Launcher) hide(c *sandbox.Command, read, write []string) error {
 	hidden, err := h.Roots.HiddenIn(read, write, h.Scratch)
 	c.Masked = append(c.Masked, hidden...)
 	return err
 }
 
-// withEnv adds settings to an environment. A program that finds a name twice could take either.
+// withEnv adds settings to an environment. It removes earlier settings of the same name, because
+// programs differ in which of two they use.
 func withEnv(env, more []string) []string {
 	for _, setting := range more {
 		name, _, _ := strings.Cut(setting, "=")
@@ -179,9 +182,10 @@ func withEnv(env, more []string) []string {
 	return env
 }
 
-// runGuarded runs a command that may write where its owner may use git. own is its folder.
+// runGuarded runs a command that may write where its owner may use git. own is the command's
+// folder.
 func (h *Launcher) runGuarded(ctx context.Context, c sandbox.Command, p Program, own string) (Ended, error) {
-	// By the clock of the file system, which lags behind the other one.
+	// Use the clock of the file system, which lags behind the system clock.
 	made, err := os.Stat(own)
 	if err != nil {
 		return Ended{}, err
@@ -208,18 +212,18 @@ func (h *Launcher) runGuarded(ctx context.Context, c sandbox.Command, p Program,
 		return Ended{}, err
 	}
 
-	// Also if the run was cancelled: its owner may look into the folder next. Kept files may be a
-	// repository.
+	// Settle even if the run was cancelled, because its owner may open the folder next. Settle
+	// before disarming, because kept files may contain a repository.
 	ended := Ended{Result: res, repositories: slices.Sorted(maps.Keys(guard.owners))}
 	ended.Kept, ended.discarded, ended.Unkept = temporaries{own, made.ModTime().UnixNano(), guard, h.Roots, mounted}.settle(context.WithoutCancel(ctx))
 	ended.Disarmed, err = guard.disarm()
 	return ended, err
 }
 
-// KilledByOutput is the KilledBy of a program that wrote without end.
+// KilledByOutput is the KilledBy of a program that wrote too much output.
 const KilledByOutput = "output"
 
-// runWithFloodGuard also ends a program that floods its outputs.
+// runWithFloodGuard runs a command and stops it if it floods its outputs.
 func runWithFloodGuard(ctx context.Context, box *sandbox.Sandbox, c sandbox.Command, outputs ...*Output) (sandbox.Result, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -235,7 +239,7 @@ func runWithFloodGuard(ctx context.Context, box *sandbox.Sandbox, c sandbox.Comm
 	}
 
 	res, err := box.Run(ctx, c)
-	// For the sandbox a flood is a cancellation.
+	// The sandbox reports a flood as a cancellation.
 	if err == nil && res.KilledBy == sandbox.KilledByCancel && flooded.Load() {
 		res.KilledBy = KilledByOutput
 	}
@@ -243,9 +247,9 @@ func runWithFloodGuard(ctx context.Context, box *sandbox.Sandbox, c sandbox.Comm
 	return res, err
 }
 
-// StartFailure returns the answer to a call whose command did not start; an error means that the
-// host is broken. An undo knows by its kind, or because the call is cancelled, that the command did
-// nothing.
+// StartFailure returns the result of a call if its command did not start. It returns an error if
+// the host is at fault. From the result's kind, or the cancellation, an undo can tell that the
+// command changed nothing.
 func StartFailure(ctx context.Context, err error) (tool.Envelope, error) {
 	var weak *sandbox.TierError
 	var start *sandbox.StartError
@@ -254,7 +258,7 @@ func StartFailure(ctx context.Context, err error) (tool.Envelope, error) {
 		return tool.Envelope{}, nil
 	case errors.As(err, &weak):
 		return tool.Failure(tool.KindRejected, "%s", weak.Error()), nil
-	// The run was cancelled while the command waited for its turn: not the host's fault.
+	// The run was cancelled while the command waited for the limiter.
 	case ctx.Err() != nil:
 		return tool.Cancelled(ctx), nil //nolint:nilerr // the answer says it
 	case errors.As(err, &start) && errors.Is(err, exec.ErrNotFound):
@@ -267,7 +271,7 @@ func StartFailure(ctx context.Context, err error) (tool.Envelope, error) {
 }
 
 func noProgram(name string) tool.Envelope {
-	// It does not say whether the file exists: a command could then be asked for any file of the host.
+	// Do not reveal whether the file exists, or a command could probe for any file of the host.
 	if strings.ContainsAny(name, `/\`) {
 		return tool.Failure(tool.KindNotFound, "there is no program %s that the commands of this agent can read; it must be there, and lie in the agent's workdir, in a folder of the system, or under its grants: read", text.Visible(name))
 	}
@@ -278,7 +282,7 @@ func noProgram(name string) tool.Envelope {
 	return tool.Failure(tool.KindNotFound, "there is no program %s among those of the system (%s); install it there, or name its path", text.Visible(name), searchPath())
 }
 
-// cannotStart refuses a command that would not start here, whoever approves it.
+// cannotStart returns an error if a command could not start here even with an approval.
 func (h *Launcher) cannotStart(l commandLine, tier sandbox.Tier) error {
 	switch _, err := script(l.script); {
 	// The authorizer reports any other tier that is too weak.
@@ -292,16 +296,17 @@ func (h *Launcher) cannotStart(l commandLine, tier sandbox.Tier) error {
 	return nil
 }
 
-// IsSystemProgram reports whether every command can read a program, since it is the system's.
+// IsSystemProgram reports whether a program belongs to the system, so that every command can read
+// it.
 func IsSystemProgram(path string) bool { return sandbox.IsSystem(path) }
 
-// SearchPath is the PATH that every command is given.
+// SearchPath returns the PATH of every command.
 func SearchPath() string { return searchPath() }
 
-// Limiter limits the number of commands that run at once; others wait in order (OSL-20).
+// Limiter limits the number of commands that run at the same time.
 type Limiter struct{ running chan struct{} }
 
-// NewLimiter allows n commands at once.
+// NewLimiter returns a Limiter for n concurrent commands.
 func NewLimiter(n int) (*Limiter, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("shell: the limit of commands at once is %d; it must be at least 1", n)
@@ -309,7 +314,7 @@ func NewLimiter(n int) (*Limiter, error) {
 	return &Limiter{make(chan struct{}, n)}, nil
 }
 
-// acquire waits for a free place. It returns the cause of ctx if ctx ends first.
+// acquire waits for a free slot. It returns the cause of ctx if ctx ends first.
 func (l *Limiter) acquire(ctx context.Context) (release func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -328,8 +333,8 @@ var userFolders = []string{
 	"/home/linuxbrew/.linuxbrew/bin", "/opt/homebrew/bin", "/usr/local/go/bin", "/snap/bin",
 }
 
-// Elsewhere looks for a program in the PATH of this process and the usual folders of its user, or
-// returns "".
+// Elsewhere returns the path of a program in the PATH of this process or in the usual folders of
+// its user. It returns "" if there is none.
 func Elsewhere(name string) string {
 	if name == "" || strings.ContainsAny(name, `/\`) {
 		return ""

@@ -23,15 +23,15 @@ import (
 	"rouse/internal/ledger"
 )
 
-// TestMain runs the tests, or one of the programs that they start: this very binary with "as NAME".
+// TestMain runs the tests, or with "as NAME" one of the programs that they start.
 func TestMain(m *testing.M) {
 	sandbox.Child()
 	if len(os.Args) > 2 && os.Args[1] == "as" {
 		os.Exit(as(os.Args[2], os.Args[3:]))
 	}
 
-	// These tests wait for programs more than they compute: more of them than there are processors can
-	// run at the same time.
+	// These tests mostly wait for programs, so more of them than processors can run at the same
+	// time.
 	flag.Parse()
 	if err := flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// as is a harmless program with one bad habit.
+// as runs a harmless program with one bad habit.
 func as(what string, args []string) int {
 	if program := more[what]; program != nil {
 		return program(args)
@@ -58,14 +58,14 @@ func as(what string, args []string) int {
 	case "refused":
 		fmt.Fprintln(os.Stderr, strings.Join(args, " "))
 		return 1
-	case "flood": // until it is ended
+	case "flood": // until it is killed
 		line := []byte(strings.Repeat("flood ", 1000))
 		for range 5000 {
 			if _, err := os.Stdout.Write(line); err != nil {
 				return 1
 			}
 		}
-	case "torrent": // which would end by itself in time
+	case "torrent": // it would end by itself in time
 		line := []byte(strings.Repeat("flood ", 10_000))
 		for range 20_000 {
 			if _, err := os.Stderr.Write(line); err != nil {
@@ -91,7 +91,7 @@ func as(what string, args []string) int {
 	return 0
 }
 
-// inOrder skips, under the race detector, a test without concurrency.
+// inOrder skips a test without concurrency under the race detector.
 func inOrder(t *testing.T) {
 	t.Helper()
 	if raced {
@@ -99,13 +99,13 @@ func inOrder(t *testing.T) {
 	}
 }
 
-// shared is the sandbox of all tests: probing what it can do takes longer than using it.
-// ROUSE_TEST_TIER chooses a weaker one than this machine has.
+// shared is the sandbox of all tests, because probing takes longer than using it. ROUSE_TEST_TIER
+// selects a weaker tier.
 var shared = sync.OnceValues(func() (*sandbox.Sandbox, error) {
 	return sandbox.New(sandbox.Options{MaxTier: sandbox.Tier(os.Getenv("ROUSE_TEST_TIER"))})
 })
 
-// bench is a workdir with a ledger and a sandbox, both of their real kind.
+// bench is a working folder with a real ledger and a real sandbox.
 type bench struct {
 	t       testing.TB
 	dir     string
@@ -164,7 +164,7 @@ func newBench(t testing.TB) *bench {
 	}, tool.Invocation{Run: a.Run, Attempt: a.Number, Agent: "clerk", Key: "k1"}}
 }
 
-// confined skips what needs a sandbox where there is none.
+// confined skips the test if there is no sandbox.
 func (b *bench) confined() *bench {
 	b.t.Helper()
 	if tier, why := b.options.Launcher.Sandbox.Tier(b.t.Context()); tier == sandbox.TierD {
@@ -247,7 +247,7 @@ func (b *bench) write(name, text string) {
 	}
 }
 
-// text is what a file holds, "none" where there is none.
+// text returns the content of a file, or "none" if it does not exist.
 func (b *bench) text(name string) string {
 	raw, err := os.ReadFile(filepath.Join(b.dir, name))
 	if err != nil {

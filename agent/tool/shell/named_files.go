@@ -12,30 +12,31 @@ import (
 // mention is a text in a command line that may name a file.
 type mention struct {
 	path string
-	// fixed: no other path may replace it, because the command changes the file, goes by its name, or
-	// has the text within something else (code, a list, a pattern).
+	// fixed reports that another path cannot replace the text. The command may change the file or
+	// depend on its name. The text may also be part of code, a list or a pattern.
 	fixed bool
 }
 
-// rename is called with each mention. It returns the text that replaces it, or false.
+// rename is called with each mention. It returns the replacement, or false to keep the text.
 type rename func(m mention) (string, bool)
 
 var (
-	// byName are programs whose operands are names: a copy would be the wrong file for them.
+	// byName lists programs that use their operands as names. A copy would be the wrong file for
+	// them.
 	byName = strings.Fields(`mv cp rm rmdir mkdir ln install touch tee truncate shred dd chmod chown chgrp setfacl stat ls du find test [ echo printf
 		basename dirname realpath readlink cd pushd sed tar zip unzip git rsync sort`)
 
-	// projects are programs that read and run, without being told, what lies in the folder that they are started in.
+	// projects lists programs that run files of the current folder without being told to.
 	projects = strings.Fields(`make gmake ninja just task npm npx pnpm yarn bun cargo go mvn gradle ant rake bundle composer tox nox pytest cmake meson
 		scons docker docker-compose podman`)
 
-	// scriptRunners run the file that their first operand names.
+	// scriptRunners matches programs that run the file named by their first operand.
 	scriptRunners = regexp.MustCompile(`(?i)^(ba|da|z|k|fi)?sh$|^(python|perl|ruby|node|deno|bun|php|lua|pwsh|powershell)[0-9.]*(\.exe)?$`)
 	shells        = strings.Fields("sh bash dash zsh ksh eval")
 )
 
-// Scripts returns the words of a command line that name a file which it runs: a program given by a
-// path, and the script of an interpreter, also behind wrappers such as env and nice.
+// Scripts returns the words of a command line that name a file it executes: a program with a path
+// and the script of an interpreter. It also finds them behind wrappers such as env and nice.
 func Scripts(argv []string) (out []string) {
 	at, program := 0, ""
 	for ; at < len(argv) && program == ""; at++ {
@@ -49,14 +50,14 @@ func Scripts(argv []string) (out []string) {
 		}
 	}
 
-	// What follows an option such as -c is no file.
+	// The word after an option such as -c is not a file.
 	if scriptRunners.MatchString(program) && at < len(argv) && !strings.HasPrefix(argv[at], "-") {
 		out = append(out, argv[at])
 	}
 	return out
 }
 
-// isWrapped reports whether a word comes before the program of a command line.
+// isWrapped reports whether a word precedes the program of a command line.
 func isWrapped(before []string, word string) bool {
 	return wrapperWords(append(slices.Clone(before), word)) > len(before)
 }
@@ -69,10 +70,10 @@ func (l commandLine) renamed(by rename) (argv []string, script string) {
 	return nil, renameScript(l.script, l.tree, by, maxNested)
 }
 
-// renameArgv renames in the words of one program.
+// renameArgv replaces mentions in the words of one program.
 func renameArgv(argv []string, by rename, depth int) []string {
 	out := slices.Clone(argv)
-	program, begin := "", 0 // the program that the words from begin on are about
+	program, begin := "", 0 // program to which the words from begin on belong
 	for i, word := range argv {
 		switch {
 		case program == "" && isWrapped(argv[begin:i], word):
@@ -84,7 +85,7 @@ func renameArgv(argv []string, by rename, depth int) []string {
 			out[i] = renameWord(word, false, by)
 		case program == "find" && slices.Contains([]string{"-exec", "-execdir", "-ok", "-okdir"}, word):
 			program, begin = "", i+1
-		case scriptRunners.MatchString(program) && word == "-m": // a module of the folder
+		case scriptRunners.MatchString(program) && word == "-m": // runs a module of the folder
 			by(mention{".", true})
 		case slices.Contains(shells, program) && (isCommandOption(argv[i-1]) || program == "eval"):
 			out[i] = renameNested(word, by, depth)
@@ -96,12 +97,13 @@ func renameArgv(argv []string, by rename, depth int) []string {
 	return out
 }
 
-// isCommandOption reports whether the next word of a shell's command line is a script: -c, -ec, -lc.
+// isCommandOption reports whether the next word of a shell's command line is a script: -c, -ec,
+// -lc.
 func isCommandOption(word string) bool {
 	return strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "--") && strings.HasSuffix(word, "c")
 }
 
-// renameNested renames in a script that is an argument.
+// renameNested replaces mentions in a script that is an argument.
 func renameNested(script string, by rename, depth int) string {
 	tree := parseScript(script)
 	if tree == nil || depth == 0 {
@@ -111,7 +113,8 @@ func renameNested(script string, by rename, depth int) string {
 	return renameScript(script, tree, by, depth-1)
 }
 
-// renameWord renames a word, or the end of it that is the value of an option: --file=x, -fx, @x, -d@x.
+// renameWord replaces a word, or the end of it that is the value of an option: --file=x, -fx, @x,
+// -d@x.
 func renameWord(word string, fixed bool, by rename) string {
 	if name, ok := by(mention{word, fixed}); ok {
 		return name
@@ -138,19 +141,19 @@ func renameWord(word string, fixed bool, by rename) string {
 	return word
 }
 
-// renameTokens mentions everything in a text that could be a path, within code, lists and patterns.
+// renameTokens mentions every part of a text that could be a path within code, a list or a pattern.
 func renameTokens(text string, by rename) {
 	for token := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n\"'`()<>|&;{}=@:,$", r) }) {
 		if token != text {
 			by(mention{token, true})
 		}
-		if rel := strings.TrimLeft(token, "/"); rel != token { // behind $PWD, or the like
+		if rel := strings.TrimLeft(token, "/"); rel != token { // after $PWD or a similar variable
 			by(mention{rel, true})
 		}
 	}
 }
 
-// scriptRenamer collects the changes of a script.
+// scriptRenamer collects the edits of a script.
 type scriptRenamer struct {
 	by      rename
 	depth   int
@@ -164,12 +167,12 @@ type edit struct {
 	text     string
 }
 
-// renameScript renames in a script.
+// renameScript replaces mentions in a script.
 func renameScript(script string, tree *syntax.File, by rename, depth int) string {
 	r := &scriptRenamer{by: by, depth: depth, handled: map[*syntax.Word]bool{}}
 	syntax.Walk(tree, r.visit)
 	slices.SortFunc(r.edits, func(a, b edit) int { return int(b.from) - int(a.from) })
-	for _, e := range r.edits { // from the end, so that offsets stay what they are
+	for _, e := range r.edits { // from the end, so that the offsets stay valid
 		script = script[:e.from] + e.text + script[e.to:]
 	}
 	return script
@@ -189,7 +192,7 @@ func (r *scriptRenamer) visit(n syntax.Node) bool {
 			r.replace(n.Word, renameWord(staticWord(n.Word), false, r.by))
 		}
 	case *syntax.Word:
-		// In an assignment, a loop, a condition, a here-document, or with an expansion in it.
+		// A word of an assignment, loop, condition or here-document, or a word with an expansion.
 		if !r.handled[n] {
 			text := staticWord(n)
 			r.by(mention{text, true})
@@ -199,7 +202,7 @@ func (r *scriptRenamer) visit(n syntax.Node) bool {
 	return true
 }
 
-// call renames in the words of one program within a script.
+// call replaces mentions in the words of one program within a script.
 func (r *scriptRenamer) call(words []*syntax.Word) {
 	argv := staticWords(words)
 	for i, name := range renameArgv(argv, r.by, r.depth) {
@@ -209,7 +212,7 @@ func (r *scriptRenamer) call(words []*syntax.Word) {
 	}
 }
 
-// replace writes a text in the place of a word that a shell would leave as it is.
+// replace replaces a word, unless a shell would expand it.
 func (r *scriptRenamer) replace(w *syntax.Word, text string) {
 	if needsShell(w) != "" || text == staticWord(w) {
 		return

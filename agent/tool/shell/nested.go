@@ -9,13 +9,13 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// maxNested bounds how deep scripts within scripts (bash -c '…') are examined.
+// maxNested limits the depth of scripts within scripts (bash -c '…') that are examined.
 const maxNested = 4
 
-// wrapper describes the words between a program that starts another one and that one.
+// wrapper describes the words between a wrapper and the program it starts.
 type wrapper struct {
 	values  []string // options whose value is the next word
-	operand bool     // a file or folder of its own comes before the program
+	operand bool     // a file or folder precedes the program
 }
 
 // wrappers are programs that start the program named in their arguments.
@@ -40,17 +40,17 @@ var wrappers = map[string]wrapper{
 	"nohup":       {}, "command": {}, "builtin": {}, "setsid": {}, "unshare": {}, "fakeroot": {}, "busybox": {}, "toybox": {},
 }
 
-// lengthOfTime needs a digit: sh and dd are programs.
+// lengthOfTime requires a digit, because sh and dd are programs.
 var lengthOfTime = regexp.MustCompile(`^[0-9.]+[smhd]?$`)
 
-// isWrapperOption reports whether an argument of a wrapper comes before the program that it starts:
-// an option, an assignment (env A=b), a length of time (timeout 10s), or an unknown word.
+// isWrapperOption reports whether an argument of a wrapper precedes the program: an option, an
+// assignment (env A=b), a duration (timeout 10s) or an unknown word.
 func isWrapperOption(a string) bool {
 	return a == "" || strings.HasPrefix(a, "-") || strings.Contains(a, "=") && !strings.ContainsAny(a, " \t\n") || lengthOfTime.MatchString(a)
 }
 
-// wrapperWords returns the number of words before the program of a command line: wrappers with
-// their arguments.
+// wrapperWords returns the number of words before the program of a command line, that is, wrappers
+// with their arguments.
 func wrapperWords(argv []string) (n int) {
 	for n < len(argv) {
 		w, ok := wrappers[path.Base(argv[n])]
@@ -77,8 +77,8 @@ func wrapperWords(argv []string) (n int) {
 	return min(n, len(argv))
 }
 
-// starts returns the command lines that one starts: itself without its wrappers, and those that
-// find is given.
+// starts returns the command lines that a command line starts: itself without its wrappers, and
+// those in the arguments of find.
 func starts(argv []string) (out [][]string) {
 	argv = argv[wrapperWords(argv):]
 	if len(argv) == 0 {
@@ -100,14 +100,14 @@ func starts(argv []string) (out [][]string) {
 
 var (
 	shellNames = []string{"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "hush"}
-	// scriptTakers are programs beside shells that run an argument as a script.
+	// scriptTakers lists programs other than shells that run an argument as a script.
 	scriptTakers = []string{"eval", "trap", "su", "runuser", "sg", "script"}
 )
 
 func isShell(program string) bool { return slices.Contains(shellNames, path.Base(program)) }
 
-// scriptsOf returns the scripts that a program, without wrappers, makes a shell run. Words that are
-// not scripts do no harm.
+// scriptsOf returns the scripts that a program without wrappers passes to a shell. The result may
+// contain words that are not scripts, which is harmless.
 func scriptsOf(argv []string) []string {
 	switch name := path.Base(argv[0]); {
 	case name == "eval":
@@ -120,7 +120,7 @@ func scriptsOf(argv []string) []string {
 	return nil
 }
 
-// nestedIn parses the scripts that a node makes a shell run. depth bounds scripts within scripts.
+// nestedIn parses the scripts that a node passes to a shell. depth limits scripts within scripts.
 func nestedIn(n syntax.Node, depth int) (out []*syntax.File) {
 	if depth == 0 {
 		return nil
@@ -139,8 +139,8 @@ func nestedIn(n syntax.Node, depth int) (out []*syntax.File) {
 	return out
 }
 
-// scriptsFedTo returns the scripts that a shell reads from its standard input, as far as a node
-// says: redirected text, or the words of echo and printf.
+// scriptsFedTo returns the scripts that a shell reads from its standard input, if they are visible
+// in the node: redirected text, or the words of echo and printf.
 func scriptsFedTo(n syntax.Node) (out []string) {
 	switch n := n.(type) {
 	case *syntax.Stmt:
@@ -167,7 +167,7 @@ func scriptsFedTo(n syntax.Node) (out []string) {
 	return out
 }
 
-// runsShell reports whether a statement, or the first of a pipe, is a call of a shell.
+// runsShell reports whether a statement, or the first statement of a pipe, calls a shell.
 func runsShell(s *syntax.Stmt) bool {
 	switch cmd := s.Cmd.(type) {
 	case *syntax.CallExpr:
@@ -178,7 +178,7 @@ func runsShell(s *syntax.Stmt) bool {
 	return false
 }
 
-// parseScript parses a script within a script; nil if it is not a script.
+// parseScript parses a script within a script. It returns nil if the text is not a valid script.
 func parseScript(text string) *syntax.File {
 	tree, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
 	if err != nil {

@@ -9,28 +9,28 @@ import (
 	"rouse/internal/text"
 )
 
-// slack is the number of bytes beyond a cut in which a secret across it is recognized.
+// slack is the number of bytes beyond a cut that are kept to recognize a secret across the cut.
 const slack = 4 << 10
 
 // Output keeps the beginning and the end of what a program writes, and never blocks it.
 type Output struct {
 	maxChars int    // characters to show
-	head     []byte // the first bytes
-	tail     []byte // a ring buffer of the last bytes after head
-	next     int    // where the next byte goes in the ring
-	total    int64  // bytes that were written
-	breaks   int64  // line breaks among them
-	open     bool   // the last line has no end yet
-	onFlood  func() // called once when it is too much; may be nil
-	// Tee is given everything as it comes, by one goroutine; nil: nobody is.
+	head     []byte // first bytes
+	tail     []byte // ring buffer of the last bytes after head
+	next     int    // position of the next byte in the ring
+	total    int64  // bytes written
+	breaks   int64  // line breaks written
+	open     bool   // the last line has no line break yet
+	onFlood  func() // called once if there is too much output; optional
+	// Tee receives all output as it arrives, from one goroutine. Optional.
 	Tee io.Writer
 }
 
-// maxWritten is the number of bytes that a program may write to one output.
+// maxWritten limits the bytes that a program may write to one output.
 const maxWritten = 64 << 20
 
-// NewOutput shows at most so many characters: two fifths from the beginning, the rest from the end
-// (OSA-37).
+// NewOutput returns an Output that shows at most maxChars characters: two fifths from the beginning
+// and the rest from the end.
 func NewOutput(maxChars int) *Output { return &Output{maxChars: maxChars} }
 
 func (o *Output) headBytes() int { return o.headChars()*utf8.UTFMax + slack }
@@ -41,7 +41,7 @@ func (o *Output) tailBytes() int { return (o.maxChars-o.headChars())*utf8.UTFMax
 func (o *Output) Write(p []byte) (int, error) {
 	n := len(p)
 	if o.Tee != nil {
-		_, _ = o.Tee.Write(p) // who reads along says by itself what it could not use
+		_, _ = o.Tee.Write(p) // Tee reports its own errors
 	}
 	if o.total += int64(n); o.total > maxWritten && o.onFlood != nil {
 		o.onFlood()
@@ -58,7 +58,7 @@ func (o *Output) Write(p []byte) (int, error) {
 		o.head, p = append(o.head, p[:took]...), p[took:]
 	}
 
-	// Of one large write, only the end can survive in the ring.
+	// Only the end of a large write fits into the ring.
 	limit := o.tailBytes()
 	if len(p) > limit {
 		p = p[len(p)-limit:]
@@ -77,7 +77,7 @@ func (o *Output) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Lines is how many lines were written.
+// Lines returns the number of lines written.
 func (o *Output) Lines() int64 {
 	if o.open {
 		return o.breaks + 1
@@ -85,14 +85,14 @@ func (o *Output) Lines() int64 {
 	return o.breaks
 }
 
-// Raw is what was written, unchanged; false when some of it was left out.
+// Raw returns the output unchanged. It returns false if a part of it was dropped.
 func (o *Output) Raw() ([]byte, bool) {
 	all := append(append(append([]byte(nil), o.head...), o.tail[o.next:]...), o.tail[:o.next]...)
 	return all, o.total == int64(len(all))
 }
 
-// Text returns the output to show: valid text without terminal control sequences, redacted, with a
-// line about what was left out.
+// Text returns the output to show: redacted valid text without terminal control sequences. A line
+// marks the part that was left out.
 func (o *Output) Text(redact func(string) string) string {
 	all, whole := o.Raw()
 	if whole {

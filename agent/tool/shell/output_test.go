@@ -36,8 +36,8 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// TestOutputIsText: whatever is written, in whatever pieces, is shown as valid text that moves no
-// cursor, within its bound, and without a secret, be that cut in two.
+// TestOutputIsText checks that any output, in any pieces, is shown as valid text without control
+// sequences, within its limit, and without secrets, even if a secret is cut in two.
 func TestOutputIsText(t *testing.T) {
 	const secret = "hunter2-hunter2"
 	hide := func(text string) string { return strings.ReplaceAll(text, secret, "[secret]") }
@@ -66,7 +66,7 @@ func TestOutputIsText(t *testing.T) {
 	})
 }
 
-// TestRaw: a program that reads an output as it is knows whether it has all of it.
+// TestRaw checks that a reader of the raw output knows whether it is complete.
 func TestRaw(t *testing.T) {
 	o := shell.NewOutput(100)
 	all := strings.Repeat("0123456789", 800)
@@ -81,8 +81,8 @@ func TestRaw(t *testing.T) {
 	}
 }
 
-// TestOutputCutsAreRedacted: no cut shows a part of a secret, also where what was blacked out before it moves
-// it: the more secrets an output has, the further beyond the cut it is shown.
+// TestOutputCutsAreRedacted checks that no cut reveals a part of a secret. Redactions before the
+// cut move it, so outputs with many secrets are shown further.
 func TestOutputCutsAreRedacted(t *testing.T) {
 	t.Parallel()
 	const secret = "open-SESAME-7f3e91c2-and-much-more-of-it-than-a-mark-has"

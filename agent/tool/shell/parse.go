@@ -9,18 +9,18 @@ import (
 	"rouse/agent/tool"
 )
 
-// maxCommand bounds a command line, in bytes.
+// maxCommand limits a command line, in bytes.
 const maxCommand = 16_000
 
 // commandLine is a parsed command line.
 type commandLine struct {
-	script string // the source
+	script string // source
 	tree   *syntax.File
-	argv   []string // if it is one simple command of plain words, else nil
-	why    string   // what else it contains, if argv is nil
+	argv   []string // nil unless it is one simple command of plain words
+	why    string   // reason for a nil argv
 }
 
-// parse parses a command line as bash does. The error is meant for whoever wrote it.
+// parse parses a command line like bash. The error is written for the author of the command.
 func parse(command string) (commandLine, error) {
 	l := commandLine{script: command}
 	switch {
@@ -44,15 +44,15 @@ func parse(command string) (commandLine, error) {
 	return l, nil
 }
 
-// Plain returns the argv of a command line that is one program with its arguments, or why it is
-// not. The error says why it cannot be a command at all.
+// Plain returns the argv of a command line that is one program with its arguments. Otherwise why is
+// the reason it is not. The error is set if it is not a valid command at all.
 func Plain(command string) (argv []string, why string, err error) {
 	l, err := parse(command)
 	return l.argv, l.why, err
 }
 
-// simpleArgv returns the argv of a command line that is one program with its arguments and leaves
-// nothing for a shell to do, or why it is not.
+// simpleArgv returns the argv of a command line that is one program with its arguments and needs no
+// shell. Otherwise why is the reason it is not.
 func simpleArgv(tree *syntax.File) (argv []string, why string) {
 	if len(tree.Stmts) != 1 {
 		return nil, "more than one command"
@@ -84,9 +84,9 @@ func simpleArgv(tree *syntax.File) (argv []string, why string) {
 	return argv, ""
 }
 
-// needsShell returns why a shell would change a word, or "".
+// needsShell returns the reason a shell would change a word, or "".
 func needsShell(w *syntax.Word) string {
-	bare := "" // the unquoted parts joined, because the parser splits a pattern at its [
+	bare := "" // join the unquoted parts, because the parser splits a pattern at its [
 	for _, part := range w.Parts {
 		switch part := part.(type) {
 		case *syntax.Lit:
@@ -109,7 +109,7 @@ func needsShell(w *syntax.Word) string {
 		}
 	}
 
-	// A placeholder of a secret contains brackets, which are no pattern.
+	// The brackets of a secret's placeholder are not a pattern.
 	switch bare = tool.FillPlaceholders(bare, func(string) string { return "" }); {
 	case hasGlob(bare):
 		return "a pattern or a ~ that the shell would expand; quote it to mean it as it is"
@@ -120,14 +120,14 @@ func needsShell(w *syntax.Word) string {
 	return ""
 }
 
-// hasBraces reports whether bash may expand a word into several, as it does with {a,b} and {1..3}.
+// hasBraces reports whether bash may expand a word into several, as with {a,b} and {1..3}.
 func hasBraces(bare string) bool {
 	_, inner, open := strings.Cut(bare, "{")
 	last := strings.LastIndexByte(inner, '}')
 	return open && last >= 0 && (strings.Contains(inner[:last], ",") || strings.Contains(inner[:last], ".."))
 }
 
-// unquoted is the text of a word without quotes and backslashes.
+// unquoted returns the text of a word without quotes and backslashes.
 func unquoted(parts []syntax.WordPart) string {
 	var out strings.Builder
 	for _, part := range parts {
@@ -148,8 +148,8 @@ func unquoted(parts []syntax.WordPart) string {
 	return out.String()
 }
 
-// unescaped removes backslashes from a text: all escaping ones or, if only is not empty, those
-// before one of its characters. A newline after a backslash is removed with it.
+// unescaped removes backslashes from a text. If only is set, it removes just those before one of
+// its characters. A newline after a backslash is removed, too.
 func unescaped(text, only string) string {
 	var out strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -164,7 +164,8 @@ func unescaped(text, only string) string {
 	return out.String()
 }
 
-// hasGlob reports whether an unquoted text contains a character of a pattern, or ~ for a home folder.
+// hasGlob reports whether an unquoted text contains a character of a pattern, or ~ for a home
+// folder.
 func hasGlob(text string) bool {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {

@@ -17,8 +17,8 @@ import (
 	"rouse/internal/text"
 )
 
-// predictable are the commands whose changes can be predicted, with the options that do not affect the
-// prediction (OSA-36).
+// predictable maps commands with predictable changes to the options that do not affect the
+// prediction.
 var predictable = map[string][]string{
 	"mv":    {"-f", "-v", "-T", "-fv", "-vf"},
 	"cp":    {"-f", "-v", "-p", "-T", "-fv", "-pv", "-pf"},
@@ -26,7 +26,8 @@ var predictable = map[string][]string{
 	"mkdir": {"-p", "-v", "-pv", "-vp"},
 }
 
-// predict computes the changes of a command before it runs, or says why that is impossible.
+// predict computes the changes of a command before it runs. If that is impossible, why is the
+// reason.
 func predict(roots *tool.Roots, argv []string) (plan []file.PlannedChange, why string) {
 	options, paths, why := split(argv)
 	if why != "" {
@@ -37,7 +38,7 @@ func predict(roots *tool.Roots, argv []string) (plan []file.PlannedChange, why s
 	case "rm":
 		for _, p := range paths {
 			if !isFolder(roots, p) && !exists(roots, p) && slices.ContainsFunc(options, func(o string) bool { return strings.Contains(o, "f") }) {
-				continue // rm -f ignores what does not exist
+				continue // rm -f ignores missing files
 			}
 			plan = append(plan, file.PlannedChange{Type: ledger.FileDelete, Path: p})
 		}
@@ -73,14 +74,14 @@ func split(argv []string) (options, paths []string, why string) {
 	return options, paths, ""
 }
 
-// transfers are the changes of mv and cp: several paths into a folder, or one path to another.
+// transfers returns the changes of mv and cp: several paths into a folder, or one path to another.
 func transfers(roots *tool.Roots, name string, paths []string, exact bool) (plan []file.PlannedChange, why string) {
 	if len(paths) < 2 {
 		return nil, "there is nothing that it would go to"
 	}
 
 	from, to := paths[:len(paths)-1], paths[len(paths)-1]
-	into := !exact && isFolder(roots, to) // -T takes the destination as a name, even of a folder
+	into := !exact && isFolder(roots, to) // -T treats the destination as a name, even if it is a folder
 	kind := ledger.FileCopy
 	if name == "mv" {
 		kind = ledger.FileMove
@@ -92,7 +93,7 @@ func transfers(roots *tool.Roots, name string, paths []string, exact bool) (plan
 		if into {
 			dest = filepath.Join(to, filepath.Base(p))
 		}
-		// The order would decide which one survives.
+		// The result would depend on the order.
 		if taken[dest] || roots.Canonical(dest) == roots.Canonical(p) {
 			return nil, "two of its files have one name"
 		}
@@ -100,7 +101,7 @@ func transfers(roots *tool.Roots, name string, paths []string, exact bool) (plan
 		taken[dest] = true
 		plan = append(plan, file.PlannedChange{Type: kind, Path: dest, From: p})
 		if name == "mv" {
-			plan = append(plan, file.PlannedChange{Type: kind, Path: p}) // the old name goes away
+			plan = append(plan, file.PlannedChange{Type: kind, Path: p}) // the old name disappears
 		}
 	}
 
@@ -149,8 +150,8 @@ func isFolder(roots *tool.Roots, path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// recordUndo records the files that a command is about to change, or returns why they cannot be
-// predicted. For commands that only read it returns neither.
+// recordUndo records the files that a command is about to change. If the changes cannot be
+// predicted, why is the reason. For commands that only read, both results are empty.
 func (f *family) recordUndo(ctx context.Context, in tool.Invocation, o resolvedCommand) (undo *file.RecordedPlan, why string, err error) {
 	if o.argv == nil || predictable[o.argv[0]] == nil {
 		return nil, unlogged(o), nil
@@ -168,15 +169,15 @@ func (f *family) recordUndo(ctx context.Context, in tool.Invocation, o resolvedC
 	return undo, "", err
 }
 
-// readers are programs and builtins that change no file, whatever their arguments are.
+// readers are programs and builtins that never change files, whatever their arguments are.
 var readers = strings.Fields(`[ : b2sum basename cat cd cksum cmp comm cut date df diff dirname du echo egrep exit export false fgrep file grep head hexdump id jq ls
 	md5sum nl od paste printf pwd readlink realpath rev rg seq set sha1sum sha256sum sha512sum shasum sleep stat strings tac tail test tr true type uname unset wc whereis which whoami`)
 
-// gitReaders are the commands of git that change no file without the option --output.
+// gitReaders are the git commands that do not change files unless they have the option --output.
 var gitReaders = []string{"blame", "diff", "grep", "log", "ls-files", "rev-parse", "shortlog", "show", "status"}
 
-// unlogged returns why changes of a command are not recorded, or "" if it changes no files as far
-// as its words tell (OSA-36).
+// unlogged returns the reason the changes of a command are not recorded. It returns "" if the
+// command changes no files, judging by its words.
 func unlogged(o resolvedCommand) string {
 	if o.argv != nil {
 		if !onlyReads(knownWords(o.argv)) {
@@ -192,7 +193,7 @@ func unlogged(o resolvedCommand) string {
 			if words := wordsOf(n.Args); len(words) > 0 && !onlyReads(words) && why == "" {
 				why = "it is a script"
 			}
-		case *syntax.Redirect: // into a file that stays
+		case *syntax.Redirect: // into a file that remains
 			if isWrite(n.Op) && (n.Word == nil || !strings.HasPrefix(wordOf(n.Word).text, "/dev/")) {
 				why = "it redirects output into a file"
 			}
@@ -202,7 +203,7 @@ func unlogged(o resolvedCommand) string {
 	return why
 }
 
-// onlyReads reports whether a program with these arguments changes no file.
+// onlyReads reports whether a program with these arguments changes no files.
 func onlyReads(words []word) bool {
 	if !words[0].known {
 		return false

@@ -19,28 +19,29 @@ type Refusal struct {
 	Tier  sandbox.Tier
 	Path  string // path in the output, or ""
 	Write bool   // a write was refused; the path can be read
-	// Git says that a git repository of the owner is the reason, and what to do; "" otherwise.
+	// Git explains that a git repository of the owner is the reason, and how to proceed. Otherwise
+	// it is "".
 	Git string
 }
 
-// refusals lists the messages, in lower case, of programs whose access the system refused.
+// refusals lists the messages, in lower case, of programs after the system refused an access.
 var refusals = []string{"permission denied", "operation not permitted", "read-only file system"}
 
-// absent is the message of a program about a path that its sandbox does not have.
+// absent is a program's message about a path that does not exist in its sandbox.
 const absent = "no such file or directory"
 
 // namedPath matches an absolute path in a message, with or without quotes.
 var namedPath = regexp.MustCompile(`'(/[^']+)'|"(/[^"]+)"|(?:^|[\s=(])(/[^\s'":,;)]+)`)
 
 // Refused returns the access that the sandbox may have refused a failed program, or nil. For a
-// program that did not fail it considers only git repositories: coding agents hide the failures of
-// git.
+// program that did not fail it considers only git repositories, because coding agents hide failures
+// of git.
 func (h *Launcher) Refused(p Program, ended Ended, printed ...string) *Refusal {
 	if ended.Tier == sandbox.TierD {
 		return nil
 	}
 
-	// Git says nothing if it cannot stash.
+	// Git prints no message if it cannot stash.
 	if len(ended.repositories) > 0 && ended.Exit != 0 && filepath.Base(p.Argv[0]) == "git" && slices.Contains(p.Argv, "stash") {
 		return &Refusal{Tier: ended.Tier, Write: true, Git: cannotChange(topOf(ended.repositories[0]))}
 	}
@@ -70,7 +71,8 @@ func (h *Launcher) Refused(p Program, ended Ended, printed ...string) *Refusal {
 	return found
 }
 
-// lastPath returns the last absolute path in a line, or "" if that is only the program's own name at the start.
+// lastPath returns the last absolute path in a line. It returns "" if that is only the program's
+// own name at the start.
 func lastPath(line string) string {
 	all := namedPath.FindAllStringSubmatch(line, -1)
 	if len(all) == 0 {
@@ -98,7 +100,7 @@ func (h *Launcher) outside(path string, write bool) bool {
 	return ok && bad.Kind == tool.KindInvalidArgs
 }
 
-// Hint returns a message about the refused access, with the setting of the agent that allows it.
+// Hint returns a message about the refused access, with the setting that allows it.
 func (r *Refusal) Hint(roots *tool.Roots) string {
 	if r.Git != "" {
 		return fmt.Sprintf("the sandbox (tier %s) may have refused that: %s", r.Tier, r.Git)
@@ -111,7 +113,7 @@ func (r *Refusal) Hint(roots *tool.Roots) string {
 		}
 	}
 
-	// grants.write replaces the default, so the hint has to repeat the folders that are writable now.
+	// grants.write replaces the default, so the hint must repeat the folders that are writable now.
 	var writes []string
 	for _, place := range roots.Writable() {
 		writes = append(writes, text.Visible(place.Name))

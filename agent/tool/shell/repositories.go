@@ -21,7 +21,7 @@ import (
 	"rouse/internal/text"
 )
 
-// maxConfig bounds the configuration of a repository.
+// maxConfig limits the configuration of a repository, in bytes.
 const maxConfig = 1 << 20
 
 // ViewOf returns the part of a repository's configuration that git may see.
@@ -29,7 +29,7 @@ func (h *Launcher) ViewOf(gitDir string) (gitview.View, error) {
 	return readView(h.Roots.Boundary(), filepath.Join(gitDir, "config"))
 }
 
-// readView reads a configuration. A repository without one has an empty view.
+// readView reads a configuration. A repository without a configuration has an empty view.
 func readView(b nofollow.Boundary, config string) (gitview.View, error) {
 	if info, err := os.Lstat(config); err != nil || !info.Mode().IsRegular() {
 		return gitview.New(nil) //nolint:wrapcheck // of nothing there is no error
@@ -50,11 +50,10 @@ func readView(b nofollow.Boundary, config string) (gitview.View, error) {
 	return gitview.New(text)
 }
 
-// protect makes repositories read-only for a command, and readable for git: instead of each
-// configuration, which may hold tokens and name programs, the command sees a view of it (see
-// gitview). If the sandbox cannot replace one file by another, git is told by its environment to
-// read the view of the working folder's repository. The views lie in a folder that the command
-// cannot write.
+// protect makes repositories read-only for a command but readable for git. Their configurations may
+// contain tokens and name programs, so the command sees a view of each instead (see gitview). If
+// the sandbox cannot replace a file, environment variables make git read the view of the working
+// folder's repository. The views lie in a folder that the command cannot write.
 func (g *gitGuard) protect(c *sandbox.Command, own string, tier sandbox.Tier) error {
 	if len(g.owners) == 0 {
 		return nil
@@ -64,11 +63,11 @@ func (g *gitGuard) protect(c *sandbox.Command, own string, tier sandbox.Tier) er
 		return err
 	}
 
-	env := []string{"GIT_OPTIONAL_LOCKS=0"} // git status would refresh the index
+	env := []string{"GIT_OPTIONAL_LOCKS=0"} // otherwise git status would refresh the index
 	var foreign []string
 	c.Replaced = map[string]string{}
 	for i, path := range slices.Sorted(maps.Keys(g.owners)) {
-		if slices.Contains(c.Write, path) { // the workdir itself is a repository of this kind
+		if slices.Contains(c.Write, path) { // the working folder itself is a bare repository
 			c.Write = slices.DeleteFunc(slices.Clone(c.Write), func(w string) bool { return w == path })
 			c.Read = append(c.Read, path)
 		} else {
@@ -91,7 +90,8 @@ func (g *gitGuard) protect(c *sandbox.Command, own string, tier sandbox.Tier) er
 		}
 	}
 
-	// Git refuses a repository of another user, such as that of a person whose machine runs the daemon as a service.
+	// Git refuses a repository of another user, for example a person's repository if the daemon
+	// runs as a service.
 	if len(foreign) > 0 {
 		env = append(env, fmt.Sprintf("GIT_CONFIG_COUNT=%d", len(foreign)))
 		for i, top := range foreign {
@@ -108,8 +108,8 @@ func isForeign(path string) bool {
 	return err == nil && !owner.Mine(info)
 }
 
-// show gives a command the view of a configuration, and returns the environment that git needs for
-// it.
+// show gives a command the view of a configuration. It returns the environment variables that git
+// needs for it.
 func (g *gitGuard) show(c *sandbox.Command, config, as string, tier sandbox.Tier) (env []string, err error) {
 	view, err := readView(c.Boundary, config)
 	if err != nil || filepath.Base(config) != "config" {
@@ -134,8 +134,8 @@ func (g *gitGuard) show(c *sandbox.Command, config, as string, tier sandbox.Tier
 		gitview.MakeCommon(as, gitDir, view.Config("[core]\n\tbare = false\n[diff]\n\tignoreSubmodules = all\n"))
 }
 
-// configurations lists the configurations of a repository, of its submodules and of its worktrees.
-// A command cannot read those that cannot be found.
+// configurations lists the configurations of a repository, its submodules and its worktrees.
+// Configurations that cannot be found are not readable for a command either.
 func configurations(gitDir string) (out []string) {
 	var search func(folder string, repository bool, depth int)
 	search = func(folder string, repository bool, depth int) {
@@ -160,8 +160,9 @@ func configurations(gitDir string) (out []string) {
 	return out
 }
 
-// refusedPaths match the path of a refusal, also a relative one: in quotes before it, behind it, or
-// before it. A line may be JSON, in which a quote ends the text.
+// refusedPaths match the path of a refusal, which may be relative. The path is in quotes before or
+// after the message, or unquoted before it. A line may be JSON, in which an escaped quote ends the
+// path.
 var refusedPaths = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)['"‘]([^'"‘’\\]+)\\?['"’]: *(?:permission denied|operation not permitted|read-only file system)`),
 	regexp.MustCompile(`(?i)(?:permission denied|operation not permitted|read-only file system)(?:: |, \w+ )\\?['"]([^'"\\]+)\\?['"]`),
@@ -180,8 +181,8 @@ func (h *Launcher) refusedPath(line string) string {
 	return lastPath(line)
 }
 
-// refusedByGit returns the reason of a refusal if a git repository of the owner caused it, and what
-// to do. Otherwise it returns "".
+// refusedByGit returns the reason and the remedy if a git repository of the owner caused the
+// refusal, or "".
 func (h *Launcher) refusedByGit(ended Ended, line string, refused bool) string {
 	if _, gitDir, ok := strings.Cut(line, "not a git repository: "); ok {
 		if gitDir = strings.TrimSpace(gitDir); h.outside(gitDir, false) {
@@ -208,21 +209,23 @@ func (h *Launcher) refusedByGit(ended Ended, line string, refused bool) string {
 	return ""
 }
 
-// BesideOnly reports whether nothing can be made beside a repository on tier B: Landlock cannot
-// deny.
+// BesideOnly reports whether entries cannot be created beside a repository on tier B, because
+// Landlock cannot deny access within an allowed folder.
 const BesideOnly = runtime.GOOS == "linux"
 
 func cannotChange(repository string) string {
 	return fmt.Sprintf("programs read the git repository %s, and cannot change it (git add, commit, checkout, stash); the tool git_commit can commit, or %s", text.Visible(repository), UseCheckout(repository))
 }
 
-// NothingBeside says that programs can make nothing in a folder on tier B, because a repository lies in it or below it.
+// NothingBeside returns a message that programs cannot change entries of a folder on tier B,
+// because the folder contains a repository.
 func NothingBeside(folder, repository string) string {
 	return fmt.Sprintf("beside the git repository %s programs can make, rename or remove nothing in the folder %s itself on tier B; install bubblewrap for tier A", text.Visible(repository), text.Visible(folder))
 }
 
-// Beside warns that the program could make nothing in the workdir because of a repository there. A
-// program that goes on without its files would pass for one that has made them.
+// Beside returns a warning if the program could not change entries of the working folder because of
+// a repository there. Without the warning, a program that ignores such errors would seem to have
+// created its files.
 func (e Ended) Beside(workdir string) string {
 	i := slices.IndexFunc(e.repositories, func(path string) bool { return fspath.Within(path, workdir) })
 	if e.Tier != sandbox.TierB || !BesideOnly || i < 0 {
@@ -232,7 +235,7 @@ func (e Ended) Beside(workdir string) string {
 	return NothingBeside(workdir, top) + "; " + UseCheckout(top)
 }
 
-// topOf returns the folder that a repository is for: the one that its .git lies in, or a bare repository itself.
+// topOf returns the folder of a repository: the parent of its .git, or a bare repository itself.
 func topOf(repository string) string {
 	if gitlayout.IsName(filepath.Base(repository)) {
 		return filepath.Dir(repository)
@@ -240,7 +243,8 @@ func topOf(repository string) string {
 	return repository
 }
 
-// UseCheckout is the advice for a program that needs more of git than to read. No agent may write in the repository of a checkout.
+// UseCheckout returns the advice for a program that needs more of git than reading. The working
+// folder must be another one, because agents must not write in the repository of a checkout.
 func UseCheckout(repository string) string {
 	return fmt.Sprintf("for a private clone with all of git, give the agent another workdir, and write in the job: checkout: {repo: %s}", text.Visible(repository))
 }

@@ -10,7 +10,7 @@ import (
 	"rouse/agent/sandbox"
 )
 
-// onTiers runs a test with each tier of this machine that confines the files of a program.
+// onTiers runs a test with each tier of this machine that confines files.
 func onTiers(t *testing.T, test func(*testing.T, *bench)) {
 	t.Helper()
 	needGit(t)
@@ -32,7 +32,7 @@ func onTiers(t *testing.T, test func(*testing.T, *bench)) {
 	}
 }
 
-// owns runs a script of the owner in the workdir.
+// owns runs a script as the owner in the working folder.
 func (b *bench) owns(script string) {
 	b.t.Helper()
 	cmd := exec.CommandContext(b.t.Context(), "sh", "-ec", "git() { command git -c user.name=o -c user.email=o@example.com -c init.defaultBranch=main -c protocol.file.allow=always \"$@\"; }\n"+script)
@@ -42,7 +42,7 @@ func (b *bench) owns(script string) {
 	}
 }
 
-// secretConfig is a configuration of a repository with what git takes programs, files and tokens from.
+// secretConfig is a configuration with programs, files and tokens.
 const secretConfig = `
 [remote "origin"]
 	url = https://user:t0ken@example.com/x.git
@@ -61,7 +61,8 @@ const secretConfig = `
 	path = ../more
 `
 
-// TestGitReads: git reads the repositories of the owner on each tier, and their configurations stay hidden.
+// TestGitReads checks that git can read the owner's repositories on each tier, and that their
+// configurations stay hidden.
 func TestGitReads(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]string{"plain": "", "with a remote": "[remote \"origin\"]\n\turl = git@example.com:x/y.git\n", "with a comment": "# t0ken\n", "with secrets": secretConfig} {
@@ -107,7 +108,8 @@ func TestGitReads(t *testing.T) {
 	}
 }
 
-// TestGitReadsWithin: git reads repositories within the workdir, submodules and linked worktrees among them.
+// TestGitReadsWithin checks that git can read repositories within the working folder, including
+// submodules and linked worktrees.
 func TestGitReadsWithin(t *testing.T) {
 	t.Parallel()
 	onTiers(t, func(t *testing.T, b *bench) {
@@ -122,7 +124,7 @@ func TestGitReadsWithin(t *testing.T) {
 			"git -C one log --oneline": "first of one", "cd one && git status --short; git log --oneline": "first of one", "git -C pile log --oneline": "first of one",
 			"git -C two log --oneline": "first of two", "git -C two/lib log --oneline": "first of one", "git -C tree log --oneline": "first of two", "git -C two worktree list": "/tree",
 		} {
-			// Tier B cannot replace a file, and these configurations have secrets.
+			// Tier B cannot replace files, and these configurations contain secrets.
 			hidden := !a && (strings.Contains(command, "two") || strings.Contains(command, "tree"))
 			_, got := b.run(command)
 			if out := got["stdout"].(string); strings.Contains(out, want) == hidden {
@@ -136,7 +138,8 @@ func TestGitReadsWithin(t *testing.T) {
 	})
 }
 
-// TestGitRefusals checks that what git is refused names the setting that allows it, also if the program hides the failure.
+// TestGitRefusals checks that a refused git command names the setting that allows it, even if the
+// program hides the failure.
 func TestGitRefusals(t *testing.T) {
 	t.Parallel()
 	onTiers(t, func(t *testing.T, b *bench) {
@@ -156,19 +159,20 @@ func TestGitRefusals(t *testing.T) {
 			said := strings.Join(e.Warnings, "\n")
 			want := c.hint
 			if want == beside && a {
-				want = "" // it is done
+				want = "" // the command succeeds
 			}
 			if want != "" && (!strings.Contains(said, want+b.dir) || !strings.Contains(said, "write in the job: checkout: {repo: "+b.dir+"}")) || want == "" && strings.Contains(said, "checkout:") {
 				t.Errorf("%s: %q %v", c.command, said, got)
 			}
-			if a { // what it made
+			if a { // repositories the command made
 				b.owns("git reset -q --hard; git clean -qfd")
 			}
 		}
 	})
 }
 
-// TestGitClone checks that the answer to a program that made a repository says what became of it, and what to do.
+// TestGitClone checks that the result of a command that made a repository explains how it was
+// disarmed and the remedy.
 func TestGitClone(t *testing.T) {
 	t.Parallel()
 	onTiers(t, func(t *testing.T, b *bench) {

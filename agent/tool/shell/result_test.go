@@ -7,8 +7,9 @@ import (
 	"rouse/agent/tool"
 )
 
-// OSA-37: a program that fails is a failure of a call that must succeed, with its exit code, the end of what it wrote,
-// and all of its result; whether a call must is its own word, or that of its surface.
+// TestMustSucceed: OSA-37, with must_succeed a failing program fails the call. The failure has the
+// exit code, the end of the output and the whole result. The argument must_succeed overrides the
+// default of the caller.
 func TestMustSucceed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()
@@ -46,8 +47,8 @@ func TestMustSucceed(t *testing.T) {
 	}
 }
 
-// TestRefusedBySandbox checks that a confined program that fails with a refused access gets a hint with the line to write, in the result
-// and in the failure.
+// TestRefusedBySandbox checks that a confined program that fails with a refused access gets a hint
+// with the required setting, in the result and in the failure.
 func TestRefusedBySandbox(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()
@@ -58,10 +59,10 @@ func TestRefusedBySandbox(t *testing.T) {
 		{b.me + ` as refused "cat: '/srv/a b': Permission denied"`, "grants: {read: [/srv/a b]}"},
 		{b.me + " as refused /bin/mv: cannot move /bin/x to /usr/bin/y: Operation not permitted", "add to the agent grants: {write: [" + b.dir + ", /usr/bin]}"},
 		{b.me + " as refused open " + outside + ": no such file or directory", "grants: {read: [" + outside + "]}"},
-		{"cat " + outside, "grants: {read: [" + outside + "]}"}, // really refused by the sandbox
+		{"cat " + outside, "grants: {read: [" + outside + "]}"}, // refused by the sandbox
 		{b.me + " as refused /bin/sh: line 1: x: Permission denied", "grants: {read: [PATH]}"},
 		{b.me + " as refused touch: cannot touch x: Read-only file system", "add to the agent grants: {write: [" + b.dir + ", FOLDER]}"},
-		{b.me + " as refused sh: " + b.dir + "/x: Permission denied", ""}, // granted for writing
+		{b.me + " as refused sh: " + b.dir + "/x: Permission denied", ""}, // writable by a grant
 		{b.me + " as refused open /tmp/x: no such file or directory", ""},
 		{b.me + " as refused open " + b.dir + "/x: no such file or directory", ""},
 		{b.me + " as refused open x: no such file or directory", ""},

@@ -19,7 +19,7 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// TestRun: OSA-37, what is answered of a program that ends by itself.
+// TestRun: OSA-37, the result of a program that ends by itself.
 func TestRun(t *testing.T) {
 	row := contract.Of(t, "OSA-37")
 	q, most := row.Quote, row.Number("10,000")+100
@@ -66,8 +66,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestScript: OSA-37, what was approved is given to bash as a whole, and a failure in a pipe is its own. The tool bash shows
-// 256 Ki characters of a stream (YOA-05).
+// TestScript: OSA-37, bash gets the whole approved script, and a failure in a pipe fails it. The
+// tool bash shows 256 Ki characters of a stream (YOA-05).
 func TestScript(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "YOA-05")
@@ -98,13 +98,14 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// TestEnded: programs that hang, or ignore signals, are ended, and the answer says by what.
+// TestEnded checks that programs that hang or ignore signals are killed, and that the result states
+// the reason.
 func TestEnded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()
 	for what, args := range map[string]map[string]any{
 		"hang": {"timeout": 1},
-		"deaf": {}, // after the default, which is short here
+		"deaf": {}, // after the default timeout, which is short here
 	} {
 		b.options.Idle = 400 * time.Millisecond
 		args["command"] = b.me + " as " + what
@@ -123,7 +124,8 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// TestOutside: a command changes nothing outside of its folder, nor what git would run there.
+// TestOutside checks that a command changes nothing outside its folder, including files that git
+// would run there.
 func TestOutside(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()
@@ -156,8 +158,8 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// TestLinkedConfiguration: a link in the place of what is hidden from a command shows it nothing
-// of what it leads to.
+// TestLinkedConfiguration checks that a link in place of a hidden file reveals nothing of its
+// target.
 func TestLinkedConfiguration(t *testing.T) {
 	t.Parallel()
 	inOrder(t)
@@ -183,8 +185,8 @@ func TestLinkedConfiguration(t *testing.T) {
 	}
 }
 
-// TestSwappedPlaces: OSA-30, a granted place that an agent could swap for a link shows it nothing
-// of what that leads to: to commands after it, and to any tool of a later run.
+// TestSwappedPlaces: OSA-30, if an agent replaces a granted folder with a link, neither later
+// commands nor tools of a later run see the target.
 func TestSwappedPlaces(t *testing.T) {
 	t.Parallel()
 	inOrder(t)
@@ -230,7 +232,7 @@ func TestSwappedPlaces(t *testing.T) {
 	}
 }
 
-// TestLabels: a command can read all that its run may, and has the labels of it.
+// TestLabels checks that a command gets the labels of everything its run may read.
 func TestLabels(t *testing.T) {
 	t.Parallel()
 	inOrder(t)
@@ -260,7 +262,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestNoTraceOfMasks: what a command must not make is not there after it either.
+// TestNoTraceOfMasks checks that masks leave no files behind after a command.
 func TestNoTraceOfMasks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()
@@ -270,7 +272,7 @@ func TestNoTraceOfMasks(t *testing.T) {
 	}
 }
 
-// TestLanes: OSL-20, commands begin in the order in which they came, so many at once.
+// TestLanes: OSL-20, a limited number of commands run at once, and they start in order.
 func TestLanes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()
@@ -296,7 +298,8 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// OSA-07: a command that waits for its turn when its run is cancelled has not begun.
+// TestQueuedCommandIsCancelled: OSA-07, a command that waits for its turn when its run is cancelled
+// does not start.
 func TestQueuedCommandIsCancelled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()
@@ -327,8 +330,7 @@ func TestQueuedCommandIsCancelled(t *testing.T) {
 	}
 }
 
-// TestSecrets: OSL-22, the value of a secret takes its place in the last moment, and comes back
-// in no output.
+// TestSecrets: OSL-22, the value of a secret is filled in last, and does not appear in any output.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSL-22")
@@ -353,7 +355,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestNeeds: what the gate is told, and what a person reads.
+// TestNeeds checks the need of a command and its description for a person.
 func TestNeeds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -385,8 +387,8 @@ func TestNeeds(t *testing.T) {
 
 func (b *bench) tier() string { return string(b.options.Launcher.Tier(b.t.Context())) }
 
-// TestUndo: OSA-36, what mv, cp, rm and mkdir changed is taken back by file_undo, all of it or
-// nothing; what cannot be undone is said.
+// TestUndo: OSA-36, file_undo reverts the changes of mv, cp, rm and mkdir, all of them or none. A
+// change that cannot be undone is reported.
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	inOrder(t)
@@ -395,8 +397,8 @@ func TestUndo(t *testing.T) {
 	all := map[string]string{"a.txt": "one\n", "b.bin": "\x00\xff", "dir/c.txt": "three\n", "a b.txt": "space\n"}
 	for _, c := range []struct {
 		command string
-		want    string // name=content of what is there then, besides
-		lost    string // in the warning; "" when it can be undone
+		want    string // name=content of additional files afterwards
+		lost    string // in the warning; "" if it can be undone
 	}{
 		{q("rm a.txt"), "a.txt=none", ""},
 		{"rm -f a.txt none", "a.txt=none", ""},
@@ -463,8 +465,8 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// TestOwnOutput: what mv and cp put in place is told of, as what the file tools write is: a watch
-// on the folder does not take it for a stranger's.
+// TestOwnOutput checks that files placed by mv and cp are announced like those of the file tools,
+// so that a watch does not attribute them to another program.
 func TestOwnOutput(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()
@@ -483,8 +485,8 @@ func TestOwnOutput(t *testing.T) {
 	}
 }
 
-// TestUndoRunOfCommands: the owner undoes a whole run, in which commands and file tools changed
-// the same places.
+// TestUndoRunOfCommands undoes a whole run in which commands and file tools changed the same
+// places.
 func TestUndoRunOfCommands(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()
@@ -514,7 +516,7 @@ func TestUndoRunOfCommands(t *testing.T) {
 	}
 }
 
-// TestUndoOfAMoveIsWhole: while one of the two names is in the way, none is restored.
+// TestUndoOfAMoveIsWhole checks that an undo restores neither name while one of them is occupied.
 func TestUndoOfAMoveIsWhole(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()
@@ -527,7 +529,7 @@ func TestUndoOfAMoveIsWhole(t *testing.T) {
 	}
 }
 
-// is is what a name holds: a text, "folder", or "none".
+// is returns the content of a name: a text, "folder" or "none".
 func (b *bench) is(name string) string {
 	if info, err := os.Stat(filepath.Join(b.dir, name)); err == nil && info.IsDir() {
 		return "folder"
@@ -535,7 +537,7 @@ func (b *bench) is(name string) string {
 	return b.text(name)
 }
 
-// tree is everything in the workdir.
+// tree lists everything in the working folder.
 func (b *bench) tree() string {
 	var out strings.Builder
 	_ = filepath.WalkDir(b.dir, func(path string, d os.DirEntry, err error) error {
@@ -546,7 +548,8 @@ func (b *bench) tree() string {
 	return out.String()
 }
 
-// OSA-07, OSA-35: what the calls of one answer changed has one batch_id in the history, and no other answer has it.
+// TestBatchID: OSA-07, OSA-35, the changes of one answer share a batch_id in the history, and no
+// other answer has it.
 func TestBatchID(t *testing.T) {
 	t.Parallel()
 	inOrder(t)

@@ -15,20 +15,20 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// MkdirTemp makes a folder for one command, or one call. The caller removes it.
+// MkdirTemp creates a folder for one command or call. The caller must remove it.
 func (h *Launcher) MkdirTemp(what string) (string, error) { return sandbox.MkdirTemp(h.Scratch, what) }
 
-// noteName is a file beside the HOME of a command.
+// noteName is the name of a file next to the HOME of a command.
 const noteName = "before.json"
 
-// note records where a command may write, and which repositories are there before it.
+// note records the folders that a command may write, and the repositories in them.
 type note struct {
 	Roots   []string `json:"roots"`
 	Owners  []string `json:"owners"`
 	Mounted []string `json:"mounted,omitempty"` // see temporaries
 }
 
-// note leaves a note in a command's folder, for Recover.
+// note writes a note for Recover into a command's folder.
 func (g *gitGuard) note(dir string, mounted []string) error {
 	if len(g.roots) == 0 {
 		return nil
@@ -46,15 +46,15 @@ func (g *gitGuard) note(dir string, mounted []string) error {
 	return os.WriteFile(filepath.Join(dir, noteName), text, 0o600)
 }
 
-// Recovered describes what the commands of a process that died left.
+// Recovered describes the files and repositories left by the commands of a process that died.
 type Recovered struct {
 	Disarmed []Disarmed
 	Kept     []Kept
 }
 
-// Recover handles what the commands of a process that died left in the scratch folder: files that
-// they may have moved there are kept, repositories that they made are disarmed, and their folders
-// are removed. No command may be running that has a folder there.
+// Recover cleans up after the commands of a process that died. It keeps files that they may have
+// moved into the scratch folder, disarms repositories that they made, and removes their folders. No
+// command may be running that has a folder there.
 func Recover(ctx context.Context, scratch string) (out Recovered, err error) {
 	left, err := os.ReadDir(scratch)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -79,7 +79,7 @@ func Recover(ctx context.Context, scratch string) (out Recovered, err error) {
 	return out, all
 }
 
-// command recovers the files of one command. Without a note it never started.
+// command recovers the files of one command. A command without a note never started.
 func (r *Recovered) command(ctx context.Context, dir string) error {
 	text, err := os.ReadFile(filepath.Join(dir, noteName))
 	var n note
@@ -87,7 +87,8 @@ func (r *Recovered) command(ctx context.Context, dir string) error {
 		return nil //nolint:nilerr // a note that is not whole was being written, before the start
 	}
 
-	// No link led to them then. One that does now may be another agent's.
+	// The roots were not links when the command ran. A link now may point to another agent's
+	// folder.
 	for _, path := range n.Roots {
 		if at, err := (nofollow.Boundary{}).Resolve(path); err != nil || at != path {
 			return errors.Join(err, fmt.Errorf("%s is a link by now, or lies behind one, to %s; put the folder back in its place", path, at))

@@ -9,29 +9,29 @@ import (
 	"rouse/agent/sandbox"
 )
 
-// Exposure is what a program that serves sees of the folders of a run.
+// Exposure is the access of a service to the folders of a run.
 type Exposure string
 
-// The exposures.
+// The values of Exposure.
 const (
 	ExposeNothing Exposure = "none"
-	ExposeReading Exposure = "read"  // as its commands read them, and nothing of them can be changed
-	ExposeWriting Exposure = "write" // as its commands read and change them
+	ExposeReading Exposure = "read"  // reads the same folders as commands, and writes none of them
+	ExposeWriting Exposure = "write" // reads and writes the same folders as commands
 )
 
-// Service is a program that serves while a run is on.
+// Service is a program that serves for the duration of a run.
 type Service struct {
 	Argv           []string
-	Env            []string // in addition to what every command is given
+	Env            []string // added to the default environment
 	Read           []string // absolute paths in addition to those of the system
-	Files          Exposure // "" is ExposeNothing
+	Files          Exposure // empty means ExposeNothing
 	Network        bool
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 }
 
-// Serve runs a program that serves, confined like a command, until it ends or ctx does. It does not
-// count for the limiter, because commands would wait for it until the run ends.
+// Serve runs a service, confined like a command, until it ends or ctx ends. It does not count for
+// the limiter, because commands would otherwise wait until the run ends.
 func (h *Launcher) Serve(ctx context.Context, s Service) (Ended, error) {
 	own, places, err := h.makePlaces("server", homeFolder, tempFolder, "work")
 	if err != nil {
@@ -41,7 +41,7 @@ func (h *Launcher) Serve(ctx context.Context, s Service) (Ended, error) {
 	keep := false
 	defer func() {
 		if !keep {
-			_ = os.RemoveAll(own) // what is left of it is removed at the next start
+			_ = os.RemoveAll(own) // remaining files are removed at the next start
 		}
 	}()
 

@@ -11,8 +11,9 @@ import (
 	"rouse/agent/tool/shell"
 )
 
-// TestHomeIsMaskedWhateverIsGiven: a program that is given a folder around the home of rouse sees the folder and not the home, also one
-// that sees nothing of its run, and a folder in the home is not given.
+// TestHomeIsMaskedWhateverIsGiven checks that a program with access to a parent folder of rouse's
+// home does not see the home, even if it sees none of the run's folders. A folder within the home
+// is not accessible.
 func TestHomeIsMaskedWhateverIsGiven(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()

@@ -25,7 +25,7 @@ var runText string
 
 const bashText = "Run a command in the working folder, for at most two minutes. The first line of the answer is its exit code. What your owner has not granted is put before them first."
 
-// Limits of a command (OSA-37, YOA-05).
+// Limits of a command.
 const (
 	defaultIdle  = 120 * time.Second // without output
 	maxIdle      = 3600              // seconds
@@ -34,7 +34,7 @@ const (
 	bashMaxChars = 256 << 10 // characters of a stream
 )
 
-// The tools. They have no timeout of their own: a command ends by itself, or by its own clock.
+// The specs of the tools. They have no timeout, because commands have their own.
 var (
 	runSpec = tool.Spec{
 		Name: "shell_run", Description: strings.TrimSpace(runText), Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeOutside, Writes: tool.WritesPlanned,
@@ -46,22 +46,22 @@ var (
 	}
 )
 
-// Specs are the tools of the family.
+// Specs returns the specs of all tools in this package.
 func Specs() tool.Specs { return tool.Specs{runSpec, bashSpec} }
 
-// Options are what the tools of one run work with.
+// Options configures the tools of one run.
 type Options struct {
 	Launcher   *Launcher
-	Log        file.Log // records what an undo needs
+	Log        file.Log // records the data for undo
 	Grants     []Grant
-	MoreGrants func() []Grant     // further grants, which may change during the run; nil: none
+	MoreGrants func() []Grant     // further grants, which may change during the run; optional
 	Allow      []string           // the agent's globs of tools
-	Secrets    []tool.SecretGrant // those with OnlyTo are not for commands
+	Secrets    []tool.SecretGrant // secrets with OnlyTo are not for commands
 	Redact     func(text string) string
-	Idle       time.Duration // without output, after which a command is ended; 0 means 120 s
+	Idle       time.Duration // limit of time without output; zero means 120 s
 }
 
-// family are the tools of one run.
+// family is the state that the tools of one run share.
 type family struct {
 	host    *Launcher
 	roots   *tool.Roots
@@ -73,8 +73,9 @@ type family struct {
 	idle    time.Duration
 }
 
-// Tools returns shell_run and bash. An agent has shell_run if it has a grant for a command, may get
-// one during the run, or names it in its list of tools; bash only if its list names it.
+// Tools returns shell_run and bash. An agent gets shell_run if it has a grant for a command or may
+// get one during the run. It also gets shell_run if its list of tools names it. It gets bash only
+// if its list names it.
 func Tools(o Options) ([]tool.Tool, error) {
 	if err := o.Launcher.check(); err != nil {
 		return nil, err
@@ -121,11 +122,11 @@ func Tools(o Options) ([]tool.Tool, error) {
 type runArgs struct {
 	Command string `json:"command" jsonschema:"one program with its arguments; or a script for bash, which is asked about"`
 	Timeout int    `json:"timeout,omitempty" jsonschema:"seconds without output after which it is ended, 1 to 3600; default 120"`
-	// A pointer: what is not said depends on who calls.
+	// A pointer, because the default depends on the caller.
 	MustSucceed *bool `json:"must_succeed,omitempty" jsonschema:"true: an exit code other than 0 is a failure of the call"`
 }
 
-// check refuses a call that is wrong whatever its command is.
+// check returns an error for arguments that are invalid for every command.
 func (a runArgs) check() error {
 	if a.Timeout > maxIdle {
 		return tool.Refuse(tool.KindInvalidArgs, "timeout is %d seconds; it is at most %d", a.Timeout, maxIdle).WithField("timeout", "1 to 3600")
@@ -136,8 +137,8 @@ func (a runArgs) check() error {
 // RunName returns the name of the tool that runs programs.
 func RunName() string { return runSpec.Name }
 
-// RunArgs returns its arguments for one program with exactly these arguments. idle is the time that
-// it may be without output; 0 means the default. An argument with a NUL is an error.
+// RunArgs returns the arguments of shell_run for one program. idle limits the time without output;
+// zero means the default. It returns an error if an argument contains a NUL.
 func RunArgs(argv []string, idle time.Duration) (json.RawMessage, error) {
 	words := make([]string, len(argv))
 	for i, w := range argv {
@@ -155,11 +156,11 @@ func RunArgs(argv []string, idle time.Duration) (json.RawMessage, error) {
 }
 
 type runResult struct {
-	Program          string       `json:"program"` // what ran, in a word
+	Program          string       `json:"program"` // short name of the executed program
 	Lines            int64        `json:"lines"`   // of both outputs
 	Stdout           string       `json:"stdout"`
 	Stderr           string       `json:"stderr"`
-	ExitCode         int          `json:"exit_code"` // -1: a signal ended it
+	ExitCode         int          `json:"exit_code"` // -1 if a signal ended it
 	Signal           string       `json:"signal,omitempty"`
 	WorkingDirectory string       `json:"working_directory"`
 	KilledBy         string       `json:"killed_by,omitempty"` // idle_timeout, timeout, cancelled, memory, processes, output
@@ -191,7 +192,7 @@ type bashArgs struct {
 	Command string `json:"command"`
 }
 
-// bashTool is bash (YOA-05): shell_run with a limit of its own, and an answer in text.
+// bashTool returns bash. It is like shell_run, with its own limits and a result in plain text.
 func (f *family) bashTool() (tool.Tool, error) {
 	s := bashSpec
 	s.Needs = tool.Needs(func(ctx context.Context, _ tool.Invocation, a bashArgs) (tool.Need, error) {
@@ -227,7 +228,7 @@ type limits struct {
 	maxChars   int
 }
 
-// notCovered begins the warning about a command whose changes no undo takes back.
+// notCovered is the beginning of a warning about changes that cannot be undone.
 const notCovered = "the changes of this command are not covered by undo: "
 
 // execute runs a command that the authorizer has allowed.
@@ -252,7 +253,7 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, name, command 
 	if err != nil {
 		return res, nil, tool.Refuse(tool.KindUnavailable, "%s", err.Error())
 	}
-	// Before the start: afterwards, the content that the command overwrites is gone.
+	// Record before the start, because the command may overwrite the content.
 	undo, why, err := f.recordUndo(ctx, in, o)
 	if err != nil {
 		return res, nil, err
@@ -287,7 +288,8 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, name, command 
 		return res, warnings, nil
 	}
 
-	// The changes have happened even if the run was cancelled, so the record is completed without ctx.
+	// The changes have happened even if the run was cancelled, so the record is completed without
+	// ctx.
 	if ended.Exit == 0 && undo.CameAbout() {
 		if undo.Any() {
 			res.OperationID = in.Key
@@ -305,11 +307,11 @@ func dropUndo(ctx context.Context, undo *file.RecordedPlan) error {
 	return undo.Discard(context.WithoutCancel(ctx))
 }
 
-// maxName is how much of a name is shown, in characters.
+// maxName limits the length of a shown name, in characters.
 const maxName = 40
 
-// name returns what runs, in a word: the script of an interpreter, the program behind its wrappers,
-// or the beginning of a script.
+// name returns a short name: the script of an interpreter, the program behind its wrappers, or the
+// beginning of a script.
 func (l commandLine) name() string {
 	if l.argv == nil {
 		return text.Truncate(text.Collapse(text.OneLine(l.script)), maxName)
@@ -322,7 +324,7 @@ func (l commandLine) name() string {
 	return text.Truncate(text.OneLine(path.Base(name)), maxName)
 }
 
-// envelope returns the answer of a call. result is r in one of its forms.
+// envelope returns the result of a call. result is r in one of its forms.
 func (r runResult) envelope(result any, mustSucceed bool, warnings []string) tool.Envelope {
 	done := tool.Success(result, warnings...)
 	if !mustSucceed || r.ExitCode == 0 && r.KilledBy == "" {

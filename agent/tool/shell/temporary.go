@@ -22,18 +22,19 @@ import (
 	"rouse/internal/text"
 )
 
-// The places that a command has for itself, within its own folder.
+// The temporary places of a command, within its own folder.
 const (
 	homeFolder = "home" // its HOME
 	tempFolder = "tmp"  // its TMPDIR; on tier A also its /tmp and /dev/shm
 )
 
-// inventory maps the paths of files and links in the folders that a command may write.
+// inventory maps the paths of files and links in the folders that a command may write to their
+// stamps.
 type inventory map[string]stamp
 
-// stamp tells a file from others.
+// stamp identifies a version of a file.
 type stamp struct {
-	inode   uint64 // 0 if unknown
+	inode   uint64 // zero if unknown
 	size    int64
 	written int64 // ns since 1970
 }
@@ -44,9 +45,9 @@ func stampOf(info fs.FileInfo) stamp {
 
 func (v inventory) add(path string, info fs.FileInfo) { v[path] = stampOf(info) }
 
-// leftover is a file, or a link, that a command left in a place of its own.
+// leftover is a file or link that a command left in a temporary place.
 type leftover struct {
-	rel string // from the folder of the command: tmp/x, home/x
+	rel string // relative to the command's folder: tmp/x, home/x
 	stamp
 }
 
@@ -56,7 +57,7 @@ func (l leftover) isState() bool {
 	return inHome && strings.HasPrefix(name, ".")
 }
 
-// shown returns its path as the command knew it.
+// shown returns the path as the command knew it.
 func (l leftover) shown(tier sandbox.Tier) string {
 	place, rel, _ := strings.Cut(filepath.ToSlash(l.rel), "/")
 	switch {
@@ -68,28 +69,28 @@ func (l leftover) shown(tier sandbox.Tier) string {
 	return "$TMPDIR/" + rel
 }
 
-// Kept describes the files in the temporary places of a command that had taken files out of a
-// folder that it may write: moved files are among them.
+// Kept describes kept files from the temporary places of a command. They are kept because the
+// command may have moved them out of a folder that it may write.
 type Kept struct {
-	Folder string `json:"folder"` // absolute, in the folder that lost files: kept-1, with home and tmp in it
+	Folder string `json:"folder"` // absolute path of kept-N in the folder that lost files; contains home and tmp
 	Files  int    `json:"files"`
 	Bytes  int64  `json:"bytes"`
 }
 
-// temporaries are the places that a command had for itself.
+// temporaries are the temporary places of a command.
 type temporaries struct {
-	own   string // its folder
+	own   string // folder of the command
 	began int64  // ns since 1970
 	guard *gitGuard
-	roots *tool.Roots // nil after a process that died
-	// mounted are the files that the command was given. On tier A one below /tmp leaves an empty file.
+	roots *tool.Roots // nil in Recover
+	// mounted are the files that were mounted for the command. On tier A, a mounted file below /tmp
+	// leaves an empty file.
 	mounted []string
 }
 
-// settle decides what becomes of the files in the temporary places. If files are gone from a folder
-// that the command could write, they may have been moved there, also within an archive: then all
-// files are kept in that folder, except for unrelated state of programs. Otherwise they are
-// discarded.
+// settle keeps or discards the files in the temporary places. If a folder that the command could
+// write has lost files, they may have been moved there, possibly within an archive. Then all files
+// are kept in that folder, except unrelated state of programs. Otherwise they are discarded.
 func (t temporaries) settle(ctx context.Context) (kept *Kept, discarded []leftover, err error) {
 	all, err := t.leftovers()
 	if err != nil || len(all) == 0 {
@@ -150,8 +151,9 @@ func (t temporaries) leftovers() (out []leftover, err error) {
 	return out, nil
 }
 
-// lost returns the files that are gone from where the command could write, and the first of the
-// folders that lost one, or nil. After a crash they are unknown: the first folder counts.
+// lost returns the files missing from the folders that the command could write. root is the first
+// folder that lost a file, or nil. After a crash the missing files are unknown, and root is the
+// first folder.
 func (t temporaries) lost() (root *os.Root, lost []stamp, err error) {
 	switch {
 	case t.guard.before == nil && len(t.guard.roots) == 0:
@@ -163,7 +165,7 @@ func (t temporaries) lost() (root *os.Root, lost []stamp, err error) {
 	now := inventory{}
 	err = t.guard.walk(gitWalk{opening: true, file: now.add, found: func(w *gitWalk, rel string, _ []fs.DirEntry) (string, error) {
 		if _, owners := t.guard.owners[filepath.Join(w.root.Name(), rel)]; owners {
-			return "", nil // it could not be changed
+			return "", nil // the command could not change it
 		}
 		return rel, nil
 	}})
@@ -171,7 +173,7 @@ func (t temporaries) lost() (root *os.Root, lost []stamp, err error) {
 		return nil, nil, err
 	}
 
-	// A file that has another name now was moved within the folders.
+	// A file with a new name was moved within the folders.
 	renamed := map[stamp]bool{}
 	for path, s := range now {
 		if t.guard.before[path] != s {
@@ -191,8 +193,8 @@ func (t temporaries) lost() (root *os.Root, lost []stamp, err error) {
 	return root, lost, nil
 }
 
-// isSame reports whether the file at a path is the one from before, maybe with other content. A
-// newer file may have got the inode of one that is gone.
+// isSame reports whether the file at a path is the one from before, possibly with new content. The
+// inode alone is not enough, because a new file may reuse the inode of a removed one.
 func (t temporaries) isSame(path string, before, now stamp) bool {
 	if before == now {
 		return true
@@ -201,17 +203,17 @@ func (t temporaries) isSame(path string, before, now stamp) bool {
 	return before.inode == now.inode && born != 0 && born < t.began
 }
 
-// rootOf is the root that a path lies in.
+// rootOf returns the root that contains a path.
 func (g *gitGuard) rootOf(path string) *os.Root {
 	return g.roots[slices.IndexFunc(g.roots, func(root *os.Root) bool { return fspath.Within(path, root.Name()) })]
 }
 
-// keepTime bounds the time for keeping files: those on another disk have to be copied, and files
-// with holes may be larger than what a command wrote.
+// keepTime limits the time for keeping files. Files on another disk have to be copied, and sparse
+// files may be larger than the data written.
 const keepTime = 30 * time.Second
 
-// keep moves leftovers into a new folder of a root. Other commands may write there meanwhile, so it
-// works only through open folders.
+// keep moves leftovers into a new folder of a root. It works only through open folders, because
+// other commands may write there at the same time.
 func (t temporaries) keep(ctx context.Context, root *os.Root, all []leftover) (*Kept, error) {
 	from, err := os.OpenRoot(t.own)
 	if err != nil {
@@ -232,7 +234,7 @@ func (t temporaries) keep(ctx context.Context, root *os.Root, all []leftover) (*
 	for _, l := range all {
 		if err := t.move(ctx, from, to, l.rel); err != nil {
 			for _, empty := range []string{filepath.Join(name, homeFolder), filepath.Join(name, tempFolder), name} {
-				_ = root.Remove(empty) // it stays where something was kept
+				_ = root.Remove(empty) // fails for a folder that contains kept files, which is intended
 			}
 			return k, err
 		}
@@ -241,7 +243,7 @@ func (t temporaries) keep(ctx context.Context, root *os.Root, all []leftover) (*
 	return k, nil
 }
 
-// makeFolder makes a folder with the first number that is free.
+// makeFolder creates a folder with the first free number at the end of its name.
 func makeFolder(in *os.Root, what string) (name string, folder *os.Root, err error) {
 	for n := 1; ; n++ {
 		name = fmt.Sprintf("%s-%d", what, n)
@@ -262,8 +264,8 @@ func makeFolder(in *os.Root, what string) (name string, folder *os.Root, err err
 	return name, folder, nil
 }
 
-// move moves a file, or a link, into the folder for kept files. Whatever happens, the file is in
-// one of the two places.
+// move moves a file or link into the folder for kept files. On failure, the file is in one of the
+// two places.
 func (t temporaries) move(ctx context.Context, from, kept *os.Root, rel string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -282,7 +284,7 @@ func (t temporaries) move(ctx context.Context, from, kept *os.Root, rel string) 
 	}
 
 	temp := atomicfile.TempName(name)
-	if moveFile(from, rel, to, temp) != nil { // to another disk, for one
+	if moveFile(from, rel, to, temp) != nil { // for example, because the target is on another disk
 		if err := copyFile(ctx, from, rel, info, to, temp); err != nil {
 			return err
 		}
@@ -294,8 +296,8 @@ func (t temporaries) move(ctx context.Context, from, kept *os.Root, rel string) 
 	return errors.Join(err, to.Rename(temp, name))
 }
 
-// copyFile is moveFile to any disk: it copies a file with its mode and time, or a link, and removes
-// the original.
+// copyFile does the same as moveFile for a target on any disk. It copies a file with its mode and
+// time, or a link, and removes the original.
 func copyFile(ctx context.Context, from *os.Root, rel string, info fs.FileInfo, to *os.Root, name string) error {
 	if info.Mode().Type() == fs.ModeSymlink {
 		target, err := from.Readlink(rel)
@@ -330,7 +332,7 @@ func copyFile(ctx context.Context, from *os.Root, rel string, info fs.FileInfo, 
 	return from.Remove(rel)
 }
 
-// contextReader ends with the error of its context.
+// contextReader is a reader that returns the error of its context once the context ends.
 type contextReader struct {
 	ctx context.Context
 	in  io.Reader
@@ -343,7 +345,7 @@ func (r contextReader) Read(p []byte) (int, error) {
 	return r.in.Read(p)
 }
 
-// openAny opens a file that a program may have closed to itself. It does not block on a pipe.
+// openAny opens a file, even if a program has made it unreadable. It does not block on a pipe.
 func openAny(in *os.Root, rel string) (*os.File, error) {
 	file, err := in.OpenFile(rel, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrPermission) && in.Chmod(rel, 0o600) == nil {
@@ -352,7 +354,8 @@ func openAny(in *os.Root, rel string) (*os.File, error) {
 	return file, err
 }
 
-// announce records a file as the run's own before it gets its name, so that it starts no job.
+// announce records a file as the run's own output before the file gets its name, so that it does
+// not trigger a job.
 func (t temporaries) announce(ctx context.Context, in *os.Root, as, temp string) error {
 	if t.roots == nil {
 		return nil
@@ -371,7 +374,7 @@ func (t temporaries) announce(ctx context.Context, in *os.Root, as, temp string)
 	return p.Announce(ctx, rel)
 }
 
-// LeftoverWarnings describe what became of the files of a command, with paths relative to the
+// LeftoverWarnings describes how the files of a command were handled, with paths relative to
 // workdir.
 func LeftoverWarnings(workdir string, ended Ended) []string {
 	return append(temporaryWarnings(workdir, ended), disarmedWarnings(workdir, ended.Disarmed)...)

@@ -19,7 +19,7 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// onTier is a bench whose commands are confined on one tier.
+// onTier returns a bench whose commands are confined on one tier.
 func onTier(t *testing.T, tier sandbox.Tier) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -36,7 +36,7 @@ func onTier(t *testing.T, tier sandbox.Tier) *bench {
 	return b
 }
 
-// holds says whether any file of the workdir has a text in it.
+// holds reports whether a file of the working folder contains a text.
 func (b *bench) holds(text string) (found bool) {
 	b.t.Helper()
 	err := filepath.WalkDir(b.dir, func(path string, e fs.DirEntry, err error) error {
@@ -53,7 +53,7 @@ func (b *bench) holds(text string) (found bool) {
 	return found
 }
 
-// laterThan waits until the clock of the file system has gone on since a file was made.
+// laterThan waits until the clock of the file system is later than a file's creation.
 func (b *bench) laterThan(name string) {
 	b.t.Helper()
 	made, probe := b.dir+"/"+name, filepath.Join(b.t.TempDir(), "now")
@@ -72,8 +72,8 @@ func (b *bench) laterThan(name string) {
 	}
 }
 
-// TestNothingIsLostByAMove: OSA-37, wherever a program moves what lay in the workdir, in its own words or not, it is in the
-// workdir afterwards, and the answer says where.
+// TestNothingIsLostByAMove: OSA-37, a file moved out of the working folder in any way is in the
+// working folder afterwards, and the result states where.
 func TestNothingIsLostByAMove(t *testing.T) {
 	t.Parallel()
 	const precious = "precious"
@@ -120,8 +120,8 @@ func TestNothingIsLostByAMove(t *testing.T) {
 	}
 }
 
-// TestTemporariesAreDiscarded: what is no loss for the workdir goes with the places of a command, and the
-// answer names it, but not the state of programs.
+// TestTemporariesAreDiscarded checks that files in temporary places are removed if the working
+// folder has lost none. The result names them, except for state of programs.
 func TestTemporariesAreDiscarded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ command, said string }{
@@ -150,8 +150,8 @@ func TestTemporariesAreDiscarded(t *testing.T) {
 	}
 }
 
-// TestMoveIsRefused: a move to where nothing is kept is refused before it is made, with the folders that it may
-// go to.
+// TestMoveIsRefused checks that a move to a temporary place is refused before it happens, with the
+// allowed folders.
 func TestMoveIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()
@@ -171,7 +171,8 @@ func TestMoveIsRefused(t *testing.T) {
 	}
 }
 
-// TestRecoverKeeps: what a command had moved when its process died is in the workdir after the next start.
+// TestRecoverKeeps checks that files moved before the process died are in the working folder after
+// the next start.
 func TestRecoverKeeps(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -201,7 +202,7 @@ func TestRecoverKeeps(t *testing.T) {
 	}
 }
 
-// TestUnkept: what cannot be put back stays where it is, and is tried again.
+// TestUnkept checks that files that cannot be put back stay and are tried again.
 func TestUnkept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -229,8 +230,8 @@ func TestUnkept(t *testing.T) {
 	}
 }
 
-// TestKeptAcrossDisks: what lies on another disk is copied, as it was; and once the time for that is over, the rest stays
-// where it is.
+// TestKeptAcrossDisks checks that files on another disk are copied unchanged, and that the rest
+// stays when the time is over.
 func TestKeptAcrossDisks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -265,8 +266,8 @@ func TestKeptAcrossDisks(t *testing.T) {
 	}
 }
 
-// TestKeptAsItWas: what is kept on the same disk is moved: it costs the host neither the room nor the time of a copy,
-// whatever size a command gave its files.
+// TestKeptAsItWas checks that files on the same disk are moved and not copied, whatever size a
+// command gave them.
 func TestKeptAsItWas(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()
@@ -283,8 +284,8 @@ func TestKeptAsItWas(t *testing.T) {
 	}
 }
 
-// within makes the workdir one that lies in a folder where another agent may write, beside an owner's folder
-// with a repository. It returns what the owner keeps.
+// within moves the working folder into a folder that another agent may write, next to a folder of
+// the owner with a repository. It returns the owner's folder.
 func (b *bench) within(t *testing.T) (outer, owners string) {
 	t.Helper()
 	needGit(t)
@@ -309,9 +310,9 @@ func (b *bench) within(t *testing.T) (outer, owners string) {
 	return outer, owners
 }
 
-// TestWorkdirSwappedWhileItRuns: another agent that puts a link in the place of a workdir while a command runs there
-// does not lead the host out, which looks for repositories and keeps files after the command: both happen
-// in the folder that the command had.
+// TestWorkdirSwappedWhileItRuns checks that another agent cannot redirect the host by replacing a
+// working folder with a link during a command. The search for repositories and the keeping of files
+// happen in the original folder.
 func TestWorkdirSwappedWhileItRuns(t *testing.T) {
 	t.Parallel()
 	for _, tier := range []sandbox.Tier{sandbox.TierA, sandbox.TierB} {
@@ -320,13 +321,14 @@ func TestWorkdirSwappedWhileItRuns(t *testing.T) {
 			b := onTier(t, tier)
 			outer, owners := b.within(t)
 			before := tree(t, b.dir, "owners")
-			if tier == sandbox.TierA { // which has an empty folder stand there, and removes it afterwards
+			if tier == sandbox.TierA { // tier A leaves an empty folder there and removes it afterwards
 				b.roots.Mask(tool.Masks{Hidden: []string{filepath.Join(outer, "inner/later")}})
 			}
 
 			swapped := make(chan error, 1)
 			go func() {
-				// It opens once the command reads there, and the command goes on once it is closed.
+				// The open returns once the command reads the gate. The command continues once the
+				// gate is closed.
 				gate, err := os.OpenFile(filepath.Join(outer, "inner/gate"), os.O_WRONLY, 0)
 				if err == nil {
 					err = errors.Join(os.Rename(filepath.Join(outer, "inner"), filepath.Join(outer, "aside")), os.Symlink(owners, filepath.Join(outer, "inner")), gate.Close())
@@ -349,8 +351,8 @@ func TestWorkdirSwappedWhileItRuns(t *testing.T) {
 	}
 }
 
-// TestRecoverFollowsNoLink: after a process that died, a link in the place of a folder in which its command could
-// write leads nowhere either, and what was moved waits until the folder is back.
+// TestRecoverFollowsNoLink checks that Recover does not follow a link in place of a folder that the
+// command could write. Moved files wait until the folder is back.
 func TestRecoverFollowsNoLink(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -378,8 +380,8 @@ func TestRecoverFollowsNoLink(t *testing.T) {
 	}
 }
 
-// TestLinksWhileFilesAreKept: a command that puts links in the place of the folders in which the host keeps what
-// another one left leads no file into a repository.
+// TestLinksWhileFilesAreKept checks that a command cannot redirect kept files into a repository
+// with links.
 func TestLinksWhileFilesAreKept(t *testing.T) {
 	t.Parallel()
 	needGit(t)
@@ -391,7 +393,7 @@ func TestLinksWhileFilesAreKept(t *testing.T) {
 
 	done := make(chan struct{})
 	swapping := make(chan struct{})
-	go func() { // as a command of the same agent would
+	go func() { // like a command of the same agent
 		defer close(swapping)
 		for {
 			select {
@@ -412,7 +414,7 @@ func TestLinksWhileFilesAreKept(t *testing.T) {
 
 	for i := range 4 {
 		b.write("own.txt", "own")
-		// Whether it starts, and what is kept of it, depends on the instants of the swaps.
+		// Whether the command starts, and which files are kept, depends on the timing of the swaps.
 		b.call("shell_run", map[string]any{"command": fmt.Sprintf(`for i in $(seq 200); do echo 'touch canary' > "$TMPDIR/post-checkout-%d-$i"; done; rm own.txt`, i)})
 	}
 	close(done)

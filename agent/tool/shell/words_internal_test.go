@@ -7,8 +7,8 @@ import (
 	"rouse/internal/contract"
 )
 
-// What ran has a name that its owner knows it by, and the lines of its output are counted whatever pieces they
-// are written in.
+// TestResultInWords checks the short name of a program and the number of lines of its output, in
+// whatever pieces they are written.
 func TestResultInWords(t *testing.T) {
 	for command, want := range map[string]string{
 		"./backup.sh --all":         "backup.sh",
@@ -43,7 +43,7 @@ func TestResultInWords(t *testing.T) {
 	}
 }
 
-// OSL-18: what installs software is known however it is written plainly.
+// TestInstalls: OSL-18, plainly written commands that install software are recognized.
 func TestInstalls(t *testing.T) {
 	row := contract.Of(t, "OSL-18")
 	commands := map[string]bool{
@@ -65,7 +65,7 @@ func TestInstalls(t *testing.T) {
 		"pip3.12 install x":                         true,
 		"py -3 -m pip install x":                    true,
 
-		// Behind what starts other programs.
+		// Behind wrappers.
 		"sh -c 'npm install left-pad'":                     true,
 		"bash -lc \"cd a && npm ci\"":                      true,
 		"bash -o pipefail -c 'true; npm i x | tee log'":    true,

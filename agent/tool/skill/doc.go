@@ -1,4 +1,4 @@
-// Package skill loads the skills of an agent for its model: by name, or found by a search. There are
-// three ways to load one, and they do the same (UNI-07): load_skill, capabilities_load with skill/NAME,
-// and reading its SKILL.md.
+// Package skill contains the tools that find skills and load them into a model's context. A skill
+// can be loaded in three equivalent ways: with load_skill, with capabilities_load and the id
+// skill/NAME, or by reading its SKILL.md.
 package skill

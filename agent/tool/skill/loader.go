@@ -12,23 +12,24 @@ import (
 	"rouse/skills"
 )
 
-// Options configure the skill tools of one run.
+// Options configures the skill tools of one run.
 type Options struct {
 	View skills.View
-	// Verify says why a skill must not be used now, nil when it may be.
+	// Verify returns an error if a skill must not be used now. Optional.
 	Verify   func(*skills.Skill) error
-	Loaded   *LoadedSet     // what earlier attempts, or the prompt, have loaded; nil: nothing
-	Tools    *tool.Registry // what a search finds in addition to skills
-	Unlisted *tool.Unlisted // those of Tools that are not listed for the model; nil: all are
-	// ToolsOnly keeps capabilities_load from loading skills, and capabilities_discover from finding them.
+	Loaded   *LoadedSet     // skills loaded by the prompt or by earlier attempts; optional
+	Tools    *tool.Registry // tools that a search finds in addition to skills; optional
+	Unlisted *tool.Unlisted // the part of Tools not listed for the model; optional
+	// ToolsOnly hides skills from capabilities_load and capabilities_discover.
 	ToolsOnly bool
-	Denied    []string // tools that exist, and are denied to the agent
+	Denied    []string // tools that exist but are denied to the agent
 }
 
-// LoadedSet is the set of skills whose instructions the model of a run has read.
+// LoadedSet is the set of skills that are loaded: the model of the run has received their
+// instructions.
 type LoadedSet struct{ names sync.Map }
 
-// NewLoadedSet returns a set of skills by their names.
+// NewLoadedSet returns a set with the named skills.
 func NewLoadedSet(names ...string) *LoadedSet {
 	l := &LoadedSet{}
 	for _, name := range names {
@@ -37,7 +38,7 @@ func NewLoadedSet(names ...string) *LoadedSet {
 	return l
 }
 
-// Has reports whether a skill was read.
+// Has reports whether a skill is in the set.
 func (l *LoadedSet) Has(name string) bool {
 	_, ok := l.names.Load(name)
 	return ok
@@ -45,14 +46,14 @@ func (l *LoadedSet) Has(name string) bool {
 
 func (l *LoadedSet) add(name string) { l.names.Store(name, true) }
 
-// Loader loads the skills of one run, and remembers which of them its model has read.
+// Loader loads the skills of one run and records which skills are loaded.
 type Loader struct {
 	Options
-	mu     sync.Mutex            // held while a skill is loaded, so that of two calls at once one finds it loaded
-	finder func() *skills.Finder // made when it is first needed
+	mu     sync.Mutex            // held during a load, so that concurrent calls load a skill once
+	finder func() *skills.Finder // created on first use
 }
 
-// New makes the loader of a run.
+// New returns the loader of a run.
 func New(o Options) *Loader {
 	if o.Loaded == nil {
 		o.Loaded = NewLoadedSet()
@@ -67,22 +68,23 @@ func New(o Options) *Loader {
 	return s
 }
 
-// listTools lists the tools for the model that a skill names as its allowed tools.
+// listTools adds the allowed tools of a skill to the tools listed for the model.
 func (s *Loader) listTools(sk *skills.Skill) {
 	for _, name := range sk.AllowedTools {
 		s.Unlisted.Load(name)
 	}
 }
 
-// loaded is the answer to a model that loads a skill. The loop never removes results with skill_content
-// from the context (AGS-12).
+// loaded is the result of loading a skill. The loop never removes results with skill_content from
+// the context.
 type loaded struct {
 	Skill   string `json:"skill,omitempty"`
 	Content string `json:"skill_content,omitempty"`
 	Note    string `json:"note,omitempty"`
 }
 
-// load answers with the content of a skill, or says that the model has it already (AGS-12).
+// load returns the content of a skill. If the skill is already loaded and again is false, it
+// returns only a note.
 func (s *Loader) load(nameOrPath string, again bool) tool.Envelope {
 	sk, err := s.View.Find(nameOrPath)
 	switch {
@@ -92,7 +94,7 @@ func (s *Loader) load(nameOrPath string, again bool) tool.Envelope {
 		return s.unknownSkill(nameOrPath, err)
 	}
 
-	// Also for a skill that was loaded before: its files may have been changed since.
+	// Check loaded skills again, because their files may have changed.
 	if s.Verify != nil {
 		if err := s.Verify(sk); err != nil {
 			return tool.Failure(tool.KindRejected, "%v", err)
@@ -116,7 +118,7 @@ func (s *Loader) load(nameOrPath string, again bool) tool.Envelope {
 	return tool.Success(loaded{Skill: sk.Name, Content: text})
 }
 
-// unknownSkill answers to a name that is no skill's, and says which skills there are.
+// unknownSkill returns the error for an unknown skill, with the names of existing skills.
 func (s *Loader) unknownSkill(name string, err error) tool.Envelope {
 	const most = 20
 	all := s.View.All()
@@ -132,22 +134,23 @@ func (s *Loader) unknownSkill(name string, err error) tool.Envelope {
 	return tool.Failure(tool.KindNotFound, "%v; %s", err, say)
 }
 
-// LoadFile answers a call that reads the whole SKILL.md of a skill by loading the skill; false for any
-// other path.
+// LoadFile loads a skill by the path of its SKILL.md. It returns false if path is not a skill's
+// SKILL.md.
 func (s *Loader) LoadFile(path string) (tool.Envelope, bool) {
 	for _, sk := range s.View.All() {
 		if path == sk.File {
-			return s.load(sk.Name, true), true // again: who reads a file wants to see it
+			return s.load(sk.Name, true), true // again: a read always returns the content
 		}
 	}
 	return tool.Envelope{}, false
 }
 
-// LoadedIn lists the skills that were loaded according to a transcript, for the attempt that continues it.
+// LoadedIn returns the skills that a transcript loaded. The attempt that resumes the transcript
+// starts with them.
 func LoadedIn(messages []model.Message) []string {
 	var out []string
 	for _, m := range messages {
-		// The key is looked for first: nearly no message has it, and decoding each would take long.
+		// Decoding is slow, and few messages contain the key.
 		if m.Role != model.RoleTool || !strings.Contains(m.Text, `"skill_content":`) {
 			continue
 		}
@@ -161,7 +164,7 @@ func LoadedIn(messages []model.Message) []string {
 	return out
 }
 
-// skillsIn lists the skills that a call has loaded.
+// skillsIn returns the skills that a call loaded.
 func skillsIn(e tool.Envelope) (out []string) {
 	var l struct {
 		Skill  string   `json:"skill"`
@@ -181,7 +184,8 @@ func skillsIn(e tool.Envelope) (out []string) {
 	return out
 }
 
-// ToolsLoadedIn lists the tools that were loaded according to a transcript, for the attempt that continues it.
+// ToolsLoadedIn returns the tools that a transcript loaded. The attempt that resumes the transcript
+// starts with them.
 func ToolsLoadedIn(messages []model.Message) []string {
 	var out []string
 	for _, m := range messages {
@@ -193,7 +197,7 @@ func ToolsLoadedIn(messages []model.Message) []string {
 	return out
 }
 
-// loadedTools lists the tools that a call of capabilities_load has loaded.
+// loadedTools returns the tools that a call of capabilities_load loaded.
 func loadedTools(e tool.Envelope) (out []string) {
 	var l loadedAll
 	if !e.OK || json.Unmarshal(e.Result, &l) != nil {
@@ -207,7 +211,8 @@ func loadedTools(e tool.Envelope) (out []string) {
 	return out
 }
 
-// Listing returns a tool of the loader whose results list the tools that they load. The results may be recorded ones.
+// Listing wraps a tool of the loader. When a result of the wrapped tool loads tools, they are
+// listed for the model, even if the result is a recorded one.
 func (s *Loader) Listing(t tool.Tool) tool.Tool {
 	if t.Class() != tool.ClassLoad {
 		return t

@@ -18,7 +18,7 @@ import (
 	"rouse/skills"
 )
 
-// find makes skills and finds them.
+// find creates skills and finds them.
 func find(t *testing.T, names ...string) *skills.Catalog {
 	t.Helper()
 	root := t.TempDir()
@@ -65,8 +65,9 @@ func call(t *testing.T, r *tool.Registry, name, args string) tool.Envelope {
 	return e
 }
 
-// OSA-20: what is loaded is said, what is not is a warning; where nothing is, the answer is the first
-// failure; what is there already is no failure, and what is not granted is rejected. OSA-13: the loop holds its errors.
+// TestCapabilitiesLoad: OSA-20, the result lists loaded ids, and a warning names each failed id. If
+// all fail, the result is the first failure. A loaded skill is not a failure, and a skill that is
+// not granted is rejected. OSA-13: the loop stores its errors.
 func TestCapabilitiesLoad(t *testing.T) {
 	row := contract.Of(t, "OSA-20")
 	all := find(t, many(30, "csv", "tax")...)
@@ -124,7 +125,8 @@ func TestCapabilitiesLoad(t *testing.T) {
 	}
 }
 
-// OSA-20: the best of each query come first, at most eight queries are taken.
+// TestCapabilitiesDiscover: OSA-20, the best hits of each query come first, and at most eight
+// queries are accepted.
 func TestCapabilitiesDiscover(t *testing.T) {
 	r := registry(t, skill.Options{View: find(t, many(30, "invoices", "taxes")...).View("", nil)})
 	e := call(t, r, "capabilities_discover", `{"query":"an invoice","queries":["tax"]}`)
@@ -142,9 +144,9 @@ func TestCapabilitiesDiscover(t *testing.T) {
 	}
 }
 
-// AGS-07, AGS-09, AUT-04, AUT-07, UNI-07: the names of few skills stand in the schema; what is loaded
-// again is said to be there, unless it is asked for; a path finds a skill that the agent has, and the
-// host has the last word on each.
+// TestLoadSkill: AGS-07, AGS-09, AUT-04, AUT-07, UNI-07, the schema lists the names of a few
+// skills. A repeated load returns a note unless the content is requested again. A path finds a
+// skill that the agent has, and Verify can refuse each skill.
 func TestLoadSkill(t *testing.T) {
 	row, again := contract.Of(t, "AUT-04"), contract.Of(t, "AGS-12").Quote("is loaded already")
 	unknown := fmt.Sprintf("%s %q here, and %s %q", row.Quote("no skill of the name"), "nope", row.Quote("no skill at the path"), "nope")
@@ -160,7 +162,8 @@ func TestLoadSkill(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 
-	// The path of a skill that is known, as its content and the index tell it, though a model is told of the names.
+	// The path of a known skill, from its content and the index, although the model is told the
+	// names.
 	here := find(t, "csv", "tax")
 	known := registry(t, skill.Options{View: here.View("", nil)})
 	told := string(known.ModelTools()[0].Schema)
@@ -176,7 +179,7 @@ func TestLoadSkill(t *testing.T) {
 		}
 	}
 
-	// An agent that was given some has those alone, by their names and by their paths.
+	// An agent with a list of skills can only load these, by name and by path.
 	csv, _ := here.Get("csv")
 	tax, _ := here.Get("tax")
 	given := registry(t, skill.Options{View: here.View("", []*skills.Skill{csv})})
@@ -241,7 +244,7 @@ func TestLoadSkill(t *testing.T) {
 	}
 }
 
-// AGS-12: a transcript tells what its model has loaded, and nothing that only looks like it.
+// TestLoadedIn: AGS-12, a transcript lists the loaded skills, and no text that only looks similar.
 func TestLoadedIn(t *testing.T) {
 	var messages []model.Message
 	for _, result := range []any{

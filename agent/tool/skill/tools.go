@@ -41,23 +41,23 @@ var (
 	}
 )
 
-// Specs lists the tools of the family.
+// Specs returns the specs of all tools in this package.
 func Specs() tool.Specs { return tool.Specs{loadSpec, discoverSpec, loadAllSpec} }
 
 const (
 	skillPrefix = "skill/"
 	toolPrefix  = "tool/"
 
-	maxListedSkills  = 20 // skills whose names a schema lists; more than these are searched
+	maxListedSkills  = 20 // skills listed in a schema; if there are more, models must search
 	maxQueries       = 8
-	maxHitsPerQuery  = 10 // of a query
+	maxHitsPerQuery  = 10 // per query
 	maxIDs           = 20
-	maxUnlistedNamed = 60  // unlisted tools whose names a model is given
+	maxUnlistedNamed = 60  // unlisted tools that the model sees by name
 	maxDescription   = 300 // characters of a description
 )
 
-// Tools makes load_skill and, where there are many skills or unlisted tools, the tools that find and load
-// these. Without skills and unlisted tools there are none (AGS-07).
+// Tools returns load_skill if there are skills. If some skills or tools are not listed for the
+// model, it also returns the tools that find and load them.
 func (s *Loader) Tools() ([]tool.Tool, error) {
 	var out []tool.Tool
 	allListed := true
@@ -91,8 +91,9 @@ func (s *Loader) Tools() ([]tool.Tool, error) {
 	return append(out, discover, loadAll), err
 }
 
-// Unlisted makes the set of tools that are not listed for the model of a run. It contains capabilities_discover if the
-// descriptions of load_skill and capabilities_load name everything that can be found.
+// Unlisted returns the set of tools that are not listed for a run's model. The set includes
+// capabilities_discover if the descriptions of load_skill and capabilities_load already name
+// everything.
 func Unlisted(v skills.View, names, loaded []string) *tool.Unlisted {
 	if len(names) > 0 && len(names) < maxUnlistedNamed && namesAll(v) {
 		names = append(slices.Clip(names), discoverSpec.Name)
@@ -106,7 +107,7 @@ func namesAll(v skills.View) bool {
 	return more == 0 && len(v.All()) <= maxListedSkills
 }
 
-// loadTool is load_skill; all is namesAll.
+// loadTool returns load_skill and the result of namesAll.
 func (s *Loader) loadTool() (load tool.Tool, all bool, err error) {
 	names := make([]string, 0, maxListedSkills)
 	for _, sk := range s.View.All() {
@@ -139,7 +140,7 @@ type found struct {
 	Description string `json:"description"`
 }
 
-// discover ranks skills and tools by words (OSA-20).
+// discover ranks skills and tools by the words of the queries.
 func (s *Loader) discover(_ context.Context, _ tool.Invocation, a discoverArgs) (tool.Envelope, error) {
 	queries := a.Queries
 	if strings.TrimSpace(a.Query) != "" {
@@ -159,8 +160,7 @@ func (s *Loader) discover(_ context.Context, _ tool.Invocation, a discoverArgs) 
 		ranked[i] = finder.Search(q, maxHitsPerQuery)
 	}
 
-	// The best hit of each query comes first, then the second best of each, so that no query crowds
-	// out another.
+	// Interleave the hits by rank, so that one query does not crowd out another.
 	var out []found
 	for rank := range maxHitsPerQuery {
 		for _, hits := range ranked {
@@ -176,7 +176,7 @@ func (s *Loader) discover(_ context.Context, _ tool.Invocation, a discoverArgs) 
 	return tool.Success(map[string]any{"found": out}), nil
 }
 
-// entries lists what can be found.
+// entries returns everything that discover can find.
 func (s *Loader) entries() []skills.Entry {
 	var out []skills.Entry
 	if !s.ToolsOnly {
@@ -209,8 +209,8 @@ type loadedAll struct {
 	Content string   `json:"skill_content,omitempty"`
 }
 
-// loadAll loads what it can. If nothing can be loaded the answer is the first failure, else a
-// success whose warnings name what is missing (OSA-20).
+// loadAll loads each id. It returns the first failure if every id fails. Otherwise it succeeds,
+// with a warning for each failed id.
 func (s *Loader) loadAll(_ context.Context, _ tool.Invocation, a loadAllArgs) (tool.Envelope, error) {
 	if len(a.IDs) == 0 || len(a.IDs) > maxIDs {
 		return tool.Failure(tool.KindInvalidArgs, "%d ids were given", len(a.IDs)).WithField("ids", fmt.Sprintf("1 to %d ids like skill/NAME", maxIDs)), nil
@@ -257,7 +257,7 @@ func (s *Loader) loadOne(id string, out *loadedAll, contents *[]string) tool.Env
 	}
 
 	name, ok := strings.CutPrefix(id, toolPrefix)
-	if !ok && !slices.Contains(s.Unlisted.Names(), id) { // models also give the name as it stands in the description
+	if !ok && !slices.Contains(s.Unlisted.Names(), id) { // models also use the name from the description
 		return tool.Failure(tool.KindInvalidArgs, "%q is no id; ids are like skill/NAME or tool/NAME", id)
 	}
 

@@ -14,14 +14,14 @@ import (
 	"rouse/internal/text"
 )
 
-// readable is an answer as a model reads it.
+// readable is a response body as a model reads it.
 type readable struct {
 	title, body string
-	kind        string // the content type
+	kind        string // content type
 	warnings    []string
 }
 
-// textual are the subtypes of application/ that are text.
+// textual lists the subtypes of application/ that are text.
 var textual = []string{"json", "xml", "javascript", "ecmascript", "yaml", "toml", "x-ndjson", "jsonl", "x-www-form-urlencoded", "graphql", "sql", "csv"}
 
 func isText(kind string) bool {
@@ -38,8 +38,8 @@ func isText(kind string) bool {
 	return family == "application" && slices.ContainsFunc(textual, func(t string) bool { return sub == t || sub == "x-"+t })
 }
 
-// read converts an answer to text: in UTF-8, with secrets redacted, HTML as Markdown unless source
-// is set. Other data is left out, with a warning.
+// read converts a response to UTF-8 text with secrets redacted. HTML becomes Markdown unless source
+// is set. A body that is not text is left out with a warning.
 func (f *fetcher) read(a answer, source bool) readable {
 	given := a.header.Get("Content-Type")
 	kind, _, err := mime.ParseMediaType(given)
@@ -59,7 +59,7 @@ func (f *fetcher) read(a answer, source bool) readable {
 		return leaveOut("the answer is compressed in a way that was not asked for (%s), and is left out", coding)
 	case !isText(kind):
 		return leaveOut("the answer is %s, which is not text, and is left out", kind)
-	// Servers label downloads as text. UTF-16 has zero bytes as well, and is text.
+	// Servers label downloads as text. UTF-16 text also contains zero bytes.
 	case bytes.IndexByte(a.body[:min(len(a.body), 8<<10)], 0) >= 0 && !isUTF16(a.body):
 		return leaveOut("the answer calls itself %s and is binary; it is left out", kind)
 	}
@@ -70,7 +70,7 @@ func (f *fetcher) read(a answer, source bool) readable {
 	}
 
 	if a.truncated {
-		// The cut may go through a secret, so as much as one may be long is dropped.
+		// The cut may split a secret, so drop as many bytes as a secret may have.
 		plain = plain[:max(len(plain)-margin, 0)]
 		plain = strings.ToValidUTF8(plain, "")
 		out.warnings = append(out.warnings, fmt.Sprintf("the answer is longer than %d MiB; what comes after them was not read", maxAnswer>>20))
@@ -79,17 +79,17 @@ func (f *fetcher) read(a answer, source bool) readable {
 	out.body = plain
 	if page := kind == "text/html" || kind == "application/xhtml+xml"; page && !source {
 		out.title, out.body = markdown(plain, a.target.url)
-		out.body = f.redact(out.body) // again: entities and tags may have split a secret in the source
+		out.body = f.redact(out.body) // redact again: entities and tags may have split a secret in the source
 	}
 
 	return out
 }
 
-// dropPartialSecret removes the last word of a text that broke off: it may be the beginning of a
-// secret.
+// dropPartialSecret removes the last word of an incomplete text, because it may be the beginning of
+// a secret.
 func (f *fetcher) dropPartialSecret(text string) string {
 	text = strings.TrimRight(text[:strings.LastIndexAny(text, " \t\r\n")+1], " \t\r\n")
-	for _, s := range f.secrets { // a secret may contain blanks, so the last word is not all of it
+	for _, s := range f.secrets { // a secret may contain blanks and so span several words
 		for n := len(s.Value) - 1; n > 0; n-- {
 			if rest, ends := strings.CutSuffix(text, s.Value[:n]); ends && strings.ContainsAny(s.Value[n:n+1], " \t\r\n") {
 				return rest
@@ -100,12 +100,12 @@ func (f *fetcher) dropPartialSecret(text string) string {
 	return text
 }
 
-// isUTF16 reports whether bytes start with the byte order mark of UTF-16.
+// isUTF16 reports whether b starts with a UTF-16 byte order mark.
 func isUTF16(b []byte) bool {
 	return bytes.HasPrefix(b, []byte("\xff\xfe")) || bytes.HasPrefix(b, []byte("\xfe\xff"))
 }
 
-// decoded returns a body in UTF-8, from the character set that it declares or that is detected.
+// decoded converts a body to UTF-8 from its declared or detected character set.
 func decoded(body []byte, contentType string) string {
 	if r, err := charset.NewReader(bytes.NewReader(body), contentType); err == nil {
 		if all, err := io.ReadAll(r); err == nil {
@@ -115,8 +115,8 @@ func decoded(body []byte, contentType string) string {
 	return strings.ToValidUTF8(strings.TrimPrefix(string(body), "\ufeff"), "\ufffd")
 }
 
-// page returns at most count characters of a text from offset on. next is the offset after them, 0
-// at the end.
+// page returns at most count characters of body, starting at offset. next is the offset of the
+// following page, or 0 at the end.
 func page(body string, offset, count int) (part string, next int) {
 	body = body[len(text.Head(body, offset)):]
 	part = text.Head(body, count)

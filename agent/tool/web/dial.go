@@ -12,7 +12,7 @@ import (
 	"rouse/internal/dial"
 )
 
-// privateAddrError says that a host leads to an address that was not granted.
+// privateAddrError is returned if a host resolves to an address that is not granted.
 type privateAddrError struct {
 	to   target
 	addr netip.Addr
@@ -33,20 +33,20 @@ func (a access) allows(addr netip.Addr) bool {
 	return a.private || a.addr.IsValid() && a.addr == addr.Unmap() || dial.Public(addr)
 }
 
-// resolveTimeout bounds the look-up of a host before its owner is asked.
+// resolveTimeout limits the lookup of a host before the approval.
 const resolveTimeout = 5 * time.Second
 
-// hostsFile knows only the names of this machine.
+// hostsFile resolves only the names in this machine's hosts file.
 var hostsFile = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 	return nil, errors.New("no name server is asked here")
 }}
 
-// leadsInwards reports whether a request could never be made, because no address of the host is
-// allowed. A name that the owner has not granted is not sent to a name server: it could carry data
-// of the run.
+// leadsInwards reports whether no address of the host is allowed, so that the request can only
+// fail. Names that are not granted are not sent to a name server, because a name can carry data of
+// the run.
 func (f *fetcher) leadsInwards(ctx context.Context, t target, a access) bool {
 	if t.addr.IsValid() || a.private {
-		return false // judged already, or allowed
+		return false // already checked, or allowed
 	}
 
 	resolver := hostsFile
@@ -59,10 +59,10 @@ func (f *fetcher) leadsInwards(ctx context.Context, t target, a access) bool {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
 	addrs, err := resolver.LookupNetIP(ctx, "ip", t.host)
-	return err == nil && len(addrs) > 0 && !slices.ContainsFunc(addrs, a.allows) // an unknown name may be known later
+	return err == nil && len(addrs) > 0 && !slices.ContainsFunc(addrs, a.allows) // an unknown name may resolve later
 }
 
-// dial connects to the host of t. The address is judged when the connection is made.
+// dial returns a function that connects to the host of t. It checks the address when it connects.
 func (f *fetcher) dial(t target, a access) func(context.Context, string, string) (net.Conn, error) {
 	d := dial.Dialer(f.resolver, a.allows)
 	return func(ctx context.Context, network, _ string) (net.Conn, error) {

@@ -1,17 +1,17 @@
-// Package web lets an agent ask servers that its owner granted: one tool, web_fetch.
+// Package web provides web_fetch, which sends HTTP requests to hosts that an agent's owner has
+// granted.
 //
 // # Design
 //
-// A URL has one canonical form (url.go), and grants are compared with that form alone
-// (grant.go): whatever spelling a model or a redirect uses, it is the same host or another one.
-// The address behind a name is checked when the connection is made, not before (dial.go): a name
-// that resolves to a private address is refused whatever the DNS said a moment earlier. Redirects
-// are followed here and not by net/http, so that each is checked against the grants like the first
-// address (fetch.go).
+// Each URL has one canonical form (url.go), and grants are compared only with that form (grant.go).
+// Different spellings of a URL therefore cannot bypass a grant. The address behind a name is
+// checked when the connection is made (dial.go). DNS rebinding therefore cannot lead to a private
+// address. This package follows redirects itself and checks each one against the grants (fetch.go).
 //
-// Secrets are placeholders in a call. They are filled in after everything was decided, only for the
-// host that each may go to, and never into an address that a server gave (secret.go).
+// A call contains placeholders instead of secrets. Secrets are filled in after all checks, and only
+// for the host they are meant for. They are never filled into a URL that a server supplied
+// (secret.go).
 //
-// An answer becomes text: HTML is converted to Markdown, and a long answer is read page by page
+// Responses become text: HTML is converted to Markdown, and long responses are read page by page
 // (body.go).
 package web

@@ -17,31 +17,32 @@ import (
 
 // Limits of one call.
 const (
-	limit        = 30 * time.Second // with all redirects
+	limit        = 30 * time.Second // including all redirects
 	maxRedirects = 5
-	// maxAnswer is how much of an answer is read, in bytes after decompression.
+	// maxAnswer limits the bytes read of a response, after decompression.
 	maxAnswer = 2 << 20
-	// margin is read beyond that and dropped later: a secret that is cut in two would not be redacted.
+	// margin is read in addition and dropped after redaction. Without it, a secret cut in two would
+	// not be redacted.
 	margin = 16 << 10
 )
 
-// answer is the answer of the last server.
+// answer is the final response.
 type answer struct {
 	target      target
 	status      int
 	header      http.Header
 	body        []byte
-	truncated   bool     // there was more
+	truncated   bool     // the body is longer than the limit
 	broken      bool     // the connection ended early
-	notFollowed string   // why a redirect was not followed
+	notFollowed string   // reason for not following a redirect
 	warnings    []string // for the caller
 }
 
-// errTooSlow is the cause of a call that took too long.
+// errTooSlow is the cancellation cause of a call that timed out.
 var errTooSlow = fmt.Errorf("no answer within %s", limit)
 
-// roundTrips sends a request and follows its redirects. The authorizer has decided on the first
-// address; each later one must be granted.
+// roundTrips sends a request and follows its redirects. The authorizer has approved the first URL.
+// Each later URL must be granted.
 func (f *fetcher) roundTrips(ctx context.Context, q request, secrets []tool.SecretGrant) (answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTooSlow)
 	defer cancel()
@@ -49,7 +50,7 @@ func (f *fetcher) roundTrips(ctx context.Context, q request, secrets []tool.Secr
 	var out answer
 	for hop := 0; ; hop++ {
 		resp, err := f.send(ctx, q, secrets)
-		// Earlier requests were made, so the call is answered with the redirect, not refused.
+		// Earlier requests have been sent, so return the redirect instead of an error.
 		if no, ok := errors.AsType[*refusedError](err); ok && hop > 0 {
 			out.notFollowed = no.why
 			return out, nil
@@ -75,7 +76,7 @@ func (f *fetcher) roundTrips(ctx context.Context, q request, secrets []tool.Secr
 		resp.Body.Close()
 		out.truncated = len(out.body) == maxAnswer+margin
 		if err != nil {
-			// Half a page is better than none; without a body it is as if the server had not answered.
+			// A partial page is useful; without a body the response counts as missing.
 			if len(out.body) == 0 || q.method == "HEAD" {
 				return out, f.describe(ctx, q.target, err)
 			}
@@ -87,7 +88,8 @@ func (f *fetcher) roundTrips(ctx context.Context, q request, secrets []tool.Secr
 	}
 }
 
-// send makes one connection for one request, because what dial allows depends on the request.
+// send sends one request over its own connection, because the allowed addresses depend on the
+// request.
 func (f *fetcher) send(ctx context.Context, q request, secrets []tool.SecretGrant) (*http.Response, error) {
 	access := f.access(q.target, q.method)
 	if len(secrets) > 0 && q.hasPlaceholders(secrets) {
@@ -108,10 +110,10 @@ func (f *fetcher) send(ctx context.Context, q request, secrets []tool.SecretGran
 
 	req, err := http.NewRequestWithContext(ctx, q.method, u.String(), content)
 	if err != nil {
-		return nil, &refusedError{"the request cannot be made"} // the error itself would quote the URL with its secrets
+		return nil, &refusedError{"the request cannot be made"} // the original error would quote the URL with its secrets
 	}
 
-	req.URL, req.Header = u, header // u itself: parsing its text again could escape the path differently
+	req.URL, req.Header = u, header // use u as is: parsing its text again could escape the path differently
 	if req.Header.Get("User-Agent") == "" {
 		req.Header.Set("User-Agent", "rouse")
 	}
@@ -124,7 +126,7 @@ func (f *fetcher) send(ctx context.Context, q request, secrets []tool.SecretGran
 	return resp, nil
 }
 
-// transport makes one connection to the server of t, at an address that is allowed.
+// transport returns a transport that connects to the server of t at an allowed address.
 func (f *fetcher) transport(t target, a access) *http.Transport {
 	pool := dial.Pool(f.dial(t, a), f.rootCAs)
 	pool.TLSClientConfig.ServerName = t.host
@@ -144,8 +146,8 @@ func (q request) hasPlaceholders(secrets []tool.SecretGrant) bool {
 	return len(tool.Placeholders(strings.Join(texts, "\n"))) > 0
 }
 
-// redirect returns the request that an answer redirects to, without a URL if it is not a redirect.
-// why says why it is not followed.
+// redirect returns the request that follows a redirect. Its target is empty if the response is not
+// a redirect or must not be followed. In the latter case, why is the reason.
 func (f *fetcher) redirect(q request, resp *http.Response, secrets []tool.SecretGrant) (next request, why string) {
 	location := resp.Header.Get("Location")
 	if location == "" || !slices.Contains([]int{301, 302, 303, 307, 308}, resp.StatusCode) {
@@ -161,18 +163,18 @@ func (f *fetcher) redirect(q request, resp *http.Response, secrets []tool.Secret
 	switch {
 	case err != nil:
 		return next, err.Error()
-	// What was protected on the way would be readable from here on.
+	// The request would lose its encryption.
 	case q.target.url.Scheme == "https" && to.url.Scheme != "https":
 		return next, "it leads from https to http"
 	}
 
 	next = request{target: to, method: q.method, headers: q.headers, body: q.body}
-	// As browsers do: 303 becomes a GET, and so does a POST after 301 and 302.
+	// Like browsers: 303 becomes a GET, and so does a POST after 301 and 302.
 	if resp.StatusCode == http.StatusSeeOther && q.method != "HEAD" || resp.StatusCode < 303 && q.method == "POST" {
 		next.method, next.body = "GET", ""
 	}
 
-	// To another origin go only headers that cannot be credentials.
+	// Send only headers that cannot be credentials to another origin.
 	next.headers = map[string]string{}
 	for name, value := range q.headers {
 		stays := to.origin() == q.target.origin() || slices.Contains([]string{"Accept", "Accept-Language", "Content-Type", "User-Agent"}, name) && len(tool.Placeholders(value)) == 0
@@ -198,17 +200,18 @@ func (f *fetcher) redirect(q request, resp *http.Response, secrets []tool.Secret
 	return next, ""
 }
 
-// refusedError is a refusal that repeating the call would not change.
+// refusedError is an error that repeating the call cannot fix.
 type refusedError struct{ why string }
 
 func (e *refusedError) Error() string { return e.why }
 
-// unreachableError says that a server gave no answer; a later try may succeed.
+// unreachableError is returned if a server does not respond. A later attempt may succeed.
 type unreachableError struct{ why string }
 
 func (e *unreachableError) Error() string { return e.why }
 
-// describe says why there was no answer. The errors of net/http quote the URL, with its secrets.
+// describe returns an error message without the URL. Errors of net/http quote the URL with its
+// secrets.
 func (f *fetcher) describe(ctx context.Context, t target, err error) error {
 	host := t.url.Host
 	var inward *dial.AddrError

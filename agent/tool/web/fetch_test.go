@@ -23,7 +23,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// site is a server that a test grants, and what it was asked.
+// site is a server that a test grants, with a log of its requests.
 type site struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -72,7 +72,7 @@ func (s *site) host(t *testing.T) string {
 	return u.Host
 }
 
-// log is what was asked since the last look.
+// log returns the requests since the last call.
 func (s *site) log() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +173,7 @@ func TestFetch(t *testing.T) {
 		}
 	}
 
-	// Where the call does not say, its surface does.
+	// Without the argument, the default of the caller applies.
 	all, err := tool.NewRegistry(fetch...)
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestFetch(t *testing.T) {
 		t.Errorf("a POST of JSON arrived as %q", got)
 	}
 
-	// Nothing listens on port 1. A port that a test freed could be taken by another test.
+	// Nothing listens on port 1. Another test could take a port that this test has freed.
 	nobody := tools(t, Options{Grants: []Grant{{Host: "127.0.0.1:1"}}})
 	if e := call(t, nobody, map[string]any{"url": "http://127.0.0.1:1/page"}); e.Kind != tool.KindUnavailable || !strings.Contains(e.Message, "refused") {
 		t.Errorf("of a server that is gone: %+v", e)
@@ -222,7 +222,8 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// Redirects keep to the grants, and what one host was told the next is not.
+// TestRedirects checks that redirects stay within the grants, and that data for one host is not
+// sent to the next.
 func TestRedirects(t *testing.T) {
 	other := newSite(t, false, map[string]http.HandlerFunc{"/": says("text/plain", "other")})
 	pages := map[string]http.HandlerFunc{
@@ -240,7 +241,7 @@ func TestRedirects(t *testing.T) {
 		return resultOf(t, e), strings.Join(e.Warnings, "\n")
 	}
 
-	// What was not followed is not what was asked for.
+	// A redirect that was not followed is a failure with must_succeed.
 	if e := call(t, fetch, map[string]any{"url": s.URL + "/away", "must_succeed": true}); e.OK || !strings.Contains(e.Message, "answered 302 Found, and the redirect was not followed: GET https://elsewhere.example/") {
 		t.Errorf("a redirect that must be followed: %+v", e)
 	}
@@ -279,7 +280,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// Endless and swollen answers end where the limit is.
+// TestSize checks that endless and compressed bodies end at the limit.
 func TestSize(t *testing.T) {
 	s := newSite(t, false, map[string]http.HandlerFunc{
 		"/bomb": func(w http.ResponseWriter, _ *http.Request) {
@@ -334,7 +335,8 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// A long text is read on without asking again, and every character comes once.
+// TestPages checks that a long text is read on without another request, and that every character
+// appears once.
 func TestPages(t *testing.T) {
 	whole := strings.Repeat("aä€𝄞\n", 1000)
 	s := newSite(t, false, map[string]http.HandlerFunc{"/": says("text/plain; charset=utf-8", whole)})
@@ -354,7 +356,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// A server that says nothing is waited for 30 seconds.
+// TestSlow checks that a server without a response times out after 30 seconds.
 func TestSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fetcher{redact: func(s string) string { return s }}
@@ -417,8 +419,9 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-// TestAskedInVain: a request that no approval could bring about is refused before anybody is asked. Only a name that the owner has
-// granted by itself is looked up for that: a name of the agent's choice could carry what it knows to a name server.
+// TestAskedInVain checks that a request that can only fail is refused before an approval is
+// requested. Only a name with its own grant is resolved for that, because a name chosen by the
+// agent could carry data to a name server.
 func TestAskedInVain(t *testing.T) {
 	names := map[string][]string{"inward.example.": {"127.0.0.1"}, "outward.example.": {"1.1.1.1"}}
 	var asked atomic.Int64
@@ -449,7 +452,7 @@ func TestAskedInVain(t *testing.T) {
 	}
 }
 
-// roots trust a test's server.
+// roots returns a pool that trusts a test's server.
 func roots(s *site) *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(s.Certificate())

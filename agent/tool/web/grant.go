@@ -12,14 +12,14 @@ import (
 // Grant allows an agent to send requests to a host.
 type Grant struct {
 	// Host is a name, *.example.com for all names below one, * for all names, or an IP address.
-	// With :port only that port is granted, without one 443 and 80. An IP address that is named here
-	// may be one of this machine or its network.
+	// With :port only that port is granted, otherwise 443 and 80. An IP address named here may
+	// belong to this machine or its network.
 	Host    string   `json:"host"`
-	Methods []string `json:"methods,omitempty"` // none: GET and HEAD
-	Private bool     `json:"private,omitempty"` // the names may lead to addresses of this machine or its network
+	Methods []string `json:"methods,omitempty"` // empty means GET and HEAD
+	Private bool     `json:"private,omitempty"` // names may resolve to addresses of this machine or its network
 }
 
-// Methods are the methods that a request may have.
+// Methods are the supported request methods.
 var Methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 // rule is a parsed grant.
@@ -28,13 +28,13 @@ type rule struct {
 	any     bool
 	below   string // ".example.com"
 	host    string
-	port    uint16 // 0: those of the schemes
+	port    uint16 // zero means the default ports of the schemes
 	addr    netip.Addr
 	methods []string
 	private bool
 }
 
-// Check says what is wrong with a grant.
+// Check returns an error if a grant is invalid.
 func (g Grant) Check() error {
 	_, err := g.rule()
 	return err
@@ -89,7 +89,7 @@ func CoversHost(grants []Grant, one Grant) bool {
 	return slices.ContainsFunc(grants, func(g Grant) bool {
 		r, err := g.rule()
 		switch {
-		case err != nil || r.port != o.port: // no port is 443 and 80, which is not the same as one of them
+		case err != nil || r.port != o.port: // no port means 443 and 80, which differs from either port
 			return false
 		case r.below != "":
 			return strings.HasSuffix(o.host, r.below)
@@ -99,7 +99,7 @@ func CoversHost(grants []Grant, one Grant) bool {
 	})
 }
 
-// covers reports whether the rule is about the server of t.
+// covers reports whether the rule applies to the server of t.
 func (r rule) covers(t target) bool {
 	if r.port != t.port && (r.port != 0 || t.port != schemes[t.url.Scheme]) {
 		return false
@@ -109,27 +109,28 @@ func (r rule) covers(t target) bool {
 	case r.any:
 		return true
 	case r.below != "":
-		// 1.2.3.4 is not below "3.4": addresses have no subdomains.
+		// 1.2.3.4 is not below "3.4", because addresses have no subdomains.
 		return !t.addr.IsValid() && strings.HasSuffix(t.host, r.below)
 	}
 	return r.host == t.host
 }
 
-// access is what an agent's grants say about a request. The addresses do not depend on its method.
+// access is the combined result of an agent's grants for a request. The addresses do not depend on
+// its method.
 type access struct {
 	granted bool
 	named   bool       // a grant names exactly this host
-	private bool       // any address
-	addr    netip.Addr // this one, in addition to those of the internet
+	private bool       // any address is allowed
+	addr    netip.Addr // an allowed address in addition to public ones
 }
 
-// near reports whether the owner granted an address of this machine or its network, which may be
-// asked without https.
+// near reports whether the owner granted an address of this machine or its network. Requests to
+// such an address may use plain http.
 func (a access) near() bool {
 	return a.private || a.addr.IsValid() && !dial.Public(a.addr)
 }
 
-// access combines all grants: what one does not allow, another may.
+// access combines all grants that cover a request.
 func (f *fetcher) access(t target, method string) access {
 	var a access
 	for _, r := range f.rules {

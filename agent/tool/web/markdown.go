@@ -14,19 +14,19 @@ import (
 	"rouse/internal/text"
 )
 
-// The Markdown may become so many times longer than its page. Each line repeats the marks of all
-// quotations and lists around it, and each row of a table has as many cells as the longest: a few
-// hundred bytes of HTML could become gigabytes.
+// Limit of the Markdown's size relative to the page. Each line repeats the marks of all quotations
+// and lists around it. Each table row gets as many cells as the longest row. A few hundred bytes of
+// HTML could otherwise become gigabytes.
 const (
 	growthFactor = 16
 	growthFree   = 64 << 10
 )
 
-// unescaped undoes the escapes that the converter makes in every mode.
+// unescaped reverts escapes that the converter makes in every mode.
 var unescaped = strings.NewReplacer("&lt;", "<", "&gt;", ">")
 
-// markdown converts a page to Markdown, with absolute links. A page that would grow too much
-// becomes plain text.
+// markdown converts a page to Markdown with absolute links. A page that would grow too much becomes
+// plain text.
 func markdown(page string, from *url.URL) (title, out string) {
 	doc, err := html.Parse(strings.NewReader(page))
 	if err != nil {
@@ -39,8 +39,8 @@ func markdown(page string, from *url.URL) (title, out string) {
 		return title, plainWords(doc)
 	}
 
-	// Nobody renders the result. Looking for text to escape takes quadratic time in a text of
-	// brackets.
+	// The result is not rendered, so it needs no escaping. Escaping takes quadratic time for a text
+	// of brackets.
 	c := converter.NewConverter(converter.WithEscapeMode(converter.EscapeModeDisabled), converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(),
 		table.NewTablePlugin(table.WithCellPaddingBehavior(table.CellPaddingBehaviorMinimal))))
 	c.Register.TextTransformer(func(_ converter.Context, text string) string { return unescaped.Replace(text) }, converter.PriorityLate)
@@ -63,8 +63,7 @@ func titleOf(doc *html.Node) string {
 	return ""
 }
 
-// dropAttributes removes attributes that can make Markdown huge: cells that span others, and inline
-// pictures.
+// dropAttributes removes attributes that can make Markdown huge: cell spans and inline pictures.
 func dropAttributes(doc *html.Node) {
 	for n := range doc.Descendants() {
 		kept := n.Attr[:0]
@@ -79,7 +78,7 @@ func dropAttributes(doc *html.Node) {
 	}
 }
 
-// growsTooMuch estimates whether the Markdown of a page would be longer than most bytes.
+// growsTooMuch estimates whether the Markdown of a page would exceed a number of bytes.
 func growsTooMuch(doc *html.Node, most int) bool {
 	size := 0
 	var walk func(n *html.Node, marks int)
@@ -105,7 +104,7 @@ func growsTooMuch(doc *html.Node, most int) bool {
 	return size > most
 }
 
-// cells returns the number of cells of a table whose rows are all as long as the longest.
+// cells returns the number of cells of a table, with all rows as long as the longest.
 func cells(t *html.Node) int {
 	rows, longest := 0, 0
 	for n := range t.Descendants() {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// No page becomes much longer than it is.
+// TestMarkdownGrowth checks that Markdown does not become much longer than its page.
 func TestMarkdownGrowth(t *testing.T) {
 	from := &url.URL{Scheme: "https", Host: "example.com", Path: "/"}
 	for name, page := range map[string]string{
@@ -42,7 +42,7 @@ func TestMarkdownGrowth(t *testing.T) {
 	}
 }
 
-// Whatever a server sends, it becomes text without the secret.
+// FuzzRead checks that any response becomes text without the secret.
 func FuzzRead(f *testing.F) {
 	f.Add("text/html", "<title>x</title><table><tr><td>canary-value</table>", false)
 	f.Add("text/html; charset=utf-16le", "<\x00p\x00>\x00", false)

@@ -16,7 +16,7 @@ import (
 	"rouse/internal/text"
 )
 
-// args are what web_fetch is called with.
+// args are the arguments of web_fetch.
 type args struct {
 	URL         string            `json:"url" jsonschema:"https:// or http:// and a host that is granted"`
 	Method      string            `json:"method,omitempty" jsonschema:"GET when absent; HEAD, POST, PUT, PATCH, DELETE, OPTIONS"`
@@ -31,7 +31,7 @@ type args struct {
 
 const (
 	maxBody  = 256 << 10 // bytes of a request
-	maxShown = 16 << 10  // bytes of a body that are shown to who approves it
+	maxShown = 16 << 10  // bytes of a body shown for approval
 )
 
 // forbiddenHeaders are set by the client, or change the framing or the destination of the message.
@@ -43,7 +43,7 @@ type request struct {
 	method   string
 	headers  map[string]string // by canonical name
 	body     string
-	fromCall bool // the address is that of the call, not that of a redirect
+	fromCall bool // the URL comes from the call, not from a redirect
 }
 
 func newRequest(a args) (request, error) {
@@ -60,7 +60,7 @@ func newRequest(a args) (request, error) {
 		return refuse("url", "a URL like https://example.com/page", "%v", err)
 	}
 
-	// Canonical names first: "host" and "Host" are one header, and neither may be set.
+	// Compare canonical names: "host" and "Host" are the same header, and neither may be set.
 	for name, value := range a.Headers {
 		key := textproto.CanonicalMIMEHeaderKey(name)
 		switch _, twice := q.headers[key]; {
@@ -89,7 +89,8 @@ func newRequest(a args) (request, error) {
 	}
 
 	switch {
-	// HTTP gives a body of a GET no meaning, and servers and proxies disagree about it.
+	// The body of a GET has no defined meaning in HTTP, and servers and proxies treat it
+	// differently.
 	case q.body != "" && q.safe():
 		return refuse("body", "a method like POST", "%s sends none", q.method)
 	case len(q.body) > maxBody:
@@ -102,12 +103,12 @@ func newRequest(a args) (request, error) {
 // safe reports whether a request only reads.
 func (q request) safe() bool { return q.method == "GET" || q.method == "HEAD" }
 
-// action returns the text that an approval of the request is bound to.
+// action returns the text to which an approval of the request is bound.
 func (q request) action() string {
 	return fmt.Sprintf("%s %s %q %q", q.method, q.target, q.headers, q.body)
 }
 
-// shown returns the request as a person reads it.
+// shown returns the request in a form for people.
 func (q request) shown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s\n", q.method, q.target)

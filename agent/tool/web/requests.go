@@ -14,30 +14,31 @@ import (
 	"rouse/internal/urlpath"
 )
 
-// Requests sends the requests of a module like web_fetch, by the grants of its agent and the rules
-// of its manifest, and returns the answers as servers gave them (OSL-09).
+// Requests sends the requests of a module. Like web_fetch it applies the agent's grants, and in
+// addition the rules of the module's manifest. It does not convert responses.
 type Requests struct{ fetcher *fetcher }
 
-// RequestArgs are one request. Placeholders in it stand for secrets.
+// RequestArgs is one request. It may contain placeholders for secrets.
 type RequestArgs struct {
 	URL     string            `json:"url"`
-	Method  string            `json:"method,omitempty"` // "" is GET
+	Method  string            `json:"method,omitempty"` // "" means GET
 	Headers map[string]string `json:"headers,omitempty"`
 	Body    string            `json:"body,omitempty"`
 }
 
-// Response is what the last server answered.
+// Response is the final response.
 type Response struct {
 	URL        string            `json:"url"`
 	Status     int               `json:"status"`
 	StatusText string            `json:"statusText"`
-	OK         bool              `json:"ok"`      // a status from 200 to 299
-	Headers    map[string]string `json:"headers"` // names in lower case; several values of one name with commas
+	OK         bool              `json:"ok"`      // status 200 to 299
+	Headers    map[string]string `json:"headers"` // lower-case names; several values of one name are joined by commas
 	Body       string            `json:"body"`    // in UTF-8, without secrets
 }
 
-// NewRequests needs at least one grant. refuses returns why a request may not be made although the
-// grants allow it, or ""; it is called again for each redirect, with the canonical URL.
+// NewRequests returns a Requests. It needs at least one grant. refuses returns the reason a granted
+// request must not be sent, or "". It is called for the request and for each redirect, with the
+// canonical URL.
 func NewRequests(o Options, refuses func(method, url string) string) (*Requests, error) {
 	if len(o.Grants) == 0 {
 		return nil, errors.New("web: requests need a grant of a host")
@@ -51,12 +52,13 @@ func NewRequests(o Options, refuses func(method, url string) string) (*Requests,
 	return &Requests{f}, nil
 }
 
-// Need tells the authorizer what a request asks for, and of whom.
+// Need returns the labels and grants that a request needs.
 func (r *Requests) Need(ctx context.Context, in tool.Invocation, a RequestArgs) (tool.Need, error) {
 	return r.fetcher.need(ctx, in, a.args())
 }
 
-// Send sends a request and follows its redirects. Any answer of the server is a success.
+// Send sends a request and follows its redirects. A status of 400 or above does not fail the call.
+// A redirect that is not followed, an incomplete response and a response that is not text do.
 func (r *Requests) Send(ctx context.Context, a RequestArgs) (tool.Envelope, error) {
 	f := r.fetcher
 	q, secrets, err := f.parse(a.args())
@@ -85,7 +87,7 @@ func (r *Requests) Send(ctx context.Context, a RequestArgs) (tool.Envelope, erro
 
 	out := Response{URL: f.redact(ans.target.String()), Status: ans.status, StatusText: http.StatusText(ans.status), OK: ans.status >= 200 && ans.status < 300, Headers: map[string]string{}, Body: text.body}
 	for _, name := range slices.Sorted(maps.Keys(ans.header)) {
-		if name != "Set-Cookie" { // browsers show it to no program either
+		if name != "Set-Cookie" { // browsers hide Set-Cookie from scripts, too
 			out.Headers[strings.ToLower(name)] = f.redact(strings.ToValidUTF8(strings.Join(ans.header[name], ", "), "\ufffd"))
 		}
 	}
@@ -102,9 +104,9 @@ func (a RequestArgs) Reads() bool {
 }
 
 // MatchesPattern reports whether a canonical URL matches a pattern, in which * stands for any text.
-// Host, path and query are compared separately, so that no path can pass for a host, and no query
-// for a path. A pattern without a query covers any query if it ends in *. A path that servers read
-// in different ways is covered only by a pattern that covers all paths.
+// Host, path and query are compared separately, so that one part cannot match the pattern of
+// another. A pattern without a query matches any query if it ends in *. An ambiguous path, which
+// servers interpret differently, matches only a pattern that covers all paths.
 func MatchesPattern(pattern, url string) bool {
 	if pattern == "*" {
 		return true
@@ -117,7 +119,7 @@ func MatchesPattern(pattern, url string) bool {
 	switch {
 	case !ok || !matchStars(strings.ToLower(scheme), gotScheme) || !matchStars(strings.ToLower(host), gotHost):
 		return false
-	case !hasPath: // a host alone: https://example.com is its front page, https://* is everything
+	case !hasPath: // host only: https://example.com matches its front page, https://* everything
 		return gotPath == "" || strings.HasSuffix(host, "*")
 	case path == "*":
 		return true
@@ -131,7 +133,7 @@ func MatchesPattern(pattern, url string) bool {
 	return urlpath.Ambiguous("/"+gotPath) == "" && matchStars(path, gotPath) && matchStars(query, gotQuery)
 }
 
-// AmbiguousPath returns why rules about paths do not cover a canonical URL, or "".
+// AmbiguousPath returns the reason path rules do not cover a canonical URL, or "".
 func AmbiguousPath(url string) string {
 	_, rest, _ := strings.Cut(url, "://")
 	_, path, _ := strings.Cut(rest, "/")
@@ -142,8 +144,8 @@ func AmbiguousPath(url string) string {
 	return ""
 }
 
-// NamesHost reports whether a pattern names its host: one, or those below a name of two parts or
-// more.
+// NamesHost reports whether a pattern names a specific host, or the names below a domain of at
+// least two labels.
 func NamesHost(pattern string) bool {
 	_, rest, ok := strings.Cut(pattern, "://")
 	host, _, _ := strings.Cut(rest, "/")

@@ -12,8 +12,8 @@ import (
 	"rouse/agent/tool"
 )
 
-// OSL-09: each request of a module, and each redirect on its way, is held to the rules of its manifest as well as to the grants of its
-// agent, and what a server answers comes as it is.
+// TestRequests: OSL-09, each request of a module and each redirect must satisfy the rules of its
+// manifest and the grants of its agent. The response is returned unchanged.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -81,7 +81,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// OSL-09: a rule of a manifest covers what its author wrote, and no other host by a path that looks like it.
+// TestMatchesPattern: OSL-09, a rule covers what its author wrote, and no other host by a similar
+// path.
 func TestMatchesPattern(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -126,7 +127,7 @@ func TestMatchesPattern(t *testing.T) {
 	}
 }
 
-// A pattern names a host where its owner could say which one it is.
+// TestNamesHost checks that a pattern names a host if it identifies a specific one.
 func TestNamesHost(t *testing.T) {
 	t.Parallel()
 	for pattern, want := range map[string]bool{

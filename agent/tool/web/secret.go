@@ -14,7 +14,7 @@ import (
 	"rouse/agent/tool"
 )
 
-// secretsIn returns the secrets that a request asks for, each once.
+// secretsIn returns the secrets that a request has placeholders for, each once.
 func (f *fetcher) secretsIn(q request) ([]tool.SecretGrant, error) {
 	texts := []string{q.target.url.EscapedPath(), q.target.url.RawQuery, q.body}
 	for name, value := range q.headers {
@@ -24,7 +24,7 @@ func (f *fetcher) secretsIn(q request) ([]tool.SecretGrant, error) {
 		}
 	}
 
-	// The host is not among the texts: a secret in it would be told to the DNS.
+	// The host is not searched, because a secret in it would be sent to the DNS.
 	var out []tool.SecretGrant
 	for _, name := range tool.Placeholders(strings.Join(texts, "\n")) {
 		i := slices.IndexFunc(f.secrets, func(s tool.SecretGrant) bool { return s.Name == name })
@@ -58,8 +58,9 @@ func (f *fetcher) secretNames() string {
 	return "; those for requests are " + strings.Join(names, ", ")
 }
 
-// checkSecrets returns why the server of t may not receive the secrets. It must be the host that
-// each is for, over https; plain http is accepted only for a private address that was granted.
+// checkSecrets returns an error if the server of t must not receive one of the secrets. Each secret
+// may only go to its host over https. Plain http is allowed only for a private address that was
+// granted.
 func (f *fetcher) checkSecrets(t target, a access, secrets []tool.SecretGrant) error {
 	for _, s := range secrets {
 		if err := f.checkReceiver(t, s); err != nil {
@@ -72,7 +73,7 @@ func (f *fetcher) checkSecrets(t target, a access, secrets []tool.SecretGrant) e
 	return nil
 }
 
-// checkReceiver returns why a secret is not for the server of t.
+// checkReceiver returns an error if a secret is not for the server of t.
 func (f *fetcher) checkReceiver(t target, s tool.SecretGrant) error {
 	if s.Token {
 		if !slices.ContainsFunc(f.rules, func(r rule) bool { return r.covers(t) }) {
@@ -105,7 +106,7 @@ func (f *fetcher) withTokens(ctx context.Context, secrets []tool.SecretGrant) (o
 	return out, nil
 }
 
-// withSecrets returns the request with the values of its secrets.
+// withSecrets returns the URL, headers and body of the request with the values of its secrets.
 func (q request) withSecrets(secrets []tool.SecretGrant) (*url.URL, http.Header, string, error) {
 	value := func(as func(string) string) func(string) string {
 		return func(name string) string {
@@ -115,7 +116,7 @@ func (q request) withSecrets(secrets []tool.SecretGrant) (*url.URL, http.Header,
 	}
 
 	u := *q.target.url
-	if q.fromCall { // a server that redirects could send the placeholder to itself in a URL of its choice
+	if q.fromCall { // a redirecting server could otherwise obtain a secret in a URL of its choice
 		escaped := tool.FillPlaceholders(u.EscapedPath(), value(url.PathEscape))
 		plain, err := url.PathUnescape(escaped)
 		if err != nil {
@@ -128,7 +129,7 @@ func (q request) withSecrets(secrets []tool.SecretGrant) (*url.URL, http.Header,
 	header := http.Header{}
 	for name, text := range q.headers {
 		text = tool.FillPlaceholders(text, value(func(s string) string { return s }))
-		// The value of a placeholder may break out of the header.
+		// A secret's value could contain a line break and inject headers.
 		if strings.ContainsAny(text, "\r\n\x00") {
 			return nil, nil, "", fmt.Errorf("the header %s holds a line break", name)
 		}
@@ -138,7 +139,8 @@ func (q request) withSecrets(secrets []tool.SecretGrant) (*url.URL, http.Header,
 	return &u, header, tool.FillPlaceholders(q.body, value(bodyForm(header.Get("Content-Type")))), nil
 }
 
-// bodyForm encodes a value for a body of a content type, so that it stays one value there.
+// bodyForm returns a function that encodes a value for a body of a content type, so that it stays
+// one value.
 func bodyForm(contentType string) func(string) string {
 	kind, _, err := mime.ParseMediaType(contentType)
 	switch {
@@ -146,7 +148,7 @@ func bodyForm(contentType string) func(string) string {
 		return func(s string) string {
 			text, err := json.Marshal(s)
 			if err != nil {
-				return s // a string can always be written
+				return s // a string can always be encoded
 			}
 			return string(text[1 : len(text)-1])
 		}

@@ -12,7 +12,8 @@ import (
 
 const value = `se"same/+ &открой`
 
-// A secret goes to its host and nowhere else, in the form of the place where it stands (OSL-22).
+// TestSecrets checks that a secret goes only to its host, encoded for its place in the request
+// (OSL-22).
 func TestSecrets(t *testing.T) {
 	other := newSite(t, true, map[string]http.HandlerFunc{"/": says("text/plain", "other")})
 	s := newSite(t, true, map[string]http.HandlerFunc{
@@ -70,7 +71,8 @@ func TestSecrets(t *testing.T) {
 		t.Errorf("servers were asked %q", got)
 	}
 
-	// Redirects: an address that a server gave gets none, and what the call holds goes to its host alone.
+	// Redirects: secrets are not filled into a URL from a server, and those of the call go to their
+	// host only.
 	do("/out", map[string]any{"headers": map[string]string{"X-Key": p}})
 	if got := other.log(); len(got) != 1 || got[0] != "GET /?k="+p {
 		t.Errorf("the other server was asked %q", got)
@@ -86,7 +88,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// Where the text is cut, no half of a secret is left, and none hides in the Markdown.
+// TestSecretsAtTheCut checks that no part of a secret remains at the cut or in the Markdown.
 func TestSecretsAtTheCut(t *testing.T) {
 	const long = "canary_value_that_is_long_enough"
 	redact := func(text string) string { return strings.ReplaceAll(text, long, "[secret]") }

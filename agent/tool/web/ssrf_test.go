@@ -18,7 +18,7 @@ import (
 	"rouse/agent/tool"
 )
 
-// inward are hosts that lead to this machine, its network or a cloud's keys, in the spellings
+// inward lists hosts that lead to this machine, its network or a cloud's metadata, in spellings
 // that have fooled programs.
 var inward = strings.Fields(`
 	localhost LOCALHOST localhost. LocalHost.localdomain localhost.localdomain ip6-localhost ip6-loopback sub.localhost a.b.localhost loopback
@@ -31,14 +31,14 @@ var inward = strings.Fields(`
 	127.0.0.1.nip.io 7f000001.nip.io localtest.me lvh.me vcap.me spoofed.burpcollaborator.net 127-0-0-1.example customer1.app.localhost.my.company.127.0.0.1.nip.io
 	１２７.0.0.1 １２７。０。０。１ ①②⑦.⓪.⓪.① 127。0。0。1 127｡0｡0｡1 127．0．0．1 ⓛⓞⓒⓐⓛⓗⓞⓢⓣ ｌｏｃａｌｈｏｓｔ ⑯⑨。②⑤④。⑯⑨｡②⑤④ [::①] loc%61lhost %6c%6f%63%61%6c%68%6f%73%74 127%2e0%2e0%2e1 %31%32%37.0.0.1 127.0.0.1%00.example.com 127.0.0.1%20 127.0.0.1%09 loca\u00adlhost`)
 
-// odd are whole addresses, HOST is that of the canary.
+// odd lists whole URLs. HOST is replaced by the host of the canary.
 var odd = strings.Fields(`
 	http:HOST http:/HOST http:///HOST http:////HOST http:\\HOST http:/\HOST http://\HOST http:\/\/HOST //HOST ///HOST \\HOST http://\/HOST
 	http://allowed.example@HOST/ http://allowed.example:80@HOST/ http://allowed.example%40HOST/ http://allowed.example\@HOST/ http://HOST\@allowed.example/ http://HOST#@allowed.example/ http://allowed.example#@HOST/ http://allowed.example?@HOST/ http://allowed.example/@HOST/ http://a:b@c:d@HOST/ http://@HOST/ http://:@HOST/ http://:a@HOST/ http://%40HOST/ http://HOST%2f@allowed.example/ http://allowed.example;@HOST/ http://allowed.example&@HOST#@allowed.example/
 	http://HOST;allowed.example/ http://HOST,allowed.example/ http://HOST%00/ http://HOST%0d%0aX:y/ http://HOST%23.allowed.example/ http://HOST?.allowed.example/ http://HOST&allowed.example http://[HOST]/ http://[::1]HOST/ http://allowed.example:HOST/ http://HOST:80/ http://HOST:HOST/
 	gopher://HOST/_x dict://HOST/x ftp://HOST/ ftps://HOST/ tftp://HOST/ ldap://HOST/ file://HOST/etc/passwd file:///etc/hosts jar:http://HOST/!/ netdoc://HOST/ ws://HOST/ wss://HOST/ unix://HOST/ data:text/html,http://HOST view-source:http://HOST/ javascript:fetch('http://HOST') url:http://HOST http+unix://HOST/ HTTP:HOST hTTp:HOST about:blank blob:http://HOST/ smb://HOST/x rtsp://HOST/ telnet://HOST/ mailto:a@HOST`)
 
-// corpus are the addresses that must lead nowhere, with the port of the canary.
+// corpus returns the URLs that must be refused, with the port of the canary.
 func corpus(port string) []string {
 	var out []string
 	for _, host := range append(inward, "lo\u00adcalhost") { // with a soft hyphen
@@ -54,7 +54,7 @@ func corpus(port string) []string {
 	return out
 }
 
-// canary counts who connects to this machine.
+// canary counts connections to this machine.
 func canary(t *testing.T) (port string, touched *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", ":0")
@@ -83,8 +83,8 @@ func canary(t *testing.T) (port string, touched *atomic.Int64) {
 	return port, touched
 }
 
-// resolver is a name server of which every name leads inwards; answers of the names in told
-// take turns.
+// resolver returns a name server that resolves every name to a private address. The answers for
+// names in told alternate.
 func resolver(t *testing.T, told map[string][]string) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -147,7 +147,7 @@ var inwardNames = map[string][]string{
 	"rebind.example.": {"192.0.2.1", "127.0.0.1"}, "both.example.": {"10.0.0.1", "127.0.0.1"},
 }
 
-// call makes one call as the loop does.
+// call makes one call like the loop.
 func call(t *testing.T, tools []tool.Tool, a map[string]any) tool.Envelope {
 	t.Helper()
 	registry, err := tool.NewRegistry(tools...)
@@ -177,8 +177,8 @@ func tools(t *testing.T, o Options) []tool.Tool {
 	return out
 }
 
-// No address leads inwards, asked for directly or by a redirect of a granted server, even where
-// all hosts are granted.
+// TestPrivateAddresses checks that no URL leads to a private address, directly or by a redirect of
+// a granted server, even if all hosts are granted.
 func TestPrivateAddresses(t *testing.T) {
 	port, touched := canary(t)
 	all := corpus(port)
@@ -192,7 +192,7 @@ func TestPrivateAddresses(t *testing.T) {
 	}))
 	defer front.Close()
 
-	// The client must not follow what the environment says either.
+	// The client must also ignore proxies in the environment.
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:"+port)
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:"+port)
 	t.Setenv("ALL_PROXY", "socks5://127.0.0.1:"+port)
@@ -219,7 +219,7 @@ func TestPrivateAddresses(t *testing.T) {
 	t.Logf("%d addresses, directly and by redirect: 0 connections", len(all))
 }
 
-// A name that changes its mind leads to what was judged, and to nothing else.
+// TestRebinding checks that a name whose address changes leads only to an address that was checked.
 func TestRebinding(t *testing.T) {
 	_, touched := canary(t)
 	near, err := net.Listen("tcp", "127.0.0.2:0")

@@ -8,11 +8,12 @@ import (
 	"rouse/agent/tool"
 )
 
-// Transport is an http.RoundTripper for requests of a module's host: to granted hosts, at addresses
-// that these may have, over https except for the owner's own network. Its errors never quote a URL.
+// Transport is an http.RoundTripper for a module's host. It sends requests only to granted hosts
+// and allowed addresses. It requires https except within the owner's own network. Its errors never
+// quote a URL.
 type Transport struct{ fetcher *fetcher }
 
-// NewTransport may have no grant. Then the transport sends nothing.
+// NewTransport returns a Transport. Without grants, the transport refuses every request.
 func NewTransport(o Options) (*Transport, error) {
 	f, err := newFetcher(o)
 	if err != nil {
@@ -21,7 +22,7 @@ func NewTransport(o Options) (*Transport, error) {
 	return &Transport{f}, nil
 }
 
-// Refuses returns why nothing with these secrets would be sent to a URL, or nil. The addresses of a
+// Refuses returns an error if a request with these secrets must not be sent. The addresses of a
 // name are checked only when the request is sent.
 func (t *Transport) Refuses(method, url string, secrets ...tool.SecretGrant) error {
 	to, err := parseURL(url)
@@ -62,7 +63,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// WasRefused returns why a request of a Transport was refused, or "" if there was another reason.
+// WasRefused returns the reason a Transport refused a request, or "" if err has another cause.
 func WasRefused(err error) string {
 	if no, ok := errors.AsType[*refusedError](err); ok {
 		return no.why

@@ -16,27 +16,27 @@ import (
 	"rouse/internal/urlpath"
 )
 
-// target is a URL in its canonical form.
+// target is a URL in canonical form.
 type target struct {
 	url  *url.URL   // without user and fragment; its Host is canonical
-	host string     // a name in lower case and ASCII without a final dot, or an IP address
-	port uint16     // also when it is the default of the scheme
-	addr netip.Addr // when the host is an IP address; else invalid
+	host string     // lower-case ASCII name without a final dot, or an IP address
+	port uint16     // always set, even to the scheme's default
+	addr netip.Addr // set if the host is an IP address
 }
 
-// String is the URL as it is compared and shown.
+// String returns the URL in the form used for comparison and display.
 func (t target) String() string { return t.url.String() }
 
-// origin identifies a server: scheme, host and port.
+// origin returns scheme, host and port, which identify a server.
 func (t target) origin() string {
 	return t.url.Scheme + "://" + net.JoinHostPort(t.host, strconv.Itoa(int(t.port)))
 }
 
-// schemes are the supported schemes with their default ports.
+// schemes maps the supported schemes to their default ports.
 var schemes = map[string]uint16{"http": 80, "https": 443}
 
-// parseURL parses a URL strictly. It refuses spellings that two parsers could read differently,
-// because they are used to pass a check with one reading and reach a server with the other.
+// parseURL parses a URL strictly. It rejects spellings that two parsers could read differently.
+// Otherwise a check could see one host and the connection use another.
 func parseURL(text string) (target, error) {
 	if !utf8.ValidString(text) {
 		return target{}, errors.New("it is not UTF-8")
@@ -48,7 +48,8 @@ func parseURL(text string) (target, error) {
 		}
 	}
 
-	// url.Parse would decode an escaped host, and the check and the connection could see different ones.
+	// url.Parse would decode an escaped host, so the check and the connection could see different
+	// hosts.
 	_, authority, _ := strings.Cut(text, "//")
 	if i := strings.IndexAny(authority, "/?#"); i >= 0 {
 		authority = authority[:i]
@@ -69,7 +70,7 @@ func parseURL(text string) (target, error) {
 	return canonical(u)
 }
 
-// canonical returns the canonical form of a URL; u is not changed.
+// canonical returns the canonical form of a URL. It does not change u.
 func canonical(u *url.URL) (target, error) {
 	port, known := schemes[u.Scheme]
 	switch {
@@ -106,7 +107,7 @@ func canonical(u *url.URL) (target, error) {
 		plain.Host += ":" + strconv.Itoa(int(port))
 	}
 
-	// As browsers do. Rules are compared with the path that is sent.
+	// Like browsers. Rules are compared with the path that is sent.
 	if clean := urlpath.Clean(plain.EscapedPath()); clean != plain.EscapedPath() {
 		if plain.Path, err = url.PathUnescape(clean); err != nil {
 			return target{}, fmt.Errorf("its path is not understood: %w", err)
@@ -121,7 +122,8 @@ func canonical(u *url.URL) (target, error) {
 	return t, nil
 }
 
-// splitPort splits host:port; port 0 means none. An IPv6 address is in brackets, which are removed.
+// splitPort splits host:port. It returns port 0 if there is none, and removes the brackets of an
+// IPv6 address.
 func splitPort(text string) (host string, port uint16, err error) {
 	host, rest := text, ""
 	if inner, bracketed := strings.CutPrefix(text, "["); bracketed {
@@ -145,7 +147,8 @@ func splitPort(text string) (host string, port uint16, err error) {
 	return host, uint16(n), nil
 }
 
-// labelPattern matches one label of a name. Underscores are not allowed, but used.
+// labelPattern matches one label of a name. Underscores are not allowed by the standard but used in
+// practice.
 var labelPattern = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
 
 // parseHost parses a name or an IP address, without port and brackets.
@@ -181,7 +184,8 @@ func parseHost(text string) (host string, addr netip.Addr, err error) {
 		return host, addr, nil
 	}
 
-	// Some programs take 0x7f.1, 017700000001 and 2130706433 for 127.0.0.1. Only the usual form is accepted.
+	// Some programs interpret 0x7f.1, 017700000001 and 2130706433 as 127.0.0.1. Accept only the
+	// usual form.
 	if addr, err = netip.ParseAddr(host); err != nil {
 		return "", addr, fmt.Errorf("the host %q is a number and not an address like 192.0.2.1", text)
 	}
@@ -189,7 +193,8 @@ func parseHost(text string) (host string, addr netip.Addr, err error) {
 	return addr.String(), addr, nil
 }
 
-// endsInNumber reports whether programs take a host with this last label for an IPv4 address (WHATWG URL).
+// endsInNumber reports whether programs interpret a host with this last label as an IPv4 address
+// (WHATWG URL).
 func endsInNumber(last string) bool {
 	if hex, ok := strings.CutPrefix(last, "0x"); ok {
 		return strings.Trim(hex, "0123456789abcdef") == ""
@@ -197,7 +202,7 @@ func endsInNumber(last string) bool {
 	return strings.Trim(last, "0123456789") == ""
 }
 
-// percentEncode escapes what is not ASCII.
+// percentEncode escapes non-ASCII bytes.
 func percentEncode(text string) string {
 	var b strings.Builder
 	for i := range len(text) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Each address has one form, and what could be read in two ways has none.
+// TestCanonical checks that each URL has one canonical form, and that ambiguous URLs are rejected.
 func TestCanonical(t *testing.T) {
 	for text, want := range map[string]string{
 		"https://Example.COM":                       "https://example.com/",
@@ -90,8 +90,8 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// The form of an address is the form of its form, and no address has a host that Go's own
-// client would read otherwise.
+// FuzzCanonical checks that the canonical form is stable, and that Go's own client sees the same
+// host.
 func FuzzCanonical(f *testing.F) {
 	for _, text := range corpus("80") {
 		f.Add(text)

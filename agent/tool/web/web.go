@@ -24,34 +24,36 @@ import (
 //go:embed web_fetch.md
 var fetchText string
 
-// fetchSpec is the tool. A call has its own clock (limit); the tool's timeout leaves it time to answer.
+// fetchSpec is the spec of web_fetch. Its timeout exceeds the limit of a call, so that the call can
+// still return its own error.
 var fetchSpec = tool.Spec{
 	Name: "web_fetch", Description: fetchText, Effect: domain.EffectExternal, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesElsewhere,
 	Example: `{"url":"https://example.com/prices.html"}`, Args: reflect.TypeFor[args](), Requires: tool.RequiresNetwork, Reports: tool.ReportsStatus, ReadsOnly: reads, Timeout: limit + limit/2, Enum: map[string][]string{"format": {"markdown", "source"}}, Core: true,
 }
 
-// Specs are the tools of the family.
+// Specs returns the specs of all tools in this package.
 func Specs() tool.Specs { return tool.Specs{fetchSpec} }
 
-// Options configure the tool of one run.
+// Options configures the tool of one run.
 type Options struct {
 	Grants  []Grant
 	Secrets []tool.SecretGrant
-	// Addresses are URLs that the agent's owner wrote. A request to one of them cannot carry data that a run has read.
+	// Addresses are URLs that the agent's owner wrote. A request to one of them cannot carry data
+	// that a run has read.
 	Addresses []string
-	Redact    func(text string) string // replaces secrets in a response; nil keeps them
+	Redact    func(text string) string // replaces secrets in a response; optional
 	Tokens    Tokens
-	Resolver  *net.Resolver  // nil means the system's
-	RootCAs   *x509.CertPool // nil means the system's
+	Resolver  *net.Resolver  // nil means the system's resolver
+	RootCAs   *x509.CertPool // nil means the system's certificates
 }
 
-// Tokens look up the secrets that are tokens of sign-ins.
+// Tokens gives access to secrets that are tokens of sign-ins.
 type Tokens struct {
 	Value   func(ctx context.Context, name string) (string, error)
-	Refuses func(url string) string // returns why no token is sent to a canonical URL, or ""
+	Refuses func(url string) string // returns the reason a canonical URL gets no token, or ""
 }
 
-// fetcher is the tool of one run.
+// fetcher is the state of the tool for one run.
 type fetcher struct {
 	rules    []rule
 	secrets  []tool.SecretGrant
@@ -60,24 +62,24 @@ type fetcher struct {
 	redact   func(string) string
 	resolver *net.Resolver
 	rootCAs  *x509.CertPool
-	refuses  func(method, url string) string // returns why a request may not be made, or ""; optional
+	refuses  func(method, url string) string // returns the reason a request may not be made, or ""; optional
 
 	mu     sync.Mutex
-	recent []cachedAnswer // the latest answers, newest first
+	recent []cachedAnswer // latest answers, newest first
 }
 
-// cachedAnswer is an answer whose further pages may be read.
+// cachedAnswer is an answer that can be read page by page.
 type cachedAnswer struct {
 	request string
 	result  result
 	text    readable
-	partial string // why it is not all that was asked for; "" when it is
+	partial string // reason the answer is incomplete, or ""
 }
 
-// maxCached is how many answers are cached.
+// maxCached limits the number of cached answers.
 const maxCached = 4
 
-// Tools returns web_fetch for an agent with grants, and nothing for one without.
+// Tools returns web_fetch, or no tool if there are no grants.
 func Tools(o Options) ([]tool.Tool, error) {
 	if len(o.Grants) == 0 {
 		return nil, nil
@@ -119,7 +121,7 @@ func newFetcher(o Options) (*fetcher, error) {
 	return f, nil
 }
 
-// grantsText tells a model which hosts it may ask, and with which secrets.
+// grantsText describes the granted hosts and secrets for a model.
 func (f *fetcher) grantsText() string {
 	var b strings.Builder
 	b.WriteString("\nGranted:\n")
@@ -142,9 +144,9 @@ func reads(raw json.RawMessage) bool {
 }
 
 // need returns the labels and grants of a call. The response is untrusted content, and any request
-// can send data out. A GET or HEAD to a host that is granted by name can send data only in its
-// address and headers. It counts as an external effect only if the run holds private data and the
-// owner did not write the address.
+// can send data out. A GET or HEAD to a host granted by name can send data only in its URL and
+// headers. It counts as an external effect only if the run holds private data and the owner did not
+// write the URL.
 func (f *fetcher) need(ctx context.Context, _ tool.Invocation, a args) (tool.Need, error) {
 	q, secrets, err := f.parse(a)
 	if err != nil {
@@ -178,12 +180,12 @@ func (f *fetcher) need(ctx context.Context, _ tool.Invocation, a args) (tool.Nee
 	return n, nil
 }
 
-// Foresee returns the need of a planned request: why it is refused, or which grant it lacks.
-// Addresses of names are not known yet.
+// Foresee returns the need of a planned request, with the reason it is refused or the grant it
+// lacks. It does not resolve names.
 func Foresee(grants []Grant, secrets []tool.SecretGrant, url, method string) tool.Need {
 	f := &fetcher{secrets: secrets, redact: func(text string) string { return text }}
 	for _, g := range grants {
-		if r, err := g.rule(); err == nil { // a broken one was refused with the configuration
+		if r, err := g.rule(); err == nil { // invalid grants are rejected when the configuration is loaded
 			f.rules = append(f.rules, r)
 		}
 	}
@@ -191,7 +193,7 @@ func Foresee(grants []Grant, secrets []tool.SecretGrant, url, method string) too
 	return n
 }
 
-// parse turns arguments into a request that can be sent once it is approved.
+// parse converts arguments into a request that can be sent once it is approved.
 func (f *fetcher) parse(a args) (q request, secrets []tool.SecretGrant, err error) {
 	rejected := func(why string) (request, []tool.SecretGrant, error) {
 		return q, nil, tool.Refuse(tool.KindRejected, "%s", f.redact(why))
@@ -214,7 +216,7 @@ func (f *fetcher) parse(a args) (q request, secrets []tool.SecretGrant, err erro
 		}
 	}
 
-	// An IP address can be checked now; a name only when it is resolved (see dial).
+	// An IP address can be checked now, a name only when it is resolved (see dial).
 	access := f.access(q.target, q.method)
 	if q.target.addr.IsValid() && !access.allows(q.target.addr) {
 		return q, nil, tool.Refuse(tool.KindRejected, "%s", &privateAddrError{q.target, q.target.addr})
@@ -234,13 +236,13 @@ type result struct {
 	Status      int               `json:"status"`
 	ContentType string            `json:"content_type,omitempty"`
 	Title       string            `json:"title,omitempty"`
-	Headers     map[string]string `json:"headers,omitempty"` // those that say how to go on
+	Headers     map[string]string `json:"headers,omitempty"` // headers needed to continue, see shownHeaders
 	Text        string            `json:"text"`
 	Truncated   bool              `json:"truncated"`
 	NextOffset  int               `json:"next_offset,omitempty"`
 }
 
-// shownHeaders are the headers of an answer that a caller needs to continue.
+// shownHeaders are the headers of a response that a caller needs to continue.
 var shownHeaders = []string{"Content-Length", "Etag", "Last-Modified", "Link", "Location", "Retry-After"}
 
 const (
@@ -258,7 +260,7 @@ func (f *fetcher) fetch(ctx context.Context, in tool.Invocation, a args) (tool.E
 	}
 
 	source := a.Format == "source"
-	// Further pages come from the same answer: the server may answer differently now.
+	// Further pages come from the cached answer, because the server may respond differently now.
 	k, found := f.cached(q, source, a.Offset)
 	if !found {
 		ans, err := f.roundTrips(ctx, q, secrets)
@@ -286,7 +288,7 @@ func (f *fetcher) fetch(ctx context.Context, in tool.Invocation, a args) (tool.E
 	return tool.Success(res, warnings...), nil
 }
 
-// failure returns the result of a call whose server gave no answer.
+// failure returns the result of a call if the server did not respond.
 func (f *fetcher) failure(ctx context.Context, err error) (tool.Envelope, error) {
 	switch {
 	case errors.As(err, new(*refusedError)):
@@ -299,8 +301,8 @@ func (f *fetcher) failure(ctx context.Context, err error) (tool.Envelope, error)
 	return tool.Envelope{}, err
 }
 
-// failure returns the answer to a call that has to succeed: a success unless the server said
-// something else, or not all of it.
+// failure returns the result of a call with must_succeed. It is a failure if the status is 400 or
+// above or the answer is incomplete.
 func (k cachedAnswer) failure() tool.Envelope {
 	switch status := statusText(k.result.Status); {
 	case k.result.Status >= 400:
@@ -311,7 +313,7 @@ func (k cachedAnswer) failure() tool.Envelope {
 	return tool.Envelope{OK: true}
 }
 
-// cache keeps an answer, so that its further pages need no new request.
+// cache stores an answer, so that reading further pages needs no new request.
 func (f *fetcher) cache(q request, source bool, a answer) cachedAnswer {
 	k := cachedAnswer{request: fmt.Sprint(source, q.action()), text: f.read(a, source)}
 	k.result = result{URL: f.redact(a.target.String()), Status: a.status, ContentType: k.text.kind, Title: f.redact(k.text.title), Headers: map[string]string{}}
@@ -333,7 +335,7 @@ func (f *fetcher) cache(q request, source bool, a answer) cachedAnswer {
 		k.text.warnings = append(k.text.warnings, "the server answered "+statusText(a.status))
 	}
 
-	if q.safe() { // others are not repeated, and cannot be read on
+	if q.safe() { // only safe requests can be read page by page
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.recent = append([]cachedAnswer{k}, f.recent[:min(len(f.recent), maxCached-1)]...)
@@ -342,7 +344,7 @@ func (f *fetcher) cache(q request, source bool, a answer) cachedAnswer {
 	return k
 }
 
-// cached returns the latest answer to a request if a further page of it is asked for.
+// cached returns the latest answer to a request if the call asks for a further page.
 func (f *fetcher) cached(q request, source bool, offset int) (cachedAnswer, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -353,7 +355,7 @@ func (f *fetcher) cached(q request, source bool, offset int) (cachedAnswer, bool
 	return f.recent[i], true
 }
 
-// statusKind is the kind of failure of a call that has to succeed.
+// statusKind returns the kind of failure for an HTTP status.
 func statusKind(status int) tool.Kind {
 	switch {
 	case status == http.StatusNotFound || status == http.StatusGone:
@@ -368,7 +370,7 @@ func statusText(status int) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
 }
 
-// excerpt returns the beginning of a body, for a message.
+// excerpt returns the beginning of a body, for an error message.
 func excerpt(body string) string {
 	return text.Truncate(cmp.Or(strings.TrimSpace(body), "without a word"), 2000)
 }

@@ -1,12 +1,12 @@
-// Package workspace holds the tools of agents whose skills keep workspaces: workspace_manage for what outlives
-// runs, run_manage for the runs that work there.
+// Package workspace contains the tools for agents with skills that have workspaces:
+// workspace_manage for the workspaces and run_manage for the runs in them.
 //
 // # Design
 //
-// An agent sees its own workspaces and runs alone, and of those the ones of skills that it has. What it writes goes
-// through the ledger, which fences it by the attempt and takes each call once. A call that names no
-// workspace is about the one that its run works in.
+// An agent sees only its own workspaces and runs, and only those of its skills. Writes go through
+// the ledger, which rejects writes of superseded attempts and stores each call once. A call without
+// a workspace applies to the workspace of its run.
 //
-// Nobody reads along while an agent works, so that what its owner is asked (a question, a review) it does not answer itself:
-// answer, acknowledge and discard need an approval each time, which shows what would be said.
+// An agent must not answer the questions and reviews meant for its owner. Therefore answer,
+// acknowledge and discard need an approval for each call, which shows the planned answer.
 package workspace

@@ -20,10 +20,10 @@ type runArgs struct {
 	Answer      string `json:"answer,omitempty" jsonschema:"a text, or JSON where the question has an input schema"`
 }
 
-// owners are the actions in which an agent would answer a question to its owner.
+// owners lists the actions that act in place of the owner.
 var owners = []string{"answer", "acknowledge", "discard"}
 
-// runNeed asks the owner to approve each of these actions.
+// runNeed requires an approval for each action in owners.
 func (o Options) runNeed(ctx context.Context, in tool.Invocation, a runArgs) (tool.Need, error) {
 	if !slices.Contains(owners, a.Action) {
 		all, err := o.all(ctx, in, "")
@@ -62,7 +62,7 @@ func newRunResult(r ledger.Run) runResult {
 		Summary: text.Truncate(r.Summary, 500), Error: text.Truncate(r.Error, 500)}
 }
 
-// manageRun is run_manage.
+// manageRun implements run_manage.
 func (o Options) manageRun(ctx context.Context, in tool.Invocation, a runArgs) (tool.Envelope, error) {
 	switch a.Action {
 	case "list":
@@ -90,7 +90,7 @@ func (o Options) manageRun(ctx context.Context, in tool.Invocation, a runArgs) (
 	return o.move(ctx, in, r, a.Action)
 }
 
-// findRun returns a run of the agent that works in a workspace of its skills.
+// findRun returns a run of the agent in a workspace of its skills.
 func (o Options) findRun(ctx context.Context, in tool.Invocation, a runArgs) (ledger.Run, error) {
 	id, err := number("runId", a.RunID)
 	if err != nil {
@@ -173,7 +173,7 @@ func (o Options) events(ctx context.Context, r ledger.Run) (tool.Envelope, error
 	return result(map[string]any{"events": out}, err)
 }
 
-// move continues, pauses, ends or retries a run. Each action sets a state, so that it can be
+// move continues, pauses, cancels or retries a run. Each action sets a state, so it can be
 // repeated.
 func (o Options) move(ctx context.Context, in tool.Invocation, r ledger.Run, action string) (tool.Envelope, error) {
 	var err error
@@ -195,7 +195,7 @@ func (o Options) move(ctx context.Context, in tool.Invocation, r ledger.Run, act
 		}
 	case "retry":
 		switch {
-		case r.State == domain.StateQueued: // this call has queued it before
+		case r.State == domain.StateQueued: // an earlier attempt of this call has already queued it
 		case r.Outcome == domain.OutcomeSuccess || r.Outcome == domain.OutcomeNothing:
 			err = wrong("runId", fmt.Sprintf("run %d ended in %s, so there is nothing to try again", r.ID, r.Outcome))
 		default:
@@ -224,7 +224,7 @@ func (o Options) goOn(ctx context.Context, r ledger.Run) error {
 	return err
 }
 
-// answer answers a question in the place of the owner, who has approved it.
+// answer answers a question in place of the owner. The owner has approved the answer.
 func (o Options) answer(ctx context.Context, in tool.Invocation, a runArgs) (tool.Envelope, error) {
 	id, err := number("item", a.Item)
 	if err != nil {
@@ -235,7 +235,7 @@ func (o Options) answer(ctx context.Context, in tool.Invocation, a runArgs) (too
 	switch {
 	case err != nil:
 		return result(nil, err)
-	case i.Agent != in.Agent || i.Kind != ledger.KindInput || i.Action.Tool != "": // with a tool it asks for a sign-in
+	case i.Agent != in.Agent || i.Kind != ledger.KindInput || i.Action.Tool != "": // an item with a tool asks for a sign-in
 		return result(nil, wrong("item", fmt.Sprintf("inbox item %d is no question of a run of yours; approvals, recoveries and sign-ins are your owner's alone", id)))
 	}
 
@@ -247,7 +247,7 @@ func (o Options) answer(ctx context.Context, in tool.Invocation, a runArgs) (too
 	return result(newRunResult(r), err)
 }
 
-// review ends the review of a workspace in the place of the owner, who has approved it.
+// review ends the review of a workspace in place of the owner. The owner has approved it.
 func (o Options) review(ctx context.Context, in tool.Invocation, a runArgs) (tool.Envelope, error) {
 	if a.WorkspaceID == "" && a.RunID != "" {
 		r, err := o.findRun(ctx, in, a)
@@ -263,7 +263,7 @@ func (o Options) review(ctx context.Context, in tool.Invocation, a runArgs) (too
 	}
 
 	switch {
-	case w.Review == 0: // this call has ended it before, or there was none
+	case w.Review == 0: // already ended by an earlier attempt of this call, or never started
 		return result(newResult(w), nil)
 	case a.Action == "acknowledge":
 		w, err = o.Ledger.AcknowledgeReview(ctx, w.ID)

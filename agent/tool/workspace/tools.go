@@ -19,7 +19,8 @@ var workspaceText string
 //go:embed run_manage.md
 var runText string
 
-// The tools. Their effect is that of a database because the ledger takes each call once.
+// The specs of the tools. A repeated call has no further effect, because the ledger stores each
+// call once.
 var (
 	workspaceSpec = tool.Spec{
 		Name: "workspace_manage", Description: workspaceText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent,
@@ -39,7 +40,7 @@ var (
 	runReads       = []string{"list", "get", "events"}
 )
 
-// reads reports whether a call has one of some actions.
+// reads returns a function that reports whether a call has one of the actions.
 func reads(actions []string) func(json.RawMessage) bool {
 	return func(args json.RawMessage) bool {
 		var a struct {
@@ -49,18 +50,18 @@ func reads(actions []string) func(json.RawMessage) bool {
 	}
 }
 
-// Specs are the tools of the family.
+// Specs returns the specs of all tools in this package.
 func Specs() tool.Specs { return tool.Specs{workspaceSpec, runSpec} }
 
-// Options are what the tools of one run use.
+// Options configures the tools of one run.
 type Options struct {
 	Ledger    *ledger.Ledger
-	Skills    []string                                // of the agent, that keep workspaces
+	Skills    []string                                // the agent's skills that have workspaces
 	Redact    func(text string) string                // removes secrets from stored data; optional
 	Cancelled func(ctx context.Context, _ ledger.Run) // called after a waiting run was cancelled; optional
 }
 
-// Tools are the tools of one run (OSL-23, OSL-24).
+// Tools returns the tools of one run.
 func Tools(o Options) ([]tool.Tool, error) {
 	if o.Redact == nil {
 		o.Redact = func(text string) string { return text }
@@ -85,7 +86,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 	return []tool.Tool{manage, runs}, nil
 }
 
-// result returns the answer of a call.
+// result returns the envelope of a call.
 func result(value any, err error) (tool.Envelope, error) {
 	if err != nil {
 		return tool.Envelope{}, tool.LedgerRefusal(err)
@@ -97,7 +98,7 @@ func wrong(field, message string) error {
 	return &ledger.WorkspaceError{Field: field, Message: message}
 }
 
-// number parses an id; 0 for none.
+// number parses an id. It returns 0 for an empty text.
 func number(field, text string) (int64, error) {
 	if text == "" {
 		return 0, nil
@@ -109,7 +110,7 @@ func number(field, text string) (int64, error) {
 	return n, nil
 }
 
-// optionalID formats an id; "" for none.
+// optionalID formats an id. It returns "" for 0.
 func optionalID(n int64) string {
 	if n == 0 {
 		return ""
@@ -117,8 +118,8 @@ func optionalID(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// find returns a workspace of the agent: the one that is named, or that of the run. Workspaces of
-// other agents, and of skills that the agent does not have, do not exist for it.
+// find returns the named workspace, or the workspace of the run if text is empty. It returns an
+// error if the workspace belongs to another agent, or to a skill that the agent does not have.
 func (o Options) find(ctx context.Context, in tool.Invocation, text string) (ledger.Workspace, error) {
 	id, err := number("workspaceId", text)
 	if err != nil {
@@ -142,18 +143,18 @@ func (o Options) find(ctx context.Context, in tool.Invocation, text string) (led
 	return w, err
 }
 
-// all are the workspaces of the agent's skills.
+// all returns the workspaces of the agent's skills.
 func (o Options) all(ctx context.Context, in tool.Invocation, status ledger.WorkspaceStatus) ([]ledger.Workspace, error) {
 	all, err := o.Ledger.Workspaces(ctx, ledger.WorkspaceFilter{Agent: in.Agent, Status: status, Limit: maxListed})
 	return slices.DeleteFunc(all, func(w ledger.Workspace) bool { return !slices.Contains(o.Skills, w.Skill) }), err
 }
 
-// maxListed is how many workspaces, runs or events a call lists.
+// maxListed limits the workspaces, runs or events that a call lists.
 const maxListed = 100
 
 func place(w ledger.Workspace) ledger.Place { return ledger.WorkspacePlace(w.Agent, w.Skill, w.Name) }
 
-// places are where some workspaces keep their labels.
+// places returns the places where workspaces store their labels.
 func places(all []ledger.Workspace) []ledger.Place {
 	out := make([]ledger.Place, len(all))
 	for i, w := range all {

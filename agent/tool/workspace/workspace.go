@@ -29,8 +29,8 @@ type workspaceArgs struct {
 	Content     string         `json:"content,omitempty" jsonschema:"of an artifact"`
 }
 
-// workspaceNeed returns the places whose labels a call brings, and those that get the labels of its
-// run.
+// workspaceNeed returns the places that a call reads labels from and the places it writes labels
+// to.
 func (o Options) workspaceNeed(ctx context.Context, in tool.Invocation, a workspaceArgs) (tool.Need, error) {
 	switch a.Action {
 	case "create":
@@ -43,12 +43,12 @@ func (o Options) workspaceNeed(ctx context.Context, in tool.Invocation, a worksp
 	w, err := o.find(ctx, in, a.WorkspaceID)
 	if err != nil {
 		if err = tool.LedgerRefusal(err); errors.As(err, new(*tool.Refusal)) {
-			err = nil // the call itself says what is wrong
+			err = nil // the call itself reports the error
 		}
 		return tool.Need{}, err
 	}
 
-	// What is written is answered with the workspace as it is then.
+	// The result of a write contains the current workspace, so writes also read.
 	need := tool.Need{Reads: []ledger.Place{place(w)}}
 	if !slices.Contains(workspaceReads, a.Action) {
 		need.Writes = need.Reads
@@ -56,10 +56,10 @@ func (o Options) workspaceNeed(ctx context.Context, in tool.Invocation, a worksp
 	return need, nil
 }
 
-// newName returns the name of a workspace that is to be created.
+// newName returns the name of a workspace to create.
 func (o Options) newName(a workspaceArgs) string { return strings.TrimSpace(o.Redact(a.Name)) }
 
-// skill is the one whose workspace is to be created.
+// skill returns the skill of a workspace to create.
 func (o Options) skill(a workspaceArgs) string {
 	if a.Skill == "" && len(o.Skills) == 1 {
 		return o.Skills[0]
@@ -98,7 +98,7 @@ func newArtifactResult(a ledger.Artifact) artifactResult {
 	return artifactResult{optionalID(a.ID), a.Title, a.Type, a.Status, a.Approval, a.Version, a.Size, optionalID(a.Parent)}
 }
 
-// manageWorkspace is workspace_manage.
+// manageWorkspace implements workspace_manage.
 func (o Options) manageWorkspace(ctx context.Context, in tool.Invocation, a workspaceArgs) (tool.Envelope, error) {
 	a.Phase, a.Role, a.Title, a.Content, a.Status = o.Redact(a.Phase), o.Redact(a.Role), o.Redact(a.Title), o.Redact(a.Content), o.Redact(a.Status)
 	switch a.Action {
@@ -151,7 +151,7 @@ func (o Options) create(ctx context.Context, in tool.Invocation, a workspaceArgs
 	return result(newResult(w), err)
 }
 
-// state returns a state as it is stored; nil if none was given.
+// state returns a state in its stored form, or nil if state is nil.
 func (o Options) state(state map[string]any) (json.RawMessage, error) {
 	if state == nil {
 		return nil, nil
@@ -164,7 +164,7 @@ func (o Options) state(state map[string]any) (json.RawMessage, error) {
 	return json.RawMessage(o.Redact(string(raw))), nil
 }
 
-// change returns the change that a call asks for.
+// change returns the change that a call requests.
 func (o Options) change(a workspaceArgs) (c ledger.WorkspaceChange, err error) {
 	c.LockVersion = a.LockVersion
 	switch a.Action {
@@ -238,15 +238,16 @@ func (o Options) writeArtifact(ctx context.Context, in tool.Invocation, w ledger
 	return result(newArtifactResult(added), err)
 }
 
-// maxWrittenOfRun bounds the bytes that one run hands over, like share_artifact.
+// maxWrittenOfRun limits the bytes of artifacts that one run may create.
 const maxWrittenOfRun = 256 << 20
 
-// checkRoom refuses more than a run may hand over: it is kept with the workspace for good.
+// checkRoom returns an error if the artifacts of the run become too large. The limit exists because
+// artifacts of a workspace are kept forever.
 func (o Options) checkRoom(ctx context.Context, in tool.Invocation, a workspaceArgs) error {
 	all, err := o.Ledger.Artifacts(ctx, in.Run)
 	whole := int64(len(a.Content))
 	for _, one := range all {
-		if one.Key != in.Key { // of this call itself, made before a crash
+		if one.Key != in.Key { // skip an artifact that this call created before a crash
 			whole += one.Size
 		}
 	}

@@ -20,7 +20,7 @@ type bench struct {
 	*testing.T
 	l         *ledger.Ledger
 	registry  *tool.Registry
-	run       tool.Invocation // without a key: each call gets its own
+	run       tool.Invocation // without a key, because each call gets its own
 	calls     int
 	cancelled []int64
 }
@@ -35,7 +35,7 @@ func open(t *testing.T) *ledger.Ledger {
 	return l
 }
 
-// newBench starts a run of an agent whose skills keep workspaces.
+// newBench starts a run of an agent whose skills have workspaces.
 func newBench(t *testing.T, l *ledger.Ledger, agent string, skills ...string) *bench {
 	t.Helper()
 	b := &bench{T: t, l: l}
@@ -69,7 +69,8 @@ func (b *bench) attempt(agent string) ledger.Attempt {
 	return a
 }
 
-// call makes a call twice, as a crash between its effect and its record does, and returns what both answered.
+// call makes a call twice, as after a crash between its effect and its record. It fails the test if
+// the results differ.
 func (b *bench) call(name, args string) tool.Envelope {
 	b.Helper()
 	b.calls++
@@ -91,7 +92,7 @@ func (b *bench) call(name, args string) tool.Envelope {
 	return answers[0]
 }
 
-// says makes a call whose answer has to hold a text.
+// says makes a call whose result must contain a text.
 func (b *bench) says(name, args, want string) {
 	b.Helper()
 	if e := b.call(name, args); !strings.Contains(string(e.Result)+string(e.Kind)+" "+e.Message, want) {
@@ -99,7 +100,8 @@ func (b *bench) says(name, args, want string) {
 	}
 }
 
-// TestWorkspaceManage: an agent keeps its own workspaces, of its own skills, and each call writes once (OSL-23).
+// TestWorkspaceManage checks that an agent manages only its own workspaces, of its own skills, and
+// that each call writes once (OSL-23).
 func TestWorkspaceManage(t *testing.T) {
 	t.Parallel()
 	l := open(t)
@@ -125,7 +127,7 @@ func TestWorkspaceManage(t *testing.T) {
 	manage(`{"action":"resume"}`, `"active"`)
 	manage(`{"action":"list","status":"active"}`, `"name":"rome"`)
 
-	// What its owner has paused stays so, until they resume it.
+	// A workspace that the owner paused stays paused until the owner resumes it.
 	for _, status := range []ledger.WorkspaceStatus{ledger.WorkspacePaused, ledger.WorkspaceActive} {
 		if _, err := l.ChangeWorkspace(t.Context(), ledger.Author{}, 1, ledger.WorkspaceChange{Status: status}); err != nil {
 			t.Fatal(err)
@@ -145,8 +147,8 @@ func TestWorkspaceManage(t *testing.T) {
 	}
 }
 
-// TestWorkspaceLabels: what a run reads of a workspace brings the labels that others have left there, by its name from before it
-// had a number.
+// TestWorkspaceLabels checks that reading a workspace adds the labels that other runs have left
+// there, by its name before it had a number.
 func TestWorkspaceLabels(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, open(t), "ann", "trips")
@@ -181,8 +183,8 @@ func TestWorkspaceLabels(t *testing.T) {
 	}
 }
 
-// TestRunManage: an agent looks after the runs in its workspaces; what its owner was asked it answers only with their
-// approval, and an approval never (OSL-24).
+// TestRunManage checks that an agent manages the runs in its workspaces. It answers questions to
+// its owner only with an approval, and never answers approvals (OSL-24).
 func TestRunManage(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -193,7 +195,7 @@ func TestRunManage(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// enter starts a run that works in it.
+	// enter starts a run that works in the workspace.
 	enter := func() ledger.Attempt {
 		t.Helper()
 		a := b.attempt("ann")
