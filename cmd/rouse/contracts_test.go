@@ -35,7 +35,7 @@ func sources(t *testing.T) map[string]string {
 
 		text, err := os.ReadFile(filepath.Join("../..", name))
 		if err != nil {
-			continue // deleted but still in the index
+			continue // deleted, but still in the index
 		}
 		files[name] = string(text)
 	}
@@ -43,8 +43,8 @@ func sources(t *testing.T) map[string]string {
 	return files
 }
 
-// TestContracts checks docs/contracts.md: each row quotes literals, is built, and names the tests that run them; each
-// contract id in the code has a row.
+// TestContracts checks docs/contracts.md. Each row quotes literals, is built, and names the tests
+// that run them. Each contract ID in the code has a row.
 func TestContracts(t *testing.T) {
 	endtoend.Unraced(t)
 	t.Parallel()
@@ -100,8 +100,8 @@ func testBody(files map[string]string, test string) (string, bool) {
 	return body.String(), body.Len() > 0
 }
 
-// TestSecurityTable keeps the tables of docs/security.md and docs/security-model.md true: each row names tests that exist, and
-// so does every test and file that the pages name.
+// TestSecurityTable checks the tables of docs/security.md and docs/security-model.md. Each row must
+// name existing tests. Every test and file that the pages name must exist.
 func TestSecurityTable(t *testing.T) {
 	endtoend.Unraced(t)
 	t.Parallel()
