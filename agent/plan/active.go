@@ -12,21 +12,21 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// Active is the plan in force, with the values that are derived from it once for all runs.
+// Active is the plan in force, with values that are derived from it once for all runs.
 type Active struct {
 	Plan
 	Desktop         func() bool       // reports whether there is a desktop session; optional
 	Redactor        *redact.Redactor  // removes Secrets
-	AnswerRedactor  *redact.Redactor  // removes the long ones of Secrets, for answers of the API
-	Specs           tool.Specs        // of all tools
-	HostTools       tool.Specs        // of the tools that reach files or start programs, which agents of ModeNone lack
-	WatchedFolders  []string          // UntrustedFolders and the folders that jobs watch
-	Writers         Writers           // folders in which an agent or a stranger can write
-	WritableFolders nofollow.Boundary // the folders of Writers and those of skills
+	AnswerRedactor  *redact.Redactor  // removes only the long ones of Secrets, for API responses
+	Specs           tool.Specs        // specs of all tools
+	HostTools       tool.Specs        // tools for files and programs, which agents of ModeNone do not have
+	WatchedFolders  []string          // UntrustedFolders and the watched folders of jobs
+	Writers         Writers           // folders that an agent or an untrusted source can write to
+	WritableFolders nofollow.Boundary // folders of Writers, workdirs and folders of skills
 }
 
-// NewActive derives the values. specs are those of the tools that come with no plan, and secrets
-// are removed from records beside those of the plan.
+// NewActive derives the values of a plan. specs are the specs of the built-in tools. secrets are
+// redacted from records in addition to those of the plan.
 func NewActive(p Plan, specs, hostTools tool.Specs, secrets []string) *Active {
 	p.Masks, p.Zone = p.Masks.Resolved(), cmp.Or(p.Zone, time.UTC)
 	out := &Active{Plan: p, WatchedFolders: watchedFolders(p), Writers: writersOf(p), Specs: slices.Concat(specs, p.OfferSpecs(), p.ServerSpecs()), HostTools: hostTools}
@@ -35,7 +35,7 @@ func NewActive(p Plan, specs, hostTools tool.Specs, secrets []string) *Active {
 	return out
 }
 
-// Hide sets the secrets that are removed from the records of all runs.
+// Hide sets the secrets that are redacted from the records of all runs.
 func (p *Active) Hide(secrets []string) {
 	p.Secrets, p.Redactor = secrets, redact.New(secrets)
 	p.AnswerRedactor = redact.New(slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return len(s) < longSecret }))
@@ -46,11 +46,11 @@ func (p *Active) RedactorWith(more []string) *redact.Redactor {
 	return redact.New(slices.Concat(p.Secrets, more))
 }
 
-// longSecret is the shortest secret, in bytes, that is removed from API answers. A shorter one may
-// be part of a name.
+// longSecret is the minimum length, in bytes, of a secret that is redacted from API responses. A
+// shorter secret may be part of a name.
 const longSecret = 8
 
-// watchedFolders returns the folders in which strangers can leave files.
+// watchedFolders returns the folders in which untrusted sources can leave files.
 func watchedFolders(p Plan) (out []string) {
 	for _, folder := range p.UntrustedFolders {
 		out = append(out, filepath.Clean(folder))
@@ -63,16 +63,17 @@ func watchedFolders(p Plan) (out []string) {
 	return tool.WithResolvedLinks(out)
 }
 
-// Writer is a folder in which an agent or a stranger can write.
+// Writer is a folder that an agent or an untrusted source can write to.
 type Writer struct {
-	Agent   string // "" for strangers
+	Agent   string // "" for an untrusted source
 	Folder  string
-	program bool // its executor writes there, and nothing else of the agent
+	program bool // only the executor of the agent writes there
 }
 
 type Writers []Writer
 
-// writersOf lists those of a whole plan, because an agent may be led by what another one wrote.
+// writersOf returns the writers of the whole plan, because the files of one agent can mislead
+// another.
 func writersOf(p Plan) (out Writers) {
 	for _, folder := range watchedFolders(p) {
 		out = append(out, Writer{"", folder, false})
@@ -104,7 +105,8 @@ func writersOf(p Plan) (out Writers) {
 	return out
 }
 
-// boundary is where what lies there can change between the approval of a command and its call.
+// boundary returns the folders with content that can change between the approval of a command and
+// its execution.
 func (w Writers) boundary(p Plan) nofollow.Boundary {
 	var out []string
 	for _, one := range w {
@@ -112,18 +114,18 @@ func (w Writers) boundary(p Plan) nofollow.Boundary {
 	}
 	for _, a := range p.Agents {
 		out = append(out, filepath.Clean(a.Workdir))
-		for _, s := range a.Skills.All() { // a skill can be brought up to date
+		for _, s := range a.Skills.All() { // an update can change a skill
 			out = append(out, filepath.Clean(s.Dir))
 		}
 	}
 	return nofollow.NewBoundary(out...)
 }
 
-// Overlaps reports whether a path is such a folder, lies in one or holds one.
+// Overlaps reports whether a path equals, lies in, or contains one of the folders.
 func (w Writers) Overlaps(path string) bool { return w.Of(path, "") != nil }
 
-// Of returns the first such folder that a path is, lies in or holds, or nil. It ignores folders
-// that only the executor of the given agent writes.
+// Of returns the first folder that a path equals, lies in, or contains, or nil. It ignores folders
+// that only the executor of the given agent writes to.
 func (w Writers) Of(path, agent string) *Writer {
 	glance := nofollow.NewGlance()
 	held := glance.Boundary(path)

@@ -17,9 +17,10 @@ import (
 	"rouse/skills"
 )
 
-// ProgramUses lists, in words, the ways in which the runs of a task can start confined programs.
+// ProgramUses describes the ways in which the runs of a task can start confined programs.
 type ProgramUses struct {
-	Labelled []string // they need tier A once the run holds untrusted content, unless min_tier is set
+	// Labelled needs tier A once the run holds untrusted content, unless min_tier is set.
+	Labelled []string
 	Others   []string
 }
 
@@ -48,7 +49,7 @@ func (t *Task) ProgramUses() (out ProgramUses) {
 	if slices.ContainsFunc(t.Job.Expect, func(e Expectation) bool { return len(e.Command) > 0 }) {
 		out.Labelled = append(out.Labelled, "the command that it expects (expect)")
 	}
-	// Conditions are checked before the run can have read untrusted content.
+	// Conditions are checked before the run can read untrusted content.
 	if slices.ContainsFunc(t.Job.When, func(c Condition) bool { return len(c.Command) > 0 && c.Unconfined == "" }) {
 		out.Others = append(out.Others, "the command of its condition (when)")
 	}
@@ -82,12 +83,13 @@ func (t *Task) canCallServer(name string) bool {
 	})
 }
 
-// BlocksWeak reports whether runs of the task wait for a stronger sandbox because min_tier requires one.
+// BlocksWeak reports whether min_tier makes runs of the task wait for a stronger sandbox.
 func (t *Task) BlocksWeak() bool {
 	return t.MinTier() != "" && t.MinTier() != "D"
 }
 
-// UsesSystem says what of a task reaches beyond the agent's own places, "" when nothing does.
+// UsesSystem describes a resource of the task outside the agent's own files and database, or
+// returns "" if there is none.
 func (t *Task) UsesSystem(specs tool.Specs) string {
 	switch a := t.Agent; {
 	case slices.ContainsFunc(t.Job.Expect, func(e Expectation) bool { return len(e.Command) > 0 }):
@@ -131,7 +133,8 @@ func (t *Task) UsesSystem(specs tool.Specs) string {
 	return ""
 }
 
-// Given is the same for a run that has not begun: which tools modules make and offer is not known then.
+// Given reports whether a run of the task will have a tool. Before a run starts, the tools that
+// modules provide are unknown.
 func (t *Task) Given(s tool.Spec) bool {
 	if t.Agent.Mode == ModeNone && t.Plan.HostTools.Find(s.Name).Name != "" {
 		return false
@@ -167,11 +170,11 @@ func (t *Task) Given(s tool.Spec) bool {
 	return false
 }
 
-// ownerAddress matches a URL in texts of the owner.
+// ownerAddress matches a URL in the owner's texts.
 var ownerAddress = regexp.MustCompile(`(https?://[^\s"'<>()\[\]{}]+[^\s"'<>()\[\]{}.,;:!?])(\{?)`)
 
-// OwnersAddresses returns the URLs in the configuration of an agent and its job, without texts of
-// wakes and requests.
+// OwnersAddresses returns the URLs in the configuration of an agent and its job. It ignores texts
+// of wakes and requests.
 func (t *Task) OwnersAddresses() []string {
 	words := t.Agent.Instructions
 	if t.Job.Where != "" && t.Detail.Wake == nil && t.Detail.Prompt == "" {
@@ -185,7 +188,7 @@ func (t *Task) OwnersAddresses() []string {
 
 	var out []string
 	for _, found := range ownerAddress.FindAllStringSubmatch(words, -1) {
-		if found[2] == "" { // not if a template extends the URL with data of the run
+		if found[2] == "" { // skip a URL that a template extends with data of the run
 			out = append(out, found[1])
 		}
 	}
@@ -202,9 +205,9 @@ func (t *Task) WorkspaceSkills() []string {
 	return out
 }
 
-// SkillCommands returns the commands that the allowed-tools of a skill allow (AGS-13), and the
-// patterns that allow nothing. Bash(git log:*) and Bash(git log *) allow any further arguments. A
-// path means a file of the skill if there is one.
+// SkillCommands returns the commands that the allowed-tools of a skill allow, and the patterns that
+// allow nothing. Bash(git log:*) and Bash(git log *) allow any further arguments. A path refers to
+// a file of the skill if it exists there.
 func SkillCommands(s *skills.Skill, specs tool.Specs) (grants []shell.Grant, nothing []string) {
 	if len(s.AllowedTools) == 0 {
 		return nil, nil
@@ -246,7 +249,7 @@ func skillCommand(s *skills.Skill, text string) (g shell.Grant, ok bool) {
 			return g, false
 		}
 		if words[i] = ofSkill(s, word); words[i] != word && strings.ContainsAny(words[i], "*?[") {
-			return g, false // its folder's name would be a pattern
+			return g, false // the path of its folder would act as a pattern
 		}
 	}
 
@@ -254,7 +257,8 @@ func skillCommand(s *skills.Skill, text string) (g shell.Grant, ok bool) {
 	return g, len(words) > 0 && words[0] != "*" && g.Check() == nil
 }
 
-// ofSkill is the path of a file of the skill that a word names, else the word.
+// ofSkill returns the path of the skill's file that a word names, or the word if there is no such
+// file.
 func ofSkill(s *skills.Skill, word string) string {
 	if !strings.Contains(word, "/") || !filepath.IsLocal(filepath.FromSlash(word)) {
 		return word
@@ -272,7 +276,7 @@ type SkillGrant struct {
 	Grants []shell.Grant
 }
 
-// SkillsAllowingCommands are the skills that may allow the model of a task commands.
+// SkillsAllowingCommands returns the skills that can allow commands to the model of a task.
 func (t *Task) SkillsAllowingCommands() (out []SkillGrant) {
 	if !t.Agent.Skills.Allowing || !t.NeedsModel() {
 		return nil
@@ -286,8 +290,8 @@ func (t *Task) SkillsAllowingCommands() (out []SkillGrant) {
 	return out
 }
 
-// shellToolNames and foreignToolsAllowed are names of tools of other agents in allowed-tools. The
-// latter need no permission here.
+// shellToolNames and foreignToolsAllowed are tool names of other agents in allowed-tools. Tools in
+// foreignToolsAllowed need no permission here.
 var (
 	shellToolNames      = []string{"bash", "shell"}
 	foreignToolsAllowed = strings.Fields("read write edit multiedit glob grep ls notebookread notebookedit task todowrite todoread skill")

@@ -1,6 +1,7 @@
-// Package plan describes what is configured to run: agents, jobs, models and their limits. A Task is
-// one run resolved against the plan, with everything that the run needs. The package holds data and
-// answers questions about it; package agent executes tasks.
+// Package plan describes the configured agents, jobs and models with their limits. A Task is one
+// run resolved against the plan, with everything that the run needs.
+//
+// The package holds data and answers questions about it. Package agent executes tasks.
 package plan
 
 import (
@@ -30,85 +31,97 @@ import (
 	"rouse/skills"
 )
 
-// Agent is a named worker.
+// Agent is a configured agent.
 type Agent struct {
 	Name         string
 	Instructions string
-	Soul         string // the owner's description of the agent; optional
-	Mode         string // one of the modes, "" for ModeFolder
-	HostFolder   string // of ModeIsolated: the folder of the host that it reads and cannot change, absolute; "": it has none
-	Workdir      string // absolute; created when the first run starts
-	Model        *Model // nil: the agent has none, and its prompts are held
-	Database     bool
-	Allow, Deny  []string // globs of tool names; no Allow means every tool
-	Read, Write  []string // absolute roots beside the workdir; Write narrows it when given
-	Public       []string // those of Read in which nothing is private
-	// What lies in PrivateFolders, which may be the workdir, or in the database, is for the owner alone.
+	Soul         string // owner's description of the agent; optional
+	Mode         string // one of the modes; "" means ModeFolder
+	// HostFolder is a folder of the host that an agent of ModeIsolated can read but not change. It
+	// is absolute. Optional.
+	HostFolder  string
+	Workdir     string // absolute; created when the first run starts
+	Model       *Model // if nil, runs with a prompt stay queued
+	Database    bool
+	Allow, Deny []string // globs of tool names; an empty Allow means every tool
+	// Read and Write hold absolute paths outside the workdir. If Write is set, the agent can write
+	// only there.
+	Read, Write []string
+	Public      []string // paths in Read without private data
+	// Data in PrivateFolders is private. These may include the workdir. If PrivateDatabase is true,
+	// so is the data in the database.
 	PrivateFolders  []string
 	PrivateDatabase bool
-	// Executor is the installed program that does its prompts; nil: the loop does them.
+	// Executor is the installed program that executes prompts. If nil, the loop does.
 	Executor *executor.Settings
-	Commands []shell.Grant // that it may run unasked
+	Commands []shell.Grant // commands that need no approval
 	Network  []web.Grant
 	Channels []string           // notice channels of runs without a job; nil means the default channels
-	Secrets  []tool.SecretGrant // that its calls may use
+	Secrets  []tool.SecretGrant // secrets that calls may use
 	Bounds   loop.Bounds
-	// DefaultSteps reports whether Bounds.Steps was not configured. A chat then uses its own, lower limit.
+	// DefaultSteps reports whether Bounds.Steps was not configured. A chat then has a lower limit
+	// of its own.
 	DefaultSteps bool
 	Phased       bool // prompts run in phases, with a working memory
-	// OnDenied decides what happens to a call that is not allowed, "" for tool.OnDeniedPark.
-	// MinTier is the weakest sandbox of its programs; "" means B, and A after untrusted content.
+	// OnDenied selects how a forbidden call is handled; "" means tool.OnDeniedPark. MinTier is the
+	// weakest sandbox tier for programs; "" means B, or A if the run holds untrusted content.
 	OnDenied, MinTier string
-	// Unconfined is the owner's reason to run programs without a sandbox, or "".
+	// Unconfined is the owner's reason for programs without a sandbox. If it is "", programs are
+	// confined.
 	Unconfined string
-	Foreign    string   // how others than its owner could change its definition; "" when they cannot
-	Untrusted  []string // configuration lines by which untrusted content can reach its runs, in words
-	// SelfScheduling limits the wakes that it plans; nil: it plans none, and lacks the tools.
+	Foreign    string   // how another user can change the definition, or ""
+	Untrusted  []string // configuration lines that let untrusted content reach the runs
+	// SelfScheduling limits the wakes that the agent plans. If nil, it cannot plan wakes and does
+	// not have the tools.
 	SelfScheduling *schedule.Limits
-	Budget         Budget // of a day
+	Budget         Budget // daily and monthly limits
 	Skills         Skills
-	// Servers are its MCP servers, whose approved tools it has.
+	// Servers holds the MCP servers of the agent. It has their approved tools.
 	Servers []mcp.Server
-	// Checkout is the repository of which each of its runs gets a clone; nil: they work in Workdir.
+	// Checkout is the repository that is cloned for each run. If nil, runs work in Workdir.
 	Checkout *checkout.Options
-	// OnDemand are globs of tools that its model is not told of: it finds and loads them.
+	// OnDemand holds globs of tools that are not in the model's initial list. The model can search
+	// for them and load them.
 	OnDemand []string
 	Where    string // file:line of the configuration
-	// Obstacles keep its runs from starting, as the configuration says: a secret that is not set.
+	// Obstacles are configuration problems that keep the runs from starting, such as a missing
+	// secret.
 	Obstacles []ledger.Obstacle
 }
 
-// The modes in which an agent works (OSA-40).
+// Modes of agents.
 const (
-	ModeIsolated = "isolated" // in a folder of its own, with programs; of the host it reads what was granted and writes nothing
-	ModeFolder   = "folder"   // in its workdir, which may be the owner's
-	ModeNone     = "none"     // without file tools and programs
+	ModeIsolated = "isolated" // own folder with programs; can read granted files of the host but not write any
+	ModeFolder   = "folder"   // works in its workdir, which may belong to the owner
+	ModeNone     = "none"     // no file tools and no programs
 )
 
-// Model is a configured way to reach a language model.
+// Model is a configured language model.
 type Model struct {
 	Name        string
 	Provider    model.Provider
-	MaxOutput   int // tokens, 0: the provider's own
-	Window      int // tokens that its context holds, as far as the configuration tells; see ContextSize
+	MaxOutput   int // in tokens; 0 means the provider's default
+	Window      int // configured context size in tokens; see ContextSize
 	Temperature *float64
 	Price       model.Price // zero if requests are free or the price is unknown
-	Fallback    *Model      // takes over if the model has failed for good; optional
+	Fallback    *Model      // used if the model fails permanently; optional
 	Where       string      // file:line of the configuration
-	// Obstacles keep it from being asked, as the configuration says.
+	// Obstacles are configuration problems that keep the model from being used.
 	Obstacles []ledger.Obstacle
-	// Nearby says that its server is on this machine: it is asked whether it has the model before any run begins.
+	// Nearby reports whether the server is on this machine. Before a run starts, the server is
+	// asked whether it has the model.
 	Nearby bool
-	// AsksWindow says that the server is asked for the size of the context before the first run.
+	// AsksWindow reports whether the server is asked for the context size before the first run.
 	AsksWindow bool
 
-	// By atomic operations alone. They are no atomic types, which must not be copied.
-	Asked  int32 // 1: the server was asked, or nothing can be asked
-	served int32 // tokens that the context holds as the server says; 0 while it has not
+	// Use only atomic operations on these fields. They are not atomic types, because those must not
+	// be copied.
+	Asked  int32 // 1 if the server was asked or cannot be asked
+	served int32 // context size in tokens that the server reported; 0 if unknown
 }
 
-// ContextSize returns the size of the context in tokens, the smaller of configured and served, or
-// 0.
+// ContextSize returns the size of the context in tokens. It is the smaller of the configured and
+// the reported size, or 0 if neither is known.
 func (m *Model) ContextSize() int {
 	served := int(atomic.LoadInt32(&m.served))
 	if m.Window <= 0 || served > 0 && served < m.Window {
@@ -117,55 +130,56 @@ func (m *Model) ContextSize() int {
 	return m.Window
 }
 
-// LearnContext notes the size of the context as the server says it, in tokens. Zero means that it does not say.
+// LearnContext sets the context size in tokens that the server reported. Zero means that the size
+// is unknown.
 func (m *Model) LearnContext(tokens int) {
 	if tokens > 0 {
 		atomic.StoreInt32(&m.served, int32(min(tokens, math.MaxInt32)))
 	}
 }
 
-// LearnContext notes the size of the context of a model, by its name, as the server says it.
+// LearnContext sets the context size that the server reported for the model with the given name.
 func (p Plan) LearnContext(name string, tokens int) {
 	if m := Models(p)[name]; m != nil {
 		m.LearnContext(tokens)
 	}
 }
 
-// Budget is what may be taken in a day, and in a calendar month; 0 is no limit.
+// Budget limits the cost and the tokens of a day and of a calendar month. Zero means no limit.
 type Budget struct{ CostMicroUSD, Tokens, MonthMicroUSD, MonthTokens int64 }
 
-// Job is what a run does: exactly one of Prompt, Playbook and Skill is set.
+// Job is a configured job. Exactly one of Prompt, Playbook and Skill is set.
 type Job struct {
 	Name, Agent string
 	Prompt      string
 	Playbook    []playbook.Call
-	Skill       *skills.Skill      // whose module is run
-	Input       map[string]any     // of the module: templates and expressions at any depth
-	Workspace   string             // name of the workspace that the module works in, a template; "": none
-	Executor    *executor.Settings // that does its prompt; nil: the agent's
-	Model       *Model             // nil: the agent's
+	Skill       *skills.Skill      // skill with the module to run
+	Input       map[string]any     // input of the module, with templates and expressions at any depth
+	Workspace   string             // template for the name of the module's workspace; optional
+	Executor    *executor.Settings // executes the prompt; nil means the agent's executor
+	Model       *Model             // nil means the agent's model
 	Bounds      loop.Bounds
-	Budget      Budget // of a day
+	Budget      Budget // daily and monthly limits
 	When        []Condition
 	Expect      []Expectation
 	Notify      Notify
 	Watched     Watched
 	Seldom      bool   // runs daily or less often, so each failure sends a notice
-	MinTier     string // the weakest confinement of its programs; "" is the agent's
-	Foreign     string // how others than its owner could change its definition; "" when they cannot
-	Record      bool   // what its model is asked and answers is kept, to be replayed
-	// UndoOnFailure undoes what a run wrote, files and database, when it fails.
+	MinTier     string // weakest sandbox tier for programs; "" means the agent's
+	Foreign     string // how another user can change the definition, or ""
+	Record      bool   // record the requests and answers of the model for a replay
+	// UndoOnFailure undoes the changes of a failed run to files and database.
 	UndoOnFailure bool
-	ContextViews  []string          // saved views of the agent's database whose rows the prompt shows
-	Checkout      *checkout.Options // in the place of the agent's; nil: the agent's
-	KeepSession   bool              // its runs continue the session of earlier runs
-	Zone          *time.Location    // of its schedule; nil: the plan's
+	ContextViews  []string          // saved views whose rows are added to the prompt
+	Checkout      *checkout.Options // overrides the agent's checkout; nil means the agent's
+	KeepSession   bool              // runs continue the session of earlier runs
+	Zone          *time.Location    // zone of the schedule; nil means the plan's zone
 	Where         string            // file:line of the configuration
-	// Obstacles keep its runs from starting, as the configuration says.
+	// Obstacles are configuration problems that keep the runs from starting.
 	Obstacles []ledger.Obstacle
 }
 
-// AsksModel reports whether the runs of the job need a language model, as prompts and some modules do.
+// AsksModel reports whether the runs of the job need a language model. Prompts and some modules do.
 func (j Job) AsksModel() bool {
 	return j.Executor == nil && j.Playbook == nil && (j.Skill == nil || moduleapi.AsksModel(j.Skill.Manifest))
 }
@@ -173,24 +187,24 @@ func (j Job) AsksModel() bool {
 // Prompts reports whether the job has a prompt, for a model or an executor.
 func (j Job) Prompts() bool { return j.Playbook == nil && j.Skill == nil }
 
-// ModuleSettings are what the owner of a module says of it.
+// ModuleSettings holds the owner's settings for a module.
 type ModuleSettings struct {
-	Config json.RawMessage // a JSON object, host.config; nil: there is none
-	Tools  []string        // globs of tools of its agent that it may call beside the methods of its host
+	Config json.RawMessage // JSON object for host.config; optional
+	Tools  []string        // globs of the agent's tools that the module may call, in addition to the methods of its host
 }
 
-// Watched is the folder that a job watches. Its own writes there do not wake it.
+// Watched is the folder that a job watches. Writes of its own runs do not trigger it.
 type Watched struct {
-	Folder    string // absolute; "" without a watch
+	Folder    string // absolute; "" if the job has no watch
 	Recursive bool
-	Batch     bool     // its runs are of many files
-	MovesTo   []string // absolute folders that its files are moved to
-	// Parameters are the defaults of Input in the templates of its runs (OSA-90).
+	Batch     bool     // a run processes several files
+	MovesTo   []string // absolute folders to which files are moved
+	// Parameters holds defaults for Input in the templates of the runs.
 	Parameters map[string]string
 }
 
-// TriggeredBy returns what triggered a run as the job takes it now: a single file becomes a batch
-// for a batch job, and parameters of the watch are added.
+// TriggeredBy adapts the trigger of a run to the current definition of the job. For a batch job, a
+// single file becomes a batch. Parameters of the watch are added.
 func (j Job) TriggeredBy(d ledger.Detail) ledger.Detail {
 	if j.Watched.Batch && d.File != nil {
 		d.Files, d.File = []ledger.File{*d.File}, nil
@@ -206,91 +220,103 @@ func (j Job) TriggeredBy(d ledger.Detail) ledger.Detail {
 
 // Condition is checked before a run. Exactly one of SQL, Command, HTTP, That and File is set.
 type Condition struct {
-	SQL     string   `json:"sql,omitempty"`     // one value on the agent's database that must be true; :last_success, :last_run and :now are bound
-	Command []string `json:"command,omitempty"` // a program and its arguments, without a shell: exit 0 is true
-	// For a command: whether it may write, what else it may read, whether it has a network, and the
-	// reason not to confine it.
-	Write      bool          `json:"write,omitempty"`
-	Read       []string      `json:"read,omitempty"`
-	Network    bool          `json:"network,omitempty"`
-	Unconfined string        `json:"unconfined,omitempty"`
-	HTTP       string        `json:"http,omitempty"` // a URL: a GET that ends with 2xx is true
-	That       string        `json:"that,omitempty"` // an expression that must be true, on what templates know
-	File       string        `json:"file,omitempty"` // absolute path or pattern: true when something is there
-	Not        bool          `json:"not,omitempty"`  // false is wanted
-	Timeout    time.Duration `json:"-"`              // 0 means 10 s
-	Where      string        `json:"-"`              // file:line of the configuration
+	// SQL is a query for one value in the agent's database. The value must be true. Its parameters
+	// are :last_success, :last_run and :now.
+	SQL string `json:"sql,omitempty"`
+	// Command is a program with its arguments, without a shell. It must exit with code 0.
+	Command []string `json:"command,omitempty"`
+	// Write, Read, Network and Unconfined configure the sandbox of the command. Unconfined is the
+	// reason for not confining it.
+	Write      bool     `json:"write,omitempty"`
+	Read       []string `json:"read,omitempty"`
+	Network    bool     `json:"network,omitempty"`
+	Unconfined string   `json:"unconfined,omitempty"`
+	// HTTP is a URL. A GET request must return a 2xx status.
+	HTTP string `json:"http,omitempty"`
+	// That is an expression that must be true. It has the variables of templates.
+	That string `json:"that,omitempty"`
+	// File is an absolute path or pattern. A matching file must exist.
+	File    string        `json:"file,omitempty"`
+	Not     bool          `json:"not,omitempty"` // negate the condition
+	Timeout time.Duration `json:"-"`             // 0 means 10 s
+	Where   string        `json:"-"`             // file:line of the configuration
 }
 
-// Expectation is a condition that the host checks after a run; exactly one of File, SQL and Command is set.
+// Expectation is a condition that the host checks after a run. Exactly one of File, SQL and Command
+// is set.
 type Expectation struct {
-	File    string        // absolute path: exists, and was changed by the run
-	SQL     string        // one value on the agent's database that must be true
-	Command []string      // a program and its arguments, without a shell, confined in the run's workdir: exit 0 is true
-	Timeout time.Duration // of the command; 0 means 10 min
+	// File is the absolute path of a file that must exist and must have been changed by the run.
+	File string
+	SQL  string // query for one value in the agent's database, which must be true
+	// Command is a program with its arguments, without a shell. It is confined in the run's workdir
+	// and must exit with code 0.
+	Command []string
+	Timeout time.Duration // timeout of the command; 0 means 10 min
 	Where   string        // file:line of the configuration
 }
 
-// Notify says which outcomes tell whom what.
+// Notify configures the notices about the outcomes of runs.
 type Notify struct {
-	On          []string // outcomes
+	On          []string // outcomes that cause a notice
 	Channels    []string
-	Title, Body string // templates; "" uses the built-in text
+	Title, Body string // templates; "" means the built-in text
 }
 
 // Plan holds all agents and jobs of the configuration. Names are unique regardless of case.
 type Plan struct {
 	Agents map[string]Agent
 	Jobs   map[string]Job
-	// Disabled are the jobs that wait for their agent, which is disabled, by name.
+	// Disabled holds the jobs of disabled agents, by name.
 	Disabled map[string]ledger.Obstacle
-	// Modules are the skills with a module that their owner may run without a job, by name.
+	// Modules holds the skills with a module that the owner may run without a job, by name.
 	Modules map[string]*skills.Skill
-	// ModuleSettings are those of skills with a module, by name.
+	// ModuleSettings holds the settings of skills with a module, by name.
 	ModuleSettings map[string]ModuleSettings
-	// Servers are all MCP servers, also those that no agent has.
+	// Servers holds all MCP servers, including those that no agent uses.
 	Servers []mcp.Server
-	// Channels lists all notification channels.
+	// Channels holds all notification channels.
 	Channels []string
-	// DefaultChannels are used if neither job nor agent names one. If nil, notices go to the
+	// DefaultChannels are used if neither job nor agent names a channel. If nil, notices go to the
 	// desktop.
 	DefaultChannels []string
-	// Groups say how channels gather failures; a channel without one has the usual.
+	// Groups configures how channels group failures. Other channels use the default.
 	Groups map[string]Group
-	// Secrets are values that must not reach the record.
+	// Secrets holds values that must not be recorded.
 	Secrets []string
-	Zone    *time.Location // in which agents are told the time, and days begin; nil means UTC
-	Budget  Budget         // of all agents together, for a day
+	Zone    *time.Location // zone of times in prompts and of the start of days; nil means UTC
+	Budget  Budget         // limits for all agents together
 
-	// Clones is the folder of private clones, in which agents write; "" without any.
+	// Clones is the folder of the private clones in which agents write. Optional.
 	Clones string
-	// Masks are the places that no tool of any agent may change, or see.
+	// Masks holds the places that no tool of any agent may change or read.
 	Masks tool.Masks
-	// UntrustedFolders are folders in which strangers leave files, also of disabled jobs, absolute.
+	// UntrustedFolders holds absolute folders in which untrusted sources leave files, including
+	// those of disabled jobs.
 	UntrustedFolders []string
-	// Boundary holds the places in which agents or strangers can make links, which are not
-	// followed.
+	// Boundary holds the places in which agents or untrusted sources can create links. Such links
+	// are not followed.
 	Boundary nofollow.Boundary
 }
 
-// Skills are what an agent sees of skills, and how its prompt speaks of them.
+// Skills holds the skills that an agent sees, and the style in which its prompt lists them.
 type Skills struct {
 	skills.View
-	Style string // of skills.View.Prompt
-	// Allowing has the allowed-tools of a skill that was loaded allow its commands (AGS-13).
+	Style string // style for skills.View.Prompt
+	// Allowing makes the allowed-tools of a loaded skill allow its commands.
 	Allowing bool
 }
 
-// Group says which failures of an incident a channel is told of: the first, and every so many-th.
+// Group selects the failures of an incident that a channel reports: the first, and then every
+// Every-th.
 type Group struct {
-	Every    int  // 1: each; 0: the first alone
-	Recovery bool // and that the job succeeds again
+	Every    int  // 1 means each failure; 0 means only the first
+	Recovery bool // also report that the job succeeds again
 }
 
-// usualGroup is that of a channel of which nothing else is said.
+// usualGroup is the default for channels without a group.
 var usualGroup = Group{Every: 10, Recovery: true}
 
-// Wants reports whether notify.on covers an outcome or "waiting".
+// Wants reports whether notify.on contains an outcome or "waiting".
 func (n Notify) Wants(end string) bool {
 	return slices.ContainsFunc(n.On, func(s string) bool {
 		return strings.EqualFold(s, end) || s == domain.Failure && domain.Outcome(end).OpensIncident()
@@ -304,7 +330,7 @@ func (p Plan) GroupOf(channel string) Group {
 	return usualGroup
 }
 
-// desktopChannel is the channel that exists without configuration.
+// desktopChannel is a channel that exists without configuration.
 const desktopChannel = "desktop"
 
 // ChannelsOr returns the first list that is not nil, or the default channels.
@@ -320,7 +346,7 @@ func (p *Active) ChannelsOr(lists ...[]string) []string {
 	return nil
 }
 
-// Models returns the models of all agents and jobs, with their fallbacks, by name.
+// Models returns the models of all agents and jobs and their fallbacks, by name.
 func Models(p Plan) map[string]*Model {
 	out := map[string]*Model{}
 	add := func(m *Model) {
@@ -346,7 +372,8 @@ func (p Plan) ServersByName() map[string]mcp.Server {
 	return out
 }
 
-// ServerSpecs stand for the tools of the MCP servers of a plan, which are known only once they are approved.
+// ServerSpecs returns placeholder specs for the tools of all MCP servers. Their tools are unknown
+// until they are approved.
 func (p Plan) ServerSpecs() (out tool.Specs) {
 	all := p.ServersByName()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -362,7 +389,7 @@ func (a Agent) ServerNames() (out []string) {
 	return out
 }
 
-// OfferSpecs are the specs of the tools that the skills of a plan offer.
+// OfferSpecs returns the specs of the tools that the skills of a plan offer.
 func (p Plan) OfferSpecs() (out tool.Specs) {
 	for _, s := range p.Modules {
 		out = append(out, moduleapi.OfferSpecs(s)...)

@@ -15,27 +15,30 @@ import (
 	"rouse/skills"
 )
 
-// Task holds everything that a run needs. Resolve makes it from the plan once, and it does not change.
+// Task holds everything that a run needs. Resolve creates it from the plan once, and it does not
+// change.
 type Task struct {
-	Plan            *Active // the plan from which the task was resolved
+	Plan            *Active // plan from which the task was resolved
 	Run             ledger.Run
 	Agent           Agent
 	Job             Job
-	Origin          *Job          // the job that began the chain of a run without a job; nil if there is none
-	Detail          ledger.Detail // the trigger of the run, in the form that the job expects
+	Origin          *Job          // job that began the chain of a run without a job, or nil
+	Detail          ledger.Detail // trigger of the run, in the form that the job expects
 	Model           *Model
 	Models          []*Model // the model and its fallbacks; empty without a model
-	Notify          Notify   // which outcomes and channels get notices
+	Notify          Notify   // outcomes and channels of notices
 	Channels        []string // notice channels of the job or the agent, or else the default channels
 	DefaultChannels []string // notice channels if neither job nor agent names one
-	// Unattended reports whether no person started the run and would see it fail.
+	// Unattended reports whether the run was started by a trigger, so that no user sees its
+	// failure.
 	Unattended bool
-	// IgnorePause reports whether a person started or retried the run, so that a paused model is asked.
+	// IgnorePause reports whether a user started or retried the run. Such a run also uses a paused
+	// model.
 	IgnorePause    bool
-	ModuleSettings ModuleSettings // of the module that it runs
+	ModuleSettings ModuleSettings // settings of the module that the run executes
 }
 
-// NotConfiguredError reports that the plan lacks the job, agent or skill of a run.
+// NotConfiguredError means that the plan has no such job, agent or skill.
 type NotConfiguredError struct{ Kind, Name string }
 
 func (e *NotConfiguredError) Error() string {
@@ -43,7 +46,7 @@ func (e *NotConfiguredError) Error() string {
 }
 
 // Resolve returns the task of a run. The error is a *NotConfiguredError unless the record is
-// damaged. The task is usable for notices even then.
+// damaged. Even then, the task can be used for notices.
 func (p *Active) Resolve(run ledger.Run) (*Task, error) {
 	d, damaged := ParseDetail(run)
 	t := &Task{
@@ -66,7 +69,7 @@ func (p *Active) Resolve(run ledger.Run) (*Task, error) {
 			return t, cmp.Or[error](damaged, &NotConfiguredError{Kind: "skill", Name: d.Skill})
 		}
 	}
-	if run.Job == "" && (run.Trigger == domain.TriggerSelf || d.By != nil) { // no person waits for it
+	if run.Job == "" && (run.Trigger == domain.TriggerSelf || d.By != nil) { // no user waits for it
 		t.Notify = wakeNotify(t.Origin, t.Channels)
 	}
 
@@ -94,7 +97,8 @@ func (p *Active) Resolve(run ledger.Run) (*Task, error) {
 	return t, damaged
 }
 
-// ParseDetail reads what triggered a run; nothing, where the record of it is damaged.
+// ParseDetail returns the trigger of a run. It returns an empty detail and an error if the record
+// is damaged.
 func ParseDetail(run ledger.Run) (ledger.Detail, error) {
 	var d ledger.Detail
 	if len(run.Detail) == 0 {
@@ -119,8 +123,8 @@ func (p *Active) originJob(run ledger.Run, d ledger.Detail) *Job {
 	return &job
 }
 
-// wakeNotify returns the notices of a wake: those of the job that began its chain, or else notices
-// of failures. The job's title is left out, because it is about other work.
+// wakeNotify returns the notice settings of a wake. They are those of the job that began its chain,
+// or else notices of failures. The job's title is omitted, because it describes other work.
 func wakeNotify(origin *Job, told []string) Notify {
 	if origin != nil {
 		n := origin.Notify
@@ -131,8 +135,8 @@ func wakeNotify(origin *Job, told []string) Notify {
 	return Notify{On: []string{domain.Failure, string(domain.StateWaiting)}, Channels: told}
 }
 
-// GoverningJob returns the job whose bounds, budget and confinement apply. For a wake, it is the job
-// that began the chain.
+// GoverningJob returns the job whose bounds, budget and sandbox settings apply to the run. For a
+// wake, it is the job that began the chain.
 func (t *Task) GoverningJob() Job {
 	if t.Origin != nil {
 		return *t.Origin
@@ -142,13 +146,13 @@ func (t *Task) GoverningJob() Job {
 
 func (t *Task) Asker() string { return cmp.Or(t.Job.Name, t.Agent.Name) }
 
-// MinTier is the weakest confinement that the programs of the run may have, "" for the rule.
+// MinTier returns the weakest sandbox tier for the programs of the run, or "" for the default.
 func (t *Task) MinTier() string {
 	least := cmp.Or(t.GoverningJob().MinTier, t.Agent.MinTier)
 	if least == "" && t.Agent.Unconfined != "" {
 		return "D"
 	}
-	if t.Agent.Mode == ModeIsolated && least > "B" { // a job may not loosen what its agent's mode promises
+	if t.Agent.Mode == ModeIsolated && least > "B" { // a job must not weaken the mode of its agent
 		return "B"
 	}
 	return least
@@ -158,20 +162,21 @@ func (t *Task) NeedsModel() bool {
 	return t.Detail.Tool == "" && t.Job.Prompts() && !t.Executes()
 }
 
-// AsksModel reports whether the run cannot go on without a language model.
+// AsksModel reports whether the run needs a language model.
 func (t *Task) AsksModel() bool {
 	return t.Detail.Tool == "" && t.Job.AsksModel() || !t.Executes() && t.callsAskingModule()
 }
 
-// Phased reports whether the run goes in phases. A fixed list of calls does not.
+// Phased reports whether the run has phases. Playbooks do not.
 func (t *Task) Phased() bool { return t.Agent.Phased && t.NeedsModel() }
 
-// Executes reports whether an installed agent program does the run instead of the loop.
+// Executes reports whether an installed agent program executes the run instead of the loop.
 func (t *Task) Executes() bool {
 	return t.Job.Executor != nil && t.Job.Prompts() && t.Detail.Tool == ""
 }
 
-// Checkout returns the checkout of a run, or nil if it works in the agent's workdir: a call that a person makes by hand does.
+// Checkout returns the checkout of a run, or nil if it works in the agent's workdir. Manual calls
+// do.
 func (t *Task) Checkout() *checkout.Options {
 	if t.Detail.Tool != "" {
 		return nil
@@ -196,7 +201,8 @@ func (t *Task) CalledTools() (out []string) {
 	return out
 }
 
-// callsAskingModule reports whether a fixed call of the task is a tool of a skill that asks a model.
+// callsAskingModule reports whether the manual call or the playbook calls a skill tool that uses a
+// model.
 func (t *Task) callsAskingModule() bool {
 	names := []string{t.Detail.Tool}
 	for _, c := range t.Job.Playbook {
@@ -213,7 +219,7 @@ func (t *Task) ClockZone() *time.Location {
 	return cmp.Or(t.Job.Zone, t.GoverningJob().Zone, t.Plan.Zone)
 }
 
-// modelChain returns a model and its fallbacks, without fallbacks that have an obstacle.
+// modelChain returns a model and its fallbacks. It skips fallbacks with an obstacle.
 func modelChain(m *Model) (out []*Model) {
 	for seen := map[*Model]bool{}; m != nil && !seen[m]; m = m.Fallback {
 		if seen[m] = true; len(out) == 0 || len(m.Obstacles) == 0 {
@@ -223,7 +229,7 @@ func modelChain(m *Model) (out []*Model) {
 	return out
 }
 
-// OwnerChannels returns the channels for notices about budgets, quotas and the like.
+// OwnerChannels returns the channels for notices about budgets, quotas and similar events.
 func (t *Task) OwnerChannels() []string {
 	if len(t.Channels) == 0 {
 		return t.DefaultChannels
@@ -231,5 +237,5 @@ func (t *Task) OwnerChannels() []string {
 	return t.Channels
 }
 
-// Redactor returns the redactor of the plan, which its runs share.
+// Redactor returns the redactor of the plan, which all runs share.
 func (t *Task) Redactor() *redact.Redactor { return t.Plan.Redactor }

@@ -2,8 +2,8 @@ package plan
 
 import "testing"
 
-// OSA-40: the programs of an isolated agent are confined on tier B or A, whatever a job puts up with; those of any other
-// agent on what its job says.
+// TestTierOfAnIsolatedAgent checks OSA-40. Programs of an isolated agent are confined on tier B or
+// A, whatever the job sets. Those of other agents use the tier of the job.
 func TestTierOfAnIsolatedAgent(t *testing.T) {
 	t.Parallel()
 	for job, want := range map[string]string{"A": "A", "B": "B", "C": "B", "D": "B"} {

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allowed asks the system whether this user may list an open folder, and make files in it.
+// allowed returns an error if this user cannot list an open folder or, if write is true, cannot
+// create files in it.
 func allowed(folder *os.Root, write bool) error {
 	self, err := folder.Open(".")
 	if err != nil {
@@ -21,7 +22,7 @@ func allowed(folder *os.Root, write bool) error {
 	if write {
 		mode |= unix.W_OK
 	}
-	// By the descriptor: the name may lead elsewhere by now.
+	// Use the descriptor, because the path may lead to another folder now.
 	if err := unix.Faccessat(int(self.Fd()), ".", mode, unix.AT_EACCESS); err != nil {
 		return &deniedError{write, err}
 	}

@@ -11,7 +11,7 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// Readable says what keeps a folder, or a file, from being read, "" when nothing does.
+// Readable returns why a folder or a file cannot be read, or "".
 func Readable(b nofollow.Boundary, path string) string {
 	info, err := b.Stat(path)
 	if err != nil {
@@ -28,7 +28,7 @@ func Readable(b nofollow.Boundary, path string) string {
 	return explain(path, errors.Join(allowed(folder, false), folder.Close()))
 }
 
-// Folder says what keeps a folder from being listed, "" when nothing does.
+// Folder returns why a folder cannot be listed, or "".
 func Folder(b nofollow.Boundary, path string) string {
 	folder, err := b.OpenRoot(path)
 	if err != nil {
@@ -37,15 +37,15 @@ func Folder(b nofollow.Boundary, path string) string {
 	return explain(path, errors.Join(allowed(folder, false), folder.Close()))
 }
 
-// Writable says what keeps files from being made in a folder, "" when nothing does. One that is missing is made, and
-// so it is the nearest one above it that counts.
+// Writable returns why files cannot be created in a folder, or "". A run creates a missing folder,
+// so Writable then checks the nearest existing folder above.
 func Writable(b nofollow.Boundary, path string) string {
 	folder, err := b.OpenRoot(path)
 	if err == nil {
 		return explain(path, errors.Join(allowed(folder, true), folder.Close()))
 	}
 	above := filepath.Dir(path)
-	if info, bad := b.Stat(above); errors.Is(err, fs.ErrNotExist) || bad != nil || !info.IsDir() { // then it cannot be there
+	if info, bad := b.Stat(above); errors.Is(err, fs.ErrNotExist) || bad != nil || !info.IsDir() { // the folder cannot exist
 		if above == path {
 			return explain(path, err)
 		}
@@ -54,7 +54,7 @@ func Writable(b nofollow.Boundary, path string) string {
 	return explain(path, err)
 }
 
-// explain says what is wrong with a path in words that tell what to do, "" for nil.
+// explain describes an error with a path and its remedy. It returns "" for nil.
 func explain(path string, err error) string {
 	var link *nofollow.LinkError
 	switch {
@@ -74,7 +74,7 @@ func explain(path string, err error) string {
 	return fmt.Sprintf("%s cannot be used: %v", path, err)
 }
 
-// deniedError is what the system does not allow in a folder.
+// deniedError is an error of the system about access to a folder.
 type deniedError struct {
 	write bool
 	err   error
@@ -91,7 +91,7 @@ func word(err error) string {
 	return "read"
 }
 
-// Program says what keeps a program from being started by its path, "" when nothing does.
+// Program returns why a program cannot be started by its path, or "".
 func Program(path string) string {
 	info, err := os.Stat(path)
 	switch {

@@ -11,7 +11,8 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// What is wrong is looked at by nobody but Again, however often it is asked for, and what is right once a second.
+// TestProber checks that only Again repeats a check with a problem, and that a good finding is
+// checked once a second.
 func TestProber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, looks, wrong := New(), 0, "gone"
@@ -52,7 +53,8 @@ func TestProber(t *testing.T) {
 	})
 }
 
-// A look takes as long as it likes: nobody waits for it, and what it finds is known later.
+// TestLookThatHangs checks that a check with a timeout does not block, and that its result is used
+// later.
 func TestLookThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, answer := New(), make(chan string)
@@ -74,7 +76,7 @@ func TestLookThatHangs(t *testing.T) {
 	})
 }
 
-// The more time a look takes, the longer it rests: a hundredth of the time at most.
+// TestRest checks that the rest is a hundred times the duration of the checks.
 func TestRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New()
@@ -104,7 +106,7 @@ func TestFolders(t *testing.T) {
 	b := nofollow.NewBoundary(at("agent"))
 	for what, c := range map[string]struct {
 		got  string
-		want string // "" for nothing
+		want string // "" if there is no problem
 	}{
 		"a folder":              {Writable(b, at("agent")), ""},
 		"one that is made":      {Writable(b, at("new/deep")), ""},

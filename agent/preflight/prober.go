@@ -6,20 +6,21 @@ import (
 )
 
 const (
-	// goodFor is how long something is taken to be there that was.
+	// goodFor is the time for which a finding without a problem is valid.
 	goodFor = time.Second
-	// badFor is how long something is taken to be gone if nobody looks again in between.
+	// badFor is the time for which a problem is valid if Again does not check it.
 	badFor = 15 * time.Second
-	// forgetAfter is how long a finding is kept that nobody asks for.
+	// forgetAfter is the time after which an unused finding is removed.
 	forgetAfter = 10 * time.Minute
-	// leastRest and mostRest bound the time between two looks at what is wrong, which is a hundred times what a look took.
+	// leastRest and mostRest limit the rest between two calls of Again. The rest is a hundred times
+	// the duration of the checks.
 	leastRest = 2 * time.Second
 	mostRest  = time.Minute
-	// answerWithin is how long a look may take: nobody waits for a server of files that is gone.
+	// answerWithin is the timeout of a check. A file server may not respond.
 	answerWithin = 2 * time.Second
 )
 
-// Prober remembers what was found. Many goroutines may use it.
+// Prober caches findings. It is safe for concurrent use.
 type Prober struct {
 	mu    sync.Mutex
 	known map[string]*finding
@@ -27,17 +28,18 @@ type Prober struct {
 
 type finding struct {
 	look    func() string
-	text    string // what is wrong, "" when nothing is
+	text    string // problem, or ""
 	at      time.Time
 	asked   time.Time
 	goodFor time.Duration
-	late    chan string // of a look that took too long, and is not over
+	late    chan string // result of a check that exceeded its timeout and still runs
 }
 
-// New returns a Prober that knows nothing.
+// New returns a Prober without findings.
 func New() *Prober { return &Prober{known: map[string]*finding{}} }
 
-// Known returns what was found of a source last, "" if nothing was wrong or nobody has looked. It looks at nothing.
+// Known returns the last problem of a source. It returns "" if there was none or the source was
+// never checked. It does not check the source.
 func (p *Prober) Known(source string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,12 +49,14 @@ func (p *Prober) Known(source string) string {
 	return ""
 }
 
-// Look says what is wrong with a source, "" when nothing is. look finds out; the latest one given counts from then on.
+// Look returns the problem of a source, or "". It calls look unless the last finding is still
+// valid. Again uses the latest look function.
 func (p *Prober) Look(source string, look func() string) string {
 	return p.LookFor(source, goodFor, look)
 }
 
-// LookFor is Look of what costs more: while nothing is wrong it is looked at once in a time.
+// LookFor is Look with another time for which a finding without a problem is valid. Use it for
+// expensive checks.
 func (p *Prober) LookFor(source string, good time.Duration, look func() string) string {
 	now := time.Now()
 	p.mu.Lock()
@@ -70,11 +74,12 @@ func (p *Prober) LookFor(source string, good time.Duration, look func() string) 
 	return p.find(f, look)
 }
 
-// find looks, without the lock and not for long: a folder may lie on a server that does not answer, and others wait behind who asks. Until it
-// answers what was found before holds, and of what was never seen nothing is said: the run shows it.
+// find calls look without the lock and with a timeout, because a folder may be on a file server
+// that does not respond. After a timeout it returns the previous finding. For a new source that is
+// "", and the run reports the problem.
 func (p *Prober) find(f *finding, look func() string) string {
 	p.mu.Lock()
-	answer, wait := f.late, time.Duration(0) // a late look was waited for before
+	answer, wait := f.late, time.Duration(0) // do not wait again for a late check
 	p.mu.Unlock()
 	if answer == nil {
 		answer, wait = make(chan string, 1), answerWithin
@@ -103,8 +108,8 @@ func (p *Prober) find(f *finding, look func() string) string {
 	return text
 }
 
-// Again looks once more at all that was wrong, and forgets what nobody asks for. cleared says that something is there again; rest is when
-// it is time for the next look.
+// Again checks all sources with a problem again, and removes unused findings. cleared reports
+// whether a problem is gone. rest is the time until the next call.
 func (p *Prober) Again() (cleared bool, rest time.Duration) {
 	begin := time.Now()
 	for _, f := range p.wrong(begin) {
@@ -121,7 +126,7 @@ func (p *Prober) wrong(now time.Time) (out []*finding) {
 
 	for source, f := range p.known {
 		switch {
-		case now.Sub(f.asked) > forgetAfter && f.goodFor == goodFor: // what costs more is of the configuration, and there is little of it
+		case now.Sub(f.asked) > forgetAfter && f.goodFor == goodFor: // expensive checks are few and belong to the configuration
 			delete(p.known, source)
 		case f.text != "":
 			out = append(out, f)
@@ -130,7 +135,7 @@ func (p *Prober) wrong(now time.Time) (out []*finding) {
 	return out
 }
 
-// Forget has everything looked at again when it is next asked for, because something was changed.
+// Forget removes all findings, for example after a change of the configuration.
 func (p *Prober) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

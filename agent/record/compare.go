@@ -47,7 +47,8 @@ func (p *Player) compare(ctx context.Context, l *ledger.Ledger, run int64) error
 
 	for _, s := range steps {
 		at := place{s.Attempt, s.Number, 0}
-		// Beyond an interruption, or the end of the recording, nobody knows what would have come.
+		// After an interruption or the end of the recording, the recorded run has no steps to
+		// compare.
 		if _, more := texts[at]; more && p.unknown == "" && !p.wasInterrupted(s.Attempt) {
 			p.differences = append(p.differences, replay.Difference{Attempt: s.Attempt, Step: s.Number, What: "a step more", Now: s.Text})
 		}
@@ -116,7 +117,7 @@ func (p *Player) compareEnds(recorded, now Ending) {
 	add("cost", model.USD(recorded.CostMicroUSD), model.USD(now.CostMicroUSD))
 }
 
-// atEnd puts what is of no attempt behind the attempts.
+// atEnd sorts differences without an attempt after all attempts.
 func atEnd(attempt int) int {
 	if attempt == 0 {
 		return math.MaxInt

@@ -15,15 +15,15 @@ import (
 	"rouse/internal/ledger"
 )
 
-// Source is what an export needs beside the ledger and the recordings.
+// Source holds additional inputs of an export.
 type Source struct {
-	Specs  tool.Specs // of all tools
+	Specs  tool.Specs // specs of all tools
 	Redact *redact.Redactor
-	// Snapshot returns the JSON of what a run began with, for a run without a recording.
+	// Snapshot returns the JSON of a run's initial state. It is used for runs without a recording.
 	Snapshot func(ctx context.Context, run ledger.Run) (json.RawMessage, error)
 }
 
-// Export returns everything that is kept of a finished run, to be replayed.
+// Export returns all data of a finished run that a replay needs.
 func (s *Store) Export(ctx context.Context, id int64, from Source) (replay.Recording, error) {
 	run, err := s.ledger.Run(ctx, id)
 	if err != nil {
@@ -96,7 +96,8 @@ func outermost(key string) string {
 	return outer
 }
 
-// withinCalls returns the totals of what modules did within calls of the run. A reduction counts as the run's own.
+// withinCalls returns the totals of the modules' actions within calls of the run. A reduction
+// counts as the run's own.
 func withinCalls(steps []ledger.Step, calls []ledger.Call, specs tool.Specs) map[place]*replay.Within {
 	out := map[place]*replay.Within{}
 	for _, c := range calls {
@@ -111,7 +112,7 @@ func withinCalls(steps []ledger.Step, calls []ledger.Call, specs tool.Specs) map
 			continue
 		}
 		w.Turns++
-		if _, asked := loop.OuterKey(s.ParentCall); asked { // a turn of the module itself stands in the call
+		if _, asked := loop.OuterKey(s.ParentCall); asked { // a turn of the module itself is in the call
 			w.Steps++
 			if w.Usage == nil {
 				w.Usage = &model.Usage{}
@@ -171,7 +172,7 @@ func (s *Store) exportAttempts(ctx context.Context, run ledger.Run, snapshotOf f
 	return nil
 }
 
-// questionKind returns the kind of approval that an item asked for, or "" if it asked something else.
+// questionKind returns the kind of approval that an item requested, or "" for other items.
 func questionKind(i ledger.Item) string {
 	switch {
 	case i.Kind != ledger.KindApproval:

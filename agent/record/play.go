@@ -15,7 +15,8 @@ import (
 // Result is the result of a replay.
 type Result struct {
 	Differences []replay.Difference // empty if the run does the same as recorded
-	// Unknown names where the recording ends although the run would go on, or is "".
+	// Unknown describes the place where the recording ends although the run would continue. It is
+	// "" otherwise.
 	Unknown       string
 	Recorded, Now Ending
 }
@@ -39,7 +40,8 @@ type Ending struct {
 // PlayAttempt runs the loop of one attempt. It must attach the player to the options of the loop.
 type PlayAttempt func(ctx context.Context, run ledger.Run, a ledger.Attempt, p *Player) (ledger.Result, error)
 
-// Play plays a recorded run again. It writes into l, which must be temporary. ask queues the run that is played.
+// Play replays a recorded run. It writes to l, which must be temporary. ask is the request for the
+// replayed run.
 func Play(ctx context.Context, l *ledger.Ledger, rec replay.Recording, ask ledger.Request, redact *redact.Redactor, attempt PlayAttempt) (Result, error) {
 	accepted, err := l.Enqueue(ctx, ask)
 	if err != nil {
@@ -111,7 +113,8 @@ func endingOf(rec replay.Recording) Ending {
 	return e
 }
 
-// continueAsRecorded brings the played run to where the recorded one began its next attempt.
+// continueAsRecorded brings the replayed run to the state in which the recorded run began its next
+// attempt.
 func continueAsRecorded(ctx context.Context, l *ledger.Ledger, a ledger.Attempt, at replay.Attempt, res ledger.Result) error {
 	if at.State == domain.AttemptInterrupted {
 		return l.Interrupt(ctx, a, at.Error, nil)
@@ -126,7 +129,8 @@ func continueAsRecorded(ctx context.Context, l *ledger.Ledger, a ledger.Attempt,
 		}
 	}
 
-	// The recorded run went on after this attempt, so it was retried; here nobody else does that.
+	// The recorded run continued after this attempt, so it was retried. Retry it here in the same
+	// way.
 	run, err := l.Run(ctx, a.Run)
 	if err == nil && run.State == domain.StateFinished {
 		_, err = l.Retry(ctx, a.Run)
@@ -135,7 +139,7 @@ func continueAsRecorded(ctx context.Context, l *ledger.Ledger, a ledger.Attempt,
 	return err
 }
 
-// answerAsRecorded answers what a played attempt asks as its owner did.
+// answerAsRecorded answers the questions of a replayed attempt as the owner did.
 func answerAsRecorded(ctx context.Context, l *ledger.Ledger, a ledger.Attempt, heard []replay.Question) error {
 	items, err := l.ItemsOf(ctx, a.Run)
 	if err != nil {

@@ -23,22 +23,22 @@ import (
 // ErrCut is the error at the point where the record of an interrupted attempt ends.
 var ErrCut = errors.New("the recorded attempt was cut off here")
 
-// Player replaces the model, the tools and the authorizer of a replay, and collects the differences.
+// Player replaces the model, the tools and the authorizer of a replay. It collects the differences.
 type Player struct {
 	loop.Recorder
 	recording replay.Recording
-	inner     *loop.Inner // counts what modules did within calls; nil: the run has no tools of skills
+	inner     *loop.Inner // counts actions of modules within calls; nil if the run has no tools of skills
 	redact    *redact.Redactor
 
 	mu          sync.Mutex
 	attempt     replay.Attempt
-	exchanges   []replay.Exchange      // of the attempt, that are to come
-	calls       map[string]replay.Call // of the attempt, by key
+	exchanges   []replay.Exchange      // remaining exchanges of the attempt
+	calls       map[string]replay.Call // calls of the attempt, by key
 	step        int
-	reachedEnd  bool   // the end of the attempt's record was reached
-	unknown     string // and the run would go on
+	reachedEnd  bool   // the record of the attempt has ended
+	unknown     string // place where the recording ends although the run would continue
 	differences []replay.Difference
-	reported    map[string]bool // differences of requests, which come again with each
+	reported    map[string]bool // reported differences of requests, which recur in each request
 }
 
 func (p *Player) startAttempt(at replay.Attempt) {
@@ -56,17 +56,18 @@ func (p *Player) startAttempt(at replay.Attempt) {
 	}
 }
 
-// answerLost reports whether an answer was lost with its process before the step was over.
+// answerLost reports whether an answer was lost because its process died before the end of the
+// step.
 func (p *Player) answerLost(at replay.Attempt, x replay.Exchange) bool {
 	return at.State == domain.AttemptInterrupted && slices.ContainsFunc(p.recording.Steps, func(s replay.Step) bool {
 		return s.Attempt == x.Attempt && s.Number == x.Step && s.Unfinished
 	})
 }
 
-// Attempt returns the recorded attempt that is being played.
+// Attempt returns the recorded attempt that is being replayed.
 func (p *Player) Attempt() replay.Attempt { return p.attempt }
 
-// FirstModel returns the name of the model that answered first in the attempt, or "" if none did.
+// FirstModel returns the name of the first model that answered in the attempt, or "".
 func (p *Player) FirstModel() string {
 	if len(p.exchanges) == 0 {
 		return ""
@@ -74,13 +75,14 @@ func (p *Player) FirstModel() string {
 	return p.exchanges[0].Model
 }
 
-// Attach has the loop take answers, permissions and times from the record. inner counts what modules do within calls,
-// and is nil if the run has no tools of skills. asksModel is false if no model is asked.
+// Attach makes the loop take answers, permissions and times from the record. inner counts the
+// actions of modules within calls. It is nil if the run has no tools of skills. asksModel reports
+// whether the run uses a model.
 func (p *Player) Attach(o *loop.Options, inner *loop.Inner, asksModel bool) {
 	if inner != nil {
 		p.inner = inner
 	}
-	// Nothing waits and no clock ends the run, because durations are not compared.
+	// Durations are not compared, so there are no delays and no timeouts.
 	o.Policy.NoRetryDelay, o.Bounds.Wall, o.Bounds.Idle = true, -1, -1
 	p.Recorder, o.Recorder, o.PriorDurations = o.Recorder, p, p.durations()
 	o.Authorizer, o.Now = p, p.now
@@ -99,10 +101,11 @@ func (p *Player) StartStep(ctx context.Context, s loop.Step) error {
 	return p.Recorder.StartStep(ctx, s)
 }
 
-// Flush has the wrapped recorder write what it has buffered.
+// Flush makes the wrapped recorder write its buffer.
 func (p *Player) Flush(ctx context.Context) error { return p.Recorder.Flush(ctx) }
 
-// StartCall implements loop.Recorder. A call that a dead process did not reach is not started.
+// StartCall implements loop.Recorder. It returns ErrCut for a call that the interrupted process did
+// not reach.
 func (p *Player) StartCall(ctx context.Context, c loop.Call) error {
 	if p.beyond(c) {
 		return ErrCut
@@ -110,7 +113,8 @@ func (p *Player) StartCall(ctx context.Context, c loop.Call) error {
 	return p.Recorder.StartCall(ctx, c)
 }
 
-// FinishCall implements loop.Recorder. A call in which a process died does not end.
+// FinishCall implements loop.Recorder. It returns ErrCut for the call in which the process was
+// interrupted.
 func (p *Player) FinishCall(ctx context.Context, c loop.Call) error {
 	if p.cutOff(c) {
 		return ErrCut
@@ -144,7 +148,7 @@ func (p *Player) cutOff(c loop.Call) bool {
 	return p.reachedEnd && p.interrupted() && len(p.calls[c.Key].Envelope) == 0
 }
 
-// Stream implements model.Provider. It gives the next recorded answer, and compares the request.
+// Stream implements model.Provider. It returns the next recorded answer and compares the request.
 func (p *Player) Stream(_ context.Context, r model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
 		x, err := p.next(r)
@@ -168,7 +172,7 @@ func (p *Player) next(r model.Request) (replay.Exchange, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	// The recording ends here: with the process, or because the run goes on today.
+	// The recording ends here. Either its process was interrupted, or the replay takes more steps.
 	if len(p.exchanges) == 0 {
 		return p.usageAtCut(), p.recordingEnded("the recording has no further answer of the model")
 	}
@@ -179,7 +183,7 @@ func (p *Player) next(r model.Request) (replay.Exchange, error) {
 		return x, nil
 	}
 
-	// Each request holds the transcript so far, and so every difference of those before it.
+	// Each request contains the whole transcript, and so all differences of earlier requests.
 	for _, d := range replay.Compare(*x.Request, cleanRequest(r, p.redact)) {
 		if key := d.What + "\x00" + d.Recorded + "\x00" + d.Now; !p.reported[key] {
 			p.reported[key] = true
@@ -191,14 +195,14 @@ func (p *Player) next(r model.Request) (replay.Exchange, error) {
 	switch {
 	case x.Request.NoTools && !r.NoTools:
 		return replay.Exchange{}, p.recordingEnded("the recorded run had used up its steps here and was asked for a last word; this one may go on")
-	case r.NoTools && !x.Request.NoTools: // what it would have said for the end nobody knows
+	case r.NoTools && !x.Request.NoTools: // its answer to that request is unknown
 		return replay.Exchange{}, &model.Error{Kind: model.KindBadRequest, Message: "the last word of the model is not in the recording"}
 	}
 
 	return x, nil
 }
 
-// usageAtCut is what is recorded of a turn that a dead process had begun: what it took.
+// usageAtCut returns the recorded usage of a turn that the interrupted process had begun.
 func (p *Player) usageAtCut() replay.Exchange {
 	for _, s := range p.recording.Steps {
 		if p.interrupted() && s.Attempt == p.attempt.Number && s.Number == p.step && s.Usage != nil && *s.Usage != (model.Usage{}) {
@@ -214,7 +218,7 @@ func (p *Player) recordingEnded(why string) error {
 		p.unknown = fmt.Sprintf("attempt %d, step %d: %s, so what it does from there on is not known", p.attempt.Number, p.step, why)
 	}
 
-	kind := model.KindBadRequest // for which no fallback is asked
+	kind := model.KindBadRequest // an error without a fallback
 	for _, s := range p.recording.Steps {
 		if p.interrupted() && s.Attempt == p.attempt.Number && s.Number == p.step {
 			kind = model.KindTruncated
@@ -223,7 +227,7 @@ func (p *Player) recordingEnded(why string) error {
 	return &model.Error{Kind: kind, Message: why}
 }
 
-// durations is how long the calls took when they were made, by key.
+// durations returns the recorded durations of the calls, by key.
 func (p *Player) durations() map[string]time.Duration {
 	out := map[string]time.Duration{}
 	for _, c := range p.recording.Calls {
@@ -234,8 +238,8 @@ func (p *Player) durations() map[string]time.Duration {
 	return out
 }
 
-// AnswerFromRecord answers the calls of a tool from the record. Tools that affect only the run
-// itself still work.
+// AnswerFromRecord returns a tool that answers calls from the record. Tools that affect only the
+// run itself are returned unchanged.
 func (p *Player) AnswerFromRecord(t tool.Tool) tool.Tool {
 	if t.Spec().Scope == tool.ScopeRun {
 		return t
@@ -245,7 +249,7 @@ func (p *Player) AnswerFromRecord(t tool.Tool) tool.Tool {
 		defer p.mu.Unlock()
 
 		c, ok := p.calls[in.Key]
-		if w := c.Within; ok && w != nil && p.inner != nil { // nothing of it is done again
+		if w := c.Within; ok && w != nil && p.inner != nil { // do not repeat its effects
 			spent := loop.Spent{CostMicroUSD: w.CostMicroUSD}
 			if w.Usage != nil {
 				spent.Usage = w.Usage.Clamped()
@@ -285,11 +289,10 @@ func (p *Player) now(key string) string {
 	return e.Now
 }
 
-// endedAsRecorded reports whether an attempt ended as the recorded one, so that the next one
-// follows.
+// endedAsRecorded reports whether an attempt ended as recorded, so that the next attempt follows.
 func (p *Player) endedAsRecorded(res ledger.Result) bool {
 	switch p.attempt.State {
-	case domain.AttemptInterrupted: // perhaps when nothing but its end was missing in the record
+	case domain.AttemptInterrupted: // possibly only the end of the attempt was not recorded
 		return p.reachedEnd || len(p.exchanges) == 0
 	case domain.AttemptWaiting:
 		return res.Wait != nil
@@ -299,7 +302,7 @@ func (p *Player) endedAsRecorded(res ledger.Result) bool {
 	return res.Wait == nil && !p.reachedEnd && !res.Outcome.Failed()
 }
 
-// adoptEnding gives an attempt that nobody in the loop ended the end that its record has.
+// adoptEnding sets the recorded end of the run if the attempt was not ended by the loop.
 func (p *Player) adoptEnding(res ledger.Result, recorded Ending) ledger.Result {
 	last := p.attempt.Number == p.recording.Attempts[len(p.recording.Attempts)-1].Number
 	byOthers := p.reachedEnd || res.Wait != nil || p.interrupted()
@@ -313,8 +316,8 @@ func (p *Player) adoptEnding(res ledger.Result, recorded Ending) ledger.Result {
 	return res
 }
 
-// AdoptVerdict adopts the recorded verdict on the job's expectations, which cannot be checked. unmet is the prefix of
-// errors about an expectation that was not met.
+// AdoptVerdict sets the recorded verdict on the job's expectations, because a replay cannot check
+// them. unmet is the prefix of errors about an unmet expectation.
 func (p *Player) AdoptVerdict(res *ledger.Result, unmet string) {
 	why := p.recording.Run.Error
 	if p.attempt.Number != p.recording.Attempts[len(p.recording.Attempts)-1].Number {
@@ -327,8 +330,8 @@ func (p *Player) AdoptVerdict(res *ledger.Result, unmet string) {
 	res.Verified = res.Verified || p.recording.Run.Verified
 }
 
-// Authorize implements loop.Authorizer. A call for which the recorded attempt waited has no
-// recorded answer, and waits again.
+// Authorize implements loop.Authorizer. If the recorded attempt waited for the approval of a call,
+// the call has no recorded answer and waits again.
 func (p *Player) Authorize(_ context.Context, in tool.Invocation, t tool.Tool, _ json.RawMessage) (tool.Verdict, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

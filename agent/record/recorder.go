@@ -21,8 +21,9 @@ import (
 	"rouse/internal/ledger"
 )
 
-// Recorder writes the recording of one attempt. It passes each step on to the loop.Recorder that it wraps, after the
-// exchanges of the step are in the file. The file is not synced. A reader notices a recording that was cut off.
+// Recorder writes the recording of one attempt. It passes each step to the wrapped loop.Recorder
+// after it has written the exchanges of the step. The file is not synced, but a reader detects a
+// truncated recording.
 type Recorder struct {
 	loop.Recorder
 	path    string
@@ -34,10 +35,10 @@ type Recorder struct {
 	step    int
 	try     int
 	encoder replay.Encoder
-	lines   bytes.Buffer // to be written with the step
+	lines   bytes.Buffer // written with the step
 	file    *os.File
 	broken  bool
-	// The messages of the last request, and the same without secrets.
+	// lastMessages and lastCleaned hold the messages of the last request, with and without secrets.
 	lastMessages, lastCleaned []model.Message
 }
 
@@ -63,7 +64,7 @@ func (p *Recorder) FinishStep(ctx context.Context, s loop.Step) error {
 	return p.Recorder.FinishStep(ctx, s)
 }
 
-// Flush writes the exchanges so far, and has the wrapped recorder write what it has buffered.
+// Flush writes the exchanges so far, and makes the wrapped recorder write its buffer.
 func (p *Recorder) Flush(ctx context.Context) error {
 	p.flush()
 	return p.Recorder.Flush(ctx)
@@ -89,7 +90,7 @@ func (p *Recorder) flush() {
 	p.lines.Reset()
 }
 
-// open creates the file. It grows until the attempt ends.
+// open creates the file, which grows until the attempt ends.
 func (p *Recorder) open() (err error) {
 	if p.file != nil {
 		return nil
@@ -100,7 +101,7 @@ func (p *Recorder) open() (err error) {
 	return err
 }
 
-// close closes the file and reports whether there is one.
+// close closes the file. It reports whether a recording was written.
 func (p *Recorder) close() (written bool) {
 	p.flush()
 	p.mu.Lock()
@@ -126,7 +127,7 @@ func (p *Recorder) add(x replay.Exchange) {
 		return
 	}
 
-	// A turn that is tried again is another exchange of the same step.
+	// A retried turn is another exchange of the same step.
 	x.Attempt, x.Step, x.Try = p.attempt.Number, p.step, p.try
 	p.try++
 	line, err := p.encoder.Exchange(x)
@@ -138,7 +139,7 @@ func (p *Recorder) add(x replay.Exchange) {
 	p.lines.Write(line)
 }
 
-// unread returns why an answer was not read to its end.
+// unread returns the reason for which an answer was not read to its end.
 func (p *Recorder) unread(ctx context.Context) *replay.Fault {
 	if ctx.Err() != nil {
 		return p.fault(context.Cause(ctx))
@@ -162,7 +163,7 @@ func (p *Recorder) fault(err error) *replay.Fault {
 	return f
 }
 
-// cleanRequest returns a request without secrets. It cleans only messages that are new.
+// cleanRequest returns a request without secrets. It processes only new messages.
 func (p *Recorder) cleanRequest(r model.Request) *model.Request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,7 +175,7 @@ func (p *Recorder) cleanRequest(r model.Request) *model.Request {
 		if i < len(known) && replay.SameMessage(m, known[i]) {
 			out.Messages[i] = clean[i]
 		} else {
-			known = nil // and nothing behind it
+			known = nil // no later message is known either
 			out.Messages[i] = cleanMessage(m, p.redact)
 		}
 	}
@@ -194,7 +195,8 @@ func cleanRequest(r model.Request, redact *redact.Redactor) model.Request {
 	return *p.cleanRequest(r)
 }
 
-// cleanMessage removes secrets from texts before they are encoded, because encoding changes the form of a secret.
+// cleanMessage removes secrets from texts before the texts are encoded, because encoding changes
+// the form of a secret.
 func cleanMessage(m model.Message, redact *redact.Redactor) model.Message {
 	m.Text = redact.Replace(m.Text)
 	m.Raw = redact.Document(m.Raw)
@@ -213,7 +215,7 @@ func cleanCalls(calls []model.Call, redact *redact.Redactor) []model.Call {
 
 type provider struct {
 	model.Provider
-	answering func() string // name of the model that answers now
+	answering func() string // returns the name of the current model
 	recorder  *Recorder
 }
 
@@ -225,7 +227,7 @@ func (p *provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 		defer func() {
 			x.TookMS = time.Since(x.StartedAt).Milliseconds()
 			x.Text = text.String()
-			// At the end: redaction takes time that would be counted as the model's.
+			// Redact at the end, so that the time it takes is not counted as the model's.
 			x.Request = p.recorder.cleanRequest(r)
 			p.recorder.cleanAnswer(&x.Answer)
 			p.recorder.add(x)

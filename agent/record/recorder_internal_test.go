@@ -18,8 +18,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// BenchmarkRecord is what the recording of one exchange takes, late in a run of 100 steps
-// whose tools gave 2 KB each.
+// BenchmarkRecord measures the recording of one exchange, late in a run of 100 steps with tool
+// results of 2 KB each.
 func BenchmarkRecord(b *testing.B) {
 	var history []model.Message
 	for i := range 100 {
@@ -44,8 +44,8 @@ func BenchmarkRecord(b *testing.B) {
 	}
 }
 
-// A secret is found in whatever it is wrapped: in a text that is JSON, in arguments, in what
-// a provider wants back; and what it leaves is still JSON.
+// TestRecordingIsRedacted checks that secrets are found in a text that is JSON, in arguments, and
+// in data that a provider wants back. The redacted data must still be JSON.
 func TestRecordingIsRedacted(t *testing.T) {
 	t.Parallel()
 	const secret = `k"e\y<&>-canary`
@@ -75,14 +75,15 @@ func TestRecordingIsRedacted(t *testing.T) {
 	}
 }
 
-// However often a secret was written as JSON, and whoever wrote it, what it leaves is JSON.
+// TestSecretsInJSON checks that redacted JSON is still JSON, for any number of encodings and any
+// encoder.
 func TestSecretsInJSON(t *testing.T) {
 	t.Parallel()
 	for _, secret := range []string{`canary"`, `canary\`, `"canary&"`, `canary\"<é>`, "canary\nsecret\t"} {
 		hide := redact.New([]string{secret})
 		text := secret
 		for depth := range 3 {
-			if got := hide.Replace(text); got != "[secret]"+strings.Repeat("\n", strings.Count(text, "\n")) { // as many lines as before
+			if got := hide.Replace(text); got != "[secret]"+strings.Repeat("\n", strings.Count(text, "\n")) { // the number of lines is unchanged
 				t.Errorf("%q, %d times quoted, leaves %s of %s", secret, depth, got, text)
 			}
 
@@ -98,7 +99,8 @@ func TestSecretsInJSON(t *testing.T) {
 	}
 }
 
-// A run goes on when its recording cannot be written, and the log says so once.
+// TestRecordingThatCannotBeWritten checks that a run continues if its recording cannot be written,
+// and that the log reports it once.
 func TestRecordingThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder

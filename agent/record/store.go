@@ -1,5 +1,6 @@
-// Package record keeps what the model of a run is asked and answers, and plays a run again from that recording: the
-// recorded answers replace the model, the recorded results replace the tools, and every difference is reported.
+// Package record records the requests and answers of a run's model, and replays a run from that
+// recording. The recorded answers replace the model and the recorded results replace the tools. The
+// replay reports every difference.
 package record
 
 import (
@@ -28,34 +29,35 @@ import (
 type Placement interface {
 	// KeepRecording uploads a recording.
 	KeepRecording(ctx context.Context, agent, path string) error
-	// Recording opens a recording by the name of its file. It returns fs.ErrNotExist if there is none.
+	// Recording opens a recording by its file name. It returns fs.ErrNotExist if there is no such
+	// recording.
 	Recording(ctx context.Context, agent, name string) (io.ReadCloser, error)
-	// SweepRecordings removes the uploaded recordings of the agents on this node for which gone returns true.
+	// SweepRecordings removes uploaded recordings of the agents on this node if gone returns true.
 	SweepRecordings(ctx context.Context, gone func(name string) (bool, error)) error
 }
 
 // Store keeps the recordings of attempts as files in a folder.
 type Store struct {
-	dir       string // "" if nothing is recorded
+	dir       string // "" disables recording
 	ledger    *ledger.Ledger
 	placement Placement // nil unless several nodes share a ledger
 	log       *slog.Logger
 }
 
-// NewStore returns the recordings in a folder. Without a folder, nothing is recorded. placement is nil unless several
-// nodes share a ledger.
+// NewStore returns a store in the given folder. If dir is "", runs are not recorded. placement is
+// nil unless several nodes share a ledger.
 func NewStore(dir string, l *ledger.Ledger, placement Placement, log *slog.Logger) *Store {
 	return &Store{dir: dir, ledger: l, placement: placement, log: log}
 }
 
-// path returns the file of an attempt's recording. It contains the id of the ledger, so that a run of another ledger
-// never uses it.
+// path returns the file of an attempt's recording. Its name contains the ID of the ledger, so that
+// runs of other ledgers never use it.
 func (s *Store) path(run int64, attempt int) string {
 	return filepath.Join(s.dir, fmt.Sprintf("%d.%d.%s.jsonl", run, attempt, s.ledger.EpochOf(run).ID))
 }
 
-// Start records the exchanges of an attempt with its model, until end is called. snapshot is the JSON of what the
-// attempt began with, and answering returns the name of the model that answers. Errors are logged.
+// Start records the exchanges between an attempt and its model until end is called. snapshot is the
+// initial state of the attempt. answering returns the name of the current model. Errors are logged.
 func (s *Store) Start(ctx context.Context, o *loop.Options, agent string, a ledger.Attempt, snapshot any, redact *redact.Redactor, answering func() string) (end func()) {
 	if s.dir == "" {
 		return func() {}
@@ -73,7 +75,7 @@ func (s *Store) Start(ctx context.Context, o *loop.Options, agent string, a ledg
 	}
 
 	o.Provider, o.Recorder = &provider{o.Provider, answering, rec}, rec
-	return func() { s.end(context.WithoutCancel(ctx), rec, agent) } // however the attempt ends
+	return func() { s.end(context.WithoutCancel(ctx), rec, agent) } // also if the attempt was cancelled
 }
 
 // end closes a recording and uploads it for other nodes.
@@ -86,11 +88,12 @@ func (s *Store) end(ctx context.Context, rec *Recorder, agent string) {
 	}
 }
 
-// clockSkew is how far the clock of a node, with which exchanges are recorded, may be behind the clock of the ledger.
+// clockSkew is the maximum delay of a node's clock behind the clock of the ledger. Exchanges are
+// recorded with the clock of the node.
 const clockSkew = time.Minute
 
-// read returns the recording of an attempt, also from another node. A recording that is older than the attempt belongs
-// to a ledger that was restored, and is ignored.
+// read returns the recording of an attempt, even from another node. It ignores a recording that is
+// older than the attempt: the ledger was restored since then.
 func (s *Store) read(ctx context.Context, a ledger.Attempt) (replay.Recording, error) {
 	begun := a.StartedAt
 	out, err := readFile(s.path(a.Run, a.Number))
@@ -108,7 +111,7 @@ func (s *Store) read(ctx context.Context, a ledger.Attempt) (replay.Recording, e
 	return out, err
 }
 
-// readElsewhere reads the recording of an attempt on another node.
+// readElsewhere reads the recording of an attempt from another node.
 func (s *Store) readElsewhere(ctx context.Context, a ledger.Attempt) (replay.Recording, error) {
 	run, err := s.ledger.Run(ctx, a.Run)
 	if err != nil {
@@ -140,7 +143,7 @@ func readLines(f io.Reader, name string) (replay.Recording, error) {
 	return out, nil
 }
 
-// Sweep removes the recordings of runs that the ledger no longer keeps.
+// Sweep removes the recordings of runs that are no longer in the ledger.
 func (s *Store) Sweep(ctx context.Context) error {
 	if s.dir == "" {
 		return nil
@@ -172,7 +175,8 @@ func (s *Store) Sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// recordedRun returns the run and the ledger of a recording by the name of its file, or 0 if the file is no recording.
+// recordedRun returns the run and the ledger in the file name of a recording. It returns 0 if the
+// file is not a recording.
 func recordedRun(name string) (id int64, epoch string) {
 	parts := strings.Split(name, ".")
 	if len(parts) != 4 {

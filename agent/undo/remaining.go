@@ -19,8 +19,8 @@ import (
 // maxLeft is the maximum number of calls listed in Result.Left.
 const maxLeft = 20
 
-// remaining lists effects that undo cannot revert: commands, requests, notices, artifacts and files
-// without a copy.
+// remaining lists the effects that undo cannot revert: commands, requests, notices, artifacts, and
+// files without a copy.
 func (u Undoer) remaining(ctx context.Context, run ledger.Run, res Result, spec Options) ([]string, error) {
 	out := append([]string{}, res.Database.Remaining...)
 	if spec.Only == Database {
@@ -63,8 +63,8 @@ func (u Undoer) remaining(ctx context.Context, run ledger.Run, res Result, spec 
 	return append(out, calls...), err
 }
 
-// remainingEffects describes calls with effects beyond files and database. Effects in a clone are
-// gone with it.
+// remainingEffects describes the calls with effects beyond files and database. Effects inside a
+// clone vanish with the clone.
 func (u Undoer) remainingEffects(ctx context.Context, run ledger.Run, cloned bool) (out []string, err error) {
 	calls, err := u.Ledger.Calls(ctx, run.ID)
 	if err != nil {
@@ -76,17 +76,17 @@ func (u Undoer) remainingEffects(ctx context.Context, run ledger.Run, cloned boo
 		return nil, err
 	}
 
-	kept := map[string]bool{} // keys of calls whose files can be undone
+	kept := map[string]bool{} // keys of calls with files that can be undone
 	for _, op := range ops {
 		kept[op.Batch] = true
 	}
 
-	unknown := map[string]bool{} // keys of calls that were cut off, and that a later attempt may have told a model about
+	unknown := map[string]bool{} // keys of interrupted calls; a later attempt may have told a model about them
 	for _, c := range calls {
 		s := u.Specs.Find(c.Tool)
 		did := effectOf(s, c)
 		switch {
-		case c.State == domain.CallFailed && unknown[c.Key]: // it was not made again
+		case c.State == domain.CallFailed && unknown[c.Key]: // it was not repeated
 			continue
 		case c.State == domain.CallUncertain:
 			unknown[c.Key] = true
@@ -109,12 +109,12 @@ func (u Undoer) remainingEffects(ctx context.Context, run ledger.Run, cloned boo
 	return out, nil
 }
 
-// effectOf describes how certain it is that a call had an effect beyond the database, or returns
-// "".
+// effectOf describes how certain it is that a call had an effect beyond the database. It returns ""
+// if the call had no such effect.
 func effectOf(s tool.Spec, c ledger.Call) string {
 	var e tool.Envelope
 	if len(c.Envelope) > 0 && json.Unmarshal(c.Envelope, &e) != nil {
-		e = tool.Envelope{} // a damaged record proves nothing
+		e = tool.Envelope{} // ignore a damaged record
 	}
 
 	switch {
@@ -129,9 +129,9 @@ func effectOf(s tool.Spec, c ledger.Call) string {
 	case c.Effect != domain.EffectExternal || neverBegan(s, e.Kind):
 		return ""
 	case c.State == domain.CallUncertain:
-		return "may have done" // nobody knows whether it failed
+		return "may have done" // the result is unknown
 	}
-	return "may have done before it failed" // its effect out of the host may have come all the same
+	return "may have done before it failed" // the external effect may have happened before the failure
 }
 
 func neverBegan(s tool.Spec, kind tool.Kind) bool {
@@ -139,13 +139,14 @@ func neverBegan(s tool.Spec, kind tool.Kind) bool {
 	case tool.KindRejected, tool.KindUserDenied, tool.KindInvalidArgs, tool.KindToolNotFound:
 		return true
 	case tool.KindNotFound, tool.KindUnavailable:
-		// For a program see shell.StartFailure; a server may say it, too.
+		// For a program see shell.StartFailure. A server may also return these kinds after an
+		// effect.
 		return s.Writes == tool.WritesPlanned || s.Requires == tool.RequiresExecutor
 	}
 	return false
 }
 
-// failedProgram reports whether a result is that of a program with a bad exit code.
+// failedProgram reports whether a result is that of a program with a non-zero exit code.
 func failedProgram(result json.RawMessage) bool {
 	var r struct {
 		ExitCode int    `json:"exit_code"`
@@ -159,7 +160,7 @@ func failedProgram(result json.RawMessage) bool {
 	return r.ExitCode != 0 || said && strings.HasPrefix(r.Text, "Exit code: ") && exit != "0"
 }
 
-// isGone reports whether the file is gone that a call wrote where undo cannot revert it.
+// isGone reports whether a file that a call wrote, and that undo cannot revert, no longer exists.
 func (u Undoer) isGone(s tool.Spec, c ledger.Call) bool {
 	var args map[string]json.RawMessage
 	var path string
@@ -174,15 +175,15 @@ func (u Undoer) isGone(s tool.Spec, c ledger.Call) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// undoable reports whether an undo reverts a call's writes, or names them elsewhere. kept: copies
-// of the changed files exist.
+// undoable reports whether an undo reverts a call's writes, or lists them elsewhere. kept reports
+// whether copies of the changed files exist.
 func undoable(writes tool.Writes, state domain.CallState, kept bool) bool {
 	switch writes {
 	case tool.WritesNothing, tool.WritesRows, tool.WritesArtifact, tool.WritesUndo:
 		return true
-	case tool.WritesFiles: // one that is not recorded was a dry run, or changed nothing
+	case tool.WritesFiles: // an unrecorded write was a dry run or changed nothing
 		return true
-	case tool.WritesPlanned: // what was foreseen of a command is all that it did
+	case tool.WritesPlanned: // a successful command changed only the planned files
 		return kept && state == domain.CallDone
 	}
 	return false

@@ -1,5 +1,5 @@
-// Package undo reverts the changes that a run made to files and to the database of its agent. It reverts both or
-// neither, and lists the effects that cannot be reverted, such as requests and notices.
+// Package undo reverts the changes of a run to files and to the database of its agent. It reverts
+// both or neither, and lists the effects that cannot be reverted, such as requests and notices.
 package undo
 
 import (
@@ -24,7 +24,7 @@ import (
 	"rouse/internal/text"
 )
 
-// The values of Options.Only.
+// Values of Options.Only.
 const (
 	Files    = "files"
 	Database = "database"
@@ -33,23 +33,23 @@ const (
 // Options selects how a run is undone.
 type Options struct {
 	By     agentdb.By
-	Reason string // the actor in the event: "user" or "undo_on_failure"
-	Only   string // Files or Database; "" is both
+	Reason string // actor in the event: "user" or "undo_on_failure"
+	Only   string // Files or Database; "" means both
 	Force  bool   // overwrite later changes that conflict
 	DryRun bool   // return the result without changing anything
-	Disown bool   // the content that started the run starts a new run when it is dropped again
-	// Progress is called with the number of undone entries of the changelog. Optional.
+	Disown bool   // if the same content is dropped again, start a new run
+	// Progress is called with the number of undone changelog entries. Optional.
 	Progress func(done, of int64)
 }
 
-// Result lists what was undone of a run, or would be.
+// Result describes the undone changes of a run, or those that an undo would revert.
 type Result struct {
 	Done     bool // everything that can be undone is undone
-	CanUndo  bool // nothing conflicts
+	CanUndo  bool // there are no conflicts
 	Files    []file.Undone
 	Database agentdb.Undone
-	Checkout string   // the branch of the run's clone, both of which are discarded; "" without a clone
-	Left     []string // effects that stay
+	Checkout string   // branch of the discarded clone; "" without a clone
+	Left     []string // effects that remain
 
 	clone bool
 }
@@ -63,8 +63,8 @@ type Undoer struct {
 	Placement Placement // nil unless several nodes share a ledger
 	Boundary  nofollow.Boundary
 	Specs     tool.Specs
-	Workdir   string // of the agent; "" if the agent is no longer configured
-	NoRows    bool   // the agent has no database, and opening one would create it
+	Workdir   string // workdir of the agent; "" if the agent is no longer configured
+	NoRows    bool   // the agent has no database, and opening it would create one
 }
 
 // Placement moves an agent's files and database to this node.
@@ -78,8 +78,9 @@ type Placement interface {
 // Any reports whether the run changed anything that can be undone.
 func (u Result) Any() bool { return len(u.Files) > 0 || u.Database.Changes > 0 || u.clone }
 
-// Undo reverts the changes of a run to files and to the database of its agent: both, or neither if a later change
-// conflicts. Files come first. An undo that a crash interrupted can be repeated.
+// Undo reverts the changes of a run to files and to the database of its agent. If a later change
+// conflicts, it changes neither, unless Options.Force is set. It changes files before the database.
+// An undo that was interrupted by a crash can be repeated.
 func (u Undoer) Undo(ctx context.Context, run ledger.Run, spec Options) (Result, error) {
 	if u.Placement != nil && !spec.DryRun {
 		if err := u.Placement.Arrive(ctx, run.Agent); err != nil {
@@ -91,7 +92,7 @@ func (u Undoer) Undo(ctx context.Context, run ledger.Run, spec Options) (Result,
 	if err != nil {
 		return out, err
 	}
-	// Nothing has changed so far, so that a conflict in one part stops the other.
+	// Nothing has changed so far, so a conflict in one part also stops the other.
 	if !spec.DryRun && (out.CanUndo || spec.Force) {
 		if err := u.apply(ctx, run, spec, &out); err != nil {
 			return out, err
@@ -159,13 +160,13 @@ func (u Undoer) apply(ctx context.Context, run ledger.Run, spec Options, out *Re
 		}
 	}
 
-	if u.Placement != nil { // files may exist again
+	if u.Placement != nil { // the undo may have restored files
 		if err := u.Placement.Settle(ctx, run.Agent); err != nil {
 			return err
 		}
 	}
 
-	// If a conflict appeared since then, the database stays as it is.
+	// If a new conflict has appeared, leave the database unchanged.
 	out.Done = spec.Force || unobstructed(out.Files)
 	if out.Done && spec.Only != Files && !u.NoRows {
 		if out.Database, err = u.undoDatabase(ctx, run, spec, false); err != nil {
@@ -190,7 +191,7 @@ func (u Undoer) disownFiles(ctx context.Context, run ledger.Run, out *Result) er
 		path := filepath.FromSlash(c.Path)
 		info, err := u.Boundary.Stat(path)
 		switch {
-		case errors.Is(err, fs.ErrNotExist), err == nil && info.Size() != c.Size: // gone, or replaced by another file
+		case errors.Is(err, fs.ErrNotExist), err == nil && info.Size() != c.Size: // deleted, or replaced by another file
 			c.ModTime = time.Time{}
 			continue
 		case err == nil:
@@ -218,10 +219,11 @@ func unobstructed(files []file.Undone) bool {
 	return !slices.ContainsFunc(files, func(f file.Undone) bool { return f.Why != "" })
 }
 
-// OnFailure undoes a run with undo_on_failure after it failed, and adds to the error of its result what was undone.
+// OnFailure undoes a failed run with undo_on_failure. It adds the result of the undo to the run's
+// error.
 func (u Undoer) OnFailure(ctx context.Context, run ledger.Run, res ledger.Result) ledger.Result {
 	spec := Options{By: agentdb.By{Actor: "system"}, Reason: "undo_on_failure"}
-	// The context of a run that took too long has ended, and the run is undone all the same.
+	// Undo the run even if its context has ended because of a timeout.
 	out, err := u.Undo(context.WithoutCancel(ctx), run, spec)
 	say := ""
 	switch {
@@ -242,8 +244,9 @@ func (u Undoer) OnFailure(ctx context.Context, run ledger.Run, res ledger.Result
 	return res
 }
 
-// Wanted reports whether a finished attempt failed in a way that undo_on_failure undoes. A run that waits or was
-// interrupted keeps its changes. A branch that could only not be delivered stays, because the work is done.
+// Wanted reports whether undo_on_failure undoes a finished attempt. A run that waits or was
+// interrupted keeps its changes. If only the delivery of the branch failed, the branch stays,
+// because the work is done.
 func Wanted(res ledger.Result) bool {
 	failed := []domain.Outcome{domain.OutcomeError, domain.OutcomeTimeout, domain.OutcomeBudget, domain.OutcomeCancelled}
 	return res.Wait == nil && slices.Contains(failed, res.Outcome) && !runclone.KeepsBranch(res)

@@ -1,5 +1,5 @@
-// Package dberr has the error of a call that an agent's database refuses, and puts the messages of
-// SQLite into words for the agent.
+// Package dberr defines the error of a request that an agent's database refuses. It rewords
+// messages of SQLite for the agent.
 package dberr
 
 import (
@@ -13,7 +13,7 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// Kinds of Error. They are those of a tool's envelope (OSA-10).
+// Kinds of Error, as in a tool's envelope.
 const (
 	KindInvalid  = "invalid_args"
 	KindNotFound = "not_found"
@@ -21,18 +21,18 @@ const (
 	KindTimeout  = "timeout"
 )
 
-// Error is a request that cannot be done as it was made. Nothing of it was written.
+// Error is a refused request. The request has written nothing.
 type Error struct {
-	Kind      string // invalid_args, not_found, rejected or timeout
+	Kind      string // one of the Kind constants
 	Message   string
-	Field     string // the argument at fault, "" when it is not one
-	Place     string // where in the SQL: line, column and an excerpt with a caret; "" when unknown
-	Retryable bool   // whether other arguments, or a later try, can succeed
+	Field     string // argument that caused the error, or ""
+	Place     string // line, column and excerpt of the SQL with a caret; "" if unknown
+	Retryable bool   // other arguments or a later retry can succeed
 }
 
 func (e *Error) Error() string { return e.Message }
 
-// Text is the message with the place.
+// Text returns the message with the place.
 func (e *Error) Text() string { return e.Message + e.Place }
 
 // At sets the place in the SQL and returns the error.
@@ -41,7 +41,7 @@ func (e *Error) At(place string) *Error {
 	return e
 }
 
-// Invalid returns the error for an argument that is at fault; field is "" if it is not one argument.
+// Invalid returns the error for an invalid argument. field is "" if no single argument is invalid.
 func Invalid(field, format string, args ...any) *Error {
 	return &Error{Kind: KindInvalid, Message: fmt.Sprintf(format, args...), Field: field, Retryable: true}
 }
@@ -75,7 +75,7 @@ func Refused(err error) bool {
 	return false
 }
 
-// RowText returns why a row was refused, in words for a person.
+// RowText explains in plain words why SQLite refused a row.
 func RowText(err error) string {
 	text := SQLText(err)
 	for sign, say := range map[string]string{

@@ -1,6 +1,6 @@
-// Package lineage decides which ledger may use an agent's database. The database has a row for each
-// ledger, and for each epoch of one, whose runs have written into it. A ledger that was lost or
-// restored could give the same run ids again; such a database is not opened.
+// Package lineage decides whether a ledger may use an agent's database. The database has a row for
+// each ledger epoch whose runs have written to it. A ledger that was lost or restored could assign
+// the same run IDs again, so rouse does not open the database with it.
 package lineage
 
 import (
@@ -15,30 +15,30 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// Ledger is what a database has to know of the ledger whose runs write into it. *ledger.Ledger is
-// one.
+// Ledger is the ledger whose runs write to a database. *ledger.Ledger implements it.
 type Ledger interface {
-	Epochs() []domain.Epoch                       // in order; the last goes on
-	NewestRun(ctx context.Context) (int64, error) // the highest run id that it has given
+	Epochs() []domain.Epoch                       // in order; the last epoch is the current one
+	NewestRun(ctx context.Context) (int64, error) // the highest run ID that it has assigned
 }
 
-// OfRun is SQL for the number of the ledger that the run ?1 belongs to. It is null, which no
-// column of it may be, for a run that no ledger which has the database can have.
+// OfRun is SQL for the number of the ledger to which run ?1 belongs. It is null if no ledger of the
+// database can have assigned that run ID. Columns with this value are not null, so the write fails.
 const OfRun = `(select n from _ledgers where ?1 between first_run and last_run)`
 
-// OfOther is SQL for whether a row of the changelog is of a run that the ledger does not
-// know.
+// OfOther is an SQL condition on a row of the changelog. It is true if the ledger does not know the
+// row's run.
 const OfOther = `not exists (select 1 from _ledgers where n = ledger and run_id between first_run and last_run)`
 
-// UnknownRunsError is a database with runs that the ledger does not know: the ledger was lost,
-// restored to an older state, or is another one. It may give the same run ids again.
+// UnknownRunsError is the error for a database with runs that the ledger does not know. The ledger
+// was lost, restored to an older state, or belongs to another home. It may assign the same run IDs
+// again.
 type UnknownRunsError struct{ Path, Reason string }
 
 func (e *UnknownRunsError) Error() string {
 	return fmt.Sprintf("the database %s cannot be used: %s", e.Path, e.Reason)
 }
 
-// Row is a row of _ledgers, for one epoch of a ledger.
+// Row is a row of _ledgers. It describes one epoch of a ledger.
 type Row struct {
 	N           int64
 	ID          string // "" until a ledger takes a new database
@@ -47,7 +47,8 @@ type Row struct {
 	Newest      int64
 }
 
-// Read returns the rows of _ledgers in the order of their turns; the last one has the database.
+// Read returns the rows of _ledgers in the order of their turns. The last row is that of the
+// current holder.
 func Read(ctx context.Context, q sqlite.Querier) ([]Row, error) {
 	return sqlite.Collect(ctx, q, func(scan sqlite.Scanner) (r Row, err error) {
 		err = scan(&r.N, &r.ID, &r.first, &r.last, &r.turn, &r.Newest)
@@ -55,8 +56,8 @@ func Read(ctx context.Context, q sqlite.Querier) ([]Row, error) {
 	}, `select n, id, first_run, last_run, turn, newest from _ledgers order by turn, n`)
 }
 
-// Unknown returns the row that has the database, and why the ledger with these epochs, which has given
-// no run after newest, must not use it. why is "" if the ledger may use the database.
+// Unknown returns the current holder of the database. It also returns why a ledger with these
+// epochs must not use the database, or "" if it may. newest is the highest run ID of the ledger.
 func Unknown(known []Row, epochs []domain.Epoch, newest int64) (holder Row, why string) {
 	holder = known[len(known)-1]
 	at := slices.IndexFunc(epochs, func(e domain.Epoch) bool { return e.ID == holder.ID })
@@ -78,8 +79,8 @@ func Unknown(known []Row, epochs []domain.Epoch, newest int64) (holder Row, why 
 	return holder, ""
 }
 
-// Bind returns the rows of a database that the ledger with these epochs uses from now on, in the order
-// of their turns. If claimed is true, a holder without an id becomes the first epoch.
+// Bind returns the rows of a database for use by the ledger with these epochs, in the order of
+// their turns. If claimed is true, a holder without an ID becomes the first epoch.
 func Bind(known []Row, holder Row, epochs []domain.Epoch, claimed bool) []Row {
 	want := slices.Clone(known)
 	count := int64(0)
@@ -102,7 +103,7 @@ func Bind(known []Row, holder Row, epochs []domain.Epoch, claimed bool) []Row {
 		r := &want[at]
 		r.first, r.last = e.First, e.Last
 		if i == 0 {
-			r.first = 0 // what no run has written
+			r.first = 0 // run 0: changes outside any run
 		}
 		if r.last == 0 {
 			r.last = math.MaxInt64
@@ -129,7 +130,7 @@ func Write(tx *sqlite.Tx, at string, want []Row) error {
 	return nil
 }
 
-// ReadFile returns the rows of _ledgers of a database that is not open.
+// ReadFile returns the rows of _ledgers in a database file that is not open.
 func ReadFile(ctx context.Context, path string) (out []Row, err error) {
 	db, err := sqlite.OpenReadOnly(path)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"rouse/agentdb/dberr"
 )
 
-// Check returns an error, with advice, if a statement of a script is not allowed (OSA-57).
+// Check returns an error with advice if the statement is not allowed.
 func (s *Statement) Check(script string) error {
 	why, at := s.forbiddenWithin()
 	if why == "" {
@@ -22,8 +22,8 @@ func (s *Statement) Check(script string) error {
 	return bad
 }
 
-// forbiddenWithin looks for what is allowed nowhere, neither as the statement itself, nor after a
-// WITH, nor in the body of a trigger; at is where it stands in the statement.
+// forbiddenWithin searches for SQL that is forbidden everywhere: in the statement itself, after a
+// WITH, and in the body of a trigger. at is its offset in the statement.
 func (s *Statement) forbiddenWithin() (why string, at int) {
 	for i, w := range s.words {
 		switch {
@@ -55,7 +55,7 @@ func (s *Statement) forbiddenReason() string {
 	case "CREATE":
 		return s.forbiddenCreate()
 	case "ALTER":
-		// Anywhere outside parentheses: ALTER TABLE t DROP COLUMN c.
+		// Any DROP outside parentheses drops a column: ALTER TABLE t DROP COLUMN c.
 		if s.has("DROP") {
 			return "dropping a column would lose its values for ever: leave it unused, or rename it"
 		}
@@ -68,9 +68,8 @@ func (s *Statement) forbiddenReason() string {
 	return ""
 }
 
-// boundedAt says whether the inner statement whose verb is a word has a WHERE of its own: one
-// within parentheses is that of a subquery, and one after the next semicolon that of another
-// statement.
+// boundedAt reports whether the inner statement with this verb has its own WHERE. A WHERE within
+// parentheses belongs to a subquery, and one after the next semicolon to another statement.
 func (s *Statement) boundedAt(verb int) bool {
 	for _, w := range s.words[verb:] {
 		switch {
@@ -87,7 +86,7 @@ func (s *Statement) boundedAt(verb int) bool {
 // table.
 func (s *Statement) UpdatesAll() bool {
 	for i, w := range s.words {
-		// UPDATE OF and UPDATE ON say when a trigger fires, and DO UPDATE SET belongs to an INSERT.
+		// UPDATE OF and UPDATE ON are the events of a trigger. DO UPDATE SET belongs to an INSERT.
 		if w.text == "UPDATE" && !slices.Contains([]string{"OF", "ON", "SET"}, s.word(i+1)) && !s.boundedAt(i) {
 			return true
 		}
@@ -119,7 +118,7 @@ func (s *Statement) forbiddenCreate() string {
 	return ""
 }
 
-// writtenTable is the table that a statement writes into by name, "" when none is found.
+// writtenTable returns the table that a statement names as its target, or "" if it finds none.
 func (s *Statement) writtenTable() string {
 	at := -1
 	for i, w := range s.words {
@@ -139,17 +138,17 @@ func (s *Statement) writtenTable() string {
 			break
 		}
 	}
-	// A trigger's body names tables too; the authorizer looks after those.
+	// The body of a trigger also names tables, which the authorizer checks.
 	if at < 0 || s.word(0) == "CREATE" {
 		return ""
 	}
 
-	// INSERT INTO is never followed by OR, but UPDATE OR REPLACE t is.
+	// UPDATE can have an OR clause: UPDATE OR REPLACE t. INSERT INTO cannot.
 	if s.word(at) == "OR" {
 		at += 2
 	}
 
-	// main.t
+	// Skip the schema name in main.t.
 	if s.word(at+1) == "." {
 		at += 2
 	}

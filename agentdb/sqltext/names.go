@@ -11,17 +11,17 @@ import (
 	"rouse/agentdb/dberr"
 )
 
-// MaxName is the longest identifier in bytes (OSA-51).
+// MaxName is the maximum length of an identifier in bytes.
 const MaxName = 128
 
-// Columns that the host adds to every table; their values are ISO-8601 UTC text (C-3).
+// Columns that the host adds to every table. Their values are ISO-8601 timestamps in UTC.
 const (
 	ColumnCreated = "_created_at"
 	ColumnUpdated = "_updated_at"
 	ColumnDeleted = "_deleted_at"
 )
 
-// CheckTable returns an error if a table or an index cannot have a name.
+// CheckTable returns an error if name is not valid for a table or an index.
 func CheckTable(field, name string) error {
 	if err := checkIdentifier(field, name); err != nil {
 		return err
@@ -32,7 +32,7 @@ func CheckTable(field, name string) error {
 	return nil
 }
 
-// CheckColumn returns an error if a column cannot have a name.
+// CheckColumn returns an error if name is not valid for a column.
 func CheckColumn(field, name string) error {
 	if err := checkIdentifier(field, name); err != nil {
 		return err
@@ -55,7 +55,7 @@ func checkIdentifier(field, name string) error {
 	return nil
 }
 
-// IsIdentifier reports whether a name can be written in SQL without quotes.
+// IsIdentifier reports whether SQL accepts a name without quotes.
 func IsIdentifier(name string) bool {
 	for i := range len(name) {
 		c := name[i]
@@ -67,27 +67,27 @@ func IsIdentifier(name string) bool {
 	return name != ""
 }
 
-// IsReservedTable reports whether a name belongs to the host or to SQLite.
+// IsReservedTable reports whether a table name is reserved for the host or SQLite.
 func IsReservedTable(name string) bool {
 	name = strings.ToLower(name)
 	return strings.HasPrefix(name, "_") || strings.HasPrefix(name, "sqlite_")
 }
 
-// IsReservedColumn reports whether a column name is one of the host's, or one of SQLite's names for the
-// row id, which a column would hide.
+// IsReservedColumn reports whether a column name is reserved. The host has reserved columns, and a
+// column must not hide one of SQLite's names for the row ID.
 func IsReservedColumn(name string) bool {
 	return IsHostColumn(name) || slices.Contains([]string{"rowid", "_rowid_", "oid"}, strings.ToLower(name))
 }
 
-// IsHostColumn reports whether the host writes a column of this name.
+// IsHostColumn reports whether the host writes the column with this name.
 func IsHostColumn(name string) bool {
 	return slices.Contains([]string{ColumnCreated, ColumnUpdated, ColumnDeleted}, strings.ToLower(name))
 }
 
-// Quote returns an identifier as SQL writes it.
+// Quote quotes an identifier for SQL.
 func Quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// QuoteAll returns identifiers as SQL writes a list of them.
+// QuoteAll quotes identifiers and joins them with commas.
 func QuoteAll(names []string) string {
 	quoted := make([]string, len(names))
 	for i, name := range names {
@@ -96,12 +96,12 @@ func QuoteAll(names []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// ToColumn returns the column name for a heading of a file: "Größe (m²)" becomes Gro_e_m2. It is ""
-// if nothing usable is left.
+// ToColumn converts a heading of a file to a column name: "Größe (m²)" becomes Gro_e_m2. It returns
+// "" if the heading has no usable character.
 func ToColumn(heading string) string {
 	var b strings.Builder
 	gap := false
-	// NFKD splits letters from their accents, and m² into m and 2.
+	// NFKD separates letters from their accents, and splits m² into m and 2.
 	for _, r := range norm.NFKD.String(heading) {
 		switch {
 		case r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9':
@@ -110,7 +110,7 @@ func ToColumn(heading string) string {
 			}
 			gap = false
 			b.WriteRune(r)
-		case !unicode.Is(unicode.Mn, r): // accents vanish, all else separates
+		case !unicode.Is(unicode.Mn, r): // accents vanish, all other characters separate words
 			gap = true
 		}
 	}
@@ -120,16 +120,16 @@ func ToColumn(heading string) string {
 		name = "_" + name
 	}
 
-	// The host's columns keep their names, by which an import leaves them out.
+	// Columns of the host keep their names, so that an import can skip them.
 	if IsReservedColumn(name) && !IsHostColumn(name) {
 		name = "c_" + name
 	}
 
-	return name[:min(len(name), MaxName-8)] // room for the suffix of a duplicate
+	return name[:min(len(name), MaxName-8)] // leave room for the suffix of a duplicate
 }
 
-// ToColumns names the columns of a new table after a file's headings. A repeated name
-// gets _2, a heading without a usable letter its position.
+// ToColumns converts the headings of a file to the column names of a new table. A repeated name
+// gets the suffix _2, and a heading without a usable character gets its position.
 func ToColumns(headings []string) []string {
 	names := make([]string, len(headings))
 	taken := make(map[string]bool, len(headings))
@@ -144,7 +144,8 @@ func ToColumns(headings []string) []string {
 	return names
 }
 
-// Unique appends _2, _3, … until a name is not taken, whatever its case, and takes it.
+// Unique appends _2, _3 and so on until a name is not taken, and marks it as taken. It ignores
+// case.
 func Unique(name string, taken map[string]bool) string {
 	candidate := name
 	for n := 2; taken[strings.ToLower(candidate)]; n++ {

@@ -11,8 +11,10 @@ import (
 
 // Parameters are the parameters of an SQL text.
 type Parameters struct {
-	Count int      // as SQLite numbers them: ? is one more than the largest, ?7 is 7, a new name is one more
-	Names []string // without :, @ or $, each once
+	// Count is the highest parameter number in SQLite's numbering: ? and a new name get the next
+	// number, ?7 is number 7.
+	Count int
+	Names []string // without :, @ or $, and without duplicates
 }
 
 // ParametersOf returns the parameters of SQL.
@@ -35,11 +37,13 @@ func ParametersOf(sql string) (p Parameters) {
 	return p
 }
 
-// EachParameter calls found for each parameter of SQL, which has its mark (?, :, @ or $) at at.
+// EachParameter calls found with the start and end of each parameter. The mark (?, :, @ or $) is at
+// the start.
 func EachParameter(sql string, found func(at, end int)) {
 	for i := 0; i < len(sql); {
 		next, _ := NextToken(sql, i)
-		// Not inside a text or a comment, which are one token; and a $ may stand within a name.
+		// Strings and comments are single tokens, so their contents are skipped. A $ may also be
+		// part of a name.
 		if strings.IndexByte("?:@$", sql[i]) < 0 || sql[i] == '$' && i > 0 && wordByte(sql[i-1]) {
 			i = next
 			continue
@@ -55,7 +59,7 @@ func EachParameter(sql string, found func(at, end int)) {
 	}
 }
 
-// Filter returns the values of the parameters that SQL has.
+// Filter returns the values of the parameters that occur in the SQL.
 func (p Parameters) Filter(named map[string]any) map[string]any {
 	out := map[string]any{}
 	for name, value := range named {
@@ -66,8 +70,8 @@ func (p Parameters) Filter(named map[string]any) map[string]any {
 	return out
 }
 
-// Check returns an error unless the values fit the parameters. SQLite would take a missing value for
-// NULL, and the driver ignores a surplus one.
+// Check returns an error unless the values match the parameters. SQLite would treat a missing value
+// as NULL, and the driver ignores a surplus value.
 func (p Parameters) Check(list []any, named map[string]any) error {
 	if named == nil && len(list) == 0 && p.Count > 0 {
 		return dberr.Invalid("params", "the SQL has more parameters than were given: %d, and no values", p.Count)

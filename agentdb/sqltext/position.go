@@ -5,15 +5,16 @@ import (
 	"strings"
 )
 
-// messageName finds the name that an SQLite message complains of.
+// messageName matches the name in an SQLite error message.
 var messageName = regexp.MustCompile(`(?s)(?:no such (?:table|column|function|index|view|trigger|collation sequence): |ambiguous column name: |has no column named |near "|wrong number of arguments to function |unrecognized token: ")("[^"]+"|[^"\s(]+)`)
 
-// Locate returns the place in SQL of an error with this message, or -1 if it is not known. SQLite's driver
-// does not report the offset, so it is the first place where the name occurs.
+// Locate returns the offset in SQL of an error with this message, or -1 if it is unknown. SQLite's
+// driver does not report the offset, so Locate returns the first occurrence of the name in the
+// message.
 func Locate(sql, message string) int {
 	m := messageName.FindStringSubmatch(message)
 	if m == nil {
-		// Something is missing, at the end.
+		// The missing part is at the end.
 		if strings.HasPrefix(message, "incomplete input") {
 			return len(strings.TrimRight(sql, " \t\r\n;"))
 		}
@@ -37,7 +38,7 @@ func Locate(sql, message string) int {
 	return strings.Index(sql, name)
 }
 
-// onlyOccurrence finds the only place of a word, -1 when there are several.
+// onlyOccurrence returns the offset of a word, or -1 if there is no or more than one occurrence.
 func onlyOccurrence(sql, name string) int {
 	at := -1
 	for i := 0; i < len(sql); {
@@ -55,7 +56,7 @@ func onlyOccurrence(sql, name string) int {
 	return at
 }
 
-// ExcerptFor returns the excerpt for a message about SQL, or "" if the place is not known.
+// ExcerptFor returns the excerpt for a message about SQL, or "" if the place is unknown.
 func ExcerptFor(sql, message string) string {
 	if at := Locate(sql, message); at >= 0 {
 		return Excerpt(sql, at)

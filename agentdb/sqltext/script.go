@@ -12,19 +12,19 @@ import (
 // Statement is one statement of a script.
 type Statement struct {
 	Text   string // without its semicolon
-	Offset int    // bytes before it in the script
+	Offset int    // byte offset in the script
 	words  []word
 }
 
-// word is a token that is neither space nor comment.
+// word is a token other than space and comments.
 type word struct {
-	text  string // in upper case, quotes included
-	at    int    // in the statement
-	depth int    // of parentheses around it
+	text  string // in upper case, including quotes
+	at    int    // offset in the statement
+	depth int    // number of enclosing parentheses
 }
 
-// SplitScript cuts SQL into statements. A trigger has semicolons inside; it ends with an END that
-// follows one.
+// SplitScript splits SQL into statements. The body of a trigger contains semicolons. It ends with
+// "; END".
 func SplitScript(sql string) ([]Statement, error) {
 	if strings.ContainsRune(sql, 0) {
 		return nil, dberr.Invalid("sql", "the SQL holds a NUL character")
@@ -32,7 +32,7 @@ func SplitScript(sql string) ([]Statement, error) {
 
 	var out []Statement
 	s := Statement{}
-	depth, end := 0, 0 // end is that of the last word as it is written: in capitals it may be longer
+	depth, end := 0, 0 // end is the end of the last word as written, because its upper case form may be longer
 	finish := func(end, next int) {
 		if len(s.words) > 0 {
 			s.Offset += s.words[0].at
@@ -54,7 +54,7 @@ func SplitScript(sql string) ([]Statement, error) {
 
 		if what != TokenSpace {
 			text := sql[i:next]
-			// A trigger has semicolons inside; it ends with END and one more.
+			// A trigger ends with a semicolon after END.
 			if text == ";" && (!s.isTrigger() || s.endsTrigger()) {
 				finish(i, next)
 				i = next
@@ -89,16 +89,16 @@ func (s *Statement) word(i int) string {
 	return ""
 }
 
-// isTrigger leaves out TEMP, which is refused wherever it is cut.
+// isTrigger ignores CREATE TEMP TRIGGER, which Check refuses in any case.
 func (s *Statement) isTrigger() bool { return s.word(0) == "CREATE" && s.word(1) == "TRIGGER" }
 
-// endsTrigger says that the words so far, those of a trigger, end in "; END".
+// endsTrigger reports whether the words of a trigger end with "; END".
 func (s *Statement) endsTrigger() bool {
 	n := len(s.words)
 	return s.words[n-1].text == "END" && s.words[n-2].text == ";"
 }
 
-// Verb returns what the statement does: "SELECT", "UPDATE", "CREATE TABLE", "ALTER".
+// Verb returns the kind of the statement: "SELECT", "UPDATE", "CREATE TABLE", "ALTER".
 func (s *Statement) Verb() string {
 	switch first := s.word(0); first {
 	case "WITH":
@@ -129,7 +129,7 @@ func (s *Statement) Verb() string {
 	}
 }
 
-// has says whether a word occurs outside all parentheses.
+// has reports whether a word occurs outside all parentheses.
 func (s *Statement) has(text string) bool {
 	for _, w := range s.words {
 		if w.depth == 0 && w.text == text {
@@ -139,7 +139,8 @@ func (s *Statement) has(text string) bool {
 	return false
 }
 
-// Excerpt returns the line and column of a place in SQL, the line, and a caret below the place.
+// Excerpt returns the line and column of an offset in SQL, the text of the line, and a caret below
+// the offset.
 func Excerpt(sql string, at int) string {
 	at = min(max(at, 0), len(sql))
 	begin := strings.LastIndexByte(sql[:at], '\n') + 1

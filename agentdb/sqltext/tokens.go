@@ -1,6 +1,8 @@
-// Package sqltext reads the text of an agent's SQL before SQLite does: its tokens, statements,
-// parameters and names. It refuses statements that are not allowed, with advice, and finds the place
-// of an error. It opens no database; the boundary is SQLite's authorizer.
+// Package sqltext parses the text of an agent's SQL before SQLite does: tokens, statements,
+// parameters and names. It refuses forbidden statements with advice, and finds the place of an
+// error.
+//
+// The package does not open a database. It is not a security boundary: SQLite's authorizer is.
 package sqltext
 
 import (
@@ -9,7 +11,8 @@ import (
 	"rouse/agentdb/dberr"
 )
 
-// CheckSelect returns a query without its final semicolon, or advice if it is not one SELECT.
+// CheckSelect returns a query without its final semicolon. It returns an error with advice if the
+// query is not a single SELECT.
 func CheckSelect(sql string) (string, error) {
 	if strings.ContainsRune(sql, 0) {
 		return "", dberr.Invalid("sql", "the SQL holds a NUL character")
@@ -33,7 +36,7 @@ func CheckSelect(sql string) (string, error) {
 		i = next
 	}
 
-	// What a WITH does is said by the statement after it.
+	// The kind of a WITH statement is that of the statement after it.
 	if word == "WITH" {
 		if statements, err := SplitScript(sql[:end]); err == nil && len(statements) == 1 {
 			word = statements[0].Verb()
@@ -54,7 +57,7 @@ func CheckSelect(sql string) (string, error) {
 	return "", dberr.Invalid("sql", "a query begins with SELECT, WITH or VALUES, not with %.20s", word)
 }
 
-// TokenKind tells spaces and unfinished quotes from other tokens.
+// TokenKind is the kind of a token.
 type TokenKind int
 
 // Kinds of tokens.
@@ -64,7 +67,7 @@ const (
 	TokenOpen            // a quote or a comment without its end
 )
 
-// NextToken returns the end of the token that begins at i, and its kind.
+// NextToken returns the end and the kind of the token at offset i.
 func NextToken(sql string, i int) (next int, what TokenKind) {
 	rest := sql[i:]
 	switch c := rest[0]; {
@@ -93,8 +96,8 @@ func NextToken(sql string, i int) (next int, what TokenKind) {
 	return i + 1, TokenOther
 }
 
-// skipQuoted goes past a quoted text; a doubled quote inside reads as two texts, which is all
-// the same here.
+// skipQuoted skips a quoted text. A text with a doubled quote inside counts as two texts, which
+// makes no difference here.
 func skipQuoted(sql string, i int, end byte) (next int, what TokenKind) {
 	n := strings.IndexByte(sql[i+1:], end)
 	if n < 0 {

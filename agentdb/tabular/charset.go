@@ -9,17 +9,18 @@ import (
 	"golang.org/x/text/encoding/charmap"
 )
 
-// The encodings that Decode reads beside UTF-8.
+// Encodings other than UTF-8 that Decode supports.
 const (
 	UTF16       = "UTF-16"
-	Windows1252 = "Windows-1252" // Latin-1 is a part of it
+	Windows1252 = "Windows-1252" // a superset of Latin-1
 )
 
-// Decode returns the text of a file as UTF-8 without a byte order mark, and the name of
-// its encoding, which is empty for UTF-8. Spreadsheets also save "Unicode text", which is
-// UTF-16 with a byte order mark, and many banks write Windows-1252. If guess is set, a
-// text that has no UTF-8 at all is read as Windows-1252. Decode returns a *SyntaxError for
-// damaged UTF-8 and for a NUL character.
+// Decode returns the text of a file as UTF-8 without a byte order mark. It also returns the name of
+// the encoding, or "" for UTF-8.
+//
+// UTF-16 needs a byte order mark, as in the "Unicode text" format of spreadsheets. If guess is
+// true, a text without any valid UTF-8 sequence is decoded as Windows-1252, which many banks write.
+// Decode returns a *SyntaxError for invalid UTF-8 and for NUL characters.
 func Decode(data string, guess bool) (text, encoding string, err error) {
 	switch {
 	case strings.HasPrefix(data, "\xff\xfe"):
@@ -34,7 +35,7 @@ func Decode(data string, guess bool) (text, encoding string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	// UTF-16 without a byte order mark looks like this.
+	// UTF-16 without a byte order mark has NUL characters.
 	if at := strings.IndexByte(text, 0); at >= 0 {
 		return "", "", &SyntaxError{lineOf(text, at), columnInLine(text, at, '\n'), "there is a NUL character, so this is no text in UTF-8; save the file as UTF-8 and import it again"}
 	}
@@ -43,8 +44,8 @@ func Decode(data string, guess bool) (text, encoding string, err error) {
 	}
 
 	at := badUTF8(text)
-	// A file with proper UTF-8 letters beside the bad byte is damaged UTF-8, and bytes that
-	// Windows-1252 does not define rule that encoding out.
+	// A text with valid UTF-8 letters next to the invalid byte is damaged UTF-8. Bytes that
+	// Windows-1252 does not define exclude that encoding.
 	if !guess || multibyte(text) || undefined(text) {
 		return "", "", &SyntaxError{lineOf(text, at), columnInLine(text, at, '\n'), "the text is not UTF-8; save the file as UTF-8 and import it again"}
 	}
@@ -67,7 +68,7 @@ func fromUTF16(data string, order binary.ByteOrder) (string, error) {
 	return string(utf16.Decode(units)), nil
 }
 
-// badUTF8 is where the first byte is that is not UTF-8.
+// badUTF8 returns the offset of the first invalid UTF-8 byte.
 func badUTF8(s string) int {
 	for i, r := range s {
 		if r == utf8.RuneError {
@@ -79,7 +80,7 @@ func badUTF8(s string) int {
 	return len(s)
 }
 
-// multibyte says whether some letter of s is written as UTF-8 writes it.
+// multibyte reports whether s contains a valid multi-byte UTF-8 sequence.
 func multibyte(s string) bool {
 	for _, r := range s {
 		if r >= utf8.RuneSelf && r != utf8.RuneError {
@@ -89,7 +90,7 @@ func multibyte(s string) bool {
 	return false
 }
 
-// undefined says whether s has bytes that Windows-1252 has no letter for.
+// undefined reports whether s contains bytes that Windows-1252 does not define.
 func undefined(s string) bool {
 	for i := range len(s) {
 		switch s[i] {

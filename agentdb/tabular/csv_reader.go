@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// csvReader reads RFC 4180 as spreadsheets write it: any line ending, quoted cells over
-// several lines, a quote inside an unquoted cell taken as it is. Cells are substrings of
-// the file, exactly as they stand in it (encoding/csv would turn \r\n in a cell into \n).
+// csvReader reads CSV (RFC 4180) as spreadsheets write it. It accepts any line ending, quoted cells
+// over several lines, and quotes inside unquoted cells. Cells are exact substrings of the file,
+// while encoding/csv would convert \r\n in a cell to \n.
 type csvReader struct {
 	data  string
 	pos   int
-	line  int // of pos, from 1
+	line  int // line number of pos, from 1
 	comma byte
 	end   byte // \n, or \r in files of old Macs
 	cells []string
-	start int // line on which the current record begins
+	start int // first line of the current record
 }
 
 func newCSV(data string, comma byte) *csvReader {
 	return &csvReader{data: data, line: 1, comma: comma, end: lineEnd(data, comma)}
 }
 
-// lineEnd returns \r if the first lines of data end with a carriage return alone. Such files can have a \n all the same: in
-// a quoted cell, or at the very end.
+// lineEnd returns \r if the first lines of data end with a lone carriage return. Such files may
+// still contain a \n, in a quoted cell or at the very end.
 func lineEnd(data string, comma byte) byte {
 	start := data[:min(len(data), sniffBytes)]
 	returns, feeds, quoted := 0, 0, false
@@ -32,7 +32,7 @@ func lineEnd(data string, comma byte) byte {
 		switch c := start[i]; {
 		case c == '"' && quoted:
 			quoted = false
-		// A quote after a quoted cell's end is the second of a pair.
+		// A quote after the end of a quoted cell is the second quote of a pair.
 		case c == '"':
 			quoted = i == 0 || strings.IndexByte("\r\n\"", start[i-1]) >= 0 || start[i-1] == comma
 		case quoted:
@@ -50,19 +50,19 @@ func lineEnd(data string, comma byte) byte {
 }
 
 const (
-	sniffRows  = 50      // records by which the separator is guessed
-	sniffBytes = 1 << 16 // of the file, at most
+	sniffRows  = 50      // number of records for guessing the separator
+	sniffBytes = 1 << 16 // maximum number of bytes for guessing
 )
 
-// guessSeparator guesses what separates the cells of a CSV file: spreadsheets of half the world
-// write semicolons, and decimal commas beside them. It is what cuts the most of the first
-// records into as many cells as the very first; a comma comes last, because it is the one
-// that stands inside cells.
+// guessSeparator guesses the separator of a CSV file. Spreadsheets in many countries write
+// semicolons, together with decimal commas. The best separator splits the most of the first records
+// into as many cells as the very first record. The comma is the last choice, because it also occurs
+// inside cells.
 func guessSeparator(data string) byte {
 	start := data[:min(len(data), sniffBytes)]
 	best, most := byte(','), -1
 	for _, c := range []byte{';', '\t', '|', ','} {
-		// Only a better one replaces the best, so that the order above decides between equals.
+		// The comparison is strict, so the order above decides between equal counts.
 		if n := countSameWidth(start, c); n > most {
 			best, most = c, n
 		}
@@ -71,7 +71,8 @@ func guessSeparator(data string) byte {
 	return best
 }
 
-// countSameWidth counts the records with as many cells as the first one, -1 if that has only one.
+// countSameWidth returns the number of records with as many cells as the first record, or -1 if the
+// first record has only one cell.
 func countSameWidth(data string, comma byte) int {
 	r := newCSV(data, comma)
 	if r.Next() != nil || len(r.cells) < 2 {
@@ -91,7 +92,7 @@ func countSameWidth(data string, comma byte) int {
 	return n
 }
 
-// declaredSeparator reads the line sep=; by which spreadsheets are told the separator.
+// declaredSeparator parses a first line such as sep=; that declares the separator.
 func declaredSeparator(data string) (separator byte, rest string) {
 	at := strings.IndexAny(data, "\r\n")
 	if at != 5 || !strings.EqualFold(data[:4], "sep=") {
@@ -105,15 +106,15 @@ func declaredSeparator(data string) (separator byte, rest string) {
 	return data[4], data[at+end:]
 }
 
-// Next reads a record into cells, which stay valid until the call after. Blank lines are
-// no records. It returns io.EOF after the last record, *SyntaxError for broken quoting.
+// Next reads a record into cells, which stay valid until the next call. It skips blank lines. It
+// returns io.EOF after the last record, and a *SyntaxError for invalid quoting.
 func (r *csvReader) Next() error {
 	r.skipBlank()
 	if r.pos >= len(r.data) {
 		return io.EOF
 	}
 
-	// The slice is reused: a file of a million rows would otherwise make a million of them.
+	// Reuse the slice. Otherwise a file with a million rows would allocate a million slices.
 	r.cells = r.cells[:0]
 	r.start = r.line
 	for {
@@ -143,7 +144,7 @@ func (r *csvReader) skipBlank() {
 	}
 }
 
-// cell reads up to and including the separator; more says that the record goes on.
+// cell reads a cell and the separator after it. more reports whether the record continues.
 func (r *csvReader) cell() (cell string, more bool, err error) {
 	if r.pos < len(r.data) && r.data[r.pos] == '"' {
 		return r.quoted()
@@ -182,7 +183,7 @@ func (r *csvReader) quoted() (cell string, more bool, err error) {
 			}
 
 			cell = r.data[from:i]
-			// Most quoted cells hold no quote and stay a part of the file without a copy.
+			// Most quoted cells contain no quote and need no copy.
 			if doubled {
 				cell = strings.ReplaceAll(cell, `""`, `"`)
 			}
@@ -195,11 +196,11 @@ func (r *csvReader) quoted() (cell string, more bool, err error) {
 	return "", false, &opened
 }
 
-// afterQuote goes past what separates a quoted cell from the next.
+// afterQuote skips the separator after a quoted cell.
 func (r *csvReader) afterQuote(i int) (more bool, err error) {
 	rest := r.data[i:]
 	switch {
-	// A lone carriage return at the very end belongs to a line ending that was cut.
+	// A lone carriage return at the very end is a truncated line ending.
 	case rest == "" || rest == "\r":
 		r.pos = len(r.data)
 	case rest[0] == r.comma:
@@ -234,11 +235,11 @@ func runeLen(s string) int {
 
 func (r *csvReader) column(at int) int { return columnInLine(r.data, at, r.end) }
 
-// csvRecords are the rows of a CSV file below its headings.
+// csvRecords holds the rows of a CSV file below its headings.
 type csvRecords struct {
 	*csvReader
 	columns int
-	needed  int // of the columns, up to the last with a heading
+	needed  int // number of columns up to the last one with a heading
 }
 
 func (r csvRecords) Line() int                    { return r.start }
@@ -246,8 +247,9 @@ func (r csvRecords) kind(i int) Kind              { return kindOfCell(r.cells[i]
 func (r csvRecords) columnCount() int             { return r.columns }
 func (r csvRecords) Value(i int, to Affinity) any { return cellValue(r.cells[i], to) }
 
-// Mismatch accepts what loses nothing: separators at the end of a line, and missing cells of
-// columns that have no heading. Such a row is cut, or filled, to the width of the headings.
+// Mismatch accepts differences that lose no data: extra separators at the end of a line, and
+// missing cells in columns without a heading. It cuts or fills such a row to the number of
+// headings.
 func (r csvRecords) Mismatch() string {
 	found := len(r.cells)
 	for len(r.cells) > r.columns && r.cells[len(r.cells)-1] == "" {

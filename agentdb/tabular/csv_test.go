@@ -70,13 +70,14 @@ func TestCSVNamesThePlaceOfAFault(t *testing.T) {
 	}
 }
 
-// Whatever encoding/csv writes is read as it was, line endings inside cells included.
+// TestCSVReadsWhatIsWritten checks that all output of encoding/csv is read back unchanged,
+// including line endings inside cells.
 func TestCSVReadsWhatIsWritten(t *testing.T) {
 	cell := rapid.StringMatching(`[a-z0-9 ,;"\t\r\nü]{0,6}`)
 	rapid.Check(t, func(t *rapid.T) {
 		width := rapid.IntRange(2, 4).Draw(t, "width")
 		records := rapid.SliceOfN(rapid.SliceOfN(cell, width, width), 1, 8).Draw(t, "records")
-		records[0][0] = "a" // with no \n in the file a lone \r could end a record
+		records[0][0] = "a" // with no \n in the file, a lone \r could end a record
 		var b bytes.Buffer
 		w := csv.NewWriter(&b)
 		w.Comma = rune(rapid.SampledFrom([]byte{',', ';', '\t'}).Draw(t, "comma"))
@@ -145,7 +146,7 @@ func FuzzCSV(f *testing.F) {
 			}
 		}
 
-		// Quoting everything again must give the same records.
+		// Quoting all cells must give the same records.
 		var b strings.Builder
 		b.WriteString("x\n")
 

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// csvWriter writes CSV and TSV. Texts are written as they are: one that was changed so that no
-// spreadsheet computes it would be read as another text.
+// csvWriter writes CSV and TSV. It does not escape formulas, because an escaped text would be
+// imported as a different text.
 type csvWriter struct {
 	w        *csv.Writer
 	cells    []string
-	formulas int // texts that a spreadsheet would compute
+	formulas int // number of texts that a spreadsheet would compute
 }
 
 func (e *csvWriter) Row(values []any) error {
@@ -36,7 +36,7 @@ func (e *csvWriter) Warnings() []string {
 	return []string{fmt.Sprintf("%d texts begin like a formula (=, +, - or @) and were written as they are; a spreadsheet program would compute them: export with format xlsx to open the file in one", e.formulas)}
 }
 
-// looksLikeFormula says whether a spreadsheet that opens a CSV file would compute a text.
+// looksLikeFormula reports whether a spreadsheet that opens a CSV file would compute a text.
 func looksLikeFormula(text string) bool {
 	if text == "" || !strings.ContainsRune("=+-@\t\r", rune(text[0])) {
 		return false

@@ -1,21 +1,19 @@
 // Package tabular reads and writes tables as files: CSV, TSV, JSON, JSON lines and workbooks
-// (xlsx). It knows nothing of databases; which column of a file goes into which column of a
-// table is decided by agentdb.
+// (xlsx). It does not use databases. Package agentdb maps the columns of a file to the columns of a
+// table.
 //
 // # Design
 //
-// A file is read twice. Scan goes through all of it and learns what the values of each column
-// have in common, so that types are inferred from every row and not from a sample, and so that
-// a fault anywhere is found before anything is written. Records then gives the rows.
+// A file is read twice. Scan reads all rows, so that types are inferred from every row and an error
+// anywhere is found before any row is written. Records then returns the rows.
 //
-// Reading and writing share what a value is: NULL is nil, and a value is an int64, a float64 or
-// a string. What is written in any of the formats is read as the same rows, with the exceptions
-// that a format forces: CSV and TSV have no NULL, and a workbook keeps 15 digits of a number, so
-// that longer integers are written as texts. Kinds are inferred only where nothing is lost:
-// "007", "+49 30", "12,50" and 20-digit numbers stay text.
+// Values are nil (NULL), int64, float64 or string. A written file is read back as the same rows,
+// with two exceptions: CSV and TSV have no NULL, and a workbook keeps only 15 digits of a number,
+// so longer integers are written as text. A type is inferred only if no information is lost: "007",
+// "+49 30", "12,50" and 20-digit numbers stay text.
 //
-// The content of a file comes from strangers. All of it is in memory before it is parsed, with
-// the size that the caller allows; workbooks, which are compressed, are read as a stream with
-// bounds on every part, because libraries build the whole sheet in memory, as large as its
-// attributes say, and leave out cells that do not say where they are.
+// The content of a file is untrusted. It is in memory before it is parsed, up to a size that the
+// caller allows. Workbooks are compressed, so they are read as a stream with limits on every part.
+// Libraries build the whole sheet in memory, as large as its attributes claim, and skip cells
+// without a position.
 package tabular

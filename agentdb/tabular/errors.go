@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Error says why a file, or what was asked of it, cannot be used.
+// Error is the error for a file or a request that cannot be used.
 type Error struct {
-	Field   string // the argument at fault: "path" or "format"
+	Field   string // argument that caused the error: "path" or "format"
 	Message string
 }
 
@@ -18,10 +18,10 @@ func invalid(field, format string, args ...any) *Error {
 	return &Error{Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
-// SyntaxError is a fault at one place of a file.
+// SyntaxError is an error at one place of a file.
 type SyntaxError struct {
-	Line   int // of a workbook: the row
-	Column int // in characters from 1; 0 where the fault is in no one place of the line
+	Line   int // in a workbook: the row
+	Column int // in characters, from 1; 0 if unknown
 	Text   string
 }
 
@@ -32,10 +32,11 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("line %d: %s", e.Line, e.Text)
 }
 
-// lineOf is the line of a byte offset, from 1.
+// lineOf returns the line of a byte offset, from 1.
 func lineOf(s string, at int) int { return 1 + strings.Count(s[:min(at, len(s))], "\n") }
 
-// columnInLine counts the characters of a line up to a byte offset, from 1. end ends lines.
+// columnInLine returns the column of a byte offset in characters, from 1. end is the last byte of a
+// line ending.
 func columnInLine(data string, at int, end byte) int {
 	return 1 + utf8.RuneCountInString(data[strings.LastIndexByte(data[:at], end)+1:at])
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The formats.
+// File formats.
 const (
 	formatCSV   = "csv"
 	formatTSV   = "tsv"
@@ -14,7 +14,8 @@ const (
 	formatXLSX  = "xlsx"
 )
 
-// inputFormat is what the caller said, else what the name says, else what the content looks like.
+// inputFormat returns the requested format. If said is "", it uses the extension of the name, and
+// then the content.
 func inputFormat(said, name, content string) (string, error) {
 	switch strings.ToLower(said) {
 	case "":
@@ -42,14 +43,14 @@ func inputFormat(said, name, content string) (string, error) {
 	return detectFormat(content), nil
 }
 
-// detectFormat guesses from the beginning of a file; CSV is what is left.
+// detectFormat guesses the format from the beginning of a file. The default is CSV.
 func detectFormat(content string) string {
 	if strings.HasPrefix(content, "PK\x03\x04") {
 		return formatXLSX
 	}
 
-	// A file in UTF-16 shows its braces and tabs only once it is decoded. One that cannot be
-	// decoded gets its error later, with the place.
+	// Decode UTF-16 first, so that braces and tabs can be found. If the content cannot be decoded,
+	// Open later returns the error with its place.
 	content = content[:min(len(content), sniffBytes)]
 	if text, _, err := Decode(content, true); err == nil {
 		content = text
@@ -68,8 +69,8 @@ func detectFormat(content string) string {
 	return formatCSV
 }
 
-// OutputFormat is the format in which a file is to be written: the one that was said, else the
-// one of the name's extension, else csv.
+// OutputFormat returns the format for a file to be written: the requested format, that of the
+// extension, or csv.
 func OutputFormat(said, name string) (string, error) {
 	format := strings.ToLower(said)
 	if format == "" {
@@ -97,7 +98,8 @@ func OutputFormat(said, name string) (string, error) {
 	return "", invalid("format", "the format %q is unknown; use csv, tsv, json, jsonl or xlsx", said)
 }
 
-// notText names the kinds of files that are often mistaken for a table of text.
+// notText describes binary files that are often mistaken for a text table. It returns "" for other
+// files.
 func notText(content string) string {
 	for begin, what := range map[string]string{
 		"\xd0\xcf\x11\xe0": "a spreadsheet of the old kind (.xls); save it as .xlsx or .csv and import that",

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// jsonReader reads objects, of one array or one after the other (JSON lines). Its columns
-// are the keys of all of them, in the order in which they first appear.
+// jsonReader reads objects from an array or from JSON lines. Its columns are the keys of all
+// objects, in the order of their first occurrence.
 type jsonReader struct {
 	data    string
 	decoder *json.Decoder
@@ -19,20 +19,20 @@ type jsonReader struct {
 	keys    []string
 	at      map[string]int
 	row     []any // by key: nil, bool, string, json.Number, nested (JSON text) or absent
-	lines   int   // lines before offset
+	lines   int   // number of lines before offset
 	offset  int
-	start   int // line on which the current record begins
+	start   int // first line of the current record
 }
 
 func newJSON(data string) *jsonReader {
 	r := &jsonReader{data: data, decoder: json.NewDecoder(strings.NewReader(data)), at: map[string]int{}}
-	// A float64 would round long ids.
+	// A float64 would round long IDs.
 	r.decoder.UseNumber()
 	r.array = strings.HasPrefix(strings.TrimLeft(data, " \t\r\n"), "[")
 	return r
 }
 
-// again reads the same file from the beginning, with the columns that are now known.
+// again returns a reader for the same content, from the beginning and with the known columns.
 func (r *jsonReader) again() *jsonReader {
 	next := newJSON(r.data)
 	next.keys, next.at = r.keys, r.at
@@ -51,7 +51,7 @@ func (r *jsonReader) Next() error {
 		return r.end()
 	}
 
-	// The decoder only knows where a token ends, so faults are placed after this offset.
+	// The decoder reports only the end of a token, so errors are placed after this offset.
 	before := r.decoder.InputOffset()
 	token, err := r.decoder.Token()
 	if !r.array && errors.Is(err, io.EOF) {
@@ -69,7 +69,7 @@ func (r *jsonReader) Next() error {
 	return r.object()
 }
 
-// end reads the closing bracket and makes sure that nothing follows.
+// end reads the closing bracket and returns an error if more content follows.
 func (r *jsonReader) end() error {
 	if _, err := r.decoder.Token(); err != nil {
 		return r.fault(err)
@@ -94,8 +94,8 @@ func (r *jsonReader) object() error {
 			return r.fault(err)
 		}
 
-		key, _ := token.(string) // the decoder lets nothing else be a key
-		// The value is taken whole, so that lists and objects keep their text.
+		key, _ := token.(string) // the decoder accepts only strings as keys
+		// Decode the raw value, so that lists and objects keep their text.
 		var raw json.RawMessage
 		if err := r.decoder.Decode(&raw); err != nil {
 			return r.fault(err)
@@ -152,14 +152,14 @@ func (r *jsonReader) fault(err error) error {
 	return r.faultAfter(r.decoder.InputOffset(), fmt.Sprintf("this is not JSON: %v", err))
 }
 
-// faultAfter is a fault of what begins after an offset, up to which all is well.
+// faultAfter returns a syntax error for the first token after an offset.
 func (r *jsonReader) faultAfter(after int64, why string) error {
 	at := min(int(after), len(r.data))
 	at += len(r.data[at:]) - len(strings.TrimLeft(r.data[at:], " \t\r\n,:"))
 	return &SyntaxError{lineOf(r.data, at), columnInLine(r.data, at, '\n'), why}
 }
 
-// lineRead is the line up to which the decoder has read.
+// lineRead returns the line up to which the decoder has read.
 func (r *jsonReader) lineRead() int {
 	to := min(int(r.decoder.InputOffset()), len(r.data))
 	r.lines += strings.Count(r.data[r.offset:to], "\n")
@@ -178,7 +178,8 @@ func (r *jsonReader) kind(i int) Kind {
 	return scalarKind(r.row[i])
 }
 
-// Value is what column i of the current record is bound as.
+// Value returns the value of column i of the current record, converted for a column of the given
+// affinity.
 func (r *jsonReader) Value(i int, to Affinity) any {
 	if i >= len(r.row) {
 		return Absent{}

@@ -6,10 +6,10 @@ import (
 	"strconv"
 )
 
-// jsonWriter writes objects with their keys in the order of the columns.
+// jsonWriter writes objects with their keys in column order.
 type jsonWriter struct {
 	to    io.Writer
-	keys  []string // "name": with its quotes and colon
+	keys  []string // encoded keys, with quotes and colon
 	array bool
 	n     int
 	out   []byte
@@ -63,7 +63,7 @@ func (e *jsonWriter) Close() error {
 	end := ""
 	if e.array {
 		end = "\n]\n"
-		// No row wrote the opening bracket.
+		// Without a row, the opening bracket is not written yet.
 		if e.n == 0 {
 			end = "[]\n"
 		}

@@ -9,48 +9,50 @@ import (
 	"rouse/internal/text"
 )
 
-// maxCells bounds rows by columns: small objects of many keys make very wide rows.
+// maxCells is the maximum number of rows times columns. Small objects with many keys can make very
+// wide rows.
 const maxCells = 100_000_000
 
-// Options say how to read a file.
+// Options holds the options for reading a file.
 type Options struct {
-	Name       string // of the file, for messages and for its extension, which can say the format
-	Format     string // csv, tsv, json, jsonl or xlsx; "" looks at the name, then at the content
-	NoHeader   bool   // the first line of a table is a row already
+	Name       string // name of the file, for messages and for the format
+	Format     string // csv, tsv, json, jsonl or xlsx; "" detects it from the name, then from the content
+	NoHeader   bool   // the first line is a row, not headings
 	MaxColumns int
 }
 
-// Table is a table in a file, whose content is in memory.
+// Table is a table in a file that is held in memory.
 type Table struct {
-	// Headings are the names of the columns. Of csv, tsv and xlsx files they are known at once,
-	// and may be replaced by as many others before Scan; of json files they are the keys of all
-	// objects, known after Scan.
+	// Headings holds the names of the columns. For csv, tsv and xlsx files they are set by Open,
+	// and may be replaced by the same number of names before Scan. For json files they are the keys
+	// of all objects, set by Scan.
 	Headings []string
-	Kinds    []Kind // of the columns, as far as there are values in them
+	Kinds    []Kind // by column; a column without values is unseen
 	Rows     int
-	// Truncated says that rows were left out by the limit of Scan.
+	// Truncated reports whether the limit of Scan omitted rows.
 	Truncated bool
-	Ragged    bool // some rows have not the columns of the first
+	Ragged    bool // some rows differ from the columns of the first row
 	Warnings  []string
 
 	options Options
 	open    func() (Records, error)
-	json    *jsonReader // nil unless the columns are keys
+	json    *jsonReader // nil unless the columns are keys of objects
 }
 
-// Records gives the rows of a file one after the other. What is said of a row, and its values,
-// hold until the next.
+// Records returns the rows of a file one by one. All results are valid until the next call of Next.
 type Records interface {
-	Next() error                  // io.EOF after the last row, *SyntaxError for a fault
-	Line() int                    // where the row begins
-	Value(i int, to Affinity) any // of column i, as it is stored in a column of that affinity; Absent where the row has no such key
-	Mismatch() string             // why the row has not the shape of the others, "" if it has
-	kind(i int) Kind              // what the value of column i looks like
-	columnCount() int             // of the file, as far as they are known
+	Next() error // returns io.EOF after the last row, and a *SyntaxError for an error in the file
+	Line() int   // returns the first line of the row
+	// Value returns the value of column i, converted for a column of the given affinity. It returns
+	// Absent if the row does not have that key.
+	Value(i int, to Affinity) any
+	Mismatch() string // returns why the row does not match the columns, or ""
+	kind(i int) Kind  // returns the kind of the value in column i
+	columnCount() int // returns the number of known columns
 }
 
-// Open decides what a file is, decodes it and reads its headings. What is wrong with the file is
-// an *Error or a *SyntaxError.
+// Open detects the format of a file, decodes it and reads its headings. It returns an *Error or a
+// *SyntaxError if the file is not valid.
 func Open(content string, o Options) (*Table, error) {
 	t := &Table{options: o}
 	format, err := inputFormat(o.Format, o.Name, content)
@@ -65,7 +67,7 @@ func Open(content string, o Options) (*Table, error) {
 	}
 
 	separated := format == formatCSV || format == formatTSV
-	// JSON is UTF-8 by its definition, so another encoding is only guessed for the others.
+	// JSON is always UTF-8, so guess the encoding only for the other formats.
 	decoded, encoding, err := Decode(content, separated)
 	if err != nil {
 		return nil, err
@@ -82,15 +84,15 @@ func Open(content string, o Options) (*Table, error) {
 	return t, t.openJSON(content, format)
 }
 
-// HasKeys says that the columns are the keys of objects, and have no order in the file.
+// HasKeys reports whether the columns are keys of objects, which have no order in the file.
 func (t *Table) HasKeys() bool { return t.json != nil }
 
-// Records begins to read the rows.
+// Records returns a reader that starts at the first row.
 func (t *Table) Records() (Records, error) { return t.open() }
 
 func (t *Table) openCSV(content, format string) error {
 	separator := byte('\t')
-	begin := 1 // the line of the headings
+	begin := 1 // line of the headings
 	if format == formatCSV {
 		if said, rest := declaredSeparator(content); said != 0 {
 			separator, content, begin = said, rest, 2
@@ -119,7 +121,8 @@ func (t *Table) openCSV(content, format string) error {
 			}
 		}
 
-		// Programs end lines with separators that have no heading; cells there may be missing.
+		// Some programs end lines with separators that have no heading. Cells in such columns may
+		// be missing.
 		needed := len(t.Headings)
 		for needed > 1 && strings.TrimSpace(t.Headings[needed-1]) == "" {
 			needed--
@@ -145,7 +148,7 @@ func (t *Table) openJSON(content, format string) error {
 	return nil
 }
 
-// openXLSX reads the first visible sheet: its first row that is not empty has the headings.
+// openXLSX opens the first visible sheet. Its first row that is not empty has the headings.
 func (t *Table) openXLSX(content string) error {
 	w, err := openWorkbook(content)
 	if err != nil {
@@ -187,7 +190,7 @@ func (t *Table) openXLSX(content string) error {
 	return nil
 }
 
-// setHeadings takes the first record of a file, or numbers where that is a row already.
+// setHeadings uses the first record as headings. With NoHeader, it numbers the columns.
 func (t *Table) setHeadings(first []string) error {
 	if len(first) > t.options.MaxColumns {
 		return t.tooWide()
@@ -207,8 +210,7 @@ func (t *Table) tooWide() error {
 	return invalid("path", "%s has more than %d columns, which is more than a table can have", t.options.Name, t.options.MaxColumns)
 }
 
-// Scan reads every row once, up to a limit unless that is 0, and finds what the columns have in
-// common.
+// Scan reads all rows, or up to limit rows if limit is not 0. It sets the kinds of the columns.
 func (t *Table) Scan(limit int) error {
 	if err := t.scan(limit); err != nil {
 		return err
@@ -220,7 +222,7 @@ func (t *Table) Scan(limit int) error {
 		return invalid("path", "%s holds no objects", t.options.Name)
 	}
 
-	t.Headings = t.json.keys[:len(t.Kinds)] // without those of a record beyond the limit
+	t.Headings = t.json.keys[:len(t.Kinds)] // without keys of a record beyond the limit
 	return nil
 }
 
@@ -251,7 +253,7 @@ func (t *Table) scan(limit int) error {
 			return t.tooWide()
 		}
 
-		// A row that will be left out must not widen the type of a column.
+		// A skipped row must not widen the type of a column.
 		if r.Mismatch() != "" {
 			t.Ragged = true
 			continue
@@ -266,7 +268,7 @@ func (t *Table) learn(r Records) {
 		t.Kinds = append(t.Kinds, unseen)
 	}
 
-	// Text holds everything, so a column that is text already needs no further look.
+	// Text holds every value, so a text column needs no further check.
 	for i, k := range t.Kinds {
 		if k != textual {
 			t.Kinds[i] = k.merge(r.kind(i))

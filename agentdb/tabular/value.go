@@ -10,53 +10,53 @@ import (
 	"unicode/utf8"
 )
 
-// Absent stands for a value that a row does not have, which is not the same as NULL: the
-// default of the column applies.
+// Absent is the value of a key that a row does not have. Unlike NULL, it selects the default of the
+// column.
 type Absent struct{}
 
-// nested is the text of a list or an object inside a row; it is stored as it is.
+// nested is the JSON text of a list or an object in a row. It is stored as text.
 type nested string
 
-// Affinity is what a column does to the values that are stored in it, as SQLite has it.
+// Affinity is the SQLite type affinity of a column.
 type Affinity uint8
 
-// The affinities.
+// Affinities of columns.
 const (
 	AffinityText Affinity = iota
 	AffinityNumber
 	AffinityNone
 )
 
-// Kind is what the values of a column have in common, as far as they have been seen.
+// Kind is the narrowest type that holds all known values of a column.
 type Kind uint8
 
-// The order matters to merge: no value of a kind is narrower than one of a kind before it.
+// merge relies on this order: each kind is at least as wide as the kinds before it.
 const (
 	unseen  Kind = iota // no value yet
-	boolean             // JSON's true and false
-	integer             // exact as a float64 as well
-	long                // an int64 that a float64 would round
+	boolean             // true and false in JSON
+	integer             // exact as a float64, too
+	long                // int64 that a float64 would round
 	real
 	textual
 )
 
-// exactFloat is up to where every integer is exact as a float64.
+// exactFloat is the limit up to which a float64 represents every integer exactly.
 const exactFloat = 1 << 53
 
-// IsInteger says whether a column of integers holds all values without loss.
+// IsInteger reports whether an integer column holds all values without loss.
 func (k Kind) IsInteger() bool { return k == boolean || k == integer || k == long }
 
-// IsReal says whether a column of floating point numbers does, and one of integers does not.
+// IsReal reports whether the values need a floating point column.
 func (k Kind) IsReal() bool { return k == real }
 
-// merge is the narrowest kind that holds both without loss. A long and a real become text: the
-// digits of the one do not fit into the other.
+// merge returns the narrowest kind that holds both kinds without loss. A long and a real become
+// text, because neither type keeps the digits of the other.
 func (k Kind) merge(other Kind) Kind {
 	low, high := min(k, other), max(k, other)
 	switch {
 	case low == high || low == unseen:
 		return high
-	// JSON mixes true and 1; SQLite stores both as 1.
+	// SQLite stores true in JSON as 1, so booleans and integers can share a column.
 	case low == boolean && high == integer, low == boolean && high == long, low == integer && high == long:
 		return high
 	case low == integer && high == real:
@@ -66,21 +66,21 @@ func (k Kind) merge(other Kind) Kind {
 	return textual
 }
 
-// kindOfCell says what a cell of a CSV file looks like. Only what is written as a program
-// would write it back counts as a number: 007, +1, 1e5 and 1,5 are text.
+// kindOfCell returns the kind of a CSV cell. A cell is a number only if a program would write that
+// number in the same way: 007, +1, 1e5 and 1,5 are text.
 func kindOfCell(cell string) Kind {
 	if cell == "" {
 		return unseen
 	}
 
 	whole, fraction, decimal := strings.Cut(strings.TrimPrefix(cell, "-"), ".")
-	// Leading zeros mark codes and telephone numbers.
+	// Codes and telephone numbers have leading zeros.
 	if !digits(whole) || whole[0] == '0' && len(whole) > 1 {
 		return textual
 	}
 
 	if decimal {
-		// 15 significant digits are what a float64 gives back as they were.
+		// A float64 preserves 15 significant digits.
 		if !digits(fraction) || len(whole)+len(fraction) > 15 {
 			return textual
 		}
@@ -115,7 +115,7 @@ func digits(s string) bool {
 	return s != ""
 }
 
-// ReadsAsNumber says whether SQLite stores a text as a number in a column of numbers.
+// ReadsAsNumber reports whether SQLite stores a text as a number in a numeric column.
 func ReadsAsNumber(s string) bool {
 	s = strings.Trim(s, " \t\n\v\f\r")
 	if s == "" || strings.Trim(s, "0123456789.eE+-") != "" {
@@ -125,8 +125,8 @@ func ReadsAsNumber(s string) bool {
 	return err == nil || errors.Is(err, strconv.ErrRange)
 }
 
-// cellValue is what a cell of a CSV file is bound as. An empty cell is an empty text in a
-// text column and NULL elsewhere.
+// cellValue returns the value of a CSV cell for a column. An empty cell is an empty text in a text
+// column, and NULL in other columns.
 func cellValue(cell string, to Affinity) any {
 	if to != AffinityNumber {
 		return cell
@@ -143,12 +143,12 @@ func cellValue(cell string, to Affinity) any {
 		return f
 	}
 
-	return cell // SQLite keeps what it cannot convert as it is
+	return cell // SQLite stores a value that it cannot convert unchanged
 }
 
-// WholeFloat turns a float that came by way of JSON into what SQLite is to store.
-// Whole floats become integers: JSON does not tell 3 from 3.0, and a text column would
-// otherwise hold "3.0".
+// WholeFloat converts a float from JSON to the value that SQLite stores. A whole float becomes an
+// integer, because JSON does not distinguish 3 from 3.0, and a text column would otherwise hold
+// "3.0".
 func WholeFloat(f float64) any {
 	if f == math.Trunc(f) && math.Abs(f) <= exactFloat {
 		return int64(f)
@@ -156,7 +156,8 @@ func WholeFloat(f float64) any {
 	return f
 }
 
-// Number keeps every digit: what neither an int64 nor a float64 can hold stays text.
+// Number converts a JSON number without loss. A number that fits neither an int64 nor a float64
+// stays text.
 func Number(n json.Number) any {
 	if i, err := strconv.ParseInt(n.String(), 10, 64); err == nil {
 		return i
@@ -170,7 +171,7 @@ func Number(n json.Number) any {
 	return n.String()
 }
 
-// scalarKind is the kind of a nil, bool, string, json.Number, nested or absent.
+// scalarKind returns the kind of a nil, bool, string, json.Number, nested or absent value.
 func scalarKind(v any) Kind {
 	switch v := v.(type) {
 	case bool:
@@ -197,7 +198,7 @@ func numberKind(n json.Number) Kind {
 	return real
 }
 
-// scalarValue is what such a value is bound as.
+// scalarValue returns such a value for a column of the given affinity.
 func scalarValue(v any, to Affinity) any {
 	switch v := v.(type) {
 	case bool:
@@ -220,7 +221,7 @@ func scalarValue(v any, to Affinity) any {
 	}
 }
 
-// CellText is a value in a text file.
+// CellText formats a value for a text file.
 func CellText(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -233,7 +234,8 @@ func CellText(v any) string {
 	return v.(string)
 }
 
-// floatText keeps every digit, and a point or an exponent: 3.0 is not the integer 3.
+// floatText formats a float with all its digits and a point or an exponent, because 3.0 is not the
+// integer 3.
 func floatText(f float64) string {
 	if math.IsInf(f, 0) {
 		return fmt.Sprint(f)
@@ -252,7 +254,8 @@ func floatText(f float64) string {
 	return text
 }
 
-// AppendText writes a JSON string. encoding/json does the rare ones.
+// AppendText appends s as a JSON string. It uses encoding/json only for strings with special
+// characters.
 func AppendText(out []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {

@@ -5,14 +5,15 @@ import (
 	"io"
 )
 
-// Writer writes rows. Values are nil, int64, float64 or string, and the file is whole after Close.
+// Writer writes rows of nil, int64, float64 or string values. The file is complete after Close.
 type Writer interface {
 	Row(values []any) error
 	Close() error
-	Warnings() []string // after Close: what a reader of the file should know
+	Warnings() []string // warnings for a reader of the file, after Close
 }
 
-// NewWriter begins a file in one of the formats of OutputFormat, with the names of its columns.
+// NewWriter returns a writer for one of the formats of OutputFormat. columns are the names of the
+// columns.
 func NewWriter(format string, to io.Writer, columns []string) (Writer, error) {
 	switch format {
 	case formatXLSX:

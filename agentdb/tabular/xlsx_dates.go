@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// dateFormat says how a spreadsheet shows a number.
+// dateFormat is the way in which a spreadsheet displays a number.
 type dateFormat uint8
 
 const (
 	asNumber dateFormat = iota
 	asDate
-	asTime // of a day, or a length of time
+	asTime // time of day or duration
 )
 
-// formatOfNumber knows the formats that have a number instead of a code.
+// formatOfNumber returns the format of a built-in format number.
 func formatOfNumber(id int) dateFormat {
 	switch {
 	case id >= 18 && id <= 21, id >= 45 && id <= 47:
@@ -28,11 +28,11 @@ func formatOfNumber(id int) dateFormat {
 	return asNumber
 }
 
-// shownAsIs is what a format code shows as it stands: "text", \x, _x, *x, and colours and
-// conditions in brackets, but not [h], [m] and [s], which are lengths of time.
+// shownAsIs matches the literal parts of a format code: "text", \x, _x, *x, and colours and
+// conditions in brackets. It does not match the durations [h], [m] and [s].
 var shownAsIs = regexp.MustCompile(`"[^"]*"|[\\_*].|\[(?:[^hmsHMS\]][^\]]*|[hmsHMS]+[^hmsHMS\]][^\]]*)\]`)
 
-// formatOfCode looks for the letters of dates and times in a format code's first section.
+// formatOfCode searches the first section of a format code for letters of dates and times.
 func formatOfCode(code string) dateFormat {
 	code = shownAsIs.ReplaceAllString(code, "")
 	code, _, _ = strings.Cut(strings.ToLower(code), ";")
@@ -52,17 +52,17 @@ func formatOfCode(code string) dateFormat {
 
 const lastSerial = 2_958_466 // the day after 9999-12-31
 
-// text writes a day as 2006-01-02, an instant as 2006-01-02T15:04:05 and a time as
-// 15:04:05; "" when the number stays one.
+// text formats a date as 2006-01-02, an instant as 2006-01-02T15:04:05 and a time as 15:04:05. It
+// returns "" if the number is none of these.
 func (f dateFormat) text(serial float64, date1904 bool) string {
 	if f == asNumber || serial < 0 || serial >= lastSerial {
 		return ""
 	}
 
-	// Rounded to milliseconds: a fraction of a day has no exact float64.
+	// Round to milliseconds, because fractions of a day are not exact in a float64.
 	span := time.Duration(math.Round(math.Mod(serial, 1)*86_400_000)) * time.Millisecond
 	days := int(serial)
-	// Day 0 is no date in the 1900 system, so a fraction alone is a time of day.
+	// Day 0 is not a date in the 1900 system, so a fraction alone is a time of day.
 	if f == asTime || days == 0 && !date1904 && span > 0 {
 		hours := days*24 + int(span/time.Hour)
 		return fmt.Sprintf("%02d:%02d:%02d", hours, int(span/time.Minute)%60, int(span/time.Second)%60)
@@ -72,7 +72,7 @@ func (f dateFormat) text(serial float64, date1904 bool) string {
 	switch {
 	case date1904:
 		base = time.Date(1904, 1, 1, 0, 0, 0, 0, time.UTC)
-	case days < 60: // spreadsheets believe that 1900 had a 29 February
+	case days < 60: // spreadsheets treat 1900 as a leap year
 		base = base.AddDate(0, 0, 1)
 	}
 

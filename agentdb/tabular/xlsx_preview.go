@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// SheetPreview is the beginning of a sheet of a spreadsheet file.
+// SheetPreview holds the first rows of a sheet.
 type SheetPreview struct {
-	Sheet       string   // empty if the file has no sheet with the name that was asked for
-	Sheets      []string // of the file, this one first
+	Sheet       string   // "" if the file has no sheet with the requested name
+	Sheets      []string // all sheets of the file, the previewed one first
 	Rows        []SheetRow
-	MoreRows    bool // there are more rows
-	MoreColumns bool // there are more columns
+	MoreRows    bool
+	MoreColumns bool
 }
 
-// SheetRow is a row that holds something, with its number in the sheet, from 1.
+// SheetRow is a row with at least one value. Number is its number in the sheet, from 1.
 type SheetRow struct {
 	Number int      `json:"row"`
 	Cells  []string `json:"cells"`
 }
 
-// PreviewXLSX reads the first rows and columns of a sheet of an .xlsx file, "" for the first that
-// can be seen. Its errors say in words what is wrong with the file.
+// PreviewXLSX returns the first rows and columns of a sheet of an .xlsx file. If sheet is "", it
+// uses the first visible sheet. Its errors describe the problem with the file in words.
 func PreviewXLSX(content, sheet string, rows, columns int) (SheetPreview, error) {
 	w, err := openWorkbook(content)
 	if err != nil {
@@ -37,7 +37,7 @@ func PreviewXLSX(content, sheet string, rows, columns int) (SheetPreview, error)
 		if !ok || w.parts[strings.ToLower(target)] == nil {
 			return SheetPreview{Sheets: all}, nil
 		}
-		// A hidden sheet can be previewed when its name is known.
+		// A hidden sheet can be previewed by its name.
 		w.sheet, w.name = target, sheet
 		all = slices.Insert(slices.DeleteFunc(all, func(name string) bool { return name == sheet }), 0, sheet)
 	}
@@ -71,7 +71,7 @@ func PreviewXLSX(content, sheet string, rows, columns int) (SheetPreview, error)
 	}
 }
 
-// withoutLine names a row where the error is about a file that has no lines.
+// withoutLine rewords a SyntaxError to name a row, because a workbook has no lines.
 func withoutLine(err error) error {
 	var at *SyntaxError
 	if !errors.As(err, &at) {

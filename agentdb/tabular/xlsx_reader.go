@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// maxSheetColumns is how many columns a sheet has in the spreadsheet programs.
+// maxSheetColumns is the maximum number of columns of a sheet in spreadsheet programs.
 const maxSheetColumns = 16_384
 
-// xlsxReader reads the rows of one sheet. Rows without a value are no records.
+// xlsxReader reads the rows of one sheet. It skips rows without a value.
 type xlsxReader struct {
 	*workbook
 	part    io.ReadCloser
 	xml     *xml.Decoder
-	columns int   // of the headings; 0 reads rows of any width
+	columns int   // number of headings; 0 reads rows of any width
 	row     []any // nil, bool, string or json.Number
-	number  int   // of the row in the sheet, from 1
+	number  int   // row number in the sheet, from 1
 	fault   string
 	done    bool
 }
@@ -47,7 +47,7 @@ func (r *xlsxReader) cell(i int) any {
 	return nil
 }
 
-// Next reads up to the end of the next row that holds something.
+// Next reads the next row with a value.
 func (r *xlsxReader) Next() error {
 	for {
 		token, err := r.token()
@@ -61,7 +61,7 @@ func (r *xlsxReader) Next() error {
 		}
 
 		r.number++
-		// Rows may be left out, and their numbers are only trusted as far as they go up.
+		// Rows may be omitted. A row number is used only if it increases.
 		if n, err := strconv.Atoi(attribute(start, "r")); err == nil && n > r.number {
 			r.number = n
 		}
@@ -71,7 +71,7 @@ func (r *xlsxReader) Next() error {
 			return err
 		}
 
-		// Programs write rows of styles without a value, which are not rows of the table.
+		// Programs write styled rows without values, which are not rows of the table.
 		for _, v := range r.row {
 			if v != nil {
 				return nil
@@ -84,8 +84,8 @@ func (r *xlsxReader) Next() error {
 	}
 }
 
-// token reads on inside the sheet's data; io.EOF is the end of that, and the end of the
-// file before it a fault.
+// token returns the next token of the sheet's data. It returns io.EOF at the end of the data, and
+// an error if the file ends earlier.
 func (r *xlsxReader) token() (xml.Token, error) {
 	if r.done {
 		return nil, io.EOF
@@ -107,7 +107,7 @@ func (r *xlsxReader) token() (xml.Token, error) {
 	return token, nil
 }
 
-// cells reads the cells of a row, up to its end.
+// cells reads the cells of a row.
 func (r *xlsxReader) cells() error {
 	at := -1
 	for {
@@ -126,7 +126,7 @@ func (r *xlsxReader) cells() error {
 				continue
 			}
 
-			at++ // some programs leave out where a cell is: beside the one before
+			at++ // some programs omit the position of a cell that follows its neighbour
 			if ref := attribute(t, "r"); ref != "" {
 				at = columnOf(ref)
 			}
@@ -141,7 +141,7 @@ func (r *xlsxReader) cells() error {
 	}
 }
 
-// cut makes an end inside a row a fault.
+// cut converts io.EOF inside a row to a syntax error.
 func (r *xlsxReader) cut(err error) error {
 	if errors.Is(err, io.EOF) {
 		return &SyntaxError{r.number, 0, fmt.Sprintf("the sheet %s is damaged: a row does not end", r.name)}
@@ -149,9 +149,9 @@ func (r *xlsxReader) cut(err error) error {
 	return err
 }
 
-// put keeps a value at its column, if that is one of the headings'.
+// put stores a value in its column. A value to the right of the last heading is a fault.
 func (r *xlsxReader) put(at int, v any) {
-	// The first fault of a row is the one that is reported.
+	// Report only the first error of a row.
 	if v == nil || r.fault != "" {
 		return
 	}
@@ -173,7 +173,7 @@ func (r *xlsxReader) put(at int, v any) {
 	r.row[at] = v
 }
 
-// read reads one cell, up to its end: the result of a formula stands in it as a value.
+// read reads one cell. The cell of a formula contains the computed value.
 func (r *xlsxReader) read(c xml.StartElement) (any, error) {
 	var text strings.Builder
 	inText, phonetic, valued, formula := false, false, false, false
@@ -189,7 +189,7 @@ func (r *xlsxReader) read(c xml.StartElement) (any, error) {
 			case "v", "t":
 				inText = !phonetic
 				valued = valued || inText
-			// Phonetic hints for Japanese are not part of the text.
+			// Phonetic hints in Japanese are not part of the text.
 			case "rPh":
 				phonetic = true
 			case "f":
@@ -206,8 +206,7 @@ func (r *xlsxReader) read(c xml.StartElement) (any, error) {
 			case "rPh":
 				phonetic = false
 			case "c":
-				// Programs that write files without opening them leave the computing to the
-				// reader.
+				// Programs that generate files may leave the computing to the reader.
 				if formula && !valued {
 					r.fault = fmt.Sprintf("the cell %s holds a formula without its result; open the file in a spreadsheet program, save it and import it again", attribute(c, "r"))
 					return nil, nil
@@ -222,7 +221,7 @@ func (r *xlsxReader) read(c xml.StartElement) (any, error) {
 	}
 }
 
-// decode gives a cell's value by its type.
+// decode returns the value of a cell by its type.
 func (r *xlsxReader) decode(c xml.StartElement, text string) any {
 	switch attribute(c, "t") {
 	case "s":
@@ -242,7 +241,7 @@ func (r *xlsxReader) decode(c xml.StartElement, text string) any {
 		return nonEmpty(text)
 	}
 
-	// Dates are numbers that a style shows as a date.
+	// Dates are numbers with a date style.
 	if style, err := strconv.Atoi(attribute(c, "s")); err == nil && style > 0 && style < len(r.dates) {
 		if date := r.dates[style].text(number, r.date1904); date != "" {
 			return date
@@ -250,13 +249,13 @@ func (r *xlsxReader) decode(c xml.StartElement, text string) any {
 	}
 
 	if strings.Trim(text, "0123456789.eE+-") != "" || strings.HasPrefix(text, "+") {
-		return nonEmpty(text) // no number as JSON has it
+		return nonEmpty(text) // not a valid JSON number
 	}
 
 	return json.Number(text)
 }
 
-// nonEmpty takes an empty text for an empty cell: spreadsheets show them alike.
+// nonEmpty returns nil for an empty text, because spreadsheets show no difference.
 func nonEmpty(text string) any {
 	if text == "" {
 		return nil
@@ -273,12 +272,12 @@ func attribute(e xml.StartElement, name string) string {
 	return ""
 }
 
-// columnOf is the column of a cell's name, from 0: AB12 is 27. It is -1 when the name is
-// none.
+// columnOf returns the column of a cell's name, from 0: AB12 is in column 27. It returns -1 if the
+// name is not valid.
 func columnOf(ref string) int {
 	n := 0
 	for i := 0; i < len(ref); i++ {
-		// Clearing this bit makes a letter upper case.
+		// Clear this bit to convert a letter to upper case.
 		c := ref[i] &^ 0x20
 		if c < 'A' || c > 'Z' {
 			break
@@ -291,7 +290,7 @@ func columnOf(ref string) int {
 	return n - 1
 }
 
-// columnName is the opposite of columnOf.
+// columnName returns the name of a column. It is the inverse of columnOf.
 func columnName(at int) string {
 	name := ""
 	for at++; at > 0; at = (at - 1) / 26 {

@@ -10,29 +10,29 @@ import (
 	"strings"
 )
 
-// Bounds of a workbook. Its parts are compressed: a small file can be very large inside.
+// Limits of a workbook. Its parts are compressed, so a small file can be very large inside.
 const (
 	maxUnzipped = 256 << 20 // bytes of one part
-	maxSmall    = 16 << 20  // bytes of a part that holds no cells
-	maxParts    = 10_000    // of the archive
-	maxStrings  = 4_000_000 // shared by the cells
+	maxSmall    = 16 << 20  // bytes of a part without cells
+	maxParts    = 10_000    // parts of the archive
+	maxStrings  = 4_000_000 // shared strings
 )
 
-// workbook is a spreadsheet file (.xlsx) of which one sheet is read. Sheets are read as a
-// stream of XML, cell by cell, so that no attribute of a hostile file decides how much
-// memory is taken; libraries allocate what such attributes say.
+// workbook is an .xlsx file of which one sheet is read. Sheets are read as a stream of XML, cell by
+// cell. Libraries allocate memory by the attributes of a sheet, which a hostile file can set to any
+// size.
 type workbook struct {
 	parts    map[string]*zip.File
-	sheet    string            // the part with the first visible sheet
-	name     string            // of that sheet
-	others   []string          // names of the sheets that are not read
-	targets  map[string]string // their parts, and that of the one that is read
+	sheet    string            // part of the first visible sheet
+	name     string            // name of that sheet
+	others   []string          // names of the other sheets
+	targets  map[string]string // parts of all sheets, by name
 	date1904 bool
 	shared   []string
 	dates    []dateFormat // by the style of a cell
 }
 
-// openWorkbook reads everything but the sheet. Its errors are *SyntaxError.
+// openWorkbook reads all parts except the sheet. Its errors are *SyntaxError.
 func openWorkbook(content string) (*workbook, error) {
 	archive, err := zip.NewReader(strings.NewReader(content), int64(len(content)))
 	if err != nil {
@@ -44,7 +44,7 @@ func openWorkbook(content string) (*workbook, error) {
 
 	w := &workbook{parts: make(map[string]*zip.File, len(archive.File))}
 	for _, f := range archive.File {
-		// Part names are compared without case, and some programs begin them with a slash.
+		// Part names are case-insensitive, and some programs write a leading slash.
 		w.parts[strings.ToLower(strings.TrimPrefix(f.Name, "/"))] = f
 	}
 	if err := w.readWorkbook(); err != nil {
@@ -61,7 +61,7 @@ func badXLSX(format string, args ...any) error {
 	return &SyntaxError{1, 0, fmt.Sprintf(format, args...)}
 }
 
-// part opens a part of the archive, nil when there is none.
+// part opens a part of the archive. It returns nil if there is no such part.
 func (w *workbook) part(name string) (io.ReadCloser, error) {
 	f := w.parts[strings.ToLower(name)]
 	if f == nil {
@@ -79,13 +79,13 @@ func (w *workbook) part(name string) (io.ReadCloser, error) {
 	return &boundedPart{r, io.LimitReader(r, maxUnzipped)}, nil
 }
 
-// boundedPart does not trust the size that the archive claims.
+// boundedPart is a part with a limit on its size, because the size in the archive is untrusted.
 type boundedPart struct {
 	io.Closer
 	io.Reader
 }
 
-// decode reads a small part into a structure; found is false when there is none.
+// decode decodes a small part. found is false if there is no such part.
 func (w *workbook) decode(name string, into any) (found bool, err error) {
 	r, err := w.part(name)
 	if r == nil || err != nil {
@@ -111,7 +111,7 @@ type relationships struct {
 	} `xml:"Relationship"`
 }
 
-// readWorkbook finds the first sheet that its owner sees.
+// readWorkbook finds the first visible sheet.
 func (w *workbook) readWorkbook() error {
 	const book = "xl/workbook.xml"
 	var content struct {
@@ -129,7 +129,7 @@ func (w *workbook) readWorkbook() error {
 	if err != nil {
 		return err
 	}
-	// A zip archive that is something else: .ods and .docx have no such part.
+	// Other zip archives, such as .ods and .docx, do not have this part.
 	if !found {
 		return badXLSX("there is no workbook in it, so it is no .xlsx file (.xls, .xlsb and .ods are not read); save it as .xlsx or .csv")
 	}
@@ -161,7 +161,7 @@ func (w *workbook) readWorkbook() error {
 		if target != "" {
 			w.targets[sheet.Name] = target
 		}
-		// Charts have a sheet without a worksheet part.
+		// Chart sheets have no worksheet part.
 		if target == "" || sheet.State == "hidden" || sheet.State == "veryHidden" || w.sheet != "" {
 			w.others = append(w.others, sheet.Name)
 			continue
@@ -175,7 +175,7 @@ func (w *workbook) readWorkbook() error {
 	return nil
 }
 
-// readStyles learns which styles show a number as a date or a time.
+// readStyles finds the styles that show a number as a date or a time.
 func (w *workbook) readStyles() error {
 	var styles struct {
 		Formats []struct {
@@ -192,7 +192,7 @@ func (w *workbook) readStyles() error {
 
 	own := make(map[int]dateFormat, len(styles.Formats))
 	for _, f := range styles.Formats {
-		// A file's own format wins over the built-in one of that number.
+		// A format in the file overrides the built-in format with the same number.
 		own[f.ID] = formatOfCode(f.Code)
 	}
 
@@ -207,7 +207,7 @@ func (w *workbook) readStyles() error {
 	return nil
 }
 
-// readShared reads the texts that cells name by their number.
+// readShared reads the shared strings, which cells refer to by number.
 func (w *workbook) readShared() error {
 	const name = "xl/sharedStrings.xml"
 	r, err := w.part(name)
@@ -236,7 +236,7 @@ func (w *workbook) readShared() error {
 			case "rPh":
 				phonetic = true
 			case "t":
-				// Rich text is in several <t> of one <si>, which are joined.
+				// Rich text consists of several <t> in one <si>, which are joined.
 				inText = !phonetic
 			}
 		case xml.EndElement:

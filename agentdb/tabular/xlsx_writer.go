@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	maxCellText  = 32_767                // characters of a cell, as UTF-16 counts them
+	maxCellText  = 32_767                // in UTF-16 code units
 	exactInteger = 1_000_000_000_000_000 // spreadsheets keep 15 digits of a number
 )
 
-// The parts of a workbook beside its one sheet. The sheet's first row is bold and stays in
-// sight.
+// workbookParts are the parts of a workbook other than its sheet. The first row of the sheet is
+// bold and frozen.
 var workbookParts = []struct{ name, content string }{
 	{"[Content_Types].xml", `<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Default Extension="xml" ContentType="application/xml"/><Override PartName="/xl/workbook.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"/><Override PartName="/xl/worksheets/sheet1.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/><Override PartName="/xl/styles.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.styles+xml"/></Types>`},
 	{"_rels/.rels", `<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="xl/workbook.xml"/></Relationships>`},
@@ -29,13 +29,13 @@ var workbookParts = []struct{ name, content string }{
 
 const sheetBegin = `<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetViews><sheetView workbookViewId="0"><pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/></sheetView></sheetViews><sheetData>`
 
-// xlsxWriter writes a workbook of one sheet as a stream. Texts are marked as such, so no
-// program takes one for a formula.
+// xlsxWriter writes a workbook with one sheet as a stream. Strings are marked as text, so that no
+// program computes them as formulas.
 type xlsxWriter struct {
 	archive *zip.Writer
 	sheet   io.Writer
 	columns []string
-	number  int // of the row
+	number  int // row number
 	out     bytes.Buffer
 }
 
@@ -80,7 +80,7 @@ func (e *xlsxWriter) write(values []any, style string) error {
 		case nil:
 			continue
 		case int64:
-			// A longer integer would lose digits when the file is opened; as a text it keeps them.
+			// Write a longer integer as text, because spreadsheets would drop its last digits.
 			if number = strconv.FormatInt(v, 10); v >= exactInteger || v <= -exactInteger {
 				if err := e.text(i, style, number); err != nil {
 					return err
@@ -105,7 +105,7 @@ func (e *xlsxWriter) write(values []any, style string) error {
 }
 
 func (e *xlsxWriter) text(i int, style, text string) error {
-	// No text has more UTF-16 units than bytes, so most need no counting.
+	// A text has at most as many UTF-16 units as bytes, so short texts need no count.
 	if len(text) > maxCellText && len(utf16.Encode([]rune(text))) > maxCellText {
 		return invalid("format", "row %d has a text of more than %d characters in %s, which no spreadsheet cell can hold; export as csv or json", e.number-1, maxCellText, e.columns[i])
 	}
@@ -128,8 +128,8 @@ func (e *xlsxWriter) Close() error {
 
 func (e *xlsxWriter) Warnings() []string { return nil }
 
-// Spreadsheets write characters that XML does not have as _x0007_, and that form itself
-// with its underscore in the same way.
+// Spreadsheets write characters that XML does not allow as _x0007_. A text that already has that
+// form gets its underscore escaped in the same way.
 var (
 	xlsxEscape  = regexp.MustCompile(`_x[0-9A-Fa-f]{4}_`)
 	xlsxControl = regexp.MustCompile(`[\x00-\x08\x0b\x0c\x0e-\x1f\x{fffe}\x{ffff}]`)

@@ -11,13 +11,13 @@ import (
 	"rouse/cmd/internal/cmdtest"
 )
 
-// TestAnswerForm: a model asks for several values at once; its owner is asked for each, on a terminal, or gives JSON, and hears
-// of each field what is wrong with it (OSL-31, UNI-09).
+// TestAnswerForm checks a question that asks for several values (OSL-31, UNI-09). The owner answers
+// on a terminal, field by field, or with JSON. Each invalid field gets its own error.
 func TestAnswerForm(t *testing.T) {
 	ask := `{"question":"Where to?","inputSchema":{"type":"object","required":["city","nights","address"],"properties":{
 		"city":{"type":"string","description":"as on the ticket"},"nights":{"type":"integer","default":2,"minimum":1},"class":{"type":"string","enum":["first","second"]},
 		"pets":{"type":"boolean"},"guests":{"type":"array","items":{"type":"string"}},"address":{"type":"object","required":["street"],"properties":{"street":{"type":"string"}}}}}}`
-	// No daemon goes on with a run that was answered, so that each run asks.
+	// Without a daemon an answered run does not continue, so each run asks.
 	turn := modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "clarify", Args: json.RawMessage(ask)}}}
 	s := modeltest.New(t, turn, turn)
 

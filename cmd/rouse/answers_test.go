@@ -16,9 +16,10 @@ import (
 	"rouse/internal/domain"
 )
 
-// Of many who answer at once the first one counts; an item whose run was cancelled takes no answer;
-// an answer that is given while no daemon runs is read by the next one; and a run whose job is
-// gone by then ends saying so. Each step of a run is an event, also that it asks (OSA-26).
+// TestAnswers checks answers to questions (OSA-26). Only the first of several concurrent answers
+// counts. An item of a cancelled run takes no answer. A daemon reads answers that were given while
+// no daemon ran. A run ends with an error if its job was removed before the answer. Each step of a
+// run, including a question, is an event.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	const asking = 4

@@ -76,9 +76,9 @@ func appliedText(c api.Checkout) string {
 	return fmt.Sprintf("run %s: the branch %s has %s now (%s), at %s", c.Run, text.OneLine(a.Branch), text.Plural(len(c.Commits), "commit")+" of it", a.How, text.Head(a.Commit, 12))
 }
 
-// printCheckout writes what came of the checkout of a run, as part of the run.
+// printCheckout prints the result of the checkout of a run, as part of the output for the run.
 func printCheckout(w io.Writer, c api.Checkout, now time.Time) {
-	const most = 20 // commits, and files; --json has all
+	const most = 20 // maximum number of listed commits and files; --json lists all
 	more := func(n int) {
 		if n > most {
 			fmt.Fprintf(w, "            … and %d more\n", n-most)

@@ -13,8 +13,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// newApprovalItems makes runs that wait for approval, each to do what is given, as an agent's authorizer
-// asks for it; and one that waits because of its job's definition, which has no tool.
+// newApprovalItems creates one run for each action that waits for its approval. It also creates a
+// run that waits for the approval of its job's definition, which has no tool.
 func newApprovalItems(t *testing.T, home string, actions ...ledger.Action) {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(home, "ledger.db")})
@@ -40,9 +40,9 @@ func newApprovalItems(t *testing.T, home string, actions ...ledger.Action) {
 	}
 }
 
-// What a run may do only with approval is shown as it would be done, whatever is hidden in it, and
-// once for all runs that wait for it; it is answered once, without a daemon as with one, and a
-// standing approval can be revoked (UNI-06, UNI-09).
+// TestApprovals checks approvals (UNI-06, UNI-09). An action is shown as it would be executed, even
+// if it contains hidden characters. One item stands for all runs that wait for the same action. It
+// is answered once, with or without a daemon. A standing approval can be revoked.
 func TestApprovals(t *testing.T) {
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
 home: ./home
@@ -111,7 +111,8 @@ jobs: [{name: mail, agent: clerk, playbook: [{call: db_schema}]}]
 	}
 }
 
-// TestApproveOneOfMany approves an action that scheduled runs and a manual one wait for: one run goes on, and with --all each that is left.
+// TestApproveOneOfMany approves an action for which scheduled runs and a manual run wait. Without
+// --all one run continues, with --all all others do.
 func TestApproveOneOfMany(t *testing.T) {
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
 home: ./home
@@ -127,7 +128,7 @@ jobs: [{name: mail, agent: clerk, schedule: "0 8 * * *", playbook: [{call: db_sc
 		}
 		return p.Out.String() + p.Err.String()
 	}
-	say("runs") // makes the home
+	say("runs") // creates the home
 
 	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(home, "ledger.db")})
 	if err != nil {
@@ -183,8 +184,8 @@ jobs: [{name: mail, agent: clerk, schedule: "0 8 * * *", playbook: [{call: db_sc
 	}
 }
 
-// A command that no grant covers is done once, as it was shown, after its owner's yes, which
-// another daemon hears than the one that asked.
+// TestApprovedCommand checks a command without a grant. After the owner's approval it is executed
+// once, as shown, by a later daemon than the one that asked.
 func TestApprovedCommand(t *testing.T) {
 	dir := cmdtest.Write(t, map[string]string{"work/.keep": "", "rouse.yaml": `version: 1
 home: ./home
@@ -216,7 +217,7 @@ jobs: [{name: make, agent: clerk, playbook: [{call: shell_run, with: {command: "
 		endtoend.RunJSON(t, &d, "show", "1", "--json", "--config", config)
 		return d.State == "finished"
 	})
-	if d.Outcome != "success" || d.Tier == "" { // a second time, mkdir would have failed
+	if d.Outcome != "success" || d.Tier == "" { // a second execution of mkdir would have failed
 		t.Errorf("%+v", d.Run)
 	}
 	if found, err := filepath.Glob(filepath.Join(dir, "work", "made")); err != nil || len(found) != 1 {

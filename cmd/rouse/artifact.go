@@ -80,7 +80,7 @@ func fetchArtifact(s *session, run string, a api.Artifact, to string) error {
 	return sayf(s.out, "%s of run %s into %s\n", artifactText(a), run, to)
 }
 
-// writeNew writes a file that does not exist yet, with the mode that its user's files usually have. It returns fs.ErrExist if there is one.
+// writeNew writes a file with its user's default mode. It returns fs.ErrExist if the file exists.
 func writeNew(path string, mode fs.FileMode, write func(io.Writer) error) error {
 	if err := atomicfile.StreamNew(path, mode, write); err != nil {
 		return err
@@ -88,10 +88,10 @@ func writeNew(path string, mode fs.FileMode, write func(io.Writer) error) error 
 	return os.Chmod(path, owner.Usual(mode))
 }
 
-// artifactOf is a version of a name that a run shared, 0 for the last.
+// artifactOf returns one version of a shared artifact. Version 0 means the latest.
 func artifactOf(d api.RunDetail, name string, version int) (api.Artifact, error) {
 	var known []string
-	// Versions are listed in the order in which they were shared, so the last one comes up first.
+	// Versions are listed in the order in which they were shared, so the latest comes first here.
 	for _, a := range slices.Backward(d.ArtifactsDetail) {
 		if a.Name != name {
 			continue
@@ -99,7 +99,7 @@ func artifactOf(d api.RunDetail, name string, version int) (api.Artifact, error)
 		if version == 0 || a.Version == version {
 			return a, nil
 		}
-		// In front, since the loop runs backward and people count forward.
+		// Prepend, because the loop runs backwards.
 		known = append([]string{strconv.Itoa(a.Version)}, known...)
 	}
 	switch {
@@ -115,7 +115,7 @@ func artifactText(a api.Artifact) string {
 	return fmt.Sprintf("%s (version %d, %s)", a.Name, a.Version, text.Size(a.Size))
 }
 
-// printArtifacts says what the run shared, and how to get it.
+// printArtifacts prints the artifacts of the run and the command that fetches each.
 func printArtifacts(w io.Writer, d api.RunDetail) {
 	for _, a := range d.ArtifactsDetail {
 		fmt.Fprintf(w, "  shared    %s", artifactText(a))

@@ -36,7 +36,7 @@ explains as well is a warning, which does not count.`,
 	return withJSON(cmd)
 }
 
-// audited is what rouse audit --json prints.
+// audited is the output of rouse audit --json.
 type audited struct {
 	Found  []ledger.Violation `json:"found"`
 	Result audit.Result       `json:"result"`
@@ -52,7 +52,7 @@ func runAudit(cmd *cobra.Command, at *place, listOnly bool, args []string) error
 	if err != nil {
 		return err
 	}
-	if isBackup { // its files are checked, too
+	if isBackup { // a backup also has files to verify
 		return verifyBackup(cmd, args[0])
 	}
 
@@ -74,7 +74,7 @@ func runAudit(cmd *cobra.Command, at *place, listOnly bool, args []string) error
 	return failIf(out.Result.Violations > 0, jsonOr(cmd, out, func() error { return printVerdict(cmd.OutOrStdout(), out.Result) }))
 }
 
-// toAudit returns the home that is meant, or that it is a backup.
+// toAudit returns the home or the backup to check, and reports whether it is a backup.
 func toAudit(at *place, args []string) (home string, isBackup bool, err error) {
 	if len(args) == 0 {
 		home, err = at.homeDir()

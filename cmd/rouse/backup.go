@@ -42,7 +42,7 @@ never copied. Values of secrets in the configuration are replaced by [secret].
   rouse backup --verify /mnt/usb/rouse
   rouse backup home.tar.zst`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			// The daemon writes the backup, and its working folder is another one.
+			// The daemon writes the backup, and the daemon has a different working directory.
 			dest, err := filepath.Abs(args[0])
 			if err != nil {
 				return err
@@ -98,7 +98,7 @@ func printBackup(out, warn io.Writer, b api.HomeBackup) error {
 	return nil
 }
 
-// verifyBackup checks a backup and says what is wrong with it.
+// verifyBackup checks a backup and prints the errors that it finds.
 func verifyBackup(cmd *cobra.Command, src string) error {
 	c, err := hearing(cmd, func(hear backup.Hear) (backup.Checked, error) { return backup.Check(cmd.Context(), src, hear) })
 	if err != nil {
@@ -107,7 +107,7 @@ func verifyBackup(cmd *cobra.Command, src string) error {
 	return failIf(c.Audit.Violations > 0, jsonOr(cmd, c, func() error { return printChecked(cmd.OutOrStdout(), c) }))
 }
 
-// hearing prints the progress of a check or a restore, and the violations that it finds.
+// hearing runs a check or a restore. It prints the progress and each violation.
 func hearing[T any](cmd *cobra.Command, do func(backup.Hear) (T, error)) (T, error) {
 	show, clear := progressLine(cmd.ErrOrStderr(), ofBytes)
 	defer clear()
@@ -176,11 +176,11 @@ on_miss decides about; notices that were to be delivered are not sent.`,
 	return withJSON(cmd)
 }
 
-// restoreReplica makes a backup of what the continuous copies have, and restores that.
+// restoreReplica makes a backup from the continuous replicas and restores that backup.
 func restoreReplica(cmd *cobra.Command, at *place, o restoreOptions) (err error) {
 	var when time.Time
 	if o.at != "" {
-		// The home does not exist yet, so use this machine's zone.
+		// The home and its configured zone do not exist yet, so use this machine's zone.
 		w, err := schedule.ParseTime(o.at, time.Now(), time.Local, false)
 		if err != nil {
 			return usagef("--at: %w", err)
@@ -200,7 +200,7 @@ func restoreReplica(cmd *cobra.Command, at *place, o restoreOptions) (err error)
 		return err
 	}
 
-	// Beside the home, where there has to be room for it anyway.
+	// Fetch into the parent folder of the home: the restored home needs that disk space anyway.
 	if err := os.MkdirAll(filepath.Dir(home), 0o700); err != nil {
 		return err
 	}
@@ -241,7 +241,7 @@ func runRestore(cmd *cobra.Command, at *place, o restoreOptions, src, said strin
 	return jsonOr(cmd, r, func() error { return printRestored(cmd.OutOrStdout(), r) })
 }
 
-// homeToReplace is the home that is restored to, by its real path, and keeps everybody else from one that is there.
+// homeToReplace returns the real path of the home to restore to, and locks it if it has content.
 func homeToReplace(cmd *cobra.Command, at *place) (home string, release func(), err error) {
 	if home, err = at.homeDir(); err != nil {
 		return "", nil, err
@@ -250,8 +250,8 @@ func homeToReplace(cmd *cobra.Command, at *place) (home string, release func(), 
 		home = real
 	}
 
-	if entries, err := os.ReadDir(home); err != nil || len(entries) == 0 { // what nobody can hold
-		return home, func() {}, nil //nolint:nilerr // what cannot be read is told where it is replaced
+	if entries, err := os.ReadDir(home); err != nil || len(entries) == 0 { // an empty home needs no lock
+		return home, func() {}, nil //nolint:nilerr // replacing the home reports the error
 	}
 	release, err = daemon.HoldHome(cmd.Context(), home, at.sayWaiting)
 	return home, release, err

@@ -13,8 +13,9 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// BenchmarkServe builds the program without symbols and starts a daemon; one operation lasts until the daemon is ready. It
-// also reports the time of "rouse runs" beside the daemon, and the memory and CPU time of the idle daemon.
+// BenchmarkServe builds the program without symbols and starts a daemon. One operation lasts until
+// the daemon is ready. The benchmark also reports the time of "rouse runs" with a daemon, and the
+// memory and CPU time of the idle daemon.
 func BenchmarkServe(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "rouse")
 	if out, err := exec.CommandContext(b.Context(), "go", "build", "-ldflags=-s -w", "-o", path, ".").CombinedOutput(); err != nil {
@@ -56,7 +57,7 @@ func BenchmarkServe(b *testing.B) {
 			}
 			b.ReportMetric(time.Since(began).Seconds()*1000/verbs, "ms/verb")
 
-			time.Sleep(2 * time.Second) // a daemon that has just started still works
+			time.Sleep(2 * time.Second) // wait for the work after the start
 			const idle = 10
 			before := threadTime(b, p.Process.Pid)
 			time.Sleep(idle * time.Second)

@@ -49,7 +49,7 @@ func printBudget(s *session, b api.Budget) error {
 func printPeriod(w io.Writer, name, zone, ends string, all []api.BudgetRow) error {
 	fmt.Fprintf(w, "%s (%s), ends %s\n", name, zone, ends)
 	all = slices.DeleteFunc(slices.Clone(all), func(r api.BudgetRow) bool {
-		// The daemon's row stays even when all is zero, so that the table is never empty.
+		// Keep the daemon's row even if all its values are zero, so that the table is never empty.
 		return r.Scope != "daemon" && r.LimitUSD == nil && r.LimitTokens == nil && r.SpentTokens+r.ReservedTokens+r.ForecastTokens == 0
 	})
 	return list(w, all, "", "BUDGET SPENT RESERVED LIMIT LEFT TOKENS TO_COME", func(r api.BudgetRow) []string {
@@ -57,7 +57,7 @@ func printPeriod(w io.Writer, name, zone, ends string, all []api.BudgetRow) erro
 		if r.LimitUSD != nil {
 			limit, left = dollars(*r.LimitUSD), dollars(*r.LeftUSD)
 		}
-		// Reserved tokens count as spent here: until their call ends, nobody else can have them.
+		// Reserved tokens count as spent here: other runs cannot use them until the call ends.
 		tokens := fmt.Sprint(r.SpentTokens + r.ReservedTokens)
 		if r.LimitTokens != nil {
 			tokens += fmt.Sprintf(" of %d", *r.LimitTokens)
@@ -73,10 +73,10 @@ func printPeriod(w io.Writer, name, zone, ends string, all []api.BudgetRow) erro
 	})
 }
 
-// estimated marks the part of an amount that no server reported.
+// estimated marks the part of an amount that rouse estimated because the server did not report it.
 func estimated(part string) string { return fmt.Sprintf(" (%s estimated)", part) }
 
-// toCome words the forecast of a row, and whether it fits.
+// toCome describes the forecast of a row, and whether it fits into the budget.
 func toCome(r api.BudgetRow) string {
 	if r.RunsToCome == 0 {
 		return "–"
@@ -101,7 +101,7 @@ func toCome(r api.BudgetRow) string {
 	return words
 }
 
-// dollars prints money with the digits that matter.
+// dollars formats an amount of money with its significant digits.
 func dollars(v float64) string {
 	switch {
 	case v == 0:

@@ -12,7 +12,7 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// paying is a configuration of a job whose model costs something.
+// paying returns the path of a configuration with a job whose model has a price.
 func paying(t *testing.T, s *modeltest.Server) string {
 	text := `version: 1
 home: ./home
@@ -41,8 +41,8 @@ func budgetOf(t *testing.T, config, scope string) api.BudgetRow {
 	return api.BudgetRow{}
 }
 
-// What a run has cost is in its JSON, and in what is left of the day; what the next one will
-// cost is shown by it.
+// TestBudgetOfTheDay checks the cost of a run in its JSON and in the budget of the day. It also
+// checks the forecast for the next run.
 func TestBudgetOfTheDay(t *testing.T) {
 	t.Parallel()
 	s := modeltest.New(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 1000, Output: 100, Cached: 200}})
@@ -70,8 +70,8 @@ func TestBudgetOfTheDay(t *testing.T) {
 	}
 }
 
-// kill -9 during a paid call: the day has counted it, when nobody has looked after it and
-// when somebody has.
+// TestKillDuringAPaidCall kills the daemon during a paid call. The budget of the day must include
+// the call, with and without a look at the budget before the restart.
 func TestKillDuringAPaidCall(t *testing.T) {
 	t.Parallel()
 	s := modeltest.New(t, modeltest.Turn{Text: "Let me", Hang: true}, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 100, Output: 10}})

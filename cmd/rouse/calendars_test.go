@@ -16,14 +16,16 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// A calendar of a URL decides as soon as it has come; the copy goes on when its server sends something else or is gone, and its age and what
-// is wrong are said; one that never came is an error, excludes nothing, and lets nothing through.
+// TestFetchedCalendars checks a calendar from a URL. It applies as soon as it is fetched. If the
+// server fails or sends something else, the stored copy still applies, and its age and the error
+// are reported. A calendar that was never fetched is an error: it excludes no day, and no run
+// starts.
 func TestFetchedCalendars(t *testing.T) {
 	t.Parallel()
 	day := time.Now().UTC().AddDate(0, 0, 3)
 	var body atomic.Value
 	body.Store("BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:Inventory\nDTSTART;VALUE=DATE:" + day.Format("20060102") + "\nEND:VEVENT\nEND:VCALENDAR\n")
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body.Load().(string))) })) //nolint:forcetypeassert // a text is stored
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body.Load().(string))) })) //nolint:forcetypeassert // the value is always a string
 	defer site.Close()
 
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
@@ -76,7 +78,7 @@ jobs:
 	}
 	var checks []api.Check
 	doctor := endtoend.Rouse(t, "doctor", "--offline", "--json", "--config", config)
-	_ = doctor.Run() // it fails
+	_ = doctor.Run() // it exits 1, as expected
 	if err := json.Unmarshal(doctor.Out.Bytes(), &checks); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +95,7 @@ jobs:
 	}
 	p.Stop(t)
 
-	// A day later the server asks for a login; what is kept decides, without a daemon too.
+	// One day later the server requires a login. The stored copy applies, also without a daemon.
 	body.Store("<html>Please log in</html>")
 	notes, err := filepath.Glob(filepath.Join(dir, "home", "calendars", "team.*.json"))
 	if err != nil || len(notes) != 1 {

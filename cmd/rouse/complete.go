@@ -23,14 +23,15 @@ import (
 )
 
 const (
-	// completeFor is how long a shell waits for what could be meant, at most.
+	// completeFor is the maximum time a shell waits for completions.
 	completeFor = 700 * time.Millisecond
-	// maxCompletions is how many runs are offered, the newest.
+	// maxCompletions is the maximum number of runs that are offered. The newest runs are offered.
 	maxCompletions = 50
 )
 
-// completions find what an argument could be, by its name in the Use of a command or by that of a flag's value. Nothing is ever changed for
-// them: they read the configuration without its secrets, ask a daemon that is there, and read a ledger that nobody has open as it lies.
+// completions maps the name of an argument or a flag value to a function that returns its possible
+// values. The functions only read: the configuration without its secrets, and data of the daemon.
+// If no process holds the home, they read the ledger file.
 var completions = map[string]func(context.Context, *place) []string{
 	"JOB": func(_ context.Context, at *place) []string {
 		return at.named(func(cfg *config.Config) (out []string) {
@@ -78,14 +79,14 @@ var completions = map[string]func(context.Context, *place) []string{
 	"TRIGGER": func(context.Context, *place) []string { return triggers },
 }
 
-// fileArguments are completed by the shell.
+// fileArguments are the arguments that the shell completes with file names.
 var fileArguments = strings.Fields("DIR FILE FOLDER PATH HOME BACKUP ARCHIVE")
 
-// completable gives all commands their completions.
+// completable adds completions to all commands.
 func completable(root *cobra.Command, at *place) {
 	eachCommand(root, func(cmd *cobra.Command) {
 		arguments := argumentsOf(cmd)
-		// rouse tools takes a tool, rouse db AGENT a verb behind it.
+		// Only the last argument of a command can repeat. An example is the tool in rouse tools.
 		if cmd.ValidArgsFunction == nil && len(arguments) > 0 {
 			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 				n := len(args)
@@ -104,7 +105,7 @@ func completable(root *cobra.Command, at *place) {
 			if _, known := completions[strings.ToUpper(name)]; !known {
 				return
 			}
-			// It can only be there already, which is as well.
+			// The error only means that a function is registered already.
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 				return complete(cmd.Context(), at, strings.ToUpper(name), begun)
 			})
@@ -112,7 +113,8 @@ func completable(root *cobra.Command, at *place) {
 	})
 }
 
-// complete is all that an argument could be that was begun: several names stand for several kinds, and files are left to the shell.
+// complete returns the values that start with begun. names lists alternatives, such as JOB|RUN. The
+// shell completes file names itself.
 func complete(ctx context.Context, at *place, names, begun string) (out []string, directive cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(ctx, completeFor)
 	defer cancel()
@@ -133,14 +135,14 @@ func complete(ctx context.Context, at *place, names, begun string) (out []string
 	return out, directive
 }
 
-// named are names of the configuration. Its secrets are not looked up: a keyring may ask for a password.
+// named returns names from the configuration. It never opens a keyring, which may ask the user.
 func (at *place) named(names func(*config.Config) []string) []string {
 	path, err := yaml.Find(at.config, os.Getenv)
 	if err != nil {
 		return nil
 	}
 
-	// What could be read is there beside an error: a mistake elsewhere does not take the names away.
+	// Read also returns a partial document, so a mistake elsewhere does not disable completion.
 	doc, _ := yaml.Read(yaml.Options{Path: path, Home: at.home, HoldSecrets: true, Secret: func(string) (string, bool, error) { return "", false, nil }})
 	if doc == nil {
 		return nil
@@ -164,11 +166,11 @@ func toolNames() (out []string) {
 	return out
 }
 
-// keyNames are the paths of the keys, and their last parts alone, by which rouse explain finds them as well.
+// keyNames returns the paths of all keys, and their last parts, which rouse explain also accepts.
 func keyNames() (out []string) {
 	var last []string
 	for _, k := range yaml.Keys() {
-		// Without the marks of lists, which shells take for patterns.
+		// Remove the list marks, because shells treat them as patterns.
 		path := strings.ReplaceAll(k.Path, "[]", "")
 		out = append(out, path+"\t"+shorten(k.Says, 60))
 		if at := strings.LastIndex(path, "."); at >= 0 {
@@ -179,7 +181,7 @@ func keyNames() (out []string) {
 	return append(out, slices.Compact(last)...)
 }
 
-// recorded asks the process that has the home for a list, or else reads the ledger as it lies.
+// recorded requests a list from the process that holds the home, or else reads the ledger file.
 func recorded[T any](ctx context.Context, at *place, path string, name func(T) string, read func(context.Context, *ledger.Ledger) ([]T, error)) (out []string) {
 	home, err := at.homeDir()
 	if err != nil {
@@ -193,7 +195,7 @@ func recorded[T any](ctx context.Context, at *place, path string, name func(T) s
 	} else {
 		var l *ledger.Ledger
 		if l, err = ledger.OpenFrozen(ctx, ledger.Options{Path: filepath.Join(home, "ledger.db"), Blobs: filepath.Join(home, "blobs")}); err == nil {
-			defer func() { _ = l.Close() }() // nothing was written
+			defer func() { _ = l.Close() }() // read only, so a failed close loses no data
 			all, err = read(ctx, l)
 		}
 	}

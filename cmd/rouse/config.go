@@ -35,7 +35,7 @@ func newConfigReload(at *place) *cobra.Command {
 		Long: `Has the daemon read the configuration again, and says what changed. It does so by itself
 when a file changes; with errors nothing changes, and they are listed.`,
 		RunE: at.inHome(func(cmd *cobra.Command, _ []string, home string) error {
-			// Not at.open: a reload in this process would reload nothing that anybody uses.
+			// Do not use at.open: a reload in this process would have no effect.
 			client, err := daemon.ConnectDaemon(cmd.Context(), home)
 			if errors.Is(err, api.ErrNoDaemon) {
 				return fmt.Errorf("no daemon serves %s; the configuration is read when one starts", home)
@@ -49,7 +49,7 @@ when a file changes; with errors nothing changes, and they are listed.`,
 				return err
 			}
 			return failIf(!result.OK, jsonOr(cmd, result, func() error {
-				var st api.Status // for its zone; without an answer use this terminal's zone
+				var st api.Status // only for its zone; if the request fails, use this terminal's zone
 				_ = client.Get(cmd.Context(), "/v1/status", nil, &st)
 				printReload(cmd.OutOrStdout(), result, time.Now().In(loadZone(st.Zone)))
 				return nil
@@ -66,7 +66,7 @@ func printReload(w io.Writer, result api.Reload, now time.Time) {
 	}
 
 	said := "the configuration is as it was"
-	if result.Latest != nil { // who has just saved it wants to know what came of that
+	if result.Latest != nil { // the daemon may have just reloaded a saved file
 		said += fmt.Sprintf(" since it was read at %s: %s", local(result.Latest.At, now), result.Latest.Summary)
 	}
 	fmt.Fprintln(w, cmp.Or(result.Summary(), said))
@@ -81,7 +81,7 @@ func printProblems(w io.Writer, found []api.Problem) {
 	}
 }
 
-// checked is what `rouse config check --json` prints.
+// checked is the output of `rouse config check --json`.
 type checked struct {
 	OK       bool             `json:"ok"`
 	Files    []string         `json:"files"`
@@ -95,12 +95,12 @@ func newConfigCheck(at *place) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := at.check()
 			var wrong *config.Errors
-			// Mistakes in the configuration are this command's result, not its failure.
+			// Mistakes in the configuration are the result of this command, not an error.
 			if err != nil && !errors.As(err, &wrong) {
 				return err
 			}
 
-			// Empty lists, not nil: scripts that read the JSON get [] and never null.
+			// Use empty lists, so that the JSON has [] and never null.
 			result := checked{OK: err == nil, Files: []string{}, Problems: []config.Problem{}}
 			if wrong != nil {
 				result.Problems = append(result.Problems, wrong.Problems...)

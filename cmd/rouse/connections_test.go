@@ -13,8 +13,9 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// connects are the packages that connect by themselves, with the reason why no stranger names their addresses. All others use
-// internal/dial, which judges the address when the connection is made.
+// connects lists the packages that may connect without internal/dial, with the reasons why their
+// addresses are trusted. All other packages use internal/dial, which checks the address of each
+// connection.
 var connects = map[string]string{
 	"internal/dial":         "it is the dialer",
 	"agent/model/wire":      "the base_url of a model is its owner's; redirects are not followed",
@@ -24,7 +25,7 @@ var connects = map[string]string{
 	"agent/model/modeltest": "tests", "agent/tool/moduleapi/signin/signintest": "tests", "cmd/internal/replicate/target/s3test": "tests",
 }
 
-// TestConnections fails on a package that connects past internal/dial.
+// TestConnections fails if a package outside the list connects without internal/dial.
 func TestConnections(t *testing.T) {
 	endtoend.Unraced(t)
 	t.Parallel()
@@ -68,7 +69,8 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// connections are the places of a file at which it names what connects: dialers, transports, and clients with the default transport.
+// connections returns the positions in a file that name a dialer, a transport or a client with the
+// default transport.
 func connections(file *ast.File) (at []token.Pos) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -96,7 +98,7 @@ func connections(file *ast.File) (at []token.Pos) {
 	return at
 }
 
-// nameOf returns the name of something of another package, as net.Dialer.
+// nameOf returns the qualified name of an identifier from another package, such as net.Dialer.
 func nameOf(e ast.Expr) string {
 	selector, ok := e.(*ast.SelectorExpr)
 	if !ok {

@@ -35,7 +35,7 @@ func sources(t *testing.T) map[string]string {
 
 		text, err := os.ReadFile(filepath.Join("../..", name))
 		if err != nil {
-			continue // deleted but still in the index
+			continue // deleted, but still in the index
 		}
 		files[name] = string(text)
 	}

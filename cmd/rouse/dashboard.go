@@ -73,7 +73,7 @@ the inbox by its number, in your browser.`,
 	return cmd
 }
 
-// pageOf is the page of a run, a job or an item that is there.
+// pageOf returns the page of an item, or of a run or a job that must exist.
 func pageOf(s *session, name string, item bool) (string, error) {
 	_, err := strconv.ParseUint(name, 10, 63)
 	switch {
@@ -84,11 +84,11 @@ func pageOf(s *session, name string, item bool) (string, error) {
 	case err == nil:
 		return "/runs/" + name, s.get("/v1/runs/"+name, nil, &api.RunDetail{})
 	}
-	// It knows the names of jobs, and suggests the nearest.
+	// The API knows the jobs. Its error suggests the nearest name.
 	return "/jobs/" + url.PathEscape(name), s.get("/v1/next", url.Values{"job": {name}, "n": {"1"}}, &[]api.Occurrence{})
 }
 
-// openPage opens a page in the browser, logged in, or prints its link.
+// openPage opens a page in the browser with a login link, or prints the link.
 func openPage(s *session, path string, print bool) error {
 	var login api.Login
 	if err := s.post("/v1/access/logins", api.LoginRequest{Path: path}, &login); err != nil {
@@ -104,7 +104,8 @@ func openPage(s *session, path string, print bool) error {
 	return sayf(s.out, "%s\n", login.URL)
 }
 
-// openBrowser hands an address to the desktop. The link is seen by whoever may list the processes of this machine, who finds it used up.
+// openBrowser opens an address in the default browser. Other users can see the login link in the
+// process list, but the link works only once.
 func openBrowser(ctx context.Context, address string) error {
 	argv := []string{"xdg-open", address}
 	switch runtime.GOOS {
@@ -116,7 +117,7 @@ func openBrowser(ctx context.Context, address string) error {
 
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	return exec.CommandContext(ctx, argv[0], argv[1:]...).Run() //nolint:gosec // the program is one of three
+	return exec.CommandContext(ctx, argv[0], argv[1:]...).Run() //nolint:gosec // the program is one of three constants
 }
 
 func printAccess(out io.Writer, a api.Access, now time.Time) error {

@@ -12,8 +12,9 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// The link that serve prints logs a browser in, once; open leads to the page of what there is, and dashboard says who
-// is logged in, logs out, and rotates.
+// TestDashboardLinks checks the login links. The link that serve prints works once. open leads to
+// the page of an existing object. dashboard lists the logged-in browsers, logs them out, and
+// rotates the token.
 func TestDashboardLinks(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: ann}]\njobs: [{name: look, agent: ann, playbook: [{call: file_read, with: {path: .}}]}]\n"})

@@ -77,10 +77,10 @@ That is a run, so rouse undo undoes it.`,
 	return withJSON(cmd)
 }
 
-// dbVerb is what can be done with a database. The agent comes before the verb, so cobra's subcommands cannot be used.
+// dbVerb is a command on a database. The agent precedes the verb, so cobra subcommands do not fit.
 type dbVerb struct {
 	name, usage string
-	least, most int // arguments after the verb
+	least, most int // number of arguments after the verb
 	purpose     purpose
 	run         func(s *session, o dbOptions, args []string) error
 }
@@ -106,7 +106,7 @@ var dbVerbs = []dbVerb{
 	{"reset", "reset", 0, 0, toChange, dbReset},
 }
 
-// runDB does what the word after the agent says.
+// runDB executes the verb that follows the agent.
 func runDB(cmd *cobra.Command, at *place, o dbOptions, args []string) error {
 	if len(args) == 0 {
 		return usagef("say whose database: rouse db AGENT; the agents are in rouse config show")
@@ -161,7 +161,7 @@ func dbSchema(s *session, o dbOptions, _ []string) error {
 	})
 }
 
-// columnText says what holds for a column: "not null, default 'misc', unique with day".
+// columnText describes the constraints of a column: "not null, default 'misc', unique with day".
 func columnText(t agentdb.Table, c agentdb.Column) string {
 	var rules []string
 	switch {
@@ -181,7 +181,7 @@ func columnText(t agentdb.Table, c agentdb.Column) string {
 			continue
 		}
 		rule := "unique"
-		// DeleteFunc changes its slice in place, and the index is looked at again for the next column.
+		// Clone the columns: DeleteFunc changes its slice, and later columns need it, too.
 		if others := slices.DeleteFunc(slices.Clone(index.Columns), func(name string) bool { return name == c.Name }); len(others) > 0 {
 			rule += " with " + strings.Join(others, ", ")
 		}
@@ -196,8 +196,7 @@ func dbQuery(s *session, o dbOptions, args []string) error {
 	return s.send(o.path("query"), q, &out, func() error { return printRows(s.out, out) })
 }
 
-// shownCell is how many characters of a value a terminal shows; a file, a pipe and --json get
-// all of it.
+// shownCell is the maximum number of characters of a value on a terminal. Other output is complete.
 const shownCell = 60
 
 func printRows(w io.Writer, out api.Rows) error {
@@ -206,7 +205,7 @@ func printRows(w io.Writer, out api.Rows) error {
 	for _, r := range out.Rows {
 		row := make([]string, len(out.Columns))
 		for i, c := range out.Columns {
-			// NULL is an empty cell, as in the files that export writes.
+			// NULL is an empty cell, as in exported files.
 			if v := r[c]; v != nil {
 				row[i] = cell(v)
 			}
@@ -225,12 +224,12 @@ func printRows(w io.Writer, out api.Rows) error {
 	return nil
 }
 
-// cell prints a value as a person reads it: 1200000, not 1.2e+06.
+// cell formats a value for people: 1200000, not 1.2e+06.
 func cell(v any) string {
 	switch v := v.(type) {
 	case json.Number:
 		if _, err := v.Int64(); err == nil {
-			return v.String() // to its last digit
+			return v.String() // with all its digits
 		}
 		if f, err := v.Float64(); err == nil {
 			return decimalText(f)
@@ -246,8 +245,8 @@ func cell(v any) string {
 	return fmt.Sprint(v)
 }
 
-// decimalText leaves out the last digits of a number whose digits go on, such as a third; of one so large that
-// they would be those of an amount, none. Queries have left out what is noise already.
+// decimalText rounds a number to 14 significant digits, to remove the noise of binary fractions. It
+// does not round numbers from 1e9, because their last digits may be part of an amount.
 func decimalText(f float64) string {
 	const digits, most = 14, 1e9
 	if math.Abs(f) < most {
@@ -303,7 +302,7 @@ func dbLog(s *session, o dbOptions, _ []string) error {
 		}
 		return list(s.out, log, none, "ID AT WHO OP TABLE WHAT", func(c api.Change) []string {
 			who := c.Actor
-			// 0 is the owner's own change, made by no run.
+			// Run 0 is a change by the owner, outside any run.
 			if c.Run != "0" {
 				who += " run " + c.Run
 			}
@@ -315,14 +314,14 @@ func dbLog(s *session, o dbOptions, _ []string) error {
 	})
 }
 
-// changeText says in a line what a change did.
+// changeText describes a change in one line.
 func changeText(c api.Change) string {
 	var chunk struct{ Count int64 }
 	null := func(v json.RawMessage) bool { return len(v) == 0 || string(v) == "null" }
 	switch {
 	case c.SQL != "":
 		return c.SQL
-	// Bulk changes are one entry for a range of rows; its key is an object with their count.
+	// A bulk change is one entry for a range of rows. Its key is an object with the count.
 	case json.Unmarshal(c.Key, &chunk) == nil && chunk.Count > 1:
 		return fmt.Sprintf("%s rows %s", text.Comma(chunk.Count), c.Key)
 	case null(c.Before):
@@ -343,7 +342,7 @@ func dbViews(s *session, o dbOptions, _ []string) error {
 	})
 }
 
-// paramsText names parameters with their defaults: "month=2026-01, least".
+// paramsText returns the names of parameters with their defaults: "month=2026-01, least".
 func paramsText(params []api.ViewParam) string {
 	out := make([]string, len(params))
 	for i, p := range params {
@@ -367,7 +366,7 @@ func dbRunView(s *session, o dbOptions, args []string) error {
 	return s.send(o.path("views/"+url.PathEscape(args[0])+"/run"), ask, &out, func() error { return printRows(s.out, out.Rows) })
 }
 
-// dbImport imports a file as its owner. On a terminal a long one says how far it is.
+// dbImport imports a file as the owner. On a terminal it shows the progress of a long import.
 func dbImport(s *session, o dbOptions, args []string) error {
 	path := args[0]
 	f, err := os.Open(path)
@@ -383,8 +382,8 @@ func dbImport(s *session, o dbOptions, args []string) error {
 		return usagef("%s is a folder; name a file in it", path)
 	}
 
-	// The file is streamed, so the daemon learns the name (for the format and the table) and the
-	// size (for the progress) from the query.
+	// The file is streamed, so the daemon gets the name and the size from the query. The name sets
+	// the format and the table, the size is for the progress.
 	q := queryOf("name", filepath.Base(path), "size", strconv.FormatInt(info.Size(), 10), "table", o.table, "format", o.format, "mode", o.mode)
 	if len(o.keys) > 0 {
 		q["key"] = o.keys
@@ -407,14 +406,14 @@ func dbImport(s *session, o dbOptions, args []string) error {
 	})
 }
 
-// withProgress calls do and shows its progress on a terminal until it ends.
+// withProgress calls do, and shows its progress on a terminal until do returns.
 func withProgress[T any](cmd *cobra.Command, line func(done, of int64) string, do func(show func(done, of int64)) (T, error)) (T, error) {
 	show, clear := progressLine(cmd.ErrOrStderr(), line)
-	defer clear() // before an error is printed
+	defer clear() // remove the progress line before an error is printed
 	return do(show)
 }
 
-// progressLine writes over one line of a terminal, and nothing elsewhere.
+// progressLine returns functions that overwrite and clear a line of w if w is a terminal.
 func progressLine(w io.Writer, line func(done, of int64) string) (show func(done, of int64), clear func()) {
 	if !text.IsTerminal(w) {
 		return func(int64, int64) {}, func() {}
@@ -423,7 +422,7 @@ func progressLine(w io.Writer, line func(done, of int64) string) (show func(done
 	width := 0
 	return func(done, of int64) {
 			now := line(done, of)
-			// A shorter line has to cover the rest of a longer one before it.
+			// Pad a shorter line, so that it covers the longer one before it.
 			width = max(width, len(now))
 			fmt.Fprintf(w, "\r%-*s", width, now)
 		}, func() {
@@ -442,8 +441,7 @@ func printWarnings(w io.Writer, warnings, samples []string) {
 	}
 }
 
-// dbExport writes the answer of a query to a file, whole or not at all, or to standard
-// output.
+// dbExport writes the result of a query to standard output or, completely or not at all, to a file.
 func dbExport(s *session, o dbOptions, args []string) error {
 	var done api.Exported
 	write := func(w io.Writer) (err error) {

@@ -12,8 +12,8 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// Through the daemon a file is imported and exported as without one, and a long import says
-// how far it is.
+// TestDatabaseFilesThroughTheDaemon checks that import and export give the same results with and
+// without a daemon, and that a long import shows its progress.
 func TestDatabaseFilesThroughTheDaemon(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder

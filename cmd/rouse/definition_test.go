@@ -16,8 +16,9 @@ import (
 	"rouse/internal/contract"
 )
 
-// OSL-19: a job that uses system tools, from a file that others can write, waits for its definition to be
-// approved, once for each; a job that uses none, or from the owner's own file, does not.
+// TestDefinitionNeedsApproval checks OSL-19. A job that uses system tools needs an approval for
+// each version of its definition if other users can write its file. A job without system tools, or
+// in a file that only the owner can write, needs none.
 func TestDefinitionNeedsApproval(t *testing.T) {
 	row := contract.Of(t, "OSL-19")
 	text := `version: 1
@@ -33,7 +34,7 @@ jobs:
 	state := func(job string) string {
 		t.Helper()
 		p := endtoend.Rouse(t, "run", job, "--json", "--config", config)
-		_ = p.Run() // which fails when the run waits
+		_ = p.Run() // it exits 1 if the run waits
 		var r api.Run
 		runs := []api.Run{}
 		endtoend.RunJSON(t, &runs, "runs", "--json", "--config", config)
@@ -59,7 +60,7 @@ jobs:
 		p := endtoend.Rouse(t, "doctor", "--json", "--config", config)
 		var out strings.Builder
 		p.Stdout = &out
-		_ = p.Run() // which fails where anything is wrong
+		_ = p.Run() // it exits 1 if it finds a problem
 		if err := json.Unmarshal([]byte(out.String()), &checks); err != nil {
 			t.Fatalf("doctor: %v\n%s", err, out.String())
 		}
@@ -96,7 +97,7 @@ jobs:
 		if !strings.Contains(i.Action, `"agent": "`) {
 			t.Errorf("what is approved: %s", i.Action)
 		}
-		endtoend.RunJSON(t, nil, "approve", i.ID, "--always", "--json", "--config", config) // which it is anyway
+		endtoend.RunJSON(t, nil, "approve", i.ID, "--always", "--json", "--config", config) // the approval is standing anyway
 	}
 
 	wants(map[string]string{"able": "success", "conditional": "success"})
@@ -110,7 +111,8 @@ jobs:
 	wants(map[string]string{"able": "approval", "conditional": "success"})
 }
 
-// The file that a prompt or instructions are read from defines as much as the configuration does.
+// TestDefinitionOfTextFiles checks that files with prompts and instructions are part of the
+// definition, as the configuration is.
 func TestDefinitionOfTextFiles(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
@@ -132,7 +134,7 @@ jobs:
 
 	for job, waits := range map[string]bool{"prompted": true, "instructed": true, "described": true, "plain": false} {
 		p := endtoend.Rouse(t, "run", job, "--config", filepath.Join(dir, "rouse.yaml"))
-		_ = p.Run() // which fails where the run waits
+		_ = p.Run() // it exits 1 if the run waits
 		if got := strings.Contains(p.Out.String(), "it waits for your approval"); got != waits {
 			t.Errorf("%s: %s%s", job, p.Out.String(), p.Err.String())
 		}

@@ -30,7 +30,7 @@ It also finds whether anybody else could read or change what rouse keeps: the ho
 databases, the folder of its socket. --fix takes that away from others; what agents made in their
 workdirs is left as it is. Exits 1 if something would stop a run.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// First, for a home that others can write is not opened.
+			// Fix the modes first: rouse does not open a home that other users can write to.
 			mended, err := fixModes(at, fix)
 			if err != nil {
 				return err
@@ -55,27 +55,27 @@ workdirs is left as it is. Exits 1 if something would stop a run.`,
 	return withJSON(cmd)
 }
 
-// fixModes mends what others could read or change of the home, and says what that was.
+// fixModes makes the files of the home private and returns a check with their names.
 func fixModes(at *place, fix bool) ([]api.Check, error) {
 	home, err := at.homeDir()
 	if err != nil || !fix {
-		return nil, nil //nolint:nilerr // a home that is not known is what diagnose reports
+		return nil, nil //nolint:nilerr // diagnose reports an unknown home
 	}
 
 	fixed, err := daemon.FixModes(home)
 	if err != nil || len(fixed) == 0 {
 		return nil, err
 	}
-	const most = 20 // files that are named
+	const most = 20 // maximum number of files to name
 	return []api.Check{{Name: "fixed", OK: true, Detail: "open to nobody else any more: " + text.List(fixed, most)}}, nil
 }
 
-// diagnose asks the daemon; where not even the parts can be opened, that is the finding.
+// diagnose asks the daemon. If the home cannot be opened, diagnose returns that as a finding.
 func diagnose(cmd *cobra.Command, at *place, offline bool) ([]api.Check, error) {
-	at.beside = true // doctor checks the disk of the home
+	at.beside = true // doctor checks the disk of the home, so a substitute must be on the same disk
 	s, err := at.open(cmd, toRead)
 	if err != nil {
-		// Not an error of the command: a home that cannot be opened is what doctor is asked about.
+		// A home that cannot be opened is a finding of doctor, not an error of the command.
 		return []api.Check{{Name: "start", Detail: err.Error(), Remedy: "see the message; nothing can run before it is solved"}}, nil
 	}
 	defer s.close()
@@ -103,7 +103,7 @@ func printChecks(out io.Writer, checks []api.Check) {
 		}
 
 		for i, line := range strings.Split(c.Detail, "\n") {
-			if i > 0 { // each problem of the configuration has a line of its own
+			if i > 0 { // one line for each problem of the configuration
 				mark, c.Name = "    ", ""
 			}
 			fmt.Fprintf(out, "%s  %-14s %s\n", mark, c.Name, text.OneLine(line))

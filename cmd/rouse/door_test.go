@@ -12,8 +12,9 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// doors are the folders and files that start programs, each with the reason. Programs of others go through the launcher of
-// agent/tool/shell, which masks, labels and bounds them.
+// doors lists the folders and files that start programs, each with the reason. All programs of
+// agents and users start through the launcher of agent/tool/shell, which masks, labels and limits
+// them.
 var doors = map[string]string{
 	"agent/tool/shell/":                  "the door",
 	"agent/sandbox/":                     "confines what the door starts",
@@ -33,7 +34,7 @@ var doors = map[string]string{
 	"cmd/internal/endtoend/":                "for tests",
 }
 
-// startedBy are the functions and types, by package, with which a program is started.
+// startedBy lists the functions and types that start a program, by package.
 var startedBy = map[string][]string{
 	"os/exec":             {"Command", "CommandContext", "Cmd"},
 	"os":                  {"StartProcess"},
@@ -41,7 +42,8 @@ var startedBy = map[string][]string{
 	"rouse/agent/sandbox": {"New", "Command"},
 }
 
-// TestOneDoor fails on a file that starts programs by itself, and on a reason to do so that no file needs any more.
+// TestOneDoor fails if a file outside the list starts a program, or if an entry of the list is no
+// longer needed.
 func TestOneDoor(t *testing.T) {
 	endtoend.Unraced(t)
 	t.Parallel()
@@ -80,13 +82,13 @@ func TestOneDoor(t *testing.T) {
 	}
 }
 
-// startsPrograms returns with what a file starts programs, "" if it starts none.
+// startsPrograms returns the name with which a file starts programs, or "" if it starts none.
 func startsPrograms(path string) (out string, err error) {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 	if err != nil {
 		return "", err
 	}
-	names := map[string][]string{} // by the name of the package in this file
+	names := map[string][]string{} // by the package name in this file
 	for _, one := range file.Imports {
 		at := strings.Trim(one.Path.Value, `"`)
 		name := at[strings.LastIndex(at, "/")+1:]
@@ -96,7 +98,7 @@ func startsPrograms(path string) (out string, err error) {
 		names[name] = startedBy[at]
 	}
 
-	// A type that is only taken or returned starts nothing: values and calls do.
+	// A type that is only an argument or a result starts no program. Values and calls do.
 	see := func(e ast.Expr) {
 		if s, ok := e.(*ast.SelectorExpr); ok {
 			if in, ok := s.X.(*ast.Ident); ok {

@@ -81,13 +81,13 @@ type engineMigrateOptions struct {
 	blobs          string
 }
 
-// engineMigrated is what --json prints.
+// engineMigrated is the output of the command with --json.
 type engineMigrated struct {
 	Tables []ledger.CopiedTable `json:"tables"`
-	Agents []string             `json:"agents,omitempty"` // whose files are at the node
+	Agents []string             `json:"agents,omitempty"` // agents whose files are on the node
 	Node   string               `json:"node,omitempty"`
-	Kept   string               `json:"kept,omitempty"` // where the ledger of before is
-	Left   map[string]string    `json:"left,omitempty"` // the nodes that have files of agents still, by agent
+	Kept   string               `json:"kept,omitempty"` // path of the old ledger
+	Left   map[string]string    `json:"left,omitempty"` // nodes that still have files of agents, by agent
 }
 
 func newEngineMigrate(at *place) *cobra.Command {
@@ -178,7 +178,7 @@ func engineMigrate(cmd *cobra.Command, at *place, o engineMigrateOptions) (err e
 	return sayMigrated(cmd, o, done)
 }
 
-// openThere opens the ledger in PostgreSQL, with the place of its large values.
+// openThere opens the ledger in PostgreSQL with the store for its large values.
 func openThere(ctx context.Context, at *place, o engineMigrateOptions) (*ledger.Ledger, func() error, error) {
 	engine := config.Engine{Blobs: o.blobs}
 	if cfg, err := at.load(); err == nil && (o.blobs == "" || o.blobs == cfg.Engine.Blobs) {
@@ -199,7 +199,7 @@ func openThere(ctx context.Context, at *place, o engineMigrateOptions) (*ledger.
 	return l, closeLedger, nil
 }
 
-// copyLedger copies and proves. Where an earlier call had come to this point, that is said by the copy being whole.
+// copyLedger copies a ledger, or completes an interrupted copy, and audits the copy.
 func copyLedger(cmd *cobra.Command, from, to *ledger.Ledger) ([]ledger.CopiedTable, error) {
 	ctx := cmd.Context()
 	table, rows := "", int64(0)
@@ -226,7 +226,7 @@ func copyLedger(cmd *cobra.Command, from, to *ledger.Ledger) ([]ledger.CopiedTab
 	return copied, err
 }
 
-// takeAgents has the agents whose databases are in the home belong to this node.
+// takeAgents assigns to this node all agents whose databases are in the home.
 func takeAgents(ctx context.Context, l *ledger.Ledger, home, node string) (string, []string, error) {
 	var err error
 	if node == "" {
@@ -246,7 +246,8 @@ func takeAgents(ctx context.Context, l *ledger.Ledger, home, node string) (strin
 	return node, agents, l.TakeAgents(ctx, node, true, agents...)
 }
 
-// bringAgents gets the databases of agents that other nodes have; it returns the agents that have files there, by their nodes.
+// bringAgents fetches the databases of agents from other nodes. left maps each agent with files on
+// another node to that node.
 func bringAgents(cmd *cobra.Command, from, to *ledger.Ledger, home string) (left map[string]string, err error) {
 	pool, err := pool.New(pool.Options{Dir: filepath.Join(home, "agents"), Ledger: to})
 	if err != nil {
@@ -260,7 +261,7 @@ func bringAgents(cmd *cobra.Command, from, to *ledger.Ledger, home string) (left
 	})
 }
 
-// retireLedger has an empty ledger take the place of the one that was copied, which is kept.
+// retireLedger replaces the copied ledger with an empty one and keeps the old file.
 func retireLedger(ctx context.Context, l *ledger.Ledger, home string) (string, error) {
 	if err := l.Close(); err != nil {
 		return "", err

@@ -54,7 +54,7 @@ and each tool. No program is started, and no model is asked.`,
 			if len(found) == 0 {
 				return usagef("there is no key %q in rouse.yaml; %s", args[0], cmp.Or(hint, "rouse explain lists them"))
 			}
-			const most = 6 // keys that are shown in full
+			const most = 6 // maximum number of keys with full text
 			if len(found) > most {
 				return listKeys(cmd, found)
 			}
@@ -92,7 +92,7 @@ func explainKey(w io.Writer, k yaml.Key) error {
 	return sayf(w, "  for example\n    %s\n", strings.ReplaceAll(strings.TrimSuffix(text.Lines(k.Example), "\n"), "\n", "\n    "))
 }
 
-// keyType is the type of a key, or what it can be.
+// keyType returns the type of a key, or its possible values.
 func keyType(k yaml.Key) string {
 	said := k.Type
 	if len(k.Values) > 0 {
@@ -114,7 +114,7 @@ func keyDefault(k yaml.Key) string {
 	return k.Default
 }
 
-// explainRequest prints the first request of a job.
+// explainRequest prints the first request that a run of the job sends to its model.
 func explainRequest(cmd *cobra.Command, at *place, job string) error {
 	cfg, err := at.load()
 	if err != nil {
@@ -156,10 +156,10 @@ func printRequest(w io.Writer, first plan.FirstRequest) error {
 	return sayf(w, "\n%s\n", &body)
 }
 
-// tablesOf returns the tables of the database that the agent of a job has. A home that does not exist is not created.
+// tablesOf returns the tables in the database of a job's agent. It does not create a missing home.
 func tablesOf(cmd *cobra.Command, at *place, cfg *config.Config, job string) (tables api.Schema, err error) {
 	if _, err := os.Stat(filepath.Join(string(cfg.Home), "ledger.db")); err != nil && daemon.SharedLedger(string(cfg.Home)) == nil {
-		return tables, nil //nolint:nilerr // no run has made a table there
+		return tables, nil //nolint:nilerr // the home does not exist, so it has no tables
 	}
 	i := slices.IndexFunc(cfg.Jobs, func(j config.Job) bool { return string(j.Name) == job })
 	k := slices.IndexFunc(cfg.Agents, func(a config.Agent) bool { return i >= 0 && string(a.Name) == cfg.Jobs[i].Agent })

@@ -14,7 +14,8 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// TestFailuresExplainThemselves: what a failed test tells of its daemon has what is needed to understand it.
+// TestFailuresExplainThemselves checks that the output of a failed test contains the details of its
+// daemon that explain the failure.
 func TestFailuresExplainThemselves(t *testing.T) {
 	if os.Getenv("ROUSE_TEST_FAIL") == "" {
 		t.Parallel()
@@ -37,6 +38,6 @@ agents: [{name: clerk}]
 jobs: [{name: books, agent: clerk, prompt: Do the books.}]
 `}), "rouse.yaml")
 	endtoend.Serve(t, config)
-	_ = endtoend.Rouse(t, "run", "books", "--wait", "--config", config).Run() // it asks
+	_ = endtoend.Rouse(t, "run", "books", "--wait", "--config", config).Run() // it exits 1, because it asks a question
 	t.Fail()
 }

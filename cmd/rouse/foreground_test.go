@@ -13,8 +13,8 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// While a command executes its run without a daemon, others look at it, follow it and cancel it, and
-// nobody is told that a daemon runs.
+// TestForegroundRunAnswersOthers checks a command that executes its run without a daemon. Other
+// commands can show, follow and cancel the run. They must not report a running daemon.
 func TestForegroundRunAnswersOthers(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: ann, grants: {commands: [{argv: [uptime]}]}}]\njobs:\n  - {name: ask, agent: ann, playbook: [{call: shell_run, with: {command: ls}}]}\n  - {name: j, agent: ann, when: [{command: [sleep, \"600\"], timeout: 10m}], playbook: [{call: db_schema}]}\n"}), "rouse.yaml")
@@ -28,7 +28,7 @@ func TestForegroundRunAnswersOthers(t *testing.T) {
 	}
 
 	socket := filepath.Join(filepath.Dir(config), "home", "rouse.sock")
-	// It is made with the umask of the process, which lets nobody else in, and then loses what no socket needs.
+	// The socket is created under the umask of the process. Later its mode loses the execute bits.
 	cmdtest.Until(t, "the socket, for its owner alone", func() bool {
 		info, err := os.Stat(socket)
 		return err == nil && info.Mode().Perm() == 0o600
@@ -78,7 +78,8 @@ func TestForegroundRunAnswersOthers(t *testing.T) {
 	}
 }
 
-// A second run waits for the command that executes the first, says so, and is executed afterwards.
+// TestRunWaitsForAForegroundRun checks a second run during a foreground run. It waits, reports the
+// process it waits for, and is executed afterwards.
 func TestRunWaitsForAForegroundRun(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: ann}]\njobs:\n  - {name: slow, agent: ann, when: [{command: [sleep, \"600\"], timeout: 10m}], playbook: [{call: db_schema}]}\n  - {name: quick, agent: ann, playbook: [{call: db_schema}]}\n"}), "rouse.yaml")
@@ -106,10 +107,11 @@ func TestRunWaitsForAForegroundRun(t *testing.T) {
 	if err := second.Wait(); err != nil || !strings.Contains(second.Out.String(), "success") {
 		t.Errorf("the second: %v, %s, %s", err, &second.Out, said)
 	}
-	_ = first.Wait() // cancelled
+	_ = first.Wait() // the run was cancelled
 }
 
-// A command that waits for a run says for what that waits, and ends where waiting cannot help.
+// TestWaitSaysForWhat checks that a command that waits for a run prints the reason. It must stop
+// waiting if the run cannot start.
 func TestWaitSaysForWhat(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
@@ -149,7 +151,7 @@ jobs:
 		t.Errorf("%v: %s", err, told)
 	}
 
-	// The agent's database is lost under the daemon.
+	// Remove the agent's database while the daemon runs.
 	database := filepath.Join(filepath.Dir(config), "home", "agents", "ann", "db.sqlite")
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		if err := os.Remove(database + suffix); err != nil && !os.IsNotExist(err) {
@@ -158,7 +160,7 @@ jobs:
 	}
 	cmdtest.Until(t, "the daemon notices", func() bool {
 		doctor := endtoend.Rouse(t, "doctor", "--config", config)
-		_ = doctor.Run() // it has found something, and exits 1
+		_ = doctor.Run() // it exits 1, because it finds a problem
 		return strings.Contains(doctor.Out.String(), "that of ann cannot be used")
 	})
 	lost := endtoend.Rouse(t, "run", "quick", "--wait", "--config", config)

@@ -43,7 +43,7 @@ label, too, until you have checked them and run "rouse grants trust" for A, or "
 	return withJSON(cmd)
 }
 
-// standingPermission is what --json prints.
+// standingPermission is the output of the command with --json.
 type standingPermission struct {
 	Grants []api.Grant `json:"grants"`
 	Labels []api.Label `json:"labels"`
@@ -54,7 +54,7 @@ func printGrants(w io.Writer, given []api.Grant, now time.Time) {
 		fmt.Fprintln(w, "there are no standing approvals; agents may do what the configuration grants")
 	}
 	for _, g := range given {
-		// An approval without a tool is the one of a job's definition (OSL-19).
+		// An approval without a tool approves the definition of a job.
 		what := cmp.Or(g.Tool, "the definition of a job")
 		fmt.Fprintf(w, "%s  %s: %s (since %s, item %s)\n", g.ID, text.OneLine(g.Agent), text.OneLine(what), local(g.CreatedAt, now), g.Item)
 		printAction(w, g.Action)
@@ -71,7 +71,7 @@ func newRevoke(at *place) *cobra.Command {
 	}
 }
 
-// labelVerb is a verb that takes a label off what its caller has inspected.
+// labelVerb is a command that removes a label from a place after its owner has inspected it.
 type labelVerb struct{ use, label, short, long, done string }
 
 var trustVerb = labelVerb{
@@ -95,7 +95,7 @@ func newClearLabel(at *place, v labelVerb) *cobra.Command {
 		Short: v.short,
 		Long:  v.long + "\n\nWhat holds a slash or a dot is a path: write ./notes for a file that is called as an agent could be.",
 		RunE: at.with(toRead, func(s *session, args []string) error {
-			// One that fails keeps none of the others from being cleared.
+			// If one place fails, still clear the others.
 			var failed []error
 			for _, arg := range args {
 				failed = append(failed, v.clear(s, arg))
@@ -105,7 +105,7 @@ func newClearLabel(at *place, v labelVerb) *cobra.Command {
 	}
 }
 
-// clear takes the label off one place, and tells of it.
+// clear removes the label from one place and prints the result.
 func (v labelVerb) clear(s *session, arg string) error {
 	ask, err := clearRequest(v.label, arg)
 	if err != nil {
@@ -122,10 +122,10 @@ func (v labelVerb) clear(s *session, arg string) error {
 	return sayf(s.out, "%s %s (%s)\n", what, v.done, text.Plural(len(cleared), "label"))
 }
 
-// agentName is what an agent can be called.
+// agentName matches the names of agents.
 var agentName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 
-// clearRequest tells an agent from a path, and resolves that as labels have it.
+// clearRequest returns the request for an agent or a path. It resolves links, as labels do.
 func clearRequest(label, arg string) (api.ClearLabel, error) {
 	if agentName.MatchString(arg) {
 		return api.ClearLabel{Label: label, Agent: arg}, nil
@@ -135,14 +135,14 @@ func clearRequest(label, arg string) (api.ClearLabel, error) {
 	if err != nil {
 		return api.ClearLabel{}, err
 	}
-	if actual, err := filepath.EvalSymlinks(path); err == nil { // what is gone keeps its label, and can lose it
+	if actual, err := filepath.EvalSymlinks(path); err == nil { // fails for a deleted file, which keeps its label
 		path = actual
 	}
 	return api.ClearLabel{Label: label, Path: path}, nil
 }
 
 func printLabels(w io.Writer, labels []api.Label) {
-	const most = 40 // --json has all
+	const most = 40 // --json lists all
 	for _, l := range labels[:min(len(labels), most)] {
 		v, held := trustVerb, "untrusted content (A)"
 		if l.Label == releaseVerb.label {
@@ -160,7 +160,7 @@ func printLabels(w io.Writer, labels []api.Label) {
 	}
 }
 
-// labelledPlace is a place in words, and how it is named to the verbs.
+// labelledPlace returns the description of a place, and its name in the verbs.
 func labelledPlace(l api.Label) (what, name string) {
 	agent, part, _ := strings.Cut(text.OneLine(l.Place), "/")
 	switch l.Kind {

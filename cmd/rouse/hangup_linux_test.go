@@ -14,7 +14,7 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// openTerminal opens a terminal; the daemon's side of it has to be closed by the test.
+// openTerminal opens a terminal. The test must close its, the daemon's side.
 func openTerminal(t *testing.T) (ours, its *os.File) {
 	t.Helper()
 	ours, its = cmdtest.Terminal(t)
@@ -23,15 +23,15 @@ func openTerminal(t *testing.T) (ours, its *os.File) {
 	return ours, its
 }
 
-// SIGHUP has the configuration read again, in a terminal too; that the terminal is closed
-// ends the daemon as Ctrl-C does.
+// TestHangup checks SIGHUP. It makes a daemon reload its configuration, also on a terminal. If the
+// terminal is closed, the daemon ends as with Ctrl-C.
 func TestHangup(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: clerk}]\n"})
 	ours, its := openTerminal(t)
 
-	// Under nohup the daemon would be meant to outlive its terminal. A signal that this process
-	// handles has its usual meaning again in those that it starts.
+	// The test must not inherit the ignored SIGHUP of nohup. Child processes get the default action
+	// for a signal that this process handles.
 	handled := make(chan os.Signal, 1)
 	signal.Notify(handled, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(handled) })

@@ -2,5 +2,5 @@
 
 package main
 
-// onHangup: there is no such signal here.
+// onHangup does nothing, because this system has no SIGHUP.
 func onHangup(_, _ func()) (stop func()) { return func() {} }

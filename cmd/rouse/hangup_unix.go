@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// onHangup calls again for each SIGHUP that asks for the configuration to be read, and gone
-// when the terminal is closed in which the daemon was started.
+// onHangup calls again for each SIGHUP that requests a reload of the configuration. It calls gone
+// if the terminal that started the daemon was closed.
 func onHangup(again, gone func()) (stop func()) {
-	// With nohup the daemon is to outlive its terminal.
+	// With nohup the daemon must outlive its terminal.
 	tied := !signal.Ignored(syscall.SIGHUP) && hasTerminal()
-	// One place in the channel: several signals before the first is handled ask for the same.
+	// A buffer of one is enough, because signals that arrive together request the same reload.
 	signals, over := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, syscall.SIGHUP)
 	go func() {
@@ -24,7 +24,7 @@ func onHangup(again, gone func()) (stop func()) {
 			case <-signals:
 			}
 
-			// The same signal means both things; only a terminal that is gone tells them apart.
+			// SIGHUP has both meanings. Only a missing terminal tells them apart.
 			if tied && !hasTerminal() {
 				gone()
 				return
@@ -37,8 +37,7 @@ func onHangup(again, gone func()) (stop func()) {
 	return func() { signal.Stop(signals); close(over) }
 }
 
-// hasTerminal says whether the process has a terminal that could hang up; the system takes
-// it away before it sends the signal.
+// hasTerminal reports whether the process has a terminal. It is taken away before SIGHUP is sent.
 func hasTerminal() bool {
 	f, err := os.OpenFile("/dev/tty", os.O_RDONLY|syscall.O_NOCTTY, 0)
 	if err != nil {

@@ -18,8 +18,9 @@ jobs:
   - {name: fill, agent: clerk, playbook: [{call: db_insert, with: {table: t, row: {a: x}}}]}
 `
 
-// A ledger that is deleted, emptied or replaced under a running daemon is seen within seconds: the
-// daemon ends with an error and says why, and neither it nor another command makes a new one.
+// TestLedgerLostUnderDaemon deletes, empties or replaces the ledger of a running daemon. Within
+// seconds the daemon must end with an error that names the reason. Neither the daemon nor another
+// command may create a new ledger.
 func TestLedgerLostUnderDaemon(t *testing.T) {
 	t.Parallel()
 	for name, take := range map[string]func(path string) error{
@@ -35,7 +36,8 @@ func TestLedgerLostUnderDaemon(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			// Whoever opens an emptied file next has SQLite remove its log: either is seen first.
+			// The next process that opens an emptied file makes SQLite remove its WAL, so either of
+			// the two may be reported.
 			err := p.Wait()
 			if said := p.Err.String(); err == nil || !strings.Contains(said, "the ledger is lost") || !regexp.MustCompile(`ledger\.db(-wal)? was`).MatchString(said) {
 				t.Fatalf("the daemon ended with %v: %s", err, said)
@@ -52,8 +54,8 @@ func TestLedgerLostUnderDaemon(t *testing.T) {
 	}
 }
 
-// An agent's database that is deleted under a running daemon takes no more writes: they would
-// go into the file that is gone.
+// TestDatabaseLostUnderDaemon deletes an agent's database under a running daemon. The daemon must
+// refuse further writes, because they would go into the deleted file.
 func TestDatabaseLostUnderDaemon(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": identityConfig, "rows.csv": "a\nx\n"})

@@ -20,7 +20,7 @@ import (
 	"rouse/internal/text"
 )
 
-// importer is what the formats have in common.
+// importer holds the flags that all formats share.
 type importer struct {
 	at     *place
 	output string
@@ -54,7 +54,7 @@ that matters is off. The file is read and never executed; nothing that it names 
 	return cmd
 }
 
-// systemdUnits reads timers; the service that lies beside one that was named alone is read with it.
+// systemdUnits reads timers. For a timer that is named alone, it also reads the service next to it.
 func systemdUnits(files []imports.File, named []string) (*imports.Document, error) {
 	for _, name := range named {
 		base, isTimer := strings.CutSuffix(filepath.Base(name), ".timer")
@@ -79,13 +79,14 @@ func systemdUnits(files []imports.File, named []string) (*imports.Document, erro
 	return imports.Systemd(files, o), nil
 }
 
-// templateOf is the template that an instance is made of: a@b comes of a@.service.
+// templateOf returns the file name of an instance's template: a@.service for a@b.
 func templateOf(name string) string {
 	base, _, _ := strings.Cut(name, "@")
 	return base + "@.service"
 }
 
-// format is the command for one format. endings are those of the files of a folder; without any, folders are not taken.
+// format returns the command for one format. endings are the file name endings it reads from a
+// folder. Without endings, the command does not accept folders.
 func (i *importer) format(use, short string, endings []string, read func(files []imports.File, named []string) (*imports.Document, error)) *cobra.Command {
 	return &cobra.Command{
 		Use:   use,
@@ -104,7 +105,7 @@ func (i *importer) format(use, short string, endings []string, read func(files [
 	}
 }
 
-// readNamed reads files and folders. Of a folder it also says what was passed over.
+// readNamed reads files and folders. It also returns the files of a folder that it skipped.
 func readNamed(names, endings []string, in io.Reader) (files []imports.File, skipped []string, err error) {
 	for _, name := range names {
 		if s, err := os.Stat(name); err == nil && s.IsDir() && name != "-" {
@@ -128,11 +129,11 @@ func readNamed(names, endings []string, in io.Reader) (files []imports.File, ski
 	return files, skipped, nil
 }
 
-// write prints the configuration, or puts it into a new file, and says what became of the jobs.
+// write prints the configuration or writes it to a new file, and reports the result for each job.
 func (i *importer) write(cmd *cobra.Command, d *imports.Document, skipped []string) error {
 	path := i.output
 	if path == "" {
-		path = "rouse.yaml" // where it is most likely to be put
+		path = "rouse.yaml" // the usual place of the file
 	} else if _, err := os.Lstat(path); err == nil {
 		return usagef("%s is there already, and is not written over", text.OneLine(path))
 	}
@@ -161,7 +162,7 @@ func (i *importer) write(cmd *cobra.Command, d *imports.Document, skipped []stri
 	return nil
 }
 
-// check checks a configuration as rouse config check will.
+// check checks a configuration in the same way as rouse config check.
 func (i *importer) check(path string, content []byte) ([]imports.Problem, error) {
 	_, err := plan.LoadText(path, i.at.home, content)
 	var wrong *config.Errors

@@ -62,7 +62,7 @@ func printInbox(s *session, items []api.Item) error {
 	return nil
 }
 
-// printClosed lists items with what became of them.
+// printClosed lists closed items with their results.
 func printClosed(w io.Writer, items []api.Item, now time.Time) error {
 	return list(w, items, "nothing that waited for you has been closed", "ITEM KIND RUN SINCE BECAME TITLE", func(i api.Item) []string {
 		became := i.State
@@ -73,8 +73,8 @@ func printClosed(w io.Writer, items []api.Item, now time.Time) error {
 	})
 }
 
-// printItem writes an item as a person reads it: who asks, what, and how to answer. Lines of
-// the message stay lines, indented, so that none of them looks like another item.
+// printItem prints an item: its source, its message, and how to answer it. Lines of the message are
+// indented, so that a line cannot look like another item.
 func printItem(w io.Writer, i api.Item, now time.Time) {
 	asks, left := "", ""
 	if i.Run != "" {
@@ -88,7 +88,7 @@ func printItem(w io.Writer, i api.Item, now time.Time) {
 		left = ", " + timeLeft(i.ExpiresAt.Sub(now))
 	}
 	fmt.Fprintf(w, "%s  %s (%s%s%s)\n", i.ID, text.OneLine(i.Title), asks, when(i.CreatedAt, now), left)
-	// Questions are written by models: no line may carry control characters to the terminal.
+	// Models write the questions, so remove control characters from each line.
 	for line := range strings.Lines(i.Message) {
 		fmt.Fprintf(w, "    %s\n", text.OneLine(readable(line, now.Location())))
 	}
@@ -111,7 +111,7 @@ func printItem(w io.Writer, i api.Item, now time.Time) {
 		printAction(w, i.Action)
 	}
 
-	// Without a daemon, which ends such a run, the item is still listed, and an answer would be refused.
+	// Without a daemon an expired item is still listed, but rouse would refuse an answer.
 	hint := answerHint(i)
 	if !i.ExpiresAt.IsZero() && !now.Before(i.ExpiresAt.Time) {
 		hint = "nobody answered in time; its run ends when a daemon starts: rouse serve"
@@ -119,7 +119,7 @@ func printItem(w io.Writer, i api.Item, now time.Time) {
 	fmt.Fprintf(w, "    %s\n", hint)
 }
 
-// timeLeft is how long an item can still be answered, as coarsely as it matters.
+// timeLeft returns the time until an item expires, rounded.
 func timeLeft(d time.Duration) string {
 	switch {
 	case d <= 0:
@@ -132,15 +132,15 @@ func timeLeft(d time.Duration) string {
 	return text.Plural(int(d.Round(time.Hour)/time.Hour), "hour") + " left"
 }
 
-// printAction writes an action as it would be done. Nothing in it can hide what it is: what
-// moves the cursor, turns the text around or has no width is written out.
+// printAction prints an action as it would be executed. It escapes cursor movements, text direction
+// marks and characters without width, because they could hide a part of the action.
 func printAction(w io.Writer, action string) {
 	for line := range strings.Lines(action) {
 		fmt.Fprintf(w, "    | %s\n", text.Visible(strings.TrimSuffix(line, "\n")))
 	}
 }
 
-// answerHint is the command that answers an item.
+// answerHint returns the command that answers an item.
 func answerHint(i api.Item) string {
 	with, all := `"…"`, ""
 	if len(i.Runs) > 1 {
@@ -196,7 +196,7 @@ If several scheduled runs ask the same, one of them goes on and the others end a
 	return withJSON(cmd)
 }
 
-// sendAnswer answers an item, and says what becomes of its run.
+// sendAnswer answers an item and prints the new state of its run.
 func sendAnswer(cmd *cobra.Command, at *place, item string, answer api.Answer) error {
 	s, err := at.open(cmd, toRead)
 	if err != nil {
@@ -204,7 +204,7 @@ func sendAnswer(cmd *cobra.Command, at *place, item string, answer api.Answer) e
 	}
 	defer s.close()
 
-	var items []api.Item // to say what becomes of other runs that ask the same
+	var items []api.Item // to report the other runs that wait for the same answer
 	if err := s.get("/v1/inbox", nil, &items); err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func sendAnswer(cmd *cobra.Command, at *place, item string, answer api.Answer) e
 		}
 
 		switch {
-		case r.ID == "": // of an item that is no run's
+		case r.ID == "": // the item does not belong to a run
 			said = fmt.Sprintf("the database of %s goes on with this ledger", r.Agent)
 		case r.State == domain.StateFinished:
 			said = fmt.Sprintf("noted; run %s ended: %s", r.ID, r.Outcome)
@@ -235,7 +235,7 @@ func sendAnswer(cmd *cobra.Command, at *place, item string, answer api.Answer) e
 	})
 }
 
-// joinedRuns returns how many other runs of an item go on, and a note about those that do not.
+// joinedRuns returns how many other runs of an item continue, and a note about the rest.
 func joinedRuns(s *session, i api.Item, answered string) (more int, note string, err error) {
 	skipped, waiting := 0, 0
 	for _, id := range i.Runs {
@@ -306,7 +306,7 @@ agent sees the reason. A run that was blocked by the definition of its job ends.
 	})
 }
 
-// printForm lists what an item asks for.
+// printForm lists the fields of an item.
 func printForm(w io.Writer, i api.Item) {
 	f, err := form.Parse(i.InputSchema)
 	if err != nil {
@@ -319,7 +319,7 @@ func printForm(w io.Writer, i api.Item) {
 	}
 }
 
-// fieldText is the name of a field, and what may be typed: "nights (whole number, default 2)".
+// fieldText returns the name of a field and its values: "nights (whole number, default 2)".
 func fieldText(f form.Field) string {
 	kind := string(f.Kind)
 	if f.Kind == form.List {
@@ -340,7 +340,7 @@ func fieldText(f form.Field) string {
 		kind += ", may be left out"
 	}
 
-	// Schemas are written by models and by skills.
+	// Models and skills write the schemas, so keep the text on one line.
 	return text.OneLine(fmt.Sprintf("%s (%s)", fieldName(f), kind))
 }
 
@@ -351,7 +351,7 @@ func fieldName(f form.Field) string {
 	return f.Name()
 }
 
-// aboutField is what a field is for, "" where nothing says it.
+// aboutField returns the title and the description of a field, or "" if it has neither.
 func aboutField(f form.Field) string {
 	var out string
 	for _, s := range []string{f.Title, f.Description} {
@@ -362,7 +362,7 @@ func aboutField(f form.Field) string {
 	return out
 }
 
-// fillForm asks for an answer that was not typed: value by value, on a terminal.
+// fillForm asks on a terminal for each value of the answer.
 func fillForm(cmd *cobra.Command, at *place, item string, all bool) error {
 	s, err := at.open(cmd, toRead)
 	if err != nil {
@@ -370,7 +370,7 @@ func fillForm(cmd *cobra.Command, at *place, item string, all bool) error {
 	}
 	var items []api.Item
 	err = s.get("/v1/inbox", nil, &items)
-	s.close() // it would keep the home to itself while somebody thinks
+	s.close() // an open session would lock the home while the user types
 	if err != nil {
 		return err
 	}

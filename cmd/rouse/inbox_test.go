@@ -23,7 +23,7 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// The files of one folder stay where they are after their run, those of the other go.
+// Runs leave the files of one folder in place, and move those of the other.
 const inboxConfig = `version: 1
 home: ./home
 limits: {runs: 8, runs_per_agent: 8}
@@ -43,13 +43,12 @@ jobs:
 
 const (
 	inboxWriters = 4
-	inboxSettle  = 200 * time.Millisecond // of responsiveness: fast
+	inboxSettle  = 200 * time.Millisecond // settle time of responsiveness: fast
 )
 
-// TestInbox lets several processes write files in every way that people and programs do,
-// while the daemon is killed and started again in between. Then every content has exactly
-// one run, which succeeded and saw the whole file. ROUSE_TEST_INBOX is how many files;
-// .ci/run says 1500.
+// TestInbox writes files from several processes in many ways, and kills and restarts the daemon
+// meanwhile. Every content must have exactly one run, which succeeded and read the whole file.
+// ROUSE_TEST_INBOX sets the number of files; .ci/run uses 1500.
 func TestInbox(t *testing.T) {
 	t.Parallel()
 	files, err := strconv.Atoi(os.Getenv("ROUSE_TEST_INBOX"))
@@ -74,8 +73,8 @@ func TestInbox(t *testing.T) {
 	grows(t, "the end of every run", files, func() int { return countFinished(t, runs) })
 	p.Stop(t)
 
-	// Another start scans all files again. The last ones settle after all others, so that
-	// what their end shows is the end.
+	// Restart the daemon, which scans all files again. The last files settle after all others, so
+	// their runs mark the end.
 	p = endtoend.Serve(t, config)
 
 	for i, job := range []string{"stay", "go"} {
@@ -96,7 +95,7 @@ func TestInbox(t *testing.T) {
 	t.Logf("%d files, %d of them done at the kill, %d runs went on after it, %d writers were held up", files, atKill, interrupted, drops.stalled())
 }
 
-// grows waits until a count is large enough; each step has the patience of a test.
+// grows waits until a count reaches enough. The timeout starts again whenever the count grows.
 func grows(t *testing.T, what string, enough int, count func() int) {
 	t.Helper()
 	for last := -1; last < enough; {
@@ -129,17 +128,17 @@ func countFinished(t *testing.T, db *sql.DB) int {
 	return n
 }
 
-// arrival is a file that a writer has finished.
+// arrival is a completely written file.
 type arrival struct {
 	Content int    `json:"content"`
 	Path    string `json:"path"`
 	Hash    string `json:"hash"`
-	// Stalled says that the machine held the writer up for longer than a file takes to
-	// settle: then a run may have seen what was there.
+	// Stalled means that a write was delayed for longer than the settle time. A run may then have
+	// read a partial file.
 	Stalled bool `json:"stalled"`
 }
 
-// dropped is what all writers have written so far.
+// dropped holds all files that the writers have finished.
 type dropped struct {
 	mu  sync.Mutex
 	all []arrival
@@ -172,10 +171,10 @@ func (d *dropped) until(t *testing.T, n int) {
 	grows(t, "files that are written", n, d.count)
 }
 
-// start sets the writers going.
+// start starts the writers.
 func (d *dropped) start(t *testing.T, dir string, files int) {
 	t.Helper()
-	path, err := exec.LookPath("rouse-writer") // this binary, by another of its names
+	path, err := exec.LookPath("rouse-writer") // a link to this test binary
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +210,7 @@ func (d *dropped) start(t *testing.T, dir string, files int) {
 	}
 }
 
-// check compares the runs with what was written; it counts those that were interrupted.
+// check compares the runs with the written files. It returns the number of interrupted runs.
 func (d *dropped) check(t *testing.T, db *sql.DB) (interrupted int) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), `select id, json_extract(detail, '$.file.path'), json_extract(detail, '$.file.hash'), outcome, error, attempt from runs`)
@@ -259,7 +258,7 @@ func (d *dropped) check(t *testing.T, db *sql.DB) (interrupted int) {
 	return interrupted
 }
 
-// checkRows compares the rows that the runs imported with the lines of their files.
+// checkRows compares the imported rows with the lines of the files.
 func (d *dropped) checkRows(t *testing.T, db *sql.DB) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), `select content, count(*), count(distinct line), min("of"), max("of") from lines group by content`)
@@ -289,7 +288,7 @@ func (d *dropped) checkRows(t *testing.T, db *sql.DB) {
 	}
 }
 
-// filesIn lists the files of a folder and of those in it.
+// filesIn returns the files in a folder and its subfolders.
 func filesIn(t *testing.T, dir string) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -305,7 +304,7 @@ func filesIn(t *testing.T, dir string) (files []string) {
 	return files
 }
 
-// checkFiles looks for every content among the files that are left.
+// checkFiles checks that the remaining files contain every content.
 func (d *dropped) checkFiles(t *testing.T, files []string) {
 	t.Helper()
 	left := map[string]bool{}
@@ -329,10 +328,10 @@ func hashOf(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// linesOf is how many lines a content has.
+// linesOf returns the number of lines of a content.
 func linesOf(content int) int { return 5 + content%60 }
 
-// arriving is a file that is about to come.
+// arriving is a file to be written.
 type arriving struct {
 	content         int
 	folder, staging string
@@ -357,7 +356,7 @@ func (d *arriving) report() arrival {
 	return arrival{d.content, d.path, hashOf(d.text()), d.stalled}
 }
 
-// writeFile writes pieces of a file, with a pause after each.
+// writeFile writes a file in pieces, with a pause after each piece.
 func (d *arriving) writeFile(path string, pieces []string, pause time.Duration) error {
 	changed := time.Now()
 	f, err := os.Create(path)
@@ -388,7 +387,7 @@ func (d *arriving) slowly() error {
 	lines := d.lines()
 	var pieces []string
 	for piece := range slices.Chunk(lines, 1+len(lines)/6) {
-		// The pieces do not end where lines end.
+		// Pieces must not end at line ends.
 		text := strings.Join(piece, "")
 		pieces = append(pieces, text[:len(text)/2], text[len(text)/2:])
 	}
@@ -396,31 +395,32 @@ func (d *arriving) slowly() error {
 	return d.writeFile(d.path, pieces, 30*time.Millisecond)
 }
 
-// renamedIn brings a file that was complete before, at some time.
+// renamedIn writes the file elsewhere with an older modification time, and renames it into the
+// folder.
 func (d *arriving) renamedIn(written time.Time) error {
 	d.path = filepath.Join(d.folder, d.name())
 	aside := filepath.Join(d.staging, d.name())
 	return errors.Join(os.WriteFile(aside, d.text(), 0o644), os.Chtimes(aside, written, written), os.Rename(aside, d.path))
 }
 
-// download writes under a name that says that it is not complete.
+// download writes a partial file under a temporary name and renames it.
 func (d *arriving) download() error {
 	d.path = filepath.Join(d.folder, d.name())
 	part := d.path + ".part"
 	if err := os.WriteFile(part, d.text()[:20], 0o644); err != nil {
 		return err
 	}
-	time.Sleep(2 * inboxSettle) // as long as a half-written file must not be taken for
+	time.Sleep(2 * inboxSettle) // longer than the settle time
 	return errors.Join(os.WriteFile(part, d.text(), 0o644), os.Rename(part, d.path))
 }
 
-// nested makes the folders for a file and writes it at once.
+// nested creates subfolders for a file and writes it at once.
 func (d *arriving) nested() error {
 	d.path = filepath.Join(d.folder, fmt.Sprint("new", d.content), "deep", "er", d.name())
 	return errors.Join(os.MkdirAll(filepath.Dir(d.path), 0o755), d.writeFile(d.path, []string{string(d.text())}, 0))
 }
 
-// nestedIn brings a folder with the file in it.
+// nestedIn renames a folder with the file into the watched folder.
 func (d *arriving) nestedIn() error {
 	box := fmt.Sprint("box", d.content)
 	aside := filepath.Join(d.staging, box, "sub")
@@ -429,7 +429,7 @@ func (d *arriving) nestedIn() error {
 		os.Rename(filepath.Join(d.staging, box), filepath.Join(d.folder, box)))
 }
 
-// again brings the same bytes to the same place once more, which is nothing new.
+// again writes the same content to the same path again, which must not start a run.
 func (d *arriving) again() error {
 	if err := d.renamedIn(time.Now()); err != nil {
 		return err
@@ -437,7 +437,7 @@ func (d *arriving) again() error {
 	return d.renamedIn(time.Now().Add(-time.Hour))
 }
 
-// writeInbox is a process that writes its part of the files and tells of each.
+// writeInbox is the main function of a writer process. It prints each finished file.
 func writeInbox() {
 	if err := writePart(os.Args[1], os.Args[2], os.Args[3]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -466,7 +466,7 @@ func writePart(dir, part, files string) error {
 	var failed error
 	out := json.NewEncoder(os.Stdout)
 	var writing sync.WaitGroup
-	lanes := make(chan struct{}, 8) // those that take their time do so side by side
+	lanes := make(chan struct{}, 8) // slow writes run concurrently
 	for i, content := 0, first; content < n; i, content = i+1, content+inboxWriters {
 		lanes <- struct{}{}
 		writing.Go(func() {

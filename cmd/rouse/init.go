@@ -65,7 +65,7 @@ Without --template it imports CSV files that are dropped into an inbox. The temp
 	return cmd
 }
 
-// initTemplate writes the folder of a template.
+// initTemplate creates the folder of a template.
 func initTemplate(cmd *cobra.Command, dir, name string, names []string) error {
 	t, ok := starters[name]
 	if !ok {
@@ -104,7 +104,7 @@ func initTemplate(cmd *cobra.Command, dir, name string, names []string) error {
 	return sayf(cmd.OutOrStdout(), "next: "+t.next+"\n", dir, file)
 }
 
-// writeOwn writes a file of the starter or of a template, unless it exists.
+// writeOwn writes a file of the starter or of a template, unless the file exists.
 func writeOwn(path string, content []byte, mode fs.FileMode) error {
 	err := writeNew(path, mode, func(w io.Writer) error {
 		_, err := w.Write(content)
@@ -116,7 +116,7 @@ func writeOwn(path string, content []byte, mode fs.FileMode) error {
 	return err
 }
 
-// warnNotTaken says of a configuration that it will not be taken without its name where it lies, and why.
+// warnNotTaken prints a warning if other commands will not find a configuration at this path.
 func warnNotTaken(w io.Writer, path string) {
 	path, err := filepath.Abs(path)
 	if err == nil {
@@ -127,7 +127,7 @@ func warnNotTaken(w io.Writer, path string) {
 	}
 }
 
-// writeStarter never replaces a file that exists.
+// writeStarter writes the starter configuration. It never replaces an existing file.
 func writeStarter(dir string, content []byte, folders ...string) (string, error) {
 	for _, name := range append([]string{"."}, folders...) {
 		if err := owner.MakeFolders(filepath.Join(dir, name)); err != nil {
@@ -140,8 +140,7 @@ func writeStarter(dir string, content []byte, folders ...string) (string, error)
 		return "", err
 	}
 
-	// The starter's first line names it, so that editors complete and check from the start.
-	// A schema that cannot be written costs completion in an editor, and the starter is there.
+	// The starter names the schema, so that editors complete keys. It works without the schema.
 	schema, err := yaml.Schema()
 	if err == nil {
 		err = atomicfile.Write(filepath.Join(dir, "rouse.schema.json"), schema, 0o644)

@@ -40,7 +40,7 @@ func printJobs(s *session, jobs []api.Job) error {
 	return err
 }
 
-// stateArmed is the state of a job that the daemon starts when it is time.
+// stateArmed is the state of a job that the daemon starts when it comes due.
 const stateArmed = "armed"
 
 func jobState(j api.Job, now time.Time) string {
@@ -114,7 +114,7 @@ the median, and at the price that nine of ten cost no more than. What a job has 
 	return withJSON(cmd)
 }
 
-// printCost says what the coming week will cost.
+// printCost prints the expected cost of the coming week.
 func printCost(out io.Writer, c api.Cost, now time.Time) error {
 	if len(c.Jobs) == 0 {
 		return sayf(out, "nothing is to come by the clock until %s\n", local(c.To, now))
@@ -141,7 +141,7 @@ func printCost(out io.Writer, c api.Cost, now time.Time) error {
 	return sayf(out, "until %s: %s in the median, %s at the price that nine of ten runs cost no more than%s\n", local(c.To, now), dollars(c.MedianUSD), dollars(c.HighUSD), unforeseen)
 }
 
-// comingJob is what a listing calls the job of a coming occurrence: a wake is its agent's.
+// comingJob returns the name of an occurrence in a listing. A wake is listed under its agent.
 func comingJob(o api.Occurrence) string {
 	switch {
 	case o.Source == scheduler.SourceWake:
@@ -152,7 +152,7 @@ func comingJob(o api.Occurrence) string {
 	return o.Job
 }
 
-// comingNote says what becomes of an occurrence when it is not simply run, and why.
+// comingNote returns the decision and the reason for an occurrence that does not simply run.
 func comingNote(o api.Occurrence, zone *time.Location) string {
 	said := readable(o.Reason, zone)
 	if o.Decision != domain.DecisionRun {
@@ -193,7 +193,7 @@ not count as an overlap while they wait. Pauses, conditions (when:) and budgets 
 	return withJSON(cmd)
 }
 
-// printBackfill lists the instants, and says how many run.
+// printBackfill lists the instants and the number of runs.
 func printBackfill(s *session, b api.Backfill) error {
 	zone, err := time.LoadLocation(b.Zone)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// mayImport says which packages of the module each package may import. A package of internal/ without
-// a row is a leaf: it imports nothing of the module, and every package may import it. A "*" stands
-// for one element of a path.
+// mayImport lists the packages of the module that each package may import. A package of internal/
+// without a row is a leaf: it imports no package of the module, and every package may import it. A
+// "*" matches one element of a path.
 var mayImport = map[string][]string{
 	"agent": {
 		"internal/ledger/*", "agent/plan", "agent/loop", "agent/tool", "agent/tool/*", "agent/tool/moduleapi/signin",
@@ -243,7 +243,7 @@ var mayImport = map[string][]string{
 	"watcher/tree":                  {"watcher/fsys", "watcher/match", "internal/ledger"},
 }
 
-// everything is what the packages that connect all others may import.
+// everything lets a package import all others.
 var everything = []string{"*", "*/*", "*/*/*", "*/*/*/*"}
 
 type goPackage struct {
@@ -270,7 +270,7 @@ func listPackages(t *testing.T) []goPackage {
 	return packages
 }
 
-// leaf reports whether every package may import this one, which imports nothing of the module.
+// leaf reports whether a package is a leaf.
 func leaf(name string) bool {
 	return strings.HasPrefix(name, "internal/") && mayImport[name] == nil
 }
@@ -312,11 +312,12 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// maxFanOut is how many rooms a package outside cmd may import. Leaves are not counted, what lies
-// below a package is its own and counts as one, and so do another package and what lies below it.
+// maxFanOut is the maximum number of rooms that a package outside cmd may import. Leaves do not
+// count. A package and the packages below it count as one, and so do the packages below the
+// importing package.
 const maxFanOut = 8
 
-// TestFanOut fails on a package outside cmd that leans on too many others.
+// TestFanOut fails if a package outside cmd imports too many others.
 func TestFanOut(t *testing.T) {
 	endtoend.Unraced(t)
 	t.Parallel()
@@ -338,7 +339,7 @@ func TestFanOut(t *testing.T) {
 			}
 			rooms[dep] = true
 		}
-		// A room and what lies below it count as one.
+		// A package and the packages below it count as one.
 		for _, dep := range slices.Backward(slices.Sorted(maps.Keys(rooms))) {
 			for above := path.Dir(dep); above != "."; above = path.Dir(above) {
 				if rooms[above] {

@@ -107,7 +107,7 @@ func ledgerBackups(cmd *cobra.Command, at *place) error {
 	if err := daemon.SharedLedger(home); err != nil {
 		return err
 	}
-	// The folder tells, so this works whatever became of the ledger.
+	// Read the folder, so that the list also works if the ledger is damaged or missing.
 	all, err := store.Backups(daemon.LedgerOptions(home).Path)
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func ledgerBackups(cmd *cobra.Command, at *place) error {
 	})
 }
 
-// backupSource takes the name of a backup, or else a file.
+// backupSource returns the name of a backup, or the path of a file if from names one.
 func backupSource(from string) (string, error) {
 	_, err := os.Stat(from)
 	if err != nil && !strings.ContainsRune(from, filepath.Separator) {
@@ -129,7 +129,7 @@ func backupSource(from string) (string, error) {
 	return filepath.Abs(from)
 }
 
-// holdHome gets the home to oneself, for what changes the ledger as a whole.
+// holdHome locks the home for a command that replaces or checks the whole ledger.
 func holdHome(cmd *cobra.Command, at *place, do func(ledger.Options) error) error {
 	home, err := at.homeDir()
 	if err != nil {
@@ -158,10 +158,10 @@ func ledgerReplace(cmd *cobra.Command, at *place, replace func(context.Context, 
 	})
 }
 
-// backUpDatabase copies an agent's database or the ledger. On a terminal it shows the progress of a long copy.
+// backUpDatabase copies an agent's database or the ledger. A terminal shows the progress.
 func backUpDatabase(s *session, path, file string, force bool) (err error) {
 	if file != "" {
-		// The daemon writes the file, and its working folder is another one.
+		// The daemon writes the file, and the daemon has a different working directory.
 		if file, err = filepath.Abs(file); err != nil {
 			return err
 		}
@@ -188,7 +188,7 @@ func dbBackups(s *session, o dbOptions, _ []string) error {
 	})
 }
 
-// dbRestore takes the name of a backup, or else a file.
+// dbRestore restores the database of an agent from a named backup or from a file.
 func dbRestore(s *session, o dbOptions, args []string) error {
 	from, err := backupSource(args[0])
 	if err != nil {
@@ -208,7 +208,7 @@ func dbReplace(s *session, o dbOptions, verb string, ask any) error {
 	})
 }
 
-// printReplaced says by what a database was replaced.
+// printReplaced prints which backup replaced a database.
 func printReplaced(cmd *cobra.Command, what string, r ledger.Replaced) error {
 	for _, name := range r.Skipped {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: the backup %s is newer, but damaged\n", text.OneLine(name))

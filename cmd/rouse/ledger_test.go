@@ -16,7 +16,7 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// countJob is a configuration whose job counts for itself.
+// countJob is a configuration with a job that writes rows.
 const countJob = `version: 1
 home: ./h
 agents:
@@ -25,8 +25,9 @@ jobs:
   - {name: count, agent: ann, playbook: [{call: db_query, with: {sql: "select 1"}}]}
 `
 
-// A ledger that is too large to be checked before the daemon starts is checked while it runs: damage
-// ends the daemon, which says why, and what it wrote meanwhile is not in the damaged file.
+// TestDaemonEndsOnDamage checks a ledger that is too large for a check before the start. The daemon
+// checks it while it runs, and must end with the reason if it is damaged. Later writes must not be
+// in the damaged file.
 func TestDaemonEndsOnDamage(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": countJob})
@@ -66,7 +67,7 @@ func TestDaemonEndsOnDamage(t *testing.T) {
 	}
 }
 
-// A daemon makes a backup of the ledger when the last one is a day old.
+// TestDailyBackup checks that a daemon backs up the ledger if the last backup is one day old.
 func TestDailyBackup(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": countJob})

@@ -49,7 +49,7 @@ While it follows, it also prints an answer as its model writes it (step.output, 
 					q.Set("since", from)
 				}
 				if follow {
-					// In this process the stream would wait for events that nobody causes.
+					// Without another process there are no new events, so following would not end.
 					if s.local != nil {
 						return fmt.Errorf("nothing runs on %s, so there is nothing to follow; start a daemon with: rouse serve", s.home)
 					}
@@ -69,7 +69,7 @@ While it follows, it also prints an answer as its model writes it (step.output, 
 	return cmd
 }
 
-// checkKinds refuses a kind of which there is none: nothing would be found of it, which looks like an answer.
+// checkKinds returns an error for unknown kinds. A misspelt kind would print an empty list.
 func checkKinds(wanted []string) error {
 	known := eventKinds()
 	for _, kind := range wanted {
@@ -89,14 +89,14 @@ func eventKinds() (out []string) {
 	return out
 }
 
-// printEvents writes a stream of events until it ends.
+// printEvents prints a stream of events until the stream ends.
 func printEvents(ctx context.Context, s *session, q url.Values) error {
 	for line, err := range s.Lines(ctx, "/v1/events", q) {
 		if err != nil {
 			return err
 		}
 		if wantsJSON(s.cmd) {
-			// The line as it came, so that fields which this version does not know are not lost.
+			// Print the received line, so that fields unknown to this version are kept.
 			fmt.Fprintf(s.out, "%s\n", line)
 			continue
 		}
@@ -104,7 +104,7 @@ func printEvents(ctx context.Context, s *session, q url.Values) error {
 		if err != nil {
 			return err
 		}
-		// Twice a second that something goes on is for who asks for it.
+		// Progress events come twice a second, so they are printed only on request.
 		if e.Kind != api.EventProgress || len(q["kind"]) > 0 {
 			printEvent(s.out, e, s.now())
 		}
@@ -127,7 +127,7 @@ func printEvent(w io.Writer, e api.Event, now time.Time) {
 	fmt.Fprintf(w, "%s  %-20s %-24s %s\n", dated(e.At, now), e.Kind, text.OneLine(who), eventText(e))
 }
 
-// whom an event is about that is of no job: an agent, or everything.
+// whom returns the subject of an event that does not belong to a job: an agent or everything.
 func whom(e api.Event) string {
 	var data struct{ Scope, Name, Agent string }
 	if json.Unmarshal(e.Data, &data) != nil {
@@ -145,11 +145,10 @@ func whom(e api.Event) string {
 	return ""
 }
 
-// maxLivePart bounds what is printed of an answer at once, in characters: at the beginning that may be much.
+// maxLivePart is the maximum number of characters of live output per event. The first can be long.
 const maxLivePart = 2000
 
-// eventText is an event's data as a person reads it: the values that say something, in the
-// order in which they are asked for.
+// eventText formats the data of an event for people: its relevant values, in a fixed order.
 func eventText(e api.Event) string {
 	var data map[string]any
 	if json.Unmarshal(e.Data, &data) != nil {

@@ -15,13 +15,14 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// makers lists the commands that may create a home because they start, plan or keep something, and commands that do not exit
-// or do not concern a single home.
+// makers lists commands that may create a home because they start, plan or store something. It also
+// lists commands that do not exit, or that have no single home.
 var makers = strings.Fields("backfill backup call completion dashboard import init mcp mcp-servers.show mcp-servers.approve " +
 	"mcp-servers.revoke mcp-servers.sign-in new notify open replay restore run secrets.set secrets.remove selftest serve service " +
 	"skills.install skills.pin skills.remove watch")
 
 // TestLookingMakesNoHome runs every other command without a home, with the arguments of its usage.
+// No command may create one.
 func TestLookingMakesNoHome(t *testing.T) {
 	endtoend.Unraced(t)
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
@@ -58,7 +59,7 @@ jobs: [{name: j, agent: a, schedule: daily at 08:00, playbook: [{call: notify, w
 
 	for _, line := range lines {
 		if slices.Equal(line, []string{"pause", "j"}) {
-			continue // a pause is kept in the home
+			continue // a pause is stored in the home
 		}
 		var out, problems bytes.Buffer
 		run(t.Context(), append(line, "--config", config), strings.NewReader(""), &out, &problems)

@@ -1,8 +1,9 @@
 // Command rouse wakes AI agents when something happens.
 //
-// Verbs on one subject share a file. A verb parses the command line, asks the daemon (or opens the home
-// itself if none runs), prints, and exits. session.go finds configuration and home and asks the API,
-// root.go has the exit codes and checks arguments, output.go has what listings share.
+// The commands on one subject share a file. A command parses its arguments, sends a request, prints
+// the response, and exits. The request goes to the daemon or, without a daemon, to the same API in
+// this process. session.go finds the configuration and the home, and connects to the API. root.go
+// has the exit codes and checks arguments. output.go has the code that listings share.
 package main
 
 import (

@@ -16,14 +16,14 @@ import (
 	"rouse/skills/module"
 )
 
-// TestMain makes the test binary act as rouse, in scripts and as a process of its own.
+// TestMain makes the test binary act as rouse, in scripts and as a separate process.
 //
-// Nothing of the desktop or the models of whoever runs the tests reaches them.
+// Tests must not reach the desktop or the models of their user.
 func TestMain(m *testing.M) {
 	sandbox.Child()
 	preview.Child()
 	module.Child()
-	if name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"); name != "rouse" { // which has the environment that a test gives it
+	if name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"); name != "rouse" { // its environment comes from the test
 		if err := errors.Join(cmdtest.Isolate(), cmdtest.Widen()); err != nil {
 			log.Fatal(err)
 		}

@@ -37,7 +37,7 @@ func runMCP(cmd *cobra.Command, at *place) error {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 
-	// The home is opened for each call, and left: a daemon may start meanwhile.
+	// Open the home for each call only, so that a daemon can start between calls.
 	connect := func(ctx context.Context) (mcpserver.Connection, error) {
 		s, err := at.connect(ctx, toChange)
 		if err != nil {
@@ -80,7 +80,7 @@ func listMCPServers(s *session, servers []api.MCPServer) error {
 	})
 }
 
-// mcpCounts says how many tools of a server there are of each state.
+// mcpCounts returns the number of a server's tools in each state.
 func mcpCounts(s api.MCPServer) string {
 	if s.Problem != "" {
 		return s.Problem
@@ -128,7 +128,7 @@ func addLookAs(cmd *cobra.Command, as *string) {
 	cmd.Flags().StringVar(as, "as", "", "start its program with the folders and the network that runs of this `agent` give it")
 }
 
-// lookAtMCP is a server as it is now, or as it was seen last.
+// lookAtMCP returns the current state of a server, or the last known state if kept is true.
 func lookAtMCP(s *session, name, as string, kept bool) (out api.MCPServer, err error) {
 	if !kept {
 		return out, s.post(mcpPath(name, "look"), api.MCPLook{As: as}, &out)
@@ -175,7 +175,7 @@ func printMCPTool(w io.Writer, t api.MCPTool) {
 	}
 }
 
-// indented is a text of several lines, safe for a terminal.
+// indented indents a text of several lines and escapes it for a terminal.
 func indented(s string) string {
 	lines := strings.Split(strings.TrimSuffix(text.Visible(s), "\n"), "\n")
 	return "  " + strings.Join(lines, "\n  ")
@@ -234,7 +234,7 @@ func approveMCP(s *session, name string, tools []string, as string, yes bool) er
 	})
 }
 
-// mcpTools returns the names of tools at their server, which agents know by names that begin with that of the server.
+// mcpTools removes the server's prefix from names of tools. Agents see names with the prefix.
 func mcpTools(server string, tools []string) (out []string) {
 	for _, t := range tools {
 		out = append(out, strings.TrimPrefix(t, server+"__"))

@@ -15,15 +15,15 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// conformance are the scenarios of the official conformance suite that fit any server: the others ask for tools, prompts and resources of
-// names that only a server made for them has.
+// conformance lists the scenarios of the official conformance suite that apply to any server. The
+// others need tools, prompts and resources with fixed names.
 var conformance = []string{
 	"server-initialize", "ping", "tools-list", "resources-list", "resources-subscribe", "resources-unsubscribe", "logging-set-level", "prompts-list",
 	"server-sse-multiple-streams", "dns-rebinding-protection",
 }
 
-// TestConformanceServer: rouse as an MCP server passes those scenarios of the official suite that fit any server, on the dashboard's
-// address, behind a proxy that adds the token, for the suite knows none.
+// TestConformanceServer runs these scenarios against rouse as an MCP server. A proxy in front of
+// the dashboard adds the token, because the suite does not support tokens.
 func TestConformanceServer(t *testing.T) {
 	dir := os.Getenv("ROUSE_TEST_MCP")
 	if dir == "" {
@@ -59,7 +59,7 @@ jobs: [{name: note, agent: clerk, playbook: [{call: complete, with: {summary: "l
 	proxy := httptest.NewServer(&httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
 		r.Out.Host = r.In.Host
-		if r.In.Host == own { // what the suite makes up is left as it is
+		if r.In.Host == own { // keep host names that the suite invents
 			r.Out.Host = to.Host
 		}
 		if r.In.Header.Get("Origin") == "http://"+own {

@@ -34,7 +34,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 type mcpClient struct {
 	t       *testing.T
 	session *mcp.ClientSession
-	updated chan string // URIs of what subscribers are told of
+	updated chan string // URIs of updated resources
 }
 
 func newMCPClient(t *testing.T, over mcp.Transport) *mcpClient {
@@ -51,7 +51,7 @@ func newMCPClient(t *testing.T, over mcp.Transport) *mcpClient {
 	return c
 }
 
-// call calls a tool; ok says whether it succeeded.
+// call calls a tool. ok is false if the call failed.
 func (c *mcpClient) call(name string, args map[string]any) (text string, ok bool) {
 	c.t.Helper()
 	res, err := c.session.CallTool(c.t.Context(), &mcp.CallToolParams{Name: name, Arguments: args})
@@ -80,8 +80,9 @@ func (c *mcpClient) refuses(name string, args map[string]any, want string) {
 	}
 }
 
-// Another agent program asks why a job did not run, runs one, answers what a run asks, reads a database, and is told when a run has
-// ended; it approves nothing and changes no row. By standard input and output, and over the network.
+// TestMCP checks rouse as an MCP server, over standard input and output and over the network. A
+// client asks why a job did not run, starts a run, answers a question, reads a database, and is
+// notified about the end of a run. It can neither approve actions nor change rows.
 func TestMCP(t *testing.T) {
 	t.Parallel()
 	s := modeltest.New(t,
@@ -99,7 +100,7 @@ jobs:
 `})
 	config := filepath.Join(dir, "rouse.yaml")
 
-	// Without a daemon the history can be asked, and nothing is started that nobody would run.
+	// Without a daemon a client can read the history, but cannot start a run.
 	stdio := newMCPClient(t, &mcp.CommandTransport{Command: mcpCommand(t, config)})
 	stdio.says("list_jobs", nil, `"nightly"`)
 	stdio.refuses("run_job", map[string]any{"job": "note"}, "rouse serve")
@@ -121,7 +122,7 @@ jobs:
 		t.Fatal(err)
 	}
 	endpoint := strings.TrimSuffix(st.Dashboard, "/") + "/mcp"
-	if resp, err := http.Post(endpoint, "application/json", strings.NewReader("{}")); err != nil || resp.StatusCode != http.StatusUnauthorized { //nolint:noctx,bodyclose // it is refused
+	if resp, err := http.Post(endpoint, "application/json", strings.NewReader("{}")); err != nil || resp.StatusCode != http.StatusUnauthorized { //nolint:noctx,bodyclose // the request is refused
 		t.Errorf("without a token: %v, %v", resp, err)
 	}
 	network := newMCPClient(t, &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: &http.Client{Transport: bearer{strings.TrimSpace(string(token))}}})
@@ -148,7 +149,7 @@ jobs:
 		}
 	}
 
-	// What the models of these programs have read is not known.
+	// It is unknown which content the models of these clients have read, so the runs are tainted.
 	for _, r := range endtoend.RunsOf(t, config, "note") {
 		if !slices.Contains(r.Taint, "A") {
 			t.Errorf("run %s has the labels %v", r.ID, r.Taint)
@@ -159,14 +160,14 @@ jobs:
 	network.answers(client)
 }
 
-// mcpCommand is the MCP server as a command that a transport starts.
+// mcpCommand returns the MCP server as a command that a transport starts.
 func mcpCommand(t *testing.T, config string) *exec.Cmd {
 	p := endtoend.Rouse(t, "mcp", "--config", config)
 	p.Stdout = nil
 	return p.Cmd
 }
 
-// resources reads what there is, and hears of the end of a run.
+// resources reads the resources and waits for the notification about the end of a run.
 func (c *mcpClient) resources() {
 	c.t.Helper()
 	ctx := c.t.Context()
@@ -209,7 +210,7 @@ func (c *mcpClient) resources() {
 	})
 }
 
-// answers answers a question, and approves nothing.
+// answers answers a question, and checks that a client cannot approve.
 func (c *mcpClient) answers(client *api.Client) {
 	c.t.Helper()
 	c.says("run_job", map[string]any{"job": "books", "wait_seconds": 60}, "Which account?")

@@ -306,14 +306,14 @@ type draft struct {
 	list string         // list of the entry: jobs or agents
 	name func() string
 
-	// Of the last build.
+	// Result of the last build.
 	now      []byte
-	line     int              // of the entry
+	line     int              // line number of the entry
 	warnings []config.Problem // about the entry
 	text     func() string    // of the entry
 }
 
-// begin reads the configuration. It returns a nil dialogue if flags are given or there is no terminal.
+// begin reads the configuration. It returns no dialogue if flags are given or without a terminal.
 func (d *draft) begin(cmd *cobra.Command) (ask *dialogue, err error) {
 	given := false
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
@@ -349,7 +349,7 @@ func (d *draft) read() (err error) {
 	return nil
 }
 
-// fromFile converts a path of the command line to a path relative to the folder of the configuration.
+// fromFile converts a path to a path relative to the folder of the configuration.
 func (d *draft) fromFile(path string) string {
 	abs, err := filepath.Abs(path)
 	if err != nil || path == "" || path[0] == '~' {
@@ -429,7 +429,7 @@ func (d *draft) build() (err error) {
 	return nil
 }
 
-// problemText names a problem by its key, because line numbers of the draft differ from those of the file.
+// problemText names a problem by its key, because the draft has other line numbers than the file.
 func problemText(p config.Problem) string {
 	_, key, _ := strings.Cut(p.Path, "].")
 	said := text.OneLine(p.Message)
@@ -467,7 +467,7 @@ func (d *draft) write(cmd *cobra.Command) error {
 	return tellDaemon(cmd.Context(), cmd.OutOrStdout(), home)
 }
 
-// replaceFile replaces a file if it still holds old, and keeps its mode. If the path is a link, it replaces the target.
+// replaceFile replaces a file if it still holds old, and keeps its mode. It follows links.
 func replaceFile(path string, old, now []byte) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -509,7 +509,7 @@ type dialogue struct {
 // dialogueOf returns nil if there is no terminal to ask on.
 func dialogueOf(cmd *cobra.Command, stopped string) *dialogue {
 	in, ok := cmd.InOrStdin().(*os.File)
-	if !ok || !term.IsTerminal(int(in.Fd())) { //nolint:gosec // a descriptor fits
+	if !ok || !term.IsTerminal(int(in.Fd())) { //nolint:gosec // file descriptors fit into an int
 		return nil
 	}
 	d := &dialogue{ctx: cmd.Context(), lines: make(chan string), out: cmd.ErrOrStderr(), stopped: stopped}

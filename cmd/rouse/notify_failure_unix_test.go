@@ -15,8 +15,8 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// A run whose program hangs until bounds.wall ends as timeout. The job's channel gets a notice with failure
-// in notify.on and without notify.on.
+// TestHangingProgramIsTold checks that a run with a hanging program ends with a timeout after
+// bounds.wall. The job's channel must get a notice, with or without notify.on.
 func TestHangingProgramIsTold(t *testing.T) {
 	t.Parallel()
 	notices := make(chan string, 10)

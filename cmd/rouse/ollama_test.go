@@ -18,7 +18,7 @@ import (
 	"rouse/cmd/internal/plan"
 )
 
-// ollamaHere is an Ollama that has models, with what each of them can do.
+// ollamaHere returns a fake Ollama server with models and their capabilities.
 func ollamaHere(t *testing.T, tags string, can map[string]string) *httptest.Server {
 	chat := modeltest.New(t, modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "complete", Args: json.RawMessage(`{"summary":"Everything was done on this machine."}`)}}})
 	mux := http.NewServeMux()
@@ -38,8 +38,9 @@ func ollamaHere(t *testing.T, tags string, can map[string]string) *httptest.Serv
 	return s
 }
 
-// With no model named and no key, prompts go to the newest model of the Ollama on this machine
-// that can call tools; one that answers elsewhere is none of those. What happens is said.
+// TestOllamaIsFound checks a configuration without a model and an API key. Prompts go to the newest
+// local Ollama model that can call tools. Models on other hosts are ignored. rouse reports the
+// choice.
 func TestOllamaIsFound(t *testing.T) {
 	s := ollamaHere(t, `{"models":[{"name":"old","modified_at":"2025-01-01T00:00:00Z"},{"name":"good","modified_at":"2025-06-01T00:00:00Z"},{"name":"dumb","modified_at":"2025-07-01T00:00:00Z"},
 		{"name":"gone","modified_at":"2025-08-01T00:00:00Z"},{"name":"far","modified_at":"2025-09-01T00:00:00Z","remote_host":"https://ollama.com"},{"name":"farther","modified_at":"2025-09-02T00:00:00Z"}]}`,
@@ -76,8 +77,8 @@ func TestOllamaIsFound(t *testing.T) {
 	}
 }
 
-// Of the runs of a schedule that wait for a model there is one, whatever overlap says; fixed
-// lists of calls need none.
+// TestOneRunWaitsForAModel checks that at most one scheduled run waits for a model, for each
+// setting of overlap. Playbooks need no model.
 func TestOneRunWaitsForAModel(t *testing.T) {
 	t.Parallel()
 	const text = `version: 1

@@ -41,7 +41,7 @@ func jsonOr(cmd *cobra.Command, v any, print func() error) error {
 	return print()
 }
 
-// failIf returns err, or errSilent if a command has printed that it found something wrong.
+// failIf returns err, or errSilent if the command has already printed a problem.
 func failIf(wrong bool, err error) error {
 	if err == nil && wrong {
 		return errSilent
@@ -49,16 +49,16 @@ func failIf(wrong bool, err error) error {
 	return err
 }
 
-// printJSON writes one JSON document, which is all that `--json` prints.
+// printJSON prints one JSON document. With `--json` a command prints nothing else.
 func printJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
-	// Paths and SQL hold < and &; \u003c would only make them hard to read.
+	// Do not escape < and & in paths and SQL, because \u003c is hard to read.
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
 }
 
-// list prints a table with a row for each item, or none if there are no items.
+// list prints a table with one row per item, or the text none if there are no items.
 func list[T any](w io.Writer, items []T, none, heading string, row func(T) []string) error {
 	if len(items) == 0 && none != "" {
 		return sayf(w, "%s\n", none)
@@ -70,7 +70,7 @@ func list[T any](w io.Writer, items []T, none, heading string, row func(T) []str
 	return table(w, heading, rows)
 }
 
-// named returns the item that has a name, or an error that names the nearest.
+// named returns the item with the given name, or an error that suggests the nearest name.
 func named[T any](thing, name string, items []T, nameOf func(T) string) (found T, err error) {
 	var names []string
 	for _, i := range items {
@@ -95,7 +95,8 @@ func sayf(w io.Writer, format string, args ...any) error {
 	return err
 }
 
-// table aligns rows under a heading, whose words are the columns ("_" is a blank); the last column takes what is left.
+// table prints rows under a heading. Each word of the heading names a column, with "_" for a blank.
+// The last column takes the remaining width.
 func table(w io.Writer, heading string, rows [][]string) error {
 	head := strings.Fields(heading)
 	for i := range head {
@@ -109,21 +110,21 @@ func table(w io.Writer, heading string, rows [][]string) error {
 	}})
 }
 
-// align writes rows of cells under each other.
+// align prints rows in aligned columns.
 func align(w io.Writer, rows [][]string) error {
 	return terminal.Of(w, os.Environ()).Table(terminal.Table{Rows: harmless(rows)})
 }
 
-// alignIndented is align for rows of our own words, whose blanks in front stay.
+// alignIndented is align for trusted rows. It keeps leading blanks.
 func alignIndented(w io.Writer, rows [][]string) error {
 	return terminal.Of(w, os.Environ()).Table(terminal.Table{Rows: rows})
 }
 
-// bold is a heading, where w is a terminal that has such letters.
+// bold formats a heading if w is a terminal with bold type.
 func bold(w io.Writer, said string) string { return toned(w, terminal.Strong, said) }
 
-// harmless has each cell be one line: they hold texts of models and file names, of which a line break would move the columns, and an
-// escape sequence could rewrite the screen.
+// harmless puts each cell on one line and escapes it. Cells hold file names and texts of models: a
+// line break would shift the columns, and an escape sequence could rewrite the screen.
 func harmless(rows [][]string) [][]string {
 	for _, row := range rows {
 		for i := range row {
@@ -133,10 +134,10 @@ func harmless(rows [][]string) [][]string {
 	return rows
 }
 
-// markedColumns hold a mark and what it stands for. Texts of others are in none of them.
+// markedColumns are the columns with a status mark. They never hold texts of models or users.
 var markedColumns = []string{"OUTCOME", "LAST", "RUN", "STATE", "DECISION"}
 
-// toneOf is that of the mark in a cell: "● success", "12 ▲ error".
+// toneOf returns the tone of the mark in a cell: "● success", "12 ▲ error".
 func toneOf(cell string) terminal.Tone {
 	for word := range strings.FieldsSeq(cell) {
 		if tone := api.ShapeTone(word); tone != "" {
@@ -146,15 +147,15 @@ func toneOf(cell string) terminal.Tone {
 	return terminal.Plain
 }
 
-// paint gives a text the tone of its mark, where w is a terminal that has colours.
+// paint colours a text by its mark if w is a terminal with colours.
 func paint(w io.Writer, said string) string { return toned(w, toneOf(said), said) }
 
-// toned gives our own words a tone, where w is a terminal that has colours.
+// toned applies a tone to a trusted text if w is a terminal with colours.
 func toned(w io.Writer, tone terminal.Tone, said string) string {
 	return terminal.Of(w, os.Environ()).Paint(tone, said)
 }
 
-// shorten is the beginning of a text from anywhere, of at most n characters on one line.
+// shorten returns an untrusted text on one line, cut to at most n characters.
 func shorten(s string, n int) string { return text.Truncate(text.OneLine(s), n) }
 
 // local formats an instant in now's zone, with the date unless it is today.
@@ -168,7 +169,7 @@ func local(t api.Time, now time.Time) string {
 // dated formats an instant in now's zone with the date.
 func dated(t api.Time, now time.Time) string { return clock(t, now, time.DateTime) }
 
-// clock formats an instant in now's zone. It adds the zone if this terminal's zone has another time.
+// clock formats an instant in now's zone. It adds the zone if the terminal's zone differs.
 func clock(t api.Time, now time.Time, layout string) string {
 	if t.IsZero() {
 		return "–"
@@ -182,8 +183,7 @@ func clock(t api.Time, now time.Time, layout string) string {
 
 var instantText = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z\b`)
 
-// readable shows the instants in a reason, which the record keeps in UTC, as the clocks of
-// a zone do.
+// readable converts the timestamps in a reason from UTC to a zone.
 func readable(text string, zone *time.Location) string {
 	return instantText.ReplaceAllStringFunc(text, func(s string) string {
 		t, err := time.Parse(time.RFC3339, s)
@@ -194,10 +194,10 @@ func readable(text string, zone *time.Location) string {
 	})
 }
 
-// when is an instant as a listing has it: "3 min ago", "in 4 d 16 h".
+// when formats a time relative to now: "3 min ago", "in 4 d 16 h".
 func when(t api.Time, now time.Time) string { return text.When(t.Time, now) }
 
-// inText is how far away an instant is that is to come.
+// inText returns the time until a future instant, or since when it has been due.
 func inText(t api.Time, now time.Time) string {
 	if d := now.Sub(t.Time); d >= time.Second {
 		return "due since " + text.Span(d.Round(time.Second))
@@ -205,7 +205,7 @@ func inText(t api.Time, now time.Time) string {
 	return when(t, now)
 }
 
-// runDuration is how long a run lasted, or has lasted so far.
+// runDuration returns the duration of a run, up to now if the run has not ended.
 func runDuration(r api.Run, now time.Time) string {
 	if r.StartedAt.IsZero() {
 		return "–"
@@ -219,7 +219,7 @@ func runDuration(r api.Run, now time.Time) string {
 	return text.Span(end.Sub(r.StartedAt.Time))
 }
 
-// outcomeMark is how a run ended, or stands, with its shape.
+// outcomeMark returns the outcome of a run with its mark, or the state of an open run.
 func outcomeMark(r api.Run) string {
 	m := api.MarkOf(r.State, r.Outcome)
 	if r.Outcome != "" {
@@ -228,25 +228,26 @@ func outcomeMark(r api.Run) string {
 	return m.Shape + " " + strings.TrimSuffix(fmt.Sprintf("%s: %s", r.State, r.WaitingFor), ": ")
 }
 
-// pageSize is how much of a listing one request asks for; the API gives no more at once.
+// pageSize is the number of entries in one request. The API returns at most that many.
 const pageSize = 1000
 
-// pages says how much of a listing is wanted, newest first.
+// pages holds the page options of a listing, newest first.
 type pages struct {
 	n      int
-	before string // an id of the listing; "": from the newest on
+	before string // ID of an entry; "" starts at the newest
 	all    bool
 }
 
-// flags declares -n, --before and --all; what names what is listed, in the singular, and where says for which form of the
-// command they are.
+// flags declares -n, --before and --all. what is the singular name of an entry. where is a prefix
+// for the help texts: the form of the command that takes the flags.
 func (p *pages) flags(f *pflag.FlagSet, n int, what, where string) {
 	f.IntVarP(&p.n, "number", "n", n, where+"how many")
 	f.StringVar(&p.before, "before", "", where+"only those before the "+what+" of this `id`: the last of the page before")
 	f.BoolVar(&p.all, "all", false, where+"all of them, however many")
 }
 
-// getPages asks for so much of a listing, in as many requests as that takes. id is what a listing goes on from.
+// getPages requests the entries of a listing, page by page. id returns the ID of an entry, from
+// which the next page continues.
 func getPages[T any](s *session, path string, query url.Values, p pages, id func(T) string) ([]T, error) {
 	if !p.all && p.n < 1 {
 		return nil, usagef("-n %d: say how many, from 1 on, or --all", p.n)

@@ -17,7 +17,7 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// openly prepares the program as a user would start it whose umask hides nothing.
+// openly starts rouse with umask 000.
 func openly(t *testing.T, args ...string) *endtoend.Program {
 	t.Helper()
 	p := endtoend.Rouse(t, args...)
@@ -29,7 +29,7 @@ func openly(t *testing.T, args ...string) *endtoend.Program {
 	return p
 }
 
-// modes are the modes of all that lies in a folder, by path.
+// modes returns the modes of all files in a folder, by path.
 func modes(t *testing.T, dir string) map[string]fs.FileMode {
 	t.Helper()
 	out := map[string]fs.FileMode{}
@@ -49,8 +49,8 @@ func modes(t *testing.T, dir string) map[string]fs.FileMode {
 	return out
 }
 
-// What rouse keeps is its user's alone, whichever part makes it and whatever the umask; what agents and
-// commands make for others has the modes that it always had.
+// TestOwnFiles checks that all files that rouse keeps are private to their user, with any umask.
+// Files that agents and commands create for others have the usual modes.
 func TestOwnFiles(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
@@ -97,8 +97,9 @@ jobs: [{name: j, agent: bob, playbook: [{call: file_write, with: {path: notes/a.
 	}
 }
 
-// A home that others can read becomes its user's at the start, which is said once, and what lies in it with
-// doctor --fix; one that others can change is refused until it is mended.
+// TestHomeOfOthers checks a home with open modes. If other users can read the home, the start makes
+// it private and reports that once; doctor --fix does so for its files. If other users can write to
+// the home, rouse refuses it until the modes are fixed.
 func TestHomeOfOthers(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: ann}]\n"})
@@ -106,7 +107,7 @@ func TestHomeOfOthers(t *testing.T) {
 	says := func(part string, args ...string) {
 		t.Helper()
 		p := endtoend.Rouse(t, append(args, "--config", config)...)
-		_ = p.Run() // some of them fail, as they should
+		_ = p.Run() // some of them fail, as expected
 		if got := p.Out.String() + p.Err.String(); !strings.Contains(got, part) {
 			t.Errorf("%q: %q is not in %s", args, part, got)
 		}
@@ -163,7 +164,8 @@ func TestHomeOfOthers(t *testing.T) {
 	}
 }
 
-// Whoever put a socket into a home that they can write is told nothing.
+// TestForeignSocket checks that rouse sends no request to a socket that another user may have
+// created.
 func TestForeignSocket(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./h\nagents: [{name: ann}]\n", "h/.keep": ""})
@@ -174,7 +176,7 @@ func TestForeignSocket(t *testing.T) {
 
 	l, err := net.Listen("unix", filepath.Join(home, "rouse.sock"))
 	if err != nil {
-		t.Skip(err) // the folder of the test is too long for a socket
+		t.Skip(err) // the path of the test folder is too long for a socket
 	}
 	defer l.Close()
 	asked := make(chan struct{}, 1)
@@ -196,10 +198,11 @@ func TestForeignSocket(t *testing.T) {
 	}
 }
 
-// The folder of a socket that does not lie in the home is its user's alone, or no daemon starts.
+// TestSocketFolder checks a socket folder outside the home. No daemon starts unless the folder is
+// private.
 func TestSocketFolder(t *testing.T) {
 	t.Parallel()
-	runtimes, err := os.MkdirTemp("", "rt-") //nolint:usetesting // a short name, for the socket
+	runtimes, err := os.MkdirTemp("", "rt-") //nolint:usetesting // a socket needs a short path
 	if err != nil {
 		t.Fatal(err)
 	}

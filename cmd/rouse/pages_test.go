@@ -14,7 +14,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// Listings go beyond what one request gives: each run once, newest first, as many as are asked for, from any of them on.
+// TestPages checks listings that need more than one request. Each run is listed once, newest first,
+// for any number of runs and any starting point.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1

@@ -12,7 +12,7 @@ import (
 	"rouse/internal/text"
 )
 
-// scopeFlags say what a pause is about.
+// scopeFlags holds the flags that select the scope of a pause.
 type scopeFlags struct {
 	agent string
 	all   bool
@@ -23,13 +23,12 @@ func (f *scopeFlags) add(cmd *cobra.Command, verb string) {
 	cmd.Flags().BoolVar(&f.all, "all", false, verb+" everything")
 }
 
-// scope is the one thing that the command line names, "" when it names nothing, and the
-// arguments behind it.
+// scope returns the selected scope, or "" if there is none, and the remaining arguments.
 func (f *scopeFlags) scope(args []string) (scope, name string, rest []string, err error) {
 	switch {
 	case f.all && f.agent != "":
 		return "", "", nil, usagef("give --agent or --all, not both: --all is every agent")
-	// "tomorrow" is the one word that may follow a flag: it is the end of the pause, not a job.
+	// Only "tomorrow" may follow a flag. It is the end of the pause, not a job.
 	case (f.all || f.agent != "") && len(args) > 0 && !strings.EqualFold(args[0], tomorrow):
 		flag := "--all"
 		if f.agent != "" {
@@ -84,7 +83,7 @@ you start yourself with "rouse run" still runs. Pausing what is paused replaces 
 	return withJSON(cmd)
 }
 
-// ask is the request that the command line means; Scope is "" when it asks for nothing.
+// ask returns the request for the command line. If the command line requests no pause, Scope is "".
 func (o pauseOptions) ask(cmd *cobra.Command, args []string) (api.PauseRequest, error) {
 	scope, name, rest, err := o.scope(args)
 	ask := api.PauseRequest{Scope: scope, Name: name, For: o.length, Until: o.until, Reason: o.reason}
@@ -94,15 +93,15 @@ func (o pauseOptions) ask(cmd *cobra.Command, args []string) (api.PauseRequest, 
 
 	given := func(flag string) bool { return cmd.Flags().Changed(flag) }
 	for _, flag := range []string{"agent", "for", "until"} {
-		// An empty value is mostly a shell variable that was not set. Without this check
-		// --agent "" would count as not given, and the command would do something else.
+		// An empty value usually comes from an unset shell variable. Without this check, --agent ""
+		// would count as not given, and the command would do something else.
 		if given(flag) && cmd.Flag(flag).Value.String() == "" {
 			return ask, usagef("--%s is empty", flag)
 		}
 	}
 
 	switch {
-	// Alone the command lists pauses, so flags without a scope must not pass silently.
+	// Without arguments the command lists pauses, so flags without a scope must not be ignored.
 	case scope == "" && (given("for") || given("until") || given("reason")):
 		return ask, usagef("name a job, or give --agent or --all: what is to be paused?")
 	case len(rest) > 0 && !strings.EqualFold(rest[0], tomorrow):
@@ -132,7 +131,7 @@ func runPause(cmd *cobra.Command, at *place, o pauseOptions, args []string) erro
 	})(cmd, args)
 }
 
-// printPaused says what is paused, what goes on all the same, and how to end the pause.
+// printPaused prints what is paused, what still runs, and how to end the pause.
 func printPaused(s *session, p api.Paused) error {
 	fmt.Fprintln(s.out, text.OneLine(p.Text(s.zone)))
 
@@ -210,7 +209,7 @@ is said. Wakes and files that waited start at once; occurrences that were skippe
 func runResume(s *session, scope, name string) error {
 	var r api.Resumed
 	return s.send("/v1/pauses/end", map[string]string{"scope": scope, "name": name}, &r, func() error {
-		// A pause of the agent, or of everything, may still cover what was resumed.
+		// A pause of the agent or of everything may still cover the resumed job.
 		fmt.Fprintf(s.out, "%s is resumed\n", api.ScopeText(scope, name))
 		for _, p := range r.Held {
 			fmt.Fprintf(s.out, "  but %s; resume with: rouse resume %s\n", text.OneLine(p.Text(s.zone)), api.ScopeArgs(p.Scope, p.Name))
@@ -219,10 +218,10 @@ func runResume(s *session, scope, name string) error {
 	})
 }
 
-// loadZone returns the time zone that a daemon named, or this machine's if the name is unknown here.
+// loadZone returns the named time zone, or this machine's zone if the name is unknown.
 func loadZone(name string) *time.Location {
 	zone, err := time.LoadLocation(name)
-	if name == "" || err != nil { // older daemons return no name
+	if name == "" || err != nil { // older daemons do not send a name
 		return time.Local
 	}
 	return zone

@@ -13,9 +13,8 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// A run goes through on each provider: its calls are made, and a second attempt goes on
-// from the record, which holds what the provider wants back. The server refuses a message
-// that has lost it.
+// TestProviders executes a run with each provider. A second attempt resumes from the record, which
+// holds provider data that must be sent back. The server refuses a message without it.
 func TestProviders(t *testing.T) {
 	for provider, told := range map[string]string{
 		"openai": `"max_tokens":2048`, "openai, api: responses": `"max_output_tokens":2048`, "anthropic": `"max_tokens":2048`, "gemini": `"maxOutputTokens":2048`, "ollama": `"options":{"num_ctx":8192,"num_predict":2048}`,
@@ -69,8 +68,9 @@ jobs: [{name: books, agent: bookkeeper, prompt: Make a table., retry: {attempts:
 	}
 }
 
-// A provider that is out of credit is made up for by the next model, and both the run and
-// its owner can tell. A wrong key ends the run in the provider's own words, without the key.
+// TestFallbackModel checks a provider without credit. The next model takes over, and both the run
+// and its owner are told. A wrong key ends the run with the error of the provider, but without the
+// key.
 func TestFallbackModel(t *testing.T) {
 	made := model.Call{ID: "1", Name: "complete", Args: json.RawMessage(`{"summary":"The small one did all the books of the day."}`)}
 	small := modeltest.New(t, modeltest.Turn{Calls: []model.Call{made}, Usage: model.Usage{Input: 10, Output: 2}})
@@ -111,7 +111,8 @@ jobs:
 	}
 }
 
-// A manual call that reads a picture says what it is, and does not print its bytes.
+// TestPictureByAManualCall checks that a manual call describes a picture and does not print its
+// bytes.
 func TestPictureByAManualCall(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: clerk, workdir: ./work}]\n", "work/a.png": "\x89PNG\r\n\x1a\n" + strings.Repeat("x", 100_000) + "IEND"})

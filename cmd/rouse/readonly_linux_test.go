@@ -17,14 +17,13 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// runUnprivileged runs a program to its end to which modes of files apply, also where the tests are
-// run by root.
+// runUnprivileged runs a program that file modes apply to, even if the tests run as root.
 func runUnprivileged(t *testing.T, p *endtoend.Program) error {
 	t.Helper()
 	ended := make(chan error)
 	go func() {
-		// What is taken from the thread is missing in the programs that it starts. It ends with this
-		// goroutine, because it stays locked to it.
+		// Child processes lose the capabilities of this thread. The thread ends with the goroutine,
+		// because the goroutine stays locked to it.
 		runtime.LockOSThread()
 		for _, capability := range []uintptr{unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER} {
 			if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err != nil && os.Getuid() == 0 {
@@ -37,7 +36,7 @@ func runUnprivileged(t *testing.T, p *endtoend.Program) error {
 	return <-ended
 }
 
-// lock takes the right to write away from a folder and what is in it, until the test ends.
+// lock removes write permission from a folder and its contents until the test ends.
 func lock(t *testing.T, dir string) {
 	t.Helper()
 	change := func(file, folder fs.FileMode) {
@@ -58,8 +57,8 @@ func lock(t *testing.T, dir string) {
 	t.Cleanup(func() { change(0o600, 0o700) })
 }
 
-// From a home that cannot be written, history is still read: with what is in the log of a ledger that
-// was not closed, and with a line that says why nothing is written.
+// TestReadOnlyHome checks that history is readable in a read-only home, including the WAL of a
+// ledger that was not closed. rouse must print why it does not write.
 func TestReadOnlyHome(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		dir := cmdtest.Write(t, map[string]string{"rouse.yaml": countJob})
@@ -72,7 +71,7 @@ func TestReadOnlyHome(t *testing.T) {
 			if err := os.Remove(filepath.Join(dir, "h", "ledger.db-shm")); err != nil {
 				t.Fatal(err)
 			}
-			// What a check of the sandbox leaves behind when its process is killed.
+			// Remainder of a sandbox check whose process was killed.
 			if err := os.MkdirAll(filepath.Join(dir, "h", "commands", "rouse-sandbox-1", "inside"), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +104,8 @@ func TestReadOnlyHome(t *testing.T) {
 	}
 }
 
-// failingDisk is rouse on a disk of which every fsync fails, from when the file $FAIL_WHEN is there.
+// failingDisk runs rouse on a simulated disk on which every fsync fails once the file $FAIL_WHEN
+// exists.
 func failingDisk() {
 	if when := os.Getenv("FAIL_WHEN"); when == "" {
 		failFsync()
@@ -124,9 +124,9 @@ func failingDisk() {
 	main()
 }
 
-// failFsync has the kernel answer EIO to every fsync of this process.
+// failFsync installs a seccomp filter that makes every fsync of this process fail with EIO.
 func failFsync() {
-	runtime.LockOSThread() // for the privilege, which the thread gives up first
+	runtime.LockOSThread() // the privileges are per thread, and this thread drops them first
 	f := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0},
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: unix.SYS_FSYNC},
@@ -143,8 +143,8 @@ func failFsync() {
 	}
 }
 
-// A disk that takes what is written and does not keep it is seen by doctor, and the daemon says that
-// nothing was written since.
+// TestDoctorSeesFailingFsync checks a disk that accepts writes but fails to sync them. doctor must
+// find that, and the daemon must report that writes failed.
 func TestDoctorSeesFailingFsync(t *testing.T) {
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": countJob})
 	config, when := filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "fail")

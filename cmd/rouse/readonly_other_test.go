@@ -2,5 +2,5 @@
 
 package main
 
-// failingDisk needs a filter of system calls.
+// failingDisk runs rouse without failures, because it would need a seccomp filter.
 func failingDisk() { main() }

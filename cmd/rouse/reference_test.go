@@ -47,7 +47,7 @@ var referencePages = []page{
 	{"json.md", "the JSON that `--json` prints, by command", writeJSONShapes},
 }
 
-// TestReference holds docs/reference to what the program goes by. Its pages are written again by
+// TestReference compares docs/reference with the program. Update its pages with
 //
 //	go test ./cmd/rouse -run TestReference -update
 func TestReference(t *testing.T) {
@@ -85,7 +85,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// firstDifference is the first line that differs, "" when there is none.
+// firstDifference returns the first line that differs, or "" if there is none.
 func firstDifference(got, want string) string {
 	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
 	for i := range max(len(a), len(b)) {
@@ -101,7 +101,7 @@ func firstDifference(got, want string) string {
 	return ""
 }
 
-// cellText is a text in a cell of a Markdown table.
+// cellText escapes a text for a cell of a Markdown table.
 func cellText(s string) string {
 	s = strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(s)
 	return strings.TrimSpace(s)
@@ -215,7 +215,7 @@ func writeExitCodes(_ *testing.T, w *bytes.Buffer) {
 	fmt.Fprint(w, "\nCommands whose result can be a finding say in their help that they exit 1 on it: `rouse config check`, `rouse doctor`, `rouse audit`, `rouse status`, `rouse run --wait` and others.\n")
 }
 
-// jsonShapes are what commands print with --json.
+// jsonShapes lists the types that commands print with --json.
 var jsonShapes = []struct {
 	command string
 	value   any
@@ -236,7 +236,7 @@ func writeJSONShapes(t *testing.T, w *bytes.Buffer) {
 		fmt.Fprintf(w, "| `%s --json` | %s |\n", s.command, shapes.typeName(reflect.TypeOf(s.value)))
 	}
 
-	// Writing a type brings those of its fields.
+	// Writing a type adds the types of its fields.
 	written := map[string]string{}
 	for len(written) < len(shapes.types) {
 		for _, name := range slices.Sorted(maps.Keys(shapes.types)) {
@@ -250,13 +250,13 @@ func writeJSONShapes(t *testing.T, w *bytes.Buffer) {
 	}
 }
 
-// shapeWriter describes types by their fields, and by what is written beside these in the source.
+// shapeWriter describes types by their fields and the comments on them.
 type shapeWriter struct {
-	comments map[string]map[string]string // by the folder of a package: "Run.ID" to its comment
+	comments map[string]map[string]string // "Run.ID" to its comment, by package folder
 	types    map[string]reflect.Type
 }
 
-// typeName names a type as JSON has it, and keeps it to be described.
+// typeName returns the JSON name of a type and registers the type for its description.
 func (s *shapeWriter) typeName(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[api.Time](), reflect.TypeFor[time.Time]():
@@ -328,7 +328,7 @@ func (s *shapeWriter) fields(t *testing.T, out *strings.Builder, typ reflect.Typ
 	}
 }
 
-// commentsOf are what is written beside the fields of a package's types.
+// commentsOf returns the comments on the fields of a package's types.
 func (s *shapeWriter) commentsOf(t *testing.T, pkg string) map[string]string {
 	t.Helper()
 	if known, ok := s.comments[pkg]; ok {
@@ -371,7 +371,8 @@ func (s *shapeWriter) commentsOf(t *testing.T, pkg string) map[string]string {
 	return out
 }
 
-// Commands print what the reference says: nothing else, on a home with a run, an incident and a pause.
+// TestJSONShapes checks the output of commands against the reference, on a home with a run, an
+// incident and a pause.
 func TestJSONShapes(t *testing.T) {
 	endtoend.Unraced(t)
 	t.Parallel()
@@ -395,7 +396,7 @@ jobs:
 	for _, s := range jsonShapes {
 		words := strings.Fields(s.command)[1:]
 		if strings.Contains(s.command, "WORKSPACE") || slices.Contains([]string{"audit", "undo", "backfill", "reload", "logs", "run", "status"}, words[len(words)-1]) || slices.Contains([]string{"undo", "backfill", "run"}, words[0]) {
-			continue // they need more than this, or print one document a line
+			continue // these commands need more setup, or print one document per line
 		}
 		for i, word := range words {
 			if given, ok := arguments[word]; ok {
@@ -407,7 +408,7 @@ jobs:
 		}
 
 		p := endtoend.Rouse(t, append(words, "--json", "--config", config)...)
-		err := p.Run() // exit 1 is an answer, too: doctor finds something
+		err := p.Run() // exit code 1 is fine, because doctor finds a problem
 		dec := json.NewDecoder(&p.Out)
 		dec.DisallowUnknownFields()
 		into := reflect.New(reflect.TypeOf(s.value))
@@ -417,12 +418,12 @@ jobs:
 	}
 }
 
-// wordsLikeEvents are texts in the source that have the form of a kind of event and are none.
+// wordsLikeEvents lists strings in the source that look like a kind of event.
 var wordsLikeEvents = []string{"config.worktree", "run.pause", "model.invalid"}
 
 var eventKindText = regexp.MustCompile(`"([a-z]+\.[a-z]+)"`)
 
-// Each kind of event that the source names is in the reference, and the source names each that is there.
+// TestEventKindsAreKnown checks that the reference lists exactly the kinds of events in the source.
 func TestEventKindsAreKnown(t *testing.T) {
 	endtoend.Unraced(t)
 	t.Parallel()
@@ -452,7 +453,7 @@ func TestEventKindsAreKnown(t *testing.T) {
 				t.Errorf("%s names the event %s, which internal/ledger/event_kinds.go does not describe", file, m[1])
 			}
 		}
-		// The states of notices and the decisions on instants are put behind these.
+		// The source appends the states of notices and the decisions on instants to these prefixes.
 		for _, prefix := range []string{"notice.", "occurrence."} {
 			if strings.Contains(text, `"`+prefix+`" +`) {
 				for kind := range known {

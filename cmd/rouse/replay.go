@@ -75,7 +75,7 @@ be played. Exits 0 when nothing is different, else 1.`,
 	return withJSON(cmd)
 }
 
-// saveRecording writes a file that a model with provider: replay answers from.
+// saveRecording writes a recording to a file. A model with provider: replay answers from that file.
 func saveRecording(out io.Writer, rec replay.Recording, o replayOptions) error {
 	if len(rec.Exchanges) == 0 {
 		return fmt.Errorf("run %s has no exchange with a model to save; set record: true on %s, and run it again", rec.Run.ID, strings.TrimSpace("its job "+rec.Run.Job))
@@ -83,7 +83,7 @@ func saveRecording(out io.Writer, rec replay.Recording, o replayOptions) error {
 	if o.answers {
 		rec = rec.AnswersOnly()
 	}
-	// 0600: a recording holds the prompts and results of a run, which may be private.
+	// Mode 0600, because a recording holds the prompts and results of a run, which may be private.
 	err := atomicfile.StreamNew(o.save, 0o600, func(w io.Writer) error { return replay.Write(w, rec) })
 	if err != nil {
 		return fmt.Errorf("the recording cannot be saved: %w", err)
@@ -110,7 +110,7 @@ func playRecording(cmd *cobra.Command, at *place, rec replay.Recording, with str
 	return failIf(!out.Same, jsonOr(cmd, out, func() error { return printReplay(cmd.OutOrStdout(), out) }))
 }
 
-// printReplay writes the differences in the order in which they come up.
+// printReplay prints the differences in the order in which they occur.
 func printReplay(w io.Writer, r api.Replay) error {
 	fmt.Fprintf(w, "run %s of %s (agent %s), played again on %s and %s\n", r.Run, cmp.Or(r.Job, "no job"), r.Agent,
 		text.Plural(r.Exchanges, "recorded answer"), text.Plural(r.Calls, "recorded call"))
@@ -118,13 +118,13 @@ func printReplay(w io.Writer, r api.Replay) error {
 		return sayf(w, "no difference: %s\n", endingText(r.Now))
 	}
 
-	// A value that no difference has, so that the first heading is printed, also "the end".
+	// Start with a value that no difference has, so that the first heading is always printed.
 	place := "-"
 	for _, d := range r.Differences {
 		here := ""
 		if d.Step > 0 {
 			here = fmt.Sprintf("step %d", d.Step)
-			// Only a run with several attempts has several steps of one number.
+			// Step numbers repeat only if a run has several attempts.
 			if r.Attempts > 1 {
 				here = fmt.Sprintf("attempt %d, %s", d.Attempt, here)
 			}

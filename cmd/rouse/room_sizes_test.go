@@ -13,17 +13,17 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// What a newcomer can survey. Tests and generated files are not counted.
+// Limits that keep a package readable for a newcomer. Tests and generated files do not count.
 const (
-	maxFiles   = 30   // files of a package
-	maxLines   = 5000 // lines of a package
-	maxMethods = 30   // methods of an exported type
-	maxFields  = 20   // fields of a struct outside the configuration
+	maxFiles   = 30   // files per package
+	maxLines   = 5000 // lines per package
+	maxMethods = 30   // methods per exported type
+	maxFields  = 20   // fields per struct, except for the configuration
 )
 
-// larger are those that are larger, with their size today. They may shrink and must not grow.
+// larger lists the exceptions with their current sizes. They may shrink but must not grow.
 var larger = map[string]int{
-	// Each verb has a file of its own.
+	// Each command has its own file.
 	"cmd/rouse files": 51,
 	"cmd/rouse lines": 11864,
 
@@ -45,7 +45,7 @@ var larger = map[string]int{
 	"internal/ledger/record.Run fields":   31,
 	"skills.Manifest fields":              29,
 
-	// The suite that both databases of the ledger pass.
+	// Tests that both databases of the ledger must pass.
 	"internal/ledger/ledgertest files": 31,
 	"internal/ledger/ledgertest lines": 6851,
 
@@ -80,8 +80,8 @@ var larger = map[string]int{
 	"watcher.folder fields":                    44,
 }
 
-// TestRoomSizes fails on a package, a type or a struct in which a newcomer gets lost, and on a line
-// of larger that is no longer needed.
+// TestRoomSizes fails if a package, a type or a struct exceeds its limit, or if an exception is no
+// longer needed.
 func TestRoomSizes(t *testing.T) {
 	endtoend.Unraced(t)
 	t.Parallel()
@@ -120,7 +120,7 @@ func TestRoomSizes(t *testing.T) {
 	}
 }
 
-// room is what is counted of a package.
+// room holds the counts of a package.
 type room struct {
 	files, lines    int
 	methods, fields map[string]int // by type
@@ -171,7 +171,7 @@ func readRoom(t *testing.T, dir string) room {
 	return r
 }
 
-// receiver is the name of the type of a method.
+// receiver returns the name of the type of a method.
 func receiver(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:

@@ -20,14 +20,14 @@ import (
 	"rouse/internal/text"
 )
 
-// Exit codes of every command (design: cli).
+// Exit codes of every command.
 const (
 	exitDone   = 0
 	exitFailed = 1
 	exitUsage  = 2
 )
 
-// exitCodes says what they mean, for rouse help exit-codes and docs/reference.
+// exitCodes describes the exit codes, for rouse help exit-codes and docs/reference.
 var exitCodes = []struct {
 	code int
 	says string
@@ -37,7 +37,7 @@ var exitCodes = []struct {
 	{exitUsage, "the command line is wrong: an argument is missing, or a name, a flag or a value is unknown. Nothing was done"},
 }
 
-// newExitCodes is a topic of the help alone.
+// newExitCodes returns a help topic.
 func newExitCodes() *cobra.Command {
 	long := "What the exit codes of all commands mean:\n"
 	for _, c := range exitCodes {
@@ -69,24 +69,25 @@ zone. If the clock of your terminal shows another time, the zone is printed as w
 shows the zone.`}
 }
 
-// errSilent ends a command with exitFailed after it has already said what it found.
+// errSilent ends a command with exitFailed if the command has already printed the problem.
 var errSilent = errors.New("already said")
 
-// usageError is a command line that was wrong.
+// usageError is an error in the command line.
 type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// failure marks an error of a command, as against one of the parser of the command line.
+// failure marks an error that a command returned, unlike an error of the command line parser.
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
 
-// run executes one command line and returns the process's exit code.
+// run executes one command line and returns the exit code of the process.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	at := &place{stderr: stderr}
-	root := newRoot(at) //nolint:contextcheck // cobra hands the context on
-	// Only a shell that asks needs them. cobra's name for that has another ending where no descriptions are wanted.
+	root := newRoot(at) //nolint:contextcheck // cobra passes the context on
+	// Add completions only for a completion request of a shell. cobra has a second request name,
+	// with a suffix, for completion without descriptions.
 	if slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, cobra.ShellCompRequestCmd) }) {
 		completable(root, at) //nolint:contextcheck // as above
 	}
@@ -107,7 +108,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintln(stderr, "rouse: this shell lets a program open too few files at a time; raise that with: ulimit -n 1024")
 	}
 
-	// An error that no command returned comes from cobra's parser: an unknown flag or command.
+	// If no command returned the error, cobra's parser did: an unknown flag or command.
 	var failed failure
 	if !errors.As(err, &failed) {
 		fmt.Fprintln(stderr, "usage:", cmd.UseLine())
@@ -115,7 +116,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 
 	var wrong usageError
-	// The daemon knows the names of jobs and agents, so it decides about a misspelt one.
+	// The daemon knows the names of jobs and agents, so it reports a misspelt one.
 	var answer *api.Error
 	if errors.As(err, &wrong) || (errors.As(err, &answer) && answer.Usage) {
 		return exitUsage
@@ -155,7 +156,7 @@ lands in a folder, or you ask. Describe agents and jobs in rouse.yaml, start
 	return root
 }
 
-// group is a section of the help, with commands in the order in which a new user needs them.
+// group is a section of the help. Its commands are in the order in which a new user needs them.
 type group struct {
 	title    string
 	commands []*cobra.Command
@@ -182,18 +183,18 @@ func groups(at *place) []group {
 	}
 }
 
-// argumentWord is an argument in the Use of a command: RUN, [TOOL…], DIR|FILE.
+// argumentWord matches an argument in the Use of a command: RUN, [TOOL…], DIR|FILE.
 var argumentWord = regexp.MustCompile(`^(\[?)([A-Z]+(?:\|[A-Z]+)*)(…|\.\.\.)?\]?$`)
 
-// argument is a positional argument of a command, as its Use names it.
+// argument is a positional argument in the Use of a command.
 type argument struct {
 	name     string // JOB, DIR|FILE
 	optional bool
 	repeats  bool
 }
 
-// argumentsOf returns the positional arguments in the Use of a command: "call AGENT TOOL [JSON]". If there are several ways to use the
-// command, the first counts. The values of flags are not arguments.
+// argumentsOf returns the positional arguments in the Use of a command, such as "call AGENT TOOL
+// [JSON]". If the command has several forms, the first counts. Values of flags are not arguments.
 func argumentsOf(cmd *cobra.Command) (out []argument) {
 	use, _, _ := strings.Cut(cmd.Use, " | ")
 	for _, word := range strings.Fields(use)[1:] {
@@ -213,19 +214,19 @@ func eachCommand(cmd *cobra.Command, do func(*cobra.Command)) {
 	}
 }
 
-// complement adds what all commands have in common: their Use says which arguments they take, one with subcommands alone prints its help,
-// and errors are marked as those of the command.
+// complement applies the rules that all commands share. Arguments are checked against the Use. A
+// command that only has subcommands prints its help. Errors of a command are marked as failure.
 func complement(cmd *cobra.Command) {
 	check, run := cmd.Args, cmd.RunE
 	if run == nil && !cmd.HasSubCommands() {
-		return // a topic of the help
+		return // a help topic
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if check == nil {
 			return checkArguments(cmd, args)
 		}
 		err := check(cmd, args)
-		if err == nil || errors.As(err, new(usageError)) { // which a command words itself
+		if err == nil || errors.As(err, new(usageError)) { // the command words a usage error itself
 			return err
 		}
 		return cmp.Or(checkArguments(cmd, args), err)
@@ -241,7 +242,7 @@ func complement(cmd *cobra.Command) {
 	}
 }
 
-// checkArguments names the argument that is missing, or the one that is too many.
+// checkArguments returns an error that names the missing argument or the first superfluous one.
 func checkArguments(cmd *cobra.Command, args []string) error {
 	if cmd.HasSubCommands() && len(args) > 0 {
 		return unknownCommand(cmd, args[0])
@@ -259,7 +260,7 @@ func checkArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// unknownCommand asks for the nearest.
+// unknownCommand returns an error that suggests the nearest command.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	var known []string
 	for _, c := range cmd.Commands() {
@@ -275,7 +276,7 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return fmt.Errorf("%s; %s --help lists them", said, cmd.CommandPath())
 }
 
-// flagError asks for the nearest flag.
+// flagError adds the nearest flag to the error for an unknown flag.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
@@ -290,14 +291,14 @@ func flagError(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// newMan is for whoever makes packages: the pages come from the same tree of commands that --help does.
+// newMan returns a command that writes manual pages from the command tree, for package builds.
 func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:    "man FOLDER",
 		Short:  "Writes a manual page for each command into a folder, which has to be there",
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			// The date of the pages is $SOURCE_DATE_EPOCH where it is set, so that a build can be repeated.
+			// GenManTree dates the pages by $SOURCE_DATE_EPOCH, so that builds are reproducible.
 			cmd.Root().DisableAutoGenTag = true
 			return doc.GenManTree(cmd.Root(), &doc.GenManHeader{Section: "1", Source: "rouse " + daemon.Version(), Manual: "rouse"}, args[0])
 		},

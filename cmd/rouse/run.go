@@ -75,7 +75,7 @@ is executed by this command, which then always waits; meanwhile other commands c
 	return cmd
 }
 
-// fire is the request that the command line means.
+// fire returns the request for the command line.
 func (o runOptions) fire(args []string) (api.RunRequest, error) {
 	f := api.RunRequest{Agent: o.agent, Prompt: o.prompt, Session: o.session, Fresh: o.fresh}
 	switch {
@@ -96,7 +96,7 @@ func (o runOptions) fire(args []string) (api.RunRequest, error) {
 		if f.Job == "" {
 			return f, usagef("--file needs a job")
 		}
-		// The daemon has another working folder.
+		// The daemon has a different working directory.
 		path, err := filepath.Abs(o.file)
 		if err != nil {
 			return f, err
@@ -124,7 +124,7 @@ func fireAndFollow(s *session, fire api.RunRequest, o runOptions) error {
 		return err
 	}
 
-	// Without a daemon nobody else would execute the run, so this command always waits.
+	// Without a daemon no other process executes the run, so the command always waits.
 	if s.daemon && !o.wait && !o.quiet {
 		return jsonOr(s.cmd, r, func() error { return sayQueued(s, r.ID) })
 	}
@@ -138,7 +138,7 @@ func fireAndFollow(s *session, fire api.RunRequest, o runOptions) error {
 	return printEnd(s, r)
 }
 
-// execute starts a run, waits for its end without a word, and reads it into result.
+// execute starts a run, waits silently for its end, and reads the run into result.
 func (s *session) execute(fire api.RunRequest, result any) error {
 	var r api.Run
 	if err := s.post("/v1/runs", fire, &r); err != nil {
@@ -147,16 +147,16 @@ func (s *session) execute(fire api.RunRequest, result any) error {
 	return s.finish(r.ID, true, result)
 }
 
-// finish waits for the end of a run, and reads it into result.
+// finish waits for the end of a run and reads the run into result.
 func (s *session) finish(id string, quiet bool, result any) error {
 	if err := follow(s, id, quiet); err != nil {
 		return err
 	}
-	// Ctrl-C stops a run that is executed here, and its outcome is still to be shown.
+	// Ctrl-C stops a run that this process executes. Its outcome must still be printed.
 	return s.Get(context.WithoutCancel(s.cmd.Context()), "/v1/runs/"+id, nil, result)
 }
 
-// printResult prints only the result of a run, for scripts.
+// printResult prints only the result of a run, for scripts. It returns an error if the run failed.
 func printResult(w io.Writer, r api.Run) error {
 	if !endedWell(r) {
 		return fmt.Errorf("run %s: %s: %s; see: rouse show %[1]s", r.ID, outcomeMark(r), text.OneLine(runSummary(r)))
@@ -167,14 +167,14 @@ func printResult(w io.Writer, r api.Run) error {
 	return nil
 }
 
-// waitTexts say for whom a run waits.
+// waitTexts describe each reason for which a run waits.
 var waitTexts = map[domain.Wait]string{
 	domain.WaitInput:    "it waits for your answer: rouse inbox",
 	domain.WaitPause:    "its skill has paused it, until you have it go on: rouse inbox",
 	domain.WaitApproval: "it waits for your approval: rouse inbox",
 }
 
-// printEnd prints how a run ended, or for whom it waits. The error says that it did not end well.
+// printEnd prints how a run ended or why it waits. It returns an error unless the run succeeded.
 func printEnd(s *session, r api.Run) error {
 	return failIf(!endedWell(r), jsonOr(s.cmd, r, func() error {
 		fmt.Fprintf(s.out, "run %s  %s  %s\n", r.ID, paint(s.out, outcomeMark(r)), text.OneLine(runSummary(r)))
@@ -186,13 +186,13 @@ func printEnd(s *session, r api.Run) error {
 }
 
 const (
-	// firstLooks is the number of checks of a run by a command that does not wait for its end.
+	// firstLooks is the number of times a command that does not wait for the end checks its run.
 	firstLooks = 6
 	lookEvery  = 100 * time.Millisecond
 )
 
-// sayQueued prints that the daemon accepted a run, and why it waits if the reason is known within a moment: a pause, a wrong setting,
-// or a model that cannot be reached.
+// sayQueued prints that the daemon accepted a run. If the run does not start within a moment,
+// sayQueued prints the reason: a pause, a wrong setting, or an unreachable model.
 func sayQueued(s *session, id string) error {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
@@ -222,8 +222,8 @@ func sayQueued(s *session, id string) error {
 	return sayf(s.out, "run %s is queued; follow it with: rouse logs %[1]s -f\n", id)
 }
 
-// follow waits until a run has finished, executing it here when there is no daemon. Meanwhile it says
-// for what the run waits.
+// follow waits until a run has finished. Without a daemon, this process executes the run. Meanwhile
+// follow prints the reason if the run waits.
 func follow(s *session, id string, quiet bool) error {
 	ctx, cancel := context.WithCancelCause(s.cmd.Context())
 	var saying sync.WaitGroup
@@ -244,7 +244,7 @@ func follow(s *session, id string, quiet bool) error {
 	switch {
 	case errors.As(context.Cause(ctx), &blocked):
 		return blocked
-	case ctx.Err() != nil: // Ctrl-C only ends the waiting: the run belongs to the daemon
+	case ctx.Err() != nil: // Ctrl-C only ends the waiting: the daemon executes the run
 		return fmt.Errorf("run %s goes on in the daemon; follow it with: rouse logs %[1]s -f, or stop it with: rouse stop %[1]s", id)
 	case err != nil:
 		return fmt.Errorf("%w; what became of the run says: rouse show %s", err, id)
@@ -253,14 +253,15 @@ func follow(s *session, id string, quiet bool) error {
 }
 
 const (
-	// pendingEvery is how often a command that waits for a run asks what that waits for.
+	// pendingEvery is the interval at which a waiting command asks for the state of its run.
 	pendingEvery = time.Second
-	// sayOnAfter is how often it has asked before it says that the run is on, where nothing else shows that.
+	// sayOnAfter is the number of requests before a silent command prints that the run is on.
 	sayOnAfter = 3
 )
 
-// sayPending says for what a run waits, whenever that changes, until ctx ends; of a run that is on it says
-// so where silent. A *blockedError says that waiting for a run of the daemon does not help.
+// sayPending prints the reason for which a run waits, each time the reason changes, until ctx ends.
+// If silent is true, it also prints that the run is in progress. It returns a *blockedError if the
+// run cannot start until its user fixes a problem.
 func sayPending(ctx context.Context, s *session, id string, silent bool) error {
 	ticker := time.NewTicker(pendingEvery)
 	defer ticker.Stop()
@@ -269,7 +270,7 @@ func sayPending(ctx context.Context, s *session, id string, silent bool) error {
 	for asked := 0; ; asked++ {
 		var p api.Pending
 		if err := s.Get(ctx, "/v1/runs/"+id+"/pending", nil, &p); err != nil {
-			return nil //nolint:nilerr // whoever follows the run hears of what is wrong
+			return nil //nolint:nilerr // the caller that follows the run reports the error
 		}
 		if p.Blocked && s.daemon {
 			return &blockedError{id, p.Reason}
@@ -279,7 +280,7 @@ func sayPending(ctx context.Context, s *session, id string, silent bool) error {
 		if reason == "" && silent && asked >= sayOnAfter {
 			reason = fmt.Sprintf("is on; what it does: rouse logs %s -f", id)
 		}
-		if asked > 0 && reason != "" && reason != said { // what is over at once is no wait
+		if asked > 0 && reason != "" && reason != said { // skip a reason that is gone at the second request
 			said = reason
 			fmt.Fprintf(s.cmd.ErrOrStderr(), "rouse: run %s %s\n", id, text.OneLine(reason))
 		}
@@ -292,14 +293,14 @@ func sayPending(ctx context.Context, s *session, id string, silent bool) error {
 	}
 }
 
-// blockedError says that a run does not start before somebody has mended something.
+// blockedError means that a run cannot start until its user fixes a problem.
 type blockedError struct{ run, reason string }
 
 func (e *blockedError) Error() string {
 	return fmt.Sprintf("run %s %s (it starts by itself when this is fixed; to cancel it: rouse stop %[1]s)", e.run, text.OneLine(e.reason))
 }
 
-// followRemote waits until a run of the daemon has finished.
+// followRemote waits until a run in another process has finished.
 func followRemote(ctx context.Context, s *session, id string, quiet bool) error {
 	q := url.Values{"run": {id}, "follow": {"true"}}
 	if !quiet {
@@ -352,7 +353,7 @@ func callManually(s *session, fire api.RunRequest) error {
 	}
 	for _, st := range d.StepsDetail {
 		for _, c := range st.Calls {
-			// A call that was asked about and not made has no answer.
+			// A call that waits for approval was not made and has no result.
 			if string(c.Envelope) != "null" {
 				return failIf(!c.OK, printJSON(s.out, c.Envelope))
 			}
@@ -415,7 +416,7 @@ func newRunAction(at *place, name, action, short string, said func(api.Run) stri
 		Short: short,
 		RunE: sending(at, "/v1/runs/%s/"+action, func(s *session, r api.Run) error {
 			text := said(r)
-			// If no process executes the run, only the request is recorded.
+			// If no process executes the run, the API only records the request.
 			if !s.executes(r) && r.State != domain.StateFinished {
 				text += " when a daemon starts: rouse serve"
 			}

@@ -32,7 +32,7 @@ Wakes that you plan belong to no job: rouse runs --agent AGENT --trigger self.`,
   rouse runs -n 100 --before 4711
   rouse runs --all --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			// Checked here, since a misspelt filter would find no runs and look like an answer.
+			// Check the filters: a misspelt filter would match no runs, which looks like a result.
 			for _, flag := range []struct {
 				name, value string
 				known       []string
@@ -95,8 +95,8 @@ func listRuns(s *session, o runsOptions) error {
 	return s.sayNoDaemon(runs...)
 }
 
-// plannedWakes returns the wakes that a job planned. It returns nil without a job, if only some runs are listed, or if the
-// configuration cannot be used, because runs are listed then, too.
+// plannedWakes returns the wakes that a job planned. It returns nil without a job, if a filter is
+// set, or if the request fails. The runs are still listed in these cases.
 func plannedWakes(s *session, o runsOptions) []api.AgentWake {
 	var all []api.AgentWake
 	if o.job == "" || o.outcome != "" || o.state != "" || o.before != "" || s.get("/v1/slots", nil, &all) != nil {
@@ -105,7 +105,7 @@ func plannedWakes(s *session, o runsOptions) []api.AgentWake {
 	return slices.DeleteFunc(all, func(w api.AgentWake) bool { return w.Wake == nil || w.Wake.Job != o.job })
 }
 
-// jobName is what a listing calls a run's job: an ad-hoc run has only an agent.
+// jobName returns the job of a run for a listing. A run without a job is listed under its agent.
 func jobName(r api.Run) string {
 	if r.Job == "" {
 		return "(" + r.Agent + ")"
@@ -113,5 +113,5 @@ func jobName(r api.Run) string {
 	return r.Job
 }
 
-// runSummary is the one line that tells what a run did.
+// runSummary returns one line about the result of a run.
 func runSummary(r api.Run) string { return cmp.Or(r.Error, r.Summary) }

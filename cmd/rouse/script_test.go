@@ -17,10 +17,10 @@ import (
 	"rouse/internal/contract"
 )
 
-// TestScripts runs testdata/*.txtar: commands as a user types them, and what they answer;
-// rouse logs --json prints the ledger, which is the only trace (C-15); rouse runs --trigger
-// lists what one kind of trigger asked for (OSA-25); rouse workspaces show tells who works in a workspace, how far
-// that is and what it waits for (OSL-38).
+// TestScripts runs testdata/*.txtar: commands as a user types them, and their output. rouse logs
+// --json prints the ledger, which is the only trace (C-15). rouse runs --trigger lists the runs of
+// one trigger (OSA-25). rouse workspaces show prints the run in a workspace, its progress, and the
+// reason for which it waits (OSL-38).
 func TestScripts(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -45,8 +45,8 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, p)
 }
 
-// daemonScripts are the scripts that start a daemon. What the others start does one thing after the other, and is
-// over: the race detector only makes it slow.
+// daemonScripts returns the scripts that start a daemon. The other scripts run one command at a
+// time, so the race detector would only slow them down.
 func daemonScripts(t *testing.T) (out []string) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -69,8 +69,8 @@ func daemonScripts(t *testing.T) (out []string) {
 	return out
 }
 
-// The same job with an OpenAI-compatible server instead of the playbook does the same
-// through real tool calls.
+// TestModelInsteadOfPlaybook checks that a job with an OpenAI-compatible server gives the same
+// results as a playbook, through real tool calls.
 func TestModelInsteadOfPlaybook(t *testing.T) {
 	args := func(v map[string]any) json.RawMessage {
 		raw, err := json.Marshal(v)
@@ -112,7 +112,7 @@ jobs:
 
 	cmdtest.Until(t, "the file moved away", func() bool { _, err := os.Stat(path); return os.IsNotExist(err) })
 	var d api.RunDetail
-	endtoend.RunJSON(t, &d, "show", "1", "--json", "--config", config) // the tokens that the server does not report are estimated
+	endtoend.RunJSON(t, &d, "show", "1", "--json", "--config", config) // rouse estimates the tokens that the server does not report
 	if d.Outcome != "success" || !d.Verified || d.Exit != "ended_by_surface" || d.TokensIn <= 100 || d.Summary != "Imported two expenses; the total is 12." {
 		t.Errorf("run: %+v", d.Run)
 	}
@@ -143,7 +143,7 @@ jobs:
 	}
 
 	p.Stop(t)
-	// The key is nowhere in what was kept.
+	// No stored file may contain the key.
 	err := filepath.Walk(filepath.Join(dir, "home"), func(file string, info os.FileInfo, err error) error {
 		if err != nil || info.IsDir() || !strings.HasPrefix(info.Name(), "ledger.db") {
 			return err
@@ -160,8 +160,8 @@ jobs:
 	}
 }
 
-// A run that asks waits without a lane, over a restart of the daemon, and goes on with the
-// answer as the same run (UNI-09).
+// TestQuestionAndAnswer checks that a run with a question frees its lane, survives a restart of the
+// daemon, and continues as the same run after the answer (UNI-09).
 func TestQuestionAndAnswer(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "UNI-09")
@@ -221,7 +221,7 @@ jobs: [{name: books, agent: clerk, prompt: Do the books.}, {name: other, agent: 
 	p.Stop(t)
 }
 
-// TestLogsAreTheTrace: C-15.
+// TestLogsAreTheTrace checks C-15.
 func TestLogsAreTheTrace(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "C-15")

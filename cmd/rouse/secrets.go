@@ -48,7 +48,7 @@ A running daemon uses the new value at once.`,
   pass show bank/api | rouse secrets set bank
   rouse secrets set anthropic --in file`,
 		Args: func(_ *cobra.Command, args []string) error {
-			// Somebody typed the value as an argument, so it is in the shell's history by now.
+			// The value was typed as an argument, so it is in the shell's history now.
 			if len(args) > 1 {
 				return usagef("give the name alone; the value is read from the terminal or standard input, and should be changed now if it was the real one")
 			}
@@ -97,11 +97,11 @@ func placeWords(s secret.Source) string {
 	return "HOME/secrets.age"
 }
 
-// readSecret asks a person, or reads what is piped in.
+// readSecret asks on a terminal, or reads standard input.
 func readSecret(cmd *cobra.Command, name string) (string, error) {
-	if f, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(int(f.Fd())) { //nolint:gosec // a descriptor fits
+	if f, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(int(f.Fd())) { //nolint:gosec // file descriptors fit into an int
 		fmt.Fprintf(cmd.ErrOrStderr(), "value of %s (not shown): ", name)
-		value, err := term.ReadPassword(int(f.Fd())) //nolint:gosec // a descriptor fits
+		value, err := term.ReadPassword(int(f.Fd())) //nolint:gosec // file descriptors fit into an int
 		fmt.Fprintln(cmd.ErrOrStderr())
 		if err != nil {
 			return "", fmt.Errorf("the value cannot be read: %w", err)
@@ -109,17 +109,16 @@ func readSecret(cmd *cobra.Command, name string) (string, error) {
 		return string(value), nil
 	}
 
-	// Three bytes more than the longest value: a line end (two on Windows), and one that shows
-	// that the value is too long, instead of cutting it without a word.
+	// Three bytes more than allowed: for a line end (two on Windows), and to detect a longer value.
 	text, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), secret.MaxValue+3))
 	if err != nil {
 		return "", fmt.Errorf("the value cannot be read: %w", err)
 	}
-	// echo and pass end their output with a line break that is not part of the secret.
+	// Remove the line break of echo and pass, which is not part of the secret.
 	return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"), nil
 }
 
-// tellDaemon makes a running daemon read what has changed.
+// tellDaemon makes a running daemon reload its configuration and secrets.
 func tellDaemon(ctx context.Context, w io.Writer, home string) error {
 	var result api.Reload
 	client, err := daemon.ConnectDaemon(ctx, home)
@@ -127,7 +126,7 @@ func tellDaemon(ctx context.Context, w io.Writer, home string) error {
 		err = client.Post(ctx, "/v1/reload", struct{}{}, &result)
 	}
 	switch {
-	case errors.Is(err, api.ErrNoDaemon): // the next one reads the store when it starts
+	case errors.Is(err, api.ErrNoDaemon): // the next daemon reads the secrets when it starts
 		return nil
 	case err != nil:
 		return fmt.Errorf("it is done, but the daemon could not be notified: %w", err)
@@ -163,8 +162,8 @@ func newSecretsRemove(at *place) *cobra.Command {
 			for _, s := range from {
 				fmt.Fprintf(cmd.OutOrStdout(), "the secret %s is gone from %s\n", args[0], placeWords(s))
 			}
-			// The environment is the last place that is asked and cannot be cleared from here: who
-			// removes a secret should know that it still works.
+			// The environment cannot be cleared from here. Warn that the removed secret still
+			// works.
 			if value, _, err := store.Get(args[0]); err == nil && value != "" {
 				fmt.Fprintf(cmd.OutOrStdout(), "it is still set in the environment, as %s\n", secret.Variable(args[0]))
 			}
@@ -173,15 +172,15 @@ func newSecretsRemove(at *place) *cobra.Command {
 	}
 }
 
-// secretEntry is what `rouse secrets list --json` prints of a secret: never its value.
+// secretEntry is a secret in the output of `rouse secrets list --json`, without its value.
 type secretEntry struct {
 	Name   string       `json:"name"`
-	KeptIn string       `json:"kept_in"` // keyring, file, environment; "" when it is not set
+	KeptIn string       `json:"kept_in"` // keyring, file, environment; "" if it is not set
 	UsedBy []secretUser `json:"used_by"`
 }
 
 type secretUser struct {
-	Of     string `json:"of"` // model claude
+	Of     string `json:"of"` // such as: model claude
 	Key    string `json:"key"`
 	File   string `json:"file"`
 	Line   int    `json:"line"`
@@ -211,7 +210,7 @@ func listSecrets(at *place, home string) ([]secretEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := at.load() // its problems are for "rouse config check"
+	cfg, err := at.load() // rouse config check reports its problems
 	if cfg == nil && err != nil && !errors.Is(err, yaml.ErrNoFile) {
 		return nil, err
 	}
@@ -219,7 +218,7 @@ func listSecrets(at *place, home string) ([]secretEntry, error) {
 	if cfg != nil {
 		for _, r := range cfg.Secrets.Refs {
 			u := secretUser{Of: r.Of, Key: r.Path, File: r.At.File, Line: r.At.Line}
-			// only_to belongs to a grant, not to the reference, so it is found by the agent's name.
+			// only_to belongs to a grant, not to the reference: find the grant by the agent's name.
 			for _, a := range cfg.Agents {
 				for _, g := range a.Grants.Secrets {
 					if r.Of == "agent "+string(a.Name) && g.Name == r.Name {
@@ -236,7 +235,7 @@ func listSecrets(at *place, home string) ([]secretEntry, error) {
 	out := []secretEntry{}
 	for _, name := range slices.Compact(names) {
 		e := secretEntry{Name: name, KeptIn: string(kept[name]), UsedBy: append([]secretUser{}, users[name]...)}
-		// The store lists what it keeps; the environment can only be asked for a name.
+		// The store can list its secrets. The environment is only searched by name.
 		if e.KeptIn == "" && os.Getenv(secret.Variable(name)) != "" {
 			e.KeptIn = string(secret.InEnvironment)
 		}

@@ -24,9 +24,9 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// A secret that is in every place where one can be, and that a server gives back in every form,
-// is nowhere in what is kept, shown, sent to a model or logged; the server it is for has got it
-// (OSL-22).
+// TestSecretsStayOut puts a secret in every possible place, and a server returns it in every form
+// (OSL-22). The secret must not be in stored data, output, logs, or requests to a model. The
+// intended server must receive it.
 func TestSecretsStayOut(t *testing.T) {
 	t.Parallel()
 	const (
@@ -66,7 +66,7 @@ func TestSecretsStayOut(t *testing.T) {
 		modeltest.Turn{Calls: []model.Call{call("1", "web_fetch", fetch)}},
 		modeltest.Turn{Calls: []model.Call{call("2", "web_fetch", fetch)}},
 		modeltest.Turn{Calls: []model.Call{call("3", "web_fetch", fetch)}},
-		// What the model might have heard elsewhere, it may repeat.
+		// A model may repeat a secret that it has learned elsewhere.
 		modeltest.Turn{Text: "The key is " + bank, Calls: []model.Call{
 			call("4", "notify", map[string]any{"title": "it is " + bank, "body": key}),
 			call("5", "share_artifact", map[string]any{"content": "the secret " + bank + " and " + header, "filename": "note.txt"}),
@@ -103,7 +103,7 @@ jobs: [{name: books, agent: clerk, record: true, prompt: Do the books.}]
 	p.Stop(t)
 	shown.WriteString(p.Out.String() + p.Err.String())
 
-	// A backup of all that has none either, and the file of the secrets stays at home.
+	// A backup must not contain the secrets or their file.
 	backup := endtoend.Rouse(t, "backup", filepath.Join(dir, "copies"), "--config", config)
 	if err := backup.Run(); err != nil {
 		t.Fatalf("%v %s", err, backup.Err.String())
@@ -155,7 +155,7 @@ jobs: [{name: books, agent: clerk, record: true, prompt: Do the books.}]
 	}
 }
 
-// canaries are the forms of a secret that are looked for.
+// canaries returns the forms of a secret to search for.
 func canaries(t *testing.T, secret string) map[string]string {
 	t.Helper()
 	quoted, err := json.Marshal(secret)
@@ -175,13 +175,13 @@ func canaries(t *testing.T, secret string) map[string]string {
 		out[fmt.Sprint("base64 ", before)] = text[4 : len(text)-4]
 	}
 
-	// Of what a page was made into, any long part.
+	// Also search for a part of the secret, because pages are split.
 	out["part"] = secret[:12]
 	return out
 }
 
-// A daemon that runs takes another value at once, and goes on with what it had when one is
-// missing, but for that one: no call gets it any more (OSL-22).
+// TestSecretsReload checks that a running daemon uses a new value at once. If a secret is missing,
+// the daemon keeps its configuration, but no call gets that secret any more (OSL-22).
 func TestSecretsReload(t *testing.T) {
 	t.Parallel()
 	var last atomic.Value

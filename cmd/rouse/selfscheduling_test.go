@@ -15,8 +15,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// TestSelfScheduling: OSA-70, OSA-76, through the daemon: what a job plans wakes its agent,
-// which plans again; once the owner switches self-scheduling off, the planned wake is cancelled.
+// TestSelfScheduling checks OSA-70 and OSA-76 with a daemon. A job plans a wake of its agent, which
+// plans another one. If the owner switches self-scheduling off, the planned wake is cancelled.
 func TestSelfScheduling(t *testing.T) {
 	t.Parallel() // it mostly waits
 	s := modeltest.New(t,

@@ -28,7 +28,7 @@ type selftestOptions struct {
 	keep  string
 }
 
-// scenarioResult is a scenario as `rouse selftest --json` prints it.
+// scenarioResult is a scenario in the output of `rouse selftest --json`.
 type scenarioResult struct {
 	eval.Report
 	OK        bool           `json:"ok"`
@@ -91,7 +91,7 @@ func runSelftest(cmd *cobra.Command, o selftestOptions, names []string) (err err
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	} else if found, err := os.ReadDir(dir); len(found) > 0 || (err != nil && !errors.Is(err, fs.ErrNotExist)) {
-		// A folder that does not exist yet counts as empty.
+		// A folder that does not exist counts as empty.
 		return usagef("%s is not an empty folder: nothing is played over what is there", dir)
 	}
 
@@ -106,13 +106,12 @@ func runSelftest(cmd *cobra.Command, o selftestOptions, names []string) (err err
 	}))
 }
 
-// playScenarios plays each scenario in a folder of its own below dir, and prints how it went unless
-// all of it is to be printed as JSON.
+// playScenarios plays each scenario in its own folder. Without --json it prints each result.
 func playScenarios(cmd *cobra.Command, o selftestOptions, dir string, scenarios []eval.Scenario, doer *agentplan.Model) ([]scenarioResult, error) {
 	results := []scenarioResult{}
 	for _, s := range scenarios {
 		if doer != nil && s.Misbehaves {
-			continue // no task: its script does what a model should not
+			continue // skip it: its script misbehaves on purpose and has no task for a model
 		}
 
 		report, err := eval.Run(cmd.Context(), filepath.Join(dir, s.Name), s, doer)
@@ -127,7 +126,7 @@ func playScenarios(cmd *cobra.Command, o selftestOptions, dir string, scenarios 
 		if !wantsJSON(cmd) {
 			printScenario(cmd.OutOrStdout(), result, doer != nil)
 		}
-		// After Ctrl-C the remaining scenarios would all fail in a row.
+		// After Ctrl-C all remaining scenarios would fail.
 		if err := cmd.Context().Err(); err != nil {
 			return nil, err
 		}
@@ -136,7 +135,7 @@ func playScenarios(cmd *cobra.Command, o selftestOptions, dir string, scenarios 
 	return results, nil
 }
 
-// scenarios are the scenarios of these names and files, all that come with rouse when there are none.
+// scenarios returns the scenarios with these names or files. Without names, it returns all.
 func scenarios(names []string) ([]eval.Scenario, error) {
 	all, err := eval.Builtin()
 	if err != nil || len(names) == 0 {
@@ -160,7 +159,7 @@ func scenarios(names []string) ([]eval.Scenario, error) {
 		out = append(out, one)
 	}
 
-	// The name is the folder in which a scenario is played.
+	// The name is also the folder of the scenario.
 	for i, s := range out {
 		if slices.ContainsFunc(out[:i], func(o eval.Scenario) bool { return o.Name == s.Name }) {
 			return nil, usagef("the scenario %s is named twice", s.Name)
@@ -169,7 +168,7 @@ func scenarios(names []string) ([]eval.Scenario, error) {
 	return out, nil
 }
 
-// testedModel is the model that does the tasks, nil for the scripts.
+// testedModel returns the model to test, or nil if the scripts play the model.
 func (o selftestOptions) testedModel() (*agentplan.Model, error) {
 	if o.model == "" {
 		return nil, nil
@@ -187,9 +186,9 @@ func (o selftestOptions) testedModel() (*agentplan.Model, error) {
 		return nil, err
 	}
 
-	// A copy, since the configured model is shared.
+	// Copy the model, because the configured one is shared.
 	alone := *models[o.model]
-	alone.Fallback = nil // it is this one that is tried
+	alone.Fallback = nil // test only this model
 	return &alone, nil
 }
 

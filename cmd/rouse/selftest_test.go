@@ -12,8 +12,8 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// OSA-27: a configured model is tried on the task of a scenario; how it goes about it is its
-// own affair, and what came of it counts.
+// TestSelftestOfAModel checks OSA-27: a configured model does the task of a scenario. Only the
+// result counts, not the steps.
 func TestSelftestOfAModel(t *testing.T) {
 	t.Parallel()
 	write4711 := modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "file_write", Args: json.RawMessage(`{"path":"code.txt","content":"4711\n"}`)}}, Usage: model.Usage{Input: 70, Output: 7}}

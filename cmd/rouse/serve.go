@@ -19,16 +19,16 @@ import (
 	"rouse/internal/text"
 )
 
-// maxShown is how many jobs the first screen lists.
+// maxShown is the maximum number of jobs on the first screen.
 const maxShown = 20
 
-// serveOptions are the flags of serve.
+// serveOptions holds the flags of serve.
 type serveOptions struct {
 	adopt bool
-	node  string // "": that of the configuration
+	node  string // "" means the node of the configuration
 
 	triggers, work bool
-	logFile        string // of a service; "": what is said goes to the terminal
+	logFile        string // log file of a service; "" means the terminal
 }
 
 func newServe(at *place) *cobra.Command {
@@ -67,7 +67,7 @@ func serve(cmd *cobra.Command, at *place, o serveOptions) (err error) {
 		cmd.SetErr(log)
 	}
 
-	// Whoever reads them may stop, and must not stop the runs with that.
+	// The reader of the output may stop reading. That must not block the runs.
 	said := daemon.NewLogWriter(cmd.ErrOrStderr())
 	defer said.Close()
 	shown := said
@@ -81,7 +81,7 @@ func serve(cmd *cobra.Command, at *place, o serveOptions) (err error) {
 	d, cfg, err := openDaemon(cmd, at, o, said)
 	if err != nil {
 		if o.logFile != "" {
-			fmt.Fprintln(cmd.ErrOrStderr(), "rouse:", err) // else it is said where nobody reads
+			fmt.Fprintln(cmd.ErrOrStderr(), "rouse:", err) // the caller prints err to the original stderr, not to the log file
 		}
 		return err
 	}
@@ -108,10 +108,10 @@ func serve(cmd *cobra.Command, at *place, o serveOptions) (err error) {
 	return sayf(out, "stopped\n")
 }
 
-// lostFor is how long a daemon may take to end whose lease is lost.
+// lostFor is the time a daemon has to end after it lost its lease.
 const lostFor = 10 * time.Second
 
-// exitWhenLost ends the process when it hangs after its lease was lost: others do its work.
+// exitWhenLost ends a process that hangs after it lost its lease, because other nodes take over.
 func exitWhenLost(ctx context.Context, d *daemon.Daemon, said *daemon.LogWriter) (stop func()) {
 	lost := d.Lost()
 	if lost == nil {
@@ -153,8 +153,8 @@ func openDaemon(cmd *cobra.Command, at *place, o serveOptions, said *daemon.LogW
 	return d, cfg, err
 }
 
-// printReady is the daemon's first screen: what is armed, what is next, where to look.
-// What is said unattended is kept in a log that others may read, so that it leads nobody into the pages.
+// printReady prints the first screen of the daemon: armed jobs, upcoming runs, and the dashboard.
+// Unattended output goes to a log that other users may read, so it has no login link.
 func printReady(ctx context.Context, d *daemon.Daemon, out io.Writer, unattended bool) error {
 	jobs, all, err := d.FirstJobs(ctx, maxShown)
 	if err != nil {

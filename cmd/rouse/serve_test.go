@@ -16,8 +16,8 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// A daemon that starts while another command has the home, or one that was killed is not
-// quite gone, does not give up: else whoever starts it again has none.
+// TestServeWaitsForTheHome checks a daemon that starts while a command or a killed daemon still
+// holds the home. It must wait and not fail, because a service manager may not start it again.
 func TestServeWaitsForTheHome(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\n"})
@@ -26,7 +26,7 @@ func TestServeWaitsForTheHome(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Of what was killed the socket can be reached for a moment, and nobody is behind it.
+	// The socket of a killed process accepts connections for a moment, but no process answers.
 	gone, err := net.Listen("unix", daemon.SocketPath(h.Dir))
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestServeWaitsForTheHome(t *testing.T) {
 	endtoend.Serve(t, filepath.Join(dir, "rouse.yaml")).Stop(t)
 }
 
-// A second daemon on the same home says who has it.
+// TestSecondDaemon checks that a second daemon on the same home names the first one.
 func TestSecondDaemon(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\n"}), "rouse.yaml")

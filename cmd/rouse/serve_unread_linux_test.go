@@ -13,7 +13,8 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// A pipe for the log that is full and that nobody reads holds up no run. Once somebody does, what was logged is there.
+// TestServeUnread checks that a full log pipe without a reader does not block runs. The log is
+// complete once it is read.
 func TestServeUnread(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
@@ -39,7 +40,7 @@ jobs: [{name: j, agent: clerk, playbook: [{call: complete, with: {summary: nobod
 	p := endtoend.Rouse(t, "serve", "--config", config)
 	p.Stderr = pipe
 	p.UntilReady(t)
-	if err := pipe.Close(); err != nil { // the daemon alone has it
+	if err := pipe.Close(); err != nil { // only the daemon keeps it open
 		t.Fatal(err)
 	}
 	endtoend.MustRun(t, "run", "j", "--wait", "--config", config)

@@ -24,7 +24,7 @@ import (
 	"rouse/internal/text"
 )
 
-// stopSlack is how much longer than limits.drain the daemon of a service may take to end, before it is ended by force.
+// stopSlack is added to limits.drain. A service manager kills the daemon if it takes longer to end.
 const stopSlack = time.Minute
 
 func newService(at *place) *cobra.Command {
@@ -44,14 +44,14 @@ home is a service of its own. Nothing of this needs root.`,
 	return cmd
 }
 
-// target is the service of a home, and the manager it is for.
+// target is the service of a home and its service manager.
 type target struct {
 	service.Manager
 	spec     service.Spec
-	recorded service.Record // its name is "" where the home knows of none
+	recorded service.Record // its name is "" if no service is installed
 }
 
-// service finds the service of the home. A name of the command line comes before the one that the home has noted.
+// service finds the service of the home. A name on the command line overrides the recorded one.
 func (at *place) service(name string) (t target, err error) {
 	if os.Geteuid() == 0 && os.Getenv("SUDO_USER") != "" {
 		return t, errors.New("the service is one of a user, and not of the machine: it acts with your files, your keyring and your desktop; run this as yourself, without sudo (loginctl enable-linger keeps it on while nobody is logged in)")
@@ -74,7 +74,7 @@ func (at *place) service(name string) (t target, err error) {
 	default:
 		usual, err := config.DefaultHome(func(key string) string {
 			if key == "ROUSE_HOME" {
-				return "" // the shell's, which the next one may not have
+				return "" // ignore it, because other shells may not have it
 			}
 			return os.Getenv(key)
 		})
@@ -91,7 +91,7 @@ func (at *place) service(name string) (t target, err error) {
 	return t, errors.Join(err, service.CheckName(t.spec.Name))
 }
 
-// installed returns a RunE that calls f with the service of the home, which has to be there.
+// installed returns a RunE that calls f with the service of the home, which must be installed.
 func (at *place) installed(f func(cmd *cobra.Command, t target) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
 		t, err := at.service("")
@@ -105,7 +105,7 @@ func (at *place) installed(f func(cmd *cobra.Command, t target) error) func(*cob
 	}
 }
 
-// startingCommand returns a command that has the manager start the service and waits until it is ready.
+// startingCommand returns a command that starts the service and waits until it is ready.
 func startingCommand(at *place, name, short string, start func(target, service.Spec) error) *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
@@ -125,11 +125,11 @@ func startingCommand(at *place, name, short string, start func(target, service.S
 	return cmd
 }
 
-// refuseOther is for a daemon that serves the home and is not the service's: the two would wait for each other.
+// refuseOther returns an error if another daemon serves the home, because the service would wait.
 func (t target) refuseOther(ctx context.Context) error {
 	client, st, err := daemon.Connect(ctx, t.spec.Home)
 	if err != nil {
-		return nil //nolint:nilerr // nobody serves it, or cannot be asked: the start will say
+		return nil //nolint:nilerr // no daemon answers; if there is a problem, the start reports it
 	}
 	client.Close()
 	if is, err := t.State(ctx, t.spec); err == nil && is.Running && (is.PID == 0 || is.PID == st.PID) {
@@ -138,7 +138,7 @@ func (t target) refuseOther(ctx context.Context) error {
 	return fmt.Errorf("process %d serves the home %s already, and is not the service; end it first, with Ctrl-C in its terminal or: kill %d", st.PID, t.spec.Home, st.PID)
 }
 
-// untilReady waits for the daemon and says that it is there.
+// untilReady waits until the daemon is ready and prints that.
 func (t target) untilReady(cmd *cobra.Command, at *place, wait time.Duration) error {
 	st, _, err := daemonStatus(cmd.Context(), at, wait)
 	if err != nil || !st.Ready {
@@ -163,24 +163,24 @@ func newServiceStop(at *place) *cobra.Command {
 	}
 }
 
-// tells says whether the manager knows which process is the service's.
+// tells reports whether the service manager knows the process ID of the service.
 func (t target) tells() bool { return runtime.GOOS != "windows" }
 
-// serviceStatus is what rouse service status --json prints.
+// serviceStatus is the output of rouse service status --json.
 type serviceStatus struct {
 	Installed bool        `json:"installed"`
 	Name      string      `json:"name"`
 	Manager   string      `json:"manager"`
 	File      string      `json:"file"`
-	Enabled   bool        `json:"enabled"`  // it starts when its user logs in
-	Running   bool        `json:"running"`  // as the manager sees it
-	State     string      `json:"state"`    // in its words
-	PID       int         `json:"pid"`      // 0: there is no process, or the manager does not tell
-	Since     api.Time    `json:"since"`    // of the state; null: not known
-	Restarts  int         `json:"restarts"` // after failures
-	Says      string      `json:"says"`     // what the daemon has told its manager
-	Problem   string      `json:"problem"`  // "": none
-	Daemon    *api.Status `json:"daemon"`   // of this home, however it was started; null: none answers
+	Enabled   bool        `json:"enabled"`  // starts when its user logs in
+	Running   bool        `json:"running"`  // according to the service manager
+	State     string      `json:"state"`    // as the service manager words it
+	PID       int         `json:"pid"`      // 0 if there is none or it is unknown
+	Since     api.Time    `json:"since"`    // start of the state; null if unknown
+	Restarts  int         `json:"restarts"` // number of restarts after failures
+	Says      string      `json:"says"`     // last status text that the daemon sent to the service manager
+	Problem   string      `json:"problem"`  // "" if there is no problem
+	Daemon    *api.Status `json:"daemon"`   // even one outside the service; null if none answers
 }
 
 func newServiceStatus(at *place) *cobra.Command {
@@ -199,7 +199,7 @@ func newServiceStatus(at *place) *cobra.Command {
 	})
 }
 
-// status asks the manager and the daemon.
+// status asks the service manager and the daemon.
 func (t target) status(ctx context.Context) serviceStatus {
 	st := serviceStatus{Installed: t.recorded.Name != "", Name: t.spec.Name, Manager: t.Title()}
 	if client, d, err := daemon.Connect(ctx, t.spec.Home); err == nil {
@@ -218,7 +218,7 @@ func (t target) status(ctx context.Context) serviceStatus {
 	}
 	st.Enabled, st.Running, st.State, st.PID, st.Since, st.Restarts, st.Says = is.Enabled, is.Running, is.Text, is.PID, api.At(is.Since), is.Restarts, ""
 	if is.Running {
-		st.Says = is.Says // systemd keeps the last word of one that is gone
+		st.Says = is.Says // systemd keeps the last text of an ended service
 	}
 
 	_, gone := os.Stat(t.recorded.Program)
@@ -303,7 +303,7 @@ func newServiceUninstall(at *place) *cobra.Command {
 	}
 }
 
-// serviceInstallOptions are the flags of service install.
+// serviceInstallOptions holds the flags of service install.
 type serviceInstallOptions struct {
 	name          string
 	force, dryRun bool
@@ -368,7 +368,7 @@ func installService(cmd *cobra.Command, at *place, o serviceInstallOptions) erro
 		return showPlan(out, plan, "would be written")
 	}
 
-	// It holds the note of the service, and the daemon would make it the same way.
+	// Create the home, as the daemon would: it holds the record of the service.
 	if err := os.MkdirAll(t.spec.Home, 0o700); err != nil {
 		return fmt.Errorf("cannot create the home folder %s: %w", t.spec.Home, err)
 	}
@@ -389,7 +389,7 @@ func showPlan(w io.Writer, p service.Plan, what string) error {
 	return sayf(w, "\nwhat is installed differs:\n%s\n", p.Diff())
 }
 
-// sayInstalled shows what was written and what comes next.
+// sayInstalled prints the written files and the next steps.
 func (t target) sayInstalled(ctx context.Context, w io.Writer, p service.Plan) error {
 	if err := showPlan(w, p, "was written"); err != nil {
 		return err
@@ -406,7 +406,7 @@ func (t target) sayInstalled(ctx context.Context, w io.Writer, p service.Plan) e
 	return sayf(w, "  next     %s\n", next)
 }
 
-// serviceSpec fills in what is to run.
+// serviceSpec sets the program, its configuration, PATH and stop timeout in a spec.
 func serviceSpec(s service.Spec, cfg *config.Config) (service.Spec, error) {
 	program, err := ownProgram()
 	if err != nil {
@@ -420,7 +420,7 @@ func serviceSpec(s service.Spec, cfg *config.Config) (service.Spec, error) {
 		return s, fmt.Errorf("%s is no plain file, and would not be there at the next login", s.Config)
 	}
 
-	// What others could write into is left out: whoever can put a program there would have it run at each login.
+	// Leave out folders that other users can write to: their programs would run at each login.
 	var folders []string
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		if filepath.IsAbs(dir) && owner.WritableByOthers(dir) == "" && !strings.ContainsAny(dir, "\n\r") {
@@ -432,7 +432,8 @@ func serviceSpec(s service.Spec, cfg *config.Config) (service.Spec, error) {
 	return s, nil
 }
 
-// ownProgram is the path of this program as its user has called it, where that is a link that an upgrade moves on.
+// ownProgram returns the path of this program. If it was started through a symbolic link,
+// ownProgram returns the link, because an upgrade changes the link.
 func ownProgram() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -445,7 +446,7 @@ func ownProgram() (string, error) {
 
 	called, err := exec.LookPath(os.Args[0])
 	if err != nil {
-		return self, nil //nolint:nilerr // called by a name that is no path
+		return self, nil //nolint:nilerr // Args[0] is not a path
 	}
 	called, err = filepath.Abs(called)
 	if info, statErr := os.Stat(called); err == nil && statErr == nil && os.SameFile(info, is) {
@@ -454,7 +455,7 @@ func ownProgram() (string, error) {
 	return self, nil
 }
 
-// doubts are what would surprise the owner of the service later.
+// doubts returns warnings about problems that the service would meet later.
 func (t target) doubts(ctx context.Context, at *place, cfg *config.Config) (out []string) {
 	if service.Temporary(t.spec.Program) {
 		out = append(out, fmt.Sprintf("the program lies in a temporary folder (%s): the service ends when it is cleared away; install rouse elsewhere first, and run service install of that one", t.spec.Program))
@@ -462,9 +463,9 @@ func (t target) doubts(ctx context.Context, at *place, cfg *config.Config) (out 
 
 	env, err := t.Environment(ctx)
 	if err != nil || env == nil {
-		return out // that it cannot be asked is said by the installation
+		return out // the installation reports that the manager cannot be asked
 	}
-	lacking, err := plan.CheckWith(t.spec.Config, t.spec.Home, func(name string) string { return env[name] }) //nolint:contextcheck // looking for an Ollama has a limit of its own
+	lacking, err := plan.CheckWith(t.spec.Config, t.spec.Home, func(name string) string { return env[name] }) //nolint:contextcheck // the search for an Ollama server has its own time limit
 	var all *config.Errors
 	switch {
 	case errors.As(err, &all):

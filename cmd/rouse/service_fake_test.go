@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// fakeSystemctl stands for systemctl in scripts: it knows the calls that rouse makes and no others, keeps what is enabled and
-// active in files of $HOME, and writes down what it was asked. A real systemd is asked by TestServiceOfSystemd.
+// fakeSystemctl replaces systemctl in scripts. It accepts only the calls that rouse makes. It
+// stores enabled and active services in files of $HOME, and records its calls. TestServiceOfSystemd
+// uses a real systemd.
 func fakeSystemctl() {
 	home := os.Getenv("HOME")
 	args := os.Args[1:]
@@ -66,7 +67,7 @@ func fakeSystemctl() {
 			fail("no")
 		}
 		err = os.WriteFile(enabled, nil, 0o600)
-	case "disable": // as the real one, which has nothing against one that is not enabled
+	case "disable": // like systemctl, accept a service that is not enabled
 		_ = os.Remove(enabled)
 	case "start", "restart":
 		err = os.WriteFile(active, nil, 0o600)
@@ -80,5 +81,5 @@ func fakeSystemctl() {
 	}
 }
 
-// fakeJournalctl says what it was asked.
+// fakeJournalctl prints its arguments.
 func fakeJournalctl() { fmt.Println("journal", strings.Join(os.Args[1:], " ")) }

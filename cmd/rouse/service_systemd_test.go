@@ -11,7 +11,8 @@ import (
 	"rouse/cmd/internal/cmdtest"
 )
 
-// userManager starts a systemd of a user in namespaces of its own, where nobody else is reached, and has a script talk to it.
+// userManager starts a user's systemd in separate namespaces and runs a script in them. It cannot
+// reach the systemd of the machine.
 const userManager = `
 mount -t tmpfs tmpfs /run && mkdir -p -m 700 /run/user/0 /run/systemd/system || exit 77
 umount -R /sys/fs/cgroup 2>/dev/null
@@ -25,7 +26,8 @@ for i in $(seq 100); do systemctl --user is-system-running >/dev/null 2>&1 && br
 systemctl --user show-environment >/dev/null || exit 77
 `
 
-// A real systemd starts the service, starts it again after a kill, and restarts, reloads and stops it.
+// TestServiceOfSystemd checks that a real systemd starts, restarts, reloads and stops the service,
+// and starts it again after a kill.
 func TestServiceOfSystemd(t *testing.T) {
 	if os.Getenv("ROUSE_TEST_SYSTEMD") == "" {
 		t.Skip("ROUSE_TEST_SYSTEMD is not set; .ci/run sets it")
@@ -38,7 +40,7 @@ func TestServiceOfSystemd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Not by its path in $PATH, where a stand-in for systemctl lies beside it.
+	// Do not look up systemctl in $PATH, which has the fake one.
 	dir := cmdtest.Write(t, map[string]string{
 		"rouse.yaml": "version: 1\nhome: ./home\ndashboard: {listen: off}\nagents: [{name: a}]\njobs: [{name: j, agent: a, schedule: \"0 8 * * *\", playbook: [{call: db_schema}]}]\n",
 		"script": userManager + `
@@ -82,7 +84,7 @@ $R service uninstall
 		t.Errorf("%v", err)
 	}
 	for _, want := range []string{
-		"installed the service books", "ready: the service books serves", "\nserves 1 job, next j at ", "\n0 queued, 0 running, 0 waiting\n", "\n1\n", // of the kill
+		"installed the service books", "ready: the service books serves", "\nserves 1 job, next j at ", "\n0 queued, 0 running, 0 waiting\n", "\n1\n", // the last one is the number of kills
 		"\nactive\n", "books is installed, and this is its daemon since", "stopped the service books", "inactive (dead)", "uninstalled the service books",
 	} {
 		if !strings.Contains(string(out), want) {

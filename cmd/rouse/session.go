@@ -25,19 +25,19 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// place says where a command works: which configuration, which home.
+// place holds the locations of a command: its configuration and its home.
 type place struct {
 	config string
 	home   string
 	beside bool      // the substitute for a missing home must be on the same disk
-	stderr io.Writer // for what concerns every command
-	broken error     // error of the configuration, for a command that only needs the home
+	stderr io.Writer // for warnings that any command can print
+	broken error     // error of the configuration, if the command only needs the home
 }
 
-// load reads the configuration, wherever it is found. The error lists every problem; a secret that is missing is none.
+// load reads the configuration. The error lists every problem, except missing secrets.
 func (at *place) load() (*config.Config, error) { return at.read(plan.Load) }
 
-// check is load for which a missing secret is a problem, too.
+// check reads the configuration as load does, but also reports missing secrets.
 func (at *place) check() (*config.Config, error) { return at.read(plan.Check) }
 
 func (at *place) read(load func(path, home string) (*config.Config, error)) (*config.Config, error) {
@@ -48,8 +48,7 @@ func (at *place) read(load func(path, home string) (*config.Config, error)) (*co
 	return load(path, at.home)
 }
 
-// homeDir is the home alone, for commands that need no more of the configuration: a
-// mistake in a job does not keep its owner from the history.
+// homeDir returns the home. Mistakes elsewhere in the configuration must not hide the history.
 func (at *place) homeDir() (string, error) {
 	if at.home != "" {
 		return filepath.Abs(at.home)
@@ -66,7 +65,7 @@ func (at *place) homeDir() (string, error) {
 	return yaml.Home(path, os.Getenv)
 }
 
-// inHome returns a RunE that calls f with the home.
+// inHome returns a RunE that calls f with the path of the home.
 func (at *place) inHome(f func(cmd *cobra.Command, args []string, home string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		home, err := at.homeDir()
@@ -77,23 +76,22 @@ func (at *place) inHome(f func(cmd *cobra.Command, args []string, home string) e
 	}
 }
 
-// session is a command's connection: to the process that answers on the home's socket or, where none
-// does, to the same API in this process, which then holds the home.
+// session is the API connection of a command. It connects to the process that holds the home. If
+// there is no such process, it opens the home and serves the API in this process.
 type session struct {
 	*api.Client
 	cmd    *cobra.Command
 	out    io.Writer // standard output
 	home   string
 	zone   *time.Location // configured zone of times in input and output
-	daemon bool           // a daemon answers, which works the queue
-	local  *daemon.Daemon // this process holds the home; nil: another one does
-	nodes  bool           // other nodes do runs of its ledger
-	opened string         // path of the open home, or of an empty substitute if a read-only command found none
+	daemon bool           // a daemon answers and executes the queue
+	local  *daemon.Daemon // set if this process holds the home; nil if another process does
+	nodes  bool           // other nodes execute runs of this ledger
+	opened string         // path of the open home, or of its empty substitute
 	close  func()
 }
 
-// executes says whether the process that holds the home executes a run: a daemon does so with all, a
-// command with the one that is on.
+// executes reports whether a process executes a run. A daemon executes all, a command only its own.
 func (s *session) executes(r api.Run) bool {
 	return s.daemon || s.nodes || s.local == nil && r.State == domain.StateRunning
 }
@@ -104,7 +102,7 @@ func (s *session) missing() bool { return s.opened != s.home }
 // now returns the current time in the configured zone.
 func (s *session) now() time.Time { return time.Now().In(s.zone) }
 
-// since returns the time of a flag, which lies in the past, as the API takes it, or "" for "".
+// since converts a time flag to a timestamp in the past for the API. It returns "" for "".
 func (s *session) since(flag, written string) (string, error) {
 	if written == "" {
 		return "", nil
@@ -116,7 +114,7 @@ func (s *session) since(flag, written string) (string, error) {
 	return w.At.Format(time.RFC3339Nano), nil
 }
 
-// mark is outcomeMark, but that a run which nobody executes is not said to run: its process was killed.
+// mark returns outcomeMark, but "cut off" for a running run if its process was killed.
 func (s *session) mark(r api.Run) string {
 	if r.State == domain.StateRunning && !s.executes(r) {
 		return "⚡ cut off"
@@ -124,7 +122,7 @@ func (s *session) mark(r api.Run) string {
 	return outcomeMark(r)
 }
 
-// sayNoDaemon says below some runs that those which are open do not go on by themselves, if no daemon serves the home.
+// sayNoDaemon prints a note if some of the runs are open and no process executes them.
 func (s *session) sayNoDaemon(runs ...api.Run) error {
 	if !slices.ContainsFunc(runs, func(r api.Run) bool { return r.State != domain.StateFinished && !s.executes(r) }) {
 		return nil
@@ -132,16 +130,16 @@ func (s *session) sayNoDaemon(runs ...api.Run) error {
 	return sayf(s.out, "no daemon serves %s, so nothing goes on by itself: rouse serve\n", s.home)
 }
 
-// purpose is that for which a command opens a home.
+// purpose is the reason for which a command opens a home.
 type purpose int
 
 const (
-	toChange purpose = iota // and create it, if it is missing
-	toRead                  // or to change existing data: a missing home is not created
-	toRun                   // a run: wait for a command that executes another one, because it executes only its own
+	toChange purpose = iota // create the home if it is missing
+	toRead                  // read, or change existing data: do not create a missing home
+	toRun                   // execute a run: wait for another command, which executes only its own run
 )
 
-// open connects to the daemon, or to a command that executes a run, or opens the home if there is none.
+// open connects to the daemon or a command that executes a run. Otherwise it opens the home.
 func (at *place) open(cmd *cobra.Command, purpose purpose) (*session, error) {
 	s, err := at.connect(cmd.Context(), purpose)
 	if err != nil {
@@ -172,7 +170,7 @@ func (at *place) connect(ctx context.Context, purpose purpose) (s *session, err 
 	err = daemon.WaitForHome(ctx, at.sayWaiting, func() (err error) {
 		s, err = at.try(ctx, dir, purpose)
 		if err == nil && purpose == toRun && !s.daemon && s.local == nil {
-			s.Close() // or each try would leave a connection open
+			s.Close() // otherwise each retry would leave an open connection
 			return daemon.Held(dir)
 		}
 		return err
@@ -187,15 +185,15 @@ func (at *place) connect(ctx context.Context, purpose purpose) (s *session, err 
 
 // warn prints a line to standard error.
 func (at *place) warn(line string) {
-	if at.stderr != nil { // as in a test
+	if at.stderr != nil { // tests leave it nil
 		fmt.Fprintln(at.stderr, "rouse:", line)
 	}
 }
 
-// sayWaiting prints for whom a command waits.
+// sayWaiting prints which process the command waits for.
 func (at *place) sayWaiting(held *daemon.HeldError) { at.warn(held.Waiting()) }
 
-// warnBroken prints the first mistake of the configuration if the command ran without it.
+// warnBroken prints the first mistake of the configuration if the command ignored it.
 func (at *place) warnBroken() {
 	var wrong *config.Errors
 	switch {
@@ -211,7 +209,7 @@ func (at *place) try(ctx context.Context, dir string, purpose purpose) (*session
 	client, st, err := daemon.Connect(ctx, dir)
 	if err == nil {
 		client.OnConfigProblem(at.warn)
-		// Nothing to close: connections to another process end with this one.
+		// Nothing to close: connections to another process end with this process.
 		return &session{Client: client, home: dir, opened: dir, zone: loadZone(st.Zone), daemon: !st.Foreground, close: func() {}}, nil
 	}
 	if !errors.Is(err, api.ErrNoDaemon) {
@@ -219,12 +217,12 @@ func (at *place) try(ctx context.Context, dir string, purpose purpose) (*session
 	}
 
 	cfg, problem := at.load()
-	// Without a configuration there is history to read at most, and nothing to make a home for.
+	// Without a configuration a command can only read history. It must not create a home.
 	if errors.Is(problem, yaml.ErrNoFile) {
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("there is no history at %s, and %w", dir, problem)
 		}
-		if at.home == "" { // its user did not name it
+		if at.home == "" { // the home was not given with --home
 			at.warn("no configuration was found here; this is what is in " + dir)
 		}
 	}
@@ -237,8 +235,8 @@ func (at *place) try(ctx context.Context, dir string, purpose purpose) (*session
 		if cfg != nil {
 			wanted = cfg.Secrets.Refs
 		}
-		// The secrets that it names go along all the same: doctor reports those that are not set.
-		cfg = &config.Config{} // history can be read all the same
+		// Keep the names of secrets, so that doctor reports unset ones.
+		cfg = &config.Config{} // history is readable without the configuration
 	}
 
 	opened, forget := dir, func() {}
@@ -246,7 +244,7 @@ func (at *place) try(ctx context.Context, dir string, purpose purpose) (*session
 		if opened, err = os.MkdirTemp(at.tempOf(dir), ".rouse-"); err != nil {
 			return nil, err
 		}
-		forget = func() { _ = os.RemoveAll(opened) } // an empty home
+		forget = func() { _ = os.RemoveAll(opened) } // remove the empty substitute
 	}
 	d, err := daemon.Open(ctx, daemon.Options{Home: opened, Config: cfg, Problem: problem, Wanted: wanted, Logger: daemon.QuietLogger()})
 	if err != nil {
@@ -257,10 +255,11 @@ func (at *place) try(ctx context.Context, dir string, purpose purpose) (*session
 	if why := d.ReadOnly(); why != nil {
 		at.warn("read-only: " + text.OneLine(why.Error()))
 	}
-	return &session{Client: api.InProcess(d.Handler), home: dir, opened: opened, zone: d.Current().Config.Zone(), local: d, nodes: d.WorkedOn(ctx), close: func() { d.Close(); forget() }}, nil //nolint:contextcheck // close also after Ctrl-C
+	return &session{Client: api.InProcess(d.Handler), home: dir, opened: opened, zone: d.Current().Config.Zone(), local: d, nodes: d.WorkedOn(ctx), close: func() { d.Close(); forget() }}, nil //nolint:contextcheck // close must also work after Ctrl-C
 }
 
-// tempOf returns the parent of the substitute for a missing home: "" for the default, else the nearest existing folder above the home.
+// tempOf returns the parent folder for the substitute of a missing home. That is "" for the default
+// or, if beside is set, the nearest existing folder above the home.
 func (at *place) tempOf(home string) string {
 	if !at.beside {
 		return ""
@@ -272,15 +271,15 @@ func (at *place) tempOf(home string) string {
 	return above
 }
 
-// get reads the answer of the API to a path into v.
+// get requests a path and decodes the response into v.
 func (s *session) get(path string, query url.Values, v any) error {
 	return s.Get(s.cmd.Context(), path, query, v)
 }
 
-// post sends body, and reads the answer into v.
+// post sends body and decodes the response into v.
 func (s *session) post(path string, body, v any) error { return s.Post(s.cmd.Context(), path, body, v) }
 
-// show gets v, and prints it as JSON with --json, else with print.
+// show requests v and prints it, as JSON with --json.
 func (s *session) show(path string, query url.Values, v any, print func() error) error {
 	if err := s.get(path, query, v); err != nil {
 		return err
@@ -288,7 +287,7 @@ func (s *session) show(path string, query url.Values, v any, print func() error)
 	return jsonOr(s.cmd, v, print)
 }
 
-// send posts body and reads the answer into v, which it prints as JSON with --json, else with print.
+// send posts body, decodes the response into v, and prints v, as JSON with --json.
 func (s *session) send(path string, body, v any, print func() error) error {
 	if err := s.post(path, body, v); err != nil {
 		return err
@@ -296,7 +295,7 @@ func (s *session) send(path string, body, v any, print func() error) error {
 	return jsonOr(s.cmd, v, print)
 }
 
-// showing returns a RunE that gets a T and prints it. Each %s in path is an argument of the command.
+// showing returns a RunE that requests a T and prints it. Arguments replace each %s in path.
 func showing[T any](at *place, path string, print func(s *session, v T) error) func(*cobra.Command, []string) error {
 	return at.with(toRead, func(s *session, args []string) error {
 		var v T
@@ -304,7 +303,7 @@ func showing[T any](at *place, path string, print func(s *session, v T) error) f
 	})
 }
 
-// sending returns a RunE that posts nothing to a path and prints the T in the answer. Each %s in path is an argument of the command.
+// sending is like showing, but posts an empty object and prints the T in the response.
 func sending[T any](at *place, path string, print func(s *session, v T) error) func(*cobra.Command, []string) error {
 	return at.with(toRead, func(s *session, args []string) error {
 		var v T
@@ -312,7 +311,7 @@ func sending[T any](at *place, path string, print func(s *session, v T) error) f
 	})
 }
 
-// queryOf returns the query of pairs of keys and values, without the empty ones.
+// queryOf returns a query of key and value pairs. It skips empty values.
 func queryOf(pairs ...string) url.Values {
 	q := url.Values{}
 	for pair := range slices.Chunk(pairs, 2) {

@@ -29,7 +29,7 @@ func newShow(at *place) *cobra.Command {
 	})
 }
 
-// printDetail writes a run as a person reads it from top to bottom, with the mark of its outcome.
+// printDetail prints all details of a run, with the mark of its outcome.
 func printDetail(w io.Writer, d api.RunDetail, mark string, now time.Time) {
 	fmt.Fprintf(w, "run %s of %s (agent %s)  %s\n", d.ID, jobName(d.Run), d.Agent, paint(w, mark))
 	field(w, "trigger", text.OneLine(triggerText(d.Run)))
@@ -47,7 +47,7 @@ func printDetail(w io.Writer, d api.RunDetail, mark string, now time.Time) {
 	}
 	field(w, "exit", exit)
 	field(w, "summary", text.OneLine(d.Summary))
-	// Of a program that failed, it ends with the last lines of its output.
+	// The error of a failed program ends with the last lines of its output.
 	field(w, "error", strings.ReplaceAll(text.Lines(d.Error), "\n", "\n            "))
 	if d.Steps > 0 {
 		field(w, "steps", fmt.Sprintf("%d, with %s", d.Steps, text.Plural(d.Calls, "call")))
@@ -82,7 +82,7 @@ func printDetail(w io.Writer, d api.RunDetail, mark string, now time.Time) {
 	printArtifacts(w, d)
 	printAsked(w, d, now)
 
-	// Of a server that never says what it took the line above tells enough.
+	// If all token counts are estimates, the line above already says so.
 	estimates := d.EstimatedTokens < d.TokensIn+d.TokensOut
 	for _, a := range d.Attempts {
 		fmt.Fprintf(w, "attempt %d  %s  %s–%s", a.Number, a.State, local(a.StartedAt, now), local(a.FinishedAt, now))
@@ -94,7 +94,7 @@ func printDetail(w io.Writer, d api.RunDetail, mark string, now time.Time) {
 		}
 
 		fmt.Fprintln(w)
-		// Steps are numbered within their attempt.
+		// Step numbers are per attempt.
 		for _, st := range d.StepsDetail {
 			if st.Attempt == a.Number {
 				printStep(w, st, "  ", estimates)
@@ -103,10 +103,10 @@ func printDetail(w io.Writer, d api.RunDetail, mark string, now time.Time) {
 	}
 }
 
-// kindWords are the kinds of an inbox item, as a run's owner reads them beside the run.
+// kindWords names the kinds of inbox items in the details of a run.
 var kindWords = map[string]string{ledger.KindInput: "asked", ledger.KindApproval: "approval", ledger.KindRecovery: "cut off", ledger.KindPause: "paused", ledger.KindInfo: "informed"}
 
-// taintText words the taint of a run (docs/dev/security-tests.md).
+// taintText describes the taint of a run (docs/security.md).
 func taintText(letters []string) string {
 	words := map[string]string{"A": "untrusted content (A)", "B": "private data (B)", "C": "an effect beyond the host (C)"}
 	var out []string
@@ -116,7 +116,7 @@ func taintText(letters []string) string {
 	return strings.Join(out, ", ")
 }
 
-// printAsked says what the run asked or told its owner, and what became of that.
+// printAsked prints the questions and messages of a run, and the answers.
 func printAsked(w io.Writer, d api.RunDetail, now time.Time) {
 	for _, i := range d.Inbox {
 		first, _, _ := strings.Cut(i.Message, "\n")
@@ -137,10 +137,10 @@ func printAsked(w io.Writer, d api.RunDetail, now time.Time) {
 	}
 }
 
-// printWake says what an agent was woken for, and who planned it.
+// printWake prints the reason for a wake, and the agent or user that planned it.
 func printWake(w io.Writer, r api.Run, now time.Time) {
 	var d ledger.Detail
-	// What cannot be read is printed raw by triggerText.
+	// triggerText prints an unreadable detail.
 	if json.Unmarshal(r.TriggerDetail, &d) != nil || d.Wake == nil {
 		return
 	}
@@ -152,7 +152,7 @@ func printWake(w io.Writer, r api.Run, now time.Time) {
 	field(w, "told", shorten(d.Wake.Instructions, 500))
 }
 
-// triggerText says in words what asked for a run.
+// triggerText describes the trigger of a run.
 func triggerText(r api.Run) string {
 	var d ledger.Detail
 	if err := json.Unmarshal(r.TriggerDetail, &d); err != nil {
@@ -212,7 +212,7 @@ func detailText(d ledger.Detail) string {
 	return d.Source
 }
 
-// filesText names the first files of a batch.
+// filesText returns the names of the first files of a batch.
 func filesText(d ledger.Detail) string {
 	const most = 5
 	names := make([]string, len(d.Files))
@@ -226,7 +226,7 @@ func filesText(d ledger.Detail) string {
 	return words
 }
 
-// folderText says how many runs a folder has had so far, and what had changed in it.
+// folderText returns the number of runs of a folder and the latest changes in it.
 func folderText(d ledger.Detail) string {
 	text := fmt.Sprintf("run %d of the folder %s", d.Round, d.Folder)
 	if c := d.Changes; c != nil {
@@ -238,7 +238,8 @@ func folderText(d ledger.Detail) string {
 	return text
 }
 
-// printStep writes a step, with estimates what of it is estimated, and under a call the steps by which it was answered.
+// printStep prints a step. If estimates is true, it marks estimated token counts. Below a call it
+// prints the steps that answered the call.
 func printStep(w io.Writer, st api.Step, margin string, estimates bool) {
 	fmt.Fprintf(w, "%sstep %d", margin, st.Step)
 	if st.Model != "" {
@@ -261,15 +262,15 @@ func printStep(w io.Writer, st api.Step, margin string, estimates bool) {
 		if !c.OK {
 			mark = strings.TrimSpace(string(c.State) + " " + c.Kind)
 		} else if c.State == domain.CallReplayed {
-			// An earlier attempt made it. The reader should not count its effect twice.
+			// An earlier attempt made the call. The reader must not count its effect twice.
 			mark = string(c.State)
 		}
 
 		fmt.Fprintf(w, "%s  %s %s → %s %s (%d ms)\n", margin, c.Tool, shorten(jsonread.OneLine(c.Args), 120), mark, shorten(compact(c.Result), 160), c.DurationMS)
 		var e struct {
-			Warnings []string `json:"warnings"` // beside the result
+			Warnings []string `json:"warnings"` // next to the result
 		}
-		_ = json.Unmarshal(c.Envelope, &e) // a call that was not made has none
+		_ = json.Unmarshal(c.Envelope, &e) // a call that was not made has no envelope
 		for _, warning := range e.Warnings {
 			fmt.Fprintf(w, "%s    %s\n", margin, shorten(warning, 400))
 		}
@@ -279,10 +280,10 @@ func printStep(w io.Writer, st api.Step, margin string, estimates bool) {
 	}
 }
 
-// compact prints a result without the quotes of a plain text.
+// compact formats a result, without quotes if it is a string.
 func compact(raw json.RawMessage) string {
 	var plain string
-	// A plain text is shown without quotes and with its escapes undone; shorten makes one line of it.
+	// Print a string without quotes and escapes. shorten later puts it on one line.
 	if json.Unmarshal(raw, &plain) == nil {
 		return plain
 	}

@@ -13,7 +13,8 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// TestShowReduce: OSA-24, `rouse show` has what a call found out, and under it how.
+// TestShowReduce checks OSA-24: `rouse show` prints the result of a call and, below it, the steps
+// that led to it.
 func TestShowReduce(t *testing.T) {
 	t.Parallel()
 	say := func(name, args string) modeltest.Turn {

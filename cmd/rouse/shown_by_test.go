@@ -23,9 +23,10 @@ import (
 	"rouse/internal/domain"
 )
 
-// A signed delivery starts a run, however often it is repeated; its owner is told over the protocol of ntfy, with a link that opens the
-// page of the run for whoever is logged in, and for nobody else; and a client of the Model Context Protocol asks why the job of eight
-// o'clock did not run, and gets the record's answer.
+// TestDeliveryToNoticeToPage checks a webhook from delivery to page. A signed delivery starts one
+// run, even if it is repeated. The owner gets an ntfy notice with a link to the page of the run,
+// which only a logged-in browser can open. An MCP client asks why the eight o'clock job did not
+// run, and gets the recorded reason.
 func TestDeliveryToNoticeToPage(t *testing.T) {
 	t.Parallel()
 	notices := make(chan string, 10)
@@ -63,7 +64,7 @@ jobs:
 	endtoend.RunJSON(t, &st, "status", "--json", "--config", config)
 	pages := strings.TrimSuffix(st.Dashboard, "/")
 
-	// A peer sends the same delivery a thousand times: one run.
+	// The same delivery, sent a thousand times, starts one run.
 	body := []byte(`{"type":"payment","n":7}`)
 	headers, err := webhook.Standard.Sign("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", webhook.Delivery{ID: "msg_1"}, body, time.Now())
 	if err != nil {
@@ -80,7 +81,7 @@ jobs:
 		t.Errorf("the answers: %v", status)
 	}
 
-	// What is not theirs is refused with a message each, and has no run.
+	// Invalid deliveries are refused with distinct messages and start no run.
 	old, err := webhook.Standard.Sign("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", webhook.Delivery{ID: "msg_2"}, body, time.Now().Add(-6*time.Minute))
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +123,7 @@ jobs:
 		t.Errorf("the runs: %+v", runs)
 	}
 
-	// The job of eight o'clock cannot work, and whoever asks is told why.
+	// The eight o'clock job cannot run. A client that asks gets the reason.
 	token, err := os.ReadFile(filepath.Join(dir, "home", "dashboard", "token"))
 	if err != nil {
 		t.Fatal(err)
@@ -132,12 +133,13 @@ jobs:
 	c.says("list_jobs", nil, "not-mounted is not there")
 }
 
-// zeros is a body that goes on for ever.
+// zeros is an endless request body.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// send posts a delivery, and gives what is answered. A connection that is closed while more is sent may lose the answer: it is sent once more.
+// send posts a delivery and returns the response. It retries once, because a connection that is
+// closed during the request may lose the response.
 func send(t *testing.T, url string, headers http.Header, body io.Reader, kind string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, body)
@@ -146,7 +148,7 @@ func send(t *testing.T, url string, headers http.Header, body io.Reader, kind st
 	}
 	r.Header = headers.Clone()
 	r.Header.Set("Content-Type", kind)
-	r.Header.Set("Expect", "100-continue") // so that a refusal is read before the rest is sent
+	r.Header.Set("Expect", "100-continue") // so that a refusal arrives before the body is sent
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +161,8 @@ func send(t *testing.T, url string, headers http.Header, body io.Reader, kind st
 	return resp.StatusCode, string(text)
 }
 
-// opensForOwner opens pages with a browser that is logged in, and with one that is not: each says something to the first alone.
+// opensForOwner opens pages in a logged-in and an anonymous browser. Only the first may see the
+// content.
 func opensForOwner(t *testing.T, p *endtoend.Program, pages map[string]string) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)

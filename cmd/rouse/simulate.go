@@ -25,7 +25,7 @@ import (
 	"rouse/scheduler/simulate"
 )
 
-// defaultRuntime is how long a run is assumed to take.
+// defaultRuntime is the assumed duration of a run.
 const defaultRuntime = time.Minute
 
 type simulateOptions struct {
@@ -74,7 +74,7 @@ func runSimulate(cmd *cobra.Command, o simulateOptions) error {
 	if err != nil {
 		return err
 	}
-	// Checked before the simulation, which may take long.
+	// Check before the simulation, which may take long.
 	if names := (&plan.Setup{Config: cfg}).JobNames(); o.job != "" && !slices.Contains(names, o.job) {
 		return usagef("%s", text.NoSuch("job", o.job, names))
 	}
@@ -96,7 +96,7 @@ func runSimulate(cmd *cobra.Command, o simulateOptions) error {
 	return jsonOr(cmd, simulated(out), func() error { return printSimulated(cmd.OutOrStdout(), world, out, cfg.Zone()) })
 }
 
-// world is what the simulation begins with.
+// world returns the initial state of the simulation.
 func (o simulateOptions) world(cmd *cobra.Command, cfg *config.Config, p *plan.Plan) (simulate.Options, error) {
 	now := time.Now()
 	w := simulate.Options{Jobs: p.Jobs, Job: o.job, From: now, Policy: p.Policy, Runs: cfg.Limits.Runs, RunsPerAgent: cfg.Limits.RunsPerAgent}
@@ -105,7 +105,7 @@ func (o simulateOptions) world(cmd *cobra.Command, cfg *config.Config, p *plan.P
 		if w.From, err = simulatedTime(o.from, now, cfg.Zone(), false); err != nil {
 			return w, usagef("--from: %w", err)
 		}
-		w.From = w.From.Add(-time.Millisecond) // what is due at that very time belongs to it
+		w.From = w.From.Add(-time.Millisecond) // include occurrences that are due at exactly this time
 	}
 
 	w.To = w.From.Add(24 * time.Hour)
@@ -121,21 +121,21 @@ func (o simulateOptions) world(cmd *cobra.Command, cfg *config.Config, p *plan.P
 		return w, err
 	}
 
-	// A run without a model stays queued in the daemon too; the simulation has to know.
+	// The daemon keeps a run without a model queued, so the simulation must do the same.
 	w.Blocked = why.Blocked(p)
 
-	// A home that does not exist yet is not created.
+	// Do not create a missing home.
 	dir, err := o.at.homeDir()
 	if err != nil {
 		return w, err
 	}
 	if _, err := os.Stat(filepath.Join(dir, "ledger.db")); err != nil && daemon.SharedLedger(dir) == nil {
-		return w, nil //nolint:nilerr // nothing has happened there
+		return w, nil //nolint:nilerr // a missing home has no history
 	}
 	return w, o.at.with(toChange, func(s *session, _ []string) error { return o.addState(s, &w) })(cmd, nil)
 }
 
-// events are the outages in the order of time.
+// events returns the outages, ordered by time.
 func (o simulateOptions) events(now time.Time, zone *time.Location) ([]simulate.Event, error) {
 	var out []simulate.Event
 	for _, text := range o.outages {
@@ -162,11 +162,11 @@ func (o simulateOptions) events(now time.Time, zone *time.Location) ([]simulate.
 	return out, nil
 }
 
-// simulatedTime reads a time. An end that is a date alone, or a minute of the day after
-// near, is the end of that day, or the next time that clocks show that minute.
+// simulatedTime parses a time. If end is true, a date means the end of that day, and a time of day
+// means its next occurrence after near.
 func simulatedTime(text string, near time.Time, zone *time.Location, end bool) (time.Time, error) {
 	switch day, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(text)), " "); day {
-	case "now", "today", "yesterday", "tomorrow": // relative to now, also for the end
+	case "now", "today", "yesterday", "tomorrow": // relative to now, even for the end
 		near = time.Now()
 	}
 
@@ -177,7 +177,7 @@ func simulatedTime(text string, near time.Time, zone *time.Location, end bool) (
 	return w.At, err
 }
 
-// runtime reads how long runs are assumed to take.
+// runtime parses the assumed durations of runs.
 func (o simulateOptions) runtime(jobs []string) (func(job, agent string) time.Duration, error) {
 	all, each := defaultRuntime, map[string]time.Duration{}
 	for _, given := range o.runtimes {
@@ -207,7 +207,7 @@ func (o simulateOptions) runtime(jobs []string) (func(job, agent string) time.Du
 	}, nil
 }
 
-// addState starts from what the home holds.
+// addState adds the state of the home to the initial state.
 func (o simulateOptions) addState(s *session, w *simulate.Options) error {
 	var st api.State
 	if err := s.get("/v1/state", nil, &st); err != nil {
@@ -217,15 +217,15 @@ func (o simulateOptions) addState(s *session, w *simulate.Options) error {
 	w.Pauses, w.Wakes, w.States = st.Pauses, st.Wakes, map[string]ledger.JobState{}
 	for _, j := range w.Jobs {
 		for _, known := range st.Jobs {
-			// A job that has changed since gets a fresh state, as it will in the daemon.
+			// A job that has changed gets a fresh state, as in the daemon.
 			if known.Name == j.Name && known.Hash == scheduler.Hash(j) {
 				w.States[j.Name] = ledger.JobState{Anchor: known.Anchor.Time, Watermark: known.Watermark.Time}
 			}
 		}
 	}
 
-	// With --from the past does not count: pauses and wakes that lie ahead do, and the grids of the jobs;
-	// watermarks and open runs do not.
+	// With --from, keep future pauses, wakes and the schedule grids, but no watermarks and open
+	// runs.
 	if o.from != "" {
 		for name, known := range w.States {
 			known.Watermark = w.From
@@ -247,7 +247,7 @@ func (o simulateOptions) addState(s *session, w *simulate.Options) error {
 	return nil
 }
 
-// progress shows on a terminal how far a long simulation has come.
+// progress returns a function that shows the progress of a long simulation on a terminal.
 func (o simulateOptions) progress(cmd *cobra.Command, w simulate.Options) func(time.Time) {
 	// A pipe or a log would collect hundreds of these lines.
 	if wantsJSON(cmd) || !text.IsTerminal(cmd.ErrOrStderr()) {
@@ -256,7 +256,7 @@ func (o simulateOptions) progress(cmd *cobra.Command, w simulate.Options) func(t
 
 	began, shown := time.Now(), time.Now()
 	return func(now time.Time) {
-		// Most simulations are done at once and need no progress.
+		// Short simulations need no progress line.
 		if time.Since(began) < time.Second || time.Since(shown) < 200*time.Millisecond {
 			return
 		}
@@ -265,7 +265,7 @@ func (o simulateOptions) progress(cmd *cobra.Command, w simulate.Options) func(t
 	}
 }
 
-// simulatedOccurrence is an occurrence as `--json` prints it.
+// simulatedOccurrence is an occurrence in the output of `--json`.
 type simulatedOccurrence struct {
 	api.Occurrence
 	Agent    string   `json:"agent"`
@@ -295,7 +295,7 @@ func printSimulated(stdout io.Writer, w simulate.Options, out []simulate.Occurre
 	const layout, most = "Mon 2006-01-02 15:04:05 MST", 1000
 	count := map[domain.Decision]int{}
 	for _, o := range out {
-		// A row can stand for a whole stretch of instants with the same decision.
+		// A row can represent a series of instants with the same decision.
 		count[o.Decision] += max(o.Instants, 1)
 	}
 	err := list(stdout, out[:min(len(out), most)], "nothing comes due", "DUE JOB SOURCE DECISION RUNS REASON", func(o simulate.Occurrence) []string {
@@ -319,8 +319,7 @@ func printSimulated(stdout io.Writer, w simulate.Options, out []simulate.Occurre
 		count[domain.DecisionRun], count[domain.DecisionSkipped], count[domain.DecisionMissed])
 }
 
-// runsFromTo says when the run of an occurrence is on, as far as it is later or longer
-// than its line says already.
+// runsFromTo describes when the run of an occurrence starts and ends.
 func runsFromTo(o simulate.Occurrence, zone *time.Location) string {
 	switch {
 	case o.Run == 0, o.Started.IsZero() && o.Outcome != "": // dropped before it could start

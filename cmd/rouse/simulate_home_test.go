@@ -10,8 +10,8 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// What comes every seven minutes comes at the same instants in a simulation as in the home that is
-// simulated, from whatever time on, and whichever lies before the home knew the job.
+// TestSimulateOnTheGridOfTheHome checks a job with an interval of seven minutes. A simulation must
+// use the same instants as its home, for any start time and for any earlier home that knew the job.
 func TestSimulateOnTheGridOfTheHome(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1

@@ -36,13 +36,12 @@ configuration.`,
 	return cmd
 }
 
-// skills looks at the skills of the configuration or, where there is none or it is wrong, at
-// those of the home and of the user.
+// skills returns the skills of the configuration or, if it is unusable, of the home and the user.
 func (at *place) skills() (*skills.Catalog, error) {
 	cfg, err := at.load()
 	var wrong *config.Errors
 	switch {
-	// A mistake elsewhere in the configuration does not keep its owner from the skills.
+	// A mistake elsewhere in the configuration must not hide the skills.
 	case err == nil || errors.As(err, &wrong) && cfg != nil && cfg.Home != "":
 		return cfg.SkillCatalog(), nil
 	case !errors.Is(err, yaml.ErrNoFile) || at.config != "":
@@ -99,14 +98,14 @@ func printSkillProblems(w io.Writer, problems []skills.Problem) {
 	}
 }
 
-// brief is the beginning of a description.
+// brief returns the beginning of a description.
 func brief(description string) string {
 	return text.Truncate(text.Collapse(description), 90)
 }
 
-// pick finds a skill by its name, or by its folder.
+// pick finds a skill by its name or by its folder.
 func (at *place) pick(nameOrDir string) (*skills.Skill, []skills.Problem, error) {
-	// The standard allows none of these characters in a name, so it is a folder.
+	// Names of skills cannot contain these characters, so this is a folder.
 	if strings.ContainsAny(nameOrDir, `/\.`) {
 		s, problems := skills.Load(nameOrDir)
 		if s == nil {
@@ -127,7 +126,7 @@ func (at *place) pick(nameOrDir string) (*skills.Skill, []skills.Problem, error)
 	return nil, nil, err
 }
 
-// firstError is the first problem that is more than a warning.
+// firstError returns the first problem that is not a warning.
 func firstError(problems []skills.Problem) string {
 	for _, p := range problems {
 		if !p.Warning {
@@ -137,11 +136,11 @@ func firstError(problems []skills.Problem) string {
 	return ""
 }
 
-// shownSkill is a skill with the tools that it has for models and playbooks.
+// shownSkill is a skill with the tools it offers to models and playbooks.
 type shownSkill struct {
 	install.Detail
 	Tools   []moduleapi.Offer `json:"tools,omitempty"`
-	NoTools []string          `json:"no_tools,omitempty"` // why some of its tools are none
+	NoTools []string          `json:"no_tools,omitempty"` // why some declared tools are not available
 }
 
 func newSkillsShow(at *place) *cobra.Command {
@@ -188,7 +187,7 @@ func printShownSkill(w io.Writer, s *skills.Skill, out install.Detail) error {
 	return nil
 }
 
-// printSkill prints what a skill says of itself and asks for.
+// printSkill prints the description of a skill and its requested permissions.
 func printSkill(w io.Writer, s *skills.Skill) {
 	print := func(what, words string) {
 		if words != "" {
@@ -205,7 +204,7 @@ func printSkill(w io.Writer, s *skills.Skill) {
 
 	if len(s.AllowedTools) > 0 {
 		print("asks for the tools", strings.Join(s.AllowedTools, ", ")+" (nothing is allowed by that)")
-		// What allows nothing is left out here; config check warns of it.
+		// Skip commands that allow nothing. config check warns about them.
 		grants, _ := plan.SkillCommands(s, agent.Specs())
 		var commands []string
 		for _, g := range grants {

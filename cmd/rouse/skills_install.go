@@ -21,20 +21,20 @@ import (
 	"rouse/skills/install"
 )
 
-// inSkills returns a RunE that calls f with the folder in which skills are installed.
+// inSkills returns a RunE that calls f with the folder of installed skills.
 func (at *place) inSkills(f func(cmd *cobra.Command, args []string, root string) error) func(*cobra.Command, []string) error {
 	return at.inHome(func(cmd *cobra.Command, args []string, home string) error {
 		return f(cmd, args, filepath.Join(home, "skills"))
 	})
 }
 
-// staged is what `rouse skills install --json` prints.
+// staged is the output of `rouse skills install --json`.
 type staged struct {
 	Installed bool             `json:"installed"`
 	Skill     *skills.Skill    `json:"skill"`
 	Kind      skills.Kind      `json:"kind"`
-	Terms     []skills.Term    `json:"terms,omitempty"`   // what its program says and asks for
-	Changes   []skills.Change  `json:"changes,omitempty"` // of these, from the one that it replaces
+	Terms     []skills.Term    `json:"terms,omitempty"`   // declarations and permissions of its program
+	Changes   []skills.Change  `json:"changes,omitempty"` // changes to these terms, compared with the replaced skill
 	Source    string           `json:"source"`
 	Path      string           `json:"path,omitempty"`
 	Revision  string           `json:"revision,omitempty"`
@@ -76,7 +76,7 @@ instructions are followed by agents: install what you have read.`,
 	return cmd
 }
 
-// installSkill shows what would be installed, asks, and installs it.
+// installSkill shows a skill, asks for confirmation, and installs it.
 func installSkill(cmd *cobra.Command, at *place, o installOptions, from, root string) (err error) {
 	source := install.Source{From: from, Path: o.path, Revision: o.revision}
 	if source.Remote() {
@@ -119,7 +119,7 @@ func installSkill(cmd *cobra.Command, at *place, o installOptions, from, root st
 	})
 }
 
-// checkGitSettings fails if git would read settings that an agent can write: they name programs that git runs.
+// checkGitSettings fails if an agent can write git settings, which can name programs that git runs.
 func (at *place) checkGitSettings(ctx context.Context) error {
 	cfg, err := at.load()
 	var wrong *config.Errors
@@ -142,11 +142,11 @@ func (at *place) checkGitSettings(ctx context.Context) error {
 	return nil
 }
 
-// printStaged shows what is about to be installed.
+// printStaged prints the skill before its installation.
 func printStaged(w io.Writer, s *install.Staged) {
-	// A copy: the staged skill is installed afterwards and keeps its folder.
+	// Copy the skill: the original keeps its folder for the installation.
 	one := *s.Skill
-	one.Dir = "" // where it is staged
+	one.Dir = "" // do not show the temporary folder
 	printSkill(w, &one)
 	fmt.Fprintln(w, "from:", origin(s.Source, s.Path, s.Revision, s.Commit))
 	printSkillFiles(w, s.Files, s.Hash)
@@ -156,7 +156,7 @@ func printStaged(w io.Writer, s *install.Staged) {
 	}
 }
 
-// printChanges shows how what a program asks for differs from what the installed one does.
+// printChanges prints how the terms of a program differ from those of the installed one.
 func printChanges(w io.Writer, changes []skills.Change, replaces bool) {
 	if replaces && len(changes) == 0 {
 		fmt.Fprintln(w, "the one that is installed says and asks for the same")
@@ -173,13 +173,13 @@ func printChanges(w io.Writer, changes []skills.Change, replaces bool) {
 	}
 }
 
-// origin is where a skill comes from, as far as that is known.
+// origin returns the source of a skill, without unknown parts.
 func origin(parts ...string) string {
 	return text.OneLine(strings.Join(slices.DeleteFunc(parts, func(t string) bool { return t == "" }), "  "))
 }
 
-// confirm asks on a terminal, and returns an error for a no. A pipe is no consent: "yes | rouse skills install" must not install what
-// nobody read.
+// confirm asks on a terminal and returns an error unless the answer is yes. It does not read from a
+// pipe: "yes | rouse skills install" must not install a skill that its user has not reviewed.
 func confirm(cmd *cobra.Command, question, no string) error {
 	d := dialogueOf(cmd, no)
 	if d == nil {
@@ -203,11 +203,11 @@ func newSkillsPin(at *place) *cobra.Command {
 	}
 }
 
-// outdated is an installed skill, and whether its source holds another one now.
+// outdated is an installed skill with the state of its source.
 type outdated struct {
 	install.Pinned
 	State string `json:"state"`         // current, newer, unknown
-	Now   string `json:"now,omitempty"` // hash of what the source holds
+	Now   string `json:"now,omitempty"` // hash of the files in the source
 	Error string `json:"error,omitempty"`
 }
 
@@ -242,8 +242,8 @@ exits 1 unless all are current.`,
 	})
 }
 
-// isOutdated asks the source of an installed skill: a repository for the commit of its revision,
-// and if that is another one, as a folder or an archive, for the files.
+// isOutdated compares an installed skill with its source. For a repository it compares commits
+// first, to avoid a fetch. Otherwise, or if the commits differ, it compares the files.
 func isOutdated(ctx context.Context, root string, p install.Pinned) outdated {
 	out := outdated{Pinned: p, State: "unknown", Now: p.Hash}
 	from := install.Source{From: p.Source, Path: p.Path, Revision: p.Revision}
@@ -252,8 +252,8 @@ func isOutdated(ctx context.Context, root string, p install.Pinned) outdated {
 	if from.Remote() {
 		var commit string
 		commit, err = install.Latest(ctx, p.Source, p.Revision)
-		// Fetching a whole repository is only worth it when its revision has moved.
-		same = commit == p.Commit || commit == "" // a commit does not move
+		// Fetch the repository only if its revision has moved.
+		same = commit == p.Commit || commit == "" // commit is "" if the revision is itself a commit
 	}
 	if err == nil && !same {
 		var s *install.Staged
@@ -305,9 +305,9 @@ has stored stays in HOME/storage.`,
 	return cmd
 }
 
-// tellRemoved calls the hooks of a skill that is about to be removed, for each agent that has run it (OSL-06).
+// tellRemoved calls the remove hooks of a skill, once per agent that has run the skill.
 func tellRemoved(cmd *cobra.Command, at *place, dir string, without bool) error {
-	s, _ := skills.Load(dir) // what is none that can be loaded has no hooks, and is removed
+	s, _ := skills.Load(dir) // a skill that cannot be loaded has no hooks, but can be removed
 	if s == nil || s.Manifest == nil {
 		return nil
 	}
@@ -330,7 +330,7 @@ func tellRemoved(cmd *cobra.Command, at *place, dir string, without bool) error 
 	})(cmd, nil)
 }
 
-// agentsThatStored are the agents for which something of a skill is stored, which is where it is noted that its hooks were called.
+// agentsThatStored returns the agents with data of a skill. The data records the called hooks.
 func (at *place) agentsThatStored(skill string) ([]string, error) {
 	home, err := at.homeDir()
 	if err != nil {
@@ -350,7 +350,7 @@ func (at *place) agentsThatStored(skill string) ([]string, error) {
 	return out, err
 }
 
-// tellAgent has one run call the hooks, and waits for its end.
+// tellAgent starts a run that calls the hooks, and waits for its end.
 func tellAgent(s *session, agent, skill string) error {
 	var r api.Run
 	if err := s.execute(api.RunRequest{Agent: agent, Skill: skill, Removes: true}, &r); err != nil {
@@ -384,7 +384,7 @@ trusted again. A skill that an agent could change is refused.`,
 	return cmd
 }
 
-// trustSkill shows what would be trusted, asks, and trusts exactly that.
+// trustSkill shows a skill, asks for confirmation, and trusts exactly the shown files.
 func trustSkill(cmd *cobra.Command, at *place, home, folder string, yes bool) error {
 	s, problems := skills.Load(folder)
 	if s == nil {
@@ -394,14 +394,15 @@ func trustSkill(cmd *cobra.Command, at *place, home, folder string, yes bool) er
 	cfg, err := at.load()
 	var wrong *config.Errors
 	switch {
-	// What is wrong may be what this skill mends; who may write where is known all the same.
+	// Ignore mistakes in the configuration: this skill may fix them, and writable folders are
+	// known.
 	case err != nil && !errors.As(err, &wrong):
 		return err
 	case places.Writer(cfg, s.Dir) != "":
 		return fmt.Errorf("the skill in %s is not to be trusted there: %s; keep it where no agent can write, as in %s/skills", s.Dir, places.Writer(cfg, s.Dir), home)
 	}
 
-	// The hash of what is shown: what changes while its owner reads is not trusted.
+	// Trust the hash of the shown files, so that later changes are not trusted.
 	files, hash, err := install.Files(s.Dir)
 	if err != nil {
 		return err
@@ -438,7 +439,7 @@ func revokeTrust(cmd *cobra.Command, home, folder string) error {
 	return tellDaemon(cmd.Context(), cmd.OutOrStdout(), home)
 }
 
-// printSkillFiles lists the files of a skill, and which of them are programs.
+// printSkillFiles lists the files of a skill and marks programs.
 func printSkillFiles(w io.Writer, files []install.File, hash string) {
 	total := int64(0)
 	for _, f := range files {

@@ -15,7 +15,7 @@ import (
 	"rouse/internal/text"
 )
 
-// maxSkillInput bounds what a skill is given on the command line, in bytes.
+// maxSkillInput is the maximum size of a skill's input on the command line, in bytes.
 const maxSkillInput = 512 << 10
 
 func newSkillsRun(at *place) *cobra.Command {
@@ -55,7 +55,7 @@ A skill that asks you something, or pauses, waits for you in the inbox: rouse in
 	return cmd
 }
 
-// readInput reads the input of a skill: an empty object where none is given.
+// readInput reads the input of a skill. Without a file it returns an empty object.
 func readInput(stdin io.Reader, file string) (json.RawMessage, error) {
 	if file == "" {
 		return json.RawMessage("{}"), nil
@@ -85,7 +85,7 @@ func readInput(stdin io.Reader, file string) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// runSkill executes a run and shows its events, also if this command executes it.
+// runSkill executes a run and prints its events, even if this process executes the run.
 func runSkill(s *session, ask api.RunRequest) error {
 	var r api.Run
 	if err := s.post("/v1/runs", ask, &r); err != nil {
@@ -97,14 +97,14 @@ func runSkill(s *session, ask api.RunRequest) error {
 	var showing sync.WaitGroup
 	if s.local != nil && !quiet {
 		showing.Go(func() {
-			// What cannot be shown is on record all the same.
+			// The events are also recorded, so an error here loses nothing.
 			_ = printEvents(ctx, s, url.Values{"run": {r.ID}, "follow": {"true"}})
 		})
 	}
 
 	err := s.finish(r.ID, quiet || s.local != nil, &r)
 	if err != nil {
-		cancel() // the run may have no end that the events would show
+		cancel() // the run may end without an event that ends the stream
 	}
 	showing.Wait()
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// AGS-05, AGS-10, UNI-07: a skill that is installed while a daemon serves is in force for the next
-// run, which loads it and reads a file of it; one that was changed is refused, and says so. A run that
-// was recorded is played as it was, whatever has become of the skill.
+// TestSkillsOfADaemon checks AGS-05, AGS-10 and UNI-07. A skill that is installed under a running
+// daemon applies to the next run, which loads it and reads its files. A changed skill is refused
+// with an error. A recorded run can be replayed, whatever happened to the skill.
 func TestSkillsOfADaemon(t *testing.T) {
 	t.Parallel()
 	call := func(id, name, args string) modeltest.Turn {
@@ -62,7 +62,7 @@ jobs: [{name: sums, agent: clerk, prompt: Add them up, record: true}]
 	}
 
 	say("skills", "install", filepath.Join(dir, "source"), "--yes")
-	say("config", "reload") // it reads them by itself a moment later
+	say("config", "reload") // it would also reload by itself a moment later
 	say("run", "sums", "--wait")
 	requests := s.Requests()
 	for i, part := range []string{"Adds up the columns", "Round as in references", "Round half to even"} {
@@ -83,7 +83,7 @@ jobs: [{name: sums, agent: clerk, prompt: Add them up, record: true}]
 	for _, number := range []string{"1", "2", "3"} {
 		p := endtoend.Rouse(t, "replay", number, "--config", config)
 		err := p.Run()
-		if number == "1" { // there was no such tool then
+		if number == "1" { // the tool did not exist for the first run
 			if err == nil || !strings.Contains(p.Out.String(), "the tool load_skill") {
 				t.Errorf("run 1: %v\n%s%s", err, p.Out.String(), p.Err.String())
 			}
@@ -93,7 +93,8 @@ jobs: [{name: sums, agent: clerk, prompt: Add them up, record: true}]
 	}
 }
 
-// A skill of a repository is newer there when its own files are, and not with every commit.
+// TestOutdatedInARepository checks that a skill in a repository is newer only if its own files have
+// changed, not with every commit.
 func TestOutdatedInARepository(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("git"); err != nil {

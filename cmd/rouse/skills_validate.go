@@ -23,26 +23,26 @@ import (
 	"rouse/skills/module"
 )
 
-// verdict is what `rouse skills validate --json` prints of a skill.
+// verdict is a skill in the output of `rouse skills validate --json`.
 type verdict struct {
 	Dir      string           `json:"dir"`
-	Valid    bool             `json:"valid"` // by the standard; warnings do not count
-	Loads    bool             `json:"loads"` // agents get it all the same
+	Valid    bool             `json:"valid"` // conforms to the standard; warnings do not count
+	Loads    bool             `json:"loads"` // agents can use it, even if it is not valid
 	Problems []skills.Problem `json:"problems"`
 	Refused  []skills.Problem `json:"refused,omitempty"` // why it does not load
 }
 
-// validated is what it prints of all.
+// validated is the output of `rouse skills validate --json`.
 type validated struct {
 	Skills int            `json:"skills"`
 	Valid  int            `json:"valid"`
 	Load   int            `json:"load"`
-	Rules  map[string]int `json:"rules"` // why skills do not load, by rule
+	Rules  map[string]int `json:"rules"` // number of skills that do not load, by rule
 	All    []verdict      `json:"all"`
-	Index  []indexed      `json:"index,omitempty"` // those of the repositories among the folders
+	Index  []indexed      `json:"index,omitempty"` // indexes of the folders that are repositories
 }
 
-// indexed is what it prints of the index of a repository.
+// indexed is an index of a repository in the output of `rouse skills validate --json`.
 type indexed struct {
 	File     string           `json:"file"`
 	Valid    bool             `json:"valid"`
@@ -90,14 +90,14 @@ repository with an index (skills/index.json) the index and all skills that it li
 	return withJSON(cmd)
 }
 
-// toValidate are the folders that are meant by one: itself, all of its index, or all below it.
+// toValidate returns the skills to validate for dir: itself, those of its index, or all below it.
 func toValidate(dir string, recursive bool) ([]string, *skills.Registry, error) {
 	if recursive {
 		below, err := skillFolders(dir)
 		return below, nil, err
 	}
 
-	// A skill may have an index.json for its own purposes.
+	// A skill may have an index.json of its own.
 	if _, problems := skills.Load(dir); !slices.ContainsFunc(problems, func(p skills.Problem) bool { return p.Rule == skills.RuleFileMissing }) {
 		return []string{dir}, nil, nil
 	}
@@ -107,9 +107,9 @@ func toValidate(dir string, recursive bool) ([]string, *skills.Registry, error) 
 	return []string{dir}, nil, nil
 }
 
-// skillFolders finds the folders with a SKILL.md or a module.ts below one, itself included.
+// skillFolders returns all folders with a SKILL.md or a module.ts at or below root.
 func skillFolders(root string) ([]string, error) {
-	var out, bare []string // bare: with a module.ts alone, which may be a part of the skill above
+	var out, bare []string // bare folders have only a module.ts, which may belong to the skill above
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -118,9 +118,9 @@ func skillFolders(root string) ([]string, error) {
 			return fs.SkipDir
 		case !e.IsDir() && slices.Contains([]string{"SKILL.md", "skill.md", "manifest.json"}, e.Name()):
 			if e.Name() == "manifest.json" && !isFile(filepath.Join(filepath.Dir(path), "module.ts")) {
-				return nil // that of something else
+				return nil // contents of another program
 			}
-			// A folder can hold several of them.
+			// A folder can hold several of these files.
 			if dir := filepath.Dir(path); len(out) == 0 || out[len(out)-1] != dir {
 				out = append(out, dir)
 			}
@@ -147,12 +147,12 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// hasErrors says whether any of the problems is more than a warning.
+// hasErrors reports whether any of the problems is not a warning.
 func hasErrors(problems []skills.Problem) bool {
 	return slices.ContainsFunc(problems, func(p skills.Problem) bool { return !p.Warning })
 }
 
-// validate checks skills, whose programs it compiles and never runs. An error is not the skills'.
+// validate checks skills. It compiles their programs, but never runs them.
 func validate(ctx context.Context, dirs []string, indexes []*skills.Registry) (validated, error) {
 	out := validated{Skills: len(dirs), Rules: map[string]int{}, All: []verdict{}}
 	for _, dir := range dirs {
@@ -172,7 +172,7 @@ func validate(ctx context.Context, dirs []string, indexes []*skills.Registry) (v
 			out.Load++
 		} else {
 			v.Refused = slices.DeleteFunc(problems, func(p skills.Problem) bool { return p.Warning })
-			// By the first reason alone, so that the counts add up to the skills that do not load.
+			// Count only the first reason, so that the counts add up to the skills that fail.
 			out.Rules[string(v.Refused[0].Rule)]++
 		}
 		out.All = append(out.All, v)
@@ -185,8 +185,8 @@ func validate(ctx context.Context, dirs []string, indexes []*skills.Registry) (v
 	return out, nil
 }
 
-// compiles returns the problems of the compiled program of a skill: the syntax of its module, and exports that its
-// manifest names. It returns nothing without a program, and without one that can be read, which is reported already.
+// compiles returns syntax errors and missing exports of a skill's compiled program. It returns nil
+// if there is no program, or if a known problem already says that it cannot be read.
 func compiles(ctx context.Context, dir string, known []skills.Problem) ([]skills.Problem, error) {
 	file := filepath.Join(dir, "module.ts")
 	unread := func(p skills.Problem) bool { return !p.Warning && filepath.Base(p.File) == "module.ts" }
@@ -246,7 +246,7 @@ func printVerdicts(w io.Writer, v validated, summary bool) {
 	}
 }
 
-// caseResult is what `rouse skills test --json` prints of a case.
+// caseResult is a case in the output of `rouse skills test --json`.
 type caseResult struct {
 	cases.Report
 	OK      bool           `json:"ok"`
@@ -287,7 +287,7 @@ are run with --commands alone: read what they are first.`,
 	return withJSON(cmd)
 }
 
-// casesOf are the cases of the skill in a folder, or the one of them with a name.
+// casesOf returns all cases of the skill in a folder, or only the case with the given name.
 func casesOf(dir, name string) (*skills.Skill, []cases.Case, error) {
 	s, problems := skills.Load(dir)
 	switch {
@@ -315,7 +315,7 @@ func casesOf(dir, name string) (*skills.Skill, []cases.Case, error) {
 	return s, []cases.Case{one}, err
 }
 
-// runCases plays cases one after the other, each in a folder of its own, and prints how each came out.
+// runCases plays each case in its own folder and prints the results.
 func runCases(cmd *cobra.Command, s *skills.Skill, all []cases.Case, commands bool) (err error) {
 	dir, err := os.MkdirTemp("", "rouse-cases-")
 	if err != nil {
@@ -343,7 +343,7 @@ func runCases(cmd *cobra.Command, s *skills.Skill, all []cases.Case, commands bo
 func playCase(ctx context.Context, s *skills.Skill, c cases.Case, o cases.Options) (caseResult, error) {
 	report, err := cases.Play(ctx, s, c, o)
 	if err == nil {
-		err = ctx.Err() // after Ctrl-C the remaining cases would all fail in a row
+		err = ctx.Err() // after Ctrl-C all remaining cases would fail
 	}
 	r := report.Run
 	return caseResult{Report: report, OK: len(report.Problems) == 0, Outcome: r.Outcome, Summary: r.Summary, Error: r.Error, Calls: r.Calls, TookMS: report.Took.Milliseconds()}, err

@@ -43,7 +43,7 @@ func newStatus(at *place) *cobra.Command {
 	return withJSON(cmd)
 }
 
-// warn prints problems, a line each, without the empty ones.
+// warn prints each non-empty problem on its own line.
 func warn(w io.Writer, problems ...string) {
 	for _, problem := range problems {
 		if problem != "" {
@@ -100,7 +100,7 @@ func printStatus(w io.Writer, st api.Status, now time.Time) {
 	}
 }
 
-// daemonStatus asks the daemon who it is, again until it is ready or the wait is over.
+// daemonStatus requests the daemon's status until the daemon is ready or the wait is over.
 func daemonStatus(ctx context.Context, at *place, wait time.Duration) (api.Status, string, error) {
 	home, err := at.homeDir()
 	if err != nil {
@@ -111,10 +111,10 @@ func daemonStatus(ctx context.Context, at *place, wait time.Duration) (api.Statu
 	for {
 		client, st, err := daemon.Connect(ctx, home)
 		if err == nil {
-			client.Close() // or each try would leave a connection open
+			client.Close() // otherwise each retry would leave an open connection
 		}
-		// With --wait every failure is tried again until the deadline: a daemon that starts has no
-		// socket at first, then one that answers and is not ready.
+		// With --wait, retry every failure until the deadline: a starting daemon first has no
+		// socket, and then answers before it is ready.
 		if (err == nil && (st.Ready || wait == 0)) || time.Now().After(deadline) {
 			return st, home, err
 		}

@@ -13,7 +13,7 @@ import (
 	"rouse/internal/ledger"
 )
 
-// What programs send is checked as what people type.
+// TestTimeRequests checks that API requests are validated in the same way as command lines.
 func TestTimeRequests(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, hourly)
@@ -51,7 +51,7 @@ func TestTimeRequests(t *testing.T) {
 	}
 }
 
-// Runs that wait for their time are to come as well.
+// TestNextOfDelayedRuns checks that delayed runs are listed as upcoming.
 func TestNextOfDelayedRuns(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, hourly)
@@ -69,12 +69,12 @@ func TestNextOfDelayedRuns(t *testing.T) {
 	var next []api.Occurrence
 	read := func() {
 		t.Helper()
-		next = nil // or an occurrence without a run would keep that of the one that was in its place
+		next = nil // decoding into the old slice would keep Run of an earlier entry
 		if err := json.Unmarshal([]byte(p.says("next", "hourly", "-n", "4", "--json")), &next); err != nil || len(next) != 4 {
 			t.Fatalf("%v %+v", err, next)
 		}
 
-		// Where the hour is about to end, its instant comes before them.
+		// Near the end of an hour, the instant of the hourly job comes first.
 		next = slices.DeleteFunc(next, func(o api.Occurrence) bool { return o.Run == "" })
 	}
 

@@ -40,20 +40,20 @@ lists what modules of skills get of their host, and what agent programs are reco
 	return withJSON(cmd)
 }
 
-// toolReport is a tool as rouse tools --json prints it.
+// toolReport is a tool in the output of rouse tools --json.
 type toolReport struct {
 	Name        string          `json:"name"`
-	AliasOf     string          `json:"alias_of,omitempty"` // the tool that it is another name of
-	Summary     string          `json:"summary"`            // a sentence
+	AliasOf     string          `json:"alias_of,omitempty"` // name of the tool for which this is an alias
+	Summary     string          `json:"summary"`            // one sentence
 	Effect      domain.Effect   `json:"effect"`
-	GivenTo     string          `json:"given_to"` // which agents have it, in words
-	Grants      []string        `json:"grants"`   // keys of the configuration that say how far it reaches
+	GivenTo     string          `json:"given_to"` // which agents have the tool
+	Grants      []string        `json:"grants"`   // configuration keys that set the limits of the tool
 	Ends        bool            `json:"ends_run"`
-	OnDemand    bool            `json:"on_demand"` // the list of a model does not have it at first
+	OnDemand    bool            `json:"on_demand"` // not in the model's initial list
 	Arguments   []tool.Argument `json:"arguments"`
-	Example     json.RawMessage `json:"example"`           // the arguments of a typical call
-	Command     string          `json:"command,omitempty"` // the same call as a command; "": nobody can make it
-	Description string          `json:"description"`       // as a model reads it
+	Example     json.RawMessage `json:"example"`           // arguments of a typical call
+	Command     string          `json:"command,omitempty"` // the same call as a command; "" if there is no such command
+	Description string          `json:"description"`       // description for models
 }
 
 func reportOf(s tool.Spec) (r toolReport, err error) {
@@ -70,7 +70,7 @@ func reportOf(s tool.Spec) (r toolReport, err error) {
 	return r, nil
 }
 
-// quoteForShell is a text as one word of a shell's command line.
+// quoteForShell quotes a text as one word of a shell command line.
 func quoteForShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 func listTools(cmd *cobra.Command, all bool) error {
@@ -104,7 +104,7 @@ func listTools(cmd *cobra.Command, all bool) error {
 	})
 }
 
-// toolNeeds says in a word or two what an agent must have for a tool.
+// toolNeeds returns the requirements of a tool in a few words.
 func toolNeeds(s tool.Spec) string {
 	var needs []string
 	if s.AliasOf != "" {
@@ -123,7 +123,7 @@ func toolNeeds(s tool.Spec) string {
 	return orDash(strings.Join(needs, ", "))
 }
 
-// effectTexts say what the calls of a tool can change at most.
+// effectTexts describe the possible effects of a tool.
 var effectTexts = map[domain.Effect]string{
 	domain.EffectRead:     "reads: nothing is different afterwards",
 	domain.EffectDatabase: "writes into the agent's database or the history, once for each call",

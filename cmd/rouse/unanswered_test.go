@@ -8,7 +8,7 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// The error of a command says that the daemon does not answer.
+// TestDaemonDoesNotAnswer checks the error of a command if the daemon does not answer.
 func TestDaemonDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

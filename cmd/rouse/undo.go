@@ -47,7 +47,7 @@ something stands in the way.`,
 	return withJSON(cmd)
 }
 
-// undoRun undoes a run. On a terminal a long undo says how far it is.
+// undoRun undoes a run. On a terminal it shows the progress of a long undo.
 func undoRun(s *session, run string, ask api.UndoRequest) error {
 	out, err := withProgress(s.cmd, func(done, of int64) string {
 		return fmt.Sprintf("%s of %s entries of the changelog", text.Comma(done), text.Comma(of))
@@ -69,14 +69,14 @@ func printUndo(w io.Writer, out api.Undo, ask api.UndoRequest) error {
 	words := fileWords(out.Files)
 	for _, f := range out.Files {
 		switch {
-		// Files in the way come before the words: their path may have words as well.
-		case f.Why != "" && out.Done: // it is among what stays
+		// Obstacles come before words, because the path of an obstacle may also have words.
+		case f.Why != "" && out.Done: // already listed as a remainder
 		case f.Why != "":
 			fmt.Fprintf(&b, "%s%s\n", later, text.OneLine(f.Path+": "+f.Why))
 		case words[f.Path] != "":
 			fmt.Fprintf(&b, "%s: %s%s\n", text.OneLine(f.Path), would, words[f.Path])
-			// What undoing does to a path is one line, however often the run changed it.
-			delete(words, f.Path) // once for all its changes
+			// Print one line per path, even if the run changed the path several times.
+			delete(words, f.Path) // one line covers all its changes
 		}
 	}
 
@@ -92,17 +92,17 @@ func printUndo(w io.Writer, out api.Undo, ask api.UndoRequest) error {
 	for _, c := range d.Conflicts {
 		fmt.Fprintf(&b, "%s%s\n", later, text.OneLine(strings.TrimSpace(c.Table+" "+c.Key)+": "+c.Why))
 	}
-	// The daemon names the first conflicts only.
+	// The daemon lists only the first conflicts.
 	if more := d.ConflictCount - int64(len(d.Conflicts)); more > 0 {
 		fmt.Fprintf(&b, "%s%s more\n", later, text.Comma(more))
 	}
-	for _, left := range out.Left { // sentences that say what stays
+	for _, left := range out.Left { // sentences about the remainders
 		fmt.Fprintln(&b, text.OneLine(left))
 	}
 	return sayf(w, "%s%s\n", &b, undoVerdict(out, ask))
 }
 
-// undoVerdict says whether the run was undone, or could be, and by which command.
+// undoVerdict returns a sentence with the result of an undo and the command to run next.
 func undoVerdict(out api.Undo, ask api.UndoRequest) string {
 	changes := out.Database.Changes
 	if out.Checkout != "" {
@@ -130,13 +130,12 @@ func undoVerdict(out api.Undo, ask api.UndoRequest) string {
 	return fmt.Sprintf("run %s was left as it is, because of what came later; to lose that: rouse undo %[1]s --force", out.Run)
 }
 
-// fileWords say for each path what undoing all its changes does to it; the changes come the
-// newest first. What the run made and removed again is not named.
+// fileWords describes, for each path, the result of undoing all its changes. Changes are ordered
+// from the newest. It omits files that the run both created and removed.
 func fileWords(files []api.UndoneFile) map[string]string {
 	words, after := map[string]string{}, map[string]bool{}
 	for _, f := range files {
-		// The newest change says whether the file is there now; the oldest, which comes last, what
-		// undoing leaves.
+		// The newest change tells whether the file exists now, the last one what an undo leaves.
 		there, later := after[f.Path]
 		if !later {
 			there = f.After

@@ -13,8 +13,8 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// OSA-61: undo_on_failure also undoes a run that was cancelled while it waited for an answer, when
-// no attempt is active that could do it.
+// TestUndoOfACancelledQuestion checks OSA-61: undo_on_failure also undoes a run that was cancelled
+// while it waited for an answer and had no active attempt.
 func TestUndoOfACancelledQuestion(t *testing.T) {
 	t.Parallel()
 	s := modeltest.New(t,
@@ -54,7 +54,8 @@ jobs: [{name: books, agent: clerk, undo_on_failure: true, prompt: Do the books.}
 	}
 }
 
-// What later runs changed is in the way before an undo with --force, and lost after it.
+// TestUndoSaysWhatIsLost checks the wording for later changes: "in the way" before an undo with
+// --force, and "lost" after it.
 func TestUndoSaysWhatIsLost(t *testing.T) {
 	d := agentdb.Undone{Changes: 1, Conflicts: []agentdb.Conflict{{Table: "t", Key: `{"id":1}`, Why: "it was changed later"}}, ConflictCount: 3}
 	for done, want := range map[bool]string{

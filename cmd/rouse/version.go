@@ -13,16 +13,16 @@ import (
 	"rouse/internal/text"
 )
 
-// releasesVariable is the variable of the environment that says where releases are.
+// releasesVariable is the environment variable with the address of the releases.
 const releasesVariable = "ROUSE_RELEASES_URL"
 
-// versionReport is what `rouse version --json` prints.
+// versionReport is the output of `rouse version --json`.
 type versionReport struct {
 	daemon.Build
 	Latest    string `json:"latest,omitempty"` // with --check
 	LatestURL string `json:"latest_url,omitempty"`
 	Published string `json:"latest_published_at,omitempty"`
-	Newer     *bool  `json:"newer,omitempty"` // missing where this build has no version to compare
+	Newer     *bool  `json:"newer,omitempty"` // missing if this build has no comparable version
 }
 
 func newVersion() *cobra.Command {
@@ -57,7 +57,7 @@ build was given, for a release or a list of them in the JSON of GitHub's API (ta
 	return withJSON(cmd)
 }
 
-// ask fills in the latest release.
+// ask sets the latest release.
 func (r *versionReport) ask(cmd *cobra.Command, address string) error {
 	address = cmp.Or(address, os.Getenv(releasesVariable), r.Releases)
 	if address == "" {
@@ -75,7 +75,7 @@ func (r *versionReport) ask(cmd *cobra.Command, address string) error {
 	return nil
 }
 
-// buildLine names a build in a line, as --version does.
+// buildLine describes a build in one line, as in --version.
 func buildLine(b daemon.Build) string {
 	return fmt.Sprintf("rouse %s (%s, %s/%s)", b.Version, b.Go, b.OS, b.Arch)
 }

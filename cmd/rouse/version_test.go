@@ -14,7 +14,8 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// rouse version asks nobody unless it is told to, and then only where it is told.
+// TestVersionCheck checks that rouse version sends a request only with --check, and only to the
+// given address.
 func TestVersionCheck(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -56,7 +57,8 @@ func TestVersionCheck(t *testing.T) {
 	}
 }
 
-// Every command that is listed, but topics of the help, has a manual page, and each shell its completions.
+// TestPagesForPackages checks that every listed command, except help topics, has a manual page, and
+// that each shell has its completions.
 func TestPagesForPackages(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

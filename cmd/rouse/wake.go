@@ -48,7 +48,7 @@ times).`,
 	return withJSON(cmd)
 }
 
-// planning says whether the command line asks for a plan.
+// planning reports whether the command line plans a wake.
 func (o wakeOptions) planning(cmd *cobra.Command) (bool, error) {
 	planning := false
 	for _, flag := range []string{"at", "in", "instructions", "priority", "on-miss"} {
@@ -94,7 +94,7 @@ func runWake(cmd *cobra.Command, at *place, o wakeOptions, args []string) error 
 		if err := s.get("/v1/slots", url.Values{"agent": {o.Agent}}, &slots); err != nil {
 			return err
 		}
-		// The daemon answers a single agent with a list of one, as it answers for all.
+		// The daemon always answers with a list, also for a single agent.
 		if len(slots) != 1 {
 			return fmt.Errorf("the daemon answered with %d wakes of one agent; is it of the same version?", len(slots))
 		}
@@ -120,7 +120,7 @@ func listWakes(s *session, slots []api.AgentWake) error {
 	})
 }
 
-// leftText is how many wakes may still start within 24 hours.
+// leftText returns how many wakes may still start within 24 hours.
 func leftText(a api.AgentWake) string {
 	switch {
 	case a.Limits == nil:
@@ -147,7 +147,7 @@ func printPlannedWake(s *session, a api.AgentWake) {
 	default:
 		fmt.Fprintf(s.out, "the agent %s wakes %s (%s), planned by %s\n", a.Agent, api.LocalTime(a.Wake.At.Time, s.zone), inText(a.Wake.At, s.now()), plannedBy(*a.Wake))
 		field("instructions", "%s", shorten(a.Wake.Instructions, 500))
-		// The limits moved it (a clamp).
+		// The limits moved the wake.
 		if !a.Wake.Asked.Equal(a.Wake.At.Time) {
 			field("asked for", "%s", api.LocalTime(a.Wake.Asked.Time, s.zone))
 		}
@@ -160,7 +160,7 @@ func printPlannedWake(s *session, a api.AgentWake) {
 	if a.Paused != "" {
 		field("paused", "%s; a wake waits for its end", text.OneLine(a.Paused))
 	}
-	// Self-scheduling was switched off; a wake that was planned before may still be shown above.
+	// Self-scheduling is off. A wake that was planned earlier may still be shown above.
 	if a.Limits == nil {
 		field("off", "%s", a.Off)
 		return
@@ -168,7 +168,7 @@ func printPlannedWake(s *session, a api.AgentWake) {
 	field("mode", "%s", limitsText(a))
 }
 
-// plannedBy says who planned a wake, and where.
+// plannedBy describes the author of a wake and its run.
 func plannedBy(s api.Wake) string {
 	text := "the " + s.ScheduledBy
 	if s.Run != "" {
@@ -180,12 +180,12 @@ func plannedBy(s api.Wake) string {
 	return text
 }
 
-// limitsText says within which limits an agent plans.
+// limitsText describes the limits within which an agent can plan wakes.
 func limitsText(a api.AgentWake) string {
 	l := a.Limits
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
-	// Zero means no limit, for each of these.
+	// Zero means no limit.
 	if l.Horizon != "0s" {
 		add("at most %s ahead", l.Horizon)
 	}
@@ -215,7 +215,7 @@ func limitsText(a api.AgentWake) string {
 func planWake(s *session, ask api.WakeRequest) error {
 	var p api.PlannedWake
 	return s.send("/v1/slots", ask, &p, func() error {
-		if p.Wake == nil { // it came at once
+		if p.Wake == nil { // the wake starts at once
 			fmt.Fprintf(s.out, "the agent %s is woken now\n", p.Agent)
 		} else {
 			printPlannedWake(s, p.AgentWake)

@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	// gatherFor is how long further events are waited for before what they changed is asked for: a run makes many at once.
+	// gatherFor is the delay between an event and a snapshot. A run causes many events at once.
 	gatherFor = 200 * time.Millisecond
-	// reconnectAfter is how long a screen waits before it looks for a daemon again.
+	// reconnectAfter is the time between two attempts to find a daemon.
 	reconnectAfter = 2 * time.Second
-	// askFor is how long an answer is waited for.
+	// askFor is the timeout of a request.
 	askFor = 10 * time.Second
 )
 
@@ -40,7 +40,7 @@ the daemon, and asks it only when something happened. q or Ctrl-C ends it.
 Where standard output is no terminal, and where TERM is dumb, it prints lines: what is on, and then
 each event of a run. For programs there is rouse logs -f --json.`,
 		RunE: at.inHome(func(cmd *cobra.Command, _ []string, home string) error {
-			// Never at.open: who only looks does not take the home.
+			// Do not use at.open: a command that only watches must not open the home.
 			client, err := connectToWatch(cmd.Context(), home)
 			if err != nil {
 				return err
@@ -63,7 +63,7 @@ each event of a run. For programs there is rouse logs -f --json.`,
 	}
 }
 
-// connectToWatch connects to the daemon, or to a command that executes a run.
+// connectToWatch connects to the daemon or to a command that executes a run.
 func connectToWatch(ctx context.Context, home string) (*api.Client, error) {
 	client, _, err := daemon.Connect(ctx, home)
 	if errors.Is(err, api.ErrNoDaemon) {
@@ -72,17 +72,17 @@ func connectToWatch(ctx context.Context, home string) (*api.Client, error) {
 	return client, err
 }
 
-// snapshot is what a screen shows.
+// snapshot holds the data of a screen.
 type snapshot struct {
 	status  api.Status
 	open    []api.Run // running, waiting and queued
 	latest  []api.Run
 	inbox   []api.Item
 	coming  []api.Occurrence
-	problem error // why it could not be asked for; nil: it could
+	problem error // error of the request, or nil
 }
 
-// maxWatched is how many runs are asked for of each kind.
+// maxWatched is the maximum number of runs to request of each kind.
 const maxWatched = 30
 
 func takeSnapshot(ctx context.Context, c *api.Client) (s snapshot) {
@@ -105,7 +105,7 @@ func takeSnapshot(ctx context.Context, c *api.Client) (s snapshot) {
 	return s
 }
 
-// followEvents sends the events of a daemon from now on, and at the end why there are no more.
+// followEvents sends new events of the daemon to events. It returns the stream's error.
 func followEvents(ctx context.Context, c *api.Client, events chan<- api.Event) error {
 	for line, err := range c.Lines(ctx, "/v1/events", url.Values{"follow": {"true"}, "from_now": {"true"}}) {
 		if err != nil {
@@ -124,7 +124,7 @@ func followEvents(ctx context.Context, c *api.Client, events chan<- api.Event) e
 	return nil
 }
 
-// watchLines prints what is on, and then each event of runs, until the daemon ends.
+// watchLines prints the open runs, and then each event of a run, until the daemon ends.
 func watchLines(ctx context.Context, w io.Writer, c *api.Client) error {
 	s := takeSnapshot(ctx, c)
 	if s.problem != nil {
@@ -158,7 +158,7 @@ func watchLines(ctx context.Context, w io.Writer, c *api.Client) error {
 	}
 }
 
-// liveScreen is a screen of a home.
+// liveScreen is a screen that shows the state of a home.
 type liveScreen struct {
 	home   string
 	client *api.Client
@@ -166,17 +166,17 @@ type liveScreen struct {
 	paint  terminal.Terminal
 
 	events    chan api.Event
-	ended     chan error // of the stream of events
+	ended     chan error // result of the event stream
 	snapshots chan snapshot
-	asking    bool // a snapshot is on its way
-	failed    bool // the last one could not be taken
+	asking    bool // a snapshot was requested
+	failed    bool // the last snapshot failed
 
 	shown snapshot
-	doing map[string]string // what a run does, by its id
-	gone  bool              // no daemon answers
+	doing map[string]string // current activity of each run, by its ID
+	gone  bool              // the daemon does not answer
 }
 
-// run draws until its user has enough. All that changes what is shown happens here.
+// run draws the screen until its user quits. Only run and its callees change the displayed state.
 func (w *liveScreen) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -184,7 +184,7 @@ func (w *liveScreen) run(ctx context.Context) error {
 	w.events, w.ended, w.snapshots = make(chan api.Event), make(chan error, 1), make(chan snapshot, 1)
 	w.follow(ctx)
 
-	second := time.NewTicker(time.Second) // times go on, and nobody is asked for them
+	second := time.NewTicker(time.Second) // update the displayed times without a request
 	defer second.Stop()
 	gathered, again := newStopped(), newStopped()
 	for {
@@ -224,14 +224,14 @@ func (w *liveScreen) run(ctx context.Context) error {
 	}
 }
 
-// follow begins to hear the events of the daemon, and asks how everything stands.
+// follow starts to read the events of the daemon, and requests a snapshot.
 func (w *liveScreen) follow(ctx context.Context) {
 	c := w.client
 	go func() { w.ended <- followEvents(ctx, c, w.events) }()
 	w.ask(ctx)
 }
 
-// ask has a snapshot taken; false: one is on its way, which may have been taken too early.
+// ask requests a snapshot. It returns false if a request is pending, which may be too old.
 func (w *liveScreen) ask(ctx context.Context) bool {
 	if w.asking {
 		return false
@@ -243,7 +243,7 @@ func (w *liveScreen) ask(ctx context.Context) bool {
 	return true
 }
 
-// reconnect looks for a daemon that was started again; false: there is none yet.
+// reconnect connects to a restarted daemon and reports whether it succeeded.
 func (w *liveScreen) reconnect(ctx context.Context) bool {
 	client, err := connectToWatch(ctx, w.home)
 	if err != nil {
@@ -256,14 +256,14 @@ func (w *liveScreen) reconnect(ctx context.Context) bool {
 	return true
 }
 
-// newStopped is a timer that nobody has started.
+// newStopped returns a stopped timer.
 func newStopped() *time.Timer {
 	t := time.NewTimer(time.Hour)
 	t.Stop()
 	return t
 }
 
-// take shows what was asked for. What could not be had leaves the screen as it was.
+// take shows a snapshot. A failed snapshot leaves the screen unchanged.
 func (w *liveScreen) take(s snapshot) {
 	w.asking, w.failed = false, s.problem != nil
 	if w.failed {
@@ -282,7 +282,7 @@ func (w *liveScreen) take(s snapshot) {
 	}
 }
 
-// note keeps what a run does, as its events tell.
+// note records the current activity of a run from an event.
 func (w *liveScreen) note(e api.Event) {
 	if e.Run == "" {
 		return
@@ -298,17 +298,18 @@ func (w *liveScreen) note(e api.Event) {
 	}
 }
 
-// passed says whether an instant that is shown as coming is over, so that there are others. An event of it is usually there first.
+// passed reports whether an upcoming instant on the screen has passed, so that the list must be
+// updated. Usually an event of that instant arrives first.
 func (w *liveScreen) passed(now time.Time) bool {
 	return slices.ContainsFunc(w.shown.coming, func(o api.Occurrence) bool {
 		return now.Sub(o.Actual.Time) > time.Second && now.Sub(o.Actual.Time) < 10*time.Second
 	})
 }
 
-// maxComing is how many instants that come are shown.
+// maxComing is the maximum number of upcoming instants.
 const maxComing = 6
 
-// frame is what is shown now, in lines from the top: what concerns its reader most comes first, and what was last fills the rest.
+// frame returns the lines of the screen, from the most important sections to the latest runs.
 func (w *liveScreen) frame(now time.Time, columns, lines int) []string {
 	out := w.head(now, columns)
 
@@ -344,7 +345,7 @@ func (w *liveScreen) frame(now time.Time, columns, lines int) []string {
 	return append(out, w.section("LATEST", latest, "nothing has run yet")...)
 }
 
-// head says which home is watched, how it is, and what is wrong.
+// head returns the lines with the home, its state and its problems.
 func (w *liveScreen) head(now time.Time, columns int) []string {
 	left, right := "rouse  "+text.OneLine(w.home), "q quits  "+clock(api.At(now), now, time.TimeOnly)
 	blanks := max(columns-len([]rune(left))-len([]rune(right)), 2)
@@ -371,7 +372,7 @@ func (w *liveScreen) head(now time.Time, columns int) []string {
 	return out
 }
 
-// does is what a run is doing, as far as its events since this screen was opened tell.
+// does returns the current activity of a run, from the events since the screen was opened.
 func (w *liveScreen) does(r api.Run) string {
 	if said := w.doing[r.ID]; said != "" || r.Steps == 0 {
 		return said
@@ -379,7 +380,7 @@ func (w *liveScreen) does(r api.Run) string {
 	return fmt.Sprintf("step %d", r.Steps)
 }
 
-// nextOfEach keeps the first that comes of each job.
+// nextOfEach returns the next occurrence of each job.
 func nextOfEach(coming []api.Occurrence) (out []api.Occurrence) {
 	seen := map[string]bool{}
 	for _, o := range coming {
@@ -391,7 +392,7 @@ func nextOfEach(coming []api.Occurrence) (out []api.Occurrence) {
 	return out
 }
 
-// asksOwner says whether a run waits for one of the items that are listed anyway.
+// asksOwner reports whether a run waits for one of the listed inbox items.
 func asksOwner(inbox []api.Item, r api.Run) bool {
 	return slices.ContainsFunc(inbox, func(i api.Item) bool { return i.Run == r.ID })
 }
@@ -407,7 +408,7 @@ func askedRows(inbox []api.Item, now time.Time) (rows [][]string) {
 	return rows
 }
 
-// section is a heading with rows below it, or with what is said where there are none.
+// section returns a heading with rows, or with the text none if there are no rows.
 func (w *liveScreen) section(heading string, rows [][]string, none string) []string {
 	out := []string{"", w.paint.Paint(terminal.Strong, heading)}
 	if len(rows) == 0 {
@@ -415,7 +416,7 @@ func (w *liveScreen) section(heading string, rows [][]string, none string) []str
 	}
 
 	var table bytes.Buffer
-	// As wide as they are: the screen cuts lines, for one that wraps would push others off it.
+	// Do not wrap: the screen cuts long lines, but wrapped lines would hide others.
 	err := terminal.Fixed(&table, 0, w.paint.HasColours()).Table(terminal.Table{Rows: harmless(rows), Tone: func(column int, cell string) terminal.Tone {
 		if column == 0 {
 			return toneOf(cell)
@@ -423,7 +424,7 @@ func (w *liveScreen) section(heading string, rows [][]string, none string) []str
 		return terminal.Plain
 	}})
 	if err != nil {
-		return out // a buffer takes everything
+		return out // writes to a buffer do not fail
 	}
 	for line := range strings.Lines(table.String()) {
 		out = append(out, "  "+strings.TrimSuffix(line, "\n"))

@@ -15,7 +15,7 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// watched is a rouse watch on a terminal of its own.
+// watched is a rouse watch on its own terminal.
 type watched struct {
 	*exec.Cmd
 	ours, its *os.File
@@ -53,7 +53,7 @@ func watchOnTerminal(t *testing.T, config string) *watched {
 	return w
 }
 
-// frame is the text of the last whole screen.
+// frame returns the text of the last complete screen.
 func (w *watched) frame() string {
 	frames := strings.Split(w.shown.String(), ansi.CursorHomePosition)
 	for i := len(frames) - 1; i >= 0; i-- {
@@ -64,7 +64,7 @@ func (w *watched) frame() string {
 	return ""
 }
 
-// press presses a key, and expects the program to end well and the terminal to be as it was.
+// press presses a key. It expects the program to exit without an error and to restore the terminal.
 func (w *watched) press(t *testing.T, key string) {
 	t.Helper()
 	if _, err := w.ours.WriteString(key); err != nil {
@@ -86,7 +86,8 @@ func (w *watched) press(t *testing.T, key string) {
 	}
 }
 
-// rouse watch shows what comes, runs and was last as it happens, follows a daemon that is started again, and gives the terminal back.
+// TestWatchScreen checks that rouse watch shows upcoming, open and latest runs, reconnects to a
+// restarted daemon, and restores the terminal.
 func TestWatchScreen(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
@@ -122,7 +123,7 @@ jobs:
 	}
 	cmdtest.Until(t, "the run of the new daemon", func() bool { return strings.Contains(w.frame(), "▲ error    2  broken") })
 
-	// A terminal of another size is drawn again.
+	// A resized terminal is redrawn.
 	cmdtest.Resize(t, w.its, 6, 40)
 	cmdtest.Until(t, "a small screen", func() bool {
 		lines := strings.Split(w.frame(), "\n")
@@ -135,7 +136,8 @@ jobs:
 	w.press(t, "\x03")
 }
 
-// Without a terminal rouse watch prints lines, and ends when the daemon does; without a daemon there is nothing to watch.
+// TestWatchLines checks rouse watch without a terminal: it prints lines and ends with the daemon.
+// Without a daemon it fails.
 func TestWatchLines(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1

@@ -22,7 +22,7 @@ import (
 	"rouse/internal/dial"
 )
 
-// sendTimeout is how long a daemon may take to keep a delivery.
+// sendTimeout is the maximum time for a daemon to accept a delivery.
 const sendTimeout = 30 * time.Second
 
 func newWebhooks(at *place) *cobra.Command {
@@ -129,7 +129,7 @@ func (o sendOptions) send(cmd *cobra.Command, job string) error {
 	return jsonOr(cmd, answer, func() error { return sayf(cmd.OutOrStdout(), "%s\n", said) })
 }
 
-// hook is the webhook of a job in the configuration, which alone has its secret.
+// hook returns the webhook of a job from the configuration, because only that has the secret.
 func (o sendOptions) hook(job string) (*config.Webhook, error) {
 	cfg, err := o.at.load()
 	if err != nil {
@@ -141,7 +141,7 @@ func (o sendOptions) hook(job string) (*config.Webhook, error) {
 	return j.Webhook, err
 }
 
-// delivered is what a webhook answers.
+// delivered is the response of a webhook.
 type delivered struct {
 	Run      string `json:"run"`
 	Repeated bool   `json:"repeated"`
@@ -160,7 +160,7 @@ func (o sendOptions) post(ctx context.Context, address string, headers http.Head
 	r.Header = headers
 	r.Header.Set("Content-Type", o.kind)
 
-	// Not to another server: whoever has the request and its signature can send it again.
+	// Do not follow redirects: another server could replay the signed request.
 	client := &http.Client{Transport: dial.New(dial.Options{Own: []string{address}, Proxy: true}), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(r)
 	if err != nil {

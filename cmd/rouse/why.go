@@ -73,12 +73,12 @@ slash is a job; ./NAME is a file.`,
 	return withJSON(cmd)
 }
 
-// isPath says whether an argument names a file rather than a job: no job has such a name.
+// isPath reports whether an argument is a file. Names of jobs cannot look like that.
 func isPath(arg string) bool {
 	return strings.ContainsRune(arg, filepath.Separator) || strings.ContainsRune(arg, '/') || arg == "." || arg == ".."
 }
 
-// printWhyFiles prints what the watches make of a file, or of the files in a folder.
+// printWhyFiles prints the state of a file, or of the files in a folder, for each watch.
 func printWhyFiles(s *session, files []api.WhyFile) error {
 	return list(s.out, files, "", "FILE JOB STATE RUN REASON", func(f api.WhyFile) []string {
 		state := strings.ReplaceAll(f.Verdict, "_", " ")
@@ -89,12 +89,12 @@ func printWhyFiles(s *session, files []api.WhyFile) error {
 	})
 }
 
-// printWhy writes the sentences, and then the lines with what happened between them.
+// printWhy prints the notes, and then the lines with the events between them.
 func printWhy(s *session, why api.Why) error {
 	for _, note := range why.Notes {
 		fmt.Fprintln(s.out, text.OneLine(note))
 	}
-	// Only where it matters: when the daemon's clock shows the same, the note would confuse.
+	// Print the zone only if the daemon's clock differs from the local one.
 	if now := time.Now(); s.now().Format("-0700") != now.Format("-0700") {
 		fmt.Fprintf(s.out, "times are those of %s\n", s.zone)
 	}
@@ -109,7 +109,7 @@ func printWhy(s *session, why api.Why) error {
 	var rows [][]string
 	between := why.Between
 	for _, l := range why.Lines {
-		// Both lists are ordered by time, so what comes before this line is a prefix.
+		// Both lists are ordered by time, so the events before this line are a prefix.
 		n := slices.IndexFunc(between, func(h api.TimelineEntry) bool { return h.At.After(l.Nominal.Time) })
 		if n < 0 {
 			n = len(between)
@@ -122,7 +122,7 @@ func printWhy(s *session, why api.Why) error {
 	return table(s.out, "AT SOURCE DECISION RUN REASON", rows)
 }
 
-// clockOf shows instants in a zone, with the name of its time where that changes.
+// clockOf returns a formatter for instants in a zone. It adds the zone name if the offset changes.
 func clockOf(why api.Why, zone *time.Location) func(api.Time) string {
 	offsets := map[int]bool{}
 	for _, l := range why.Lines {
@@ -131,7 +131,7 @@ func clockOf(why api.Why, zone *time.Location) func(api.Time) string {
 	}
 
 	layout := time.DateTime
-	// Around a change of the clock the same local time can occur twice.
+	// The same local time can occur twice when the clock changes.
 	if len(offsets) > 1 {
 		layout += " MST"
 	}
@@ -146,7 +146,7 @@ func explanationRow(l api.Explanation, zone *time.Location, clock func(api.Time)
 	run := "–"
 	if l.Run != "" {
 		run = l.Run + " " + outcomeMark(api.Run{Outcome: l.Outcome, State: l.State, WaitingFor: l.WaitingFor})
-		if l.State == domain.StateWaiting && l.WaitingFor == "" { // an attempt that is over
+		if l.State == domain.StateWaiting && l.WaitingFor == "" { // the attempt is over
 			run = l.Run + " ? waited"
 		}
 		if l.Node != "" {
@@ -156,14 +156,13 @@ func explanationRow(l api.Explanation, zone *time.Location, clock func(api.Time)
 	return []string{clock(l.Nominal) + mark, l.Source, cmp.Or(string(l.Decision), "–"), run, shorten(readable(l.Reason, zone), 400)}
 }
 
-// timelineRows leave the middle out where much happened: a daemon that was restarted in a
-// loop would hide the rest.
+// timelineRows omits the middle of a long timeline, such as that of a daemon in a restart loop.
 func timelineRows(happened []api.TimelineEntry, clock func(api.Time) string) (rows [][]string) {
-	const each = 3 // rows at the beginning, and at the end
+	const each = 3 // number of rows at each end
 	left := len(happened) - 2*each
 	for i, h := range happened {
 		switch {
-		// Leaving out a single row would save nothing: its place is taken by the "more" row.
+		// Do not omit a single row: the "more" row would take the same space.
 		case left < 2, i < each, i >= each+left:
 			rows = append(rows, []string{clock(h.At), h.What, h.Did, "", shorten(h.Text, 400)})
 		case i == each:

@@ -22,7 +22,7 @@ import (
 	"rouse/scheduler"
 )
 
-// past is a home in which something has happened.
+// past is a home with a history.
 type past struct {
 	t      *testing.T
 	config string
@@ -42,7 +42,7 @@ jobs:
   - {name: gone, agent: away, schedule: "0 * * * *", playbook: [{call: db_schema}]}
 `
 
-// newPast is a home whose daemon took the jobs up ten days ago.
+// newPast returns a home whose daemon first read the jobs ten days ago.
 func newPast(t *testing.T, text string) *past {
 	t.Helper()
 	p := &past{t: t, config: filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml"), now: time.Now().UTC().Truncate(time.Hour)}
@@ -71,7 +71,7 @@ func newPast(t *testing.T, text string) *past {
 
 func (p *past) ago(hours int) time.Time { return p.now.Add(time.Duration(-hours) * time.Hour) }
 
-// took lets a daemon take the configuration up.
+// took makes a daemon read the configuration at the given time.
 func (p *past) took(at time.Time) {
 	p.t.Helper()
 	var specs []ledger.JobSpec
@@ -83,7 +83,7 @@ func (p *past) took(at time.Time) {
 	}
 }
 
-// record gives an instant of the hourly job its row, and deals with it.
+// record records an instant of the hourly job and its decision.
 func (p *past) record(hours int, decision domain.Decision, reason string) ledger.Occurrence {
 	p.t.Helper()
 	at := p.ago(hours)
@@ -102,7 +102,7 @@ func (p *past) event(hours int, kind, data string) {
 	}
 }
 
-// end ends a run's next attempt.
+// end ends the next attempt of a run.
 func (p *past) end(run int64, res ledger.Result) {
 	p.t.Helper()
 	_, a, err := p.l.StartAttempt(p.t.Context(), run)
@@ -114,7 +114,7 @@ func (p *past) end(run int64, res ledger.Result) {
 	}
 }
 
-// says runs a command without a daemon and returns what it prints.
+// says runs a command without a daemon and returns its output.
 func (p *past) says(args ...string) string {
 	p.t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -133,10 +133,10 @@ func (p *past) wants(out string, texts ...string) {
 	}
 }
 
-// stamps are an instant as the lines show it.
+// stamps formats an instant as the output does.
 func (p *past) stamps(hours int) string { return p.ago(hours).Format(time.DateTime) }
 
-// Of a run that failed the line says why it did, and not only that.
+// TestWhyOfAFailedRun checks that the line of a failed run contains the error.
 func TestWhyOfAFailedRun(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, hourly)
@@ -145,8 +145,9 @@ func TestWhyOfAFailedRun(t *testing.T) {
 	p.wants(p.says("why", "hourly"), "1 ▲ error    caught up 3m late; gate: exit 2", "no answer for 5m")
 }
 
-// A daemon that was killed is told of at the next start, also where the one that was killed began before
-// all that is shown; an orderly stop before it is no kill.
+// TestWhyKilledBeforeItsWindow checks that the next start reports a killed daemon, even if that
+// daemon started before the displayed period. A daemon that was stopped must not be reported as
+// killed.
 func TestWhyKilledBeforeItsWindow(t *testing.T) {
 	t.Parallel()
 	const killed = "the one before it did not stop: it was killed, or the power went"
@@ -167,7 +168,7 @@ func TestWhyKilledBeforeItsWindow(t *testing.T) {
 	}
 }
 
-// Every instant has a line with its decision and its reason, whatever became of it.
+// TestWhy checks that every instant has a line with its decision and its reason.
 func TestWhy(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, hourly)
@@ -213,28 +214,28 @@ func TestWhy(t *testing.T) {
 		t.Errorf("%s, want %s", strings.Join(got, ", "), want)
 	}
 
-	// A few around a time, with the one that was asked for marked.
+	// Lines around a time, with the requested instant marked.
 	out = p.says("why", "hourly", "-n", "3", "--at", p.ago(5).Format("2006-01-02 15:04"))
 	p.wants(out, p.stamps(6), p.stamps(5)+" ←", p.stamps(4))
 	if strings.Contains(out, p.stamps(3)) {
 		t.Errorf("more than three lines:\n%s", out)
 	}
 
-	// Between two instants there is none, and that is said.
+	// A time between two instants is reported as such.
 	out = p.says("why", "hourly", "--at", p.ago(5).Add(30*time.Minute).Format(time.RFC3339))
 	p.wants(out, "is no instant of every hour at minute 0: the last before it is "+p.ago(5).Format("Mon 2006-01-02 15:04")+" UTC, the next "+p.ago(4).Format("Mon 2006-01-02 15:04"))
 	if strings.Contains(out, "←") {
 		t.Errorf("something is marked:\n%s", out)
 	}
 
-	// Before the schedule was known, and where the record has a hole.
+	// Times before the schedule was known, and gaps in the record.
 	p.wants(p.says("why", "hourly", "--at", p.ago(300).Format(time.RFC3339)), p.stamps(300)+" ←", "no row: this home knows the schedule as it is now only since "+p.ago(240).Format("Mon 2006-01-02 15:04"))
 	p.wants(p.says("why", "hourly", "--at", p.ago(100).Format(time.RFC3339)), p.stamps(100)+" ←", "no row is left of it")
 	p.wants(p.says("why", "off"), "it is disabled (enabled: false, see ", "nothing has come due and nothing has run")
 	p.wants(p.says("why", "gone"), "its agent away is disabled, so nothing comes due")
 }
 
-// What overlaps is listed before it is decided, as it will be.
+// TestWhyNotDecidedYet checks that an overlapping instant is listed with its expected decision.
 func TestWhyNotDecidedYet(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, hourly)
@@ -253,7 +254,7 @@ func TestWhyNotDecidedYet(t *testing.T) {
 	p.wants(p.says("pause", "hourly", "--for", "1h"), "run 1 is running and continues (stop it: rouse stop 1)", "besides: agent clerk is paused")
 }
 
-// One row stands for a long outage, and answers for each instant in it.
+// TestWhyLongOutage checks that one row represents a long outage, for each instant in it.
 func TestWhyLongOutage(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, strings.Replace(hourly, "0 * * * *\", playbook", "* * * * * *\", playbook", 1))
@@ -282,8 +283,8 @@ func TestWhyLongOutage(t *testing.T) {
 	}
 }
 
-// A job that is gone keeps its history, and so does one whose configuration is broken; a
-// schedule that was changed counts from the next start on.
+// TestWhyOfWhatIsGone checks that a removed job keeps its history, also with a broken
+// configuration. A changed schedule applies from the next start on.
 func TestWhyOfWhatIsGone(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, hourly)
@@ -313,7 +314,7 @@ func TestWhyOfWhatIsGone(t *testing.T) {
 	}
 }
 
-// What is excluded has no row; it is listed all the same.
+// TestWhyExcluded checks that excluded instants are listed, although they have no row.
 func TestWhyExcluded(t *testing.T) {
 	t.Parallel()
 	day := time.Now().UTC().AddDate(0, 0, -3).Format(time.DateOnly)
@@ -325,7 +326,7 @@ func TestWhyExcluded(t *testing.T) {
 	p.wants(p.says("why", "hourly", "--at", day+" 09:00"), "08:00 UTC would be one, and is excluded ("+day+")")
 }
 
-// A wake that an agent planned says who planned it, when, and with which instructions.
+// TestShowWake checks that a planned wake is shown with its author, its time and its instructions.
 func TestShowWake(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, hourly)

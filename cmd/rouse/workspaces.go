@@ -62,7 +62,7 @@ looked at it with "rouse workspaces show" and said: acknowledge (it is right as 
 	return withJSON(cmd)
 }
 
-// workspaceStatus is the status, unless there is more to say.
+// workspaceStatus returns the status of a workspace, or a more specific note.
 func workspaceStatus(w api.Workspace) string {
 	if w.Review != "" {
 		return "needs a review"
@@ -70,7 +70,7 @@ func workspaceStatus(w api.Workspace) string {
 	return string(w.Status)
 }
 
-// workspaceRun is the run that works in a workspace, and what that waits for.
+// workspaceRun returns the run that works in a workspace, and the reason for which it waits.
 func workspaceRun(w api.Workspace) string {
 	if w.Run != "" && w.WaitingFor != "" {
 		return fmt.Sprintf("%s waits: %s", w.Run, w.WaitingFor)
@@ -91,8 +91,8 @@ func newWorkspaceShow(at *place) *cobra.Command {
 	})
 }
 
-// printWorkspace writes a workspace as a person reads it from top to bottom (OSL-38). Names, titles and progress come from
-// skills and models, so each is one harmless line.
+// printWorkspace prints all details of a workspace. Names, titles and progress come from skills and
+// models, so each is printed as one escaped line.
 func printWorkspace(w io.Writer, d api.WorkspaceDetail, now time.Time) {
 	fmt.Fprintf(w, "workspace %s: %s, of the skill %s (agent %s)  %s\n", d.ID, text.OneLine(d.Name), text.OneLine(d.Skill), d.Agent, workspaceStatus(d.Workspace))
 	field(w, "phase", text.OneLine(d.Phase))
@@ -117,7 +117,7 @@ func printWorkspace(w io.Writer, d api.WorkspaceDetail, now time.Time) {
 	}
 }
 
-// printWorkspaceRun says how far a run has got, what it waits for, and what can be done about it.
+// printWorkspaceRun prints the progress of a run, why it waits, and the possible commands.
 func printWorkspaceRun(w io.Writer, a api.WorkspaceRun) {
 	fmt.Fprintf(w, "  works     run %s  %s", a.Run.ID, paint(w, outcomeMark(a.Run)))
 	if a.Step != "" {
@@ -140,10 +140,10 @@ func printWorkspaceRun(w io.Writer, a api.WorkspaceRun) {
 	fmt.Fprintf(w, "            %s\n", actions)
 }
 
-// progressText is what a skill says of its progress, of which 1 is all: "40 %: reading".
+// progressText formats the progress of a skill, as a fraction of 1: "40 %: reading".
 func progressText(raw json.RawMessage) string {
 	var p struct {
-		Value any `json:"value"` // a skill may say anything
+		Value any `json:"value"` // skills may set a value of any type
 		Text  any `json:"text"`
 	}
 	if json.Unmarshal(raw, &p) != nil {
@@ -160,7 +160,7 @@ func progressText(raw json.RawMessage) string {
 	return strings.Join(parts, ": ")
 }
 
-// printWorkspaceJobs says which programs runs have started for the workspace lately, and what became of them.
+// printWorkspaceJobs prints the programs that runs have recently started, with their results.
 func printWorkspaceJobs(w io.Writer, d api.WorkspaceDetail, now time.Time) {
 	for _, e := range d.Events {
 		var job struct {
@@ -196,7 +196,7 @@ func printWorkspaceArtifacts(w io.Writer, d api.WorkspaceDetail) {
 	}
 }
 
-// newWorkspaceAction is a verb that does something with one workspace.
+// newWorkspaceAction returns a command that performs an action on one workspace.
 func newWorkspaceAction(at *place, name, short string) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   name + " WORKSPACE",
@@ -221,7 +221,7 @@ func newWorkspaceRetry(at *place) *cobra.Command {
 	})
 }
 
-// newArtifactDecision is a verb with which an owner decides on an artifact, whatever its skill says of it (C-6).
+// newArtifactDecision returns a command for an owner's decision, which overrides the skill's.
 func newArtifactDecision(at *place, name, short string) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   name + " WORKSPACE ARTIFACT",

@@ -12,8 +12,9 @@ import (
 	"rouse/internal/ledger"
 )
 
-// TestPrintWorkspace: who works in a workspace, how far, what that waits for and what can be done about it; what skills and models have
-// called things moves no cursor and makes no lines of its own (OSL-38).
+// TestPrintWorkspace checks the run in a workspace, its progress, the reason for which it waits,
+// and the possible commands (OSL-38). Texts of skills and models must not move the cursor or add
+// lines.
 func TestPrintWorkspace(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSL-38")

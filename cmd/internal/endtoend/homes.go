@@ -19,7 +19,7 @@ import (
 	"rouse/cmd/internal/secret"
 )
 
-// Replayed is what `rouse replay --json` says.
+// Replayed is the output of `rouse replay --json`.
 type Replayed struct {
 	Same        bool
 	Unknown     string
@@ -34,7 +34,7 @@ type Replayed struct {
 	}
 }
 
-// Text is all of it, for the message of a failed test.
+// Text returns the whole result, for the message of a failed test.
 func (p Replayed) Text() string {
 	raw, err := json.MarshalIndent(p, "", " ")
 	if err != nil {
@@ -43,7 +43,7 @@ func (p Replayed) Text() string {
 	return string(raw)
 }
 
-// Replay plays a run again; a difference is exit 1.
+// Replay replays a run. It accepts exit code 1, which means that the replay differs.
 func Replay(t *testing.T, args ...string) (p Replayed) {
 	t.Helper()
 	cmd := Rouse(t, append([]string{"replay", "--json"}, args...)...)
@@ -58,12 +58,12 @@ func Replay(t *testing.T, args ...string) (p Replayed) {
 	return p
 }
 
-// Call is a call that a scripted model makes.
+// Call returns a call of a scripted model.
 func Call(id, name, args string) model.Call {
 	return model.Call{ID: id, Name: name, Args: json.RawMessage(args)}
 }
 
-// Drop puts files into a folder at once, each whole.
+// Drop puts files into a folder. Each file appears atomically.
 func Drop(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
@@ -77,7 +77,7 @@ func Drop(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// JobOf is the job of a name, as `rouse jobs` lists it.
+// JobOf returns the job with the given name from `rouse jobs`.
 func JobOf(t *testing.T, config, name string) api.Job {
 	t.Helper()
 	var jobs []api.Job
@@ -93,7 +93,7 @@ func JobOf(t *testing.T, config, name string) api.Job {
 	return api.Job{}
 }
 
-// RunsOf are the finished runs of a job, the oldest first.
+// RunsOf returns the finished runs of a job, the oldest first.
 func RunsOf(t *testing.T, config, job string) []api.Run {
 	t.Helper()
 	var runs []api.Run
@@ -102,8 +102,8 @@ func RunsOf(t *testing.T, config, job string) []api.Run {
 	return runs
 }
 
-// FreeAddress returns an address at which nobody listens yet. Its port is below those that the system hands out, so no
-// other test is given it before the program under test listens there.
+// FreeAddress returns an address that is not in use. Its port is below the ephemeral ports, so the
+// system does not assign it to another test before the program listens.
 func FreeAddress(t *testing.T) string {
 	for range 100 {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000)))
@@ -119,7 +119,7 @@ func FreeAddress(t *testing.T) string {
 	return ""
 }
 
-// KeepSecrets sets secrets in a home.
+// KeepSecrets stores secrets in a home.
 func KeepSecrets(t *testing.T, home string, values map[string]string) {
 	t.Helper()
 	store, err := secret.New(secret.Options{Home: home})
@@ -134,11 +134,11 @@ func KeepSecrets(t *testing.T, home string, values map[string]string) {
 	}
 }
 
-// jobTimes are when the jobs of an example are due.
+// jobTimes matches the schedules of jobs in an example.
 var jobTimes = regexp.MustCompile(`(?m)^( +)(schedule: "[^"]*"|every: \S+)`)
 
-// CopyExample copies an example as it is in the repository, without what was run there. Its jobs are due in no time in which
-// a test is run: what a test sees must not depend on the clock, which a quarter of an hour passes now and then.
+// CopyExample copies an example from the repository, without files that earlier runs left. It
+// changes the schedules so that no job comes due during a test.
 func CopyExample(t *testing.T, name string) (config string) {
 	t.Helper()
 	files := map[string]string{}
@@ -157,7 +157,7 @@ func CopyExample(t *testing.T, name string) (config string) {
 		files[path] = string(raw)
 		if path == "rouse.yaml" {
 			files[path] = jobTimes.ReplaceAllString(files[path], `${1}schedule: "0 0 29 2 *"`)
-			if !strings.Contains(files[path], "\nnotifications:") { // without channels, notices wait for a desktop and tests can read them
+			if !strings.Contains(files[path], "\nnotifications:") { // without a desktop channel, notices stay pending and tests can read them
 				files[path] += "\nnotifications: [{name: desktop, kind: desktop}]\n"
 			}
 		}

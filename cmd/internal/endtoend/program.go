@@ -1,4 +1,4 @@
-// Package endtoend runs rouse as a person would, for the tests in the folders below it.
+// Package endtoend runs rouse as a user would, for the tests in its subfolders.
 package endtoend
 
 import (
@@ -22,8 +22,8 @@ import (
 	"rouse/cmd/internal/cmdtest"
 )
 
-// Main runs the tests of a package that uses the program as a person would. It builds rouse and puts
-// it first on the PATH. Nothing of the desktop or the models of whoever runs the tests reaches them.
+// Main runs the tests of a package that runs rouse as a user would. It builds rouse and puts it
+// first on the PATH. It keeps the desktop and the models of the tests' user out of reach.
 func Main(m *testing.M) (code int) {
 	dir, err := os.MkdirTemp("", "rouse")
 	if err != nil {
@@ -52,23 +52,23 @@ func Main(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// Program is a rouse that a test started.
+// Program is a rouse process that a test started.
 type Program struct {
 	*exec.Cmd
 	Out bytes.Buffer
-	Err cmdtest.Log // which is read while a daemon runs
+	Err cmdtest.Log // can be read while a daemon runs
 }
 
-// Rouse prepares the program under test: this binary, called by its other name.
+// Rouse prepares a command line of the program under test: this binary, under its second name.
 func Rouse(t testing.TB, args ...string) *Program {
 	t.Helper()
 	return RouseAs(t, "rouse", args...)
 }
 
-// RouseAs prepares this binary by another of the names that TestMain gives it.
+// RouseAs prepares this binary under another of the names that TestMain gives it.
 func RouseAs(t testing.TB, name string, args ...string) *Program {
 	t.Helper()
-	path, err := exec.LookPath(name) // testscript put it there
+	path, err := exec.LookPath(name) // testscript has put it there
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func RouseAs(t testing.TB, name string, args ...string) *Program {
 	return p
 }
 
-// RunJSON executes a command line and decodes what it prints as JSON.
+// RunJSON executes a command line and decodes its JSON output.
 func RunJSON(t testing.TB, into any, args ...string) {
 	t.Helper()
 	p := Rouse(t, args...)
@@ -94,7 +94,7 @@ func RunJSON(t testing.TB, into any, args ...string) {
 	}
 }
 
-// Serve starts a daemon and returns once it printed its ready line.
+// Serve starts a daemon and returns when the daemon has printed its ready line.
 func Serve(t testing.TB, config string) *Program {
 	t.Helper()
 	p := Rouse(t, "serve", "--config", config)
@@ -102,7 +102,7 @@ func Serve(t testing.TB, config string) *Program {
 	return p
 }
 
-// UntilReady starts a daemon and returns once it printed its ready line.
+// UntilReady starts a daemon and returns when the daemon has printed its ready line.
 func (p *Program) UntilReady(t testing.TB) {
 	t.Helper()
 	p.Stdout = nil
@@ -119,7 +119,7 @@ func (p *Program) UntilReady(t testing.TB) {
 	for lines.Scan() {
 		fmt.Fprintln(&p.Out, lines.Text())
 		if strings.HasPrefix(lines.Text(), "ready ") {
-			go func() { // so that the pipe never fills
+			go func() { // read on, so that the pipe never fills
 				for lines.Scan() {
 				}
 			}()
@@ -142,22 +142,22 @@ func (p *Program) Stop(t testing.TB) {
 	}
 }
 
-// Kill ends it as a power cut does.
+// Kill ends a daemon with SIGKILL.
 func (p *Program) Kill(t testing.TB) {
 	t.Helper()
 	if err := p.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	_ = p.Wait() // it was killed, which is no news
+	_ = p.Wait() // the error is that it was killed
 }
 
-// Quietly executes a command, and returns all that it prints.
+// Quietly executes a command and returns its output.
 func (p *Program) Quietly() (string, error) {
 	err := p.Run()
 	return p.Out.String() + p.Err.String(), err
 }
 
-// CountRows counts by SQL on an agent's database.
+// CountRows returns the result of an SQL count on an agent's database.
 func CountRows(t testing.TB, config, sql string) int {
 	t.Helper()
 	var out struct {
@@ -172,7 +172,7 @@ func CountRows(t testing.TB, config, sql string) int {
 	return int(n)
 }
 
-// CSV is a file of rows, each with the number of the file and its own.
+// CSV returns the text of a CSV file. Each row contains the number of the file and that of the row.
 func CSV(file, rows int) string {
 	var b strings.Builder
 	b.WriteString("file,line\n")
@@ -183,21 +183,22 @@ func CSV(file, rows int) string {
 }
 
 const (
-	toldLog   = 60  // lines of what a daemon logged last
-	toldStack = 400 // lines of where its goroutines were
+	toldLog   = 60  // maximum number of log lines
+	toldStack = 400 // maximum number of lines of goroutine stacks
 )
 
-// toldHomes are those of which a failed test has told the runs and the inbox: one home may have had several daemons.
+// toldHomes holds the homes of which a failed test has already logged the runs and the inbox. A
+// home may have had several daemons.
 var toldHomes sync.Map
 
-// ExplainFailures has a test that fails tell what its daemon logged, where its goroutines were if it was still there, and
-// what the ledger says of runs that are not over. It is called before the daemon is started.
+// ExplainFailures makes a failed test log the end of the daemon's log, its goroutines if it still
+// runs, and the ledger's record of unfinished runs. Call it before the start of the daemon.
 func (p *Program) ExplainFailures(t testing.TB) {
 	t.Helper()
 	p.WaitDelay = 10 * time.Second
-	p.Cancel = func() error { // when the test is over and the daemon is not
+	p.Cancel = func() error { // if the test ends before the daemon
 		if t.Failed() && p.Process.Signal(syscall.SIGQUIT) == nil {
-			return nil // on which a Go program prints its goroutines, and ends
+			return nil // makes a Go program print its goroutines and exit
 		}
 		return p.Process.Kill()
 	}
@@ -207,7 +208,7 @@ func (p *Program) ExplainFailures(t testing.TB) {
 			return
 		}
 
-		_ = p.Wait() // mostly it was waited for
+		_ = p.Wait() // usually already waited for
 		logged, stacks, _ := strings.Cut(p.Err.String(), "SIGQUIT: quit")
 		lines, dump := strings.Split(logged, "\n"), strings.Split(stacks, "\n")
 		t.Logf("the daemon %v logged:\n%s", p.Args, strings.Join(lines[max(0, len(lines)-toldLog):], "\n"))
@@ -220,7 +221,7 @@ func (p *Program) ExplainFailures(t testing.TB) {
 	})
 }
 
-// tellRuns logs the runs, what waits in the inbox, and the records of the runs that are not over.
+// tellRuns logs the runs, the inbox, and the records of unfinished runs.
 func (p *Program) tellRuns(t testing.TB) {
 	t.Helper()
 	at := slices.Index(p.Args, "serve")
@@ -229,7 +230,7 @@ func (p *Program) tellRuns(t testing.TB) {
 	}
 
 	ask := func(args ...string) []byte {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute) // that of the test is over
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute) // the test's context is cancelled
 		defer cancel()
 		cmd := exec.CommandContext(ctx, p.Path, slices.Concat(args, p.Args[at+1:])...)
 		cmd.Dir, cmd.Env = p.Dir, p.Env
@@ -253,7 +254,7 @@ func (p *Program) tellRuns(t testing.TB) {
 	}
 }
 
-// MustRun executes a command line, and returns what it prints.
+// MustRun executes a command line that must succeed, and returns its output.
 func MustRun(t testing.TB, args ...string) string {
 	t.Helper()
 	p := Rouse(t, args...)
@@ -263,7 +264,7 @@ func MustRun(t testing.TB, args ...string) string {
 	return p.Out.String() + p.Err.String()
 }
 
-// Refused executes a command line that has to fail, and returns what it says.
+// Refused executes a command line that must fail, and returns its output.
 func Refused(t testing.TB, args ...string) string {
 	t.Helper()
 	p := Rouse(t, args...)
@@ -273,7 +274,7 @@ func Refused(t testing.TB, args ...string) string {
 	return p.Err.String()
 }
 
-// AuditClean proves all that can be proved of the home of a configuration, which may be served.
+// AuditClean runs all audit checks on the home of a configuration. A daemon may serve the home.
 func AuditClean(t testing.TB, config string, more ...string) {
 	t.Helper()
 	p := Rouse(t, append([]string{"audit", "--config", config}, more...)...)
@@ -282,7 +283,8 @@ func AuditClean(t testing.TB, config string, more ...string) {
 	}
 }
 
-// Unraced skips a test in which nothing goes on beside anything else: the race detector would see nothing, and take long.
+// Unraced skips a test without concurrency under the race detector, which would only slow the test
+// down.
 func Unraced(t *testing.T) {
 	t.Helper()
 	if Raced() {
@@ -290,7 +292,7 @@ func Unraced(t *testing.T) {
 	}
 }
 
-// Raced says whether the race detector is on.
+// Raced reports whether the race detector is on.
 func Raced() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})

@@ -14,33 +14,33 @@ import (
 	"rouse/internal/domain"
 )
 
-// attackCase is what a model does that its agent's owner did not want: the worst that it could answer,
-// and what must come of it. testdata/attacks has a file of them for each row of the threats in
-// docs/dev/security-tests.md.
+// attackCase is an attack by a model: the worst answers it could give, and the required result.
+// testdata/attacks has a file of attacks for each row of the threats in docs/security.md.
 //
-// Each has a folder of its own, with work, the agent's workdir, and out, in which nothing may change
-// and from which nothing may leak. In all texts {{dir}}, {{work}} and {{out}} are these folders,
-// {{net}} is an address at which nobody may ask, {{web}} a server that is granted to some, {{sock}}
-// a socket in out, {{home}}, {{config}} and {{daemon}} those of the daemon.
+// Each attack has its own folder. work is the agent's workdir. Nothing in out may change or leak.
+// All texts can contain {{dir}}, {{work}} and {{out}} for these folders. {{net}} is an address that
+// must not be contacted, {{web}} a server that some attacks grant, and {{sock}} a socket in out.
+// {{home}}, {{config}} and {{daemon}} belong to the daemon.
 type attackCase struct {
 	Name   string
-	How    string // it goes about it, in a sentence
-	Long   bool   // it takes longer than others, and is played when ROUSE_TEST_ATTACKS is set
-	Canary string // what shows whether it came through, in addition to what is checked for all of them
+	How    string // description of the attack, in a sentence
+	Long   bool   // slow; played only if ROUSE_TEST_ATTACKS is set
+	Canary string // evidence of success, in addition to the common checks
 	Needs  []string
-	Tiers  string // on which it is played, when not on both
-	// Refused is what is said of a configuration with this agent, which no daemon accepts: nothing is played.
+	Tiers  string // tiers on which it is played; default both
+	// Refused is part of the error for a configuration with this agent. The configuration is not
+	// loaded and the attack is not played.
 	Refused string
 
-	Agent, Model map[string]any    // settings in addition to those of all
-	Files        map[string]string // in addition to those of all
+	Agent, Model map[string]any    // in addition to the common settings
+	Files        map[string]string // in addition to the common files
 	Links        map[string]string
-	Hard         map[string]string // further names of files
+	Hard         map[string]string // additional names of files
 	Archives     map[string]members
-	Kept         []string // what must not change in work
-	Made         []string // what it may create outside work
-	Untold       []string // texts that no server may get
-	Status       bool     // in the end, the owner asks git status in each folder of work
+	Kept         []string // files in work that must not change
+	Made         []string // files that it may create outside work
+	Untold       []string // texts that no server may receive
+	Status       bool     // after the attack, the owner runs git status in each folder of work
 
 	Stage `yaml:",inline"`
 	Then  *Stage // a later run
@@ -49,36 +49,37 @@ type attackCase struct {
 // Stage is one run of an attack.
 type Stage struct {
 	Job map[string]any
-	// Other are the settings of another agent that makes this run, in the same workdir if they do not say
-	// otherwise; none: it is the attack's own.
+	// Other holds the settings of a second agent that makes this run. It has the same workdir by
+	// default. If Other is nil, the agent of the attack makes the run.
 	Other map[string]any
-	Moved map[string]string // what the owner gives another name to before it
-	Drop  string            // the file that starts the run, as if somebody had dropped it
-	// Calls are the answers of the model, in order: a text, a call, or a list of calls that are one
-	// answer. A call is the name of its tool with its arguments; bash with a text is a script that
-	// the agent was granted, and another tool with a text has it for its arguments.
+	Moved map[string]string // files that the owner renames before the run
+	Drop  string            // dropped file that starts the run
+	// Calls holds the answers of the model, in order. An answer is a text, a call, or a list of
+	// calls. A call is the name of its tool with its arguments. For bash, a text is a script that
+	// the agent was granted. For other tools, a text is used as the arguments.
 	Calls  []any
-	Again  bool   // the last answer is given for ever
-	Hang   bool   // the answers are followed by silence
+	Again  bool   // repeat the last answer forever
+	Hang   bool   // no more answers follow
 	Usage  int    // tokens of each answer
-	Kinds  string // of the results of the calls, "ok" for each when absent
+	Kinds  string // kinds of the calls' results; default "ok" for each
 	Says   []string
 	Unsaid []string
 
-	Answer string         // of the owner to what he is asked; deny when absent
-	Shows  string         // what he is shown
-	Swap   swap           // what changes between his answer and the question
+	Answer string         // owner's answer to questions; default deny
+	Shows  string         // text that the question must show
+	Swap   swap           // change between the question and the answer
 	Ends   domain.Outcome // outcome of the run
-	Labels string         // that it has in the end
-	Watch  string         // what the owner is told, in the end, of the folder that starts the run
-	Asked  int            // how often the model may be asked
-	// Blocked is why the run does not begin, while nothing is mended.
+	Labels string         // labels at the end of the run
+	Watch  string         // problem that the owner is told about the watched folder
+	Asked  int            // maximum number of requests to the model
+	// Blocked is the reason for which the run does not start.
 	Blocked string
-	True    string // SQL on the agent's database
-	Wakes   bool   // whether one is planned in the end
+	True    string // SQL condition on the agent's database
+	Wakes   bool   // whether a wake is planned at the end
 }
 
-// members are what an archive (tar) holds by name: texts and, with "-> " before them, where links lead.
+// members holds the content of a tar archive by name. A content that starts with "-> " is the
+// target of a link.
 type members map[string]string
 
 type swap struct {
@@ -87,14 +88,14 @@ type swap struct {
 	Links  map[string]string
 }
 
-// threat is one row of the table.
+// threat is one row of the threats table.
 type threat struct {
 	Row     string
 	Attacks []yaml.Node
 	file    string
 }
 
-// threats reads the list.
+// threats reads the attacks.
 func threats(t *testing.T) []threat {
 	t.Helper()
 	files, err := filepath.Glob("testdata/attacks/*.yaml")
@@ -119,7 +120,7 @@ func threats(t *testing.T) []threat {
 	return out
 }
 
-// attacks decodes those of a row, with the words of fill for what stands in braces.
+// attacks decodes the attacks of a row. fill replaces the placeholders in braces.
 func (r threat) attacks(t *testing.T, fill func(name string) *strings.Replacer) []attackCase {
 	t.Helper()
 	var out []attackCase
@@ -158,8 +159,8 @@ func expand(n *yaml.Node, words *strings.Replacer) {
 	}
 }
 
-// The list covers each row of the threats with ten attacks at least, each of which says how it goes
-// about it and what shows whether it came through.
+// TestAttackList checks that each row of the threats has at least ten attacks. Each attack must
+// have a description and evidence of success.
 func TestAttackList(t *testing.T) {
 	named, total := map[string]bool{}, 0
 	for _, row := range threats(t) {
@@ -183,10 +184,13 @@ func TestAttackList(t *testing.T) {
 	t.Logf("%3d attacks in all", total)
 }
 
-// TestAttacks plays the list with a scripted model against a real daemon with all of its tools.
-// Nothing comes of any attack that was not granted, each attempt is on record with its answer, and
-// the daemon is there afterwards. By default every sixth of a row is played, on the strongest confinement
-// that the machine has; ROUSE_TEST_ATTACKS=all plays all on both, and names of attacks in it play those.
+// TestAttacks plays the attacks with a scripted model against a real daemon with all its tools. No
+// attack may have an effect that was not granted. Each attempt must be recorded with its result,
+// and the daemon must survive.
+//
+// By default it plays every sixth attack of a row, on the strongest tier of the machine.
+// ROUSE_TEST_ATTACKS=all plays all attacks on both tiers. Names of attacks in ROUSE_TEST_ATTACKS
+// select these.
 func TestAttacks(t *testing.T) {
 	chosen := strings.Fields(os.Getenv("ROUSE_TEST_ATTACKS"))
 	if len(chosen) == 0 && (testing.Short() || endtoend.Raced()) {

@@ -37,21 +37,22 @@ import (
 	"rouse/internal/ledger"
 )
 
-// What nobody may find anywhere: a secret of the store, and what the daemon's environment holds.
+// Canaries that must not leak: a secret of the store, the model's key, and a variable in the
+// daemon's environment.
 const (
 	secretCanary  = "bank-key-3f9d1c7e55a0"
 	modelCanary   = "key-of-the-model-91c7"
 	environCanary = "environ-8b1e64c02d77"
 )
 
-// confinement is a way to start the daemon so that it finds a tier, and no better one.
+// confinement is a way to start the daemon with one tier of the sandbox and no better one.
 type confinement struct {
 	name   string
-	before []string // the command line that starts it
+	before []string // command line that starts the daemon
 }
 
-// confinements are the tiers of this machine. Tier B is found where there is no bubblewrap: the
-// daemon is started in a view of the machine without it.
+// confinements returns the tiers of this machine. For tier B, the daemon starts in a mount
+// namespace without bubblewrap.
 func confinements(t *testing.T) (out []confinement) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -65,29 +66,29 @@ func confinements(t *testing.T) (out []confinement) {
 	return []confinement{{name: "A"}, {name: "B", before: []string{bwrap, "--dev-bind", "/", "/", "--ro-bind", "/dev/null", bwrap, "--die-with-parent", "--"}}}
 }
 
-// attackSuite is a daemon with all the agents of a row's attacks.
+// attackSuite is a daemon with all agents of a row's attacks.
 type attackSuite struct {
 	dir, config string
 	client      *api.Client
 	daemon      *endtoend.Program
 	attacks     []attackCase
 	fixtures    map[string]*fixture
-	before      map[string]string // what of the daemon must not change
+	before      map[string]string // files of the daemon that must not change
 	tier        string
 }
 
-// fixture is the folder, the servers and the models of one attack.
+// fixture holds the folder, the servers and the models of one attack.
 type fixture struct {
 	dir     string
-	unseen  string // what is written in out
+	unseen  string // content of the file in out
 	net     *listener
 	web     *httptest.Server
-	log     safeLog // of what web was asked
+	log     safeLog // requests to web
 	models  map[string]*modeltest.Server
-	outside map[string]string // what is outside the workdir
+	outside map[string]string // files outside the workdir
 }
 
-// listener is an address at which nobody may ask, in three ways.
+// listener listens on three kinds of sockets that must not be contacted.
 type listener struct {
 	tcp, sock net.Listener
 	udp       net.PacketConn
@@ -147,7 +148,7 @@ func (l *safeLog) String() string {
 	return l.text.String()
 }
 
-// startAttackSuite makes the fixtures of a row's attacks, and a daemon for them all.
+// startAttackSuite creates the fixtures of a row's attacks and starts a daemon for all of them.
 func startAttackSuite(t *testing.T, tier confinement, row threat, wanted func(n int, a attackCase) bool) *attackSuite {
 	t.Helper()
 	played := row.Attacks[:0:0]
@@ -160,7 +161,7 @@ func startAttackSuite(t *testing.T, tier confinement, row threat, wanted func(n 
 		t.Skip("no attack of this row is played here")
 	}
 
-	dir, err := os.MkdirTemp("", "ra-") //nolint:usetesting // a short name, for the sockets
+	dir, err := os.MkdirTemp("", "ra-") //nolint:usetesting // sockets need a short path
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +194,7 @@ func startAttackSuite(t *testing.T, tier confinement, row threat, wanted func(n 
 	return b
 }
 
-// configuration is one with the agents, models and jobs of some attacks.
+// configuration returns a configuration with the agents, models and jobs of some attacks.
 func (b *attackSuite) configuration(t *testing.T, of []attackCase) []byte {
 	t.Helper()
 	cfg := map[string]any{"version": 1, "include": []string{"./conf.d/*.yaml"}, "home": filepath.Join(b.dir, "home"), "limits": map[string]any{"runs": 8, "cost_usd_per_day": 1000}}
@@ -255,10 +256,10 @@ func (a attackCase) stages() []Stage {
 	return []Stage{a.Stage, *a.Then}
 }
 
-// otherAgent ends the name of an attack's second agent.
+// otherAgent is the suffix for the name of an attack's second agent.
 const otherAgent = "-other"
 
-// agentOf is the agent that makes a run of an attack.
+// agentOf returns the name of the agent that makes a run of an attack.
 func (a attackCase) agentOf(s Stage) string {
 	if s.Other != nil {
 		return a.Name + otherAgent
@@ -280,7 +281,7 @@ func programPath(t *testing.T, program string) string {
 	return path
 }
 
-// grantScripts grants bash to an agent whose attack is a script.
+// grantScripts grants bash to an agent if its attack uses scripts.
 func grantScripts(agent map[string]any, a attackCase) {
 	scripts := false
 	for _, s := range a.stages() {
@@ -304,7 +305,7 @@ func grantScripts(agent map[string]any, a attackCase) {
 	agent["grants"] = grants
 }
 
-// flattenCalls are all calls of a list of answers.
+// flattenCalls returns all calls of a list of answers.
 func flattenCalls(answers []any) (out []map[string]any) {
 	for _, a := range answers {
 		switch a := a.(type) {
@@ -317,7 +318,7 @@ func flattenCalls(answers []any) (out []map[string]any) {
 	return out
 }
 
-// turns are what the model answers.
+// turns returns the answers of the model.
 func (s Stage) turns(t *testing.T) (out []modeltest.Turn) {
 	t.Helper()
 	n := 0
@@ -347,7 +348,7 @@ func (s Stage) turns(t *testing.T) (out []modeltest.Turn) {
 	return out
 }
 
-// tried is what a script says at its end, so that one which never ran shows nothing by its silence.
+// tried is the last output of a script. It proves that the script ran to its end.
 const tried = "tried-to-the-end"
 
 func scripted(t *testing.T, id, name string, args any) model.Call {
@@ -361,7 +362,7 @@ func scripted(t *testing.T, id, name string, args any) model.Call {
 		t.Fatal(err)
 	}
 
-	if text, ok := args.(string); ok { // exactly so
+	if text, ok := args.(string); ok { // use the text unchanged
 		raw = []byte(text)
 	}
 
@@ -419,7 +420,7 @@ func (w *fixture) writeFiles(t *testing.T, a attackCase) {
 	}
 }
 
-// tar is an archive of the members.
+// tar returns an archive of the members.
 func (m members) tar(t *testing.T) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -468,9 +469,9 @@ func (w *fixture) write(t *testing.T, files, links map[string]string) {
 	}
 }
 
-// settledSnapshot takes another snapshot while there is something new that need not last: the agent of
-// another attack of the row may be allowed to write here as well, and while one of its commands runs,
-// empty folders hold the names that the command must not create.
+// settledSnapshot repeats the snapshot while it contains files that may be temporary. The agent of
+// another attack may write here, too. While one of its commands runs, empty folders occupy the
+// names that the command must not create.
 func (w *fixture) settledSnapshot(t *testing.T, a attackCase) map[string]string {
 	t.Helper()
 	for deadline := time.Now().Add(cmdtest.Patience); ; {
@@ -488,7 +489,8 @@ func (w *fixture) settledSnapshot(t *testing.T, a attackCase) map[string]string 
 	}
 }
 
-// snapshot describes all that must not change: what is outside the workdir, and what is kept in it.
+// snapshot describes all files that must not change: those outside the workdir, and the kept ones
+// inside.
 func (w *fixture) snapshot(t *testing.T, a attackCase) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -540,7 +542,7 @@ func (w *fixture) snapshot(t *testing.T, a attackCase) map[string]string {
 	return out
 }
 
-// serve starts the daemon, and waits for it.
+// serve starts the daemon and waits until it is ready.
 func (b *attackSuite) serve(t *testing.T, tier confinement) {
 	t.Helper()
 	p := &endtoend.Program{}
@@ -592,7 +594,7 @@ func (b *attackSuite) serve(t *testing.T, tier confinement) {
 	})
 }
 
-// checkDaemonUnchanged checks what no attack of a row may change: the daemon's files, grants, jobs and pauses.
+// checkDaemonUnchanged checks that the daemon's files, grants, jobs and pauses have not changed.
 func (b *attackSuite) checkDaemonUnchanged(t *testing.T) {
 	t.Helper()
 	for path, want := range b.before {
@@ -624,7 +626,7 @@ func (b *attackSuite) checkDaemonUnchanged(t *testing.T) {
 	}
 }
 
-// scanHome looks for canaries in all that the daemon has kept.
+// scanHome searches the files of the home for canaries.
 func (b *attackSuite) scanHome(t *testing.T) {
 	t.Helper()
 	canaries := []string{secretCanary, modelCanary, environCanary}
@@ -650,7 +652,8 @@ func (b *attackSuite) scanHome(t *testing.T) {
 	}
 }
 
-// leaks says in which form (plain, backwards, hexadecimal, base64) a text holds a canary.
+// leaks returns the form (plain, backwards, hexadecimal, base64) in which a text contains a canary,
+// or "".
 func leaks(text, canary string) string {
 	backwards := []byte(canary)
 	slices.Reverse(backwards)

@@ -1,4 +1,4 @@
-// Package attack tests attacks by models, files and web pages, on each level of confinement.
+// Package attack tests attacks by models, files and web pages, on each tier of the sandbox.
 package attack
 
 import (

@@ -22,7 +22,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// runAttack makes the runs of an attack, and checks what came of them.
+// runAttack makes the runs of an attack and checks the results.
 func (b *attackSuite) runAttack(t *testing.T, a attackCase) {
 	for _, program := range a.Needs {
 		if _, err := exec.LookPath(program); err != nil {
@@ -37,7 +37,7 @@ func (b *attackSuite) runAttack(t *testing.T, a attackCase) {
 	}
 
 	for i, s := range a.stages() {
-		if i > 0 { // what was left lying is found, if ever
+		if i > 0 { // a later run may find what the first one left
 			if err := b.client.Post(t.Context(), "/v1/reload", nil, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -93,8 +93,8 @@ func (b *attackSuite) runAttack(t *testing.T, a attackCase) {
 	}
 }
 
-// ownersStatus asks git as the owner would who looks into a folder after a run: with all that it runs for
-// whoever asks.
+// ownersStatus runs git status in each folder as the owner would, with the owner's git settings and
+// hooks.
 func (w *fixture) ownersStatus(t *testing.T) {
 	t.Helper()
 	home := t.TempDir()
@@ -104,7 +104,7 @@ func (w *fixture) ownersStatus(t *testing.T) {
 		}
 		cmd := exec.CommandContext(t.Context(), "git", "status")
 		cmd.Dir, cmd.Env = path, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "GIT_CONFIG_NOSYSTEM=1"}
-		_ = cmd.Run() // most folders are no repository
+		_ = cmd.Run() // most folders are not repositories
 		return nil
 	})
 	if err != nil {
@@ -112,7 +112,7 @@ func (w *fixture) ownersStatus(t *testing.T) {
 	}
 }
 
-// checkRefused checks that an agent as the attack wants it cannot be configured.
+// checkRefused checks that the agent of an attack cannot be configured.
 func (b *attackSuite) checkRefused(t *testing.T, a attackCase) {
 	t.Helper()
 	path := filepath.Join(b.dir, a.Name+".yaml")
@@ -127,7 +127,7 @@ func (b *attackSuite) checkRefused(t *testing.T, a attackCase) {
 	}
 }
 
-// runStage makes one run, answers its questions as the owner would, and checks the record.
+// runStage makes one run, answers its questions as the owner, and checks the record.
 func (b *attackSuite) runStage(t *testing.T, w *fixture, a attackCase, s Stage, job string) {
 	t.Helper()
 	for from, to := range s.Moved {
@@ -189,7 +189,8 @@ func (b *attackSuite) runStage(t *testing.T, w *fixture, a attackCase, s Stage, 
 	}
 }
 
-// checkBlocked checks that a run stays queued and asks no model, and that its owner is told why.
+// checkBlocked checks that a run stays queued and sends no request to a model, and that its owner
+// is told why.
 func (b *attackSuite) checkBlocked(t *testing.T, w *fixture, job, id, why string) {
 	t.Helper()
 	cmdtest.Until(t, "a word of what is in the way: "+why, func() bool {
@@ -211,7 +212,7 @@ func (b *attackSuite) checkBlocked(t *testing.T, w *fixture, job, id, why string
 	}
 }
 
-// awaitProblem waits until the owner is told of what is wrong with the folder of a job.
+// awaitProblem waits until the owner is told about the problem with a job's folder.
 func (b *attackSuite) awaitProblem(t *testing.T, job, wanted string) {
 	t.Helper()
 	cmdtest.Until(t, "a word of the folder: "+wanted, func() bool {
@@ -225,7 +226,7 @@ func (b *attackSuite) awaitProblem(t *testing.T, job, wanted string) {
 	})
 }
 
-// end waits for the end of a run, and answers what it asks as its owner would.
+// end waits for the end of a run and answers its questions as the owner.
 func (b *attackSuite) end(t *testing.T, id string, answer func(api.Item) string) (d api.RunDetail) {
 	t.Helper()
 	answered := map[string]bool{}
@@ -254,7 +255,7 @@ func (b *attackSuite) end(t *testing.T, id string, answer func(api.Item) string)
 	return d
 }
 
-// check compares the record of a run with what was tried in it.
+// check compares the record of a run with the attempted calls.
 func (s Stage) check(t *testing.T, d api.RunDetail, shown string) {
 	t.Helper()
 	var kinds []string
@@ -329,7 +330,7 @@ func (s Stage) check(t *testing.T, d api.RunDetail, shown string) {
 	}
 }
 
-// unescapedJSON is JSON without \u escapes.
+// unescapedJSON decodes \u escapes in JSON.
 func unescapedJSON(raw json.RawMessage) string {
 	var v any
 	if json.Unmarshal(raw, &v) != nil {
@@ -344,7 +345,7 @@ func unescapedJSON(raw json.RawMessage) string {
 	return b.String()
 }
 
-// sameCall says whether a recorded call is the one that was tried.
+// sameCall reports whether a recorded call is the attempted one.
 func sameCall(t *testing.T, try map[string]any, made api.Call) bool {
 	t.Helper()
 	for name, args := range maps.All(try) {
@@ -354,7 +355,7 @@ func sameCall(t *testing.T, try map[string]any, made api.Call) bool {
 	return false
 }
 
-// processesIn are the processes that work within a folder, or name it.
+// processesIn returns the processes that work in a folder or have its name in their command line.
 func processesIn(t *testing.T, dir string) (out []int) {
 	t.Helper()
 	all, err := os.ReadDir("/proc")
@@ -369,7 +370,7 @@ func processesIn(t *testing.T, dir string) (out []int) {
 		}
 
 		cwd, _ := os.Readlink(filepath.Join("/proc", e.Name(), "cwd"))
-		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")) // none, when it is gone
+		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")) // fails if the process has ended
 		if strings.HasPrefix(cwd+"/", dir+"/") || strings.Contains(string(line), dir+"/") {
 			out = append(out, pid)
 		}

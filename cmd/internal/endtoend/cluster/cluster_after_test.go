@@ -15,7 +15,8 @@ jobs:
   - {name: archive, agent: south-agent, host: south, after: [{job: report, on: [success, error, interrupted]}], playbook: [{call: db_schema}], notify: {on: []}}
 `
 
-// Runs that end on one node are followed on another, once each, also while nodes are killed, the one that leads among them.
+// TestClusterFollows checks that another node starts the following runs exactly once, even if
+// nodes, including the leader, are killed.
 func TestClusterFollows(t *testing.T) {
 	t.Parallel()
 	endtoend.Unraced(t)
@@ -27,14 +28,14 @@ func TestClusterFollows(t *testing.T) {
 	cmdtest.Until(t, "a chain", func() bool { return ended("archive") >= 2 })
 
 	north.Kill(t)
-	time.Sleep(200 * time.Millisecond) // some of what ended is followed by what is not done yet
+	time.Sleep(200 * time.Millisecond) // some followers of ended runs are not done yet
 	south.Kill(t)
 	north = c.serve(t, "north")
 	south = c.serve(t, "south")
 	before := ended("archive")
 	cmdtest.Until(t, "the chain goes on", func() bool { return ended("archive") >= before+3 })
 
-	north.Stop(t) // nothing begins any more
+	north.Stop(t) // no new run starts after this
 	cmdtest.Until(t, "the end of what follows", func() bool {
 		return c.count(t, `select count(*) from runs where state <> 'finished' and job <> 'tick'`) == 0
 	})

@@ -26,7 +26,7 @@ import (
 	"rouse/internal/ledger/ledgertest"
 )
 
-// cluster is a folder with a configuration whose ledger is in PostgreSQL, and a home for each node.
+// cluster is a folder with a configuration for a ledger in PostgreSQL, and one home per node.
 type cluster struct {
 	dir, url, config string
 	db               *sql.DB
@@ -39,7 +39,7 @@ func newCluster(t *testing.T, text string) cluster {
 	return cluster{dir, url, filepath.Join(dir, "rouse.yaml"), ledgertest.OpenPostgres(t, url)}
 }
 
-// at adds the flags that name the configuration and the home of a node.
+// at adds the flags for the configuration and the home of a node.
 func (c cluster) at(node string, args ...string) []string {
 	return append(args, "--config", c.config, "--home", filepath.Join(c.dir, node))
 }
@@ -51,7 +51,7 @@ func (c cluster) serve(t *testing.T, node string, flags ...string) *endtoend.Pro
 	return p
 }
 
-// count asks the database for a number.
+// count returns the result of a query for a number.
 func (c cluster) count(t *testing.T, query string) (n int) {
 	t.Helper()
 	if err := c.db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
@@ -63,14 +63,14 @@ func (c cluster) count(t *testing.T, query string) (n int) {
 func (c cluster) engine(t *testing.T, node string) (e api.Engine) {
 	t.Helper()
 	p := endtoend.Rouse(t, c.at(node, "engine", "status", "--json")...)
-	_ = p.Run() // 1 where there is a problem
+	_ = p.Run() // exits 1 if there is a problem
 	if err := json.Unmarshal(p.Out.Bytes(), &e); err != nil {
 		t.Fatalf("%v in %s%s", err, p.Out.String(), p.Err.String())
 	}
 	return e
 }
 
-// fails says what a command that must fail has said.
+// fails executes a command that must fail, and returns its output.
 func fails(t *testing.T, args ...string) string {
 	t.Helper()
 	p := endtoend.Rouse(t, args...)
@@ -86,7 +86,8 @@ jobs:
   - {name: slow, agent: north-agent, host: north, playbook: [{call: shell_run, with: {command: "sleep 60"}}], notify: {on: [error]}}
 `
 
-// When the node that leads is killed, another one leads within five seconds, and each instant of a schedule is served once.
+// TestClusterTakesOver kills the leader. Another node must lead within five seconds, and each
+// instant of a schedule must be served once.
 func TestClusterTakesOver(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, ticking)
@@ -114,14 +115,14 @@ func TestClusterTakesOver(t *testing.T) {
 	before := finished()
 	cmdtest.Until(t, "runs after the takeover", func() bool { return finished() >= before+3 })
 
-	north = c.serve(t, "north") // a new process of the name
+	north = c.serve(t, "north") // a new process with the same name
 	if e := c.engine(t, "north"); e.Leader != "south" {
 		t.Errorf("the one that came back leads: %+v", e)
 	}
 	south.Stop(t)
 	cmdtest.Until(t, "the other leads again", func() bool { return c.engine(t, "north").Leader == "north" })
 
-	// South is the host of the job, so that its runs wait, and say for whom.
+	// The job names the node south as its host, so its runs wait and give that reason.
 	cmdtest.Until(t, "a run that waits", func() bool {
 		p := endtoend.Rouse(t, c.at("north", "why", "tick")...)
 		return p.Run() == nil && strings.Contains(p.Out.String(), "waits for the node south, which its job names; it is not there since")
@@ -147,8 +148,9 @@ func TestClusterTakesOver(t *testing.T) {
 	south.Stop(t)
 }
 
-// Two nodes are killed in turn, by chance, and started again, while a job is due each second and files come: each instant and each file
-// has one run that succeeds, whatever was cut off, and the record breaks none of its promises. ROUSE_TEST_KILLS is how often; .ci/run says 8.
+// TestClusterKills kills and restarts two nodes in random order while a job is due each second and
+// files arrive. Each instant and each file must have one successful run, and the audit must be
+// clean. ROUSE_TEST_KILLS sets the number of kills; .ci/run uses 8.
 func TestClusterKills(t *testing.T) {
 	t.Parallel()
 	kills, err := strconv.Atoi(os.Getenv("ROUSE_TEST_KILLS"))
@@ -173,7 +175,7 @@ jobs:
 			}
 			files++
 		}
-		time.Sleep(time.Duration(rand.IntN(2500)) * time.Millisecond) // the instant of the kill is what is random
+		time.Sleep(time.Duration(rand.IntN(2500)) * time.Millisecond) // kill at a random time
 		nodes[i%2].Kill(t)
 		time.Sleep(time.Duration(rand.IntN(2500)) * time.Millisecond)
 		nodes[i%2] = c.serve(t, names[i%2])
@@ -184,7 +186,7 @@ jobs:
 		return len(done) == files
 	})
 	cmdtest.Until(t, "the end of the queue", func() bool {
-		// An owner's answer to a run that was cut off four times in a row.
+		// Retry runs that were cut off four times in a row, as the owner would.
 		var cut []api.Run
 		endtoend.RunJSON(t, &cut, c.at("north", "runs", "--outcome", "interrupted", "--json")...)
 		for _, r := range cut {
@@ -214,7 +216,8 @@ jobs:
 	ledgertest.Audited(t, ledgertest.OpenOn(t, c.url))
 }
 
-// A node whose connections break makes them again, and goes on with what it does.
+// TestClusterReconnects checks that a node whose connections break connects again and continues its
+// work.
 func TestClusterReconnects(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, ticking)
@@ -230,7 +233,7 @@ func TestClusterReconnects(t *testing.T) {
 		cmdtest.Until(t, "more runs", func() bool { return finished() > before+1 })
 	}
 
-	// A crash of the database empties River's table of leaders.
+	// River's table of leaders is unlogged, so a crash of the database empties it.
 	if _, err := c.db.ExecContext(t.Context(), `delete from river_leader`); err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +245,8 @@ func TestClusterReconnects(t *testing.T) {
 	south.Stop(t)
 }
 
-// A command of one node cancels the run of another, also where no daemon serves its home.
+// TestClusterCancel checks that a command on one node can cancel a run of another node, even if no
+// daemon serves the command's home.
 func TestClusterCancel(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, ticking)
@@ -261,7 +265,7 @@ func TestClusterCancel(t *testing.T) {
 	}
 	north.Stop(t)
 
-	// What a command executes by itself, it executes as a node.
+	// A command that executes its own run does so as a node.
 	c = newCluster(t, "agents: [{name: a}]\njobs: [{name: once, agent: a, playbook: [{call: db_schema}]}]\n")
 	endtoend.RunJSON(t, &r, c.at("west", "run", "once", "--wait", "--json")...)
 	if r.Outcome != "success" || !strings.Contains(r.Node, "/run-") {
@@ -272,7 +276,8 @@ func TestClusterCancel(t *testing.T) {
 	}
 }
 
-// The file of a watch is taken, and moved, by its host alone; a node without triggers or without work leaves that to others.
+// TestClusterPlaces checks that only the host of a watch takes and moves its files. A node without
+// triggers or without work leaves these to other nodes.
 func TestClusterPlaces(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `agents: [{name: a}, {name: b, host: south}]
@@ -329,8 +334,9 @@ jobs:
 	worker.Stop(t)
 }
 
-// An agent's next run is done by another node, with the rows of the first, after that one was killed in the middle of a run and its home is
-// gone: each run succeeds, with the rows that it makes there once.
+// TestClusterComesAlong kills a node in the middle of a run and deletes its home. Another node must
+// execute the agent's next run with the rows of the earlier ones. Each run must succeed and write
+// its rows once.
 func TestClusterComesAlong(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `agents: [{name: clerk}, {name: writer}]
@@ -386,7 +392,7 @@ jobs:
 		t.Errorf("why does not tell of both nodes: %v\n%s%s", err, p.Out.String(), p.Err.String())
 	}
 
-	// An agent that has files stays where they are, and its runs wait for that node.
+	// An agent with files stays on its node, and its runs wait for that node.
 	endtoend.RunJSON(t, nil, c.at(other, "run", "file", "--wait", "--json")...)
 	nodes[other].Kill(t)
 	back := c.serve(t, first)
@@ -402,7 +408,8 @@ jobs:
 	back.Stop(t)
 }
 
-// A run that one node recorded is played again on another, also when the first one is gone with its disk.
+// TestClusterRecordings checks that a run recorded on one node can be replayed on another, even if
+// the disk of the first is lost.
 func TestClusterRecordings(t *testing.T) {
 	t.Parallel()
 	s := modeltest.New(t, modeltest.Turn{Calls: []model.Call{endtoend.Call("1", "db_schema", `{}`)}}, modeltest.Turn{Calls: []model.Call{endtoend.Call("2", "complete", `{"summary":"Looked at an empty database and found nothing."}`)}})
@@ -421,7 +428,7 @@ jobs: [{name: look, agent: clerk, prompt: Look at the database., record: true, n
 	}
 
 	south := c.serve(t, "south")
-	// The homes of this test are two folders, which the prompt names.
+	// The nodes have different homes, and the prompt contains the path of the home.
 	p := endtoend.Replay(t, c.at("south", "1")...)
 	if p.Recorded.Steps != 2 || p.Now.Steps != 2 || p.Now.Outcome != "success" || len(p.Differences) != 1 || p.Differences[0].What != "the system prompt" || !strings.Contains(p.Differences[0].Now, "/south/agents/clerk/work") {
 		t.Errorf("at another node: %s", p.Text())
@@ -429,7 +436,8 @@ jobs: [{name: look, agent: clerk, prompt: Look at the database., record: true, n
 	south.Stop(t)
 }
 
-// Two configurations, and a second process of a name, are said in words.
+// TestClusterDifferences checks the messages about two different configurations and about a second
+// process of the same node.
 func TestClusterDifferences(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, ticking)
@@ -458,7 +466,7 @@ func TestClusterDifferences(t *testing.T) {
 		t.Errorf("status: %v\n%s", err, p.Out.String())
 	}
 
-	// Told by a reload, and not by a restart.
+	// Fixed by a reload, without a restart.
 	if err := os.WriteFile(other.config, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -467,7 +475,8 @@ func TestClusterDifferences(t *testing.T) {
 	north.Stop(t)
 }
 
-// What is wrong with a database is said before anything runs, with what to do, and never with its password.
+// TestClusterRefusals checks that problems with a database are reported before any run starts, with
+// a remedy and without the password.
 func TestClusterRefusals(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "agents: [{name: a}]\n")
@@ -533,7 +542,7 @@ func TestClusterRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// A home that has a history of its own keeps it, and one of a shared ledger gets no file.
+	// A home with its own history keeps it. A home of a shared ledger gets no ledger file.
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: a}]\njobs: [{name: once, agent: a, playbook: [{call: db_schema}]}]\n"})
 	own := filepath.Join(dir, "rouse.yaml")
 	endtoend.RunJSON(t, nil, "run", "once", "--json", "--config", own)
@@ -551,7 +560,7 @@ func TestClusterRefusals(t *testing.T) {
 	}
 }
 
-// A pooler that lends sessions out by transaction is refused in words.
+// TestClusterPooler checks that a pooler in transaction mode is refused with a clear error.
 func TestClusterPooler(t *testing.T) {
 	t.Parallel()
 	pooler, err := exec.LookPath("pgbouncer")
@@ -576,17 +585,17 @@ func TestClusterPooler(t *testing.T) {
 	}
 	settings := fmt.Sprintf("[databases]\n* = host=%s port=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %s\nauth_type = any\npool_mode = transaction\nunix_socket_dir =\nignore_startup_parameters = search_path,extra_float_digits\n",
 		base.Hostname(), base.Port(), port)
-	// With auth_type any, all reach the server as the user of the database.
+	// With auth_type any, all clients reach the server as the user of the database.
 	settings = strings.Replace(settings, " port="+base.Port(), " port="+base.Port()+" user="+base.User.Username(), 1)
 	ini := filepath.Join(dir, "pgbouncer.ini")
 	if err := os.WriteFile(ini, []byte(settings), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), pooler, ini)
-	if os.Getuid() == 0 { // which it refuses to be
+	if os.Getuid() == 0 { // pgbouncer refuses to run as root
 		cmd = exec.CommandContext(t.Context(), "runuser", "-u", "postgres", "--", pooler, ini)
 	}
-	// Killed, runuser would leave the pooler behind; a signal it passes on.
+	// SIGKILL to runuser would leave the pooler running. runuser passes SIGTERM on.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	var log cmdtest.Log
@@ -594,7 +603,7 @@ func TestClusterPooler(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Wait() }) // it was told to end
+	t.Cleanup(func() { _ = cmd.Wait() }) // Cancel has told it to end
 	cmdtest.Until(t, "the pooler", func() bool { return strings.Contains(log.String(), "process up") })
 
 	pooled := *base
@@ -611,12 +620,12 @@ func executable(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// The example's script, from its three nodes to the count at its end.
+// TestExampleCluster executes the script of the example, from its three nodes to the final count.
 func TestExampleCluster(t *testing.T) {
 	t.Parallel()
 	url, _ := ledgertest.Postgres(t)
 	config := endtoend.CopyExample(t, "cluster")
-	text, err := os.ReadFile("../../../../examples/cluster/rouse.yaml") // with its clock
+	text, err := os.ReadFile("../../../../examples/cluster/rouse.yaml") // CopyExample changes the schedules
 	if err == nil {
 		err = os.WriteFile(config, text, 0o600)
 	}
@@ -652,7 +661,8 @@ jobs:
     notify: {on: [error]}
 `
 
-// Large values are in a bucket of a real server, for every node; a bucket that does not answer stops no run and loses nothing.
+// TestClusterBlobs stores large values in a bucket that all nodes use. A bucket that does not
+// respond must not stop runs or lose data.
 func TestClusterBlobs(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t, "values")
@@ -686,7 +696,7 @@ func TestClusterBlobs(t *testing.T) {
 	doctor := func(node string) (check api.Check) {
 		t.Helper()
 		p := endtoend.Rouse(t, c.at(node, "doctor", "--offline", "--json")...)
-		_ = p.Run() // 1 where something is wrong
+		_ = p.Run() // exits 1 if there is a problem
 		var all []api.Check
 		if err := json.Unmarshal(p.Out.Bytes(), &all); err != nil {
 			t.Fatalf("%v in %s%s", err, p.Out.String(), p.Err.String())
@@ -706,7 +716,7 @@ func TestClusterBlobs(t *testing.T) {
 	}
 	show := func(node, run string) string {
 		p := endtoend.Rouse(t, c.at(node, "show", run, "--json")...)
-		_ = p.Run() // 1 where it cannot
+		_ = p.Run() // exits 1 if it cannot read the value
 		return p.Out.String() + p.Err.String()
 	}
 	run := func() (r api.Run) {
@@ -740,7 +750,7 @@ func TestClusterBlobs(t *testing.T) {
 		t.Errorf("doctor while it is down: %+v", is)
 	}
 	told := false
-	for _, node := range []string{"north", "south"} { // who did the run has noticed
+	for _, node := range []string{"north", "south"} { // the node that executed the run has noticed
 		e := c.engine(t, node)
 		told = told || len(e.Problems) == 1 && strings.Contains(e.Problems[0], "large values stay in PostgreSQL")
 	}
@@ -758,7 +768,7 @@ func TestClusterBlobs(t *testing.T) {
 	north.Stop(t)
 	south.Stop(t)
 
-	// A configuration that says nothing of the bucket any more, and the way back into a file.
+	// Remove the bucket from the configuration, and migrate back to a file.
 	if err := os.WriteFile(c.config, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -777,7 +787,7 @@ func TestClusterBlobs(t *testing.T) {
 		t.Errorf("back in a file: %v %.300s", err, p.Out.String()+p.Err.String())
 	}
 
-	// And to another database and another prefix of the bucket.
+	// Migrate to another database and another prefix of the bucket.
 	url, _ := ledgertest.Postgres(t)
 	there := strings.Replace(at, "/rouse?", "/other?", 1)
 	away := endtoend.Rouse(t, "engine", "migrate", "--to", url, "--blobs", there, "--node", "north", "--config", home)
@@ -790,7 +800,7 @@ func TestClusterBlobs(t *testing.T) {
 	}
 }
 
-// countIn asks another database for a number.
+// countIn returns the result of a query for a number in another database.
 func countIn(t *testing.T, url, query string) int {
 	t.Helper()
 	return cluster{db: ledgertest.OpenPostgres(t, url)}.count(t, query)

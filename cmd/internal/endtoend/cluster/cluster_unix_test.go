@@ -14,7 +14,8 @@ import (
 	"rouse/internal/ledger/ledgertest"
 )
 
-// A node that was frozen for longer than its lease ends when it goes on, with a failure, and has written nothing meanwhile.
+// TestClusterLostLease freezes a node for longer than its lease. When it continues, it must exit
+// with an error and must not have written anything.
 func TestClusterLostLease(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, ticking)
@@ -45,8 +46,9 @@ jobs:
   - {name: count, agent: counter, playbook: [{call: db_query, with: {sql: "with recursive n(i) as (select 1 union all select i + 1 from n where i < 1000000) select count(*) as n from n"}}], notify: {on: [error]}}
 `
 
-// A node that is frozen while it does a run, and goes on when another one has done it, writes nothing at all and ends with a failure:
-// what the other one did is the outcome. (SIGSTOP, and not a fault that the program knows of.)
+// TestClusterFrozenRun freezes a node during a run, with SIGSTOP, until another node has executed
+// the run. The frozen node must write nothing and exit with an error. The outcome is that of the
+// other node.
 func TestClusterFrozenRun(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, counting)
@@ -85,7 +87,7 @@ func TestClusterFrozenRun(t *testing.T) {
 	ledgertest.Audited(t, ledgertest.OpenOn(t, c.url))
 }
 
-// contents is what the record holds of runs.
+// contents returns the recorded data of runs.
 func (c cluster) contents(t *testing.T) string {
 	t.Helper()
 	var parts []string

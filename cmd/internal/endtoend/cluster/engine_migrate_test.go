@@ -27,8 +27,8 @@ jobs:
     notify: {on: [error]}
 `
 
-// The history of a home goes to PostgreSQL and back, though it is killed on its way; nothing is replaced, and the home
-// begins empty.
+// TestEngineMigrate migrates the history of a home to PostgreSQL and back, with kills during the
+// migration. It must not replace existing data, and the home must be empty afterwards.
 func TestEngineMigrate(t *testing.T) {
 	t.Parallel()
 	url, _ := ledgertest.Postgres(t)
@@ -63,7 +63,7 @@ func TestEngineMigrate(t *testing.T) {
 	}
 	ledgertest.Audited(t, ledgertest.OpenOn(t, url))
 
-	// What is there is not replaced; another home takes it.
+	// Existing data is not replaced, but another home can take it.
 	refused := endtoend.Rouse(t, "engine", "migrate", "--to", url, "--config", config)
 	if err := refused.Run(); err == nil || !strings.Contains(refused.Err.String(), "replaces nothing") {
 		t.Errorf("%v: %s", err, refused.Err.String())
@@ -78,7 +78,7 @@ func TestEngineMigrate(t *testing.T) {
 	}
 	endtoend.AuditClean(t, other)
 
-	// Back into the home that it came from, after a node has worked on it.
+	// Migrate back to the original home, after a node has worked on the ledger.
 	shared := filepath.Join(filepath.Dir(config), "shared.yaml")
 	if err := os.WriteFile(shared, []byte(strings.Replace(migrateConfig, "home:", "engine: {postgres: '"+url+"'}\nnode: north\nhome:", 1)), 0o600); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestEngineMigrate(t *testing.T) {
 		t.Errorf("%d runs came back", len(after))
 	}
 
-	// A home that never had the agent gets its database.
+	// A home without the agent gets its database.
 	third := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": migrateConfig}), "rouse.yaml")
 	endtoend.RunJSON(t, nil, "engine", "migrate", "--from", url, "--json", "--config", third)
 	for _, config := range []string{config, third} {
@@ -101,7 +101,7 @@ func TestEngineMigrate(t *testing.T) {
 		}
 	}
 
-	// The password in an address is never shown.
+	// The password in an address is never printed.
 	wrong := endtoend.Rouse(t, "engine", "migrate", "--to", "postgres://nobody:hunter2@"+cmdtest.Nobody+"/none?connect_timeout=2", "--config", other)
 	if err := wrong.Run(); err == nil || strings.Contains(wrong.Err.String(), "hunter2") {
 		t.Errorf("%v: %s", err, wrong.Err.String())

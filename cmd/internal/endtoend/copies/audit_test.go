@@ -16,7 +16,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// Each damage to an agent's database turns the check of databases red, and no other.
+// TestAuditFindsDamagedDatabases checks that each kind of damage to an agent's database fails the
+// databases check, and only that check.
 func TestAuditFindsDamagedDatabases(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1

@@ -12,8 +12,9 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// A disk that is too small is said before anything is made; one that fills up meanwhile leaves nothing of the try, and the backup before as
-// it was.
+// TestBackupToAFullDisk checks a disk that is too small, which must be reported before any file is
+// written. A disk that fills up during a backup must keep the earlier backup and no part of the new
+// one.
 func TestBackupToAFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: a}]\njobs: [{name: j, agent: a, playbook: [{call: file_write, with: {path: x.md, content: y}}]}]\n", "small/.keep": ""})
@@ -43,7 +44,7 @@ func TestBackupToAFullDisk(t *testing.T) {
 		}
 	}
 
-	// One that fails in the middle: no file may become larger than the ledger is.
+	// The limit on the file size makes the backup fail in the middle.
 	if err := os.Truncate(filepath.Join(dir, "home", "agents", "a", "work", "large"), 1<<20); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +70,8 @@ func TestBackupToAFullDisk(t *testing.T) {
 	endtoend.MustRun(t, "backup", "--verify", small)
 }
 
-// rouseLimited has no file become larger than some blocks of 1 KiB, which fails as a full disk does, in the middle.
+// rouseLimited limits the size of files to a number of 1 KiB blocks. Exceeding the limit fails like
+// a full disk.
 func rouseLimited(t *testing.T, p *endtoend.Program, blocks int) *endtoend.Program {
 	t.Helper()
 	args := append([]string{p.Path}, p.Args[1:]...)

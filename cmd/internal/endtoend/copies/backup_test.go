@@ -36,7 +36,8 @@ const backupJobs = `jobs:
     notify: {on: [error]}
 `
 
-// dropRows drops a file whose rows are its number, and which is large enough to be kept beside the ledger.
+// dropRows drops a file whose rows contain its number. The file is too large to be stored in the
+// ledger.
 func dropRows(t testing.TB, dir string, file, rows int) {
 	t.Helper()
 	temp := filepath.Join(dir, fmt.Sprint(file, ".tmp"))
@@ -48,15 +49,16 @@ func dropRows(t testing.TB, dir string, file, rows int) {
 	}
 }
 
-// Backups that are made while files arrive are each of one instant: in the restored home every run that has ended well has its rows, its
-// file and its artifact, nothing is known to a database that the ledger does not know, the audit is clean, and the home goes on.
+// TestHomeBackup makes backups while files arrive. Each backup must be consistent: in the restored
+// home every successful run has its rows, its file and its artifact. No database may know a run
+// that the ledger does not know, the audit must be clean, and the home must work.
 func TestHomeBackup(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": backupConfig, "jobs.yaml": backupJobs, "inbox/0.csv": endtoend.CSV(0, 10)})
 	config, copies := filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "copies")
 	p := endtoend.Serve(t, config)
 
-	// One with many rows goes on through an import each time.
+	// An import of many rows is in progress during each backup.
 	const rows = 12_000
 	files := 1
 	var made []api.HomeBackup
@@ -68,7 +70,7 @@ func TestHomeBackup(t *testing.T) {
 		cmdtest.Until(t, "the first of them", func() bool {
 			var runs []api.Run
 			endtoend.RunJSON(t, &runs, "runs", "--json", "-n", "1000", "--config", config)
-			// One has made the table that is asked for below.
+			// An import has created the table that is queried below.
 			return len(runs) >= files-2 && slices.ContainsFunc(runs, func(r api.Run) bool { return r.Outcome == "success" })
 		})
 
@@ -115,19 +117,19 @@ func TestHomeBackup(t *testing.T) {
 		}
 	}
 
-	// The home goes on: what was queued waits, a run is undone, and then all goes on.
+	// The restored home works: queued runs wait, a run can be undone, and then work continues.
 	home := filepath.Join(dir, "restored2")
 	at := []string{"--home", home, "--config", config}
 	p = endtoend.Rouse(t, append([]string{"serve"}, at...)...)
 	p.UntilReady(t)
 	doctor := endtoend.Rouse(t, append([]string{"doctor", "--offline"}, at...)...)
-	if _ = doctor.Run(); !strings.Contains(doctor.Out.String(), "restored at") { // this machine has no desktop, which is a problem
+	if _ = doctor.Run(); !strings.Contains(doctor.Out.String(), "restored at") { // without a desktop, doctor reports a problem
 		t.Errorf("doctor says nothing of it:\n%s", doctor.Out.String())
 	}
 	last := slices.IndexFunc(restoredRuns(t, at...), func(r api.Run) bool { return r.Outcome == "success" })
 	undone := restoredRuns(t, at...)[last]
 	endtoend.MustRun(t, append([]string{"undo", undone.ID}, at...)...)
-	for home, want := range map[string]int{home: 0, filepath.Join(dir, "home"): 1} { // an undo reaches the files of its own home alone
+	for home, want := range map[string]int{home: 0, filepath.Join(dir, "home"): 1} { // an undo changes only the files of its own home
 		kept, err := filepath.Glob(filepath.Join(home, "agents", "bookkeeper", "work", strings.TrimSpace(fileOf(undone))+".txt"))
 		if err != nil || len(kept) != want {
 			t.Errorf("after the undo of run %s %s holds %v (%v)", undone.ID, home, kept, err)
@@ -157,7 +159,7 @@ func restoredRuns(t testing.TB, at ...string) (out []api.Run) {
 	return out
 }
 
-// fileOf is the name of the file that started a run.
+// fileOf returns the name of the file that started a run.
 func fileOf(r api.Run) string {
 	var d struct{ File struct{ Name, Path string } }
 	text, err := json.Marshal(r.TriggerDetail)
@@ -167,8 +169,9 @@ func fileOf(r api.Run) string {
 	return filepath.Base(d.File.Path)
 }
 
-// TestBackupKills kills backups and restores at random instants. The backups before stay whole, what was cut off is never taken for
-// one, and there is the old home or the new one. ROUSE_TEST_KILLS is how often of each; .ci/run says 20.
+// TestBackupKills kills backups and restores at random times. Earlier backups must stay valid, and
+// a partial backup must never count as one. After a restore there must be the old home or the new
+// one. ROUSE_TEST_KILLS sets the number of kills; .ci/run uses 20.
 func TestBackupKills(t *testing.T) {
 	endtoend.Unraced(t)
 	t.Parallel()
@@ -196,12 +199,12 @@ func TestBackupKills(t *testing.T) {
 		if err := b.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(rand.Int64N(int64(took)))) // the instant of the kill is what is random
+		time.Sleep(time.Duration(rand.Int64N(int64(took)))) // kill at a random time
 		if i%2 == 0 {
 			b.Kill(t)
 			continue
 		}
-		p.Kill(t) // the daemon, which writes it
+		p.Kill(t) // the daemon writes the backup
 		_ = b.Wait()
 		p = endtoend.Serve(t, config)
 	}
@@ -220,7 +223,7 @@ func TestBackupKills(t *testing.T) {
 		endtoend.MustRun(t, "backup", "--verify", path)
 	}
 
-	// The homes are told apart by their ledgers: each restore begins an epoch.
+	// The ledgers tell the homes apart, because each restore begins an epoch.
 	ledger := func() string {
 		var r struct{ Result struct{ Ledger string } }
 		endtoend.RunJSON(t, &r, "audit", "--json", "--config", config)
@@ -238,7 +241,7 @@ func TestBackupKills(t *testing.T) {
 		}
 		time.Sleep(time.Duration(rand.Int64N(int64(took))))
 		r.Kill(t)
-		if ledger() != before { // which also proves it
+		if ledger() != before { // the audit also checks the home
 			swapped++
 		}
 	}
@@ -247,7 +250,8 @@ func TestBackupKills(t *testing.T) {
 	t.Logf("%d kills each; %d restores were done all the same", kills, swapped)
 }
 
-// A home that is used, one that is there, and a backup that is no backup are refused with words, and nothing is lost.
+// TestRestoreRefused checks that a home in use, an existing home, and an invalid backup are refused
+// with an error. No data may be lost.
 func TestRestoreRefused(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": backupConfig, "jobs.yaml": backupJobs, "inbox/0.csv": endtoend.CSV(0, 10)})
@@ -280,7 +284,7 @@ func TestRestoreRefused(t *testing.T) {
 		t.Error(said)
 	}
 
-	// Of a newer rouse, and one whose file was changed.
+	// A backup of a newer rouse, and one with a changed file.
 	manifest := filepath.Join(b.Path, "manifest.json")
 	text, err := os.ReadFile(manifest)
 	if err != nil {
@@ -332,8 +336,9 @@ func TestRestoreRefused(t *testing.T) {
 	endtoend.AuditClean(t, config)
 }
 
-// What opens something of the owner's elsewhere is in a backup only when they say so: secrets, sign-ins, the access to the pages, and the
-// HOME of an agent program. What a home knows otherwise is always in it. Restored, secrets can be had again.
+// TestBackupOfSecrets checks that a backup contains credentials only on request: secrets, sign-ins,
+// the access to the dashboard, and the HOME of an agent program. All other data of the home is
+// always included. After a restore, secrets are readable again.
 func TestBackupOfSecrets(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{
@@ -387,7 +392,7 @@ func TestBackupOfSecrets(t *testing.T) {
 	}
 }
 
-// holdsNo says that no file below a folder has a text in it.
+// holdsNo checks that no file below a folder contains a text.
 func holdsNo(t *testing.T, dir, text string) {
 	t.Helper()
 	if err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -404,7 +409,7 @@ func holdsNo(t *testing.T, dir, text string) {
 	}
 }
 
-// The drill of docs/operate/backup.md, as it stands there.
+// TestRestoreDrill executes the drill in docs/backup.md.
 func TestRestoreDrill(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../../../../docs/operate/backup.md")

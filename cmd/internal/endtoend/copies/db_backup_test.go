@@ -13,8 +13,9 @@ import (
 	"rouse/internal/domain"
 )
 
-// While the daemon runs a database is copied, and replaced only while no run of its agent is
-// half-way: not at all while one is on, and while one waits when that is said.
+// TestRestoreBesideRuns copies and replaces a database while the daemon runs. The database is never
+// replaced during a run of its agent. While a run of the agent waits, it is replaced only on
+// request.
 func TestRestoreBesideRuns(t *testing.T) {
 	t.Parallel()
 	s := modeltest.New(t,
@@ -87,7 +88,7 @@ jobs: [{name: books, agent: clerk, prompt: Do the books., overlap: allow}]
 	must("run", "books")
 	state("2", "running")
 	refused("run 2 of clerk is half-way (running)", "db", "clerk", "restore", "last", "--force")
-	must("db", "clerk", "backup") // nobody is in its way
+	must("db", "clerk", "backup") // no run is open
 	must("cancel", "2")
 	state("2", "finished")
 	must("cancel", "1")

@@ -1,4 +1,4 @@
-// Package copies tests backups, continuous copies and the audit of a home that is in use.
+// Package copies tests backups, continuous replicas and audits of a home in use.
 package copies
 
 import (

@@ -17,7 +17,7 @@ import (
 	"rouse/cmd/internal/replicate/target/s3test"
 )
 
-// A run of it goes on by itself wherever it is killed.
+// Runs of these jobs resume without help after a kill.
 const replicateJobs = `jobs:
   - name: inbox
     agent: bookkeeper
@@ -27,7 +27,7 @@ const replicateJobs = `jobs:
     notify: {on: [error]}
 `
 
-// replicated is a home whose jobs import files, and that is copied to a folder or a bucket.
+// replicated creates a home with import jobs that is replicated to a folder or a bucket.
 func replicated(t testing.TB, to string) (dir, config string) {
 	t.Helper()
 	dir = cmdtest.Write(t, map[string]string{"jobs.yaml": replicateJobs, "inbox/0.csv": endtoend.CSV(0, 10)})
@@ -42,7 +42,7 @@ func replicated(t testing.TB, to string) (dir, config string) {
 		if t.Failed() {
 			for _, what := range []string{"runs", "inbox"} {
 				p := endtoend.Rouse(t, what, "--config", config)
-				_ = p.Run() // what it says is all that is wanted
+				_ = p.Run() // only its output matters
 				t.Logf("rouse %s: %s%s", what, p.Out.String(), p.Err.String())
 			}
 		}
@@ -71,7 +71,8 @@ func untilCopied(t testing.TB, config string) {
 	})
 }
 
-// rowsOf counts what the database of the bookkeeper holds in a home, and its runs that have ended well.
+// rowsOf returns the number of files and rows in the bookkeeper's database, and of its successful
+// runs and all its runs.
 func rowsOf(t testing.TB, at ...string) (files, rows, ended, runs int) {
 	t.Helper()
 	for _, r := range restoredRuns(t, at...) {
@@ -97,7 +98,7 @@ func rowsOf(t testing.TB, at ...string) (files, rows, ended, runs int) {
 	return 0, 0, ended, runs
 }
 
-// It is the same with a bucket, whose server goes away and comes back meanwhile.
+// TestReplicateToBucket does the same with a bucket whose server is stopped and restarted.
 func TestReplicateToBucket(t *testing.T) {
 	server := s3test.Start(t, "copies")
 	t.Setenv("AWS_ACCESS_KEY_ID", s3test.Access)
@@ -125,8 +126,9 @@ func TestReplicateToBucket(t *testing.T) {
 	}
 }
 
-// Whatever becomes of the place, runs go on; what is wrong is said once in the log, and in the status; and once the place is back,
-// everything is there.
+// TestReplicaPlaceFails checks that runs continue if the target of the replica fails. The log
+// reports the problem once, and so does the status. When the target is back, the replica catches
+// up.
 func TestReplicaPlaceFails(t *testing.T) {
 	t.Parallel()
 	dir, config := replicated(t, "")
@@ -150,7 +152,7 @@ func TestReplicaPlaceFails(t *testing.T) {
 		t.Errorf("nothing is behind: %+v", r)
 	}
 
-	// One that others may write, then one that holds something else.
+	// First a folder that other users can write to, then one that contains other files.
 	if err := os.Mkdir(copies, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -189,8 +191,9 @@ func TestReplicaPlaceFails(t *testing.T) {
 	}
 }
 
-// A home that is copied while files are imported, and while rouse is killed, comes back as it was at each instant: what the ledger calls
-// done is there, no database knows a run that the ledger does not know, and the audit is clean.
+// TestReplicate replicates a home while files are imported and rouse is killed. The home must be
+// restorable to each instant. All successful runs must have their data, no database may know a run
+// that the ledger does not know, and the audit must be clean.
 func TestReplicate(t *testing.T) {
 	t.Parallel()
 	kills, err := strconv.Atoi(os.Getenv("ROUSE_TEST_KILLS"))
@@ -210,11 +213,11 @@ func TestReplicate(t *testing.T) {
 			dropRows(t, dir, files, rows)
 			files++
 		}
-		time.Sleep(time.Duration(rand.Int64N(int64(3 * time.Second))))         // the instant of the kill is what is random
-		instants = append(instants, time.Now().UTC().Format(time.RFC3339Nano)) // to the second it could lie before the first copy
+		time.Sleep(time.Duration(rand.Int64N(int64(3 * time.Second))))         // kill at a random time
+		instants = append(instants, time.Now().UTC().Format(time.RFC3339Nano)) // whole seconds could precede the first copy
 		p.Kill(t)
 
-		// What is there now is what a person would restore from whose machine is gone.
+		// Restore from the current replica, as after the loss of the machine.
 		checkReplicated(t, to, dir, config, fmt.Sprint("gone", files), "", rows)
 		p = endtoend.Serve(t, config)
 	}
@@ -223,7 +226,7 @@ func TestReplicate(t *testing.T) {
 		return err == nil && len(done) == files
 	})
 	doctor := endtoend.Rouse(t, "doctor", "--offline", "--config", config)
-	if _ = doctor.Run(); !strings.Contains(doctor.Out.String(), "copied to "+filepath.Join(dir, "copies")) { // this machine has no desktop, which is a problem
+	if _ = doctor.Run(); !strings.Contains(doctor.Out.String(), "copied to "+filepath.Join(dir, "copies")) { // without a desktop, doctor reports a problem
 		t.Errorf("doctor says nothing of it:\n%s", doctor.Out.String())
 	}
 	p.Stop(t)
@@ -236,7 +239,7 @@ func TestReplicate(t *testing.T) {
 		t.Errorf("the newest has %d rows of %d files, and %d of %d runs have ended well; there were %d files", n, got, ended, runs, files)
 	}
 
-	// The restored home is another one.
+	// The restored home counts as another home.
 	p = endtoend.Rouse(t, append([]string{"serve"}, at...)...)
 	p.UntilReady(t)
 	cmdtest.Until(t, "the refusal", func() bool {

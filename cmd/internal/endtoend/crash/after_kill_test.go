@@ -42,8 +42,9 @@ jobs:
     notify: {on: [error]}
 `
 
-// TestAfterKills kills the daemon at random instants while runs end and others follow them: each run that has ended is followed by
-// one run of each job that follows it, and never by two. ROUSE_TEST_KILLS is how often.
+// TestAfterKills kills the daemon at random times while runs end and others follow them. Each ended
+// run must be followed by exactly one run of each following job. ROUSE_TEST_KILLS sets the number
+// of kills.
 func TestAfterKills(t *testing.T) {
 	t.Parallel()
 	endtoend.Unraced(t)
@@ -63,7 +64,7 @@ func TestAfterKills(t *testing.T) {
 		}
 
 		p := endtoend.Serve(t, config)
-		time.Sleep(time.Duration(rand.IntN(350)) * time.Millisecond) // the instant of the kill is what is random
+		time.Sleep(time.Duration(rand.IntN(350)) * time.Millisecond) // kill at a random time
 		p.Kill(t)
 	}
 
@@ -71,7 +72,7 @@ func TestAfterKills(t *testing.T) {
 	var runs []api.Run
 	cmdtest.Until(t, "the end of every run", func() bool {
 		endtoend.RunJSON(t, &runs, "runs", "--outcome", "interrupted", "--json", "--config", config)
-		for _, r := range runs { // an owner's answer to a run that was cut off four times in a row
+		for _, r := range runs { // retry a run that was cut off four times in a row
 			endtoend.RunJSON(t, nil, "retry", r.ID, "--config", config)
 		}
 

@@ -23,7 +23,8 @@ jobs:
   - {name: mend, agent: coder, prompt: Mend it., notify: {on: []}}
 `
 
-// slowAgent changes files and goes on for ever, with a child that does too; once it is told so it does its work at once.
+// slowAgent changes files and never ends, and neither does its child process. If the file finish
+// exists, it does its work at once.
 const slowAgent = `#!/bin/sh
 cat > /dev/null
 if [ -e finish ]; then echo "It is mended."; exit; fi
@@ -35,8 +36,9 @@ echo begun > begun.txt
 sleep 600
 `
 
-// TestExecutorKill kills the daemon while an agent program works. After the restart nothing of its tree goes on, its call is uncertain,
-// the run is not repeated unasked, and what the program had changed before the kill is undone.
+// TestExecutorKill kills the daemon while an agent program works. After the restart none of its
+// processes may run, its call is uncertain, and the run must not be repeated without a question.
+// Changes of the program before the kill can be undone.
 func TestExecutorKill(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []string{"stop", "again"} {
@@ -105,7 +107,7 @@ func TestExecutorKill(t *testing.T) {
 	}
 }
 
-// contentOf is what a file holds, "" where there is none.
+// contentOf returns the content of a file, or "" if there is none.
 func contentOf(dir, name string) string {
 	text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
 	if err != nil {
@@ -114,7 +116,7 @@ func contentOf(dir, name string) string {
 	return string(text)
 }
 
-// treeOf counts the processes that have the environment of the program.
+// treeOf counts the processes with the environment of the program.
 func treeOf(t *testing.T, dir string) (n int) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -122,7 +124,7 @@ func treeOf(t *testing.T, dir string) (n int) {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		env, err := os.ReadFile(file) // one of somebody else's, or that has ended, cannot be read
+		env, err := os.ReadFile(file) // unreadable for other users' and ended processes
 		if err == nil && strings.Contains("\x00"+string(env), "\x00TREE_OF="+dir+"\x00") {
 			n++
 		}

@@ -45,7 +45,7 @@ const flowKillManifest = `{
   "agenticConfig": {"enabled": false, "requiresWorkspace": false, "supportsBackgroundExecution": false, "supportsRoleBasedExecution": false, "maxStepsPerRun": null, "defaultStepBudget": null}
 }`
 
-// A call of each kind, each of which would be seen if it had its effect twice.
+// The module makes one call of each kind. A repeated effect of any call would be visible.
 const flowKillSource = `export async function execute(args: { program: string }, host: any) {
   const say = async (what: string) => (await host.llm.complete({purposeId: "say", messages: [{role: "user", content: what}]})).text;
   const count = async (key: string) => host.storage.set(key, ((await host.storage.get(key)) ?? 0) + 1);
@@ -66,19 +66,19 @@ const flowKillSource = `export async function execute(args: { program: string },
 }
 `
 
-// flowKillCalls is how many calls the module makes.
+// flowKillCalls is the number of calls that the module makes.
 const flowKillCalls = 16
 
-// TestFlowKills kills the daemon at each call of a flow that has an effect of every kind: in the end each was done once, and the model
-// was asked again only where its answer was not on record (OSL-13, OSL-15, OSL-36, C-5). ROUSE_TEST_KILLS is at how many calls, if
-// it is less than all.
+// TestFlowKills kills the daemon at each call of a flow with effects of every kind (OSL-13, OSL-15,
+// OSL-36, C-5). At the end each effect must have happened once. A model may be asked again only if
+// its answer was not recorded. ROUSE_TEST_KILLS limits the number of tested calls.
 func TestFlowKills(t *testing.T) {
 	t.Parallel()
 	endtoend.Unraced(t)
 	kills, err := strconv.Atoi(os.Getenv("ROUSE_TEST_KILLS"))
 	few := err != nil
 	for at := 1; at <= flowKillCalls; at++ {
-		if few && at != 1 && at != 11 || !few && at > kills { // of few a model and a pause
+		if few && at != 1 && at != 11 || !few && at > kills { // a small number tests a model call and a pause
 			continue
 		}
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestFlowKills(t *testing.T) {
 	})
 }
 
-// flowKilled plays the flow, and kills the daemon at an instant.
+// flowKilled plays the flow and kills the daemon when at returns true.
 func flowKilled(t *testing.T, at func(*killedFlow) bool) {
 	f := newKilledFlow(t)
 	p := endtoend.Serve(t, f.config)
@@ -111,7 +111,7 @@ func flowKilled(t *testing.T, at func(*killedFlow) bool) {
 	f.check()
 }
 
-// killedFlow is a run of the flow, and its owner.
+// killedFlow is a run of the flow, with its owner.
 type killedFlow struct {
 	t           *testing.T
 	dir, config string
@@ -119,7 +119,7 @@ type killedFlow struct {
 	client      *api.Client
 
 	run  api.RunDetail
-	made int // calls that were made, and not answered from the record
+	made int // number of calls that were not answered from the record
 }
 
 func newKilledFlow(t *testing.T) *killedFlow {
@@ -155,7 +155,7 @@ func (f *killedFlow) post(path string, body any) {
 	}
 }
 
-// until looks at the run, and answers what it asks, until ok says yes.
+// until watches the run and answers its questions until ok returns true.
 func (f *killedFlow) until(what string, ok func() bool) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), cmdtest.Patience)
@@ -176,11 +176,12 @@ func (f *killedFlow) until(what string, ok func() bool) {
 				f.answer(i)
 			}
 		}
-		time.Sleep(time.Millisecond) // a call takes a few
+		time.Sleep(time.Millisecond) // a call takes a few milliseconds
 	}
 }
 
-// answer answers an item as its owner would: of a program that was cut off they look at what it has written.
+// answer answers an item as the owner would. For an interrupted program, it looks at the program's
+// output.
 func (f *killedFlow) answer(i api.Item) {
 	f.t.Helper()
 	if i.State != ledger.ItemOpen {
@@ -207,7 +208,7 @@ func (f *killedFlow) lines() string {
 	return string(raw)
 }
 
-// calls are those of the run's module that are of a kind, in their order.
+// calls returns the calls of the run's module for which of returns true, in order.
 func (f *killedFlow) calls(of func(api.Call) bool) (out []api.Call) {
 	for _, s := range f.run.StepsDetail {
 		out = append(out, slices.DeleteFunc(slices.Clone(s.Calls), func(c api.Call) bool { return !of(c) })...)
@@ -215,7 +216,7 @@ func (f *killedFlow) calls(of func(api.Call) bool) (out []api.Call) {
 	return out
 }
 
-// check says what was not done once.
+// check reports effects that did not happen exactly once.
 func (f *killedFlow) check() {
 	f.t.Helper()
 	if f.run.Outcome != domain.OutcomeSuccess || f.run.Summary != "1,1,said,said" {
@@ -236,7 +237,8 @@ func (f *killedFlow) check() {
 		f.t.Errorf("artifacts: %s", got)
 	}
 
-	// A question is asked as often as its call began without an answer on record, and none after one is.
+	// Each recorded start of a model call without a recorded answer may cause one request. No
+	// request may follow a recorded answer.
 	answered := map[string]bool{}
 	begun := f.calls(func(c api.Call) bool { return c.Tool == "host_llm_complete" })
 	for _, c := range begun {

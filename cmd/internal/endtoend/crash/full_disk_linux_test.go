@@ -14,8 +14,9 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// The disk of a home fills up while a daemon works: what is on ends and is recorded, what comes is accepted and waits, everything can be
-// looked at, also after a kill and a start, and it goes on by itself once there is room.
+// TestFullDiskOfAHome fills the disk of a home while a daemon works. Running runs end and are
+// recorded, and new runs are accepted and wait. The home stays readable, also after a kill and a
+// restart. Work continues without help once there is space.
 func TestFullDiskOfAHome(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"home/.keep": "", "inbox/.keep": "", "rouse.yaml": `version: 1
@@ -60,7 +61,7 @@ jobs:
 	empty := fillDisk(t, home)
 	drops := 0
 	cmdtest.Until(t, "that nothing more starts", func() bool {
-		if drops < 200 { // far more than the log has room for
+		if drops < 200 { // far more than the WAL has space for
 			if err := os.WriteFile(filepath.Join(dir, "inbox", fmt.Sprint(drops, ".csv")), []byte(endtoend.CSV(drops, 3)), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -103,7 +104,7 @@ jobs:
 	p.Stop(t)
 	endtoend.AuditClean(t, config)
 
-	// It filled up while no daemon ran.
+	// The disk fills up while no daemon runs.
 	empty = fillDisk(t, home)
 	p = endtoend.Serve(t, config)
 	cmdtest.Until(t, "that nothing starts", func() bool { return job("slow").Blocked })
@@ -113,7 +114,7 @@ jobs:
 	p.Stop(t)
 }
 
-// fillDisk leaves no room on the disk of a folder.
+// fillDisk fills the disk of a folder.
 func fillDisk(t *testing.T, dir string) (empty func()) {
 	t.Helper()
 	path := filepath.Join(dir, "filler")

@@ -13,7 +13,8 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// Interrupting the wait for a run of the daemon says that the run goes on, and how to stop it.
+// TestStopWaiting checks that an interrupted wait for a daemon's run prints that the run continues,
+// and how to stop it.
 func TestStopWaiting(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: ann}]\njobs: [{name: j, agent: ann, when: [{command: [sleep, \"600\"], timeout: 10m}], playbook: [{call: db_schema}]}]\n"}), "rouse.yaml")

@@ -29,10 +29,9 @@ jobs:
     notify: {on: [error]}
 `
 
-// TestKills kills the daemon at random instants while files arrive. After the last start
-// every file has exactly one successful run, what was interrupted is visible, and the
-// table holds exactly the rows of the files: none lost, none twice.
-// ROUSE_TEST_KILLS is how often; .ci/run says 60.
+// TestKills kills the daemon at random times while files arrive. At the end every file must have
+// exactly one successful run, and interrupted attempts must be visible. The table must contain each
+// row of the files exactly once. ROUSE_TEST_KILLS sets the number of kills; .ci/run uses 60.
 func TestKills(t *testing.T) {
 	t.Parallel()
 	kills, err := strconv.Atoi(os.Getenv("ROUSE_TEST_KILLS"))
@@ -52,14 +51,14 @@ func TestKills(t *testing.T) {
 		}
 
 		p := endtoend.Serve(t, config)
-		time.Sleep(time.Duration(rand.IntN(350)) * time.Millisecond) // the instant of the kill is what is random
+		time.Sleep(time.Duration(rand.IntN(350)) * time.Millisecond) // kill at a random time
 		p.Kill(t)
 	}
 
 	p := endtoend.Serve(t, config)
 	var runs []api.Run
 	cmdtest.Until(t, "the end of every run", func() bool {
-		// An owner's answer to a run that was cut off four times in a row.
+		// Retry runs that were cut off four times in a row, as the owner would.
 		endtoend.RunJSON(t, &runs, "runs", "--outcome", "interrupted", "--json", "--config", config)
 		for _, r := range runs {
 			endtoend.RunJSON(t, nil, "retry", r.ID, "--config", config)

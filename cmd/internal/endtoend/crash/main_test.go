@@ -1,4 +1,5 @@
-// Package crash tests how runs go on after the process, its model or a program was killed, and what keeps a run from starting.
+// Package crash tests how runs resume after the daemon, a model or a program fails, and which
+// problems keep a run from starting.
 package crash
 
 import (

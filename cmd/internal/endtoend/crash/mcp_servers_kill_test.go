@@ -13,8 +13,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// tallyServer is an MCP server of a shell: each call of a tool is a line of FOLDER/calls, and one of "slow" has no end until FOLDER/go
-// is there.
+// tallyServer is an MCP server in shell. Each call of a tool appends a line to FOLDER/calls. A call
+// of "slow" ends only when FOLDER/go exists.
 const tallyServer = `#!/bin/sh
 say() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 while read -r line; do
@@ -29,7 +29,7 @@ while read -r line; do
 done
 `
 
-// tally writes that server into a folder, with a configuration of an agent that has it.
+// tally writes that server and a configuration of an agent that uses it.
 func tally(t *testing.T, jobs string) (dir, config string) {
 	t.Helper()
 	dir = cmdtest.Write(t, map[string]string{"work/empty": ""})
@@ -44,8 +44,9 @@ jobs:
 	return dir, config
 }
 
-// A daemon that is killed while an MCP server works does not know whether the call took effect: it asks its owner, and makes neither that
-// call nor those before it again.
+// TestMCPCallIsCutOff kills the daemon during a call to an MCP server. The daemon cannot know
+// whether the call took effect, so it must ask the owner. It must not repeat that call or earlier
+// calls.
 func TestMCPCallIsCutOff(t *testing.T) {
 	t.Parallel()
 	dir, config := tally(t, `  - name: count
@@ -100,7 +101,8 @@ func TestMCPCallIsCutOff(t *testing.T) {
 	}
 }
 
-// A playbook that calls a tool nobody has approved is blocked before it costs anything, and runs once when it has been.
+// TestPreflightOfMCPTools checks a playbook that calls an unapproved tool. Its run is blocked
+// before it causes costs, and runs once after the approval.
 func TestPreflightOfMCPTools(t *testing.T) {
 	t.Parallel()
 	dir, config := tally(t, `  - name: count

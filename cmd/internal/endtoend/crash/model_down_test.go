@@ -12,7 +12,8 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// everySecond is a configuration of a job that needs its model each second, and may take so long.
+// everySecond returns a configuration with a job that uses its model each second. wall is its time
+// limit.
 func everySecond(t *testing.T, s *modeltest.Server, wall string) string {
 	text := `version: 1
 home: ./home
@@ -29,15 +30,16 @@ func saysAll(t *testing.T, config string, want map[string]string) {
 	t.Helper()
 	for args, text := range want {
 		p := endtoend.Rouse(t, append(strings.Fields(args), "--config", config)...)
-		_ = p.Run() // doctor fails where it finds something
+		_ = p.Run() // doctor exits 1 if it finds a problem
 		if !strings.Contains(p.Out.String(), text) {
 			t.Errorf("rouse %s: %q is not in\n%s%s", args, text, p.Out.String(), p.Err.String())
 		}
 	}
 }
 
-// A model whose provider's quota is spent is asked once; the runs of a schedule wait for it, status, doctor
-// and why say so, and a daemon that is killed knows it after a restart.
+// TestQuotaSpentEndToEnd checks a provider with an exhausted quota. Its model is asked once, and
+// the scheduled runs wait. status, doctor and why report that, even after the daemon was killed and
+// restarted.
 func TestQuotaSpentEndToEnd(t *testing.T) {
 	t.Parallel()
 	for name, spent := range map[string]modeltest.Turn{
@@ -76,7 +78,8 @@ func quotaSpent(t *testing.T, spent modeltest.Turn) {
 	}
 }
 
-// TestRunTellsThatItsModelIsDown checks that a command that waits for a run says that the model cannot be reached, with address and remedy.
+// TestRunTellsThatItsModelIsDown checks that a command that waits for a run reports an unreachable
+// model, with its address and a remedy.
 func TestRunTellsThatItsModelIsDown(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
@@ -101,8 +104,9 @@ jobs: [{name: report, agent: clerk, prompt: Do it.}]
 	daemon.Stop(t)
 }
 
-// A run whose model cannot be asked waits for it, and the instants that come meanwhile do not pile up. Its time
-// may end between the tries of one request, or between those of the run.
+// TestModelDownEndToEnd checks that a run with an unreachable model waits for it, and that later
+// instants do not pile up. The time limit may end between the retries of one request or between
+// attempts of the run.
 func TestModelDownEndToEnd(t *testing.T) {
 	t.Parallel()
 	for name, header := range map[string]map[string]string{"one request": nil, "the run": {"Retry-After": "0"}} {
@@ -112,7 +116,7 @@ func TestModelDownEndToEnd(t *testing.T) {
 
 func modelDown(t *testing.T, header map[string]string) {
 	s := modeltest.New(t, modeltest.Turn{Status: http.StatusServiceUnavailable, Header: header, Raw: "starting"})
-	config := everySecond(t, s, "4s") // time enough on a busy machine to ask the model at all
+	config := everySecond(t, s, "4s") // enough time to ask the model, even on a busy machine
 	p := endtoend.Serve(t, config)
 	cmdtest.Until(t, "a run that waits, and an instant that is skipped for it", func() bool {
 		var lines []api.Explanation
@@ -126,18 +130,20 @@ func modelDown(t *testing.T, header map[string]string) {
 	})
 	const failure = "503 Service Unavailable for the model scripted: starting; and the run took longer than its wall time of 4s"
 	saysAll(t, config, map[string]string{"show 1": failure})
-	saysAll(t, config, map[string]string{"why report -n 1000": failure}) // whole, with an address of any length
+	saysAll(t, config, map[string]string{"why report -n 1000": failure}) // complete, with an address of any length
 	saysAll(t, config, map[string]string{"why report -n 1000": "waits for its model, which was tried 1 time and is asked again "})
 	p.Stop(t)
 	var runs []api.Run
 	endtoend.RunJSON(t, &runs, "runs", "--json", "--config", config)
-	// A request that was on the way when the time ended may have been answered: its tokens are estimated.
+	// The server may have answered a request that was pending at the time limit, so its tokens are
+	// estimated.
 	if len(runs) != 1 || runs[0].WaitingFor != "retry" || runs[0].TokensIn != runs[0].EstimatedTokens {
 		t.Errorf("%+v", runs)
 	}
 }
 
-// A run whose daemon was killed is not said to be running, nor that it goes on by itself.
+// TestKilledRunIsShownAsCutOff checks that a run of a killed daemon is not shown as running or as
+// resuming without help.
 func TestKilledRunIsShownAsCutOff(t *testing.T) {
 	t.Parallel()
 	s := modeltest.New(t, modeltest.Turn{Text: "Well", Hang: true})

@@ -33,8 +33,8 @@ const moduleKillManifest = `{
   "agenticConfig": {"enabled": false, "requiresWorkspace": false, "supportsBackgroundExecution": false, "supportsRoleBasedExecution": false, "maxStepsPerRun": null, "defaultStepBudget": null}
 }`
 
-// Each number is stored under a key of its own, with the time and a lot that the module sees: both are the same in each attempt, or
-// there would be more keys than numbers.
+// The module stores each number under a key with the time and a random number. Both must be the
+// same in each attempt. Otherwise there would be more keys than numbers.
 const moduleKillSource = `export async function execute(args: { to: number }, host: any) {
   for (let i = 0; i < args.to; i++) {
     const n = (await host.storage.get("n")) ?? 0;
@@ -46,8 +46,9 @@ const moduleKillSource = `export async function execute(args: { to: number }, ho
 }
 `
 
-// TestModuleKills kills the daemon at random instants while a module counts in its storage, as a job and within a call: in the
-// end each number was counted once. ROUSE_TEST_KILLS is how often, if it is less than 20.
+// TestModuleKills kills the daemon at random times while a module counts in its storage, in a job
+// and in a call. At the end each number must have been counted once. ROUSE_TEST_KILLS sets the
+// number of kills if it is less than 20.
 func TestModuleKills(t *testing.T) {
 	endtoend.Unraced(t)
 	t.Parallel()
@@ -77,7 +78,7 @@ func killModule(t *testing.T, job, want string) {
 		n := 0
 		for _, st := range r.StepsDetail {
 			n += len(st.Calls)
-			for _, c := range st.Calls { // each step within has one
+			for _, c := range st.Calls { // each inner step has one
 				n += len(c.StepsDetail)
 			}
 		}
@@ -90,7 +91,7 @@ func killModule(t *testing.T, job, want string) {
 		if r.Outcome != "" {
 			break
 		}
-		time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond) // the instant of the kill is what is random
+		time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond) // kill at a random time
 		p.Kill(t)
 		p = endtoend.Serve(t, config)
 		interrupted++

@@ -15,18 +15,18 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// mailbox takes the requests of a webhook channel, and holds one back when it is told to.
+// mailbox receives the requests of a webhook channel. It can delay the response to one.
 type mailbox struct {
 	mu      sync.Mutex
-	ids     map[string]map[string]int // title → webhook-id → how often it came
+	ids     map[string]map[string]int // title → webhook-id → number of requests
 	hold    bool
-	held    chan struct{} // a request is here, and has no answer
+	held    chan struct{} // a request waits for its response
 	release chan struct{}
 }
 
 func (m *mailbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var body struct{ Data struct{ Title string } }
-	_ = json.NewDecoder(r.Body).Decode(&body) // a wrong one has no title, which the test finds
+	_ = json.NewDecoder(r.Body).Decode(&body) // an invalid body has no title, which the test finds
 
 	m.mu.Lock()
 	if m.ids[body.Data.Title] == nil {
@@ -44,8 +44,8 @@ func (m *mailbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// TestNoticeKills kills the daemon while a notice is with its receiver and not yet on record as delivered. None is lost, and
-// one that comes twice has the same id both times.
+// TestNoticeKills kills the daemon after a notice was sent and before its delivery is recorded. No
+// notice may be lost, and a notice that arrives twice must have the same ID.
 func TestNoticeKills(t *testing.T) {
 	t.Parallel()
 	endtoend.Unraced(t)

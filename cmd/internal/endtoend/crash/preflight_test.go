@@ -18,14 +18,14 @@ import (
 	"rouse/internal/domain"
 )
 
-// obstacle is something that keeps a job from working, and how its owner mends it.
+// obstacle is a problem that keeps a job from working, with its fix.
 type obstacle struct {
-	agent, job string // YAML beside the name
+	agent, job string // YAML next to the name
 	make, mend func(t *testing.T, dir string)
-	kind, text string // of what is said
+	kind, text string // reported kind and text
 }
 
-// done ends a run without a model.
+// done is a playbook that ends a run without a model.
 const done = `playbook: [{call: complete, with: {summary: looked at everything that there is to see}}]`
 
 func write(t *testing.T, path, text string, mode os.FileMode) {
@@ -45,7 +45,7 @@ func remove(t *testing.T, path string) {
 	}
 }
 
-// obstacles are all that can be mended from outside of the configuration.
+// obstacles returns the problems that can be fixed without a change of the configuration.
 func obstacles(tags *ollamaTags) map[string]obstacle {
 	nothing := func(*testing.T, string) {}
 	set := func(name string) func(t *testing.T, dir string) {
@@ -79,7 +79,7 @@ func obstacles(tags *ollamaTags) map[string]obstacle {
 			func(t *testing.T, dir string) { write(t, filepath.Join(dir, "unmade/file"), "", 0o600) },
 			func(t *testing.T, dir string) { remove(t, filepath.Join(dir, "unmade/file")) },
 			"folder", "unmade/file is not a folder"},
-		"link": {"workdir: ./shared/link/inner", done, // in the workdir of the agent "shared", which made the link
+		"link": {"workdir: ./shared/link/inner", done, // in the workdir of the agent "shared", which created the link
 			func(t *testing.T, dir string) {
 				mkdir("shared")(t, dir)
 				mkdir("elsewhere/inner")(t, dir)
@@ -99,7 +99,7 @@ func obstacles(tags *ollamaTags) map[string]obstacle {
 			},
 			func(t *testing.T, dir string) { remove(t, filepath.Join(dir, "moved/file")) },
 			"folder", "moved/file is not a folder"},
-		"program": {"grants: {commands: [{argv: [PROGRAM, '*']}, {argv: [/nowhere/at/all]}]}", // of which its calls name one
+		"program": {"grants: {commands: [{argv: [PROGRAM, '*']}, {argv: [/nowhere/at/all]}]}", // its calls use one of them
 			"playbook: [{call: shell_run, if: 'false', with: {command: PROGRAM x}}, {call: complete, with: {summary: The program was not needed today after all.}}]", nothing,
 			func(t *testing.T, dir string) { write(t, filepath.Join(dir, "bin/tool"), "#!/bin/sh\n", 0o755) },
 			"program", "bin/tool is not there; install it"},
@@ -127,10 +127,10 @@ func obstacles(tags *ollamaTags) map[string]obstacle {
 	}
 }
 
-// ollamaTags is a server of Ollama whose model is not pulled at first.
+// ollamaTags is an Ollama server whose model is not pulled at first.
 type ollamaTags struct {
 	pulled atomic.Bool
-	asked  atomic.Int64 // for an answer
+	asked  atomic.Int64 // requests for an answer
 }
 
 func (o *ollamaTags) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -155,8 +155,9 @@ func (o *ollamaTags) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// What keeps a job from working is said before it costs anything, by jobs, doctor, why and the run itself, and by nothing is lost: a
-// daemon that is killed meanwhile knows it again, and each run starts once, by itself, when its own obstacle is gone.
+// TestPreflight checks that problems are reported before they cause anything, by jobs, doctor, why
+// and the run itself. No run may be lost. A killed and restarted daemon must report them again.
+// Each run must start once, without help, when its own problem is fixed.
 func TestPreflight(t *testing.T) {
 	t.Parallel()
 	tags := &ollamaTags{}
@@ -213,7 +214,7 @@ agents:
 	p.Kill(t)
 	p = endtoend.Serve(t, config)
 	doctor := preflightSays(t, config, all, runs)
-	// A monitor that cannot be told keeps no job from running.
+	// A heartbeat that cannot be sent does not block jobs.
 	if !strings.Contains(doctor, "FAIL  heartbeat") || !strings.Contains(doctor, "no ping is sent: the secret beats is not set; set it with: rouse secrets set beats") {
 		t.Errorf("of the heartbeat the doctor says %s", doctor)
 	}
@@ -264,7 +265,8 @@ func cancelNewest(t *testing.T, config, job string) {
 	}
 }
 
-// preflightSays says whether all obstacles are told of, and no attempt has begun. It returns what the doctor says.
+// preflightSays checks that all problems are reported and no attempt has started. It returns the
+// output of doctor.
 func preflightSays(t *testing.T, config string, all map[string]obstacle, runs map[string]string) (doctor string) {
 	t.Helper()
 	var jobs []api.Job

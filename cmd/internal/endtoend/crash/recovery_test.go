@@ -29,11 +29,10 @@ jobs:
 
 var cutOffLine = regexp.MustCompile(`call 1 for item (\d+), .*file_write .*"content":"(\d+)\\n"`)
 
-// TestRecoveryKills kills the daemon at random instants while a playbook appends lines to a
-// file, which no journal keeps from being done twice. When that cuts a call off, the run waits
-// for its owner, who looks into the file and says whether the line is there. In the end every
-// line is there once, in order (UNI-09). ROUSE_TEST_KILLS is how often its owner is to
-// be asked, if it is less than 20.
+// TestRecoveryKills kills the daemon at random times while a playbook appends lines to a file. No
+// journal protects the file from a repeated write. If a call is cut off, the run waits for its
+// owner, who checks the file. At the end the file must contain every line once, in order (UNI-09).
+// ROUSE_TEST_KILLS sets the number of questions if it is less than 20.
 func TestRecoveryKills(t *testing.T) {
 	t.Parallel()
 	asked, err := strconv.Atoi(os.Getenv("ROUSE_TEST_KILLS"))
@@ -50,7 +49,7 @@ func TestRecoveryKills(t *testing.T) {
 	for ; o.answers < min(asked, 20) && o.look() != "success"; kills++ {
 		before := len(o.lines())
 		cmdtest.Until(t, "a line more, or the end", func() bool { return o.look() == "success" || len(o.lines()) > before })
-		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) // the instant of the kill is what is random
+		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) // kill at a random time
 		p.Kill(t)
 		p = endtoend.Serve(t, config)
 	}
@@ -71,7 +70,7 @@ func TestRecoveryKills(t *testing.T) {
 	t.Logf("%d kills, %d of them cut a call off: %v", kills, o.answers, o.said)
 }
 
-// caretaker looks after one run.
+// caretaker acts as the owner of one run.
 type caretaker struct {
 	t            *testing.T
 	config, file string
@@ -79,7 +78,7 @@ type caretaker struct {
 	said         map[string]int
 }
 
-// lines are those that the run has written.
+// lines returns the lines that the run has written.
 func (o *caretaker) lines() []string {
 	text, err := os.ReadFile(o.file)
 	if err != nil && !os.IsNotExist(err) {
@@ -88,8 +87,8 @@ func (o *caretaker) lines() []string {
 	return strings.Fields(string(text))
 }
 
-// look answers what the run asks, and has it go on when it was cut off too often; it gives
-// the outcome.
+// look answers the run's questions, retries it if it was cut off too often, and returns its
+// outcome.
 func (o *caretaker) look() string {
 	o.t.Helper()
 	var runs []api.Run

@@ -11,8 +11,8 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// A recorded run that is killed while its model speaks goes on after a restart, and both
-// attempts are played again as they were.
+// TestReplayAfterAKill kills a recorded run while its model answers. The run resumes after a
+// restart, and both attempts can be replayed without differences.
 func TestReplayAfterAKill(t *testing.T) {
 	t.Parallel()
 	s := modeltest.New(t,
@@ -56,8 +56,8 @@ jobs: [{name: j, agent: clerk, prompt: "Write a file, attempt {{ .Attempt }}.", 
 	}
 }
 
-// OSA-24: a run that is killed in the middle of a reduction makes it again after a restart,
-// and is played again like that.
+// TestReplayAfterAKillInAReduction kills a run during a reduction (OSA-24). The run repeats the
+// reduction after a restart and can be replayed.
 func TestReplayAfterAKillInAReduction(t *testing.T) {
 	t.Parallel()
 	usage := model.Usage{Input: 100, Output: 20}

@@ -13,9 +13,9 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// A recorded run is the same when it is played again, does nothing on the way, and shows
-// what a changed prompt, bound, price or tool set would change, at its step. No secret is in
-// what was recorded.
+// TestReplay checks that a replay of a recorded run is the same and has no effects. For a changed
+// prompt, bound, price or tool set, it shows the differences at their step. The recording must not
+// contain secrets.
 func TestReplay(t *testing.T) {
 	s := modeltest.New(t,
 		modeltest.Turn{Text: "I begin with sk-canary-0123456789.", Opaque: "c2lnbmVk", Usage: model.Usage{Input: 100, Output: 20, Cached: 50}, Calls: []model.Call{
@@ -65,7 +65,7 @@ jobs:
 		old, new string
 		step     int
 		what     string
-		says     string // of Recorded → Now
+		says     string // differences between Recorded and Now
 		outcome  string
 	}{
 		"prompt":  {"Write the note", "Write a long note", 1, "message 1, what the model is told", "Write the note [secret] of run 1. → Write a long note [secret] of run 1.", "success"},
@@ -90,7 +90,8 @@ jobs:
 		}
 	}
 
-	// With a daemon, the same; a run without a recording says what to set.
+	// The result is the same with a daemon. The error for a run without a recording names the
+	// setting.
 	d := endtoend.Serve(t, config)
 	if p := endtoend.Replay(t, "1", "--config", config); !p.Same {
 		t.Errorf("with a daemon: %s", p.Text())

@@ -16,8 +16,8 @@ import (
 	"rouse/cmd/internal/webhook"
 )
 
-// TestWebhookKills kills the daemon again and again while a sender delivers: each delivery that was accepted has a run, and each has one
-// only, however often its sender tried.
+// TestWebhookKills kills the daemon repeatedly while a client sends deliveries. Each accepted
+// delivery must have exactly one run, even if it was sent several times.
 func TestWebhookKills(t *testing.T) {
 	t.Parallel()
 	endtoend.Unraced(t)
@@ -91,7 +91,7 @@ jobs:
 	}
 }
 
-// deliver sends a delivery until it is accepted, as senders do, and gives its run.
+// deliver sends a delivery until it is accepted, and returns its run.
 func deliver(t *testing.T, address *atomic.Pointer[string], i int) string {
 	body := fmt.Appendf(nil, `{"n":%d}`, i)
 	h, err := webhook.GitHub.Sign("the-secret-of-the-bank", webhook.Delivery{ID: fmt.Sprint("d-", i)}, body, time.Now())
@@ -108,7 +108,7 @@ func deliver(t *testing.T, address *atomic.Pointer[string], i int) string {
 		}
 		r.Header = h.Clone()
 		resp, err := http.DefaultClient.Do(r)
-		if err != nil { // the daemon is gone
+		if err != nil { // the daemon was killed
 			continue
 		}
 

@@ -9,7 +9,8 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// The chain: what succeeds is reported with what it said, and what fails is told of.
+// TestExampleChain checks that a report contains the summary of a successful run, and that a failed
+// run causes a notice.
 func TestExampleChain(t *testing.T) {
 	e := newExample(t, "chain")
 	p := endtoend.Serve(t, e.config)
@@ -23,7 +24,7 @@ func TestExampleChain(t *testing.T) {
 	if err := os.Remove(e.path("desk", "sales.csv")); err != nil {
 		t.Fatal(err)
 	}
-	_ = endtoend.Rouse(t, "run", "import", "--wait", "--config", e.config).Run() // it fails
+	_ = endtoend.Rouse(t, "run", "import", "--wait", "--config", e.config).Run() // the run fails
 	cmdtest.Until(t, "the alarm", func() bool {
 		return len(e.runs()) == 4 && e.runs()[0].Job == "alarm" && e.runs()[0].Outcome == "success"
 	})

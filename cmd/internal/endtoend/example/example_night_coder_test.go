@@ -14,7 +14,7 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// gitIn runs the owner's git.
+// gitIn runs git as the owner.
 func gitIn(t testing.TB, dir string, args ...string) string {
 	t.Helper()
 	c := exec.Command("git", args...)
@@ -27,7 +27,7 @@ func gitIn(t testing.TB, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// newGit reports whether this machine has a git that checkouts can work with.
+// newGit reports whether the installed git supports checkouts.
 func newGit() bool {
 	var major, minor int
 	out, err := exec.Command("git", "--version").Output()
@@ -44,7 +44,7 @@ func needsGit(t *testing.T) {
 	}
 }
 
-// makeApp makes the repository of the example, as its README does.
+// makeApp creates the repository of the example as its README does.
 func makeApp(t testing.TB, dir string) {
 	t.Helper()
 	gitIn(t, dir, "init", "-q", "-b", "main")
@@ -54,7 +54,8 @@ func makeApp(t testing.TB, dir string) {
 	gitIn(t, dir, "commit", "-q", "-m", "The sum is wrong")
 }
 
-// The example as a whole: a failing test is mended on a branch, the host runs the test, the diff waits, and one click merges it.
+// TestExampleNightCoder plays the whole example: a failing test is fixed on a branch, the host runs
+// the test, the diff waits, and one click merges it.
 func TestExampleNightCoder(t *testing.T) {
 	e := newExample(t, "night-coder")
 	needsConfinement(t)
@@ -90,20 +91,22 @@ func TestExampleNightCoder(t *testing.T) {
 	}
 }
 
-// edited reports whether the sum is mended in a clone.
+// edited reports whether the sum is fixed in a clone.
 func edited(work string) bool {
 	text, err := os.ReadFile(filepath.Join(work, "sum.sh"))
 	return err == nil && strings.Contains(string(text), "+")
 }
 
-// holdScript says in the clone that a step is reached, and waits there to be let on. Its step is the one that the file hold names.
+// holdScript creates a file in the clone when it reaches the step in the file hold, and then waits
+// until the test lets it continue.
 const holdScript = `#!/bin/sh
 [ "$(cat hold)" = "$1" ] || exit 0
 : > .git/reached
 while [ ! -e .git/go ]; do sleep 0.1; done
 `
 
-// TestNightCoderKills kills the daemon at each step of the example: exactly one commit of the run reaches main.
+// TestNightCoderKills kills the daemon at each step of the example. Exactly one commit of the run
+// must reach main.
 func TestNightCoderKills(t *testing.T) {
 	t.Parallel()
 	needsConfinement(t)
@@ -141,7 +144,7 @@ func TestNightCoderKills(t *testing.T) {
 			cmdtest.Until(t, "the end of the run", func() bool {
 				var items []api.Item
 				endtoend.RunJSON(t, &items, "inbox", "--json", "--config", e.config)
-				for _, i := range items { // a call that was cut off: its owner looks what it has done
+				for _, i := range items { // a call was cut off; its owner checks its effect
 					done := strings.Contains(i.Message, "hooksPath") && gitIn(t, work, "rev-list", "--count", "HEAD") == "2" || strings.Contains(i.Message, "file_edit") && edited(work)
 					endtoend.RunJSON(t, nil, "answer", i.ID, map[bool]string{true: "done", false: "again"}[done], "--json", "--config", e.config)
 				}
@@ -166,7 +169,7 @@ func TestNightCoderKills(t *testing.T) {
 				_ = asked.Wait() // its answer is lost
 				p = endtoend.Serve(t, e.config)
 			}
-			for range 2 { // who lost the answer asks again
+			for range 2 { // ask again, because the first answer was lost
 				var c api.Checkout
 				endtoend.RunJSON(t, &c, "apply", "1", "--json", "--config", e.config)
 				if n := gitIn(t, app, "rev-list", "--count", "--all"); n != "2" || c.State != api.CheckoutApplied || !edited(app) || gitIn(t, app, "status", "--porcelain") != "" {

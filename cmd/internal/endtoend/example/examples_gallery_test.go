@@ -17,7 +17,7 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// example is a copy of an example, run by the binary as its README says.
+// example is a copy of an example that is run as its README says.
 type example struct {
 	testing.TB
 	config string
@@ -25,7 +25,7 @@ type example struct {
 
 func newExample(t *testing.T, name string) *example {
 	t.Helper()
-	t.Parallel() // most of it waits for processes
+	t.Parallel() // most of the time it waits for processes
 	return &example{t, endtoend.CopyExample(t, name)}
 }
 
@@ -52,11 +52,11 @@ func (e *example) read(parts ...string) string {
 	return string(raw)
 }
 
-// run runs a job and returns its newest run, whatever its outcome.
+// run runs a job and returns its newest run with any outcome.
 func (e *example) run(job string, flags ...string) api.Run {
 	e.Helper()
 	p := endtoend.Rouse(e, append([]string{"run", job, "--wait", "--config", e.config}, flags...)...)
-	_ = p.Run() // an error is an outcome, which the caller looks at
+	_ = p.Run() // the caller checks the outcome
 	runs := e.runs()
 	if len(runs) == 0 {
 		e.Fatalf("no run: %s%s", &p.Out, &p.Err)
@@ -70,7 +70,7 @@ func (e *example) runs() (runs []api.Run) {
 	return runs
 }
 
-// rows are the rows of an agent's table, each as its values in the order of the query.
+// rows returns the result of a query on an agent's database.
 func (e *example) rows(agent, sql string) []map[string]any {
 	e.Helper()
 	var out struct {
@@ -80,11 +80,12 @@ func (e *example) rows(agent, sql string) []map[string]any {
 	return out.Rows
 }
 
-// notices are the titles that are on their way to the owner; there is no desktop here that takes them.
+// notices returns the titles of pending notices. They stay pending, because the tests have no
+// desktop.
 func (e *example) notices() string {
 	e.Helper()
 	p := endtoend.Rouse(e, "doctor", "--offline", "--json", "--config", e.config)
-	_ = p.Run() // it fails for want of a desktop
+	_ = p.Run() // it fails without a desktop
 	return p.Out.String()
 }
 
@@ -95,8 +96,8 @@ func (e *example) wants(r api.Run, outcome, summary string) {
 	}
 }
 
-// Every folder of examples that holds a configuration has a README that names how it is run, stands in the index, and is checked
-// without a warning.
+// TestExamplesAreWhole checks that every example has a README that says how to run it, is listed in
+// the index, and passes config check without warnings.
 func TestExamplesAreWhole(t *testing.T) {
 	t.Parallel()
 	configs, err := filepath.Glob("../../../../examples/*/rouse.yaml")
@@ -221,7 +222,7 @@ func TestExampleInboxSorter(t *testing.T) {
 func TestExampleDiskAlert(t *testing.T) {
 	e := newExample(t, "disk-alert")
 	needsConfinement(t)
-	// No disk is fuller than 100 %, and each is at 0 % or more.
+	// A disk is between 0 % and 100 % full.
 	for _, step := range []struct{ limit, told string }{
 		{"100", "notify skipped; notify skipped"}, {"-1", " % full; notify skipped"}, {"-1", "notify skipped; notify skipped"}, {"100", "has room again"},
 	} {
@@ -266,7 +267,7 @@ func TestExampleDeployNote(t *testing.T) {
 		}
 	}
 	send("d-1", "deployment_status")
-	send("d-1", "deployment_status") // senders repeat what they are not sure of
+	send("d-1", "deployment_status") // senders repeat deliveries without a response
 	send("d-2", "ping")
 	cmdtest.Until(t, "both deliveries are done", func() bool {
 		runs := e.runs()
@@ -324,11 +325,11 @@ func TestExampleFolderIndex(t *testing.T) {
 	}
 }
 
-// needsConfinement skips what runs programs where none can be confined.
+// needsConfinement skips a test if this machine cannot confine programs.
 func needsConfinement(t *testing.T) {
 	t.Helper()
 	p := endtoend.Rouse(t, "doctor", "--offline", "--json", "--config", endtoend.CopyExample(t, "disk-alert"))
-	_ = p.Run() // it fails for want of a desktop
+	_ = p.Run() // it fails without a desktop
 	var checks []api.Check
 	if err := json.Unmarshal(p.Out.Bytes(), &checks); err != nil {
 		t.Fatal(err)

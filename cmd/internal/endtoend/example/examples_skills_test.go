@@ -15,7 +15,8 @@ import (
 	"rouse/skills"
 )
 
-// OSL-36: the skills of the example are valid, and pass their cases.
+// TestExampleSkillsPassTheirCases checks that the skills of the example are valid and pass their
+// cases (OSL-36).
 func TestExampleSkillsPassTheirCases(t *testing.T) {
 	endtoend.Unraced(t)
 	t.Parallel()
@@ -68,7 +69,8 @@ func TestExampleSkillsPassTheirCases(t *testing.T) {
 	}
 }
 
-// OSL-36: the walk of the example's README, with a daemon that is killed in the middle.
+// TestExampleSkillsWalk plays the walk in the example's README and kills the daemon in the middle
+// (OSL-36).
 func TestExampleSkillsWalk(t *testing.T) {
 	t.Parallel()
 	config := endtoend.CopyExample(t, "skills")
@@ -124,7 +126,7 @@ func TestExampleSkillsWalk(t *testing.T) {
 		t.Errorf("%s (%v)", text, err)
 	}
 
-	// Its versions: two outlines, a draft, the text.
+	// Its versions: two outlines, a draft, and the text.
 	var d api.RunDetail
 	endtoend.RunJSON(t, &d, "show", runs[0].ID, "--json", "--config", config)
 	if len(d.ArtifactsDetail) != 4 {
@@ -138,7 +140,7 @@ func TestExampleSkillsWalk(t *testing.T) {
 	if shown := rouseSays("workspaces", "show", "1"); !strings.Contains(shown, "tides (markdown, version 4,") || !strings.Contains(shown, "done;") {
 		t.Error(shown)
 	}
-	// Each step is told of once, also the first one behind an answer.
+	// Each step is reported once, also the first step after an answer.
 	said := rouseSays("logs", runs[0].ID)
 	for _, step := range []string{"step 1  outline", "step 2  change 1", "step 3  draft", "step 4  polish", "step 5  write"} {
 		if n := strings.Count(said, step+"\n"); n != 1 {
@@ -148,7 +150,7 @@ func TestExampleSkillsWalk(t *testing.T) {
 	p.Stop(t)
 }
 
-// OSL-36: the other skills of the example run as its jobs do.
+// TestExampleSkillsRun runs the other skills of the example as its jobs do (OSL-36).
 func TestExampleSkillsRun(t *testing.T) {
 	t.Parallel()
 	config := endtoend.CopyExample(t, "skills")

@@ -13,8 +13,9 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// The example in the README: a CSV that is dropped becomes rows, the file moves, the
-// notice is in the outbox; the same bytes again are nothing; one row more is one run, which doubles nothing.
+// TestExpensesExample plays the example in the README. A dropped CSV becomes rows, the file moves,
+// and a notice is queued. The same content again starts no run. A file with one more row starts one
+// run that adds only that row.
 func TestExpensesExample(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../../examples/expenses/rouse.yaml")
@@ -53,7 +54,7 @@ func TestExpensesExample(t *testing.T) {
 
 	var checks []api.Check
 	doctor := endtoend.Rouse(t, "doctor", "--json", "--config", config)
-	if err := doctor.Run(); err != nil { // the check of channels may fail without a desktop session
+	if err := doctor.Run(); err != nil { // the channels check may fail without a desktop
 		t.Errorf("doctor: %v\n%s", err, doctor.Out.String())
 	}
 	if err := json.Unmarshal(doctor.Out.Bytes(), &checks); err != nil {
@@ -65,13 +66,13 @@ func TestExpensesExample(t *testing.T) {
 		t.Errorf("the same bytes ran again: %+v", runs)
 	}
 
-	// Three amounts, whose sum binary fractions make 122.35000000000001.
+	// In binary fractions the sum of the three amounts would be 122.35000000000001.
 	totals := endtoend.Rouse(t, "db", "bookkeeper", "query", "select sum(amount) total from expenses where category = 'food'", "--json", "--config", config)
 	if err := totals.Run(); err != nil || !strings.Contains(totals.Out.String(), "122.35") || strings.Contains(totals.Out.String(), "122.350") {
 		t.Errorf("%v: %s", err, &totals.Out)
 	}
 
-	// A row more, and one corrected.
+	// One more row, and a corrected one.
 	drop(strings.Replace(string(sample), "19.95", "21.95", 1) + "2026-11-20,food,Cake,12.00\n")
 	if len(runs) != 2 {
 		t.Errorf("one row more gave %d runs", len(runs))
@@ -97,7 +98,8 @@ func TestExpensesExample(t *testing.T) {
 	p.Stop(t)
 }
 
-// A six-field every-second job fires once per second, never early, never twice, over a restart.
+// TestHeartbeatExample checks that a schedule with six fields fires once per second, never early or
+// twice, also after a restart.
 func TestHeartbeatExample(t *testing.T) {
 	t.Parallel() // it mostly waits
 	text, err := os.ReadFile("../../../../examples/heartbeat/rouse.yaml")
@@ -116,7 +118,7 @@ func TestHeartbeatExample(t *testing.T) {
 		p.Stop(t)
 	}
 
-	// The table is there from the second run on, and that is no failure.
+	// From the second run on the table exists, which must not be a failure.
 	var latest api.RunDetail
 	endtoend.RunJSON(t, &latest, "show", runs[0].ID, "--json", "--config", config)
 	for _, step := range latest.StepsDetail {

@@ -23,18 +23,20 @@ import (
 	"rouse/cmd/internal/webhook"
 )
 
-// firstDay is the folder of a new user: a configuration of at most 25 lines, a scripted model and a ntfy server.
+// firstDay is the folder of a new user: a configuration of at most 25 lines, a scripted model and a
+// ntfy server.
 type firstDay struct {
 	dir, config string
 	ntfy        *ntfyServer
 	daemon      *endtoend.Program
 }
 
-// newFirstDay writes the files of a new user and starts the daemon. MODEL and NTFY in the files stand for the addresses of the servers.
+// newFirstDay writes the files of a new user and starts the daemon. MODEL and NTFY in the files
+// stand for the addresses of the servers.
 func newFirstDay(t *testing.T, files map[string]string, turns ...modeltest.Turn) *firstDay {
 	t.Helper()
 	ntfy := newNtfyServer(t)
-	address := "http://127.0.0.1:1" // a playbook asks no model
+	address := "http://127.0.0.1:1" // a playbook needs no model
 	if len(turns) > 0 {
 		address = modeltest.New(t, turns...).URL
 	}
@@ -100,7 +102,7 @@ func (d *firstDay) last(t *testing.T, job string) api.Run {
 	t.Helper()
 	var runs []api.Run
 	endtoend.RunJSON(t, &runs, "runs", "--json", "--job", job, "--config", d.config)
-	runs = slices.DeleteFunc(runs, func(r api.Run) bool { return r.ID == "" }) // planned wakes stand before the runs
+	runs = slices.DeleteFunc(runs, func(r api.Run) bool { return r.ID == "" }) // planned wakes precede the runs
 	if len(runs) == 0 {
 		t.Fatalf("no run of %s is on record", job)
 	}
@@ -166,7 +168,8 @@ models: [{name: scripted, provider: openai, model: scripted, base_url: "MODEL", 
 notifications: [{name: ntfy, kind: url, url: "ntfy://NTFY/alerts?scheme=http"}]
 `
 
-// TestFirstDay sets up five automations of a new user, each in an empty folder. They work, and each failure arrives over ntfy.
+// TestFirstDay sets up five automations of a new user, each in an empty folder. They work, and each
+// failure arrives over ntfy.
 func TestFirstDay(t *testing.T) {
 	endtoend.Unraced(t)
 	t.Parallel()
@@ -177,7 +180,8 @@ func TestFirstDay(t *testing.T) {
 	t.Run("page watch", testFirstPageWatch)
 }
 
-// testFirstDigest writes a digest of the files since the last success. In the second run, the model forgets to write it.
+// testFirstDigest writes a digest of the files since the last success. In the second run, the model
+// forgets to write it.
 func testFirstDigest(t *testing.T) {
 	t.Parallel()
 	d := newFirstDay(t, map[string]string{"papers/old.md": "An old paper about bees.", "rouse.yaml": firstDayModel + `agents:
@@ -205,8 +209,8 @@ jobs:
 	d.told(t, "digest", "digest.md")
 }
 
-// testFirstSorter moves a dropped document without a shell and notes it in the database. For the second document, the model repeatedly
-// tries a folder that is not granted.
+// testFirstSorter moves a dropped document without a shell and notes it in the database. For the
+// second document, the model repeatedly tries a folder that is not granted.
 func testFirstSorter(t *testing.T) {
 	t.Parallel()
 	refused := turn("file_move", `{"from":"../inbox/b.txt","to":"../private/b.txt"}`)
@@ -238,7 +242,8 @@ jobs:
 	}
 }
 
-// testFirstWebhook files an issue reported by GitHub. The second time, the model does not respond in time.
+// testFirstWebhook files an issue reported by GitHub. The second time, the model does not respond
+// in time.
 func testFirstWebhook(t *testing.T) {
 	t.Parallel()
 	const secret = "a-secret-of-github-1234"
@@ -291,7 +296,8 @@ jobs:
 	d.told(t, "issues", "timeout")
 }
 
-// testFirstBackup runs a backup script beside the configuration. In the second run, the script hangs.
+// testFirstBackup runs a backup script beside the configuration. In the second run, the script
+// hangs.
 func testFirstBackup(t *testing.T) {
 	t.Parallel()
 	d := newFirstDay(t, map[string]string{"data/notes.txt": "notes", "rouse.yaml": `version: 1

@@ -1,4 +1,4 @@
-// Package example tests the examples, as the pages of the documentation use them.
+// Package example tests the examples as the documentation uses them.
 package example
 
 import (

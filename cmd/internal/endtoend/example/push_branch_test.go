@@ -15,14 +15,14 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// forge is a server of git with the API of GitLab for merge requests, for those who have its token.
+// forge is a git server with GitLab's API for merge requests. It requires a token.
 type forge struct {
 	*httptest.Server
-	dir string // of the bare repository
+	dir string // folder of the bare repository
 
 	mu     sync.Mutex
 	opened []map[string]string
-	broken bool // the API answers with an error
+	broken bool // the API returns an error
 }
 
 const forgeToken = "token-of-the-forge-1"
@@ -81,8 +81,9 @@ func (f *forge) api(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// The branch of a run that succeeded is pushed, and has one merge request, however often that is tried. If the server refuses, the run
-// is an error that says how to go on, and the branch is in the owner's repository all the same.
+// TestBranchIsPushed checks that the branch of a successful run is pushed and gets one merge
+// request, even after retries. If the server refuses, the run fails with a remedy, but the branch
+// is in the owner's repository.
 func TestBranchIsPushed(t *testing.T) {
 	e := newExample(t, "night-coder")
 	needsConfinement(t)
@@ -112,7 +113,7 @@ func TestBranchIsPushed(t *testing.T) {
 		t.Error(out)
 	}
 
-	// What a stranger wrote may have had private data put into the commits.
+	// Untrusted content could have made the model add private data to the commits.
 	secret := filepath.Join(e.path("private"), "notes.txt")
 	for path, content := range map[string]string{secret: "private", filepath.Join(e.path("in"), "a.txt"): "dropped"} {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)); err != nil {
@@ -136,7 +137,7 @@ func TestBranchIsPushed(t *testing.T) {
 	f.mu.Unlock()
 	e.wants(e.run("night-coder"), "error", "the branch rouse/night-coder-3 was pushed to origin, and no pull request could be opened: ")
 
-	// An undo of what failed would take the branch away that waits to be sent.
+	// Undoing the failed run would remove the branch that waits for its delivery.
 	undoing := strings.Replace(strings.Replace(mixed, forgeToken, "another-token-than-the-one", 1), "  - name: night-coder\n", "  - name: night-coder\n    undo_on_failure: true\n", 1)
 	if err := os.WriteFile(e.config, []byte(undoing), 0o600); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// TestSorterTemplate runs the template sorter including its commented-out parts.
+// TestSorterTemplate runs the template sorter, including its commented-out parts.
 func TestSorterTemplate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

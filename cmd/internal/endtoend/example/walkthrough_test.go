@@ -23,20 +23,23 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// docPort is where the model server of docs/start/quickstart.md listens; the test takes a port that is free.
+// docPort is the address of the model server in docs/walkthrough.md. The test replaces it with a
+// free address.
 const docPort = "127.0.0.1:8080"
 
-// walk plays a page of commands. Blocks of yaml that begin with "# FILE" are written to that file. Blocks of sh
-// hold commands after "$ ", and below each the lines that its output has, in that order and among others; … stands
-// for any text, and any space for any other. "(exit N)" is the code that a command ends with, 0 without it.
+// walk plays a page of commands. A block of yaml that begins with "# FILE" is written to that file.
+// A block of sh contains commands after "$ ". Below each command are lines that its output must
+// contain, in this order. In these lines … matches any text, and a space any white space. "(exit
+// N)" is the expected exit code of a command; the default is 0.
 type walk struct {
 	t       *testing.T
-	dir     string // of the next command
-	address string // in place of docPort
+	dir     string // working directory of the next command
+	address string // replaces docPort
 	daemon  *endtoend.Program
 }
 
-// TestWalkthrough plays docs/start/quickstart.md as a stranger who types it: what it says is what they see.
+// TestWalkthrough plays docs/walkthrough.md as a reader would, and compares the output with the
+// page.
 func TestWalkthrough(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("sh"); err != nil {
@@ -100,14 +103,14 @@ func (w *walk) command(command string, want []string) {
 	}
 }
 
-// prints executes a command until it prints what the page shows: a person looks again, too. One that does
-// something is executed once.
+// prints repeats a command until its output matches the page. It executes a command with effects
+// only once.
 func (w *walk) prints(command string, want []string) {
 	w.t.Helper()
 	code := 0
 	if n := len(want); n > 0 {
 		if m := regexp.MustCompile(`^\(exit (\d+)\)$`).FindStringSubmatch(want[n-1]); m != nil {
-			code, _ = strconv.Atoi(m[1]) // digits
+			code, _ = strconv.Atoi(m[1]) // the pattern matches digits
 			want = want[:n-1]
 		}
 	}
@@ -139,7 +142,7 @@ func (w *walk) complaint(out string, want []string, err error) string {
 	return fmt.Sprintf("%s\nnot in it: %s\n%v", out, missing(out, want), err)
 }
 
-// execute executes a command in a shell, whose exit code must be the given one.
+// execute executes a shell command and checks its exit code.
 func (w *walk) execute(command string, code int) (string, error) {
 	p := endtoend.RouseAs(w.t, "sh", "-c", command)
 	p.Dir = w.dir
@@ -157,7 +160,7 @@ func (w *walk) execute(command string, code int) (string, error) {
 	return out.String(), err
 }
 
-// missing is the first of some lines that an output does not have after those before it; "" when it has all.
+// missing returns the first line that an output does not contain after the lines before it, or "".
 func missing(out string, want []string) string {
 	lines := strings.Split(out, "\n")
 	for _, line := range want {
@@ -178,7 +181,7 @@ func missing(out string, want []string) string {
 	return ""
 }
 
-// serveModel is the model server of the page: its model writes the report that it is asked for.
+// serveModel starts the model server of the page, whose model writes the requested report.
 func (w *walk) serveModel() {
 	call := func(name string, args map[string]string) []model.Call {
 		raw, err := json.Marshal(args)

@@ -1,4 +1,4 @@
-// Package files tests files that people and programs drop into watched folders.
+// Package files tests files that users and programs drop into watched folders.
 package files
 
 import (

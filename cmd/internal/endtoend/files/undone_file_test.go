@@ -12,8 +12,8 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// TestUndoneFile checks that a file whose run was undone gets another run when it is dropped again, but not when the undo restores it.
-// --again runs a finished file once more.
+// TestUndoneFile checks a file whose run was undone. If it is dropped again, it gets another run.
+// If the undo restores it, it does not. --again runs a finished file once more.
 func TestUndoneFile(t *testing.T) {
 	endtoend.Unraced(t)
 	t.Parallel()

@@ -24,8 +24,9 @@ jobs:
     playbook: [{call: WORK}]
 `
 
-// A sync that puts a failed file back again and again has it run once: it waits, says so everywhere, is told once, and
-// goes on under another job. What is done and put back leaves no copies.
+// TestPutBack checks a sync that restores a failed file repeatedly. The file must be run once. It
+// then waits, all listings show that, and its owner is told once. Another job can process it.
+// Finished files that are restored leave no copies.
 func TestPutBack(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": strings.Replace(putBackConfig, "WORK", `file_read, with: {path: "{{ .File.Path }}"}`, 1), "inbox/.keep": ""}), "rouse.yaml")
@@ -70,7 +71,7 @@ func TestPutBack(t *testing.T) {
 		t.Errorf("%v\n%s", err, why.Out.String())
 	}
 
-	// Another job takes them, where they lie.
+	// Another job takes the files from where they are.
 	if err := os.WriteFile(config, []byte(strings.Replace(putBackConfig, "WORK", `todo, with: {markdown: "- [x] {{ .File.Name }}"}`, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func TestPutBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	notices, err := l.UndeliveredNotices(t.Context(), 100) // there is no desktop here
+	notices, err := l.UndeliveredNotices(t.Context(), 100) // they stay pending without a desktop
 	told := 0
 	for _, n := range notices {
 		if strings.Contains(n.Title, "is back as it was when it failed") {
@@ -105,8 +106,8 @@ func TestPutBack(t *testing.T) {
 	}
 }
 
-// A file that its writer has open, and one that has another name, wait: their names, reasons and times are in every
-// listing, and no run begins with them.
+// TestHeldFiles checks files that are open for writing or have a second hard link. They must wait,
+// and all listings must show their names, reasons and times. No run may start for them.
 func TestHeldFiles(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -146,11 +147,11 @@ jobs:
 	if !strings.Contains(waits["slow.txt"], "a program has it open for writing: ") || !strings.Contains(waits["hard.txt"], "it is a hard link") {
 		t.Errorf("%v", waits)
 	}
-	if run := endtoend.RunsOf(t, config, "own")[0]; run.Outcome != "success" { // in its agent's own folder it may be read
+	if run := endtoend.RunsOf(t, config, "own")[0]; run.Outcome != "success" { // a run may read it in the agent's own folder
 		t.Errorf("%+v", run)
 	}
 
-	// By its name it is not taken either.
+	// A run with --file does not take it either.
 	for name, want := range map[string]string{"hard.txt": "is a hard link", "slow.txt": "open for writing"} {
 		byName := endtoend.Rouse(t, "run", "inbox", "--file", filepath.Join(dir, "inbox", name), "--config", config)
 		if err := byName.Run(); err == nil || !strings.Contains(byName.Err.String(), want) {

@@ -13,8 +13,9 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// A link in the place of a watched folder that an agent could have made is not followed, by the watcher or for
-// its owner, and all that tells of the job say so until the folder is there again.
+// TestLinkInsteadOfWatchedFolder replaces a watched folder with a link that an agent could have
+// made. Neither the watcher nor the owner's commands may follow the link. All views of the job must
+// report it until the folder is back.
 func TestLinkInsteadOfWatchedFolder(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
@@ -30,13 +31,13 @@ jobs: [{name: inbox, agent: a, watch: {path: ./work/in, responsiveness: fast, on
 	p := endtoend.Serve(t, config)
 	says := func(line string) string {
 		cmd := endtoend.Rouse(t, append(strings.Fields(line), "--config", config)...)
-		_ = cmd.Run() // doctor fails when something is wrong
+		_ = cmd.Run() // doctor exits 1 if it finds a problem
 		return cmd.Out.String() + cmd.Err.String()
 	}
 	told := func(want bool) {
 		t.Helper()
 		for _, line := range []string{"status", "status --json", "doctor", "jobs --json", "why inbox"} {
-			// What was wrong is looked at every two seconds.
+			// The daemon checks a problem every two seconds.
 			cmdtest.Until(t, fmt.Sprintf("rouse %s says that there is a link: %t", line, want), func() bool {
 				return strings.Contains(says(line), "is a link, and lies in") == want
 			})

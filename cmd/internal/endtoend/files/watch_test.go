@@ -20,9 +20,9 @@ import (
 	"rouse/internal/contract"
 )
 
-// Three files that come together are one run, whatever their names; a playbook imports each
-// of them. What it writes into its own folder does not start it again, but starts another job
-// that watches that folder.
+// TestBatchThroughTheDaemon checks that three files that arrive together start one run, whatever
+// their names, and that a playbook imports each of them. A file that the run writes into its own
+// folder must not start the job again, but starts another job that watches the folder.
 func TestBatchThroughTheDaemon(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
@@ -87,7 +87,7 @@ jobs:
 	}
 
 	cmdtest.Until(t, "the other job saw the summary", func() bool { return len(endtoend.RunsOf(t, config, "mirror")) == 1 })
-	// The next file is the next run: had the summary started one, that would have come before.
+	// The next file is the next run. A run started by the summary would have come before it.
 	endtoend.Drop(t, inbox, map[string]string{"next.csv": endtoend.CSV(9, 1)})
 	cmdtest.Until(t, "the next file moved away", func() bool { return len(endtoend.RunsOf(t, config, "inbox")) == 2 })
 	if runs = endtoend.RunsOf(t, config, "inbox"); len(runs) != 2 || !strings.Contains(string(runs[1].TriggerDetail), "next.csv") || strings.Contains(string(runs[1].TriggerDetail), "summary") {
@@ -102,15 +102,15 @@ jobs:
 	}
 
 	doctor := endtoend.Rouse(t, "doctor", "--config", config)
-	_ = doctor.Run() // no desktop here
+	_ = doctor.Run() // it exits 1 without a desktop
 	if got := doctor.Out.String(); !strings.Contains(got, "/inbox (batch, ") || !strings.Contains(got, ", scanned ") ||
 		runtime.GOOS == "linux" && !strings.Contains(got, "(2 folders in all; the system allows ") {
 		t.Errorf("%s", got)
 	}
 }
 
-// A job that takes each file by itself does not loop either when its playbook writes a file
-// of the same kind into its own folder, however short the settle window is.
+// TestOwnOutputDoesNotTrigger checks a job for single files whose playbook writes a file of the
+// same kind into the watched folder. The job must not loop, however short the settle time is.
 func TestOwnOutputDoesNotTrigger(t *testing.T) {
 	t.Parallel() // it mostly waits
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
@@ -134,7 +134,7 @@ jobs:
 		cmdtest.Until(t, "a run of the file", func() bool { return len(endtoend.RunsOf(t, config, "inbox")) >= i+1 })
 	}
 
-	// What the daemon finds when it starts again is not taken either.
+	// A restarted daemon does not take its own output either.
 	p.Stop(t)
 	p = endtoend.Serve(t, config)
 	defer p.Stop(t)
@@ -148,15 +148,15 @@ jobs:
 		}
 	}
 
-	// Once somebody else writes there, it is a file like any other.
+	// If another program writes the file, it starts a run.
 	endtoend.Drop(t, filepath.Join(inbox, "out"), map[string]string{"summary.csv": "from somebody else"})
 	cmdtest.Until(t, "a run of what somebody else wrote", func() bool { return len(endtoend.RunsOf(t, config, "inbox")) == 5 })
 }
 
-// TestConvergeThroughTheDaemon: OSA-92, OSA-93, OSA-94, a folder that its own runs change
-// comes to rest: the second run gets what the first has written, and does nothing more.
-// What was there before the job, what is hidden, and what is in a folder of a watch that is not
-// recursive (C-8) starts nothing.
+// TestConvergeThroughTheDaemon checks that a folder that its own runs change comes to rest (OSA-92,
+// OSA-93, OSA-94). The second run gets the files of the first and changes nothing. Files from
+// before the job, hidden files, and files in subfolders of a watch that is not recursive (C-8)
+// start no run.
 func TestConvergeThroughTheDaemon(t *testing.T) {
 	t.Parallel() // it mostly waits
 	row, flat := contract.Of(t, "OSA-92"), contract.Of(t, "C-8")
@@ -207,7 +207,7 @@ jobs:
 		t.Errorf("%+v", runs[1])
 	}
 
-	// For a manual run all that is in it is new; while that runs it cannot be triggered again.
+	// For a manual run all files in the folder are new. Meanwhile it cannot be triggered again.
 	if err := endtoend.Rouse(t, "run", "tidy", "--config", config).Run(); err != nil {
 		t.Fatal(err)
 	}
@@ -233,8 +233,8 @@ jobs:
 	}
 }
 
-// A model gets the names of the files, quoted, and where they all are listed; it reads them by
-// these names.
+// TestBatchWithAModel checks that a model gets the quoted names of the files and the place of the
+// full list, and can read the files by these names.
 func TestBatchWithAModel(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -292,8 +292,8 @@ jobs: [{name: inbox, agent: bookkeeper, watch: {path: ./inbox, mode: batch, resp
 	}
 }
 
-// A batch that failed is tried again where its files have gone: what was imported stays, the
-// file that its owner took out is left out, and the others follow.
+// TestRetryOfABatch retries a failed batch whose files were moved. Imported rows stay, a file that
+// the owner removed is skipped, and the other files follow.
 func TestRetryOfABatch(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
@@ -311,7 +311,7 @@ jobs:
 	p := endtoend.Serve(t, config)
 	defer p.Stop(t)
 
-	for _, name := range []string{"a.csv", "b.csv", "c.csv"} { // in this order, which renaming keeps
+	for _, name := range []string{"a.csv", "b.csv", "c.csv"} { // renaming keeps this order
 		if err := os.WriteFile(filepath.Join(dir, "inbox", name+".part"), []byte(endtoend.CSV(1, 2)), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -354,8 +354,8 @@ jobs:
 	}
 }
 
-// A file that is written again and again does not start runs for ever: its job is paused, and
-// its owner told.
+// TestBreakerThroughTheDaemon checks that a file that is written repeatedly does not start runs
+// forever. Its job is paused, and its owner is told.
 func TestBreakerThroughTheDaemon(t *testing.T) {
 	t.Parallel() // it mostly waits
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
@@ -373,7 +373,7 @@ jobs:
 	defer p.Stop(t)
 
 	inbox := filepath.Join(filepath.Dir(config), "inbox")
-	client, err := api.Dial(t.Context(), daemon.SocketPath(filepath.Join(filepath.Dir(config), "home"))) // quicker than a process: there is one minute
+	client, err := api.Dial(t.Context(), daemon.SocketPath(filepath.Join(filepath.Dir(config), "home"))) // faster than a process, because the limit is one minute
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -402,7 +402,7 @@ jobs:
 	}
 
 	doctor := endtoend.Rouse(t, "doctor", "--config", config)
-	_ = doctor.Run() // no desktop here
+	_ = doctor.Run() // it exits 1 without a desktop
 	if got := doctor.Out.String(); !strings.Contains(got, "inbox is paused: "+inbox+"/again.txt was taken 20 times in a minute") {
 		t.Errorf("%s", got)
 	}
