@@ -5,7 +5,7 @@
 //
 // A [Sandbox] determines by trial starts which [Tier] the machine supports. A [Command] names the
 // weakest tier that it accepts. On a weaker machine nothing is started and Run returns a
-// [TierError]. A command is never run on a weaker tier instead. docs/sandbox.md lists the
+// [TierError]. A command is never run on a weaker tier instead. docs/guides/sandbox.md lists the
 // guarantees of each tier and their limits.
 //
 // The caller can give a command a folder for temporary files ([Command.Temp]). The caller can then

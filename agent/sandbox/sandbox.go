@@ -160,7 +160,7 @@ type Command struct {
 	ReadOnly []string
 	// Masked are paths that cannot be read or created, even if they do not exist, and even within
 	// Write. If folders on the way are missing, the first missing folder cannot be created. Below a
-	// writable folder, none of the folders may be a link. For tier B see docs/sandbox.md.
+	// writable folder, none of the folders may be a link. For tier B see docs/guides/sandbox.md.
 	Masked []string
 	// Replaced maps files to other files. The command sees the content of the other file, which it
 	// cannot change. The files must be readable and not writable. On a tier without mounts they are

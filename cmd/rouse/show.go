@@ -106,7 +106,7 @@ func printDetail(w io.Writer, d api.RunDetail, mark string, now time.Time) {
 // kindWords names the kinds of inbox items in the details of a run.
 var kindWords = map[string]string{ledger.KindInput: "asked", ledger.KindApproval: "approval", ledger.KindRecovery: "cut off", ledger.KindPause: "paused", ledger.KindInfo: "informed"}
 
-// taintText describes the taint of a run (docs/security.md).
+// taintText describes the taint of a run (docs/dev/security-tests.md).
 func taintText(letters []string) string {
 	words := map[string]string{"A": "untrusted content (A)", "B": "private data (B)", "C": "an effect beyond the host (C)"}
 	var out []string

@@ -1,4 +1,4 @@
-// Package contract provides the rows of docs/contracts.md to tests, so that each test uses the
+// Package contract provides the rows of docs/dev/contracts.md to tests, so that each test uses the
 // literals that its row quotes.
 package contract
 
@@ -40,7 +40,7 @@ func Of(t testing.TB, id string) *Row {
 		t.Cleanup(row.unused)
 		return row
 	}
-	t.Fatalf("docs/contracts.md has no row %s", id)
+	t.Fatalf("docs/dev/contracts.md has no row %s", id)
 	return nil
 }
 
@@ -51,7 +51,7 @@ func (r *Row) Quote(literal string) string {
 		r.use(literal)
 		return literal
 	}
-	r.t.Errorf("docs/contracts.md: %s does not quote `%s`", r.ID, literal)
+	r.t.Errorf("docs/dev/contracts.md: %s does not quote `%s`", r.ID, literal)
 	return literal
 }
 
@@ -61,7 +61,7 @@ func (r *Row) Number(literal string) int {
 	r.t.Helper()
 	n, err := strconv.Atoi(strings.ReplaceAll(r.Quote(literal), ",", ""))
 	if err != nil {
-		r.t.Fatalf("docs/contracts.md: %s: `%s` is not a number", r.ID, literal)
+		r.t.Fatalf("docs/dev/contracts.md: %s: `%s` is not a number", r.ID, literal)
 	}
 	return n
 }
@@ -73,7 +73,7 @@ func (r *Row) Between(after, before string) []string {
 	list, _, ended := strings.Cut(rest, before)
 	quoted := literals(list)
 	if !found || !ended || len(quoted) == 0 {
-		r.t.Fatalf("docs/contracts.md: %s quotes nothing between %q and %q", r.ID, after, before)
+		r.t.Fatalf("docs/dev/contracts.md: %s quotes nothing between %q and %q", r.ID, after, before)
 	}
 	r.use(quoted...)
 	return quoted
@@ -93,15 +93,15 @@ func (r *Row) unused() {
 	}
 	for _, l := range r.Literals {
 		if !r.used[l] {
-			r.t.Errorf("docs/contracts.md: %s quotes `%s`, and its test does not use it", r.ID, l)
+			r.t.Errorf("docs/dev/contracts.md: %s quotes `%s`, and its test does not use it", r.ID, l)
 		}
 	}
 }
 
-// All returns every row of docs/contracts.md.
+// All returns every row of docs/dev/contracts.md.
 func All(t testing.TB) []*Row {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root(t), "docs", "contracts.md"))
+	text, err := os.ReadFile(filepath.Join(root(t), "docs", "dev", "contracts.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func All(t testing.TB) []*Row {
 			continue
 		}
 		if len(cells) != 7 {
-			t.Fatalf("docs/contracts.md: %s has %d columns, not 5; write a vertical bar as \\|", cells[1], len(cells)-2)
+			t.Fatalf("docs/dev/contracts.md: %s has %d columns, not 5; write a vertical bar as \\|", cells[1], len(cells)-2)
 		}
 		rows = append(rows, &Row{ID: cells[1], Contract: cells[2], Packages: cells[3], Tests: cells[4], State: cells[5], Literals: literals(cells[2])})
 	}

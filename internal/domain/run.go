@@ -63,7 +63,7 @@ func (o Outcome) Reached() bool {
 	return o == OutcomeSuccess || o == OutcomeNothing || o == OutcomePartial || o == OutcomeSkipped
 }
 
-// Exit is the way in which the loop of a run ended. docs/states.md maps exits to outcomes.
+// Exit is the way in which the loop of a run ended. docs/dev/states.md maps exits to outcomes.
 type Exit string
 
 // The exits of the loop.

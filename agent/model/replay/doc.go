@@ -4,7 +4,7 @@
 // # Design
 //
 // A recording is a file of JSON lines. Each line is complete, so that a file cut off by a crash can
-// be read up to that point. docs/recordings.md describes the format. Most of a request repeats the
+// be read up to that point. docs/guides/recordings.md describes the format. Most of a request repeats the
 // previous one, so a line holds only the new part. Readers get whole requests.
 //
 // Provider has no state. The request holds the transcript, and the next answer is the one after the

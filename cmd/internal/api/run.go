@@ -27,7 +27,7 @@ type ArtifactFiles struct {
 	More  int              `json:"more"` // number of files not listed
 }
 
-// Recording is the recording of a run, in the format described in docs/recordings.md.
+// Recording is the recording of a run, in the format described in docs/guides/recordings.md.
 type Recording struct {
 	File string `json:"file"`
 }

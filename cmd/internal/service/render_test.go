@@ -50,7 +50,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// The unit contains the lines that docs/service.md promises.
+// The unit contains the lines that docs/operate/service.md promises.
 func TestUnit(t *testing.T) {
 	t.Parallel()
 	got, err := systemdManager{}.Render(odd)

@@ -19,7 +19,7 @@ import (
 // systemdManager runs services as systemd user units.
 type systemdManager struct{ byLibrary }
 
-// unitTemplate is the template of a unit. docs/service.md explains each line.
+// unitTemplate is the template of a unit. docs/operate/service.md explains each line.
 const unitTemplate = `# {{.Marker}}
 # Changes of your own belong in: systemctl --user edit {{.Name}}.service
 [Unit]

@@ -15,7 +15,7 @@ import (
 )
 
 // attackCase is an attack by a model: the worst answers it could give, and the required result.
-// testdata/attacks has a file of attacks for each row of the threats in docs/security.md.
+// testdata/attacks has a file of attacks for each row of the threats in docs/dev/security-tests.md.
 //
 // Each attack has its own folder. work is the agent's workdir. Nothing in out may change or leak.
 // All texts can contain {{dir}}, {{work}} and {{out}} for these folders. {{net}} is an address that

@@ -409,7 +409,7 @@ func holdsNo(t *testing.T, dir, text string) {
 	}
 }
 
-// TestRestoreDrill executes the drill in docs/backup.md.
+// TestRestoreDrill executes the drill in docs/operate/backup.md.
 func TestRestoreDrill(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../../../../docs/operate/backup.md")

@@ -23,7 +23,7 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// docPort is the address of the model server in docs/walkthrough.md. The test replaces it with a
+// docPort is the address of the model server in docs/start/quickstart.md. The test replaces it with a
 // free address.
 const docPort = "127.0.0.1:8080"
 
@@ -38,7 +38,7 @@ type walk struct {
 	daemon  *endtoend.Program
 }
 
-// TestWalkthrough plays docs/walkthrough.md as a reader would, and compares the output with the
+// TestWalkthrough plays docs/start/quickstart.md as a reader would, and compares the output with the
 // page.
 func TestWalkthrough(t *testing.T) {
 	t.Parallel()
