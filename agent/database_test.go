@@ -9,6 +9,7 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agent/plan"
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -110,7 +111,7 @@ func TestPromptHasTheDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Insert(t.Context(), agentdb.By{}, "log", []map[string]any{{"what": "the-first-row"}, {"what": "other"}}); err != nil {
+	if _, err := db.Insert(t.Context(), changelog.By{}, "log", []map[string]any{{"what": "the-first-row"}, {"what": "other"}}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -118,7 +119,7 @@ func TestPromptHasTheDatabase(t *testing.T) {
 		{Name: "begun", SQL: "select what from log where what like :like", RenderHint: "table", Refresh: "on_run", Params: []agentdb.ViewParam{{Name: "like", Default: "the-%"}}},
 		{Name: "open", SQL: "select what from log where what = :it", RenderHint: "table", Refresh: "manual", Params: []agentdb.ViewParam{{Name: "it"}}},
 	} {
-		if _, err := db.DefineView(t.Context(), agentdb.By{}, v); err != nil {
+		if _, err := db.DefineView(t.Context(), changelog.By{}, v); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agent/plan"
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -122,7 +123,7 @@ func TestWakeShowsViews(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Insert(t.Context(), agentdb.By{}, "log", []map[string]any{{"what": "the-first-row"}}); err != nil {
+	if _, err := db.Insert(t.Context(), changelog.By{}, "log", []map[string]any{{"what": "the-first-row"}}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -130,7 +131,7 @@ func TestWakeShowsViews(t *testing.T) {
 		{Name: "begun", SQL: "select what from log", RenderHint: "table", Refresh: "on_run"},
 		{Name: "asking", SQL: "select what from log where what = :it", RenderHint: "table", Refresh: "manual", Params: []agentdb.ViewParam{{Name: "it"}}},
 	} {
-		if _, err := db.DefineView(t.Context(), agentdb.By{}, v); err != nil {
+		if _, err := db.DefineView(t.Context(), changelog.By{}, v); err != nil {
 			t.Fatal(err)
 		}
 	}

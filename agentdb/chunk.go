@@ -1,13 +1,8 @@
 package agentdb
 
 import (
-	"bytes"
-	"encoding/base64"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/tabular"
@@ -108,69 +103,4 @@ func (b *chunker) flush() error {
 	c := b.current
 	b.current = nil
 	return b.emit(c)
-}
-
-// appendNames writes names as a JSON list.
-func appendNames(out []byte, names []string) []byte {
-	out = append(out, '[')
-	for i, name := range names {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = tabular.AppendText(out, name)
-	}
-	return append(out, ']')
-}
-
-// appendValue writes a value so that it can be read back as it was; see Change.
-func appendValues(out []byte, values []any) []byte {
-	out = append(out, '[')
-	for i, v := range values {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = appendValue(out, v)
-	}
-	return append(out, ']')
-}
-
-// appendValue writes a value so that it can be read back as it was: whole numbers are
-// INTEGER, numbers with a point or an exponent REAL, and what JSON has no form for is an
-// object: {"blob":"…"} and {"text":"…"} in base64, {"real":"+Inf"}.
-func appendValue(out []byte, v any) []byte {
-	switch v := v.(type) {
-	case int64:
-		return strconv.AppendInt(out, v, 10)
-	case float64:
-		return appendFloat(out, v)
-	case string:
-		if !utf8.ValidString(v) {
-			return appendObject(out, "text", base64.StdEncoding.EncodeToString([]byte(v)))
-		}
-		return tabular.AppendText(out, v)
-	case []byte:
-		return appendObject(out, "blob", base64.StdEncoding.EncodeToString(v))
-	}
-	return append(out, "null"...)
-}
-
-func appendFloat(out []byte, f float64) []byte {
-	if math.IsInf(f, 0) || math.IsNaN(f) {
-		return appendObject(out, "real", strconv.FormatFloat(f, 'g', -1, 64))
-	}
-
-	from := len(out)
-	out = strconv.AppendFloat(out, f, 'g', -1, 64)
-	if !bytes.ContainsAny(out[from:], ".e") {
-		out = append(out, ".0"...)
-	}
-	return out
-}
-
-func appendObject(out []byte, kind, text string) []byte {
-	out = append(out, '{')
-	out = tabular.AppendText(out, kind)
-	out = append(out, ':')
-	out = tabular.AppendText(out, text)
-	return append(out, '}')
 }

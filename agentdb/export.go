@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqlvalue"
 	"rouse/agentdb/tabular"
 )
 
@@ -90,7 +91,7 @@ func (db *DB) export(ctx context.Context, spec ExportSpec, to *countingWriter, o
 
 		for i, v := range values {
 			if b, ok := v.(bool); ok { // as SQLite stores it
-				values[i], _ = storable(b)
+				values[i], _ = sqlvalue.Storable(b)
 			}
 		}
 		out.RowsExported++

@@ -8,8 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/sqltext"
+	"rouse/agentdb/sqlvalue"
 	"rouse/agentdb/tabular"
 	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
@@ -54,9 +56,9 @@ const modeUpsert = "upsert"
 // Import writes the rows of a file in one transaction. Rows that do not fit are left out, counted
 // and explained. It refuses the file if more than half of its rows do not fit, or if it cannot be
 // read to its end.
-func (db *DB) Import(ctx context.Context, by By, spec ImportSpec) (Imported, error) {
+func (db *DB) Import(ctx context.Context, by changelog.By, spec ImportSpec) (Imported, error) {
 	// A call that was made already must not read its file again, which may be gone.
-	if stored, err := db.recallAcknowledged(ctx, by, opImport); stored != nil || err != nil {
+	if stored, err := db.recallAcknowledged(ctx, by, changelog.OpImport); stored != nil || err != nil {
 		return decodeResult[Imported](stored, err)
 	}
 
@@ -73,7 +75,7 @@ func (db *DB) Import(ctx context.Context, by By, spec ImportSpec) (Imported, err
 	// The log goes into the file first: if the disk is too small for what follows, the room
 	// that the log takes can be given back only while nothing in it is needed (see diskFullError).
 	_, _ = db.db.Read().ExecContext(ctx, "pragma wal_checkpoint(passive)")
-	imported, err := write(ctx, db, by, opImport, func(ctx context.Context, tx *sqlite.Tx) (Imported, error) {
+	imported, err := write(ctx, db, by, changelog.OpImport, func(ctx context.Context, tx *sqlite.Tx) (Imported, error) {
 		return db.importRows(ctx, tx, by, spec, s)
 	})
 	if err == nil {
@@ -115,7 +117,7 @@ func (s ImportSpec) checked() (ImportSpec, error) {
 	}
 
 	for i, name := range s.Columns {
-		if containsFold(s.Columns[:i], name) {
+		if sqltext.ContainsFold(s.Columns[:i], name) {
 			return s, dberr.Invalid(fmt.Sprintf("columns[%d]", i), "the column %s is named twice", name)
 		}
 	}
@@ -124,7 +126,7 @@ func (s ImportSpec) checked() (ImportSpec, error) {
 }
 
 // importRows runs inside a write, perhaps more than once.
-func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec, s *source) (Imported, error) {
+func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec ImportSpec, s *source) (Imported, error) {
 	m, created, err := s.mapTable(ctx, tx, by, spec)
 	if err != nil {
 		return Imported{}, err
@@ -136,7 +138,7 @@ func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportS
 	}
 
 	rejected := &rejects{total: s.Rows}
-	l := &loader{tx: tx, by: by, op: opImport, table: m.table, keys: m.keys, rejected: rejected}
+	l := &loader{tx: tx, by: by, op: changelog.OpImport, table: m.table, keys: m.keys, rejected: rejected}
 	out.RowsImported, err = l.load(ctx, s, m, func(done int64) error {
 		if spec.Progress != nil {
 			spec.Progress(done, int64(s.Rows))
@@ -193,7 +195,7 @@ func (l *loader) load(ctx context.Context, s *source, m *mapping, progress func(
 	}
 
 	done, chunks := int64(0), 0
-	b := &chunker{columns: m.columns, at: now(), emit: func(c *chunk) error {
+	b := &chunker{columns: m.columns, at: sqlvalue.Now(), emit: func(c *chunk) error {
 		done += int64(len(c.rows))
 		changed, err := l.write(ctx, c)
 		written += changed

@@ -118,8 +118,8 @@ func (s *source) nameColumns(spec ImportSpec) error {
 func (s *source) pickKeys(spec ImportSpec) error {
 	s.only = spec.Columns
 	for _, name := range s.only {
-		if !containsFold(s.Headings, name) {
-			return dberr.Invalid("columns", "no object of %s has the key %q%s", s.name, name, didYouMean(name, s.Headings))
+		if !sqltext.ContainsFold(s.Headings, name) {
+			return dberr.Invalid("columns", "no object of %s has the key %q%s", s.name, name, sqltext.DidYouMean(name, s.Headings))
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 )
 
 // No way in takes a row that no query could read back; what is refused is named, and nothing of it is
@@ -14,14 +15,14 @@ func TestLongRowsAreRefused(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
 	expenses(t, db)
-	if _, err := db.Execute(t.Context(), agentdb.By{Run: 1}, agentdb.ExecuteSpec{SQL: "create unique index by_category on expenses(category); create table wide(k text primary key not null, a text, b text)"}); err != nil {
+	if _, err := db.Execute(t.Context(), changelog.By{Run: 1}, agentdb.ExecuteSpec{SQL: "create unique index by_category on expenses(category); create table wide(k text primary key not null, a text, b text)"}); err != nil {
 		t.Fatal(err)
 	}
 	insert(t, db, "wide", map[string]any{"k": "kept", "a": strings.Repeat("k", 9<<20)})
 
 	long := strings.Repeat("x", 17<<20)
 	half := strings.Repeat("y", 9<<20)
-	by := agentdb.By{Run: 2}
+	by := changelog.By{Run: 2}
 	file := func(spec agentdb.ImportSpec, text string) error {
 		spec.Source = strings.NewReader(text)
 		if spec.Table == "" {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/sqltext"
 	"rouse/agentdb/tabular"
@@ -28,7 +29,7 @@ type mapping struct {
 }
 
 // mapTable finds or makes the table that a file is imported into.
-func (s *source) mapTable(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec) (m *mapping, created bool, err error) {
+func (s *source) mapTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec ImportSpec) (m *mapping, created bool, err error) {
 	t, err := needTable(ctx, sqlite.Prepared{Tx: tx}, spec.Table)
 	if err != nil {
 		var missing *dberr.Error
@@ -54,7 +55,7 @@ func (s *source) mapTable(ctx context.Context, tx *sqlite.Tx, by By, spec Import
 }
 
 // createTable makes a table after the file's headings and the kinds of all its values.
-func (s *source) createTable(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec) (*Table, error) {
+func (s *source) createTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec ImportSpec) (*Table, error) {
 	table := TableSpec{Name: spec.Table, Purpose: "Imported from " + s.name}
 	for i, name := range sqltext.ToColumns(s.Headings) {
 		// An export of a whole table has the host's columns, which every table gets anyway.
@@ -81,7 +82,9 @@ func (s *source) createTable(ctx context.Context, tx *sqlite.Tx, by By, spec Imp
 	return needTable(ctx, sqlite.Prepared{Tx: tx}, spec.Table)
 }
 
-func (s *source) wanted(i int) bool { return s.only == nil || containsFold(s.only, s.Headings[i]) }
+func (s *source) wanted(i int) bool {
+	return s.only == nil || sqltext.ContainsFold(s.only, s.Headings[i])
+}
 
 // mapTo finds the column of each heading: by the name that a new table gives it, or by the
 // heading as it stands.
@@ -121,11 +124,11 @@ func (s *source) mapTo(t *Table) (*mapping, error) {
 }
 
 // ensureUnique makes sure that a unique index tells rows apart by their keys.
-func (m *mapping) ensureUnique(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec) error {
+func (m *mapping) ensureUnique(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec ImportSpec) error {
 	for i, key := range spec.KeyColumns {
 		at := slices.IndexFunc(m.columns, func(c string) bool { return strings.EqualFold(c, key) || strings.EqualFold(c, sqltext.ToColumn(key)) })
 		if at < 0 {
-			return dberr.Invalid(fmt.Sprintf("key_columns[%d]", i), "the key column %q is not among the imported columns%s", key, didYouMean(key, m.columns))
+			return dberr.Invalid(fmt.Sprintf("key_columns[%d]", i), "the key column %q is not among the imported columns%s", key, sqltext.DidYouMean(key, m.columns))
 		}
 		if m.isKey[at] {
 			return dberr.Invalid(fmt.Sprintf("key_columns[%d]", i), "the key column %s is named twice", key)

@@ -3,9 +3,10 @@ package agentdb
 import (
 	"errors"
 	"fmt"
-	"rouse/agentdb/dberr"
 	"slices"
 	"strings"
+
+	"rouse/agentdb/dberr"
 )
 
 const sampleRows = 5 // rows that a message or a result names

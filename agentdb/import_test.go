@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 )
 
@@ -32,7 +33,7 @@ func tryLoad(db *agentdb.DB, name, content string, change ...func(*agentdb.Impor
 	for _, c := range change {
 		c(&spec)
 	}
-	return db.Import(context.Background(), agentdb.By{Run: 3, Actor: "user"}, spec)
+	return db.Import(context.Background(), changelog.By{Run: 3, Actor: "user"}, spec)
 }
 
 func upsert(keys ...string) func(*agentdb.ImportSpec) {
@@ -397,7 +398,7 @@ func TestImportIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("stopped")
 	source := &cancelling{Reader: strings.NewReader("a,b\n" + strings.Repeat("1,2\n", 5000)), cancel: func() { cancel(stop) }}
-	_, err := db.Import(ctx, agentdb.By{}, agentdb.ImportSpec{Table: "t", Name: "f.csv", Source: source})
+	_, err := db.Import(ctx, changelog.By{}, agentdb.ImportSpec{Table: "t", Name: "f.csv", Source: source})
 	if !errors.Is(err, stop) {
 		t.Errorf("error %v", err)
 	}

@@ -2,16 +2,16 @@ package agentdb
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/sqltext"
+	"rouse/agentdb/sqlvalue"
 	"rouse/agentdb/tabular"
 	"rouse/internal/storage/sqlite"
 )
@@ -30,7 +30,7 @@ type Inserted struct {
 
 // Insert writes rows, all or none. A row may leave columns out; their default applies.
 // Lists and objects are stored as JSON text.
-func (db *DB) Insert(ctx context.Context, by By, table string, rows []map[string]any) (Inserted, error) {
+func (db *DB) Insert(ctx context.Context, by changelog.By, table string, rows []map[string]any) (Inserted, error) {
 	if len(rows) == 0 {
 		return Inserted{}, dberr.Invalid("rows", "there is no row to insert")
 	}
@@ -38,7 +38,7 @@ func (db *DB) Insert(ctx context.Context, by By, table string, rows []map[string
 		return Inserted{}, dberr.Invalid("rows", "%d rows are more than the %d that one call can insert; write them to a file and use db_import", len(rows), maxInsert)
 	}
 
-	inserted, err := write(ctx, db, by, opInsert, func(ctx context.Context, tx *sqlite.Tx) (Inserted, error) {
+	inserted, err := write(ctx, db, by, changelog.OpInsert, func(ctx context.Context, tx *sqlite.Tx) (Inserted, error) {
 		t, err := needTable(ctx, sqlite.Prepared{Tx: tx}, table)
 		if err != nil {
 			return Inserted{}, err
@@ -54,7 +54,7 @@ func (db *DB) Insert(ctx context.Context, by By, table string, rows []map[string
 
 // Upsert inserts rows, or updates those that have the same values in the key columns, all
 // or none (OSA-54). A row of keys alone that is there already stays as it is.
-func (db *DB) Upsert(ctx context.Context, by By, table string, keys []string, rows []map[string]any) (Affected, error) {
+func (db *DB) Upsert(ctx context.Context, by changelog.By, table string, keys []string, rows []map[string]any) (Affected, error) {
 	switch {
 	case len(rows) == 0:
 		return Affected{}, dberr.Invalid("rows", "there is no row to write")
@@ -92,8 +92,8 @@ func (t *Table) keyColumns(keys []string) ([]string, error) {
 		c := t.column(key)
 		switch {
 		case c == nil:
-			return nil, dberr.Invalid(fmt.Sprintf("key_columns[%d]", i), "the table %s has no column %q%s", t.Name, key, didYouMean(key, t.columnNames()))
-		case containsFold(out, key):
+			return nil, dberr.Invalid(fmt.Sprintf("key_columns[%d]", i), "the table %s has no column %q%s", t.Name, key, sqltext.DidYouMean(key, t.columnNames()))
+		case sqltext.ContainsFold(out, key):
 			return nil, dberr.Invalid(fmt.Sprintf("key_columns[%d]", i), "the key column %s is named twice", key)
 		}
 		out = append(out, c.Name)
@@ -103,9 +103,9 @@ func (t *Table) keyColumns(keys []string) ([]string, error) {
 
 // ensureUnique makes sure that a unique index tells rows apart by their keys: ON CONFLICT needs one
 // over exactly these columns.
-func (t *Table) ensureUnique(ctx context.Context, tx *sqlite.Tx, by By, keys []string) error {
+func (t *Table) ensureUnique(ctx context.Context, tx *sqlite.Tx, by changelog.By, keys []string) error {
 	same := func(columns []string) bool {
-		return len(columns) == len(keys) && !slices.ContainsFunc(columns, func(name string) bool { return !containsFold(keys, name) })
+		return len(columns) == len(keys) && !slices.ContainsFunc(columns, func(name string) bool { return !sqltext.ContainsFold(keys, name) })
 	}
 	if same(t.key) || slices.ContainsFunc(t.Indexes, func(i Index) bool { return i.Unique && same(i.Columns) }) {
 		return nil
@@ -117,7 +117,7 @@ func (t *Table) ensureUnique(ctx context.Context, tx *sqlite.Tx, by By, keys []s
 		return err
 	}
 
-	err := applySchema(ctx, tx, by, now(), t.Name, index.statement(t.Name))
+	err := applySchema(ctx, tx, by, sqlvalue.Now(), t.Name, index.statement(t.Name))
 	if dberr.Refused(err) {
 		return dberr.Invalid("key_columns", "the table %s already has rows with the same %s, so they cannot be its key", t.Name, strings.Join(keys, ", "))
 	}
@@ -126,11 +126,11 @@ func (t *Table) ensureUnique(ctx context.Context, tx *sqlite.Tx, by By, keys []s
 
 // writeRows inserts rows, or upserts them if there are keys. It returns the primary keys of the
 // rows and how many rows changed.
-func (t *Table) writeRows(ctx context.Context, tx *sqlite.Tx, by By, keys []string, rows []map[string]any) (ids []any, changed int64, err error) {
-	l := &loader{tx: tx, by: by, op: opInsert, table: t, keys: keys}
+func (t *Table) writeRows(ctx context.Context, tx *sqlite.Tx, by changelog.By, keys []string, rows []map[string]any) (ids []any, changed int64, err error) {
+	l := &loader{tx: tx, by: by, op: changelog.OpInsert, table: t, keys: keys}
 	defer func() { err = errors.Join(err, l.close()) }()
 
-	b := &chunker{columns: t.columnNames(), at: now(), emit: func(c *chunk) error {
+	b := &chunker{columns: t.columnNames(), at: sqlvalue.Now(), emit: func(c *chunk) error {
 		n, err := l.write(ctx, c)
 		changed += n
 		for _, row := range c.rows {
@@ -168,13 +168,13 @@ func (t *Table) values(i int, row map[string]any, keys []string) ([]any, error) 
 		case n < 0 && sqltext.IsHostColumn(name):
 			return nil, problem("the column %s is written by the host; leave it out", name)
 		case n < 0:
-			return nil, problem("the table %s has no column %q%s", t.Name, name, didYouMean(name, t.columnNames()))
+			return nil, problem("the table %s has no column %q%s", t.Name, name, sqltext.DidYouMean(name, t.columnNames()))
 		case given[n]:
 			return nil, dberr.Invalid(fmt.Sprintf("rows[%d]", i), "row %d names a column twice in different cases", i+1)
 		}
 
 		given[n] = true
-		value, err := storable(row[name])
+		value, err := sqlvalue.Storable(row[name])
 		if err != nil {
 			return nil, problem("the value of %s in row %d cannot be stored: %v", t.Columns[n].Name, i+1, err)
 		}
@@ -184,36 +184,9 @@ func (t *Table) values(i int, row map[string]any, keys []string) ([]any, error) 
 	}
 
 	for n, c := range t.Columns {
-		if _, missing := out[n].(tabular.Absent); (missing || out[n] == nil) && containsFold(keys, c.Name) {
+		if _, missing := out[n].(tabular.Absent); (missing || out[n] == nil) && sqltext.ContainsFold(keys, c.Name) {
 			return nil, dberr.Invalid(fmt.Sprintf("rows[%d].%s", i, c.Name), "row %d has no value in the key column %s", i+1, c.Name)
 		}
 	}
 	return out, nil
-}
-
-// storable turns a value of Go or JSON into one that SQLite holds.
-func storable(v any) (any, error) {
-	switch v := v.(type) {
-	case nil, string, int64, []byte:
-		return v, nil
-	case bool:
-		if v {
-			return int64(1), nil
-		}
-		return int64(0), nil
-	case int:
-		return int64(v), nil
-	case float64:
-		return tabular.WholeFloat(v), nil
-	case realNumber:
-		return float64(v), nil
-	case json.Number:
-		return tabular.Number(v), nil
-	// As the host writes instants, so that they compare as texts.
-	case time.Time:
-		return v.UTC().Format(timeLayout), nil
-	}
-
-	encoded, err := json.Marshal(v)
-	return string(encoded), err
 }

@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/sqltext"
+	"rouse/agentdb/sqlvalue"
 	"rouse/agentdb/tabular"
 	"rouse/internal/storage/sqlite"
 )
@@ -25,14 +27,14 @@ const plainUpsert = 32 << 10
 // loader writes chunks into one table, each with its entry in the changelog.
 type loader struct {
 	tx       *sqlite.Tx
-	by       By
+	by       changelog.By
 	op       string // of the changelog
 	table    *Table
 	keys     []string // columns by which rows are updated instead; nil only inserts
 	rejected *rejects // collects the rows that SQLite refuses; if nil, a refused row is an error
 
-	layout    *tableLayout // read with the first chunk, unless the write is confined
-	statement *sql.Stmt    // writes a row of the columns
+	layout    *changelog.Layout // read with the first chunk, unless the write is confined
+	statement *sql.Stmt         // writes a row of the columns
 	columns   []string
 }
 
@@ -117,7 +119,7 @@ func (l *loader) close() error {
 // insert writes the statement for one row. In tables with host columns parameter 1 is the time of
 // writing.
 func (l *loader) insert(c *chunk) string {
-	row, columns := placeholders(len(c.columns)), sqltext.QuoteAll(c.columns)
+	row, columns := sqltext.Placeholders(len(c.columns)), sqltext.QuoteAll(c.columns)
 	if l.table.hasHost {
 		row, columns = "?1, ?1, "+row, sqltext.ColumnCreated+", "+sqltext.ColumnUpdated+", "+columns
 	}
@@ -134,7 +136,7 @@ func (l *loader) insert(c *chunk) string {
 func (l *loader) onConflict(c *chunk) string {
 	var set []string
 	for _, name := range c.columns {
-		if !containsFold(l.keys, name) {
+		if !sqltext.ContainsFold(l.keys, name) {
 			set = append(set, sqltext.Quote(name)+" = excluded."+sqltext.Quote(name))
 		}
 	}
@@ -156,7 +158,7 @@ func (l *loader) checkPlain(ctx context.Context, c *chunk) (err error) {
 		return nil
 	}
 	if l.layout == nil {
-		if l.layout, err = readLayout(ctx, l.tx, l.table.Name); err != nil {
+		if l.layout, err = changelog.ReadLayout(ctx, l.tx, l.table.Name); err != nil {
 			return err
 		}
 	}
@@ -170,7 +172,7 @@ func (l *loader) checkPlain(ctx context.Context, c *chunk) (err error) {
 	}
 	// An upsert updates rows, which may cascade to tables that point here. And a chunk can be
 	// recorded as a whole only if each of its rows can be found again.
-	if !l.layout.plain || l.keys != nil && (l.layout.parent || slices.ContainsFunc(c.rows, tooLong)) || !l.numbered() && !l.keyed(c) {
+	if !l.layout.Plain || l.keys != nil && (l.layout.Parent || slices.ContainsFunc(c.rows, tooLong)) || !l.numbered() && !l.keyed(c) {
 		return errConfine
 	}
 	return nil
@@ -179,14 +181,14 @@ func (l *loader) checkPlain(ctx context.Context, c *chunk) (err error) {
 // numbered reports whether the rows of a chunk get row ids that follow each other and are their
 // key.
 func (l *loader) numbered() bool {
-	return l.keys == nil && (l.layout.byRowID || l.table.rowKey != "")
+	return l.keys == nil && (l.layout.ByRowID || l.table.rowKey != "")
 }
 
 // keyed reports whether every row of a chunk has a value for each column of its key.
 func (l *loader) keyed(c *chunk) bool {
 	keys := l.keys
 	if keys == nil {
-		keys = l.layout.key
+		keys = l.layout.Key
 	}
 	return !slices.ContainsFunc(keys, func(name string) bool {
 		at := c.index(name)
@@ -201,50 +203,50 @@ func (l *loader) logChunk(ctx context.Context, c *chunk, before [][]any) error {
 		return nil
 	}
 
-	entry := change{op: l.op, table: l.table.Name}
+	entry := changelog.Entry{Op: l.op, Table: l.table.Name}
 	columns, rows := c.columns, make([][]any, len(c.rows))
 	for i, row := range c.rows {
 		rows[i] = row.values
 	}
 
-	keys := l.layout.key
+	keys := l.layout.Key
 	if l.keys != nil {
 		// Columns that the upsert does not set keep values that the chunk does not have.
-		keys, columns = l.keys, l.layout.imageColumns()
+		keys, columns = l.keys, l.layout.ImageColumns()
 		var err error
 		if rows, err = l.images(ctx, c); err != nil {
 			return err
 		}
 
-		key := func(row []any) string { return Image{columns, row}.pick(keys).String() }
+		key := func(row []any) string { return changelog.Image{columns, row}.Pick(keys).String() }
 		stays := map[string]bool{}
 		for _, row := range rows {
 			stays[key(row)] = true
 		}
 		// What was there of a refused row does not belong to the chunk.
-		entry.before = rowsImage(columns, slices.DeleteFunc(before, func(row []any) bool { return !stays[key(row)] }))
+		entry.Before = rowsImage(columns, slices.DeleteFunc(before, func(row []any) bool { return !stays[key(row)] }))
 	}
-	entry.after = rowsImage(columns, rows)
+	entry.After = rowsImage(columns, rows)
 
 	var pk []byte
-	if l.keys == nil && (l.layout.byRowID || c.index(keys[0]) < 0) {
+	if l.keys == nil && (l.layout.ByRowID || c.index(keys[0]) < 0) {
 		// SQLite numbers rows one after the other, so the first and the last number are enough.
 		pk = tabular.AppendText([]byte(`{"column":`), keys[0])
 	} else {
-		pk = appendNames([]byte(`{"keys":`), keys)
+		pk = sqlvalue.AppendNames([]byte(`{"keys":`), keys)
 	}
 	pk = l.appendID(append(pk, `,"from":`...), l.id(c, c.rows[0]))
 	pk = l.appendID(append(pk, `,"to":`...), l.id(c, c.rows[len(c.rows)-1]))
-	entry.pk = fmt.Sprintf(`%s,"count":%d}`, pk, len(c.rows))
-	_, err := logChange(l.tx, l.by, c.at, entry)
+	entry.PK = fmt.Sprintf(`%s,"count":%d}`, pk, len(c.rows))
+	_, err := changelog.Log(l.tx, l.by, c.at, entry)
 	return err
 }
 
 func (l *loader) appendID(out []byte, id any) []byte {
 	if list, ok := id.([]any); ok {
-		return appendValues(out, list)
+		return sqlvalue.AppendList(out, list)
 	}
-	return appendValue(out, id)
+	return sqlvalue.Append(out, id)
 }
 
 // rowsImage is how the changelog keeps the rows of a chunk: {"columns":[…],"rows":[[…],…]}. It is
@@ -253,12 +255,12 @@ func rowsImage(columns []string, rows [][]any) string {
 	if len(rows) == 0 {
 		return ""
 	}
-	out := append(appendNames([]byte(`{"columns":`), columns), `,"rows":[`...)
+	out := append(sqlvalue.AppendNames([]byte(`{"columns":`), columns), `,"rows":[`...)
 	for i, row := range rows {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = appendValues(out, row)
+		out = sqlvalue.AppendList(out, row)
 	}
 	return string(append(out, "]}"...))
 }
@@ -270,9 +272,9 @@ func (l *loader) images(ctx context.Context, c *chunk) ([][]any, error) {
 		return nil, nil
 	}
 
-	columns := l.layout.imageColumns()
-	key := "(" + placeholders(len(l.keys)) + ")"
-	query := "SELECT " + selection(columns) + " FROM " + sqltext.Quote(l.table.Name) + " WHERE (" + sqltext.QuoteAll(l.keys) + ") IN (VALUES " +
+	columns := l.layout.ImageColumns()
+	key := "(" + sqltext.Placeholders(len(l.keys)) + ")"
+	query := "SELECT " + changelog.Selection(columns) + " FROM " + sqltext.Quote(l.table.Name) + " WHERE (" + sqltext.QuoteAll(l.keys) + ") IN (VALUES " +
 		key + strings.Repeat(", "+key, len(c.rows)-1) + ")"
 	var args []any
 	for _, row := range c.rows {
@@ -283,7 +285,7 @@ func (l *loader) images(ctx context.Context, c *chunk) ([][]any, error) {
 
 	return sqlite.Collect(ctx, l.tx.SQL(), func(scan sqlite.Scanner) ([]any, error) {
 		row := make([]any, len(columns))
-		return row, scan(pointers(row)...)
+		return row, scan(sqlvalue.Pointers(row)...)
 	}, query, args...)
 }
 
@@ -307,23 +309,4 @@ func (l *loader) id(c *chunk, row chunkRow) any {
 		return values[0]
 	}
 	return values
-}
-
-func placeholders(n int) string { return strings.TrimPrefix(strings.Repeat(", ?", n), ", ") }
-
-func containsFold(names []string, name string) bool {
-	for _, n := range names {
-		if strings.EqualFold(n, name) {
-			return true
-		}
-	}
-	return false
-}
-
-func pointers(values []any) []any {
-	out := make([]any, len(values))
-	for i := range values {
-		out[i] = &values[i]
-	}
-	return out
 }

@@ -9,16 +9,12 @@ import (
 	"path/filepath"
 	"strings"
 
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/sqltext"
 	"rouse/internal/atomicfile"
 	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
-)
-
-const (
-	actorMigration = "migration"
-	maxSlug        = 48 // characters, OSA-53
 )
 
 // MigrateSpec changes the schema, and says how that would be undone.
@@ -36,7 +32,7 @@ type Migrated struct {
 }
 
 // Migrate runs SQL as Execute does and records it as a migration (OSA-53).
-func (db *DB) Migrate(ctx context.Context, by By, spec MigrateSpec) (Migrated, error) {
+func (db *DB) Migrate(ctx context.Context, by changelog.By, spec MigrateSpec) (Migrated, error) {
 	if strings.TrimSpace(spec.Description) == "" {
 		return Migrated{}, dberr.Invalid("description", "say in a few words what the migration is for; its file is named after them")
 	}
@@ -53,13 +49,13 @@ func (db *DB) Migrate(ctx context.Context, by By, spec MigrateSpec) (Migrated, e
 	}
 
 	// The changelog tells migrations from what the agent does otherwise.
-	by.Actor = actorMigration
+	by.Actor = changelog.ActorMigration
 	done, err := withBackup(ctx, db, by, func() (Migrated, error) {
 		return confined(ctx, db, by, "migrate", func(ctx context.Context, tx *sqlite.Tx) (Migrated, error) {
 			if err := db.runScript(ctx, tx, by, s); err != nil {
 				return Migrated{}, err
 			}
-			id, err := recordMigration(tx, by, migration{slug: slug(spec.Description), description: spec.Description, up: spec.Up, down: spec.Down})
+			id, err := changelog.RecordMigration(tx, by, changelog.Migration{Slug: changelog.Slug(spec.Description), Description: spec.Description, Up: spec.Up, Down: spec.Down})
 			return Migrated{Success: true, MigrationID: id, AppliedSQL: spec.Up}, err
 		})
 	})
@@ -81,38 +77,6 @@ func inField(field string, err error) error {
 	return err
 }
 
-// migration is a row of _migrations.
-type migration struct {
-	id                          int64
-	slug, description, up, down string
-}
-
-func recordMigration(tx *sqlite.Tx, by By, m migration) (int64, error) {
-	result, err := tx.Exec(`insert into _migrations(slug, description, up, down, at, run_id) values (?, ?, ?, ?, ?, ?)`,
-		m.slug, m.description, m.up, m.down, now(), by.Run)
-	if err != nil {
-		return 0, err
-	}
-	return result.LastInsertId()
-}
-
-// slug makes a file's name of a description: "Add a unit!" becomes add-a-unit.
-func slug(description string) string {
-	text := strings.ToLower(strings.ReplaceAll(sqltext.ToColumn(description), "_", "-"))
-	text = strings.Trim(text, "-")
-	if len(text) > maxSlug {
-		text = text[:maxSlug]
-		if i := strings.LastIndexByte(text, '-'); i > 0 { // at the end of a word
-			text = text[:i]
-		}
-	}
-	if text == "" {
-		return "migration"
-	}
-
-	return text
-}
-
 // migrationFileWarnings writes the files of the migrations, and warns when that fails: the change
 // itself stands.
 func (db *DB) migrationFileWarnings(ctx context.Context) []string {
@@ -129,8 +93,8 @@ func (db *DB) writeMigrationFiles(ctx context.Context) error {
 	defer db.filesMu.Unlock()
 
 	dir := filepath.Join(filepath.Dir(db.path), "migrations")
-	migrations, err := sqlite.Collect(ctx, db.db.Read(), func(scan sqlite.Scanner) (m migration, err error) {
-		err = scan(&m.id, &m.slug, &m.description, &m.up, &m.down)
+	migrations, err := sqlite.Collect(ctx, db.db.Read(), func(scan sqlite.Scanner) (m changelog.Migration, err error) {
+		err = scan(&m.ID, &m.Slug, &m.Description, &m.Up, &m.Down)
 		return m, err
 	}, `select id, slug, description, up, down from _migrations order by id`)
 	if err != nil || len(migrations) == 0 { // a database without migrations gets no folder
@@ -141,12 +105,12 @@ func (db *DB) writeMigrationFiles(ctx context.Context) error {
 	}
 
 	for _, m := range migrations {
-		name := filepath.Join(dir, fmt.Sprintf("%04d-%s", m.id, m.slug))
-		head := "-- " + text.Collapse(m.description) + "\n"
-		if err := writeOnce(name+".sql", head+m.up+"\n"); err != nil {
+		name := filepath.Join(dir, fmt.Sprintf("%04d-%s", m.ID, m.Slug))
+		head := "-- " + text.Collapse(m.Description) + "\n"
+		if err := writeOnce(name+".sql", head+m.Up+"\n"); err != nil {
 			return err
 		}
-		if err := writeOnce(name+".down.sql", head+m.down+"\n"); err != nil {
+		if err := writeOnce(name+".down.sql", head+m.Down+"\n"); err != nil {
 			return err
 		}
 	}

@@ -257,7 +257,7 @@ func needTable(ctx context.Context, q sqlite.Querier, name string) (*Table, erro
 		return nil, err
 	}
 
-	hint := didYouMean(name, tableNames(tables))
+	hint := sqltext.DidYouMean(name, tableNames(tables))
 	if len(tables) == 0 {
 		hint = "; there are no tables yet, create it with db_create_table"
 	}

@@ -9,7 +9,6 @@ import (
 
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/sqltext"
-	"rouse/internal/text"
 )
 
 // The column types that a table can have. Others are refused or mapped to these, because
@@ -66,7 +65,7 @@ func (s TableSpec) statements() ([]string, error) {
 	}
 
 	for _, name := range []string{sqltext.ColumnCreated, sqltext.ColumnUpdated} {
-		defs = append(defs, sqltext.Quote(name)+" TEXT NOT NULL DEFAULT ("+sqlNow+")")
+		defs = append(defs, sqltext.Quote(name)+" TEXT NOT NULL DEFAULT ("+sqltext.Now+")")
 	}
 
 	defs = append(defs, sqltext.Quote(sqltext.ColumnDeleted)+" TEXT")
@@ -76,23 +75,13 @@ func (s TableSpec) statements() ([]string, error) {
 
 	out := []string{
 		"CREATE TABLE " + sqltext.Quote(s.Name) + " (\n  " + strings.Join(defs, ",\n  ") + "\n)",
-		touchTrigger(s.Name),
+		sqltext.TouchTrigger(s.Name),
 	}
 	for _, index := range s.Indexes {
 		out = append(out, index.statement(s.Name))
 	}
 
 	return out, nil
-}
-
-// sqlNow is the present instant as the host columns hold it (C-3).
-const sqlNow = "strftime('%Y-%m-%dT%H:%M:%fZ','now')"
-
-// touchTrigger keeps _updated_at true whoever updates. The inner update does not fire it
-// again: recursive triggers are off, and the condition no longer holds.
-func touchTrigger(table string) string {
-	return fmt.Sprintf("CREATE TRIGGER %s AFTER UPDATE ON %s FOR EACH ROW WHEN new.%s IS old.%[3]s\nBEGIN\n  UPDATE %[2]s SET %[3]s = %s WHERE rowid = new.rowid;\nEND",
-		sqltext.Quote("_touch_"+table), sqltext.Quote(table), sqltext.Quote(sqltext.ColumnUpdated), sqlNow)
 }
 
 func (i Index) statement(table string) string {
@@ -135,7 +124,7 @@ func (s TableSpec) check() error {
 		if err := index.check(field, s); err != nil {
 			return err
 		}
-		if containsFold(names, index.Name) {
+		if sqltext.ContainsFold(names, index.Name) {
 			return dberr.Invalid(field+".name", "the name %s is given twice: tables and indexes share their names", index.Name)
 		}
 		names = append(names, index.Name)
@@ -159,7 +148,7 @@ func (i Index) check(field string, s TableSpec) error {
 
 	for _, name := range i.Columns {
 		if !slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) }) {
-			return dberr.Invalid(field+".columns", "the index %s names the column %q, which the table %s does not have%s", i.Name, name, s.Name, didYouMean(name, names))
+			return dberr.Invalid(field+".columns", "the index %s names the column %q, which the table %s does not have%s", i.Name, name, s.Name, sqltext.DidYouMean(name, names))
 		}
 	}
 
@@ -290,15 +279,4 @@ func (c Column) columnType(field string) (string, error) {
 	}
 
 	return "", dberr.Invalid(field+".type", "the column %s has the unknown type %q; use TEXT (also for dates), INTEGER, REAL, NUMERIC or BLOB", c.Name, c.Type)
-}
-
-// didYouMean ends a message with the nearest name, or with all when they are few.
-func didYouMean(name string, among []string) string {
-	if best := text.Nearest(name, among); best != "" {
-		return "; did you mean " + best + "?"
-	}
-	if len(among) > 0 && len(among) <= 20 {
-		return "; there are " + strings.Join(among, ", ")
-	}
-	return ""
 }

@@ -5,14 +5,16 @@ import (
 	"fmt"
 	"strings"
 
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/sqltext"
+	"rouse/agentdb/sqlvalue"
 	"rouse/internal/storage/sqlite"
 )
 
 // AlterTable adds columns to a table. A column that cannot be NULL and has no default gets
 // 0, ” or X” in the rows that are there (OSA-53).
-func (db *DB) AlterTable(ctx context.Context, by By, table string, add []Column) (Migrated, error) {
+func (db *DB) AlterTable(ctx context.Context, by changelog.By, table string, add []Column) (Migrated, error) {
 	if len(add) == 0 {
 		return Migrated{}, dberr.Invalid("add_columns", "name at least one column to add")
 	}
@@ -24,7 +26,7 @@ func (db *DB) AlterTable(ctx context.Context, by By, table string, add []Column)
 	return done, err
 }
 
-func (db *DB) alterTable(ctx context.Context, by By, table string, add []Column) (Migrated, error) {
+func (db *DB) alterTable(ctx context.Context, by changelog.By, table string, add []Column) (Migrated, error) {
 	return confined(ctx, db, by, "alter_table", func(ctx context.Context, tx *sqlite.Tx) (Migrated, error) {
 		t, err := needTable(ctx, sqlite.Prepared{Tx: tx}, table)
 		if err != nil {
@@ -35,13 +37,13 @@ func (db *DB) alterTable(ctx context.Context, by By, table string, add []Column)
 		if err != nil {
 			return Migrated{}, err
 		}
-		if err := applySchema(ctx, tx, by, now(), t.Name, up...); err != nil {
+		if err := applySchema(ctx, tx, by, sqlvalue.Now(), t.Name, up...); err != nil {
 			return Migrated{}, err
 		}
 
 		applied := strings.Join(up, ";\n") + ";"
-		id, err := recordMigration(tx, by, migration{
-			slug: slug("alter " + t.Name), description: "Add columns to " + t.Name, up: applied, down: strings.Join(down, ";\n") + ";",
+		id, err := changelog.RecordMigration(tx, by, changelog.Migration{
+			Slug: changelog.Slug("alter " + t.Name), Description: "Add columns to " + t.Name, Up: applied, Down: strings.Join(down, ";\n") + ";",
 		})
 		return Migrated{Success: true, MigrationID: id, AppliedSQL: applied}, err
 	})
@@ -56,7 +58,7 @@ func (t *Table) additions(add []Column) (up, down []string, err error) {
 			return nil, nil, err
 		}
 
-		if containsFold(taken, c.Name) {
+		if sqltext.ContainsFold(taken, c.Name) {
 			bad := dberr.Invalid(field+".name", "the table %s already has a column %s", t.Name, c.Name)
 			// The same call cannot succeed later.
 			bad.Retryable = false

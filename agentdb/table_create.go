@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"strings"
 
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/sqltext"
+	"rouse/agentdb/sqlvalue"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -21,7 +23,7 @@ type Created struct {
 
 // CreateTable makes a table with the host's columns, and its indexes. With IfNotExists a table that
 // is there stays as it is, and a warning says in what it differs from the one that was asked for.
-func (db *DB) CreateTable(ctx context.Context, by By, spec TableSpec) (Created, error) {
+func (db *DB) CreateTable(ctx context.Context, by changelog.By, spec TableSpec) (Created, error) {
 	statements, err := spec.statements()
 	if err != nil {
 		return Created{}, err
@@ -37,7 +39,7 @@ func (db *DB) CreateTable(ctx context.Context, by By, spec TableSpec) (Created, 
 }
 
 // createTable runs inside a write.
-func createTable(ctx context.Context, tx *sqlite.Tx, by By, spec TableSpec, statements []string) (Created, error) {
+func createTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec TableSpec, statements []string) (Created, error) {
 	if spec.IfNotExists {
 		existing, err := readTables(ctx, sqlite.Prepared{Tx: tx}, spec.Name)
 		if err != nil {
@@ -61,7 +63,7 @@ func createTable(ctx context.Context, tx *sqlite.Tx, by By, spec TableSpec, stat
 		}
 	}
 
-	at := now()
+	at := sqlvalue.Now()
 	// A row of a table of this name that is gone may still be there.
 	if _, err := tx.Exec(`insert into _tables_meta(name, purpose, created_at, run_id) values (?, ?, ?, ?)
 		on conflict(name) do update set purpose = excluded.purpose, created_at = excluded.created_at, run_id = excluded.run_id`,
@@ -75,8 +77,8 @@ func createTable(ctx context.Context, tx *sqlite.Tx, by By, spec TableSpec, stat
 
 	created := Created{Success: true, AppliedSQL: strings.Join(statements, ";\n") + ";"}
 	var err error
-	created.MigrationID, err = recordMigration(tx, by, migration{
-		slug: slug("create " + spec.Name), description: "Create " + spec.Name + ": " + spec.Purpose, up: created.AppliedSQL, down: "DROP TABLE " + sqltext.Quote(spec.Name) + ";",
+	created.MigrationID, err = changelog.RecordMigration(tx, by, changelog.Migration{
+		Slug: changelog.Slug("create " + spec.Name), Description: "Create " + spec.Name + ": " + spec.Purpose, Up: created.AppliedSQL, Down: "DROP TABLE " + sqltext.Quote(spec.Name) + ";",
 	})
 
 	return created, err
@@ -114,9 +116,9 @@ func viewFree(tx *sqlite.Tx, name string) error {
 }
 
 // applySchema runs statements that change the schema and logs them as one change.
-func applySchema(ctx context.Context, tx *sqlite.Tx, by By, at, table string, statements ...string) error {
+func applySchema(ctx context.Context, tx *sqlite.Tx, by changelog.By, at, table string, statements ...string) error {
 	ctx = tx.Context(ctx)
-	err := changeSchema(ctx, tx, by, at, table, func() (string, error) {
+	err := changelog.ChangeSchema(ctx, tx, by, at, table, func() (string, error) {
 		for _, statement := range statements {
 			if _, err := tx.SQL().ExecContext(ctx, statement); err != nil {
 				return "", err

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/sqltext"
+	"rouse/agentdb/sqlvalue"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -18,18 +20,18 @@ type Affected struct {
 
 // Update sets columns of the rows where all of the given columns have the given values
 // (OSA-55). Deleted rows are left alone unless deleted is true.
-func (db *DB) Update(ctx context.Context, by By, table string, set, where map[string]any, deleted bool) (Affected, error) {
+func (db *DB) Update(ctx context.Context, by changelog.By, table string, set, where map[string]any, deleted bool) (Affected, error) {
 	if len(set) == 0 {
 		return Affected{}, dberr.Invalid("set", "say which columns to set, as an object of column and value")
 	}
-	return db.updateRows(ctx, by, opUpdate, table, func(t *Table) (query string, args []any, err error) {
+	return db.updateRows(ctx, by, changelog.OpUpdate, table, func(t *Table) (query string, args []any, err error) {
 		columns, values, err := t.pairs("set", set)
 		if err != nil {
 			return "", nil, err
 		}
 
 		if t.hasHost {
-			columns, values = append(columns, sqltext.ColumnUpdated), append(values, now())
+			columns, values = append(columns, sqltext.ColumnUpdated), append(values, sqlvalue.Now())
 		}
 
 		query, args, err = t.where(where)
@@ -43,25 +45,25 @@ func (db *DB) Update(ctx context.Context, by By, table string, set, where map[st
 }
 
 // Delete marks rows as deleted; Restore brings them back.
-func (db *DB) Delete(ctx context.Context, by By, table string, where map[string]any) (Affected, error) {
-	return db.setDeleted(ctx, by, opDelete, table, where)
+func (db *DB) Delete(ctx context.Context, by changelog.By, table string, where map[string]any) (Affected, error) {
+	return db.setDeleted(ctx, by, changelog.OpDelete, table, where)
 }
 
 // Restore brings rows back that Delete has marked.
-func (db *DB) Restore(ctx context.Context, by By, table string, where map[string]any) (Affected, error) {
-	return db.setDeleted(ctx, by, opRestore, table, where)
+func (db *DB) Restore(ctx context.Context, by changelog.By, table string, where map[string]any) (Affected, error) {
+	return db.setDeleted(ctx, by, changelog.OpRestore, table, where)
 }
 
-func (db *DB) setDeleted(ctx context.Context, by By, op, table string, where map[string]any) (Affected, error) {
+func (db *DB) setDeleted(ctx context.Context, by changelog.By, op, table string, where map[string]any) (Affected, error) {
 	return db.updateRows(ctx, by, op, table, func(t *Table) (string, []any, error) {
 		if !t.hasHost {
 			return "", nil, dberr.Invalid("table", "the table %s was made with SQL and has no column %s, so its rows cannot be marked: delete them for good with db_execute (DELETE … WHERE), or make a new table with db_create_table", t.Name, sqltext.ColumnDeleted)
 		}
 
 		query, args, err := t.where(where)
-		at := now()
+		at := sqlvalue.Now()
 		values, was := []any{at, at}, " AND "+sqltext.ColumnDeleted+" IS NULL"
-		if op == opRestore {
+		if op == changelog.OpRestore {
 			values, was = []any{nil, at}, " AND "+sqltext.ColumnDeleted+" IS NOT NULL"
 		}
 		return setting(t, []string{sqltext.ColumnDeleted, sqltext.ColumnUpdated}) + query + was, append(values, args...), err
@@ -69,7 +71,7 @@ func (db *DB) setDeleted(ctx context.Context, by By, op, table string, where map
 }
 
 // updateRows runs one UPDATE, confined and recorded row by row.
-func (db *DB) updateRows(ctx context.Context, by By, op, table string, write func(*Table) (string, []any, error)) (Affected, error) {
+func (db *DB) updateRows(ctx context.Context, by changelog.By, op, table string, write func(*Table) (string, []any, error)) (Affected, error) {
 	done, err := confined(ctx, db, by, op, recorded(by, op, func(ctx context.Context, tx *sqlite.Tx) (Affected, error) {
 		t, err := needTable(ctx, sqlite.Prepared{Tx: tx}, table)
 		if err != nil {
@@ -147,15 +149,15 @@ func (t *Table) pairs(field string, from map[string]any) (columns []string, valu
 		case host && field == "set":
 			return nil, nil, dberr.Invalid(field+"."+name, "the column %s is written by the host; leave it out", name)
 		case c == nil && !host:
-			return nil, nil, dberr.Invalid(field+"."+name, "the table %s has no column %q%s", t.Name, name, didYouMean(name, t.columnNames()))
+			return nil, nil, dberr.Invalid(field+"."+name, "the table %s has no column %q%s", t.Name, name, sqltext.DidYouMean(name, t.columnNames()))
 		case c != nil:
 			name = c.Name
 		}
-		if containsFold(columns, name) {
+		if sqltext.ContainsFold(columns, name) {
 			return nil, nil, dberr.Invalid(field+"."+name, "the column %s is named twice", name)
 		}
 
-		value, err := storable(from[given])
+		value, err := sqlvalue.Storable(from[given])
 		if err != nil {
 			return nil, nil, dberr.Invalid(field+"."+name, "the value of %s cannot be stored: %v", name, err)
 		}

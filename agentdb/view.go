@@ -10,9 +10,11 @@ import (
 	"strings"
 	"time"
 
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/lineage"
 	"rouse/agentdb/sqltext"
+	"rouse/agentdb/sqlvalue"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -56,7 +58,7 @@ var RenderHints = []string{"table", "bar", "line", "pie", "number"}
 
 // DefineView saves a query, or changes one that is there: it keeps when it was made and
 // whether it is pinned. The SQL has to work now, with NULL for a parameter without a default.
-func (db *DB) DefineView(ctx context.Context, by By, v View) (View, error) {
+func (db *DB) DefineView(ctx context.Context, by changelog.By, v View) (View, error) {
 	if err := v.check(); err != nil {
 		return View{}, err
 	}
@@ -80,8 +82,8 @@ func (db *DB) DefineView(ctx context.Context, by By, v View) (View, error) {
 			return View{}, err
 		}
 
-		at := now()
-		if _, err := logChange(tx, by, at, change{op: opRaw, sql: "define view " + sqltext.Quote(v.Name) + " as " + v.SQL}); err != nil {
+		at := sqlvalue.Now()
+		if _, err := changelog.Log(tx, by, at, changelog.Entry{Op: changelog.OpRaw, SQL: "define view " + sqltext.Quote(v.Name) + " as " + v.SQL}); err != nil {
 			return View{}, err
 		}
 
@@ -128,7 +130,7 @@ func scanView(scan sqlite.Scanner) (v View, result string, err error) {
 		return v, result, err
 	}
 
-	if err = decodeNumbers(params, &v.Params); err != nil {
+	if err = sqlvalue.Decode(params, &v.Params); err != nil {
 		err = fmt.Errorf("the parameters of the view %s cannot be read: %w", v.Name, err)
 	}
 	return v, result, err
@@ -162,7 +164,7 @@ func (db *DB) view(ctx context.Context, name string) (View, string, error) {
 		names[i] = v.Name
 	}
 
-	return v, "", &dberr.Error{Kind: dberr.KindNotFound, Field: "name", Retryable: true, Message: fmt.Sprintf("there is no saved view %q%s", name, didYouMean(name, names))}
+	return v, "", &dberr.Error{Kind: dberr.KindNotFound, Field: "name", Retryable: true, Message: fmt.Sprintf("there is no saved view %q%s", name, sqltext.DidYouMean(name, names))}
 }
 
 // RunView asks a view now, with values for its parameters by their names. What it answers by
@@ -201,7 +203,7 @@ func (db *DB) ShowView(ctx context.Context, name string) (ViewResult, error) {
 		return ViewResult{}, err
 	}
 
-	if at, err := time.Parse(timeLayout, v.RefreshedAt); err == nil && stored != "" {
+	if at, err := time.Parse(sqlvalue.TimeLayout, v.RefreshedAt); err == nil && stored != "" {
 		every, err := time.ParseDuration(v.Refresh)
 		if err != nil || time.Since(at) < every {
 			return v.stored(stored)
@@ -212,7 +214,7 @@ func (db *DB) ShowView(ctx context.Context, name string) (ViewResult, error) {
 
 func (v View) stored(text string) (ViewResult, error) {
 	out := ViewResult{Name: v.Name, RenderHint: v.RenderHint, RefreshedAt: v.RefreshedAt}
-	if err := decodeNumbers(text, &out.Rows); err != nil {
+	if err := sqlvalue.Decode(text, &out.Rows); err != nil {
 		return out, fmt.Errorf("the stored result of the view %s cannot be read: %w", v.Name, err)
 	}
 	return out, nil
@@ -262,7 +264,7 @@ func (db *DB) refresh(ctx context.Context, v View) (ViewResult, error) {
 
 // runViewQuery gives the answer, and its rows as JSON.
 func (db *DB) runViewQuery(ctx context.Context, v View, given map[string]any) (out ViewResult, text string, err error) {
-	out = ViewResult{Name: v.Name, RenderHint: v.RenderHint, RefreshedAt: now()}
+	out = ViewResult{Name: v.Name, RenderHint: v.RenderHint, RefreshedAt: sqlvalue.Now()}
 	values, err := v.values(given)
 	if err != nil {
 		return out, "", err
@@ -276,7 +278,7 @@ func (db *DB) runViewQuery(ctx context.Context, v View, given map[string]any) (o
 }
 
 // DropView forgets a saved view.
-func (db *DB) DropView(ctx context.Context, by By, name string) (DroppedView, error) {
+func (db *DB) DropView(ctx context.Context, by changelog.By, name string) (DroppedView, error) {
 	if by.Key != "" { // a call that was made already finds no view any more
 		if stored, err := db.recallAcknowledged(ctx, by, "drop_view"); stored != nil || err != nil {
 			return decodeResult[DroppedView](stored, err)
@@ -289,7 +291,7 @@ func (db *DB) DropView(ctx context.Context, by By, name string) (DroppedView, er
 	}
 
 	return write(ctx, db, by, "drop_view", func(_ context.Context, tx *sqlite.Tx) (DroppedView, error) {
-		if _, err := logChange(tx, by, now(), change{op: opRaw, sql: "drop view " + sqltext.Quote(v.Name)}); err != nil {
+		if _, err := changelog.Log(tx, by, sqlvalue.Now(), changelog.Entry{Op: changelog.OpRaw, SQL: "drop view " + sqltext.Quote(v.Name)}); err != nil {
 			return DroppedView{}, err
 		}
 		_, err := tx.Exec(`delete from _views where name = ?`, v.Name)
@@ -298,7 +300,7 @@ func (db *DB) DropView(ctx context.Context, by By, name string) (DroppedView, er
 }
 
 // PinView has a view stand on the first page of its agent, or no longer.
-func (db *DB) PinView(ctx context.Context, by By, name string, pinned bool) error {
+func (db *DB) PinView(ctx context.Context, by changelog.By, name string, pinned bool) error {
 	v, _, err := db.view(ctx, name)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/sqltext"
+	"rouse/agentdb/sqlvalue"
 	"rouse/agentdb/tabular"
 )
 
@@ -136,15 +137,11 @@ func (v View) signature() string {
 	return "it has " + strings.Join(out, ", ")
 }
 
-// realNumber is a value that SQLite is given as a real, also where it is whole: 7 / 2.0 is not 7 /
-// 2.
-type realNumber float64
-
 // bound is a value as a query is given it.
 func (p ViewParam) bound(v any, field string) (any, error) {
 	value, err := p.value(v, field)
 	if n, ok := value.(float64); ok {
-		return realNumber(n), err
+		return sqlvalue.Real(n), err
 	}
 	return value, err
 }
@@ -156,7 +153,7 @@ func (p ViewParam) value(v any, field string) (any, error) {
 		return nil, nil
 	}
 
-	stored, err := storable(v)
+	stored, err := sqlvalue.Storable(v)
 	if err != nil {
 		return nil, dberr.Invalid(field, "the parameter %s cannot be used: %v", p.Name, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 )
 
 // OSA-60: a view has the parameters that its SQL names, each with a type and maybe a default;
@@ -16,7 +17,7 @@ func TestViewParameters(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
 	insert(t, db, "expenses", map[string]any{"category": "food", "amount": 5}, map[string]any{"category": "rent", "amount": 900})
-	by := agentdb.By{Run: 1}
+	by := changelog.By{Run: 1}
 	v := agentdb.View{Name: "over", SQL: "select category c from expenses where amount > :least and category like $like order by 1", RenderHint: "table", Refresh: "on_run",
 		Params: []agentdb.ViewParam{{Name: ":least", Type: "Integer", Default: json.Number("1")}, {Name: "like", Default: "%"}}}
 	saved, err := db.DefineView(t.Context(), by, v)
@@ -72,13 +73,13 @@ func TestViewParametersRefuses(t *testing.T) {
 		}
 
 		want = strings.TrimSuffix(want, " no")
-		if _, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, v); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, v); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", v.SQL, err, want)
 		}
 	}
 
 	v := agentdb.View{Name: "v", SQL: "select :a || :b x", RenderHint: "table", Refresh: "manual", Params: []agentdb.ViewParam{{Name: "a"}, {Name: "b"}}}
-	if _, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, v); err != nil {
+	if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, v); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := db.RunView(t.Context(), "v", nil); err == nil || !strings.Contains(err.Error(), "the view v needs a value for a, b") {
@@ -91,7 +92,7 @@ func TestViewParameterTypes(t *testing.T) {
 	db := fresh(t)
 	define := func(v agentdb.View) error {
 		v.RenderHint, v.Refresh = "table", "manual"
-		_, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, v)
+		_, err := db.DefineView(t.Context(), changelog.By{Run: 1}, v)
 		return err
 	}
 	many := agentdb.View{Name: "many", SQL: "select 1"}
@@ -147,15 +148,15 @@ func TestViewParameterTypes(t *testing.T) {
 // A call that drops a view and is made once more is answered as it was, though there is none any more.
 func TestDropViewOnce(t *testing.T) {
 	db := fresh(t)
-	if _, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, agentdb.View{Name: "v", SQL: "select 1", RenderHint: "table", Refresh: "manual"}); err != nil {
+	if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, agentdb.View{Name: "v", SQL: "select 1", RenderHint: "table", Refresh: "manual"}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 2 {
-		if dropped, err := db.DropView(t.Context(), agentdb.By{Run: 1, Key: "k"}, "v"); err != nil || !dropped.Dropped {
+		if dropped, err := db.DropView(t.Context(), changelog.By{Run: 1, Key: "k"}, "v"); err != nil || !dropped.Dropped {
 			t.Errorf("call %d: %+v, %v", i, dropped, err)
 		}
 	}
-	if _, err := db.DropView(t.Context(), agentdb.By{Run: 1}, "v"); err == nil {
+	if _, err := db.DropView(t.Context(), changelog.By{Run: 1}, "v"); err == nil {
 		t.Error("another call drops it as well")
 	}
 }
@@ -194,7 +195,7 @@ func TestParameters(t *testing.T) {
 		}
 	}
 
-	_, err := db.Execute(t.Context(), agentdb.By{Run: 1}, agentdb.ExecuteSpec{SQL: "update expenses set note = ? where id = 1", Params: []any{"x", "y"}})
+	_, err := db.Execute(t.Context(), changelog.By{Run: 1}, agentdb.ExecuteSpec{SQL: "update expenses set note = ? where id = 1", Params: []any{"x", "y"}})
 	if err == nil || !strings.Contains(err.Error(), "the SQL has 1 parameter and 2 values were given") {
 		t.Error(err)
 	}

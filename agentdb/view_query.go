@@ -10,6 +10,7 @@ import (
 
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/sqltext"
+	"rouse/agentdb/sqlvalue"
 )
 
 // maxJoinedViews bounds how many saved views one query may name, with those that they name.
@@ -93,7 +94,7 @@ func sqlLiteral(v any) string {
 	switch v := v.(type) {
 	case int64:
 		return strconv.FormatInt(v, 10)
-	case realNumber:
+	case sqlvalue.Real:
 		return strconv.FormatFloat(float64(v), 'e', -1, 64) // with an exponent it stays a REAL
 	case string:
 		return "'" + strings.ReplaceAll(v, "'", "''") + "'"

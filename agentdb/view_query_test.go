@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 )
 
 // OSA-60: a saved view is named in a query like a table: joined, in a CTE and by another view, over live rows as they are, with the
@@ -16,7 +17,7 @@ func TestSavedViewsAsTables(t *testing.T) {
 	insert(t, db, "expenses", map[string]any{"category": "food", "amount": 1.5}, map[string]any{"category": "food", "amount": 2.5}, map[string]any{"category": "it's :a", "amount": 7})
 	define := func(name, sql string, params ...agentdb.ViewParam) {
 		t.Helper()
-		if _, err := db.DefineView(t.Context(), agentdb.By{}, agentdb.View{Name: name, SQL: sql, RenderHint: "table", Refresh: "manual", Params: params}); err != nil {
+		if _, err := db.DefineView(t.Context(), changelog.By{}, agentdb.View{Name: name, SQL: sql, RenderHint: "table", Refresh: "manual", Params: params}); err != nil {
 			t.Fatal(name, err)
 		}
 	}
@@ -42,7 +43,7 @@ func TestSavedViewsAsTables(t *testing.T) {
 	}
 
 	// A row that was deleted is seen neither through the view.
-	if _, err := db.Delete(t.Context(), agentdb.By{}, "expenses", map[string]any{"amount": 7}); err != nil {
+	if _, err := db.Delete(t.Context(), changelog.By{}, "expenses", map[string]any{"amount": 7}); err != nil {
 		t.Fatal(err)
 	}
 	if got := ask(t, db, "select count(*) from totals"); got != "[[1]]" {
@@ -68,7 +69,7 @@ func TestSavedViewsAsTables(t *testing.T) {
 
 	// A view that would come to itself is not saved.
 	for _, sql := range []string{"select * from totals", "select category, total from odd join large using (category)"} {
-		_, err := db.DefineView(t.Context(), agentdb.By{}, agentdb.View{Name: "totals", SQL: sql, RenderHint: "table", Refresh: "manual"})
+		_, err := db.DefineView(t.Context(), changelog.By{}, agentdb.View{Name: "totals", SQL: sql, RenderHint: "table", Refresh: "manual"})
 		wantError(t, err, "invalid_args", "sql", "would ask itself")
 	}
 	if got := ask(t, db, "select category from totals"); got != `[["food"]]` {

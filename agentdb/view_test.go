@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 )
 
 // OSA-60: a saved query keeps its result until it is asked again; redefining it keeps when it
@@ -14,7 +15,7 @@ func TestViews(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
 	expenses(t, db)
-	by := agentdb.By{Run: 1}
+	by := changelog.By{Run: 1}
 	v := agentdb.View{Name: "total", SQL: "select count(*) n from expenses", RenderHint: "number", Refresh: "on_run"}
 	first, err := db.DefineView(t.Context(), by, v)
 	if err != nil {

@@ -59,7 +59,7 @@ var mayImport = map[string][]string{
 	},
 	"agent/tool/db": {
 		"agent/tool", "agent/preview", "agentdb", "agentdb/pool", "internal/ledger", "agent/model",
-		"agent/loop/memory",
+		"agent/loop/memory", "agentdb/changelog",
 	},
 	"agent/tool/executor": {"agent/tool", "agent/tool/file", "agent/tool/shell", "agent/model", "internal/ledger", "agent/sandbox"},
 	"agent/tool/file": {
@@ -81,11 +81,16 @@ var mayImport = map[string][]string{
 	"agent/tool/workspace":              {"agent/tool", "internal/ledger"},
 	"agent/undo": {
 		"agent/checkout", "agent/checkout/runclone", "agent/tool", "agent/tool/file", "agentdb", "agentdb/pool",
-		"internal/ledger",
+		"internal/ledger", "agentdb/changelog",
 	},
 	"agentdb": {
-		"internal/storage/dbfile", "internal/storage/sqlite", "agentdb/tabular", "agentdb/dberr",
-		"agentdb/lineage", "agentdb/sqltext",
+		"internal/storage/dbfile", "internal/storage/sqlite", "agentdb/bulk", "agentdb/changelog", "agentdb/dberr",
+		"agentdb/lineage", "agentdb/schema", "agentdb/sqltext", "agentdb/sqlvalue", "agentdb/tabular", "agentdb/transfer",
+		"agentdb/view",
+	},
+	"agentdb/changelog": {
+		"agentdb/dberr", "agentdb/lineage", "agentdb/sqltext", "agentdb/sqlvalue", "agentdb/tabular",
+		"internal/storage/sqlite",
 	},
 	"agentdb/dberr":   {"internal/storage/sqlite"},
 	"agentdb/lineage": {"internal/storage/sqlite"},
@@ -94,11 +99,12 @@ var mayImport = map[string][]string{
 	},
 	"agentdb/pool":        {"agentdb", "agentdb/dberr", "agentdb/lineage", "internal/storage/dbfile", "internal/storage/sqlite"},
 	"agentdb/sqltext":     {"agentdb/dberr"},
+	"agentdb/sqlvalue":    {"agentdb/tabular"},
 	"agentdb/tabular":     {},
 	"cmd/internal/access": {},
 	"cmd/internal/api": {
 		"agent/checkout", "agent/tool/executor", "internal/ledger", "agentdb", "agentdb/pool",
-		"scheduler/schedule", "skills",
+		"scheduler/schedule", "skills", "agentdb/changelog",
 	},
 	"cmd/internal/audit": {"agentdb", "internal/ledger"},
 	"cmd/internal/backup": {
@@ -130,10 +136,10 @@ var mayImport = map[string][]string{
 		"agent/tool/host", "agent/tool/host/signin", "agent/tool/mcp", "agent/tool/next", "agent/undo",
 		"agentdb", "agentdb/pool", "cmd/internal/access", "cmd/internal/api", "cmd/internal/config",
 		"cmd/internal/notify", "cmd/internal/plan", "cmd/internal/web", "cmd/internal/webhook",
-		"cmd/internal/why", "internal/ledger", "scheduler", "scheduler/schedule", "skills/install", "watcher",
+		"cmd/internal/why", "internal/ledger", "scheduler", "scheduler/schedule", "skills/install", "watcher", "agentdb/changelog",
 	},
 	"cmd/internal/daemon":    everything,
-	"cmd/internal/dashboard": {"internal/ledger/store", "cmd/internal/web", "cmd/internal/api", "internal/ledger", "agentdb", "skills", "skills/install"},
+	"cmd/internal/dashboard": {"internal/ledger/store", "cmd/internal/web", "cmd/internal/api", "internal/ledger", "agentdb", "skills", "skills/install", "agentdb/changelog"},
 	"cmd/internal/doctor": {
 		"internal/ledger/*", "agent", "agent/model", "agent/plan", "agent/sandbox", "agent/tool/host/signin", "agent/tool/mcp",
 		"cmd/internal/api", "cmd/internal/backup", "cmd/internal/config", "cmd/internal/notify",
@@ -172,7 +178,7 @@ var mayImport = map[string][]string{
 	"cmd/internal/traces":                  {"internal/ledger"},
 	"cmd/internal/web": {
 		"internal/ledger/store", "cmd/internal/api", "internal/ledger", "agentdb", "agentdb/pool", "scheduler/schedule", "scheduler",
-		"skills", "skills/install",
+		"skills", "skills/install", "agentdb/changelog",
 	},
 	"cmd/internal/webhook": {},
 	"cmd/internal/why": {

@@ -11,6 +11,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -230,7 +231,9 @@ func answer(result any, warnings []string, err error) (tool.Envelope, error) {
 	return tool.Success(result, warnings...), nil
 }
 
-func by(in tool.Invocation) agentdb.By { return agentdb.By{Run: in.Run, Key: in.Key, Actor: "agent"} }
+func by(in tool.Invocation) changelog.By {
+	return changelog.By{Run: in.Run, Key: in.Key, Actor: "agent"}
+}
 
 type schemaArgs struct{}
 

@@ -2,7 +2,7 @@ package api
 
 import (
 	"rouse/agent/checkout"
-	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/internal/domain"
 )
 
@@ -61,14 +61,14 @@ type UndoRequest struct {
 
 // Undo is what was undone of a run, or would be.
 type Undo struct {
-	Run      string         `json:"run"`
-	Agent    string         `json:"agent"`
-	Done     bool           `json:"done"`
-	CanUndo  bool           `json:"can_undo"`
-	Files    []UndoneFile   `json:"files"`
-	Database agentdb.Undone `json:"database"`
-	Checkout string         `json:"checkout,omitempty"` // the branch of the run's clone, both of which are discarded
-	Left     []string       `json:"left"`               // what the run did and what stays
+	Run      string           `json:"run"`
+	Agent    string           `json:"agent"`
+	Done     bool             `json:"done"`
+	CanUndo  bool             `json:"can_undo"`
+	Files    []UndoneFile     `json:"files"`
+	Database changelog.Undone `json:"database"`
+	Checkout string           `json:"checkout,omitempty"` // the branch of the run's clone, both of which are discarded
+	Left     []string         `json:"left"`               // what the run did and what stays
 }
 
 // UndoneFile is a change of a file by a run.

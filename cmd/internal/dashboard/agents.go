@@ -12,6 +12,7 @@ import (
 	"github.com/a-h/templ"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/web"
 	"rouse/internal/domain"
@@ -225,7 +226,7 @@ func (s *site) pinView(r *http.Request) (string, error) {
 // agentActivity shows what an agent did: its runs, and what each changed in its database.
 func (s *site) agentActivity(r *http.Request, a agent) (templ.Component, error) {
 	q := r.URL.Query()
-	f := agentdb.ChangeFilter{Table: q.Get("table"), Newest: true, MaxCount: activityChanges}
+	f := changelog.Filter{Table: q.Get("table"), Newest: true, MaxCount: activityChanges}
 	if text := q.Get("run"); text != "" {
 		var err error
 		if f.Run, err = strconv.ParseInt(text, 10, 64); err != nil {

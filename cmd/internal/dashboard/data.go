@@ -19,6 +19,7 @@ import (
 	"github.com/a-h/templ"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/web"
 	"rouse/internal/text"
@@ -32,7 +33,7 @@ const (
 )
 
 // byOwner marks changes that a person makes, in the changelog.
-var byOwner = agentdb.By{Actor: "user"}
+var byOwner = changelog.By{Actor: "user"}
 
 // data is the page of a table.
 type data struct {

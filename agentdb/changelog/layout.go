@@ -1,4 +1,4 @@
-package agentdb
+package changelog
 
 import (
 	"context"
@@ -10,16 +10,16 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// tableLayout is what is needed to write a table and to record its rows.
-type tableLayout struct {
-	name     string
+// Layout is what is needed to write a table and to record its rows.
+type Layout struct {
+	Name     string
 	columns  []string // all that are stored, the host's included
 	defaults []string // their defaults as SQL; "" for none
 	position []int    // where each is among the values that SQLite hands over
-	key      []string // what tells rows apart: the primary key, or the row id
-	byRowID  bool     // key is the row id, by a name that no column has
-	plain    bool     // writing a row changes and reads nothing but that row
-	parent   bool     // another table's foreign key points here
+	Key      []string // what tells rows apart: the primary key, or the row id
+	ByRowID  bool     // Key is the row id, by a name that no column has
+	Plain    bool     // writing a row changes and reads nothing but that row
+	Parent   bool     // another table's foreign key points here
 }
 
 const selectLayout = `select c.cid, c.name, c.hidden, c.pk, c."notnull", l.wr, coalesce(c.dflt_value, ''), c.type,
@@ -33,16 +33,16 @@ const selectPlain = `select m.name, m.sql,
 	exists (select 1 from sqlite_schema o join pragma_foreign_key_list(o.name) f where o.type = 'table' and f."table" = m.name collate nocase)
 	from sqlite_schema m where m.type = 'table' and m.name = ?1 collate nocase`
 
-// readLayout reads the table of a name; the name must be one.
-func readLayout(ctx context.Context, tx *sqlite.Tx, name string) (*tableLayout, error) {
-	t := &tableLayout{}
+// ReadLayout reads the table of a name; the name must be one.
+func ReadLayout(ctx context.Context, tx *sqlite.Tx, name string) (*Layout, error) {
+	t := &Layout{}
 	var text string
 	var busy bool
-	if err := tx.QueryRow(selectPlain, name).Scan(&t.name, &text, &busy, &t.parent); err != nil {
+	if err := tx.QueryRow(selectPlain, name).Scan(&t.Name, &text, &busy, &t.Parent); err != nil {
 		return nil, err
 	}
 
-	t.plain = !busy && plainText(text)
+	t.Plain = !busy && plainText(text)
 	rows, err := tx.Query(selectLayout, name)
 	if err != nil {
 		return nil, err
@@ -62,16 +62,16 @@ func readLayout(ctx context.Context, tx *sqlite.Tx, name string) (*tableLayout, 
 		all = append(all, strings.ToLower(column))
 		if hidden == 0 {
 			t.columns, t.defaults, t.position = append(t.columns, column), append(t.defaults, value), append(t.position, cid)
-			t.plain = t.plain && (sqltext.IsHostColumn(column) || constant(value))
+			t.Plain = t.Plain && (sqltext.IsHostColumn(column) || constant(value))
 		}
 
 		if pk > 0 {
-			for len(t.key) < pk {
-				t.key = append(t.key, "")
+			for len(t.Key) < pk {
+				t.Key = append(t.Key, "")
 			}
-			t.key[pk-1] = column
+			t.Key[pk-1] = column
 			nullable = nullable || !notNull && !without
-			rowID = strings.EqualFold(typ, typeInteger) && !index
+			rowID = strings.EqualFold(typ, "INTEGER") && !index
 		}
 	}
 
@@ -80,8 +80,8 @@ func readLayout(ctx context.Context, tx *sqlite.Tx, name string) (*tableLayout, 
 	}
 
 	// Only a key that is never NULL tells all rows apart.
-	if len(t.key) == 0 || nullable && (!rowID || len(t.key) > 1) {
-		t.byRowID, t.key = true, []string{rowIDName(all)}
+	if len(t.Key) == 0 || nullable && (!rowID || len(t.Key) > 1) {
+		t.ByRowID, t.Key = true, []string{rowIDName(all)}
 	}
 
 	return t, nil
@@ -115,17 +115,17 @@ func plainText(sql string) bool {
 	return true
 }
 
-// imageColumns are the columns of a row's whole image.
-func (t *tableLayout) imageColumns() []string {
-	if t.byRowID {
-		return append([]string{t.key[0]}, t.columns...)
+// ImageColumns are the columns of a row's whole image.
+func (t *Layout) ImageColumns() []string {
+	if t.ByRowID {
+		return append([]string{t.Key[0]}, t.columns...)
 	}
 	return t.columns
 }
 
-// selection lists columns for a SELECT. The sign keeps the driver from turning a text into
+// Selection lists columns for a SELECT. The sign keeps the driver from turning a text into
 // a time where a column was declared DATE.
-func selection(columns []string) string {
+func Selection(columns []string) string {
 	out := make([]string, len(columns))
 	for i, name := range columns {
 		out[i] = "+" + sqltext.Quote(name)
@@ -134,9 +134,9 @@ func selection(columns []string) string {
 }
 
 // row is the image of a row that SQLite handed over.
-func (t *tableLayout) row(values []any, rowID int64) Image {
-	m := Image{Columns: t.imageColumns()}
-	if t.byRowID {
+func (t *Layout) row(values []any, rowID int64) Image {
+	m := Image{Columns: t.ImageColumns()}
+	if t.ByRowID {
 		m.Values = append(m.Values, rowID)
 	}
 
@@ -151,7 +151,8 @@ func (t *tableLayout) row(values []any, rowID int64) Image {
 	return m
 }
 
-func (m Image) pick(columns []string) Image {
+// Pick returns the image with these columns alone.
+func (m Image) Pick(columns []string) Image {
 	out := Image{Columns: columns, Values: make([]any, len(columns))}
 	for i, name := range columns {
 		out.Values[i], _ = m.Get(name)

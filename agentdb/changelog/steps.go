@@ -1,4 +1,4 @@
-package agentdb
+package changelog
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rouse/agentdb/sqltext"
+	"rouse/agentdb/sqlvalue"
 )
 
 // Step is one thing to do to a database: SQL that changes the schema, or one row.
@@ -137,7 +138,7 @@ func (c Change) isChunk() bool {
 
 func (c Change) chunk() ([]Step, error) {
 	var pk chunkKey
-	if err := decodeNumbers(c.PK, &pk); err != nil {
+	if err := sqlvalue.Decode(c.PK, &pk); err != nil {
 		return nil, err
 	}
 	if pk.At != "" {
@@ -157,7 +158,7 @@ func (c Change) chunk() ([]Step, error) {
 	// An upsert has updated the rows that are in Before and inserted the others.
 	was := make(map[string]Image, len(before))
 	for _, m := range before {
-		was[m.pick(pk.Keys).String()] = m
+		was[m.Pick(pk.Keys).String()] = m
 	}
 
 	out := make([]Step, len(rows))
@@ -201,7 +202,7 @@ func (c Change) chunkRow(pk chunkKey, row Image, was map[string]Image, i int) (S
 		return Step{Key: number, After: &whole}, nil
 	}
 
-	s := Step{Key: row.pick(pk.Keys)}
+	s := Step{Key: row.Pick(pk.Keys)}
 	if m, ok := was[s.Key.String()]; ok {
 		s.Before, s.After = &m, &row
 		return s, nil
@@ -224,8 +225,8 @@ func (c Change) withTimestamps(m Image) Image {
 	return Image{append(m.Columns[:n:n], sqltext.ColumnCreated, sqltext.ColumnUpdated), append(m.Values[:n:n], c.At, c.At)}
 }
 
-// unknownColumn is a column of the step that the table does not have, "" when it has all.
-func (s Step) unknownColumn(t *tableLayout) string {
+// UnknownColumn is a column of the step that the table does not have, "" when it has all.
+func (s Step) UnknownColumn(t *Layout) string {
 	for _, m := range []*Image{&s.Key, s.Before, s.After} {
 		if m == nil {
 			continue
@@ -237,9 +238,9 @@ func (s Step) unknownColumn(t *tableLayout) string {
 	return ""
 }
 
-// statement returns the SQL of a step about a row. Names in a condition stand with their table,
+// Statement returns the SQL of a step about a row. Names in a condition stand with their table,
 // because SQLite takes an unknown bare name for a text. A row that is in the way stops the step.
-func (s Step) statement(t *tableLayout) (query string, args []any) {
+func (s Step) Statement(t *Layout) (query string, args []any) {
 	where := func() {
 		conds := make([]string, len(s.Key.Columns))
 		for i, name := range s.Key.Columns {
@@ -255,7 +256,7 @@ func (s Step) statement(t *tableLayout) (query string, args []any) {
 	case s.Before == nil:
 		m := s.After.storedIn(t)
 		args = m.Values
-		query = "INSERT OR ABORT INTO " + sqltext.Quote(s.Table) + " (" + sqltext.QuoteAll(m.Columns) + ") VALUES (" + placeholders(len(m.Columns)) + ")"
+		query = "INSERT OR ABORT INTO " + sqltext.Quote(s.Table) + " (" + sqltext.QuoteAll(m.Columns) + ") VALUES (" + sqltext.Placeholders(len(m.Columns)) + ")"
 	default:
 		m := s.After.storedIn(t)
 		// Every column that differed is gone from the table.
@@ -277,9 +278,9 @@ func (s Step) statement(t *tableLayout) (query string, args []any) {
 }
 
 // storedIn leaves out what the table does not store.
-func (m Image) storedIn(t *tableLayout) (out Image) {
+func (m Image) storedIn(t *Layout) (out Image) {
 	for i, name := range m.Columns {
-		if containsFold(t.imageColumns(), name) {
+		if sqltext.ContainsFold(t.ImageColumns(), name) {
 			out.Columns, out.Values = append(out.Columns, name), append(out.Values, m.Values[i])
 		}
 	}
@@ -288,9 +289,9 @@ func (m Image) storedIn(t *tableLayout) (out Image) {
 
 // missingIn are the columns that the table does not store. The host's are none of them: the rows
 // of a chunk are given them, whether their table has them or not.
-func (m Image) missingIn(t *tableLayout) (out []string) {
+func (m Image) missingIn(t *Layout) (out []string) {
 	for _, name := range m.Columns {
-		if !sqltext.IsHostColumn(name) && !containsFold(t.imageColumns(), name) {
+		if !sqltext.IsHostColumn(name) && !sqltext.ContainsFold(t.ImageColumns(), name) {
 			out = append(out, name)
 		}
 	}

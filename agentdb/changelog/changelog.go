@@ -1,23 +1,33 @@
-package agentdb
+// Package changelog records every change of an agent's database, and undoes the changes of a run. Its
+// functions work inside a transaction of the caller.
+package changelog
 
 import (
 	"context"
 	"fmt"
 
 	"rouse/agentdb/lineage"
+	"rouse/agentdb/sqlvalue"
 	"rouse/internal/storage/sqlite"
 )
 
 // Operations of the changelog, OSA-61. What a trigger or a cascade changed is logged with
 // the operation that set it off.
 const (
-	opInsert  = "insert"
-	opUpdate  = "update"
-	opDelete  = "soft_delete"
-	opRestore = "restore"
+	OpInsert  = "insert"
+	OpUpdate  = "update"
+	OpDelete  = "soft_delete"
+	OpRestore = "restore"
 	opSchema  = "schema"
-	opRaw     = "raw"
-	opImport  = "import"
+	OpRaw     = "raw"
+	OpImport  = "import"
+)
+
+// Actors of a change.
+const (
+	actorAgent     = "agent"
+	ActorUser      = "user"
+	ActorMigration = "migration"
 )
 
 // Change is a row of the changelog. Actor is agent for what a run did, by whichever tool, but
@@ -52,32 +62,14 @@ type Change struct {
 	PK, Before, After, SQL string
 }
 
-// ChangeFilter picks rows of the changelog.
-type ChangeFilter struct {
+// Filter picks rows of the changelog.
+type Filter struct {
 	Run      int64  // of one run; 0 means all
 	Table    string // of one table; "" means all
 	After    int64  // ids above this one
 	Before   int64  // ids below this one; 0 means all
 	Newest   bool   // newest first
 	MaxCount int    // 0 means all
-}
-
-// Changes reads the changelog.
-func (db *DB) Changes(ctx context.Context, f ChangeFilter) ([]Change, error) {
-	order, most := "id", -1
-	if f.Newest {
-		order = "id desc"
-	}
-	if f.MaxCount > 0 {
-		most = f.MaxCount
-	}
-
-	out, err := sqlite.Collect(ctx, db.db.Read(), scanChange, selectChange+`(?1 = 0 or run_id = ?1 and ledger = `+lineage.OfRun+`) and (?2 = '' or "table" = ?2 collate nocase) and id > ?3 and (?5 = 0 or id < ?5) order by `+order+` limit ?4`,
-		f.Run, f.Table, f.After, most, f.Before)
-	if err != nil {
-		return nil, db.explain(ctx, err)
-	}
-	return out, nil
 }
 
 const selectChange = `select id, ts, run_id, actor, op, "table", coalesce(pk, ''), coalesce(before, ''), coalesce(after, ''), coalesce(sql, ''), ` + lineage.OfOther + ` from _changelog where `
@@ -87,10 +79,11 @@ func scanChange(scan sqlite.Scanner) (c Change, err error) {
 	return c, err
 }
 
-// change is what is to be written into _changelog; empty texts are stored as NULL.
-type change struct{ op, table, pk, before, after, sql string }
+// Entry is what is to be written into _changelog; empty texts are stored as NULL.
+type Entry struct{ Op, Table, PK, Before, After, SQL string }
 
-func logChange(tx *sqlite.Tx, by By, at string, c change) (id int64, err error) {
+// Log adds one entry to the changelog and returns its id.
+func Log(tx *sqlite.Tx, by By, at string, c Entry) (id int64, err error) {
 	actor := by.Actor
 	if actor == "" {
 		actor = actorAgent
@@ -98,49 +91,39 @@ func logChange(tx *sqlite.Tx, by By, at string, c change) (id int64, err error) 
 
 	result, err := tx.Exec(`insert into _changelog(ledger, run_id, ts, actor, op, "table", pk, before, after, sql)
 		values (`+lineage.OfRun+`, ?1, ?2, ?3, ?4, ?5, nullif(?6, ''), nullif(?7, ''), nullif(?8, ''), nullif(?9, ''))`,
-		by.Run, at, actor, c.op, c.table, c.pk, c.before, c.after, c.sql)
+		by.Run, at, actor, c.Op, c.Table, c.PK, c.Before, c.After, c.SQL)
 	if err != nil {
 		return 0, fmt.Errorf("cannot write the changelog: %w", err)
 	}
 	return result.LastInsertId()
 }
 
-// rowLog writes the rows that a statement changed into the changelog.
-type rowLog struct {
-	tx      *sqlite.Tx
-	by      By
-	at      string
-	op      string // "" names each after its effect
-	layouts map[string]*tableLayout
-}
-
-func (l *rowLog) write(ctx context.Context, changes []sqlite.RowChange) error {
-	if l.layouts == nil {
-		l.layouts = map[string]*tableLayout{}
-	}
-
+// LogRows writes the rows that a statement changed into the changelog. op is the operation, or "" to
+// Name each entry after its effect.
+func LogRows(ctx context.Context, tx *sqlite.Tx, by By, at, op string, changes []sqlite.RowChange) error {
+	layouts := map[string]*Layout{}
 	for i := 0; i < len(changes); {
 		c := changes[i]
-		t := l.layouts[c.Table]
+		t := layouts[c.Table]
 		if t == nil {
 			var err error
-			if t, err = readLayout(ctx, l.tx, c.Table); err != nil {
+			if t, err = ReadLayout(ctx, tx, c.Table); err != nil {
 				return err
 			}
-			l.layouts[c.Table] = t
+			layouts[c.Table] = t
 		}
 
 		// The trigger that keeps _updated_at follows each update as a change of its own; together
 		// they are one entry.
 		entry, n := t.merge(changes[i:])
 		i += n
-		if entry.op = l.op; l.op == "" {
-			entry.op = entry.effect()
+		if entry.Op = op; op == "" {
+			entry.Op = entry.effect()
 		}
-		if entry.before == entry.after {
+		if entry.Before == entry.After {
 			continue // an update that left everything as it was
 		}
-		if _, err := logChange(l.tx, l.by, l.at, entry); err != nil {
+		if _, err := Log(tx, by, at, entry); err != nil {
 			return err
 		}
 	}
@@ -149,19 +132,19 @@ func (l *rowLog) write(ctx context.Context, changes []sqlite.RowChange) error {
 }
 
 // effect names what happened to a row; deleting it for good has no name of its own.
-func (c change) effect() string {
+func (c Entry) effect() string {
 	switch {
-	case c.before == "":
-		return opInsert
-	case c.after == "":
-		return opRaw
+	case c.Before == "":
+		return OpInsert
+	case c.After == "":
+		return OpRaw
 	}
-	return opUpdate
+	return OpUpdate
 }
 
 // merge makes one entry of the changes that directly follow each other on one row: an
 // update, and the trigger that sets the instant of it.
-func (t *tableLayout) merge(changes []sqlite.RowChange) (change, int) {
+func (t *Layout) merge(changes []sqlite.RowChange) (Entry, int) {
 	before, after := t.rowImages(changes[0])
 	n := 1
 	for ; n < len(changes) && after != nil && changes[n].Table == changes[0].Table && changes[n].Old != nil && changes[n].New != nil; n++ {
@@ -174,23 +157,23 @@ func (t *tableLayout) merge(changes []sqlite.RowChange) (change, int) {
 		after = next
 	}
 
-	c := change{table: t.name}
+	c := Entry{Table: t.Name}
 	switch {
 	case before == nil:
 		// An inserted row is found by the key that it has; every other one by the key that it had
-		// before the change.
-		c.pk, c.after = after.pick(t.key).String(), after.String()
+		// Before the change.
+		c.PK, c.After = after.Pick(t.Key).String(), after.String()
 	case after == nil:
-		c.pk, c.before = before.pick(t.key).String(), before.String()
+		c.PK, c.Before = before.Pick(t.Key).String(), before.String()
 	default:
-		c.pk = before.pick(t.key).String()
-		c.before, c.after = difference(*before, *after)
+		c.PK = before.Pick(t.Key).String()
+		c.Before, c.After = difference(*before, *after)
 	}
 
 	return c, n
 }
 
-func (t *tableLayout) rowImages(c sqlite.RowChange) (before, after *Image) {
+func (t *Layout) rowImages(c sqlite.RowChange) (before, after *Image) {
 	if c.Old != nil {
 		m := t.row(c.Old, c.OldRow)
 		before = &m
@@ -208,7 +191,7 @@ func difference(before, after Image) (was, became string) {
 	var w, b Image
 	for i, name := range before.Columns {
 		// Compared as the changelog writes them: []byte has no ==, and 1 differs from 1.0.
-		if string(appendValue(nil, before.Values[i])) == string(appendValue(nil, after.Values[i])) {
+		if string(sqlvalue.Append(nil, before.Values[i])) == string(sqlvalue.Append(nil, after.Values[i])) {
 			continue
 		}
 		w.Columns, w.Values = append(w.Columns, name), append(w.Values, before.Values[i])
@@ -216,4 +199,25 @@ func difference(before, after Image) (was, became string) {
 	}
 
 	return w.String(), b.String()
+}
+
+// By says on whose behalf a write happens.
+type By struct {
+	Run   int64
+	Key   string // the call's key; "" keeps the write out of the journal
+	Actor string // agent (the default), user, migration or system
+}
+
+// Read reads the changelog.
+func Read(ctx context.Context, q sqlite.Querier, f Filter) ([]Change, error) {
+	order, most := "id", -1
+	if f.Newest {
+		order = "id desc"
+	}
+	if f.MaxCount > 0 {
+		most = f.MaxCount
+	}
+
+	return sqlite.Collect(ctx, q, scanChange, selectChange+`(?1 = 0 or run_id = ?1 and ledger = `+lineage.OfRun+`) and (?2 = '' or "table" = ?2 collate nocase) and id > ?3 and (?5 = 0 or id < ?5) order by `+order+` limit ?4`,
+		f.Run, f.Table, f.After, most, f.Before)
 }

@@ -1,15 +1,11 @@
-package agentdb
+package changelog
 
 import (
-	"bytes"
-	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"strconv"
 	"strings"
 
+	"rouse/agentdb/sqlvalue"
 	"rouse/agentdb/tabular"
 )
 
@@ -48,7 +44,7 @@ func (m Image) String() string {
 			out = append(out, ',')
 		}
 		out = append(tabular.AppendText(out, name), ':')
-		out = appendValue(out, m.Values[i])
+		out = sqlvalue.Append(out, m.Values[i])
 	}
 
 	return string(append(out, '}'))
@@ -78,7 +74,7 @@ func parseImage(text string) (m Image, err error) {
 			return Image{}, err
 		}
 
-		v, err := parseValue(raw)
+		v, err := sqlvalue.Parse(raw)
 		if err != nil {
 			return Image{}, fmt.Errorf("column %v: %w", name, err)
 		}
@@ -119,7 +115,7 @@ func parseRows(text string) ([]Image, error) {
 
 		out[i] = Image{stored.Columns, make([]any, len(row))}
 		for k, raw := range row {
-			v, err := parseValue(raw)
+			v, err := sqlvalue.Parse(raw)
 			if err != nil {
 				return nil, fmt.Errorf("row %d, column %s: %w", i+1, stored.Columns[k], err)
 			}
@@ -128,58 +124,6 @@ func parseRows(text string) ([]Image, error) {
 	}
 
 	return out, nil
-}
-
-// parseValue reads what appendValue wrote.
-func parseValue(raw json.RawMessage) (any, error) {
-	switch raw = bytes.TrimSpace(raw); {
-	case len(raw) == 0:
-		return nil, io.ErrUnexpectedEOF
-	case string(raw) == "null":
-		return nil, nil
-	case raw[0] == '"':
-		var text string
-		err := json.Unmarshal(raw, &text)
-		return text, err
-	case raw[0] == '{':
-		return parseObject(raw)
-	// A point or an exponent is what tells REAL from INTEGER; see appendValue.
-	case bytes.ContainsAny(raw, ".eE"):
-		return strconv.ParseFloat(string(raw), 64)
-	}
-	return strconv.ParseInt(string(raw), 10, 64)
-}
-
-func parseObject(raw json.RawMessage) (any, error) {
-	var o struct {
-		Blob, Text, Real *string
-	}
-	if err := json.Unmarshal(raw, &o); err != nil {
-		return nil, err
-	}
-
-	switch {
-	case o.Blob != nil:
-		data, err := base64.StdEncoding.DecodeString(*o.Blob)
-		// An empty BLOB is not NULL.
-		if data == nil {
-			data = []byte{}
-		}
-		return data, err
-	case o.Text != nil:
-		data, err := base64.StdEncoding.DecodeString(*o.Text)
-		return string(data), err
-	case o.Real != nil:
-		return strconv.ParseFloat(*o.Real, 64)
-	}
-
-	return nil, errors.New("a value of an unknown kind")
-}
-
-func decodeNumbers(text string, into any) error {
-	d := json.NewDecoder(strings.NewReader(text))
-	d.UseNumber()
-	return d.Decode(into)
 }
 
 func wholeNumber(v any) (int64, error) {

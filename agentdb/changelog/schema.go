@@ -1,4 +1,4 @@
-package agentdb
+package changelog
 
 import (
 	"cmp"
@@ -12,22 +12,22 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// schemaObject is a table, an index, a view or a trigger as the changelog keeps it.
-type schemaObject struct {
+// Object is a table, an index, a view or a trigger as the changelog keeps it.
+type Object struct {
 	Type    string   `json:"type"`
 	Name    string   `json:"name"`
 	Table   string   `json:"table"`
 	SQL     string   `json:"sql"`
 	Columns []string `json:"columns,omitempty"` // of a table
 	Purpose string   `json:"purpose,omitempty"` // of a table
-	page    int64    // the root page, which stays when a table is renamed
+	Page    int64    // the root page, which stays when a table is renamed
 }
 
-// readObjects reads the agent's schema, and the host's triggers on it.
-func readObjects(ctx context.Context, tx *sqlite.Tx) ([]schemaObject, error) {
-	return sqlite.Collect(ctx, sqlite.Prepared{Tx: tx}, func(scan sqlite.Scanner) (o schemaObject, err error) {
+// ReadObjects reads the agent's schema, and the host's triggers on it.
+func ReadObjects(ctx context.Context, tx *sqlite.Tx) ([]Object, error) {
+	return sqlite.Collect(ctx, sqlite.Prepared{Tx: tx}, func(scan sqlite.Scanner) (o Object, err error) {
 		var columns string
-		if err := scan(&o.Type, &o.Name, &o.Table, &o.SQL, &o.page, &o.Purpose, &columns); err != nil {
+		if err := scan(&o.Type, &o.Name, &o.Table, &o.SQL, &o.Page, &o.Purpose, &columns); err != nil {
 			return o, err
 		}
 		err = json.Unmarshal([]byte(columns), &o.Columns)
@@ -39,10 +39,10 @@ func readObjects(ctx context.Context, tx *sqlite.Tx) ([]schemaObject, error) {
 }
 
 // schemaDiff gives the objects that only one side has, or has in another form.
-func schemaDiff(before, after []schemaObject) (was, became []schemaObject) {
-	missing := func(from, in []schemaObject) (out []schemaObject) {
+func schemaDiff(before, after []Object) (was, became []Object) {
+	missing := func(from, in []Object) (out []Object) {
 		for _, o := range from {
-			if !slices.ContainsFunc(in, func(p schemaObject) bool {
+			if !slices.ContainsFunc(in, func(p Object) bool {
 				return p.Type == o.Type && p.Name == o.Name && p.SQL == o.SQL
 			}) {
 				out = append(out, o)
@@ -53,10 +53,10 @@ func schemaDiff(before, after []schemaObject) (was, became []schemaObject) {
 	return missing(before, after), missing(after, before)
 }
 
-// changeSchema runs do and logs what it did to the schema, with the text that repeats it.
+// ChangeSchema runs do and logs what it did to the schema, with the text that repeats it.
 // The table's name is for the log; "" takes that of the first object.
-func changeSchema(ctx context.Context, tx *sqlite.Tx, by By, at, table string, do func() (text string, err error)) error {
-	before, err := readObjects(ctx, tx)
+func ChangeSchema(ctx context.Context, tx *sqlite.Tx, by By, at, table string, do func() (text string, err error)) error {
+	before, err := ReadObjects(ctx, tx)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func changeSchema(ctx context.Context, tx *sqlite.Tx, by By, at, table string, d
 	if err != nil {
 		return err
 	}
-	after, err := readObjects(ctx, tx)
+	after, err := ReadObjects(ctx, tx)
 	if err != nil {
 		return err
 	}
@@ -76,18 +76,18 @@ func changeSchema(ctx context.Context, tx *sqlite.Tx, by By, at, table string, d
 		return nil
 	}
 
-	entry := change{op: opSchema, table: cmp.Or(table, all[0].Table), sql: text}
-	if entry.before, err = formatObjects(was); err != nil {
+	entry := Entry{Op: opSchema, Table: cmp.Or(table, all[0].Table), SQL: text}
+	if entry.Before, err = formatObjects(was); err != nil {
 		return err
 	}
-	if entry.after, err = formatObjects(became); err != nil {
+	if entry.After, err = formatObjects(became); err != nil {
 		return err
 	}
-	_, err = logChange(tx, by, at, entry)
+	_, err = Log(tx, by, at, entry)
 	return err
 }
 
-func formatObjects(objects []schemaObject) (string, error) {
+func formatObjects(objects []Object) (string, error) {
 	if len(objects) == 0 {
 		return "", nil
 	}
@@ -95,7 +95,7 @@ func formatObjects(objects []schemaObject) (string, error) {
 	return string(out), err
 }
 
-func parseObjects(text string) (out []schemaObject, err error) {
+func parseObjects(text string) (out []Object, err error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -104,10 +104,10 @@ func parseObjects(text string) (out []schemaObject, err error) {
 }
 
 // reverseSchema gives the statements that undo a change of the schema.
-func reverseSchema(was, became []schemaObject) ([]string, error) {
+func reverseSchema(was, became []Object) ([]string, error) {
 	var drops, changes, makes []string
 	dropped := map[string]bool{}
-	oldTables, newTables := tablesOf(was), tablesOf(became)
+	oldTables, newTables := Tables(was), Tables(became)
 	// The lists hold what differs, in the order of the schema, so equal positions are the same
 	// table.
 	for i, o := range newTables {
@@ -129,8 +129,8 @@ func reverseSchema(was, became []schemaObject) ([]string, error) {
 	}
 
 	// What SQLite rewrote because a table or a column was renamed, it rewrites back.
-	same := func(o schemaObject, in []schemaObject) bool {
-		return slices.ContainsFunc(in, func(p schemaObject) bool { return p.Type == o.Type && p.Name == o.Name })
+	same := func(o Object, in []Object) bool {
+		return slices.ContainsFunc(in, func(p Object) bool { return p.Type == o.Type && p.Name == o.Name })
 	}
 	for _, o := range became {
 		if o.Type != "table" && !dropped[strings.ToLower(o.Table)] && !same(o, was) {
@@ -148,7 +148,8 @@ func reverseSchema(was, became []schemaObject) ([]string, error) {
 	return append(append(drops, changes...), makes...), nil
 }
 
-func tablesOf(objects []schemaObject) (out []schemaObject) {
+// Tables returns the tables among the objects.
+func Tables(objects []Object) (out []Object) {
 	for _, o := range objects {
 		if o.Type == "table" {
 			out = append(out, o)
@@ -158,7 +159,7 @@ func tablesOf(objects []schemaObject) (out []schemaObject) {
 }
 
 // reverseAlter undoes one ALTER TABLE: it added columns, or renamed one or the table.
-func reverseAlter(was, became schemaObject) (out []string, err error) {
+func reverseAlter(was, became Object) (out []string, err error) {
 	// Columns are only ever added at the end; the last goes first.
 	for n := len(became.Columns); n > len(was.Columns); n-- {
 		out = append(out, "ALTER TABLE "+sqltext.Quote(became.Name)+" DROP COLUMN "+sqltext.Quote(became.Columns[n-1]))
@@ -181,11 +182,11 @@ func reverseAlter(was, became schemaObject) (out []string, err error) {
 	return out, nil
 }
 
-// syncTables keeps what is known about tables in step with a change of the schema: the
+// SyncTables keeps what is known about tables in step with a change of the schema: the
 // purpose follows a name, and so does the host's trigger. It gives the SQL that it ran.
-func syncTables(ctx context.Context, tx *sqlite.Tx, by By, at string, before, after []schemaObject) (ran []string, err error) {
-	for _, o := range tablesOf(before) {
-		i := slices.IndexFunc(after, func(p schemaObject) bool { return p.Type == "table" && p.page == o.page })
+func SyncTables(ctx context.Context, tx *sqlite.Tx, by By, at string, before, after []Object) (ran []string, err error) {
+	for _, o := range Tables(before) {
+		i := slices.IndexFunc(after, func(p Object) bool { return p.Type == "table" && p.Page == o.Page })
 		if i < 0 {
 			if _, err := tx.Exec(`delete from _tables_meta where name = ?`, o.Name); err != nil {
 				return nil, err
@@ -199,13 +200,13 @@ func syncTables(ctx context.Context, tx *sqlite.Tx, by By, at string, before, af
 		if _, err := tx.Exec(`update _tables_meta set name = ? where name = ?`, after[i].Name, o.Name); err != nil {
 			return nil, err
 		}
-		if !slices.ContainsFunc(after, func(p schemaObject) bool { return p.Type == "trigger" && p.Name == "_touch_"+o.Name }) {
+		if !slices.ContainsFunc(after, func(p Object) bool { return p.Type == "trigger" && p.Name == "_touch_"+o.Name }) {
 			continue
 		}
 
 		// SQLite follows the rename inside the trigger but leaves its name, by which the host
 		// finds it.
-		for _, text := range []string{"DROP TRIGGER " + sqltext.Quote("_touch_"+o.Name), touchTrigger(after[i].Name)} {
+		for _, text := range []string{"DROP TRIGGER " + sqltext.Quote("_touch_"+o.Name), sqltext.TouchTrigger(after[i].Name)} {
 			if _, err := tx.SQL().ExecContext(tx.Context(ctx), text); err != nil {
 				return nil, err
 			}
@@ -213,9 +214,9 @@ func syncTables(ctx context.Context, tx *sqlite.Tx, by By, at string, before, af
 		}
 	}
 
-	for _, o := range tablesOf(after) {
+	for _, o := range Tables(after) {
 		// A table is known by its root page: its name may be the only thing that changed.
-		if slices.ContainsFunc(before, func(p schemaObject) bool { return p.Type == "table" && p.page == o.page }) {
+		if slices.ContainsFunc(before, func(p Object) bool { return p.Type == "table" && p.Page == o.Page }) {
 			continue
 		}
 		if _, err := tx.Exec(`insert or ignore into _tables_meta(name, purpose, created_at, run_id) values (?, ?, ?, ?)`, o.Name, o.Purpose, at, by.Run); err != nil {
@@ -226,9 +227,9 @@ func syncTables(ctx context.Context, tx *sqlite.Tx, by By, at string, before, af
 	return ran, nil
 }
 
-// dropTriggers drops all triggers and gives the SQL that makes them again.
-func dropTriggers(ctx context.Context, tx *sqlite.Tx) (definitions []string, err error) {
-	objects, err := readObjects(ctx, tx)
+// DropTriggers drops all triggers and gives the SQL that makes them again.
+func DropTriggers(ctx context.Context, tx *sqlite.Tx) (definitions []string, err error) {
+	objects, err := ReadObjects(ctx, tx)
 	if err != nil {
 		return nil, err
 	}

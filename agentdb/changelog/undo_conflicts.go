@@ -1,4 +1,4 @@
-package agentdb
+package changelog
 
 import (
 	"cmp"
@@ -15,13 +15,13 @@ import (
 
 // laterChange says what came after the run and would be lost, "" when nothing did: the row has to
 // be as the run left it.
-func (u *undoer) laterChange(ctx context.Context, t *tableLayout, s Step) (why string, err error) {
+func (u *undoer) laterChange(ctx context.Context, t *Layout, s Step) (why string, err error) {
 	// Before and After of the step are reversed already: Before is what the run left.
 	where, args := s.Key.conditions(t)
 	if s.Before == nil {
 		var there bool
 		// The run deleted the row; whoever wrote one with its key since would lose it.
-		err := u.tx.SQL().QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM "+sqltext.Quote(t.name)+" WHERE "+where+")", args...).Scan(&there)
+		err := u.tx.SQL().QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM "+sqltext.Quote(t.Name)+" WHERE "+where+")", args...).Scan(&there)
 		if there {
 			why = "another row with this key was written later"
 		}
@@ -34,7 +34,7 @@ func (u *undoer) laterChange(ctx context.Context, t *tableLayout, s Step) (why s
 	}
 
 	var same bool
-	err = u.tx.SQL().QueryRowContext(ctx, "SELECT "+expect+" FROM "+sqltext.Quote(t.name)+" WHERE "+where, append(more, args...)...).Scan(&same)
+	err = u.tx.SQL().QueryRowContext(ctx, "SELECT "+expect+" FROM "+sqltext.Quote(t.Name)+" WHERE "+where, append(more, args...)...).Scan(&same)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return "it is gone", nil
@@ -46,21 +46,21 @@ func (u *undoer) laterChange(ctx context.Context, t *tableLayout, s Step) (why s
 }
 
 // conditions compares each column with its value, as SQLite stores it in that column.
-func (m Image) conditions(t *tableLayout) (text string, args []any) {
+func (m Image) conditions(t *Layout) (text string, args []any) {
 	conds := make([]string, len(m.Columns))
 	for i, name := range m.Columns {
 		// COLLATE BINARY, because a column that ignores case would hide a change of case.
-		conds[i] = sqltext.Quote(t.name) + "." + sqltext.Quote(name) + " IS (? COLLATE BINARY)"
+		conds[i] = sqltext.Quote(t.Name) + "." + sqltext.Quote(name) + " IS (? COLLATE BINARY)"
 		args = append(args, m.Values[i])
 	}
 	return strings.Join(append(conds, "1"), " AND "), args
 }
 
 // otherDefaults is the condition that the columns beside the known ones have their defaults.
-func (t *tableLayout) otherDefaults(known []string) string {
+func (t *Layout) otherDefaults(known []string) string {
 	var b strings.Builder
 	for i, name := range t.columns {
-		if !containsFold(known, name) {
+		if !sqltext.ContainsFold(known, name) {
 			fmt.Fprintf(&b, " AND %s IS (%s)", sqltext.Quote(name), cmp.Or(t.defaults[i], "NULL"))
 		}
 	}

@@ -1,4 +1,4 @@
-package agentdb
+package changelog
 
 import (
 	"context"
@@ -19,14 +19,14 @@ func (u *undoer) undoSchema(ctx context.Context, c Change, s Step) error {
 		return unreadable(c.ID, err)
 	}
 
-	before, err := readObjects(ctx, u.tx)
+	before, err := ReadObjects(ctx, u.tx)
 	if err != nil {
 		return err
 	}
 
 	// What the run made has to be there as it made it, or somebody has changed it since.
 	for _, o := range became {
-		if !slices.ContainsFunc(before, func(p schemaObject) bool { return p.Type == o.Type && p.Name == o.Name && p.SQL == o.SQL }) {
+		if !slices.ContainsFunc(before, func(p Object) bool { return p.Type == o.Type && p.Name == o.Name && p.SQL == o.SQL }) {
 			u.addConflict(o.Table, "", fmt.Sprintf("the %s %s was changed or removed later", o.Type, o.Name))
 			if !u.spec.Force {
 				return nil
@@ -39,13 +39,13 @@ func (u *undoer) undoSchema(ctx context.Context, c Change, s Step) error {
 		return err
 	}
 
-	err = changeSchema(ctx, u.tx, u.by, u.at, s.Table, func() (string, error) {
+	err = ChangeSchema(ctx, u.tx, u.by, u.at, s.Table, func() (string, error) {
 		ran, err := u.runStatements(ctx, s)
 		if err != nil {
 			return "", err
 		}
 
-		after, err := readObjects(ctx, u.tx)
+		after, err := ReadObjects(ctx, u.tx)
 		if err != nil {
 			return "", err
 		}
@@ -54,11 +54,11 @@ func (u *undoer) undoSchema(ctx context.Context, c Change, s Step) error {
 		if err != nil {
 			return "", err
 		}
-		if after, err = readObjects(ctx, u.tx); err != nil {
+		if after, err = ReadObjects(ctx, u.tx); err != nil {
 			return "", err
 		}
 
-		synced, err := syncTables(ctx, u.tx, u.by, u.at, before, after)
+		synced, err := SyncTables(ctx, u.tx, u.by, u.at, before, after)
 		return strings.Join(slices.Concat(ran, dropped, synced), ";\n") + ";", err
 	})
 
@@ -119,7 +119,7 @@ func (u *undoer) prepareDrop(ctx context.Context, text string) (bool, error) {
 			return false, err
 		}
 
-		return true, (&rowLog{tx: u.tx, by: u.by, at: u.at}).write(ctx, changes)
+		return true, LogRows(ctx, u.tx, u.by, u.at, "", changes)
 	}
 
 	rest, ok := strings.CutPrefix(text, "ALTER TABLE ")
@@ -147,9 +147,9 @@ func (u *undoer) prepareDrop(ctx context.Context, text string) (bool, error) {
 
 // checkDependents looks for what others made that would not work any more, though it did. With
 // Force it is dropped too; dropped is the SQL for that.
-func (u *undoer) checkDependents(ctx context.Context, before, after, became []schemaObject, brokenBefore map[string]string) (dropped []string, err error) {
+func (u *undoer) checkDependents(ctx context.Context, before, after, became []Object, brokenBefore map[string]string) (dropped []string, err error) {
 	for _, o := range before {
-		is := func(p schemaObject) bool { return p.Type == o.Type && p.Name == o.Name }
+		is := func(p Object) bool { return p.Type == o.Type && p.Name == o.Name }
 		if o.Type != "table" && !strings.HasPrefix(o.Name, "_") && !slices.ContainsFunc(after, is) && !slices.ContainsFunc(became, is) {
 			u.addConflict(o.Table, "", fmt.Sprintf("the %s %s, which was made later, would go with it", o.Type, o.Name))
 		}

@@ -1,10 +1,11 @@
-package agentdb
+package changelog
 
 import (
 	"context"
 	"errors"
-	"rouse/agentdb/dberr"
 	"strings"
+
+	"rouse/agentdb/dberr"
 )
 
 // undoChunk undoes a chunk of rows that are as the run left them, and records that in one entry, as
@@ -17,7 +18,7 @@ func (u *undoer) undoChunk(ctx context.Context, c Change, steps []Step) (done bo
 	}
 	// Deleting rows that others point at may cascade, which is only recorded row by row.
 	t, err := u.layout(ctx, c.Table)
-	if err != nil || t == nil || t.parent {
+	if err != nil || t == nil || t.Parent {
 		return false, err
 	}
 	if err := u.suspendTriggers(ctx); err != nil {
@@ -44,21 +45,21 @@ func (u *undoer) undoChunk(ctx context.Context, c Change, steps []Step) (done bo
 		u.count(s, 1)
 	}
 	gone := strings.TrimSuffix(c.PK, "}") + `,"at":"` + c.At + `"}`
-	_, err = logChange(u.tx, u.by, u.at, change{op: opRaw, table: c.Table, pk: gone, before: c.After, after: c.Before})
+	_, err = Log(u.tx, u.by, u.at, Entry{Op: OpRaw, Table: c.Table, PK: gone, Before: c.After, After: c.Before})
 	return true, err
 }
 
 // undoUntouched does steps about rows. It stops at the first row that has a conflict.
-func (u *undoer) undoUntouched(ctx context.Context, t *tableLayout, steps []Step) (done bool, err error) {
+func (u *undoer) undoUntouched(ctx context.Context, t *Layout, steps []Step) (done bool, err error) {
 	for _, s := range steps {
-		if s.unknownColumn(t) != "" {
+		if s.UnknownColumn(t) != "" {
 			return false, nil
 		}
 		if why, err := u.laterChange(ctx, t, s); why != "" || err != nil {
 			return false, err
 		}
 
-		query, args := s.statement(t)
+		query, args := s.Statement(t)
 		result, err := u.tx.SQL().ExecContext(ctx, query, args...)
 		if dberr.Refused(err) {
 			return false, nil

@@ -1,4 +1,4 @@
-package agentdb
+package changelog
 
 import (
 	"context"
@@ -12,14 +12,14 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// key tells objects of one schema apart.
-func (o schemaObject) key() string { return o.Type + " " + strings.ToLower(o.Name) }
+// Key tells objects of one schema apart.
+func (o Object) key() string { return o.Type + " " + strings.ToLower(o.Name) }
 
 // broken returns why views and triggers do not work, by their keys. It asks SQLite, which compiles
 // a view when it is read and a trigger when a statement would fire it.
-func (u *undoer) broken(ctx context.Context, objects []schemaObject) (map[string]string, error) {
+func (u *undoer) broken(ctx context.Context, objects []Object) (map[string]string, error) {
 	out := map[string]string{}
-	var triggers []schemaObject
+	var triggers []Object
 	for _, o := range objects {
 		switch {
 		case o.Type == "view":
@@ -41,7 +41,7 @@ func (u *undoer) broken(ctx context.Context, objects []schemaObject) (map[string
 
 // brokenTriggers tries each trigger by itself, with no other there that the same statement would
 // compile.
-func (u *undoer) brokenTriggers(ctx context.Context, triggers []schemaObject, out map[string]string) (err error) {
+func (u *undoer) brokenTriggers(ctx context.Context, triggers []Object, out map[string]string) (err error) {
 	if _, err := u.tx.SQL().ExecContext(ctx, "savepoint broken"); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (u *undoer) brokenTriggers(ctx context.Context, triggers []schemaObject, ou
 		}
 	}()
 
-	if _, err := dropTriggers(ctx, u.tx); err != nil {
+	if _, err := DropTriggers(ctx, u.tx); err != nil {
 		return err
 	}
 
@@ -70,7 +70,7 @@ func (u *undoer) brokenTriggers(ctx context.Context, triggers []schemaObject, ou
 }
 
 // tryTrigger makes a trigger, has SQLite compile what fires it, and drops it again.
-func (u *undoer) tryTrigger(ctx context.Context, o schemaObject) (why string, err error) {
+func (u *undoer) tryTrigger(ctx context.Context, o Object) (why string, err error) {
 	statements, err := u.firing(ctx, o)
 	if err != nil {
 		return "", err
@@ -106,7 +106,7 @@ func (u *undoer) tryTrigger(ctx context.Context, o schemaObject) (why string, er
 }
 
 // firing gives statements of which one fires a trigger, whichever event it is for.
-func (u *undoer) firing(ctx context.Context, o schemaObject) ([]string, error) {
+func (u *undoer) firing(ctx context.Context, o Object) ([]string, error) {
 	var set string
 	const columns = `select coalesce(group_concat('"' || replace(name, '"', '""') || '" = NULL'), '') from pragma_table_xinfo(?) where hidden = 0`
 	if err := u.tx.SQL().QueryRowContext(ctx, columns, o.Table).Scan(&set); err != nil {

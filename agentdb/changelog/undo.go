@@ -1,4 +1,4 @@
-package agentdb
+package changelog
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/lineage"
+	"rouse/agentdb/sqlvalue"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -56,71 +57,26 @@ type Conflict struct {
 
 const (
 	maxConflicts = 20
-	undoTimeout  = 30 * time.Minute
-	undoMaxEntry = 512 << 20 // bytes of an entry of the changelog: one row of a file can have as much
 )
 
-// errRollback ends the transaction of an undo that is only tried.
-var errRollback = errors.New("the undo is rolled back")
+// ErrRollback ends the transaction of an undo that is only tried.
+var ErrRollback = errors.New("the undo is rolled back")
 
-// Undo reverses the changes of a run, the newest first, in one transaction that the changelog
-// records. If a later change conflicts, and Force is not set, it changes nothing and the result
-// names the conflict. It also deletes the run's entries in the call journal, so another attempt
-// does its writes again. A quota does not stop an undo.
-func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
-	if spec.Run <= 0 {
-		return Undone{}, dberr.Invalid("run", "there is no run %d", spec.Run)
+// Undo reverses the changes of a run, the newest first, inside a transaction, and records that. It
+// returns errRollback with the result if the caller must roll the transaction back: spec asks for a
+// dry run, or a later change conflicts and spec.Force is not set.
+func Undo(ctx context.Context, tx *sqlite.Tx, by By, spec UndoSpec) (Undone, error) {
+	u := newUndoer(tx, by, spec)
+	if err := u.run(ctx); err != nil {
+		return Undone{}, err
 	}
-
-	if by.Actor == "" {
-		by.Actor = actorUser
+	if spec.DryRun || u.out.ConflictCount > 0 && !spec.Force {
+		return u.result(false), ErrRollback
 	}
-
-	if !spec.DryRun {
-		if err := db.CheckWritable(); err != nil {
-			return Undone{}, err
-		}
+	if err := u.recordUndo(); err != nil {
+		return Undone{}, err
 	}
-
-	by.Run, by.Key = 0, "" // what an undo writes is not the run's, or it would be undone too
-	var u *undoer
-	how := sqlite.Confinement{Timeout: undoTimeout, MaxLength: undoMaxEntry}
-	err := db.runConfinedWithin(ctx, how, func(ctx context.Context, tx *sqlite.Tx) error {
-		u = newUndoer(tx, by, spec)
-		if err := u.run(ctx); err != nil {
-			return err
-		}
-		if spec.DryRun || u.out.ConflictCount > 0 && !spec.Force {
-			return errRollback
-		}
-
-		return u.recordUndo()
-	})
-	switch {
-	case errors.Is(err, errRollback):
-		return u.result(false), nil
-	case err != nil:
-		return Undone{}, db.undoError(ctx, spec, err)
-	}
-
-	out := u.result(true)
-	if len(out.Schema) > 0 {
-		out.Remaining = append(out.Remaining, db.migrationFileWarnings(ctx)...)
-	}
-
-	db.quotaWarnings(ctx, nil)
-	return out, db.Shipped(ctx)
-}
-
-func (db *DB) undoError(ctx context.Context, spec UndoSpec, err error) error {
-	var bad *dberr.Error
-	if errors.As(err, &bad) || ctx.Err() != nil {
-		return err
-	}
-	if errors.Is(err, sqlite.ErrTimeout) {
-		return &dberr.Error{Kind: dberr.KindTimeout, Retryable: true, Message: fmt.Sprintf("undoing run %d took longer than %s, so nothing of it was undone", spec.Run, undoTimeout)}
-	}
-	return db.explain(ctx, err)
+	return u.result(true), nil
 }
 
 // undoer undoes one run inside a transaction.
@@ -128,12 +84,12 @@ type undoer struct {
 	tx                *sqlite.Tx
 	by                By
 	at                string
-	layouts           map[string]*tableLayout // nil: there is none of that name
+	layouts           map[string]*Layout // nil: there is none of that name
 	spec              UndoSpec
 	out               Undone
 	counts            map[string]*UndoneTable
 	upto              int64
-	conflicts         map[string]bool // table and key
+	conflicts         map[string]bool // Table and key
 	suspended         []string        // definitions of the triggers that are dropped meanwhile
 	triggersSuspended bool
 	renamed           []rename // nil: not read yet
@@ -141,7 +97,7 @@ type undoer struct {
 
 func newUndoer(tx *sqlite.Tx, by By, spec UndoSpec) *undoer {
 	return &undoer{
-		tx: tx, by: by, at: now(), spec: spec, out: Undone{Run: spec.Run},
+		tx: tx, by: by, at: sqlvalue.Now(), spec: spec, out: Undone{Run: spec.Run},
 		counts: map[string]*UndoneTable{}, conflicts: map[string]bool{},
 	}
 }
@@ -248,7 +204,7 @@ func (u *undoer) undoRows(ctx context.Context, steps []Step) error {
 		return err
 	}
 
-	return (&rowLog{tx: u.tx, by: u.by, at: u.at}).write(ctx, changes)
+	return LogRows(ctx, u.tx, u.by, u.at, "", changes)
 }
 
 func (u *undoer) undoRow(ctx context.Context, s Step) error {
@@ -263,7 +219,7 @@ func (u *undoer) undoRow(ctx context.Context, s Step) error {
 		return err
 	}
 
-	if t == nil || s.unknownColumn(t) != "" {
+	if t == nil || s.UnknownColumn(t) != "" {
 		u.addRowConflict(ctx, s, "its table, or a column of it, was removed later")
 		return nil
 	}
@@ -280,7 +236,7 @@ func (u *undoer) undoRow(ctx context.Context, s Step) error {
 		}
 	}
 
-	query, args := s.statement(t)
+	query, args := s.Statement(t)
 	if query == "" {
 		return nil
 	}
@@ -329,12 +285,12 @@ func (u *undoer) table(name string) *UndoneTable {
 }
 
 // layout reads a table once; nil when there is none of the name.
-func (u *undoer) layout(ctx context.Context, name string) (*tableLayout, error) {
+func (u *undoer) layout(ctx context.Context, name string) (*Layout, error) {
 	if t, ok := u.layouts[name]; ok {
 		return t, nil
 	}
 
-	t, err := readLayout(ctx, u.tx, name)
+	t, err := ReadLayout(ctx, u.tx, name)
 	// That there is no such table is remembered too.
 	if errors.Is(err, sql.ErrNoRows) {
 		t, err = nil, nil
@@ -344,7 +300,7 @@ func (u *undoer) layout(ctx context.Context, name string) (*tableLayout, error) 
 	}
 
 	if u.layouts == nil {
-		u.layouts = map[string]*tableLayout{}
+		u.layouts = map[string]*Layout{}
 	}
 
 	u.layouts[name] = t
@@ -357,7 +313,7 @@ func (u *undoer) suspendTriggers(ctx context.Context) (err error) {
 		return nil
 	}
 	u.triggersSuspended = true
-	u.suspended, err = dropTriggers(ctx, u.tx)
+	u.suspended, err = DropTriggers(ctx, u.tx)
 	return err
 }
 
@@ -383,7 +339,7 @@ func (u *undoer) recordUndo() error {
 	}
 
 	if len(u.out.Schema) > 0 {
-		_, err := recordMigration(u.tx, u.by, migration{slug: fmt.Sprintf("undo-run-%d", u.spec.Run), description: fmt.Sprintf("Undo of run %d", u.spec.Run), up: strings.Join(u.out.Schema, ";\n") + ";"})
+		_, err := RecordMigration(u.tx, u.by, Migration{Slug: fmt.Sprintf("undo-run-%d", u.spec.Run), Description: fmt.Sprintf("Undo of run %d", u.spec.Run), Up: strings.Join(u.out.Schema, ";\n") + ";"})
 		if err != nil {
 			return err
 		}
@@ -416,12 +372,12 @@ func (u *undoer) listRemaining(ctx context.Context) error {
 	return err
 }
 
-// UndoneAt is when a run was last undone, zero when it was not. What the run recorded before that
-// is no longer in the database.
-func (db *DB) UndoneAt(ctx context.Context, run int64) (time.Time, error) {
+// UndoneAt returns the time a run was last undone, or the zero time. What the run recorded before
+// that is no longer in the database.
+func UndoneAt(ctx context.Context, q *sql.DB, run int64) (time.Time, error) {
 	var at string
-	if err := db.db.Read().QueryRowContext(ctx, `select coalesce(max(at), '') from _undone where run_id = ?1 and ledger = `+lineage.OfRun, run).Scan(&at); err != nil || at == "" {
+	if err := q.QueryRowContext(ctx, `select coalesce(max(at), '') from _undone where run_id = ?1 and ledger = `+lineage.OfRun, run).Scan(&at); err != nil || at == "" {
 		return time.Time{}, err
 	}
-	return time.Parse(timeLayout, at)
+	return time.Parse(sqlvalue.TimeLayout, at)
 }

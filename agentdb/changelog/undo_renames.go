@@ -1,4 +1,4 @@
-package agentdb
+package changelog
 
 import (
 	"context"
@@ -37,14 +37,14 @@ func (u *undoer) allRenames(ctx context.Context) ([]rename, error) {
 		if err != nil {
 			return nil, unreadable(id, err)
 		}
-		return renamesBetween(id, tablesOf(was), tablesOf(became)), nil
+		return renamesBetween(id, Tables(was), Tables(became)), nil
 	}, `select id, before, after from _changelog where op = 'schema' and before is not null and after is not null order by id`)
 	u.renamed = append([]rename{}, slices.Concat(all...)...)
 	return u.renamed, err
 }
 
 // renamesBetween compares tables before and after one statement, which keeps their order.
-func renamesBetween(change int64, was, became []schemaObject) (out []rename) {
+func renamesBetween(change int64, was, became []Object) (out []rename) {
 	for i := range min(len(was), len(became)) {
 		r := rename{change: change, was: was[i].Name, became: became[i].Name, columns: map[string]string{}}
 		for k := range min(len(was[i].Columns), len(became[i].Columns)) {
