@@ -23,6 +23,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/pool"
+	"rouse/agentdb/schema"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/ledgertest"
@@ -232,7 +233,7 @@ func createLog(ctx context.Context, pool *pool.Pool) error {
 	}
 	defer release()
 
-	_, err = db.CreateTable(ctx, changelog.By{}, agentdb.TableSpec{Name: "log", Purpose: "What was done", Columns: []agentdb.Column{{Name: "what", Type: "TEXT"}}})
+	_, err = db.CreateTable(ctx, changelog.By{}, schema.TableSpec{Name: "log", Purpose: "What was done", Columns: []schema.Column{{Name: "what", Type: "TEXT"}}})
 	return err
 }
 

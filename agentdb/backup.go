@@ -12,6 +12,7 @@ import (
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/lineage"
+	"rouse/agentdb/schema"
 	"rouse/agentdb/sqlvalue"
 	"rouse/internal/storage/dbfile"
 	"rouse/internal/storage/sqlite"
@@ -108,7 +109,7 @@ func (db *DB) backupBefore(ctx context.Context, by changelog.By) (path string, e
 		return "", err // the call was made already
 	}
 
-	tables, err := readTables(ctx, db.db.Read(), "")
+	tables, err := schema.ReadTables(ctx, db.db.Read(), "")
 	if err != nil || len(tables) == 0 {
 		return "", db.quarantineIfCorrupt(ctx, err)
 	}

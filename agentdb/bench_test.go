@@ -11,6 +11,7 @@ import (
 
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
+	"rouse/agentdb/schema"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -110,7 +111,7 @@ func BenchmarkInsert(b *testing.B) {
 // BenchmarkInsertMany inserts a thousand rows by one call. Compare it with BenchmarkBareInsertMany.
 func BenchmarkInsertMany(b *testing.B) {
 	db := fresh(b)
-	_, err := db.CreateTable(b.Context(), changelog.By{Run: 1}, agentdb.TableSpec{Name: "t", Purpose: "rows", Columns: []agentdb.Column{{Name: "name", Type: "TEXT"}, {Name: "n", Type: "INTEGER"}}})
+	_, err := db.CreateTable(b.Context(), changelog.By{Run: 1}, schema.TableSpec{Name: "t", Purpose: "rows", Columns: []schema.Column{{Name: "name", Type: "TEXT"}, {Name: "n", Type: "INTEGER"}}})
 	if err != nil {
 		b.Fatal(err)
 	}

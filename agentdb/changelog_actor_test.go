@@ -6,6 +6,7 @@ import (
 
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
+	"rouse/agentdb/schema"
 	"rouse/internal/contract"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestActors(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
-	if _, err := db.AlterTable(t.Context(), changelog.By{Run: 1}, "expenses", []agentdb.Column{{Name: "more", Type: "TEXT"}}); err != nil {
+	if _, err := db.AlterTable(t.Context(), changelog.By{Run: 1}, "expenses", []schema.Column{{Name: "more", Type: "TEXT"}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := db.Migrate(t.Context(), changelog.By{Run: 1}, agentdb.MigrateSpec{Up: "create table rates(a); insert into rates values (1)", Down: "drop table rates", Description: "Rates"}); err != nil {

@@ -17,6 +17,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/schema"
 )
 
 // TestMain keeps the property test short unless -rapid.checks says otherwise.
@@ -154,10 +155,10 @@ func (g *generator) tables() {
 	g.by = makingRun
 	defer func() { g.by = 0 }()
 
-	for _, spec := range []agentdb.TableSpec{
-		{Name: "plain", Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}, {Name: "n", Type: "INTEGER"}, {Name: "f", Type: "REAL"}}},
-		{Name: "worded", Purpose: "p", Columns: []agentdb.Column{{Name: "k", Type: "TEXT", PrimaryKey: true}, {Name: "a", Type: "BLOB"}}},
-		{Name: "double", Purpose: "p", Columns: []agentdb.Column{{Name: "k", Type: "TEXT", PrimaryKey: true}, {Name: "n", Type: "INTEGER", PrimaryKey: true}, {Name: "a", Type: "NUMERIC"}}},
+	for _, spec := range []schema.TableSpec{
+		{Name: "plain", Purpose: "p", Columns: []schema.Column{{Name: "a", Type: "TEXT"}, {Name: "n", Type: "INTEGER"}, {Name: "f", Type: "REAL"}}},
+		{Name: "worded", Purpose: "p", Columns: []schema.Column{{Name: "k", Type: "TEXT", PrimaryKey: true}, {Name: "a", Type: "BLOB"}}},
+		{Name: "double", Purpose: "p", Columns: []schema.Column{{Name: "k", Type: "TEXT", PrimaryKey: true}, {Name: "n", Type: "INTEGER", PrimaryKey: true}, {Name: "a", Type: "NUMERIC"}}},
 	} {
 		if _, err := g.db.CreateTable(context.Background(), changelog.By{Run: makingRun}, spec); err != nil {
 			g.r.Fatal(err)
@@ -314,7 +315,7 @@ func (g *generator) schema() {
 	switch rapid.IntRange(0, 7).Draw(g.r, "schema") {
 	case 0:
 		no := false
-		_, err := g.db.AlterTable(context.Background(), changelog.By{Run: g.run()}, "plain", []agentdb.Column{{Name: fmt.Sprint("extra", n), Type: "TEXT", Nullable: &no}})
+		_, err := g.db.AlterTable(context.Background(), changelog.By{Run: g.run()}, "plain", []schema.Column{{Name: fmt.Sprint("extra", n), Type: "TEXT", Nullable: &no}})
 		g.accept(err, "alter")
 	case 1:
 		g.try(fmt.Sprintf("alter table audit rename column what to what%d", n), fmt.Sprintf("alter table audit rename column what%d to what", n))

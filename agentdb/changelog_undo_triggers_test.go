@@ -6,6 +6,7 @@ import (
 
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
+	"rouse/agentdb/schema"
 )
 
 // Whether a view or a trigger would still work without what a run made is SQLite's to say: a name
@@ -15,7 +16,7 @@ func TestUndoKnowsWhatIsBroken(t *testing.T) {
 	t.Parallel()
 	table := func(t *testing.T, db *agentdb.DB, run int64, name string) {
 		t.Helper()
-		if _, err := db.CreateTable(t.Context(), changelog.By{Run: run}, agentdb.TableSpec{Name: name, Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}, {Name: "order_no", Type: "TEXT"}}}); err != nil {
+		if _, err := db.CreateTable(t.Context(), changelog.By{Run: run}, schema.TableSpec{Name: name, Purpose: "p", Columns: []schema.Column{{Name: "a", Type: "TEXT"}, {Name: "order_no", Type: "TEXT"}}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -59,7 +59,7 @@ func (db *DB) Undo(ctx context.Context, by changelog.By, spec changelog.UndoSpec
 	}
 
 	if len(out.Schema) > 0 {
-		out.Remaining = append(out.Remaining, db.migrationFileWarnings(ctx)...)
+		out.Remaining = append(out.Remaining, db.files.Warnings(ctx)...)
 	}
 
 	db.quotaWarnings(ctx, nil)

@@ -17,6 +17,7 @@ import (
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/lineage"
+	"rouse/agentdb/schema"
 	"rouse/agentdb/sqlvalue"
 	"rouse/internal/storage/dbfile"
 	"rouse/internal/storage/sqlite"
@@ -70,8 +71,8 @@ type DB struct {
 	backupsToKeep int                // backups
 	background    sync.WaitGroup     // work that goes on after its call has returned
 	stop          context.CancelFunc // ends the part of background that may be given up
-	filesMu       sync.Mutex         // held while the migration files are written
-	backupMu      sync.Mutex         // held while a backup is written
+	files         *schema.Files
+	backupMu      sync.Mutex // held while a backup is written
 
 	ship   func(context.Context) error // what was committed to where other nodes find it; nil: there are none
 	readAt string                      // the node that has it, where it is only read here
@@ -122,6 +123,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
+	db.files = schema.NewFiles(o.Path, db.db)
 	if err := db.takeLedger(ctx, o.Ledger, o.Adopt); err != nil {
 		return nil, errors.Join(err, db.db.Close())
 	}
@@ -161,7 +163,7 @@ func (db *DB) start(ctx context.Context, s dbfile.Marker, late, scratch bool) er
 	}
 
 	// A process that was killed after a commit has not written the files of it.
-	if err := db.writeMigrationFiles(ctx); err != nil {
+	if err := db.files.Write(ctx); err != nil {
 		db.log.Warn("the files of an agent's migrations could not be written", "path", db.path, "error", err)
 	}
 

@@ -15,6 +15,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/schema"
 	"rouse/internal/contract"
 	"rouse/internal/storage/sqlite"
 )
@@ -33,10 +34,10 @@ func fresh(t testing.TB) *agentdb.DB { return open(t, filepath.Join(t.TempDir(),
 
 func expenses(t testing.TB, db *agentdb.DB) {
 	t.Helper()
-	_, err := db.CreateTable(context.Background(), changelog.By{Run: 1}, agentdb.TableSpec{
+	_, err := db.CreateTable(context.Background(), changelog.By{Run: 1}, schema.TableSpec{
 		Name: "expenses", Purpose: "What was spent",
-		Columns: []agentdb.Column{{Name: "category", Type: "TEXT"}, {Name: "amount", Type: "REAL"}, {Name: "note", Type: "TEXT", Default: json.RawMessage(`"none"`)}},
-		Indexes: []agentdb.Index{{Name: "expenses_category", Columns: []string{"category"}}},
+		Columns: []schema.Column{{Name: "category", Type: "TEXT"}, {Name: "amount", Type: "REAL"}, {Name: "note", Type: "TEXT", Default: json.RawMessage(`"none"`)}},
+		Indexes: []schema.Index{{Name: "expenses_category", Columns: []string{"category"}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -113,21 +114,21 @@ func wantError(t testing.TB, err error, kind, field, part string) {
 // OSA-52
 func TestCreateTable(t *testing.T) {
 	db := fresh(t)
-	spec := agentdb.TableSpec{Name: "t", Purpose: "things", Columns: []agentdb.Column{{Name: "a", Type: "STRING"}, {Name: "n", Type: "int", Default: json.RawMessage(`7`)}},
-		Indexes: []agentdb.Index{{Name: "t_a", Columns: []string{"a"}, Unique: true}}}
+	spec := schema.TableSpec{Name: "t", Purpose: "things", Columns: []schema.Column{{Name: "a", Type: "STRING"}, {Name: "n", Type: "int", Default: json.RawMessage(`7`)}},
+		Indexes: []schema.Index{{Name: "t_a", Columns: []string{"a"}, Unique: true}}}
 	created, err := db.CreateTable(t.Context(), changelog.By{Run: 4}, spec)
 	if err != nil || !created.Success || created.MigrationID != 1 || !strings.Contains(created.AppliedSQL, `CREATE TABLE "t"`) {
 		t.Fatalf("%+v, %v", created, err)
 	}
 
-	_, err = db.CreateTable(t.Context(), changelog.By{Run: 4}, agentdb.TableSpec{Name: "T", Purpose: "p", Columns: spec.Columns})
+	_, err = db.CreateTable(t.Context(), changelog.By{Run: 4}, schema.TableSpec{Name: "T", Purpose: "p", Columns: spec.Columns})
 	wantError(t, err, "invalid_args", "name", "a table named T already exists")
 	var bad *dberr.Error
 	if errors.As(err, &bad); bad.Retryable {
 		t.Error("an existing table will exist the next time as well")
 	}
 
-	_, err = db.CreateTable(t.Context(), changelog.By{Run: 4}, agentdb.TableSpec{Name: "u", Purpose: "p", Columns: spec.Columns, Indexes: spec.Indexes})
+	_, err = db.CreateTable(t.Context(), changelog.By{Run: 4}, schema.TableSpec{Name: "u", Purpose: "p", Columns: spec.Columns, Indexes: spec.Indexes})
 	wantError(t, err, "invalid_args", "indexes[0].name", "on the table t")
 	insert(t, db, "t", map[string]any{"a": "007"})
 	if got := ask(t, db, "select id, a, n from t"); got != `[[1,"007",7]]` {
@@ -163,7 +164,7 @@ func TestHostColumns(t *testing.T) {
 
 	valid, most := regexp.MustCompile("^"+row.Quote("[A-Za-z_][A-Za-z0-9_]*")+"$"), row.Number("128")
 	for _, name := range []string{"a", "Az_09", "x_", "9a", "a-b", "a b", "ä", strings.Repeat("n", most), strings.Repeat("n", most+1)} {
-		_, err := db.CreateTable(t.Context(), changelog.By{}, agentdb.TableSpec{Name: name, Purpose: "p", Columns: []agentdb.Column{{Name: "c", Type: "TEXT"}}})
+		_, err := db.CreateTable(t.Context(), changelog.By{}, schema.TableSpec{Name: name, Purpose: "p", Columns: []schema.Column{{Name: "c", Type: "TEXT"}}})
 		if (err == nil) != (valid.MatchString(name) && len(name) <= most) {
 			t.Errorf("the name %q: %v", name, err)
 		}
@@ -245,11 +246,11 @@ func TestInsert(t *testing.T) {
 
 func TestInsertGivesPrimaryKeys(t *testing.T) {
 	db := fresh(t)
-	key := func(name, typ string) agentdb.Column { return agentdb.Column{Name: name, Type: typ, PrimaryKey: true} }
-	for table, columns := range map[string][]agentdb.Column{
+	key := func(name, typ string) schema.Column { return schema.Column{Name: name, Type: typ, PrimaryKey: true} }
+	for table, columns := range map[string][]schema.Column{
 		"by_text": {key("k", "TEXT")}, "by_two": {key("a", "TEXT"), key("b", "INTEGER")}, "by_number": {key("n", "INTEGER")},
 	} {
-		if _, err := db.CreateTable(t.Context(), changelog.By{}, agentdb.TableSpec{Name: table, Purpose: "p", Columns: append(columns, agentdb.Column{Name: "v", Type: "TEXT"})}); err != nil {
+		if _, err := db.CreateTable(t.Context(), changelog.By{}, schema.TableSpec{Name: table, Purpose: "p", Columns: append(columns, schema.Column{Name: "v", Type: "TEXT"})}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -309,10 +310,10 @@ func TestInsertOfLongAndWideRows(t *testing.T) {
 		t.Errorf("the chunks have %s rows", got)
 	}
 
-	spec := agentdb.TableSpec{Name: "wide", Purpose: "p"}
+	spec := schema.TableSpec{Name: "wide", Purpose: "p"}
 	row := map[string]any{}
 	for i := range 40 {
-		spec.Columns = append(spec.Columns, agentdb.Column{Name: fmt.Sprint("c", i), Type: "INTEGER"})
+		spec.Columns = append(spec.Columns, schema.Column{Name: fmt.Sprint("c", i), Type: "INTEGER"})
 		row[fmt.Sprint("c", i)] = i
 	}
 	if _, err := db.CreateTable(t.Context(), changelog.By{}, spec); err != nil {
@@ -357,9 +358,9 @@ func TestManyRowsOfOneCall(t *testing.T) {
 // died gives the same result and changes nothing.
 func TestReplay(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db.sqlite")
-	spec := agentdb.TableSpec{Name: "t", Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}}}
+	spec := schema.TableSpec{Name: "t", Purpose: "p", Columns: []schema.Column{{Name: "a", Type: "TEXT"}}}
 	type results struct {
-		Created  agentdb.Created
+		Created  schema.Created
 		Inserted agentdb.Inserted
 		Imported agentdb.Imported
 	}

@@ -10,6 +10,7 @@ import (
 
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/schema"
 	"rouse/agentdb/sqltext"
 	"rouse/agentdb/sqlvalue"
 	"rouse/internal/storage/sqlite"
@@ -230,7 +231,7 @@ func viewsFree(tx *sqlite.Tx, before, after []changelog.Object) error {
 		if o.Type != "table" && o.Type != "view" || slices.ContainsFunc(before, func(p changelog.Object) bool { return p.Type == o.Type && p.Name == o.Name }) {
 			continue
 		}
-		if err := viewFree(tx, o.Name); err != nil {
+		if err := schema.ViewFree(tx, o.Name); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/schema"
 )
 
 func execute(t testing.TB, db *agentdb.DB, sql string, params ...any) agentdb.Executed {
@@ -363,7 +364,7 @@ func TestMigrations(t *testing.T) {
 	insert(t, db, "expenses", map[string]any{"category": "old"})
 	no := false
 	by := changelog.By{Run: 3}
-	altered, err := db.AlterTable(t.Context(), by, "expenses", []agentdb.Column{
+	altered, err := db.AlterTable(t.Context(), by, "expenses", []schema.Column{
 		{Name: "unit", Type: "TEXT", Nullable: &no}, {Name: "n", Type: "INT", Nullable: &no}, {Name: "raw", Type: "BLOB", Nullable: &no}, {Name: "d", Type: "TEXT", Default: json.RawMessage(`"x"`)}, {Name: "free", Type: "TEXT"},
 	})
 	if err != nil || !altered.Success || altered.MigrationID != 2 || !strings.Contains(altered.AppliedSQL, `ADD COLUMN "unit" TEXT NOT NULL DEFAULT ''`) {
@@ -431,15 +432,15 @@ func TestAlterTableRefuses(t *testing.T) {
 
 	for field, c := range map[string]struct {
 		table  string
-		column agentdb.Column
+		column schema.Column
 	}{
-		"add_columns[0].name":        {"expenses", agentdb.Column{Name: "Note", Type: "TEXT"}},
-		"add_columns[0].primary_key": {"expenses", agentdb.Column{Name: "k", Type: "TEXT", PrimaryKey: true}},
-		"add_columns[0].type":        {"expenses", agentdb.Column{Name: "k", Type: "POINT"}},
-		"add_columns[0].default":     {"expenses", agentdb.Column{Name: "k", Type: "TEXT", Default: json.RawMessage(`"CURRENT_TIMESTAMP"`)}},
-		"name":                       {"_calls", agentdb.Column{Name: "k", Type: "TEXT"}},
+		"add_columns[0].name":        {"expenses", schema.Column{Name: "Note", Type: "TEXT"}},
+		"add_columns[0].primary_key": {"expenses", schema.Column{Name: "k", Type: "TEXT", PrimaryKey: true}},
+		"add_columns[0].type":        {"expenses", schema.Column{Name: "k", Type: "POINT"}},
+		"add_columns[0].default":     {"expenses", schema.Column{Name: "k", Type: "TEXT", Default: json.RawMessage(`"CURRENT_TIMESTAMP"`)}},
+		"name":                       {"_calls", schema.Column{Name: "k", Type: "TEXT"}},
 	} {
-		_, err := db.AlterTable(t.Context(), changelog.By{}, c.table, []agentdb.Column{c.column})
+		_, err := db.AlterTable(t.Context(), changelog.By{}, c.table, []schema.Column{c.column})
 		wantError(t, err, "invalid_args", field, "")
 	}
 }

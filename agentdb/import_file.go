@@ -7,14 +7,14 @@ import (
 	"strings"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/schema"
 	"rouse/agentdb/sqltext"
 	"rouse/agentdb/tabular"
 )
 
 // Bounds of a file.
 const (
-	maxImport  = 64 << 20 // bytes, OSA-58
-	maxColumns = 1990     // SQLite has 2,000, of which some are the host's
+	maxImport = 64 << 20 // bytes, OSA-58
 )
 
 // source is a file that has been read through once: it has no fault, and its columns and
@@ -33,7 +33,7 @@ func examine(spec ImportSpec) (*source, error) {
 	}
 
 	s := &source{name: spec.label()}
-	if s.Table, err = tabular.Open(content, tabular.Options{Name: s.name, Format: spec.Format, NoHeader: spec.NoHeader, MaxColumns: maxColumns}); err != nil {
+	if s.Table, err = tabular.Open(content, tabular.Options{Name: s.name, Format: spec.Format, NoHeader: spec.NoHeader, MaxColumns: schema.MaxColumns}); err != nil {
 		return nil, s.fileError(err)
 	}
 

@@ -9,6 +9,7 @@ import (
 
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/schema"
 	"rouse/agentdb/sqltext"
 	"rouse/agentdb/tabular"
 	"rouse/internal/storage/sqlite"
@@ -16,7 +17,7 @@ import (
 
 // mapping says which column of a file goes into which column of the table.
 type mapping struct {
-	table       *Table
+	table       *schema.Table
 	columns     []string // of the table
 	fileColumns []int    // their columns in the file
 	keys        []string // of an upsert, else nil
@@ -30,7 +31,7 @@ type mapping struct {
 
 // mapTable finds or makes the table that a file is imported into.
 func (s *source) mapTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec ImportSpec) (m *mapping, created bool, err error) {
-	t, err := needTable(ctx, sqlite.Prepared{Tx: tx}, spec.Table)
+	t, err := schema.NeedTable(ctx, sqlite.Prepared{Tx: tx}, spec.Table)
 	if err != nil {
 		var missing *dberr.Error
 		if spec.NoCreate || !errors.As(err, &missing) || missing.Kind != dberr.KindNotFound {
@@ -55,8 +56,8 @@ func (s *source) mapTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, s
 }
 
 // createTable makes a table after the file's headings and the kinds of all its values.
-func (s *source) createTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec ImportSpec) (*Table, error) {
-	table := TableSpec{Name: spec.Table, Purpose: "Imported from " + s.name}
+func (s *source) createTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec ImportSpec) (*schema.Table, error) {
+	table := schema.TableSpec{Name: spec.Table, Purpose: "Imported from " + s.name}
 	for i, name := range sqltext.ToColumns(s.Headings) {
 		// An export of a whole table has the host's columns, which every table gets anyway.
 		if sqltext.IsHostColumn(name) || !s.wanted(i) {
@@ -68,18 +69,18 @@ func (s *source) createTable(ctx context.Context, tx *sqlite.Tx, by changelog.By
 			k = s.Kinds[i]
 		}
 
-		table.Columns = append(table.Columns, Column{Name: name, Type: columnOf(k)})
+		table.Columns = append(table.Columns, schema.Column{Name: name, Type: columnOf(k)})
 	}
 
-	statements, err := table.statements()
+	statements, err := table.Statements()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := createTable(ctx, tx, by, table, statements); err != nil {
+	if _, err := schema.CreateTable(ctx, tx, by, table, statements); err != nil {
 		return nil, err
 	}
 
-	return needTable(ctx, sqlite.Prepared{Tx: tx}, spec.Table)
+	return schema.NeedTable(ctx, sqlite.Prepared{Tx: tx}, spec.Table)
 }
 
 func (s *source) wanted(i int) bool {
@@ -88,12 +89,12 @@ func (s *source) wanted(i int) bool {
 
 // mapTo finds the column of each heading: by the name that a new table gives it, or by the
 // heading as it stands.
-func (s *source) mapTo(t *Table) (*mapping, error) {
+func (s *source) mapTo(t *schema.Table) (*mapping, error) {
 	m := &mapping{table: t}
 	for i, name := range sqltext.ToColumns(s.Headings) {
-		c := t.column(name)
+		c := t.Column(name)
 		if c == nil {
-			c = t.column(s.Headings[i])
+			c = t.Column(s.Headings[i])
 		}
 		// Two headings can become one name; the first has the column.
 		if c == nil || slices.Contains(m.columns, c.Name) {
@@ -108,7 +109,7 @@ func (s *source) mapTo(t *Table) (*mapping, error) {
 		m.columns = append(m.columns, c.Name)
 		m.fileColumns = append(m.fileColumns, i)
 		m.affinity = append(m.affinity, affinityOf(c.Type))
-		m.isRowID = append(m.isRowID, c.Name == t.rowKey)
+		m.isRowID = append(m.isRowID, c.Name == t.RowKey)
 		m.hasDefault = append(m.hasDefault, c.Default != nil)
 		m.isNumber = append(m.isNumber, isNumber(c.Type))
 	}
@@ -117,7 +118,7 @@ func (s *source) mapTo(t *Table) (*mapping, error) {
 	m.isKey = make([]bool, len(m.columns))
 	if len(m.columns) == 0 {
 		return nil, dberr.Invalid("table", "%s has the columns %s and the table %s has %s: none of them matches. Import into another table, or name the columns of the file with columns",
-			s.name, strings.Join(s.Headings, ", "), t.Name, strings.Join(t.columnNames(), ", "))
+			s.name, strings.Join(s.Headings, ", "), t.Name, strings.Join(t.ColumnNames(), ", "))
 	}
 
 	return m, nil
@@ -137,5 +138,5 @@ func (m *mapping) ensureUnique(ctx context.Context, tx *sqlite.Tx, by changelog.
 		m.isKey[at] = true
 		m.keys = append(m.keys, m.columns[at])
 	}
-	return m.table.ensureUnique(ctx, tx, by, m.keys)
+	return m.table.EnsureUnique(ctx, tx, by, m.keys)
 }

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"rouse/agentdb/schema"
 	"rouse/agentdb/tabular"
 	"rouse/internal/text"
 )
@@ -12,11 +13,11 @@ import (
 func columnOf(k tabular.Kind) string {
 	switch {
 	case k.IsInteger():
-		return typeInteger
+		return schema.TypeInteger
 	case k.IsReal():
-		return typeReal
+		return schema.TypeReal
 	}
-	return typeText
+	return schema.TypeText
 }
 
 // affinityOf is the affinity of a column by its declared type, by the rules of SQLite's
@@ -40,8 +41,8 @@ func affinityOf(declared string) tabular.Affinity {
 // isNumber says whether a column was declared for numbers and nothing else. Dates are not:
 // their affinity is that of numbers, but their values are texts.
 func isNumber(declared string) bool {
-	declared = strings.ToUpper(strings.TrimSpace(typeLength.ReplaceAllString(declared, "")))
-	if declared == typeNumeric || declared == "DECIMAL" {
+	declared = strings.ToUpper(strings.TrimSpace(schema.TypeLength.ReplaceAllString(declared, "")))
+	if declared == schema.TypeNumeric || declared == "DECIMAL" {
 		return true
 	}
 

@@ -3,16 +3,11 @@ package agentdb
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
-	"rouse/agentdb/sqltext"
+	"rouse/agentdb/schema"
 	"rouse/agentdb/sqlvalue"
-	"rouse/agentdb/tabular"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -39,11 +34,11 @@ func (db *DB) Insert(ctx context.Context, by changelog.By, table string, rows []
 	}
 
 	inserted, err := write(ctx, db, by, changelog.OpInsert, func(ctx context.Context, tx *sqlite.Tx) (Inserted, error) {
-		t, err := needTable(ctx, sqlite.Prepared{Tx: tx}, table)
+		t, err := schema.NeedTable(ctx, sqlite.Prepared{Tx: tx}, table)
 		if err != nil {
 			return Inserted{}, err
 		}
-		ids, _, err := t.writeRows(ctx, tx, by, nil, rows)
+		ids, _, err := writeRows(ctx, tx, by, t, nil, rows)
 		return Inserted{IDs: ids, Count: len(rows)}, err
 	})
 	if err == nil {
@@ -65,18 +60,18 @@ func (db *DB) Upsert(ctx context.Context, by changelog.By, table string, keys []
 	}
 
 	done, err := write(ctx, db, by, opUpsert, func(ctx context.Context, tx *sqlite.Tx) (Affected, error) {
-		t, err := needTable(ctx, sqlite.Prepared{Tx: tx}, table)
+		t, err := schema.NeedTable(ctx, sqlite.Prepared{Tx: tx}, table)
 		if err != nil {
 			return Affected{}, err
 		}
-		names, err := t.keyColumns(keys)
+		names, err := t.KeyColumns(keys)
 		if err != nil {
 			return Affected{}, err
 		}
-		if err := t.ensureUnique(ctx, tx, by, names); err != nil {
+		if err := t.EnsureUnique(ctx, tx, by, names); err != nil {
 			return Affected{}, err
 		}
-		_, changed, err := t.writeRows(ctx, tx, by, names, rows)
+		_, changed, err := writeRows(ctx, tx, by, t, names, rows)
 		return Affected{Rows: changed}, err
 	})
 	if err == nil {
@@ -85,52 +80,13 @@ func (db *DB) Upsert(ctx context.Context, by changelog.By, table string, keys []
 	return done, err
 }
 
-// keyColumns returns the names as the table has them.
-func (t *Table) keyColumns(keys []string) ([]string, error) {
-	var out []string
-	for i, key := range keys {
-		c := t.column(key)
-		switch {
-		case c == nil:
-			return nil, dberr.Invalid(fmt.Sprintf("key_columns[%d]", i), "the table %s has no column %q%s", t.Name, key, sqltext.DidYouMean(key, t.columnNames()))
-		case sqltext.ContainsFold(out, key):
-			return nil, dberr.Invalid(fmt.Sprintf("key_columns[%d]", i), "the key column %s is named twice", key)
-		}
-		out = append(out, c.Name)
-	}
-	return out, nil
-}
-
-// ensureUnique makes sure that a unique index tells rows apart by their keys: ON CONFLICT needs one
-// over exactly these columns.
-func (t *Table) ensureUnique(ctx context.Context, tx *sqlite.Tx, by changelog.By, keys []string) error {
-	same := func(columns []string) bool {
-		return len(columns) == len(keys) && !slices.ContainsFunc(columns, func(name string) bool { return !sqltext.ContainsFold(keys, name) })
-	}
-	if same(t.key) || slices.ContainsFunc(t.Indexes, func(i Index) bool { return i.Unique && same(i.Columns) }) {
-		return nil
-	}
-
-	name := t.Name + "_by_" + strings.Join(keys, "_")
-	index := Index{Name: name[:min(len(name), sqltext.MaxName)], Columns: keys, Unique: true}
-	if err := nameFree(tx, "key_columns", index.Name); err != nil {
-		return err
-	}
-
-	err := applySchema(ctx, tx, by, sqlvalue.Now(), t.Name, index.statement(t.Name))
-	if dberr.Refused(err) {
-		return dberr.Invalid("key_columns", "the table %s already has rows with the same %s, so they cannot be its key", t.Name, strings.Join(keys, ", "))
-	}
-	return err
-}
-
-// writeRows inserts rows, or upserts them if there are keys. It returns the primary keys of the
+// writeRows inserts rows into a table, or upserts them if there are keys. It returns the primary keys of the
 // rows and how many rows changed.
-func (t *Table) writeRows(ctx context.Context, tx *sqlite.Tx, by changelog.By, keys []string, rows []map[string]any) (ids []any, changed int64, err error) {
+func writeRows(ctx context.Context, tx *sqlite.Tx, by changelog.By, t *schema.Table, keys []string, rows []map[string]any) (ids []any, changed int64, err error) {
 	l := &loader{tx: tx, by: by, op: changelog.OpInsert, table: t, keys: keys}
 	defer func() { err = errors.Join(err, l.close()) }()
 
-	b := &chunker{columns: t.columnNames(), at: sqlvalue.Now(), emit: func(c *chunk) error {
+	b := &chunker{columns: t.ColumnNames(), at: sqlvalue.Now(), emit: func(c *chunk) error {
 		n, err := l.write(ctx, c)
 		changed += n
 		for _, row := range c.rows {
@@ -139,7 +95,7 @@ func (t *Table) writeRows(ctx context.Context, tx *sqlite.Tx, by changelog.By, k
 		return err
 	}}
 	for i, row := range rows {
-		values, err := t.values(i, row, keys)
+		values, err := t.Values(i, row, keys)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -149,44 +105,4 @@ func (t *Table) writeRows(ctx context.Context, tx *sqlite.Tx, by changelog.By, k
 	}
 	err = b.flush()
 	return ids, changed, err
-}
-
-// values puts row i into the order of the table's columns. Each of the keys needs a value.
-func (t *Table) values(i int, row map[string]any, keys []string) ([]any, error) {
-	out := make([]any, len(t.Columns))
-	for n := range out {
-		out[n] = tabular.Absent{}
-	}
-
-	given := map[int]bool{}
-	for _, name := range slices.Sorted(maps.Keys(row)) { // of several errors always the same
-		n := slices.IndexFunc(t.Columns, func(c Column) bool { return strings.EqualFold(c.Name, name) })
-		problem := func(format string, args ...any) error {
-			return dberr.Invalid(fmt.Sprintf("rows[%d].%s", i, name), format, args...)
-		}
-		switch {
-		case n < 0 && sqltext.IsHostColumn(name):
-			return nil, problem("the column %s is written by the host; leave it out", name)
-		case n < 0:
-			return nil, problem("the table %s has no column %q%s", t.Name, name, sqltext.DidYouMean(name, t.columnNames()))
-		case given[n]:
-			return nil, dberr.Invalid(fmt.Sprintf("rows[%d]", i), "row %d names a column twice in different cases", i+1)
-		}
-
-		given[n] = true
-		value, err := sqlvalue.Storable(row[name])
-		if err != nil {
-			return nil, problem("the value of %s in row %d cannot be stored: %v", t.Columns[n].Name, i+1, err)
-		}
-		if value != nil || t.Columns[n].Name != t.rowKey { // NULL asks for the next id
-			out[n] = value
-		}
-	}
-
-	for n, c := range t.Columns {
-		if _, missing := out[n].(tabular.Absent); (missing || out[n] == nil) && sqltext.ContainsFold(keys, c.Name) {
-			return nil, dberr.Invalid(fmt.Sprintf("rows[%d].%s", i, c.Name), "row %d has no value in the key column %s", i+1, c.Name)
-		}
-	}
-	return out, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/schema"
 	"rouse/agentdb/sqltext"
 	"rouse/agentdb/sqlvalue"
 	"rouse/agentdb/tabular"
@@ -29,7 +30,7 @@ type loader struct {
 	tx       *sqlite.Tx
 	by       changelog.By
 	op       string // of the changelog
-	table    *Table
+	table    *schema.Table
 	keys     []string // columns by which rows are updated instead; nil only inserts
 	rejected *rejects // collects the rows that SQLite refuses; if nil, a refused row is an error
 
@@ -90,7 +91,7 @@ func (l *loader) write(ctx context.Context, c *chunk) (changed int64, err error)
 
 func (l *loader) writeRow(ctx context.Context, at string, row *chunkRow) (changed int64, err error) {
 	args := row.values
-	if l.table.hasHost {
+	if l.table.HasHostColumns {
 		args = append([]any{at}, args...)
 	}
 
@@ -120,7 +121,7 @@ func (l *loader) close() error {
 // writing.
 func (l *loader) insert(c *chunk) string {
 	row, columns := sqltext.Placeholders(len(c.columns)), sqltext.QuoteAll(c.columns)
-	if l.table.hasHost {
+	if l.table.HasHostColumns {
 		row, columns = "?1, ?1, "+row, sqltext.ColumnCreated+", "+sqltext.ColumnUpdated+", "+columns
 	}
 
@@ -144,7 +145,7 @@ func (l *loader) onConflict(c *chunk) string {
 		return "NOTHING"
 	}
 
-	if l.table.hasHost {
+	if l.table.HasHostColumns {
 		set = append(set, sqltext.ColumnUpdated+" = excluded."+sqltext.ColumnUpdated, sqltext.ColumnDeleted+" = NULL")
 	}
 
@@ -181,7 +182,7 @@ func (l *loader) checkPlain(ctx context.Context, c *chunk) (err error) {
 // numbered reports whether the rows of a chunk get row ids that follow each other and are their
 // key.
 func (l *loader) numbered() bool {
-	return l.keys == nil && (l.layout.ByRowID || l.table.rowKey != "")
+	return l.keys == nil && (l.layout.ByRowID || l.table.RowKey != "")
 }
 
 // keyed reports whether every row of a chunk has a value for each column of its key.
@@ -291,11 +292,11 @@ func (l *loader) images(ctx context.Context, c *chunk) ([][]any, error) {
 
 // id returns the primary key of a row: the value itself, or a list if it has several columns.
 func (l *loader) id(c *chunk, row chunkRow) any {
-	key := l.table.key
+	key := l.table.Key
 	if l.keys != nil {
 		key = l.keys
 	}
-	if len(key) == 0 || l.keys == nil && l.table.rowKey != "" && c.index(l.table.rowKey) < 0 {
+	if len(key) == 0 || l.keys == nil && l.table.RowKey != "" && c.index(l.table.RowKey) < 0 {
 		return row.id
 	}
 

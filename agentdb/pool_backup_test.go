@@ -16,6 +16,7 @@ import (
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/pool"
+	"rouse/agentdb/schema"
 	"rouse/internal/storage/dbfile"
 )
 
@@ -178,7 +179,7 @@ func TestBackupBeforeMigrations(t *testing.T) {
 	backup(t, db, agentdb.BackupSpec{})
 	migrate(2, "a")
 	migrate(2, "b") // what came before is kept already
-	if _, err := db.AlterTable(t.Context(), changelog.By{Run: 3}, "expenses", []agentdb.Column{{Name: "c", Type: "TEXT"}}); err != nil {
+	if _, err := db.AlterTable(t.Context(), changelog.By{Run: 3}, "expenses", []schema.Column{{Name: "c", Type: "TEXT"}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := db.Execute(t.Context(), changelog.By{Run: 4}, agentdb.ExecuteSpec{SQL: "alter table expenses rename column a to a2"}); err != nil {
@@ -193,7 +194,7 @@ func TestBackupBeforeMigrations(t *testing.T) {
 	}
 
 	for run := int64(12); run < 15; run++ { // changes that come to nothing
-		if _, err := db.AlterTable(t.Context(), changelog.By{Run: run}, "expenses", []agentdb.Column{{Name: "c", Type: "TEXT"}}); err == nil {
+		if _, err := db.AlterTable(t.Context(), changelog.By{Run: run}, "expenses", []schema.Column{{Name: "c", Type: "TEXT"}}); err == nil {
 			t.Error("a column was added twice")
 		}
 		if _, err := db.Execute(t.Context(), changelog.By{Run: run}, agentdb.ExecuteSpec{SQL: "drop view nowhere"}); err == nil {

@@ -16,6 +16,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/schema"
 	"rouse/agentdb/sqltext"
 	"rouse/agentdb/sqlvalue"
 	"rouse/internal/storage/sqlite"
@@ -260,7 +261,7 @@ func (db *DB) suggest(ctx context.Context, text string) string {
 }
 
 func (db *DB) suggestIn(ctx context.Context, q sqlite.Querier, message string) string {
-	tables, err := readTables(ctx, q, "")
+	tables, err := schema.ReadTables(ctx, q, "")
 	if err != nil {
 		return "" // the advice is an extra; the error itself is returned
 	}
@@ -274,7 +275,7 @@ func (db *DB) suggestIn(ctx context.Context, q sqlite.Querier, message string) s
 		if slices.ContainsFunc(views, func(v string) bool { return strings.EqualFold(v, name) }) {
 			return "; it is a saved view, which queries can name, and statements that write cannot"
 		}
-		return sqltext.DidYouMean(name, append(tableNames(tables), views...))
+		return sqltext.DidYouMean(name, append(schema.TableNames(tables), views...))
 	}
 
 	name, ok := strings.CutPrefix(message, "no such column: ")
@@ -287,7 +288,7 @@ func (db *DB) suggestIn(ctx context.Context, q sqlite.Querier, message string) s
 	name = strings.Trim(name[strings.LastIndexByte(name, '.')+1:], `"`)
 	columns := []string{sqltext.ColumnCreated, sqltext.ColumnUpdated}
 	for _, t := range tables {
-		columns = append(columns, t.columnNames()...)
+		columns = append(columns, t.ColumnNames()...)
 	}
 	if best := text.Nearest(name, columns); quoted && (best == "" || len(name) < 4) {
 		return "" // it was meant as a text

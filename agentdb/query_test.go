@@ -15,6 +15,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/schema"
 )
 
 // OSA-56
@@ -182,7 +183,7 @@ func TestQueryHidesDeletedRows(t *testing.T) {
 	raw(t, db, "alter table expenses add column extra text default 'x'", "create table plain(a)", "insert into plain values (1)")
 	both("select id, extra from expenses", `[[1,"x"],[3,"x"]]`, `[[1,"x"],[2,"x"],[3,"x"]]`)
 	both("select a from plain", "[[1]]", "[[1]]")
-	if _, err := db.CreateTable(t.Context(), changelog.By{}, agentdb.TableSpec{Name: "later", Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}}}); err != nil {
+	if _, err := db.CreateTable(t.Context(), changelog.By{}, schema.TableSpec{Name: "later", Purpose: "p", Columns: []schema.Column{{Name: "a", Type: "TEXT"}}}); err != nil {
 		t.Fatal(err)
 	}
 

@@ -8,6 +8,7 @@ import (
 
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
+	"rouse/agentdb/schema"
 	"rouse/internal/contract"
 )
 
@@ -146,10 +147,10 @@ func TestSchemaTextFits(t *testing.T) {
 	db := fresh(t)
 	wide(t, db, "old", 12)
 	wide(t, db, "young", 12)
-	if _, err := db.CreateTable(t.Context(), changelog.By{}, agentdb.TableSpec{Name: "strict", Purpose: "Strict", Columns: []agentdb.Column{{Name: "a", Type: "TEXT", Nullable: new(false)}, {Name: "b", Type: "TEXT", Nullable: new(true)}}}); err != nil {
+	if _, err := db.CreateTable(t.Context(), changelog.By{}, schema.TableSpec{Name: "strict", Purpose: "Strict", Columns: []schema.Column{{Name: "a", Type: "TEXT", Nullable: new(false)}, {Name: "b", Type: "TEXT", Nullable: new(true)}}}); err != nil {
 		t.Fatal(err)
 	}
-	schema := func() agentdb.Schema {
+	schema := func() schema.Schema {
 		t.Helper()
 		s, err := db.Schema(t.Context())
 		if err != nil {
@@ -185,9 +186,9 @@ func TestSchemaTextFits(t *testing.T) {
 
 func wide(t *testing.T, db *agentdb.DB, name string, columns int) {
 	t.Helper()
-	spec := agentdb.TableSpec{Name: name, Purpose: "Wide"}
+	spec := schema.TableSpec{Name: name, Purpose: "Wide"}
 	for i := range columns {
-		spec.Columns = append(spec.Columns, agentdb.Column{Name: fmt.Sprint("column_", i), Type: "TEXT"})
+		spec.Columns = append(spec.Columns, schema.Column{Name: fmt.Sprint("column_", i), Type: "TEXT"})
 	}
 	if _, err := db.CreateTable(t.Context(), changelog.By{}, spec); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/lineage"
+	"rouse/agentdb/schema"
 	"rouse/agentdb/sqltext"
 	"rouse/agentdb/sqlvalue"
 	"rouse/internal/storage/sqlite"
@@ -78,7 +79,7 @@ func (db *DB) DefineView(ctx context.Context, by changelog.By, v View) (View, er
 	}
 
 	return write(ctx, db, by, "define_view", func(ctx context.Context, tx *sqlite.Tx) (View, error) {
-		if err := nameFree(tx, "name", v.Name); err != nil {
+		if err := schema.NameFree(tx, "name", v.Name); err != nil {
 			return View{}, err
 		}
 

@@ -7,6 +7,7 @@ import (
 
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
+	"rouse/agentdb/schema"
 )
 
 // OSA-60: a saved query keeps its result until it is asked again; redefining it keeps when it
@@ -64,7 +65,7 @@ func TestViews(t *testing.T) {
 		t.Error(err)
 	}
 
-	if _, err := db.CreateTable(t.Context(), by, agentdb.TableSpec{Name: "total", Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}}}); err == nil {
+	if _, err := db.CreateTable(t.Context(), by, schema.TableSpec{Name: "total", Purpose: "p", Columns: []schema.Column{{Name: "a", Type: "TEXT"}}}); err == nil {
 		t.Error("a table took the name of a view")
 	}
 

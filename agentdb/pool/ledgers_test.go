@@ -10,6 +10,7 @@ import (
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/lineage"
 	"rouse/agentdb/pool"
+	"rouse/agentdb/schema"
 	"rouse/internal/domain"
 )
 
@@ -90,7 +91,7 @@ func TestLedgersOfDatabase(t *testing.T) {
 	}
 
 	must(with(ledgerOf("a", 10), func(db *agentdb.DB) {
-		if _, err := db.CreateTable(t.Context(), changelog.By{Run: 1}, agentdb.TableSpec{Name: "t", Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}}}); err != nil {
+		if _, err := db.CreateTable(t.Context(), changelog.By{Run: 1}, schema.TableSpec{Name: "t", Purpose: "p", Columns: []schema.Column{{Name: "a", Type: "TEXT"}}}); err != nil {
 			t.Error(err)
 		}
 		insert(3)(db)

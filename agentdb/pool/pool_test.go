@@ -15,6 +15,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/pool"
+	"rouse/agentdb/schema"
 	"rouse/internal/contract"
 	"rouse/internal/storage/sqlite"
 )
@@ -95,7 +96,7 @@ func TestPoolIsLazy(t *testing.T) {
 	}
 	defer release2()
 
-	_, err = small.CreateTable(t.Context(), changelog.By{}, agentdb.TableSpec{Name: "t", Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}}})
+	_, err = small.CreateTable(t.Context(), changelog.By{}, schema.TableSpec{Name: "t", Purpose: "p", Columns: []schema.Column{{Name: "a", Type: "TEXT"}}})
 	wantError(t, err, "rejected", "", "quota")
 
 	for _, name := range []string{"", "..", "a/b", "../x", "a b", "-a", strings.Repeat("a", 64)} {
@@ -120,7 +121,7 @@ func TestPoolAsksForQuotas(t *testing.T) {
 		}
 		defer release() // so that the file stays open
 
-		_, err = db.CreateTable(t.Context(), changelog.By{}, agentdb.TableSpec{Name: fmt.Sprint("t", c.quota), Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}}})
+		_, err = db.CreateTable(t.Context(), changelog.By{}, schema.TableSpec{Name: fmt.Sprint("t", c.quota), Purpose: "p", Columns: []schema.Column{{Name: "a", Type: "TEXT"}}})
 		if c.refused {
 			wantError(t, err, "rejected", "", "quota")
 		} else if err != nil {

@@ -21,7 +21,7 @@ var mayImport = map[string][]string{
 		"agent/tool/host/store", "agent/preflight", "agent/preview", "agent/redact", "agent/loop/memory",
 		"agent/model", "agent/model/*", "internal/ledger", "agentdb", "agentdb/pool", "skills", "skills/install",
 		"skills/module", "scheduler/schedule", "agent/sandbox", "agent/checkout", "agent/checkout/runclone",
-		"agent/record", "agent/undo",
+		"agent/record", "agent/undo", "agentdb/schema",
 	},
 	"agent/checkout":             {"agent/sandbox"},
 	"agent/checkout/pullrequest": {},
@@ -59,7 +59,7 @@ var mayImport = map[string][]string{
 	},
 	"agent/tool/db": {
 		"agent/tool", "agent/preview", "agentdb", "agentdb/pool", "internal/ledger", "agent/model",
-		"agent/loop/memory", "agentdb/changelog",
+		"agent/loop/memory", "agentdb/changelog", "agentdb/schema",
 	},
 	"agent/tool/executor": {"agent/tool", "agent/tool/file", "agent/tool/shell", "agent/model", "internal/ledger", "agent/sandbox"},
 	"agent/tool/file": {
@@ -97,14 +97,18 @@ var mayImport = map[string][]string{
 	"agentdb/placement": {
 		"agentdb", "agentdb/pool", "internal/storage/dbfile", "internal/ledger", "internal/storage/replica",
 	},
-	"agentdb/pool":        {"agentdb", "agentdb/dberr", "agentdb/lineage", "internal/storage/dbfile", "internal/storage/sqlite"},
+	"agentdb/pool": {"agentdb", "agentdb/dberr", "agentdb/lineage", "internal/storage/dbfile", "internal/storage/sqlite"},
+	"agentdb/schema": {
+		"agentdb/changelog", "agentdb/dberr", "agentdb/sqltext", "agentdb/sqlvalue", "agentdb/tabular",
+		"internal/storage/sqlite",
+	},
 	"agentdb/sqltext":     {"agentdb/dberr"},
 	"agentdb/sqlvalue":    {"agentdb/tabular"},
 	"agentdb/tabular":     {},
 	"cmd/internal/access": {},
 	"cmd/internal/api": {
 		"agent/checkout", "agent/tool/executor", "internal/ledger", "agentdb", "agentdb/pool",
-		"scheduler/schedule", "skills", "agentdb/changelog",
+		"scheduler/schedule", "skills", "agentdb/changelog", "agentdb/schema",
 	},
 	"cmd/internal/audit": {"agentdb", "internal/ledger"},
 	"cmd/internal/backup": {
@@ -139,7 +143,7 @@ var mayImport = map[string][]string{
 		"cmd/internal/why", "internal/ledger", "scheduler", "scheduler/schedule", "skills/install", "watcher", "agentdb/changelog",
 	},
 	"cmd/internal/daemon":    everything,
-	"cmd/internal/dashboard": {"internal/ledger/store", "cmd/internal/web", "cmd/internal/api", "internal/ledger", "agentdb", "skills", "skills/install", "agentdb/changelog"},
+	"cmd/internal/dashboard": {"internal/ledger/store", "cmd/internal/web", "cmd/internal/api", "internal/ledger", "agentdb", "skills", "skills/install", "agentdb/changelog", "agentdb/schema"},
 	"cmd/internal/doctor": {
 		"internal/ledger/*", "agent", "agent/model", "agent/plan", "agent/sandbox", "agent/tool/host/signin", "agent/tool/mcp",
 		"cmd/internal/api", "cmd/internal/backup", "cmd/internal/config", "cmd/internal/notify",
@@ -163,7 +167,7 @@ var mayImport = map[string][]string{
 		"agent", "agent/plan", "agent/loop", "agent/model", "agent/model/*", "agent/redact", "agent/tool", "agentdb",
 		"cmd/internal/api", "cmd/internal/calendars", "cmd/internal/config", "cmd/internal/config/load",
 		"cmd/internal/config/places", "cmd/internal/config/yaml", "cmd/internal/notify", "cmd/internal/secret",
-		"internal/ledger", "scheduler", "scheduler/dispatch", "scheduler/schedule", "watcher", "watcher/match",
+		"internal/ledger", "scheduler", "scheduler/dispatch", "scheduler/schedule", "watcher", "watcher/match", "agentdb/schema",
 	},
 	"cmd/internal/releases": {},
 	"cmd/internal/replicate": {

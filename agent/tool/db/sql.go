@@ -8,6 +8,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agentdb"
+	"rouse/agentdb/schema"
 )
 
 const maxScript = 256 << 10 // bytes of a file of SQL
@@ -37,7 +38,7 @@ func (o Options) migrate(ctx context.Context, db *agentdb.DB, in tool.Invocation
 }
 
 // splitMigrated moves the warnings from the result to the envelope.
-func splitMigrated(done agentdb.Migrated, err error) (any, []string, error) {
+func splitMigrated(done schema.Migrated, err error) (any, []string, error) {
 	warnings := done.Warnings
 	done.Warnings = nil
 	return done, warnings, err

@@ -13,6 +13,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/pool"
+	"rouse/agentdb/schema"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -271,9 +272,9 @@ func (o Options) createTable(ctx context.Context, db *agentdb.DB, in tool.Invoca
 		return nil, nil, err
 	}
 
-	spec := agentdb.TableSpec{Name: a.Name, Purpose: a.Purpose, Columns: list, IfNotExists: a.IfNotExists}
+	spec := schema.TableSpec{Name: a.Name, Purpose: a.Purpose, Columns: list, IfNotExists: a.IfNotExists}
 	for _, i := range a.Indexes {
-		spec.Indexes = append(spec.Indexes, agentdb.Index(i))
+		spec.Indexes = append(spec.Indexes, schema.Index(i))
 	}
 
 	created, err := db.CreateTable(ctx, by(in), spec)
@@ -282,9 +283,9 @@ func (o Options) createTable(ctx context.Context, db *agentdb.DB, in tool.Invoca
 	return created, warnings, err
 }
 
-func columns(args []columnArgs) (out []agentdb.Column, err error) {
+func columns(args []columnArgs) (out []schema.Column, err error) {
 	for _, c := range args {
-		column := agentdb.Column{Name: c.Name, Type: c.Type, Nullable: c.Nullable, PrimaryKey: c.PrimaryKey}
+		column := schema.Column{Name: c.Name, Type: c.Type, Nullable: c.Nullable, PrimaryKey: c.PrimaryKey}
 		if c.Default != nil {
 			if column.Default, err = json.Marshal(c.Default); err != nil {
 				return nil, err

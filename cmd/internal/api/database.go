@@ -5,11 +5,12 @@ import (
 
 	"rouse/agentdb"
 	"rouse/agentdb/pool"
+	"rouse/agentdb/schema"
 )
 
 // What an agent's database answers, as the API sends it.
 type (
-	Schema = agentdb.Schema
+	Schema = schema.Schema
 	Rows   = agentdb.Rows
 	Stats  = agentdb.Stats
 	View   = agentdb.View

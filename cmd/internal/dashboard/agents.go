@@ -13,6 +13,7 @@ import (
 
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
+	"rouse/agentdb/schema"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/web"
 	"rouse/internal/domain"
@@ -172,7 +173,7 @@ func (s *site) agentHome(r *http.Request, a agent) (templ.Component, error) {
 }
 
 func (s *site) agentSchema(r *http.Request, a agent) (templ.Component, error) {
-	var schema agentdb.Schema
+	var schema schema.Schema
 	var stats agentdb.Stats
 	err := s.withDB(r.Context(), &a, func(db *agentdb.DB) (err error) {
 		if schema, err = db.Schema(r.Context()); err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
+	"rouse/agentdb/schema"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/web"
 	"rouse/internal/text"
@@ -38,11 +39,11 @@ var byOwner = changelog.By{Actor: "user"}
 // data is the page of a table.
 type data struct {
 	agent
-	Tables  []agentdb.Table
-	Table   *agentdb.Table // nil: there is none
-	Deleted bool           // rows of the table can be marked as deleted
-	Show    string         // active, deleted or all
-	Column  string         // in which Text is looked for; "" for any
+	Tables  []schema.Table
+	Table   *schema.Table // nil: there is none
+	Deleted bool          // rows of the table can be marked as deleted
+	Show    string        // active, deleted or all
+	Column  string        // in which Text is looked for; "" for any
 	Text    string
 	Offset  int
 	Rows    agentdb.Rows
@@ -148,7 +149,7 @@ func (d *data) query() (sql string, params []any) {
 }
 
 // keysOf are the columns by which a row is found.
-func keysOf(t *agentdb.Table) (out []string) {
+func keysOf(t *schema.Table) (out []string) {
 	for _, c := range t.Columns {
 		if c.PrimaryKey {
 			out = append(out, c.Name)
@@ -158,7 +159,7 @@ func keysOf(t *agentdb.Table) (out []string) {
 }
 
 // keyOf is the key of a row as JSON, "" where its table has none.
-func keyOf(t *agentdb.Table, row map[string]any) string {
+func keyOf(t *schema.Table, row map[string]any) string {
 	keys := keysOf(t)
 	if len(keys) == 0 {
 		return ""
@@ -175,7 +176,7 @@ func keyOf(t *agentdb.Table, row map[string]any) string {
 }
 
 // parseKey reads a key back, with whole numbers as they are.
-func parseKey(t *agentdb.Table, written string) (map[string]any, error) {
+func parseKey(t *schema.Table, written string) (map[string]any, error) {
 	dec := json.NewDecoder(strings.NewReader(written))
 	dec.UseNumber()
 	var key map[string]any
@@ -201,7 +202,7 @@ func parseKey(t *agentdb.Table, written string) (map[string]any, error) {
 // oneRow is a row with its table.
 type oneRow struct {
 	agent
-	Table   *agentdb.Table
+	Table   *schema.Table
 	Key     string
 	Values  map[string]any
 	Deleted bool
@@ -254,7 +255,7 @@ func beginning(column string, most int) string {
 }
 
 // whereKey finds the row of a key.
-func whereKey(t *agentdb.Table, key map[string]any) (sql string, params []any) {
+func whereKey(t *schema.Table, key map[string]any) (sql string, params []any) {
 	var where []string
 	for _, name := range keysOf(t) {
 		where, params = append(where, quoted(name)+" is ?"), append(params, key[name])
@@ -262,12 +263,12 @@ func whereKey(t *agentdb.Table, key map[string]any) (sql string, params []any) {
 	return " where " + strings.Join(where, " and "), params
 }
 
-func tableNamed(schema agentdb.Schema, name string) (*agentdb.Table, error) {
-	at := slices.IndexFunc(schema.Tables, func(t agentdb.Table) bool { return t.Name == name })
+func tableNamed(all schema.Schema, name string) (*schema.Table, error) {
+	at := slices.IndexFunc(all.Tables, func(t schema.Table) bool { return t.Name == name })
 	if at < 0 {
 		return nil, notFound("there is no table %q", name)
 	}
-	return &schema.Tables[at], nil
+	return &all.Tables[at], nil
 }
 
 func (s *site) row(r *http.Request, a agent) (templ.Component, error) {
@@ -295,7 +296,7 @@ func (s *site) readCell(r *http.Request) (string, error) {
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(one.Table.Columns, func(c agentdb.Column) bool { return c.Name == q.Get("column") }) {
+		if !slices.ContainsFunc(one.Table.Columns, func(c schema.Column) bool { return c.Name == q.Get("column") }) {
 			return notFound("there is no such column")
 		}
 
@@ -336,7 +337,7 @@ func (s *site) setCell(r *http.Request) (string, error) {
 	column, typed := r.PostFormValue("column"), strings.ReplaceAll(r.PostFormValue("value"), "\r\n", "\n")
 	key := r.PostFormValue("key")
 	err := s.change(r, func(db *agentdb.DB, one oneRow, where map[string]any) (agentdb.Affected, error) {
-		at := slices.IndexFunc(one.Table.Columns, func(c agentdb.Column) bool { return c.Name == column })
+		at := slices.IndexFunc(one.Table.Columns, func(c schema.Column) bool { return c.Name == column })
 		if at < 0 {
 			return agentdb.Affected{}, notFound("%s has no column %q", one.Table.Name, column)
 		}
@@ -361,7 +362,7 @@ func (s *site) setCell(r *http.Request) (string, error) {
 }
 
 // parseCell is what was typed as a value of its column.
-func parseCell(c agentdb.Column, typed string, null bool) (any, error) {
+func parseCell(c schema.Column, typed string, null bool) (any, error) {
 	if null {
 		return nil, nil
 	}
@@ -504,7 +505,7 @@ func (d data) rowPath(row map[string]any) string {
 }
 
 // editable says whether a page has a field for a value.
-func editable(c agentdb.Column, v any) bool {
+func editable(c schema.Column, v any) bool {
 	s, isText := v.(string)
 	return !strings.EqualFold(c.Type, "BLOB") && (!isText || utf8.RuneCountInString(s) <= maxEdited)
 }

@@ -1,4 +1,4 @@
-package agentdb
+package schema
 
 import (
 	"cmp"
@@ -48,7 +48,7 @@ func (s Schema) Text(most int) string {
 }
 
 // viewTexts shows views with their SQL.
-func viewTexts(views []SchemaView) string {
+func viewTexts(views []View) string {
 	var b strings.Builder
 	for _, v := range views {
 		fmt.Fprintf(&b, "view %s:\n  %s\n", v.title(), strings.ReplaceAll(strings.TrimSpace(v.SQL), "\n", "\n  "))
@@ -57,7 +57,7 @@ func viewTexts(views []SchemaView) string {
 }
 
 // viewNames lists views on one line, in at most so many characters.
-func viewNames(views []SchemaView, most int) string {
+func viewNames(views []View, most int) string {
 	if len(views) == 0 {
 		return ""
 	}
@@ -71,7 +71,7 @@ func viewNames(views []SchemaView, most int) string {
 }
 
 // title is a name with its parameters.
-func (v SchemaView) title() string {
+func (v View) title() string {
 	out := v.Name
 	if len(v.Params) > 0 {
 		out += "(" + strings.Join(v.Params, ", ") + ")"

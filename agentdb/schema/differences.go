@@ -1,4 +1,4 @@
-package agentdb
+package schema
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ func (s TableSpec) differences(t Table) []string {
 	key := s.primaryKey()
 	for _, want := range s.Columns {
 		want.PrimaryKey = slices.Contains(key, want.Name)
-		switch has := t.column(want.Name); {
+		switch has := t.Column(want.Name); {
 		case has == nil:
 			out = append(out, "it has no column "+want.Name)
 		case has.properties(sqlDefault(*has)) != want.properties(wantedDefault(want)):

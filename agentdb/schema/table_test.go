@@ -1,4 +1,4 @@
-package agentdb
+package schema
 
 import (
 	"encoding/json"
@@ -47,8 +47,8 @@ func TestTableSpecIsChecked(t *testing.T) {
 		"index twice": {func(s *TableSpec) {
 			s.Indexes = []Index{{Name: "i", Columns: []string{"a"}}, {Name: "I", Columns: []string{"a"}}}
 		}, "indexes[1].name"},
-		"too many columns":  {func(s *TableSpec) { s.Columns = manyColumns(maxColumns + 1) }, "columns"},
-		"fine: many":        {func(s *TableSpec) { s.Columns = manyColumns(maxColumns) }, ""},
+		"too many columns":  {func(s *TableSpec) { s.Columns = manyColumns(MaxColumns + 1) }, "columns"},
+		"fine: many":        {func(s *TableSpec) { s.Columns = manyColumns(MaxColumns) }, ""},
 		"index of nothing":  {func(s *TableSpec) { s.Indexes = []Index{{Name: "i"}} }, "indexes[0].columns"},
 		"index elsewhere":   {func(s *TableSpec) { s.Indexes = []Index{{Name: "i", Columns: []string{"b"}}} }, "indexes[0].columns"},
 		"fine":              {func(s *TableSpec) { s.Name = strings.Repeat("a", 128); s.Columns[0].Nullable = &no }, ""},
@@ -61,7 +61,7 @@ func TestTableSpecIsChecked(t *testing.T) {
 			spec := good
 			spec.Columns = []Column{col("a", "TEXT")}
 			c.change(&spec)
-			_, err := spec.statements()
+			_, err := spec.Statements()
 			var bad *dberr.Error
 			if c.field == "" && err != nil {
 				t.Fatal(err)
@@ -88,24 +88,12 @@ func TestPrimaryKey(t *testing.T) {
 		"id not key":  {[]Column{key("a", "TEXT"), col("id", "INTEGER")}, `PRIMARY KEY ("a")`},
 		"text id key": {[]Column{col("id", "TEXT")}, `PRIMARY KEY ("id")`},
 	} {
-		sql, err := TableSpec{Name: "t", Purpose: "p", Columns: c.columns}.statements()
+		sql, err := TableSpec{Name: "t", Purpose: "p", Columns: c.columns}.Statements()
 		if err != nil || !strings.Contains(sql[0], c.want) {
 			t.Errorf("%s: %v\n%s\nwant %s", name, err, sql, c.want)
 		}
 		if n := strings.Count(sql[0], "PRIMARY KEY"); n != 1 {
 			t.Errorf("%s: %d primary keys in\n%s", name, n, sql[0])
-		}
-	}
-}
-
-// What a number gives back as it was written, and what it does not.
-func TestKeepsDigits(t *testing.T) {
-	for cell, want := range map[string]bool{
-		"7": true, "0": true, "-12": true, "0.5": true, "-0.50": true, "1e5": true, " 12 ": true, "9223372036854775807": true, "123456789.123456": true,
-		"007": false, "-01": false, "00": false, "007.5": false, "+49170": false, "9223372036854775808": false, "12345678901234567890": false, "1234567890.123456": false,
-	} {
-		if got := keepsDigits(cell); got != want {
-			t.Errorf("%q: %v", cell, got)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package agentdb
+package schema
 
 import (
 	"context"
@@ -21,27 +21,10 @@ type Created struct {
 	Warnings    []string `json:"warnings,omitempty"`
 }
 
-// CreateTable makes a table with the host's columns, and its indexes. With IfNotExists a table that
-// is there stays as it is, and a warning says in what it differs from the one that was asked for.
-func (db *DB) CreateTable(ctx context.Context, by changelog.By, spec TableSpec) (Created, error) {
-	statements, err := spec.statements()
-	if err != nil {
-		return Created{}, err
-	}
-
-	created, err := write(ctx, db, by, "create_table", func(ctx context.Context, tx *sqlite.Tx) (Created, error) {
-		return createTable(ctx, tx, by, spec, statements)
-	})
-	if err == nil && !created.Existed {
-		created.Warnings = append(db.quotaWarnings(ctx, created.Warnings), db.migrationFileWarnings(ctx)...)
-	}
-	return created, err
-}
-
-// createTable runs inside a write.
-func createTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec TableSpec, statements []string) (Created, error) {
+// CreateTable runs inside a write.
+func CreateTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec TableSpec, statements []string) (Created, error) {
 	if spec.IfNotExists {
-		existing, err := readTables(ctx, sqlite.Prepared{Tx: tx}, spec.Name)
+		existing, err := ReadTables(ctx, sqlite.Prepared{Tx: tx}, spec.Name)
 		if err != nil {
 			return Created{}, err
 		}
@@ -50,15 +33,15 @@ func createTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec Table
 		}
 	}
 
-	if err := viewFree(tx, spec.Name); err != nil {
+	if err := ViewFree(tx, spec.Name); err != nil {
 		return Created{}, err
 	}
-	if err := nameFree(tx, "name", spec.Name); err != nil {
+	if err := NameFree(tx, "name", spec.Name); err != nil {
 		return Created{}, err
 	}
 
 	for i, index := range spec.Indexes {
-		if err := nameFree(tx, fmt.Sprintf("indexes[%d].name", i), index.Name); err != nil {
+		if err := NameFree(tx, fmt.Sprintf("indexes[%d].name", i), index.Name); err != nil {
 			return Created{}, err
 		}
 	}
@@ -71,7 +54,7 @@ func createTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec Table
 		return Created{}, err
 	}
 
-	if err := applySchema(ctx, tx, by, at, spec.Name, statements...); err != nil {
+	if err := ApplySchema(ctx, tx, by, at, spec.Name, statements...); err != nil {
 		return Created{}, err
 	}
 
@@ -84,8 +67,8 @@ func createTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec Table
 	return created, err
 }
 
-// nameFree refuses a name that is taken: tables, views and indexes share one namespace.
-func nameFree(tx *sqlite.Tx, field, name string) error {
+// NameFree refuses a name that is taken: tables, views and indexes share one namespace.
+func NameFree(tx *sqlite.Tx, field, name string) error {
 	var kind, owner string
 	row := tx.QueryRow(`select coalesce(max(type), ''), coalesce(max(tbl_name), '') from sqlite_schema where name = ? collate nocase and type <> 'trigger'`, name)
 	if err := row.Scan(&kind, &owner); err != nil {
@@ -104,8 +87,8 @@ func nameFree(tx *sqlite.Tx, field, name string) error {
 	return bad
 }
 
-// viewFree refuses a table with the name of a saved view (OSA-51).
-func viewFree(tx *sqlite.Tx, name string) error {
+// ViewFree refuses a table with the name of a saved view (OSA-51).
+func ViewFree(tx *sqlite.Tx, name string) error {
 	var taken bool
 	if err := tx.QueryRow(`select exists (select 1 from _views where name = ?)`, name).Scan(&taken); err != nil || !taken {
 		return err
@@ -115,8 +98,8 @@ func viewFree(tx *sqlite.Tx, name string) error {
 	return bad
 }
 
-// applySchema runs statements that change the schema and logs them as one change.
-func applySchema(ctx context.Context, tx *sqlite.Tx, by changelog.By, at, table string, statements ...string) error {
+// ApplySchema runs statements that change the schema and logs them as one change.
+func ApplySchema(ctx context.Context, tx *sqlite.Tx, by changelog.By, at, table string, statements ...string) error {
 	ctx = tx.Context(ctx)
 	err := changelog.ChangeSchema(ctx, tx, by, at, table, func() (string, error) {
 		for _, statement := range statements {
@@ -128,18 +111,4 @@ func applySchema(ctx context.Context, tx *sqlite.Tx, by changelog.By, at, table 
 	})
 
 	return err
-}
-
-// quotaWarnings measures the file after a write and adds the warning that this may give. The
-// write is done, even if the caller gives up or measuring fails.
-func (db *DB) quotaWarnings(ctx context.Context, warnings []string) []string {
-	warning, err := db.measureQuota(context.WithoutCancel(ctx))
-	if err != nil {
-		warning = err.Error()
-	}
-
-	if warning != "" {
-		warnings = append(warnings, warning)
-	}
-	return warnings
 }

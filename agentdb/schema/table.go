@@ -1,4 +1,4 @@
-package agentdb
+package schema
 
 import (
 	"encoding/json"
@@ -14,11 +14,11 @@ import (
 // The column types that a table can have. Others are refused or mapped to these, because
 // SQLite guesses from a type's spelling: a column declared STRING turns "007" into 7.
 const (
-	typeInteger = "INTEGER"
-	typeReal    = "REAL"
-	typeText    = "TEXT"
+	TypeInteger = "INTEGER"
+	TypeReal    = "REAL"
+	TypeText    = "TEXT"
 	typeBlob    = "BLOB"
-	typeNumeric = "NUMERIC"
+	TypeNumeric = "NUMERIC"
 )
 
 // TableSpec asks for a table, OSA-52.
@@ -43,7 +43,7 @@ type Column struct {
 // IsNumeric reports whether the column holds numbers.
 func (c Column) IsNumeric() bool {
 	kind, err := c.columnType("")
-	return err == nil && (kind == typeInteger || kind == typeReal || kind == typeNumeric)
+	return err == nil && (kind == TypeInteger || kind == TypeReal || kind == TypeNumeric)
 }
 
 // Index is one index of a table.
@@ -53,8 +53,8 @@ type Index struct {
 	Unique  bool     `json:"unique,omitempty"`
 }
 
-// statements checks a specification and writes the SQL that makes it true.
-func (s TableSpec) statements() ([]string, error) {
+// Statements checks a specification and writes the SQL that makes it true.
+func (s TableSpec) Statements() ([]string, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
@@ -103,8 +103,8 @@ func (s TableSpec) check() error {
 		return dberr.Invalid("columns", "the table %s needs at least one column", s.Name)
 	}
 
-	if len(s.Columns) > maxColumns {
-		return dberr.Invalid("columns", "the table %s would have %d columns, and %d are allowed; keep what belongs together in a table of its own", s.Name, len(s.Columns), maxColumns)
+	if len(s.Columns) > MaxColumns {
+		return dberr.Invalid("columns", "the table %s would have %d columns, and %d are allowed; keep what belongs together in a table of its own", s.Name, len(s.Columns), MaxColumns)
 	}
 
 	taken := make(map[string]bool, len(s.Columns))
@@ -156,7 +156,7 @@ func (i Index) check(field string, s TableSpec) error {
 }
 
 // columns writes the definitions. It adds an id unless an id or a primary key is declared (OSA-51).
-// key has the columns of a separate PRIMARY KEY clause.
+// Key has the columns of a separate PRIMARY KEY clause.
 func (s TableSpec) columns() (defs, key []string, err error) {
 	declared := s.primaryKey()
 	if len(declared) == 0 {
@@ -206,7 +206,7 @@ func (c Column) definition(field string, key, alone bool) (def string, whole boo
 	}
 
 	def = sqltext.Quote(c.Name) + " " + typ
-	if key && alone && typ == typeInteger {
+	if key && alone && typ == TypeInteger {
 		// Only this spelling makes the column the row id itself.
 		def += " PRIMARY KEY"
 		if strings.EqualFold(c.Name, "id") {
@@ -259,24 +259,27 @@ func (c Column) defaultLiteral(field string) (string, error) {
 	return "", dberr.Invalid(field+".default", "the default of %s must be a text, a number, true, false or null", c.Name)
 }
 
-// typeLength is the (10) or (10,2) that other databases want; SQLite ignores it.
-var typeLength = regexp.MustCompile(`\s*\(\s*\d+\s*(,\s*\d+\s*)?\)$`)
+// TypeLength is the (10) or (10,2) that other databases want; SQLite ignores it.
+var TypeLength = regexp.MustCompile(`\s*\(\s*\d+\s*(,\s*\d+\s*)?\)$`)
 
 func (c Column) columnType(field string) (string, error) {
 	// VARCHAR(20) is taken as TEXT; SQLite does not enforce a length either.
-	name := strings.ToUpper(strings.TrimSpace(typeLength.ReplaceAllString(strings.TrimSpace(c.Type), "")))
+	name := strings.ToUpper(strings.TrimSpace(TypeLength.ReplaceAllString(strings.TrimSpace(c.Type), "")))
 	switch name {
-	case typeInteger, "INT", "BIGINT", "SMALLINT", "TINYINT", "BOOLEAN", "BOOL", "LONG":
-		return typeInteger, nil
-	case typeReal, "FLOAT", "DOUBLE", "DOUBLE PRECISION", "NUMBER":
-		return typeReal, nil
-	case typeText, "STRING", "VARCHAR", "CHAR", "NVARCHAR", "CLOB", "DATE", "DATETIME", "TIMESTAMP", "TIME", "JSON", "UUID":
-		return typeText, nil
+	case TypeInteger, "INT", "BIGINT", "SMALLINT", "TINYINT", "BOOLEAN", "BOOL", "LONG":
+		return TypeInteger, nil
+	case TypeReal, "FLOAT", "DOUBLE", "DOUBLE PRECISION", "NUMBER":
+		return TypeReal, nil
+	case TypeText, "STRING", "VARCHAR", "CHAR", "NVARCHAR", "CLOB", "DATE", "DATETIME", "TIMESTAMP", "TIME", "JSON", "UUID":
+		return TypeText, nil
 	case typeBlob, "BYTES", "BINARY":
 		return typeBlob, nil
-	case typeNumeric, "DECIMAL", "MONEY":
-		return typeNumeric, nil
+	case TypeNumeric, "DECIMAL", "MONEY":
+		return TypeNumeric, nil
 	}
 
 	return "", dberr.Invalid(field+".type", "the column %s has the unknown type %q; use TEXT (also for dates), INTEGER, REAL, NUMERIC or BLOB", c.Name, c.Type)
 }
+
+// MaxColumns is the largest number of columns of a table. SQLite has 2,000, of which some are the host's.
+const MaxColumns = 1990

@@ -1,4 +1,6 @@
-package agentdb
+// Package schema describes the tables of an agent's database: it reads them, creates and changes them
+// inside a transaction of the caller, and checks rows that are given as maps.
+package schema
 
 import (
 	"context"
@@ -14,12 +16,12 @@ import (
 
 // Schema is what an agent's database holds.
 type Schema struct {
-	Tables []Table      `json:"tables"`
-	Views  []SchemaView `json:"views,omitempty"`
+	Tables []Table `json:"tables"`
+	Views  []View  `json:"views,omitempty"`
 }
 
-// SchemaView is a query that the agent saved, or a view of SQL.
-type SchemaView struct {
+// View is a query that the agent saved, or a view of SQL.
+type View struct {
 	Name   string   `json:"name"`
 	SQL    string   `json:"sql"`
 	Params []string `json:"params,omitempty"`
@@ -28,56 +30,26 @@ type SchemaView struct {
 
 // Table is one table of a Schema, without the host's columns.
 type Table struct {
-	Name      string   `json:"name"`
-	Purpose   string   `json:"purpose"`
-	RowCount  int64    `json:"row_count"` // live rows
-	Columns   []Column `json:"columns"`
-	Indexes   []Index  `json:"indexes"`
-	key       []string // the primary key
-	rowKey    string   // the column that is the row id itself, "" when none is
-	hasHost   bool     // it has the host columns
-	createdAt string
+	Name           string   `json:"name"`
+	Purpose        string   `json:"purpose"`
+	RowCount       int64    `json:"row_count"` // live rows
+	Columns        []Column `json:"columns"`
+	Indexes        []Index  `json:"indexes"`
+	Key            []string // the primary key
+	RowKey         string   // the column that is the row id itself, "" when none is
+	HasHostColumns bool     // it has the host columns
+	createdAt      string
 }
 
-// Schema lists the tables in the order of their making, with the number of their live rows.
-func (db *DB) Schema(ctx context.Context) (Schema, error) {
-	tables, err := readTables(ctx, db.db.Read(), "")
-	if err != nil {
-		return Schema{}, db.explain(ctx, err)
-	}
-
-	for i := range tables {
-		t := &tables[i]
-		query := "select count(*) from " + sqltext.Quote(t.Name)
-		if t.hasHost {
-			query += " where " + sqltext.ColumnDeleted + " is null"
-		}
-		if err := db.db.Read().QueryRowContext(ctx, query).Scan(&t.RowCount); err != nil {
-			return Schema{}, db.explain(ctx, err)
-		}
-	}
-
-	if tables == nil {
-		tables = []Table{}
-	}
-
-	views, err := db.schemaViews(ctx)
-	if err != nil {
-		return Schema{}, db.explain(ctx, err)
-	}
-
-	return Schema{Tables: tables, Views: views}, nil
-}
-
-// schemaViews lists the views of SQL and those that are saved, by name.
-func (db *DB) schemaViews(ctx context.Context) ([]SchemaView, error) {
-	return sqlite.Collect(ctx, db.db.Read(), func(scan sqlite.Scanner) (v SchemaView, err error) {
+// ReadViews lists the views of SQL and those that are saved, by name.
+func ReadViews(ctx context.Context, q sqlite.Querier) ([]View, error) {
+	return sqlite.Collect(ctx, q, func(scan sqlite.Scanner) (v View, err error) {
 		var params string
 		if err := scan(&v.Name, &v.SQL, &params, &v.Saved); err != nil {
 			return v, err
 		}
 
-		var declared []ViewParam
+		var declared []struct{ Name string }
 		if err := json.Unmarshal([]byte(params), &declared); err != nil {
 			return v, fmt.Errorf("the parameters of the view %s cannot be read: %w", v.Name, err)
 		}
@@ -89,11 +61,11 @@ func (db *DB) schemaViews(ctx context.Context) ([]SchemaView, error) {
 		union all select name, sql, params, 1 from _views order by 1`)
 }
 
-// userTables leaves the host's and SQLite's own tables out.
-const userTables = `m.type = 'table' and substr(m.name, 1, 1) <> '_' and m.name not like 'sqlite\_%' escape '\'`
+// UserTables leaves the host's and SQLite's own tables out.
+const UserTables = `m.type = 'table' and substr(m.name, 1, 1) <> '_' and m.name not like 'sqlite\_%' escape '\'`
 
-// readTables reads the table of a name, or all when it is "".
-func readTables(ctx context.Context, q sqlite.Querier, only string) ([]Table, error) {
+// ReadTables reads the table of a name, or all when it is "".
+func ReadTables(ctx context.Context, q sqlite.Querier, only string) ([]Table, error) {
 	tables, err := readColumns(ctx, q, only)
 	if err != nil {
 		return nil, err
@@ -106,7 +78,7 @@ func readTables(ctx context.Context, q sqlite.Querier, only string) ([]Table, er
 
 func readColumns(ctx context.Context, q sqlite.Querier, only string) ([]Table, error) {
 	rows, err := q.QueryContext(ctx, `select m.name, c.name, c.type, c."notnull", c.dflt_value, c.pk
-		from sqlite_schema m join pragma_table_xinfo(m.name) c where c.hidden = 0 and (?1 = '' or m.name = ?1 collate nocase) and `+userTables+` order by m.rowid, c.cid`, only)
+		from sqlite_schema m join pragma_table_xinfo(m.name) c where c.hidden = 0 and (?1 = '' or m.name = ?1 collate nocase) and `+UserTables+` order by m.rowid, c.cid`, only)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +103,7 @@ func readColumns(ctx context.Context, q sqlite.Querier, only string) ([]Table, e
 		if sqltext.IsHostColumn(c.Name) {
 			// The last of the three columns stands for all: checkObjects lets a table have all or
 			// none.
-			t.hasHost = t.hasHost || strings.EqualFold(c.Name, sqltext.ColumnDeleted)
+			t.HasHostColumns = t.HasHostColumns || strings.EqualFold(c.Name, sqltext.ColumnDeleted)
 			continue
 		}
 
@@ -156,22 +128,22 @@ func (t *Table) addColumn(c Column, pk int) {
 		return
 	}
 
-	for len(t.key) < pk {
-		t.key = append(t.key, "")
+	for len(t.Key) < pk {
+		t.Key = append(t.Key, "")
 	}
 
-	t.key[pk-1] = c.Name
-	t.rowKey = ""
+	t.Key[pk-1] = c.Name
+	t.RowKey = ""
 	// Only this spelling makes a primary key the row id.
-	if len(t.key) == 1 && strings.EqualFold(c.Type, typeInteger) {
-		t.rowKey = c.Name
+	if len(t.Key) == 1 && strings.EqualFold(c.Type, TypeInteger) {
+		t.RowKey = c.Name
 	}
 }
 
 func readIndexes(ctx context.Context, q sqlite.Querier, tables []Table, only string) error {
 	rows, err := q.QueryContext(ctx, `select m.name, i.name, i."unique", c.name
 		from sqlite_schema m join pragma_index_list(m.name) i join pragma_index_info(i.name) c
-		where i.origin = 'c' and i.partial = 0 and c.name is not null and (?1 = '' or m.name = ?1 collate nocase) and `+userTables+` order by m.rowid, i.name, c.seqno`, only)
+		where i.origin = 'c' and i.partial = 0 and c.name is not null and (?1 = '' or m.name = ?1 collate nocase) and `+UserTables+` order by m.rowid, i.name, c.seqno`, only)
 	if err != nil {
 		return err
 	}
@@ -214,8 +186,8 @@ func readPurposes(ctx context.Context, q sqlite.Querier, tables []Table) error {
 	return err
 }
 
-// column finds a column whatever the case of its name.
-func (t *Table) column(name string) *Column {
+// Column finds a column whatever the case of its name.
+func (t *Table) Column(name string) *Column {
 	for i := range t.Columns {
 		if strings.EqualFold(t.Columns[i].Name, name) {
 			return &t.Columns[i]
@@ -224,7 +196,8 @@ func (t *Table) column(name string) *Column {
 	return nil
 }
 
-func (t *Table) columnNames() []string {
+// ColumnNames returns the names of the columns.
+func (t *Table) ColumnNames() []string {
 	names := make([]string, len(t.Columns))
 	for i, c := range t.Columns {
 		names[i] = c.Name
@@ -232,7 +205,8 @@ func (t *Table) columnNames() []string {
 	return names
 }
 
-func tableNames(tables []Table) []string {
+// TableNames returns the names of tables.
+func TableNames(tables []Table) []string {
 	names := make([]string, len(tables))
 	for i, t := range tables {
 		names[i] = t.Name
@@ -240,24 +214,24 @@ func tableNames(tables []Table) []string {
 	return names
 }
 
-// needTable reads a table, or says which there are.
-func needTable(ctx context.Context, q sqlite.Querier, name string) (*Table, error) {
+// NeedTable reads a table, or says which there are.
+func NeedTable(ctx context.Context, q sqlite.Querier, name string) (*Table, error) {
 	if sqltext.IsReservedTable(name) {
 		return nil, dberr.Invalid("table", "the table %q belongs to the host and cannot be written", name)
 	}
 
-	tables, err := readTables(ctx, q, name)
+	tables, err := ReadTables(ctx, q, name)
 	if err != nil {
 		return nil, err
 	}
 	if len(tables) > 0 {
 		return &tables[0], nil
 	}
-	if tables, err = readTables(ctx, q, ""); err != nil {
+	if tables, err = ReadTables(ctx, q, ""); err != nil {
 		return nil, err
 	}
 
-	hint := sqltext.DidYouMean(name, tableNames(tables))
+	hint := sqltext.DidYouMean(name, TableNames(tables))
 	if len(tables) == 0 {
 		hint = "; there are no tables yet, create it with db_create_table"
 	}
