@@ -8,8 +8,8 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/playbook"
 	"rouse/agent/plan"
-	"rouse/agentdb"
 	"rouse/agentdb/changelog"
+	"rouse/agentdb/view"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -115,9 +115,9 @@ func TestPromptHasTheDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for _, v := range []agentdb.View{
-		{Name: "begun", SQL: "select what from log where what like :like", RenderHint: "table", Refresh: "on_run", Params: []agentdb.ViewParam{{Name: "like", Default: "the-%"}}},
-		{Name: "open", SQL: "select what from log where what = :it", RenderHint: "table", Refresh: "manual", Params: []agentdb.ViewParam{{Name: "it"}}},
+	for _, v := range []view.View{
+		{Name: "begun", SQL: "select what from log where what like :like", RenderHint: "table", Refresh: "on_run", Params: []view.Param{{Name: "like", Default: "the-%"}}},
+		{Name: "open", SQL: "select what from log where what = :it", RenderHint: "table", Refresh: "manual", Params: []view.Param{{Name: "it"}}},
 	} {
 		if _, err := db.DefineView(t.Context(), changelog.By{}, v); err != nil {
 			t.Fatal(err)

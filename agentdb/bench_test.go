@@ -12,6 +12,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/schema"
+	"rouse/agentdb/transfer"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -33,7 +34,7 @@ func BenchmarkImport(b *testing.B) {
 	file := benchFile()
 	for b.Loop() {
 		db := open(b, filepath.Join(b.TempDir(), "db.sqlite"))
-		if _, err := db.Import(b.Context(), changelog.By{Run: 1}, agentdb.ImportSpec{Table: "t", Name: "t.csv", Source: bytes.NewReader(file)}); err != nil {
+		if _, err := db.Import(b.Context(), changelog.By{Run: 1}, transfer.ImportSpec{Table: "t", Name: "t.csv", Source: bytes.NewReader(file)}); err != nil {
 			b.Fatal(err)
 		}
 		db.Close()

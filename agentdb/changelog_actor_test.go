@@ -7,6 +7,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/schema"
+	"rouse/agentdb/transfer"
 	"rouse/internal/contract"
 )
 
@@ -23,7 +24,7 @@ func TestActors(t *testing.T) {
 	}
 
 	insert(t, db, "expenses", map[string]any{"category": "x"})
-	spec := agentdb.ImportSpec{Table: "rates", Name: "f.csv", Source: strings.NewReader("a\n3\n")}
+	spec := transfer.ImportSpec{Table: "rates", Name: "f.csv", Source: strings.NewReader("a\n3\n")}
 	if _, err := db.Import(t.Context(), changelog.By{Actor: "user"}, spec); err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/schema"
+	"rouse/agentdb/transfer"
 )
 
 // TestMain keeps the property test short unless -rapid.checks says otherwise.
@@ -248,7 +249,7 @@ func (g *generator) operation() {
 	case "restore":
 		_, err = g.db.Restore(ctx, by, table, g.where(table))
 	case "import":
-		_, err = g.db.Import(ctx, by, agentdb.ImportSpec{Table: "plain", Source: strings.NewReader("a,n\nx,1\ny,\n"), Name: "x.csv"})
+		_, err = g.db.Import(ctx, by, transfer.ImportSpec{Table: "plain", Source: strings.NewReader("a,n\nx,1\ny,\n"), Name: "x.csv"})
 	case "sql":
 		g.sql()
 	case "schema":

@@ -9,6 +9,7 @@ import (
 
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
+	"rouse/agentdb/transfer"
 )
 
 // manyRows is how many rows the file of TestManyRows has: some chunks, or a million where
@@ -39,7 +40,7 @@ func TestManyRows(t *testing.T) {
 	t.Parallel()
 	rows := manyRows(t)
 	chunks := strconv.Itoa((rows + 999) / 1000)
-	for name, spec := range map[string]agentdb.ImportSpec{
+	for name, spec := range map[string]transfer.ImportSpec{
 		"numbered": {Table: "t"},
 		"by text":  {Table: "t", Mode: "upsert", KeyColumns: []string{"code"}},
 	} {
@@ -91,7 +92,7 @@ func TestUndoOfATouchedChunk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := fresh(t)
 			for run := range int64(2) {
-				if _, err := db.Import(t.Context(), changelog.By{Run: run + 1}, agentdb.ImportSpec{Table: "t", Mode: "upsert", KeyColumns: []string{"code"}, Name: "t.csv", Source: manyFile(50, int(run)+1)}); err != nil {
+				if _, err := db.Import(t.Context(), changelog.By{Run: run + 1}, transfer.ImportSpec{Table: "t", Mode: "upsert", KeyColumns: []string{"code"}, Name: "t.csv", Source: manyFile(50, int(run)+1)}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -12,6 +12,7 @@ import (
 
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
+	"rouse/agentdb/transfer"
 )
 
 func undo(t testing.TB, db *agentdb.DB, spec changelog.UndoSpec) changelog.Undone {
@@ -136,8 +137,8 @@ func TestUndoOfAnImport(t *testing.T) {
 		fmt.Fprintf(&b, "n%d,%d.5,00%d\n", i, i, i)
 	}
 
-	load := func() agentdb.Imported {
-		out, err := db.Import(t.Context(), changelog.By{Run: 7, Key: "1"}, agentdb.ImportSpec{Table: "bank", Name: "bank.csv", Source: strings.NewReader(b.String())})
+	load := func() transfer.Imported {
+		out, err := db.Import(t.Context(), changelog.By{Run: 7, Key: "1"}, transfer.ImportSpec{Table: "bank", Name: "bank.csv", Source: strings.NewReader(b.String())})
 		if err != nil {
 			t.Fatal(err)
 		}

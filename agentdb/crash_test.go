@@ -16,6 +16,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/pool"
+	"rouse/agentdb/transfer"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -127,7 +128,7 @@ func crashFixture(t *testing.T) string {
 				fmt.Fprintf(&csv, "c%d,%d.5,%s\n", i%9, i, strings.Repeat("n", 100))
 			}
 
-			if _, err := db.Import(t.Context(), changelog.By{Run: run, Key: "k"}, agentdb.ImportSpec{Table: "expenses", Name: "f.csv", Source: strings.NewReader(csv.String())}); err != nil {
+			if _, err := db.Import(t.Context(), changelog.By{Run: run, Key: "k"}, transfer.ImportSpec{Table: "expenses", Name: "f.csv", Source: strings.NewReader(csv.String())}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rouse/agentdb/bulk"
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/lineage"
@@ -213,7 +214,7 @@ func (db *DB) recall(ctx context.Context, by changelog.By, op string) ([]byte, e
 // one.
 func write[T any](ctx context.Context, db *DB, by changelog.By, op string, do func(context.Context, *sqlite.Tx) (T, error)) (T, error) {
 	done, err := journaled(ctx, db, by, op, false, do)
-	if errors.Is(err, errConfine) {
+	if errors.Is(err, bulk.ErrConfine) {
 		return confined(ctx, db, by, op, recorded(by, op, do))
 	}
 	return done, err
@@ -275,7 +276,7 @@ func journaled[T any](ctx context.Context, db *DB, by changelog.By, op string, a
 		err = db.db.Do(ctx, func(tx *sqlite.Tx) error { return once(ctx, tx) })
 	}
 	switch {
-	case errors.Is(err, errConfine):
+	case errors.Is(err, bulk.ErrConfine):
 		return none, err
 	case err == nil:
 		db.noted(by.Run)

@@ -16,6 +16,7 @@ import (
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/schema"
+	"rouse/agentdb/transfer"
 	"rouse/internal/contract"
 	"rouse/internal/storage/sqlite"
 )
@@ -362,7 +363,7 @@ func TestReplay(t *testing.T) {
 	type results struct {
 		Created  schema.Created
 		Inserted agentdb.Inserted
-		Imported agentdb.Imported
+		Imported transfer.Imported
 	}
 
 	all := func(db *agentdb.DB, file string) string {
@@ -374,7 +375,7 @@ func TestReplay(t *testing.T) {
 		if r.Inserted, err = db.Insert(t.Context(), changelog.By{Run: 7, Key: "p2.0"}, "t", []map[string]any{{"a": "x"}, {"a": "y"}}); err != nil {
 			t.Fatal(err)
 		}
-		if r.Imported, err = db.Import(t.Context(), changelog.By{Run: 7, Key: "p3"}, agentdb.ImportSpec{Table: "u", Name: "u.csv", Source: strings.NewReader(file)}); err != nil {
+		if r.Imported, err = db.Import(t.Context(), changelog.By{Run: 7, Key: "p3"}, transfer.ImportSpec{Table: "u", Name: "u.csv", Source: strings.NewReader(file)}); err != nil {
 			t.Fatal(err)
 		}
 

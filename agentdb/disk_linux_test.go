@@ -13,6 +13,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/pool"
+	"rouse/agentdb/transfer"
 )
 
 // TestFullAndReadOnlyDisks runs itself again in a mount namespace of its own, where a small
@@ -82,7 +83,7 @@ func fullDisk(t *testing.T, dir string) {
 		fmt.Fprintf(&csv, "c,%d.5,%s\n", i, strings.Repeat("n", 50))
 	}
 
-	if _, err := db.Import(t.Context(), changelog.By{Run: 2}, agentdb.ImportSpec{Table: "expenses", Name: "f.csv", Source: strings.NewReader(csv.String())}); err != nil {
+	if _, err := db.Import(t.Context(), changelog.By{Run: 2}, transfer.ImportSpec{Table: "expenses", Name: "f.csv", Source: strings.NewReader(csv.String())}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -148,7 +149,7 @@ func fullDisk(t *testing.T, dir string) {
 
 	tooMuch := func(agent string, db *agentdb.DB) {
 		t.Helper()
-		_, err := db.Import(t.Context(), changelog.By{Run: 4}, agentdb.ImportSpec{Table: "expenses", Name: "f.csv", Source: strings.NewReader(csv.String())})
+		_, err := db.Import(t.Context(), changelog.By{Run: 4}, transfer.ImportSpec{Table: "expenses", Name: "f.csv", Source: strings.NewReader(csv.String())})
 		says("an import that does not fit", err, "the disk is full, so nothing was written")
 		if info, err := os.Stat(filepath.Join(dir, agent, "db.sqlite-wal")); err == nil && info.Size() > 0 {
 			t.Errorf("what was not written into the database of %s keeps %d bytes", agent, info.Size())

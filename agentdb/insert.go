@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"rouse/agentdb/bulk"
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/schema"
@@ -83,14 +84,14 @@ func (db *DB) Upsert(ctx context.Context, by changelog.By, table string, keys []
 // writeRows inserts rows into a table, or upserts them if there are keys. It returns the primary keys of the
 // rows and how many rows changed.
 func writeRows(ctx context.Context, tx *sqlite.Tx, by changelog.By, t *schema.Table, keys []string, rows []map[string]any) (ids []any, changed int64, err error) {
-	l := &loader{tx: tx, by: by, op: changelog.OpInsert, table: t, keys: keys}
-	defer func() { err = errors.Join(err, l.close()) }()
+	l := &bulk.Loader{Tx: tx, By: by, Op: changelog.OpInsert, Table: t, Keys: keys}
+	defer func() { err = errors.Join(err, l.Close()) }()
 
-	b := &chunker{columns: t.ColumnNames(), at: sqlvalue.Now(), emit: func(c *chunk) error {
-		n, err := l.write(ctx, c)
+	b := &bulk.Chunker{Columns: t.ColumnNames(), At: sqlvalue.Now(), Emit: func(c *bulk.Chunk) error {
+		n, err := l.Write(ctx, c)
 		changed += n
-		for _, row := range c.rows {
-			ids = append(ids, l.id(c, row))
+		for _, row := range c.Rows {
+			ids = append(ids, l.ID(c, row))
 		}
 		return err
 	}}
@@ -99,10 +100,10 @@ func writeRows(ctx context.Context, tx *sqlite.Tx, by changelog.By, t *schema.Ta
 		if err != nil {
 			return nil, 0, err
 		}
-		if err := b.add(i+1, values); err != nil {
+		if err := b.Add(i+1, values); err != nil {
 			return nil, 0, err
 		}
 	}
-	err = b.flush()
+	err = b.Flush()
 	return ids, changed, err
 }

@@ -16,6 +16,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/view"
 )
 
 // twin is one of two databases to which the same happens.
@@ -148,7 +149,7 @@ func randomStep(r *rand.Rand, n int) (name string, step func(*twin) (any, error)
 		if r.IntN(3) == 0 {
 			return "drop the saved view", func(w *twin) (any, error) { return w.db.DropView(ctx, by, "saved") }
 		}
-		view := agentdb.View{Name: "saved", SQL: "select " + column + " from " + table, RenderHint: "table", Refresh: "manual"}
+		view := view.View{Name: "saved", SQL: "select " + column + " from " + table, RenderHint: "table", Refresh: "manual"}
 		return "save a view", func(w *twin) (any, error) { return w.db.DefineView(ctx, by, view) }
 	}
 

@@ -9,6 +9,7 @@ import (
 
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
+	"rouse/agentdb/transfer"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -24,7 +25,7 @@ func benchFull(b *testing.B) (db *agentdb.DB, path string) {
 			fmt.Fprintf(&csv, "%d,name %d,%s\n", row, row, strings.Repeat("x", 40))
 		}
 
-		if _, err := db.Import(b.Context(), changelog.By{Run: int64(i)}, agentdb.ImportSpec{Table: "t", Name: "f.csv", Source: &csv}); err != nil {
+		if _, err := db.Import(b.Context(), changelog.By{Run: int64(i)}, transfer.ImportSpec{Table: "t", Name: "f.csv", Source: &csv}); err != nil {
 			b.Fatal(err)
 		}
 	}

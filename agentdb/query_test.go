@@ -16,6 +16,7 @@ import (
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/schema"
+	"rouse/agentdb/view"
 )
 
 // OSA-56
@@ -64,7 +65,7 @@ func TestQuery(t *testing.T) {
 func TestQueryErrorsAdvise(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
-	if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, agentdb.View{Name: "monthly", SQL: "select 1", RenderHint: "number", Refresh: "manual"}); err != nil {
+	if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, view.View{Name: "monthly", SQL: "select 1", RenderHint: "number", Refresh: "manual"}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -457,7 +458,7 @@ func TestDecimalsAreShownAsWritten(t *testing.T) {
 	}
 
 	const sql = "select amount from expenses where id = 1"
-	if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, agentdb.View{Name: "total", SQL: sql, RenderHint: "number", Refresh: "manual"}); err != nil {
+	if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, view.View{Name: "total", SQL: sql, RenderHint: "number", Refresh: "manual"}); err != nil {
 		t.Fatal(err)
 	}
 	view, err := db.RunView(t.Context(), "total", nil)

@@ -9,6 +9,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/schema"
+	"rouse/agentdb/view"
 	"rouse/internal/contract"
 )
 
@@ -82,7 +83,7 @@ func TestSchemaStringShrinks(t *testing.T) {
 
 	expenses(t, db)
 	raw(t, db, "create view dear as select id from expenses where amount > 100")
-	v := agentdb.View{Name: "over", SQL: "select category\nfrom expenses where amount > :least", RenderHint: "table", Refresh: "manual", Params: []agentdb.ViewParam{{Name: "least", Type: "real"}}}
+	v := view.View{Name: "over", SQL: "select category\nfrom expenses where amount > :least", RenderHint: "table", Refresh: "manual", Params: []view.Param{{Name: "least", Type: "real"}}}
 	if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, v); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +100,7 @@ view over(least) (saved):
 	}
 
 	for i := range 20 {
-		v := agentdb.View{Name: fmt.Sprint("long_", i), SQL: "select 1 -- " + strings.Repeat("x", 500), RenderHint: "table", Refresh: "manual"}
+		v := view.View{Name: fmt.Sprint("long_", i), SQL: "select 1 -- " + strings.Repeat("x", 500), RenderHint: "table", Refresh: "manual"}
 		if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, v); err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +131,7 @@ view over(least) (saved):
 	db = fresh(t)
 	wide(t, db, "wide", 60)
 	for i := range 14 {
-		v := agentdb.View{Name: fmt.Sprint("long_", i), SQL: "select 1 -- " + strings.Repeat("x", 500), RenderHint: "table", Refresh: "manual"}
+		v := view.View{Name: fmt.Sprint("long_", i), SQL: "select 1 -- " + strings.Repeat("x", 500), RenderHint: "table", Refresh: "manual"}
 		if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, v); err != nil {
 			t.Fatal(err)
 		}

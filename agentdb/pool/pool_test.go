@@ -16,6 +16,7 @@ import (
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/pool"
 	"rouse/agentdb/schema"
+	"rouse/agentdb/transfer"
 	"rouse/internal/contract"
 	"rouse/internal/storage/sqlite"
 )
@@ -143,7 +144,7 @@ func TestPoolUnderConcurrency(t *testing.T) {
 			}
 			defer release()
 
-			if _, err := db.Import(context.Background(), changelog.By{}, agentdb.ImportSpec{Table: "t", Name: "f.csv", Source: strings.NewReader("a,b\n1,2\n")}); err != nil {
+			if _, err := db.Import(context.Background(), changelog.By{}, transfer.ImportSpec{Table: "t", Name: "f.csv", Source: strings.NewReader("a,b\n1,2\n")}); err != nil {
 				t.Error(err)
 			}
 		})

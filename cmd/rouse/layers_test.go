@@ -59,7 +59,7 @@ var mayImport = map[string][]string{
 	},
 	"agent/tool/db": {
 		"agent/tool", "agent/preview", "agentdb", "agentdb/pool", "internal/ledger", "agent/model",
-		"agent/loop/memory", "agentdb/changelog", "agentdb/schema",
+		"agent/loop/memory", "agentdb/changelog", "agentdb/schema", "agentdb/transfer", "agentdb/view",
 	},
 	"agent/tool/executor": {"agent/tool", "agent/tool/file", "agent/tool/shell", "agent/model", "internal/ledger", "agent/sandbox"},
 	"agent/tool/file": {
@@ -88,6 +88,10 @@ var mayImport = map[string][]string{
 		"agentdb/lineage", "agentdb/schema", "agentdb/sqltext", "agentdb/sqlvalue", "agentdb/tabular", "agentdb/transfer",
 		"agentdb/view",
 	},
+	"agentdb/bulk": {
+		"agentdb/changelog", "agentdb/dberr", "agentdb/schema", "agentdb/sqltext", "agentdb/sqlvalue", "agentdb/tabular",
+		"internal/storage/sqlite",
+	},
 	"agentdb/changelog": {
 		"agentdb/dberr", "agentdb/lineage", "agentdb/sqltext", "agentdb/sqlvalue", "agentdb/tabular",
 		"internal/storage/sqlite",
@@ -102,13 +106,21 @@ var mayImport = map[string][]string{
 		"agentdb/changelog", "agentdb/dberr", "agentdb/sqltext", "agentdb/sqlvalue", "agentdb/tabular",
 		"internal/storage/sqlite",
 	},
-	"agentdb/sqltext":     {"agentdb/dberr"},
-	"agentdb/sqlvalue":    {"agentdb/tabular"},
-	"agentdb/tabular":     {},
+	"agentdb/sqltext":  {"agentdb/dberr"},
+	"agentdb/sqlvalue": {"agentdb/tabular"},
+	"agentdb/tabular":  {},
+	"agentdb/transfer": {
+		"agentdb/bulk", "agentdb/changelog", "agentdb/dberr", "agentdb/schema", "agentdb/sqltext", "agentdb/sqlvalue",
+		"agentdb/tabular", "internal/storage/sqlite",
+	},
+	"agentdb/view": {
+		"agentdb/changelog", "agentdb/dberr", "agentdb/lineage", "agentdb/sqltext", "agentdb/sqlvalue", "agentdb/tabular",
+		"internal/storage/sqlite",
+	},
 	"cmd/internal/access": {},
 	"cmd/internal/api": {
 		"agent/checkout", "agent/tool/executor", "internal/ledger", "agentdb", "agentdb/pool",
-		"scheduler/schedule", "skills", "agentdb/changelog", "agentdb/schema",
+		"scheduler/schedule", "skills", "agentdb/changelog", "agentdb/schema", "agentdb/transfer", "agentdb/view",
 	},
 	"cmd/internal/audit": {"agentdb", "internal/ledger"},
 	"cmd/internal/backup": {
@@ -143,7 +155,7 @@ var mayImport = map[string][]string{
 		"cmd/internal/why", "internal/ledger", "scheduler", "scheduler/schedule", "skills/install", "watcher", "agentdb/changelog",
 	},
 	"cmd/internal/daemon":    everything,
-	"cmd/internal/dashboard": {"internal/ledger/store", "cmd/internal/web", "cmd/internal/api", "internal/ledger", "agentdb", "skills", "skills/install", "agentdb/changelog", "agentdb/schema"},
+	"cmd/internal/dashboard": {"internal/ledger/store", "cmd/internal/web", "cmd/internal/api", "internal/ledger", "agentdb", "skills", "skills/install", "agentdb/changelog", "agentdb/schema", "agentdb/transfer", "agentdb/view"},
 	"cmd/internal/doctor": {
 		"internal/ledger/*", "agent", "agent/model", "agent/plan", "agent/sandbox", "agent/tool/host/signin", "agent/tool/mcp",
 		"cmd/internal/api", "cmd/internal/backup", "cmd/internal/config", "cmd/internal/notify",
@@ -182,7 +194,7 @@ var mayImport = map[string][]string{
 	"cmd/internal/traces":                  {"internal/ledger"},
 	"cmd/internal/web": {
 		"internal/ledger/store", "cmd/internal/api", "internal/ledger", "agentdb", "agentdb/pool", "scheduler/schedule", "scheduler",
-		"skills", "skills/install", "agentdb/changelog",
+		"skills", "skills/install", "agentdb/changelog", "agentdb/transfer",
 	},
 	"cmd/internal/webhook": {},
 	"cmd/internal/why": {

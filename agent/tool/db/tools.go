@@ -14,6 +14,7 @@ import (
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/pool"
 	"rouse/agentdb/schema"
+	"rouse/agentdb/transfer"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -345,7 +346,7 @@ func (o Options) importFile(ctx context.Context, db *agentdb.DB, in tool.Invocat
 	f := &lazyFile{roots: o.Roots, path: a.Path}
 	defer f.close()
 
-	done, err := db.Import(ctx, by(in), agentdb.ImportSpec{
+	done, err := db.Import(ctx, by(in), transfer.ImportSpec{
 		Table: a.Table, Source: f, Size: f.size(), Name: filepath.Base(a.Path), Format: a.Format, Mode: a.Mode, KeyColumns: a.KeyColumns,
 		NoCreate: a.CreateTable != nil && !*a.CreateTable, NoHeader: a.HasHeader != nil && !*a.HasHeader, Columns: a.Columns, MaxRows: a.MaxRows,
 	})

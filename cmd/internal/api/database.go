@@ -6,6 +6,8 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/pool"
 	"rouse/agentdb/schema"
+	"rouse/agentdb/transfer"
+	"rouse/agentdb/view"
 )
 
 // What an agent's database answers, as the API sends it.
@@ -13,9 +15,9 @@ type (
 	Schema = schema.Schema
 	Rows   = agentdb.Rows
 	Stats  = agentdb.Stats
-	View   = agentdb.View
+	View   = view.View
 	// ViewParam is a parameter of a saved view.
-	ViewParam = agentdb.ViewParam
+	ViewParam = view.Param
 	// ViewResult is what a saved view answered, and when.
 	ViewResult = agentdb.ViewResult
 )
@@ -42,7 +44,7 @@ type ViewRequest struct {
 
 // Files of rows, as the API sends them.
 type (
-	Imported = agentdb.Imported
+	Imported = transfer.Imported
 	Exported = agentdb.Exported
 )
 

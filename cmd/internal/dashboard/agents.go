@@ -14,6 +14,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/schema"
+	"rouse/agentdb/view"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/web"
 	"rouse/internal/domain"
@@ -39,7 +40,7 @@ type agent struct {
 
 // pinned is a view on an agent's first page.
 type pinned struct {
-	agentdb.View
+	view.View
 	Result agentdb.ViewResult
 	Fail   string
 }
@@ -188,7 +189,7 @@ func (s *site) agentSchema(r *http.Request, a agent) (templ.Component, error) {
 // agentViews lists the saved views, and shows one with values for its parameters.
 func (s *site) agentViews(r *http.Request, a agent) (templ.Component, error) {
 	name := r.URL.Query().Get("view")
-	var views []agentdb.View
+	var views []view.View
 	var shown *pinned
 	err := s.withDB(r.Context(), &a, func(db *agentdb.DB) (err error) {
 		if views, err = db.Views(r.Context()); err != nil {

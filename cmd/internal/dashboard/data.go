@@ -21,6 +21,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
 	"rouse/agentdb/schema"
+	"rouse/agentdb/transfer"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/web"
 	"rouse/internal/text"
@@ -464,22 +465,22 @@ func (s *site) importFile(w http.ResponseWriter, r *http.Request) {
 }
 
 // imported writes the rows of the file of a form. They are added, or with a key those that are known are updated.
-func (s *site) imported(r *http.Request) (agentdb.Imported, error) {
+func (s *site) imported(r *http.Request) (transfer.Imported, error) {
 	file, header, err := r.FormFile("file")
 	if err != nil {
-		return agentdb.Imported{}, badRequest("choose a file of at most %s: %v", text.Size(maxUpload), err)
+		return transfer.Imported{}, badRequest("choose a file of at most %s: %v", text.Size(maxUpload), err)
 	}
 	defer file.Close()
 	content, err := io.ReadAll(file)
 	if err != nil {
-		return agentdb.Imported{}, err
+		return transfer.Imported{}, err
 	}
 
-	spec := agentdb.ImportSpec{Table: strings.TrimSpace(r.FormValue("table")), Name: header.Filename, Source: bytes.NewReader(content), Size: int64(len(content)), Mode: "insert"}
+	spec := transfer.ImportSpec{Table: strings.TrimSpace(r.FormValue("table")), Name: header.Filename, Source: bytes.NewReader(content), Size: int64(len(content)), Mode: "insert"}
 	if keys := strings.Fields(strings.ReplaceAll(r.FormValue("key"), ",", " ")); len(keys) > 0 {
 		spec.Mode, spec.KeyColumns = "upsert", keys
 	}
-	var done agentdb.Imported
+	var done transfer.Imported
 	err = s.useDB(r.Context(), r.PathValue("name"), func(db *agentdb.DB) (err error) {
 		done, err = db.Import(r.Context(), byOwner, spec)
 		return err

@@ -12,8 +12,8 @@ import (
 	"fmt"
 	"strconv"
 
-	"rouse/agentdb"
 	"rouse/agentdb/schema"
+	"rouse/agentdb/transfer"
 	"rouse/internal/text"
 )
 
@@ -444,7 +444,7 @@ func exportWarningPage(a agent, table string, warnings []string) templ.Component
 	})
 }
 
-func importedPage(a agent, done agentdb.Imported) templ.Component {
+func importedPage(a agent, done transfer.Imported) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

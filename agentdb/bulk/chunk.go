@@ -1,4 +1,4 @@
-package agentdb
+package bulk
 
 import (
 	"slices"
@@ -11,36 +11,36 @@ import (
 )
 
 const (
-	chunkRows  = 1000    // rows of one entry of the changelog
+	chunkRows  = 1000    // Rows of one entry of the changelog
 	chunkBytes = 1 << 20 // of their values, unless a single row has more
 	maxValues  = 32766   // of a chunk: SQLite has no more parameters
 )
 
-// chunk is up to a thousand rows with the same columns, which have one entry in the changelog.
-type chunk struct {
+// Chunk is up to a thousand rows with the same columns, which have one entry in the changelog.
+type Chunk struct {
 	columns []string
 	at      string // the time of writing
-	rows    []chunkRow
+	Rows    []chunkRow
 }
 
 type chunkRow struct {
 	line   int // in the file, or the number of the row, for messages
 	values []any
-	id     int64 // the row id that SQLite gave, once the row is written
+	ID     int64 // the row id that SQLite gave, once the row is written
 }
 
 // index returns the position of a column, or -1 if the rows do not have it.
-func (c *chunk) index(column string) int {
+func (c *Chunk) index(column string) int {
 	return slices.IndexFunc(c.columns, func(name string) bool { return strings.EqualFold(name, column) })
 }
 
-// chunker gathers rows into chunks and hands each full one on.
-type chunker struct {
-	columns []string
-	at      string // the time of writing
-	emit    func(*chunk) error
+// Chunker gathers rows into chunks and hands each full one on.
+type Chunker struct {
+	Columns []string
+	At      string // the time of writing
+	Emit    func(*Chunk) error
 
-	current *chunk
+	current *Chunk
 	bytes   int // of its values
 }
 
@@ -48,9 +48,9 @@ type chunker struct {
 // host's columns and a few bytes for each value.
 const maxRow = sqlite.MaxLength - 64<<10
 
-// add takes a row with a value, or tabular.Absent, for each of the columns. A row with other
-// columns than the one before begins a new chunk.
-func (b *chunker) add(line int, values []any) error {
+// Add takes a row with a value, or tabular.Absent, for each of the columns. A row with other
+// Columns than the one before begins a new chunk.
+func (b *Chunker) Add(line int, values []any) error {
 	row := chunkRow{line: line}
 	var columns []string
 	length, largest := 0, 0
@@ -58,7 +58,7 @@ func (b *chunker) add(line int, values []any) error {
 		if _, absent := v.(tabular.Absent); absent {
 			continue
 		}
-		columns, row.values = append(columns, b.columns[i]), append(row.values, v)
+		columns, row.values = append(columns, b.Columns[i]), append(row.values, v)
 		length += size(v)
 		if size(v) > size(values[largest]) {
 			largest = i
@@ -70,16 +70,16 @@ func (b *chunker) add(line int, values []any) error {
 	}
 	if length > maxRow {
 		return dberr.Invalid("", "the row or line %d is too long: it has %s, of which %s are in column %s, and a row of more than %s could not be read back; nothing was written. Keep such a value in a file, and its path in the table",
-			line, text.Size(int64(length)), text.Size(int64(size(values[largest]))), b.columns[largest], text.Size(maxRow))
+			line, text.Size(int64(length)), text.Size(int64(size(values[largest]))), b.Columns[largest], text.Size(maxRow))
 	}
 
-	if c := b.current; c == nil || len(c.rows) == chunkRows || (len(c.rows)+1)*len(columns) > maxValues || b.bytes > chunkBytes || !slices.Equal(c.columns, columns) {
-		if err := b.flush(); err != nil {
+	if c := b.current; c == nil || len(c.Rows) == chunkRows || (len(c.Rows)+1)*len(columns) > maxValues || b.bytes > chunkBytes || !slices.Equal(c.columns, columns) {
+		if err := b.Flush(); err != nil {
 			return err
 		}
-		b.current, b.bytes = &chunk{columns: columns, at: b.at}, 0
+		b.current, b.bytes = &Chunk{columns: columns, at: b.At}, 0
 	}
-	b.current.rows = append(b.current.rows, row)
+	b.current.Rows = append(b.current.Rows, row)
 	b.bytes += length
 	return nil
 }
@@ -95,12 +95,12 @@ func size(v any) int {
 	return 0
 }
 
-// flush hands the last chunk on.
-func (b *chunker) flush() error {
+// Flush hands the last chunk on.
+func (b *Chunker) Flush() error {
 	if b.current == nil {
 		return nil
 	}
 	c := b.current
 	b.current = nil
-	return b.emit(c)
+	return b.Emit(c)
 }

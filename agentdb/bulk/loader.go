@@ -1,4 +1,5 @@
-package agentdb
+// Package bulk writes many rows into one table, in chunks that each have one entry in the changelog.
+package bulk
 
 import (
 	"context"
@@ -17,37 +18,37 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// errConfine says that a write may change or read more than the rows it names, by a trigger,
+// ErrConfine says that a write may change or read more than the rows it names, by a trigger,
 // a cascade or an expression of the agent's. It has to run again, confined and row by row.
-var errConfine = errors.New("this write has to be confined")
+var ErrConfine = errors.New("this write has to be confined")
 
 // plainUpsert is the longest row, in bytes, that an unconfined upsert writes. The length of the row
 // that it becomes, together with the columns that the upsert leaves alone, is not bounded there.
 const plainUpsert = 32 << 10
 
-// loader writes chunks into one table, each with its entry in the changelog.
-type loader struct {
-	tx       *sqlite.Tx
-	by       changelog.By
-	op       string // of the changelog
-	table    *schema.Table
-	keys     []string // columns by which rows are updated instead; nil only inserts
-	rejected *rejects // collects the rows that SQLite refuses; if nil, a refused row is an error
+// Loader writes chunks into one table, each with its entry in the changelog.
+type Loader struct {
+	Tx       *sqlite.Tx
+	By       changelog.By
+	Op       string // of the changelog
+	Table    *schema.Table
+	Keys     []string // Columns by which rows are updated instead; nil only inserts
+	Rejected *Rejects // collects the rows that SQLite refuses; if nil, a refused row is an error
 
 	layout    *changelog.Layout // read with the first chunk, unless the write is confined
 	statement *sql.Stmt         // writes a row of the columns
 	columns   []string
 }
 
-// write writes one chunk and returns how many rows it changed. It removes refused rows from the
+// Write writes one chunk and returns how many rows it changed. It removes refused rows from the
 // chunk.
-func (l *loader) write(ctx context.Context, c *chunk) (changed int64, err error) {
+func (l *Loader) Write(ctx context.Context, c *Chunk) (changed int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, context.Cause(ctx)
 	}
 
 	// The transaction may be shared, so this caller's end must not end it.
-	ctx = l.tx.Context(ctx)
+	ctx = l.Tx.Context(ctx)
 	if err := l.checkPlain(ctx, c); err != nil {
 		return 0, err
 	}
@@ -57,17 +58,17 @@ func (l *loader) write(ctx context.Context, c *chunk) (changed int64, err error)
 	}
 
 	if l.statement == nil || !slices.Equal(l.columns, c.columns) {
-		if err := l.close(); err != nil {
+		if err := l.Close(); err != nil {
 			return 0, err
 		}
-		if l.statement, err = l.tx.SQL().PrepareContext(ctx, l.insert(c)); err != nil {
+		if l.statement, err = l.Tx.SQL().PrepareContext(ctx, l.insert(c)); err != nil {
 			return 0, err
 		}
 		l.columns = c.columns
 	}
 
 	var written []chunkRow
-	for _, row := range c.rows {
+	for _, row := range c.Rows {
 		n, err := l.writeRow(ctx, c.at, &row)
 		switch {
 		case err == nil:
@@ -75,40 +76,41 @@ func (l *loader) write(ctx context.Context, c *chunk) (changed int64, err error)
 			written = append(written, row)
 		case !dberr.Refused(err):
 			return 0, err
-		case l.rejected == nil:
+		case l.Rejected == nil:
 			return 0, &dberr.Error{Kind: dberr.KindInvalid, Retryable: true, Message: fmt.Sprintf("row %d: %s; nothing was written", row.line, dberr.RowText(err))}
 		default:
-			if err := l.rejected.add(row.line, dberr.RowText(err)); err != nil {
+			if err := l.Rejected.Add(row.line, dberr.RowText(err)); err != nil {
 				return 0, err
 			}
 		}
 	}
-	if c.rows = written; len(written) == 0 {
+	if c.Rows = written; len(written) == 0 {
 		return 0, nil
 	}
 	return changed, l.logChunk(ctx, c, before)
 }
 
-func (l *loader) writeRow(ctx context.Context, at string, row *chunkRow) (changed int64, err error) {
+func (l *Loader) writeRow(ctx context.Context, at string, row *chunkRow) (changed int64, err error) {
 	args := row.values
-	if l.table.HasHostColumns {
+	if l.Table.HasHostColumns {
 		args = append([]any{at}, args...)
 	}
 
 	// A row that is refused was seen by the hook all the same.
-	mark := l.tx.ChangeCount()
+	mark := l.Tx.ChangeCount()
 	result, err := l.statement.ExecContext(ctx, args...)
 	if err != nil {
-		l.tx.DiscardChanges(mark)
+		l.Tx.DiscardChanges(mark)
 		return 0, err
 	}
-	if row.id, err = result.LastInsertId(); err != nil {
+	if row.ID, err = result.LastInsertId(); err != nil {
 		return 0, err
 	}
 	return result.RowsAffected()
 }
 
-func (l *loader) close() error {
+// Close ends the prepared statement.
+func (l *Loader) Close() error {
 	if l.statement == nil {
 		return nil
 	}
@@ -119,25 +121,25 @@ func (l *loader) close() error {
 
 // insert writes the statement for one row. In tables with host columns parameter 1 is the time of
 // writing.
-func (l *loader) insert(c *chunk) string {
+func (l *Loader) insert(c *Chunk) string {
 	row, columns := sqltext.Placeholders(len(c.columns)), sqltext.QuoteAll(c.columns)
-	if l.table.HasHostColumns {
+	if l.Table.HasHostColumns {
 		row, columns = "?1, ?1, "+row, sqltext.ColumnCreated+", "+sqltext.ColumnUpdated+", "+columns
 	}
 
-	query := "INSERT INTO " + sqltext.Quote(l.table.Name) + " (" + columns + ") VALUES (" + row + ")"
-	if l.keys != nil {
-		query += " ON CONFLICT (" + sqltext.QuoteAll(l.keys) + ") DO " + l.onConflict(c)
+	query := "INSERT INTO " + sqltext.Quote(l.Table.Name) + " (" + columns + ") VALUES (" + row + ")"
+	if l.Keys != nil {
+		query += " ON CONFLICT (" + sqltext.QuoteAll(l.Keys) + ") DO " + l.onConflict(c)
 	}
 	return query
 }
 
 // onConflict updates what is not a key, and brings a deleted row back. Rows of keys alone
 // have nothing to update (OSA-54).
-func (l *loader) onConflict(c *chunk) string {
+func (l *Loader) onConflict(c *Chunk) string {
 	var set []string
 	for _, name := range c.columns {
-		if !sqltext.ContainsFold(l.keys, name) {
+		if !sqltext.ContainsFold(l.Keys, name) {
 			set = append(set, sqltext.Quote(name)+" = excluded."+sqltext.Quote(name))
 		}
 	}
@@ -145,7 +147,7 @@ func (l *loader) onConflict(c *chunk) string {
 		return "NOTHING"
 	}
 
-	if l.table.HasHostColumns {
+	if l.Table.HasHostColumns {
 		set = append(set, sqltext.ColumnUpdated+" = excluded."+sqltext.ColumnUpdated, sqltext.ColumnDeleted+" = NULL")
 	}
 
@@ -154,12 +156,12 @@ func (l *loader) onConflict(c *chunk) string {
 
 // checkPlain returns errConfine if a chunk cannot be written with one entry in the changelog. A
 // confined write is recorded row by row by SQLite's hook instead.
-func (l *loader) checkPlain(ctx context.Context, c *chunk) (err error) {
-	if l.tx.Confined() {
+func (l *Loader) checkPlain(ctx context.Context, c *Chunk) (err error) {
+	if l.Tx.Confined() {
 		return nil
 	}
 	if l.layout == nil {
-		if l.layout, err = changelog.ReadLayout(ctx, l.tx, l.table.Name); err != nil {
+		if l.layout, err = changelog.ReadLayout(ctx, l.Tx, l.Table.Name); err != nil {
 			return err
 		}
 	}
@@ -173,47 +175,47 @@ func (l *loader) checkPlain(ctx context.Context, c *chunk) (err error) {
 	}
 	// An upsert updates rows, which may cascade to tables that point here. And a chunk can be
 	// recorded as a whole only if each of its rows can be found again.
-	if !l.layout.Plain || l.keys != nil && (l.layout.Parent || slices.ContainsFunc(c.rows, tooLong)) || !l.numbered() && !l.keyed(c) {
-		return errConfine
+	if !l.layout.Plain || l.Keys != nil && (l.layout.Parent || slices.ContainsFunc(c.Rows, tooLong)) || !l.numbered() && !l.keyed(c) {
+		return ErrConfine
 	}
 	return nil
 }
 
 // numbered reports whether the rows of a chunk get row ids that follow each other and are their
 // key.
-func (l *loader) numbered() bool {
-	return l.keys == nil && (l.layout.ByRowID || l.table.RowKey != "")
+func (l *Loader) numbered() bool {
+	return l.Keys == nil && (l.layout.ByRowID || l.Table.RowKey != "")
 }
 
 // keyed reports whether every row of a chunk has a value for each column of its key.
-func (l *loader) keyed(c *chunk) bool {
-	keys := l.keys
+func (l *Loader) keyed(c *Chunk) bool {
+	keys := l.Keys
 	if keys == nil {
 		keys = l.layout.Key
 	}
 	return !slices.ContainsFunc(keys, func(name string) bool {
 		at := c.index(name)
-		return at < 0 || slices.ContainsFunc(c.rows, func(row chunkRow) bool { return row.values[at] == nil })
+		return at < 0 || slices.ContainsFunc(c.Rows, func(row chunkRow) bool { return row.values[at] == nil })
 	})
 }
 
 // logChunk writes the changelog's entry of a chunk (C-14); see Change. before has the rows that an
 // upsert found.
-func (l *loader) logChunk(ctx context.Context, c *chunk, before [][]any) error {
-	if l.tx.Confined() {
+func (l *Loader) logChunk(ctx context.Context, c *Chunk, before [][]any) error {
+	if l.Tx.Confined() {
 		return nil
 	}
 
-	entry := changelog.Entry{Op: l.op, Table: l.table.Name}
-	columns, rows := c.columns, make([][]any, len(c.rows))
-	for i, row := range c.rows {
+	entry := changelog.Entry{Op: l.Op, Table: l.Table.Name}
+	columns, rows := c.columns, make([][]any, len(c.Rows))
+	for i, row := range c.Rows {
 		rows[i] = row.values
 	}
 
 	keys := l.layout.Key
-	if l.keys != nil {
+	if l.Keys != nil {
 		// Columns that the upsert does not set keep values that the chunk does not have.
-		keys, columns = l.keys, l.layout.ImageColumns()
+		keys, columns = l.Keys, l.layout.ImageColumns()
 		var err error
 		if rows, err = l.images(ctx, c); err != nil {
 			return err
@@ -230,20 +232,20 @@ func (l *loader) logChunk(ctx context.Context, c *chunk, before [][]any) error {
 	entry.After = rowsImage(columns, rows)
 
 	var pk []byte
-	if l.keys == nil && (l.layout.ByRowID || c.index(keys[0]) < 0) {
+	if l.Keys == nil && (l.layout.ByRowID || c.index(keys[0]) < 0) {
 		// SQLite numbers rows one after the other, so the first and the last number are enough.
 		pk = tabular.AppendText([]byte(`{"column":`), keys[0])
 	} else {
 		pk = sqlvalue.AppendNames([]byte(`{"keys":`), keys)
 	}
-	pk = l.appendID(append(pk, `,"from":`...), l.id(c, c.rows[0]))
-	pk = l.appendID(append(pk, `,"to":`...), l.id(c, c.rows[len(c.rows)-1]))
-	entry.PK = fmt.Sprintf(`%s,"count":%d}`, pk, len(c.rows))
-	_, err := changelog.Log(l.tx, l.by, c.at, entry)
+	pk = l.appendID(append(pk, `,"from":`...), l.ID(c, c.Rows[0]))
+	pk = l.appendID(append(pk, `,"to":`...), l.ID(c, c.Rows[len(c.Rows)-1]))
+	entry.PK = fmt.Sprintf(`%s,"count":%d}`, pk, len(c.Rows))
+	_, err := changelog.Log(l.Tx, l.By, c.at, entry)
 	return err
 }
 
-func (l *loader) appendID(out []byte, id any) []byte {
+func (l *Loader) appendID(out []byte, id any) []byte {
 	if list, ok := id.([]any); ok {
 		return sqlvalue.AppendList(out, list)
 	}
@@ -268,36 +270,36 @@ func rowsImage(columns []string, rows [][]any) string {
 
 // images reads the rows that have the keys of a chunk. It returns nothing for an insert, whose rows
 // are new, and for a confined write.
-func (l *loader) images(ctx context.Context, c *chunk) ([][]any, error) {
-	if l.keys == nil || l.tx.Confined() {
+func (l *Loader) images(ctx context.Context, c *Chunk) ([][]any, error) {
+	if l.Keys == nil || l.Tx.Confined() {
 		return nil, nil
 	}
 
 	columns := l.layout.ImageColumns()
-	key := "(" + sqltext.Placeholders(len(l.keys)) + ")"
-	query := "SELECT " + changelog.Selection(columns) + " FROM " + sqltext.Quote(l.table.Name) + " WHERE (" + sqltext.QuoteAll(l.keys) + ") IN (VALUES " +
-		key + strings.Repeat(", "+key, len(c.rows)-1) + ")"
+	key := "(" + sqltext.Placeholders(len(l.Keys)) + ")"
+	query := "SELECT " + changelog.Selection(columns) + " FROM " + sqltext.Quote(l.Table.Name) + " WHERE (" + sqltext.QuoteAll(l.Keys) + ") IN (VALUES " +
+		key + strings.Repeat(", "+key, len(c.Rows)-1) + ")"
 	var args []any
-	for _, row := range c.rows {
-		for _, name := range l.keys {
+	for _, row := range c.Rows {
+		for _, name := range l.Keys {
 			args = append(args, row.values[c.index(name)])
 		}
 	}
 
-	return sqlite.Collect(ctx, l.tx.SQL(), func(scan sqlite.Scanner) ([]any, error) {
+	return sqlite.Collect(ctx, l.Tx.SQL(), func(scan sqlite.Scanner) ([]any, error) {
 		row := make([]any, len(columns))
 		return row, scan(sqlvalue.Pointers(row)...)
 	}, query, args...)
 }
 
-// id returns the primary key of a row: the value itself, or a list if it has several columns.
-func (l *loader) id(c *chunk, row chunkRow) any {
-	key := l.table.Key
-	if l.keys != nil {
-		key = l.keys
+// ID returns the primary key of a row: the value itself, or a list if it has several columns.
+func (l *Loader) ID(c *Chunk, row chunkRow) any {
+	key := l.Table.Key
+	if l.Keys != nil {
+		key = l.Keys
 	}
-	if len(key) == 0 || l.keys == nil && l.table.RowKey != "" && c.index(l.table.RowKey) < 0 {
-		return row.id
+	if len(key) == 0 || l.Keys == nil && l.Table.RowKey != "" && c.index(l.Table.RowKey) < 0 {
+		return row.ID
 	}
 
 	values := make([]any, len(key))

@@ -1,4 +1,4 @@
-package agentdb
+package transfer
 
 import (
 	"context"
@@ -30,7 +30,7 @@ type mapping struct {
 }
 
 // mapTable finds or makes the table that a file is imported into.
-func (s *source) mapTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec ImportSpec) (m *mapping, created bool, err error) {
+func (s *Source) mapTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec ImportSpec) (m *mapping, created bool, err error) {
 	t, err := schema.NeedTable(ctx, sqlite.Prepared{Tx: tx}, spec.Table)
 	if err != nil {
 		var missing *dberr.Error
@@ -56,7 +56,7 @@ func (s *source) mapTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, s
 }
 
 // createTable makes a table after the file's headings and the kinds of all its values.
-func (s *source) createTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec ImportSpec) (*schema.Table, error) {
+func (s *Source) createTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec ImportSpec) (*schema.Table, error) {
 	table := schema.TableSpec{Name: spec.Table, Purpose: "Imported from " + s.name}
 	for i, name := range sqltext.ToColumns(s.Headings) {
 		// An export of a whole table has the host's columns, which every table gets anyway.
@@ -83,13 +83,13 @@ func (s *source) createTable(ctx context.Context, tx *sqlite.Tx, by changelog.By
 	return schema.NeedTable(ctx, sqlite.Prepared{Tx: tx}, spec.Table)
 }
 
-func (s *source) wanted(i int) bool {
+func (s *Source) wanted(i int) bool {
 	return s.only == nil || sqltext.ContainsFold(s.only, s.Headings[i])
 }
 
 // mapTo finds the column of each heading: by the name that a new table gives it, or by the
 // heading as it stands.
-func (s *source) mapTo(t *schema.Table) (*mapping, error) {
+func (s *Source) mapTo(t *schema.Table) (*mapping, error) {
 	m := &mapping{table: t}
 	for i, name := range sqltext.ToColumns(s.Headings) {
 		c := t.Column(name)

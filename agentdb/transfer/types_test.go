@@ -1,4 +1,4 @@
-package agentdb
+package transfer
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package agentdb
+package transfer
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"rouse/agentdb/bulk"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/schema"
 	"rouse/agentdb/sqltext"
@@ -17,22 +18,22 @@ const (
 	maxImport = 64 << 20 // bytes, OSA-58
 )
 
-// source is a file that has been read through once: it has no fault, and its columns and
+// Source is a file that has been read through once: it has no fault, and its columns and
 // their kinds are known.
-type source struct {
+type Source struct {
 	*tabular.Table
 	name string   // of the file, for messages
 	only []string // of the headings, those to import; nil means all
 }
 
-// examine reads a file through and learns its columns.
-func examine(spec ImportSpec) (*source, error) {
+// Examine reads a file through and learns its columns.
+func Examine(spec ImportSpec) (*Source, error) {
 	content, err := spec.read()
 	if err != nil {
 		return nil, err
 	}
 
-	s := &source{name: spec.label()}
+	s := &Source{name: spec.label()}
 	if s.Table, err = tabular.Open(content, tabular.Options{Name: s.name, Format: spec.Format, NoHeader: spec.NoHeader, MaxColumns: schema.MaxColumns}); err != nil {
 		return nil, s.fileError(err)
 	}
@@ -77,17 +78,17 @@ func (s ImportSpec) read() (string, error) {
 	return data.String(), nil
 }
 
-// fileError makes a fault of the file an *Error that names it.
-func (s *source) fileError(err error) error {
+// FileError makes a fault of the file an *Error that names it.
+func (s *Source) fileError(err error) error {
 	var at *tabular.SyntaxError
 	if errors.As(err, &at) {
 		return dberr.Invalid("path", "%s, %s. Nothing was imported", s.name, at)
 	}
-	return fileError(err)
+	return FileError(err)
 }
 
-// fileError makes an error about the content or the format of a file an *Error.
-func fileError(err error) error {
+// FileError makes an error about the content or the format of a file an *Error.
+func FileError(err error) error {
 	var bad *tabular.Error
 	if errors.As(err, &bad) {
 		return dberr.Invalid(bad.Field, "%s", bad.Message)
@@ -96,7 +97,7 @@ func fileError(err error) error {
 }
 
 // nameColumns replaces the headings of a table by the names that were given.
-func (s *source) nameColumns(spec ImportSpec) error {
+func (s *Source) nameColumns(spec ImportSpec) error {
 	if len(spec.Columns) == 0 {
 		return nil
 	}
@@ -115,7 +116,7 @@ func (s *source) nameColumns(spec ImportSpec) error {
 }
 
 // pickKeys chooses the keys of objects that are imported.
-func (s *source) pickKeys(spec ImportSpec) error {
+func (s *Source) pickKeys(spec ImportSpec) error {
 	s.only = spec.Columns
 	for _, name := range s.only {
 		if !sqltext.ContainsFold(s.Headings, name) {
@@ -123,4 +124,18 @@ func (s *source) pickKeys(spec ImportSpec) error {
 		}
 	}
 	return nil
+}
+
+// rejectError words errTooManyRejects for the file.
+func (s *Source) rejectError(rejected *bulk.Rejects, err error) error {
+	if !errors.Is(err, bulk.ErrTooManyRejects) {
+		return err
+	}
+
+	advice := "Correct the file and import it again"
+	// Rows of other widths are mostly a title or notes above the table.
+	if s.Ragged {
+		advice = "If the table begins further down, remove the lines above its headings; otherwise correct the file"
+	}
+	return dberr.Invalid("path", "%s: more than half of its %d rows do not fit, so nothing was imported: %s. %s", s.name, s.Rows, strings.Join(rejected.Samples(), "; "), advice)
 }

@@ -1,4 +1,4 @@
-package agentdb
+package view
 
 import (
 	"encoding/json"
@@ -12,8 +12,8 @@ import (
 	"rouse/agentdb/tabular"
 )
 
-// ViewParam is a parameter of a saved view, which its SQL names as :name.
-type ViewParam struct {
+// Param is a parameter of a saved view, which its SQL names as :name.
+type Param struct {
 	Name string `json:"name"`
 	Type string `json:"type"` // text (the default), integer or real
 	// Default is the value when none is given; nil where one has to be.
@@ -85,12 +85,12 @@ func (v *View) checkParams() error {
 	return nil
 }
 
-// values are the parameters of one question: those that are given, and defaults.
-func (v View) values(given map[string]any) (map[string]any, error) {
+// Values are the parameters of one question: those that are given, and defaults.
+func (v View) Values(given map[string]any) (map[string]any, error) {
 	out := map[string]any{}
 	var missing, surplus []string
 	for name := range given {
-		if !slices.ContainsFunc(v.Params, func(p ViewParam) bool { return p.Name == name }) {
+		if !slices.ContainsFunc(v.Params, func(p Param) bool { return p.Name == name }) {
 			surplus = append(surplus, name)
 		}
 	}
@@ -138,7 +138,7 @@ func (v View) signature() string {
 }
 
 // bound is a value as a query is given it.
-func (p ViewParam) bound(v any, field string) (any, error) {
+func (p Param) bound(v any, field string) (any, error) {
 	value, err := p.value(v, field)
 	if n, ok := value.(float64); ok {
 		return sqlvalue.Real(n), err
@@ -148,7 +148,7 @@ func (p ViewParam) bound(v any, field string) (any, error) {
 
 // value gives a value in the parameter's type. A text is read as a number where one is wanted:
 // a command line knows nothing else.
-func (p ViewParam) value(v any, field string) (any, error) {
+func (p Param) value(v any, field string) (any, error) {
 	if v == nil {
 		return nil, nil
 	}
