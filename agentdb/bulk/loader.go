@@ -199,7 +199,7 @@ func (l *Loader) keyed(c *Chunk) bool {
 	})
 }
 
-// logChunk writes the changelog's entry of a chunk (C-14); see Change. before has the rows that an
+// logChunk writes the changelog's entry of a chunk (C-14); see changelog.Change. before has the rows that an
 // upsert found.
 func (l *Loader) logChunk(ctx context.Context, c *Chunk, before [][]any) error {
 	if l.Tx.Confined() {
