@@ -13,7 +13,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/playbook"
 	"rouse/agent/plan"
-	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -73,7 +73,7 @@ func (b *bench) insert(what string) {
 	}
 	defer release()
 
-	if _, err := db.Insert(b.t.Context(), agentdb.By{}, "log", []map[string]any{{"what": what}}); err != nil {
+	if _, err := db.Insert(b.t.Context(), changelog.By{}, "log", []map[string]any{{"what": what}}); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -20,6 +20,8 @@ import (
 	"rouse/agent/model/openai"
 	"rouse/agent/plan"
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
+	"rouse/agentdb/view"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -127,12 +129,12 @@ func TestSmallPrompts(t *testing.T) {
 			b.put(fmt.Sprintf("work/a/rather/long/name/of/a/file/%d.txt", i), "x")
 			fmt.Fprintf(&tables, "create table t%d (id integer primary key, a_column_of_some_length text, another_column_of_some_length text, and_one_more text, and_the_last_one text);", i)
 		}
-		if _, err := db.Migrate(t.Context(), agentdb.By{}, agentdb.MigrateSpec{Up: tables.String(), Down: "select 1", Description: "many"}); err != nil {
+		if _, err := db.Migrate(t.Context(), changelog.By{}, agentdb.MigrateSpec{Up: tables.String(), Down: "select 1", Description: "many"}); err != nil {
 			t.Fatal(err)
 		}
 
 		rows := "with recursive n(i) as (select 1 union all select i + 1 from n where i < 400) select 'a row of some length, number ' || i what from n"
-		if _, err := db.DefineView(t.Context(), agentdb.By{}, agentdb.View{Name: "v", SQL: rows, RenderHint: "table", Refresh: "manual"}); err != nil {
+		if _, err := db.DefineView(t.Context(), changelog.By{}, view.View{Name: "v", SQL: rows, RenderHint: "table", Refresh: "manual"}); err != nil {
 			t.Fatal(err)
 		}
 		release()

@@ -8,7 +8,8 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/playbook"
 	"rouse/agent/plan"
-	"rouse/agentdb"
+	"rouse/agentdb/changelog"
+	"rouse/agentdb/view"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -110,15 +111,15 @@ func TestPromptHasTheDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Insert(t.Context(), agentdb.By{}, "log", []map[string]any{{"what": "the-first-row"}, {"what": "other"}}); err != nil {
+	if _, err := db.Insert(t.Context(), changelog.By{}, "log", []map[string]any{{"what": "the-first-row"}, {"what": "other"}}); err != nil {
 		t.Fatal(err)
 	}
 
-	for _, v := range []agentdb.View{
-		{Name: "begun", SQL: "select what from log where what like :like", RenderHint: "table", Refresh: "on_run", Params: []agentdb.ViewParam{{Name: "like", Default: "the-%"}}},
-		{Name: "open", SQL: "select what from log where what = :it", RenderHint: "table", Refresh: "manual", Params: []agentdb.ViewParam{{Name: "it"}}},
+	for _, v := range []view.View{
+		{Name: "begun", SQL: "select what from log where what like :like", RenderHint: "table", Refresh: "on_run", Params: []view.Param{{Name: "like", Default: "the-%"}}},
+		{Name: "open", SQL: "select what from log where what = :it", RenderHint: "table", Refresh: "manual", Params: []view.Param{{Name: "it"}}},
 	} {
-		if _, err := db.DefineView(t.Context(), agentdb.By{}, v); err != nil {
+		if _, err := db.DefineView(t.Context(), changelog.By{}, v); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"rouse/agent/servers"
 	"rouse/agent/tool"
 	"rouse/agent/tool/skill"
-	"rouse/agentdb"
+	"rouse/agentdb/schema"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -35,7 +35,7 @@ type FirstRequest struct {
 
 // FirstRequestOf returns the first request of a job, without starting a program or asking a model.
 // servers is the folder of approved MCP tools.
-func FirstRequestOf(p plan.Plan, job, servers string, tables agentdb.Schema) (out FirstRequest, err error) {
+func FirstRequestOf(p plan.Plan, job, servers string, tables schema.Schema) (out FirstRequest, err error) {
 	r, err := forPlan(p, servers)
 	if err != nil {
 		return out, err

@@ -22,7 +22,9 @@ import (
 	"rouse/agent/servers"
 	"rouse/agent/tool"
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/pool"
+	"rouse/agentdb/schema"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/ledgertest"
@@ -232,7 +234,7 @@ func createLog(ctx context.Context, pool *pool.Pool) error {
 	}
 	defer release()
 
-	_, err = db.CreateTable(ctx, agentdb.By{}, agentdb.TableSpec{Name: "log", Purpose: "What was done", Columns: []agentdb.Column{{Name: "what", Type: "TEXT"}}})
+	_, err = db.CreateTable(ctx, changelog.By{}, schema.TableSpec{Name: "log", Purpose: "What was done", Columns: []schema.Column{{Name: "what", Type: "TEXT"}}})
 	return err
 }
 
@@ -328,7 +330,7 @@ func TestPendingCallIsFinishedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Insert(t.Context(), agentdb.By{Run: id, Key: c.Key}, "log", []map[string]any{{"what": "one"}}); err != nil {
+	if _, err := db.Insert(t.Context(), changelog.By{Run: id, Key: c.Key}, "log", []map[string]any{{"what": "one"}}); err != nil {
 		t.Fatal(err)
 	}
 

@@ -14,7 +14,8 @@ import (
 	"rouse/agent/model/openai"
 	"rouse/agent/model/playbook"
 	"rouse/agent/plan"
-	"rouse/agentdb"
+	"rouse/agentdb/changelog"
+	"rouse/agentdb/view"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -122,15 +123,15 @@ func TestWakeShowsViews(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Insert(t.Context(), agentdb.By{}, "log", []map[string]any{{"what": "the-first-row"}}); err != nil {
+	if _, err := db.Insert(t.Context(), changelog.By{}, "log", []map[string]any{{"what": "the-first-row"}}); err != nil {
 		t.Fatal(err)
 	}
 
-	for _, v := range []agentdb.View{
+	for _, v := range []view.View{
 		{Name: "begun", SQL: "select what from log", RenderHint: "table", Refresh: "on_run"},
-		{Name: "asking", SQL: "select what from log where what = :it", RenderHint: "table", Refresh: "manual", Params: []agentdb.ViewParam{{Name: "it"}}},
+		{Name: "asking", SQL: "select what from log where what = :it", RenderHint: "table", Refresh: "manual", Params: []view.Param{{Name: "it"}}},
 	} {
-		if _, err := db.DefineView(t.Context(), agentdb.By{}, v); err != nil {
+		if _, err := db.DefineView(t.Context(), changelog.By{}, v); err != nil {
 			t.Fatal(err)
 		}
 	}

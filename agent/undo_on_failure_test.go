@@ -9,7 +9,7 @@ import (
 	"rouse/agent"
 	"rouse/agent/model/playbook"
 	"rouse/agent/plan"
-	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/scheduler/dispatch"
@@ -70,7 +70,7 @@ func TestUndoOfAnInterruptedRun(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := db.Insert(t.Context(), agentdb.By{Run: id}, "log", []map[string]any{{"what": "half"}}); err != nil {
+			if _, err := db.Insert(t.Context(), changelog.By{Run: id}, "log", []map[string]any{{"what": "half"}}); err != nil {
 				t.Fatal(err)
 			}
 

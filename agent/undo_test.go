@@ -16,6 +16,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/undo"
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -76,7 +77,7 @@ func (b *bench) state() string {
 
 func (b *bench) undo(run ledger.Run, spec undo.Options) undo.Result {
 	b.t.Helper()
-	spec.By = agentdb.By{Actor: "user"}
+	spec.By = changelog.By{Actor: "user"}
 	out, err := b.runner.Undo(b.t.Context(), run, spec)
 	if err != nil {
 		b.t.Fatal(err)
@@ -167,7 +168,7 @@ func TestUndoInTheWay(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		_, err = db.Execute(t.Context(), agentdb.By{Actor: "user"}, agentdb.ExecuteSpec{SQL: "update log set what = 'later'"})
+		_, err = db.Execute(t.Context(), changelog.By{Actor: "user"}, agentdb.ExecuteSpec{SQL: "update log set what = 'later'"})
 		release()
 		if err != nil {
 			t.Fatal(err)

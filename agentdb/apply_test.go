@@ -6,14 +6,16 @@ import (
 	"slices"
 	"strings"
 
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqlvalue"
 	"rouse/internal/storage/sqlite"
 )
 
 // Apply does steps in one transaction: those of the changelog, on an empty database, rebuild its
 // contents; those of Reverse, the newest change first, undo them. It writes to the changelog as
 // any other write. A step whose row does not exist changes nothing.
-func (db *DB) Apply(ctx context.Context, by By, steps []Step) (Affected, error) {
+func (db *DB) Apply(ctx context.Context, by changelog.By, steps []changelog.Step) (Affected, error) {
 	return confined(ctx, db, by, "apply", func(ctx context.Context, tx *sqlite.Tx) (Affected, error) {
 		return applySteps(ctx, tx, by, steps)
 	})
@@ -21,14 +23,14 @@ func (db *DB) Apply(ctx context.Context, by By, steps []Step) (Affected, error) 
 
 // applySteps runs inside a confined write. Triggers are dropped meanwhile, because what they did
 // is in the changelog too, and foreign keys are checked at the end.
-func applySteps(ctx context.Context, tx *sqlite.Tx, by By, steps []Step) (out Affected, err error) {
+func applySteps(ctx context.Context, tx *sqlite.Tx, by changelog.By, steps []changelog.Step) (out Affected, err error) {
 	if _, err := tx.SQL().ExecContext(ctx, "pragma defer_foreign_keys=1"); err != nil {
 		return out, err
 	}
 
-	a := &applier{tx: tx, by: by, at: now()}
+	a := &applier{tx: tx, by: by, at: sqlvalue.Now()}
 	for len(steps) > 0 {
-		n := slices.IndexFunc(steps, func(s Step) bool { return s.SQL != nil })
+		n := slices.IndexFunc(steps, func(s changelog.Step) bool { return s.SQL != nil })
 		// A change of the schema is a step by itself: the rows after it need the tables that it
 		// makes.
 		if n == 0 {
@@ -56,31 +58,31 @@ func applySteps(ctx context.Context, tx *sqlite.Tx, by By, steps []Step) (out Af
 
 type applier struct {
 	tx      *sqlite.Tx
-	by      By
+	by      changelog.By
 	at      string
-	layouts map[string]*tableLayout
+	layouts map[string]*changelog.Layout
 }
 
 // schema runs the statements of a step.
-func (a *applier) schema(ctx context.Context, s Step) error {
-	before, err := readObjects(ctx, a.tx)
+func (a *applier) schema(ctx context.Context, s changelog.Step) error {
+	before, err := changelog.ReadObjects(ctx, a.tx)
 	if err != nil {
 		return err
 	}
 
-	err = changeSchema(ctx, a.tx, a.by, a.at, s.Table, func() (string, error) {
+	err = changelog.ChangeSchema(ctx, a.tx, a.by, a.at, s.Table, func() (string, error) {
 		for _, text := range s.SQL {
 			if _, err := a.tx.SQL().ExecContext(ctx, text); err != nil {
 				return "", err
 			}
 		}
 
-		after, err := readObjects(ctx, a.tx)
+		after, err := changelog.ReadObjects(ctx, a.tx)
 		if err != nil {
 			return "", err
 		}
 
-		ran, err := syncTables(ctx, a.tx, a.by, a.at, before, after)
+		ran, err := changelog.SyncTables(ctx, a.tx, a.by, a.at, before, after)
 		return strings.Join(append(slices.Clone(s.SQL), ran...), ";\n") + ";", err
 	})
 
@@ -88,14 +90,14 @@ func (a *applier) schema(ctx context.Context, s Step) error {
 }
 
 // rows does steps about rows without triggers.
-func (a *applier) rows(ctx context.Context, steps []Step) (affected int64, err error) {
-	triggers, err := dropTriggers(ctx, a.tx)
+func (a *applier) rows(ctx context.Context, steps []changelog.Step) (affected int64, err error) {
+	triggers, err := changelog.DropTriggers(ctx, a.tx)
 	if err != nil {
 		return 0, err
 	}
 
 	// The schema may have changed since the last rows.
-	a.layouts = map[string]*tableLayout{}
+	a.layouts = map[string]*changelog.Layout{}
 	changes, err := a.tx.RecordChanges(ctx, func(ctx context.Context) error {
 		for _, s := range steps {
 			n, err := a.row(ctx, s)
@@ -108,7 +110,7 @@ func (a *applier) rows(ctx context.Context, steps []Step) (affected int64, err e
 	if err != nil {
 		return affected, err
 	}
-	if err := (&rowLog{tx: a.tx, by: a.by, at: a.at}).write(ctx, changes); err != nil {
+	if err := changelog.LogRows(ctx, a.tx, a.by, a.at, "", changes); err != nil {
 		return affected, err
 	}
 
@@ -122,20 +124,20 @@ func (a *applier) rows(ctx context.Context, steps []Step) (affected int64, err e
 	return affected, nil
 }
 
-func (a *applier) row(ctx context.Context, s Step) (int64, error) {
+func (a *applier) row(ctx context.Context, s changelog.Step) (int64, error) {
 	t := a.layouts[s.Table]
 	if t == nil {
 		var err error
-		if t, err = readLayout(ctx, a.tx, s.Table); err != nil {
+		if t, err = changelog.ReadLayout(ctx, a.tx, s.Table); err != nil {
 			return 0, err
 		}
 		a.layouts[s.Table] = t
 	}
-	if name := s.unknownColumn(t); name != "" {
-		return 0, &dberr.Error{Kind: dberr.KindRejected, Field: "table", Message: fmt.Sprintf("the table %s has no column %s, which the changelog has a value for", t.name, name)}
+	if name := s.UnknownColumn(t); name != "" {
+		return 0, &dberr.Error{Kind: dberr.KindRejected, Field: "table", Message: fmt.Sprintf("the table %s has no column %s, which the changelog has a value for", t.Name, name)}
 	}
 
-	query, args := s.statement(t)
+	query, args := s.Statement(t)
 	if query == "" {
 		return 0, nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	msqlite "modernc.org/sqlite"
 
+	"rouse/agentdb/schema"
 	"rouse/agentdb/sqltext"
 	"rouse/internal/storage/sqlite"
 )
@@ -102,7 +103,7 @@ func (db *DB) readerFor(ctx context.Context, deleted bool) (*reader, error) {
 func (db *DB) openGuarded(ctx context.Context, deleted bool) (*sqlite.GuardedPool, error) {
 	rows, err := db.db.Read().QueryContext(ctx, `select m.name, m.type, m.sql,
 		case m.type when 'table' then exists (select 1 from pragma_table_xinfo(m.name) c where c.name = ?) else 0 end
-		from sqlite_schema m where m.type = 'view' or `+userTables, sqltext.ColumnDeleted)
+		from sqlite_schema m where m.type = 'view' or `+schema.UserTables, sqltext.ColumnDeleted)
 	if err != nil {
 		return nil, err
 	}

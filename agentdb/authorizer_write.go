@@ -11,6 +11,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/schema"
 	"rouse/agentdb/sqltext"
 	"rouse/internal/storage/sqlite"
 )
@@ -105,7 +106,7 @@ func safeFunction(name string) bool {
 
 // refresh reads the names again after the schema changed.
 func (g *writeAuthorizer) refresh(ctx context.Context, tx *sqlite.Tx) error {
-	names, err := sqlite.Collect(ctx, sqlite.Prepared{Tx: tx}, sqlite.Single[string], `select m.name from sqlite_schema m where m.type = 'view' and substr(m.name, 1, 1) <> '_' or `+userTables)
+	names, err := sqlite.Collect(ctx, sqlite.Prepared{Tx: tx}, sqlite.Single[string], `select m.name from sqlite_schema m where m.type = 'view' and substr(m.name, 1, 1) <> '_' or `+schema.UserTables)
 	g.names = map[string]bool{}
 	for _, name := range names {
 		g.names[strings.ToLower(name)] = true

@@ -9,8 +9,11 @@ import (
 	"slices"
 	"time"
 
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/lineage"
+	"rouse/agentdb/schema"
+	"rouse/agentdb/sqlvalue"
 	"rouse/internal/storage/dbfile"
 	"rouse/internal/storage/sqlite"
 )
@@ -98,7 +101,7 @@ func RefusedTarget(field string, err error) error {
 
 // backupBefore makes the copy from before a run's first change of the schema; a writer without a
 // run gets one before each change. path is "" if none was made.
-func (db *DB) backupBefore(ctx context.Context, by By) (path string, err error) {
+func (db *DB) backupBefore(ctx context.Context, by changelog.By) (path string, err error) {
 	if db.backupsToKeep == 0 {
 		return "", nil
 	}
@@ -106,7 +109,7 @@ func (db *DB) backupBefore(ctx context.Context, by By) (path string, err error) 
 		return "", err // the call was made already
 	}
 
-	tables, err := readTables(ctx, db.db.Read(), "")
+	tables, err := schema.ReadTables(ctx, db.db.Read(), "")
 	if err != nil || len(tables) == 0 {
 		return "", db.quarantineIfCorrupt(ctx, err)
 	}
@@ -139,7 +142,7 @@ func (db *DB) backupBefore(ctx context.Context, by By) (path string, err error) 
 
 // withBackup changes the schema after a copy was made. If the change is refused the copy is
 // removed again: the database still holds the same, and an older backup would be pruned for it.
-func withBackup[T any](ctx context.Context, db *DB, by By, change func() (T, error)) (done T, err error) {
+func withBackup[T any](ctx context.Context, db *DB, by changelog.By, change func() (T, error)) (done T, err error) {
 	path, err := db.backupBefore(ctx, by)
 	if err != nil {
 		return done, err
@@ -198,7 +201,7 @@ func (db *DB) recordOwner(ctx context.Context) error {
 	}
 
 	return db.db.Do(ctx, func(tx *sqlite.Tx) error {
-		_, err := tx.Exec(`insert into _owner(agent, since) values (?, ?)`, db.agent, now())
+		_, err := tx.Exec(`insert into _owner(agent, since) values (?, ?)`, db.agent, sqlvalue.Now())
 		return err
 	})
 }
@@ -210,11 +213,11 @@ func (db *DB) RecordOwnerAction(ctx context.Context, agent, text string) error {
 		if _, err := tx.Exec(`delete from _owner`); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(`insert into _owner(agent, since) values (?, ?)`, agent, now()); err != nil {
+		if _, err := tx.Exec(`insert into _owner(agent, since) values (?, ?)`, agent, sqlvalue.Now()); err != nil {
 			return err
 		}
 
-		_, err := logChange(tx, By{Actor: actorUser}, now(), change{op: opRaw, sql: text})
+		_, err := changelog.Log(tx, changelog.By{Actor: changelog.ActorUser}, sqlvalue.Now(), changelog.Entry{Op: changelog.OpRaw, SQL: text})
 		return err
 	})
 	if err != nil {

@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
+	"rouse/agentdb/schema"
+	"rouse/agentdb/transfer"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -31,7 +34,7 @@ func BenchmarkImport(b *testing.B) {
 	file := benchFile()
 	for b.Loop() {
 		db := open(b, filepath.Join(b.TempDir(), "db.sqlite"))
-		if _, err := db.Import(b.Context(), agentdb.By{Run: 1}, agentdb.ImportSpec{Table: "t", Name: "t.csv", Source: bytes.NewReader(file)}); err != nil {
+		if _, err := db.Import(b.Context(), changelog.By{Run: 1}, transfer.ImportSpec{Table: "t", Name: "t.csv", Source: bytes.NewReader(file)}); err != nil {
 			b.Fatal(err)
 		}
 		db.Close()
@@ -100,7 +103,7 @@ func BenchmarkInsert(b *testing.B) {
 	n := 0
 	for b.Loop() {
 		n++
-		if _, err := db.Insert(b.Context(), agentdb.By{Run: 1, Key: fmt.Sprint(n)}, "expenses", row); err != nil {
+		if _, err := db.Insert(b.Context(), changelog.By{Run: 1, Key: fmt.Sprint(n)}, "expenses", row); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -109,7 +112,7 @@ func BenchmarkInsert(b *testing.B) {
 // BenchmarkInsertMany inserts a thousand rows by one call. Compare it with BenchmarkBareInsertMany.
 func BenchmarkInsertMany(b *testing.B) {
 	db := fresh(b)
-	_, err := db.CreateTable(b.Context(), agentdb.By{Run: 1}, agentdb.TableSpec{Name: "t", Purpose: "rows", Columns: []agentdb.Column{{Name: "name", Type: "TEXT"}, {Name: "n", Type: "INTEGER"}}})
+	_, err := db.CreateTable(b.Context(), changelog.By{Run: 1}, schema.TableSpec{Name: "t", Purpose: "rows", Columns: []schema.Column{{Name: "name", Type: "TEXT"}, {Name: "n", Type: "INTEGER"}}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -121,7 +124,7 @@ func BenchmarkInsertMany(b *testing.B) {
 	n := 0
 	for b.Loop() {
 		n++
-		if _, err := db.Insert(b.Context(), agentdb.By{Run: 1, Key: fmt.Sprint(n)}, "t", rows); err != nil {
+		if _, err := db.Insert(b.Context(), changelog.By{Run: 1, Key: fmt.Sprint(n)}, "t", rows); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"rouse/agentdb/lineage"
+	"rouse/agentdb/sqlvalue"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -42,7 +43,7 @@ func (db *DB) takeLedger(ctx context.Context, l lineage.Ledger, adopt bool) erro
 		return nil
 	}
 
-	err = db.db.Do(ctx, func(tx *sqlite.Tx) error { return lineage.Write(tx, now(), want) })
+	err = db.db.Do(ctx, func(tx *sqlite.Tx) error { return lineage.Write(tx, sqlvalue.Now(), want) })
 	if err != nil {
 		return db.explain(ctx, err)
 	}

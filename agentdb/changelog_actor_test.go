@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
+	"rouse/agentdb/schema"
+	"rouse/agentdb/transfer"
 	"rouse/internal/contract"
 )
 
@@ -13,22 +16,22 @@ import (
 func TestActors(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
-	if _, err := db.AlterTable(t.Context(), agentdb.By{Run: 1}, "expenses", []agentdb.Column{{Name: "more", Type: "TEXT"}}); err != nil {
+	if _, err := db.AlterTable(t.Context(), changelog.By{Run: 1}, "expenses", []schema.Column{{Name: "more", Type: "TEXT"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Migrate(t.Context(), agentdb.By{Run: 1}, agentdb.MigrateSpec{Up: "create table rates(a); insert into rates values (1)", Down: "drop table rates", Description: "Rates"}); err != nil {
+	if _, err := db.Migrate(t.Context(), changelog.By{Run: 1}, agentdb.MigrateSpec{Up: "create table rates(a); insert into rates values (1)", Down: "drop table rates", Description: "Rates"}); err != nil {
 		t.Fatal(err)
 	}
 
 	insert(t, db, "expenses", map[string]any{"category": "x"})
-	spec := agentdb.ImportSpec{Table: "rates", Name: "f.csv", Source: strings.NewReader("a\n3\n")}
-	if _, err := db.Import(t.Context(), agentdb.By{Actor: "user"}, spec); err != nil {
+	spec := transfer.ImportSpec{Table: "rates", Name: "f.csv", Source: strings.NewReader("a\n3\n")}
+	if _, err := db.Import(t.Context(), changelog.By{Actor: "user"}, spec); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Insert(t.Context(), agentdb.By{Run: 5}, "expenses", []map[string]any{{"category": "y"}}); err != nil {
+	if _, err := db.Insert(t.Context(), changelog.By{Run: 5}, "expenses", []map[string]any{{"category": "y"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Undo(t.Context(), agentdb.By{Actor: "system"}, agentdb.UndoSpec{Run: 5}); err != nil {
+	if _, err := db.Undo(t.Context(), changelog.By{Actor: "system"}, changelog.UndoSpec{Run: 5}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -46,7 +49,7 @@ func TestActors(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 
-	by, id := agentdb.By{Run: 6}, map[string]any{"category": "x"}
+	by, id := changelog.By{Run: 6}, map[string]any{"category": "x"}
 	for _, change := range []func() (agentdb.Affected, error){
 		func() (agentdb.Affected, error) {
 			return db.Update(t.Context(), by, "expenses", map[string]any{"amount": 1}, id, false)

@@ -15,7 +15,10 @@ import (
 	"pgregory.net/rapid"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/schema"
+	"rouse/agentdb/transfer"
 )
 
 // TestMain keeps the property test short unless -rapid.checks says otherwise.
@@ -58,7 +61,7 @@ func replay(t testing.TB, db *agentdb.DB) *agentdb.DB {
 	for _, c := range changes(t, db) { // one write each: all at once may take longer than a write may
 		steps, err := c.Steps()
 		if err == nil {
-			_, err = again.Apply(t.Context(), agentdb.By{Actor: "user"}, steps)
+			_, err = again.Apply(t.Context(), changelog.By{Actor: "user"}, steps)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -73,7 +76,7 @@ func reverseAll(t testing.TB, db *agentdb.DB) {
 	t.Helper()
 	all := changes(t, db)
 	slices.Reverse(all)
-	var steps []agentdb.Step
+	var steps []changelog.Step
 	for _, c := range all {
 		s, err := c.Reverse()
 		if err != nil {
@@ -81,14 +84,14 @@ func reverseAll(t testing.TB, db *agentdb.DB) {
 		}
 		steps = append(steps, s...)
 	}
-	if _, err := db.Apply(t.Context(), agentdb.By{Actor: "user"}, steps); err != nil {
+	if _, err := db.Apply(t.Context(), changelog.By{Actor: "user"}, steps); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func changes(t testing.TB, db *agentdb.DB) []agentdb.Change {
+func changes(t testing.TB, db *agentdb.DB) []changelog.Change {
 	t.Helper()
-	all, err := db.Changes(t.Context(), agentdb.ChangeFilter{})
+	all, err := db.Changes(t.Context(), changelog.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,12 +156,12 @@ func (g *generator) tables() {
 	g.by = makingRun
 	defer func() { g.by = 0 }()
 
-	for _, spec := range []agentdb.TableSpec{
-		{Name: "plain", Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}, {Name: "n", Type: "INTEGER"}, {Name: "f", Type: "REAL"}}},
-		{Name: "worded", Purpose: "p", Columns: []agentdb.Column{{Name: "k", Type: "TEXT", PrimaryKey: true}, {Name: "a", Type: "BLOB"}}},
-		{Name: "double", Purpose: "p", Columns: []agentdb.Column{{Name: "k", Type: "TEXT", PrimaryKey: true}, {Name: "n", Type: "INTEGER", PrimaryKey: true}, {Name: "a", Type: "NUMERIC"}}},
+	for _, spec := range []schema.TableSpec{
+		{Name: "plain", Purpose: "p", Columns: []schema.Column{{Name: "a", Type: "TEXT"}, {Name: "n", Type: "INTEGER"}, {Name: "f", Type: "REAL"}}},
+		{Name: "worded", Purpose: "p", Columns: []schema.Column{{Name: "k", Type: "TEXT", PrimaryKey: true}, {Name: "a", Type: "BLOB"}}},
+		{Name: "double", Purpose: "p", Columns: []schema.Column{{Name: "k", Type: "TEXT", PrimaryKey: true}, {Name: "n", Type: "INTEGER", PrimaryKey: true}, {Name: "a", Type: "NUMERIC"}}},
 	} {
-		if _, err := g.db.CreateTable(context.Background(), agentdb.By{Run: makingRun}, spec); err != nil {
+		if _, err := g.db.CreateTable(context.Background(), changelog.By{Run: makingRun}, spec); err != nil {
 			g.r.Fatal(err)
 		}
 	}
@@ -179,7 +182,7 @@ func (g *generator) tables() {
 // execute runs SQL; what the rows do not allow is fine.
 func (g *generator) execute(sql string, params ...any) {
 	spec := agentdb.ExecuteSpec{SQL: sql, Params: params}
-	_, err := g.db.Execute(context.Background(), agentdb.By{Run: g.run()}, spec)
+	_, err := g.db.Execute(context.Background(), changelog.By{Run: g.run()}, spec)
 	g.accept(err, sql)
 }
 
@@ -224,7 +227,7 @@ func (g *generator) row(table string) map[string]any {
 }
 
 func (g *generator) operation() {
-	ctx, by := context.Background(), agentdb.By{Run: g.run()}
+	ctx, by := context.Background(), changelog.By{Run: g.run()}
 	table := rapid.SampledFrom([]string{"plain", "worded", "double", "heap", "loose", "parent", "swap", "child"}).Draw(g.r, "table")
 	var err error
 	kind := rapid.SampledFrom([]string{"insert", "insert", "many", "upsert", "update", "delete", "restore", "import", "sql", "sql", "sql", "sql", "schema"}).Draw(g.r, "kind")
@@ -246,7 +249,7 @@ func (g *generator) operation() {
 	case "restore":
 		_, err = g.db.Restore(ctx, by, table, g.where(table))
 	case "import":
-		_, err = g.db.Import(ctx, by, agentdb.ImportSpec{Table: "plain", Source: strings.NewReader("a,n\nx,1\ny,\n"), Name: "x.csv"})
+		_, err = g.db.Import(ctx, by, transfer.ImportSpec{Table: "plain", Source: strings.NewReader("a,n\nx,1\ny,\n"), Name: "x.csv"})
 	case "sql":
 		g.sql()
 	case "schema":
@@ -313,7 +316,7 @@ func (g *generator) schema() {
 	switch rapid.IntRange(0, 7).Draw(g.r, "schema") {
 	case 0:
 		no := false
-		_, err := g.db.AlterTable(context.Background(), agentdb.By{Run: g.run()}, "plain", []agentdb.Column{{Name: fmt.Sprint("extra", n), Type: "TEXT", Nullable: &no}})
+		_, err := g.db.AlterTable(context.Background(), changelog.By{Run: g.run()}, "plain", []schema.Column{{Name: fmt.Sprint("extra", n), Type: "TEXT", Nullable: &no}})
 		g.accept(err, "alter")
 	case 1:
 		g.try(fmt.Sprintf("alter table audit rename column what to what%d", n), fmt.Sprintf("alter table audit rename column what%d to what", n))
@@ -326,7 +329,7 @@ func (g *generator) schema() {
 	case 5:
 		g.try("drop view shown", "create view shown as select a from heap; create trigger shown_in instead of insert on shown begin insert into heap(a, n) values (new.a, 7); end")
 	case 6:
-		_, err := g.db.Migrate(context.Background(), agentdb.By{Run: g.run()}, agentdb.MigrateSpec{
+		_, err := g.db.Migrate(context.Background(), changelog.By{Run: g.run()}, agentdb.MigrateSpec{
 			Up:   fmt.Sprintf("create table more%d(id integer primary key, t text default 'x', d text default current_timestamp); insert into more%d(t) values ('one'), (null)", n, n),
 			Down: fmt.Sprintf("drop table more%d", n), Description: "More",
 		})
@@ -334,7 +337,7 @@ func (g *generator) schema() {
 			g.r.Fatal(err)
 		}
 	case 7:
-		_, err := g.db.Insert(context.Background(), agentdb.By{Run: g.run()}, "more0", []map[string]any{{"t": g.value()}})
+		_, err := g.db.Insert(context.Background(), changelog.By{Run: g.run()}, "more0", []map[string]any{{"t": g.value()}})
 		g.accept(err, "insert")
 	}
 }
@@ -342,7 +345,7 @@ func (g *generator) schema() {
 // try runs the first of the statements that the schema allows.
 func (g *generator) try(texts ...string) {
 	for _, text := range texts {
-		if _, err := g.db.Execute(context.Background(), agentdb.By{Run: g.run()}, agentdb.ExecuteSpec{SQL: text}); err == nil {
+		if _, err := g.db.Execute(context.Background(), changelog.By{Run: g.run()}, agentdb.ExecuteSpec{SQL: text}); err == nil {
 			return
 		}
 	}

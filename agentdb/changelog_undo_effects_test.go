@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
+	"rouse/agentdb/view"
 )
 
 // run is SQL of one run.
 func run(t testing.TB, db *agentdb.DB, run int64, sql string) {
 	t.Helper()
-	if _, err := db.Execute(t.Context(), agentdb.By{Run: run}, agentdb.ExecuteSpec{SQL: sql}); err != nil {
+	if _, err := db.Execute(t.Context(), changelog.By{Run: run}, agentdb.ExecuteSpec{SQL: sql}); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 }
@@ -22,7 +24,7 @@ func run(t testing.TB, db *agentdb.DB, run int64, sql string) {
 // replayAtOnce is replay in one write, so that foreign keys are checked at its end.
 func replayAtOnce(t testing.TB, db *agentdb.DB) (again *agentdb.DB, rows int64) {
 	t.Helper()
-	var steps []agentdb.Step
+	var steps []changelog.Step
 	for _, c := range changes(t, db) {
 		s, err := c.Steps()
 		if err != nil {
@@ -32,7 +34,7 @@ func replayAtOnce(t testing.TB, db *agentdb.DB) (again *agentdb.DB, rows int64) 
 	}
 
 	again = fresh(t)
-	done, err := again.Apply(t.Context(), agentdb.By{Actor: "user"}, steps)
+	done, err := again.Apply(t.Context(), changelog.By{Actor: "user"}, steps)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,8 +52,8 @@ func TestUndoIsRecorded(t *testing.T) {
 	before := contents(t, db)
 	run(t, db, 2, "insert into t values (3, 'z'); update t set a = 'Y' where count in (2, 4); delete from t where count = 1")
 
-	out := undo(t, db, agentdb.UndoSpec{Run: 2})
-	if want := []agentdb.UndoneTable{{Name: "heard", Removed: 2}, {Name: "t", Removed: 1, Changed: 2, Restored: 1}}; !out.Done || fmt.Sprint(out.Tables) != fmt.Sprint(want) {
+	out := undo(t, db, changelog.UndoSpec{Run: 2})
+	if want := []changelog.UndoneTable{{Name: "heard", Removed: 2}, {Name: "t", Removed: 1, Changed: 2, Restored: 1}}; !out.Done || fmt.Sprint(out.Tables) != fmt.Sprint(want) {
 		t.Errorf("%+v, want %v", out, want)
 	}
 	if got := contents(t, db); got != before {
@@ -120,7 +122,7 @@ func TestUndoOfTheSchema(t *testing.T) {
 				t.Error("the host does not know when each table was made")
 			}
 
-			if out := undo(t, db, agentdb.UndoSpec{Run: 2}); !out.Done || len(out.Schema) == 0 {
+			if out := undo(t, db, changelog.UndoSpec{Run: 2}); !out.Done || len(out.Schema) == 0 {
 				t.Fatalf("%+v", out)
 			}
 			if got := state(); got != before {
@@ -149,7 +151,7 @@ func TestUndoOfWhatIsGone(t *testing.T) {
 		"row by row": func(t *testing.T, db *agentdb.DB) { run(t, db, 3, "insert into t values (1); update u set more = 'x'") },
 		"chunks": func(t *testing.T, db *agentdb.DB) {
 			for table, row := range map[string]map[string]any{"t": {"a": 1}, "u": {"k": "b", "more": "x"}} {
-				if _, err := db.Insert(t.Context(), agentdb.By{Run: 3}, table, []map[string]any{row}); err != nil {
+				if _, err := db.Insert(t.Context(), changelog.By{Run: 3}, table, []map[string]any{row}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -160,12 +162,12 @@ func TestUndoOfWhatIsGone(t *testing.T) {
 			run(t, db, 1, "create table u(k text primary key not null); insert into u values ('a')")
 			run(t, db, 2, "create table t(a); alter table u add column more text")
 			write(t, db)
-			if out := undo(t, db, agentdb.UndoSpec{Run: 2, Force: true}); !out.Done {
+			if out := undo(t, db, changelog.UndoSpec{Run: 2, Force: true}); !out.Done {
 				t.Fatalf("%+v", out)
 			}
 
 			before := contents(t, db)
-			out := undo(t, db, agentdb.UndoSpec{Run: 3})
+			out := undo(t, db, changelog.UndoSpec{Run: 3})
 			if out.Done || out.ConflictCount != 2 || !strings.Contains(out.Conflicts[0].Why, "its table, or a column of it, was removed later") || out.Conflicts[1].Why[:9] != out.Conflicts[0].Why[:9] {
 				t.Errorf("%+v", out)
 			}
@@ -177,15 +179,15 @@ func TestUndoOfWhatIsGone(t *testing.T) {
 
 	db := fresh(t)
 	for _, c := range []struct{ run int64 }{{0}, {-1}} {
-		_, err := db.Undo(t.Context(), agentdb.By{Actor: "user"}, agentdb.UndoSpec{Run: c.run})
+		_, err := db.Undo(t.Context(), changelog.By{Actor: "user"}, changelog.UndoSpec{Run: c.run})
 		wantError(t, err, "invalid_args", "run", fmt.Sprintf("there is no run %d", c.run))
 	}
 
 	expenses(t, db)
-	if _, err := db.DefineView(t.Context(), agentdb.By{Run: 2}, agentdb.View{Name: "total", SQL: "select count(*) from expenses", RenderHint: "number", Refresh: "manual"}); err != nil {
+	if _, err := db.DefineView(t.Context(), changelog.By{Run: 2}, view.View{Name: "total", SQL: "select count(*) from expenses", RenderHint: "number", Refresh: "manual"}); err != nil {
 		t.Fatal(err)
 	}
-	if out := undo(t, db, agentdb.UndoSpec{Run: 2}); len(out.Remaining) != 1 || !strings.Contains(out.Remaining[0], "the saved view total") {
+	if out := undo(t, db, changelog.UndoSpec{Run: 2}); len(out.Remaining) != 1 || !strings.Contains(out.Remaining[0], "the saved view total") {
 		t.Errorf("what stays: %q", out.Remaining)
 	}
 }
@@ -198,18 +200,18 @@ func TestUndoOfRowsThatOthersPointAt(t *testing.T) {
 		t.Run(action, func(t *testing.T) {
 			db := fresh(t)
 			run(t, db, 1, "create table parent(k text primary key not null, a); create table child(k text references parent(k) "+action+" deferrable initially deferred)")
-			if _, err := db.Insert(t.Context(), agentdb.By{Run: 2}, "parent", []map[string]any{{"k": "a"}, {"k": "b"}}); err != nil {
+			if _, err := db.Insert(t.Context(), changelog.By{Run: 2}, "parent", []map[string]any{{"k": "a"}, {"k": "b"}}); err != nil {
 				t.Fatal(err)
 			}
 			run(t, db, 3, "insert into child values ('a')")
 
 			before := contents(t, db)
-			out := undo(t, db, agentdb.UndoSpec{Run: 2})
+			out := undo(t, db, changelog.UndoSpec{Run: 2})
 			if out.Done == refused || refused && (out.ConflictCount != 1 || !strings.Contains(out.Conflicts[0].Why, "it points at a row of parent")) {
 				t.Fatalf("%+v", out)
 			}
 			if refused {
-				_, err := db.Undo(t.Context(), agentdb.By{Actor: "user"}, agentdb.UndoSpec{Run: 2, Force: true})
+				_, err := db.Undo(t.Context(), changelog.By{Actor: "user"}, changelog.UndoSpec{Run: 2, Force: true})
 				wantError(t, err, "rejected", "run", "points at a row of parent")
 				if got := contents(t, db); got != before {
 					t.Errorf("refused, but changed: %s", got)
@@ -227,7 +229,7 @@ func TestChunksAreRecordedWhole(t *testing.T) {
 	t.Parallel()
 	upsert := func(table string, rows ...map[string]any) func(*testing.T, *agentdb.DB) error {
 		return func(t *testing.T, db *agentdb.DB) error {
-			_, err := db.Upsert(t.Context(), agentdb.By{Run: 2}, table, []string{"k"}, rows)
+			_, err := db.Upsert(t.Context(), changelog.By{Run: 2}, table, []string{"k"}, rows)
 			return err
 		}
 	}
@@ -240,14 +242,14 @@ func TestChunksAreRecordedWhole(t *testing.T) {
 		"a key that has a default": {
 			"create table t(k text primary key not null default 'x', a)",
 			func(t *testing.T, db *agentdb.DB) error {
-				_, err := db.Insert(t.Context(), agentdb.By{Run: 2}, "t", []map[string]any{{"a": 1}})
+				_, err := db.Insert(t.Context(), changelog.By{Run: 2}, "t", []map[string]any{{"a": 1}})
 				return err
 			}, "", false,
 		},
 		"a number that JSON has no form for": {
 			"create table t(k text primary key not null, a)",
 			func(t *testing.T, db *agentdb.DB) error {
-				_, err := db.Insert(t.Context(), agentdb.By{Run: 2}, "t", []map[string]any{{"k": "a", "a": math.Inf(1)}})
+				_, err := db.Insert(t.Context(), changelog.By{Run: 2}, "t", []map[string]any{{"k": "a", "a": math.Inf(1)}})
 				return err
 			}, "update t set a = 1 where k = 'none'", false,
 		},
@@ -270,7 +272,7 @@ func TestChunksAreRecordedWhole(t *testing.T) {
 		"a table that now has the rows' names": {
 			"create table t(k text primary key not null, a text)",
 			func(t *testing.T, db *agentdb.DB) error {
-				_, err := db.Insert(t.Context(), agentdb.By{Run: 2}, "t", []map[string]any{{"k": "a", "a": "1"}})
+				_, err := db.Insert(t.Context(), changelog.By{Run: 2}, "t", []map[string]any{{"k": "a", "a": "1"}})
 				return err
 			}, "alter table t rename to u; create table t(k text primary key not null, a text); insert into t values ('a', '1')", false,
 		},
@@ -293,7 +295,7 @@ func TestChunksAreRecordedWhole(t *testing.T) {
 				}
 				want = contents(t, without)
 			}
-			if out := undo(t, db, agentdb.UndoSpec{Run: 2}); out.Done == c.kept || c.kept && out.ConflictCount != 1 {
+			if out := undo(t, db, changelog.UndoSpec{Run: 2}); out.Done == c.kept || c.kept && out.ConflictCount != 1 {
 				t.Errorf("%+v", out)
 			}
 			if got, cascade := system(t, db, `select count(*) from _changelog where "table" = 'child' and run_id = 2`), strings.Contains(c.made, "cascade"); cascade && got != "1" {
@@ -315,12 +317,12 @@ func TestUndoOfAChunkBetweenOthers(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
 	for run := range int64(3) {
-		if _, err := db.Insert(t.Context(), agentdb.By{Run: run + 1}, "expenses", []map[string]any{{"amount": 1.5}, {"amount": 1.5}}); err != nil {
+		if _, err := db.Insert(t.Context(), changelog.By{Run: run + 1}, "expenses", []map[string]any{{"amount": 1.5}, {"amount": 1.5}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 
-	undo(t, db, agentdb.UndoSpec{Run: 2})
+	undo(t, db, changelog.UndoSpec{Run: 2})
 	if got := system(t, db, "select group_concat(id) from expenses"); got != "1,2,5,6" {
 		t.Errorf("left are %s", got)
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
+	"rouse/agentdb/transfer"
 )
 
 // manyRows is how many rows the file of TestManyRows has: some chunks, or a million where
@@ -38,7 +40,7 @@ func TestManyRows(t *testing.T) {
 	t.Parallel()
 	rows := manyRows(t)
 	chunks := strconv.Itoa((rows + 999) / 1000)
-	for name, spec := range map[string]agentdb.ImportSpec{
+	for name, spec := range map[string]transfer.ImportSpec{
 		"numbered": {Table: "t"},
 		"by text":  {Table: "t", Mode: "upsert", KeyColumns: []string{"code"}},
 	} {
@@ -48,7 +50,7 @@ func TestManyRows(t *testing.T) {
 				t.Helper()
 				spec := spec
 				spec.Name, spec.Source = "t.csv", manyFile(rows, factor)
-				out, err := db.Import(t.Context(), agentdb.By{Run: run}, spec)
+				out, err := db.Import(t.Context(), changelog.By{Run: run}, spec)
 				if err != nil || out.RowsImported != int64(rows) {
 					t.Fatalf("%d rows were imported: %v", out.RowsImported, err)
 				}
@@ -59,7 +61,7 @@ func TestManyRows(t *testing.T) {
 			first := sum()
 			load(2, 3)
 			var told int
-			out := undo(t, db, agentdb.UndoSpec{Run: 2, Progress: func(done, of int64) {
+			out := undo(t, db, changelog.UndoSpec{Run: 2, Progress: func(done, of int64) {
 				if told++; done > of {
 					t.Errorf("%d of %d", done, of)
 				}
@@ -70,7 +72,7 @@ func TestManyRows(t *testing.T) {
 			if got := system(t, db, "select count(*) from _changelog where actor = 'user' and op = 'raw'"); got != chunks {
 				t.Errorf("%s entries for what was undone, want one for each chunk: %s", got, chunks)
 			}
-			if out := undo(t, db, agentdb.UndoSpec{Run: 1}); !out.Done || contents(t, db) != "" {
+			if out := undo(t, db, changelog.UndoSpec{Run: 1}); !out.Done || contents(t, db) != "" {
 				t.Errorf("the first import undone: %+v", out)
 			}
 		})
@@ -90,22 +92,22 @@ func TestUndoOfATouchedChunk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := fresh(t)
 			for run := range int64(2) {
-				if _, err := db.Import(t.Context(), agentdb.By{Run: run + 1}, agentdb.ImportSpec{Table: "t", Mode: "upsert", KeyColumns: []string{"code"}, Name: "t.csv", Source: manyFile(50, int(run)+1)}); err != nil {
+				if _, err := db.Import(t.Context(), changelog.By{Run: run + 1}, transfer.ImportSpec{Table: "t", Mode: "upsert", KeyColumns: []string{"code"}, Name: "t.csv", Source: manyFile(50, int(run)+1)}); err != nil {
 					t.Fatal(err)
 				}
 			}
 
-			if _, err := db.Execute(t.Context(), agentdb.By{Run: 3}, agentdb.ExecuteSpec{SQL: later}); err != nil {
+			if _, err := db.Execute(t.Context(), changelog.By{Run: 3}, agentdb.ExecuteSpec{SQL: later}); err != nil {
 				t.Fatal(err)
 			}
 
 			before := contents(t, db)
-			out := undo(t, db, agentdb.UndoSpec{Run: 2})
+			out := undo(t, db, changelog.UndoSpec{Run: 2})
 			if out.Done != (name == "another row") || !out.Done && (contents(t, db) != before || out.ConflictCount != 1) {
 				t.Fatalf("%+v", out)
 			}
 
-			undo(t, db, agentdb.UndoSpec{Run: 2, Force: true})
+			undo(t, db, changelog.UndoSpec{Run: 2, Force: true})
 			if got := system(t, db, "select sum(n) from t where code <> 'K0000007' and n >= 0"); got != "1222" { // 0 to 49, without 3
 				t.Errorf("the other rows sum up to %s", got)
 			}

@@ -11,11 +11,13 @@ import (
 	"pgregory.net/rapid"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
+	"rouse/agentdb/transfer"
 )
 
-func undo(t testing.TB, db *agentdb.DB, spec agentdb.UndoSpec) agentdb.Undone {
+func undo(t testing.TB, db *agentdb.DB, spec changelog.UndoSpec) changelog.Undone {
 	t.Helper()
-	out, err := db.Undo(t.Context(), agentdb.By{Actor: "user"}, spec)
+	out, err := db.Undo(t.Context(), changelog.By{Actor: "user"}, spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +51,7 @@ func TestUndoGivesTheStateWithoutTheRun(t *testing.T) {
 		log, before := dump(t, db), contents(t, db)
 		want, compare := without(t, db, run)
 
-		tried, err := db.Undo(t.Context(), agentdb.By{}, agentdb.UndoSpec{Run: run, DryRun: true})
+		tried, err := db.Undo(t.Context(), changelog.By{}, changelog.UndoSpec{Run: run, DryRun: true})
 		if got := contents(t, db); got != before {
 			r.Fatalf("a trial changed rows:\n%s\n\nwas:\n%s", got, before)
 		}
@@ -63,7 +65,7 @@ func TestUndoGivesTheStateWithoutTheRun(t *testing.T) {
 			r.Fatalf("nobody came after run %d, and yet: %+v\n%s", run, tried.Conflicts, log)
 		}
 
-		out, err := db.Undo(t.Context(), agentdb.By{}, agentdb.UndoSpec{Run: run})
+		out, err := db.Undo(t.Context(), changelog.By{}, changelog.UndoSpec{Run: run})
 		if err != nil || out.Done != tried.CanUndo {
 			r.Fatalf("can undo %v, and then done %v %v: %+v\n%s", tried.CanUndo, out.Done, err, out.Conflicts, log)
 		}
@@ -75,7 +77,7 @@ func TestUndoGivesTheStateWithoutTheRun(t *testing.T) {
 		case !out.Done && got != before:
 			r.Fatalf("refused, but changed:\n%s\n\nwas:\n%s", got, before)
 		case !out.Done:
-			_, err := db.Undo(t.Context(), agentdb.By{}, agentdb.UndoSpec{Run: run, Force: true})
+			_, err := db.Undo(t.Context(), changelog.By{}, changelog.UndoSpec{Run: run, Force: true})
 			g.accept(unreject(err), "force")
 		}
 
@@ -88,8 +90,8 @@ func TestUndoGivesTheStateWithoutTheRun(t *testing.T) {
 // last says that no other run changed anything after the first change of this one.
 func last(t testing.TB, db *agentdb.DB, run int64) bool {
 	all := changes(t, db)
-	first := slices.IndexFunc(all, func(c agentdb.Change) bool { return c.Run == run })
-	return first < 0 || !slices.ContainsFunc(all[first:], func(c agentdb.Change) bool { return c.Run != run })
+	first := slices.IndexFunc(all, func(c changelog.Change) bool { return c.Run == run })
+	return first < 0 || !slices.ContainsFunc(all[first:], func(c changelog.Change) bool { return c.Run != run })
 }
 
 // unreject lets a refusal with a reason pass.
@@ -105,7 +107,7 @@ func unreject(err error) error {
 func without(t testing.TB, db *agentdb.DB, run int64) (string, bool) {
 	t.Helper()
 	again := fresh(t)
-	var steps []agentdb.Step
+	var steps []changelog.Step
 	for _, c := range changes(t, db) {
 		if c.Run == run {
 			continue
@@ -117,7 +119,7 @@ func without(t testing.TB, db *agentdb.DB, run int64) (string, bool) {
 		}
 		steps = append(steps, s...)
 	}
-	if _, err := again.Apply(t.Context(), agentdb.By{Actor: "user"}, steps); err != nil {
+	if _, err := again.Apply(t.Context(), changelog.By{Actor: "user"}, steps); err != nil {
 		return "", false
 	}
 
@@ -135,8 +137,8 @@ func TestUndoOfAnImport(t *testing.T) {
 		fmt.Fprintf(&b, "n%d,%d.5,00%d\n", i, i, i)
 	}
 
-	load := func() agentdb.Imported {
-		out, err := db.Import(t.Context(), agentdb.By{Run: 7, Key: "1"}, agentdb.ImportSpec{Table: "bank", Name: "bank.csv", Source: strings.NewReader(b.String())})
+	load := func() transfer.Imported {
+		out, err := db.Import(t.Context(), changelog.By{Run: 7, Key: "1"}, transfer.ImportSpec{Table: "bank", Name: "bank.csv", Source: strings.NewReader(b.String())})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +146,7 @@ func TestUndoOfAnImport(t *testing.T) {
 	}
 
 	load()
-	out := undo(t, db, agentdb.UndoSpec{Run: 7})
+	out := undo(t, db, changelog.UndoSpec{Run: 7})
 	if !out.Done || len(out.Tables) != 1 || out.Tables[0].Removed != 1500 || len(out.Schema) != 1 {
 		t.Fatalf("%+v", out)
 	}
@@ -155,13 +157,13 @@ func TestUndoOfAnImport(t *testing.T) {
 		t.Errorf("the changelog has %s rows for what was removed, want one for each chunk", got)
 	}
 
-	if again := undo(t, db, agentdb.UndoSpec{Run: 7}); again.Changes != 0 || !again.Done {
+	if again := undo(t, db, changelog.UndoSpec{Run: 7}); again.Changes != 0 || !again.Done {
 		t.Errorf("a second undo: %+v", again)
 	}
 	if n := load().RowsImported; n != 1500 {
 		t.Errorf("another attempt imported %d rows", n)
 	}
-	if again := undo(t, db, agentdb.UndoSpec{Run: 7}); again.Tables[0].Removed != 1500 {
+	if again := undo(t, db, changelog.UndoSpec{Run: 7}); again.Tables[0].Removed != 1500 {
 		t.Errorf("the undo of the later attempt: %+v", again)
 	}
 
@@ -181,13 +183,13 @@ func TestUndoConflicts(t *testing.T) {
 		lost  string // what force leaves of the table
 	}{
 		"changed": {func(t *testing.T, db *agentdb.DB) {
-			if _, err := db.Update(t.Context(), agentdb.By{Run: 8}, "expenses", map[string]any{"note": "mine"}, map[string]any{"id": 2}, false); err != nil {
+			if _, err := db.Update(t.Context(), changelog.By{Run: 8}, "expenses", map[string]any{"note": "mine"}, map[string]any{"id": 2}, false); err != nil {
 				t.Fatal(err)
 			}
 		}, "it was changed later (by run 8, ", "0"},
 		"gone": {func(t *testing.T, db *agentdb.DB) { raw(t, db, "delete from expenses where id = 2") }, "it is gone", "0"},
 		"a column that came later": {func(t *testing.T, db *agentdb.DB) {
-			if _, err := db.Execute(t.Context(), agentdb.By{Run: 8}, agentdb.ExecuteSpec{SQL: "alter table expenses add column extra text default 'x'; update expenses set extra = 'kept' where id = 2"}); err != nil {
+			if _, err := db.Execute(t.Context(), changelog.By{Run: 8}, agentdb.ExecuteSpec{SQL: "alter table expenses add column extra text default 'x'; update expenses set extra = 'kept' where id = 2"}); err != nil {
 				t.Fatal(err)
 			}
 		}, "it was changed later", "0"},
@@ -195,20 +197,20 @@ func TestUndoConflicts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := fresh(t)
 			expenses(t, db)
-			if _, err := db.Insert(t.Context(), agentdb.By{Run: 7}, "expenses", []map[string]any{row, row, row}); err != nil {
+			if _, err := db.Insert(t.Context(), changelog.By{Run: 7}, "expenses", []map[string]any{row, row, row}); err != nil {
 				t.Fatal(err)
 			}
 
 			test.later(t, db)
 			before := contents(t, db)
-			out := undo(t, db, agentdb.UndoSpec{Run: 7})
+			out := undo(t, db, changelog.UndoSpec{Run: 7})
 			if out.Done || out.CanUndo || out.ConflictCount != 1 || !strings.Contains(out.Conflicts[0].Why, test.why) || out.Conflicts[0].Key != `{"id":2}` {
 				t.Fatalf("%+v", out)
 			}
 			if got := contents(t, db); got != before {
 				t.Fatalf("refused, but changed: %s", got)
 			}
-			if out := undo(t, db, agentdb.UndoSpec{Run: 7, Force: true}); !out.Done || out.CanUndo {
+			if out := undo(t, db, changelog.UndoSpec{Run: 7, Force: true}); !out.Done || out.CanUndo {
 				t.Fatalf("with force: %+v", out)
 			}
 
@@ -235,7 +237,7 @@ func TestUndoAfterARename(t *testing.T) {
 			db := fresh(t)
 			execute := func(run int64, sql string) {
 				t.Helper()
-				if _, err := db.Execute(t.Context(), agentdb.By{Run: run}, agentdb.ExecuteSpec{SQL: sql}); err != nil {
+				if _, err := db.Execute(t.Context(), changelog.By{Run: run}, agentdb.ExecuteSpec{SQL: sql}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -248,7 +250,7 @@ func TestUndoAfterARename(t *testing.T) {
 			execute(1, "create table t(k text primary key not null, a text); insert into t values ('other', 'k')")
 			execute(2, "insert into t values ('k', '2')") // a key that reads like its column
 			execute(3, test)
-			if out := undo(t, db, agentdb.UndoSpec{Run: 2}); !out.Done {
+			if out := undo(t, db, changelog.UndoSpec{Run: 2}); !out.Done {
 				t.Fatalf("%+v", out)
 			}
 			if got := contents(t, db); got != want {
@@ -269,7 +271,7 @@ func TestUndoOfARename(t *testing.T) {
 	db := fresh(t)
 	execute := func(run int64, sql string) {
 		t.Helper()
-		if _, err := db.Execute(t.Context(), agentdb.By{Run: run}, agentdb.ExecuteSpec{SQL: sql}); err != nil {
+		if _, err := db.Execute(t.Context(), changelog.By{Run: run}, agentdb.ExecuteSpec{SQL: sql}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -280,7 +282,7 @@ func TestUndoOfARename(t *testing.T) {
 	if _, compare := without(t, db, 2); compare {
 		t.Error("a row of a column that is not there was played without it")
 	}
-	if out := undo(t, db, agentdb.UndoSpec{Run: 2}); !out.Done {
+	if out := undo(t, db, changelog.UndoSpec{Run: 2}); !out.Done {
 		t.Fatalf("%+v", out)
 	}
 	if got := system(t, db, "select group_concat(what || at) from audit"); got != "seen3" {
@@ -304,17 +306,17 @@ func TestUndoReplacesNoRow(t *testing.T) {
 		if text == "" {
 			continue
 		}
-		if _, err := db.Execute(t.Context(), agentdb.By{Run: int64(run)}, agentdb.ExecuteSpec{SQL: text}); err != nil {
+		if _, err := db.Execute(t.Context(), changelog.By{Run: int64(run)}, agentdb.ExecuteSpec{SQL: text}); err != nil {
 			t.Fatal(err)
 		}
 	}
 
-	out := undo(t, db, agentdb.UndoSpec{Run: 2})
+	out := undo(t, db, changelog.UndoSpec{Run: 2})
 	if got := system(t, db, "select group_concat(id || k) from swap"); out.Done || got != "1b,4a" {
 		t.Fatalf("%+v, and the table has %s", out, got)
 	}
 
-	out = undo(t, db, agentdb.UndoSpec{Run: 2, Force: true})
+	out = undo(t, db, changelog.UndoSpec{Run: 2, Force: true})
 	if got := system(t, db, "select group_concat(id || k) from swap"); !out.Done || got != "1a" {
 		t.Fatalf("with force: %+v, and the table has %s", out, got)
 	}
@@ -323,18 +325,18 @@ func TestUndoReplacesNoRow(t *testing.T) {
 // OSA-61: rows of a chunk, in a table without the host's columns, are known again one by one.
 func TestUndoOfAChunkWithoutHostColumns(t *testing.T) {
 	db := fresh(t)
-	if _, err := db.Execute(t.Context(), agentdb.By{Run: 1}, agentdb.ExecuteSpec{SQL: "create table t(k text primary key not null, a); insert into t values ('b', 0)"}); err != nil {
+	if _, err := db.Execute(t.Context(), changelog.By{Run: 1}, agentdb.ExecuteSpec{SQL: "create table t(k text primary key not null, a); insert into t values ('b', 0)"}); err != nil {
 		t.Fatal(err)
 	}
 
 	rows := []map[string]any{{"k": "a", "a": 1}, {"k": "b", "a": 2}}
-	if _, err := db.Upsert(t.Context(), agentdb.By{Run: 2}, "t", []string{"k"}, rows); err != nil {
+	if _, err := db.Upsert(t.Context(), changelog.By{Run: 2}, "t", []string{"k"}, rows); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Insert(t.Context(), agentdb.By{Run: 2}, "t", []map[string]any{{"k": "c", "a": 1}, {"k": "d", "a": 1}}); err != nil {
+	if _, err := db.Insert(t.Context(), changelog.By{Run: 2}, "t", []map[string]any{{"k": "c", "a": 1}, {"k": "d", "a": 1}}); err != nil {
 		t.Fatal(err)
 	}
-	if out := undo(t, db, agentdb.UndoSpec{Run: 2}); !out.Done {
+	if out := undo(t, db, changelog.UndoSpec{Run: 2}); !out.Done {
 		t.Fatalf("%+v", out)
 	}
 
@@ -347,15 +349,15 @@ func TestUndoOfAChunkWithoutHostColumns(t *testing.T) {
 func TestUndoKeepsATableOfOthers(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db) // by run 1
-	if _, err := db.Insert(t.Context(), agentdb.By{Run: 2}, "expenses", []map[string]any{{"category": "x"}}); err != nil {
+	if _, err := db.Insert(t.Context(), changelog.By{Run: 2}, "expenses", []map[string]any{{"category": "x"}}); err != nil {
 		t.Fatal(err)
 	}
 
-	out := undo(t, db, agentdb.UndoSpec{Run: 1})
+	out := undo(t, db, changelog.UndoSpec{Run: 1})
 	if out.Done || !strings.Contains(fmt.Sprint(out.Conflicts), "holds 1 rows that came from elsewhere") {
 		t.Fatalf("%+v", out)
 	}
-	if out := undo(t, db, agentdb.UndoSpec{Run: 1, Force: true}); !out.Done {
+	if out := undo(t, db, changelog.UndoSpec{Run: 1, Force: true}); !out.Done {
 		t.Fatalf("%+v", out)
 	}
 	if got := contents(t, replay(t, db)); got != "" || contents(t, db) != "" {

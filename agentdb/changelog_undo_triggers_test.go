@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
+	"rouse/agentdb/schema"
 )
 
 // Whether a view or a trigger would still work without what a run made is SQLite's to say: a name
@@ -14,7 +16,7 @@ func TestUndoKnowsWhatIsBroken(t *testing.T) {
 	t.Parallel()
 	table := func(t *testing.T, db *agentdb.DB, run int64, name string) {
 		t.Helper()
-		if _, err := db.CreateTable(t.Context(), agentdb.By{Run: run}, agentdb.TableSpec{Name: name, Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}, {Name: "order_no", Type: "TEXT"}}}); err != nil {
+		if _, err := db.CreateTable(t.Context(), changelog.By{Run: run}, schema.TableSpec{Name: name, Purpose: "p", Columns: []schema.Column{{Name: "a", Type: "TEXT"}, {Name: "order_no", Type: "TEXT"}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -47,21 +49,21 @@ func TestUndoKnowsWhatIsBroken(t *testing.T) {
 			table(t, db, 1, "orders")
 			table(t, db, 2, c.made)
 			if c.later != "" {
-				if _, err := db.Execute(t.Context(), agentdb.By{Run: 3}, agentdb.ExecuteSpec{SQL: c.later}); err != nil {
+				if _, err := db.Execute(t.Context(), changelog.By{Run: 3}, agentdb.ExecuteSpec{SQL: c.later}); err != nil {
 					t.Fatal(err)
 				}
 			}
 
 			const objects = "select coalesce(group_concat(name, ' '), '') from (select name from sqlite_schema where type in ('trigger', 'view') and tbl_name <> '_x' order by name)"
 			before := system(t, db, objects)
-			out := undo(t, db, agentdb.UndoSpec{Run: 2})
+			out := undo(t, db, changelog.UndoSpec{Run: 2})
 			if c.conflict == "" {
 				if !out.Done {
 					t.Fatalf("refused: %+v", out.Conflicts)
 				}
 			} else if out.Done || len(out.Conflicts) != 1 || !strings.Contains(out.Conflicts[0].Why, c.conflict) {
 				t.Fatalf("%+v", out)
-			} else if out = undo(t, db, agentdb.UndoSpec{Run: 2, Force: true}); !out.Done {
+			} else if out = undo(t, db, changelog.UndoSpec{Run: 2, Force: true}); !out.Done {
 				t.Fatalf("with force: %+v", out)
 			}
 
@@ -86,16 +88,16 @@ func TestUndoLeavesWhatWasBrokenBefore(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
 	for _, sql := range []string{"create table t(a); create table old(a); create view v as select * from old; create trigger r after insert on t begin insert into old values (1); end", "create table mine(a)"} {
-		if _, err := db.Execute(t.Context(), agentdb.By{Run: 1}, agentdb.ExecuteSpec{SQL: sql}); err != nil {
+		if _, err := db.Execute(t.Context(), changelog.By{Run: 1}, agentdb.ExecuteSpec{SQL: sql}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	raw(t, db, "drop table old")
-	if _, err := db.Execute(t.Context(), agentdb.By{Run: 2}, agentdb.ExecuteSpec{SQL: "create table late(a)"}); err != nil {
+	if _, err := db.Execute(t.Context(), changelog.By{Run: 2}, agentdb.ExecuteSpec{SQL: "create table late(a)"}); err != nil {
 		t.Fatal(err)
 	}
 
-	if out := undo(t, db, agentdb.UndoSpec{Run: 2}); !out.Done {
+	if out := undo(t, db, changelog.UndoSpec{Run: 2}); !out.Done {
 		t.Errorf("%+v", out.Conflicts)
 	}
 	if left := system(t, db, "select count(*) from sqlite_schema where name in ('v', 'r')"); left != "2" {

@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/pool"
+	"rouse/agentdb/transfer"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -32,7 +34,7 @@ type crash struct {
 
 var crashes = []crash{
 	{"migration of an agent's", func(t *testing.T, dir string) {
-		_, err := lent(t, crashPool(t, dir), "ann").Migrate(t.Context(), agentdb.By{Run: 3}, agentdb.MigrateSpec{
+		_, err := lent(t, crashPool(t, dir), "ann").Migrate(t.Context(), changelog.By{Run: 3}, agentdb.MigrateSpec{
 			Up: "alter table expenses add column twice real; update expenses set twice = 2 * amount where category = 'c1'; create index twice on expenses(twice)", Down: "select 1", Description: "d"})
 		if err != nil {
 			t.Fatal(err)
@@ -71,7 +73,7 @@ var crashes = []crash{
 		return now
 	}},
 	{"undo", func(t *testing.T, dir string) {
-		undo(t, lent(t, crashPool(t, dir), "ann"), agentdb.UndoSpec{Run: 2})
+		undo(t, lent(t, crashPool(t, dir), "ann"), changelog.UndoSpec{Run: 2})
 	}, annState},
 }
 
@@ -126,7 +128,7 @@ func crashFixture(t *testing.T) string {
 				fmt.Fprintf(&csv, "c%d,%d.5,%s\n", i%9, i, strings.Repeat("n", 100))
 			}
 
-			if _, err := db.Import(t.Context(), agentdb.By{Run: run, Key: "k"}, agentdb.ImportSpec{Table: "expenses", Name: "f.csv", Source: strings.NewReader(csv.String())}); err != nil {
+			if _, err := db.Import(t.Context(), changelog.By{Run: run, Key: "k"}, transfer.ImportSpec{Table: "expenses", Name: "f.csv", Source: strings.NewReader(csv.String())}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -14,8 +14,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rouse/agentdb/bulk"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/lineage"
+	"rouse/agentdb/schema"
+	"rouse/agentdb/sqlvalue"
 	"rouse/internal/storage/dbfile"
 	"rouse/internal/storage/sqlite"
 )
@@ -68,8 +72,8 @@ type DB struct {
 	backupsToKeep int                // backups
 	background    sync.WaitGroup     // work that goes on after its call has returned
 	stop          context.CancelFunc // ends the part of background that may be given up
-	filesMu       sync.Mutex         // held while the migration files are written
-	backupMu      sync.Mutex         // held while a backup is written
+	files         *schema.Files
+	backupMu      sync.Mutex // held while a backup is written
 
 	ship   func(context.Context) error // what was committed to where other nodes find it; nil: there are none
 	readAt string                      // the node that has it, where it is only read here
@@ -79,13 +83,6 @@ type DB struct {
 
 	mu      sync.Mutex
 	readers map[bool]*reader // by whether they see deleted rows
-}
-
-// By says on whose behalf a write happens.
-type By struct {
-	Run   int64
-	Key   string // the call's key; "" keeps the write out of the journal
-	Actor string // agent (the default), user, migration or system
 }
 
 // Open opens or creates an agent's database. It returns *sqlite.CorruptError if the file is
@@ -127,6 +124,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
+	db.files = schema.NewFiles(o.Path, db.db)
 	if err := db.takeLedger(ctx, o.Ledger, o.Adopt); err != nil {
 		return nil, errors.Join(err, db.db.Close())
 	}
@@ -166,7 +164,7 @@ func (db *DB) start(ctx context.Context, s dbfile.Marker, late, scratch bool) er
 	}
 
 	// A process that was killed after a commit has not written the files of it.
-	if err := db.writeMigrationFiles(ctx); err != nil {
+	if err := db.files.Write(ctx); err != nil {
 		db.log.Warn("the files of an agent's migrations could not be written", "path", db.path, "error", err)
 	}
 
@@ -199,12 +197,12 @@ func (db *DB) File() (*sqlite.DB, dbfile.Marker) { return db.db, db.found }
 
 // Replay gives the stored result of a call that was already made, if it was.
 func (db *DB) Replay(ctx context.Context, run int64, key string) (json.RawMessage, bool, error) {
-	result, err := db.recallAcknowledged(ctx, By{Run: run, Key: key}, "")
+	result, err := db.recallAcknowledged(ctx, changelog.By{Run: run, Key: key}, "")
 	return result, result != nil, err
 }
 
 // recall reads the journal outside a write; op "" stands for any.
-func (db *DB) recall(ctx context.Context, by By, op string) ([]byte, error) {
+func (db *DB) recall(ctx context.Context, by changelog.By, op string) ([]byte, error) {
 	if by.Key == "" {
 		return nil, nil
 	}
@@ -214,21 +212,21 @@ func (db *DB) recall(ctx context.Context, by By, op string) ([]byte, error) {
 // write does one write once: a call in the journal returns its stored result, and a new one stores
 // its result. The transaction is shared with others, unless the work turns out to need a confined
 // one.
-func write[T any](ctx context.Context, db *DB, by By, op string, do func(context.Context, *sqlite.Tx) (T, error)) (T, error) {
+func write[T any](ctx context.Context, db *DB, by changelog.By, op string, do func(context.Context, *sqlite.Tx) (T, error)) (T, error) {
 	done, err := journaled(ctx, db, by, op, false, do)
-	if errors.Is(err, errConfine) {
+	if errors.Is(err, bulk.ErrConfine) {
 		return confined(ctx, db, by, op, recorded(by, op, do))
 	}
 	return done, err
 }
 
 // confined does one write once, by itself, under the authorizer and a deadline.
-func confined[T any](ctx context.Context, db *DB, by By, op string, do func(context.Context, *sqlite.Tx) (T, error)) (T, error) {
+func confined[T any](ctx context.Context, db *DB, by changelog.By, op string, do func(context.Context, *sqlite.Tx) (T, error)) (T, error) {
 	return journaled(ctx, db, by, op, true, do)
 }
 
 // recorded logs every row that do changes, whoever changes it.
-func recorded[T any](by By, op string, do func(context.Context, *sqlite.Tx) (T, error)) func(context.Context, *sqlite.Tx) (T, error) {
+func recorded[T any](by changelog.By, op string, do func(context.Context, *sqlite.Tx) (T, error)) func(context.Context, *sqlite.Tx) (T, error) {
 	return func(ctx context.Context, tx *sqlite.Tx) (result T, err error) {
 		changes, err := tx.RecordChanges(ctx, func(ctx context.Context) error {
 			result, err = do(ctx, tx)
@@ -238,16 +236,15 @@ func recorded[T any](by By, op string, do func(context.Context, *sqlite.Tx) (T, 
 			return result, err
 		}
 
-		log := &rowLog{tx: tx, by: by, at: now(), op: op}
+		logged := op
 		if op == opUpsert {
-			log.op = "" // some rows are inserted, some updated
+			logged = "" // some rows are inserted, some updated
 		}
-
-		return result, log.write(ctx, changes)
+		return result, changelog.LogRows(ctx, tx, by, sqlvalue.Now(), logged, changes)
 	}
 }
 
-func journaled[T any](ctx context.Context, db *DB, by By, op string, alone bool, do func(context.Context, *sqlite.Tx) (T, error)) (result T, err error) {
+func journaled[T any](ctx context.Context, db *DB, by changelog.By, op string, alone bool, do func(context.Context, *sqlite.Tx) (T, error)) (result T, err error) {
 	var none T
 	var stored []byte // the result of a call that was made before
 	once := func(ctx context.Context, tx *sqlite.Tx) (err error) {
@@ -279,7 +276,7 @@ func journaled[T any](ctx context.Context, db *DB, by By, op string, alone bool,
 		err = db.db.Do(ctx, func(tx *sqlite.Tx) error { return once(ctx, tx) })
 	}
 	switch {
-	case errors.Is(err, errConfine):
+	case errors.Is(err, bulk.ErrConfine):
 		return none, err
 	case err == nil:
 		db.noted(by.Run)
@@ -301,7 +298,7 @@ func journaled[T any](ctx context.Context, db *DB, by By, op string, alone bool,
 
 // recallAfterError returns the result of a write that is in the file although its commit returned
 // an error: such an error says nothing about the outcome. An *Error was raised before the commit.
-func (db *DB) recallAfterError(ctx context.Context, by By, op string, err error) []byte {
+func (db *DB) recallAfterError(ctx context.Context, by changelog.By, op string, err error) []byte {
 	var bad *dberr.Error
 	if errors.As(err, &bad) {
 		return nil
@@ -316,7 +313,7 @@ func (db *DB) recallAfterError(ctx context.Context, by By, op string, err error)
 
 // recallAcknowledged reads the journal for a call whose result may be told at once: it is where
 // other nodes find it, too.
-func (db *DB) recallAcknowledged(ctx context.Context, by By, op string) ([]byte, error) {
+func (db *DB) recallAcknowledged(ctx context.Context, by changelog.By, op string) ([]byte, error) {
 	stored, err := db.recall(ctx, by, op)
 	if stored == nil || err != nil {
 		return nil, err

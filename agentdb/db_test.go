@@ -13,7 +13,10 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/schema"
+	"rouse/agentdb/transfer"
 	"rouse/internal/contract"
 	"rouse/internal/storage/sqlite"
 )
@@ -32,10 +35,10 @@ func fresh(t testing.TB) *agentdb.DB { return open(t, filepath.Join(t.TempDir(),
 
 func expenses(t testing.TB, db *agentdb.DB) {
 	t.Helper()
-	_, err := db.CreateTable(context.Background(), agentdb.By{Run: 1}, agentdb.TableSpec{
+	_, err := db.CreateTable(context.Background(), changelog.By{Run: 1}, schema.TableSpec{
 		Name: "expenses", Purpose: "What was spent",
-		Columns: []agentdb.Column{{Name: "category", Type: "TEXT"}, {Name: "amount", Type: "REAL"}, {Name: "note", Type: "TEXT", Default: json.RawMessage(`"none"`)}},
-		Indexes: []agentdb.Index{{Name: "expenses_category", Columns: []string{"category"}}},
+		Columns: []schema.Column{{Name: "category", Type: "TEXT"}, {Name: "amount", Type: "REAL"}, {Name: "note", Type: "TEXT", Default: json.RawMessage(`"none"`)}},
+		Indexes: []schema.Index{{Name: "expenses_category", Columns: []string{"category"}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +47,7 @@ func expenses(t testing.TB, db *agentdb.DB) {
 
 func insert(t testing.TB, db *agentdb.DB, table string, rows ...map[string]any) agentdb.Inserted {
 	t.Helper()
-	in, err := db.Insert(context.Background(), agentdb.By{Run: 1}, table, rows)
+	in, err := db.Insert(context.Background(), changelog.By{Run: 1}, table, rows)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,21 +115,21 @@ func wantError(t testing.TB, err error, kind, field, part string) {
 // OSA-52
 func TestCreateTable(t *testing.T) {
 	db := fresh(t)
-	spec := agentdb.TableSpec{Name: "t", Purpose: "things", Columns: []agentdb.Column{{Name: "a", Type: "STRING"}, {Name: "n", Type: "int", Default: json.RawMessage(`7`)}},
-		Indexes: []agentdb.Index{{Name: "t_a", Columns: []string{"a"}, Unique: true}}}
-	created, err := db.CreateTable(t.Context(), agentdb.By{Run: 4}, spec)
+	spec := schema.TableSpec{Name: "t", Purpose: "things", Columns: []schema.Column{{Name: "a", Type: "STRING"}, {Name: "n", Type: "int", Default: json.RawMessage(`7`)}},
+		Indexes: []schema.Index{{Name: "t_a", Columns: []string{"a"}, Unique: true}}}
+	created, err := db.CreateTable(t.Context(), changelog.By{Run: 4}, spec)
 	if err != nil || !created.Success || created.MigrationID != 1 || !strings.Contains(created.AppliedSQL, `CREATE TABLE "t"`) {
 		t.Fatalf("%+v, %v", created, err)
 	}
 
-	_, err = db.CreateTable(t.Context(), agentdb.By{Run: 4}, agentdb.TableSpec{Name: "T", Purpose: "p", Columns: spec.Columns})
+	_, err = db.CreateTable(t.Context(), changelog.By{Run: 4}, schema.TableSpec{Name: "T", Purpose: "p", Columns: spec.Columns})
 	wantError(t, err, "invalid_args", "name", "a table named T already exists")
 	var bad *dberr.Error
 	if errors.As(err, &bad); bad.Retryable {
 		t.Error("an existing table will exist the next time as well")
 	}
 
-	_, err = db.CreateTable(t.Context(), agentdb.By{Run: 4}, agentdb.TableSpec{Name: "u", Purpose: "p", Columns: spec.Columns, Indexes: spec.Indexes})
+	_, err = db.CreateTable(t.Context(), changelog.By{Run: 4}, schema.TableSpec{Name: "u", Purpose: "p", Columns: spec.Columns, Indexes: spec.Indexes})
 	wantError(t, err, "invalid_args", "indexes[0].name", "on the table t")
 	insert(t, db, "t", map[string]any{"a": "007"})
 	if got := ask(t, db, "select id, a, n from t"); got != `[[1,"007",7]]` {
@@ -162,7 +165,7 @@ func TestHostColumns(t *testing.T) {
 
 	valid, most := regexp.MustCompile("^"+row.Quote("[A-Za-z_][A-Za-z0-9_]*")+"$"), row.Number("128")
 	for _, name := range []string{"a", "Az_09", "x_", "9a", "a-b", "a b", "ä", strings.Repeat("n", most), strings.Repeat("n", most+1)} {
-		_, err := db.CreateTable(t.Context(), agentdb.By{}, agentdb.TableSpec{Name: name, Purpose: "p", Columns: []agentdb.Column{{Name: "c", Type: "TEXT"}}})
+		_, err := db.CreateTable(t.Context(), changelog.By{}, schema.TableSpec{Name: name, Purpose: "p", Columns: []schema.Column{{Name: "c", Type: "TEXT"}}})
 		if (err == nil) != (valid.MatchString(name) && len(name) <= most) {
 			t.Errorf("the name %q: %v", name, err)
 		}
@@ -230,12 +233,12 @@ func TestInsert(t *testing.T) {
 		"text id":      {"expenses", map[string]any{"id": "x", "amount": 1}, "invalid_args", "", "row 1: the primary key must be a whole number"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := db.Insert(t.Context(), agentdb.By{}, c.table, []map[string]any{c.row})
+			_, err := db.Insert(t.Context(), changelog.By{}, c.table, []map[string]any{c.row})
 			wantError(t, err, c.kind, c.field, c.part)
 		})
 	}
 
-	_, err := db.Insert(t.Context(), agentdb.By{}, "expenses", nil)
+	_, err := db.Insert(t.Context(), changelog.By{}, "expenses", nil)
 	wantError(t, err, "invalid_args", "rows", "no row")
 	if got := ask(t, db, "select count(*) from expenses"); got != "[[3]]" {
 		t.Error("a refused row was written:", got)
@@ -244,11 +247,11 @@ func TestInsert(t *testing.T) {
 
 func TestInsertGivesPrimaryKeys(t *testing.T) {
 	db := fresh(t)
-	key := func(name, typ string) agentdb.Column { return agentdb.Column{Name: name, Type: typ, PrimaryKey: true} }
-	for table, columns := range map[string][]agentdb.Column{
+	key := func(name, typ string) schema.Column { return schema.Column{Name: name, Type: typ, PrimaryKey: true} }
+	for table, columns := range map[string][]schema.Column{
 		"by_text": {key("k", "TEXT")}, "by_two": {key("a", "TEXT"), key("b", "INTEGER")}, "by_number": {key("n", "INTEGER")},
 	} {
-		if _, err := db.CreateTable(t.Context(), agentdb.By{}, agentdb.TableSpec{Name: table, Purpose: "p", Columns: append(columns, agentdb.Column{Name: "v", Type: "TEXT"})}); err != nil {
+		if _, err := db.CreateTable(t.Context(), changelog.By{}, schema.TableSpec{Name: table, Purpose: "p", Columns: append(columns, schema.Column{Name: "v", Type: "TEXT"})}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -267,7 +270,7 @@ func TestInsertGivesPrimaryKeys(t *testing.T) {
 		}
 	}
 
-	_, err := db.Insert(t.Context(), agentdb.By{}, "by_two", []map[string]any{{"a": "z"}})
+	_, err := db.Insert(t.Context(), changelog.By{}, "by_two", []map[string]any{{"a": "z"}})
 	wantError(t, err, "invalid_args", "", "a value is missing in by_two.b")
 }
 
@@ -308,13 +311,13 @@ func TestInsertOfLongAndWideRows(t *testing.T) {
 		t.Errorf("the chunks have %s rows", got)
 	}
 
-	spec := agentdb.TableSpec{Name: "wide", Purpose: "p"}
+	spec := schema.TableSpec{Name: "wide", Purpose: "p"}
 	row := map[string]any{}
 	for i := range 40 {
-		spec.Columns = append(spec.Columns, agentdb.Column{Name: fmt.Sprint("c", i), Type: "INTEGER"})
+		spec.Columns = append(spec.Columns, schema.Column{Name: fmt.Sprint("c", i), Type: "INTEGER"})
 		row[fmt.Sprint("c", i)] = i
 	}
-	if _, err := db.CreateTable(t.Context(), agentdb.By{}, spec); err != nil {
+	if _, err := db.CreateTable(t.Context(), changelog.By{}, spec); err != nil {
 		t.Fatal(err)
 	}
 	for range 1000 {
@@ -335,16 +338,16 @@ func TestManyRowsOfOneCall(t *testing.T) {
 		rows[i] = map[string]any{"k": i}
 	}
 
-	_, err := db.Insert(t.Context(), agentdb.By{}, "t", rows)
+	_, err := db.Insert(t.Context(), changelog.By{}, "t", rows)
 	wantError(t, err, "invalid_args", "rows", "10001 rows are more than the 10000")
-	wantError(t, second(db.Upsert(t.Context(), agentdb.By{}, "t", []string{"k"}, rows)), "invalid_args", "rows", "10001 rows are more than the 10000")
-	if in, err := db.Insert(t.Context(), agentdb.By{}, "t", rows[1:]); err != nil || in.Count != 10_000 {
+	wantError(t, second(db.Upsert(t.Context(), changelog.By{}, "t", []string{"k"}, rows)), "invalid_args", "rows", "10001 rows are more than the 10000")
+	if in, err := db.Insert(t.Context(), changelog.By{}, "t", rows[1:]); err != nil || in.Count != 10_000 {
 		t.Error(in.Count, err)
 	}
 	for _, row := range rows {
 		row["a"] = "x"
 	}
-	if done, err := db.Upsert(t.Context(), agentdb.By{}, "t", []string{"k"}, rows[:10_000]); err != nil || done.Rows != 10_000 {
+	if done, err := db.Upsert(t.Context(), changelog.By{}, "t", []string{"k"}, rows[:10_000]); err != nil || done.Rows != 10_000 {
 		t.Error(done.Rows, err)
 	}
 	if got := ask(t, db, "select count(*), count(a) from t"); got != "[[10001,10000]]" {
@@ -356,23 +359,23 @@ func TestManyRowsOfOneCall(t *testing.T) {
 // died gives the same result and changes nothing.
 func TestReplay(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db.sqlite")
-	spec := agentdb.TableSpec{Name: "t", Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}}}
+	spec := schema.TableSpec{Name: "t", Purpose: "p", Columns: []schema.Column{{Name: "a", Type: "TEXT"}}}
 	type results struct {
-		Created  agentdb.Created
+		Created  schema.Created
 		Inserted agentdb.Inserted
-		Imported agentdb.Imported
+		Imported transfer.Imported
 	}
 
 	all := func(db *agentdb.DB, file string) string {
 		var r results
 		var err error
-		if r.Created, err = db.CreateTable(t.Context(), agentdb.By{Run: 7, Key: "p1"}, spec); err != nil {
+		if r.Created, err = db.CreateTable(t.Context(), changelog.By{Run: 7, Key: "p1"}, spec); err != nil {
 			t.Fatal(err)
 		}
-		if r.Inserted, err = db.Insert(t.Context(), agentdb.By{Run: 7, Key: "p2.0"}, "t", []map[string]any{{"a": "x"}, {"a": "y"}}); err != nil {
+		if r.Inserted, err = db.Insert(t.Context(), changelog.By{Run: 7, Key: "p2.0"}, "t", []map[string]any{{"a": "x"}, {"a": "y"}}); err != nil {
 			t.Fatal(err)
 		}
-		if r.Imported, err = db.Import(t.Context(), agentdb.By{Run: 7, Key: "p3"}, agentdb.ImportSpec{Table: "u", Name: "u.csv", Source: strings.NewReader(file)}); err != nil {
+		if r.Imported, err = db.Import(t.Context(), changelog.By{Run: 7, Key: "p3"}, transfer.ImportSpec{Table: "u", Name: "u.csv", Source: strings.NewReader(file)}); err != nil {
 			t.Fatal(err)
 		}
 
@@ -403,12 +406,12 @@ func TestReplay(t *testing.T) {
 	}
 
 	// A key that now stands for another operation is no replay, and nothing is written.
-	if _, err := db.Insert(t.Context(), agentdb.By{Run: 7, Key: "p1"}, "t", []map[string]any{{"a": "z"}}); err == nil || !strings.Contains(err.Error(), "was a create_table before") {
+	if _, err := db.Insert(t.Context(), changelog.By{Run: 7, Key: "p1"}, "t", []map[string]any{{"a": "z"}}); err == nil || !strings.Contains(err.Error(), "was a create_table before") {
 		t.Errorf("error %v", err)
 	}
 
 	// A refused call leaves no result behind: it may be made again.
-	by := agentdb.By{Run: 7, Key: "p4"}
+	by := changelog.By{Run: 7, Key: "p4"}
 	if _, err := db.Insert(t.Context(), by, "t", []map[string]any{{"nope": 1}}); err == nil {
 		t.Fatal("an unknown column was taken")
 	}
@@ -423,7 +426,7 @@ func TestJournalForgets(t *testing.T) {
 	db := open(t, path)
 	expenses(t, db)
 	for run, age := range map[int64]time.Duration{1: 91 * 24 * time.Hour, 2: 89 * 24 * time.Hour} {
-		if _, err := db.Insert(t.Context(), agentdb.By{Run: run, Key: "k"}, "expenses", []map[string]any{{"amount": 1}}); err != nil {
+		if _, err := db.Insert(t.Context(), changelog.By{Run: run, Key: "k"}, "expenses", []map[string]any{{"amount": 1}}); err != nil {
 			t.Fatal(err)
 		}
 		raw(t, db, fmt.Sprintf("update _calls set at = '%s' where run = %d", time.Now().Add(-age).UTC().Format("2006-01-02T15:04:05.000Z"), run))
@@ -444,7 +447,7 @@ func TestReplayUnderConcurrency(t *testing.T) {
 	errs := make(chan error)
 	for i := range 32 {
 		go func() {
-			_, err := db.Insert(context.Background(), agentdb.By{Run: 1, Key: fmt.Sprint("k", i%4)}, "expenses", []map[string]any{{"amount": i}})
+			_, err := db.Insert(context.Background(), changelog.By{Run: 1, Key: fmt.Sprint("k", i%4)}, "expenses", []map[string]any{{"amount": i}})
 			errs <- err
 		}()
 	}
@@ -486,7 +489,7 @@ func TestQuota(t *testing.T) {
 	var warnings []string
 	n := 0
 	for ; n < 100; n++ {
-		in, err := db.Insert(t.Context(), agentdb.By{Run: 1, Key: fmt.Sprint(n)}, "expenses", []map[string]any{{"note": strings.Repeat("x", 50_000)}})
+		in, err := db.Insert(t.Context(), changelog.By{Run: 1, Key: fmt.Sprint(n)}, "expenses", []map[string]any{{"note": strings.Repeat("x", 50_000)}})
 		warnings = append(warnings, in.Warnings...)
 		if err != nil {
 			wantError(t, err, "rejected", "", "its quota is 1.0 MiB")
@@ -499,18 +502,18 @@ func TestQuota(t *testing.T) {
 	if got := ask(t, db, "select count(*) from expenses"); got != fmt.Sprintf("[[%d]]", n) || n < 5 || n > 20 {
 		t.Errorf("%s rows of 100 KiB each were written within 1 MiB, %d calls", got, n)
 	}
-	if _, err := db.Insert(t.Context(), agentdb.By{Run: 1, Key: "0"}, "expenses", nil); err == nil {
+	if _, err := db.Insert(t.Context(), changelog.By{Run: 1, Key: "0"}, "expenses", nil); err == nil {
 		t.Error("no rows at all were inserted")
 	}
 
-	if _, err := db.Insert(t.Context(), agentdb.By{Run: 1, Key: "0"}, "expenses", []map[string]any{{"note": "x"}}); err != nil {
+	if _, err := db.Insert(t.Context(), changelog.By{Run: 1, Key: "0"}, "expenses", []map[string]any{{"note": "x"}}); err != nil {
 		t.Errorf("a call that was made before cannot be replayed: %v", err)
 	}
 
 	if again, err := agentdb.Open(t.Context(), agentdb.Options{Path: path, Quota: 1 << 20}); err != nil {
 		t.Error(err)
 	} else {
-		_, err := again.Insert(t.Context(), agentdb.By{}, "expenses", []map[string]any{{"amount": 1}})
+		_, err := again.Insert(t.Context(), changelog.By{}, "expenses", []map[string]any{{"amount": 1}})
 		wantError(t, err, "rejected", "", "quota")
 		again.Close()
 	}

@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/pool"
+	"rouse/agentdb/transfer"
 )
 
 // TestFullAndReadOnlyDisks runs itself again in a mount namespace of its own, where a small
@@ -81,7 +83,7 @@ func fullDisk(t *testing.T, dir string) {
 		fmt.Fprintf(&csv, "c,%d.5,%s\n", i, strings.Repeat("n", 50))
 	}
 
-	if _, err := db.Import(t.Context(), agentdb.By{Run: 2}, agentdb.ImportSpec{Table: "expenses", Name: "f.csv", Source: strings.NewReader(csv.String())}); err != nil {
+	if _, err := db.Import(t.Context(), changelog.By{Run: 2}, transfer.ImportSpec{Table: "expenses", Name: "f.csv", Source: strings.NewReader(csv.String())}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -120,9 +122,9 @@ func fullDisk(t *testing.T, dir string) {
 	empty := fill(t, dir)
 	_, err = db.Backup(t.Context(), agentdb.BackupSpec{})
 	says("a backup on a full disk", err, "free some space there")
-	_, err = db.Undo(t.Context(), agentdb.By{}, agentdb.UndoSpec{Run: 2})
+	_, err = db.Undo(t.Context(), changelog.By{}, changelog.UndoSpec{Run: 2})
 	says("an undo on a full disk", err, "the disk is full, so nothing was written")
-	_, err = db.Migrate(t.Context(), agentdb.By{Run: 3}, agentdb.MigrateSpec{Up: "alter table expenses add column x", Down: "select 1", Description: "d"})
+	_, err = db.Migrate(t.Context(), changelog.By{Run: 3}, agentdb.MigrateSpec{Up: "alter table expenses add column x", Down: "select 1", Description: "d"})
 	says("a migration on a full disk", err, "the schema was left as it is", "free some space there")
 	release()
 	if _, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: kept.Name}); err == nil || !strings.Contains(err.Error(), "free some space there") {
@@ -135,7 +137,7 @@ func fullDisk(t *testing.T, dir string) {
 	same("a restore on a full disk")
 	empty()
 	backup(t, db, agentdb.BackupSpec{})
-	if out := undo(t, db, agentdb.UndoSpec{Run: 2}); !out.Done {
+	if out := undo(t, db, changelog.UndoSpec{Run: 2}); !out.Done {
 		t.Errorf("%+v", out)
 	}
 
@@ -147,7 +149,7 @@ func fullDisk(t *testing.T, dir string) {
 
 	tooMuch := func(agent string, db *agentdb.DB) {
 		t.Helper()
-		_, err := db.Import(t.Context(), agentdb.By{Run: 4}, agentdb.ImportSpec{Table: "expenses", Name: "f.csv", Source: strings.NewReader(csv.String())})
+		_, err := db.Import(t.Context(), changelog.By{Run: 4}, transfer.ImportSpec{Table: "expenses", Name: "f.csv", Source: strings.NewReader(csv.String())})
 		says("an import that does not fit", err, "the disk is full, so nothing was written")
 		if info, err := os.Stat(filepath.Join(dir, agent, "db.sqlite-wal")); err == nil && info.Size() > 0 {
 			t.Errorf("what was not written into the database of %s keeps %d bytes", agent, info.Size())

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 )
 
@@ -60,7 +61,7 @@ func newSandboxedDB(t *testing.T) *sandboxedDB {
 	t.Cleanup(func() { db.Close() })
 	p.db = db
 	expenses(t, db)
-	if _, err := db.Insert(t.Context(), agentdb.By{Run: 1, Key: "first"}, "expenses", []map[string]any{{"note": "one"}}); err != nil {
+	if _, err := db.Insert(t.Context(), changelog.By{Run: 1, Key: "first"}, "expenses", []map[string]any{{"note": "one"}}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -129,31 +130,31 @@ func TestEscapes(t *testing.T) {
 			return err
 		},
 		"execute": func(t *testing.T, db *agentdb.DB, sql string) error {
-			_, err := db.Execute(t.Context(), agentdb.By{Run: 2}, agentdb.ExecuteSpec{SQL: sql})
+			_, err := db.Execute(t.Context(), changelog.By{Run: 2}, agentdb.ExecuteSpec{SQL: sql})
 			return err
 		},
 		"migrate": func(t *testing.T, db *agentdb.DB, sql string) error {
-			_, err := db.Migrate(t.Context(), agentdb.By{Run: 2}, agentdb.MigrateSpec{Up: sql, Down: "select 1", Description: "escape"})
+			_, err := db.Migrate(t.Context(), changelog.By{Run: 2}, agentdb.MigrateSpec{Up: sql, Down: "select 1", Description: "escape"})
 			return err
 		},
 		"view": func(t *testing.T, db *agentdb.DB, sql string) error {
-			if _, err := db.Execute(t.Context(), agentdb.By{Run: 2}, agentdb.ExecuteSpec{SQL: "create view probe as " + sql}); err != nil {
+			if _, err := db.Execute(t.Context(), changelog.By{Run: 2}, agentdb.ExecuteSpec{SQL: "create view probe as " + sql}); err != nil {
 				return err
 			}
 
 			_, first := db.Query(t.Context(), agentdb.QuerySpec{SQL: "select * from probe"})
-			_, second := db.Execute(t.Context(), agentdb.By{Run: 2}, agentdb.ExecuteSpec{SQL: "insert into expenses(note) select count(*) from probe; drop view probe"})
+			_, second := db.Execute(t.Context(), changelog.By{Run: 2}, agentdb.ExecuteSpec{SQL: "insert into expenses(note) select count(*) from probe; drop view probe"})
 			if err := agentdb.Exec(t.Context(), db, "drop view if exists probe"); err != nil {
 				t.Error(err)
 			}
 			return errors.Join(first, second)
 		},
 		"trigger": func(t *testing.T, db *agentdb.DB, sql string) error {
-			if _, err := db.Execute(t.Context(), agentdb.By{Run: 2}, agentdb.ExecuteSpec{SQL: "create trigger probe after insert on expenses begin " + sql + "; end"}); err != nil {
+			if _, err := db.Execute(t.Context(), changelog.By{Run: 2}, agentdb.ExecuteSpec{SQL: "create trigger probe after insert on expenses begin " + sql + "; end"}); err != nil {
 				return err
 			}
 
-			_, err := db.Insert(t.Context(), agentdb.By{Run: 2}, "expenses", []map[string]any{{"note": "fires"}})
+			_, err := db.Insert(t.Context(), changelog.By{Run: 2}, "expenses", []map[string]any{{"note": "fires"}})
 			if err := agentdb.Exec(t.Context(), db, "drop trigger if exists probe"); err != nil {
 				t.Error(err)
 			}

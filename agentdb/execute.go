@@ -8,8 +8,11 @@ import (
 
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/schema"
 	"rouse/agentdb/sqltext"
+	"rouse/agentdb/sqlvalue"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -30,7 +33,7 @@ type Executed struct {
 
 // Execute runs statements in one transaction, confined: they reach the agent's tables and
 // nothing else. Unlike a query it sees deleted rows.
-func (db *DB) Execute(ctx context.Context, by By, spec ExecuteSpec) (Executed, error) {
+func (db *DB) Execute(ctx context.Context, by changelog.By, spec ExecuteSpec) (Executed, error) {
 	s, err := newScript(spec.SQL)
 	if err != nil {
 		return Executed{}, err
@@ -43,7 +46,7 @@ func (db *DB) Execute(ctx context.Context, by By, spec ExecuteSpec) (Executed, e
 	}
 
 	run := func() (Executed, error) {
-		return confined(ctx, db, by, opRaw, func(ctx context.Context, tx *sqlite.Tx) (Executed, error) {
+		return confined(ctx, db, by, changelog.OpRaw, func(ctx context.Context, tx *sqlite.Tx) (Executed, error) {
 			err := db.runScript(ctx, tx, by, s)
 			return s.done, err
 		})
@@ -97,12 +100,12 @@ func (s *script) alters() bool {
 }
 
 // runScript runs inside a confined write.
-func (db *DB) runScript(ctx context.Context, tx *sqlite.Tx, by By, s *script) error {
+func (db *DB) runScript(ctx context.Context, tx *sqlite.Tx, by changelog.By, s *script) error {
 	s.done = Executed{}
-	at := now()
+	at := sqlvalue.Now()
 	// The text comes first and the rows that it changes follow, so that a reader of the changelog
 	// sees why.
-	if _, err := logChange(tx, by, at, change{op: opRaw, sql: s.text}); err != nil {
+	if _, err := changelog.Log(tx, by, at, changelog.Entry{Op: changelog.OpRaw, SQL: s.text}); err != nil {
 		return err
 	}
 
@@ -116,7 +119,7 @@ func (db *DB) runScript(ctx context.Context, tx *sqlite.Tx, by By, s *script) er
 	return nil
 }
 
-func (s *script) run(ctx context.Context, tx *sqlite.Tx, by By, at string, statement *sqltext.Statement) error {
+func (s *script) run(ctx context.Context, tx *sqlite.Tx, by changelog.By, at string, statement *sqltext.Statement) error {
 	g := authorizerOf(ctx)
 	g.verb = statement.Verb()
 	defer func() { g.verb = "" }()
@@ -126,22 +129,22 @@ func (s *script) run(ctx context.Context, tx *sqlite.Tx, by By, at string, state
 		if err != nil {
 			return err
 		}
-		return (&rowLog{tx: tx, by: by, at: at, op: opRaw}).write(ctx, changes)
+		return changelog.LogRows(ctx, tx, by, at, changelog.OpRaw, changes)
 	}
 
-	before, err := readObjects(ctx, tx)
+	before, err := changelog.ReadObjects(ctx, tx)
 	if err != nil {
 		return err
 	}
 
-	err = changeSchema(ctx, tx, by, at, "", func() (string, error) {
+	err = changelog.ChangeSchema(ctx, tx, by, at, "", func() (string, error) {
 		if err := s.exec(ctx, tx, statement); err != nil {
 			return "", err
 		}
 
 		// From here on the host reads and writes its own tables.
 		g.verb = ""
-		after, err := readObjects(ctx, tx)
+		after, err := changelog.ReadObjects(ctx, tx)
 		if err != nil {
 			return "", err
 		}
@@ -152,7 +155,7 @@ func (s *script) run(ctx context.Context, tx *sqlite.Tx, by By, at string, state
 			return "", err
 		}
 
-		ran, err := syncTables(ctx, tx, by, at, before, after)
+		ran, err := changelog.SyncTables(ctx, tx, by, at, before, after)
 		return strings.Join(append([]string{statement.Text}, ran...), ";\n") + ";", err
 	})
 	if err != nil {
@@ -223,12 +226,12 @@ func (db *DB) scriptError(ctx context.Context, tx *sqlite.Tx, s *script, stateme
 }
 
 // viewsFree refuses a table, or a view, that got the name of a saved view (OSA-51).
-func viewsFree(tx *sqlite.Tx, before, after []schemaObject) error {
+func viewsFree(tx *sqlite.Tx, before, after []changelog.Object) error {
 	for _, o := range after {
-		if o.Type != "table" && o.Type != "view" || slices.ContainsFunc(before, func(p schemaObject) bool { return p.Type == o.Type && p.Name == o.Name }) {
+		if o.Type != "table" && o.Type != "view" || slices.ContainsFunc(before, func(p changelog.Object) bool { return p.Type == o.Type && p.Name == o.Name }) {
 			continue
 		}
-		if err := viewFree(tx, o.Name); err != nil {
+		if err := schema.ViewFree(tx, o.Name); err != nil {
 			return err
 		}
 	}
@@ -236,8 +239,8 @@ func viewsFree(tx *sqlite.Tx, before, after []schemaObject) error {
 }
 
 // checkObjects refuses what a change of the schema must not do, whatever its text was.
-func checkObjects(before, after []schemaObject) error {
-	for _, o := range tablesOf(after) {
+func checkObjects(before, after []changelog.Object) error {
+	for _, o := range changelog.Tables(after) {
 		host := 0
 		var ids int
 		for _, name := range o.Columns {
@@ -256,13 +259,13 @@ func checkObjects(before, after []schemaObject) error {
 			return dberr.Invalid("sql", "the table %s would have a column named rowid, _rowid_ or oid, which hides SQLite's own; choose another name", o.Name)
 		}
 
-		i := slices.IndexFunc(before, func(p schemaObject) bool { return p.Type == "table" && p.page == o.page })
+		i := slices.IndexFunc(before, func(p changelog.Object) bool { return p.Type == "table" && p.Page == o.Page })
 		if i >= 0 && len(o.Columns) < len(before[i].Columns) {
 			return dberr.Invalid("sql", "dropping a column of %s would lose its values for ever: leave it unused, or rename it", o.Name)
 		}
 	}
 
-	if len(tablesOf(after)) < len(tablesOf(before)) {
+	if len(changelog.Tables(after)) < len(changelog.Tables(before)) {
 		return dberr.Invalid("sql", "a table cannot get a name that begins with _ or sqlite_: those belong to the host")
 	}
 

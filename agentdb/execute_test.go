@@ -12,12 +12,14 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/schema"
 )
 
 func execute(t testing.TB, db *agentdb.DB, sql string, params ...any) agentdb.Executed {
 	t.Helper()
-	done, err := db.Execute(t.Context(), agentdb.By{Run: 9}, agentdb.ExecuteSpec{SQL: sql, Params: params})
+	done, err := db.Execute(t.Context(), changelog.By{Run: 9}, agentdb.ExecuteSpec{SQL: sql, Params: params})
 	if err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
@@ -39,7 +41,7 @@ func TestExecute(t *testing.T) {
 		t.Error(got)
 	}
 
-	named, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{
+	named, err := db.Execute(t.Context(), changelog.By{}, agentdb.ExecuteSpec{
 		SQL: "update expenses set note = :n where amount = :a; update expenses set note = :n where amount = 12", Named: map[string]any{"n": "x", "a": 11},
 	})
 	if err != nil || named.RowsAffected != 2 || named.Warning != "" {
@@ -51,7 +53,7 @@ func TestExecute(t *testing.T) {
 	}
 
 	// An error rolls the statements before it back as well.
-	if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: "delete from expenses where 1; insert into nowhere values (1)"}); err == nil {
+	if _, err := db.Execute(t.Context(), changelog.By{}, agentdb.ExecuteSpec{SQL: "delete from expenses where 1; insert into nowhere values (1)"}); err == nil {
 		t.Error("no error")
 	}
 	if got := ask(t, db, "select count(*) from expenses"); got != `[[2]]` {
@@ -59,12 +61,12 @@ func TestExecute(t *testing.T) {
 	}
 
 	// It sees deleted rows, and a call is made once.
-	if _, err := db.Delete(t.Context(), agentdb.By{Run: 9}, "expenses", map[string]any{"amount": 11}); err != nil {
+	if _, err := db.Delete(t.Context(), changelog.By{Run: 9}, "expenses", map[string]any{"amount": 11}); err != nil {
 		t.Fatal(err)
 	}
 
 	for range 2 {
-		done, err := db.Execute(t.Context(), agentdb.By{Run: 9, Key: "k"}, agentdb.ExecuteSpec{SQL: "update expenses set amount = amount + 1 where 1"})
+		done, err := db.Execute(t.Context(), changelog.By{Run: 9, Key: "k"}, agentdb.ExecuteSpec{SQL: "update expenses set amount = amount + 1 where 1"})
 		if err != nil || done.RowsAffected != 2 {
 			t.Errorf("%+v %v", done, err)
 		}
@@ -114,7 +116,7 @@ func TestLastWordInCapitals(t *testing.T) {
 		if _, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: sql}); err == nil {
 			t.Errorf("%q is answered", sql)
 		}
-		if _, err := db.Execute(t.Context(), agentdb.By{Run: 1}, agentdb.ExecuteSpec{SQL: sql}); err == nil {
+		if _, err := db.Execute(t.Context(), changelog.By{Run: 1}, agentdb.ExecuteSpec{SQL: sql}); err == nil {
 			t.Errorf("%q is executed", sql)
 		}
 	}
@@ -179,14 +181,14 @@ func TestExecuteRefuses(t *testing.T) {
 		"": "no statement",
 		"insert into expenses(amount) values (?)": "more parameters",
 	} {
-		_, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: sql})
+		_, err := db.Execute(t.Context(), changelog.By{}, agentdb.ExecuteSpec{SQL: sql})
 		var bad *dberr.Error
 		if !errors.As(err, &bad) || !strings.Contains(bad.Text(), part) {
 			t.Errorf("%s:\n%v", sql, err)
 		}
 	}
 
-	if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: "select 1; select ?", Params: []any{1}}); err == nil || !strings.Contains(err.Error(), "for :name") {
+	if _, err := db.Execute(t.Context(), changelog.By{}, agentdb.ExecuteSpec{SQL: "select 1; select ?", Params: []any{1}}); err == nil || !strings.Contains(err.Error(), "for :name") {
 		t.Error(err)
 	}
 	if after := system(t, db, "select count(*) from _changelog"); after != before {
@@ -199,7 +201,7 @@ func TestExecuteRefuses(t *testing.T) {
 func TestExecuteNamesTheTrigger(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
-	if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: `create view past as select * from _changelog;
+	if _, err := db.Execute(t.Context(), changelog.By{}, agentdb.ExecuteSpec{SQL: `create view past as select * from _changelog;
 		create trigger tidy after insert on expenses begin delete from _changelog where 1; end;
 		create trigger count after delete on expenses begin update sqlite_sequence set seq = 0; end`}); err != nil {
 		t.Fatal(err)
@@ -211,18 +213,18 @@ func TestExecuteNamesTheTrigger(t *testing.T) {
 		"select * from past":                      "in the view past, which this statement uses",
 		"create table _x(a)":                      "not authorized: SQL reaches",
 	} {
-		_, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: sql})
+		_, err := db.Execute(t.Context(), changelog.By{}, agentdb.ExecuteSpec{SQL: sql})
 		wantError(t, err, "rejected", "sql", part)
 	}
 
 	row := []map[string]any{{"amount": 1}}
-	_, inserted := db.Insert(t.Context(), agentdb.By{}, "expenses", row)
-	_, upserted := db.Upsert(t.Context(), agentdb.By{}, "expenses", []string{"amount"}, row)
+	_, inserted := db.Insert(t.Context(), changelog.By{}, "expenses", row)
+	_, upserted := db.Upsert(t.Context(), changelog.By{}, "expenses", []string{"amount"}, row)
 	for _, err := range []error{inserted, upserted} {
 		wantError(t, err, "invalid_args", "", "a trigger, a view or a default of this table reaches for what is not the agent's")
 	}
 
-	if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: "drop trigger tidy; insert into expenses(amount) values (1)"}); err != nil {
+	if _, err := db.Execute(t.Context(), changelog.By{}, agentdb.ExecuteSpec{SQL: "drop trigger tidy; insert into expenses(amount) values (1)"}); err != nil {
 		t.Error(err)
 	}
 }
@@ -233,7 +235,7 @@ func TestUpdateDeleteRestore(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
 	insert(t, db, "expenses", map[string]any{"category": "a", "amount": 1}, map[string]any{"category": "a"}, map[string]any{"category": "b", "amount": 2})
-	by := agentdb.By{Run: 5}
+	by := changelog.By{Run: 5}
 	check := func(done agentdb.Affected, err error) func(want int64) {
 		return func(want int64) {
 			t.Helper()
@@ -294,7 +296,7 @@ func TestUpsert(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
 	expenses(t, db)
-	by := agentdb.By{Run: 5}
+	by := changelog.By{Run: 5}
 	for i, want := range []string{`[["a",1],["b",2]]`, `[["a",5],["b",2],["c",6]]`} {
 		rows := [][]map[string]any{
 			{{"category": "a", "amount": 1}, {"category": "b", "amount": 2}},
@@ -361,8 +363,8 @@ func TestMigrations(t *testing.T) {
 	expenses(t, db)
 	insert(t, db, "expenses", map[string]any{"category": "old"})
 	no := false
-	by := agentdb.By{Run: 3}
-	altered, err := db.AlterTable(t.Context(), by, "expenses", []agentdb.Column{
+	by := changelog.By{Run: 3}
+	altered, err := db.AlterTable(t.Context(), by, "expenses", []schema.Column{
 		{Name: "unit", Type: "TEXT", Nullable: &no}, {Name: "n", Type: "INT", Nullable: &no}, {Name: "raw", Type: "BLOB", Nullable: &no}, {Name: "d", Type: "TEXT", Default: json.RawMessage(`"x"`)}, {Name: "free", Type: "TEXT"},
 	})
 	if err != nil || !altered.Success || altered.MigrationID != 2 || !strings.Contains(altered.AppliedSQL, `ADD COLUMN "unit" TEXT NOT NULL DEFAULT ''`) {
@@ -430,15 +432,15 @@ func TestAlterTableRefuses(t *testing.T) {
 
 	for field, c := range map[string]struct {
 		table  string
-		column agentdb.Column
+		column schema.Column
 	}{
-		"add_columns[0].name":        {"expenses", agentdb.Column{Name: "Note", Type: "TEXT"}},
-		"add_columns[0].primary_key": {"expenses", agentdb.Column{Name: "k", Type: "TEXT", PrimaryKey: true}},
-		"add_columns[0].type":        {"expenses", agentdb.Column{Name: "k", Type: "POINT"}},
-		"add_columns[0].default":     {"expenses", agentdb.Column{Name: "k", Type: "TEXT", Default: json.RawMessage(`"CURRENT_TIMESTAMP"`)}},
-		"name":                       {"_calls", agentdb.Column{Name: "k", Type: "TEXT"}},
+		"add_columns[0].name":        {"expenses", schema.Column{Name: "Note", Type: "TEXT"}},
+		"add_columns[0].primary_key": {"expenses", schema.Column{Name: "k", Type: "TEXT", PrimaryKey: true}},
+		"add_columns[0].type":        {"expenses", schema.Column{Name: "k", Type: "POINT"}},
+		"add_columns[0].default":     {"expenses", schema.Column{Name: "k", Type: "TEXT", Default: json.RawMessage(`"CURRENT_TIMESTAMP"`)}},
+		"name":                       {"_calls", schema.Column{Name: "k", Type: "TEXT"}},
 	} {
-		_, err := db.AlterTable(t.Context(), agentdb.By{}, c.table, []agentdb.Column{c.column})
+		_, err := db.AlterTable(t.Context(), changelog.By{}, c.table, []schema.Column{c.column})
 		wantError(t, err, "invalid_args", field, "")
 	}
 }
@@ -457,9 +459,9 @@ func TestQuotaOfEveryWrite(t *testing.T) {
 		t.Errorf("%+v", done)
 	}
 
-	_, execErr := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: "update expenses set note = '' where 1"})
-	_, migrateErr := db.Migrate(t.Context(), agentdb.By{}, agentdb.MigrateSpec{Up: "create table x(a)", Down: "drop table x", Description: "x"})
-	_, updateErr := db.Update(t.Context(), agentdb.By{}, "expenses", map[string]any{"note": ""}, map[string]any{"id": 1}, false)
+	_, execErr := db.Execute(t.Context(), changelog.By{}, agentdb.ExecuteSpec{SQL: "update expenses set note = '' where 1"})
+	_, migrateErr := db.Migrate(t.Context(), changelog.By{}, agentdb.MigrateSpec{Up: "create table x(a)", Down: "drop table x", Description: "x"})
+	_, updateErr := db.Update(t.Context(), changelog.By{}, "expenses", map[string]any{"note": ""}, map[string]any{"id": 1}, false)
 	for _, err := range []error{execErr, migrateErr, updateErr} {
 		wantError(t, err, "rejected", "", "raise database.quota")
 	}
@@ -481,7 +483,7 @@ func TestFull(t *testing.T) {
 
 	expenses(t, db)
 	const tooMuch = "insert into expenses(note) values (zeroblob(9000000)), (zeroblob(9000000))"
-	_, err = db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: tooMuch})
+	_, err = db.Execute(t.Context(), changelog.By{}, agentdb.ExecuteSpec{SQL: tooMuch})
 	wantError(t, err, "rejected", "", "or the disk is full")
 	for _, quota := range []int64{0, 20 << 20} { // no bound, and twice the quota
 		roomy, err := agentdb.Open(t.Context(), agentdb.Options{Path: filepath.Join(t.TempDir(), "db.sqlite"), Quota: quota})
@@ -494,8 +496,8 @@ func TestFull(t *testing.T) {
 	}
 
 	insert(t, db, "expenses", map[string]any{"id": int64(math.MaxInt64)})
-	_, err = db.Insert(t.Context(), agentdb.By{}, "expenses", []map[string]any{{"amount": 1}})
+	_, err = db.Insert(t.Context(), changelog.By{}, "expenses", []map[string]any{{"amount": 1}})
 	wantError(t, err, "invalid_args", "", "the table expenses has given out the largest id")
-	_, err = db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: "insert into expenses(amount) values (1)"})
+	_, err = db.Execute(t.Context(), changelog.By{}, agentdb.ExecuteSpec{SQL: "insert into expenses(amount) values (1)"})
 	wantError(t, err, "invalid_args", "", "the table expenses has given out the largest id")
 }

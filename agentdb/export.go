@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqlvalue"
 	"rouse/agentdb/tabular"
+	"rouse/agentdb/transfer"
 )
 
 // Bounds of an export.
@@ -44,7 +46,7 @@ type Exported struct {
 func (db *DB) Export(ctx context.Context, spec ExportSpec, to io.Writer) (Exported, error) {
 	format, err := tabular.OutputFormat(spec.Format, spec.Name)
 	if err != nil {
-		return Exported{}, fileError(err)
+		return Exported{}, transfer.FileError(err)
 	}
 
 	patience := exportTimeouts * db.timeout
@@ -68,7 +70,7 @@ func (db *DB) Export(ctx context.Context, spec ExportSpec, to io.Writer) (Export
 		return Exported{}, &dberr.Error{Kind: dberr.KindTimeout, Field: "sql", Retryable: true, Message: fmt.Sprintf("the query took longer than %s and was stopped; narrow it with WHERE, or export it in parts", patience)}
 	}
 
-	return Exported{}, db.queryError(ctx, ctx, spec.SQL, fileError(err))
+	return Exported{}, db.queryError(ctx, ctx, spec.SQL, transfer.FileError(err))
 }
 
 func (db *DB) export(ctx context.Context, spec ExportSpec, to *countingWriter, out *Exported, timer *time.Timer) error {
@@ -90,7 +92,7 @@ func (db *DB) export(ctx context.Context, spec ExportSpec, to *countingWriter, o
 
 		for i, v := range values {
 			if b, ok := v.(bool); ok { // as SQLite stores it
-				values[i], _ = storable(b)
+				values[i], _ = sqlvalue.Storable(b)
 			}
 		}
 		out.RowsExported++

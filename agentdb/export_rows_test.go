@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rouse/agentdb"
+	"rouse/agentdb/transfer"
 )
 
 func export(t testing.TB, db *agentdb.DB, format, sql string, params ...any) (agentdb.Exported, string) {
@@ -136,7 +137,7 @@ func TestExportImportsAgain(t *testing.T) {
 		for _, format := range []string{"csv", "tsv", "json", "jsonl", "xlsx"} {
 			_, file := export(t, db, format, "select id, s, n, f from a order by id")
 			raw(t, db, "delete from b")
-			in, err := tryLoad(db, "f", file, func(s *agentdb.ImportSpec) { s.Table, s.Format = "b", format })
+			in, err := tryLoad(db, "f", file, func(s *transfer.ImportSpec) { s.Table, s.Format = "b", format })
 			if len(list) == 0 {
 				continue // a json file without a row does not say its columns
 			}

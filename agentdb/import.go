@@ -2,263 +2,40 @@ package agentdb
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"path/filepath"
-	"strings"
 
-	"rouse/agentdb/dberr"
-	"rouse/agentdb/sqltext"
-	"rouse/agentdb/tabular"
+	"rouse/agentdb/changelog"
+	"rouse/agentdb/transfer"
 	"rouse/internal/storage/sqlite"
-	"rouse/internal/text"
 )
-
-// ImportSpec asks for the rows of a file, OSA-58.
-type ImportSpec struct {
-	Table      string // "" names it after the file
-	Source     io.Reader
-	Size       int64    // of the file in bytes, where it is known: a larger one is read without copies
-	Limit      int64    // bytes of a file; 0 means 64 MiB
-	Name       string   // of the file: its extension can say the format, and messages name it
-	Format     string   // csv, tsv, json, jsonl or xlsx; "" looks at the name, then at the content
-	Mode       string   // insert (the default) or upsert
-	KeyColumns []string // upsert: a row with the same values there is updated
-	NoCreate   bool     // refuse to make the table when it does not exist
-	NoHeader   bool     // the first line of a csv or tsv file is a row already
-	// Columns names the columns of a csv or tsv file in their order, instead of its header.
-	// Of json files it picks the keys to import.
-	Columns []string
-	MaxRows int // stop after so many; 0 reads all
-	// Progress, when set, hears every some ten thousand rows how many of the file's are done.
-	Progress func(done, of int64)
-}
-
-// Imported is the result of Import.
-type Imported struct {
-	Table          string   `json:"table"`
-	RowsImported   int64    `json:"rows_imported"`
-	RowsSkipped    int64    `json:"rows_skipped"`            // do not fit, or an upsert of nothing but keys that are there already
-	RowsRejected   int64    `json:"rows_rejected,omitempty"` // of RowsSkipped, those that do not fit
-	CreatedTable   bool     `json:"created_table"`
-	Columns        []string `json:"columns"`
-	Truncated      bool     `json:"truncated"` // max_rows left rows out
-	DroppedColumns []string `json:"dropped_columns,omitempty"`
-	SampleErrors   []string `json:"sample_errors,omitempty"` // why rows do not fit, of the first five
-	Warnings       []string `json:"warnings,omitempty"`
-}
-
-const modeUpsert = "upsert"
 
 // Import writes the rows of a file in one transaction. Rows that do not fit are left out, counted
 // and explained. It refuses the file if more than half of its rows do not fit, or if it cannot be
 // read to its end.
-func (db *DB) Import(ctx context.Context, by By, spec ImportSpec) (Imported, error) {
+func (db *DB) Import(ctx context.Context, by changelog.By, spec transfer.ImportSpec) (transfer.Imported, error) {
 	// A call that was made already must not read its file again, which may be gone.
-	if stored, err := db.recallAcknowledged(ctx, by, opImport); stored != nil || err != nil {
-		return decodeResult[Imported](stored, err)
+	if stored, err := db.recallAcknowledged(ctx, by, changelog.OpImport); stored != nil || err != nil {
+		return decodeResult[transfer.Imported](stored, err)
 	}
 
-	spec, err := spec.checked()
+	spec, err := spec.Checked()
 	if err != nil {
-		return Imported{}, err
+		return transfer.Imported{}, err
 	}
 
-	s, err := examine(spec)
+	s, err := transfer.Examine(spec)
 	if err != nil {
-		return Imported{}, err
+		return transfer.Imported{}, err
 	}
 
 	// The log goes into the file first: if the disk is too small for what follows, the room
 	// that the log takes can be given back only while nothing in it is needed (see diskFullError).
 	_, _ = db.db.Read().ExecContext(ctx, "pragma wal_checkpoint(passive)")
-	imported, err := write(ctx, db, by, opImport, func(ctx context.Context, tx *sqlite.Tx) (Imported, error) {
-		return db.importRows(ctx, tx, by, spec, s)
+	imported, err := write(ctx, db, by, changelog.OpImport, func(ctx context.Context, tx *sqlite.Tx) (transfer.Imported, error) {
+		return transfer.ImportRows(ctx, tx, by, spec, s, db.quota.limitBytes())
 	})
 	if err == nil {
 		imported.Warnings = db.quotaWarnings(ctx, imported.Warnings)
 	}
 
 	return imported, err
-}
-
-func (s ImportSpec) label() string {
-	if s.Name == "" {
-		return "the file"
-	}
-	return filepath.Base(s.Name)
-}
-
-func (s ImportSpec) checked() (ImportSpec, error) {
-	if s.Table == "" {
-		base := filepath.Base(s.Name)
-		s.Table = strings.TrimLeft(sqltext.ToColumn(strings.TrimSuffix(base, filepath.Ext(base))), "_")
-	}
-	if err := sqltext.CheckTable("table", s.Table); err != nil {
-		return s, err
-	}
-
-	switch {
-	case s.Mode == "" || s.Mode == "insert":
-		if len(s.KeyColumns) > 0 {
-			return s, dberr.Invalid("key_columns", "key_columns belong to mode upsert; say mode upsert, or leave them out")
-		}
-	case s.Mode != modeUpsert:
-		return s, dberr.Invalid("mode", "the mode %q is unknown; use insert or upsert", s.Mode)
-	case len(s.KeyColumns) == 0:
-		return s, dberr.Invalid("key_columns", "mode upsert needs key_columns: the columns that tell rows apart")
-	}
-
-	if s.MaxRows < 0 {
-		return s, dberr.Invalid("max_rows", "max_rows must not be negative")
-	}
-
-	for i, name := range s.Columns {
-		if containsFold(s.Columns[:i], name) {
-			return s, dberr.Invalid(fmt.Sprintf("columns[%d]", i), "the column %s is named twice", name)
-		}
-	}
-
-	return s, nil
-}
-
-// importRows runs inside a write, perhaps more than once.
-func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec, s *source) (Imported, error) {
-	m, created, err := s.mapTable(ctx, tx, by, spec)
-	if err != nil {
-		return Imported{}, err
-	}
-
-	out := Imported{Table: m.table.Name, CreatedTable: created, Columns: m.columns, Truncated: s.Truncated, DroppedColumns: m.dropped, Warnings: s.Warnings}
-	if len(m.dropped) > 0 {
-		out.Warnings = append(out.Warnings[:len(s.Warnings):len(s.Warnings)], fmt.Sprintf("the table %s has no place for these columns of %s, they were left out: %s", m.table.Name, s.name, strings.Join(m.dropped, ", ")))
-	}
-
-	rejected := &rejects{total: s.Rows}
-	l := &loader{tx: tx, by: by, op: opImport, table: m.table, keys: m.keys, rejected: rejected}
-	out.RowsImported, err = l.load(ctx, s, m, func(done int64) error {
-		if spec.Progress != nil {
-			spec.Progress(done, int64(s.Rows))
-		}
-		return db.checkRoom(tx)
-	})
-	if err = errors.Join(err, l.close()); err != nil {
-		return Imported{}, s.rejectError(rejected, err)
-	}
-
-	out.RowsSkipped = int64(s.Rows) - out.RowsImported
-	for i, a := range m.lossy {
-		if a.n > 0 {
-			// The capacity is cut, because the slice belongs to the source and the write may run
-			// again.
-			out.Warnings = append(out.Warnings[:len(out.Warnings):len(out.Warnings)], fmt.Sprintf("column %s: %d values are shorter as numbers than they were written, such as %s; if they are codes or telephone numbers, undo the import and make the column TEXT", m.columns[i], a.n, quoteCell(a.first)))
-		}
-	}
-
-	if n := rejected.rejected; n > 0 {
-		out.RowsRejected, out.SampleErrors = int64(n), rejected.samples()
-		out.Warnings = append(out.Warnings[:len(out.Warnings):len(out.Warnings)], fmt.Sprintf("%d of %d rows of %s were left out because they do not fit; sample_errors says why, of the first", n, s.Rows, s.name))
-	}
-
-	return out, nil
-}
-
-// checkChunks is after how many chunks an import checks the quota and reports its progress.
-const checkChunks = 16
-
-// checkRoom ends an import that takes the file to twice its quota: what a write may do is
-// decided before it (OSA-62), but a small file can hold very many rows.
-func (db *DB) checkRoom(tx *sqlite.Tx) error {
-	limit := db.quota.limitBytes()
-	if limit <= 0 {
-		return nil
-	}
-
-	var size int64
-	if err := tx.QueryRow("select page_count * page_size from pragma_page_count, pragma_page_size").Scan(&size); err != nil || size <= 2*limit {
-		return err
-	}
-
-	return &dberr.Error{Kind: dberr.KindRejected, Message: fmt.Sprintf(
-		"the rows would take the database to more than twice its quota of %s, so nothing was imported. Import a part with max_rows, or the owner raises database.quota of this agent", text.Size(limit))}
-}
-
-// load writes all records of a file that fit. It calls progress now and then with the number of
-// records done.
-func (l *loader) load(ctx context.Context, s *source, m *mapping, progress func(done int64) error) (written int64, err error) {
-	r, err := s.Records()
-	if err != nil {
-		return 0, s.fileError(err)
-	}
-
-	done, chunks := int64(0), 0
-	b := &chunker{columns: m.columns, at: now(), emit: func(c *chunk) error {
-		done += int64(len(c.rows))
-		changed, err := l.write(ctx, c)
-		written += changed
-		if chunks++; err == nil && chunks%checkChunks == 0 {
-			err = progress(done)
-		}
-		return err
-	}}
-
-	values := make([]any, len(m.columns)) // the chunker copies them
-	for range s.Rows {
-		if err := r.Next(); err != nil {
-			return 0, s.fileError(err)
-		}
-
-		why := r.Mismatch()
-		if why == "" {
-			why = m.fill(values, r)
-		}
-		if why != "" {
-			err = l.rejected.add(r.Line(), why)
-		} else {
-			err = b.add(r.Line(), values)
-		}
-		if err != nil {
-			return 0, err
-		}
-	}
-
-	err = b.flush()
-	return written, err
-}
-
-// fill takes the values of the current record into the order of the mapping, or says why
-// the record does not fit.
-func (m *mapping) fill(values []any, r tabular.Records) (why string) {
-	empty := true
-	for i, at := range m.fileColumns {
-		v := r.Value(at, m.affinity[i])
-		if _, missing := v.(tabular.Absent); missing || v == nil {
-			switch {
-			// An upsert without a key would insert the row instead of updating the one that was
-			// meant.
-			case m.isKey[i]:
-				return fmt.Sprintf("the key %s has no value", m.columns[i])
-			case m.isRowID[i], missing && m.hasDefault[i]:
-				values[i] = tabular.Absent{} // the next id, or the default
-			default:
-				values[i], empty = nil, false
-			}
-			continue
-		}
-
-		if text, ok := v.(string); ok && m.isNumber[i] {
-			if !tabular.ReadsAsNumber(text) {
-				return fmt.Sprintf("column %s: %s is not a number%s", m.columns[i], quoteCell(text), decimalComma(text))
-			}
-			m.lossy[i].add(text)
-		}
-
-		values[i], empty = v, false
-	}
-	if empty {
-		return "it has no value at all"
-	}
-
-	return ""
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
+	"rouse/agentdb/transfer"
 )
 
 // No way in takes a row that no query could read back; what is refused is named, and nothing of it is
@@ -14,15 +16,15 @@ func TestLongRowsAreRefused(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
 	expenses(t, db)
-	if _, err := db.Execute(t.Context(), agentdb.By{Run: 1}, agentdb.ExecuteSpec{SQL: "create unique index by_category on expenses(category); create table wide(k text primary key not null, a text, b text)"}); err != nil {
+	if _, err := db.Execute(t.Context(), changelog.By{Run: 1}, agentdb.ExecuteSpec{SQL: "create unique index by_category on expenses(category); create table wide(k text primary key not null, a text, b text)"}); err != nil {
 		t.Fatal(err)
 	}
 	insert(t, db, "wide", map[string]any{"k": "kept", "a": strings.Repeat("k", 9<<20)})
 
 	long := strings.Repeat("x", 17<<20)
 	half := strings.Repeat("y", 9<<20)
-	by := agentdb.By{Run: 2}
-	file := func(spec agentdb.ImportSpec, text string) error {
+	by := changelog.By{Run: 2}
+	file := func(spec transfer.ImportSpec, text string) error {
 		spec.Source = strings.NewReader(text)
 		if spec.Table == "" {
 			spec.Table = "expenses"
@@ -31,25 +33,25 @@ func TestLongRowsAreRefused(t *testing.T) {
 		_, err := db.Import(t.Context(), by, spec)
 		return err
 	}
-	upsert := agentdb.ImportSpec{Name: "a.csv", Mode: "upsert", KeyColumns: []string{"category"}}
+	upsert := transfer.ImportSpec{Name: "a.csv", Mode: "upsert", KeyColumns: []string{"category"}}
 
 	for _, c := range []struct {
 		name, says string
 		do         func() error
 	}{
 		{"csv", "line 3 is too long: it has 17 MiB, of which 17 MiB are in column note", func() error {
-			return file(agentdb.ImportSpec{Name: "a.csv"}, "category,note\na,b\nc,"+long+"\nd,e\n")
+			return file(transfer.ImportSpec{Name: "a.csv"}, "category,note\na,b\nc,"+long+"\nd,e\n")
 		}},
 		{"two columns", "line 2 is too long: it has 18 MiB, of which 9.0 MiB are in column category", func() error {
-			return file(agentdb.ImportSpec{Name: "a.csv"}, "category,note\n"+half+","+half+"\n")
+			return file(transfer.ImportSpec{Name: "a.csv"}, "category,note\n"+half+","+half+"\n")
 		}},
 		{"json", "too long: it has 17 MiB", func() error {
-			return file(agentdb.ImportSpec{Name: "a.json"}, `[{"note":"a"},{"note":"`+long+`"}]`)
+			return file(transfer.ImportSpec{Name: "a.json"}, `[{"note":"a"},{"note":"`+long+`"}]`)
 		}},
-		{"a table that is new", "too long: it has 17 MiB", func() error { return file(agentdb.ImportSpec{Name: "a.csv", Table: "fresh"}, "note\n"+long+"\n") }},
+		{"a table that is new", "too long: it has 17 MiB", func() error { return file(transfer.ImportSpec{Name: "a.csv", Table: "fresh"}, "note\n"+long+"\n") }},
 		{"upsert", "too long: it has 17 MiB", func() error { return file(upsert, "category,note\nkept,"+long+"\n") }},
 		{"what an upsert adds to", "line 2: string or blob too big", func() error {
-			return file(agentdb.ImportSpec{Name: "a.csv", Table: "wide", Mode: "upsert", KeyColumns: []string{"k"}}, "k,b\nkept,"+half+"\n")
+			return file(transfer.ImportSpec{Name: "a.csv", Table: "wide", Mode: "upsert", KeyColumns: []string{"k"}}, "k,b\nkept,"+half+"\n")
 		}},
 		{"db_insert", "too long: it has 17 MiB", func() error {
 			_, err := db.Insert(t.Context(), by, "expenses", []map[string]any{{"note": "a"}, {"note": long}})

@@ -15,10 +15,12 @@ import (
 	"pgregory.net/rapid"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/transfer"
 )
 
-func load(t testing.TB, db *agentdb.DB, name, content string, change ...func(*agentdb.ImportSpec)) agentdb.Imported {
+func load(t testing.TB, db *agentdb.DB, name, content string, change ...func(*transfer.ImportSpec)) transfer.Imported {
 	t.Helper()
 	in, err := tryLoad(db, name, content, change...)
 	if err != nil {
@@ -27,16 +29,16 @@ func load(t testing.TB, db *agentdb.DB, name, content string, change ...func(*ag
 	return in
 }
 
-func tryLoad(db *agentdb.DB, name, content string, change ...func(*agentdb.ImportSpec)) (agentdb.Imported, error) {
-	spec := agentdb.ImportSpec{Table: "t", Name: name, Source: strings.NewReader(content)}
+func tryLoad(db *agentdb.DB, name, content string, change ...func(*transfer.ImportSpec)) (transfer.Imported, error) {
+	spec := transfer.ImportSpec{Table: "t", Name: name, Source: strings.NewReader(content)}
 	for _, c := range change {
 		c(&spec)
 	}
-	return db.Import(context.Background(), agentdb.By{Run: 3, Actor: "user"}, spec)
+	return db.Import(context.Background(), changelog.By{Run: 3, Actor: "user"}, spec)
 }
 
-func upsert(keys ...string) func(*agentdb.ImportSpec) {
-	return func(s *agentdb.ImportSpec) { s.Mode, s.KeyColumns = "upsert", keys }
+func upsert(keys ...string) func(*transfer.ImportSpec) {
+	return func(s *transfer.ImportSpec) { s.Mode, s.KeyColumns = "upsert", keys }
 }
 
 // OSA-58: every format, guessed by name or by content, into a table that is made for it.
@@ -73,13 +75,13 @@ func TestImportFormats(t *testing.T) {
 	}
 
 	db := fresh(t)
-	load(t, db, "f.json", csvText, func(s *agentdb.ImportSpec) { s.Format = "CSV" }) // said beats named
+	load(t, db, "f.json", csvText, func(s *transfer.ImportSpec) { s.Format = "CSV" }) // said beats named
 	schema, err := db.Schema(t.Context())
 	if err != nil || schema.Tables[0].Purpose != "Imported from f.json" {
 		t.Errorf("%+v, %v", schema, err)
 	}
 
-	in := load(t, db, "/in/Konto 2026.csv", csvText, func(s *agentdb.ImportSpec) { s.Table = "" })
+	in := load(t, db, "/in/Konto 2026.csv", csvText, func(s *transfer.ImportSpec) { s.Table = "" })
 	if in.Table != "Konto_2026" {
 		t.Error(in.Table)
 	}
@@ -93,7 +95,7 @@ func TestImportLosesNothing(t *testing.T) {
 		t.Error(got)
 	}
 
-	load(t, db, "f.json", `[{"big":12345678901234567890,"id64":9007199254740993,"s":"007","o":{"a": [1, 2]},"b":true,"e":"\u00e9\n"}]`, func(s *agentdb.ImportSpec) { s.Table = "j" })
+	load(t, db, "f.json", `[{"big":12345678901234567890,"id64":9007199254740993,"s":"007","o":{"a": [1, 2]},"b":true,"e":"\u00e9\n"}]`, func(s *transfer.ImportSpec) { s.Table = "j" })
 	if got := ask(t, db, "select big, id64, s, o, b, e from j"); got != `[["12345678901234567890",9007199254740993,"007","{\"a\":[1,2]}",1,"é\n"]]` {
 		t.Error(got)
 	}
@@ -159,18 +161,18 @@ func TestImportLeavesOutWhatDoesNotFit(t *testing.T) {
 	}
 
 	expenses(t, db)
-	in = load(t, db, "f.csv", "category;amount\na;1.50\nb;12,3O\nc; 1e2 \nd;\n", func(s *agentdb.ImportSpec) { s.Table = "expenses" })
+	in = load(t, db, "f.csv", "category;amount\na;1.50\nb;12,3O\nc; 1e2 \nd;\n", func(s *transfer.ImportSpec) { s.Table = "expenses" })
 	if in.RowsImported != 3 || len(in.SampleErrors) != 1 || in.SampleErrors[0] != `line 3: column amount: "12,3O" is not a number` {
 		t.Errorf("%+v", in)
 	}
 
 	// Half of them is not too many, and the samples are the first of the file.
-	in = load(t, db, "f.csv", "category;amount\n"+strings.Repeat("a;1\nb;x\n", 7), func(s *agentdb.ImportSpec) { s.Table = "expenses" })
+	in = load(t, db, "f.csv", "category;amount\n"+strings.Repeat("a;1\nb;x\n", 7), func(s *transfer.ImportSpec) { s.Table = "expenses" })
 	if in.RowsImported != 7 || in.RowsSkipped != 7 || len(in.SampleErrors) != 5 || !strings.HasPrefix(in.SampleErrors[0], "line 3: ") || !strings.HasPrefix(in.SampleErrors[4], "line 11: ") {
 		t.Errorf("%+v", in)
 	}
 
-	_, err := tryLoad(db, "f.csv", "category;amount\na;1,50\n", func(s *agentdb.ImportSpec) { s.Table = "expenses" })
+	_, err := tryLoad(db, "f.csv", "category;amount\na;1,50\n", func(s *transfer.ImportSpec) { s.Table = "expenses" })
 	wantError(t, err, "invalid_args", "path", "numbers have a decimal point")
 }
 
@@ -180,24 +182,24 @@ func TestImportArguments(t *testing.T) {
 	load(t, db, "f.csv", "a,b\n1,2\n")
 
 	for name, c := range map[string]struct {
-		change      func(*agentdb.ImportSpec)
+		change      func(*transfer.ImportSpec)
 		kind, field string
 		part        string
 	}{
-		"format":       {func(s *agentdb.ImportSpec) { s.Format = "ods" }, "invalid_args", "format", "use csv, tsv, json, jsonl or xlsx"},
-		"mode":         {func(s *agentdb.ImportSpec) { s.Mode = "replace" }, "invalid_args", "mode", "use insert or upsert"},
-		"no keys":      {func(s *agentdb.ImportSpec) { s.Mode = "upsert" }, "invalid_args", "key_columns", "needs key_columns"},
-		"keys":         {func(s *agentdb.ImportSpec) { s.KeyColumns = []string{"a"} }, "invalid_args", "key_columns", "belong to mode upsert"},
+		"format":       {func(s *transfer.ImportSpec) { s.Format = "ods" }, "invalid_args", "format", "use csv, tsv, json, jsonl or xlsx"},
+		"mode":         {func(s *transfer.ImportSpec) { s.Mode = "replace" }, "invalid_args", "mode", "use insert or upsert"},
+		"no keys":      {func(s *transfer.ImportSpec) { s.Mode = "upsert" }, "invalid_args", "key_columns", "needs key_columns"},
+		"keys":         {func(s *transfer.ImportSpec) { s.KeyColumns = []string{"a"} }, "invalid_args", "key_columns", "belong to mode upsert"},
 		"unknown key":  {upsert("x"), "invalid_args", "key_columns[0]", `"x" is not among`},
-		"table":        {func(s *agentdb.ImportSpec) { s.Table = "_calls" }, "invalid_args", "table", "reserved"},
-		"no create":    {func(s *agentdb.ImportSpec) { s.Table, s.NoCreate = "tt", true }, "not_found", "table", `there is no table "tt"`},
-		"names":        {func(s *agentdb.ImportSpec) { s.Columns = []string{"a"} }, "invalid_args", "columns", "has 2 columns and 1 names"},
-		"name twice":   {func(s *agentdb.ImportSpec) { s.Columns = []string{"a", "A"} }, "invalid_args", "columns[1]", "named twice"},
-		"name":         {func(s *agentdb.ImportSpec) { s.Columns = []string{"a", "b c"} }, "invalid_args", "columns[1]", "is not a name"},
-		"nothing fits": {func(s *agentdb.ImportSpec) { s.Columns = []string{"x", "y"} }, "invalid_args", "table", "none of them matches"},
-		"max_rows":     {func(s *agentdb.ImportSpec) { s.MaxRows = -1 }, "invalid_args", "max_rows", "negative"},
-		"too large":    {func(s *agentdb.ImportSpec) { s.Source = &endless{} }, "invalid_args", "path", "larger than 64 MiB"},
-		"json key": {func(s *agentdb.ImportSpec) {
+		"table":        {func(s *transfer.ImportSpec) { s.Table = "_calls" }, "invalid_args", "table", "reserved"},
+		"no create":    {func(s *transfer.ImportSpec) { s.Table, s.NoCreate = "tt", true }, "not_found", "table", `there is no table "tt"`},
+		"names":        {func(s *transfer.ImportSpec) { s.Columns = []string{"a"} }, "invalid_args", "columns", "has 2 columns and 1 names"},
+		"name twice":   {func(s *transfer.ImportSpec) { s.Columns = []string{"a", "A"} }, "invalid_args", "columns[1]", "named twice"},
+		"name":         {func(s *transfer.ImportSpec) { s.Columns = []string{"a", "b c"} }, "invalid_args", "columns[1]", "is not a name"},
+		"nothing fits": {func(s *transfer.ImportSpec) { s.Columns = []string{"x", "y"} }, "invalid_args", "table", "none of them matches"},
+		"max_rows":     {func(s *transfer.ImportSpec) { s.MaxRows = -1 }, "invalid_args", "max_rows", "negative"},
+		"too large":    {func(s *transfer.ImportSpec) { s.Source = &endless{} }, "invalid_args", "path", "larger than 64 MiB"},
+		"json key": {func(s *transfer.ImportSpec) {
 			s.Format, s.Source, s.Columns = "json", strings.NewReader(`[{"a":1}]`), []string{"aa"}
 		}, "invalid_args", "columns", `no object of f.csv has the key "aa"`},
 	} {
@@ -216,7 +218,7 @@ func TestImportIntoATable(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
 	expenses(t, db)
-	into := func(s *agentdb.ImportSpec) { s.Table = "Expenses" }
+	into := func(s *transfer.ImportSpec) { s.Table = "Expenses" }
 	in := load(t, db, "f.csv", "Category,AMOUNT,Shop\nfood,007.5,x\n,,y\n", into)
 	if in.CreatedTable || in.Table != "expenses" || fmt.Sprint(in.DroppedColumns, in.Columns) != "[Shop] [category amount]" || len(in.Warnings) != 2 || !strings.Contains(in.Warnings[1], `column amount: 1 values are shorter as numbers than they were written, such as "007.5"`) {
 		t.Errorf("%+v", in)
@@ -227,17 +229,17 @@ func TestImportIntoATable(t *testing.T) {
 		t.Error(got)
 	}
 
-	load(t, db, "f.csv", "1,x\n", into, func(s *agentdb.ImportSpec) { s.NoHeader, s.Columns = true, []string{"amount", "note"} })
+	load(t, db, "f.csv", "1,x\n", into, func(s *transfer.ImportSpec) { s.NoHeader, s.Columns = true, []string{"amount", "note"} })
 	if got := ask(t, db, "select amount, note from expenses where id = 6"); got != `[[1,"x"]]` {
 		t.Error(got)
 	}
 
-	in = load(t, db, "f.json", `[{"Category ":"z","amount":9}]`, into, func(s *agentdb.ImportSpec) { s.Columns = []string{"Category "} })
+	in = load(t, db, "f.json", `[{"Category ":"z","amount":9}]`, into, func(s *transfer.ImportSpec) { s.Columns = []string{"Category "} })
 	if got := ask(t, db, "select category, amount from expenses where id = 7"); got != `[["z",null]]` || in.DroppedColumns != nil {
 		t.Error(got, in)
 	}
 
-	in = load(t, db, "f.csv", "a,a,A,\n1,2,3,4\n5,6,7,8\n", func(s *agentdb.ImportSpec) { s.MaxRows = 1 })
+	in = load(t, db, "f.csv", "a,a,A,\n1,2,3,4\n5,6,7,8\n", func(s *transfer.ImportSpec) { s.MaxRows = 1 })
 	if !in.Truncated || in.RowsImported != 1 || strings.Join(in.Columns, " ") != "a a_2 A_3 column_4" {
 		t.Errorf("%+v", in)
 	}
@@ -245,12 +247,12 @@ func TestImportIntoATable(t *testing.T) {
 		t.Error(got)
 	}
 
-	in = load(t, db, "f.csv", "a,a,A,\n1,2,3,4\n", func(s *agentdb.ImportSpec) { s.MaxRows = 1 })
+	in = load(t, db, "f.csv", "a,a,A,\n1,2,3,4\n", func(s *transfer.ImportSpec) { s.MaxRows = 1 })
 	if in.Truncated || ask(t, db, "select count(*), sum(a_2) from t") != "[[2,4]]" {
 		t.Errorf("%+v", in)
 	}
 
-	in = load(t, db, "f.csv", "x,y\n1,2\n3,4\n", func(s *agentdb.ImportSpec) { s.Table, s.NoHeader = "u", true })
+	in = load(t, db, "f.csv", "x,y\n1,2\n3,4\n", func(s *transfer.ImportSpec) { s.Table, s.NoHeader = "u", true })
 	if in.RowsImported != 3 || strings.Join(in.Columns, " ") != "column_1 column_2" {
 		t.Errorf("%+v", in)
 	}
@@ -290,9 +292,9 @@ func TestImportUpsert(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	load(t, db, "f.csv", "price,sku\n3,y\n", func(s *agentdb.ImportSpec) { s.Table = "other" })
-	load(t, db, "f.csv", "price,sku\n3,z\n", func(s *agentdb.ImportSpec) { s.Table = "other" })
-	_, err = tryLoad(db, "f.csv", "price,sku\n3,z\n", func(s *agentdb.ImportSpec) { s.Table = "other" }, upsert("price"))
+	load(t, db, "f.csv", "price,sku\n3,y\n", func(s *transfer.ImportSpec) { s.Table = "other" })
+	load(t, db, "f.csv", "price,sku\n3,z\n", func(s *transfer.ImportSpec) { s.Table = "other" })
+	_, err = tryLoad(db, "f.csv", "price,sku\n3,z\n", func(s *transfer.ImportSpec) { s.Table = "other" }, upsert("price"))
 	wantError(t, err, "invalid_args", "key_columns", "already has rows with the same price")
 	if got := system(t, db, `select count(*) from _changelog where op = 'schema' and sql like 'CREATE UNIQUE INDEX%'`); got != "2" {
 		t.Errorf("%s unique indexes were made, want one on sku and one on price", got)
@@ -353,7 +355,7 @@ func TestImportKeepsToTheQuota(t *testing.T) {
 // A file may be as large as its limit, and not a byte larger.
 func TestImportLimit(t *testing.T) {
 	db := fresh(t)
-	limit := func(s *agentdb.ImportSpec) { s.Limit = 8 }
+	limit := func(s *transfer.ImportSpec) { s.Limit = 8 }
 	if in := load(t, db, "f.csv", "a\n1\n2\n3\n", limit); in.RowsImported != 3 {
 		t.Errorf("%+v", in)
 	}
@@ -384,7 +386,7 @@ func TestImportTellsOfLostDigits(t *testing.T) {
 	} {
 		db := fresh(t)
 		raw(t, db, "create table t (a "+c.typ+")")
-		in := load(t, db, "f.csv", "a\n"+c.cell+"\n", func(s *agentdb.ImportSpec) { s.Table = "t" })
+		in := load(t, db, "f.csv", "a\n"+c.cell+"\n", func(s *transfer.ImportSpec) { s.Table = "t" })
 		if lost := strings.Contains(strings.Join(in.Warnings, "\n"), "are shorter as numbers"); lost != c.lost {
 			t.Errorf("%s into %s: %q", c.cell, c.typ, in.Warnings)
 		}
@@ -397,7 +399,7 @@ func TestImportIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("stopped")
 	source := &cancelling{Reader: strings.NewReader("a,b\n" + strings.Repeat("1,2\n", 5000)), cancel: func() { cancel(stop) }}
-	_, err := db.Import(ctx, agentdb.By{}, agentdb.ImportSpec{Table: "t", Name: "f.csv", Source: source})
+	_, err := db.Import(ctx, changelog.By{}, transfer.ImportSpec{Table: "t", Name: "f.csv", Source: source})
 	if !errors.Is(err, stop) {
 		t.Errorf("error %v", err)
 	}
@@ -488,7 +490,7 @@ func FuzzImport(f *testing.F) {
 		}
 
 		table := fmt.Sprint("t", n)
-		in, err := tryLoad(db, "f", content, func(s *agentdb.ImportSpec) { s.Table, s.Format = table, format })
+		in, err := tryLoad(db, "f", content, func(s *transfer.ImportSpec) { s.Table, s.Format = table, format })
 		var bad *dberr.Error
 		if err != nil {
 			if !errors.As(err, &bad) {

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agentdb"
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/transfer"
 )
 
 const relation = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -87,19 +87,19 @@ func TestImportXLSX(t *testing.T) {
 	}
 
 	db := fresh(t)
-	in := load(t, db, "f", workbook(t, `<row><c><v>7</v></c></row>`, map[string]string{"xl/sharedStrings.xml": "", "xl/styles.xml": ""}), func(s *agentdb.ImportSpec) { s.NoHeader = true })
+	in := load(t, db, "f", workbook(t, `<row><c><v>7</v></c></row>`, map[string]string{"xl/sharedStrings.xml": "", "xl/styles.xml": ""}), func(s *transfer.ImportSpec) { s.NoHeader = true })
 	if ask(t, db, "select column_1 from t") != "[[7]]" || in.RowsImported != 1 {
 		t.Errorf("by its content, without a header: %+v", in)
 	}
 
 	mac := workbook(t, `<row><c t="str"><v>a</v></c></row><row><c s="1"><v>0</v></c></row>`, map[string]string{
 		"xl/workbook.xml": `<workbook xmlns:r="` + relation + `"><workbookPr date1904="1"/><sheets><sheet name="Main" r:id="rId1"/></sheets></workbook>`})
-	load(t, db, "f.xlsx", mac, func(s *agentdb.ImportSpec) { s.Table = "mac" })
+	load(t, db, "f.xlsx", mac, func(s *transfer.ImportSpec) { s.Table = "mac" })
 	if got := ask(t, db, "select a from mac"); got != `[["1904-01-01"]]` {
 		t.Error(got)
 	}
 
-	in = load(t, db, "f.xlsx", workbook(t, `<row><c t="str"><v>a</v></c></row><row><c><v>1</v></c></row><row><c><f>A1</f></c></row><row><c/><c><v>2</v></c></row><row><c><v>3</v></c></row><row><c><v>4</v></c></row>`, nil), func(s *agentdb.ImportSpec) { s.Table = "left" })
+	in = load(t, db, "f.xlsx", workbook(t, `<row><c t="str"><v>a</v></c></row><row><c><v>1</v></c></row><row><c><f>A1</f></c></row><row><c/><c><v>2</v></c></row><row><c><v>3</v></c></row><row><c><v>4</v></c></row>`, nil), func(s *transfer.ImportSpec) { s.Table = "left" })
 	if in.RowsImported != 3 || len(in.SampleErrors) != 2 || !strings.Contains(in.SampleErrors[0], "line 3: the cell  holds a formula") || !strings.Contains(in.SampleErrors[1], "line 4: there is a value in column B") {
 		t.Errorf("%+v", in)
 	}
@@ -162,7 +162,7 @@ func FuzzXLSX(f *testing.F) {
 	f.Fuzz(func(t *testing.T, sheet, styles string) {
 		n++
 		db := open(t, filepath.Join(dir, fmt.Sprint(n%20)))
-		_, err := tryLoad(db, "f.xlsx", workbook(t, sheet, map[string]string{"xl/styles.xml": "<styleSheet>" + styles + "</styleSheet>"}), func(s *agentdb.ImportSpec) { s.Table = fmt.Sprint("t", n) })
+		_, err := tryLoad(db, "f.xlsx", workbook(t, sheet, map[string]string{"xl/styles.xml": "<styleSheet>" + styles + "</styleSheet>"}), func(s *transfer.ImportSpec) { s.Table = fmt.Sprint("t", n) })
 		var bad *dberr.Error
 		if err != nil && !errors.As(err, &bad) {
 			t.Fatalf("%q broke the host: %v", sheet, err)

@@ -7,20 +7,18 @@ import (
 	"fmt"
 	"time"
 
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/lineage"
+	"rouse/agentdb/sqlvalue"
 	"rouse/internal/storage/sqlite"
 )
 
-const (
-	actorAgent = "agent"
-	actorUser  = "user"
-	timeLayout = "2006-01-02T15:04:05.000Z" // C-3
-)
+const ()
 
 const selectCall = `select op, result from _calls where ledger = ` + lineage.OfRun + ` and run = ?1 and key = ?2`
 
 // scanCall gives the stored result of this very call, nil when it was not made yet.
-func scanCall(row interface{ Scan(...any) error }, by By, op string) ([]byte, error) {
+func scanCall(row interface{ Scan(...any) error }, by changelog.By, op string) ([]byte, error) {
 	var did, result string
 	err := row.Scan(&did, &result)
 	switch {
@@ -36,17 +34,17 @@ func scanCall(row interface{ Scan(...any) error }, by By, op string) ([]byte, er
 	return []byte(result), nil
 }
 
-func recordCall(tx *sqlite.Tx, by By, op string, result []byte) error {
+func recordCall(tx *sqlite.Tx, by changelog.By, op string, result []byte) error {
 	if by.Key == "" {
 		return nil
 	}
-	_, err := tx.Exec(`insert into _calls(ledger, run, key, op, result, at) values (`+lineage.OfRun+`, ?1, ?2, ?3, ?4, ?5)`, by.Run, by.Key, op, string(result), now())
+	_, err := tx.Exec(`insert into _calls(ledger, run, key, op, result, at) values (`+lineage.OfRun+`, ?1, ?2, ?3, ?4, ?5)`, by.Run, by.Key, op, string(result), sqlvalue.Now())
 	return err
 }
 
 // pruneJournal drops what no run can ask for any more.
 func (db *DB) pruneJournal(ctx context.Context) error {
-	before := time.Now().Add(-journalRetention).UTC().Format(timeLayout)
+	before := time.Now().Add(-journalRetention).UTC().Format(sqlvalue.TimeLayout)
 	var old bool // a database that is only read is not written to
 	if err := db.db.Read().QueryRowContext(ctx, `select exists (select 1 from _calls where at < ?)`, before).Scan(&old); err != nil || !old {
 		return err
@@ -57,5 +55,3 @@ func (db *DB) pruneJournal(ctx context.Context) error {
 		return err
 	})
 }
-
-func now() string { return time.Now().UTC().Format(timeLayout) }

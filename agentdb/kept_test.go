@@ -14,7 +14,9 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/view"
 )
 
 // twin is one of two databases to which the same happens.
@@ -100,7 +102,7 @@ func TestKeptAnswers(t *testing.T) {
 	}
 
 	log := func(w *twin) (any, error) {
-		changes, err := w.db.Changes(t.Context(), agentdb.ChangeFilter{})
+		changes, err := w.db.Changes(t.Context(), changelog.Filter{})
 		return changes, err
 	}
 	if got, want := keeps.do(t, log), forgets.do(t, log); got != want {
@@ -113,7 +115,7 @@ func randomStep(r *rand.Rand, n int) (name string, step func(*twin) (any, error)
 	ctx := context.Background()
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
 	table, column := pick("a", "b"), pick("x", "y", "z")
-	by := agentdb.By{Run: 1}
+	by := changelog.By{Run: 1}
 	switch r.IntN(10) {
 	case 0, 1: // the schema, some of it rolled back; by the agent, or by another process
 		text := pick(
@@ -147,7 +149,7 @@ func randomStep(r *rand.Rand, n int) (name string, step func(*twin) (any, error)
 		if r.IntN(3) == 0 {
 			return "drop the saved view", func(w *twin) (any, error) { return w.db.DropView(ctx, by, "saved") }
 		}
-		view := agentdb.View{Name: "saved", SQL: "select " + column + " from " + table, RenderHint: "table", Refresh: "manual"}
+		view := view.View{Name: "saved", SQL: "select " + column + " from " + table, RenderHint: "table", Refresh: "manual"}
 		return "save a view", func(w *twin) (any, error) { return w.db.DefineView(ctx, by, view) }
 	}
 

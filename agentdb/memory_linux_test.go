@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 )
 
@@ -66,7 +67,7 @@ func runBombs(t *testing.T) {
 		if _, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: sql}); err != nil && !errors.As(err, &bad) {
 			t.Errorf("%s, asked: %v", name, err)
 		}
-		if _, err := db.Execute(t.Context(), agentdb.By{Run: 1}, agentdb.ExecuteSpec{SQL: sql}); err != nil && !errors.As(err, &bad) {
+		if _, err := db.Execute(t.Context(), changelog.By{Run: 1}, agentdb.ExecuteSpec{SQL: sql}); err != nil && !errors.As(err, &bad) {
 			t.Errorf("%s, executed: %v", name, err)
 		}
 
@@ -76,7 +77,7 @@ func runBombs(t *testing.T) {
 			}
 		}
 
-		if _, err := other.Insert(t.Context(), agentdb.By{Run: 1}, "expenses", []map[string]any{{"category": name}}); err != nil {
+		if _, err := other.Insert(t.Context(), changelog.By{Run: 1}, "expenses", []map[string]any{{"category": name}}); err != nil {
 			t.Errorf("after %s another database: %v", name, err)
 		}
 	}

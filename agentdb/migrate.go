@@ -3,22 +3,13 @@ package agentdb
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/schema"
 	"rouse/agentdb/sqltext"
-	"rouse/internal/atomicfile"
 	"rouse/internal/storage/sqlite"
-	"rouse/internal/text"
-)
-
-const (
-	actorMigration = "migration"
-	maxSlug        = 48 // characters, OSA-53
 )
 
 // MigrateSpec changes the schema, and says how that would be undone.
@@ -27,44 +18,36 @@ type MigrateSpec struct {
 	Description string
 }
 
-// Migrated is the result of Migrate and AlterTable.
-type Migrated struct {
-	Success     bool     `json:"success"`
-	MigrationID int64    `json:"migration_id"`
-	AppliedSQL  string   `json:"applied_sql"`
-	Warnings    []string `json:"warnings,omitempty"`
-}
-
 // Migrate runs SQL as Execute does and records it as a migration (OSA-53).
-func (db *DB) Migrate(ctx context.Context, by By, spec MigrateSpec) (Migrated, error) {
+func (db *DB) Migrate(ctx context.Context, by changelog.By, spec MigrateSpec) (schema.Migrated, error) {
 	if strings.TrimSpace(spec.Description) == "" {
-		return Migrated{}, dberr.Invalid("description", "say in a few words what the migration is for; its file is named after them")
+		return schema.Migrated{}, dberr.Invalid("description", "say in a few words what the migration is for; its file is named after them")
 	}
 
 	s, err := newScript(spec.Up)
 	if err != nil {
-		return Migrated{}, inField("up_sql", err)
+		return schema.Migrated{}, inField("up_sql", err)
 	}
 	if strings.TrimSpace(spec.Down) == "" {
-		return Migrated{}, dberr.Invalid("down_sql", "give the SQL that would undo the migration; it is stored, not run")
+		return schema.Migrated{}, dberr.Invalid("down_sql", "give the SQL that would undo the migration; it is stored, not run")
 	}
 	if _, err := sqltext.SplitScript(spec.Down); err != nil {
-		return Migrated{}, inField("down_sql", err)
+		return schema.Migrated{}, inField("down_sql", err)
 	}
 
 	// The changelog tells migrations from what the agent does otherwise.
-	by.Actor = actorMigration
-	done, err := withBackup(ctx, db, by, func() (Migrated, error) {
-		return confined(ctx, db, by, "migrate", func(ctx context.Context, tx *sqlite.Tx) (Migrated, error) {
+	by.Actor = changelog.ActorMigration
+	done, err := withBackup(ctx, db, by, func() (schema.Migrated, error) {
+		return confined(ctx, db, by, "migrate", func(ctx context.Context, tx *sqlite.Tx) (schema.Migrated, error) {
 			if err := db.runScript(ctx, tx, by, s); err != nil {
-				return Migrated{}, err
+				return schema.Migrated{}, err
 			}
-			id, err := recordMigration(tx, by, migration{slug: slug(spec.Description), description: spec.Description, up: spec.Up, down: spec.Down})
-			return Migrated{Success: true, MigrationID: id, AppliedSQL: spec.Up}, err
+			id, err := changelog.RecordMigration(tx, by, changelog.Migration{Slug: changelog.Slug(spec.Description), Description: spec.Description, Up: spec.Up, Down: spec.Down})
+			return schema.Migrated{Success: true, MigrationID: id, AppliedSQL: spec.Up}, err
 		})
 	})
 	if err == nil {
-		done.Warnings = append(db.quotaWarnings(ctx, done.Warnings), db.migrationFileWarnings(ctx)...)
+		done.Warnings = append(db.quotaWarnings(ctx, done.Warnings), db.files.Warnings(ctx)...)
 	}
 
 	return done, inField("up_sql", err)
@@ -79,111 +62,4 @@ func inField(field string, err error) error {
 		return &named
 	}
 	return err
-}
-
-// migration is a row of _migrations.
-type migration struct {
-	id                          int64
-	slug, description, up, down string
-}
-
-func recordMigration(tx *sqlite.Tx, by By, m migration) (int64, error) {
-	result, err := tx.Exec(`insert into _migrations(slug, description, up, down, at, run_id) values (?, ?, ?, ?, ?, ?)`,
-		m.slug, m.description, m.up, m.down, now(), by.Run)
-	if err != nil {
-		return 0, err
-	}
-	return result.LastInsertId()
-}
-
-// slug makes a file's name of a description: "Add a unit!" becomes add-a-unit.
-func slug(description string) string {
-	text := strings.ToLower(strings.ReplaceAll(sqltext.ToColumn(description), "_", "-"))
-	text = strings.Trim(text, "-")
-	if len(text) > maxSlug {
-		text = text[:maxSlug]
-		if i := strings.LastIndexByte(text, '-'); i > 0 { // at the end of a word
-			text = text[:i]
-		}
-	}
-	if text == "" {
-		return "migration"
-	}
-
-	return text
-}
-
-// migrationFileWarnings writes the files of the migrations, and warns when that fails: the change
-// itself stands.
-func (db *DB) migrationFileWarnings(ctx context.Context) []string {
-	if err := db.writeMigrationFiles(context.WithoutCancel(ctx)); err != nil {
-		return []string{"the change is done, but its files beside the database could not be written, which is tried again when the database is next opened: " + err.Error()}
-	}
-	return nil
-}
-
-// writeMigrationFiles brings the files beside the database in step with it: NNNN-slug.sql and
-// NNNN-slug.down.sql in migrations, and schema.sql. Only what is committed gets a file.
-func (db *DB) writeMigrationFiles(ctx context.Context) error {
-	db.filesMu.Lock()
-	defer db.filesMu.Unlock()
-
-	dir := filepath.Join(filepath.Dir(db.path), "migrations")
-	migrations, err := sqlite.Collect(ctx, db.db.Read(), func(scan sqlite.Scanner) (m migration, err error) {
-		err = scan(&m.id, &m.slug, &m.description, &m.up, &m.down)
-		return m, err
-	}, `select id, slug, description, up, down from _migrations order by id`)
-	if err != nil || len(migrations) == 0 { // a database without migrations gets no folder
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-
-	for _, m := range migrations {
-		name := filepath.Join(dir, fmt.Sprintf("%04d-%s", m.id, m.slug))
-		head := "-- " + text.Collapse(m.description) + "\n"
-		if err := writeOnce(name+".sql", head+m.up+"\n"); err != nil {
-			return err
-		}
-		if err := writeOnce(name+".down.sql", head+m.down+"\n"); err != nil {
-			return err
-		}
-	}
-
-	text, err := db.schemaSQL(ctx)
-	if err != nil {
-		return err
-	}
-
-	path := filepath.Join(filepath.Dir(db.path), "schema.sql")
-	// This also runs at every opening, mostly without a change.
-	if old, err := os.ReadFile(path); err == nil && string(old) == text {
-		return nil
-	}
-
-	return atomicfile.Write(path, []byte(text), 0o600)
-}
-
-// schemaSQL is the whole schema as SQL that makes it.
-func (db *DB) schemaSQL(ctx context.Context) (string, error) {
-	objects, err := sqlite.Collect(ctx, db.db.Read(), func(scan sqlite.Scanner) (out string, err error) {
-		var text, purpose string
-		err = scan(&text, &purpose)
-		if purpose = brief(purpose); purpose != "" {
-			out = "-- " + purpose + "\n"
-		}
-		return "\n" + out + text + ";\n", err
-	}, `select m.sql, coalesce(p.purpose, '') from sqlite_schema m left join _tables_meta p on m.type = 'table' and p.name = m.name
-		where m.sql is not null and m.name not like 'sqlite\_%' escape '\' and substr(m.tbl_name, 1, 1) <> '_' order by m.rowid`)
-	const head = "-- The agent's tables as they are now. Written by rouse after each change; changing this file changes nothing.\n"
-	return head + strings.Join(objects, ""), err
-}
-
-// writeOnce writes a file that never changes.
-func writeOnce(path, text string) error {
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return atomicfile.Write(path, []byte(text), 0o600)
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
+	"rouse/agentdb/transfer"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -23,7 +25,7 @@ func benchFull(b *testing.B) (db *agentdb.DB, path string) {
 			fmt.Fprintf(&csv, "%d,name %d,%s\n", row, row, strings.Repeat("x", 40))
 		}
 
-		if _, err := db.Import(b.Context(), agentdb.By{Run: int64(i)}, agentdb.ImportSpec{Table: "t", Name: "f.csv", Source: &csv}); err != nil {
+		if _, err := db.Import(b.Context(), changelog.By{Run: int64(i)}, transfer.ImportSpec{Table: "t", Name: "f.csv", Source: &csv}); err != nil {
 			b.Fatal(err)
 		}
 	}

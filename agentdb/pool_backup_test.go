@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/pool"
+	"rouse/agentdb/schema"
 	"rouse/internal/storage/dbfile"
 )
 
@@ -162,11 +164,11 @@ func TestBackupBeforeMigrations(t *testing.T) {
 	db := lent(t, p, "ann")
 	migrate := func(run int64, column string) {
 		t.Helper()
-		if _, err := db.Migrate(t.Context(), agentdb.By{Run: run}, agentdb.MigrateSpec{Up: "alter table expenses add column " + column, Down: "select 1", Description: "d"}); err != nil {
+		if _, err := db.Migrate(t.Context(), changelog.By{Run: run}, agentdb.MigrateSpec{Up: "alter table expenses add column " + column, Down: "select 1", Description: "d"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := db.Migrate(t.Context(), agentdb.By{Run: 1}, agentdb.MigrateSpec{Up: "create table t(a)", Down: "drop table t", Description: "d"}); err != nil {
+	if _, err := db.Migrate(t.Context(), changelog.By{Run: 1}, agentdb.MigrateSpec{Up: "create table t(a)", Down: "drop table t", Description: "d"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := names(t, p, "ann"); len(got) != 0 {
@@ -177,13 +179,13 @@ func TestBackupBeforeMigrations(t *testing.T) {
 	backup(t, db, agentdb.BackupSpec{})
 	migrate(2, "a")
 	migrate(2, "b") // what came before is kept already
-	if _, err := db.AlterTable(t.Context(), agentdb.By{Run: 3}, "expenses", []agentdb.Column{{Name: "c", Type: "TEXT"}}); err != nil {
+	if _, err := db.AlterTable(t.Context(), changelog.By{Run: 3}, "expenses", []schema.Column{{Name: "c", Type: "TEXT"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Execute(t.Context(), agentdb.By{Run: 4}, agentdb.ExecuteSpec{SQL: "alter table expenses rename column a to a2"}); err != nil {
+	if _, err := db.Execute(t.Context(), changelog.By{Run: 4}, agentdb.ExecuteSpec{SQL: "alter table expenses rename column a to a2"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Execute(t.Context(), agentdb.By{Run: 5}, agentdb.ExecuteSpec{SQL: "insert into expenses(note) values ('x')"}); err != nil {
+	if _, err := db.Execute(t.Context(), changelog.By{Run: 5}, agentdb.ExecuteSpec{SQL: "insert into expenses(note) values ('x')"}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -192,13 +194,13 @@ func TestBackupBeforeMigrations(t *testing.T) {
 	}
 
 	for run := int64(12); run < 15; run++ { // changes that come to nothing
-		if _, err := db.AlterTable(t.Context(), agentdb.By{Run: run}, "expenses", []agentdb.Column{{Name: "c", Type: "TEXT"}}); err == nil {
+		if _, err := db.AlterTable(t.Context(), changelog.By{Run: run}, "expenses", []schema.Column{{Name: "c", Type: "TEXT"}}); err == nil {
 			t.Error("a column was added twice")
 		}
-		if _, err := db.Execute(t.Context(), agentdb.By{Run: run}, agentdb.ExecuteSpec{SQL: "drop view nowhere"}); err == nil {
+		if _, err := db.Execute(t.Context(), changelog.By{Run: run}, agentdb.ExecuteSpec{SQL: "drop view nowhere"}); err == nil {
 			t.Error("a view was dropped that is none")
 		}
-		if _, err := db.Migrate(t.Context(), agentdb.By{Run: run}, agentdb.MigrateSpec{Up: "alter table nowhere add column a", Down: "select 1", Description: "d"}); err == nil {
+		if _, err := db.Migrate(t.Context(), changelog.By{Run: run}, agentdb.MigrateSpec{Up: "alter table nowhere add column a", Down: "select 1", Description: "d"}); err == nil {
 			t.Error("a table was altered that is none")
 		}
 	}
@@ -222,7 +224,7 @@ func TestBackupBeforeMigrations(t *testing.T) {
 
 	// A call that was made already is not made again, so nothing is copied for it.
 	for attempt := range 2 {
-		if _, err := db.Migrate(t.Context(), agentdb.By{Run: 20, Key: "k"}, agentdb.MigrateSpec{Up: "create table once(a)", Down: "drop table once", Description: "d"}); err != nil {
+		if _, err := db.Migrate(t.Context(), changelog.By{Run: 20, Key: "k"}, agentdb.MigrateSpec{Up: "create table once(a)", Down: "drop table once", Description: "d"}); err != nil {
 			t.Fatal(err)
 		}
 		kept, err := p.Backups("ann")

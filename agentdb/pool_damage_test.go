@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/pool"
 	"rouse/internal/storage/sqlite"
 )
@@ -110,7 +111,7 @@ func use(t testing.TB, path string) (holds string, err error) {
 	if _, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: "select * from expenses", IncludeDeleted: true}); err != nil {
 		return "", err
 	}
-	if _, err := db.Changes(t.Context(), agentdb.ChangeFilter{}); err != nil {
+	if _, err := db.Changes(t.Context(), changelog.Filter{}); err != nil {
 		return "", err
 	}
 	if err := agentdb.ReadAll(t.Context(), db); err != nil {
@@ -397,7 +398,7 @@ func TestDamageWhileOpen(t *testing.T) {
 	if _, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: "select max(note) from expenses"}); !errors.As(err, &corrupt) {
 		t.Fatalf("error %v", err)
 	}
-	if _, err := db.Insert(t.Context(), agentdb.By{}, "expenses", []map[string]any{{"amount": 1}}); !errors.As(err, &corrupt) {
+	if _, err := db.Insert(t.Context(), changelog.By{}, "expenses", []map[string]any{{"amount": 1}}); !errors.As(err, &corrupt) {
 		t.Errorf("it was written to: %v", err)
 	}
 	if _, err := db.Backup(t.Context(), agentdb.BackupSpec{}); !errors.As(err, &corrupt) {

@@ -16,7 +16,9 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/schema"
 	"rouse/agentdb/sqltext"
+	"rouse/agentdb/sqlvalue"
 	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
 )
@@ -129,7 +131,7 @@ func (db *DB) eachRow(ctx context.Context, spec QuerySpec, limit int, begin func
 	}
 
 	values := make([]any, len(columns))
-	into := pointers(values)
+	into := sqlvalue.Pointers(values)
 	for rows.Next() {
 		if err := rows.Scan(into...); err != nil {
 			return err
@@ -174,7 +176,7 @@ func readable(v any) any {
 	case []byte:
 		return base64.StdEncoding.EncodeToString(v)
 	case time.Time: // the driver makes these of columns that were declared DATE or the like
-		return v.UTC().Format(timeLayout)
+		return v.UTC().Format(sqlvalue.TimeLayout)
 	case float64:
 		if math.IsInf(v, 0) {
 			return fmt.Sprint(v)
@@ -209,7 +211,7 @@ func (s QuerySpec) args(sqlText string) ([]any, error) {
 
 	var args []any
 	for i, v := range s.Params {
-		value, err := storable(v)
+		value, err := sqlvalue.Storable(v)
 		if err != nil {
 			return nil, dberr.Invalid(fmt.Sprintf("params[%d]", i), "the parameter cannot be used: %v", err)
 		}
@@ -217,7 +219,7 @@ func (s QuerySpec) args(sqlText string) ([]any, error) {
 	}
 
 	for name, v := range s.Named {
-		value, err := storable(v)
+		value, err := sqlvalue.Storable(v)
 		if err != nil {
 			return nil, dberr.Invalid("params."+name, "the parameter cannot be used: %v", err)
 		}
@@ -259,7 +261,7 @@ func (db *DB) suggest(ctx context.Context, text string) string {
 }
 
 func (db *DB) suggestIn(ctx context.Context, q sqlite.Querier, message string) string {
-	tables, err := readTables(ctx, q, "")
+	tables, err := schema.ReadTables(ctx, q, "")
 	if err != nil {
 		return "" // the advice is an extra; the error itself is returned
 	}
@@ -273,7 +275,7 @@ func (db *DB) suggestIn(ctx context.Context, q sqlite.Querier, message string) s
 		if slices.ContainsFunc(views, func(v string) bool { return strings.EqualFold(v, name) }) {
 			return "; it is a saved view, which queries can name, and statements that write cannot"
 		}
-		return didYouMean(name, append(tableNames(tables), views...))
+		return sqltext.DidYouMean(name, append(schema.TableNames(tables), views...))
 	}
 
 	name, ok := strings.CutPrefix(message, "no such column: ")
@@ -286,11 +288,11 @@ func (db *DB) suggestIn(ctx context.Context, q sqlite.Querier, message string) s
 	name = strings.Trim(name[strings.LastIndexByte(name, '.')+1:], `"`)
 	columns := []string{sqltext.ColumnCreated, sqltext.ColumnUpdated}
 	for _, t := range tables {
-		columns = append(columns, t.columnNames()...)
+		columns = append(columns, t.ColumnNames()...)
 	}
 	if best := text.Nearest(name, columns); quoted && (best == "" || len(name) < 4) {
 		return "" // it was meant as a text
 	}
 
-	return didYouMean(name, columns)
+	return sqltext.DidYouMean(name, columns)
 }

@@ -13,7 +13,10 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/schema"
+	"rouse/agentdb/view"
 )
 
 // OSA-56
@@ -62,7 +65,7 @@ func TestQuery(t *testing.T) {
 func TestQueryErrorsAdvise(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
-	if _, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, agentdb.View{Name: "monthly", SQL: "select 1", RenderHint: "number", Refresh: "manual"}); err != nil {
+	if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, view.View{Name: "monthly", SQL: "select 1", RenderHint: "number", Refresh: "manual"}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -181,7 +184,7 @@ func TestQueryHidesDeletedRows(t *testing.T) {
 	raw(t, db, "alter table expenses add column extra text default 'x'", "create table plain(a)", "insert into plain values (1)")
 	both("select id, extra from expenses", `[[1,"x"],[3,"x"]]`, `[[1,"x"],[2,"x"],[3,"x"]]`)
 	both("select a from plain", "[[1]]", "[[1]]")
-	if _, err := db.CreateTable(t.Context(), agentdb.By{}, agentdb.TableSpec{Name: "later", Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}}}); err != nil {
+	if _, err := db.CreateTable(t.Context(), changelog.By{}, schema.TableSpec{Name: "later", Purpose: "p", Columns: []schema.Column{{Name: "a", Type: "TEXT"}}}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -207,12 +210,12 @@ func TestQueryThroughViews(t *testing.T) {
 		"create view gone as select absent from expenses",
 		"create view round as select * from round",
 	} {
-		if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: sql}); err != nil {
+		if _, err := db.Execute(t.Context(), changelog.By{}, agentdb.ExecuteSpec{SQL: sql}); err != nil {
 			t.Fatal(sql, err)
 		}
 	}
 
-	if _, err := db.Delete(t.Context(), agentdb.By{}, "expenses", map[string]any{"category": "a"}); err != nil {
+	if _, err := db.Delete(t.Context(), changelog.By{}, "expenses", map[string]any{"category": "a"}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -277,7 +280,7 @@ func TestQueryRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db.sqlite")
 	db := open(t, path)
 	expenses(t, db)
-	if _, err := db.Insert(t.Context(), agentdb.By{Run: 1, Key: "k"}, "expenses", []map[string]any{{"amount": 1}}); err != nil {
+	if _, err := db.Insert(t.Context(), changelog.By{Run: 1, Key: "k"}, "expenses", []map[string]any{{"amount": 1}}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -367,7 +370,7 @@ func FuzzQueryRefuses(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "db.sqlite")
 	db := open(f, path)
 	expenses(f, db)
-	if _, err := db.Insert(context.Background(), agentdb.By{Run: 1, Key: "sentinel-key"}, "expenses", []map[string]any{{"amount": 1}}); err != nil {
+	if _, err := db.Insert(context.Background(), changelog.By{Run: 1, Key: "sentinel-key"}, "expenses", []map[string]any{{"amount": 1}}); err != nil {
 		f.Fatal(err)
 	}
 
@@ -455,7 +458,7 @@ func TestDecimalsAreShownAsWritten(t *testing.T) {
 	}
 
 	const sql = "select amount from expenses where id = 1"
-	if _, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, agentdb.View{Name: "total", SQL: sql, RenderHint: "number", Refresh: "manual"}); err != nil {
+	if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, view.View{Name: "total", SQL: sql, RenderHint: "number", Refresh: "manual"}); err != nil {
 		t.Fatal(err)
 	}
 	view, err := db.RunView(t.Context(), "total", nil)

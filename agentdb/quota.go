@@ -145,3 +145,17 @@ func (db *DB) NotifyQuota(ctx context.Context, tell func(used, limit int64) erro
 
 	return nil
 }
+
+// quotaWarnings measures the file after a write and adds the warning that this may give. The
+// write is done, even if the caller gives up or measuring fails.
+func (db *DB) quotaWarnings(ctx context.Context, warnings []string) []string {
+	warning, err := db.measureQuota(context.WithoutCancel(ctx))
+	if err != nil {
+		warning = err.Error()
+	}
+
+	if warning != "" {
+		warnings = append(warnings, warning)
+	}
+	return warnings
+}

@@ -7,6 +7,9 @@ import (
 	"unicode/utf8"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
+	"rouse/agentdb/schema"
+	"rouse/agentdb/view"
 	"rouse/internal/contract"
 )
 
@@ -80,8 +83,8 @@ func TestSchemaStringShrinks(t *testing.T) {
 
 	expenses(t, db)
 	raw(t, db, "create view dear as select id from expenses where amount > 100")
-	v := agentdb.View{Name: "over", SQL: "select category\nfrom expenses where amount > :least", RenderHint: "table", Refresh: "manual", Params: []agentdb.ViewParam{{Name: "least", Type: "real"}}}
-	if _, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, v); err != nil {
+	v := view.View{Name: "over", SQL: "select category\nfrom expenses where amount > :least", RenderHint: "table", Refresh: "manual", Params: []view.Param{{Name: "least", Type: "real"}}}
+	if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, v); err != nil {
 		t.Fatal(err)
 	}
 
@@ -97,8 +100,8 @@ view over(least) (saved):
 	}
 
 	for i := range 20 {
-		v := agentdb.View{Name: fmt.Sprint("long_", i), SQL: "select 1 -- " + strings.Repeat("x", 500), RenderHint: "table", Refresh: "manual"}
-		if _, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, v); err != nil {
+		v := view.View{Name: fmt.Sprint("long_", i), SQL: "select 1 -- " + strings.Repeat("x", 500), RenderHint: "table", Refresh: "manual"}
+		if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, v); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,8 +131,8 @@ view over(least) (saved):
 	db = fresh(t)
 	wide(t, db, "wide", 60)
 	for i := range 14 {
-		v := agentdb.View{Name: fmt.Sprint("long_", i), SQL: "select 1 -- " + strings.Repeat("x", 500), RenderHint: "table", Refresh: "manual"}
-		if _, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, v); err != nil {
+		v := view.View{Name: fmt.Sprint("long_", i), SQL: "select 1 -- " + strings.Repeat("x", 500), RenderHint: "table", Refresh: "manual"}
+		if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, v); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -145,10 +148,10 @@ func TestSchemaTextFits(t *testing.T) {
 	db := fresh(t)
 	wide(t, db, "old", 12)
 	wide(t, db, "young", 12)
-	if _, err := db.CreateTable(t.Context(), agentdb.By{}, agentdb.TableSpec{Name: "strict", Purpose: "Strict", Columns: []agentdb.Column{{Name: "a", Type: "TEXT", Nullable: new(false)}, {Name: "b", Type: "TEXT", Nullable: new(true)}}}); err != nil {
+	if _, err := db.CreateTable(t.Context(), changelog.By{}, schema.TableSpec{Name: "strict", Purpose: "Strict", Columns: []schema.Column{{Name: "a", Type: "TEXT", Nullable: new(false)}, {Name: "b", Type: "TEXT", Nullable: new(true)}}}); err != nil {
 		t.Fatal(err)
 	}
-	schema := func() agentdb.Schema {
+	schema := func() schema.Schema {
 		t.Helper()
 		s, err := db.Schema(t.Context())
 		if err != nil {
@@ -184,11 +187,11 @@ func TestSchemaTextFits(t *testing.T) {
 
 func wide(t *testing.T, db *agentdb.DB, name string, columns int) {
 	t.Helper()
-	spec := agentdb.TableSpec{Name: name, Purpose: "Wide"}
+	spec := schema.TableSpec{Name: name, Purpose: "Wide"}
 	for i := range columns {
-		spec.Columns = append(spec.Columns, agentdb.Column{Name: fmt.Sprint("column_", i), Type: "TEXT"})
+		spec.Columns = append(spec.Columns, schema.Column{Name: fmt.Sprint("column_", i), Type: "TEXT"})
 	}
-	if _, err := db.CreateTable(t.Context(), agentdb.By{}, spec); err != nil {
+	if _, err := db.CreateTable(t.Context(), changelog.By{}, spec); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 
+	"rouse/agentdb/schema"
 	"rouse/agentdb/sqltext"
 )
 
@@ -60,7 +61,7 @@ func (db *DB) measureTables(ctx context.Context, s *Stats) error {
 	for _, t := range schema.Tables {
 		// RowCount has the live rows alone, and the same as all where rows are not marked.
 		all := t.RowCount
-		if t.hasHost {
+		if t.HasHostColumns {
 			if err := db.db.Read().QueryRowContext(ctx, "select count(*) from "+sqltext.Quote(t.Name)).Scan(&all); err != nil {
 				return err
 			}
@@ -95,4 +96,34 @@ func (db *DB) tableBytes(ctx context.Context) (map[string]int64, error) {
 	}
 
 	return out, rows.Err()
+}
+
+// Schema lists the tables in the order of their making, with the number of their live rows.
+func (db *DB) Schema(ctx context.Context) (schema.Schema, error) {
+	tables, err := schema.ReadTables(ctx, db.db.Read(), "")
+	if err != nil {
+		return schema.Schema{}, db.explain(ctx, err)
+	}
+
+	for i := range tables {
+		t := &tables[i]
+		query := "select count(*) from " + sqltext.Quote(t.Name)
+		if t.HasHostColumns {
+			query += " where " + sqltext.ColumnDeleted + " is null"
+		}
+		if err := db.db.Read().QueryRowContext(ctx, query).Scan(&t.RowCount); err != nil {
+			return schema.Schema{}, db.explain(ctx, err)
+		}
+	}
+
+	if tables == nil {
+		tables = []schema.Table{}
+	}
+
+	views, err := schema.ReadViews(ctx, db.db.Read())
+	if err != nil {
+		return schema.Schema{}, db.explain(ctx, err)
+	}
+
+	return schema.Schema{Tables: tables, Views: views}, nil
 }

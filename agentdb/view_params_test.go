@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
+	"rouse/agentdb/view"
 )
 
 // OSA-60: a view has the parameters that its SQL names, each with a type and maybe a default;
@@ -16,9 +18,9 @@ func TestViewParameters(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
 	insert(t, db, "expenses", map[string]any{"category": "food", "amount": 5}, map[string]any{"category": "rent", "amount": 900})
-	by := agentdb.By{Run: 1}
-	v := agentdb.View{Name: "over", SQL: "select category c from expenses where amount > :least and category like $like order by 1", RenderHint: "table", Refresh: "on_run",
-		Params: []agentdb.ViewParam{{Name: ":least", Type: "Integer", Default: json.Number("1")}, {Name: "like", Default: "%"}}}
+	by := changelog.By{Run: 1}
+	v := view.View{Name: "over", SQL: "select category c from expenses where amount > :least and category like $like order by 1", RenderHint: "table", Refresh: "on_run",
+		Params: []view.Param{{Name: ":least", Type: "Integer", Default: json.Number("1")}, {Name: "like", Default: "%"}}}
 	saved, err := db.DefineView(t.Context(), by, v)
 	if err != nil || fmt.Sprint(saved.Params) != "[{least integer 1} {like text %}]" {
 		t.Fatalf("%+v %v", saved, err)
@@ -57,14 +59,14 @@ func TestViewParameters(t *testing.T) {
 
 func TestViewParametersRefuses(t *testing.T) {
 	db := fresh(t)
-	for want, v := range map[string]agentdb.View{
+	for want, v := range map[string]view.View{
 		"the SQL uses :a, which params does not declare":    {SQL: "select :a"},
-		"the SQL has no parameter :b":                       {SQL: "select 1", Params: []agentdb.ViewParam{{Name: "b"}}},
-		"the parameter a is declared twice":                 {SQL: "select :a", Params: []agentdb.ViewParam{{Name: "a"}, {Name: "a"}}},
-		"must be text, integer or real":                     {SQL: "select :a", Params: []agentdb.ViewParam{{Name: "a", Type: "date"}}},
-		`is of type real, and "x" is not`:                   {SQL: "select :a", Params: []agentdb.ViewParam{{Name: "a", Type: "real", Default: "x"}}},
+		"the SQL has no parameter :b":                       {SQL: "select 1", Params: []view.Param{{Name: "b"}}},
+		"the parameter a is declared twice":                 {SQL: "select :a", Params: []view.Param{{Name: "a"}, {Name: "a"}}},
+		"must be text, integer or real":                     {SQL: "select :a", Params: []view.Param{{Name: "a", Type: "date"}}},
+		`is of type real, and "x" is not`:                   {SQL: "select :a", Params: []view.Param{{Name: "a", Type: "real", Default: "x"}}},
 		"write :name and declare it in params":              {SQL: "select ?"},
-		"needs a default for every parameter, and a has no": {SQL: "select :a", Refresh: "5m", Params: []agentdb.ViewParam{{Name: "a"}}},
+		"needs a default for every parameter, and a has no": {SQL: "select :a", Refresh: "5m", Params: []view.Param{{Name: "a"}}},
 	} {
 		v.Name, v.RenderHint = "v", "table"
 		if v.Refresh == "" {
@@ -72,13 +74,13 @@ func TestViewParametersRefuses(t *testing.T) {
 		}
 
 		want = strings.TrimSuffix(want, " no")
-		if _, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, v); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, v); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", v.SQL, err, want)
 		}
 	}
 
-	v := agentdb.View{Name: "v", SQL: "select :a || :b x", RenderHint: "table", Refresh: "manual", Params: []agentdb.ViewParam{{Name: "a"}, {Name: "b"}}}
-	if _, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, v); err != nil {
+	v := view.View{Name: "v", SQL: "select :a || :b x", RenderHint: "table", Refresh: "manual", Params: []view.Param{{Name: "a"}, {Name: "b"}}}
+	if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, v); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := db.RunView(t.Context(), "v", nil); err == nil || !strings.Contains(err.Error(), "the view v needs a value for a, b") {
@@ -89,19 +91,19 @@ func TestViewParametersRefuses(t *testing.T) {
 // A view has at most twenty parameters, and each value is given in the type of its parameter, or refused.
 func TestViewParameterTypes(t *testing.T) {
 	db := fresh(t)
-	define := func(v agentdb.View) error {
+	define := func(v view.View) error {
 		v.RenderHint, v.Refresh = "table", "manual"
-		_, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, v)
+		_, err := db.DefineView(t.Context(), changelog.By{Run: 1}, v)
 		return err
 	}
-	many := agentdb.View{Name: "many", SQL: "select 1"}
+	many := view.View{Name: "many", SQL: "select 1"}
 	for i := range 20 {
-		many.SQL, many.Params = fmt.Sprintf("%s + :p%d", many.SQL, i), append(many.Params, agentdb.ViewParam{Name: fmt.Sprint("p", i)})
+		many.SQL, many.Params = fmt.Sprintf("%s + :p%d", many.SQL, i), append(many.Params, view.Param{Name: fmt.Sprint("p", i)})
 	}
 	if err := define(many); err != nil {
 		t.Errorf("twenty: %v", err)
 	}
-	many.SQL, many.Params = many.SQL+" + :p20", append(many.Params, agentdb.ViewParam{Name: "p20"})
+	many.SQL, many.Params = many.SQL+" + :p20", append(many.Params, view.Param{Name: "p20"})
 	if err := define(many); err == nil || !strings.Contains(err.Error(), "a view can have 20 parameters") {
 		t.Errorf("twenty-one: %v", err)
 	}
@@ -117,7 +119,7 @@ func TestViewParameterTypes(t *testing.T) {
 		{"real", nil, `["null",null]`},
 	} {
 		name := fmt.Sprint("v", i)
-		if err := define(agentdb.View{Name: name, SQL: "select typeof(:a), :a", Params: []agentdb.ViewParam{{Name: "a", Type: c.typ}}}); err != nil {
+		if err := define(view.View{Name: name, SQL: "select typeof(:a), :a", Params: []view.Param{{Name: "a", Type: c.typ}}}); err != nil {
 			t.Fatal(err)
 		}
 		out, err := db.RunView(t.Context(), name, map[string]any{"a": c.value})
@@ -132,7 +134,7 @@ func TestViewParameterTypes(t *testing.T) {
 		}
 	}
 
-	half := agentdb.View{Name: "half", SQL: "select 7 / :a", Params: []agentdb.ViewParam{{Name: "a", Type: "real", Default: 2}}}
+	half := view.View{Name: "half", SQL: "select 7 / :a", Params: []view.Param{{Name: "a", Type: "real", Default: 2}}}
 	if err := define(half); err != nil {
 		t.Fatal(err)
 	}
@@ -147,15 +149,15 @@ func TestViewParameterTypes(t *testing.T) {
 // A call that drops a view and is made once more is answered as it was, though there is none any more.
 func TestDropViewOnce(t *testing.T) {
 	db := fresh(t)
-	if _, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, agentdb.View{Name: "v", SQL: "select 1", RenderHint: "table", Refresh: "manual"}); err != nil {
+	if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, view.View{Name: "v", SQL: "select 1", RenderHint: "table", Refresh: "manual"}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 2 {
-		if dropped, err := db.DropView(t.Context(), agentdb.By{Run: 1, Key: "k"}, "v"); err != nil || !dropped.Dropped {
+		if dropped, err := db.DropView(t.Context(), changelog.By{Run: 1, Key: "k"}, "v"); err != nil || !dropped.Dropped {
 			t.Errorf("call %d: %+v, %v", i, dropped, err)
 		}
 	}
-	if _, err := db.DropView(t.Context(), agentdb.By{Run: 1}, "v"); err == nil {
+	if _, err := db.DropView(t.Context(), changelog.By{Run: 1}, "v"); err == nil {
 		t.Error("another call drops it as well")
 	}
 }
@@ -194,7 +196,7 @@ func TestParameters(t *testing.T) {
 		}
 	}
 
-	_, err := db.Execute(t.Context(), agentdb.By{Run: 1}, agentdb.ExecuteSpec{SQL: "update expenses set note = ? where id = 1", Params: []any{"x", "y"}})
+	_, err := db.Execute(t.Context(), changelog.By{Run: 1}, agentdb.ExecuteSpec{SQL: "update expenses set note = ? where id = 1", Params: []any{"x", "y"}})
 	if err == nil || !strings.Contains(err.Error(), "the SQL has 1 parameter and 2 values were given") {
 		t.Error(err)
 	}

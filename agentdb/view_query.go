@@ -3,13 +3,11 @@ package agentdb
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"fmt"
-	"strconv"
 	"strings"
 
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/sqltext"
+	"rouse/agentdb/view"
 )
 
 // maxJoinedViews bounds how many saved views one query may name, with those that they name.
@@ -34,7 +32,7 @@ func (db *DB) describeQuery(ctx context.Context, conn *sql.Conn, text, redefined
 			return nil, "", dberr.Invalid("sql", "the view %s would ask itself", redefined)
 		}
 
-		v, ok, problem := db.findView(ctx, name)
+		v, ok, problem := view.Find(ctx, db.db.Read(), name)
 		switch {
 		case problem != nil:
 			return nil, "", problem
@@ -44,61 +42,13 @@ func (db *DB) describeQuery(ctx context.Context, conn *sql.Conn, text, redefined
 			return nil, "", dberr.Invalid("sql", "the query names more than %d saved views, with those that they name", maxJoinedViews)
 		}
 
-		expression, err := v.expression()
+		expression, err := v.Expression()
 		if err != nil {
 			return nil, "", err
 		}
 		views = append(views, expression)
 		whole = withExpressions(text, views)
 	}
-}
-
-// findView reads the view of a name; false where there is none.
-func (db *DB) findView(ctx context.Context, name string) (View, bool, error) {
-	v, _, err := scanView(db.db.Read().QueryRowContext(ctx, selectView+whereName, name).Scan)
-	if errors.Is(err, sql.ErrNoRows) {
-		return v, false, nil
-	}
-	return v, err == nil, err
-}
-
-// expression is a view as a common table expression, with the defaults of its parameters in their
-// places: the names of parameters belong to the query that it is part of.
-func (v View) expression() (string, error) {
-	values, err := v.values(nil)
-	var bad *dberr.Error
-	if errors.As(err, &bad) {
-		bad.Message += ", and is asked with db_run_view: like a table a view has the defaults of its parameters alone"
-		return "", bad
-	}
-
-	text, err := sqltext.CheckSelect(v.SQL)
-	if err != nil {
-		return "", err
-	}
-
-	var b strings.Builder
-	done := 0
-	sqltext.EachParameter(text, func(at, end int) {
-		if name := text[at+1 : end]; name != "" {
-			b.WriteString(text[done:at] + sqlLiteral(values[name]))
-			done = end
-		}
-	})
-	return fmt.Sprintf("%s AS (\n%s\n)", sqltext.Quote(v.Name), b.String()+text[done:]), nil
-}
-
-// sqlLiteral writes a value of a parameter, which is a text, an int64, a realNumber or nil.
-func sqlLiteral(v any) string {
-	switch v := v.(type) {
-	case int64:
-		return strconv.FormatInt(v, 10)
-	case realNumber:
-		return strconv.FormatFloat(float64(v), 'e', -1, 64) // with an exponent it stays a REAL
-	case string:
-		return "'" + strings.ReplaceAll(v, "'", "''") + "'"
-	}
-	return "NULL"
 }
 
 // withExpressions puts common table expressions before those of a statement.

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
+	"rouse/agentdb/view"
 )
 
 // OSA-60: a saved view is named in a query like a table: joined, in a CTE and by another view, over live rows as they are, with the
@@ -14,18 +16,18 @@ func TestSavedViewsAsTables(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
 	insert(t, db, "expenses", map[string]any{"category": "food", "amount": 1.5}, map[string]any{"category": "food", "amount": 2.5}, map[string]any{"category": "it's :a", "amount": 7})
-	define := func(name, sql string, params ...agentdb.ViewParam) {
+	define := func(name, sql string, params ...view.Param) {
 		t.Helper()
-		if _, err := db.DefineView(t.Context(), agentdb.By{}, agentdb.View{Name: name, SQL: sql, RenderHint: "table", Refresh: "manual", Params: params}); err != nil {
+		if _, err := db.DefineView(t.Context(), changelog.By{}, view.View{Name: name, SQL: sql, RenderHint: "table", Refresh: "manual", Params: params}); err != nil {
 			t.Fatal(name, err)
 		}
 	}
 
 	define("totals", "select category, sum(amount) total from expenses where _deleted_at is null group by 1; -- by category")
 	define("large", "WITH recursive t as (select * from Totals) select *, ':least' note from t where total >= :least and total < :most",
-		agentdb.ViewParam{Name: "least", Type: "real", Default: 5.0}, agentdb.ViewParam{Name: "most", Type: "integer", Default: 100})
-	define("odd", "select category from large where category = :a", agentdb.ViewParam{Name: "a", Default: "it's :a"})
-	define("one", "select total from totals where category = :which", agentdb.ViewParam{Name: "which"})
+		view.Param{Name: "least", Type: "real", Default: 5.0}, view.Param{Name: "most", Type: "integer", Default: 100})
+	define("odd", "select category from large where category = :a", view.Param{Name: "a", Default: "it's :a"})
+	define("one", "select total from totals where category = :which", view.Param{Name: "which"})
 
 	for sql, want := range map[string]string{
 		"select * from totals order by 1": `[["food",4],["it's :a",7]]`,
@@ -42,7 +44,7 @@ func TestSavedViewsAsTables(t *testing.T) {
 	}
 
 	// A row that was deleted is seen neither through the view.
-	if _, err := db.Delete(t.Context(), agentdb.By{}, "expenses", map[string]any{"amount": 7}); err != nil {
+	if _, err := db.Delete(t.Context(), changelog.By{}, "expenses", map[string]any{"amount": 7}); err != nil {
 		t.Fatal(err)
 	}
 	if got := ask(t, db, "select count(*) from totals"); got != "[[1]]" {
@@ -68,7 +70,7 @@ func TestSavedViewsAsTables(t *testing.T) {
 
 	// A view that would come to itself is not saved.
 	for _, sql := range []string{"select * from totals", "select category, total from odd join large using (category)"} {
-		_, err := db.DefineView(t.Context(), agentdb.By{}, agentdb.View{Name: "totals", SQL: sql, RenderHint: "table", Refresh: "manual"})
+		_, err := db.DefineView(t.Context(), changelog.By{}, view.View{Name: "totals", SQL: sql, RenderHint: "table", Refresh: "manual"})
 		wantError(t, err, "invalid_args", "sql", "would ask itself")
 	}
 	if got := ask(t, db, "select category from totals"); got != `[["food"]]` {

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
+	"rouse/agentdb/schema"
+	"rouse/agentdb/view"
 )
 
 // OSA-60: a saved query keeps its result until it is asked again; redefining it keeps when it
@@ -14,8 +17,8 @@ func TestViews(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
 	expenses(t, db)
-	by := agentdb.By{Run: 1}
-	v := agentdb.View{Name: "total", SQL: "select count(*) n from expenses", RenderHint: "number", Refresh: "on_run"}
+	by := changelog.By{Run: 1}
+	v := view.View{Name: "total", SQL: "select count(*) n from expenses", RenderHint: "number", Refresh: "on_run"}
 	first, err := db.DefineView(t.Context(), by, v)
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +48,7 @@ func TestViews(t *testing.T) {
 		t.Errorf("%+v %v", again, err)
 	}
 
-	for _, bad := range []agentdb.View{
+	for _, bad := range []view.View{
 		{Name: "expenses", SQL: "select 1", RenderHint: "table", Refresh: "manual"},
 		{Name: "_x", SQL: "select 1", RenderHint: "table", Refresh: "manual"},
 		{Name: "x", SQL: "delete from expenses", RenderHint: "table", Refresh: "manual"},
@@ -58,12 +61,12 @@ func TestViews(t *testing.T) {
 			t.Errorf("%+v was saved", bad)
 		}
 	}
-	longest := agentdb.View{Name: "longest", SQL: "select 1" + strings.Repeat(" ", 16<<10-8), RenderHint: "number", Refresh: "1s"}
+	longest := view.View{Name: "longest", SQL: "select 1" + strings.Repeat(" ", 16<<10-8), RenderHint: "number", Refresh: "1s"}
 	if _, err := db.DefineView(t.Context(), by, longest); err != nil {
 		t.Error(err)
 	}
 
-	if _, err := db.CreateTable(t.Context(), by, agentdb.TableSpec{Name: "total", Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}}}); err == nil {
+	if _, err := db.CreateTable(t.Context(), by, schema.TableSpec{Name: "total", Purpose: "p", Columns: []schema.Column{{Name: "a", Type: "TEXT"}}}); err == nil {
 		t.Error("a table took the name of a view")
 	}
 

@@ -16,7 +16,7 @@ import (
 	"rouse/agent/checkout/runclone"
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
-	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -32,7 +32,7 @@ const (
 
 // Options selects how a run is undone.
 type Options struct {
-	By     agentdb.By
+	By     changelog.By
 	Reason string // actor in the event: "user" or "undo_on_failure"
 	Only   string // Files or Database; "" means both
 	Force  bool   // overwrite later changes that conflict
@@ -47,7 +47,7 @@ type Result struct {
 	Done     bool // everything that can be undone is undone
 	CanUndo  bool // there are no conflicts
 	Files    []file.Undone
-	Database agentdb.Undone
+	Database changelog.Undone
 	Checkout string   // branch of the discarded clone; "" without a clone
 	Left     []string // effects that remain
 
@@ -118,7 +118,7 @@ func (u Undoer) plan(ctx context.Context, run ledger.Run, spec Options) (out Res
 		return out, err
 	}
 	out.clone = err == nil
-	out.Database = agentdb.Undone{Run: run.ID, CanUndo: true, Tables: []agentdb.UndoneTable{}, Schema: []string{}, Conflicts: []agentdb.Conflict{}, Remaining: []string{}}
+	out.Database = changelog.Undone{Run: run.ID, CanUndo: true, Tables: []changelog.UndoneTable{}, Schema: []string{}, Conflicts: []changelog.Conflict{}, Remaining: []string{}}
 	switch {
 	case spec.Only == Database:
 		out.clone = false
@@ -206,13 +206,13 @@ func (u Undoer) disownFiles(ctx context.Context, run ledger.Run, out *Result) er
 	return u.Ledger.DisownFiles(ctx, claims)
 }
 
-func (u Undoer) undoDatabase(ctx context.Context, run ledger.Run, spec Options, dry bool) (agentdb.Undone, error) {
+func (u Undoer) undoDatabase(ctx context.Context, run ledger.Run, spec Options, dry bool) (changelog.Undone, error) {
 	db, release, err := u.Databases.Get(ctx, run.Agent)
 	if err != nil {
-		return agentdb.Undone{}, err
+		return changelog.Undone{}, err
 	}
 	defer release()
-	return db.Undo(ctx, spec.By, agentdb.UndoSpec{Run: run.ID, Force: spec.Force, DryRun: dry, Progress: spec.Progress})
+	return db.Undo(ctx, spec.By, changelog.UndoSpec{Run: run.ID, Force: spec.Force, DryRun: dry, Progress: spec.Progress})
 }
 
 func unobstructed(files []file.Undone) bool {
@@ -222,7 +222,7 @@ func unobstructed(files []file.Undone) bool {
 // OnFailure undoes a failed run with undo_on_failure. It adds the result of the undo to the run's
 // error.
 func (u Undoer) OnFailure(ctx context.Context, run ledger.Run, res ledger.Result) ledger.Result {
-	spec := Options{By: agentdb.By{Actor: "system"}, Reason: "undo_on_failure"}
+	spec := Options{By: changelog.By{Actor: "system"}, Reason: "undo_on_failure"}
 	// Undo the run even if its context has ended because of a timeout.
 	out, err := u.Undo(context.WithoutCancel(ctx), run, spec)
 	say := ""

@@ -5,7 +5,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
-	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -40,9 +40,9 @@ func TestResultTexts(t *testing.T) {
 		places    string
 		conflicts int64
 	}{
-		{Result{Database: agentdb.Undone{Changes: 2}}, "the database", 0},
+		{Result{Database: changelog.Undone{Changes: 2}}, "the database", 0},
 		{Result{Files: changed}, "files", 0},
-		{Result{Files: conflict, Database: agentdb.Undone{Changes: 1, ConflictCount: 3}}, "files and the database", 4},
+		{Result{Files: conflict, Database: changelog.Undone{Changes: 1, ConflictCount: 3}}, "files and the database", 4},
 	} {
 		if got := c.res.places(); got != c.places {
 			t.Errorf("places: %q, want %q", got, c.places)

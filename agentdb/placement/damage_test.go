@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -50,18 +51,18 @@ func TestUndoIsShipped(t *testing.T) {
 		t.Fatal(err)
 	}
 	north.mustWrite("clerk", makeNotes)
-	if err := north.write("clerk", agentdb.By{Run: r.ID, Key: "k"}, fmt.Sprintf(addNote, "a")); err != nil {
+	if err := north.write("clerk", changelog.By{Run: r.ID, Key: "k"}, fmt.Sprintf(addNote, "a")); err != nil {
 		t.Fatal(err)
 	}
 	north.finish(r)
 
-	undo := func(n *node) (agentdb.Undone, error) {
+	undo := func(n *node) (changelog.Undone, error) {
 		db, release, err := n.pool.Get(t.Context(), "clerk")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer release()
-		return db.Undo(t.Context(), agentdb.By{}, agentdb.UndoSpec{Run: r.ID})
+		return db.Undo(t.Context(), changelog.By{}, changelog.UndoSpec{Run: r.ID})
 	}
 	if u, err := undo(south); err == nil || !strings.Contains(err.Error(), "at the node north") {
 		t.Errorf("a copy was changed: %+v (%v)", u, err)
@@ -114,7 +115,7 @@ func TestTakeLocal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: fmt.Sprintf(addNote, "local")}); err != nil {
+	if _, err := db.Execute(t.Context(), changelog.By{}, agentdb.ExecuteSpec{SQL: fmt.Sprintf(addNote, "local")}); err != nil {
 		t.Fatal(err)
 	}
 	release()
@@ -161,7 +162,7 @@ func TestGivenUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := db.Execute(ctx, agentdb.By{}, agentdb.ExecuteSpec{SQL: fmt.Sprintf(addNote, fmt.Sprintf("n%03d", i))}); err != nil {
+		if _, err := db.Execute(ctx, changelog.By{}, agentdb.ExecuteSpec{SQL: fmt.Sprintf(addNote, fmt.Sprintf("n%03d", i))}); err != nil {
 			given++
 		}
 		release()

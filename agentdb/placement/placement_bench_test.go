@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/pool"
 )
 
@@ -27,11 +28,11 @@ func BenchmarkWrite(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer release()
-			if _, err := db.Execute(b.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: `create table if not exists notes (text text)`}); err != nil {
+			if _, err := db.Execute(b.Context(), changelog.By{}, agentdb.ExecuteSpec{SQL: `create table if not exists notes (text text)`}); err != nil {
 				b.Fatal(err)
 			}
 			for b.Loop() {
-				if _, err := db.Insert(b.Context(), agentdb.By{}, "notes", []map[string]any{{"text": "a note"}}); err != nil {
+				if _, err := db.Insert(b.Context(), changelog.By{}, "notes", []map[string]any{{"text": "a note"}}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/placement"
 	"rouse/agentdb/pool"
 	"rouse/internal/domain"
@@ -130,7 +131,7 @@ func (n *node) finish(r ledger.Run) {
 	}
 }
 
-func (n *node) write(agent string, by agentdb.By, text string) error {
+func (n *node) write(agent string, by changelog.By, text string) error {
 	db, release, err := n.pool.Get(n.t.Context(), agent)
 	if err != nil {
 		return err
@@ -142,7 +143,7 @@ func (n *node) write(agent string, by agentdb.By, text string) error {
 
 func (n *node) mustWrite(agent, text string) {
 	n.t.Helper()
-	if err := n.write(agent, agentdb.By{}, text); err != nil {
+	if err := n.write(agent, changelog.By{}, text); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -217,7 +218,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	north.mustWrite("clerk", makeNotes)
-	by := agentdb.By{Run: r.ID, Key: "c1"}
+	by := changelog.By{Run: r.ID, Key: "c1"}
 	if err := north.write("clerk", by, fmt.Sprintf(addNote, "once")); err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +291,7 @@ func TestStaleNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	south.mustWrite("clerk", fmt.Sprintf(addNote, "south"))
-	if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: fmt.Sprintf(addNote, "stale")}); !elsewhere(err, "south") {
+	if _, err := db.Execute(t.Context(), changelog.By{}, agentdb.ExecuteSpec{SQL: fmt.Sprintf(addNote, "stale")}); !elsewhere(err, "south") {
 		t.Errorf("a node writes that has the agent no more: %v", err)
 	}
 	release()
@@ -331,7 +332,7 @@ func TestReadElsewhere(t *testing.T) {
 		}
 	}
 
-	err = south.write("clerk", agentdb.By{}, fmt.Sprintf(addNote, "here"))
+	err = south.write("clerk", changelog.By{}, fmt.Sprintf(addNote, "here"))
 	if refused, ok := errors.AsType[*agentdb.Error](err); !ok || refused.Kind != "rejected" || !strings.Contains(refused.Message, "at the node north") {
 		t.Errorf("a write at another node: %v", err)
 	}
@@ -408,7 +409,7 @@ func TestFromAHome(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{makeNotes, fmt.Sprintf(addNote, "before")} {
-		if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: text}); err != nil {
+		if _, err := db.Execute(t.Context(), changelog.By{}, agentdb.ExecuteSpec{SQL: text}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -489,7 +490,7 @@ func TestLargeAndMany(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			for n := range 40 {
-				if err := north.write("clerk", agentdb.By{}, fmt.Sprintf(`insert into blobs (n) values (%d)`, 100*i+n)); err != nil {
+				if err := north.write("clerk", changelog.By{}, fmt.Sprintf(`insert into blobs (n) values (%d)`, 100*i+n)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -610,7 +611,7 @@ func TestOtherDatabaseIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: makeNotes}); err != nil {
+	if _, err := db.Execute(t.Context(), changelog.By{}, agentdb.ExecuteSpec{SQL: makeNotes}); err != nil {
 		t.Fatal(err)
 	}
 	release()

@@ -9,16 +9,18 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/dberr"
 	"rouse/agentdb/pool"
+	"rouse/agentdb/schema"
 )
 
 func expenses(t testing.TB, db *agentdb.DB) {
 	t.Helper()
-	_, err := db.CreateTable(context.Background(), agentdb.By{Run: 1}, agentdb.TableSpec{
+	_, err := db.CreateTable(context.Background(), changelog.By{Run: 1}, schema.TableSpec{
 		Name: "expenses", Purpose: "What was spent",
-		Columns: []agentdb.Column{{Name: "category", Type: "TEXT"}, {Name: "amount", Type: "REAL"}, {Name: "note", Type: "TEXT", Default: json.RawMessage(`"none"`)}},
-		Indexes: []agentdb.Index{{Name: "expenses_category", Columns: []string{"category"}}},
+		Columns: []schema.Column{{Name: "category", Type: "TEXT"}, {Name: "amount", Type: "REAL"}, {Name: "note", Type: "TEXT", Default: json.RawMessage(`"none"`)}},
+		Indexes: []schema.Index{{Name: "expenses_category", Columns: []string{"category"}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +29,7 @@ func expenses(t testing.TB, db *agentdb.DB) {
 
 func insert(t testing.TB, db *agentdb.DB, table string, rows ...map[string]any) agentdb.Inserted {
 	t.Helper()
-	in, err := db.Insert(context.Background(), agentdb.By{Run: 1}, table, rows)
+	in, err := db.Insert(context.Background(), changelog.By{Run: 1}, table, rows)
 	if err != nil {
 		t.Fatal(err)
 	}

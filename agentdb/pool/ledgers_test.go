@@ -7,8 +7,10 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/lineage"
 	"rouse/agentdb/pool"
+	"rouse/agentdb/schema"
 	"rouse/internal/domain"
 )
 
@@ -53,7 +55,7 @@ func TestLedgersOfDatabase(t *testing.T) {
 	}
 	insert := func(run int64) func(*agentdb.DB) {
 		return func(db *agentdb.DB) {
-			if _, err := db.Insert(t.Context(), agentdb.By{Run: run, Key: "p0"}, "t", []map[string]any{{"a": "x"}}); err != nil {
+			if _, err := db.Insert(t.Context(), changelog.By{Run: run, Key: "p0"}, "t", []map[string]any{{"a": "x"}}); err != nil {
 				t.Errorf("run %d: %v", run, err)
 			}
 		}
@@ -89,7 +91,7 @@ func TestLedgersOfDatabase(t *testing.T) {
 	}
 
 	must(with(ledgerOf("a", 10), func(db *agentdb.DB) {
-		if _, err := db.CreateTable(t.Context(), agentdb.By{Run: 1}, agentdb.TableSpec{Name: "t", Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}}}); err != nil {
+		if _, err := db.CreateTable(t.Context(), changelog.By{Run: 1}, schema.TableSpec{Name: "t", Purpose: "p", Columns: []schema.Column{{Name: "a", Type: "TEXT"}}}); err != nil {
 			t.Error(err)
 		}
 		insert(3)(db)
@@ -118,7 +120,7 @@ func TestLedgersOfDatabase(t *testing.T) {
 		rows(2)(db)
 		insert(11)(db)
 		rows(3)(db)
-		if _, err := db.Insert(t.Context(), agentdb.By{Run: 10, Key: "p1"}, "t", []map[string]any{{"a": "x"}}); err == nil {
+		if _, err := db.Insert(t.Context(), changelog.By{Run: 10, Key: "p1"}, "t", []map[string]any{{"a": "x"}}); err == nil {
 			t.Error("a run writes that the ledger cannot have")
 		}
 	}))
@@ -130,11 +132,11 @@ func TestLedgersOfDatabase(t *testing.T) {
 	must(with(ledgerOf("b", 3), func(db *agentdb.DB) {
 		insert(3)(db)
 		rows(4)(db)
-		if u, err := db.Undo(t.Context(), agentdb.By{}, agentdb.UndoSpec{Run: 3}); err != nil || !u.Done || u.Changes != 1 {
+		if u, err := db.Undo(t.Context(), changelog.By{}, changelog.UndoSpec{Run: 3}); err != nil || !u.Done || u.Changes != 1 {
 			t.Errorf("%+v, %v", u, err)
 		}
 		rows(3)(db)
-		if u, err := db.Undo(t.Context(), agentdb.By{}, agentdb.UndoSpec{Run: 10}); err != nil || u.Changes != 0 {
+		if u, err := db.Undo(t.Context(), changelog.By{}, changelog.UndoSpec{Run: 10}); err != nil || u.Changes != 0 {
 			t.Errorf("the undo of a run that is another's: %+v, %v", u, err)
 		}
 	}))

@@ -13,7 +13,10 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/pool"
+	"rouse/agentdb/schema"
+	"rouse/agentdb/transfer"
 	"rouse/internal/contract"
 	"rouse/internal/storage/sqlite"
 )
@@ -94,7 +97,7 @@ func TestPoolIsLazy(t *testing.T) {
 	}
 	defer release2()
 
-	_, err = small.CreateTable(t.Context(), agentdb.By{}, agentdb.TableSpec{Name: "t", Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}}})
+	_, err = small.CreateTable(t.Context(), changelog.By{}, schema.TableSpec{Name: "t", Purpose: "p", Columns: []schema.Column{{Name: "a", Type: "TEXT"}}})
 	wantError(t, err, "rejected", "", "quota")
 
 	for _, name := range []string{"", "..", "a/b", "../x", "a b", "-a", strings.Repeat("a", 64)} {
@@ -119,7 +122,7 @@ func TestPoolAsksForQuotas(t *testing.T) {
 		}
 		defer release() // so that the file stays open
 
-		_, err = db.CreateTable(t.Context(), agentdb.By{}, agentdb.TableSpec{Name: fmt.Sprint("t", c.quota), Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}}})
+		_, err = db.CreateTable(t.Context(), changelog.By{}, schema.TableSpec{Name: fmt.Sprint("t", c.quota), Purpose: "p", Columns: []schema.Column{{Name: "a", Type: "TEXT"}}})
 		if c.refused {
 			wantError(t, err, "rejected", "", "quota")
 		} else if err != nil {
@@ -141,7 +144,7 @@ func TestPoolUnderConcurrency(t *testing.T) {
 			}
 			defer release()
 
-			if _, err := db.Import(context.Background(), agentdb.By{}, agentdb.ImportSpec{Table: "t", Name: "f.csv", Source: strings.NewReader("a,b\n1,2\n")}); err != nil {
+			if _, err := db.Import(context.Background(), changelog.By{}, transfer.ImportSpec{Table: "t", Name: "f.csv", Source: strings.NewReader("a,b\n1,2\n")}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -193,7 +196,7 @@ func TestPoolReportsDamage(t *testing.T) {
 
 	insert(t, db, "expenses", map[string]any{"amount": 1}) // in use: closed when it is released
 	release()
-	if _, err := db.Insert(t.Context(), agentdb.By{}, "expenses", []map[string]any{{"amount": 1}}); !errors.Is(err, sqlite.ErrClosed) {
+	if _, err := db.Insert(t.Context(), changelog.By{}, "expenses", []map[string]any{{"amount": 1}}); !errors.Is(err, sqlite.ErrClosed) {
 		t.Errorf("error %v, want a closed file", err)
 	}
 	if _, _, err := p.Get(t.Context(), "bad"); err == nil {

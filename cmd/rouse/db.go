@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/agentdb"
+	"rouse/agentdb/schema"
 	"rouse/cmd/internal/api"
 	"rouse/internal/atomicfile"
 	"rouse/internal/owner"
@@ -162,7 +163,7 @@ func dbSchema(s *session, o dbOptions, _ []string) error {
 }
 
 // columnText describes the constraints of a column: "not null, default 'misc', unique with day".
-func columnText(t agentdb.Table, c agentdb.Column) string {
+func columnText(t schema.Table, c schema.Column) string {
 	var rules []string
 	switch {
 	case c.PrimaryKey:

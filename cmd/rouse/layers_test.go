@@ -94,7 +94,7 @@ var mayImport = map[string][]string{
 	},
 	"agent/tool/db": {
 		"agent/tool", "agent/preview", "agentdb", "agentdb/pool", "internal/ledger", "agent/model",
-		"agent/loop/memory",
+		"agent/loop/memory", "agentdb/changelog", "agentdb/schema", "agentdb/transfer", "agentdb/view",
 	},
 	"agent/tool/executor": {"agent/tool", "agent/tool/file", "agent/tool/shell", "agent/model", "internal/ledger", "agent/sandbox"},
 	"agent/tool/file": {
@@ -117,24 +117,46 @@ var mayImport = map[string][]string{
 	"agent/trigger":                          {"agent/condition", "agent/plan", "agent/runlog", "agent/tool", "internal/ledger"},
 	"agent/undo": {
 		"agent/checkout", "agent/checkout/runclone", "agent/tool", "agent/tool/file", "agentdb", "agentdb/pool",
-		"internal/ledger",
+		"internal/ledger", "agentdb/changelog",
 	},
 	"agentdb": {
-		"internal/storage/dbfile", "internal/storage/sqlite", "agentdb/tabular", "agentdb/dberr",
-		"agentdb/lineage", "agentdb/sqltext",
+		"internal/storage/dbfile", "internal/storage/sqlite", "agentdb/bulk", "agentdb/changelog", "agentdb/dberr",
+		"agentdb/lineage", "agentdb/schema", "agentdb/sqltext", "agentdb/sqlvalue", "agentdb/tabular", "agentdb/transfer",
+		"agentdb/view",
+	},
+	"agentdb/bulk": {
+		"agentdb/changelog", "agentdb/dberr", "agentdb/schema", "agentdb/sqltext", "agentdb/sqlvalue", "agentdb/tabular",
+		"internal/storage/sqlite",
+	},
+	"agentdb/changelog": {
+		"agentdb/dberr", "agentdb/lineage", "agentdb/sqltext", "agentdb/sqlvalue", "agentdb/tabular",
+		"internal/storage/sqlite",
 	},
 	"agentdb/dberr":   {"internal/storage/sqlite"},
 	"agentdb/lineage": {"internal/storage/sqlite"},
 	"agentdb/placement": {
 		"agentdb", "agentdb/pool", "internal/storage/dbfile", "internal/ledger", "internal/storage/replica",
 	},
-	"agentdb/pool":        {"agentdb", "agentdb/dberr", "agentdb/lineage", "internal/storage/dbfile", "internal/storage/sqlite"},
-	"agentdb/sqltext":     {"agentdb/dberr"},
-	"agentdb/tabular":     {},
+	"agentdb/pool": {"agentdb", "agentdb/dberr", "agentdb/lineage", "internal/storage/dbfile", "internal/storage/sqlite"},
+	"agentdb/schema": {
+		"agentdb/changelog", "agentdb/dberr", "agentdb/sqltext", "agentdb/sqlvalue", "agentdb/tabular",
+		"internal/storage/sqlite",
+	},
+	"agentdb/sqltext":  {"agentdb/dberr"},
+	"agentdb/sqlvalue": {"agentdb/tabular"},
+	"agentdb/tabular":  {},
+	"agentdb/transfer": {
+		"agentdb/bulk", "agentdb/changelog", "agentdb/dberr", "agentdb/schema", "agentdb/sqltext", "agentdb/sqlvalue",
+		"agentdb/tabular", "internal/storage/sqlite",
+	},
+	"agentdb/view": {
+		"agentdb/changelog", "agentdb/dberr", "agentdb/lineage", "agentdb/sqltext", "agentdb/sqlvalue", "agentdb/tabular",
+		"internal/storage/sqlite",
+	},
 	"cmd/internal/access": {},
 	"cmd/internal/api": {
 		"agent/checkout", "agent/tool/executor", "internal/ledger", "agentdb", "agentdb/pool",
-		"scheduler/schedule", "skills",
+		"scheduler/schedule", "skills", "agentdb/changelog", "agentdb/schema", "agentdb/transfer", "agentdb/view",
 	},
 	"cmd/internal/audit": {"agentdb", "internal/ledger"},
 	"cmd/internal/backup": {
@@ -166,10 +188,10 @@ var mayImport = map[string][]string{
 		"agent/tool/moduleapi", "agent/tool/moduleapi/signin", "agent/tool/mcp", "agent/tool/next", "agent/undo",
 		"agentdb", "agentdb/pool", "cmd/internal/access", "cmd/internal/api", "cmd/internal/config",
 		"cmd/internal/notify", "cmd/internal/plan", "cmd/internal/web", "cmd/internal/webhook",
-		"cmd/internal/why", "internal/ledger", "scheduler", "scheduler/schedule", "skills/install", "watcher",
+		"cmd/internal/why", "internal/ledger", "scheduler", "scheduler/schedule", "skills/install", "watcher", "agentdb/changelog",
 	},
 	"cmd/internal/daemon":    everything,
-	"cmd/internal/dashboard": {"internal/ledger/store", "cmd/internal/web", "cmd/internal/api", "internal/ledger", "agentdb", "skills", "skills/install"},
+	"cmd/internal/dashboard": {"internal/ledger/store", "cmd/internal/web", "cmd/internal/api", "internal/ledger", "agentdb", "skills", "skills/install", "agentdb/changelog", "agentdb/schema", "agentdb/transfer", "agentdb/view"},
 	"cmd/internal/doctor": {
 		"internal/ledger/*", "agent", "agent/permit", "agent/servers", "agent/model", "agent/plan", "agent/sandbox", "agent/tool/moduleapi/signin", "agent/tool/mcp",
 		"cmd/internal/api", "cmd/internal/backup", "cmd/internal/config", "cmd/internal/notify",
@@ -193,7 +215,7 @@ var mayImport = map[string][]string{
 		"agent", "agent/permit", "agent/plan", "agent/loop", "agent/model", "agent/model/*", "agent/redact", "agent/tool", "agentdb",
 		"cmd/internal/api", "cmd/internal/calendars", "cmd/internal/config", "cmd/internal/config/load",
 		"cmd/internal/config/places", "cmd/internal/config/yaml", "cmd/internal/notify", "cmd/internal/secret",
-		"internal/ledger", "scheduler", "scheduler/dispatch", "scheduler/schedule", "watcher", "watcher/match",
+		"internal/ledger", "scheduler", "scheduler/dispatch", "scheduler/schedule", "watcher", "watcher/match", "agentdb/schema",
 	},
 	"cmd/internal/releases": {},
 	"cmd/internal/replicate": {
@@ -208,7 +230,7 @@ var mayImport = map[string][]string{
 	"cmd/internal/traces":                  {"internal/ledger"},
 	"cmd/internal/web": {
 		"internal/ledger/store", "cmd/internal/api", "internal/ledger", "agentdb", "agentdb/pool", "scheduler/schedule", "scheduler",
-		"skills", "skills/install",
+		"skills", "skills/install", "agentdb/changelog", "agentdb/transfer",
 	},
 	"cmd/internal/webhook": {},
 	"cmd/internal/why": {

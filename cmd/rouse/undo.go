@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/cmd/internal/api"
 	"rouse/internal/text"
 )
@@ -157,7 +157,7 @@ func fileWords(files []api.UndoneFile) map[string]string {
 	return words
 }
 
-func undoCounts(t agentdb.UndoneTable, would string) string {
+func undoCounts(t changelog.UndoneTable, would string) string {
 	var out []string
 	for _, c := range []struct {
 		n    int64

@@ -7,7 +7,7 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/endtoend"
@@ -57,7 +57,7 @@ jobs: [{name: books, agent: clerk, undo_on_failure: true, prompt: Do the books.}
 // TestUndoSaysWhatIsLost checks the wording for later changes: "in the way" before an undo with
 // --force, and "lost" after it.
 func TestUndoSaysWhatIsLost(t *testing.T) {
-	d := agentdb.Undone{Changes: 1, Conflicts: []agentdb.Conflict{{Table: "t", Key: `{"id":1}`, Why: "it was changed later"}}, ConflictCount: 3}
+	d := changelog.Undone{Changes: 1, Conflicts: []changelog.Conflict{{Table: "t", Key: `{"id":1}`, Why: "it was changed later"}}, ConflictCount: 3}
 	for done, want := range map[bool]string{
 		false: "in the way: t {\"id\":1}: it was changed later\nin the way: 2 more\n",
 		true:  "lost: t {\"id\":1}: it was changed later\nlost: 2 more\n",

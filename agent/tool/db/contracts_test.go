@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"rouse/agent/tool"
-	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/internal/contract"
 )
 
@@ -44,14 +44,14 @@ func (b *bench) do(name string, args object, fields ...string) object {
 }
 
 // changes returns the changelog of the agent's database.
-func (b *bench) changes() []agentdb.Change {
+func (b *bench) changes() []changelog.Change {
 	b.t.Helper()
 	db, release, err := b.pool.Get(b.t.Context(), "ann")
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	defer release()
-	all, err := db.Changes(b.t.Context(), agentdb.ChangeFilter{})
+	all, err := db.Changes(b.t.Context(), changelog.Filter{})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -371,7 +371,7 @@ func TestViewTools(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := db.PinView(t.Context(), agentdb.By{}, "v", true); err != nil {
+				if err := db.PinView(t.Context(), changelog.By{}, "v", true); err != nil {
 					t.Fatal(err)
 				}
 				release()

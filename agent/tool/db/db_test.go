@@ -10,8 +10,8 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/db"
-	"rouse/agentdb"
 	"rouse/agentdb/pool"
+	"rouse/agentdb/schema"
 	"rouse/internal/domain"
 	"rouse/internal/storage/sqlite"
 )
@@ -102,7 +102,7 @@ func TestTools(t *testing.T) {
 	b := setup(t)
 	b.want("", "db_schema", `{}`, `{"tables":[]}`)
 	e := b.call("1", "db_create_table", table)
-	var created agentdb.Created
+	var created schema.Created
 	if err := json.Unmarshal(e.Result, &created); err != nil || !created.Success || created.MigrationID != 1 || !strings.Contains(created.AppliedSQL, "CREATE INDEX") {
 		t.Errorf("%s, %v", e.Result, err)
 	}

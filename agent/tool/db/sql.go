@@ -8,6 +8,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agentdb"
+	"rouse/agentdb/schema"
 )
 
 const maxScript = 256 << 10 // bytes of an SQL file
@@ -37,7 +38,7 @@ func (o Options) migrate(ctx context.Context, db *agentdb.DB, in tool.Invocation
 }
 
 // splitMigrated separates the warnings from the result.
-func splitMigrated(done agentdb.Migrated, err error) (any, []string, error) {
+func splitMigrated(done schema.Migrated, err error) (any, []string, error) {
 	warnings := done.Warnings
 	done.Warnings = nil
 	return done, warnings, err

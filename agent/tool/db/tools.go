@@ -11,7 +11,10 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/pool"
+	"rouse/agentdb/schema"
+	"rouse/agentdb/transfer"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -237,7 +240,9 @@ func answer(result any, warnings []string, err error) (tool.Envelope, error) {
 	return tool.Success(result, warnings...), nil
 }
 
-func by(in tool.Invocation) agentdb.By { return agentdb.By{Run: in.Run, Key: in.Key, Actor: "agent"} }
+func by(in tool.Invocation) changelog.By {
+	return changelog.By{Run: in.Run, Key: in.Key, Actor: "agent"}
+}
 
 type schemaArgs struct{}
 
@@ -275,9 +280,9 @@ func (o Options) createTable(ctx context.Context, db *agentdb.DB, in tool.Invoca
 		return nil, nil, err
 	}
 
-	spec := agentdb.TableSpec{Name: a.Name, Purpose: a.Purpose, Columns: list, IfNotExists: a.IfNotExists}
+	spec := schema.TableSpec{Name: a.Name, Purpose: a.Purpose, Columns: list, IfNotExists: a.IfNotExists}
 	for _, i := range a.Indexes {
-		spec.Indexes = append(spec.Indexes, agentdb.Index(i))
+		spec.Indexes = append(spec.Indexes, schema.Index(i))
 	}
 
 	created, err := db.CreateTable(ctx, by(in), spec)
@@ -286,9 +291,9 @@ func (o Options) createTable(ctx context.Context, db *agentdb.DB, in tool.Invoca
 	return created, warnings, err
 }
 
-func columns(args []columnArgs) (out []agentdb.Column, err error) {
+func columns(args []columnArgs) (out []schema.Column, err error) {
 	for _, c := range args {
-		column := agentdb.Column{Name: c.Name, Type: c.Type, Nullable: c.Nullable, PrimaryKey: c.PrimaryKey}
+		column := schema.Column{Name: c.Name, Type: c.Type, Nullable: c.Nullable, PrimaryKey: c.PrimaryKey}
 		if c.Default != nil {
 			if column.Default, err = json.Marshal(c.Default); err != nil {
 				return nil, err
@@ -348,7 +353,7 @@ func (o Options) importFile(ctx context.Context, db *agentdb.DB, in tool.Invocat
 	f := &lazyFile{roots: o.Roots, path: a.Path}
 	defer f.close()
 
-	done, err := db.Import(ctx, by(in), agentdb.ImportSpec{
+	done, err := db.Import(ctx, by(in), transfer.ImportSpec{
 		Table: a.Table, Source: f, Size: f.size(), Name: filepath.Base(a.Path), Format: a.Format, Mode: a.Mode, KeyColumns: a.KeyColumns,
 		NoCreate: a.CreateTable != nil && !*a.CreateTable, NoHeader: a.HasHeader != nil && !*a.HasHeader, Columns: a.Columns, MaxRows: a.MaxRows,
 	})

@@ -5,6 +5,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agentdb"
+	"rouse/agentdb/view"
 )
 
 type viewArgs struct {
@@ -23,13 +24,13 @@ type viewParam struct {
 }
 
 // viewSpec is the spec of db_define_view.
-var viewSpec = withEnum(onDemand(writing("db_define_view")), map[string][]string{"render_hint": agentdb.RenderHints})
+var viewSpec = withEnum(onDemand(writing("db_define_view")), map[string][]string{"render_hint": view.RenderHints})
 
 // defineView saves a view and returns it.
 func (o Options) defineView(ctx context.Context, db *agentdb.DB, in tool.Invocation, a viewArgs) (any, []string, error) {
-	spec := agentdb.View{Name: a.Name, SQL: a.SQL, RenderHint: a.RenderHint, Refresh: a.Refresh, Description: a.Description}
+	spec := view.View{Name: a.Name, SQL: a.SQL, RenderHint: a.RenderHint, Refresh: a.Refresh, Description: a.Description}
 	for _, p := range a.Params {
-		spec.Params = append(spec.Params, agentdb.ViewParam(p))
+		spec.Params = append(spec.Params, view.Param(p))
 	}
 	v, err := db.DefineView(ctx, by(in), spec)
 	return v, nil, err

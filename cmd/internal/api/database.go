@@ -5,19 +5,22 @@ import (
 
 	"rouse/agentdb"
 	"rouse/agentdb/pool"
+	"rouse/agentdb/schema"
+	"rouse/agentdb/transfer"
+	"rouse/agentdb/view"
 )
 
 type (
 	// Schema describes the tables and views of an agent's database.
-	Schema = agentdb.Schema
+	Schema = schema.Schema
 	// Rows is the result of a query.
 	Rows = agentdb.Rows
 	// Stats holds the sizes of an agent's database.
 	Stats = agentdb.Stats
 	// View is a saved view.
-	View = agentdb.View
+	View = view.View
 	// ViewParam is a parameter of a saved view.
-	ViewParam = agentdb.ViewParam
+	ViewParam = view.Param
 	// ViewResult is the stored result of a saved view.
 	ViewResult = agentdb.ViewResult
 )
@@ -44,7 +47,7 @@ type ViewRequest struct {
 
 type (
 	// Imported is the result of an import.
-	Imported = agentdb.Imported
+	Imported = transfer.Imported
 	// Exported is the result of an export.
 	Exported = agentdb.Exported
 )

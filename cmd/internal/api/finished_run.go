@@ -2,7 +2,7 @@ package api
 
 import (
 	"rouse/agent/checkout"
-	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/internal/domain"
 )
 
@@ -62,14 +62,14 @@ type UndoRequest struct {
 
 // Undo is the result of undoing a run, or the expected result of a dry run.
 type Undo struct {
-	Run      string         `json:"run"`
-	Agent    string         `json:"agent"`
-	Done     bool           `json:"done"`
-	CanUndo  bool           `json:"can_undo"`
-	Files    []UndoneFile   `json:"files"`
-	Database agentdb.Undone `json:"database"`
-	Checkout string         `json:"checkout,omitempty"` // branch and clone of the run that are discarded
-	Left     []string       `json:"left"`               // effects of the run that remain
+	Run      string           `json:"run"`
+	Agent    string           `json:"agent"`
+	Done     bool             `json:"done"`
+	CanUndo  bool             `json:"can_undo"`
+	Files    []UndoneFile     `json:"files"`
+	Database changelog.Undone `json:"database"`
+	Checkout string           `json:"checkout,omitempty"` // branch and clone of the run that are discarded
+	Left     []string         `json:"left"`               // effects of the run that remain
 }
 
 // UndoneFile is a file change made by a run.

@@ -9,14 +9,14 @@ import (
 
 	"rouse/agent/model/replay"
 	"rouse/agent/undo"
-	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/cmd/internal/api"
 	"rouse/internal/ledger"
 )
 
 // Undo implements web.Backend.
 func (x *Runs) Undo(ctx context.Context, run ledger.Run, ask api.UndoRequest, progress func(done, of int64)) (api.Undo, error) {
-	done, err := x.Runner.Undo(ctx, run, undo.Options{By: agentdb.By{Actor: "user"}, Reason: "user", Only: ask.Only, Force: ask.Force, DryRun: ask.DryRun, Disown: true, Progress: progress})
+	done, err := x.Runner.Undo(ctx, run, undo.Options{By: changelog.By{Actor: "user"}, Reason: "user", Only: ask.Only, Force: ask.Force, DryRun: ask.DryRun, Disown: true, Progress: progress})
 	if err != nil {
 		return api.Undo{}, err
 	}

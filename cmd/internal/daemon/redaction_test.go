@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agentdb"
+	"rouse/agentdb/schema"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config"
@@ -135,7 +135,7 @@ func TestFirstRequestIsRedacted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := plan.FirstRequestOf(t.Context(), cfg, QuietLogger(), "asks", agentdb.Schema{})
+	first, err := plan.FirstRequestOf(t.Context(), cfg, QuietLogger(), "asks", schema.Schema{})
 	if err != nil || bytes.Contains(first.Body, []byte("Quixotic")) || !bytes.Contains(first.Body, []byte("The word is [secret], is it not?")) {
 		t.Errorf("%s (%v)", first.Body, err)
 	}

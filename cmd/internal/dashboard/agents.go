@@ -12,6 +12,9 @@ import (
 	"github.com/a-h/templ"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
+	"rouse/agentdb/schema"
+	"rouse/agentdb/view"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/web"
 	"rouse/internal/domain"
@@ -37,7 +40,7 @@ type agent struct {
 
 // pinned is a view shown on an agent's first page.
 type pinned struct {
-	agentdb.View
+	view.View
 	Result agentdb.ViewResult
 	Fail   string
 }
@@ -171,7 +174,7 @@ func (s *site) agentHome(r *http.Request, a agent) (templ.Component, error) {
 }
 
 func (s *site) agentSchema(r *http.Request, a agent) (templ.Component, error) {
-	var schema agentdb.Schema
+	var schema schema.Schema
 	var stats agentdb.Stats
 	err := s.withDB(r.Context(), &a, func(db *agentdb.DB) (err error) {
 		if schema, err = db.Schema(r.Context()); err != nil {
@@ -186,7 +189,7 @@ func (s *site) agentSchema(r *http.Request, a agent) (templ.Component, error) {
 // agentViews lists the saved views and shows one of them with values for its parameters.
 func (s *site) agentViews(r *http.Request, a agent) (templ.Component, error) {
 	name := r.URL.Query().Get("view")
-	var views []agentdb.View
+	var views []view.View
 	var shown *pinned
 	err := s.withDB(r.Context(), &a, func(db *agentdb.DB) (err error) {
 		if views, err = db.Views(r.Context()); err != nil {
@@ -226,7 +229,7 @@ func (s *site) pinView(r *http.Request) (string, error) {
 // agentActivity shows the runs of an agent and the changes each made in its database.
 func (s *site) agentActivity(r *http.Request, a agent) (templ.Component, error) {
 	q := r.URL.Query()
-	f := agentdb.ChangeFilter{Table: q.Get("table"), Newest: true, MaxCount: activityChanges}
+	f := changelog.Filter{Table: q.Get("table"), Newest: true, MaxCount: activityChanges}
 	if text := q.Get("run"); text != "" {
 		var err error
 		if f.Run, err = strconv.ParseInt(text, 10, 64); err != nil {

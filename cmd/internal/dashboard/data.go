@@ -19,6 +19,9 @@ import (
 	"github.com/a-h/templ"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
+	"rouse/agentdb/schema"
+	"rouse/agentdb/transfer"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/web"
 	"rouse/internal/text"
@@ -32,16 +35,16 @@ const (
 )
 
 // byOwner marks changes by a person in the changelog.
-var byOwner = agentdb.By{Actor: "user"}
+var byOwner = changelog.By{Actor: "user"}
 
 // data is the page of a table.
 type data struct {
 	agent
-	Tables  []agentdb.Table
-	Table   *agentdb.Table // nil if the database has no tables
-	Deleted bool           // rows can be marked as deleted
-	Show    string         // active, deleted or all
-	Column  string         // column to search; "" for all
+	Tables  []schema.Table
+	Table   *schema.Table // nil if the database has no tables
+	Deleted bool          // rows can be marked as deleted
+	Show    string        // active, deleted or all
+	Column  string        // column to search; "" for all
 	Text    string
 	Offset  int
 	Rows    agentdb.Rows
@@ -148,7 +151,7 @@ func (d *data) query() (sql string, params []any) {
 }
 
 // keysOf returns the primary key columns of a table.
-func keysOf(t *agentdb.Table) (out []string) {
+func keysOf(t *schema.Table) (out []string) {
 	for _, c := range t.Columns {
 		if c.PrimaryKey {
 			out = append(out, c.Name)
@@ -158,7 +161,7 @@ func keysOf(t *agentdb.Table) (out []string) {
 }
 
 // keyOf returns the key of a row as JSON, or "" if its table has no key.
-func keyOf(t *agentdb.Table, row map[string]any) string {
+func keyOf(t *schema.Table, row map[string]any) string {
 	keys := keysOf(t)
 	if len(keys) == 0 {
 		return ""
@@ -175,7 +178,7 @@ func keyOf(t *agentdb.Table, row map[string]any) string {
 }
 
 // parseKey parses the result of keyOf. Integers keep their full precision.
-func parseKey(t *agentdb.Table, written string) (map[string]any, error) {
+func parseKey(t *schema.Table, written string) (map[string]any, error) {
 	dec := json.NewDecoder(strings.NewReader(written))
 	dec.UseNumber()
 	var key map[string]any
@@ -201,7 +204,7 @@ func parseKey(t *agentdb.Table, written string) (map[string]any, error) {
 // oneRow is a row of a table.
 type oneRow struct {
 	agent
-	Table   *agentdb.Table
+	Table   *schema.Table
 	Key     string
 	Values  map[string]any
 	Deleted bool
@@ -255,7 +258,7 @@ func beginning(column string, most int) string {
 }
 
 // whereKey returns the WHERE clause for a key.
-func whereKey(t *agentdb.Table, key map[string]any) (sql string, params []any) {
+func whereKey(t *schema.Table, key map[string]any) (sql string, params []any) {
 	var where []string
 	for _, name := range keysOf(t) {
 		where, params = append(where, quoted(name)+" is ?"), append(params, key[name])
@@ -263,12 +266,12 @@ func whereKey(t *agentdb.Table, key map[string]any) (sql string, params []any) {
 	return " where " + strings.Join(where, " and "), params
 }
 
-func tableNamed(schema agentdb.Schema, name string) (*agentdb.Table, error) {
-	at := slices.IndexFunc(schema.Tables, func(t agentdb.Table) bool { return t.Name == name })
+func tableNamed(all schema.Schema, name string) (*schema.Table, error) {
+	at := slices.IndexFunc(all.Tables, func(t schema.Table) bool { return t.Name == name })
 	if at < 0 {
 		return nil, notFound("there is no table %q", name)
 	}
-	return &schema.Tables[at], nil
+	return &all.Tables[at], nil
 }
 
 func (s *site) row(r *http.Request, a agent) (templ.Component, error) {
@@ -296,7 +299,7 @@ func (s *site) readCell(r *http.Request) (string, error) {
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(one.Table.Columns, func(c agentdb.Column) bool { return c.Name == q.Get("column") }) {
+		if !slices.ContainsFunc(one.Table.Columns, func(c schema.Column) bool { return c.Name == q.Get("column") }) {
 			return notFound("there is no such column")
 		}
 
@@ -337,7 +340,7 @@ func (s *site) setCell(r *http.Request) (string, error) {
 	column, typed := r.PostFormValue("column"), strings.ReplaceAll(r.PostFormValue("value"), "\r\n", "\n")
 	key := r.PostFormValue("key")
 	err := s.change(r, func(db *agentdb.DB, one oneRow, where map[string]any) (agentdb.Affected, error) {
-		at := slices.IndexFunc(one.Table.Columns, func(c agentdb.Column) bool { return c.Name == column })
+		at := slices.IndexFunc(one.Table.Columns, func(c schema.Column) bool { return c.Name == column })
 		if at < 0 {
 			return agentdb.Affected{}, notFound("%s has no column %q", one.Table.Name, column)
 		}
@@ -362,7 +365,7 @@ func (s *site) setCell(r *http.Request) (string, error) {
 }
 
 // parseCell parses the text entered for a column.
-func parseCell(c agentdb.Column, typed string, null bool) (any, error) {
+func parseCell(c schema.Column, typed string, null bool) (any, error) {
 	if null {
 		return nil, nil
 	}
@@ -466,22 +469,22 @@ func (s *site) importFile(w http.ResponseWriter, r *http.Request) {
 
 // imported imports the file of a form. Rows are added; if a key is given, existing rows are
 // updated.
-func (s *site) imported(r *http.Request) (agentdb.Imported, error) {
+func (s *site) imported(r *http.Request) (transfer.Imported, error) {
 	file, header, err := r.FormFile("file")
 	if err != nil {
-		return agentdb.Imported{}, badRequest("choose a file of at most %s: %v", text.Size(maxUpload), err)
+		return transfer.Imported{}, badRequest("choose a file of at most %s: %v", text.Size(maxUpload), err)
 	}
 	defer file.Close()
 	content, err := io.ReadAll(file)
 	if err != nil {
-		return agentdb.Imported{}, err
+		return transfer.Imported{}, err
 	}
 
-	spec := agentdb.ImportSpec{Table: strings.TrimSpace(r.FormValue("table")), Name: header.Filename, Source: bytes.NewReader(content), Size: int64(len(content)), Mode: "insert"}
+	spec := transfer.ImportSpec{Table: strings.TrimSpace(r.FormValue("table")), Name: header.Filename, Source: bytes.NewReader(content), Size: int64(len(content)), Mode: "insert"}
 	if keys := strings.Fields(strings.ReplaceAll(r.FormValue("key"), ",", " ")); len(keys) > 0 {
 		spec.Mode, spec.KeyColumns = "upsert", keys
 	}
-	var done agentdb.Imported
+	var done transfer.Imported
 	err = s.useDB(r.Context(), r.PathValue("name"), func(db *agentdb.DB) (err error) {
 		done, err = db.Import(r.Context(), byOwner, spec)
 		return err
@@ -507,7 +510,7 @@ func (d data) rowPath(row map[string]any) string {
 }
 
 // editable reports whether a value can be edited on a page.
-func editable(c agentdb.Column, v any) bool {
+func editable(c schema.Column, v any) bool {
 	s, isText := v.(string)
 	return !strings.EqualFold(c.Type, "BLOB") && (!isText || utf8.RuneCountInString(s) <= maxEdited)
 }

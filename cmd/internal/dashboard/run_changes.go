@@ -15,6 +15,7 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/web"
 	"rouse/internal/ledger"
@@ -214,7 +215,7 @@ func (s *site) tableChanges(ctx context.Context, run int64, agent string) ([]tab
 	}
 	var entries []api.Change
 	err = s.useDB(ctx, agent, func(db *agentdb.DB) (err error) {
-		entries, err = web.Changes(ctx, db, agentdb.ChangeFilter{Run: run, Newest: true, MaxCount: maxRows})
+		entries, err = web.Changes(ctx, db, changelog.Filter{Run: run, Newest: true, MaxCount: maxRows})
 		return err
 	})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/redact"
-	"rouse/agentdb"
+	"rouse/agentdb/schema"
 	"rouse/cmd/internal/config"
 )
 
@@ -41,7 +41,7 @@ type ToolBytes struct {
 
 // FirstRequestOf returns the first request of a job, encoded for the server of its model. Nothing is sent. tables describes the
 // agent's database.
-func FirstRequestOf(ctx context.Context, cfg *config.Config, log *slog.Logger, job string, tables agentdb.Schema) (FirstRequest, error) {
+func FirstRequestOf(ctx context.Context, cfg *config.Config, log *slog.Logger, job string, tables schema.Schema) (FirstRequest, error) {
 	p, err := New(cfg, log)
 	if err != nil {
 		return FirstRequest{}, err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/pool"
 	"rouse/cmd/internal/backup"
 	"rouse/cmd/internal/cmdtest"
@@ -99,7 +100,7 @@ func (p *process) write(agent string) {
 		p.t.Fatal(err)
 	}
 	defer release()
-	if _, err := db.Execute(p.t.Context(), agentdb.By{Actor: "user"}, agentdb.ExecuteSpec{SQL: "create table if not exists x (a); insert into x values (1)"}); err != nil {
+	if _, err := db.Execute(p.t.Context(), changelog.By{Actor: "user"}, agentdb.ExecuteSpec{SQL: "create table if not exists x (a); insert into x values (1)"}); err != nil {
 		p.t.Fatal(err)
 	}
 }

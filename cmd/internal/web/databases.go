@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/cmd/internal/api"
 )
 
@@ -38,7 +39,7 @@ func (s *Server) databaseRoutes() []Route {
 }
 
 // byUser marks changes that a person makes, in the changelog.
-var byUser = agentdb.By{Actor: "user"}
+var byUser = changelog.By{Actor: "user"}
 
 func (s *Server) schema(r *http.Request) (any, error) {
 	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) (api.Schema, error) { return db.Schema(ctx) })
@@ -66,14 +67,14 @@ func (s *Server) runView(r *http.Request, ask api.ViewRequest) (any, error) {
 
 // changes are the newest entries of the changelog, the newest first.
 func (s *Server) changes(r *http.Request) (any, error) {
-	f := agentdb.ChangeFilter{Table: r.URL.Query().Get("table"), Run: number(r, "run", 0), Before: number(r, "before", 0), Newest: true, MaxCount: int(number(r, "n", defaultRuns))}
+	f := changelog.Filter{Table: r.URL.Query().Get("table"), Run: number(r, "run", 0), Before: number(r, "before", 0), Newest: true, MaxCount: int(number(r, "n", defaultRuns))}
 	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) ([]api.Change, error) { return Changes(ctx, db, f) })
 }
 
 // Changes returns entries of the changelog of an agent's database.
-func Changes(ctx context.Context, db *agentdb.DB, f agentdb.ChangeFilter) ([]api.Change, error) {
+func Changes(ctx context.Context, db *agentdb.DB, f changelog.Filter) ([]api.Change, error) {
 	found, err := db.Changes(ctx, f)
-	return convert(found, func(c agentdb.Change) api.Change {
+	return convert(found, func(c changelog.Change) api.Change {
 		return api.Change{ID: c.ID, At: c.At, Run: id(c.Run), Other: c.OtherLedger, Actor: c.Actor, Op: c.Op, Table: c.Table,
 			Key: rawJSON(c.PK), Before: rawJSON(c.Before), After: rawJSON(c.After), SQL: c.SQL}
 	}), err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/transfer"
 	"rouse/cmd/internal/api"
 )
 
@@ -36,7 +37,7 @@ func (s *Server) importFile(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	ctx := r.Context()
 	sendWork(s, w, r, func(progress func(done, of int64)) (api.Imported, error) {
-		return db.Import(ctx, byUser, agentdb.ImportSpec{
+		return db.Import(ctx, byUser, transfer.ImportSpec{
 			Table: q.Get("table"), Name: q.Get("name"), Format: q.Get("format"), Mode: q.Get("mode"), KeyColumns: q["key"],
 			Source: r.Body, Size: number(r, "size", 0), Limit: maxImport, Progress: progress,
 		})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/changelog"
 	"rouse/agentdb/placement"
 	"rouse/agentdb/pool"
 	"rouse/internal/ledger"
@@ -73,7 +74,7 @@ func (w *worker) writeRow(ctx context.Context, run ledger.Run, n int) error {
 		{"table", `create table if not exists rows (run integer, n integer, worker text)`},
 		{fmt.Sprint("row", n), fmt.Sprintf(`insert into rows (run, n, worker) values (%d, %d, '%s')`, run.ID, n, w.name)},
 	} {
-		if _, err := db.Execute(ctx, agentdb.By{Run: run.ID, Key: call.key}, agentdb.ExecuteSpec{SQL: call.sql}); err != nil {
+		if _, err := db.Execute(ctx, changelog.By{Run: run.ID, Key: call.key}, agentdb.ExecuteSpec{SQL: call.sql}); err != nil {
 			return err
 		}
 	}

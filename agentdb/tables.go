@@ -1,0 +1,66 @@
+package agentdb
+
+import (
+	"context"
+	"strings"
+
+	"rouse/agentdb/changelog"
+	"rouse/agentdb/dberr"
+	"rouse/agentdb/schema"
+	"rouse/agentdb/sqlvalue"
+	"rouse/internal/storage/sqlite"
+)
+
+// CreateTable makes a table with the host's columns, and its indexes. With IfNotExists a table that
+// is there stays as it is, and a warning says in what it differs from the one that was asked for.
+func (db *DB) CreateTable(ctx context.Context, by changelog.By, spec schema.TableSpec) (schema.Created, error) {
+	statements, err := spec.Statements()
+	if err != nil {
+		return schema.Created{}, err
+	}
+
+	created, err := write(ctx, db, by, "create_table", func(ctx context.Context, tx *sqlite.Tx) (schema.Created, error) {
+		return schema.CreateTable(ctx, tx, by, spec, statements)
+	})
+	if err == nil && !created.Existed {
+		created.Warnings = append(db.quotaWarnings(ctx, created.Warnings), db.files.Warnings(ctx)...)
+	}
+	return created, err
+}
+
+// AlterTable adds columns to a table. A column that cannot be NULL and has no default gets
+// 0, ” or X” in the rows that are there (OSA-53).
+func (db *DB) AlterTable(ctx context.Context, by changelog.By, table string, add []schema.Column) (schema.Migrated, error) {
+	if len(add) == 0 {
+		return schema.Migrated{}, dberr.Invalid("add_columns", "name at least one column to add")
+	}
+
+	done, err := withBackup(ctx, db, by, func() (schema.Migrated, error) { return db.alterTable(ctx, by, table, add) })
+	if err == nil {
+		done.Warnings = append(db.quotaWarnings(ctx, done.Warnings), db.files.Warnings(ctx)...)
+	}
+	return done, err
+}
+
+func (db *DB) alterTable(ctx context.Context, by changelog.By, table string, add []schema.Column) (schema.Migrated, error) {
+	return confined(ctx, db, by, "alter_table", func(ctx context.Context, tx *sqlite.Tx) (schema.Migrated, error) {
+		t, err := schema.NeedTable(ctx, sqlite.Prepared{Tx: tx}, table)
+		if err != nil {
+			return schema.Migrated{}, inField("name", err)
+		}
+
+		up, down, err := t.Additions(add)
+		if err != nil {
+			return schema.Migrated{}, err
+		}
+		if err := schema.ApplySchema(ctx, tx, by, sqlvalue.Now(), t.Name, up...); err != nil {
+			return schema.Migrated{}, err
+		}
+
+		applied := strings.Join(up, ";\n") + ";"
+		id, err := changelog.RecordMigration(tx, by, changelog.Migration{
+			Slug: changelog.Slug("alter " + t.Name), Description: "Add columns to " + t.Name, Up: applied, Down: strings.Join(down, ";\n") + ";",
+		})
+		return schema.Migrated{Success: true, MigrationID: id, AppliedSQL: applied}, err
+	})
+}
