@@ -29,7 +29,7 @@ func (t *Time) UnmarshalJSON(text []byte) error {
 }
 
 // Path is a path on the machine of the daemon, as a request names it. It cannot be used as the name of a file: the daemon
-// decides first whether the sender of the request may name it (web.LocalPath for places of the owner, readable in the daemon
+// decides first whether the sender of the request may name it (access.LocalPath for places of the owner, readable in the daemon
 // for the file of a run).
 type Path string
 

@@ -15,7 +15,6 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/config/yaml"
-	"rouse/cmd/internal/web"
 	"rouse/cmd/internal/why"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/record"
@@ -53,7 +52,7 @@ func (x *Catalog) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _
 	}
 	incidents := map[string][]api.Incident{}
 	for _, i := range open {
-		incidents[i.Job] = append(incidents[i.Job], web.NewIncident(i))
+		incidents[i.Job] = append(incidents[i.Job], api.NewIncident(i))
 	}
 
 	handovers, err := x.Explainer.Handovers(ctx, "", at)

@@ -9,7 +9,6 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/plan"
-	"rouse/cmd/internal/web"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
 	"rouse/scheduler/schedule"
@@ -38,7 +37,7 @@ func (x *Schedule) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused,
 		return out, err
 	}
 
-	out.Pause = web.NewPause(p)
+	out.Pause = api.NewPause(p)
 	// A pause does not stop what is running, so name it: its owner may want to cancel it.
 	running, err := x.Ledger.Running(ctx)
 	if err != nil {
@@ -138,7 +137,7 @@ func (x *Schedule) otherPauses(ctx context.Context, s *plan.Setup, scope, name s
 	all, err := x.Ledger.Pauses(ctx, x.Ledger.Now())
 	for _, p := range all {
 		if (p.Scope != scope || p.Name != name) && s.Overlaps(scope, name, p.Scope, p.Name) {
-			out = append(out, web.NewPause(p))
+			out = append(out, api.NewPause(p))
 		}
 	}
 

@@ -12,7 +12,6 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/plan"
-	"rouse/cmd/internal/web"
 	"rouse/internal/ledger"
 	"rouse/scheduler/schedule"
 )
@@ -54,14 +53,14 @@ func (x *Schedule) agentWake(ctx context.Context, s *plan.Setup, a *config.Agent
 		return out, err
 	}
 	if planned {
-		out.Wake = web.NewWake(wake)
+		out.Wake = api.NewWake(wake)
 	}
 	pauses, err := x.Ledger.Pauses(ctx, x.Ledger.Now())
 	if err != nil {
 		return out, err
 	}
 	if p, paused := ledger.Paused(pauses, "", name, x.Ledger.Now()); paused {
-		out.Paused = web.NewPause(p).Text(s.Config.Zone())
+		out.Paused = api.NewPause(p).Text(s.Config.Zone())
 	}
 
 	limits, ok := s.Config.SelfScheduling(a)
@@ -203,6 +202,6 @@ func (x *Schedule) CancelWake(ctx context.Context, agent string) (api.CancelledW
 		return out, &api.Error{Status: 409, Message: fmt.Sprintf("nothing is planned for the agent %s, so there is nothing to cancel", agent)}
 	}
 
-	out.Cancelled, out.Wake = true, web.NewWake(old)
+	out.Cancelled, out.Wake = true, api.NewWake(old)
 	return out, nil
 }

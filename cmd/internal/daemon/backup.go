@@ -16,13 +16,13 @@ import (
 	"time"
 
 	"rouse/agentdb/pool"
+	"rouse/cmd/internal/access"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/backup"
 	"rouse/cmd/internal/config/places"
 	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/replicate"
 	"rouse/cmd/internal/replicate/target"
-	"rouse/cmd/internal/web"
 	"rouse/internal/fspath"
 	"rouse/internal/ledger/store"
 	"rouse/internal/owner"
@@ -38,7 +38,7 @@ func (d *Daemon) BackUp(ctx context.Context, ask api.HomeBackupRequest, progress
 	if d.shared() {
 		return api.HomeBackup{}, &api.Error{Status: http.StatusConflict, Message: (&SharedLedgerError{d.home.Dir, d.nodes.address}).Error()}
 	}
-	dest, err := web.LocalPath(ctx, ask.Dest)
+	dest, err := access.LocalPath(ctx, ask.Dest)
 	if err == nil {
 		err = d.checkDest(dest)
 	}

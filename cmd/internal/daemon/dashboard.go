@@ -28,7 +28,6 @@ import (
 	"rouse/cmd/internal/doctor"
 	"rouse/cmd/internal/mcpserver"
 	"rouse/cmd/internal/notify"
-	"rouse/cmd/internal/web"
 	"rouse/cmd/internal/webhook"
 	"rouse/internal/ledger"
 	"rouse/internal/noexec"
@@ -126,9 +125,9 @@ func besideWebhooks(hooks, rest http.Handler) http.Handler {
 func (d *Daemon) network(ctx context.Context) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", d.mcp(ctx))
-	mux.Handle("/v1/", web.FromNetwork(d.Handler))
+	mux.Handle("/v1/", access.FromNetwork(d.Handler))
 	mux.Handle("GET /metrics", d.metrics)
-	mux.Handle("/", web.FromNetwork(d.Pages))
+	mux.Handle("/", access.FromNetwork(d.Pages))
 	return mux
 }
 
@@ -278,7 +277,7 @@ const mcpIdle = 30 * time.Minute
 
 // mcp serves the Model Context Protocol on the network. Its calls count as calls from the network.
 func (d *Daemon) mcp(ctx context.Context) http.Handler {
-	client := api.InProcess(web.FromNetwork(d.Handler))
+	client := api.InProcess(access.FromNetwork(d.Handler))
 	// With its tools and their schemas, which many daemons are never asked for.
 	server := sync.OnceValue(func() *mcp.Server {
 		return mcpserver.New(mcpserver.Options{Version: Version(), Logger: d.log, Done: ctx, Connect: func(context.Context) (mcpserver.Connection, error) {

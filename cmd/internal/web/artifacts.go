@@ -14,7 +14,7 @@ import (
 
 func newArtifacts(shared []ledger.Artifact) []api.Artifact {
 	return convert(shared, func(a ledger.Artifact) api.Artifact {
-		return api.Artifact{ID: id(a.ID), Name: a.Name, Version: a.Version, Parent: optionalID(a.Parent), Size: a.Size, Hash: a.Hash, Description: a.Description, At: api.At(a.At)}
+		return api.Artifact{ID: api.ID(a.ID), Name: a.Name, Version: a.Version, Parent: api.OptionalID(a.Parent), Size: a.Size, Hash: a.Hash, Description: a.Description, At: api.At(a.At)}
 	})
 }
 
@@ -108,7 +108,7 @@ func (s *Server) artifactOf(r *http.Request) (ledger.Artifact, []byte, error) {
 		return ledger.Artifact{}, nil, err
 	}
 
-	n, err := parseID(r.PathValue("artifact"), "an artifact", "rouse show "+id(run)+" --json")
+	n, err := parseID(r.PathValue("artifact"), "an artifact", "rouse show "+api.ID(run)+" --json")
 	if err != nil {
 		return ledger.Artifact{}, nil, err
 	}

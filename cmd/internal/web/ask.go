@@ -237,7 +237,7 @@ func (s *Server) chatAnswer(ctx context.Context, run ledger.Run) (string, error)
 	if run.State != domain.StateFinished {
 		asked, err := s.agentRun(ctx, run)
 		if err != nil || asked.Item == nil {
-			return "The run " + id(run.ID) + " waits for its owner.", err
+			return "The run " + api.ID(run.ID) + " waits for its owner.", err
 		}
 		return fmt.Sprintf("%s\n\n(The run %d waits for an answer: %s)", asked.Item.Message, run.ID, asked.Item.Action), nil
 	}
@@ -314,7 +314,7 @@ func (s *Server) sendChat(r *http.Request, ask api.ChatRequest, number int64, se
 }
 
 func newCompletion(ask api.ChatRequest, run ledger.Run, object string) api.ChatCompletion {
-	return api.ChatCompletion{ID: "run-" + id(run.ID), Object: object, Created: run.QueuedAt.Unix(), Model: ask.Model}
+	return api.ChatCompletion{ID: "run-" + api.ID(run.ID), Object: object, Created: run.QueuedAt.Unix(), Model: ask.Model}
 }
 
 func chatUsage(run ledger.Run) *api.ChatUsage {

@@ -9,13 +9,14 @@ import (
 
 	"rouse/agentdb"
 	"rouse/agentdb/pool"
+	"rouse/cmd/internal/access"
 	"rouse/cmd/internal/api"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/store"
 )
 
 func (s *Server) backup(r *http.Request, ask api.BackupRequest, progress func(done, of int64)) (out api.Backup, err error) {
-	file, err := LocalPath(r.Context(), ask.File)
+	file, err := access.LocalPath(r.Context(), ask.File)
 	if err != nil {
 		return out, err
 	}
@@ -36,7 +37,7 @@ func (s *Server) backups(r *http.Request) (any, error) {
 func (s *Server) restoreDatabase(r *http.Request, ask api.RestoreRequest) (any, error) {
 	from := string(ask.From) // "last" or the name of a backup, both of which are no path
 	if filepath.IsAbs(from) {
-		if _, err := LocalPath(r.Context(), ask.From); err != nil {
+		if _, err := access.LocalPath(r.Context(), ask.From); err != nil {
 			return nil, err
 		}
 	}
@@ -180,7 +181,7 @@ func (s *Server) ofFile(answer func(*http.Request) (any, error)) func(*http.Requ
 }
 
 func (s *Server) backUpLedger(r *http.Request, ask api.BackupRequest, progress func(done, of int64)) (out api.Backup, err error) {
-	file, err := LocalPath(r.Context(), ask.File)
+	file, err := access.LocalPath(r.Context(), ask.File)
 	if err != nil {
 		return out, err
 	}

@@ -74,7 +74,7 @@ func (s *Server) changes(r *http.Request) (any, error) {
 func Changes(ctx context.Context, db *agentdb.DB, f agentdb.ChangeFilter) ([]api.Change, error) {
 	found, err := db.Changes(ctx, f)
 	return convert(found, func(c agentdb.Change) api.Change {
-		return api.Change{ID: c.ID, At: c.At, Run: id(c.Run), Other: c.OtherLedger, Actor: c.Actor, Op: c.Op, Table: c.Table,
+		return api.Change{ID: c.ID, At: c.At, Run: api.ID(c.Run), Other: c.OtherLedger, Actor: c.Actor, Op: c.Op, Table: c.Table,
 			Key: rawJSON(c.PK), Before: rawJSON(c.Before), After: rawJSON(c.After), SQL: c.SQL}
 	}), err
 }

@@ -44,17 +44,17 @@ const (
 const defaultClosed = 50
 
 func newItem(i ledger.Item) api.Item {
-	action, hash := "rouse answer "+id(i.ID)+" "+answers(i), ""
+	action, hash := "rouse answer "+api.ID(i.ID)+" "+answers(i), ""
 	if i.Kind == ledger.KindApproval {
 		action, hash = i.Action.Description, i.Action.Hash
 	}
 
-	runs := []string{id(i.Run)}
+	runs := []string{api.ID(i.Run)}
 	if i.Kind == ledger.KindDatabase { // it is no run's
 		runs = []string{}
 	}
 
-	return api.Item{ID: id(i.ID), Run: strings.Join(runs, ""), Runs: runs, Job: i.Job, Agent: i.Agent, Kind: i.Kind, Title: i.Title, Message: i.Message, Options: i.Options, Multiple: i.Multiple, InputSchema: i.InputSchema,
+	return api.Item{ID: api.ID(i.ID), Run: strings.Join(runs, ""), Runs: runs, Job: i.Job, Agent: i.Agent, Kind: i.Kind, Title: i.Title, Message: i.Message, Options: i.Options, Multiple: i.Multiple, InputSchema: i.InputSchema,
 		Action: action, Tool: i.Action.Tool, Hash: hash, State: i.State, Answer: i.Answer, Reason: i.Reason, CreatedAt: api.At(i.CreatedAt), ExpiresAt: api.At(i.ExpiresAt)}
 }
 
@@ -79,7 +79,7 @@ func (s *Server) Inbox(ctx context.Context) ([]api.Item, error) {
 		same := action{i.Agent, i.Action.Hash}
 		// The same question of several runs is one item.
 		if at, again := asked[same]; again && same.hash != "" {
-			out[at].Runs = append(out[at].Runs, id(i.Run))
+			out[at].Runs = append(out[at].Runs, api.ID(i.Run))
 			continue
 		}
 		asked[same] = len(out)
@@ -296,7 +296,7 @@ func option(options []string, text string) (string, bool) {
 }
 
 func newGrant(g ledger.StandingApproval) api.Grant {
-	return api.Grant{ID: id(g.ID), Agent: g.Agent, Tool: g.Action.Tool, Action: g.Action.Description, Item: id(g.Item), CreatedAt: api.At(g.CreatedAt)}
+	return api.Grant{ID: api.ID(g.ID), Agent: g.Agent, Tool: g.Action.Tool, Action: g.Action.Description, Item: api.ID(g.Item), CreatedAt: api.At(g.CreatedAt)}
 }
 
 func (s *Server) grants(r *http.Request) (any, error) {
@@ -310,7 +310,7 @@ func (s *Server) revoke(ctx context.Context, n int64) (api.Grant, error) {
 }
 
 func newLabel(l ledger.Label) api.Label {
-	return api.Label{Kind: string(l.Kind), Place: l.Name, Label: l.Letter, Run: optionalID(l.Run), At: api.At(l.At)}
+	return api.Label{Kind: string(l.Kind), Place: l.Name, Label: l.Letter, Run: api.OptionalID(l.Run), At: api.At(l.At)}
 }
 
 func (s *Server) labels(r *http.Request) (any, error) {

@@ -75,12 +75,6 @@ func (s *Server) wakeRoutes() []Route {
 	}
 }
 
-// NewWake converts a slot of the ledger.
-func NewWake(s ledger.Wake) *api.Wake {
-	return &api.Wake{At: api.At(s.At), Asked: api.At(s.AskedAt), Instructions: s.Instructions, ContextViews: orEmpty(s.ContextViews), Priority: s.Priority, OnMiss: s.OnMiss,
-		ScheduledBy: s.ScheduledBy, Run: optionalID(s.Run), Job: s.Job, Depth: s.Depth, CreatedAt: api.At(s.CreatedAt)}
-}
-
 func (s *Server) setWake(r *http.Request, in api.WakeRequest) (any, error) {
 	switch {
 	case in.Agent == "":
@@ -113,7 +107,7 @@ func (s *Server) pauseRoutes() []Route {
 // Pauses lists the current and future pauses.
 func (s *Server) Pauses(ctx context.Context) ([]api.Pause, error) {
 	all, err := s.ledger.Pauses(ctx, time.Now())
-	return convert(all, NewPause), err
+	return convert(all, api.NewPause), err
 }
 
 // Pause begins a pause.
@@ -145,11 +139,6 @@ func pauseScope(scope, name string) error {
 	return nil
 }
 
-// NewPause converts a pause of the ledger.
-func NewPause(p ledger.Pause) api.Pause {
-	return api.Pause{Scope: p.Scope, Name: p.Name, Since: api.At(p.Since), Until: api.At(p.Until), Reason: p.Reason, By: p.By}
-}
-
 func (s *Server) incidentRoutes() []Route {
 	return []Route{
 		get[[]api.Incident]("/v1/incidents", "Jobs that fail, by the kind of error: those that are open, the oldest first.", s.answer(s.incidents),
@@ -174,7 +163,7 @@ func (s *Server) incidents(r *http.Request) (any, error) {
 // Incidents lists jobs that fail, by the kind of error.
 func (s *Server) Incidents(ctx context.Context, f ledger.IncidentFilter) ([]api.Incident, error) {
 	all, err := s.ledger.Incidents(ctx, f)
-	return convert(all, NewIncident), err
+	return convert(all, api.NewIncident), err
 }
 
 // Acknowledge says that somebody knows of an incident.
@@ -188,15 +177,5 @@ func (s *Server) Acknowledge(ctx context.Context, n int64, note string) (api.Inc
 	if over, ok := errors.AsType[*ledger.IncidentOverError](err); ok {
 		return api.Incident{}, conflict("%v", over)
 	}
-	return NewIncident(i), err
-}
-
-// NewIncident converts an incident of the ledger.
-func NewIncident(i ledger.Incident) api.Incident {
-	out := api.Incident{ID: id(i.ID), Job: i.Job, Agent: i.Agent, Kind: i.Kind, Failures: i.Failures, Error: i.Error, FirstRun: id(i.FirstRun), LastRun: id(i.LastRun),
-		OpenedAt: api.At(i.OpenedAt), LastAt: api.At(i.LastAt), Told: i.Told, AckedAt: api.At(i.AckedAt), Note: i.Note, ClosedAt: api.At(i.ClosedAt), ClosedBy: optionalID(i.ClosedBy)}
-	if i.LastRun == 0 { // an incident without a run: no success in time
-		out.FirstRun, out.LastRun = "", ""
-	}
-	return out
+	return api.NewIncident(i), err
 }

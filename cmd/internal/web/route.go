@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"rouse/cmd/internal/access"
 	"rouse/cmd/internal/api"
-	"rouse/internal/noexec"
 	"rouse/internal/text"
 )
 
@@ -113,27 +113,6 @@ func local(routes ...Route) []Route {
 	return routes
 }
 
-type fromNetwork struct{}
-
-// FromNetwork marks the requests of a handler as those that did not come through the socket of the home.
-func FromNetwork(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(w, r.WithContext(noexec.With(context.WithValue(r.Context(), fromNetwork{}, true))))
-	})
-}
-
-// OnNetwork reports whether a request came by FromNetwork.
-func OnNetwork(ctx context.Context) bool { return ctx.Value(fromNetwork{}) != nil }
-
-// LocalPath returns a path at which the daemon writes a file, or whose content it believes. Only commands of the owner, on the
-// socket of the home, may name one.
-func LocalPath(ctx context.Context, path api.Path) (string, error) {
-	if path == "" || !OnNetwork(ctx) {
-		return string(path), nil
-	}
-	return "", &api.Error{Status: http.StatusForbidden, Message: "a path of the machine of rouse is given on that machine alone: rouse db, rouse ledger"}
-}
-
 // admit has a route's handler hear only of requests that are as the route says.
 func (s *Server) admit(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -156,7 +135,7 @@ func (s *Server) admit(route Route) http.Handler {
 
 // refusal says what is wrong with a request before its body is read, nil if nothing is.
 func (r Route) refusal(req *http.Request) error {
-	if r.Local && OnNetwork(req.Context()) {
+	if r.Local && access.OnNetwork(req.Context()) {
 		return &api.Error{Status: http.StatusForbidden, Message: r.Path + " is answered on the machine of rouse alone, to its commands"}
 	}
 

@@ -78,7 +78,7 @@ func (s *Server) state(ctx context.Context) (api.State, error) {
 
 	open, err := s.ledger.Unfinished(ctx)
 	out.Runs = convert(open, func(run ledger.Run) api.OpenRun {
-		return api.OpenRun{ID: id(run.ID), Job: run.Job, Agent: run.Agent, Trigger: run.Trigger, State: run.State, WaitingFor: run.WaitingFor,
+		return api.OpenRun{ID: api.ID(run.ID), Job: run.Job, Agent: run.Agent, Trigger: run.Trigger, State: run.State, WaitingFor: run.WaitingFor,
 			NotBefore: api.At(run.NotBefore), QueuedAt: api.At(run.QueuedAt), Attempt: run.Attempt, Interruptions: run.Interruptions}
 	})
 	return out, err

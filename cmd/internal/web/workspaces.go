@@ -39,8 +39,8 @@ func (s *Server) workspaceRoutes() []Route {
 }
 
 func newWorkspace(w ledger.Workspace) api.Workspace {
-	return api.Workspace{ID: id(w.ID), Agent: w.Agent, Skill: w.Skill, Name: w.Name, Status: w.Status, StatusBy: w.StatusBy, Phase: w.Phase, Role: w.Role,
-		SchemaVersion: w.SchemaVersion, LockVersion: w.LockVersion, Review: optionalID(w.Review), CreatedAt: api.At(w.CreatedAt), UpdatedAt: api.At(w.UpdatedAt)}
+	return api.Workspace{ID: api.ID(w.ID), Agent: w.Agent, Skill: w.Skill, Name: w.Name, Status: w.Status, StatusBy: w.StatusBy, Phase: w.Phase, Role: w.Role,
+		SchemaVersion: w.SchemaVersion, LockVersion: w.LockVersion, Review: api.OptionalID(w.Review), CreatedAt: api.At(w.CreatedAt), UpdatedAt: api.At(w.UpdatedAt)}
 }
 
 // withRun adds the run that works in a workspace, the newest of those that are not over.
@@ -49,7 +49,7 @@ func (s *Server) withRun(ctx context.Context, w ledger.Workspace) (api.Workspace
 	runs, err := s.ledger.WorkspaceRuns(ctx, w.ID, shownWorkspaceRuns)
 	for _, r := range runs {
 		if r.State != domain.StateFinished {
-			out.Run, out.WaitingFor = id(r.ID), r.WaitingFor
+			out.Run, out.WaitingFor = api.ID(r.ID), r.WaitingFor
 			break
 		}
 	}
@@ -110,7 +110,7 @@ func (s *Server) Workspace(ctx context.Context, n int64) (api.WorkspaceDetail, e
 
 	events, err := s.ledger.WorkspaceEvents(ctx, n, shownEvents)
 	out.Events = convert(events, func(e ledger.WorkspaceEvent) api.WorkspaceEvent {
-		return api.WorkspaceEvent{At: api.At(e.At), Kind: e.Kind, Run: optionalID(e.Run), LockVersion: e.LockVersion, Data: rawJSON(string(e.Data))}
+		return api.WorkspaceEvent{At: api.At(e.At), Kind: e.Kind, Run: api.OptionalID(e.Run), LockVersion: e.LockVersion, Data: rawJSON(string(e.Data))}
 	})
 	return out, err
 }
@@ -167,7 +167,7 @@ func (s *Server) workspaceRun(ctx context.Context, run ledger.Run, shown api.Run
 
 func newWorkspaceArtifact(a ledger.Artifact) api.WorkspaceArtifact {
 	return api.WorkspaceArtifact{Artifact: newArtifacts([]ledger.Artifact{a})[0], Title: a.Title, Type: a.Type, Status: a.Status,
-		Approval: a.Approval, ApprovalRef: a.ApprovalRef, Role: a.Role, Run: id(a.Run)}
+		Approval: a.Approval, ApprovalRef: a.ApprovalRef, Role: a.Role, Run: api.ID(a.Run)}
 }
 
 // ChangeWorkspace does what an owner wants of a workspace: pause, resume, archive, acknowledge, discard or retry.
@@ -217,7 +217,7 @@ func (s *Server) decideArtifact(decision string) http.Handler {
 		if err != nil {
 			return nil, err
 		}
-		artifact, err := parseID(r.PathValue("artifact"), "an artifact", "rouse workspaces show "+id(n))
+		artifact, err := parseID(r.PathValue("artifact"), "an artifact", "rouse workspaces show "+api.ID(n))
 		if err != nil {
 			return nil, err
 		}
