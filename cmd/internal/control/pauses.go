@@ -14,7 +14,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// Pause implements web.Backend.
+// Pause begins a pause.
 func (x *Schedule) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused, error) {
 	s, now := x.Setup(), x.Ledger.Now()
 	out := api.Paused{Zone: s.Config.Zone().String(), Running: []string{}, Held: []api.Pause{}}
@@ -90,7 +90,7 @@ func PauseEnd(ask api.PauseRequest, now time.Time, zone *time.Location) (time.Ti
 	return time.Time{}, nil
 }
 
-// Resume implements web.Backend. It works for jobs and agents that are no longer configured, too.
+// Resume ends a pause. It works for jobs and agents that are no longer configured, too.
 func (x *Schedule) Resume(ctx context.Context, scope, name string) (api.Resumed, error) {
 	s := x.Setup()
 	out := api.Resumed{Scope: scope, Name: name, Zone: s.Config.Zone().String(), Held: []api.Pause{}}

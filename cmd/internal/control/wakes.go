@@ -16,7 +16,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// Wakes implements web.Backend.
+// Wakes returns the planned wake and the limits of each agent with self-scheduling, or of one agent.
 func (x *Schedule) Wakes(ctx context.Context, agent string) ([]api.AgentWake, error) {
 	s := x.Setup()
 	if err := s.Known("", agent); err != nil {
@@ -102,7 +102,7 @@ func wakeLimits(l schedule.Limits) *api.WakeLimits {
 	return out
 }
 
-// SetWake implements web.Backend.
+// SetWake plans the next wake of an agent for its owner. Fields that the request omits keep their values.
 func (x *Schedule) SetWake(ctx context.Context, ask api.WakeRequest) (api.PlannedWake, error) {
 	s := x.Setup()
 	out := api.PlannedWake{ClampReasons: []string{}, Warnings: []string{}}
@@ -180,7 +180,7 @@ func (x *Schedule) fillRequest(ctx context.Context, ask api.WakeRequest, zone *t
 	return nil
 }
 
-// CancelWake implements web.Backend.
+// CancelWake cancels the next wake of an agent.
 func (x *Schedule) CancelWake(ctx context.Context, agent string) (api.CancelledWake, error) {
 	s := x.Setup()
 	out := api.CancelledWake{Agent: agent, Zone: s.Config.Zone().String()}

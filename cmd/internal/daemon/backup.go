@@ -33,7 +33,8 @@ import (
 // errNewcomer says that a database was made since those of the home were listed.
 var errNewcomer = errors.New("agents went on making databases while the backup began; say it again")
 
-// BackUp implements web.Backend. Runs go on meanwhile: the ledger takes no writes for as long as it takes to fix the instant.
+// BackUp makes a backup of the whole home. Runs go on meanwhile: the ledger takes no writes for as long as it takes to fix the
+// instant.
 func (d *Daemon) BackUp(ctx context.Context, ask api.HomeBackupRequest, progress func(done, of int64)) (api.HomeBackup, error) {
 	if d.shared() {
 		return api.HomeBackup{}, &api.Error{Status: http.StatusConflict, Message: (&SharedLedgerError{d.home.Dir, d.nodes.address}).Error()}

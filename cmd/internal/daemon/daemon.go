@@ -86,7 +86,7 @@ type Daemon struct {
 	dispatching atomic.Pointer[dispatch.Dispatcher]
 	session     notify.Session // desktop session
 	live        live.Board     // current activity of the runs of this process
-	backend     web.Options    // implementations behind the API and the pages
+	answers     web.Options    // the parts behind the API and the pages
 	Handler     http.Handler
 	Pages       http.Handler // the dashboard, nil in a command; whoever mounts it decides who gets in
 
@@ -153,7 +153,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	d.stopFollowing, d.stopping = stopFollowing, following.Done()
-	d.backend = web.Options{Ledger: d.ledger, Backend: d, Network: o.Serves, Live: &d.live, Stopping: following.Done(), Logger: d.log, Redact: d.runner.RedactAnswer}
+	d.answers = web.Options{Ledger: d.ledger, Control: d.Service, Why: d.Explainer, Doctor: d.Checker, Process: d, Network: o.Serves, Live: &d.live, Stopping: following.Done(), Logger: d.log, Redact: d.runner.RedactAnswer}
 	if o.Serves {
 		var metricsErr, tracesErr, pagesErr error
 		d.metrics, metricsErr = d.newMetrics()
@@ -163,7 +163,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 			return nil, err
 		}
 	}
-	d.Handler, err = web.NewHandler(d.backend)
+	d.Handler, err = web.NewHandler(d.answers)
 	return d, err
 }
 

@@ -187,7 +187,7 @@ func (d *Daemon) openedDashboard() (*dashboard, error) {
 	return nil, &api.Error{Status: http.StatusConflict, Message: cmp.Or(d.DashboardProblem(), "the dashboard is off (dashboard: {listen: off})")}
 }
 
-// Access implements web.Backend.
+// Access returns the address of the pages and the sessions.
 func (d *Daemon) Access(context.Context) (api.Access, error) {
 	on, err := d.openedDashboard()
 	if err != nil {
@@ -201,7 +201,7 @@ func (d *Daemon) Access(context.Context) (api.Access, error) {
 	return out, nil
 }
 
-// Login implements web.Backend.
+// Login returns a link that logs a browser in once and opens path.
 func (d *Daemon) Login(_ context.Context, path string) (api.Login, error) {
 	on, err := d.openedDashboard()
 	if err != nil {
@@ -212,7 +212,7 @@ func (d *Daemon) Login(_ context.Context, path string) (api.Login, error) {
 	return api.Login{URL: url, ExpiresAt: api.At(expires)}, nil
 }
 
-// EndSession implements web.Backend.
+// EndSession logs a browser out.
 func (d *Daemon) EndSession(_ context.Context, id string) error {
 	on, err := d.openedDashboard()
 	if err != nil {
@@ -226,7 +226,7 @@ func (d *Daemon) EndSession(_ context.Context, id string) error {
 	return err
 }
 
-// RotateToken implements web.Backend.
+// RotateToken replaces the token and ends all sessions.
 func (d *Daemon) RotateToken(context.Context) error {
 	on, err := d.openedDashboard()
 	if err != nil {
@@ -269,7 +269,7 @@ func (d *Daemon) noticeLink(ctx context.Context, n ledger.Notice) string {
 
 // newPages makes the pages of the home, which ask what the API asks.
 func (d *Daemon) newPages() (http.Handler, error) {
-	return pages.New(pages.Options{API: d.backend, Version: Version()})
+	return pages.New(pages.Options{API: d.answers, Version: Version()})
 }
 
 // mcpIdle is how long a client of the protocol may say nothing before its session is forgotten.

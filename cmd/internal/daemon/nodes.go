@@ -318,7 +318,7 @@ func (d *Daemon) saveConfigHash(ctx context.Context, cfg *config.Config) {
 	}
 }
 
-// Engine implements web.Backend.
+// Engine returns the location of the ledger and the nodes that use it.
 func (d *Daemon) Engine(ctx context.Context) (api.Engine, error) {
 	out := api.Engine{Kind: "file", Leads: d.reloads != nil && d.leading(), Nodes: []api.Node{}, Queues: []api.EngineQueue{}, Agents: map[string]string{}, Stay: []string{}, Problems: []string{}}
 	if !d.shared() {

@@ -114,7 +114,7 @@ func (r *reloader) poll(ctx context.Context) {
 	}
 }
 
-// Reload implements web.Backend.
+// Reload reads the configuration and applies it.
 func (d *Daemon) Reload(ctx context.Context) (api.Reload, error) {
 	stopped := &api.Error{Status: 409, Message: "no daemon serves this home; the configuration is read when one starts"}
 	if d.reloads == nil {
@@ -148,7 +148,8 @@ func (r *reloader) do(ctx context.Context, call func(context.Context)) bool {
 	return false
 }
 
-// ConfigProblem implements web.Backend.
+// ConfigProblem returns why the configuration on disk is not in use, or "". If load is true, it loads a newer configuration
+// first.
 func (d *Daemon) ConfigProblem(ctx context.Context, load bool) string {
 	r := d.reloads
 	if r == nil {

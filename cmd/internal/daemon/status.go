@@ -14,7 +14,7 @@ import (
 	"rouse/cmd/internal/plan"
 )
 
-// Status implements web.Backend.
+// Status returns the state of the process, for rouse status.
 func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 	c, err := d.ledger.Counts(ctx)
 	st := api.Status{PID: os.Getpid(), Version: Version(), Home: d.home.Dir, StartedAt: api.At(d.startedAt), Zone: d.Zone().String(), Ready: d.ready.Load(), Foreground: d.reloads == nil,

@@ -51,7 +51,7 @@ func (s *site) runs(r *http.Request, p page) (templ.Component, error) {
 		return nil, err
 	}
 
-	found, err := s.answers.Runs(r.Context(), of)
+	found, err := s.answers.Runs.List(r.Context(), of)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (s *site) runs(r *http.Request, p page) (templ.Component, error) {
 	case of.After > 0:
 		older = strconv.FormatInt(of.After+1, 10)
 	}
-	return runsPage(p.titled("Runs", "Runs"), f, found, older, s.backend.AgentNames()), nil
+	return runsPage(p.titled("Runs", "Runs"), f, found, older, s.control.AgentNames()), nil
 }
 
 // parse reads the filter. Dates are those of the zone.

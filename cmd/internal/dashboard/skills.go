@@ -21,7 +21,7 @@ func (s *site) skillRoutes(mux *http.ServeMux) {
 
 // skills lists the skills of the configuration, or those that words are found in, the best first.
 func (s *site) skills(r *http.Request, p page) (templ.Component, error) {
-	all, err := s.backend.Skills(r.Context())
+	all, err := s.control.Skills(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func searchSkills(all []install.Listed, words string) (found []install.Listed) {
 }
 
 func (s *site) skill(r *http.Request, p page) (templ.Component, error) {
-	d, err := s.backend.Skill(r.Context(), r.PathValue("name"))
+	d, err := s.control.Skill(r.Context(), r.PathValue("name"))
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (s *site) skill(r *http.Request, p page) (templ.Component, error) {
 
 // skillText returns all of a skill's docs, or of its instructions.
 func (s *site) skillText(r *http.Request) (string, error) {
-	d, err := s.backend.Skill(r.Context(), r.PathValue("name"))
+	d, err := s.control.Skill(r.Context(), r.PathValue("name"))
 	if r.URL.Query().Get("of") == "docs" {
 		return d.Docs, err
 	}

@@ -90,7 +90,7 @@ func post[In, Out any](path, says string, handler http.Handler) Route {
 }
 
 // work is a route that takes an In as JSON, and answers with lines that end in an Out.
-func work[In, Out any](s *Server, path, says string, do func(r *http.Request, in In, progress func(done, of int64)) (Out, error)) Route {
+func work[In, Out any](s *responder, path, says string, do func(r *http.Request, in In, progress func(done, of int64)) (Out, error)) Route {
 	return Route{Method: http.MethodPost, Path: path, Says: says, Body: jsonOf[In](), Answer: []Content{linesOf[Out]()}, handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var in In
 		if err := read(r, &in); err != nil {
@@ -114,7 +114,7 @@ func local(routes ...Route) []Route {
 }
 
 // admit has a route's handler hear only of requests that are as the route says.
-func (s *Server) admit(route Route) http.Handler {
+func (s *responder) admit(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := route.refusal(r); err != nil {
 			s.fail(w, r, err)
@@ -287,7 +287,7 @@ func tooLarge(limit int64) error {
 }
 
 // otherMethod answers a request of a path by a method that it does not have.
-func (s *Server) otherMethod(methods []string) http.Handler {
+func (s *responder) otherMethod(methods []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		allow := strings.Join(methods, ", ")
 		w.Header().Set("Allow", allow)

@@ -18,7 +18,7 @@ import (
 const maxShownBody = 4000
 
 // Run is a run with all that happened in it.
-func (s *Server) Run(ctx context.Context, id int64) (api.RunDetail, error) {
+func (s *Runs) Run(ctx context.Context, id int64) (api.RunDetail, error) {
 	run, err := s.ledger.Run(ctx, id)
 	if err != nil {
 		return api.RunDetail{}, err
@@ -32,7 +32,7 @@ func (s *Server) Run(ctx context.Context, id int64) (api.RunDetail, error) {
 	shared, e6 := s.ledger.Artifacts(ctx, id)
 	body, e7 := s.ledger.DeliveryBody(ctx, id)
 	nodes, e8 := s.ledger.AttemptNodes(ctx, id)
-	checkout, e9 := s.backend.Checkout(ctx, run, false)
+	checkout, e9 := s.checkouts.Checkout(ctx, run, false)
 	if err := cmp.Or(e1, e2, e3, e4, e5, e6, e7, e8, e9); err != nil {
 		return api.RunDetail{}, err
 	}
