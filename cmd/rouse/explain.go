@@ -20,6 +20,7 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/text"
 )
@@ -129,7 +130,7 @@ func explainRequest(cmd *cobra.Command, at *place, job string) error {
 		return err
 	}
 
-	first, err := plan.FirstRequestOf(cmd.Context(), cfg, daemon.QuietLogger(), job, tables)
+	first, err := plan.FirstRequestOf(cmd.Context(), cfg, logging.Quiet(), job, tables)
 	if err != nil {
 		return err
 	}

@@ -105,6 +105,7 @@ var mayImport = map[string][]string{
 		"internal/ledger/store", "agent/tool/shell", "cmd/internal/audit", "cmd/internal/layout", "agentdb", "internal/ledger",
 		"internal/storage/sqlite",
 	},
+	"cmd/internal/buildinfo": {},
 	"cmd/internal/calendars": {"agent/tool/web", "scheduler/calendar", "scheduler/schedule"},
 	"cmd/internal/cmdtest":   {},
 	"cmd/internal/config": {
@@ -154,6 +155,7 @@ var mayImport = map[string][]string{
 	"cmd/internal/heartbeat":        {},
 	"cmd/internal/imports":          {"agent/tool/shell"},
 	"cmd/internal/layout":           {},
+	"cmd/internal/logging":          {"agent/redact", "cmd/internal/config"},
 	"cmd/internal/mcpserver":        {"cmd/internal/api"},
 	"cmd/internal/metrics":          {"internal/ledger", "cmd/internal/api"},
 	"cmd/internal/notify":           {"internal/ledger", "cmd/internal/webhook", "scheduler/schedule"},

@@ -13,8 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/buildinfo"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/service"
 	"rouse/internal/text"
 )
@@ -68,11 +70,11 @@ func serve(cmd *cobra.Command, at *place, o serveOptions) (err error) {
 	}
 
 	// Whoever reads them may stop, and must not stop the runs with that.
-	said := daemon.NewLogWriter(cmd.ErrOrStderr())
+	said := logging.NewWriter(cmd.ErrOrStderr())
 	defer said.Close()
 	shown := said
 	if cmd.OutOrStdout() != cmd.ErrOrStderr() {
-		shown = daemon.NewLogWriter(cmd.OutOrStdout())
+		shown = logging.NewWriter(cmd.OutOrStdout())
 		defer shown.Close()
 	}
 	cmd.SetOut(shown)
@@ -112,7 +114,7 @@ func serve(cmd *cobra.Command, at *place, o serveOptions) (err error) {
 const lostFor = 10 * time.Second
 
 // exitWhenLost ends the process when it hangs after its lease was lost: others do its work.
-func exitWhenLost(ctx context.Context, d *daemon.Daemon, said *daemon.LogWriter) (stop func()) {
+func exitWhenLost(ctx context.Context, d *daemon.Daemon, said *logging.Writer) (stop func()) {
 	lost := d.Lost()
 	if lost == nil {
 		return func() {}
@@ -137,7 +139,7 @@ func exitWhenLost(ctx context.Context, d *daemon.Daemon, said *daemon.LogWriter)
 }
 
 // openDaemon reads the configuration and opens the home.
-func openDaemon(cmd *cobra.Command, at *place, o serveOptions, said *daemon.LogWriter) (*daemon.Daemon, *config.Config, error) {
+func openDaemon(cmd *cobra.Command, at *place, o serveOptions, said *logging.Writer) (*daemon.Daemon, *config.Config, error) {
 	cfg, err := at.load()
 	if err != nil {
 		return nil, nil, err
@@ -146,9 +148,9 @@ func openDaemon(cmd *cobra.Command, at *place, o serveOptions, said *daemon.LogW
 		return nil, nil, usagef("--node, --triggers and --work are for nodes that share a ledger: engine.postgres in the configuration")
 	}
 
-	v := &daemon.LogVar{} // lets a reload change the logger's settings
+	v := &logging.Var{} // lets a reload change the logger's settings
 	d, err := daemon.OpenWaiting(cmd.Context(), daemon.Options{
-		Home: string(cfg.Home), FlagHome: at.home, Config: cfg, Adopt: o.adopt, Serves: true, Node: o.node, NoTriggers: !o.triggers, NoWork: !o.work, Logger: daemon.NewLogger(cfg, v, said), LogVar: v,
+		Home: string(cfg.Home), FlagHome: at.home, Config: cfg, Adopt: o.adopt, Serves: true, Node: o.node, NoTriggers: !o.triggers, NoWork: !o.work, Logger: logging.New(cfg, v, said), LogVar: v,
 	}, at.sayWaiting)
 	return d, cfg, err
 }
@@ -163,7 +165,7 @@ func printReady(ctx context.Context, d *daemon.Daemon, out io.Writer, unattended
 
 	held := d.Current()
 	now := time.Now().In(held.Config.Zone())
-	fmt.Fprintf(out, "rouse %s, process %d\n  home     %s\n  config   %s\n", daemon.Version(), os.Getpid(), d.Dir(), strings.Join(held.Config.Files, ", "))
+	fmt.Fprintf(out, "rouse %s, process %d\n  home     %s\n  config   %s\n", buildinfo.Version(), os.Getpid(), d.Dir(), strings.Join(held.Config.Files, ", "))
 	if e, err := d.Engine(ctx); err == nil && e.Node != "" {
 		leads := "leads"
 		if !e.Leads {

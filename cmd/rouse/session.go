@@ -19,6 +19,7 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/text"
@@ -248,7 +249,7 @@ func (at *place) try(ctx context.Context, dir string, purpose purpose) (*session
 		}
 		forget = func() { _ = os.RemoveAll(opened) } // an empty home
 	}
-	d, err := daemon.Open(ctx, daemon.Options{Home: opened, Config: cfg, Problem: problem, Wanted: wanted, Logger: daemon.QuietLogger()})
+	d, err := daemon.Open(ctx, daemon.Options{Home: opened, Config: cfg, Problem: problem, Wanted: wanted, Logger: logging.Quiet()})
 	if err != nil {
 		forget()
 		return nil, err

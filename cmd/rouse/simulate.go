@@ -15,6 +15,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/why"
 	"rouse/internal/domain"
@@ -79,7 +80,7 @@ func runSimulate(cmd *cobra.Command, o simulateOptions) error {
 		return usagef("%s", text.NoSuch("job", o.job, names))
 	}
 
-	p, err := plan.New(cfg, daemon.QuietLogger())
+	p, err := plan.New(cfg, logging.Quiet())
 	if err != nil {
 		return err
 	}

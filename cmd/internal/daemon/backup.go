@@ -19,6 +19,7 @@ import (
 	"rouse/cmd/internal/access"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/backup"
+	"rouse/cmd/internal/buildinfo"
 	"rouse/cmd/internal/config/places"
 	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/replicate"
@@ -116,7 +117,7 @@ func (d *Daemon) copyHome(ctx context.Context, dest string, ask api.HomeBackupRe
 
 // backupInfo says of what a copy of the home is.
 func (d *Daemon) backupInfo(at time.Time, newest int64) backup.Info {
-	info := backup.Info{Rouse: Version(), At: at.UTC().Truncate(time.Millisecond), Home: d.home.Dir, Ledger: d.ledger.ID(), Schema: store.Schema(), NewestRun: newest}
+	info := backup.Info{Rouse: buildinfo.Version(), At: at.UTC().Truncate(time.Millisecond), Home: d.home.Dir, Ledger: d.ledger.ID(), Schema: store.Schema(), NewestRun: newest}
 	if files := d.Current().Config.Files; len(files) > 0 {
 		info.Config = files[0]
 	}

@@ -18,10 +18,12 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/placement"
 	"rouse/agentdb/pool"
+	"rouse/cmd/internal/buildinfo"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/control"
 	"rouse/cmd/internal/doctor"
 	"rouse/cmd/internal/heartbeat"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/metrics"
 	"rouse/cmd/internal/notify"
 	"rouse/cmd/internal/plan"
@@ -52,7 +54,7 @@ type Options struct {
 
 	Now    func() time.Time // the wall clock by which the ledger records; nil: the system's
 	Logger *slog.Logger
-	LogVar *LogVar // settings of Logger; nil if they cannot be changed
+	LogVar *logging.Var // settings of Logger; nil if they cannot be changed
 }
 
 // Daemon is all parts wired together on one home. Tests start it the way main does.
@@ -111,7 +113,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	d := &Daemon{log: o.Logger, startedAt: time.Now()}
 	d.supervision = newSupervision(d, o.Serves)
 	d.nodes.led, d.nodes.triggers, d.nodes.work = make(chan struct{}), !o.NoTriggers, !o.NoWork
-	self := Holder{PID: os.Getpid(), Version: Version(), StartedAt: d.startedAt.In(o.Config.Zone()), Daemon: o.Serves}
+	self := Holder{PID: os.Getpid(), Version: buildinfo.Version(), StartedAt: d.startedAt.In(o.Config.Zone()), Daemon: o.Serves}
 	if len(o.Config.Files) > 0 {
 		self.Config = o.Config.Files[0]
 	}
@@ -202,7 +204,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	}
 	d.runner, err = agent.New(agent.Options{ //nolint:contextcheck // it cleans up after a process that died, also when a start is interrupted
 		Ledger: d.ledger, Databases: d.databases, Locks: part("locks"), Manifests: part("manifests"), Recordings: part("recordings"),
-		Scratch: part("commands"), Before: part("before"), Storage: part("storage"), Checkouts: part("checkouts"), Servers: part("mcp"), Version: Version(), Live: &d.live, Logger: d.log, Homes: homes,
+		Scratch: part("commands"), Before: part("before"), Storage: part("storage"), Checkouts: part("checkouts"), Servers: part("mcp"), Version: buildinfo.Version(), Live: &d.live, Logger: d.log, Homes: homes,
 		SignIns: &agent.SignInOptions{Store: &signInStore{home: d.home.Dir}, Listen: d.redirects.address},
 		Desktop: d.session.Exists, CanDeliver: d.canDeliver,
 	})

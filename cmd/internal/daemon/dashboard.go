@@ -23,6 +23,7 @@ import (
 
 	"rouse/cmd/internal/access"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/buildinfo"
 	"rouse/cmd/internal/config"
 	pages "rouse/cmd/internal/dashboard"
 	"rouse/cmd/internal/doctor"
@@ -269,7 +270,7 @@ func (d *Daemon) noticeLink(ctx context.Context, n ledger.Notice) string {
 
 // newPages makes the pages of the home, which ask what the API asks.
 func (d *Daemon) newPages() (http.Handler, error) {
-	return pages.New(pages.Options{API: d.answers, Version: Version()})
+	return pages.New(pages.Options{API: d.answers, Version: buildinfo.Version()})
 }
 
 // mcpIdle is how long a client of the protocol may say nothing before its session is forgotten.
@@ -280,7 +281,7 @@ func (d *Daemon) mcp(ctx context.Context) http.Handler {
 	client := api.InProcess(access.FromNetwork(d.Handler))
 	// With its tools and their schemas, which many daemons are never asked for.
 	server := sync.OnceValue(func() *mcp.Server {
-		return mcpserver.New(mcpserver.Options{Version: Version(), Logger: d.log, Done: ctx, Connect: func(context.Context) (mcpserver.Connection, error) {
+		return mcpserver.New(mcpserver.Options{Version: buildinfo.Version(), Logger: d.log, Done: ctx, Connect: func(context.Context) (mcpserver.Connection, error) {
 			return mcpserver.Connection{Client: client, Close: func() {}, Executes: true}, nil
 		}}).Server
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/buildinfo"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/layout"
 	"rouse/internal/atomicfile"
@@ -321,7 +322,7 @@ func HoldHome(ctx context.Context, dir string, say func(*HeldError)) (release fu
 func HoldAnyHome(ctx context.Context, dir string, say func(*HeldError)) (release func(), err error) {
 	var h *home
 	err = WaitForHome(ctx, say, func() (err error) {
-		h, err = OpenHome(dir, Holder{PID: os.Getpid(), Version: Version(), StartedAt: time.Now()})
+		h, err = OpenHome(dir, Holder{PID: os.Getpid(), Version: buildinfo.Version(), StartedAt: time.Now()})
 		var held *HeldError
 		if errors.As(err, &held) && held.holder.Daemon {
 			return &servedError{err}

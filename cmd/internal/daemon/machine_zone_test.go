@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 	"rouse/scheduler/dispatch"
 )
@@ -42,8 +43,8 @@ jobs:
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, log := &LogVar{}, &cmdtest.Log{}
-	d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Serves: true, Logger: NewLogger(cfg, v, log), LogVar: v})
+	v, log := &logging.Var{}, &cmdtest.Log{}
+	d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Serves: true, Logger: logging.New(cfg, v, log), LogVar: v})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,7 @@ jobs:
 	inForce := func(zone string) {
 		t.Helper()
 		s := d.Current()
-		if s.Config.Zone().String() != zone || s.Plan.Runner.Zone.String() != zone || v.zone.Load().String() != zone || s.Plan.Runner.Jobs["daily"].Zone.String() != zone ||
+		if s.Config.Zone().String() != zone || s.Plan.Runner.Zone.String() != zone || v.Zone().String() != zone || s.Plan.Runner.Jobs["daily"].Zone.String() != zone ||
 			s.Plan.Runner.Jobs["tokyo"].Zone.String() != "Asia/Tokyo" || plan.ChannelRules(s.Config, nil)["phone"].Zone.String() != zone {
 			t.Errorf("not all is in %s", zone)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"rouse/agentdb/placement"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/buildinfo"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/ledger"
@@ -65,7 +66,7 @@ func (d *Daemon) join(ctx context.Context, o Options) error {
 // self is this process as the other nodes see it.
 func (d *Daemon) self(cfg *config.Config, name string) ledger.Node {
 	host, _ := os.Hostname() // "" is as good as what it would say
-	n := ledger.Node{Name: name, Home: d.nodes.node, Host: host, PID: os.Getpid(), Version: Version(), Config: cfg.Sources.Alike(), Triggers: d.nodes.triggers, Lanes: d.lanes(cfg)}
+	n := ledger.Node{Name: name, Home: d.nodes.node, Host: host, PID: os.Getpid(), Version: buildinfo.Version(), Config: cfg.Sources.Alike(), Triggers: d.nodes.triggers, Lanes: d.lanes(cfg)}
 	if cfg.Dashboard.Listen != "off" {
 		n.Address = cfg.Dashboard.Listen
 	}
@@ -398,7 +399,7 @@ func (d *Daemon) nodeProblems(e api.Engine) (out []string) {
 		if n.ConfigDiffers {
 			differ = append(differ, n.Name)
 		}
-		if n.Version != Version() {
+		if n.Version != buildinfo.Version() {
 			versions = append(versions, n.Name+" has "+n.Version)
 		}
 	}
@@ -413,7 +414,7 @@ func (d *Daemon) nodeProblems(e api.Engine) (out []string) {
 		out = append(out, "another configuration than here is in force at "+text.List(differ, maxLogged)+": who leads decides when runs are due, and who does a run how; give all nodes the same files")
 	}
 	if len(versions) > 0 {
-		out = append(out, fmt.Sprintf("this is rouse %s, and %s; bring all nodes to one version", Version(), text.List(versions, maxLogged)))
+		out = append(out, fmt.Sprintf("this is rouse %s, and %s; bring all nodes to one version", buildinfo.Version(), text.List(versions, maxLogged)))
 	}
 	if why := d.clockText(); why != "" {
 		out = append(out, why)

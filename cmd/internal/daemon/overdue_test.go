@@ -12,6 +12,7 @@ import (
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config/load"
 	"rouse/cmd/internal/config/yaml"
+	"rouse/cmd/internal/logging"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -35,7 +36,7 @@ jobs:
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: QuietLogger()})
+		d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: logging.Quiet()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +129,7 @@ jobs: [{name: backup, agent: keeper, schedule: "0 2 * * *", expect_success_withi
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: QuietLogger()})
+		d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: logging.Quiet()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +196,7 @@ func TestSeldomJobsTellEachFailure(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: QuietLogger()})
+			d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: logging.Quiet()})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,6 +19,7 @@ import (
 	"rouse/agent/redact"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
@@ -40,8 +41,8 @@ type reloader struct {
 	d         *Daemon
 	flagHome  string
 	started   *config.Config
-	log       *LogVar // nil if its settings cannot be changed
-	follows   bool    // false if the configuration came through a pipe, once
+	log       *logging.Var // nil if its settings cannot be changed
+	follows   bool         // false if the configuration came through a pipe, once
 	calls     chan func(context.Context)
 	requested chan struct{} // capacity 1: requests a reload without waiting for it
 	calendars chan struct{} // capacity 1: a calendar has changed
@@ -369,7 +370,7 @@ func (r *reloader) apply(ctx context.Context, next *plan.Setup) error {
 	dispatcher.SetDrain(time.Duration(limits.Drain))
 	d.notifier.SetChannels(next.Plan.Channels, plan.ChannelRules(next.Config, &d.session))
 	if r.log != nil {
-		r.log.set(next.Config)
+		r.log.Set(next.Config)
 	}
 
 	// What kept runs in the queue (a missing model, a lower limit) may be gone.

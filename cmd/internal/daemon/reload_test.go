@@ -21,6 +21,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -51,8 +52,8 @@ func ServeIn(t testing.TB, dir, config string) *served {
 		t.Fatal(err)
 	}
 
-	v := &LogVar{}
-	s.Daemon, err = Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Serves: true, Logger: NewLogger(cfg, v, s.log), LogVar: v})
+	v := &logging.Var{}
+	s.Daemon, err = Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Serves: true, Logger: logging.New(cfg, v, s.log), LogVar: v})
 	if err != nil {
 		t.Fatal(err)
 	}

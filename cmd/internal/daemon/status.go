@@ -1,15 +1,13 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"slices"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/buildinfo"
 	"rouse/cmd/internal/notify"
 	"rouse/cmd/internal/plan"
 )
@@ -17,7 +15,7 @@ import (
 // Status returns the state of the process, for rouse status.
 func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 	c, err := d.ledger.Counts(ctx)
-	st := api.Status{PID: os.Getpid(), Version: Version(), Home: d.home.Dir, StartedAt: api.At(d.startedAt), Zone: d.Zone().String(), Ready: d.ready.Load(), Foreground: d.reloads == nil,
+	st := api.Status{PID: os.Getpid(), Version: buildinfo.Version(), Home: d.home.Dir, StartedAt: api.At(d.startedAt), Zone: d.Zone().String(), Ready: d.ready.Load(), Foreground: d.reloads == nil,
 		Queued: c.Queued, Running: c.Running, Waiting: c.Waiting}
 	st.Dashboard, st.DashboardProblem = d.DashboardURL("/"), d.DashboardProblem()
 	st.Problem = d.LedgerProblem()
@@ -66,56 +64,4 @@ func (d *Daemon) canDeliver(ctx context.Context, channel string) (can, why strin
 	default:
 		return "no", err.Error()
 	}
-}
-
-// Set by -ldflags "-X rouse/cmd/internal/daemon.version=v1.2.3" in releases, else empty.
-var (
-	version  string
-	commit   string
-	date     string // of the commit, RFC 3339
-	releases string // the address that says which releases there are
-)
-
-// Build says what this program was built of.
-type Build struct {
-	Version  string `json:"version"`
-	Commit   string `json:"commit"` // "" where nobody knows
-	Date     string `json:"date"`   // of the commit
-	Modified bool   `json:"modified"`
-	Go       string `json:"go"`
-	OS       string `json:"os"`
-	Arch     string `json:"arch"`
-	Releases string `json:"releases"` // the address that says which releases there are; "" where the build names none
-}
-
-// ThisBuild returns the build of this program.
-func ThisBuild() Build {
-	return Build{Version: Version(), Commit: cmp.Or(commit, built("vcs.revision")), Date: cmp.Or(date, built("vcs.time")), Modified: built("vcs.modified") == "true",
-		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Releases: releases}
-}
-
-// Version returns the version of the release, or of the module, or the commit, or "devel".
-func Version() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	if revision := built("vcs.revision"); len(revision) >= 12 {
-		return "devel-" + revision[:12]
-	}
-	return "devel"
-}
-
-// built returns a setting that Go recorded in the build, or "".
-func built(setting string) string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == setting {
-				return s.Value
-			}
-		}
-	}
-	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/buildinfo"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/doctor"
 	"rouse/cmd/internal/heartbeat"
@@ -60,7 +61,7 @@ func checkHeartbeat(is *api.Heartbeat, zone *time.Location) api.Check {
 const maxCounted = 10_000
 
 func (d *Daemon) newMetrics() (*metrics.Metrics, error) {
-	return metrics.New(metrics.Options{Ledger: d.ledger, Now: d.snapshot, Version: Version(), Logger: d.log})
+	return metrics.New(metrics.Options{Ledger: d.ledger, Now: d.snapshot, Version: buildinfo.Version(), Logger: d.log})
 }
 
 // snapshot returns the current numbers that are not on record.
@@ -102,7 +103,7 @@ func (d *Daemon) newTraces(ctx context.Context) (*traces.Traces, error) {
 	if to == nil {
 		return nil, nil
 	}
-	return traces.New(ctx, traces.Options{Ledger: d.ledger, URL: to.TracesURL(), Headers: to.Headers, Model: d.tracedModel, Version: Version(), Logger: d.log})
+	return traces.New(ctx, traces.Options{Ledger: d.ledger, URL: to.TracesURL(), Headers: to.Headers, Model: d.tracedModel, Version: buildinfo.Version(), Logger: d.log})
 }
 
 // tracedModel is what a model is to its provider, by the configuration in force.

@@ -24,6 +24,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -140,7 +141,7 @@ func openIn(t *testing.T, dir string) *home {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := daemon.Open(t.Context(), daemon.Options{Home: string(cfg.Home), Config: cfg, Serves: true, Adopt: true, Logger: daemon.QuietLogger()})
+	d, err := daemon.Open(t.Context(), daemon.Options{Home: string(cfg.Home), Config: cfg, Serves: true, Adopt: true, Logger: logging.Quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,6 @@
-package daemon
+// Package logging makes the logger of a process: the settings of the configuration, which a reload changes; secrets are
+// redacted; and a reader that stops reading does not stop the process.
+package logging
 
 import (
 	"fmt"
@@ -14,14 +16,18 @@ import (
 	"rouse/internal/text"
 )
 
-// LogVar holds the settings of a logger that a reload can change.
-type LogVar struct {
+// Var holds the settings of a logger that a reload can change.
+type Var struct {
 	level slog.LevelVar
 	zone  atomic.Pointer[time.Location]
 	hide  atomic.Pointer[redact.Redactor] // of all secrets that were configured since the start
 }
 
-func (v *LogVar) set(cfg *config.Config) {
+// Zone returns the time zone of the timestamps.
+func (v *Var) Zone() *time.Location { return v.zone.Load() }
+
+// Set applies the settings of a configuration, and redacts its secrets from now on.
+func (v *Var) Set(cfg *config.Config) {
 	v.level.Set(logLevel(cfg.Log))
 	v.zone.Store(cfg.Zone())
 	v.hide.CompareAndSwap(nil, redact.New(nil))
@@ -30,10 +36,10 @@ func (v *LogVar) set(cfg *config.Config) {
 	}
 }
 
-// NewLogger returns a logger that writes text to a terminal, else JSON, unless log.format is set.
-func NewLogger(cfg *config.Config, v *LogVar, w io.Writer) *slog.Logger {
-	v.set(cfg)
-	behind, ok := w.(*LogWriter)
+// New returns a logger that writes text to a terminal, else JSON, unless log.format is set.
+func New(cfg *config.Config, v *Var, w io.Writer) *slog.Logger {
+	v.Set(cfg)
+	behind, ok := w.(*Writer)
 	if !ok {
 		return newLogger(cfg.Log, v, w, w)
 	}
@@ -44,7 +50,7 @@ func NewLogger(cfg *config.Config, v *LogVar, w io.Writer) *slog.Logger {
 }
 
 // newLogger writes to w in the form that suits its reader.
-func newLogger(c config.Log, v *LogVar, w, reader io.Writer) *slog.Logger {
+func newLogger(c config.Log, v *Var, w, reader io.Writer) *slog.Logger {
 	o := &slog.HandlerOptions{Level: &v.level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey && len(groups) == 0 && a.Value.Kind() == slog.KindTime {
 			a.Value = slog.TimeValue(a.Value.Time().In(v.zone.Load()))
@@ -58,7 +64,7 @@ func newLogger(c config.Log, v *LogVar, w, reader io.Writer) *slog.Logger {
 }
 
 // redact returns an attribute without secrets.
-func (v *LogVar) redact(a slog.Attr) slog.Attr {
+func (v *Var) redact(a slog.Attr) slog.Attr {
 	text := ""
 	switch a.Value.Kind() {
 	case slog.KindString:
@@ -82,8 +88,8 @@ func logLevel(c config.Log) slog.Level {
 	return level
 }
 
-// QuietLogger is the logger of commands: errors only.
-func QuietLogger() *slog.Logger {
+// Quiet is the logger of commands: errors only.
+func Quiet() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 }
 
@@ -94,9 +100,9 @@ const (
 	closeFor = 2 * time.Second
 )
 
-// LogWriter writes lines to a reader that may stop reading, such as a full pipe. Only its own goroutine waits for the reader.
+// Writer writes lines to a reader that may stop reading, such as a full pipe. Only its own goroutine waits for the reader.
 // Lines that do not fit into the buffer are dropped and counted; the reader gets their number when it reads again.
-type LogWriter struct {
+type Writer struct {
 	to   io.Writer
 	wake chan struct{} // capacity 1
 	over chan struct{} // closed when all was written after Close
@@ -108,9 +114,9 @@ type LogWriter struct {
 	closed bool
 }
 
-// NewLogWriter starts the goroutine that writes to w, until Close.
-func NewLogWriter(to io.Writer) *LogWriter {
-	w := &LogWriter{to: to, wake: make(chan struct{}, 1), over: make(chan struct{})}
+// NewWriter starts the goroutine that writes to w, until Close.
+func NewWriter(to io.Writer) *Writer {
+	w := &Writer{to: to, wake: make(chan struct{}, 1), over: make(chan struct{})}
 	w.tell = func(lost int) { fmt.Fprintln(to, "rouse:", lostText(lost)) }
 	go w.run()
 	return w
@@ -121,14 +127,22 @@ func lostText(lines int) string {
 }
 
 // tellBy replaces the function that reports lost lines.
-func (w *LogWriter) tellBy(tell func(lost int)) {
+func (w *Writer) tellBy(tell func(lost int)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tell = tell
 }
 
+// wakeUp has the goroutine look at the buffer.
+func (w *Writer) wakeUp() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it is about to look
+	}
+}
+
 // Write keeps a line, or drops it; it never waits for the reader, and never fails.
-func (w *LogWriter) Write(line []byte) (int, error) {
+func (w *Writer) Write(line []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -138,15 +152,15 @@ func (w *LogWriter) Write(line []byte) (int, error) {
 	} else {
 		w.unread = append(w.unread, line...)
 	}
-	wakeUp(w.wake)
+	w.wakeUp()
 	return len(line), nil
 }
 
 // Close has the rest written, and waits for that until the reader has had two seconds for it.
-func (w *LogWriter) Close() {
+func (w *Writer) Close() {
 	w.mu.Lock()
 	w.closed = true
-	wakeUp(w.wake)
+	w.wakeUp()
 	w.mu.Unlock()
 
 	select {
@@ -156,7 +170,7 @@ func (w *LogWriter) Close() {
 }
 
 // run writes the buffer as a whole, in the order of its lines. Write errors have no place to be reported.
-func (w *LogWriter) run() {
+func (w *Writer) run() {
 	defer close(w.over)
 	for {
 		w.mu.Lock()

@@ -1,4 +1,4 @@
-package daemon
+package logging
 
 import (
 	"bufio"
@@ -23,8 +23,8 @@ func TestLogWithoutReader(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				reader, pipe := io.Pipe() // which takes nothing that is not read
-				w := NewLogWriter(pipe)
-				log := NewLogger(&config.Config{Log: config.Log{Format: format}, Timezone: "UTC"}, &LogVar{}, w)
+				w := NewWriter(pipe)
+				log := New(&config.Config{Log: config.Log{Format: format}, Timezone: "UTC"}, &Var{}, w)
 				for i := range lines {
 					log.Info("said", "number", i)
 					if i == 0 {
@@ -66,7 +66,7 @@ func TestLogGoesOnAfterALoss(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		reader, pipe := io.Pipe()
-		w := NewLogWriter(pipe)
+		w := NewWriter(pipe)
 		lines := bufio.NewReaderSize(reader, 2*maxUnread)
 		expect := func(want string) {
 			t.Helper()
@@ -96,7 +96,7 @@ func TestLogCloseIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		reader, pipe := io.Pipe()
-		w := NewLogWriter(pipe)
+		w := NewWriter(pipe)
 		fmt.Fprintln(w, "nobody reads this")
 		begun := time.Now()
 		w.Close()
