@@ -19,7 +19,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/config/yaml"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/homedir"
 	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/text"
@@ -159,7 +159,7 @@ func printRequest(w io.Writer, first plan.FirstRequest) error {
 
 // tablesOf returns the tables of the database that the agent of a job has. A home that does not exist is not created.
 func tablesOf(cmd *cobra.Command, at *place, cfg *config.Config, job string) (tables api.Schema, err error) {
-	if _, err := os.Stat(filepath.Join(string(cfg.Home), "ledger.db")); err != nil && daemon.SharedLedger(string(cfg.Home)) == nil {
+	if _, err := os.Stat(filepath.Join(string(cfg.Home), "ledger.db")); err != nil && homedir.SharedLedger(string(cfg.Home)) == nil {
 		return tables, nil //nolint:nilerr // no run has made a table there
 	}
 	i := slices.IndexFunc(cfg.Jobs, func(j config.Job) bool { return string(j.Name) == job })

@@ -107,7 +107,12 @@ var mayImport = map[string][]string{
 	},
 	"cmd/internal/buildinfo": {},
 	"cmd/internal/calendars": {"agent/tool/web", "scheduler/calendar", "scheduler/schedule"},
-	"cmd/internal/cmdtest":   {},
+	"cmd/internal/cluster": {
+		"cmd/internal/api", "cmd/internal/buildinfo", "cmd/internal/config", "cmd/internal/config/places",
+		"cmd/internal/plan", "cmd/internal/replicate/target", "internal/ledger", "internal/ledger/*",
+		"internal/storage/objects", "scheduler", "scheduler/dispatch", "watcher",
+	},
+	"cmd/internal/cmdtest": {},
 	"cmd/internal/config": {
 		"scheduler/schedule", "agent", "agent/checkout", "agent/plan", "agent/tool", "agent/tool/host", "agent/tool/mcp", "agent/tool/shell",
 		"agent/tool/web", "agent/tool/executor", "skills", "skills/install", "agent/model", "agent/model/playbook",
@@ -153,12 +158,16 @@ var mayImport = map[string][]string{
 	"cmd/internal/endtoend/example": {},
 	"cmd/internal/endtoend/files":   {},
 	"cmd/internal/heartbeat":        {},
-	"cmd/internal/imports":          {"agent/tool/shell"},
-	"cmd/internal/layout":           {},
-	"cmd/internal/logging":          {"agent/redact", "cmd/internal/config"},
-	"cmd/internal/mcpserver":        {"cmd/internal/api"},
-	"cmd/internal/metrics":          {"internal/ledger", "cmd/internal/api"},
-	"cmd/internal/notify":           {"internal/ledger", "cmd/internal/webhook", "scheduler/schedule"},
+	"cmd/internal/homedir": {
+		"agentdb/placement", "cmd/internal/api", "cmd/internal/buildinfo", "cmd/internal/config", "cmd/internal/layout",
+		"cmd/internal/service", "internal/ledger", "internal/ledger/*", "internal/storage/sqlite",
+	},
+	"cmd/internal/imports":   {"agent/tool/shell"},
+	"cmd/internal/layout":    {},
+	"cmd/internal/logging":   {"agent/redact", "cmd/internal/config"},
+	"cmd/internal/mcpserver": {"cmd/internal/api"},
+	"cmd/internal/metrics":   {"internal/ledger", "cmd/internal/api"},
+	"cmd/internal/notify":    {"internal/ledger", "cmd/internal/webhook", "scheduler/schedule"},
 	"cmd/internal/plan": {
 		"agent", "agent/plan", "agent/loop", "agent/model", "agent/model/*", "agent/redact", "agent/tool", "agentdb",
 		"cmd/internal/api", "cmd/internal/calendars", "cmd/internal/config", "cmd/internal/config/load",
@@ -177,8 +186,8 @@ var mayImport = map[string][]string{
 	"cmd/internal/terminal":                {},
 	"cmd/internal/traces":                  {"internal/ledger"},
 	"cmd/internal/web": {
-		"agentdb", "agentdb/pool", "cmd/internal/access", "cmd/internal/api", "cmd/internal/control", "cmd/internal/doctor",
-		"cmd/internal/why", "internal/ledger", "internal/ledger/*", "skills/install",
+		"agentdb", "agentdb/pool", "cmd/internal/access", "cmd/internal/api", "cmd/internal/cluster", "cmd/internal/control",
+		"cmd/internal/doctor", "cmd/internal/why", "internal/ledger", "internal/ledger/*", "skills/install",
 	},
 	"cmd/internal/webhook": {},
 	"cmd/internal/why": {

@@ -70,7 +70,6 @@ var larger = map[string]int{
 	"agentdb/placement.Manager methods":        33,
 	"agentdb/pool.Pool methods":                40,
 	"cmd/internal/config.Config methods":       39,
-	"cmd/internal/daemon lines":                5254,
 	"cmd/internal/daemon.Daemon methods":       109,
 	"cmd/internal/daemon.Daemon fields":        38,
 	"cmd/internal/replicate.Replicator fields": 23,

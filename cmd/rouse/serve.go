@@ -115,15 +115,10 @@ const lostFor = 10 * time.Second
 
 // exitWhenLost ends the process when it hangs after its lease was lost: others do its work.
 func exitWhenLost(ctx context.Context, d *daemon.Daemon, said *logging.Writer) (stop func()) {
-	lost := d.Lost()
-	if lost == nil {
-		return func() {}
-	}
-
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
 		select {
-		case <-lost:
+		case <-d.Nodes.Lost(): // nil if the ledger is a file
 		case <-ctx.Done():
 			return
 		}
@@ -166,7 +161,7 @@ func printReady(ctx context.Context, d *daemon.Daemon, out io.Writer, unattended
 	held := d.Current()
 	now := time.Now().In(held.Config.Zone())
 	fmt.Fprintf(out, "rouse %s, process %d\n  home     %s\n  config   %s\n", buildinfo.Version(), os.Getpid(), d.Dir(), strings.Join(held.Config.Files, ", "))
-	if e, err := d.Engine(ctx); err == nil && e.Node != "" {
+	if e, err := d.Nodes.Engine(ctx); err == nil && e.Node != "" {
 		leads := "leads"
 		if !e.Leads {
 			leads = "follows " + cmp.Or(e.Leader, "nobody")

@@ -17,7 +17,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/homedir"
 	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/service"
 	"rouse/internal/owner"
@@ -127,7 +127,7 @@ func startingCommand(at *place, name, short string, start func(target, service.S
 
 // refuseOther is for a daemon that serves the home and is not the service's: the two would wait for each other.
 func (t target) refuseOther(ctx context.Context) error {
-	client, st, err := daemon.Connect(ctx, t.spec.Home)
+	client, st, err := homedir.Connect(ctx, t.spec.Home)
 	if err != nil {
 		return nil //nolint:nilerr // nobody serves it, or cannot be asked: the start will say
 	}
@@ -202,7 +202,7 @@ func newServiceStatus(at *place) *cobra.Command {
 // status asks the manager and the daemon.
 func (t target) status(ctx context.Context) serviceStatus {
 	st := serviceStatus{Installed: t.recorded.Name != "", Name: t.spec.Name, Manager: t.Title()}
-	if client, d, err := daemon.Connect(ctx, t.spec.Home); err == nil {
+	if client, d, err := homedir.Connect(ctx, t.spec.Home); err == nil {
 		client.Close()
 		st.Daemon = &d
 	}

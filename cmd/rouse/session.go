@@ -19,6 +19,7 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/homedir"
 	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
@@ -170,15 +171,15 @@ func (at *place) connect(ctx context.Context, purpose purpose) (s *session, err 
 		return nil, err
 	}
 
-	err = daemon.WaitForHome(ctx, at.sayWaiting, func() (err error) {
+	err = homedir.Wait(ctx, at.sayWaiting, func() (err error) {
 		s, err = at.try(ctx, dir, purpose)
 		if err == nil && purpose == toRun && !s.daemon && s.local == nil {
 			s.Close() // or each try would leave a connection open
-			return daemon.Held(dir)
+			return homedir.Held(dir)
 		}
 		return err
 	})
-	if held, ok := errors.AsType[*daemon.HeldError](err); ok {
+	if held, ok := errors.AsType[*homedir.HeldError](err); ok {
 		if unanswered, ok := held.Unanswered(); ok {
 			return nil, unanswered
 		}
@@ -194,7 +195,7 @@ func (at *place) warn(line string) {
 }
 
 // sayWaiting prints for whom a command waits.
-func (at *place) sayWaiting(held *daemon.HeldError) { at.warn(held.Waiting()) }
+func (at *place) sayWaiting(held *homedir.HeldError) { at.warn(held.Waiting()) }
 
 // warnBroken prints the first mistake of the configuration if the command ran without it.
 func (at *place) warnBroken() {
@@ -209,7 +210,7 @@ func (at *place) warnBroken() {
 }
 
 func (at *place) try(ctx context.Context, dir string, purpose purpose) (*session, error) {
-	client, st, err := daemon.Connect(ctx, dir)
+	client, st, err := homedir.Connect(ctx, dir)
 	if err == nil {
 		client.OnConfigProblem(at.warn)
 		// Nothing to close: connections to another process end with this one.
@@ -258,7 +259,7 @@ func (at *place) try(ctx context.Context, dir string, purpose purpose) (*session
 	if why := d.ReadOnly(); why != nil {
 		at.warn("read-only: " + text.OneLine(why.Error()))
 	}
-	return &session{Client: api.InProcess(d.Handler), home: dir, opened: opened, zone: d.Current().Config.Zone(), local: d, nodes: d.WorkedOn(ctx), close: func() { d.Close(); forget() }}, nil //nolint:contextcheck // close also after Ctrl-C
+	return &session{Client: api.InProcess(d.Handler), home: dir, opened: opened, zone: d.Current().Config.Zone(), local: d, nodes: d.Nodes.WorkedOn(ctx), close: func() { d.Close(); forget() }}, nil //nolint:contextcheck // close also after Ctrl-C
 }
 
 // tempOf returns the parent of the substitute for a missing home: "" for the default, else the nearest existing folder above the home.

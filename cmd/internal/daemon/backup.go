@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +21,7 @@ import (
 	"rouse/cmd/internal/buildinfo"
 	"rouse/cmd/internal/config/places"
 	"rouse/cmd/internal/config/yaml"
+	"rouse/cmd/internal/homedir"
 	"rouse/cmd/internal/replicate"
 	"rouse/cmd/internal/replicate/target"
 	"rouse/internal/fspath"
@@ -37,8 +37,8 @@ var errNewcomer = errors.New("agents went on making databases while the backup b
 // BackUp makes a backup of the whole home. Runs go on meanwhile: the ledger takes no writes for as long as it takes to fix the
 // instant.
 func (d *Daemon) BackUp(ctx context.Context, ask api.HomeBackupRequest, progress func(done, of int64)) (api.HomeBackup, error) {
-	if d.shared() {
-		return api.HomeBackup{}, &api.Error{Status: http.StatusConflict, Message: (&SharedLedgerError{d.home.Dir, d.nodes.address}).Error()}
+	if d.Nodes.Shared() {
+		return api.HomeBackup{}, &api.Error{Status: http.StatusConflict, Message: (&homedir.SharedLedgerError{d.home.Dir, d.Nodes.Address}).Error()}
 	}
 	dest, err := access.LocalPath(ctx, ask.Dest)
 	if err == nil {
@@ -155,23 +155,14 @@ func (d *Daemon) checkDest(dest string) error {
 	if backup.Archive(dest) {
 		folder = filepath.Dir(dest)
 	}
-	real := realPath(folder)
-	if fspath.Within(real, realPath(d.home.Dir)) {
+	real := fspath.Real(folder)
+	if fspath.Within(real, fspath.Real(d.home.Dir)) {
 		return bad("%s lies in the home %s, which is what is backed up; name a place on another disk", dest, d.home.Dir)
 	}
 	if who := places.WriterAround(d.Current().Config, real); who != "" {
 		return bad("no backup is kept in %s, because %s, and a restore would believe what is there; name a folder that is yours alone", dest, who)
 	}
 	return nil
-}
-
-// realPath resolves the links of a path as far as it exists.
-func realPath(path string) string {
-	real, err := filepath.EvalSymlinks(path)
-	if err == nil || path == filepath.Dir(path) {
-		return cmp.Or(real, path)
-	}
-	return filepath.Join(realPath(filepath.Dir(path)), filepath.Base(path))
 }
 
 // fixed is a home whose databases are of one instant.
@@ -223,7 +214,7 @@ func (d *Daemon) fix(ctx context.Context) (_ *fixed, err error) {
 	if err != nil {
 		return nil, err
 	}
-	f.databases = append([]backup.Database{{Path: ledgerName, Snapshot: s}}, f.databases...)
+	f.databases = append([]backup.Database{{Path: homedir.LedgerName, Snapshot: s}}, f.databases...)
 	f.releases = append(f.releases, release, func() { d.closeSnapshot(s) })
 	return f, nil
 }

@@ -5,14 +5,15 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/doctor"
+	"rouse/cmd/internal/homedir"
 )
 
 // newChecker gives the checks of rouse doctor the parts of this process.
 func (d *Daemon) newChecker() *doctor.Checker {
 	c := &doctor.Checker{
 		Setup: d.Current, Home: d.home.Dir, Ledger: d.ledger, Runner: d.runner, Pool: d.databases, Notifier: d.notifier, Explainer: d.Explainer, Logger: d.log,
-		Supervised: d.Supervised(), LedgerAddress: d.nodes.address,
-		OpenToOthers: func() ([]string, error) { return OpenToOthers(d.home.Dir) }, OpenFiles: checkOpenFiles, Services: d.checkServices,
+		Supervised: d.Supervised(), LedgerAddress: d.Nodes.Address,
+		OpenToOthers: func() ([]string, error) { return homedir.OpenToOthers(d.home.Dir) }, OpenFiles: checkOpenFiles, Services: d.checkServices,
 		BackupProblem: func() error {
 			if problem := d.backupProblem.Load(); problem != nil {
 				return *problem
@@ -20,8 +21,10 @@ func (d *Daemon) newChecker() *doctor.Checker {
 			return nil
 		},
 	}
-	if d.shared() {
-		c.Nodes = func(ctx context.Context) []api.Check { return []api.Check{d.checkNodes(ctx), d.checkValues(ctx)} }
+	if d.Nodes.Shared() {
+		c.Nodes = func(ctx context.Context) []api.Check {
+			return []api.Check{d.Nodes.Check(ctx), d.Nodes.CheckValues(ctx)}
+		}
 	}
 	return c
 }

@@ -19,10 +19,12 @@ import (
 	"rouse/agentdb/placement"
 	"rouse/agentdb/pool"
 	"rouse/cmd/internal/buildinfo"
+	"rouse/cmd/internal/cluster"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/control"
 	"rouse/cmd/internal/doctor"
 	"rouse/cmd/internal/heartbeat"
+	"rouse/cmd/internal/homedir"
 	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/metrics"
 	"rouse/cmd/internal/notify"
@@ -63,7 +65,7 @@ type Daemon struct {
 	*doctor.Checker
 	*control.Service
 
-	home      *home
+	home      *homedir.Home
 	log       *slog.Logger
 	startedAt time.Time
 	ready     atomic.Bool
@@ -75,7 +77,7 @@ type Daemon struct {
 	ledger     *ledger.Ledger
 	db         *sql.DB       // of the ledger in PostgreSQL; nil: it is a file
 	jobs       *pgxpool.Pool // connections of River; nil: this process does no runs of others
-	nodes      membership
+	Nodes      *cluster.Self
 	databases  *pool.Pool
 	roaming    *placement.Manager // nil where the ledger is a file
 	runner     *agent.Runner
@@ -112,12 +114,12 @@ func (d *Daemon) Current() *plan.Setup { return d.setup.Load() }
 func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	d := &Daemon{log: o.Logger, startedAt: time.Now()}
 	d.supervision = newSupervision(d, o.Serves)
-	d.nodes.led, d.nodes.triggers, d.nodes.work = make(chan struct{}), !o.NoTriggers, !o.NoWork
-	self := Holder{PID: os.Getpid(), Version: buildinfo.Version(), StartedAt: d.startedAt.In(o.Config.Zone()), Daemon: o.Serves}
+	d.Nodes = cluster.New(o.Serves, !o.NoTriggers, !o.NoWork, d.Current, d.log)
+	self := homedir.Holder{PID: os.Getpid(), Version: buildinfo.Version(), StartedAt: d.startedAt.In(o.Config.Zone()), Daemon: o.Serves}
 	if len(o.Config.Files) > 0 {
 		self.Config = o.Config.Files[0]
 	}
-	if d.home, err = OpenHome(o.Home, self); err != nil {
+	if d.home, err = homedir.Open(o.Home, self); err != nil {
 		return nil, err
 	}
 
@@ -129,24 +131,30 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 
 	switch {
 	case !o.Serves:
-		d.home.sayMended(os.Stderr)
-	case d.home.mended != "":
-		d.log.Warn("the home could be read by others, and is its user's alone from now on; what lies in it is mended by rouse doctor --fix", "home", d.home.Dir, "was", d.home.mended)
+		d.home.SayMended(os.Stderr)
+	case d.home.Mended != "":
+		d.log.Warn("the home could be read by others, and is its user's alone from now on; what lies in it is mended by rouse doctor --fix", "home", d.home.Dir, "was", d.home.Mended)
 	}
 
-	if err := findLedger(ctx, d.home.Dir, o.Config, o.Problem); err != nil {
+	if err := homedir.FindConfigured(ctx, d.home.Dir, o.Config, o.Problem); err != nil {
 		return nil, err
 	}
-	if o.Serves && d.home.readOnly == nil {
-		if err := d.home.adopt(self.Config, o.Adopt); err != nil {
+	if o.Serves && d.home.ReadOnly == nil {
+		if err := d.home.Adopt(self.Config, o.Adopt); err != nil {
 			return nil, err
 		}
 	}
 
-	for _, open := range []func(context.Context, Options) error{d.openLedger, d.join, d.openParts} {
-		if err := open(ctx, o); err != nil {
-			return nil, err
-		}
+	err = d.openLedger(ctx, o)
+	d.Nodes.Ledger = d.ledger
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Nodes.Join(ctx, o.Config); err != nil {
+		return nil, err
+	}
+	if err := d.openParts(ctx, o); err != nil {
+		return nil, err
 	}
 	if o.Serves {
 		d.reloads = newReloader(d, o) // it needs the setup that openParts has stored
@@ -155,7 +163,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	d.stopFollowing, d.stopping = stopFollowing, following.Done()
-	d.answers = web.Options{Ledger: d.ledger, Control: d.Service, Why: d.Explainer, Doctor: d.Checker, Process: d, Network: o.Serves, Live: &d.live, Stopping: following.Done(), Logger: d.log, Redact: d.runner.RedactAnswer}
+	d.answers = web.Options{Ledger: d.ledger, Control: d.Service, Why: d.Explainer, Doctor: d.Checker, Nodes: d.Nodes, Process: d, Network: o.Serves, Live: &d.live, Stopping: following.Done(), Logger: d.log, Redact: d.runner.RedactAnswer}
 	if o.Serves {
 		var metricsErr, tracesErr, pagesErr error
 		d.metrics, metricsErr = d.newMetrics()
@@ -180,12 +188,12 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	if d.databases, err = pool.New(pool.Options{Dir: filepath.Join(d.home.Dir, "agents"), Quota: d.quota, Backups: agentdb.KeepBackups, Logger: d.log, Ledger: d.ledger}); err != nil {
 		return err
 	}
-	if d.shared() && d.ledger.ReadOnly() == nil {
-		d.roaming = placement.New(ctx, d.databases, PlacementOptions(d.home.Dir, d.nodes.node, d.ledger, d.log))
+	if d.Nodes.Shared() && d.ledger.ReadOnly() == nil {
+		d.roaming = placement.New(ctx, d.databases, homedir.PlacementOptions(d.home.Dir, d.Nodes.Name, d.ledger, d.log))
 	}
 	writable := d.ledger.ReadOnly() == nil
 	if o.Serves {
-		err = d.claimValues(ctx, o.Adopt)
+		err = d.Nodes.ClaimValues(ctx, o.Adopt)
 	}
 	if err == nil && o.Serves && writable && o.Config.Replicate != nil {
 		err = d.openReplicator(ctx)
@@ -219,12 +227,14 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 		return err
 	}
 
+	d.Nodes.Scheduler = d.scheduler
+
 	switch {
 	case o.Problem != nil:
 	case o.Serves:
 		var lead bool
-		if lead, err = d.tryLead(ctx, p); err == nil && !lead {
-			err = d.setSchedules(ctx, p)
+		if lead, err = d.Nodes.TryLead(ctx, p); err == nil && !lead {
+			err = d.Nodes.SetSchedules(ctx, p)
 		}
 	default: // a command may ask what comes next, but must not advance any watermark
 		err = d.scheduler.Load(ctx, p.Jobs)
@@ -233,20 +243,20 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	d.Explainer = &why.Explainer{Setup: d.Current, Ledger: d.ledger, Runner: d.runner, Scheduler: d.scheduler, Live: &d.live, StartedAt: d.startedAt}
-	if d.shared() {
-		d.Explainer.Nodes = d.Engine
+	if d.Nodes.Shared() {
+		d.Explainer.Nodes = d.Nodes.Engine
 	}
 	d.notifier = notify.New(notify.Options{Ledger: d.ledger, Channels: p.Channels, Rules: plan.ChannelRules(d.Current().Config, &d.session), Link: d.noticeLink, Logger: d.log, Now: d.ledger.Now})
 	d.Checker = d.newChecker()
 	d.Service = control.New(&control.Parts{Setup: d.Current, Ledger: d.ledger, Runner: d.runner, Scheduler: d.scheduler, Databases: d.databases, Notifier: d.notifier,
-		Explainer: d.Explainer, Logger: d.log, Serves: o.Serves, TakesTriggers: d.nodes.triggers, RefuseElsewhere: d.refuseElsewhere, Wake: d.wakeDispatcher, URL: d.DashboardURL,
+		Explainer: d.Explainer, Logger: d.log, Serves: o.Serves, TakesTriggers: d.Nodes.Triggers, RefuseElsewhere: d.Nodes.RefuseElsewhere, Wake: d.wakeDispatcher, URL: d.DashboardURL,
 		DesktopExists: d.session.Exists})
 
 	d.dispatcher = dispatch.Options{
 		Ledger: d.ledger, Executor: executor{d.runner, d}, Logger: d.log, Now: d.ledger.Now,
 		Runs: o.Config.Limits.Runs, RunsPerAgent: o.Config.Limits.RunsPerAgent, Drain: time.Duration(o.Config.Limits.Drain),
 	}
-	if d.shared() {
+	if d.Nodes.Shared() {
 		d.dispatcher.Placed = func(agent string) string { return d.Current().Plan.NodeOfAgent(agent) }
 	}
 	if !o.Serves {
@@ -257,7 +267,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	}
 	d.Watcher = d.watcher
 
-	return d.watcher.Set(ctx, d.ownWatches(p))
+	return d.watcher.Set(ctx, d.Nodes.OwnWatches(p))
 }
 
 // wakeDispatcher has all queued runs considered again. A command has no dispatcher; the next daemon considers them anyway.
@@ -306,7 +316,7 @@ func (d *Daemon) Close() {
 	}
 
 	if d.ledger != nil {
-		d.leave()
+		d.Nodes.Leave()
 		errs = append(errs, d.ledger.Close())
 	}
 	if d.replicator != nil {
@@ -326,4 +336,16 @@ func (d *Daemon) Close() {
 	if err := errors.Join(errs...); err != nil {
 		d.log.Error("the home did not close cleanly", "error", err)
 	}
+}
+
+// OpenWaiting opens a daemon. It waits for a command that holds the home, but not for a daemon.
+func OpenWaiting(ctx context.Context, o Options, say func(*homedir.HeldError)) (d *Daemon, err error) {
+	err = homedir.Wait(ctx, say, func() (err error) {
+		d, err = Open(ctx, o)
+		if errors.As(err, new(*homedir.HeldError)) && homedir.Answers(ctx, o.Home) {
+			return &homedir.ServedError{err}
+		}
+		return err
+	})
+	return d, err
 }

@@ -68,7 +68,7 @@ func (d *Daemon) openDashboard(ctx context.Context) *dashboard {
 }
 
 func (d *Daemon) tryDashboard(ctx context.Context, set config.Dashboard) (_ *dashboard, err error) {
-	if why := d.home.readOnly; why != nil {
+	if why := d.home.ReadOnly; why != nil {
 		return nil, fmt.Errorf("who is let in cannot be kept: %w", why)
 	}
 

@@ -213,7 +213,7 @@ func wakeUp(c chan<- struct{}) {
 
 // recalculate works out again what is due, by the same configuration. Here, where no other one can come into force meanwhile.
 func (r *reloader) recalculate(ctx context.Context) {
-	if err := r.d.setSchedules(ctx, r.d.Current().Plan); err != nil && ctx.Err() == nil {
+	if err := r.d.Nodes.SetSchedules(ctx, r.d.Current().Plan); err != nil && ctx.Err() == nil {
 		r.d.log.Warn("what has changed in calendars could not be put into force; it is tried again", "error", err)
 		time.AfterFunc(time.Second, r.recalculateSoon)
 	}
@@ -348,10 +348,10 @@ func (r *reloader) apply(ctx context.Context, next *plan.Setup) error {
 
 	// Runs of the old and of the new jobs can start until all parts have switched.
 	d.runner.Set(merged(old.Plan.Runner, next.Plan.Runner))
-	err := d.watcher.Set(ctx, d.ownWatches(next.Plan))
+	err := d.watcher.Set(ctx, d.Nodes.OwnWatches(next.Plan))
 	if err == nil {
-		if err = d.setSchedules(ctx, next.Plan); err != nil {
-			err = errors.Join(err, d.watcher.Set(ctx, d.ownWatches(old.Plan)))
+		if err = d.Nodes.SetSchedules(ctx, next.Plan); err != nil {
+			err = errors.Join(err, d.watcher.Set(ctx, d.Nodes.OwnWatches(old.Plan)))
 		}
 	}
 	if err != nil {
@@ -360,13 +360,13 @@ func (r *reloader) apply(ctx context.Context, next *plan.Setup) error {
 	}
 
 	d.setup.Store(next)
-	d.saveConfigHash(ctx, next.Config)
+	d.Nodes.SaveConfigHash(ctx, next.Config)
 	d.runner.Set(next.Plan.Runner)
 	limits := next.Config.Limits
 	d.scheduler.SetLanes(limits.Runs)
 	dispatcher := d.dispatching.Load()
 	dispatcher.SetLanes(limits.Runs, limits.RunsPerAgent)
-	d.tellLanes(ctx, limits.Runs)
+	d.Nodes.SetLanes(ctx, limits.Runs)
 	dispatcher.SetDrain(time.Duration(limits.Drain))
 	d.notifier.SetChannels(next.Plan.Channels, plan.ChannelRules(next.Config, &d.session))
 	if r.log != nil {

@@ -16,14 +16,14 @@ func (d *Daemon) RunOnly(ctx context.Context, id string) error {
 		return err
 	}
 
-	leave, err := d.joinToRun(ctx)
+	leave, err := d.Nodes.JoinToRun(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
 
 	// Where nodes share the ledger, the configuration of who leads counts.
-	if !d.shared() && d.Current().Usable() == nil {
+	if !d.Nodes.Shared() && d.Current().Usable() == nil {
 		if err := d.ledger.SetFollowers(ctx, d.Current().Plan.Followers); err != nil {
 			return err
 		}
@@ -51,14 +51,14 @@ func (d *Daemon) RunOnly(ctx context.Context, id string) error {
 	if err := dispatcher.Run(running); err != nil || d.Current().Usable() != nil {
 		return err
 	}
-	return watcher.ApplyAfterActions(running, d.watching(), d.ownWatches(d.Current().Plan)) // no daemon does it
+	return watcher.ApplyAfterActions(running, d.watching(), d.Nodes.OwnWatches(d.Current().Plan)) // no daemon does it
 }
 
 // watching returns the options for handling watched files.
 func (d *Daemon) watching() watcher.Options {
 	return watcher.Options{
 		Ledger: d.ledger, Logger: d.log, BreakerNotices: d.runner.LoopNotices, ReturnNotices: d.runner.ReturnNotices,
-		Expand: d.expandDestination, Elsewhere: d.watchedElsewhere,
+		Expand: d.expandDestination, Elsewhere: d.Nodes.WatchedElsewhere,
 	}
 }
 

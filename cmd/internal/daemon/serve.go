@@ -28,7 +28,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 		return errors.Join(err, server.listener.Close())
 	}
 
-	if d.leading() {
+	if d.Nodes.Leading() {
 		d.dispatcher.After = d.scheduler.Ready()
 	}
 	if err := d.openEngine(ctx); err != nil {
@@ -61,11 +61,11 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 		group.run(name, func() error { return run(ctx) })
 	}
 	leading := rest
-	if d.shared() { // another node leads as soon as this one drains
+	if d.Nodes.Shared() { // another node leads as soon as this one drains
 		leading = triggers
 	}
 	startLeading := func(name string, run func(context.Context) error) {
-		group.run(name, func() error { return d.onceLeading(leading, run) })
+		group.run(name, func() error { return d.Nodes.OnceLeading(leading, run) })
 	}
 	start("metrics", rest, d.metrics.Run)
 	if d.roaming != nil {
@@ -79,7 +79,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	}
 	startLeading("notify", d.notifier.Run)
 	startLeading("overdue", d.watchOverdue)
-	start("lease", rest, func(ctx context.Context) error { return d.watchLease(ctx, dispatcher) })
+	start("lease", rest, func(ctx context.Context) error { return d.Nodes.WatchLease(ctx, dispatcher) })
 	start("ledger", rest, d.watchLedger)
 	start("files", triggers, d.watchFiles)
 	start("calendars", triggers, d.followCalendars)
@@ -98,7 +98,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 		})
 	}
 	onceReady("retention", rest, d.maintain) // it reads each job's runs, which a start does not have to wait for
-	onceReady("heartbeat", triggers, func(ctx context.Context) error { return d.onceLeading(ctx, beats.Run) })
+	onceReady("heartbeat", triggers, func(ctx context.Context) error { return d.Nodes.OnceLeading(ctx, beats.Run) })
 	onceReady("supervision", triggers, func(ctx context.Context) error { return d.supervision.run(ctx, well) })
 
 	err = d.serveUntil(ctx, &group, ready, onReady)
@@ -130,7 +130,7 @@ func (d *Daemon) startTriggers(ctx context.Context, group *group, dispatcher *di
 		// Overlap is decided on the runs in the ledger, so the runs of a dead process come first.
 		select {
 		case <-dispatcher.Rescued():
-			if d.awaitLead(ctx, dispatcher) {
+			if d.Nodes.AwaitLead(ctx, dispatcher) {
 				return d.scheduler.Run(ctx)
 			}
 			return nil
@@ -141,7 +141,7 @@ func (d *Daemon) startTriggers(ctx context.Context, group *group, dispatcher *di
 
 	group.run("watcher", func() error { return d.watcher.Run(ctx) })
 	ready = d.watcher.Ready()
-	if d.leading() { // else it is ready to
+	if d.Nodes.Leading() { // else it is ready to
 		ready = allReady(d.scheduler.Ready(), d.watcher.Ready())
 	}
 	group.run("reload", func() error {

@@ -26,7 +26,7 @@ func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 	if is := d.replicaState(); is != nil {
 		st.Replica = *is
 	}
-	if e, err := d.Engine(ctx); err == nil {
+	if e, err := d.Nodes.Engine(ctx); err == nil {
 		st.Engine = e
 	}
 	now := d.Current()

@@ -178,7 +178,7 @@ func (d *Daemon) newLiveness(dispatcher answerer) *liveness {
 	}
 	add("ledger", d.ledger.Touch)
 	add("scheduler", func(ctx context.Context) error {
-		if !d.leading() { // it rests
+		if !d.Nodes.Leading() { // it rests
 			return nil
 		}
 		return d.scheduler.Answers(ctx)

@@ -82,7 +82,7 @@ func (d *Daemon) snapshot(ctx context.Context) (out metrics.Snapshot, err error)
 	if err != nil {
 		return out, err
 	}
-	e, err := d.Engine(ctx)
+	e, err := d.Nodes.Engine(ctx)
 	if err != nil {
 		return out, err
 	}

@@ -24,6 +24,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/homedir"
 	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
@@ -122,7 +123,7 @@ func seedIn(t *testing.T, dir string, now func() time.Time, seed func(*ledger.Le
 	if err := os.MkdirAll(filepath.Join(dir, "home"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	o := daemon.LedgerOptions(filepath.Join(dir, "home"))
+	o := homedir.LedgerOptions(filepath.Join(dir, "home"))
 	o.Now = now
 	l, err := ledger.Open(t.Context(), o)
 	if err != nil {

@@ -163,7 +163,7 @@ func (s *databases) ledgerRoutes() []Route {
 
 // needsFile refuses what is asked of the file of a ledger that has none.
 func (s *databases) needsFile(r *http.Request) error {
-	e, err := s.process.Engine(r.Context())
+	e, err := s.nodes.Engine(r.Context())
 	if err == nil && e.Address != "" {
 		err = &api.Error{Status: http.StatusConflict, Message: "the ledger is in PostgreSQL (" + e.Address + "), and has no file here: PostgreSQL says how large it is, pg_dump backs it up, and pg_restore brings it back while no node runs"}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"rouse/agentdb"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cluster"
 	"rouse/cmd/internal/control"
 	"rouse/internal/ledger"
 )
@@ -16,6 +17,7 @@ type databases struct {
 	*responder
 	ledger  *ledger.Ledger
 	storage *control.Storage
+	nodes   *cluster.Self
 	process Process
 }
 

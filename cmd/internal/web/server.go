@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cluster"
 	"rouse/cmd/internal/control"
 	"rouse/cmd/internal/doctor"
 	"rouse/cmd/internal/why"
@@ -24,6 +25,7 @@ type Options struct {
 	Control *control.Service
 	Why     *why.Explainer
 	Doctor  *doctor.Checker
+	Nodes   *cluster.Self
 	Process Process
 
 	Live     *live.Board     // current activity of the runs of this process
@@ -42,8 +44,6 @@ type Process interface {
 	ConfigProblem(ctx context.Context, load bool) string
 	// BackUp makes a backup of the whole home.
 	BackUp(ctx context.Context, ask api.HomeBackupRequest, progress func(done, of int64)) (api.HomeBackup, error)
-	// Engine returns the location of the ledger and the nodes that use it.
-	Engine(ctx context.Context) (api.Engine, error)
 
 	Access(ctx context.Context) (api.Access, error)
 	// Login returns a link that logs a browser in once and opens path.
@@ -89,7 +89,7 @@ type Server struct {
 
 // NewServer returns a Server. It returns an error if a required option is missing.
 func NewServer(o Options) (*Server, error) {
-	if o.Ledger == nil || o.Control == nil || o.Why == nil || o.Doctor == nil || o.Process == nil {
+	if o.Ledger == nil || o.Control == nil || o.Why == nil || o.Doctor == nil || o.Nodes == nil || o.Process == nil {
 		return nil, errors.New("web: a ledger and the parts that answer are needed")
 	}
 	if o.Logger == nil {
@@ -99,12 +99,12 @@ func NewServer(o Options) (*Server, error) {
 	c, base := o.Control, &responder{log: o.Logger, redact: o.Redact}
 	s := &Server{responder: base, process: o.Process}
 	s.Runs = &Runs{responder: base, ledger: o.Ledger, actions: c.Runs, catalog: c.Catalog, checkouts: c.Checkouts, explainer: o.Why}
-	s.databases = &databases{responder: base, ledger: o.Ledger, storage: c.Storage, process: o.Process}
+	s.databases = &databases{responder: base, ledger: o.Ledger, storage: c.Storage, nodes: o.Nodes, process: o.Process}
 	s.Inbox = &Inbox{responder: base, ledger: o.Ledger, storage: c.Storage, signIns: c.Extensions, runs: s.Runs, databases: s.databases}
 	s.Pauses = &Pauses{responder: base, ledger: o.Ledger, schedule: c.Schedule}
 	s.Incidents = &Incidents{responder: base, ledger: o.Ledger}
 	s.Workspaces = &Workspaces{responder: base, ledger: o.Ledger, runs: s.Runs}
-	s.host = &host{responder: base, ledger: o.Ledger, catalog: c.Catalog, doctor: o.Doctor, process: o.Process}
+	s.host = &host{responder: base, ledger: o.Ledger, catalog: c.Catalog, doctor: o.Doctor, nodes: o.Nodes, process: o.Process}
 	s.door = &door{responder: base, network: o.Network, process: o.Process}
 	s.jobs = &jobs{responder: base, catalog: c.Catalog, actions: c.Runs, costs: c.Costs, explainer: o.Why}
 	s.wakes = &wakes{responder: base, schedule: c.Schedule}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cluster"
 	"rouse/cmd/internal/control"
 	"rouse/cmd/internal/doctor"
 	"rouse/internal/ledger"
@@ -17,13 +18,14 @@ type host struct {
 	ledger  *ledger.Ledger
 	catalog *control.Catalog
 	doctor  *doctor.Checker
+	nodes   *cluster.Self
 	process Process
 }
 
 func (s *host) routes() []Route {
 	return []Route{
 		get[api.Status]("/v1/status", "Who serves the home, and what it is doing.", s.answer(asked(s.process.Status))),
-		get[api.Engine]("/v1/engine", "Where the ledger is, and which nodes share it.", s.answer(asked(s.process.Engine))),
+		get[api.Engine]("/v1/engine", "Where the ledger is, and which nodes share it.", s.answer(asked(s.nodes.Engine))),
 		get[api.State]("/v1/state", "How far schedules, plans, pauses and runs have got: what a simulation begins with.", s.answer(asked(s.state))),
 		get[[]api.Check]("/v1/doctor", "Everything that would stop a run, each with its remedy. Nothing is started: what takes a program is answered as it was found last.", s.answer(func(r *http.Request) (any, error) {
 			return s.doctor.Doctor(r.Context(), flag(r, "offline"))

@@ -1,4 +1,4 @@
-package daemon
+package homedir
 
 import (
 	"errors"
@@ -30,7 +30,7 @@ func TestHomeHasOneHolder(t *testing.T) {
 			all.Go(func() {
 				ready.Done()
 				ready.Wait()
-				h, err := OpenHome(dir, Holder{PID: 1000 + i, Daemon: true, StartedAt: time.Now()})
+				h, err := Open(dir, Holder{PID: 1000 + i, Daemon: true, StartedAt: time.Now()})
 				if errs[i] = err; err == nil {
 					closers[i] = h.Close
 				}
@@ -53,7 +53,7 @@ func TestHomeHasOneHolder(t *testing.T) {
 			t.Fatalf("race %d: nobody holds the home: %v", race, errors.Join(errs...))
 		}
 
-		if _, err := OpenHome(dir, Holder{PID: 1}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d,", 1000+winner)) {
+		if _, err := Open(dir, Holder{PID: 1}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d,", 1000+winner)) {
 			t.Fatalf("race %d: %v does not say that %d holds it", race, err, 1000+winner)
 		}
 		if err := closers[winner](); err != nil {

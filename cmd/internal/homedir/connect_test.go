@@ -1,4 +1,4 @@
-package daemon_test
+package homedir_test
 
 import (
 	"errors"
@@ -9,20 +9,20 @@ import (
 	"testing"
 
 	"rouse/cmd/internal/api"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/homedir"
 )
 
 // staleSocket leaves the socket file of a killed daemon in a home that has a service.
 func staleSocket(t *testing.T) (home string) {
 	t.Helper()
 	home = t.TempDir()
-	l, err := net.Listen("unix", daemon.SocketPath(home))
+	l, err := net.Listen("unix", homedir.SocketPath(home))
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	err = os.WriteFile(filepath.Join(home, "service.json"), []byte(`{"name":"rouse"}`), 0o600)
-	if err := errors.Join(err, l.Close(), os.Chmod(daemon.SocketPath(home), 0o600)); err != nil {
+	if err := errors.Join(err, l.Close(), os.Chmod(homedir.SocketPath(home), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	return home
@@ -34,19 +34,19 @@ func TestConnectRetries(t *testing.T) {
 	home := staleSocket(t)
 	done := make(chan error, 1)
 	go func() {
-		_, st, err := daemon.Connect(t.Context(), home)
+		_, st, err := homedir.Connect(t.Context(), home)
 		if err == nil && st.PID != 7 {
 			err = errors.New("another process answered")
 		}
 		done <- err
 	}()
 
-	l, err := net.Listen("unix", daemon.SocketPath(home)+".new")
+	l, err := net.Listen("unix", homedir.SocketPath(home)+".new")
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	if err := errors.Join(os.Chmod(daemon.SocketPath(home)+".new", 0o600), os.Rename(daemon.SocketPath(home)+".new", daemon.SocketPath(home))); err != nil {
+	if err := errors.Join(os.Chmod(homedir.SocketPath(home)+".new", 0o600), os.Rename(homedir.SocketPath(home)+".new", homedir.SocketPath(home))); err != nil {
 		t.Fatal(err)
 	}
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"pid":7}`)) })}
@@ -61,7 +61,7 @@ func TestConnectRetries(t *testing.T) {
 func TestConnectRemovesAStaleSocket(t *testing.T) {
 	t.Parallel()
 	home := staleSocket(t)
-	held, err := daemon.OpenHome(home, daemon.Holder{})
+	held, err := homedir.Open(home, homedir.Holder{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestConnectRemovesAStaleSocket(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, _, err := daemon.Connect(t.Context(), home); !errors.Is(err, api.ErrNoDaemon) {
+		if _, _, err := homedir.Connect(t.Context(), home); !errors.Is(err, api.ErrNoDaemon) {
 			t.Fatal(err)
 		}
 		if _, err := os.Lstat(filepath.Join(home, "rouse.sock")); errors.Is(err, os.ErrNotExist) != free {

@@ -1,4 +1,4 @@
-package daemon
+package homedir
 
 import (
 	"context"
@@ -26,8 +26,8 @@ const (
 	sayWaitAfter = time.Second
 )
 
-// WaitForHome calls try until it returns no *HeldError, for homeWait at most. say reports a long wait.
-func WaitForHome(ctx context.Context, say func(*HeldError), try func() error) error {
+// Wait calls try until it returns no *HeldError, for homeWait at most. say reports a long wait.
+func Wait(ctx context.Context, say func(*HeldError), try func() error) error {
 	began, said := time.Now(), false
 	for {
 		err := try()
@@ -50,25 +50,13 @@ func WaitForHome(ctx context.Context, say func(*HeldError), try func() error) er
 	}
 }
 
-// OpenWaiting opens a daemon. It waits for a command that holds the home, but not for a daemon.
-func OpenWaiting(ctx context.Context, o Options, say func(*HeldError)) (d *Daemon, err error) {
-	err = WaitForHome(ctx, say, func() (err error) {
-		d, err = Open(ctx, o)
-		if errors.As(err, new(*HeldError)) && answers(ctx, o.Home) {
-			return &servedError{err}
-		}
-		return err
-	})
-	return d, err
-}
+// ServedError is that of a home for which it makes no sense to wait: a daemon serves it.
+type ServedError struct{ Held error }
 
-// servedError is that of a home for which it makes no sense to wait: a daemon serves it.
-type servedError struct{ held error }
+func (e *ServedError) Error() string { return e.Held.Error() }
 
-func (e *servedError) Error() string { return e.held.Error() }
-
-// answers says whether a daemon answers on the socket of a home.
-func answers(ctx context.Context, home string) bool {
+// Answers says whether a daemon answers on the socket of a home.
+func Answers(ctx context.Context, home string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	client, err := ConnectDaemon(ctx, home)

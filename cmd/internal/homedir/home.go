@@ -1,4 +1,4 @@
-package daemon
+package homedir
 
 import (
 	"context"
@@ -75,17 +75,17 @@ func (e *HeldError) Waiting() string {
 	return fmt.Sprintf("waiting for up to %s, because %s works on %s", homeWait, who, e.dir)
 }
 
-// home is the folder that holds all state of one rouse: one process at a time owns it.
-type home struct {
+// Home is the folder that holds all state of one rouse: one process at a time owns it.
+type Home struct {
 	Dir      string
 	lock     *flock.Flock
-	mended   string // what was wrong with its mode, "" when nothing was
-	readOnly error  // why nothing can be written in it; nil: it can be
+	Mended   string // what was wrong with its mode, "" when nothing was
+	ReadOnly error  // why nothing can be written in it; nil: it can be
 }
 
-// OpenHome creates the folder if needed and acquires its exclusive lock, which the operating system releases when the process
+// Open creates the folder if needed and acquires its exclusive lock, which the operating system releases when the process
 // ends. If another process holds the lock, the error is a *HeldError. A home that cannot be written is opened for reading.
-func OpenHome(dir string, self Holder) (*home, error) {
+func Open(dir string, self Holder) (*Home, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the home folder %s: %w; choose another with --home", dir, err)
 	}
@@ -94,11 +94,11 @@ func OpenHome(dir string, self Holder) (*home, error) {
 		return nil, err
 	}
 
-	h := &home{Dir: dir, mended: mended, lock: flock.New(filepath.Join(dir, "lock"), flock.SetPermissions(0o600))}
+	h := &Home{Dir: dir, Mended: mended, lock: flock.New(filepath.Join(dir, "lock"), flock.SetPermissions(0o600))}
 	locked, err := h.lock.TryLock()
 	switch {
 	case unwritable(err): // there is no file to lock, and no process can make one
-		h.readOnly = err
+		h.ReadOnly = err
 		return h, nil
 	case err != nil:
 		return nil, fmt.Errorf("cannot lock the home folder %s: %w", dir, err)
@@ -108,12 +108,12 @@ func OpenHome(dir string, self Holder) (*home, error) {
 
 	err = h.writeHolder(self)
 	if errors.Is(err, syscall.ENOSPC) { // a disk that filled up meanwhile must not make the home read-only
-		if err = store.FreeReserve(filepath.Join(dir, ledgerName)); err == nil {
+		if err = store.FreeReserve(filepath.Join(dir, LedgerName)); err == nil {
 			err = h.writeHolder(self)
 		}
 	}
 	if unwritable(err) {
-		h.readOnly, err = err, nil
+		h.ReadOnly, err = err, nil
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot write to the home folder %s: %w", dir, err), h.lock.Unlock())
@@ -121,10 +121,10 @@ func OpenHome(dir string, self Holder) (*home, error) {
 	return h, nil
 }
 
-// sayMended says to the user of a command what a daemon would log.
-func (h *home) sayMended(w io.Writer) {
-	if h.mended != "" {
-		fmt.Fprintf(w, "rouse: the home %s could be read by others (mode %s), and is its user's alone from now on; what lies in it is mended by: rouse doctor --fix\n", h.Dir, h.mended)
+// SayMended says to the user of a command what a daemon would log.
+func (h *Home) SayMended(w io.Writer) {
+	if h.Mended != "" {
+		fmt.Fprintf(w, "rouse: the home %s could be read by others (mode %s), and is its user's alone from now on; what lies in it is mended by: rouse doctor --fix\n", h.Dir, h.Mended)
 	}
 }
 
@@ -140,7 +140,7 @@ func readHolder(dir string) Holder {
 }
 
 // writeHolder records who holds the home. Like the lock, it need not survive a crash of the machine.
-func (h *home) writeHolder(self Holder) error {
+func (h *Home) writeHolder(self Holder) error {
 	text, err := json.Marshal(self)
 	if err != nil {
 		return err
@@ -149,16 +149,16 @@ func (h *home) writeHolder(self Holder) error {
 }
 
 // Close releases the lock, after it has removed the holder's file.
-func (h *home) Close() error {
+func (h *Home) Close() error {
 	err := os.Remove(filepath.Join(h.Dir, "holder.json"))
-	if errors.Is(err, fs.ErrNotExist) || h.readOnly != nil {
+	if errors.Is(err, fs.ErrNotExist) || h.ReadOnly != nil {
 		err = nil
 	}
 	return errors.Join(err, h.lock.Unlock())
 }
 
-// adopt binds the home to its first configuration, so that a wrong --config cannot use its history.
-func (h *home) adopt(path string, force bool) error {
+// Adopt binds the home to its first configuration, so that a wrong --config cannot use its history.
+func (h *Home) Adopt(path string, force bool) error {
 	stamp := filepath.Join(h.Dir, config.AdoptedFile)
 	old, err := os.ReadFile(stamp)
 	switch {
@@ -260,39 +260,11 @@ func unwritable(err error) bool {
 
 // LedgerOptions say where the ledger of a home is.
 func LedgerOptions(home string) ledger.Options {
-	return ledger.Options{Path: filepath.Join(home, ledgerName), Blobs: filepath.Join(home, "blobs")}
+	return ledger.Options{Path: filepath.Join(home, LedgerName), Blobs: filepath.Join(home, "blobs")}
 }
 
-// openLedger opens the ledger. A command, unlike a daemon, can open one that is read-only or damaged.
-func (d *Daemon) openLedger(ctx context.Context, opening Options) (err error) {
-	if opening.Config.Shared() {
-		return d.openShared(ctx, opening)
-	}
-
-	o := LedgerOptions(d.home.Dir)
-	o.Logger, o.Now = d.log, opening.Now
-
-	var why *ledger.ReadOnlyError
-	if d.home.readOnly != nil {
-		err = store.CannotWrite(d.home.Dir, d.home.readOnly)
-	} else {
-		d.ledger, err = ledger.Open(ctx, o)
-	}
-	if errors.As(err, &why) && !opening.Serves {
-		d.ledger, err = ledger.OpenReadOnly(ctx, o, why)
-	}
-	if err != nil {
-		return fmt.Errorf("the history cannot be opened: %w", err)
-	}
-
-	return nil
-}
-
-// ReadOnly is why nothing can be written to the history now; nil: it can be.
-func (d *Daemon) ReadOnly() error { return d.ledger.ReadOnly() }
-
-// HomeProblem returns why a daemon could not serve a home, as far as known without opening it, or "".
-func HomeProblem(ctx context.Context, dir string) string {
+// Problem returns why a daemon could not serve a home, as far as known without opening it, or "".
+func Problem(ctx context.Context, dir string) string {
 	err := owner.CheckHome(dir)
 	if err == nil && SharedLedger(dir) != nil {
 		return "" // whether PostgreSQL answers is found by whoever opens it
@@ -309,43 +281,33 @@ func HomeProblem(ctx context.Context, dir string) string {
 	return ""
 }
 
-// HoldHome keeps everybody else from a home until release is called, for what changes its ledger as a
+// Hold keeps everybody else from a home until release is called, for what changes its ledger as a
 // whole. It waits for a command, which is short, and refuses while a daemon serves the home, and where the ledger is not in it.
-func HoldHome(ctx context.Context, dir string, say func(*HeldError)) (release func(), err error) {
+func Hold(ctx context.Context, dir string, say func(*HeldError)) (release func(), err error) {
 	if err := SharedLedger(dir); err != nil {
 		return nil, err
 	}
-	return HoldAnyHome(ctx, dir, say)
+	return HoldAny(ctx, dir, say)
 }
 
-// HoldAnyHome is HoldHome for a command that moves a ledger, wherever that is.
-func HoldAnyHome(ctx context.Context, dir string, say func(*HeldError)) (release func(), err error) {
-	var h *home
-	err = WaitForHome(ctx, say, func() (err error) {
-		h, err = OpenHome(dir, Holder{PID: os.Getpid(), Version: buildinfo.Version(), StartedAt: time.Now()})
+// HoldAny is Hold for a command that moves a ledger, wherever that is.
+func HoldAny(ctx context.Context, dir string, say func(*HeldError)) (release func(), err error) {
+	var h *Home
+	err = Wait(ctx, say, func() (err error) {
+		h, err = Open(dir, Holder{PID: os.Getpid(), Version: buildinfo.Version(), StartedAt: time.Now()})
 		var held *HeldError
 		if errors.As(err, &held) && held.holder.Daemon {
-			return &servedError{err}
+			return &ServedError{err}
 		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	if h.readOnly != nil {
-		return nil, errors.Join(store.CannotWrite(dir, h.readOnly), h.Close())
+	if h.ReadOnly != nil {
+		return nil, errors.Join(store.CannotWrite(dir, h.ReadOnly), h.Close())
 	}
 
-	h.sayMended(os.Stderr)
+	h.SayMended(os.Stderr)
 	return func() { _ = h.Close() }, nil // the lock ends with the process in any case
-}
-
-// watchLedger ends the daemon if its ledger is damaged, because nothing can be recorded then.
-func (d *Daemon) watchLedger(ctx context.Context) error {
-	select {
-	case <-d.ledger.Damaged():
-		return d.ledger.ReadOnly()
-	case <-ctx.Done():
-		return nil
-	}
 }

@@ -1,4 +1,4 @@
-package daemon
+package cluster
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/config/places"
 	"rouse/cmd/internal/replicate/target"
+	"rouse/internal/fspath"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/blob"
 	"rouse/internal/owner"
@@ -56,27 +57,27 @@ func explainValues(e config.Engine, err error) error {
 	return fmt.Errorf("engine.blobs, %s: no large values can be kept there: %w", at, err)
 }
 
-// claimValues is ClaimValues for a daemon, which nothing is kept without.
-func (d *Daemon) claimValues(ctx context.Context, adopt bool) error {
-	if !d.shared() {
+// ClaimValues is ClaimValues for a daemon, which nothing is kept without.
+func (s *Self) ClaimValues(ctx context.Context, adopt bool) error {
+	if !s.Shared() {
 		return nil
 	}
-	e := d.Current().Config.Engine
+	e := s.Setup().Config.Engine
 	if e.Blobs != "" {
-		if err := d.checkValuesFolder(e); err != nil {
+		if err := s.checkValuesFolder(e); err != nil {
 			return err
 		}
 	}
-	return ClaimValues(ctx, d.ledger, e, adopt)
+	return ClaimValues(ctx, s.Ledger, e, adopt)
 }
 
 // checkValuesFolder refuses a folder in which somebody else could remove what the record refers to.
-func (d *Daemon) checkValuesFolder(e config.Engine) error {
+func (s *Self) checkValuesFolder(e config.Engine) error {
 	t, err := target.Parse(e.Blobs)
 	if err != nil || t.Folder == "" {
 		return err
 	}
-	if who := places.WriterAround(d.Current().Config, realPath(t.Folder)); who != "" {
+	if who := places.WriterAround(s.Setup().Config, fspath.Real(t.Folder)); who != "" {
 		return fmt.Errorf("engine.blobs: no large values are kept in %s, because %s, and could remove them; name a folder that is yours alone", t.Folder, who)
 	}
 	if why := owner.WritableByOthers(t.Folder); why != "" {
@@ -85,33 +86,33 @@ func (d *Daemon) checkValuesFolder(e config.Engine) error {
 	return nil
 }
 
-// checkValues tries whether large values can be kept and read.
-func (d *Daemon) checkValues(ctx context.Context) api.Check {
-	e := d.Current().Config.Engine
+// CheckValues tries whether large values can be kept and read.
+func (s *Self) CheckValues(ctx context.Context) api.Check {
+	e := s.Setup().Config.Engine
 	c := api.Check{Name: "blobs", OK: true, Detail: "large values are in PostgreSQL"}
 	if e.Blobs == "" {
 		return c
 	}
 
-	since, why := d.ledger.Blobs.Problem()
+	since, why := s.Ledger.Blobs.Problem()
 	ctx, cancel := context.WithTimeout(ctx, checkValuesFor)
 	defer cancel()
-	if err := explainValues(e, d.ledger.Blobs.Check(ctx)); err != nil {
+	if err := explainValues(e, s.Ledger.Blobs.Check(ctx)); err != nil {
 		c.OK, c.Detail, c.Remedy = false, err.Error()+"; large values stay in PostgreSQL until it works, and those that are there cannot be read", "see the message"
 		return c
 	}
 	c.Detail = "large values are written, read, listed and removed at " + e.Blobs
 	if why != nil {
-		c.Detail += fmt.Sprintf("; it failed from %s until now, and what was written meanwhile stays in PostgreSQL", api.LocalTime(since, d.Current().Config.Zone()))
+		c.Detail += fmt.Sprintf("; it failed from %s until now, and what was written meanwhile stays in PostgreSQL", api.LocalTime(since, s.Setup().Config.Zone()))
 	}
 	return c
 }
 
-// valuesText says that large values are not kept where they should be; "" where they are.
-func (d *Daemon) valuesText() string {
-	since, why := d.ledger.Blobs.Problem()
+// valuesProblem says that large values are not kept where they should be; "" where they are.
+func (s *Self) valuesProblem() string {
+	since, why := s.Ledger.Blobs.Problem()
 	if why == nil {
 		return ""
 	}
-	return fmt.Sprintf("large values stay in PostgreSQL since %s, because engine.blobs takes none: %v", api.LocalTime(since, d.Current().Config.Zone()), why)
+	return fmt.Sprintf("large values stay in PostgreSQL since %s, because engine.blobs takes none: %v", api.LocalTime(since, s.Setup().Config.Zone()), why)
 }
