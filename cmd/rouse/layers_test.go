@@ -141,8 +141,8 @@ var mayImport = map[string][]string{
 	},
 	"cmd/internal/daemon": everything,
 	"cmd/internal/dashboard": {
-		"agentdb", "cmd/internal/api", "cmd/internal/control", "cmd/internal/doctor", "cmd/internal/web", "cmd/internal/why",
-		"internal/ledger", "internal/ledger/*", "skills", "skills/install",
+		"agentdb", "cmd/internal/api", "cmd/internal/control", "cmd/internal/doctor", "cmd/internal/reload",
+		"cmd/internal/web", "cmd/internal/why", "internal/ledger", "internal/ledger/*", "skills", "skills/install",
 	},
 	"cmd/internal/doctor": {
 		"internal/ledger/*", "agent", "agent/model", "agent/plan", "agent/sandbox", "agent/tool/host/signin", "agent/tool/mcp",
@@ -175,6 +175,11 @@ var mayImport = map[string][]string{
 		"internal/ledger", "scheduler", "scheduler/dispatch", "scheduler/schedule", "watcher", "watcher/match",
 	},
 	"cmd/internal/releases": {},
+	"cmd/internal/reload": {
+		"agent", "agent/plan", "agent/redact", "cmd/internal/api", "cmd/internal/cluster", "cmd/internal/config",
+		"cmd/internal/logging", "cmd/internal/notify", "cmd/internal/plan", "cmd/internal/supervision", "internal/ledger",
+		"scheduler", "scheduler/dispatch", "scheduler/schedule", "watcher",
+	},
 	"cmd/internal/replicate": {
 		"cmd/internal/backup", "agentdb", "agentdb/pool", "internal/ledger", "internal/storage/objects",
 		"internal/storage/replica", "internal/storage/sqlite",
@@ -183,11 +188,13 @@ var mayImport = map[string][]string{
 	"cmd/internal/replicate/target/s3test": {},
 	"cmd/internal/secret":                  {},
 	"cmd/internal/service":                 {},
+	"cmd/internal/supervision":             {"cmd/internal/plan", "cmd/internal/why"},
 	"cmd/internal/terminal":                {},
 	"cmd/internal/traces":                  {"internal/ledger"},
 	"cmd/internal/web": {
 		"agentdb", "agentdb/pool", "cmd/internal/access", "cmd/internal/api", "cmd/internal/cluster", "cmd/internal/control",
-		"cmd/internal/doctor", "cmd/internal/why", "internal/ledger", "internal/ledger/*", "skills/install",
+		"cmd/internal/doctor", "cmd/internal/reload", "cmd/internal/why", "internal/ledger", "internal/ledger/*",
+		"skills/install",
 	},
 	"cmd/internal/webhook": {},
 	"cmd/internal/why": {

@@ -95,7 +95,7 @@ func serve(cmd *cobra.Command, at *place, o serveOptions) (err error) {
 	defer exitWhenLost(ctx, d, said)()
 
 	// Before Serve, so that a SIGHUP during the start does not kill the process.
-	defer onHangup(d.ReloadSoon, cancel)()
+	defer onHangup(d.Reloader.ReloadSoon, cancel)()
 
 	out := cmd.OutOrStdout()
 	for _, w := range cfg.Warnings {

@@ -25,7 +25,7 @@ func (d *Daemon) followCalendars(ctx context.Context) error {
 			}
 		}
 		if d.refill(store, filled) {
-			d.reloads.recalculateSoon()
+			d.Reloader.RecalculateSoon()
 		}
 
 		select {

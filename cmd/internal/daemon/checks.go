@@ -31,7 +31,7 @@ func (d *Daemon) newChecker() *doctor.Checker {
 
 // checkServices checks the services that only a daemon has.
 func (d *Daemon) checkServices() (out []api.Check) {
-	if d.reloads != nil {
+	if d.Reloader != nil {
 		out = append(out, d.checkDashboard())
 		if beats := d.heartbeatState(); beats != nil {
 			out = append(out, checkHeartbeat(beats, d.Zone()))

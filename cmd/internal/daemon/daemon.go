@@ -29,7 +29,9 @@ import (
 	"rouse/cmd/internal/metrics"
 	"rouse/cmd/internal/notify"
 	"rouse/cmd/internal/plan"
+	"rouse/cmd/internal/reload"
 	"rouse/cmd/internal/replicate"
+	"rouse/cmd/internal/supervision"
 	"rouse/cmd/internal/traces"
 	"rouse/cmd/internal/web"
 	"rouse/cmd/internal/why"
@@ -70,7 +72,7 @@ type Daemon struct {
 	startedAt time.Time
 	ready     atomic.Bool
 	setup     atomic.Pointer[plan.Setup]
-	reloads   *reloader // nil in a command
+	Reloader  *reload.Reloader // nil in a command
 
 	backupProblem atomic.Pointer[error] // why the last daily backup failed; nil: none was tried
 
@@ -98,7 +100,7 @@ type Daemon struct {
 	traces           *traces.Traces                      // nil: none are sent
 	heartbeat        atomic.Pointer[heartbeat.Heartbeat] // nil in a command, and before the daemon serves
 	replicator       *replicate.Replicator               // nil: there are no continuous copies
-	supervision      *supervision
+	supervision      *supervision.Supervision
 	dashboard        atomic.Pointer[dashboard] // nil: nobody listens on the network
 	dashboardProblem atomic.Pointer[string]    // why, where it is wanted
 
@@ -113,7 +115,6 @@ func (d *Daemon) Current() *plan.Setup { return d.setup.Load() }
 // Open locks the home and opens its parts; nothing runs yet.
 func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	d := &Daemon{log: o.Logger, startedAt: time.Now()}
-	d.supervision = newSupervision(d, o.Serves)
 	d.Nodes = cluster.New(o.Serves, !o.NoTriggers, !o.NoWork, d.Current, d.log)
 	self := homedir.Holder{PID: os.Getpid(), Version: buildinfo.Version(), StartedAt: d.startedAt.In(o.Config.Zone()), Daemon: o.Serves}
 	if len(o.Config.Files) > 0 {
@@ -157,13 +158,16 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 		return nil, err
 	}
 	if o.Serves {
-		d.reloads = newReloader(d, o) // it needs the setup that openParts has stored
-		d.Serves, d.ProblemsOnDisk, d.WantedSecrets = true, d.reloads.problemsOnDisk, d.reloads.wantedSecrets
+		d.Reloader = reload.New(reload.Options{ // it needs the setup that openParts has stored
+			Home: d.home.Dir, FlagHome: o.FlagHome, Started: o.Config, LogVar: o.LogVar, Logger: d.log, Setup: &d.setup, Ledger: d.ledger, Runner: d.runner, Watcher: d.watcher,
+			Scheduler: d.scheduler, Dispatcher: &d.dispatching, Notifier: d.notifier, Session: &d.session, Nodes: d.Nodes, Supervision: d.supervision,
+		})
+		d.Serves, d.ProblemsOnDisk, d.WantedSecrets = true, d.Reloader.ProblemsOnDisk, d.Reloader.WantedSecrets
 	}
 
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	d.stopFollowing, d.stopping = stopFollowing, following.Done()
-	d.answers = web.Options{Ledger: d.ledger, Control: d.Service, Why: d.Explainer, Doctor: d.Checker, Nodes: d.Nodes, Process: d, Network: o.Serves, Live: &d.live, Stopping: following.Done(), Logger: d.log, Redact: d.runner.RedactAnswer}
+	d.answers = web.Options{Ledger: d.ledger, Control: d.Service, Why: d.Explainer, Doctor: d.Checker, Nodes: d.Nodes, Reloader: d.Reloader, Process: d, Network: o.Serves, Live: &d.live, Stopping: following.Done(), Logger: d.log, Redact: d.runner.RedactAnswer}
 	if o.Serves {
 		var metricsErr, tracesErr, pagesErr error
 		d.metrics, metricsErr = d.newMetrics()
@@ -246,6 +250,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	if d.Nodes.Shared() {
 		d.Explainer.Nodes = d.Nodes.Engine
 	}
+	d.supervision = supervision.New(o.Serves, d.Current, d.Explainer, d.log)
 	d.notifier = notify.New(notify.Options{Ledger: d.ledger, Channels: p.Channels, Rules: plan.ChannelRules(d.Current().Config, &d.session), Link: d.noticeLink, Logger: d.log, Now: d.ledger.Now})
 	d.Checker = d.newChecker()
 	d.Service = control.New(&control.Parts{Setup: d.Current, Ledger: d.ledger, Runner: d.runner, Scheduler: d.scheduler, Databases: d.databases, Notifier: d.notifier,
@@ -270,6 +275,9 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	return d.watcher.Set(ctx, d.Nodes.OwnWatches(p))
 }
 
+// Supervised reports whether systemd started the daemon and waits for its notifications.
+func (d *Daemon) Supervised() bool { return d.supervision.On }
+
 // wakeDispatcher has all queued runs considered again. A command has no dispatcher; the next daemon considers them anyway.
 func (d *Daemon) wakeDispatcher() {
 	if dispatcher := d.dispatching.Load(); dispatcher != nil {
@@ -279,9 +287,6 @@ func (d *Daemon) wakeDispatcher() {
 
 // Dir is the home folder.
 func (d *Daemon) Dir() string { return d.home.Dir }
-
-// ReloadSoon has the configuration read again; what becomes of it is in the log and in the status.
-func (d *Daemon) ReloadSoon() { d.reloads.requestReload() }
 
 // executor is the runner, with the policies of the configuration.
 type executor struct {

@@ -78,7 +78,7 @@ func (d *Daemon) reloadForSecrets() {
 	}
 	for _, h := range held {
 		if _, _, err := store.Get(h.Name); err == nil {
-			d.ReloadSoon()
+			d.Reloader.ReloadSoon()
 			return
 		}
 	}

@@ -612,8 +612,8 @@ func TestReloadTriesAgain(t *testing.T) {
 	s := serveHere(t, map[string]string{"rouse.yaml": ReloadHead + Note("one") + "  - {name: daily, agent: clerk, schedule: \"0 8 * * *\", playbook: [{call: db_schema}]}\n"})
 	release := hold(t, filepath.Join(s.dir, "home", "ledger.db"))
 	s.put("rouse.yaml", ReloadHead+Note("two"))
-	cmdtest.Until(t, "the refusal", func() bool { return len(s.reloads.problemsOnDisk()) > 0 })
-	if p := s.reloads.problemsOnDisk()[0]; !strings.Contains(p.Message, "tried again") || !slices.Contains(s.Current().JobNames(), "one") {
+	cmdtest.Until(t, "the refusal", func() bool { return len(s.Reloader.ProblemsOnDisk()) > 0 })
+	if p := s.Reloader.ProblemsOnDisk()[0]; !strings.Contains(p.Message, "tried again") || !slices.Contains(s.Current().JobNames(), "one") {
 		t.Errorf("%+v", p)
 	}
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"rouse/cmd/internal/supervision"
 	"rouse/scheduler/dispatch"
 )
 
@@ -99,13 +100,13 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	}
 	onceReady("retention", rest, d.maintain) // it reads each job's runs, which a start does not have to wait for
 	onceReady("heartbeat", triggers, func(ctx context.Context) error { return d.Nodes.OnceLeading(ctx, beats.Run) })
-	onceReady("supervision", triggers, func(ctx context.Context) error { return d.supervision.run(ctx, well) })
+	onceReady("supervision", triggers, func(ctx context.Context) error { return d.supervision.Run(ctx, well) })
 
 	err = d.serveUntil(ctx, &group, ready, onReady)
 
 	// From here on status no longer calls the daemon ready, though its socket still answers.
 	d.ready.Store(false)
-	drained := d.supervision.stopping(ctx)
+	drained := d.supervision.Stopping(ctx)
 	stopTriggers()
 	group.wait("dispatch", "scheduler", "watcher", "reload", "heartbeat", "supervision")
 	drained()
@@ -145,13 +146,7 @@ func (d *Daemon) startTriggers(ctx context.Context, group *group, dispatcher *di
 		ready = allReady(d.scheduler.Ready(), d.watcher.Ready())
 	}
 	group.run("reload", func() error {
-		defer close(d.reloads.stopped)
-		// A reload replaces what the triggers watch, so they have to be up first.
-		select {
-		case <-ready:
-			d.reloads.run(ctx)
-		case <-ctx.Done():
-		}
+		d.Reloader.Run(ctx, ready)
 		return nil
 	})
 
@@ -163,7 +158,7 @@ func (d *Daemon) serveUntil(ctx context.Context, group *group, ready <-chan stru
 	select {
 	case <-ready:
 		d.ready.Store(true)
-		d.supervision.ready(ctx)
+		d.supervision.Ready(ctx)
 		if err := onReady(ctx); err != nil && ctx.Err() == nil {
 			return err // unless it only says that the daemon was stopped while it printed
 		}
@@ -243,4 +238,17 @@ func (g *group) err() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.firstErr
+}
+
+// newLiveness asks the parts whose standstill would keep runs from starting.
+func (d *Daemon) newLiveness(dispatcher *dispatch.Dispatcher) *supervision.Liveness {
+	return supervision.NewLiveness(
+		supervision.Part{Name: "ledger", Ask: d.ledger.Touch},
+		supervision.Part{Name: "scheduler", Ask: func(ctx context.Context) error {
+			if !d.Nodes.Leading() { // it rests
+				return nil
+			}
+			return d.scheduler.Answers(ctx)
+		}},
+		supervision.Part{Name: "dispatcher", Ask: dispatcher.Answers})
 }

@@ -15,7 +15,7 @@ import (
 // Status returns the state of the process, for rouse status.
 func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 	c, err := d.ledger.Counts(ctx)
-	st := api.Status{PID: os.Getpid(), Version: buildinfo.Version(), Home: d.home.Dir, StartedAt: api.At(d.startedAt), Zone: d.Zone().String(), Ready: d.ready.Load(), Foreground: d.reloads == nil,
+	st := api.Status{PID: os.Getpid(), Version: buildinfo.Version(), Home: d.home.Dir, StartedAt: api.At(d.startedAt), Zone: d.Zone().String(), Ready: d.ready.Load(), Foreground: d.Reloader == nil,
 		Queued: c.Queued, Running: c.Running, Waiting: c.Waiting}
 	st.Dashboard, st.DashboardProblem = d.DashboardURL("/"), d.DashboardProblem()
 	st.Problem = d.LedgerProblem()
@@ -36,8 +36,8 @@ func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 
 	st.ConfigAt, st.ConfigProblems, st.ConfigRestart = api.At(now.At), []api.Problem{}, list(now.Restart)
 	// A command reads the configuration afresh, so it has no older one in force to report on.
-	if d.reloads != nil {
-		st.ConfigProblems = append(st.ConfigProblems, d.reloads.problemsOnDisk()...)
+	if d.Reloader != nil {
+		st.ConfigProblems = append(st.ConfigProblems, d.Reloader.ProblemsOnDisk()...)
 	}
 
 	st.WatchProblems = []string{}
@@ -64,4 +64,12 @@ func (d *Daemon) canDeliver(ctx context.Context, channel string) (can, why strin
 	default:
 		return "no", err.Error()
 	}
+}
+
+// list makes nil an empty list, which is [] and not null in JSON.
+func list(names []string) []string {
+	if names == nil {
+		return []string{}
+	}
+	return names
 }

@@ -13,13 +13,14 @@ import (
 	"rouse/cmd/internal/heartbeat"
 	"rouse/cmd/internal/metrics"
 	"rouse/cmd/internal/plan"
+	"rouse/cmd/internal/supervision"
 	"rouse/cmd/internal/traces"
 	"rouse/internal/ledger"
 )
 
 // newHeartbeat pings the address of the configuration in force.
-func (d *Daemon) newHeartbeat(well *liveness) *heartbeat.Heartbeat {
-	return heartbeat.New(heartbeat.Options{URL: func() string { return d.Current().Config.HeartbeatURL }, Well: well.ask, Logger: d.log})
+func (d *Daemon) newHeartbeat(well *supervision.Liveness) *heartbeat.Heartbeat {
+	return heartbeat.New(heartbeat.Options{URL: func() string { return d.Current().Config.HeartbeatURL }, Well: well.Ask, Logger: d.log})
 }
 
 // heartbeatState is how the pings are doing, for the status; nil where there are none, and none are wanted.

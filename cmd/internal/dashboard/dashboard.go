@@ -18,6 +18,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/control"
 	"rouse/cmd/internal/doctor"
+	"rouse/cmd/internal/reload"
 	"rouse/cmd/internal/web"
 	"rouse/cmd/internal/why"
 	"rouse/internal/ledger"
@@ -32,15 +33,16 @@ type Options struct {
 
 // site answers for all pages.
 type site struct {
-	ledger  *ledger.Ledger
-	answers *web.Server
-	control *control.Service
-	why     *why.Explainer
-	doctor  *doctor.Checker
-	process web.Process
-	version string
-	log     *slog.Logger
-	assets  *assets
+	ledger   *ledger.Ledger
+	answers  *web.Server
+	control  *control.Service
+	why      *why.Explainer
+	doctor   *doctor.Checker
+	process  web.Process
+	reloader *reload.Reloader
+	version  string
+	log      *slog.Logger
+	assets   *assets
 
 	stopping <-chan struct{} // closed when the server stops
 }
@@ -59,7 +61,7 @@ func New(o Options) (http.Handler, error) {
 		o.API.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	s := &site{ledger: o.API.Ledger, answers: answers, control: o.API.Control, why: o.API.Why, doctor: o.API.Doctor, process: o.API.Process, stopping: o.API.Stopping,
+	s := &site{ledger: o.API.Ledger, answers: answers, control: o.API.Control, why: o.API.Why, doctor: o.API.Doctor, process: o.API.Process, reloader: o.API.Reloader, stopping: o.API.Stopping,
 		version: o.Version, log: o.API.Logger, assets: files}
 	compress, err := gzhttp.NewWrapper(gzhttp.MinSize(0), gzhttp.ContentTypes([]string{"text/html", "text/css", "text/javascript", "image/svg+xml"}))
 	if err != nil {

@@ -79,7 +79,7 @@ func (s *site) health(r *http.Request, p page) (templ.Component, error) {
 
 // reload reads the configuration again. What is wrong with it is on the page of health.
 func (s *site) reload(r *http.Request) (string, error) {
-	_, err := s.process.Reload(r.Context())
+	_, err := s.reloader.Reload(r.Context())
 	return "/health", err
 }
 

@@ -14,6 +14,7 @@ import (
 	"rouse/cmd/internal/cluster"
 	"rouse/cmd/internal/control"
 	"rouse/cmd/internal/doctor"
+	"rouse/cmd/internal/reload"
 	"rouse/cmd/internal/why"
 	"rouse/internal/ledger"
 	"rouse/internal/live"
@@ -21,12 +22,13 @@ import (
 
 // Options are the parts of a process that answer requests. Live and Redact are optional.
 type Options struct {
-	Ledger  *ledger.Ledger
-	Control *control.Service
-	Why     *why.Explainer
-	Doctor  *doctor.Checker
-	Nodes   *cluster.Self
-	Process Process
+	Ledger   *ledger.Ledger
+	Control  *control.Service
+	Why      *why.Explainer
+	Doctor   *doctor.Checker
+	Nodes    *cluster.Self
+	Reloader *reload.Reloader // nil in a command
+	Process  Process
 
 	Live     *live.Board     // current activity of the runs of this process
 	Network  bool            // the process can serve browsers and programs on the network
@@ -38,10 +40,6 @@ type Options struct {
 // Process is the process that serves a home.
 type Process interface {
 	Status(ctx context.Context) (api.Status, error)
-	// Reload reads the configuration and applies it.
-	Reload(ctx context.Context) (api.Reload, error)
-	// ConfigProblem returns why the configuration on disk is not in use, or "". If load is true, it loads a newer configuration first.
-	ConfigProblem(ctx context.Context, load bool) string
 	// BackUp makes a backup of the whole home.
 	BackUp(ctx context.Context, ask api.HomeBackupRequest, progress func(done, of int64)) (api.HomeBackup, error)
 
@@ -83,8 +81,8 @@ type Server struct {
 	databases  *databases
 	extensions *extensions
 
-	process Process
-	routes  []Route
+	reloader *reload.Reloader
+	routes   []Route
 }
 
 // NewServer returns a Server. It returns an error if a required option is missing.
@@ -97,14 +95,14 @@ func NewServer(o Options) (*Server, error) {
 	}
 
 	c, base := o.Control, &responder{log: o.Logger, redact: o.Redact}
-	s := &Server{responder: base, process: o.Process}
+	s := &Server{responder: base, reloader: o.Reloader}
 	s.Runs = &Runs{responder: base, ledger: o.Ledger, actions: c.Runs, catalog: c.Catalog, checkouts: c.Checkouts, explainer: o.Why}
 	s.databases = &databases{responder: base, ledger: o.Ledger, storage: c.Storage, nodes: o.Nodes, process: o.Process}
 	s.Inbox = &Inbox{responder: base, ledger: o.Ledger, storage: c.Storage, signIns: c.Extensions, runs: s.Runs, databases: s.databases}
 	s.Pauses = &Pauses{responder: base, ledger: o.Ledger, schedule: c.Schedule}
 	s.Incidents = &Incidents{responder: base, ledger: o.Ledger}
 	s.Workspaces = &Workspaces{responder: base, ledger: o.Ledger, runs: s.Runs}
-	s.host = &host{responder: base, ledger: o.Ledger, catalog: c.Catalog, doctor: o.Doctor, nodes: o.Nodes, process: o.Process}
+	s.host = &host{responder: base, ledger: o.Ledger, catalog: c.Catalog, doctor: o.Doctor, nodes: o.Nodes, reloader: o.Reloader, process: o.Process}
 	s.door = &door{responder: base, network: o.Network, process: o.Process}
 	s.jobs = &jobs{responder: base, catalog: c.Catalog, actions: c.Runs, costs: c.Costs, explainer: o.Why}
 	s.wakes = &wakes{responder: base, schedule: c.Schedule}
@@ -142,7 +140,7 @@ func NewHandler(o Options) (*Handler, error) {
 func (s *Server) fresh(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		load := r.Method != http.MethodGet && r.Method != http.MethodHead && r.URL.Path != "/v1/reload"
-		if problem := s.process.ConfigProblem(r.Context(), load); problem != "" {
+		if problem := s.reloader.ConfigProblem(r.Context(), load); problem != "" {
 			w.Header().Set(api.ConfigProblemHeader, url.PathEscape(problem))
 		}
 		next.ServeHTTP(w, r)

@@ -9,17 +9,19 @@ import (
 	"rouse/cmd/internal/cluster"
 	"rouse/cmd/internal/control"
 	"rouse/cmd/internal/doctor"
+	"rouse/cmd/internal/reload"
 	"rouse/internal/ledger"
 )
 
 // host answers requests about the process and its home.
 type host struct {
 	*responder
-	ledger  *ledger.Ledger
-	catalog *control.Catalog
-	doctor  *doctor.Checker
-	nodes   *cluster.Self
-	process Process
+	ledger   *ledger.Ledger
+	catalog  *control.Catalog
+	doctor   *doctor.Checker
+	nodes    *cluster.Self
+	reloader *reload.Reloader
+	process  Process
 }
 
 func (s *host) routes() []Route {
@@ -33,7 +35,7 @@ func (s *host) routes() []Route {
 		local(post[api.DoctorRequest, []api.Check]("/v1/doctor", "Tries everything that would stop a run: it also finds out what takes a program, such as which tools an MCP server has.", s.answer(withBody(func(r *http.Request, in api.DoctorRequest) (any, error) {
 			return s.doctor.Doctor(r.Context(), in.Offline)
 		}))))[0],
-		post[api.Nothing, api.Reload]("/v1/reload", "Reads the configuration again and puts it into force.", s.answer(asked(s.process.Reload))),
+		post[api.Nothing, api.Reload]("/v1/reload", "Reads the configuration again and puts it into force.", s.answer(asked(s.reloader.Reload))),
 		post[api.NotifyRequest, api.NotifySent]("/v1/notices", "Sends a text to a notification channel at once.", s.answer(withBody(s.notify))),
 	}
 }
