@@ -142,7 +142,8 @@ var mayImport = map[string][]string{
 	"cmd/internal/daemon": everything,
 	"cmd/internal/dashboard": {
 		"agentdb", "cmd/internal/api", "cmd/internal/control", "cmd/internal/doctor", "cmd/internal/reload",
-		"cmd/internal/web", "cmd/internal/why", "internal/ledger", "internal/ledger/*", "skills", "skills/install",
+		"cmd/internal/status", "cmd/internal/web", "cmd/internal/why", "internal/ledger", "internal/ledger/*", "skills",
+		"skills/install",
 	},
 	"cmd/internal/doctor": {
 		"internal/ledger/*", "agent", "agent/model", "agent/plan", "agent/sandbox", "agent/tool/host/signin", "agent/tool/mcp",
@@ -158,6 +159,12 @@ var mayImport = map[string][]string{
 	"cmd/internal/endtoend/example": {},
 	"cmd/internal/endtoend/files":   {},
 	"cmd/internal/heartbeat":        {},
+	"cmd/internal/homebackup": {
+		"agentdb/pool", "cmd/internal/access", "cmd/internal/api", "cmd/internal/backup", "cmd/internal/buildinfo",
+		"cmd/internal/cluster", "cmd/internal/config/places", "cmd/internal/config/yaml", "cmd/internal/homedir",
+		"cmd/internal/plan", "cmd/internal/replicate", "cmd/internal/replicate/target", "internal/ledger",
+		"internal/ledger/*", "internal/storage/sqlite",
+	},
 	"cmd/internal/homedir": {
 		"agentdb/placement", "cmd/internal/api", "cmd/internal/buildinfo", "cmd/internal/config", "cmd/internal/layout",
 		"cmd/internal/service", "internal/ledger", "internal/ledger/*", "internal/storage/sqlite",
@@ -188,13 +195,24 @@ var mayImport = map[string][]string{
 	"cmd/internal/replicate/target/s3test": {},
 	"cmd/internal/secret":                  {},
 	"cmd/internal/service":                 {},
-	"cmd/internal/supervision":             {"cmd/internal/plan", "cmd/internal/why"},
-	"cmd/internal/terminal":                {},
-	"cmd/internal/traces":                  {"internal/ledger"},
+	"cmd/internal/signins":                 {"agent", "agent/tool/host/signin", "cmd/internal/plan", "cmd/internal/secret"},
+	"cmd/internal/status": {
+		"agent", "cmd/internal/access", "cmd/internal/api", "cmd/internal/buildinfo", "cmd/internal/cluster",
+		"cmd/internal/doctor", "cmd/internal/heartbeat", "cmd/internal/metrics", "cmd/internal/plan", "cmd/internal/reload",
+		"cmd/internal/replicate", "cmd/internal/traces", "cmd/internal/why", "internal/ledger",
+	},
+	"cmd/internal/supervision": {"cmd/internal/plan", "cmd/internal/why"},
+	"cmd/internal/terminal":    {},
+	"cmd/internal/traces":      {"internal/ledger"},
+	"cmd/internal/upkeep": {
+		"agent", "agentdb/pool", "cmd/internal/calendars", "cmd/internal/cluster", "cmd/internal/doctor",
+		"cmd/internal/notify", "cmd/internal/plan", "cmd/internal/reload", "cmd/internal/secret", "cmd/internal/why",
+		"internal/ledger", "internal/storage/sqlite", "scheduler/schedule",
+	},
 	"cmd/internal/web": {
 		"agentdb", "agentdb/pool", "cmd/internal/access", "cmd/internal/api", "cmd/internal/cluster", "cmd/internal/control",
-		"cmd/internal/doctor", "cmd/internal/reload", "cmd/internal/why", "internal/ledger", "internal/ledger/*",
-		"skills/install",
+		"cmd/internal/doctor", "cmd/internal/homebackup", "cmd/internal/reload", "cmd/internal/status", "cmd/internal/why",
+		"internal/ledger", "internal/ledger/*", "skills/install",
 	},
 	"cmd/internal/webhook": {},
 	"cmd/internal/why": {

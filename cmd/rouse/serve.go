@@ -199,11 +199,11 @@ func printReady(ctx context.Context, d *daemon.Daemon, out io.Writer, unattended
 		fmt.Fprintf(out, "  note     %s\n", hint)
 	}
 
-	if pages := d.DashboardURL("/"); unattended && pages != "" {
+	if pages := d.Door.URL("/"); unattended && pages != "" {
 		fmt.Fprintf(out, "  pages    %s (rouse dashboard%s opens them, logged in)\n", pages, held.FlagHint())
-	} else if link, err := d.Login(ctx, "/"); err == nil {
+	} else if link, err := d.Door.Login(ctx, "/"); err == nil {
 		fmt.Fprintf(out, "  pages    %s\n           (logs a browser in once, within ten minutes; then: rouse dashboard%s)\n", link.URL, held.FlagHint())
-	} else if why := d.DashboardProblem(); why != "" {
+	} else if why := d.Door.Problem(); why != "" {
 		fmt.Fprintf(out, "  note     no pages: %s\n", why)
 	}
 

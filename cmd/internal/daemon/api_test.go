@@ -98,7 +98,7 @@ func newAPIFixtureOf(t *testing.T, config string) *apiFixture {
 	}
 
 	f := &apiFixture{served: ServeIn(t, dir, "rouse.yaml")}
-	f.base = strings.TrimSuffix(f.DashboardURL("/"), "/")
+	f.base = strings.TrimSuffix(f.Door.URL("/"), "/")
 	if f.base == "" {
 		t.Fatalf("nobody listens on the network: %s", f.log)
 	}

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,12 +17,13 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/placement"
 	"rouse/agentdb/pool"
+	"rouse/cmd/internal/access"
 	"rouse/cmd/internal/buildinfo"
 	"rouse/cmd/internal/cluster"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/control"
 	"rouse/cmd/internal/doctor"
-	"rouse/cmd/internal/heartbeat"
+	"rouse/cmd/internal/homebackup"
 	"rouse/cmd/internal/homedir"
 	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/metrics"
@@ -31,8 +31,11 @@ import (
 	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/reload"
 	"rouse/cmd/internal/replicate"
+	"rouse/cmd/internal/signins"
+	"rouse/cmd/internal/status"
 	"rouse/cmd/internal/supervision"
 	"rouse/cmd/internal/traces"
+	"rouse/cmd/internal/upkeep"
 	"rouse/cmd/internal/web"
 	"rouse/cmd/internal/why"
 	"rouse/internal/ledger"
@@ -70,11 +73,8 @@ type Daemon struct {
 	home      *homedir.Home
 	log       *slog.Logger
 	startedAt time.Time
-	ready     atomic.Bool
 	setup     atomic.Pointer[plan.Setup]
 	Reloader  *reload.Reloader // nil in a command
-
-	backupProblem atomic.Pointer[error] // why the last daily backup failed; nil: none was tried
 
 	ledger     *ledger.Ledger
 	db         *sql.DB       // of the ledger in PostgreSQL; nil: it is a file
@@ -85,7 +85,7 @@ type Daemon struct {
 	runner     *agent.Runner
 	scheduler  *scheduler.Scheduler
 	watcher    *watcher.Watcher // nil in a command
-	redirects  *redirects
+	redirects  *signins.Redirects
 	notifier   *notify.Notifier
 	dispatcher dispatch.Options
 	// dispatching is the dispatcher of a daemon that serves; nil before, and in a command.
@@ -96,17 +96,17 @@ type Daemon struct {
 	Handler     http.Handler
 	Pages       http.Handler // the dashboard, nil in a command; whoever mounts it decides who gets in
 
-	metrics          *metrics.Metrics                    // nil in a command
-	traces           *traces.Traces                      // nil: none are sent
-	heartbeat        atomic.Pointer[heartbeat.Heartbeat] // nil in a command, and before the daemon serves
-	replicator       *replicate.Replicator               // nil: there are no continuous copies
-	supervision      *supervision.Supervision
-	dashboard        atomic.Pointer[dashboard] // nil: nobody listens on the network
-	dashboardProblem atomic.Pointer[string]    // why, where it is wanted
+	metrics     *metrics.Metrics      // nil in a command
+	traces      *traces.Traces        // nil: none are sent
+	replicator  *replicate.Replicator // nil: there are no continuous copies
+	supervision *supervision.Supervision
+	Door        access.Door // access over the network
+	status      *status.Reporter
+	upkeep      *upkeep.Keeper
+	backups     *homebackup.Maker
 
 	stopFollowing context.CancelFunc // ends the event streams of Handler that are followed
 	stopping      <-chan struct{}    // closed with them
-	backups       sync.WaitGroup     // backups of the home that are made
 }
 
 // Current returns the setup in force. Load it once per request: a reload may replace it any time.
@@ -154,6 +154,8 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	if err := d.Nodes.Join(ctx, o.Config); err != nil {
 		return nil, err
 	}
+	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
+	d.stopFollowing, d.stopping = stopFollowing, following.Done()
 	if err := d.openParts(ctx, o); err != nil {
 		return nil, err
 	}
@@ -162,16 +164,16 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 			Home: d.home.Dir, FlagHome: o.FlagHome, Started: o.Config, LogVar: o.LogVar, Logger: d.log, Setup: &d.setup, Ledger: d.ledger, Runner: d.runner, Watcher: d.watcher,
 			Scheduler: d.scheduler, Dispatcher: &d.dispatching, Notifier: d.notifier, Session: &d.session, Nodes: d.Nodes, Supervision: d.supervision,
 		})
+		d.status.Reloader, d.upkeep.Reloader = d.Reloader, d.Reloader
 		d.Serves, d.ProblemsOnDisk, d.WantedSecrets = true, d.Reloader.ProblemsOnDisk, d.Reloader.WantedSecrets
 	}
 
-	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
-	d.stopFollowing, d.stopping = stopFollowing, following.Done()
-	d.answers = web.Options{Ledger: d.ledger, Control: d.Service, Why: d.Explainer, Doctor: d.Checker, Nodes: d.Nodes, Reloader: d.Reloader, Process: d, Network: o.Serves, Live: &d.live, Stopping: following.Done(), Logger: d.log, Redact: d.runner.RedactAnswer}
+	d.answers = web.Options{Ledger: d.ledger, Control: d.Service, Why: d.Explainer, Doctor: d.Checker, Nodes: d.Nodes, Reloader: d.Reloader, Status: d.status, Backups: d.backups, Door: &d.Door, Network: o.Serves, Live: &d.live, Stopping: d.stopping, Logger: d.log, Redact: d.runner.RedactAnswer}
 	if o.Serves {
 		var metricsErr, tracesErr, pagesErr error
 		d.metrics, metricsErr = d.newMetrics()
 		d.traces, tracesErr = d.newTraces(ctx)
+		d.status.Traces = d.traces
 		d.Pages, pagesErr = d.newPages()
 		if err := errors.Join(metricsErr, tracesErr, pagesErr); err != nil {
 			return nil, err
@@ -195,12 +197,13 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	if d.Nodes.Shared() && d.ledger.ReadOnly() == nil {
 		d.roaming = placement.New(ctx, d.databases, homedir.PlacementOptions(d.home.Dir, d.Nodes.Name, d.ledger, d.log))
 	}
+	d.backups = &homebackup.Maker{Home: d.home.Dir, Setup: d.Current, Ledger: d.ledger, Databases: d.databases, Nodes: d.Nodes, Stopping: d.stopping, Logger: d.log}
 	writable := d.ledger.ReadOnly() == nil
 	if o.Serves {
 		err = d.Nodes.ClaimValues(ctx, o.Adopt)
 	}
 	if err == nil && o.Serves && writable && o.Config.Replicate != nil {
-		err = d.openReplicator(ctx)
+		d.replicator, err = d.backups.Replicator(ctx)
 	}
 	if err == nil && writable { // else nothing begins that could take another's place
 		err = d.identify(ctx)
@@ -208,7 +211,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	d.redirects = &redirects{d: d, listens: o.Serves}
+	d.redirects = &signins.Redirects{Listens: o.Serves, Setup: d.Current, Logger: d.log}
 	part := func(name string) string { return filepath.Join(d.home.Dir, name) }
 	var homes agent.Homes
 	if d.roaming != nil {
@@ -217,13 +220,14 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	d.runner, err = agent.New(agent.Options{ //nolint:contextcheck // it cleans up after a process that died, also when a start is interrupted
 		Ledger: d.ledger, Databases: d.databases, Locks: part("locks"), Manifests: part("manifests"), Recordings: part("recordings"),
 		Scratch: part("commands"), Before: part("before"), Storage: part("storage"), Checkouts: part("checkouts"), Servers: part("mcp"), Version: buildinfo.Version(), Live: &d.live, Logger: d.log, Homes: homes,
-		SignIns: &agent.SignInOptions{Store: &signInStore{home: d.home.Dir}, Listen: d.redirects.address},
+		SignIns: &agent.SignInOptions{Store: &signins.Store{Home: d.home.Dir}, Listen: d.redirects.Address},
 		Desktop: d.session.Exists, CanDeliver: d.canDeliver,
 	})
 	if err != nil {
 		return err
 	}
 
+	d.redirects.Runner = d.runner
 	d.runner.Set(p.Runner)
 	if d.scheduler, err = scheduler.New(scheduler.Options{Ledger: d.ledger, Logger: d.log, Lanes: o.Config.Limits.Runs, Now: d.ledger.Now,
 		// The scheduler runs beside a dispatcher only.
@@ -252,9 +256,14 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	}
 	d.supervision = supervision.New(o.Serves, d.Current, d.Explainer, d.log)
 	d.notifier = notify.New(notify.Options{Ledger: d.ledger, Channels: p.Channels, Rules: plan.ChannelRules(d.Current().Config, &d.session), Link: d.noticeLink, Logger: d.log, Now: d.ledger.Now})
+	d.status = &status.Reporter{Home: d.home.Dir, StartedAt: d.startedAt, Serves: o.Serves, Setup: d.Current, Ledger: d.ledger, Runner: d.runner, Explainer: d.Explainer,
+		Nodes: d.Nodes, Door: &d.Door, Replicator: d.replicator}
+	d.upkeep = &upkeep.Keeper{Home: d.home.Dir, Setup: d.Current, Ledger: d.ledger, Databases: d.databases, Runner: d.runner, Notifier: d.notifier, Explainer: d.Explainer,
+		Nodes: d.Nodes, Logger: d.log}
 	d.Checker = d.newChecker()
+	d.status.Checker, d.upkeep.Checker = d.Checker, d.Checker
 	d.Service = control.New(&control.Parts{Setup: d.Current, Ledger: d.ledger, Runner: d.runner, Scheduler: d.scheduler, Databases: d.databases, Notifier: d.notifier,
-		Explainer: d.Explainer, Logger: d.log, Serves: o.Serves, TakesTriggers: d.Nodes.Triggers, RefuseElsewhere: d.Nodes.RefuseElsewhere, Wake: d.wakeDispatcher, URL: d.DashboardURL,
+		Explainer: d.Explainer, Logger: d.log, Serves: o.Serves, TakesTriggers: d.Nodes.Triggers, RefuseElsewhere: d.Nodes.RefuseElsewhere, Wake: d.wakeDispatcher, URL: d.Door.URL,
 		DesktopExists: d.session.Exists})
 
 	d.dispatcher = dispatch.Options{
@@ -305,10 +314,12 @@ func (d *Daemon) Close() {
 	var errs []error
 	if d.stopFollowing != nil {
 		d.stopFollowing()
-		d.backups.Wait() // they have the databases open
+		if d.backups != nil {
+			d.backups.Wait() // they have the databases open
+		}
 	}
 	if d.redirects != nil {
-		errs = append(errs, d.redirects.stop(context.Background()))
+		errs = append(errs, d.redirects.Stop(context.Background()))
 	}
 	if d.replicator != nil {
 		d.replicator.Finish(context.Background())

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -26,7 +25,6 @@ import (
 	"rouse/cmd/internal/buildinfo"
 	"rouse/cmd/internal/config"
 	pages "rouse/cmd/internal/dashboard"
-	"rouse/cmd/internal/doctor"
 	"rouse/cmd/internal/mcpserver"
 	"rouse/cmd/internal/notify"
 	"rouse/cmd/internal/webhook"
@@ -59,11 +57,11 @@ func (d *Daemon) openDashboard(ctx context.Context) *dashboard {
 	out, err := d.tryDashboard(ctx, set)
 	if err != nil {
 		why := fmt.Sprintf("nobody listens on %s: %v; give another address with dashboard: {listen: 127.0.0.1:PORT}, or off", set.Listen, err)
-		d.dashboardProblem.Store(&why)
+		d.Door.Fail(why)
 		d.log.Warn("there are no pages", "error", why)
 		return nil
 	}
-	d.dashboard.Store(out)
+	d.Door.Open(out.access)
 	return out
 }
 
@@ -165,90 +163,11 @@ func withPort(scheme, host string, port int) string {
 	return strings.TrimSuffix(net.JoinHostPort(host, strconv.Itoa(port)), ":"+strconv.Itoa(usual))
 }
 
-// DashboardURL returns the address of a page, or "" if there are no pages.
-func (d *Daemon) DashboardURL(path string) string {
-	if on := d.dashboard.Load(); on != nil {
-		return on.access.URL(path)
-	}
-	return ""
-}
-
-// DashboardProblem returns why there are no pages although they are configured, or "".
-func (d *Daemon) DashboardProblem() string {
-	if why := d.dashboardProblem.Load(); why != nil {
-		return *why
-	}
-	return ""
-}
-
-func (d *Daemon) openedDashboard() (*dashboard, error) {
-	if on := d.dashboard.Load(); on != nil {
-		return on, nil
-	}
-	return nil, &api.Error{Status: http.StatusConflict, Message: cmp.Or(d.DashboardProblem(), "the dashboard is off (dashboard: {listen: off})")}
-}
-
-// Access returns the address of the pages and the sessions.
-func (d *Daemon) Access(context.Context) (api.Access, error) {
-	on, err := d.openedDashboard()
-	if err != nil {
-		return api.Access{}, err
-	}
-
-	out := api.Access{URL: on.access.URL("/"), TokenFile: on.access.TokenFile(), Sessions: []api.Session{}}
-	for _, s := range on.access.Sessions() {
-		out.Sessions = append(out.Sessions, api.Session{ID: s.ID, CreatedAt: api.At(s.CreatedAt), ExpiresAt: api.At(s.ExpiresAt), UsedAt: api.At(s.UsedAt), Agent: s.Agent})
-	}
-	return out, nil
-}
-
-// Login returns a link that logs a browser in once and opens path.
-func (d *Daemon) Login(_ context.Context, path string) (api.Login, error) {
-	on, err := d.openedDashboard()
-	if err != nil {
-		return api.Login{}, err
-	}
-
-	url, expires := on.access.Login(path)
-	return api.Login{URL: url, ExpiresAt: api.At(expires)}, nil
-}
-
-// EndSession logs a browser out.
-func (d *Daemon) EndSession(_ context.Context, id string) error {
-	on, err := d.openedDashboard()
-	if err != nil {
-		return err
-	}
-
-	err = on.access.End(id)
-	if errors.Is(err, access.ErrNoSession) {
-		return &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("%v: %q; see: rouse dashboard --sessions", err, id), Usage: true}
-	}
-	return err
-}
-
-// RotateToken replaces the token and ends all sessions.
-func (d *Daemon) RotateToken(context.Context) error {
-	on, err := d.openedDashboard()
-	if err != nil {
-		return err
-	}
-	return on.access.Rotate()
-}
-
-// checkDashboard reports whether people find the pages.
-func (d *Daemon) checkDashboard() api.Check {
-	if why := d.DashboardProblem(); why != "" {
-		return doctor.Failed("dashboard", why, "give the address that is said above in the configuration, and start the daemon again")
-	}
-	return doctor.Passed("dashboard", cmp.Or(d.DashboardURL("/"), "off"))
-}
-
 // noticeLink is the page of what a notice is about, "" where there are none.
 func (d *Daemon) noticeLink(ctx context.Context, n ledger.Notice) string {
 	switch {
 	case n.ViewRef != "" && n.Agent != "":
-		return d.DashboardURL("/agents/" + url.PathEscape(n.Agent) + "/views?" + url.Values{"view": {n.ViewRef}}.Encode())
+		return d.Door.URL("/agents/" + url.PathEscape(n.Agent) + "/views?" + url.Values{"view": {n.ViewRef}}.Encode())
 	case n.Run != 0:
 		items, err := d.ledger.ItemsOf(ctx, n.Run)
 		if err != nil {
@@ -256,16 +175,16 @@ func (d *Daemon) noticeLink(ctx context.Context, n ledger.Notice) string {
 		}
 		for _, i := range items {
 			if i.State == ledger.ItemOpen {
-				return d.DashboardURL("/inbox/" + strconv.FormatInt(i.ID, 10))
+				return d.Door.URL("/inbox/" + strconv.FormatInt(i.ID, 10))
 			}
 		}
-		return d.DashboardURL("/runs/" + strconv.FormatInt(n.Run, 10))
+		return d.Door.URL("/runs/" + strconv.FormatInt(n.Run, 10))
 	case n.Job != "":
-		return d.DashboardURL("/jobs/" + n.Job)
+		return d.Door.URL("/jobs/" + n.Job)
 	case notify.IsDigest(n):
-		return d.DashboardURL("/")
+		return d.Door.URL("/")
 	}
-	return d.DashboardURL("/health")
+	return d.Door.URL("/health")
 }
 
 // newPages makes the pages of the home, which ask what the API asks.

@@ -77,13 +77,3 @@ func (d *Daemon) openLedger(ctx context.Context, opening Options) (err error) {
 
 // ReadOnly is why nothing can be written to the history now; nil: it can be.
 func (d *Daemon) ReadOnly() error { return d.ledger.ReadOnly() }
-
-// watchLedger ends the daemon if its ledger is damaged, because nothing can be recorded then.
-func (d *Daemon) watchLedger(ctx context.Context) error {
-	select {
-	case <-d.ledger.Damaged():
-		return d.ledger.ReadOnly()
-	case <-ctx.Done():
-		return nil
-	}
-}

@@ -59,7 +59,7 @@ jobs:
 	}
 	at := func(after time.Duration, notices int, incident string) {
 		t.Helper()
-		if _, err := d.recordOverdue(t.Context(), start.Add(after)); err != nil {
+		if _, err := d.upkeep.RecordOverdue(t.Context(), start.Add(after)); err != nil {
 			t.Fatal(err)
 		}
 		found := ""
@@ -136,7 +136,7 @@ jobs: [{name: backup, agent: keeper, schedule: "0 2 * * *", expect_success_withi
 		defer d.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan error)
-		go func() { over <- d.watchOverdue(ctx) }()
+		go func() { over <- d.upkeep.WatchOverdue(ctx) }()
 		begun := time.Now()
 		for _, step := range []struct {
 			at      time.Duration // since the start

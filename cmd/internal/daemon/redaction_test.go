@@ -108,7 +108,7 @@ func TestSinksAreRedacted(t *testing.T) {
 		t.Errorf("%+v, %v", d, err)
 	}
 	clean("the page of the job", []byte(d.Text))
-	copies, err := s.configsToCopy(false)
+	copies, err := s.backups.Configs(false)
 	if err != nil || len(copies) != 1 || !copies[0].Redacted {
 		t.Fatalf("%+v, %v", copies, err)
 	}

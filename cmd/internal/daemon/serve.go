@@ -25,7 +25,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 
 	// Known before the first run begins.
 	d.runner.AskNearby(ctx)
-	if err := d.restoreObstacles(ctx); err != nil {
+	if err := d.upkeep.RestoreObstacles(ctx); err != nil {
 		return errors.Join(err, server.listener.Close())
 	}
 
@@ -43,7 +43,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	d.dispatching.Store(dispatcher)
 	well := d.newLiveness(dispatcher)
 	beats := d.newHeartbeat(well)
-	d.heartbeat.Store(beats)
+	d.status.SetHeartbeat(beats)
 
 	// Triggers end first, then attempts drain, then the parts that attempts still need.
 	triggers, stopTriggers := context.WithCancel(ctx)
@@ -79,14 +79,14 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 		startLeading("traces", d.traces.Run)
 	}
 	startLeading("notify", d.notifier.Run)
-	startLeading("overdue", d.watchOverdue)
+	startLeading("overdue", d.upkeep.WatchOverdue)
 	start("lease", rest, func(ctx context.Context) error { return d.Nodes.WatchLease(ctx, dispatcher) })
-	start("ledger", rest, d.watchLedger)
-	start("files", triggers, d.watchFiles)
-	start("calendars", triggers, d.followCalendars)
-	start("sign-ins", triggers, d.redirects.run)
-	start("room", triggers, func(ctx context.Context) error { return d.keepRoom(ctx, dispatcher.Reconsider) })
-	start("obstacles", triggers, func(ctx context.Context) error { return d.watchObstacles(ctx, dispatcher.Reconsider) })
+	start("ledger", rest, d.upkeep.WatchLedger)
+	start("files", triggers, d.upkeep.WatchFiles)
+	start("calendars", triggers, d.upkeep.FollowCalendars)
+	start("sign-ins", triggers, d.redirects.Run)
+	start("room", triggers, func(ctx context.Context) error { return d.upkeep.KeepRoom(ctx, dispatcher.Reconsider) })
+	start("obstacles", triggers, func(ctx context.Context) error { return d.upkeep.WatchObstacles(ctx, dispatcher.Reconsider) })
 	ready := d.startTriggers(triggers, &group, dispatcher)
 	onceReady := func(name string, ctx context.Context, run func(context.Context) error) {
 		group.run(name, func() error {
@@ -98,14 +98,14 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 			}
 		})
 	}
-	onceReady("retention", rest, d.maintain) // it reads each job's runs, which a start does not have to wait for
+	onceReady("retention", rest, d.upkeep.Maintain) // it reads each job's runs, which a start does not have to wait for
 	onceReady("heartbeat", triggers, func(ctx context.Context) error { return d.Nodes.OnceLeading(ctx, beats.Run) })
 	onceReady("supervision", triggers, func(ctx context.Context) error { return d.supervision.Run(ctx, well) })
 
 	err = d.serveUntil(ctx, &group, ready, onReady)
 
 	// From here on status no longer calls the daemon ready, though its socket still answers.
-	d.ready.Store(false)
+	d.status.SetReady(false)
 	drained := d.supervision.Stopping(ctx)
 	stopTriggers()
 	group.wait("dispatch", "scheduler", "watcher", "reload", "heartbeat", "supervision")
@@ -157,7 +157,7 @@ func (d *Daemon) startTriggers(ctx context.Context, group *group, dispatcher *di
 func (d *Daemon) serveUntil(ctx context.Context, group *group, ready <-chan struct{}, onReady func(context.Context) error) error {
 	select {
 	case <-ready:
-		d.ready.Store(true)
+		d.status.SetReady(true)
 		d.supervision.Ready(ctx)
 		if err := onReady(ctx); err != nil && ctx.Err() == nil {
 			return err // unless it only says that the daemon was stopped while it printed

@@ -19,6 +19,7 @@ import (
 	"rouse/cmd/internal/control"
 	"rouse/cmd/internal/doctor"
 	"rouse/cmd/internal/reload"
+	"rouse/cmd/internal/status"
 	"rouse/cmd/internal/web"
 	"rouse/cmd/internal/why"
 	"rouse/internal/ledger"
@@ -38,7 +39,7 @@ type site struct {
 	control  *control.Service
 	why      *why.Explainer
 	doctor   *doctor.Checker
-	process  web.Process
+	status   *status.Reporter
 	reloader *reload.Reloader
 	version  string
 	log      *slog.Logger
@@ -61,7 +62,7 @@ func New(o Options) (http.Handler, error) {
 		o.API.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	s := &site{ledger: o.API.Ledger, answers: answers, control: o.API.Control, why: o.API.Why, doctor: o.API.Doctor, process: o.API.Process, reloader: o.API.Reloader, stopping: o.API.Stopping,
+	s := &site{ledger: o.API.Ledger, answers: answers, control: o.API.Control, why: o.API.Why, doctor: o.API.Doctor, status: o.API.Status, reloader: o.API.Reloader, stopping: o.API.Stopping,
 		version: o.Version, log: o.API.Logger, assets: files}
 	compress, err := gzhttp.NewWrapper(gzhttp.MinSize(0), gzhttp.ContentTypes([]string{"text/html", "text/css", "text/javascript", "image/svg+xml"}))
 	if err != nil {

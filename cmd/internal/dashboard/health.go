@@ -42,7 +42,7 @@ func (s *site) health(r *http.Request, p page) (templ.Component, error) {
 	ctx := r.Context()
 	h := health{page: p.titled("Health", "Health")}
 	var errs [5]error
-	h.Status, errs[0] = s.process.Status(ctx)
+	h.Status, errs[0] = s.status.Status(ctx)
 	// Servers of models are only asked on request, because a page is looked at often.
 	h.Checks, errs[1] = s.doctor.Doctor(ctx, r.URL.Query().Get("ask") == "")
 	h.Ledger, errs[2] = s.ledger.FileState(ctx)

@@ -13,6 +13,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/control"
+	"rouse/cmd/internal/status"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -27,7 +28,7 @@ type asks struct {
 	actions   *control.Runs
 	catalog   *control.Catalog
 	runs      *Runs
-	process   Process
+	status    *status.Reporter
 	stopping  <-chan struct{}
 	heartbeat time.Duration // of streams
 }
@@ -80,7 +81,7 @@ func (s *asks) ask(r *http.Request, ask api.RunRequest) (int64, error) {
 	if err := readKey(r, &ask); err != nil {
 		return 0, err
 	}
-	st, err := s.process.Status(r.Context())
+	st, err := s.status.Status(r.Context())
 	if err != nil {
 		return 0, err
 	}

@@ -192,5 +192,5 @@ func (s *databases) backUpLedger(r *http.Request, ask api.BackupRequest, progres
 }
 
 func (s *databases) backUpHome(r *http.Request, ask api.HomeBackupRequest, progress func(done, of int64)) (api.HomeBackup, error) {
-	return s.process.BackUp(r.Context(), ask, progress)
+	return s.homes.BackUp(r.Context(), ask, progress)
 }

@@ -9,6 +9,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cluster"
 	"rouse/cmd/internal/control"
+	"rouse/cmd/internal/homebackup"
 	"rouse/internal/ledger"
 )
 
@@ -18,7 +19,7 @@ type databases struct {
 	ledger  *ledger.Ledger
 	storage *control.Storage
 	nodes   *cluster.Self
-	process Process
+	homes   *homebackup.Maker
 }
 
 func (s *databases) routes() []Route {

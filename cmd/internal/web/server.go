@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,11 +9,14 @@ import (
 	"net/url"
 	"slices"
 
+	"rouse/cmd/internal/access"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cluster"
 	"rouse/cmd/internal/control"
 	"rouse/cmd/internal/doctor"
+	"rouse/cmd/internal/homebackup"
 	"rouse/cmd/internal/reload"
+	"rouse/cmd/internal/status"
 	"rouse/cmd/internal/why"
 	"rouse/internal/ledger"
 	"rouse/internal/live"
@@ -28,28 +30,15 @@ type Options struct {
 	Doctor   *doctor.Checker
 	Nodes    *cluster.Self
 	Reloader *reload.Reloader // nil in a command
-	Process  Process
+	Status   *status.Reporter
+	Backups  *homebackup.Maker
+	Door     *access.Door
 
 	Live     *live.Board     // current activity of the runs of this process
 	Network  bool            // the process can serve browsers and programs on the network
 	Stopping <-chan struct{} // closed when the server stops; event streams end then
 	Logger   *slog.Logger
 	Redact   func(json.RawMessage) json.RawMessage // removes secrets from responses
-}
-
-// Process is the process that serves a home.
-type Process interface {
-	Status(ctx context.Context) (api.Status, error)
-	// BackUp makes a backup of the whole home.
-	BackUp(ctx context.Context, ask api.HomeBackupRequest, progress func(done, of int64)) (api.HomeBackup, error)
-
-	Access(ctx context.Context) (api.Access, error)
-	// Login returns a link that logs a browser in once and opens path.
-	Login(ctx context.Context, path string) (api.Login, error)
-	// EndSession logs a browser out.
-	EndSession(ctx context.Context, id string) error
-	// RotateToken replaces the token and ends all sessions.
-	RotateToken(ctx context.Context) error
 }
 
 // Handler answers /v1.
@@ -87,7 +76,7 @@ type Server struct {
 
 // NewServer returns a Server. It returns an error if a required option is missing.
 func NewServer(o Options) (*Server, error) {
-	if o.Ledger == nil || o.Control == nil || o.Why == nil || o.Doctor == nil || o.Nodes == nil || o.Process == nil {
+	if o.Ledger == nil || o.Control == nil || o.Why == nil || o.Doctor == nil || o.Nodes == nil || o.Status == nil || o.Backups == nil || o.Door == nil {
 		return nil, errors.New("web: a ledger and the parts that answer are needed")
 	}
 	if o.Logger == nil {
@@ -97,17 +86,17 @@ func NewServer(o Options) (*Server, error) {
 	c, base := o.Control, &responder{log: o.Logger, redact: o.Redact}
 	s := &Server{responder: base, reloader: o.Reloader}
 	s.Runs = &Runs{responder: base, ledger: o.Ledger, actions: c.Runs, catalog: c.Catalog, checkouts: c.Checkouts, explainer: o.Why}
-	s.databases = &databases{responder: base, ledger: o.Ledger, storage: c.Storage, nodes: o.Nodes, process: o.Process}
+	s.databases = &databases{responder: base, ledger: o.Ledger, storage: c.Storage, nodes: o.Nodes, homes: o.Backups}
 	s.Inbox = &Inbox{responder: base, ledger: o.Ledger, storage: c.Storage, signIns: c.Extensions, runs: s.Runs, databases: s.databases}
 	s.Pauses = &Pauses{responder: base, ledger: o.Ledger, schedule: c.Schedule}
 	s.Incidents = &Incidents{responder: base, ledger: o.Ledger}
 	s.Workspaces = &Workspaces{responder: base, ledger: o.Ledger, runs: s.Runs}
-	s.host = &host{responder: base, ledger: o.Ledger, catalog: c.Catalog, doctor: o.Doctor, nodes: o.Nodes, reloader: o.Reloader, process: o.Process}
-	s.door = &door{responder: base, network: o.Network, process: o.Process}
+	s.host = &host{responder: base, ledger: o.Ledger, catalog: c.Catalog, doctor: o.Doctor, nodes: o.Nodes, reloader: o.Reloader, status: o.Status}
+	s.door = &door{responder: base, network: o.Network, access: o.Door}
 	s.jobs = &jobs{responder: base, catalog: c.Catalog, actions: c.Runs, costs: c.Costs, explainer: o.Why}
 	s.wakes = &wakes{responder: base, schedule: c.Schedule}
 	s.events = &events{responder: base, ledger: o.Ledger, live: o.Live, stopping: o.Stopping, heartbeat: heartbeat}
-	s.asks = &asks{responder: base, ledger: o.Ledger, actions: c.Runs, catalog: c.Catalog, runs: s.Runs, process: o.Process, stopping: o.Stopping, heartbeat: heartbeat}
+	s.asks = &asks{responder: base, ledger: o.Ledger, actions: c.Runs, catalog: c.Catalog, runs: s.Runs, status: o.Status, stopping: o.Stopping, heartbeat: heartbeat}
 	s.extensions = &extensions{responder: base, actions: c.Runs, parts: c.Extensions}
 	return s, nil
 }

@@ -5,11 +5,13 @@ import (
 	"net/http"
 	"time"
 
+	"rouse/cmd/internal/access"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cluster"
 	"rouse/cmd/internal/control"
 	"rouse/cmd/internal/doctor"
 	"rouse/cmd/internal/reload"
+	"rouse/cmd/internal/status"
 	"rouse/internal/ledger"
 )
 
@@ -21,12 +23,12 @@ type host struct {
 	doctor   *doctor.Checker
 	nodes    *cluster.Self
 	reloader *reload.Reloader
-	process  Process
+	status   *status.Reporter
 }
 
 func (s *host) routes() []Route {
 	return []Route{
-		get[api.Status]("/v1/status", "Who serves the home, and what it is doing.", s.answer(asked(s.process.Status))),
+		get[api.Status]("/v1/status", "Who serves the home, and what it is doing.", s.answer(asked(s.status.Status))),
 		get[api.Engine]("/v1/engine", "Where the ledger is, and which nodes share it.", s.answer(asked(s.nodes.Engine))),
 		get[api.State]("/v1/state", "How far schedules, plans, pauses and runs have got: what a simulation begins with.", s.answer(asked(s.state))),
 		get[[]api.Check]("/v1/doctor", "Everything that would stop a run, each with its remedy. Nothing is started: what takes a program is answered as it was found last.", s.answer(func(r *http.Request) (any, error) {
@@ -86,7 +88,7 @@ func orEmpty[T any](list []T) []T { return append([]T{}, list...) }
 type door struct {
 	*responder
 	network bool // the process can serve the network
-	process Process
+	access  *access.Door
 }
 
 // routes are local: a client that was let in must not let others in, nor itself for longer.
@@ -95,13 +97,13 @@ func (s *door) routes() []Route {
 	return local(
 		get[api.Access]("/v1/access", "Where the pages are, and who is logged in.", access),
 		post[api.LoginRequest, api.Login]("/v1/access/logins", "Makes a link that logs a browser in once.", s.accessible(withBody(func(r *http.Request, in api.LoginRequest) (any, error) {
-			return s.process.Login(r.Context(), in.Path)
+			return s.access.Login(r.Context(), in.Path)
 		}))),
 		post[api.Nothing, api.Access]("/v1/access/rotate", "Makes another token, and logs everybody out.", s.accessible(func(r *http.Request) (any, error) {
-			return api.Nothing{}, s.process.RotateToken(r.Context())
+			return api.Nothing{}, s.access.RotateToken(r.Context())
 		})),
 		post[api.Nothing, api.Access]("/v1/access/sessions/{id}/end", "Logs a browser out.", s.accessible(func(r *http.Request) (any, error) {
-			return api.Nothing{}, s.process.EndSession(r.Context(), r.PathValue("id"))
+			return api.Nothing{}, s.access.EndSession(r.Context(), r.PathValue("id"))
 		})),
 	)
 }
@@ -115,7 +117,7 @@ func (s *door) accessible(do func(*http.Request) (any, error)) http.Handler {
 		}
 		out, err := do(r)
 		if _, nothing := out.(api.Nothing); err == nil && nothing {
-			return s.process.Access(r.Context())
+			return s.access.Access(r.Context())
 		}
 		return out, err
 	})

@@ -1,10 +1,12 @@
-package daemon
+// Package signins keeps the sign-ins of skills as secrets of the home, and listens for browsers that return from a sign-in.
+package signins
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -14,24 +16,26 @@ import (
 	"sync"
 	"time"
 
+	"rouse/agent"
 	"rouse/agent/tool/host/signin"
+	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/secret"
 )
 
-// signInStore keeps sign-ins as the secrets of the home are kept, and apart from them: no configuration can name one.
-type signInStore struct {
-	home string
+// Store keeps sign-ins as the secrets of the home are kept, and apart from them: no configuration can name one.
+type Store struct {
+	Home string
 
 	mu    sync.Mutex
 	store *secret.Store // nil until it is used, and after it failed: a keyring may answer later
 }
 
 // with does something with the store.
-func (s *signInStore) with(do func(*secret.Store) error) (err error) {
+func (s *Store) with(do func(*secret.Store) error) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.store == nil {
-		if s.store, err = secret.New(secret.Options{Home: s.home, Collection: "sign-ins"}); err != nil {
+		if s.store, err = secret.New(secret.Options{Home: s.Home, Collection: "sign-ins"}); err != nil {
 			return err
 		}
 	}
@@ -47,7 +51,7 @@ func (s *signInStore) with(do func(*secret.Store) error) (err error) {
 }
 
 // Get implements signin.Store.
-func (s *signInStore) Get(name string) (value string, err error) {
+func (s *Store) Get(name string) (value string, err error) {
 	return value, s.with(func(store *secret.Store) (err error) {
 		value, _, err = store.Get(name)
 		return err
@@ -55,7 +59,7 @@ func (s *signInStore) Get(name string) (value string, err error) {
 }
 
 // Set implements signin.Store.
-func (s *signInStore) Set(name, value string) error {
+func (s *Store) Set(name, value string) error {
 	return s.with(func(store *secret.Store) error {
 		_, _, err := store.Set(name, value, "")
 		return err
@@ -63,7 +67,7 @@ func (s *signInStore) Set(name, value string) error {
 }
 
 // Remove implements signin.Store.
-func (s *signInStore) Remove(name string) error {
+func (s *Store) Remove(name string) error {
 	return s.with(func(store *secret.Store) error {
 		_, err := store.Remove(name)
 		return err
@@ -71,7 +75,7 @@ func (s *signInStore) Remove(name string) error {
 }
 
 // Names implements signin.Store.
-func (s *signInStore) Names() (names []string, err error) {
+func (s *Store) Names() (names []string, err error) {
 	return names, s.with(func(store *secret.Store) error {
 		kept, err := store.List()
 		names = slices.Sorted(maps.Keys(kept))
@@ -79,14 +83,18 @@ func (s *signInStore) Names() (names []string, err error) {
 	})
 }
 
+// stopFor is how long a request that is under way may go on when Redirects stops.
+const stopFor = 2 * time.Second
+
 // settleEvery is how often runs are looked for that wait for a sign-in which is there.
 const settleEvery = time.Minute
 
-// redirects listens on this machine for browsers that return from a sign-in, from the first link on.
-type redirects struct {
-	d *Daemon
-
-	listens bool // browsers can be waited for: this is a daemon
+// Redirects listens on this machine for browsers that return from a sign-in, from the first link on.
+type Redirects struct {
+	Listens bool               // browsers can be waited for: this is a daemon
+	Setup   func() *plan.Setup // the configuration in force
+	Runner  *agent.Runner      // set before Run, and before a link is given
+	Logger  *slog.Logger
 
 	mu     sync.Mutex
 	base   string // like http://127.0.0.1:4711; "" until it is asked for
@@ -94,8 +102,8 @@ type redirects struct {
 	server *http.Server
 }
 
-// address returns where browsers are sent. In a command the owner pastes that address as the answer.
-func (r *redirects) address(ctx context.Context) (string, error) {
+// Address returns where browsers are sent. In a command the owner pastes that address as the answer.
+func (r *Redirects) Address(ctx context.Context) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.base != "" {
@@ -110,14 +118,14 @@ func (r *redirects) address(ctx context.Context) (string, error) {
 	r.base = "http://" + r.host
 	switch {
 	case listener == nil:
-		r.d.log.Warn("nobody can listen for browsers that come back from a sign-in, so the address that they are sent to has to be given as the answer", "address", r.base)
-	case !r.listens:
+		r.Logger.Warn("nobody can listen for browsers that come back from a sign-in, so the address that they are sent to has to be given as the answer", "address", r.base)
+	case !r.Listens:
 		return r.base, listener.Close() // only its port is needed
 	default:
 		r.server = &http.Server{Handler: r, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, MaxHeaderBytes: 32 << 10}
 		go func(server *http.Server) {
 			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-				r.d.log.Error("browsers that come back from a sign-in are not heard any more", "error", err)
+				r.Logger.Error("browsers that come back from a sign-in are not heard any more", "error", err)
 			}
 		}(r.server)
 	}
@@ -125,8 +133,8 @@ func (r *redirects) address(ctx context.Context) (string, error) {
 }
 
 // open listens at the configured port, a port of earlier links, or any. If the configured port is taken, the listener is nil.
-func (r *redirects) open(ctx context.Context) (net.Listener, int, error) {
-	configured := r.d.Current().Config.Skills.Port()
+func (r *Redirects) open(ctx context.Context) (net.Listener, int, error) {
+	configured := r.Setup().Config.Skills.Port()
 	ports := []int{configured}
 	if configured == 0 {
 		ports = append(r.given(), 0)
@@ -144,10 +152,10 @@ func (r *redirects) open(ctx context.Context) (net.Listener, int, error) {
 }
 
 // given returns the ports of the links that are not used yet.
-func (r *redirects) given() (ports []int) {
-	all, err := r.d.runner.SignInRedirects()
+func (r *Redirects) given() (ports []int) {
+	all, err := r.Runner.SignInRedirects()
 	if err != nil {
-		r.d.log.Warn("the sign-ins that wait cannot be read", "error", err)
+		r.Logger.Warn("the sign-ins that wait cannot be read", "error", err)
 	}
 	for _, one := range all {
 		if u, err := url.Parse(one); err == nil {
@@ -159,31 +167,31 @@ func (r *redirects) given() (ports []int) {
 	return ports
 }
 
-// run listens for who was given a link before, and has runs go on whose sign-in came unheard, until ctx ends.
-func (r *redirects) run(ctx context.Context) error {
+// Run listens for who was given a link before, and has runs go on whose sign-in came unheard, until ctx ends.
+func (r *Redirects) Run(ctx context.Context) error {
 	if len(r.given()) > 0 {
-		if _, err := r.address(ctx); err != nil {
-			r.d.log.Error("browsers that come back from a sign-in are not heard", "error", err)
+		if _, err := r.Address(ctx); err != nil {
+			r.Logger.Error("browsers that come back from a sign-in are not heard", "error", err)
 		}
 	}
 
 	tick := time.NewTicker(settleEvery)
 	defer tick.Stop()
 	for {
-		if err := r.d.runner.SettleSignIns(ctx); err != nil && ctx.Err() == nil {
-			r.d.log.Error("runs that wait for a sign-in may wait on", "error", err)
+		if err := r.Runner.SettleSignIns(ctx); err != nil && ctx.Err() == nil {
+			r.Logger.Error("runs that wait for a sign-in may wait on", "error", err)
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return r.stop(ctx)
+			return r.Stop(ctx)
 		}
 	}
 }
 
-// stop ends the server, after the requests that are under way.
-func (r *redirects) stop(ctx context.Context) error {
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerFor)
+// Stop ends the server, after the requests that are under way.
+func (r *Redirects) Stop(ctx context.Context) error {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopFor)
 	defer cancel()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -205,7 +213,7 @@ const (
 )
 
 // ServeHTTP answers browsers that come back from a sign-in, and nobody else.
-func (r *redirects) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+func (r *Redirects) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	say := func(status int, text string) {
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, fmt.Sprintf(page, text)) // who has closed the page does not read it
@@ -230,12 +238,12 @@ func (r *redirects) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 
 	// A browser that goes away has used the state up all the same.
-	err = r.d.runner.FinishSignIn(context.WithoutCancel(q.Context()), reply)
+	err = r.Runner.FinishSignIn(context.WithoutCancel(q.Context()), reply)
 	switch {
 	case errors.Is(err, signin.ErrNoState):
 		say(http.StatusNotFound, pageNobody)
 	case err != nil:
-		r.d.log.Warn("a sign-in for a skill did not succeed", "error", err)
+		r.Logger.Warn("a sign-in for a skill did not succeed", "error", err)
 		say(http.StatusBadGateway, pageNotSigned)
 	default:
 		say(http.StatusOK, pageSignedIn)

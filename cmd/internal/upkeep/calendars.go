@@ -1,4 +1,4 @@
-package daemon
+package upkeep
 
 import (
 	"context"
@@ -13,19 +13,19 @@ import (
 // lookCalendars is how often it is looked whether a calendar is to be fetched.
 const lookCalendars = 15 * time.Second
 
-// followCalendars fetches calendars when they are due, until ctx ends.
-func (d *Daemon) followCalendars(ctx context.Context) error {
-	store := calendars.NewStore(d.home.Dir)
+// FollowCalendars fetches calendars when they are due, until ctx ends.
+func (k *Keeper) FollowCalendars(ctx context.Context) error {
+	store := calendars.NewStore(k.Home)
 	tick := time.NewTicker(lookCalendars)
 	defer tick.Stop()
 	for said, filled := map[string]string{}, map[*schedule.Calendar]time.Time{}; ; {
-		for _, c := range d.Current().Config.Calendars {
+		for _, c := range k.Setup().Config.Calendars {
 			if from, ok := plan.CalendarSource(c); ok {
-				d.fetchCalendar(ctx, store, from, said)
+				k.fetchCalendar(ctx, store, from, said)
 			}
 		}
-		if d.refill(store, filled) {
-			d.Reloader.RecalculateSoon()
+		if k.refill(store, filled) {
+			k.Reloader.RecalculateSoon()
 		}
 
 		select {
@@ -37,7 +37,7 @@ func (d *Daemon) followCalendars(ctx context.Context) error {
 }
 
 // fetchCalendar fetches a calendar if it is due. It logs each problem once.
-func (d *Daemon) fetchCalendar(ctx context.Context, store calendars.Store, from calendars.Source, said map[string]string) {
+func (k *Keeper) fetchCalendar(ctx context.Context, store calendars.Store, from calendars.Source, said map[string]string) {
 	if time.Now().Before(store.Load(from, time.Now()).Due(from)) {
 		return
 	}
@@ -47,26 +47,26 @@ func (d *Daemon) fetchCalendar(ctx context.Context, store calendars.Store, from 
 	}
 	changed, kerr := store.Keep(from, time.Now(), body, err)
 	if kerr != nil {
-		d.log.Error("a calendar could not be kept", "calendar", from.Name, "error", kerr)
+		k.Logger.Error("a calendar could not be kept", "calendar", from.Name, "error", kerr)
 		return
 	}
 
 	kept := store.Load(from, time.Now())
 	switch {
 	case kept.Problem == "" && changed:
-		d.log.Info("a calendar was fetched", "calendar", from.Name, "times", len(kept.Entries))
+		k.Logger.Info("a calendar was fetched", "calendar", from.Name, "times", len(kept.Entries))
 	case kept.Problem == said[from.Name]:
 	case kept.FetchedAt.IsZero():
-		d.log.Error("a calendar could never be fetched: nothing is excluded by it, and what keeps to it does not start", "calendar", from.Name, "error", kept.Problem)
+		k.Logger.Error("a calendar could never be fetched: nothing is excluded by it, and what keeps to it does not start", "calendar", from.Name, "error", kept.Problem)
 	case kept.Problem != "":
-		d.log.Warn("a calendar could not be fetched; the copy that is kept goes on", "calendar", from.Name, "of", kept.FetchedAt, "error", kept.Problem)
+		k.Logger.Warn("a calendar could not be fetched; the copy that is kept goes on", "calendar", from.Name, "of", kept.FetchedAt, "error", kept.Problem)
 	}
 	said[from.Name] = kept.Problem
 }
 
 // refill fills the calendars in force with newer copies. filled has the time of the copy that is in each.
-func (d *Daemon) refill(store calendars.Store, filled map[*schedule.Calendar]time.Time) (changed bool) {
-	cfg := d.Current().Config
+func (k *Keeper) refill(store calendars.Store, filled map[*schedule.Calendar]time.Time) (changed bool) {
+	cfg := k.Setup().Config
 	before := maps.Clone(filled)
 	clear(filled) // calendars of older configurations are gone
 	for _, c := range cfg.Calendars {

@@ -1,10 +1,13 @@
-package daemon
+// Package homebackup copies a home while it is used: it fixes all databases at one instant for a backup that somebody asks for,
+// and opens the continuous copies of the configuration.
+package homebackup
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path"
@@ -12,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"rouse/agentdb/pool"
@@ -19,59 +23,77 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/backup"
 	"rouse/cmd/internal/buildinfo"
+	"rouse/cmd/internal/cluster"
 	"rouse/cmd/internal/config/places"
 	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/homedir"
+	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/replicate"
 	"rouse/cmd/internal/replicate/target"
 	"rouse/internal/fspath"
+	"rouse/internal/ledger"
 	"rouse/internal/ledger/store"
 	"rouse/internal/owner"
 	"rouse/internal/storage/sqlite"
-	"rouse/internal/text"
 )
 
 // errNewcomer says that a database was made since those of the home were listed.
 var errNewcomer = errors.New("agents went on making databases while the backup began; say it again")
 
+// Maker makes backups of one home.
+type Maker struct {
+	Home      string
+	Setup     func() *plan.Setup // the configuration in force
+	Ledger    *ledger.Ledger
+	Databases *pool.Pool
+	Nodes     *cluster.Self
+	Stopping  <-chan struct{} // closed when the process stops; backups are given up then
+	Logger    *slog.Logger
+
+	making sync.WaitGroup
+}
+
+// Wait waits for the backups that are made.
+func (m *Maker) Wait() { m.making.Wait() }
+
 // BackUp makes a backup of the whole home. Runs go on meanwhile: the ledger takes no writes for as long as it takes to fix the
 // instant.
-func (d *Daemon) BackUp(ctx context.Context, ask api.HomeBackupRequest, progress func(done, of int64)) (api.HomeBackup, error) {
-	if d.Nodes.Shared() {
-		return api.HomeBackup{}, &api.Error{Status: http.StatusConflict, Message: (&homedir.SharedLedgerError{d.home.Dir, d.Nodes.Address}).Error()}
+func (m *Maker) BackUp(ctx context.Context, ask api.HomeBackupRequest, progress func(done, of int64)) (api.HomeBackup, error) {
+	if m.Nodes.Shared() {
+		return api.HomeBackup{}, &api.Error{Status: http.StatusConflict, Message: (&homedir.SharedLedgerError{m.Home, m.Nodes.Address}).Error()}
 	}
 	dest, err := access.LocalPath(ctx, ask.Dest)
 	if err == nil {
-		err = d.checkDest(dest)
+		err = m.checkDest(dest)
 	}
 	if err != nil {
 		return api.HomeBackup{}, err
 	}
 
-	d.backups.Add(1)
-	defer d.backups.Done()
+	m.making.Add(1)
+	defer m.making.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
 		select {
-		case <-d.stopping:
+		case <-m.Stopping:
 			cancel(errors.New("rouse is stopping, so the backup was given up"))
 		case <-ctx.Done():
 		}
 	}()
 
-	made, err := d.copyHome(ctx, dest, ask, progress)
+	made, err := m.copyHome(ctx, dest, ask, progress)
 	if ctx.Err() != nil {
 		return made, context.Cause(ctx)
 	}
 	note := backup.Note{At: time.Now().UTC(), Path: made.Path, Of: made.At.Time, Bytes: made.Bytes}
 	if err != nil {
-		note, _ = backup.ReadNote(d.home.Dir, backup.LastFile) // the last good one is known beside one that failed
+		note, _ = backup.ReadNote(m.Home, backup.LastFile) // the last good one is known beside one that failed
 		note.Error, note.FailedAt = err.Error(), time.Now().UTC()
 	}
 	// A backup is good even if doctor cannot tell of it.
-	if e := backup.Remember(d.home.Dir, note); e != nil {
-		d.log.Warn("that the home was backed up could not be kept", "error", e)
+	if e := backup.Remember(m.Home, note); e != nil {
+		m.Logger.Warn("that the home was backed up could not be kept", "error", e)
 	}
 	if errors.As(err, new(*backup.TargetError)) {
 		err = &api.Error{Status: http.StatusUnprocessableEntity, Message: err.Error()}
@@ -79,8 +101,8 @@ func (d *Daemon) BackUp(ctx context.Context, ask api.HomeBackupRequest, progress
 	return made, err
 }
 
-func (d *Daemon) copyHome(ctx context.Context, dest string, ask api.HomeBackupRequest, progress func(done, of int64)) (out api.HomeBackup, err error) {
-	newest, err := d.ledger.NewestRun(ctx)
+func (m *Maker) copyHome(ctx context.Context, dest string, ask api.HomeBackupRequest, progress func(done, of int64)) (out api.HomeBackup, err error) {
+	newest, err := m.Ledger.NewestRun(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -88,7 +110,7 @@ func (d *Daemon) copyHome(ctx context.Context, dest string, ask api.HomeBackupRe
 	// A database may come between the list and the instant; then another list is made.
 	var f *fixed
 	for range 5 {
-		if f, err = d.fix(ctx); !errors.Is(err, errNewcomer) {
+		if f, err = m.fix(ctx); !errors.Is(err, errNewcomer) {
 			break
 		}
 	}
@@ -97,9 +119,9 @@ func (d *Daemon) copyHome(ctx context.Context, dest string, ask api.HomeBackupRe
 	}
 	defer f.close()
 
-	o := backup.Options{Dest: dest, Home: d.home.Dir, Databases: f.databases, Unusable: f.unusable, Secrets: ask.Secrets, NoWork: ask.NoFiles, Progress: progress,
-		Info: d.backupInfo(f.at, newest)}
-	if o.Configs, err = d.configsToCopy(ask.Secrets); err != nil {
+	o := backup.Options{Dest: dest, Home: m.Home, Databases: f.databases, Unusable: f.unusable, Secrets: ask.Secrets, NoWork: ask.NoFiles, Progress: progress,
+		Info: m.backupInfo(f.at, newest)}
+	if o.Configs, err = m.Configs(ask.Secrets); err != nil {
 		return out, err
 	}
 
@@ -108,7 +130,7 @@ func (d *Daemon) copyHome(ctx context.Context, dest string, ask api.HomeBackupRe
 		return out, err
 	}
 	out = api.HomeBackup{Path: made.Path, Bytes: made.Bytes, Files: made.Files, At: api.At(made.At), Ledger: made.Ledger, NewestRun: strconv.FormatInt(made.NewestRun, 10),
-		Secrets: ask.Secrets, Databases: len(f.databases), Unusable: list(f.unusable), LeftOut: []api.LeftOutPart{}}
+		Secrets: ask.Secrets, Databases: len(f.databases), Unusable: append([]string{}, f.unusable...), LeftOut: []api.LeftOutPart{}}
 	for _, l := range made.LeftOut {
 		out.LeftOut = append(out.LeftOut, api.LeftOutPart{Path: l.Path, Why: l.Why})
 	}
@@ -116,17 +138,17 @@ func (d *Daemon) copyHome(ctx context.Context, dest string, ask api.HomeBackupRe
 }
 
 // backupInfo says of what a copy of the home is.
-func (d *Daemon) backupInfo(at time.Time, newest int64) backup.Info {
-	info := backup.Info{Rouse: buildinfo.Version(), At: at.UTC().Truncate(time.Millisecond), Home: d.home.Dir, Ledger: d.ledger.ID(), Schema: store.Schema(), NewestRun: newest}
-	if files := d.Current().Config.Files; len(files) > 0 {
+func (m *Maker) backupInfo(at time.Time, newest int64) backup.Info {
+	info := backup.Info{Rouse: buildinfo.Version(), At: at.UTC().Truncate(time.Millisecond), Home: m.Home, Ledger: m.Ledger.ID(), Schema: store.Schema(), NewestRun: newest}
+	if files := m.Setup().Config.Files; len(files) > 0 {
 		info.Config = files[0]
 	}
 	return info
 }
 
-// configsToCopy are the files of the configuration in force, without secrets unless they are wanted.
-func (d *Daemon) configsToCopy(secrets bool) (out []backup.Config, err error) {
-	now := d.Current()
+// Configs returns the files of the configuration in force, without secrets unless they are wanted.
+func (m *Maker) Configs(secrets bool) (out []backup.Config, err error) {
+	now := m.Setup()
 	for _, file := range now.Config.Files {
 		content, err := os.ReadFile(file)
 		if err != nil {
@@ -143,7 +165,7 @@ func (d *Daemon) configsToCopy(secrets bool) (out []backup.Config, err error) {
 }
 
 // checkDest refuses a place for backups that somebody else could write, or that would be part of what is copied.
-func (d *Daemon) checkDest(dest string) error {
+func (m *Maker) checkDest(dest string) error {
 	bad := func(format string, args ...any) error {
 		return &api.Error{Status: http.StatusUnprocessableEntity, Message: fmt.Sprintf(format, args...), Usage: true}
 	}
@@ -156,10 +178,10 @@ func (d *Daemon) checkDest(dest string) error {
 		folder = filepath.Dir(dest)
 	}
 	real := fspath.Real(folder)
-	if fspath.Within(real, fspath.Real(d.home.Dir)) {
-		return bad("%s lies in the home %s, which is what is backed up; name a place on another disk", dest, d.home.Dir)
+	if fspath.Within(real, fspath.Real(m.Home)) {
+		return bad("%s lies in the home %s, which is what is backed up; name a place on another disk", dest, m.Home)
 	}
-	if who := places.WriterAround(d.Current().Config, real); who != "" {
+	if who := places.WriterAround(m.Setup().Config, real); who != "" {
 		return bad("no backup is kept in %s, because %s, and a restore would believe what is there; name a folder that is yours alone", dest, who)
 	}
 	return nil
@@ -180,7 +202,7 @@ func (f *fixed) close() {
 }
 
 // fix fixes all databases at one instant. errNewcomer: one came meanwhile.
-func (d *Daemon) fix(ctx context.Context) (_ *fixed, err error) {
+func (m *Maker) fix(ctx context.Context) (_ *fixed, err error) {
 	f := &fixed{}
 	defer func() {
 		if err != nil {
@@ -188,24 +210,24 @@ func (d *Daemon) fix(ctx context.Context) (_ *fixed, err error) {
 		}
 	}()
 
-	known, err := d.databaseFiles()
+	known, err := m.databaseFiles()
 	if err != nil {
 		return nil, err
 	}
 	for _, rel := range known {
-		if err := d.prepare(ctx, f, rel); err != nil {
+		if err := m.prepare(ctx, f, rel); err != nil {
 			return nil, err
 		}
 	}
 
-	s, release, err := d.ledger.Snapshot(ctx, func(ctx context.Context) error {
+	s, release, err := m.Ledger.Snapshot(ctx, func(ctx context.Context) error {
 		f.at = time.Now()
 		for _, db := range f.databases {
 			if err := db.Snapshot.Take(ctx); err != nil {
 				return err
 			}
 		}
-		now, err := d.databaseFiles()
+		now, err := m.databaseFiles()
 		if err == nil && !slices.Equal(now, known) {
 			err = errNewcomer
 		}
@@ -215,25 +237,25 @@ func (d *Daemon) fix(ctx context.Context) (_ *fixed, err error) {
 		return nil, err
 	}
 	f.databases = append([]backup.Database{{Path: homedir.LedgerName, Snapshot: s}}, f.databases...)
-	f.releases = append(f.releases, release, func() { d.closeSnapshot(s) })
+	f.releases = append(f.releases, release, func() { m.closeSnapshot(s) })
 	return f, nil
 }
 
-func (d *Daemon) closeSnapshot(s *sqlite.Snapshot) {
+func (m *Maker) closeSnapshot(s *sqlite.Snapshot) {
 	if err := s.Close(); err != nil {
-		d.log.Warn("a database that was copied could not be let go", "path", s.Path(), "error", err)
+		m.Logger.Warn("a database that was copied could not be let go", "path", s.Path(), "error", err)
 	}
 }
 
 // databaseFiles are the databases of agents and of what skills store for them, by their paths below the home.
-func (d *Daemon) databaseFiles() (out []string, err error) {
+func (m *Maker) databaseFiles() (out []string, err error) {
 	for _, pattern := range []string{"agents/*/db.sqlite", "storage/*/*.db"} {
-		found, err := filepath.Glob(filepath.Join(d.home.Dir, filepath.FromSlash(pattern)))
+		found, err := filepath.Glob(filepath.Join(m.Home, filepath.FromSlash(pattern)))
 		if err != nil {
 			return nil, err
 		}
 		for _, path := range found {
-			rel, err := filepath.Rel(d.home.Dir, path)
+			rel, err := filepath.Rel(m.Home, path)
 			if err != nil {
 				return nil, err
 			}
@@ -246,26 +268,26 @@ func (d *Daemon) databaseFiles() (out []string, err error) {
 }
 
 // prepare opens the snapshot of a database, and keeps it from being replaced. One that nobody may use is copied as it is.
-func (d *Daemon) prepare(ctx context.Context, f *fixed, rel string) error {
+func (m *Maker) prepare(ctx context.Context, f *fixed, rel string) error {
 	var s *sqlite.Snapshot
 	var err error
 	if strings.HasPrefix(rel, "agents/") {
-		db, release, e := d.databases.Get(ctx, path.Base(path.Dir(rel)))
+		db, release, e := m.Databases.Get(ctx, path.Base(path.Dir(rel)))
 		if err = e; err == nil {
 			f.releases = append(f.releases, release)
 			s, err = db.Snapshot(ctx)
 		}
 	} else {
-		s, err = sqlite.OpenSnapshot(ctx, filepath.Join(d.home.Dir, filepath.FromSlash(rel)))
+		s, err = sqlite.OpenSnapshot(ctx, filepath.Join(m.Home, filepath.FromSlash(rel)))
 	}
 
 	var quarantined *pool.QuarantinedError
 	switch {
 	case err == nil:
 		f.databases = append(f.databases, backup.Database{Path: rel, Snapshot: s})
-		f.releases = append(f.releases, func() { d.closeSnapshot(s) })
+		f.releases = append(f.releases, func() { m.closeSnapshot(s) })
 	case errors.As(err, &quarantined), sqlite.Corrupt(err):
-		d.log.Warn("a database cannot be used, and is backed up as it is", "path", rel, "error", err)
+		m.Logger.Warn("a database cannot be used, and is backed up as it is", "path", rel, "error", err)
 		f.unusable = append(f.unusable, rel)
 	default:
 		return fmt.Errorf("%s cannot be backed up: %w", rel, err)
@@ -273,73 +295,37 @@ func (d *Daemon) prepare(ctx context.Context, f *fixed, rel string) error {
 	return nil
 }
 
-// openReplicator follows the home's databases from here on, for the continuous copies of the configuration.
-func (d *Daemon) openReplicator(ctx context.Context) error {
-	wanted := d.Current().Config.Replicate
+// Replicator follows the home's databases from here on, for the continuous copies of the configuration.
+func (m *Maker) Replicator(ctx context.Context) (*replicate.Replicator, error) {
+	wanted := m.Setup().Config.Replicate
 	t, err := target.Parse(wanted.To)
 	if err != nil {
-		return fmt.Errorf("replicate.to %w", err)
+		return nil, fmt.Errorf("replicate.to %w", err)
 	}
 	store, err := t.Open(target.Keys{Access: wanted.AccessKey, Secret: wanted.SecretKey})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	o := replicate.Options{Home: d.home.Dir, Ledger: d.ledger, Databases: d.databases, Store: store, To: t.String(), Keep: time.Duration(wanted.Keep), Logger: d.log,
-		Configs: func() ([]backup.Config, error) { return d.configsToCopy(false) },
+	o := replicate.Options{Home: m.Home, Ledger: m.Ledger, Databases: m.Databases, Store: store, To: t.String(), Keep: time.Duration(wanted.Keep), Logger: m.Logger,
+		Configs: func() ([]backup.Config, error) { return m.Configs(false) },
 		Info: func(ctx context.Context) (backup.Info, error) {
-			newest, err := d.ledger.NewestRun(ctx)
-			return d.backupInfo(time.Now(), newest), err
+			newest, err := m.Ledger.NewestRun(ctx)
+			return m.backupInfo(time.Now(), newest), err
 		}}
 	if t.Folder != "" {
-		o.Allowed = func() error { return d.checkReplicaFolder(t.Folder) }
+		o.Allowed = func() error { return m.checkReplicaFolder(t.Folder) }
 	}
-	d.replicator, err = replicate.New(ctx, o)
-	return err
+	return replicate.New(ctx, o)
 }
 
 // checkReplicaFolder refuses a folder that is not there, or that somebody else could write: a restore would believe what is there.
-func (d *Daemon) checkReplicaFolder(folder string) error {
+func (m *Maker) checkReplicaFolder(folder string) error {
 	var bad *api.Error
-	if err := d.checkDest(folder); errors.As(err, &bad) {
+	if err := m.checkDest(folder); errors.As(err, &bad) {
 		return errors.New(bad.Message)
 	}
 	if why := owner.WritableByOthers(folder); why != "" {
 		return fmt.Errorf("no copies are kept in %s, because it %s, and a restore would believe what is there; %s", folder, why, owner.Chmod(folder))
 	}
 	return nil
-}
-
-// replicaState is how far the continuous copies are; nil where there are none.
-func (d *Daemon) replicaState() *api.Replica {
-	if d.replicator == nil {
-		return nil
-	}
-	is := d.replicator.State()
-	return &api.Replica{To: is.To, LastSuccess: api.At(is.LastSuccess), BehindSeconds: is.Behind.Seconds(), Databases: is.Waiting, Bytes: is.Bytes, Problem: d.runner.Redact(is.Problem), Unusable: list(is.Unusable)}
-}
-
-// lateAfter is how far the copies may be behind before that is worth a word.
-const lateAfter = time.Minute
-
-// checkReplica says how far the continuous copies are.
-func checkReplica(is *api.Replica, zone *time.Location) api.Check {
-	behind := time.Duration(is.BehindSeconds * float64(time.Second))
-	c := api.Check{Name: "replica", OK: is.Problem == "" && behind < lateAfter && len(is.Unusable) == 0, Detail: "the home is being copied to " + is.To + " for the first time since rouse was started"}
-	if !is.LastSuccess.IsZero() {
-		c.Detail = fmt.Sprintf("copied to %s last at %s", is.To, api.LocalTime(is.LastSuccess.Time, zone))
-	}
-	if is.Databases > 0 {
-		c.Detail += fmt.Sprintf(", %s behind (%s with something that is not copied, logs of %s)", behind.Round(time.Second), text.Plural(is.Databases, "database"), text.Size(is.Bytes))
-	} else {
-		c.Detail += ", nothing is behind"
-	}
-	if len(is.Unusable) > 0 {
-		c.Detail += "; not copied, because it is quarantined: the database of " + strings.Join(is.Unusable, ", ")
-		c.Remedy = "see what is said of the databases"
-	}
-	if is.Problem != "" {
-		c.Detail += "; " + is.Problem
-		c.Remedy = "see the message; it is tried again by itself, at least each minute, and runs go on meanwhile"
-	}
-	return c
 }

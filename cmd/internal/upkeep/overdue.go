@@ -1,4 +1,4 @@
-package daemon
+package upkeep
 
 import (
 	"context"
@@ -11,17 +11,17 @@ import (
 // overdueLook is the maximum interval between two checks, because the configuration and the clock can change.
 const overdueLook = 30 * time.Second
 
-// watchOverdue records overdue jobs until ctx ends.
-func (d *Daemon) watchOverdue(ctx context.Context) error {
+// WatchOverdue records overdue jobs until ctx ends.
+func (k *Keeper) WatchOverdue(ctx context.Context) error {
 	for {
-		next, err := d.recordOverdue(ctx, d.ledger.Now())
+		next, err := k.RecordOverdue(ctx, k.Ledger.Now())
 		if err != nil && ctx.Err() == nil {
-			d.log.Error("cannot check for jobs without a success; trying again", "error", err)
+			k.Logger.Error("cannot check for jobs without a success; trying again", "error", err)
 		}
 
 		wait := overdueLook
 		if !next.IsZero() {
-			wait = min(wait, max(next.Sub(d.ledger.Now()), time.Second))
+			wait = min(wait, max(next.Sub(k.Ledger.Now()), time.Second))
 		}
 		select {
 		case <-ctx.Done():
@@ -31,10 +31,10 @@ func (d *Daemon) watchOverdue(ctx context.Context) error {
 	}
 }
 
-// recordOverdue updates the incidents of overdue jobs. It returns the end of the next window, if any.
-func (d *Daemon) recordOverdue(ctx context.Context, now time.Time) (next time.Time, err error) {
-	s := d.Current()
-	open, err := d.ledger.Incidents(ctx, ledger.IncidentFilter{Limit: maxOpenIncidents})
+// RecordOverdue updates the incidents of overdue jobs. It returns the end of the next window, if any.
+func (k *Keeper) RecordOverdue(ctx context.Context, now time.Time) (next time.Time, err error) {
+	s := k.Setup()
+	open, err := k.Ledger.Incidents(ctx, ledger.IncidentFilter{Limit: maxOpenIncidents})
 	if err != nil {
 		return next, err
 	}
@@ -46,7 +46,7 @@ func (d *Daemon) recordOverdue(ctx context.Context, now time.Time) (next time.Ti
 	for i := range s.Config.Jobs {
 		j := &s.Config.Jobs[i]
 		name := string(j.Name)
-		o, due, err := d.Overdue(ctx, s, j, now)
+		o, due, err := k.Explainer.Overdue(ctx, s, j, now)
 		if err != nil {
 			return next, err
 		}
@@ -55,22 +55,22 @@ func (d *Daemon) recordOverdue(ctx context.Context, now time.Time) (next time.Ti
 		}
 
 		closing[name] = false
-		record := ledger.Overdue{Job: name, Agent: j.Agent, Missed: o.Missed, Why: o.Why, Notices: d.runner.OverdueNotices(name, time.Duration(j.ExpectSuccessWithin), o.Due, o.Why)}
-		last, err := d.ledger.Runs(ctx, ledger.RunFilter{Job: name, Limit: 1})
+		record := ledger.Overdue{Job: name, Agent: j.Agent, Missed: o.Missed, Why: o.Why, Notices: k.Runner.OverdueNotices(name, time.Duration(j.ExpectSuccessWithin), o.Due, o.Why)}
+		last, err := k.Ledger.Runs(ctx, ledger.RunFilter{Job: name, Limit: 1})
 		if err != nil {
 			return next, err
 		}
 		if len(last) > 0 {
 			record.LastRun = last[0].ID
 		}
-		if err := d.ledger.RecordOverdue(ctx, record, now); err != nil {
+		if err := k.Ledger.RecordOverdue(ctx, record, now); err != nil {
 			return next, err
 		}
 	}
 
 	for job, gone := range closing {
 		if gone {
-			if err := d.ledger.CloseOverdue(ctx, job, now); err != nil {
+			if err := k.Ledger.CloseOverdue(ctx, job, now); err != nil {
 				return next, err
 			}
 		}
