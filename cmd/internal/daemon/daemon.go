@@ -22,6 +22,7 @@ import (
 	"rouse/cmd/internal/cluster"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/control"
+	"rouse/cmd/internal/dashboard"
 	"rouse/cmd/internal/doctor"
 	"rouse/cmd/internal/homebackup"
 	"rouse/cmd/internal/homedir"
@@ -66,47 +67,68 @@ type Options struct {
 
 // Daemon is all parts wired together on one home. Tests start it the way main does.
 type Daemon struct {
+	answers
+	services
+	storage
+	execution
+	endpoints
+
+	log         *slog.Logger
+	setup       atomic.Pointer[plan.Setup]
+	Reloader    *reload.Reloader // nil in a command
+	Nodes       *cluster.Self
+	Door        access.Door // access over the network
+	supervision *supervision.Supervision
+	redirects   *signins.Redirects
+	notifier    *notify.Notifier
+	session     notify.Session // desktop session
+	live        live.Board     // current activity of the runs of this process
+	traces      *traces.Traces // nil if none are sent
+
+	stopFollowing context.CancelFunc // ends the event streams of Handler
+	stopping      <-chan struct{}    // closed with them
+}
+
+// answers are the parts that answer requests about jobs, runs and the home.
+type answers struct {
 	*why.Explainer
 	*doctor.Checker
 	*control.Service
+}
 
-	home      *homedir.Home
-	log       *slog.Logger
-	startedAt time.Time
-	setup     atomic.Pointer[plan.Setup]
-	Reloader  *reload.Reloader // nil in a command
+// services are the parts that look after the process and its home.
+type services struct {
+	status  *status.Reporter
+	upkeep  *upkeep.Keeper
+	backups *homebackup.Maker
+}
 
+// storage is what the home keeps.
+type storage struct {
+	home       *homedir.Home
 	ledger     *ledger.Ledger
-	db         *sql.DB       // of the ledger in PostgreSQL; nil: it is a file
-	jobs       *pgxpool.Pool // connections of River; nil: this process does no runs of others
-	Nodes      *cluster.Self
+	db         *sql.DB       // of the ledger in PostgreSQL; nil if it is a file
+	jobs       *pgxpool.Pool // connections of River; nil if this process executes no runs for others
 	databases  *pool.Pool
-	roaming    *placement.Manager // nil where the ledger is a file
+	roaming    *placement.Manager    // nil if the ledger is a file
+	replicator *replicate.Replicator // nil if there are no continuous copies
+}
+
+// execution is what starts and executes runs.
+type execution struct {
 	runner     *agent.Runner
 	scheduler  *scheduler.Scheduler
 	watcher    *watcher.Watcher // nil in a command
-	redirects  *signins.Redirects
-	notifier   *notify.Notifier
 	dispatcher dispatch.Options
 	// dispatching is the dispatcher of a daemon that serves; nil before, and in a command.
 	dispatching atomic.Pointer[dispatch.Dispatcher]
-	session     notify.Session // desktop session
-	live        live.Board     // current activity of the runs of this process
-	answers     web.Options    // the parts behind the API and the pages
-	Handler     http.Handler
-	Pages       http.Handler // the dashboard, nil in a command; whoever mounts it decides who gets in
+}
 
-	metrics     *metrics.Metrics      // nil in a command
-	traces      *traces.Traces        // nil: none are sent
-	replicator  *replicate.Replicator // nil: there are no continuous copies
-	supervision *supervision.Supervision
-	Door        access.Door // access over the network
-	status      *status.Reporter
-	upkeep      *upkeep.Keeper
-	backups     *homebackup.Maker
-
-	stopFollowing context.CancelFunc // ends the event streams of Handler that are followed
-	stopping      <-chan struct{}    // closed with them
+// endpoints are the handlers of HTTP requests.
+type endpoints struct {
+	Handler http.Handler     // the API
+	Pages   http.Handler     // the dashboard, nil in a command; whoever mounts it decides who gets in
+	metrics *metrics.Metrics // nil in a command
 }
 
 // Current returns the setup in force. Load it once per request: a reload may replace it any time.
@@ -114,9 +136,9 @@ func (d *Daemon) Current() *plan.Setup { return d.setup.Load() }
 
 // Open locks the home and opens its parts; nothing runs yet.
 func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
-	d := &Daemon{log: o.Logger, startedAt: time.Now()}
+	d, startedAt := &Daemon{log: o.Logger}, time.Now()
 	d.Nodes = cluster.New(o.Serves, !o.NoTriggers, !o.NoWork, d.Current, d.log)
-	self := homedir.Holder{PID: os.Getpid(), Version: buildinfo.Version(), StartedAt: d.startedAt.In(o.Config.Zone()), Daemon: o.Serves}
+	self := homedir.Holder{PID: os.Getpid(), Version: buildinfo.Version(), StartedAt: startedAt.In(o.Config.Zone()), Daemon: o.Serves}
 	if len(o.Config.Files) > 0 {
 		self.Config = o.Config.Files[0]
 	}
@@ -156,7 +178,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	}
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	d.stopFollowing, d.stopping = stopFollowing, following.Done()
-	if err := d.openParts(ctx, o); err != nil {
+	if err := d.openParts(ctx, o, startedAt); err != nil {
 		return nil, err
 	}
 	if o.Serves {
@@ -168,29 +190,29 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 		d.Serves, d.ProblemsOnDisk, d.WantedSecrets = true, d.Reloader.ProblemsOnDisk, d.Reloader.WantedSecrets
 	}
 
-	d.answers = web.Options{Ledger: d.ledger, Control: d.Service, Why: d.Explainer, Doctor: d.Checker, Nodes: d.Nodes, Reloader: d.Reloader, Status: d.status, Backups: d.backups, Door: &d.Door, Network: o.Serves, Live: &d.live, Stopping: d.stopping, Logger: d.log, Redact: d.runner.RedactAnswer}
+	api := web.Options{Ledger: d.ledger, Control: d.Service, Why: d.Explainer, Doctor: d.Checker, Nodes: d.Nodes, Reloader: d.Reloader, Status: d.status, Backups: d.backups, Door: &d.Door, Network: o.Serves, Live: &d.live, Stopping: d.stopping, Logger: d.log, Redact: d.runner.RedactAnswer}
 	if o.Serves {
 		var metricsErr, tracesErr, pagesErr error
-		d.metrics, metricsErr = d.newMetrics()
+		d.metrics, metricsErr = metrics.New(metrics.Options{Ledger: d.ledger, Now: d.status.Snapshot, Version: buildinfo.Version(), Logger: d.log})
 		d.traces, tracesErr = d.newTraces(ctx)
 		d.status.Traces = d.traces
-		d.Pages, pagesErr = d.newPages()
+		d.Pages, pagesErr = dashboard.New(dashboard.Options{API: api, Version: buildinfo.Version()})
 		if err := errors.Join(metricsErr, tracesErr, pagesErr); err != nil {
 			return nil, err
 		}
 	}
-	d.Handler, err = web.NewHandler(d.answers)
+	d.Handler, err = web.NewHandler(api)
 	return d, err
 }
 
-func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
+func (d *Daemon) openParts(ctx context.Context, o Options, startedAt time.Time) (err error) {
 	p, err := plan.New(o.Config, d.log)
 	if err != nil {
 		return err
 	}
 
 	// Stored first: the parts below ask Current for quotas and policies.
-	d.setup.Store(&plan.Setup{Config: o.Config, Plan: p, Problem: o.Problem, Wanted: o.Wanted, At: d.startedAt})
+	d.setup.Store(&plan.Setup{Config: o.Config, Plan: p, Problem: o.Problem, Wanted: o.Wanted, At: startedAt})
 	if d.databases, err = pool.New(pool.Options{Dir: filepath.Join(d.home.Dir, "agents"), Quota: d.quota, Backups: agentdb.KeepBackups, Logger: d.log, Ledger: d.ledger}); err != nil {
 		return err
 	}
@@ -206,7 +228,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 		d.replicator, err = d.backups.Replicator(ctx)
 	}
 	if err == nil && writable { // else nothing begins that could take another's place
-		err = d.identify(ctx)
+		err = d.identify(ctx, d.Current().AgentNames(), d.Nodes.Shared(), d.log)
 	}
 	if err != nil {
 		return err
@@ -250,13 +272,13 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	d.Explainer = &why.Explainer{Setup: d.Current, Ledger: d.ledger, Runner: d.runner, Scheduler: d.scheduler, Live: &d.live, StartedAt: d.startedAt}
+	d.Explainer = &why.Explainer{Setup: d.Current, Ledger: d.ledger, Runner: d.runner, Scheduler: d.scheduler, Live: &d.live, StartedAt: startedAt}
 	if d.Nodes.Shared() {
 		d.Explainer.Nodes = d.Nodes.Engine
 	}
 	d.supervision = supervision.New(o.Serves, d.Current, d.Explainer, d.log)
 	d.notifier = notify.New(notify.Options{Ledger: d.ledger, Channels: p.Channels, Rules: plan.ChannelRules(d.Current().Config, &d.session), Link: d.noticeLink, Logger: d.log, Now: d.ledger.Now})
-	d.status = &status.Reporter{Home: d.home.Dir, StartedAt: d.startedAt, Serves: o.Serves, Setup: d.Current, Ledger: d.ledger, Runner: d.runner, Explainer: d.Explainer,
+	d.status = &status.Reporter{Home: d.home.Dir, StartedAt: startedAt, Serves: o.Serves, Setup: d.Current, Ledger: d.ledger, Runner: d.runner, Explainer: d.Explainer,
 		Nodes: d.Nodes, Door: &d.Door, Replicator: d.replicator}
 	d.upkeep = &upkeep.Keeper{Home: d.home.Dir, Setup: d.Current, Ledger: d.ledger, Databases: d.databases, Runner: d.runner, Notifier: d.notifier, Explainer: d.Explainer,
 		Nodes: d.Nodes, Logger: d.log}
@@ -288,14 +310,11 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 func (d *Daemon) Supervised() bool { return d.supervision.On }
 
 // wakeDispatcher has all queued runs considered again. A command has no dispatcher; the next daemon considers them anyway.
-func (d *Daemon) wakeDispatcher() {
-	if dispatcher := d.dispatching.Load(); dispatcher != nil {
+func (e *execution) wakeDispatcher() {
+	if dispatcher := e.dispatching.Load(); dispatcher != nil {
 		dispatcher.Reconsider()
 	}
 }
-
-// Dir is the home folder.
-func (d *Daemon) Dir() string { return d.home.Dir }
 
 // executor is the runner, with the policies of the configuration.
 type executor struct {
@@ -365,3 +384,6 @@ func OpenWaiting(ctx context.Context, o Options, say func(*homedir.HeldError)) (
 	})
 	return d, err
 }
+
+// Dir returns the home folder.
+func (s *storage) Dir() string { return s.home.Dir }

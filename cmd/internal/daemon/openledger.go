@@ -74,6 +74,3 @@ func (d *Daemon) openLedger(ctx context.Context, opening Options) (err error) {
 
 	return nil
 }
-
-// ReadOnly is why nothing can be written to the history now; nil: it can be.
-func (d *Daemon) ReadOnly() error { return d.ledger.ReadOnly() }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"sync"
 
+	"rouse/internal/ledger"
 	"rouse/scheduler/dispatch"
 	"rouse/watcher"
 )
@@ -58,7 +59,10 @@ func (d *Daemon) RunOnly(ctx context.Context, id string) error {
 func (d *Daemon) watching() watcher.Options {
 	return watcher.Options{
 		Ledger: d.ledger, Logger: d.log, BreakerNotices: d.runner.LoopNotices, ReturnNotices: d.runner.ReturnNotices,
-		Expand: d.expandDestination, Elsewhere: d.Nodes.WatchedElsewhere,
+		Expand: func(ctx context.Context, template string, c ledger.ClaimStatus) (string, error) {
+			return expandDestination(ctx, d.ledger, d.Current().Plan.Runner.Jobs, template, c)
+		},
+		Elsewhere: d.Nodes.WatchedElsewhere,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"rouse/cmd/internal/heartbeat"
 	"rouse/cmd/internal/supervision"
 	"rouse/scheduler/dispatch"
 )
@@ -42,7 +43,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 
 	d.dispatching.Store(dispatcher)
 	well := d.newLiveness(dispatcher)
-	beats := d.newHeartbeat(well)
+	beats := heartbeat.New(heartbeat.Options{URL: func() string { return d.Current().Config.HeartbeatURL }, Well: well.Ask, Logger: d.log})
 	d.status.SetHeartbeat(beats)
 
 	// Triggers end first, then attempts drain, then the parts that attempts still need.

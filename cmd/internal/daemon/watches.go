@@ -5,22 +5,24 @@ import (
 	"path/filepath"
 	"strings"
 
+	agentplan "rouse/agent/plan"
+
 	"rouse/agent"
 	"rouse/agent/model/playbook"
 	"rouse/internal/ledger"
 )
 
 // expandDestination expands one part of the destination template for the file of a run.
-func (d *Daemon) expandDestination(ctx context.Context, template string, c ledger.ClaimStatus) (string, error) {
+func expandDestination(ctx context.Context, l *ledger.Ledger, jobs map[string]agentplan.Job, template string, c ledger.ClaimStatus) (string, error) {
 	if !strings.Contains(template, "{{") {
 		return template, nil
 	}
-	run, err := d.ledger.Run(ctx, c.Run)
+	run, err := l.Run(ctx, c.Run)
 	if err != nil {
 		return "", err
 	}
 	path := filepath.FromSlash(c.Path)
-	data, err := agent.DestinationData(d.Current().Plan.Runner.Jobs[c.Job], run, ledger.File{Path: path, Name: filepath.Base(path), Size: c.Size, Hash: c.Hash, ModTime: c.ModTime})
+	data, err := agent.DestinationData(jobs[c.Job], run, ledger.File{Path: path, Name: filepath.Base(path), Size: c.Size, Hash: c.Hash, ModTime: c.ModTime})
 	if err != nil {
 		return "", err
 	}

@@ -11,21 +11,14 @@ import (
 	"net/netip"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/net/netutil"
 
 	"rouse/cmd/internal/access"
-	"rouse/cmd/internal/api"
-	"rouse/cmd/internal/buildinfo"
 	"rouse/cmd/internal/config"
-	pages "rouse/cmd/internal/dashboard"
-	"rouse/cmd/internal/mcpserver"
 	"rouse/cmd/internal/notify"
 	"rouse/cmd/internal/webhook"
 	"rouse/internal/ledger"
@@ -41,14 +34,14 @@ const (
 	idleFor = 2 * time.Minute
 )
 
-// dashboard is the daemon at an address of the network.
-type dashboard struct {
+// entrance is the daemon at an address of the network.
+type entrance struct {
 	access *access.Access
 	server *server
 }
 
 // openDashboard listens at the configured address; where that cannot be, it says why, and the daemon goes on without.
-func (d *Daemon) openDashboard(ctx context.Context) *dashboard {
+func (d *Daemon) openDashboard(ctx context.Context) *entrance {
 	set := d.Current().Config.Dashboard
 	if set.Off() {
 		return nil
@@ -65,7 +58,7 @@ func (d *Daemon) openDashboard(ctx context.Context) *dashboard {
 	return out
 }
 
-func (d *Daemon) tryDashboard(ctx context.Context, set config.Dashboard) (_ *dashboard, err error) {
+func (d *Daemon) tryDashboard(ctx context.Context, set config.Dashboard) (_ *entrance, err error) {
 	if why := d.home.ReadOnly; why != nil {
 		return nil, fmt.Errorf("who is let in cannot be kept: %w", why)
 	}
@@ -93,7 +86,7 @@ func (d *Daemon) tryDashboard(ctx context.Context, set config.Dashboard) (_ *das
 			return nil, err
 		}
 	}
-	out := &dashboard{}
+	out := &entrance{}
 	if out.access, err = access.New(options); err != nil { //nolint:contextcheck // sessions outlive the request that begins them
 		return nil, err
 	}
@@ -102,7 +95,7 @@ func (d *Daemon) tryDashboard(ctx context.Context, set config.Dashboard) (_ *das
 	if set.TLS != nil {
 		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
 	}
-	out.server = d.newServer(ctx, listener, noexec.Handler(besideWebhooks(out.access.Signed(webhook.NewHandler(d, d.log)), out.access.Guard(d.network(ctx)))))
+	out.server = d.newServer(ctx, listener, noexec.Handler(besideWebhooks(out.access.Signed(webhook.NewHandler(d, d.log)), out.access.Guard(d.network(ctx, d.log)))))
 	out.server.most = maxConnections
 	out.server.http.IdleTimeout, out.server.http.MaxHeaderBytes = idleFor, maxHeader
 	out.server.http.ErrorLog = slog.NewLogLogger(d.log.Handler(), slog.LevelDebug) // of strangers who break off
@@ -121,12 +114,12 @@ func besideWebhooks(hooks, rest http.Handler) http.Handler {
 }
 
 // network is what is answered on the network: the API, the numbers, other agent programs, the pages.
-func (d *Daemon) network(ctx context.Context) http.Handler {
+func (e *endpoints) network(ctx context.Context, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", d.mcp(ctx))
-	mux.Handle("/v1/", access.FromNetwork(d.Handler))
-	mux.Handle("GET /metrics", d.metrics)
-	mux.Handle("/", access.FromNetwork(d.Pages))
+	mux.Handle("/mcp", e.mcp(ctx, log))
+	mux.Handle("/v1/", access.FromNetwork(e.Handler))
+	mux.Handle("GET /metrics", e.metrics)
+	mux.Handle("/", access.FromNetwork(e.Pages))
 	return mux
 }
 
@@ -185,68 +178,4 @@ func (d *Daemon) noticeLink(ctx context.Context, n ledger.Notice) string {
 		return d.Door.URL("/")
 	}
 	return d.Door.URL("/health")
-}
-
-// newPages makes the pages of the home, which ask what the API asks.
-func (d *Daemon) newPages() (http.Handler, error) {
-	return pages.New(pages.Options{API: d.answers, Version: buildinfo.Version()})
-}
-
-// mcpIdle is how long a client of the protocol may say nothing before its session is forgotten.
-const mcpIdle = 30 * time.Minute
-
-// mcp serves the Model Context Protocol on the network. Its calls count as calls from the network.
-func (d *Daemon) mcp(ctx context.Context) http.Handler {
-	client := api.InProcess(access.FromNetwork(d.Handler))
-	// With its tools and their schemas, which many daemons are never asked for.
-	server := sync.OnceValue(func() *mcp.Server {
-		return mcpserver.New(mcpserver.Options{Version: buildinfo.Version(), Logger: d.log, Done: ctx, Connect: func(context.Context) (mcpserver.Connection, error) {
-			return mcpserver.Connection{Client: client, Close: func() {}, Executes: true}, nil
-		}}).Server
-	})
-
-	// Whom the request is for, and from whom it comes, is looked at before (access.Guard).
-	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server() }, &mcp.StreamableHTTPOptions{Logger: d.log, SessionTimeout: mcpIdle, MaxRequestBodyBytes: 1 << 20, DisableLocalhostProtection: true})
-	sessions := mcpSessions{of: map[string][]string{}}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handler.ServeHTTP(w, r)
-		if begun := w.Header().Get(mcpSession); begun != "" && r.Header.Get(mcpSession) == "" {
-			sessions.begin(server(), access.Caller(r.Context()), begun)
-		}
-	})
-}
-
-// mcpSession is the header that names a session.
-const mcpSession = "Mcp-Session-Id"
-
-// maxMCPSessions bounds the sessions of one caller, each of which holds memory.
-const maxMCPSessions = 16
-
-// mcpSessions are the sessions of each caller, the oldest first.
-type mcpSessions struct {
-	mu sync.Mutex
-	of map[string][]string
-}
-
-// begin records a new session, and closes the oldest session of a caller that has too many.
-func (m *mcpSessions) begin(server *mcp.Server, caller, session string) {
-	open := map[string]*mcp.ServerSession{}
-	for s := range server.Sessions() {
-		open[s.ID()] = s
-	}
-
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for name, ids := range m.of {
-		if m.of[name] = slices.DeleteFunc(ids, func(id string) bool { return open[id] == nil }); len(m.of[name]) == 0 {
-			delete(m.of, name)
-		}
-	}
-	m.of[caller] = append(m.of[caller], session)
-	for len(m.of[caller]) > maxMCPSessions {
-		if oldest := open[m.of[caller][0]]; oldest != nil {
-			_ = oldest.Close() // its client is told at its next request
-		}
-		m.of[caller] = m.of[caller][1:]
-	}
 }
