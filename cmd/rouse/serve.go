@@ -139,7 +139,7 @@ func openDaemon(cmd *cobra.Command, at *place, o serveOptions, said *logging.Wri
 	if err != nil {
 		return nil, nil, err
 	}
-	if !cfg.Shared() && (o.node != "" || !o.triggers || !o.work) {
+	if !cfg.Engine.Shared() && (o.node != "" || !o.triggers || !o.work) {
 		return nil, nil, usagef("--node, --triggers and --work are for nodes that share a ledger: engine.postgres in the configuration")
 	}
 

@@ -244,7 +244,7 @@ func (at *place) try(ctx context.Context, dir string, purpose purpose) (*session
 	}
 
 	opened, forget := dir, func() {}
-	if _, missing := os.Stat(dir); purpose == toRead && errors.Is(missing, fs.ErrNotExist) && !cfg.Shared() {
+	if _, missing := os.Stat(dir); purpose == toRead && errors.Is(missing, fs.ErrNotExist) && !cfg.Engine.Shared() {
 		if opened, err = os.MkdirTemp(at.tempOf(dir), ".rouse-"); err != nil {
 			return nil, err
 		}

@@ -44,7 +44,7 @@ func (at *place) skills() (*skills.Catalog, error) {
 	switch {
 	// A mistake elsewhere in the configuration does not keep its owner from the skills.
 	case err == nil || errors.As(err, &wrong) && cfg != nil && cfg.Home != "":
-		return cfg.SkillCatalog(), nil
+		return cfg.FoundSkills().Catalog(), nil
 	case !errors.Is(err, yaml.ErrNoFile) || at.config != "":
 		return nil, err
 	}

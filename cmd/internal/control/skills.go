@@ -14,12 +14,12 @@ import (
 
 // Skills returns the loaded skills, and the reason for each skill that is not loaded.
 func (x *Extensions) Skills(context.Context) (install.Inventory, error) {
-	return install.Inspect(x.Setup().Config.SkillCatalog())
+	return install.Inspect(x.Setup().Config.FoundSkills().Catalog())
 }
 
 // Skill returns the permissions, instructions and documentation of a skill.
 func (x *Extensions) Skill(_ context.Context, name string) (install.Detail, error) {
-	all := x.Setup().Config.SkillCatalog()
+	all := x.Setup().Config.FoundSkills().Catalog()
 	s, ok := all.Get(name)
 	if !ok {
 		var names []string

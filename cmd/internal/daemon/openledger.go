@@ -52,7 +52,7 @@ func (d *Daemon) openShared(ctx context.Context, o Options) error {
 
 // openLedger opens the ledger. A command, unlike a daemon, can open one that is read-only or damaged.
 func (d *Daemon) openLedger(ctx context.Context, opening Options) (err error) {
-	if opening.Config.Shared() {
+	if opening.Config.Engine.Shared() {
 		return d.openShared(ctx, opening)
 	}
 

@@ -59,7 +59,7 @@ func readEngine(home string) (address, node string) {
 
 // FindConfigured says whether the ledger that a configuration means is the one that a home has had, or may have.
 func FindConfigured(ctx context.Context, dir string, cfg *config.Config, problem error) error {
-	if cfg.Shared() {
+	if cfg.Engine.Shared() {
 		return refuseHistory(ctx, dir)
 	}
 	address := sharedAddress(dir)

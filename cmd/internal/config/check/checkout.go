@@ -118,7 +118,7 @@ func (c *checker) besideCheckout(path string, a *config.Agent, host string) {
 		c.bad(at, "the agent %s has mode: none, and so neither file tools nor programs for a clone", a.Name).Hint = "choose another mode"
 	case len(a.Grants.Write) > 0:
 		c.bad(at, "the agent %s has grants.write, which names folders of its workdir; with checkout each run has another workdir, its clone", a.Name).Hint = "leave grants.write out"
-	case c.cfg.Shared() && host == "":
+	case c.cfg.Engine.Shared() && host == "":
 		c.bad(at, "with engine.postgres several nodes may run, and clones lie on one of them").Hint = "name it with host"
 	}
 }

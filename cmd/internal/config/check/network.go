@@ -82,7 +82,7 @@ func (c *checker) checkReplicate(r *config.Replicate) {
 	if r.Keep > 0 && time.Duration(r.Keep) < minKeep {
 		c.bad("replicate.keep", "must be 1h at least: what is older is looked for once in an hour")
 	}
-	if c.cfg.Shared() {
+	if c.cfg.Engine.Shared() {
 		c.bad("replicate", "copies a home whose ledger is a file of it; with engine.postgres leave it out, and have PostgreSQL archive its log (pg_basebackup, archive_command)")
 		return
 	}

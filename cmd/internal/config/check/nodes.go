@@ -24,7 +24,7 @@ func (c *checker) checkNodes() {
 		if a := c.agent(j); a != nil && a.Host != "" && j.Host != "" && a.Host != j.Host {
 			c.bad(path+".host", "is %s, and that of its agent %s is %s: the agent's database and files are there", j.Host, a.Name, a.Host)
 		}
-		if j.Watch != nil && c.cfg.Shared() && j.At.Line > 0 && c.cfg.HostOf(j) == "" {
+		if j.Watch != nil && c.cfg.Engine.Shared() && j.At.Line > 0 && c.cfg.HostOf(j) == "" {
 			c.bad(path+".watch", "needs host beside it, the name of the node that sees the folder %s: with engine.postgres several may run, and that one alone watches it", config.Display(string(j.Watch.Path)))
 		}
 	}
@@ -45,7 +45,7 @@ func (c *checker) checkAgentHost(path string, a *config.Agent) {
 	if a.Host != "" && a.WorkdirShared {
 		c.warn(path+".workdir_shared", "has no effect beside host: all runs of the agent are done on %s", a.Host)
 	}
-	if !c.cfg.Shared() || a.Host != "" || !config.On(a.Enabled) || !config.LocalWorkdir(c.cfg, a) {
+	if !c.cfg.Engine.Shared() || a.Host != "" || !config.On(a.Enabled) || !config.LocalWorkdir(c.cfg, a) {
 		return
 	}
 

@@ -114,7 +114,7 @@ func (c *checker) serverProgram(at string, s *config.MCPServer) {
 
 // serverSpecs stand for the tools of the servers that there are.
 func (c *checker) serverSpecs() (out tool.Specs) {
-	for _, s := range c.cfg.Servers() {
+	for _, s := range config.AllServers(c.cfg.MCP) {
 		if mcp.CheckName(s.Name) == nil {
 			out = append(out, mcp.OpenSpec(s))
 		}
