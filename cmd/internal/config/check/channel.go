@@ -65,7 +65,7 @@ func (c *checker) channelAddress(path string, n *config.Notification) {
 }
 
 // warnSecret warns of a secret that cannot sign requests. The daemon starts all the same.
-func (c *checker) warnSecret(path string, scheme webhook.Scheme, secret string) {
+func (c report) warnSecret(path string, scheme webhook.Scheme, secret string) {
 	if secret == "" || !c.hasNoProblem(path) {
 		return
 	}

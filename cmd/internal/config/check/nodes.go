@@ -10,8 +10,15 @@ import (
 	"rouse/internal/text"
 )
 
+// nodeChecks checks the settings of nodes that share a ledger.
+type nodeChecks struct {
+	report
+	connections
+	*lookup
+}
+
 // checkNodes checks the settings of nodes. Without a shared ledger it refuses only wrong names.
-func (c *checker) checkNodes() {
+func (c *nodeChecks) checkNodes() {
 	c.name("node", c.cfg.Node)
 	c.checkPostgres(c.cfg.Engine.Postgres)
 	c.checkBlobs(c.cfg.Engine)
@@ -30,7 +37,7 @@ func (c *checker) checkNodes() {
 	}
 }
 
-func (c *checker) name(path, name string) {
+func (c *nodeChecks) name(path, name string) {
 	if name == "" || !c.hasNoProblem(path) {
 		return
 	}
@@ -40,7 +47,7 @@ func (c *checker) name(path, name string) {
 }
 
 // checkAgentHost refuses a workdir of which nobody says on which machine it is.
-func (c *checker) checkAgentHost(path string, a *config.Agent) {
+func (c *nodeChecks) checkAgentHost(path string, a *config.Agent) {
 	c.name(path+".host", a.Host)
 	if a.Host != "" && a.WorkdirShared {
 		c.warn(path+".workdir_shared", "has no effect beside host: all runs of the agent are done on %s", a.Host)
@@ -66,7 +73,7 @@ func (c *checker) checkAgentHost(path string, a *config.Agent) {
 	}
 }
 
-func (c *checker) checkPostgres(address string) {
+func (c *nodeChecks) checkPostgres(address string) {
 	if address == "" {
 		c.notEmpty("engine.postgres", address, "is empty; write it like postgres://rouse@db.example.net/rouse, best as secret:NAME, or leave engine out")
 		return
@@ -79,7 +86,7 @@ func (c *checker) checkPostgres(address string) {
 }
 
 // checkBlobs refuses a place for large values that is none.
-func (c *checker) checkBlobs(e config.Engine) {
+func (c *nodeChecks) checkBlobs(e config.Engine) {
 	switch {
 	case !c.hasNoProblem("engine.blobs"):
 		return

@@ -17,7 +17,7 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // servers checks the MCP servers. What of them is private by default is decided here, where it is known what is a secret.
 func (c *checker) servers() {
-	names := unique(c, "mcp", c.cfg.MCP, func(s config.MCPServer) config.Name { return s.Name })
+	names := unique(c.report, "mcp", c.cfg.MCP, func(s config.MCPServer) config.Name { return s.Name })
 	modules := c.cfg.Modules()
 	for at, s := range config.Each("mcp", c.cfg.MCP) {
 		if s.Private == nil && c.d.AsksForSecret(at) {
