@@ -69,7 +69,6 @@ var larger = map[string]int{
 	"agentdb.DB methods":                       92,
 	"agentdb/placement.Manager methods":        33,
 	"agentdb/pool.Pool methods":                40,
-	"cmd/internal/replicate.Replicator fields": 23,
 	"internal/ledger files":                    44,
 	"internal/ledger lines":                    9289,
 	"internal/ledger.Ledger methods":           229,
