@@ -10,7 +10,7 @@ import (
 
 	"rouse/cmd/internal/audit"
 	"rouse/cmd/internal/backup"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/homedir"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
@@ -85,7 +85,7 @@ func toAudit(at *place, args []string) (home string, isBackup bool, err error) {
 		return "", false, err
 	}
 
-	if err := daemon.SharedLedger(home); err != nil {
+	if err := homedir.SharedLedger(home); err != nil {
 		return "", false, err
 	}
 	if _, err := os.Stat(filepath.Join(home, "ledger.db")); err == nil {

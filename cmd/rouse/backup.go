@@ -13,7 +13,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/backup"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/homedir"
 	"rouse/cmd/internal/replicate"
 	where "rouse/cmd/internal/replicate/target"
 	"rouse/internal/ledger"
@@ -233,7 +233,7 @@ func runRestore(cmd *cobra.Command, at *place, o restoreOptions, src, said strin
 	r, err := hearing(cmd, func(hear backup.Hear) (backup.Restored, error) {
 		return backup.Restore(cmd.Context(), backup.RestoreOptions{
 			Source: src, Said: said, Home: home, Replace: o.replace, Force: o.force, Paused: !o.goOn, Hear: hear,
-		}, func(dir string) (func(), error) { return daemon.HoldHome(cmd.Context(), dir, at.sayWaiting) })
+		}, func(dir string) (func(), error) { return homedir.Hold(cmd.Context(), dir, at.sayWaiting) })
 	})
 	if err != nil {
 		return err
@@ -253,7 +253,7 @@ func homeToReplace(cmd *cobra.Command, at *place) (home string, release func(), 
 	if entries, err := os.ReadDir(home); err != nil || len(entries) == 0 { // an empty home needs no lock
 		return home, func() {}, nil //nolint:nilerr // replacing the home reports the error
 	}
-	release, err = daemon.HoldHome(cmd.Context(), home, at.sayWaiting)
+	release, err = homedir.Hold(cmd.Context(), home, at.sayWaiting)
 	return home, release, err
 }
 

@@ -17,7 +17,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/config/yaml"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/homedir"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
@@ -189,7 +189,7 @@ func recorded[T any](ctx context.Context, at *place, path string, name func(T) s
 	}
 
 	var all []T
-	if client, dialed := api.Dial(ctx, daemon.SocketPath(home)); dialed == nil {
+	if client, dialed := api.Dial(ctx, homedir.SocketPath(home)); dialed == nil {
 		defer client.Close()
 		err = client.Get(ctx, path, url.Values{"n": {fmt.Sprint(maxCompletions)}}, &all)
 	} else {

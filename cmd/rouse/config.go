@@ -13,8 +13,8 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/config/yaml"
-	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/doctor"
+	"rouse/cmd/internal/homedir"
 	"rouse/internal/text"
 )
 
@@ -36,7 +36,7 @@ func newConfigReload(at *place) *cobra.Command {
 when a file changes; with errors nothing changes, and they are listed.`,
 		RunE: at.inHome(func(cmd *cobra.Command, _ []string, home string) error {
 			// Do not use at.open: a reload in this process would have no effect.
-			client, err := daemon.ConnectDaemon(cmd.Context(), home)
+			client, err := homedir.ConnectDaemon(cmd.Context(), home)
 			if errors.Is(err, api.ErrNoDaemon) {
 				return fmt.Errorf("no daemon serves %s; the configuration is read when one starts", home)
 			}

@@ -20,7 +20,7 @@ var connects = map[string]string{
 	"internal/dial":         "it is the dialer",
 	"agent/model/wire":      "the base_url of a model is its owner's; redirects are not followed",
 	"cmd/internal/api":      "the socket of the daemon",
-	"cmd/internal/daemon":   "PostgreSQL, at the address of the configuration",
+	"cmd/internal/cluster":  "PostgreSQL, at the address of the configuration",
 	"cmd/internal/traces":   "the receiver of the configuration; redirects are not followed",
 	"agent/model/modeltest": "tests", "agent/tool/moduleapi/signin/signintest": "tests", "cmd/internal/replicate/target/s3test": "tests",
 }

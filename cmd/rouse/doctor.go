@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/api"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/homedir"
 	"rouse/cmd/internal/terminal"
 	"rouse/internal/text"
 )
@@ -62,7 +62,7 @@ func fixModes(at *place, fix bool) ([]api.Check, error) {
 		return nil, nil //nolint:nilerr // diagnose reports an unknown home
 	}
 
-	fixed, err := daemon.FixModes(home)
+	fixed, err := homedir.FixModes(home)
 	if err != nil || len(fixed) == 0 {
 		return nil, err
 	}

@@ -17,8 +17,9 @@ import (
 	"rouse/agentdb/placement"
 	"rouse/agentdb/pool"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cluster"
 	"rouse/cmd/internal/config"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/homedir"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
@@ -126,16 +127,16 @@ func engineMigrate(cmd *cobra.Command, at *place, o engineMigrateOptions) (err e
 	if err != nil {
 		return err
 	}
-	release, err := daemon.HoldAnyHome(ctx, home, at.sayWaiting)
+	release, err := homedir.HoldAny(ctx, home, at.sayWaiting)
 	if err != nil {
 		return err
 	}
 	defer release()
 
-	file := daemon.LedgerOptions(home)
+	file := homedir.LedgerOptions(home)
 	file.Copying = o.from != ""
 	if o.to != "" {
-		if err := errors.Join(daemon.SharedLedger(home), daemon.FindLedger(ctx, home)); err != nil {
+		if err := errors.Join(homedir.SharedLedger(home), homedir.FindLedger(ctx, home)); err != nil {
 			return err
 		}
 	}
@@ -171,7 +172,7 @@ func engineMigrate(cmd *cobra.Command, at *place, o engineMigrateOptions) (err e
 		if done.Left, err = bringAgents(cmd, there, here, home); err != nil {
 			return err
 		}
-		if err := daemon.ForgetShared(home); err != nil {
+		if err := homedir.ForgetShared(home); err != nil {
 			return err
 		}
 	}
@@ -184,16 +185,16 @@ func openThere(ctx context.Context, at *place, o engineMigrateOptions) (*ledger.
 	if cfg, err := at.load(); err == nil && (o.blobs == "" || o.blobs == cfg.Engine.Blobs) {
 		engine = cfg.Engine
 	}
-	values, err := daemon.OpenValues(engine)
+	values, err := cluster.OpenValues(engine)
 	if err != nil {
 		return nil, nil, usagef("--blobs: %v", err)
 	}
 
-	l, closeLedger, err := daemon.OpenShared(ctx, o.to+o.from, values, o.to != "")
+	l, closeLedger, err := cluster.OpenLedger(ctx, o.to+o.from, values, o.to != "")
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := daemon.ClaimValues(ctx, l, engine, false); err != nil {
+	if err := cluster.ClaimValues(ctx, l, engine, false); err != nil {
 		return nil, nil, errors.Join(err, closeLedger())
 	}
 	return l, closeLedger, nil
@@ -254,7 +255,7 @@ func bringAgents(cmd *cobra.Command, from, to *ledger.Ledger, home string) (left
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }()
-	keeper := placement.New(cmd.Context(), pool, daemon.PlacementOptions(home, daemon.NodeOf(home), from, nil))
+	keeper := placement.New(cmd.Context(), pool, homedir.PlacementOptions(home, homedir.NodeOf(home), from, nil))
 	defer keeper.Close()
 	return keeper.Bring(cmd.Context(), func(agent string) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "brings the database of %s\n", text.OneLine(agent))
@@ -266,7 +267,7 @@ func retireLedger(ctx context.Context, l *ledger.Ledger, home string) (string, e
 	if err := l.Close(); err != nil {
 		return "", err
 	}
-	r, err := ledger.Reset(ctx, daemon.LedgerOptions(home))
+	r, err := ledger.Reset(ctx, homedir.LedgerOptions(home))
 	return r.Kept, err
 }
 
@@ -325,7 +326,7 @@ while the node before is at work.`,
 			return usagef("say --postgres URL and --node NODE")
 		}
 
-		l, closeLedger, err := daemon.OpenShared(cmd.Context(), url, nil, false)
+		l, closeLedger, err := cluster.OpenLedger(cmd.Context(), url, nil, false)
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,8 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/config/yaml"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/homedir"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/text"
 )
@@ -129,7 +130,7 @@ func explainRequest(cmd *cobra.Command, at *place, job string) error {
 		return err
 	}
 
-	first, err := plan.FirstRequestOf(cmd.Context(), cfg, daemon.QuietLogger(), job, tables)
+	first, err := plan.FirstRequestOf(cmd.Context(), cfg, logging.Quiet(), job, tables)
 	if err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ func printRequest(w io.Writer, first plan.FirstRequest) error {
 
 // tablesOf returns the tables in the database of a job's agent. It does not create a missing home.
 func tablesOf(cmd *cobra.Command, at *place, cfg *config.Config, job string) (tables api.Schema, err error) {
-	if _, err := os.Stat(filepath.Join(string(cfg.Home), "ledger.db")); err != nil && daemon.SharedLedger(string(cfg.Home)) == nil {
+	if _, err := os.Stat(filepath.Join(string(cfg.Home), "ledger.db")); err != nil && homedir.SharedLedger(string(cfg.Home)) == nil {
 		return tables, nil //nolint:nilerr // the home does not exist, so it has no tables
 	}
 	i := slices.IndexFunc(cfg.Jobs, func(j config.Job) bool { return string(j.Name) == job })

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/api"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/homedir"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/store"
 	"rouse/internal/text"
@@ -104,11 +104,11 @@ func ledgerBackups(cmd *cobra.Command, at *place) error {
 	if err != nil {
 		return err
 	}
-	if err := daemon.SharedLedger(home); err != nil {
+	if err := homedir.SharedLedger(home); err != nil {
 		return err
 	}
 	// Read the folder, so that the list also works if the ledger is damaged or missing.
-	all, err := store.Backups(daemon.LedgerOptions(home).Path)
+	all, err := store.Backups(homedir.LedgerOptions(home).Path)
 	if err != nil {
 		return err
 	}
@@ -135,12 +135,12 @@ func holdHome(cmd *cobra.Command, at *place, do func(ledger.Options) error) erro
 	if err != nil {
 		return err
 	}
-	release, err := daemon.HoldHome(cmd.Context(), home, at.sayWaiting)
+	release, err := homedir.Hold(cmd.Context(), home, at.sayWaiting)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return do(daemon.LedgerOptions(home))
+	return do(homedir.LedgerOptions(home))
 }
 
 func ledgerReplace(cmd *cobra.Command, at *place, replace func(context.Context, ledger.Options) (ledger.Replaced, error)) error {

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"rouse/cmd/internal/cmdtest"
-	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/endtoend"
+	"rouse/cmd/internal/homedir"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/store"
 )
@@ -34,7 +34,7 @@ func TestDaemonEndsOnDamage(t *testing.T) {
 	config, home := filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "h")
 	endtoend.RunJSON(t, nil, "run", "count", "--config", config)
 
-	l, err := ledger.Open(t.Context(), ledger.Options{Path: daemon.LedgerOptions(home).Path})
+	l, err := ledger.Open(t.Context(), ledger.Options{Path: homedir.LedgerOptions(home).Path})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestDaemonEndsOnDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	path := daemon.LedgerOptions(home).Path
+	path := homedir.LedgerOptions(home).Path
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestDailyBackup(t *testing.T) {
 	config := filepath.Join(dir, "rouse.yaml")
 	p := endtoend.Serve(t, config)
 	cmdtest.Until(t, "the backup", func() bool {
-		all, err := store.Backups(daemon.LedgerOptions(filepath.Join(dir, "h")).Path)
+		all, err := store.Backups(homedir.LedgerOptions(filepath.Join(dir, "h")).Path)
 		return err == nil && len(all) == 1 && all[0].Why == "daily"
 	})
 	p.Stop(t)

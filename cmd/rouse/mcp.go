@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/api"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/buildinfo"
 	"rouse/cmd/internal/mcpserver"
 	"rouse/internal/text"
 )
@@ -45,7 +45,7 @@ func runMCP(cmd *cobra.Command, at *place) error {
 		}
 		return mcpserver.Connection{Client: s.Client, Close: s.close, Executes: s.daemon}, nil
 	}
-	server := mcpserver.New(mcpserver.Options{Version: daemon.Version(), Logger: slog.New(slog.DiscardHandler), Done: ctx, Connect: connect})
+	server := mcpserver.New(mcpserver.Options{Version: buildinfo.Version(), Logger: slog.New(slog.DiscardHandler), Done: ctx, Connect: connect})
 
 	return server.ServeStream(ctx, cmd.InOrStdin(), cmd.OutOrStdout())
 }

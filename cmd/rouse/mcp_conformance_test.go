@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"rouse/cmd/internal/cmdtest"
-	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/endtoend"
+	"rouse/cmd/internal/homedir"
 )
 
 // conformance lists the scenarios of the official conformance suite that apply to any server. The
@@ -41,7 +41,7 @@ jobs: [{name: note, agent: clerk, playbook: [{call: complete, with: {summary: "l
 `})
 	p := endtoend.Serve(t, filepath.Join(home, "rouse.yaml"))
 	defer p.Stop(t)
-	client, st, err := daemon.Connect(t.Context(), filepath.Join(home, "home"))
+	client, st, err := homedir.Connect(t.Context(), filepath.Join(home, "home"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,8 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
-	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/endtoend"
+	"rouse/cmd/internal/homedir"
 )
 
 // bearer adds the token to each request.
@@ -112,7 +112,7 @@ jobs:
 	}
 	endtoend.RunJSON(t, nil, "pause", "nightly", "--for", "2h", "--json", "--config", config)
 
-	client, st, err := daemon.Connect(t.Context(), filepath.Join(dir, "home"))
+	client, st, err := homedir.Connect(t.Context(), filepath.Join(dir, "home"))
 	if err != nil {
 		t.Fatal(err)
 	}

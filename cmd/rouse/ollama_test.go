@@ -13,8 +13,8 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
-	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/endtoend"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 )
 
@@ -97,7 +97,7 @@ jobs:
 			t.Fatal(err)
 		}
 
-		p, err := plan.New(cfg, daemon.QuietLogger())
+		p, err := plan.New(cfg, logging.Quiet())
 		if err != nil {
 			t.Fatal(err)
 		}

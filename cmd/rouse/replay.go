@@ -11,7 +11,7 @@ import (
 	"rouse/agent/model/replay"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/control"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/atomicfile"
 	"rouse/internal/text"
@@ -99,7 +99,7 @@ func playRecording(cmd *cobra.Command, at *place, rec replay.Recording, with str
 	if err != nil {
 		return err
 	}
-	plan, err := plan.New(cfg, daemon.QuietLogger())
+	plan, err := plan.New(cfg, logging.Quiet())
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"rouse/cmd/internal/api"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/buildinfo"
 	"rouse/internal/text"
 )
 
@@ -132,7 +132,7 @@ func newRoot(at *place) *cobra.Command {
 		Long: `rouse wakes AI agents when something happens: a cron schedule comes due, a file
 lands in a folder, or you ask. Describe agents and jobs in rouse.yaml, start
 "rouse serve", and read what happened with "rouse runs" and "rouse show".`,
-		Version:           buildLine(daemon.ThisBuild()),
+		Version:           buildLine(buildinfo.This()),
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
@@ -300,7 +300,7 @@ func newMan() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// GenManTree dates the pages by $SOURCE_DATE_EPOCH, so that builds are reproducible.
 			cmd.Root().DisableAutoGenTag = true
-			return doc.GenManTree(cmd.Root(), &doc.GenManHeader{Section: "1", Source: "rouse " + daemon.Version(), Manual: "rouse"}, args[0])
+			return doc.GenManTree(cmd.Root(), &doc.GenManHeader{Section: "1", Source: "rouse " + buildinfo.Version(), Manual: "rouse"}, args[0])
 		},
 	}
 }

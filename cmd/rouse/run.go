@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/api"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/homedir"
 	"rouse/cmd/internal/service"
 	"rouse/internal/domain"
 	"rouse/internal/text"
@@ -393,7 +393,7 @@ func (at *place) howToStop(ctx context.Context) string {
 	if err != nil {
 		return "To stop the daemon: rouse service stop, or Ctrl-C in its terminal"
 	}
-	client, st, err := daemon.Connect(ctx, home)
+	client, st, err := homedir.Connect(ctx, home)
 	if err != nil || st.Foreground {
 		return "No daemon serves " + home
 	}

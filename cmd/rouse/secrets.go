@@ -16,7 +16,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config/yaml"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/homedir"
 	"rouse/cmd/internal/secret"
 	"rouse/internal/text"
 )
@@ -121,7 +121,7 @@ func readSecret(cmd *cobra.Command, name string) (string, error) {
 // tellDaemon makes a running daemon reload its configuration and secrets.
 func tellDaemon(ctx context.Context, w io.Writer, home string) error {
 	var result api.Reload
-	client, err := daemon.ConnectDaemon(ctx, home)
+	client, err := homedir.ConnectDaemon(ctx, home)
 	if err == nil {
 		err = client.Post(ctx, "/v1/reload", struct{}{}, &result)
 	}

@@ -16,7 +16,7 @@ import (
 	"rouse/agent/eval"
 	agentplan "rouse/agent/plan"
 	"rouse/cmd/internal/config"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/text"
@@ -178,7 +178,7 @@ func (o selftestOptions) testedModel() (*agentplan.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	models, err := plan.NewModels(cfg, daemon.QuietLogger())
+	models, err := plan.NewModels(cfg, logging.Quiet())
 	if err != nil {
 		return nil, err
 	}

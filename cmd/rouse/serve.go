@@ -13,8 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/buildinfo"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/service"
 	"rouse/internal/text"
 )
@@ -68,11 +70,11 @@ func serve(cmd *cobra.Command, at *place, o serveOptions) (err error) {
 	}
 
 	// The reader of the output may stop reading. That must not block the runs.
-	said := daemon.NewLogWriter(cmd.ErrOrStderr())
+	said := logging.NewWriter(cmd.ErrOrStderr())
 	defer said.Close()
 	shown := said
 	if cmd.OutOrStdout() != cmd.ErrOrStderr() {
-		shown = daemon.NewLogWriter(cmd.OutOrStdout())
+		shown = logging.NewWriter(cmd.OutOrStdout())
 		defer shown.Close()
 	}
 	cmd.SetOut(shown)
@@ -93,7 +95,7 @@ func serve(cmd *cobra.Command, at *place, o serveOptions) (err error) {
 	defer exitWhenLost(ctx, d, said)()
 
 	// Before Serve, so that a SIGHUP during the start does not kill the process.
-	defer onHangup(d.ReloadSoon, cancel)()
+	defer onHangup(d.Reloader.ReloadSoon, cancel)()
 
 	out := cmd.OutOrStdout()
 	for _, w := range cfg.Warnings {
@@ -111,17 +113,12 @@ func serve(cmd *cobra.Command, at *place, o serveOptions) (err error) {
 // lostFor is the time a daemon has to end after it lost its lease.
 const lostFor = 10 * time.Second
 
-// exitWhenLost ends a process that hangs after it lost its lease, because other nodes take over.
-func exitWhenLost(ctx context.Context, d *daemon.Daemon, said *daemon.LogWriter) (stop func()) {
-	lost := d.Lost()
-	if lost == nil {
-		return func() {}
-	}
-
+// exitWhenLost ends the process when it hangs after its lease was lost: others do its work.
+func exitWhenLost(ctx context.Context, d *daemon.Daemon, said *logging.Writer) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
 		select {
-		case <-lost:
+		case <-d.Nodes.Lost(): // nil if the ledger is a file
 		case <-ctx.Done():
 			return
 		}
@@ -137,18 +134,18 @@ func exitWhenLost(ctx context.Context, d *daemon.Daemon, said *daemon.LogWriter)
 }
 
 // openDaemon reads the configuration and opens the home.
-func openDaemon(cmd *cobra.Command, at *place, o serveOptions, said *daemon.LogWriter) (*daemon.Daemon, *config.Config, error) {
+func openDaemon(cmd *cobra.Command, at *place, o serveOptions, said *logging.Writer) (*daemon.Daemon, *config.Config, error) {
 	cfg, err := at.load()
 	if err != nil {
 		return nil, nil, err
 	}
-	if !cfg.Shared() && (o.node != "" || !o.triggers || !o.work) {
+	if !cfg.Engine.Shared() && (o.node != "" || !o.triggers || !o.work) {
 		return nil, nil, usagef("--node, --triggers and --work are for nodes that share a ledger: engine.postgres in the configuration")
 	}
 
-	v := &daemon.LogVar{} // lets a reload change the logger's settings
+	v := &logging.Var{} // lets a reload change the logger's settings
 	d, err := daemon.OpenWaiting(cmd.Context(), daemon.Options{
-		Home: string(cfg.Home), FlagHome: at.home, Config: cfg, Adopt: o.adopt, Serves: true, Node: o.node, NoTriggers: !o.triggers, NoWork: !o.work, Logger: daemon.NewLogger(cfg, v, said), LogVar: v,
+		Home: string(cfg.Home), FlagHome: at.home, Config: cfg, Adopt: o.adopt, Serves: true, Node: o.node, NoTriggers: !o.triggers, NoWork: !o.work, Logger: logging.New(cfg, v, said), LogVar: v,
 	}, at.sayWaiting)
 	return d, cfg, err
 }
@@ -163,8 +160,8 @@ func printReady(ctx context.Context, d *daemon.Daemon, out io.Writer, unattended
 
 	held := d.Current()
 	now := time.Now().In(held.Config.Zone())
-	fmt.Fprintf(out, "rouse %s, process %d\n  home     %s\n  config   %s\n", daemon.Version(), os.Getpid(), d.Dir(), strings.Join(held.Config.Files, ", "))
-	if e, err := d.Engine(ctx); err == nil && e.Node != "" {
+	fmt.Fprintf(out, "rouse %s, process %d\n  home     %s\n  config   %s\n", buildinfo.Version(), os.Getpid(), d.Dir(), strings.Join(held.Config.Files, ", "))
+	if e, err := d.Nodes.Engine(ctx); err == nil && e.Node != "" {
 		leads := "leads"
 		if !e.Leads {
 			leads = "follows " + cmp.Or(e.Leader, "nobody")
@@ -202,11 +199,11 @@ func printReady(ctx context.Context, d *daemon.Daemon, out io.Writer, unattended
 		fmt.Fprintf(out, "  note     %s\n", hint)
 	}
 
-	if pages := d.DashboardURL("/"); unattended && pages != "" {
+	if pages := d.Door.URL("/"); unattended && pages != "" {
 		fmt.Fprintf(out, "  pages    %s (rouse dashboard%s opens them, logged in)\n", pages, held.FlagHint())
-	} else if link, err := d.Login(ctx, "/"); err == nil {
+	} else if link, err := d.Door.Login(ctx, "/"); err == nil {
 		fmt.Fprintf(out, "  pages    %s\n           (logs a browser in once, within ten minutes; then: rouse dashboard%s)\n", link.URL, held.FlagHint())
-	} else if why := d.DashboardProblem(); why != "" {
+	} else if why := d.Door.Problem(); why != "" {
 		fmt.Fprintf(out, "  note     no pages: %s\n", why)
 	}
 

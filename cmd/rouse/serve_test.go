@@ -12,8 +12,8 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
-	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/endtoend"
+	"rouse/cmd/internal/homedir"
 )
 
 // TestServeWaitsForTheHome checks a daemon that starts while a command or a killed daemon still
@@ -21,13 +21,13 @@ import (
 func TestServeWaitsForTheHome(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\n"})
-	h, err := daemon.OpenHome(filepath.Join(dir, "home"), daemon.Holder{PID: os.Getpid()})
+	h, err := homedir.Open(filepath.Join(dir, "home"), homedir.Holder{PID: os.Getpid()})
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	// The socket of a killed process accepts connections for a moment, but no process answers.
-	gone, err := net.Listen("unix", daemon.SocketPath(h.Dir))
+	gone, err := net.Listen("unix", homedir.SocketPath(h.Dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/homedir"
 	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/service"
 	"rouse/internal/owner"
@@ -127,7 +127,7 @@ func startingCommand(at *place, name, short string, start func(target, service.S
 
 // refuseOther returns an error if another daemon serves the home, because the service would wait.
 func (t target) refuseOther(ctx context.Context) error {
-	client, st, err := daemon.Connect(ctx, t.spec.Home)
+	client, st, err := homedir.Connect(ctx, t.spec.Home)
 	if err != nil {
 		return nil //nolint:nilerr // no daemon answers; if there is a problem, the start reports it
 	}
@@ -202,7 +202,7 @@ func newServiceStatus(at *place) *cobra.Command {
 // status asks the service manager and the daemon.
 func (t target) status(ctx context.Context) serviceStatus {
 	st := serviceStatus{Installed: t.recorded.Name != "", Name: t.spec.Name, Manager: t.Title()}
-	if client, d, err := daemon.Connect(ctx, t.spec.Home); err == nil {
+	if client, d, err := homedir.Connect(ctx, t.spec.Home); err == nil {
 		client.Close()
 		st.Daemon = &d
 	}

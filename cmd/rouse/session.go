@@ -19,6 +19,8 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/homedir"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/text"
@@ -167,15 +169,15 @@ func (at *place) connect(ctx context.Context, purpose purpose) (s *session, err 
 		return nil, err
 	}
 
-	err = daemon.WaitForHome(ctx, at.sayWaiting, func() (err error) {
+	err = homedir.Wait(ctx, at.sayWaiting, func() (err error) {
 		s, err = at.try(ctx, dir, purpose)
 		if err == nil && purpose == toRun && !s.daemon && s.local == nil {
 			s.Close() // otherwise each retry would leave an open connection
-			return daemon.Held(dir)
+			return homedir.Held(dir)
 		}
 		return err
 	})
-	if held, ok := errors.AsType[*daemon.HeldError](err); ok {
+	if held, ok := errors.AsType[*homedir.HeldError](err); ok {
 		if unanswered, ok := held.Unanswered(); ok {
 			return nil, unanswered
 		}
@@ -191,7 +193,7 @@ func (at *place) warn(line string) {
 }
 
 // sayWaiting prints which process the command waits for.
-func (at *place) sayWaiting(held *daemon.HeldError) { at.warn(held.Waiting()) }
+func (at *place) sayWaiting(held *homedir.HeldError) { at.warn(held.Waiting()) }
 
 // warnBroken prints the first mistake of the configuration if the command ignored it.
 func (at *place) warnBroken() {
@@ -206,7 +208,7 @@ func (at *place) warnBroken() {
 }
 
 func (at *place) try(ctx context.Context, dir string, purpose purpose) (*session, error) {
-	client, st, err := daemon.Connect(ctx, dir)
+	client, st, err := homedir.Connect(ctx, dir)
 	if err == nil {
 		client.OnConfigProblem(at.warn)
 		// Nothing to close: connections to another process end with this process.
@@ -240,13 +242,13 @@ func (at *place) try(ctx context.Context, dir string, purpose purpose) (*session
 	}
 
 	opened, forget := dir, func() {}
-	if _, missing := os.Stat(dir); purpose == toRead && errors.Is(missing, fs.ErrNotExist) && !cfg.Shared() {
+	if _, missing := os.Stat(dir); purpose == toRead && errors.Is(missing, fs.ErrNotExist) && !cfg.Engine.Shared() {
 		if opened, err = os.MkdirTemp(at.tempOf(dir), ".rouse-"); err != nil {
 			return nil, err
 		}
 		forget = func() { _ = os.RemoveAll(opened) } // remove the empty substitute
 	}
-	d, err := daemon.Open(ctx, daemon.Options{Home: opened, Config: cfg, Problem: problem, Wanted: wanted, Logger: daemon.QuietLogger()})
+	d, err := daemon.Open(ctx, daemon.Options{Home: opened, Config: cfg, Problem: problem, Wanted: wanted, Logger: logging.Quiet()})
 	if err != nil {
 		forget()
 		return nil, err
@@ -255,7 +257,7 @@ func (at *place) try(ctx context.Context, dir string, purpose purpose) (*session
 	if why := d.ReadOnly(); why != nil {
 		at.warn("read-only: " + text.OneLine(why.Error()))
 	}
-	return &session{Client: api.InProcess(d.Handler), home: dir, opened: opened, zone: d.Current().Config.Zone(), local: d, nodes: d.WorkedOn(ctx), close: func() { d.Close(); forget() }}, nil //nolint:contextcheck // close must also work after Ctrl-C
+	return &session{Client: api.InProcess(d.Handler), home: dir, opened: opened, zone: d.Current().Config.Zone(), local: d, nodes: d.Nodes.WorkedOn(ctx), close: func() { d.Close(); forget() }}, nil //nolint:contextcheck // close must also work after Ctrl-C
 }
 
 // tempOf returns the parent folder for the substitute of a missing home. That is "" for the default

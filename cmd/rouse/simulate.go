@@ -14,7 +14,8 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/homedir"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/why"
 	"rouse/internal/domain"
@@ -79,7 +80,7 @@ func runSimulate(cmd *cobra.Command, o simulateOptions) error {
 		return usagef("%s", text.NoSuch("job", o.job, names))
 	}
 
-	p, err := plan.New(cfg, daemon.QuietLogger())
+	p, err := plan.New(cfg, logging.Quiet())
 	if err != nil {
 		return err
 	}
@@ -129,7 +130,7 @@ func (o simulateOptions) world(cmd *cobra.Command, cfg *config.Config, p *plan.P
 	if err != nil {
 		return w, err
 	}
-	if _, err := os.Stat(filepath.Join(dir, "ledger.db")); err != nil && daemon.SharedLedger(dir) == nil {
+	if _, err := os.Stat(filepath.Join(dir, "ledger.db")); err != nil && homedir.SharedLedger(dir) == nil {
 		return w, nil //nolint:nilerr // a missing home has no history
 	}
 	return w, o.at.with(toChange, func(s *session, _ []string) error { return o.addState(s, &w) })(cmd, nil)

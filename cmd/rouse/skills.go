@@ -43,7 +43,7 @@ func (at *place) skills() (*skills.Catalog, error) {
 	switch {
 	// A mistake elsewhere in the configuration must not hide the skills.
 	case err == nil || errors.As(err, &wrong) && cfg != nil && cfg.Home != "":
-		return cfg.SkillCatalog(), nil
+		return cfg.FoundSkills().Catalog(), nil
 	case !errors.Is(err, yaml.ErrNoFile) || at.config != "":
 		return nil, err
 	}

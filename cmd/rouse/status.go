@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/api"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/homedir"
 	"rouse/internal/text"
 )
 
@@ -22,7 +22,7 @@ func newStatus(at *place) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			st, home, err := daemonStatus(cmd.Context(), at, wait)
 			if errors.Is(err, api.ErrNoDaemon) {
-				none := api.Status{Home: home, Problem: daemon.HomeProblem(cmd.Context(), home), ConfigProblems: []api.Problem{}, ConfigRestart: []string{}, WatchProblems: []string{}, Calendars: []api.Calendar{}, ModelPauses: []api.ModelPause{}, Engine: api.Engine{Nodes: []api.Node{}, Agents: map[string]string{}, Problems: []string{}}}
+				none := api.Status{Home: home, Problem: homedir.Problem(cmd.Context(), home), ConfigProblems: []api.Problem{}, ConfigRestart: []string{}, WatchProblems: []string{}, Calendars: []api.Calendar{}, ModelPauses: []api.ModelPause{}, Engine: api.Engine{Nodes: []api.Node{}, Agents: map[string]string{}, Problems: []string{}}}
 				return failIf(true, jsonOr(cmd, none, func() error {
 					fmt.Fprintf(cmd.OutOrStdout(), "no daemon serves %s; start one with: rouse serve\n", home)
 					warn(cmd.OutOrStdout(), none.Problem)
@@ -109,7 +109,7 @@ func daemonStatus(ctx context.Context, at *place, wait time.Duration) (api.Statu
 
 	deadline := time.Now().Add(wait)
 	for {
-		client, st, err := daemon.Connect(ctx, home)
+		client, st, err := homedir.Connect(ctx, home)
 		if err == nil {
 			client.Close() // otherwise each retry would leave an open connection
 		}

@@ -4,15 +4,15 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/endtoend"
+	"rouse/cmd/internal/homedir"
 )
 
 // TestDaemonDoesNotAnswer checks the error of a command if the daemon does not answer.
 func TestDaemonDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	home, err := daemon.OpenHome(dir, daemon.Holder{PID: 4711, Daemon: true})
+	home, err := homedir.Open(dir, homedir.Holder{PID: 4711, Daemon: true})
 	if err != nil {
 		t.Fatal(err)
 	}

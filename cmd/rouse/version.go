@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/buildinfo"
 	"rouse/cmd/internal/releases"
 	"rouse/internal/text"
 )
@@ -18,7 +18,7 @@ const releasesVariable = "ROUSE_RELEASES_URL"
 
 // versionReport is the output of `rouse version --json`.
 type versionReport struct {
-	daemon.Build
+	buildinfo.Info
 	Latest    string `json:"latest,omitempty"` // with --check
 	LatestURL string `json:"latest_url,omitempty"`
 	Published string `json:"latest_published_at,omitempty"`
@@ -37,7 +37,7 @@ func newVersion() *cobra.Command {
 asked. Nothing is ever asked without it. It asks at --url, $` + releasesVariable + `, or the address that this
 build was given, for a release or a list of them in the JSON of GitHub's API (tag_name, html_url).`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			report := versionReport{Build: daemon.ThisBuild()}
+			report := versionReport{Info: buildinfo.This()}
 			if !check && address != "" {
 				return usagef("--url goes with --check")
 			}
@@ -76,12 +76,12 @@ func (r *versionReport) ask(cmd *cobra.Command, address string) error {
 }
 
 // buildLine describes a build in one line, as in --version.
-func buildLine(b daemon.Build) string {
+func buildLine(b buildinfo.Info) string {
 	return fmt.Sprintf("rouse %s (%s, %s/%s)", b.Version, b.Go, b.OS, b.Arch)
 }
 
 func (r *versionReport) print(w io.Writer, check bool) error {
-	_, err := fmt.Fprintln(w, buildLine(r.Build))
+	_, err := fmt.Fprintln(w, buildLine(r.Info))
 	if err != nil || !check {
 		return err
 	}

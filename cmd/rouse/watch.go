@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/api"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/homedir"
 	"rouse/cmd/internal/terminal"
 	"rouse/internal/domain"
 	"rouse/internal/text"
@@ -65,7 +65,7 @@ each event of a run. For programs there is rouse logs -f --json.`,
 
 // connectToWatch connects to the daemon or to a command that executes a run.
 func connectToWatch(ctx context.Context, home string) (*api.Client, error) {
-	client, _, err := daemon.Connect(ctx, home)
+	client, _, err := homedir.Connect(ctx, home)
 	if errors.Is(err, api.ErrNoDaemon) {
 		return nil, fmt.Errorf("no daemon serves %s, so there is nothing to watch; start one with: rouse serve", home)
 	}

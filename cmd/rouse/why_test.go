@@ -15,7 +15,7 @@ import (
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config/load"
 	"rouse/cmd/internal/config/yaml"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -51,7 +51,7 @@ func newPast(t *testing.T, text string) *past {
 		t.Fatal(err)
 	}
 
-	plan, err := plan.New(cfg, daemon.QuietLogger())
+	plan, err := plan.New(cfg, logging.Quiet())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@
 package fspath
 
 import (
+	"cmp"
 	"path/filepath"
 	"strings"
 )
@@ -29,4 +30,13 @@ func Shorten(folder, path string) string {
 		return rel
 	}
 	return path
+}
+
+// Real resolves the links in the part of a path that exists.
+func Real(path string) string {
+	real, err := filepath.EvalSymlinks(path)
+	if err == nil || path == filepath.Dir(path) {
+		return cmp.Or(real, path)
+	}
+	return filepath.Join(Real(filepath.Dir(path)), filepath.Base(path))
 }

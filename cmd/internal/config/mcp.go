@@ -43,26 +43,27 @@ type mcpOAuth struct {
 	Scopes       []string `key:"scopes" unset:"what the server asks for" say:"what is asked for when somebody signs in" eg:"[read]"`
 }
 
-// Servers are the MCP servers, as agents use them.
-func (c *Config) Servers() (out []mcp.Server) {
-	for i := range c.MCP {
-		out = append(out, c.MCP[i].Server())
+// AllServers returns MCP servers as agents use them.
+func AllServers(servers []MCPServer) (out []mcp.Server) {
+	for i := range servers {
+		out = append(out, servers[i].Server())
 	}
 	return out
 }
 
-// ServersOf are those of an agent, in the order in which it names them.
-func (c *Config) ServersOf(a *Agent) (out []mcp.Server) {
+// ServersOf returns the servers of an agent, in the order in which it names them.
+func ServersOf(servers []MCPServer, a *Agent) (out []mcp.Server) {
 	for _, name := range a.MCP {
-		if s := c.ServerOf(name); s != nil {
+		if s := ServerNamed(servers, name); s != nil {
 			out = append(out, s.Server())
 		}
 	}
 	return out
 }
 
-func (c *Config) ServerOf(name string) *MCPServer {
-	return find(nil, c.MCP, name, func(s *MCPServer) Name { return s.Name })
+// ServerNamed returns the server of a name, or nil if there is none.
+func ServerNamed(servers []MCPServer, name string) *MCPServer {
+	return find(nil, servers, name, func(s *MCPServer) Name { return s.Name })
 }
 
 func (s *MCPServer) Server() mcp.Server {

@@ -23,7 +23,7 @@ func (c *Config) Modules() map[string]*skills.Skill {
 	for _, a := range c.Agents {
 		add(c.skills.given[string(a.Name)])
 	}
-	add(c.SkillCatalog().Skills()) // which a name means first
+	add(c.FoundSkills().Catalog().Skills()) // which a name means first
 	return out
 }
 

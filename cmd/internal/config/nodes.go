@@ -20,7 +20,7 @@ func CheckNodeName(name string) error {
 }
 
 // Shared reports whether the ledger is where several processes can work on it.
-func (c *Config) Shared() bool { return c.Engine.Postgres != "" }
+func (e Engine) Shared() bool { return e.Postgres != "" }
 
 // NodeName is the name of this process among the nodes.
 func (c *Config) NodeName() (string, error) {

@@ -87,8 +87,8 @@ func (c *Config) Schedules(j *Job) ([]*schedule.Schedule, error) {
 	return c.parseSchedules(j)
 }
 
-// SchedulesOf returns the schedules that SetSchedules has kept.
-func (c *Config) SchedulesOf(j *Job) []*schedule.Schedule { return j.schedules }
+// KeptSchedules returns the schedules that SetSchedules has kept.
+func (j *Job) KeptSchedules() []*schedule.Schedule { return j.schedules }
 
 // SetSchedules parses the schedules of a job, and keeps them for Schedules.
 func (c *Config) SetSchedules(j *Job) ([]*schedule.Schedule, error) {

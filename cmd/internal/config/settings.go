@@ -47,7 +47,7 @@ type Config struct {
 	// Secrets are those that the settings use.
 	Secrets SecretUse `json:"-"`
 
-	skills found
+	skills FoundSkills
 	// Those of Agents and Jobs, by name; nil before Index.
 	agentNamed map[string]*Agent
 	jobNamed   map[string]*Job

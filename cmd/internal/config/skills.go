@@ -32,8 +32,8 @@ type skillRoot struct {
 	Trusted *bool `key:"trusted" default:"true" say:"false: its skills are listed, and loaded when each was trusted with rouse skills trust; a folder that agents can write to is refused"`
 }
 
-// found are the skills of a configuration.
-type found struct {
+// FoundSkills are the skills of a configuration.
+type FoundSkills struct {
 	catalog *skills.Catalog
 	given   map[string][]*skills.Skill // by agent: those that its prompt holds in full
 }
@@ -46,31 +46,34 @@ func (s *skillSettings) Port() int {
 	return s.SignInPort
 }
 
-// SkillView is what an agent of a checked configuration sees of skills.
-func (c *Config) SkillView(a *Agent) skills.View {
-	if c.skills.catalog == nil {
+// FoundSkills returns the skills that were found for a checked configuration.
+func (c *Config) FoundSkills() *FoundSkills { return &c.skills }
+
+// View returns the skills that an agent sees.
+func (f *FoundSkills) View(a *Agent) skills.View {
+	if f.catalog == nil {
 		return skills.View{}
 	}
-	return c.skills.catalog.View(skills.Access(a.SkillAccess), c.skills.given[string(a.Name)])
+	return f.catalog.View(skills.Access(a.SkillAccess), f.given[string(a.Name)])
 }
 
-// SetSkills sets the skills that were found.
-func (c *Config) SetSkills(catalog *skills.Catalog) {
-	c.skills = found{catalog, map[string][]*skills.Skill{}}
+// Set sets the skills that were found.
+func (f *FoundSkills) Set(catalog *skills.Catalog) {
+	*f = FoundSkills{catalog, map[string][]*skills.Skill{}}
 }
 
-// GiveSkills sets the skills that an agent names.
-func (c *Config) GiveSkills(a *Agent, given []*skills.Skill) { c.skills.given[string(a.Name)] = given }
+// Give sets the skills that an agent names.
+func (f *FoundSkills) Give(a *Agent, given []*skills.Skill) { f.given[string(a.Name)] = given }
 
-// GivenSkills returns the skills that an agent names.
-func (c *Config) GivenSkills(a *Agent) []*skills.Skill { return c.skills.given[string(a.Name)] }
+// Given returns the skills that an agent names.
+func (f *FoundSkills) Given(a *Agent) []*skills.Skill { return f.given[string(a.Name)] }
 
-// SkillCatalog are all skills that were found, without those that an agent names by path.
-func (c *Config) SkillCatalog() *skills.Catalog {
-	if c.skills.catalog == nil {
+// Catalog returns all skills that were found, without those that an agent names by path.
+func (f *FoundSkills) Catalog() *skills.Catalog {
+	if f.catalog == nil {
 		return skills.Discover()
 	}
-	return c.skills.catalog
+	return f.catalog
 }
 
 // SkillRoots returns the folders with skills, the most important last (AGS-05, AGS-06). Folders of
@@ -129,12 +132,12 @@ func RealPath(path string) string {
 // compareSkills names the skills that are new, gone, or say something else of themselves.
 func compareSkills(before, after *Config) []string {
 	was := map[string]*skills.Skill{}
-	for _, s := range before.SkillCatalog().Skills() {
+	for _, s := range before.FoundSkills().Catalog().Skills() {
 		was[s.Name] = s
 	}
 
 	var out []string
-	for _, s := range after.SkillCatalog().Skills() {
+	for _, s := range after.FoundSkills().Catalog().Skills() {
 		if old := was[s.Name]; old == nil || old.Dir != s.Dir || old.Description != s.Description || !reflect.DeepEqual(old.Manifest, s.Manifest) {
 			out = append(out, "skill "+s.Name)
 		}

@@ -20,7 +20,7 @@ import (
 // maxBackfill is how many instants a span may have: a slip of the pen must not queue a year of minutes.
 const maxBackfill = 1000
 
-// Backfill implements web.Backend: the instants of a span that did not run are queued, unless it is a dry run.
+// Backfill queues the runs that a job missed in a time span. If the request is a dry run, it only lists them.
 func (x *Runs) Backfill(ctx context.Context, job string, ask api.BackfillRequest) (api.Backfill, error) {
 	s, now := x.Setup(), x.Ledger.Now()
 	if err := s.Known(job, ""); err != nil {

@@ -15,13 +15,12 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/config/yaml"
-	"rouse/cmd/internal/web"
 	"rouse/cmd/internal/why"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/record"
 )
 
-// Jobs implements web.Backend.
+// Jobs returns all jobs with their state.
 func (x *Catalog) Jobs(ctx context.Context) ([]api.Job, error) {
 	jobs, _, err := x.FirstJobs(ctx, math.MaxInt)
 	return jobs, err
@@ -53,7 +52,7 @@ func (x *Catalog) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _
 	}
 	incidents := map[string][]api.Incident{}
 	for _, i := range open {
-		incidents[i.Job] = append(incidents[i.Job], web.NewIncident(i))
+		incidents[i.Job] = append(incidents[i.Job], api.NewIncident(i))
 	}
 
 	handovers, err := x.Explainer.Handovers(ctx, "", at)
@@ -98,7 +97,7 @@ func (x *Catalog) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _
 	return out, len(now.Config.Jobs), nil
 }
 
-// Agents implements web.Backend.
+// Agents returns all agents.
 func (x *Catalog) Agents(context.Context) ([]api.Agent, error) {
 	now := x.Setup()
 	if err := now.Usable(); err != nil {
@@ -118,21 +117,21 @@ func (x *Catalog) Agents(context.Context) ([]api.Agent, error) {
 	return out, nil
 }
 
-// Known implements web.Backend.
+// Known returns an error that suggests the nearest name if neither the configuration nor the history has the job or agent.
 func (x *Catalog) Known(job, agent string) error { return x.Setup().Known(job, agent) }
 
-// Zone implements web.Backend.
+// Zone returns the time zone of the configuration.
 func (x *Catalog) Zone() *time.Location { return x.Setup().Config.Zone() }
 
-// AgentNames implements web.Backend.
+// AgentNames returns the names of all agents.
 func (x *Catalog) AgentNames() []string { return x.Setup().AgentNames() }
 
-// Channels implements web.Backend.
+// Channels returns the names of the notification channels.
 func (x *Catalog) Channels() []string {
 	return slices.Sorted(maps.Keys(x.Setup().Plan.Channels))
 }
 
-// Definition implements web.Backend: it returns the current lines of a job without secrets.
+// Definition returns the current YAML of a job without secrets.
 func (x *Catalog) Definition(job string) (api.Definition, error) {
 	now := x.Setup()
 	j := now.Job(job)
@@ -167,12 +166,12 @@ func itemAt(content string, line int) string {
 	return strings.TrimRight(strings.Join(lines[from:end], "\n"), "\n ")
 }
 
-// OpenFile implements web.Backend.
+// OpenFile opens a regular file. It follows no link where agents or strangers can make links.
 func (x *Catalog) OpenFile(path string) (io.ReadCloser, error) {
 	return x.Setup().Plan.Runner.Boundary.Open(path)
 }
 
-// Notify implements web.Backend.
+// Notify sends a text to a channel at once, and returns the channel.
 func (x *Catalog) Notify(ctx context.Context, channel, text string) (string, error) {
 	if channel == "" {
 		usual := x.usualChannels()

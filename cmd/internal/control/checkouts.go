@@ -19,7 +19,7 @@ import (
 // maxCheckoutDiff is how much of a diff is sent, in bytes.
 const maxCheckoutDiff = 256 << 10
 
-// Checkout implements web.Backend.
+// Checkout returns the checkout of a run, or nil if the run has no checkout. If diff is true, it includes the changes.
 func (x *Checkouts) Checkout(ctx context.Context, run ledger.Run, diff bool) (*api.Checkout, error) {
 	s, err := x.Runner.Clones().Of(run)
 	if errors.Is(err, checkout.ErrNone) {
@@ -73,7 +73,7 @@ func newCheckout(run ledger.Run, s runclone.State) api.Checkout {
 	return c
 }
 
-// WaitingCheckouts implements web.Backend.
+// WaitingCheckouts returns the checkouts whose branches wait to be applied or discarded.
 func (x *Checkouts) WaitingCheckouts(ctx context.Context) ([]api.Checkout, error) {
 	all, err := x.Runner.Clones().Waiting()
 	out := []api.Checkout{}
@@ -86,7 +86,7 @@ func (x *Checkouts) WaitingCheckouts(ctx context.Context) ([]api.Checkout, error
 	return out, err
 }
 
-// Apply implements web.Backend.
+// Apply puts the commits of a run on the branch that it began from.
 func (x *Checkouts) Apply(ctx context.Context, run ledger.Run, ask api.ApplyRequest) (api.Checkout, error) {
 	how := cmp.Or(checkout.How(ask.How), checkout.Merge)
 	if how != checkout.Merge && how != checkout.CherryPick {
@@ -107,7 +107,7 @@ func (x *Checkouts) Apply(ctx context.Context, run ledger.Run, ask api.ApplyRequ
 	return newCheckout(run, s), err
 }
 
-// Discard implements web.Backend.
+// Discard removes the clone and the branch of a run.
 func (x *Checkouts) Discard(ctx context.Context, run ledger.Run) (api.Checkout, error) {
 	s, err := x.Runner.Clones().Of(run)
 	if err == nil {

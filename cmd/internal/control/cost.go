@@ -21,7 +21,7 @@ const (
 	high     = 90 // the percentile of what is high
 )
 
-// Cost implements web.Backend. Of the coming week, of one job or of all ("").
+// Cost estimates the cost of the coming week, for one job or for all ("").
 func (x *Costs) Cost(ctx context.Context, job string) (api.Cost, error) {
 	s, now := x.Setup(), x.Ledger.Now()
 	if err := s.Usable(); err != nil {
@@ -137,7 +137,7 @@ func (f forecast) plus(o forecast) forecast {
 	return forecast{f.runs + o.runs, f.unknown + o.unknown, f.cost + o.cost, f.tokens + o.tokens}
 }
 
-// Budget implements web.Backend.
+// Budget returns the cost of models today and this month, and the limits.
 func (x *Costs) Budget(ctx context.Context) (api.Budget, error) {
 	s, now := x.Setup(), x.Ledger.Now()
 	if err := s.Usable(); err != nil {

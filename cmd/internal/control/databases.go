@@ -14,20 +14,21 @@ import (
 	"rouse/internal/ledger"
 )
 
-// Databases implements web.Backend.
+// Databases returns the pool, which can repair a database that cannot be opened. It returns an error for an unknown agent.
 func (x *Storage) Databases(agent string) (*pool.Pool, error) {
 	return x.Parts.Databases, x.Setup().Known("", agent)
 }
 
-// Kept implements web.Backend.
+// Kept returns the database of an agent and the folders that it can write.
 func (x *Storage) Kept(agent string) ([]ledger.Place, error) {
 	return permit.Kept(x.Runner.Plan.Load(), agent)
 }
 
-// PlaceOf implements web.Backend.
+// PlaceOf returns the path with the identity of its file, so that a renamed file keeps its labels.
 func (x *Storage) PlaceOf(path string) ledger.Place { return tool.PlaceOf(path) }
 
-// Idle implements web.Backend. Without a daemon, a running run is left over and will be resumed.
+// Idle returns an error if a run of the agent is unfinished. If force is true, it ignores runs that wait for an answer. Without
+// a daemon, a running run is left over and will be resumed.
 func (x *Storage) Idle(ctx context.Context, agent string, force bool) error {
 	for _, state := range []domain.State{domain.StateRunning, domain.StateWaiting} {
 		runs, err := x.Ledger.Runs(ctx, ledger.RunFilter{Agent: agent, State: state, Limit: 1})
@@ -50,12 +51,12 @@ func (x *Storage) Idle(ctx context.Context, agent string, force bool) error {
 	return nil
 }
 
-// Reconsider implements web.Backend.
+// Reconsider checks all queued runs again, because the reason that blocks a run may be gone.
 func (x *Storage) Reconsider() {
 	x.Wake()
 }
 
-// Database implements web.Backend.
+// Database lends the database of an agent until the returned function is called.
 func (x *Storage) Database(ctx context.Context, agent string) (*agentdb.DB, func(), error) {
 	if err := x.Setup().Known("", agent); err != nil {
 		return nil, nil, err

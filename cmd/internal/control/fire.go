@@ -27,7 +27,7 @@ import (
 	"rouse/watcher"
 )
 
-// Fire implements web.Backend.
+// Fire queues a run and returns its id.
 func (x *Runs) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 	now := x.Setup()
 	if err := now.Known(f.Job, f.Agent); err != nil {

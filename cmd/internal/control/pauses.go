@@ -9,13 +9,12 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/plan"
-	"rouse/cmd/internal/web"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
 	"rouse/scheduler/schedule"
 )
 
-// Pause implements web.Backend.
+// Pause begins a pause.
 func (x *Schedule) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused, error) {
 	s, now := x.Setup(), x.Ledger.Now()
 	out := api.Paused{Zone: s.Config.Zone().String(), Running: []string{}, Held: []api.Pause{}}
@@ -38,7 +37,7 @@ func (x *Schedule) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused,
 		return out, err
 	}
 
-	out.Pause = web.NewPause(p)
+	out.Pause = api.NewPause(p)
 	// A pause does not stop what is running, so name it: its owner may want to cancel it.
 	running, err := x.Ledger.Running(ctx)
 	if err != nil {
@@ -91,7 +90,7 @@ func PauseEnd(ask api.PauseRequest, now time.Time, zone *time.Location) (time.Ti
 	return time.Time{}, nil
 }
 
-// Resume implements web.Backend. It works for jobs and agents that are no longer configured, too.
+// Resume ends a pause. It works for jobs and agents that are no longer configured, too.
 func (x *Schedule) Resume(ctx context.Context, scope, name string) (api.Resumed, error) {
 	s := x.Setup()
 	out := api.Resumed{Scope: scope, Name: name, Zone: s.Config.Zone().String(), Held: []api.Pause{}}
@@ -138,7 +137,7 @@ func (x *Schedule) otherPauses(ctx context.Context, s *plan.Setup, scope, name s
 	all, err := x.Ledger.Pauses(ctx, x.Ledger.Now())
 	for _, p := range all {
 		if (p.Scope != scope || p.Name != name) && s.Overlaps(scope, name, p.Scope, p.Name) {
-			out = append(out, web.NewPause(p))
+			out = append(out, api.NewPause(p))
 		}
 	}
 

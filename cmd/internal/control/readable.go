@@ -10,10 +10,10 @@ import (
 
 	agentplan "rouse/agent/plan"
 	"rouse/agent/tool"
+	"rouse/cmd/internal/access"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/config/places"
-	"rouse/cmd/internal/web"
 )
 
 // readable returns the file that a request names for a run of a job, with the owner's links resolved. The job's run can read
@@ -34,7 +34,7 @@ func (x *Runs) readable(ctx context.Context, j *config.Job, path api.Path) (stri
 
 	// The folders of all agents for the owner: they may lie in the home.
 	allowed := triggerFolders(j, p.Agents[j.Agent])
-	onNetwork := web.OnNetwork(ctx)
+	onNetwork := access.OnNetwork(ctx)
 	if !onNetwork {
 		for _, a := range p.Agents {
 			allowed = append(allowed, agentFolders(a)...)

@@ -18,7 +18,7 @@ import (
 	"rouse/internal/ledger"
 )
 
-// Replay implements web.Backend: nothing of it is seen by the home.
+// Replay repeats a finished run with the current configuration of its job, and without effects.
 func (x *Runs) Replay(ctx context.Context, run int64) (api.Replay, error) {
 	now := x.Setup()
 	if err := now.Usable(); err != nil {

@@ -14,7 +14,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// Undo implements web.Backend.
+// Undo reverts the changes of a finished run to files and to the database of its agent. It calls progress with the number of
+// changelog entries that are reverted.
 func (x *Runs) Undo(ctx context.Context, run ledger.Run, ask api.UndoRequest, progress func(done, of int64)) (api.Undo, error) {
 	done, err := x.Runner.Undo(ctx, run, undo.Options{By: changelog.By{Actor: "user"}, Reason: "user", Only: ask.Only, Force: ask.Force, DryRun: ask.DryRun, Disown: true, Progress: progress})
 	if err != nil {
@@ -29,7 +30,8 @@ func (x *Runs) Undo(ctx context.Context, run ledger.Run, ask api.UndoRequest, pr
 	return out, nil
 }
 
-// Cancelled implements web.Backend: no attempt is left that could undo what the run wrote.
+// Cancelled handles a run that was cancelled while it waited for an answer: no attempt is left that could undo what the run
+// wrote.
 func (x *Runs) Cancelled(ctx context.Context, run ledger.Run) {
 	res := x.Runner.OnFinalize(ctx, run, ledger.Result{Outcome: run.Outcome})
 	if res.Error != "" {
@@ -37,7 +39,7 @@ func (x *Runs) Cancelled(ctx context.Context, run ledger.Run) {
 	}
 }
 
-// Recording implements web.Backend. History can be read whatever the configuration is.
+// Recording exports the record of a finished run as a file. History can be read whatever the configuration is.
 func (x *Runs) Recording(ctx context.Context, run int64) ([]byte, error) {
 	rec, err := x.recording(ctx, run)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"rouse/internal/text"
 )
 
-// SignIns implements web.Backend.
+// SignIns returns the sign-ins of skills, without tokens.
 func (x *Extensions) SignIns(context.Context) ([]api.SignIn, error) {
 	kept, err := x.Runner.SignIns.List()
 	out := []api.SignIn{}
@@ -22,7 +22,7 @@ func (x *Extensions) SignIns(context.Context) ([]api.SignIn, error) {
 	return out, err
 }
 
-// RemoveSignIn implements web.Backend.
+// RemoveSignIn removes a sign-in.
 func (x *Extensions) RemoveSignIn(ctx context.Context, name string) error {
 	id, ok := signin.ParseID(name)
 	if !ok {
@@ -44,12 +44,12 @@ func (x *Extensions) RemoveSignIn(ctx context.Context, name string) error {
 	return &api.Error{Status: http.StatusNotFound, Message: text.NoSuch("sign-in", name, names), Usage: true}
 }
 
-// SignInLink implements web.Backend.
+// SignInLink returns the sign-in link of an inbox item, or "" if the item is not a sign-in.
 func (x *Extensions) SignInLink(ctx context.Context, i ledger.Item) (string, error) {
 	return x.Runner.SignIns.Link(ctx, i)
 }
 
-// AnswerSignIn implements web.Backend.
+// AnswerSignIn completes a sign-in with the pasted answer. It returns false if the item is not a sign-in.
 func (x *Extensions) AnswerSignIn(ctx context.Context, i ledger.Item, pasted string) (taken bool, err error) {
 	return x.Runner.SignIns.Answer(ctx, i, pasted)
 }

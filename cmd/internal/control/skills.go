@@ -12,14 +12,14 @@ import (
 	"rouse/skills/install"
 )
 
-// Skills implements web.Backend.
+// Skills returns the loaded skills, and the reason for each skill that is not loaded.
 func (x *Extensions) Skills(context.Context) (install.Inventory, error) {
-	return install.Inspect(x.Setup().Config.SkillCatalog())
+	return install.Inspect(x.Setup().Config.FoundSkills().Catalog())
 }
 
-// Skill implements web.Backend.
+// Skill returns the permissions, instructions and documentation of a skill.
 func (x *Extensions) Skill(_ context.Context, name string) (install.Detail, error) {
-	all := x.Setup().Config.SkillCatalog()
+	all := x.Setup().Config.FoundSkills().Catalog()
 	s, ok := all.Get(name)
 	if !ok {
 		var names []string
@@ -31,7 +31,7 @@ func (x *Extensions) Skill(_ context.Context, name string) (install.Detail, erro
 	return install.Describe(s, all.ProblemsOf(s))
 }
 
-// MCPServers implements web.Backend.
+// MCPServers returns the MCP servers with the tools that they had last. It starts no server.
 func (x *Extensions) MCPServers(context.Context) ([]api.MCPServer, error) {
 	out := []api.MCPServer{}
 	for _, st := range x.Runner.Servers.List() {
@@ -73,7 +73,7 @@ func mcpFailure(err error) error {
 	return &api.Error{Status: http.StatusUnprocessableEntity, Message: err.Error()}
 }
 
-// LookAtMCPServer implements web.Backend.
+// LookAtMCPServer starts an MCP server, or asks at its address, to list its tools.
 func (x *Extensions) LookAtMCPServer(ctx context.Context, name string, how api.MCPLook) (api.MCPServer, error) {
 	if _, err := x.mcpNamed(name); err != nil {
 		return api.MCPServer{}, err
@@ -87,7 +87,7 @@ func (x *Extensions) LookAtMCPServer(ctx context.Context, name string, how api.M
 	return out, nil
 }
 
-// ApproveMCPTools implements web.Backend.
+// ApproveMCPTools approves tools of an MCP server as they were seen last.
 func (x *Extensions) ApproveMCPTools(ctx context.Context, name string, in api.MCPApproval) (api.MCPApproved, error) {
 	st, err := x.mcpNamed(name)
 	if err != nil {
@@ -97,7 +97,7 @@ func (x *Extensions) ApproveMCPTools(ctx context.Context, name string, in api.MC
 	return api.MCPApproved{Tools: append([]string{}, approved...), Unusable: unusable, Refused: x.Runner.Servers.TooWeak(ctx, st)}, mcpFailure(err)
 }
 
-// RevokeMCPTools implements web.Backend.
+// RevokeMCPTools revokes approvals of tools of an MCP server.
 func (x *Extensions) RevokeMCPTools(ctx context.Context, name string, in api.MCPApproval) (api.MCPApproved, error) {
 	if _, err := x.mcpNamed(name); err != nil {
 		return api.MCPApproved{}, err
@@ -106,7 +106,7 @@ func (x *Extensions) RevokeMCPTools(ctx context.Context, name string, in api.MCP
 	return api.MCPApproved{Tools: append([]string{}, revoked...), Unusable: map[string]string{}}, mcpFailure(err)
 }
 
-// SignInAtMCPServer implements web.Backend.
+// SignInAtMCPServer begins a sign-in at an MCP server, or completes it with the address that the browser was sent to.
 func (x *Extensions) SignInAtMCPServer(ctx context.Context, name string, in api.MCPReply) (api.MCPSignIn, error) {
 	if _, err := x.mcpNamed(name); err != nil {
 		return api.MCPSignIn{}, err

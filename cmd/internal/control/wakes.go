@@ -12,12 +12,11 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/plan"
-	"rouse/cmd/internal/web"
 	"rouse/internal/ledger"
 	"rouse/scheduler/schedule"
 )
 
-// Wakes implements web.Backend.
+// Wakes returns the planned wake and the limits of each agent with self-scheduling, or of one agent.
 func (x *Schedule) Wakes(ctx context.Context, agent string) ([]api.AgentWake, error) {
 	s := x.Setup()
 	if err := s.Known("", agent); err != nil {
@@ -54,14 +53,14 @@ func (x *Schedule) agentWake(ctx context.Context, s *plan.Setup, a *config.Agent
 		return out, err
 	}
 	if planned {
-		out.Wake = web.NewWake(wake)
+		out.Wake = api.NewWake(wake)
 	}
 	pauses, err := x.Ledger.Pauses(ctx, x.Ledger.Now())
 	if err != nil {
 		return out, err
 	}
 	if p, paused := ledger.Paused(pauses, "", name, x.Ledger.Now()); paused {
-		out.Paused = web.NewPause(p).Text(s.Config.Zone())
+		out.Paused = api.NewPause(p).Text(s.Config.Zone())
 	}
 
 	limits, ok := s.Config.SelfScheduling(a)
@@ -103,7 +102,7 @@ func wakeLimits(l schedule.Limits) *api.WakeLimits {
 	return out
 }
 
-// SetWake implements web.Backend.
+// SetWake plans the next wake of an agent for its owner. Fields that the request omits keep their values.
 func (x *Schedule) SetWake(ctx context.Context, ask api.WakeRequest) (api.PlannedWake, error) {
 	s := x.Setup()
 	out := api.PlannedWake{ClampReasons: []string{}, Warnings: []string{}}
@@ -181,7 +180,7 @@ func (x *Schedule) fillRequest(ctx context.Context, ask api.WakeRequest, zone *t
 	return nil
 }
 
-// CancelWake implements web.Backend.
+// CancelWake cancels the next wake of an agent.
 func (x *Schedule) CancelWake(ctx context.Context, agent string) (api.CancelledWake, error) {
 	s := x.Setup()
 	out := api.CancelledWake{Agent: agent, Zone: s.Config.Zone().String()}
@@ -203,6 +202,6 @@ func (x *Schedule) CancelWake(ctx context.Context, agent string) (api.CancelledW
 		return out, &api.Error{Status: 409, Message: fmt.Sprintf("nothing is planned for the agent %s, so there is nothing to cancel", agent)}
 	}
 
-	out.Cancelled, out.Wake = true, web.NewWake(old)
+	out.Cancelled, out.Wake = true, api.NewWake(old)
 	return out, nil
 }

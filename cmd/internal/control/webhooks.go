@@ -148,7 +148,7 @@ func (x *Runs) countRefused(job string, now time.Time) (more int, record bool) {
 	return r.more, true
 }
 
-// Webhooks implements web.Backend.
+// Webhooks returns the webhooks of jobs, with the last run of each.
 func (x *Runs) Webhooks(ctx context.Context) ([]api.Webhook, error) {
 	now := x.Setup()
 	if err := now.Usable(); err != nil {

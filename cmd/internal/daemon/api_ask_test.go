@@ -13,6 +13,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/logging"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -166,7 +167,7 @@ func TestAgentsAreAsked(t *testing.T) {
 
 	// Where nobody executes runs, nobody waits for one.
 	f.stop()
-	d, err := Open(t.Context(), Options{Home: f.Dir(), Config: f.Current().Config, Logger: QuietLogger()})
+	d, err := Open(t.Context(), Options{Home: f.Dir(), Config: f.Current().Config, Logger: logging.Quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func serveLive(t *testing.T) *apiFixture {
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": strings.ReplaceAll(liveConfig, "DOES", s.URL)})
 	setSecret(t, filepath.Join(dir, "home"), "key", "sk-canary-1234567")
 	f := &apiFixture{served: ServeIn(t, dir, "rouse.yaml")}
-	f.base, f.token = strings.TrimSuffix(f.DashboardURL("/"), "/"), f.readToken()
+	f.base, f.token = strings.TrimSuffix(f.Door.URL("/"), "/"), f.readToken()
 	return f
 }
 

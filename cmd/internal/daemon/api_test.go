@@ -25,6 +25,7 @@ import (
 	"rouse/agent/tool/moduleapi/signin/signintest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/homedir"
 	"rouse/cmd/internal/web"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -97,7 +98,7 @@ func newAPIFixtureOf(t *testing.T, config string) *apiFixture {
 	}
 
 	f := &apiFixture{served: ServeIn(t, dir, "rouse.yaml")}
-	f.base = strings.TrimSuffix(f.DashboardURL("/"), "/")
+	f.base = strings.TrimSuffix(f.Door.URL("/"), "/")
 	if f.base == "" {
 		t.Fatalf("nobody listens on the network: %s", f.log)
 	}
@@ -520,7 +521,7 @@ func (f *apiFixture) session() string {
 // socket asks the daemon as its commands do.
 func (f *apiFixture) socket() *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", SocketPath(f.Dir()))
+		return (&net.Dialer{}).DialContext(ctx, "unix", homedir.SocketPath(f.Dir()))
 	}}}
 }
 

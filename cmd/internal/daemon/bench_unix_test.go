@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/homedir"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -178,7 +179,7 @@ func fillHistory(b *testing.B, home string, runs int) {
 	if err := db.Close(); err != nil {
 		b.Fatal(err)
 	}
-	if err := ledger.Accept(b.Context(), LedgerOptions(home)); err != nil { // it was changed by another program
+	if err := ledger.Accept(b.Context(), homedir.LedgerOptions(home)); err != nil { // it was changed by another program
 		b.Fatal(err)
 	}
 }

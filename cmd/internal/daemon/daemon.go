@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,15 +18,26 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/placement"
 	"rouse/agentdb/pool"
+	"rouse/cmd/internal/access"
+	"rouse/cmd/internal/buildinfo"
+	"rouse/cmd/internal/cluster"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/control"
+	"rouse/cmd/internal/dashboard"
 	"rouse/cmd/internal/doctor"
-	"rouse/cmd/internal/heartbeat"
+	"rouse/cmd/internal/homebackup"
+	"rouse/cmd/internal/homedir"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/metrics"
 	"rouse/cmd/internal/notify"
 	"rouse/cmd/internal/plan"
+	"rouse/cmd/internal/reload"
 	"rouse/cmd/internal/replicate"
+	"rouse/cmd/internal/signins"
+	"rouse/cmd/internal/status"
+	"rouse/cmd/internal/supervision"
 	"rouse/cmd/internal/traces"
+	"rouse/cmd/internal/upkeep"
 	"rouse/cmd/internal/web"
 	"rouse/cmd/internal/why"
 	"rouse/internal/ledger"
@@ -53,55 +63,73 @@ type Options struct {
 
 	Now    func() time.Time // the wall clock by which the ledger records; nil: the system's
 	Logger *slog.Logger
-	LogVar *LogVar // settings of Logger; nil if they cannot be changed
+	LogVar *logging.Var // settings of Logger; nil if they cannot be changed
 }
 
 // Daemon is all parts wired together on one home. Tests start it the way main does.
 type Daemon struct {
+	answers
+	services
+	storage
+	execution
+	endpoints
+
+	log         *slog.Logger
+	setup       atomic.Pointer[plan.Setup]
+	Reloader    *reload.Reloader // nil in a command
+	Nodes       *cluster.Self
+	Door        access.Door // access over the network
+	supervision *supervision.Supervision
+	redirects   *signins.Redirects
+	notifier    *notify.Notifier
+	session     notify.Session // desktop session
+	live        live.Board     // current activity of the runs of this process
+	traces      *traces.Traces // nil if none are sent
+
+	stopFollowing context.CancelFunc // ends the event streams of Handler
+	stopping      <-chan struct{}    // closed with them
+}
+
+// answers are the parts that answer requests about jobs, runs and the home.
+type answers struct {
 	*why.Explainer
 	*doctor.Checker
 	*control.Service
+}
 
-	home      *home
-	log       *slog.Logger
-	startedAt time.Time
-	ready     atomic.Bool
-	setup     atomic.Pointer[plan.Setup]
-	reloads   *reloader // nil in a command
+// services are the parts that look after the process and its home.
+type services struct {
+	status  *status.Reporter
+	upkeep  *upkeep.Keeper
+	backups *homebackup.Maker
+}
 
-	backupProblem atomic.Pointer[error] // why the last daily backup failed; nil: none was tried
-
+// storage is what the home keeps.
+type storage struct {
+	home       *homedir.Home
 	ledger     *ledger.Ledger
-	db         *sql.DB       // of the ledger in PostgreSQL; nil: it is a file
-	jobs       *pgxpool.Pool // connections of River; nil: this process does no runs of others
-	nodes      membership
+	db         *sql.DB       // of the ledger in PostgreSQL; nil if it is a file
+	jobs       *pgxpool.Pool // connections of River; nil if this process executes no runs for others
 	databases  *pool.Pool
-	roaming    *placement.Manager // nil where the ledger is a file
+	roaming    *placement.Manager    // nil if the ledger is a file
+	replicator *replicate.Replicator // nil if there are no continuous copies
+}
+
+// execution is what starts and executes runs.
+type execution struct {
 	runner     *agent.Runner
 	scheduler  *scheduler.Scheduler
 	watcher    *watcher.Watcher // nil in a command
-	redirects  *redirects
-	notifier   *notify.Notifier
 	dispatcher dispatch.Options
 	// dispatching is the dispatcher of a daemon that serves; nil before, and in a command.
 	dispatching atomic.Pointer[dispatch.Dispatcher]
-	session     notify.Session // desktop session
-	live        live.Board     // current activity of the runs of this process
-	backend     web.Options    // implementations behind the API and the pages
-	Handler     http.Handler
-	Pages       http.Handler // the dashboard, nil in a command; whoever mounts it decides who gets in
+}
 
-	metrics          *metrics.Metrics                    // nil in a command
-	traces           *traces.Traces                      // nil: none are sent
-	heartbeat        atomic.Pointer[heartbeat.Heartbeat] // nil in a command, and before the daemon serves
-	replicator       *replicate.Replicator               // nil: there are no continuous copies
-	supervision      *supervision
-	dashboard        atomic.Pointer[dashboard] // nil: nobody listens on the network
-	dashboardProblem atomic.Pointer[string]    // why, where it is wanted
-
-	stopFollowing context.CancelFunc // ends the event streams of Handler that are followed
-	stopping      <-chan struct{}    // closed with them
-	backups       sync.WaitGroup     // backups of the home that are made
+// endpoints are the handlers of HTTP requests.
+type endpoints struct {
+	Handler http.Handler     // the API
+	Pages   http.Handler     // the dashboard, nil in a command; whoever mounts it decides who gets in
+	metrics *metrics.Metrics // nil in a command
 }
 
 // Current returns the setup in force. Load it once per request: a reload may replace it any time.
@@ -109,14 +137,13 @@ func (d *Daemon) Current() *plan.Setup { return d.setup.Load() }
 
 // Open locks the home and opens its parts; nothing runs yet.
 func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
-	d := &Daemon{log: o.Logger, startedAt: time.Now()}
-	d.supervision = newSupervision(d, o.Serves)
-	d.nodes.led, d.nodes.triggers, d.nodes.work = make(chan struct{}), !o.NoTriggers, !o.NoWork
-	self := Holder{PID: os.Getpid(), Version: Version(), StartedAt: d.startedAt.In(o.Config.Zone()), Daemon: o.Serves}
+	d, startedAt := &Daemon{log: o.Logger}, time.Now()
+	d.Nodes = cluster.New(o.Serves, !o.NoTriggers, !o.NoWork, d.Current, d.log)
+	self := homedir.Holder{PID: os.Getpid(), Version: buildinfo.Version(), StartedAt: startedAt.In(o.Config.Zone()), Daemon: o.Serves}
 	if len(o.Config.Files) > 0 {
 		self.Config = o.Config.Files[0]
 	}
-	if d.home, err = OpenHome(o.Home, self); err != nil {
+	if d.home, err = homedir.Open(o.Home, self); err != nil {
 		return nil, err
 	}
 
@@ -128,74 +155,86 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 
 	switch {
 	case !o.Serves:
-		d.home.sayMended(os.Stderr)
-	case d.home.mended != "":
-		d.log.Warn("the home could be read by others, and is its user's alone from now on; what lies in it is mended by rouse doctor --fix", "home", d.home.Dir, "was", d.home.mended)
+		d.home.SayMended(os.Stderr)
+	case d.home.Mended != "":
+		d.log.Warn("the home could be read by others, and is its user's alone from now on; what lies in it is mended by rouse doctor --fix", "home", d.home.Dir, "was", d.home.Mended)
 	}
 
-	if err := findLedger(ctx, d.home.Dir, o.Config, o.Problem); err != nil {
+	if err := homedir.FindConfigured(ctx, d.home.Dir, o.Config, o.Problem); err != nil {
 		return nil, err
 	}
-	if o.Serves && d.home.readOnly == nil {
-		if err := d.home.adopt(self.Config, o.Adopt); err != nil {
+	if o.Serves && d.home.ReadOnly == nil {
+		if err := d.home.Adopt(self.Config, o.Adopt); err != nil {
 			return nil, err
 		}
 	}
 
-	for _, open := range []func(context.Context, Options) error{d.openLedger, d.join, d.openParts} {
-		if err := open(ctx, o); err != nil {
-			return nil, err
-		}
+	err = d.openLedger(ctx, o)
+	d.Nodes.Ledger = d.ledger
+	if err != nil {
+		return nil, err
 	}
-	if o.Serves {
-		d.reloads = newReloader(d, o) // it needs the setup that openParts has stored
-		d.Serves, d.ProblemsOnDisk, d.WantedSecrets = true, d.reloads.problemsOnDisk, d.reloads.wantedSecrets
+	if err := d.Nodes.Join(ctx, o.Config); err != nil {
+		return nil, err
 	}
-
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	d.stopFollowing, d.stopping = stopFollowing, following.Done()
-	d.backend = web.Options{Ledger: d.ledger, Backend: d, Network: o.Serves, Live: &d.live, Stopping: following.Done(), Logger: d.log, Redact: d.runner.Plan.RedactAnswer}
+	if err := d.openParts(ctx, o, startedAt); err != nil {
+		return nil, err
+	}
+	if o.Serves {
+		d.Reloader = reload.New(reload.Options{ // it needs the setup that openParts has stored
+			Home: d.home.Dir, FlagHome: o.FlagHome, Started: o.Config, LogVar: o.LogVar, Logger: d.log, Setup: &d.setup, Ledger: d.ledger, Runner: d.runner, Watcher: d.watcher,
+			Scheduler: d.scheduler, Dispatcher: &d.dispatching, Notifier: d.notifier, Session: &d.session, Nodes: d.Nodes, Supervision: d.supervision,
+		})
+		d.status.Reloader, d.upkeep.Reloader = d.Reloader, d.Reloader
+		d.Serves, d.ProblemsOnDisk, d.WantedSecrets = true, d.Reloader.ProblemsOnDisk, d.Reloader.WantedSecrets
+	}
+
+	api := web.Options{Ledger: d.ledger, Control: d.Service, Why: d.Explainer, Doctor: d.Checker, Nodes: d.Nodes, Reloader: d.Reloader, Status: d.status, Backups: d.backups, Door: &d.Door, Network: o.Serves, Live: &d.live, Stopping: d.stopping, Logger: d.log, Redact: d.runner.Plan.RedactAnswer}
 	if o.Serves {
 		var metricsErr, tracesErr, pagesErr error
-		d.metrics, metricsErr = d.newMetrics()
+		d.metrics, metricsErr = metrics.New(metrics.Options{Ledger: d.ledger, Now: d.status.Snapshot, Version: buildinfo.Version(), Logger: d.log})
 		d.traces, tracesErr = d.newTraces(ctx)
-		d.Pages, pagesErr = d.newPages()
+		d.status.Traces = d.traces
+		d.Pages, pagesErr = dashboard.New(dashboard.Options{API: api, Version: buildinfo.Version()})
 		if err := errors.Join(metricsErr, tracesErr, pagesErr); err != nil {
 			return nil, err
 		}
 	}
-	d.Handler, err = web.NewHandler(d.backend)
+	d.Handler, err = web.NewHandler(api)
 	return d, err
 }
 
-func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
+func (d *Daemon) openParts(ctx context.Context, o Options, startedAt time.Time) (err error) {
 	p, err := plan.New(o.Config, d.log)
 	if err != nil {
 		return err
 	}
 
 	// Stored first: the parts below ask Current for quotas and policies.
-	d.setup.Store(&plan.Setup{Config: o.Config, Plan: p, Problem: o.Problem, Wanted: o.Wanted, At: d.startedAt})
+	d.setup.Store(&plan.Setup{Config: o.Config, Plan: p, Problem: o.Problem, Wanted: o.Wanted, At: startedAt})
 	if d.databases, err = pool.New(pool.Options{Dir: filepath.Join(d.home.Dir, "agents"), Quota: d.quota, Backups: agentdb.KeepBackups, Logger: d.log, Ledger: d.ledger}); err != nil {
 		return err
 	}
-	if d.shared() && d.ledger.ReadOnly() == nil {
-		d.roaming = placement.New(ctx, d.databases, PlacementOptions(d.home.Dir, d.nodes.node, d.ledger, d.log))
+	if d.Nodes.Shared() && d.ledger.ReadOnly() == nil {
+		d.roaming = placement.New(ctx, d.databases, homedir.PlacementOptions(d.home.Dir, d.Nodes.Name, d.ledger, d.log))
 	}
+	d.backups = &homebackup.Maker{Home: d.home.Dir, Setup: d.Current, Ledger: d.ledger, Databases: d.databases, Nodes: d.Nodes, Stopping: d.stopping, Logger: d.log}
 	writable := d.ledger.ReadOnly() == nil
 	if o.Serves {
-		err = d.claimValues(ctx, o.Adopt)
+		err = d.Nodes.ClaimValues(ctx, o.Adopt)
 	}
 	if err == nil && o.Serves && writable && o.Config.Replicate != nil {
-		err = d.openReplicator(ctx)
+		d.replicator, err = d.backups.Replicator(ctx)
 	}
 	if err == nil && writable { // else nothing begins that could take another's place
-		err = d.identify(ctx)
+		err = d.identify(ctx, d.Current().AgentNames(), d.Nodes.Shared(), d.log)
 	}
 	if err != nil {
 		return err
 	}
-	d.redirects = &redirects{d: d, listens: o.Serves}
+	d.redirects = &signins.Redirects{Listens: o.Serves, Setup: d.Current, Logger: d.log}
 	part := func(name string) string { return filepath.Join(d.home.Dir, name) }
 	var homes agent.Homes
 	if d.roaming != nil {
@@ -203,14 +242,15 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	}
 	d.runner, err = agent.New(agent.Options{ //nolint:contextcheck // it cleans up after a process that died, also when a start is interrupted
 		Ledger: d.ledger, Databases: d.databases, Locks: part("locks"), Manifests: part("manifests"), Recordings: part("recordings"),
-		Scratch: part("commands"), Before: part("before"), Storage: part("storage"), Checkouts: part("checkouts"), Servers: part("mcp"), Version: Version(), Live: &d.live, Logger: d.log, Homes: homes,
-		SignIns: &servers.SignInOptions{Store: &signInStore{home: d.home.Dir}, Listen: d.redirects.address},
+		Scratch: part("commands"), Before: part("before"), Storage: part("storage"), Checkouts: part("checkouts"), Servers: part("mcp"), Version: buildinfo.Version(), Live: &d.live, Logger: d.log, Homes: homes,
+		SignIns: &servers.SignInOptions{Store: &signins.Store{Home: d.home.Dir}, Listen: d.redirects.Address},
 		Desktop: d.session.Exists, CanDeliver: d.canDeliver,
 	})
 	if err != nil {
 		return err
 	}
 
+	d.redirects.Runner = d.runner
 	d.runner.Set(p.Runner)
 	if d.scheduler, err = scheduler.New(scheduler.Options{Ledger: d.ledger, Logger: d.log, Lanes: o.Config.Limits.Runs, Now: d.ledger.Now,
 		// The scheduler runs beside a dispatcher only.
@@ -218,12 +258,14 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 		return err
 	}
 
+	d.Nodes.Scheduler = d.scheduler
+
 	switch {
 	case o.Problem != nil:
 	case o.Serves:
 		var lead bool
-		if lead, err = d.tryLead(ctx, p); err == nil && !lead {
-			err = d.setSchedules(ctx, p)
+		if lead, err = d.Nodes.TryLead(ctx, p); err == nil && !lead {
+			err = d.Nodes.SetSchedules(ctx, p)
 		}
 	default: // a command may ask what comes next, but must not advance any watermark
 		err = d.scheduler.Load(ctx, p.Jobs)
@@ -231,21 +273,27 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	d.Explainer = &why.Explainer{Setup: d.Current, Ledger: d.ledger, Runner: d.runner, Scheduler: d.scheduler, Live: &d.live, StartedAt: d.startedAt}
-	if d.shared() {
-		d.Explainer.Nodes = d.Engine
+	d.Explainer = &why.Explainer{Setup: d.Current, Ledger: d.ledger, Runner: d.runner, Scheduler: d.scheduler, Live: &d.live, StartedAt: startedAt}
+	if d.Nodes.Shared() {
+		d.Explainer.Nodes = d.Nodes.Engine
 	}
+	d.supervision = supervision.New(o.Serves, d.Current, d.Explainer, d.log)
 	d.notifier = notify.New(notify.Options{Ledger: d.ledger, Channels: p.Channels, Rules: plan.ChannelRules(d.Current().Config, &d.session), Link: d.noticeLink, Logger: d.log, Now: d.ledger.Now})
+	d.status = &status.Reporter{Home: d.home.Dir, StartedAt: startedAt, Serves: o.Serves, Setup: d.Current, Ledger: d.ledger, Runner: d.runner, Explainer: d.Explainer,
+		Nodes: d.Nodes, Door: &d.Door, Replicator: d.replicator}
+	d.upkeep = &upkeep.Keeper{Home: d.home.Dir, Setup: d.Current, Ledger: d.ledger, Databases: d.databases, Runner: d.runner, Notifier: d.notifier, Explainer: d.Explainer,
+		Nodes: d.Nodes, Logger: d.log}
 	d.Checker = d.newChecker()
+	d.status.Checker, d.upkeep.Checker = d.Checker, d.Checker
 	d.Service = control.New(&control.Parts{Setup: d.Current, Ledger: d.ledger, Runner: d.runner, Scheduler: d.scheduler, Databases: d.databases, Notifier: d.notifier,
-		Explainer: d.Explainer, Logger: d.log, Serves: o.Serves, TakesTriggers: d.nodes.triggers, RefuseElsewhere: d.refuseElsewhere, Wake: d.wakeDispatcher, URL: d.DashboardURL,
+		Explainer: d.Explainer, Logger: d.log, Serves: o.Serves, TakesTriggers: d.Nodes.Triggers, RefuseElsewhere: d.Nodes.RefuseElsewhere, Wake: d.wakeDispatcher, URL: d.Door.URL,
 		DesktopExists: d.session.Exists})
 
 	d.dispatcher = dispatch.Options{
 		Ledger: d.ledger, Executor: executor{d.runner.Executor(), d}, Logger: d.log, Now: d.ledger.Now,
 		Runs: o.Config.Limits.Runs, RunsPerAgent: o.Config.Limits.RunsPerAgent, Drain: time.Duration(o.Config.Limits.Drain),
 	}
-	if d.shared() {
+	if d.Nodes.Shared() {
 		d.dispatcher.Placed = func(agent string) string { return d.Current().Plan.NodeOfAgent(agent) }
 	}
 	if !o.Serves {
@@ -256,21 +304,18 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	}
 	d.Watcher = d.watcher
 
-	return d.watcher.Set(ctx, d.ownWatches(p))
+	return d.watcher.Set(ctx, d.Nodes.OwnWatches(p))
 }
 
+// Supervised reports whether systemd started the daemon and waits for its notifications.
+func (d *Daemon) Supervised() bool { return d.supervision.On }
+
 // wakeDispatcher has all queued runs considered again. A command has no dispatcher; the next daemon considers them anyway.
-func (d *Daemon) wakeDispatcher() {
-	if dispatcher := d.dispatching.Load(); dispatcher != nil {
+func (e *execution) wakeDispatcher() {
+	if dispatcher := e.dispatching.Load(); dispatcher != nil {
 		dispatcher.Reconsider()
 	}
 }
-
-// Dir is the home folder.
-func (d *Daemon) Dir() string { return d.home.Dir }
-
-// ReloadSoon has the configuration read again; what becomes of it is in the log and in the status.
-func (d *Daemon) ReloadSoon() { d.reloads.requestReload() }
 
 // executor is the runner, with the policies of the configuration.
 type executor struct {
@@ -289,10 +334,12 @@ func (d *Daemon) Close() {
 	var errs []error
 	if d.stopFollowing != nil {
 		d.stopFollowing()
-		d.backups.Wait() // they have the databases open
+		if d.backups != nil {
+			d.backups.Wait() // they have the databases open
+		}
 	}
 	if d.redirects != nil {
-		errs = append(errs, d.redirects.stop(context.Background()))
+		errs = append(errs, d.redirects.Stop(context.Background()))
 	}
 	if d.replicator != nil {
 		d.replicator.Finish(context.Background())
@@ -305,7 +352,7 @@ func (d *Daemon) Close() {
 	}
 
 	if d.ledger != nil {
-		d.leave()
+		d.Nodes.Leave()
 		errs = append(errs, d.ledger.Close())
 	}
 	if d.replicator != nil {
@@ -326,3 +373,18 @@ func (d *Daemon) Close() {
 		d.log.Error("the home did not close cleanly", "error", err)
 	}
 }
+
+// OpenWaiting opens a daemon. It waits for a command that holds the home, but not for a daemon.
+func OpenWaiting(ctx context.Context, o Options, say func(*homedir.HeldError)) (d *Daemon, err error) {
+	err = homedir.Wait(ctx, say, func() (err error) {
+		d, err = Open(ctx, o)
+		if errors.As(err, new(*homedir.HeldError)) && homedir.Answers(ctx, o.Home) {
+			return &homedir.ServedError{err}
+		}
+		return err
+	})
+	return d, err
+}
+
+// Dir returns the home folder.
+func (s *storage) Dir() string { return s.home.Dir }

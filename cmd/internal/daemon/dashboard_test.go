@@ -20,6 +20,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/ledger"
 )
@@ -31,7 +32,7 @@ func openHere(t *testing.T, config string) *Daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Serves: true, Logger: QuietLogger()})
+	d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Serves: true, Logger: logging.Quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,7 @@ func openHere(t *testing.T, config string) *Daemon {
 }
 
 // listenAt has a daemon listen where its configuration says, whatever the tests of others say.
-func listenAt(t *testing.T, d *Daemon, change func(*plan.Setup)) {
+func listenAt(t *testing.T, d *Daemon, change func(*plan.Setup)) (address string) {
 	t.Helper()
 	next := *d.Current()
 	cfg := *next.Config
@@ -50,7 +51,7 @@ func listenAt(t *testing.T, d *Daemon, change func(*plan.Setup)) {
 
 	on := d.openDashboard(t.Context())
 	if on == nil {
-		return
+		return ""
 	}
 	over := make(chan error, 1)
 	go func() { over <- on.server.run() }()
@@ -62,6 +63,7 @@ func listenAt(t *testing.T, d *Daemon, change func(*plan.Setup)) {
 			t.Error(err)
 		}
 	})
+	return on.server.listener.Addr().String()
 }
 
 const oneAgent = "version: 1\nhome: ./home\nagents: [{name: ann}]\n"
@@ -78,14 +80,14 @@ func TestDashboardOfATakenPort(t *testing.T) {
 
 	d := openHere(t, oneAgent)
 	listenAt(t, d, func(s *plan.Setup) { s.Config.Dashboard.Listen = taken.Addr().String() })
-	st, err := d.Status(t.Context())
+	st, err := d.status.Status(t.Context())
 	if err != nil || st.Dashboard != "" || !strings.Contains(st.DashboardProblem, taken.Addr().String()) {
 		t.Errorf("%+v, %v", st, err)
 	}
-	if c := d.checkDashboard(); c.OK || !strings.Contains(c.Detail, "give another address") {
+	if c := d.status.Checks()[0]; c.OK || !strings.Contains(c.Detail, "give another address") {
 		t.Errorf("%+v", c)
 	}
-	if _, err := d.Login(t.Context(), "/"); err == nil || !strings.Contains(err.Error(), "in use") {
+	if _, err := d.Door.Login(t.Context(), "/"); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Error(err)
 	}
 	if link := d.noticeLink(t.Context(), ledger.Notice{Job: "j"}); link != "" {
@@ -94,8 +96,8 @@ func TestDashboardOfATakenPort(t *testing.T) {
 
 	off := openHere(t, oneAgent)
 	listenAt(t, off, func(s *plan.Setup) { s.Config.Dashboard.Listen = "off" })
-	if _, err := off.Access(t.Context()); err == nil || !strings.Contains(err.Error(), "the dashboard is off") || off.DashboardProblem() != "" {
-		t.Errorf("%v, %q", err, off.DashboardProblem())
+	if _, err := off.Door.Access(t.Context()); err == nil || !strings.Contains(err.Error(), "the dashboard is off") || off.Door.Problem() != "" {
+		t.Errorf("%v, %q", err, off.Door.Problem())
 	}
 }
 
@@ -104,7 +106,7 @@ func TestDashboardByTLS(t *testing.T) {
 	t.Parallel()
 	d := openHere(t, oneAgent)
 	cert, key, pool := certificate(t)
-	listenAt(t, d, func(s *plan.Setup) {
+	at := listenAt(t, d, func(s *plan.Setup) {
 		cfg, err := plan.Load(filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": fmt.Sprintf("version: 1\ndashboard: {hosts: [box.example.net], tls: {cert: %s, key: %s}}\n", cert, key)}), "rouse.yaml"), t.TempDir())
 		if err != nil {
 			t.Fatal(err)
@@ -113,10 +115,9 @@ func TestDashboardByTLS(t *testing.T) {
 		s.Config.Dashboard.Listen = "127.0.0.1:0"
 	})
 
-	if url := d.DashboardURL("/"); url != "https://box.example.net/" {
-		t.Fatalf("%q %s", url, d.DashboardProblem())
+	if url := d.Door.URL("/"); url != "https://box.example.net/" {
+		t.Fatalf("%q %s", url, d.Door.Problem())
 	}
-	at := d.dashboard.Load().server.listener.Addr().String()
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool}, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", at)
@@ -134,7 +135,7 @@ func TestDashboardByTLS(t *testing.T) {
 		return resp
 	}
 
-	login, err := d.Login(t.Context(), "/")
+	login, err := d.Door.Login(t.Context(), "/")
 	if err != nil {
 		t.Fatal(err)
 	}

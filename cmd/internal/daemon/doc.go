@@ -8,7 +8,7 @@
 // configuration and its plan (cmd/internal/plan) are one plan.Setup behind one pointer, which a reload
 // replaces as a whole: a run that has started keeps the setup that it started with.
 //
-// Daemon implements the interface of the API (cmd/internal/web) with the parts that it embeds: control.Service answers
-// requests about jobs and runs, why.Explainer explains them, and doctor.Checker checks the home. What remains here is
-// about the process: status, reload, nodes, backups of the home, access over the network.
+// The parts answer requests themselves: control.Service acts on jobs and runs, why.Explainer explains them, doctor.Checker checks
+// the home, status.Reporter reports on the process, reload.Reloader reads the configuration again. Daemon hands them to
+// cmd/internal/web. What remains here is the order in which parts start and stop, and the sockets.
 package daemon

@@ -17,6 +17,7 @@ import (
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config/load"
 	"rouse/cmd/internal/config/yaml"
+	"rouse/cmd/internal/logging"
 	"rouse/internal/ledger"
 )
 
@@ -110,7 +111,7 @@ func doctorOf(t *testing.T, models ...string) *Daemon {
 		t.Fatal(err)
 	}
 
-	d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: QuietLogger()})
+	d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: logging.Quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}

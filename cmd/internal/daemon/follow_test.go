@@ -201,7 +201,7 @@ func TestReloadPrograms(t *testing.T) {
 	is := func(what string, holds func(*skills.Skill) bool) {
 		t.Helper()
 		cmdtest.Until(t, what, func() bool {
-			one, ok := s.Current().Config.SkillCatalog().Get("sums")
+			one, ok := s.Current().Config.FoundSkills().Catalog().Get("sums")
 			return ok && holds(one)
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config/load"
 	"rouse/cmd/internal/config/yaml"
+	"rouse/cmd/internal/logging"
 	"rouse/internal/ledger"
 )
 
@@ -22,7 +23,7 @@ func openFlawed(t *testing.T, text string) *Daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: QuietLogger()})
+	d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: logging.Quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 	"rouse/scheduler/dispatch"
 )
@@ -42,8 +43,8 @@ jobs:
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, log := &LogVar{}, &cmdtest.Log{}
-	d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Serves: true, Logger: NewLogger(cfg, v, log), LogVar: v})
+	v, log := &logging.Var{}, &cmdtest.Log{}
+	d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Serves: true, Logger: logging.New(cfg, v, log), LogVar: v})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,11 +54,11 @@ jobs:
 		t.Fatal(err)
 	}
 	d.dispatching.Store(dispatcher)
-	d.reloads.follows = false // like a configuration from a pipe
+	d.Reloader.Follows = false // like a configuration from a pipe
 	inForce := func(zone string) {
 		t.Helper()
 		s := d.Current()
-		if s.Config.Zone().String() != zone || s.Plan.Runner.Zone.String() != zone || v.zone.Load().String() != zone || s.Plan.Runner.Jobs["daily"].Zone.String() != zone ||
+		if s.Config.Zone().String() != zone || s.Plan.Runner.Zone.String() != zone || v.Zone().String() != zone || s.Plan.Runner.Jobs["daily"].Zone.String() != zone ||
 			s.Plan.Runner.Jobs["tokyo"].Zone.String() != "Asia/Tokyo" || plan.ChannelRules(s.Config, nil)["phone"].Zone.String() != zone {
 			t.Errorf("not all is in %s", zone)
 		}
@@ -80,20 +81,22 @@ jobs:
 	if err := os.Remove(place); err != nil {
 		t.Fatal(err)
 	}
-	d.reloads.followZone(t.Context())
+	d.Reloader.FollowZone(t.Context())
 	move("America/New_York")
-	d.reloads.followZone(t.Context())
+	d.Reloader.FollowZone(t.Context())
 	inForce("America/New_York")
 
 	move("Europe/Berlin")
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { defer close(d.reloads.stopped); d.reloads.run(ctx) }()
+	ready := make(chan struct{})
+	close(ready)
+	go d.Reloader.Run(ctx, ready)
 	cmdtest.Until(t, "the change of the zone", func() bool { return d.Zone().String() == "Europe/Berlin" })
 	move("Asia/Kolkata")
-	d.reloads.do(t.Context(), d.reloads.checkNow) // like a command that starts a run
-	d.reloads.do(t.Context(), d.reloads.checkNow)
+	d.Reloader.Do(t.Context(), d.Reloader.CheckNow) // like a command that starts a run
+	d.Reloader.Do(t.Context(), d.Reloader.CheckNow)
 	cancel()
-	<-d.reloads.stopped
+	<-d.Reloader.Stopped()
 	inForce("Asia/Kolkata")
 
 	events, err := d.ledger.EventsBetween(t.Context(), "", time.Time{}, time.Now(), 10, "zone.changed")

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,7 +11,7 @@ import (
 // A client that begins sessions without end takes no more memory than its share: the oldest ones give way.
 func TestMCPSessionsAreBounded(t *testing.T) {
 	t.Parallel()
-	handler := openHere(t, hooked).mcp(t.Context())
+	handler := openHere(t, hooked).mcp(t.Context(), slog.New(slog.DiscardHandler))
 	ask := func(session, body string) *http.Response {
 		r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")

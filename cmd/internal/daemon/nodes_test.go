@@ -41,11 +41,11 @@ func TestClocksApart(t *testing.T) {
 			}
 			defer d.Close()
 
-			is, err := d.Engine(t.Context())
+			is, err := d.Nodes.Engine(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			check := d.checkNodes(t.Context())
+			check := d.Nodes.Check(t.Context())
 			for _, said := range []string{strings.Join(is.Problems, "; "), check.Detail, log.String()} {
 				if c.want == "" && strings.Contains(said, "clock") || !strings.Contains(said, c.want) {
 					t.Errorf("it says: %s", said)

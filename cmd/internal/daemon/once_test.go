@@ -50,7 +50,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	d := openHere(t, keyed)
 	listenAt(t, d, func(s *plan.Setup) { s.Config.Dashboard.Listen = "127.0.0.1:0" })
 	hook := func(job, secret, key, body string) (int, string, string) {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.DashboardURL("/hooks/"+job), strings.NewReader(body))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.Door.URL("/hooks/"+job), strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"rouse/cmd/internal/homedir"
 )
 
 const (
@@ -77,7 +79,7 @@ func TestProcessWithoutFiles(t *testing.T) {
 func TestFullProcessAnswers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	path := SocketPath(dir)
+	path := homedir.SocketPath(dir)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}

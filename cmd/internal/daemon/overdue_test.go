@@ -12,6 +12,7 @@ import (
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config/load"
 	"rouse/cmd/internal/config/yaml"
+	"rouse/cmd/internal/logging"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -35,7 +36,7 @@ jobs:
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: QuietLogger()})
+		d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: logging.Quiet()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +59,7 @@ jobs:
 	}
 	at := func(after time.Duration, notices int, incident string) {
 		t.Helper()
-		if _, err := d.recordOverdue(t.Context(), start.Add(after)); err != nil {
+		if _, err := d.upkeep.RecordOverdue(t.Context(), start.Add(after)); err != nil {
 			t.Fatal(err)
 		}
 		found := ""
@@ -128,14 +129,14 @@ jobs: [{name: backup, agent: keeper, schedule: "0 2 * * *", expect_success_withi
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: QuietLogger()})
+		d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: logging.Quiet()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer d.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan error)
-		go func() { over <- d.watchOverdue(ctx) }()
+		go func() { over <- d.upkeep.WatchOverdue(ctx) }()
 		begun := time.Now()
 		for _, step := range []struct {
 			at      time.Duration // since the start
@@ -195,7 +196,7 @@ func TestSeldomJobsTellEachFailure(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: QuietLogger()})
+			d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: logging.Quiet()})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,6 +17,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/ledger"
 )
@@ -107,7 +108,7 @@ func TestSinksAreRedacted(t *testing.T) {
 		t.Errorf("%+v, %v", d, err)
 	}
 	clean("the page of the job", []byte(d.Text))
-	copies, err := s.configsToCopy(false)
+	copies, err := s.backups.Configs(false)
 	if err != nil || len(copies) != 1 || !copies[0].Redacted {
 		t.Fatalf("%+v, %v", copies, err)
 	}
@@ -135,7 +136,7 @@ func TestFirstRequestIsRedacted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := plan.FirstRequestOf(t.Context(), cfg, QuietLogger(), "asks", schema.Schema{})
+	first, err := plan.FirstRequestOf(t.Context(), cfg, logging.Quiet(), "asks", schema.Schema{})
 	if err != nil || bytes.Contains(first.Body, []byte("Quixotic")) || !bytes.Contains(first.Body, []byte("The word is [secret], is it not?")) {
 		t.Errorf("%s (%v)", first.Body, err)
 	}
@@ -175,10 +176,10 @@ func TestLogLearnsSecrets(t *testing.T) {
 	}
 	for format, want := range map[string]string{"json": `"msg":"it is [secret]"`, "text": `msg="it is [secret]"`} {
 		var out bytes.Buffer
-		v := &LogVar{}
-		log := NewLogger(&config.Config{Log: config.Log{Format: format}, Timezone: "UTC"}, v, &out)
-		v.set(cfg)
-		v.set(&config.Config{Timezone: "UTC"})
+		v := &logging.Var{}
+		log := logging.New(&config.Config{Log: config.Log{Format: format}, Timezone: "UTC"}, v, &out)
+		v.Set(cfg)
+		v.Set(&config.Config{Timezone: "UTC"})
 		log.Warn("it is "+passphrase, "error", errors.New(passphrase), "n", 1)
 		if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "Quixotic") || !strings.Contains(out.String(), "error") {
 			t.Errorf("%s: %s", format, out.String())

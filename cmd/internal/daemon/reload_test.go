@@ -21,6 +21,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -51,8 +52,8 @@ func ServeIn(t testing.TB, dir, config string) *served {
 		t.Fatal(err)
 	}
 
-	v := &LogVar{}
-	s.Daemon, err = Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Serves: true, Logger: NewLogger(cfg, v, s.log), LogVar: v})
+	v := &logging.Var{}
+	s.Daemon, err = Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Serves: true, Logger: logging.New(cfg, v, s.log), LogVar: v})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -611,8 +612,8 @@ func TestReloadTriesAgain(t *testing.T) {
 	s := serveHere(t, map[string]string{"rouse.yaml": ReloadHead + Note("one") + "  - {name: daily, agent: clerk, schedule: \"0 8 * * *\", playbook: [{call: db_schema}]}\n"})
 	release := hold(t, filepath.Join(s.dir, "home", "ledger.db"))
 	s.put("rouse.yaml", ReloadHead+Note("two"))
-	cmdtest.Until(t, "the refusal", func() bool { return len(s.reloads.problemsOnDisk()) > 0 })
-	if p := s.reloads.problemsOnDisk()[0]; !strings.Contains(p.Message, "tried again") || !slices.Contains(s.Current().JobNames(), "one") {
+	cmdtest.Until(t, "the refusal", func() bool { return len(s.Reloader.ProblemsOnDisk()) > 0 })
+	if p := s.Reloader.ProblemsOnDisk()[0]; !strings.Contains(p.Message, "tried again") || !slices.Contains(s.Current().JobNames(), "one") {
 		t.Errorf("%+v", p)
 	}
 

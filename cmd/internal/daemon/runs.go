@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"sync"
 
+	"rouse/internal/ledger"
 	"rouse/scheduler/dispatch"
 	"rouse/watcher"
 )
@@ -16,14 +17,14 @@ func (d *Daemon) RunOnly(ctx context.Context, id string) error {
 		return err
 	}
 
-	leave, err := d.joinToRun(ctx)
+	leave, err := d.Nodes.JoinToRun(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
 
 	// Where nodes share the ledger, the configuration of who leads counts.
-	if !d.shared() && d.Current().Usable() == nil {
+	if !d.Nodes.Shared() && d.Current().Usable() == nil {
 		if err := d.ledger.SetFollowers(ctx, d.Current().Plan.Followers); err != nil {
 			return err
 		}
@@ -51,14 +52,17 @@ func (d *Daemon) RunOnly(ctx context.Context, id string) error {
 	if err := dispatcher.Run(running); err != nil || d.Current().Usable() != nil {
 		return err
 	}
-	return watcher.ApplyAfterActions(running, d.watching(), d.ownWatches(d.Current().Plan)) // no daemon does it
+	return watcher.ApplyAfterActions(running, d.watching(), d.Nodes.OwnWatches(d.Current().Plan)) // no daemon does it
 }
 
 // watching returns the options for handling watched files.
 func (d *Daemon) watching() watcher.Options {
 	return watcher.Options{
 		Ledger: d.ledger, Logger: d.log, BreakerNotices: d.runner.Notices.LoopNotices, ReturnNotices: d.runner.Notices.ReturnNotices,
-		Expand: d.expandDestination, Elsewhere: d.watchedElsewhere,
+		Expand: func(ctx context.Context, template string, c ledger.ClaimStatus) (string, error) {
+			return expandDestination(ctx, d.ledger, d.Current().Plan.Runner.Jobs, template, c)
+		},
+		Elsewhere: d.Nodes.WatchedElsewhere,
 	}
 }
 

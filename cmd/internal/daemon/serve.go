@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 
+	"rouse/cmd/internal/heartbeat"
+	"rouse/cmd/internal/supervision"
 	"rouse/scheduler/dispatch"
 )
 
@@ -24,11 +26,11 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 
 	// Known before the first run begins.
 	d.runner.Models.ProbeLocal(ctx)
-	if err := d.restoreObstacles(ctx); err != nil {
+	if err := d.upkeep.RestoreObstacles(ctx); err != nil {
 		return errors.Join(err, server.listener.Close())
 	}
 
-	if d.leading() {
+	if d.Nodes.Leading() {
 		d.dispatcher.After = d.scheduler.Ready()
 	}
 	if err := d.openEngine(ctx); err != nil {
@@ -41,8 +43,8 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 
 	d.dispatching.Store(dispatcher)
 	well := d.newLiveness(dispatcher)
-	beats := d.newHeartbeat(well)
-	d.heartbeat.Store(beats)
+	beats := heartbeat.New(heartbeat.Options{URL: func() string { return d.Current().Config.HeartbeatURL }, Well: well.Ask, Logger: d.log})
+	d.status.SetHeartbeat(beats)
 
 	// Triggers end first, then attempts drain, then the parts that attempts still need.
 	triggers, stopTriggers := context.WithCancel(ctx)
@@ -61,11 +63,11 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 		group.run(name, func() error { return run(ctx) })
 	}
 	leading := rest
-	if d.shared() { // another node leads as soon as this one drains
+	if d.Nodes.Shared() { // another node leads as soon as this one drains
 		leading = triggers
 	}
 	startLeading := func(name string, run func(context.Context) error) {
-		group.run(name, func() error { return d.onceLeading(leading, run) })
+		group.run(name, func() error { return d.Nodes.OnceLeading(leading, run) })
 	}
 	start("metrics", rest, d.metrics.Run)
 	if d.roaming != nil {
@@ -78,14 +80,14 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 		startLeading("traces", d.traces.Run)
 	}
 	startLeading("notify", d.notifier.Run)
-	startLeading("overdue", d.watchOverdue)
-	start("lease", rest, func(ctx context.Context) error { return d.watchLease(ctx, dispatcher) })
-	start("ledger", rest, d.watchLedger)
-	start("files", triggers, d.watchFiles)
-	start("calendars", triggers, d.followCalendars)
-	start("sign-ins", triggers, d.redirects.run)
-	start("room", triggers, func(ctx context.Context) error { return d.keepRoom(ctx, dispatcher.Reconsider) })
-	start("obstacles", triggers, func(ctx context.Context) error { return d.watchObstacles(ctx, dispatcher.Reconsider) })
+	startLeading("overdue", d.upkeep.WatchOverdue)
+	start("lease", rest, func(ctx context.Context) error { return d.Nodes.WatchLease(ctx, dispatcher) })
+	start("ledger", rest, d.upkeep.WatchLedger)
+	start("files", triggers, d.upkeep.WatchFiles)
+	start("calendars", triggers, d.upkeep.FollowCalendars)
+	start("sign-ins", triggers, d.redirects.Run)
+	start("room", triggers, func(ctx context.Context) error { return d.upkeep.KeepRoom(ctx, dispatcher.Reconsider) })
+	start("obstacles", triggers, func(ctx context.Context) error { return d.upkeep.WatchObstacles(ctx, dispatcher.Reconsider) })
 	ready := d.startTriggers(triggers, &group, dispatcher)
 	onceReady := func(name string, ctx context.Context, run func(context.Context) error) {
 		group.run(name, func() error {
@@ -97,15 +99,15 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 			}
 		})
 	}
-	onceReady("retention", rest, d.maintain) // it reads each job's runs, which a start does not have to wait for
-	onceReady("heartbeat", triggers, func(ctx context.Context) error { return d.onceLeading(ctx, beats.Run) })
-	onceReady("supervision", triggers, func(ctx context.Context) error { return d.supervision.run(ctx, well) })
+	onceReady("retention", rest, d.upkeep.Maintain) // it reads each job's runs, which a start does not have to wait for
+	onceReady("heartbeat", triggers, func(ctx context.Context) error { return d.Nodes.OnceLeading(ctx, beats.Run) })
+	onceReady("supervision", triggers, func(ctx context.Context) error { return d.supervision.Run(ctx, well) })
 
 	err = d.serveUntil(ctx, &group, ready, onReady)
 
 	// From here on status no longer calls the daemon ready, though its socket still answers.
-	d.ready.Store(false)
-	drained := d.supervision.stopping(ctx)
+	d.status.SetReady(false)
+	drained := d.supervision.Stopping(ctx)
 	stopTriggers()
 	group.wait("dispatch", "scheduler", "watcher", "reload", "heartbeat", "supervision")
 	drained()
@@ -130,7 +132,7 @@ func (d *Daemon) startTriggers(ctx context.Context, group *group, dispatcher *di
 		// Overlap is decided on the runs in the ledger, so the runs of a dead process come first.
 		select {
 		case <-dispatcher.Rescued():
-			if d.awaitLead(ctx, dispatcher) {
+			if d.Nodes.AwaitLead(ctx, dispatcher) {
 				return d.scheduler.Run(ctx)
 			}
 			return nil
@@ -141,17 +143,11 @@ func (d *Daemon) startTriggers(ctx context.Context, group *group, dispatcher *di
 
 	group.run("watcher", func() error { return d.watcher.Run(ctx) })
 	ready = d.watcher.Ready()
-	if d.leading() { // else it is ready to
+	if d.Nodes.Leading() { // else it is ready to
 		ready = allReady(d.scheduler.Ready(), d.watcher.Ready())
 	}
 	group.run("reload", func() error {
-		defer close(d.reloads.stopped)
-		// A reload replaces what the triggers watch, so they have to be up first.
-		select {
-		case <-ready:
-			d.reloads.run(ctx)
-		case <-ctx.Done():
-		}
+		d.Reloader.Run(ctx, ready)
 		return nil
 	})
 
@@ -162,8 +158,8 @@ func (d *Daemon) startTriggers(ctx context.Context, group *group, dispatcher *di
 func (d *Daemon) serveUntil(ctx context.Context, group *group, ready <-chan struct{}, onReady func(context.Context) error) error {
 	select {
 	case <-ready:
-		d.ready.Store(true)
-		d.supervision.ready(ctx)
+		d.status.SetReady(true)
+		d.supervision.Ready(ctx)
 		if err := onReady(ctx); err != nil && ctx.Err() == nil {
 			return err // unless it only says that the daemon was stopped while it printed
 		}
@@ -243,4 +239,17 @@ func (g *group) err() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.firstErr
+}
+
+// newLiveness asks the parts whose standstill would keep runs from starting.
+func (d *Daemon) newLiveness(dispatcher *dispatch.Dispatcher) *supervision.Liveness {
+	return supervision.NewLiveness(
+		supervision.Part{Name: "ledger", Ask: d.ledger.Touch},
+		supervision.Part{Name: "scheduler", Ask: func(ctx context.Context) error {
+			if !d.Nodes.Leading() { // it rests
+				return nil
+			}
+			return d.scheduler.Answers(ctx)
+		}},
+		supervision.Part{Name: "dispatcher", Ask: dispatcher.Answers})
 }

@@ -2,8 +2,6 @@ package daemon
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +15,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/doctor"
+	"rouse/cmd/internal/homedir"
 	"rouse/internal/noexec"
 	"rouse/internal/owner"
 )
@@ -44,7 +43,7 @@ type server struct {
 
 // openServer opens the socket; from then on requests are accepted, and answered once run is called.
 func (d *Daemon) openServer(ctx context.Context) (*server, error) {
-	listener, err := listen(SocketPath(d.home.Dir), d.home.Dir, d.Supervised(), d.log)
+	listener, err := listen(homedir.SocketPath(d.home.Dir), d.home.Dir, d.Supervised(), d.log)
 	if err != nil {
 		return nil, err
 	}
@@ -152,29 +151,6 @@ func (s *server) closeSilent() {
 			_ = c.Close()
 		}
 	}
-}
-
-// maxSocketPath is the size of sockaddr_un with the final zero: 104 on macOS, 108 on Linux.
-const maxSocketPath = 104
-
-// SocketPath returns the socket of a home. It is in a runtime folder if the path would be too long.
-func SocketPath(dir string) string {
-	path := filepath.Join(dir, "rouse.sock")
-	if len(path) < maxSocketPath {
-		return path
-	}
-
-	// The short name comes from the home alone, so that a command finds it without asking anybody.
-	sum := sha256.Sum256([]byte(dir))
-	base := os.Getenv("XDG_RUNTIME_DIR")
-	// The temp folder is shared between users, so each gets a folder of their own in it.
-	if base == "" || len(base) > maxSocketPath/2 {
-		base = filepath.Join(os.TempDir(), fmt.Sprintf("rouse-%d", os.Getuid()))
-	} else {
-		base = filepath.Join(base, "rouse")
-	}
-
-	return filepath.Join(base, hex.EncodeToString(sum[:8])+".sock")
 }
 
 // listen opens the socket for its owner alone. It replaces the socket of an ended process: this process holds the lock of the home, so

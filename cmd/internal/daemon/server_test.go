@@ -13,6 +13,8 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/homedir"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 )
 
@@ -25,7 +27,7 @@ func TestServerStopsAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: QuietLogger()})
+	d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: logging.Quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,13 +40,13 @@ func TestServerStopsAtOnce(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- s.run() }()
 
-	silent, err := net.Dial("unix", SocketPath(d.Dir()))
+	silent, err := net.Dial("unix", homedir.SocketPath(d.Dir()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer silent.Close()
 
-	client, _, err := Connect(t.Context(), d.Dir())
+	client, _, err := homedir.Connect(t.Context(), d.Dir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -182,7 +182,7 @@ func TestSignInByBrowser(t *testing.T) {
 		t.Fatalf("the server was asked: %s", server.Requests())
 	}
 
-	if status, body, _ := visit(t, "GET", sent, "", "document"); status != 200 || !strings.Contains(body, pageSignedIn) || strings.Contains(body, "code-") {
+	if status, body, _ := visit(t, "GET", sent, "", "document"); status != 200 || !strings.Contains(body, "You are signed in, and the run goes on.") || strings.Contains(body, "code-") {
 		t.Errorf("%d %s", status, body)
 	}
 	s.over(run)

@@ -11,6 +11,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 	"rouse/skills"
 	"rouse/skills/install"
@@ -34,7 +35,7 @@ func TestSkillsAreServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: QuietLogger()})
+	d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: logging.Quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}

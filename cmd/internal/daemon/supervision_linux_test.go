@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/supervision"
 )
 
 // The watchdog hears that all is well while each part goes round, nothing while one hangs, and again when it goes on. A ledger
@@ -33,14 +34,14 @@ func TestWatchdog(t *testing.T) {
 	var hangs, refuses atomic.Bool
 	released := make(chan struct{})
 	well := s.newLiveness(s.dispatching.Load())
-	dispatcher, ledger := well.checks[2].ask, well.checks[0].ask
-	well.checks[2].ask = func(ctx context.Context) error {
+	dispatcher, ledger := well.Parts[2].Ask, well.Parts[0].Ask
+	well.Parts[2].Ask = func(ctx context.Context) error {
 		if hangs.Load() {
 			<-released // whatever becomes of ctx, as on a disk that does not answer
 		}
 		return dispatcher(ctx)
 	}
-	well.checks[0].ask = func(ctx context.Context) error {
+	well.Parts[0].Ask = func(ctx context.Context) error {
 		if refuses.Load() {
 			return errors.New("the disk is full")
 		}
@@ -49,8 +50,8 @@ func TestWatchdog(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	sup, over := newSupervision(s.Daemon, true), make(chan error, 1)
-	go func() { over <- sup.run(ctx, well) }()
+	sup, over := supervision.New(true, s.Current, s.Explainer, s.Daemon.log), make(chan error, 1)
+	go func() { over <- sup.Run(ctx, well) }()
 
 	next := func() string {
 		text := make([]byte, 8192)
@@ -123,11 +124,11 @@ func TestNotifications(t *testing.T) {
 		return string(text[:n])
 	}
 
-	sup := newSupervision(s.Daemon, true)
-	if newSupervision(s.Daemon, false).on {
+	sup := supervision.New(true, s.Current, s.Explainer, s.Daemon.log)
+	if supervision.New(false, s.Current, s.Explainer, s.Daemon.log).On {
 		t.Error("a command that does not serve notifies systemd")
 	}
-	sup.reload(t.Context(), func() {
+	sup.Reload(t.Context(), func() {
 		if said := next(); !strings.HasPrefix(said, "RELOADING=1\nSTATUS=") {
 			t.Error(said)
 		}
@@ -136,7 +137,7 @@ func TestNotifications(t *testing.T) {
 		t.Error(said)
 	}
 
-	drained := sup.stopping(t.Context())
+	drained := sup.Stopping(t.Context())
 	if said := next(); !strings.HasPrefix(said, "STOPPING=1\nSTATUS=lets running jobs finish") {
 		t.Error(said)
 	}
@@ -145,7 +146,7 @@ func TestNotifications(t *testing.T) {
 	}
 	drained()
 
-	sup.report(t.Context(), errors.New(strings.Repeat("long\n", 4096)))
+	sup.Report(t.Context(), errors.New(strings.Repeat("long\n", 4096)))
 	if said := next(); len(said) > 4096 || strings.Count(said, "\n") != 1 || !strings.HasPrefix(said, "WATCHDOG=1\nSTATUS=cannot work: long") {
 		t.Errorf("%d bytes: %.100s", len(said), said)
 	}

@@ -24,6 +24,7 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/config/load"
 	"rouse/cmd/internal/config/yaml"
+	"rouse/cmd/internal/logging"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -103,7 +104,7 @@ func openOffice(t *testing.T, s tool.Spec, agentKeys, jobKeys string, turns ...m
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.Daemon, err = Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: QuietLogger()}); err != nil {
+	if o.Daemon, err = Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: logging.Quiet()}); err != nil {
 		t.Fatal(err)
 	}
 

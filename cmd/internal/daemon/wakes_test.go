@@ -14,6 +14,7 @@ import (
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config/load"
 	"rouse/cmd/internal/config/yaml"
+	"rouse/cmd/internal/logging"
 	"rouse/internal/ledger"
 )
 
@@ -35,7 +36,7 @@ jobs:
 		t.Fatal(err)
 	}
 	var ahead atomic.Int64
-	d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: QuietLogger(), Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+	d, err := Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: logging.Quiet(), Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
 	if err != nil {
 		t.Fatal(err)
 	}

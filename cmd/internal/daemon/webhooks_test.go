@@ -50,7 +50,7 @@ func (s sender) send(id, body string) (status int, run string, after string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.DashboardURL("/hooks/bank"), strings.NewReader(body))
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.Door.URL("/hooks/bank"), strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestWrongDeliveries(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, strings.TrimSuffix(s.DashboardURL("/"), "/")+c.path, bytes.NewReader([]byte(c.body)))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, strings.TrimSuffix(s.Door.URL("/"), "/")+c.path, bytes.NewReader([]byte(c.body)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +209,7 @@ func TestWrongDeliveries(t *testing.T) {
 func TestKeptConnectionsGiveWay(t *testing.T) {
 	t.Parallel()
 	s := newSender(t)
-	at, err := url.Parse(s.DashboardURL("/"))
+	at, err := url.Parse(s.Door.URL("/"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func (s *site) agentRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /agents/{name}/run", s.do(s.runAgent))
 	mux.Handle("POST /agents/{name}/wake", s.do(s.planWake))
 	mux.Handle("POST /agents/{name}/wake/cancel", s.do(func(r *http.Request) (string, error) {
-		_, err := s.backend.CancelWake(r.Context(), r.PathValue("name"))
+		_, err := s.control.CancelWake(r.Context(), r.PathValue("name"))
 		return back(r), err
 	}))
 	s.pauseRoutes(mux, "/agents/{name}", ledger.PauseAgent)
@@ -74,14 +74,14 @@ func (s *site) showAgent(tab string, make func(*http.Request, agent) (templ.Comp
 
 func (s *site) agents(r *http.Request, p page) (templ.Component, error) {
 	ctx := r.Context()
-	jobs, e1 := s.backend.Jobs(ctx)
-	wakes, e2 := s.backend.Wakes(ctx, "")
+	jobs, e1 := s.control.Jobs(ctx)
+	wakes, e2 := s.control.Wakes(ctx, "")
 	if err := cmp.Or(e1, e2); err != nil {
 		return nil, err
 	}
 
 	var all []agent
-	for _, name := range s.backend.AgentNames() {
+	for _, name := range s.control.AgentNames() {
 		a := agent{page: p, Name: name, Jobs: jobsOf(jobs, name)}
 		for _, w := range wakes {
 			if w.Agent == name {
@@ -101,13 +101,13 @@ func jobsOf(jobs []api.Job, agent string) []api.Job {
 func (s *site) newAgent(r *http.Request, p page, tab string) (agent, error) {
 	ctx, name := r.Context(), r.PathValue("name")
 	a := agent{page: p.titled(name+" · "+tab, "Agents"), Name: name, Tab: tab}
-	if err := s.backend.Known("", name); err != nil {
+	if err := s.control.Known("", name); err != nil {
 		return a, err
 	}
 
-	wakes, e1 := s.backend.Wakes(ctx, name)
-	jobs, e2 := s.backend.Jobs(ctx)
-	pauses, e3 := s.answers.Pauses(ctx)
+	wakes, e1 := s.control.Wakes(ctx, name)
+	jobs, e2 := s.control.Jobs(ctx)
+	pauses, e3 := s.answers.Pauses.List(ctx)
 	if err := cmp.Or(e1, e2, e3); err != nil {
 		return a, err
 	}
@@ -121,7 +121,7 @@ func (s *site) newAgent(r *http.Request, p page, tab string) (agent, error) {
 		}
 	}
 
-	pool, err := s.backend.Databases(name)
+	pool, err := s.control.Databases(name)
 	if err == nil {
 		a.HasDB = pool.Has(name)
 	}
@@ -130,7 +130,7 @@ func (s *site) newAgent(r *http.Request, p page, tab string) (agent, error) {
 
 // useDB calls do with an agent's database.
 func (s *site) useDB(ctx context.Context, agent string, do func(*agentdb.DB) error) error {
-	db, release, err := s.backend.Database(ctx, agent)
+	db, release, err := s.control.Database(ctx, agent)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (s *site) withDB(ctx context.Context, a *agent, do func(*agentdb.DB) error)
 	if !a.HasDB {
 		return nil
 	}
-	db, release, err := s.backend.Database(ctx, a.Name)
+	db, release, err := s.control.Database(ctx, a.Name)
 	if err != nil {
 		a.DBFail, err = err.Error(), nil
 		return err
@@ -242,7 +242,7 @@ func (s *site) agentActivity(r *http.Request, a agent) (templ.Component, error) 
 	if err != nil {
 		return nil, err
 	}
-	runs, err := s.answers.Runs(r.Context(), ledger.RunFilter{Agent: a.Name, After: floor, Limit: activityRuns})
+	runs, err := s.answers.Runs.List(r.Context(), ledger.RunFilter{Agent: a.Name, After: floor, Limit: activityRuns})
 	if err != nil {
 		return nil, err
 	}
@@ -264,14 +264,14 @@ func (s *site) runAgent(r *http.Request) (string, error) {
 	if prompt == "" {
 		return "", badRequest("say what the agent is to do")
 	}
-	started, err := s.answers.Fire(r.Context(), api.RunRequest{Agent: r.PathValue("name"), Prompt: prompt})
+	started, err := s.answers.Runs.Fire(r.Context(), api.RunRequest{Agent: r.PathValue("name"), Prompt: prompt})
 	return runPath(started.ID), err
 }
 
 // planWake plans the next wake of an agent, or changes the planned one.
 func (s *site) planWake(r *http.Request) (string, error) {
 	ask := api.WakeRequest{Agent: r.PathValue("name"), At: s.typedTime(r, "at"), Instructions: r.PostFormValue("instructions")}
-	_, err := s.backend.SetWake(r.Context(), ask)
+	_, err := s.control.SetWake(r.Context(), ask)
 	return back(r), err
 }
 

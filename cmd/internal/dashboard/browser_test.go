@@ -69,7 +69,7 @@ func browse(t *testing.T, h *home, name string, width, height int64) *browser {
 		t.Fatal(err)
 	}
 
-	login, err := h.Login(t.Context(), "/")
+	login, err := h.Door.Login(t.Context(), "/")
 	if err != nil {
 		t.Fatal(err)
 	}

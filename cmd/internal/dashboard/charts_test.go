@@ -143,7 +143,7 @@ func TestInChromiumJobCharts(t *testing.T) {
 
 	for _, w := range windows {
 		b := browse(t, h, w.name, w.width, w.height)
-		b.do(chromedp.Navigate(b.DashboardURL("/jobs/books")), chromedp.WaitReady("main"))
+		b.do(chromedp.Navigate(b.Door.URL("/jobs/books")), chromedp.WaitReady("main"))
 		b.says("a screen reader", b.heard(), append(headings, lines...)...)
 		b.click("summary", "duration of each run in words")
 		b.click("summary", "cost of each run in words")
@@ -215,7 +215,7 @@ func TestInChromiumPinnedViews(t *testing.T) {
 			{"no_bars", []string{"day-00", "day-01"}, nil},
 		} {
 			h.done("/agents/bookkeeper/pin", "view", c.view, "pinned", "yes")
-			b.do(chromedp.Navigate(b.DashboardURL("/agents/bookkeeper")), chromedp.WaitReady("main"))
+			b.do(chromedp.Navigate(b.Door.URL("/agents/bookkeeper")), chromedp.WaitReady("main"))
 			b.says("a screen reader", b.heard(), c.shown...)
 			b.says("a person", b.seen(".views"), c.shown...)
 

@@ -16,7 +16,12 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/control"
+	"rouse/cmd/internal/doctor"
+	"rouse/cmd/internal/reload"
+	"rouse/cmd/internal/status"
 	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/why"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
@@ -29,12 +34,18 @@ type Options struct {
 
 // site serves all pages.
 type site struct {
-	ledger  *ledger.Ledger
-	answers *web.Server
-	backend web.Options
-	version string
-	log     *slog.Logger
-	assets  *assets
+	ledger   *ledger.Ledger
+	answers  *web.Server
+	control  *control.Service
+	why      *why.Explainer
+	doctor   *doctor.Checker
+	status   *status.Reporter
+	reloader *reload.Reloader
+	version  string
+	log      *slog.Logger
+	assets   *assets
+
+	stopping <-chan struct{} // closed when the server stops
 }
 
 // New returns a handler for the pages, to be mounted at /. It does not check access.
@@ -51,7 +62,8 @@ func New(o Options) (http.Handler, error) {
 		o.API.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	s := &site{ledger: o.API.Ledger, answers: answers, backend: o.API, version: o.Version, log: o.API.Logger, assets: files}
+	s := &site{ledger: o.API.Ledger, answers: answers, control: o.API.Control, why: o.API.Why, doctor: o.API.Doctor, status: o.API.Status, reloader: o.API.Reloader, stopping: o.API.Stopping,
+		version: o.Version, log: o.API.Logger, assets: files}
 	compress, err := gzhttp.NewWrapper(gzhttp.MinSize(0), gzhttp.ContentTypes([]string{"text/html", "text/css", "text/javascript", "image/svg+xml"}))
 	if err != nil {
 		return nil, err
@@ -263,14 +275,14 @@ func (s *site) live(w http.ResponseWriter, r *http.Request) {
 
 		select {
 		case <-time.After(betweenSignals):
-		case <-s.backend.Stopping:
+		case <-s.stopping:
 			return
 		case <-r.Context().Done():
 			return
 		}
 		select {
 		case <-changed:
-		case <-s.backend.Stopping:
+		case <-s.stopping:
 			return
 		case <-r.Context().Done():
 			return

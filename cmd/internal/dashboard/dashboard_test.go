@@ -24,6 +24,8 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/homedir"
+	"rouse/cmd/internal/logging"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -122,7 +124,7 @@ func seedIn(t *testing.T, dir string, now func() time.Time, seed func(*ledger.Le
 	if err := os.MkdirAll(filepath.Join(dir, "home"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	o := daemon.LedgerOptions(filepath.Join(dir, "home"))
+	o := homedir.LedgerOptions(filepath.Join(dir, "home"))
 	o.Now = now
 	l, err := ledger.Open(t.Context(), o)
 	if err != nil {
@@ -141,7 +143,7 @@ func openIn(t *testing.T, dir string) *home {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := daemon.Open(t.Context(), daemon.Options{Home: string(cfg.Home), Config: cfg, Serves: true, Adopt: true, Logger: daemon.QuietLogger()})
+	d, err := daemon.Open(t.Context(), daemon.Options{Home: string(cfg.Home), Config: cfg, Serves: true, Adopt: true, Logger: logging.Quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}

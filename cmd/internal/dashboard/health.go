@@ -42,17 +42,17 @@ func (s *site) health(r *http.Request, p page) (templ.Component, error) {
 	ctx := r.Context()
 	h := health{page: p.titled("Health", "Health")}
 	var errs [5]error
-	h.Status, errs[0] = s.backend.Status(ctx)
+	h.Status, errs[0] = s.status.Status(ctx)
 	// Contact model servers only on request, because the page is reloaded often.
-	h.Checks, errs[1] = s.backend.Doctor(ctx, r.URL.Query().Get("ask") == "")
+	h.Checks, errs[1] = s.doctor.Doctor(ctx, r.URL.Query().Get("ask") == "")
 	h.Ledger, errs[2] = s.ledger.FileState(ctx)
 	h.Undelivered, errs[3] = s.ledger.UndeliveredNotices(ctx, maxUndelivered)
-	h.Incidents, errs[4] = s.answers.Incidents(ctx, ledger.IncidentFilter{Limit: maxIncidents})
+	h.Incidents, errs[4] = s.answers.Incidents.List(ctx, ledger.IncidentFilter{Limit: maxIncidents})
 	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, err
 	}
 
-	for _, name := range s.backend.Channels() {
+	for _, name := range s.control.Channels() {
 		one := channel{Name: name}
 		last, ok, err := s.ledger.LastNotice(ctx, name)
 		if err != nil {
@@ -65,7 +65,7 @@ func (s *site) health(r *http.Request, p page) (templ.Component, error) {
 	}
 
 	// Without a valid configuration there are no jobs. The page shows its problems elsewhere.
-	if jobs, err := s.backend.Jobs(ctx); err == nil {
+	if jobs, err := s.control.Jobs(ctx); err == nil {
 		for _, j := range jobs {
 			if j.Watch != nil {
 				h.Jobs = append(h.Jobs, j)
@@ -79,13 +79,13 @@ func (s *site) health(r *http.Request, p page) (templ.Component, error) {
 
 // reload reloads the configuration. The health page shows any problems.
 func (s *site) reload(r *http.Request) (string, error) {
-	_, err := s.backend.Reload(r.Context())
+	_, err := s.reloader.Reload(r.Context())
 	return "/health", err
 }
 
 // tryChannel sends a test notice to a channel.
 func (s *site) tryChannel(r *http.Request) (string, error) {
-	_, err := s.backend.Notify(r.Context(), r.PostFormValue("channel"), "This is a test from the rouse dashboard.")
+	_, err := s.control.Notify(r.Context(), r.PostFormValue("channel"), "This is a test from the rouse dashboard.")
 	return "/health", err
 }
 
@@ -117,7 +117,7 @@ func (s *site) incidentRoutes(mux *http.ServeMux) {
 func (s *site) incidents(r *http.Request, p page) (templ.Component, error) {
 	v := incidents{page: p.titled("Incidents", "Health"), Over: r.URL.Query().Get("over") == "yes"}
 	var err error
-	if v.All, err = s.answers.Incidents(r.Context(), ledger.IncidentFilter{Closed: v.Over, Limit: maxIncidents}); err != nil {
+	if v.All, err = s.answers.Incidents.List(r.Context(), ledger.IncidentFilter{Closed: v.Over, Limit: maxIncidents}); err != nil {
 		return nil, err
 	}
 	if v.Over {
@@ -127,6 +127,6 @@ func (s *site) incidents(r *http.Request, p page) (templ.Component, error) {
 }
 
 func (s *site) acknowledge(r *http.Request) (string, error) {
-	_, err := s.answers.Acknowledge(r.Context(), pathID(r, "id"), r.PostFormValue("note"))
+	_, err := s.answers.Incidents.Acknowledge(r.Context(), pathID(r, "id"), r.PostFormValue("note"))
 	return back(r), err
 }

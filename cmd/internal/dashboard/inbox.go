@@ -32,9 +32,9 @@ const (
 )
 
 func (s *site) inbox(r *http.Request, p page) (templ.Component, error) {
-	items, e1 := s.answers.Inbox(r.Context())
-	branches, e2 := s.backend.WaitingCheckouts(r.Context())
-	ended, e3 := s.answers.Runs(r.Context(), ledger.RunFilter{State: domain.StateFinished, Limit: completions})
+	items, e1 := s.answers.Inbox.List(r.Context())
+	branches, e2 := s.control.WaitingCheckouts(r.Context())
+	ended, e3 := s.answers.Runs.List(r.Context(), ledger.RunFilter{State: domain.StateFinished, Limit: completions})
 	return inboxPage(p.titled("Inbox", "Inbox"), items, branches, ended), cmp.Or(e1, e2, e3)
 }
 
@@ -45,7 +45,7 @@ func (s *site) closed(r *http.Request, p page) (templ.Component, error) {
 		return nil, err
 	}
 
-	items, err := s.answers.Closed(r.Context(), before, itemsOnPage)
+	items, err := s.answers.Inbox.Closed(r.Context(), before, itemsOnPage)
 	older := ""
 	if len(items) == itemsOnPage {
 		older = items[len(items)-1].ID
@@ -54,13 +54,13 @@ func (s *site) closed(r *http.Request, p page) (templ.Component, error) {
 }
 
 func (s *site) item(r *http.Request, p page) (templ.Component, error) {
-	item, err := s.answers.Item(r.Context(), pathID(r, "id"))
+	item, err := s.answers.Inbox.Item(r.Context(), pathID(r, "id"))
 	return itemPage(p.titled("Inbox item "+item.ID, "Inbox"), item, nil), err
 }
 
 // itemText returns the full text of an item.
 func (s *site) itemText(r *http.Request) (string, error) {
-	item, err := s.answers.Item(r.Context(), pathID(r, "id"))
+	item, err := s.answers.Inbox.Item(r.Context(), pathID(r, "id"))
 	return strings.Join([]string{item.Title, item.Message, item.Action}, "\n\n"), err
 }
 
@@ -98,7 +98,7 @@ func (s *site) answerItem(w http.ResponseWriter, r *http.Request) {
 	var item api.Item
 	err := parseForm(w, r)
 	if err == nil {
-		item, err = s.answers.Item(r.Context(), id)
+		item, err = s.answers.Inbox.Item(r.Context(), id)
 	}
 	if err != nil {
 		s.fail(w, r, err)
@@ -107,7 +107,7 @@ func (s *site) answerItem(w http.ResponseWriter, r *http.Request) {
 
 	text, problems := answerOf(item, r.PostForm)
 	if len(problems) == 0 {
-		_, err = s.answers.Answer(r.Context(), id, api.Answer{Text: text, Reason: r.PostFormValue("reason"), Kind: item.Kind, All: r.PostFormValue("all") != ""})
+		_, err = s.answers.Inbox.Answer(r.Context(), id, api.Answer{Text: text, Reason: r.PostFormValue("reason"), Kind: item.Kind, All: r.PostFormValue("all") != ""})
 		if err == nil {
 			http.Redirect(w, r, s.afterAnswer(r, item), http.StatusSeeOther)
 			return

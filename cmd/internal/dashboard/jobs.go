@@ -53,7 +53,7 @@ func (s *site) jobRoutes(mux *http.ServeMux) {
 }
 
 func (s *site) jobs(r *http.Request, p page) (templ.Component, error) {
-	all, err := s.backend.Jobs(r.Context())
+	all, err := s.control.Jobs(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -67,11 +67,11 @@ func (s *site) jobs(r *http.Request, p page) (templ.Component, error) {
 
 func (s *site) job(r *http.Request, p page) (templ.Component, error) {
 	ctx, name := r.Context(), r.PathValue("name")
-	if err := s.backend.Known(name, ""); err != nil {
+	if err := s.control.Known(name, ""); err != nil {
 		return nil, err
 	}
 
-	all, err := s.backend.Jobs(ctx)
+	all, err := s.control.Jobs(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -80,10 +80,10 @@ func (s *site) job(r *http.Request, p page) (templ.Component, error) {
 	var errs [4]error
 	var why api.Why
 	var runs []api.Run
-	v.Next, errs[0] = s.backend.Next(ctx, name, nextShown)
-	v.Definition, errs[1] = s.backend.Definition(name)
-	why, errs[2] = s.backend.Why(ctx, name, "", stripLength)
-	runs, errs[3] = s.answers.Runs(ctx, ledger.RunFilter{Job: name, Limit: stripLength, Brief: true})
+	v.Next, errs[0] = s.why.Next(ctx, name, nextShown)
+	v.Definition, errs[1] = s.control.Definition(name)
+	why, errs[2] = s.why.Why(ctx, name, "", stripLength)
+	runs, errs[3] = s.answers.Runs.List(ctx, ledger.RunFilter{Job: name, Limit: stripLength, Brief: true})
 	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (s *site) job(r *http.Request, p page) (templ.Component, error) {
 
 	if v.Simulates {
 		var until time.Time
-		if v.Simulated, until, err = s.backend.Simulate(ctx, name, week); err != nil {
+		if v.Simulated, until, err = s.why.Simulate(ctx, name, week); err != nil {
 			return nil, err
 		}
 		if until.Before(p.Now.Add(week - time.Minute)) {
@@ -103,7 +103,7 @@ func (s *site) job(r *http.Request, p page) (templ.Component, error) {
 
 	v.Asked = backfillForm{r.URL.Query().Get("from"), r.URL.Query().Get("to")}
 	if v.Asked.From != "" {
-		would, err := s.backend.Backfill(ctx, name, api.BackfillRequest{From: v.Asked.From, To: v.Asked.To, DryRun: true})
+		would, err := s.control.Backfill(ctx, name, api.BackfillRequest{From: v.Asked.From, To: v.Asked.To, DryRun: true})
 		if err != nil {
 			return nil, err
 		}
@@ -115,7 +115,7 @@ func (s *site) job(r *http.Request, p page) (templ.Component, error) {
 // backfill starts the backfill that the page has previewed.
 func (s *site) backfill(r *http.Request) (string, error) {
 	job := r.PathValue("name")
-	_, err := s.backend.Backfill(r.Context(), job, api.BackfillRequest{From: r.PostFormValue("from"), To: r.PostFormValue("to")})
+	_, err := s.control.Backfill(r.Context(), job, api.BackfillRequest{From: r.PostFormValue("from"), To: r.PostFormValue("to")})
 	return runsPath("job", job, "trigger", string(domain.TriggerBackfill)), err
 }
 
@@ -193,7 +193,7 @@ func (s *site) runJob(r *http.Request) (string, error) {
 		ask.Input[name] = strings.TrimSpace(value)
 	}
 
-	started, err := s.answers.Fire(r.Context(), ask)
+	started, err := s.answers.Runs.Fire(r.Context(), ask)
 	return runPath(started.ID), err
 }
 

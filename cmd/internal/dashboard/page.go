@@ -28,12 +28,12 @@ type page struct {
 }
 
 func (s *site) newPage(r *http.Request) (page, error) {
-	p := page{Version: s.version, Now: time.Now(), Zone: s.backend.Zone(), Style: s.assets.path("style.css"), Script: s.assets.path("app.js"), Icon: s.assets.path("icon.svg"), Here: r.URL.RequestURI()}
+	p := page{Version: s.version, Now: time.Now(), Zone: s.control.Zone(), Style: s.assets.path("style.css"), Script: s.assets.path("app.js"), Icon: s.assets.path("icon.svg"), Here: r.URL.RequestURI()}
 	if r.Method != http.MethodGet {
 		p.Here = back(r)
 	}
 
-	open, err := s.answers.Inbox(r.Context())
+	open, err := s.answers.Inbox.List(r.Context())
 	p.Open = len(open)
 	return p, err
 }

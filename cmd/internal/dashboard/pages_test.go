@@ -115,7 +115,7 @@ func TestReplayPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The daemon may just have reloaded the configuration by itself.
-	if _, err := h.Reload(t.Context()); err != nil {
+	if _, err := h.Reloader.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	h.expect("/runs/"+ran.ID+"/replay", "difference", "# Another report", `data-row="1"`)
@@ -705,7 +705,7 @@ func TestSkillPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	write("sums/docs.md", "# Sums\n\n"+strings.Repeat("It adds up. ", 5000)+"The end.\n")
-	if _, err := h.Reload(t.Context()); err != nil {
+	if _, err := h.Reloader.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 

@@ -96,7 +96,7 @@ func TestInChromiumThumbs(t *testing.T) {
 	ran, failed := h.fire("books"), h.fire("fails")
 	b := phone(t, h)
 	for _, path := range []string{"/", "/inbox", "/inbox/1", "/runs", "/runs/" + ran.ID, "/runs/" + failed.ID, "/runs/" + ran.ID + "/undo", "/jobs", "/jobs/books", "/agents/bookkeeper", "/agents/bookkeeper/data", "/agents/bookkeeper/row?table=expenses&key=%7B%22id%22%3A1%7D", "/agents/bookkeeper/views?view=by_what", "/workspaces/1", "/health", "/incidents"} {
-		b.do(chromedp.Navigate(b.DashboardURL(path)), chromedp.WaitReady("main"))
+		b.do(chromedp.Navigate(b.Door.URL(path)), chromedp.WaitReady("main"))
 		b.fitsThumbs(path)
 		b.fits(path)
 	}
@@ -137,7 +137,7 @@ func (b *browser) on(path string) {
 // open opens a page by its address.
 func (b *browser) open(path string) {
 	b.t.Helper()
-	b.do(chromedp.Navigate(b.DashboardURL(path)), chromedp.WaitReady("main"))
+	b.do(chromedp.Navigate(b.Door.URL(path)), chromedp.WaitReady("main"))
 }
 
 // row returns the row that has the focus.
@@ -265,7 +265,7 @@ var withEverything = strings.Replace(configuration, "workdir: ./books\n", "workd
 func TestInChromiumWithoutScripts(t *testing.T) {
 	h := open(t, withModelOf(t, withEverything, asking...), nil)
 	b := browse(t, h, "desk", 1440, 900)
-	login, err := h.Login(t.Context(), "/")
+	login, err := h.Door.Login(t.Context(), "/")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,21 +70,21 @@ func (s *site) runRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /runs/{id}/undo", s.show(s.undoPage))
 	mux.Handle("GET /runs/{id}/replay", s.show(s.replayPage))
 	mux.Handle("POST /runs/{id}/undo", s.do(s.undo))
-	mux.Handle("POST /runs/{id}/cancel", doRun(s, s.answers.Cancel))
-	mux.Handle("POST /runs/{id}/retry", doRun(s, s.answers.Retry))
+	mux.Handle("POST /runs/{id}/cancel", doRun(s, s.answers.Runs.Cancel))
+	mux.Handle("POST /runs/{id}/retry", doRun(s, s.answers.Runs.Retry))
 	mux.Handle("POST /runs/{id}/apply", s.do(s.apply))
-	mux.Handle("POST /runs/{id}/discard", doRun(s, s.answers.Discard))
+	mux.Handle("POST /runs/{id}/discard", doRun(s, s.answers.Runs.Discard))
 }
 
 func (s *site) run(r *http.Request, p page) (templ.Component, error) {
 	id, ctx := pathID(r, "id"), r.Context()
 	v := run{page: p.titled(fmt.Sprintf("Run %d", id), "Runs")}
 	var err error
-	if v.RunDetail, err = s.answers.Run(ctx, id); err != nil {
+	if v.RunDetail, err = s.answers.Runs.Run(ctx, id); err != nil {
 		return nil, err
 	}
 	if v.Checkout != nil && v.State == domain.StateFinished {
-		c, err := s.answers.Checkout(ctx, id)
+		c, err := s.answers.Runs.Checkout(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +92,7 @@ func (s *site) run(r *http.Request, p page) (templ.Component, error) {
 	}
 	v.Mark, v.Cause = runMark(v.Run), cause(v.Run)
 	if v.State != domain.StateFinished {
-		if v.Pending, err = s.answers.Pending(ctx, id); err != nil {
+		if v.Pending, err = s.answers.Runs.Pending(ctx, id); err != nil {
 			return nil, err
 		}
 	}
@@ -238,7 +238,7 @@ func (v run) textPath(of string, number int) string {
 // runText returns a full text of a run: its summary, its error, the text of a step, or the
 // arguments or result of a call.
 func (s *site) runText(r *http.Request) (string, error) {
-	d, err := s.answers.Run(r.Context(), pathID(r, "id"))
+	d, err := s.answers.Runs.Run(r.Context(), pathID(r, "id"))
 	if err != nil {
 		return "", err
 	}
@@ -336,14 +336,14 @@ func doRun[T any](s *site, do func(ctx context.Context, run int64) (T, error)) h
 // undoPage shows the expected result of an undo.
 func (s *site) undoPage(r *http.Request, p page) (templ.Component, error) {
 	id := pathID(r, "id")
-	would, err := s.answers.Undo(r.Context(), id, api.UndoRequest{DryRun: true}, func(int64, int64) {})
+	would, err := s.answers.Runs.Undo(r.Context(), id, api.UndoRequest{DryRun: true}, func(int64, int64) {})
 	return undoPage(p.titled(fmt.Sprintf("Undo run %d", id), "Runs"), would), err
 }
 
 // replayPage shows the differences found by replaying a run. A replay changes nothing.
 func (s *site) replayPage(r *http.Request, p page) (templ.Component, error) {
 	id := pathID(r, "id")
-	played, err := s.backend.Replay(r.Context(), id)
+	played, err := s.control.Replay(r.Context(), id)
 	var cannot *api.Error
 	// A conflict means that the run cannot be replayed, which the page shows.
 	if errors.As(err, &cannot) && cannot.Status == http.StatusConflict {
@@ -353,7 +353,7 @@ func (s *site) replayPage(r *http.Request, p page) (templ.Component, error) {
 }
 
 func (s *site) undo(r *http.Request) (string, error) {
-	done, err := s.answers.Undo(r.Context(), pathID(r, "id"), api.UndoRequest{Force: r.PostFormValue("force") == "yes"}, func(int64, int64) {})
+	done, err := s.answers.Runs.Undo(r.Context(), pathID(r, "id"), api.UndoRequest{Force: r.PostFormValue("force") == "yes"}, func(int64, int64) {})
 	if err == nil && !done.Done {
 		err = &api.Error{Status: http.StatusConflict, Message: "nothing was undone: something came later that stands in the way. What it is, the page of the undo says; there you can also have it undone all the same."}
 	}
@@ -367,6 +367,6 @@ func retryable(r api.Run) bool {
 
 // apply applies the branch shown on the page. It fails if the branch has changed since.
 func (s *site) apply(r *http.Request) (string, error) {
-	_, err := s.answers.Apply(r.Context(), pathID(r, "id"), api.ApplyRequest{How: r.PostFormValue("how"), Head: r.PostFormValue("head")})
+	_, err := s.answers.Runs.Apply(r.Context(), pathID(r, "id"), api.ApplyRequest{How: r.PostFormValue("how"), Head: r.PostFormValue("head")})
 	return back(r), err
 }

@@ -171,7 +171,7 @@ func (s *site) contentAfter(ctx context.Context, op ledger.FileOp) (content []by
 }
 
 func (s *site) readFile(path string) ([]byte, error) {
-	f, err := s.backend.OpenFile(path)
+	f, err := s.control.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func diffLines(diff string, most int) []string {
 // tableChanges returns the changelog entries of a run by table. It does not create a missing
 // database.
 func (s *site) tableChanges(ctx context.Context, run int64, agent string) ([]tableChange, error) {
-	pool, err := s.backend.Databases(agent)
+	pool, err := s.control.Databases(agent)
 	if err != nil || !pool.Has(agent) {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func (s *site) runs(r *http.Request, p page) (templ.Component, error) {
 		return nil, err
 	}
 
-	found, err := s.answers.Runs(r.Context(), of)
+	found, err := s.answers.Runs.List(r.Context(), of)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (s *site) runs(r *http.Request, p page) (templ.Component, error) {
 	case of.After > 0:
 		older = strconv.FormatInt(of.After+1, 10)
 	}
-	return runsPage(p.titled("Runs", "Runs"), f, found, older, s.backend.AgentNames()), nil
+	return runsPage(p.titled("Runs", "Runs"), f, found, older, s.control.AgentNames()), nil
 }
 
 // parse parses the filter. Dates are in the given time zone.

@@ -22,7 +22,7 @@ func (s *site) skillRoutes(mux *http.ServeMux) {
 // skills lists the skills of the configuration or, for a search, the matching ones with the best
 // first.
 func (s *site) skills(r *http.Request, p page) (templ.Component, error) {
-	all, err := s.backend.Skills(r.Context())
+	all, err := s.control.Skills(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func searchSkills(all []install.Listed, words string) (found []install.Listed) {
 }
 
 func (s *site) skill(r *http.Request, p page) (templ.Component, error) {
-	d, err := s.backend.Skill(r.Context(), r.PathValue("name"))
+	d, err := s.control.Skill(r.Context(), r.PathValue("name"))
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (s *site) skill(r *http.Request, p page) (templ.Component, error) {
 
 // skillText returns the full docs or instructions of a skill.
 func (s *site) skillText(r *http.Request) (string, error) {
-	d, err := s.backend.Skill(r.Context(), r.PathValue("name"))
+	d, err := s.control.Skill(r.Context(), r.PathValue("name"))
 	if r.URL.Query().Get("of") == "docs" {
 		return d.Docs, err
 	}

@@ -91,7 +91,7 @@ func (s *site) today(r *http.Request, p page) (templ.Component, error) {
 
 	var err error
 	// Show the history even if the configuration is not valid.
-	if t.Jobs, err = s.backend.Jobs(ctx); err != nil {
+	if t.Jobs, err = s.control.Jobs(ctx); err != nil {
 		t.JobsFail = s.answers.Failure(r, err).Message
 	}
 
@@ -100,7 +100,7 @@ func (s *site) today(r *http.Request, p page) (templ.Component, error) {
 	var budgetFail error
 	var beside sync.WaitGroup
 	if t.JobsFail == "" {
-		beside.Go(func() { budget, budgetFail = s.backend.Budget(ctx) })
+		beside.Go(func() { budget, budgetFail = s.control.Budget(ctx) })
 	}
 	defer beside.Wait()
 
@@ -111,14 +111,14 @@ func (s *site) today(r *http.Request, p page) (templ.Component, error) {
 	var ran, failedBefore []api.Run
 	var instants []ledger.Occurrence
 	var errs [8]error
-	t.Items, errs[0] = s.answers.Inbox(ctx)
-	t.Running, errs[1] = s.answers.Runs(ctx, ledger.RunFilter{State: domain.StateRunning, Limit: maxToday})
-	t.Pauses, errs[2] = s.answers.Pauses(ctx)
-	t.Incidents, errs[3] = s.answers.Incidents(ctx, ledger.IncidentFilter{Limit: maxIncidents})
-	ran, errs[4] = s.answers.Runs(ctx, ledger.RunFilter{Since: t.Day, After: floor, Limit: maxToday, Brief: true})
-	t.Latest, errs[5] = s.answers.Runs(ctx, ledger.RunFilter{State: domain.StateFinished, Since: t.Day, After: floor, Limit: latest})
+	t.Items, errs[0] = s.answers.Inbox.List(ctx)
+	t.Running, errs[1] = s.answers.Runs.List(ctx, ledger.RunFilter{State: domain.StateRunning, Limit: maxToday})
+	t.Pauses, errs[2] = s.answers.Pauses.List(ctx)
+	t.Incidents, errs[3] = s.answers.Incidents.List(ctx, ledger.IncidentFilter{Limit: maxIncidents})
+	ran, errs[4] = s.answers.Runs.List(ctx, ledger.RunFilter{Since: t.Day, After: floor, Limit: maxToday, Brief: true})
+	t.Latest, errs[5] = s.answers.Runs.List(ctx, ledger.RunFilter{State: domain.StateFinished, Since: t.Day, After: floor, Limit: latest})
 	// Failures of the night before may no longer be in the lists of a busy day.
-	failedBefore, errs[6] = s.answers.Runs(ctx, ledger.RunFilter{Outcome: domain.OutcomeError, Since: t.Yesterday, Until: t.Day, After: floor, Limit: maxToday, Brief: true})
+	failedBefore, errs[6] = s.answers.Runs.List(ctx, ledger.RunFilter{Outcome: domain.OutcomeError, Since: t.Yesterday, Until: t.Day, After: floor, Limit: maxToday, Brief: true})
 	instants, errs[7] = s.ledger.NotRun(ctx, t.Day, p.Now, maxToday)
 	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func (s *site) today(r *http.Request, p page) (templ.Component, error) {
 // few occurrences because a long look ahead is slow.
 func (s *site) coming(ctx context.Context, until time.Time) ([]api.Occurrence, error) {
 	for n := 8; ; n *= 8 {
-		out, err := s.backend.Next(ctx, "", min(n, maxComing))
+		out, err := s.why.Next(ctx, "", min(n, maxComing))
 		if err != nil || n >= maxComing || len(out) < n || !out[len(out)-1].Actual.Before(until) && anyRuns(out) {
 			return out, err
 		}
@@ -327,7 +327,7 @@ func (s *site) pauseRoutes(mux *http.ServeMux, path, scope string) {
 		return back(r), s.pause(r, scope)
 	}))
 	mux.Handle("POST "+path+"/resume", s.do(func(r *http.Request) (string, error) {
-		_, err := s.answers.Resume(r.Context(), scope, r.PathValue("name"))
+		_, err := s.answers.Pauses.End(r.Context(), scope, r.PathValue("name"))
 		return back(r), err
 	}))
 }
@@ -342,13 +342,13 @@ func (s *site) pause(r *http.Request, scope string) error {
 			return badRequest("say until when the pause is: a date and a time")
 		}
 	case "tomorrow":
-		y, m, d := time.Now().In(s.backend.Zone()).Date()
-		ask.Until = time.Date(y, m, d+1, 0, 0, 0, 0, s.backend.Zone()).Format("2006-01-02 15:04")
+		y, m, d := time.Now().In(s.control.Zone()).Date()
+		ask.Until = time.Date(y, m, d+1, 0, 0, 0, 0, s.control.Zone()).Format("2006-01-02 15:04")
 	default:
 		ask.For = length
 	}
 
-	_, err := s.answers.Pause(r.Context(), ask)
+	_, err := s.answers.Pauses.Begin(r.Context(), ask)
 	return err
 }
 
@@ -356,7 +356,7 @@ func (s *site) pause(r *http.Request, scope string) error {
 // day.
 func (s *site) typedTime(r *http.Request, field string) string {
 	typed := r.PostFormValue(field)
-	if at, err := time.ParseInLocation("2006-01-02T15:04", typed, s.backend.Zone()); err == nil {
+	if at, err := time.ParseInLocation("2006-01-02T15:04", typed, s.control.Zone()); err == nil {
 		return at.Format("2006-01-02 15:04")
 	}
 	return typed

@@ -25,7 +25,7 @@ func (s *site) workspaces(r *http.Request, p page) (templ.Component, error) {
 		return nil, err
 	}
 
-	found, err := s.answers.Workspaces(r.Context(), ledger.WorkspaceFilter{Agent: q.Get("agent"), Skill: q.Get("skill"), Status: ledger.WorkspaceStatus(q.Get("status")), Before: before, Limit: itemsOnPage})
+	found, err := s.answers.Workspaces.List(r.Context(), ledger.WorkspaceFilter{Agent: q.Get("agent"), Skill: q.Get("skill"), Status: ledger.WorkspaceStatus(q.Get("status")), Before: before, Limit: itemsOnPage})
 	older := ""
 	if len(found) == itemsOnPage {
 		older = link([]string{"workspaces"}, "agent", q.Get("agent"), "skill", q.Get("skill"), "status", q.Get("status"), "before", found[len(found)-1].ID)
@@ -34,23 +34,23 @@ func (s *site) workspaces(r *http.Request, p page) (templ.Component, error) {
 }
 
 func (s *site) workspace(r *http.Request, p page) (templ.Component, error) {
-	w, err := s.answers.Workspace(r.Context(), pathID(r, "id"))
+	w, err := s.answers.Workspaces.Workspace(r.Context(), pathID(r, "id"))
 	return workspacePage(p.titled(line(w.Name), "Workspaces"), w), err
 }
 
 // workspaceText returns the full state of a workspace.
 func (s *site) workspaceText(r *http.Request) (string, error) {
-	found, err := s.answers.Workspace(r.Context(), pathID(r, "id"))
+	found, err := s.answers.Workspaces.Workspace(r.Context(), pathID(r, "id"))
 	return pretty(found.State), err
 }
 
 func (s *site) changeWorkspace(r *http.Request) (string, error) {
-	_, err := s.answers.ChangeWorkspace(r.Context(), pathID(r, "id"), r.PathValue("action"))
+	_, err := s.answers.Workspaces.Change(r.Context(), pathID(r, "id"), r.PathValue("action"))
 	return link([]string{"workspaces", r.PathValue("id")}), err
 }
 
 func (s *site) decideArtifact(r *http.Request) (string, error) {
-	_, err := s.answers.DecideArtifact(r.Context(), pathID(r, "id"), pathID(r, "artifact"), r.PathValue("decision"))
+	_, err := s.answers.Workspaces.DecideArtifact(r.Context(), pathID(r, "id"), pathID(r, "artifact"), r.PathValue("decision"))
 	return link([]string{"workspaces", r.PathValue("id")}), err
 }
 

@@ -160,7 +160,7 @@ func CheckModules(ctx context.Context, cfg *config.Config) (out []config.Problem
 	}
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
-		for _, s := range cfg.SkillView(a).Preloaded {
+		for _, s := range cfg.FoundSkills().View(a).Preloaded {
 			if s.Manifest == nil || len(s.Manifest.Tools) == 0 {
 				continue
 			}

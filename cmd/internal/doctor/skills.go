@@ -29,7 +29,7 @@ func featureDetail() string {
 
 // checkSkills reports the installed skills that were changed, and the programs of skills that cannot run here (OSL-37).
 func checkSkills(ctx context.Context, cfg *config.Config) api.Check {
-	found, err := install.Inspect(cfg.SkillCatalog())
+	found, err := install.Inspect(cfg.FoundSkills().Catalog())
 	if err != nil {
 		return Failed("skills", err.Error(), "see the message; rouse skills list shows the same")
 	}

@@ -25,7 +25,7 @@ func (p *Plan) addJob(cfg *config.Config, i int, models map[string]*agentplan.Mo
 	j := &cfg.Jobs[i]
 	name := string(j.Name)
 	p.policies[name] = newPolicy(cfg, j) // for a disabled job as well: runs of it may still be unfinished
-	if cfg.Shared() {
+	if cfg.Engine.Shared() {
 		p.Hosts[name] = cfg.HostOf(j)
 	}
 	if !config.On(j.Enabled) {
@@ -116,7 +116,7 @@ func newPolicy(cfg *config.Config, j *config.Job) dispatch.Policy {
 		p.Concurrency = -1
 	}
 
-	if cfg.Shared() {
+	if cfg.Engine.Shared() {
 		p.Node = cfg.HostOf(j)
 	}
 	return p

@@ -46,7 +46,7 @@ func New(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	}
 
 	p.Runner.Channels, p.Runner.DefaultChannels, p.Runner.Groups = channelNames(cfg), cfg.DefaultChannels(), channelGroups(cfg)
-	p.Runner.Servers = cfg.Servers()
+	p.Runner.Servers = config.AllServers(cfg.MCP)
 	p.Runner.Modules, p.Runner.ModuleSettings = cfg.Modules(), cfg.ModuleSettings()
 	p.Runner.Secrets, p.Runner.Masks, p.Runner.Boundary = cfg.Secrets.Values, newMasks(cfg), newBoundary(cfg)
 	p.Runner.UntrustedFolders, p.Runner.Clones = untrustedFolders(cfg), clonesFolder(cfg)
@@ -57,7 +57,7 @@ func New(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	files := writables{}
 
 	for i, a := range cfg.Agents {
-		if cfg.Shared() {
+		if cfg.Engine.Shared() {
 			p.agentHosts[string(a.Name)] = cfg.HostOfAgent(&a)
 		}
 		// A disabled agent is unknown to the parts, which keeps its jobs from running too (see addJob).
@@ -67,8 +67,8 @@ func New(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 
 		built := newAgent(a, models)
 		built.Where, built.Obstacles = cfg.Where(a.At), agentObstacles(cfg, i)
-		built.Skills = agentplan.Skills{View: cfg.SkillView(&a), Style: a.SkillStyle, Allowing: a.SkillTools}
-		built.Servers = cfg.ServersOf(&a)
+		built.Skills = agentplan.Skills{View: cfg.FoundSkills().View(&a), Style: a.SkillStyle, Allowing: a.SkillTools}
+		built.Servers = config.ServersOf(cfg.MCP, &a)
 		built.Untrusted = a.Untrusted
 		built.Foreign = files.byOthers(a.At.File, a.TextFile, a.SoulText)
 		built.Budget = NewBudget(a.Budget)

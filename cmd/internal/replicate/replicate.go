@@ -77,22 +77,16 @@ type Replicator struct {
 
 	begun   atomic.Bool // findChanged has finished
 	claimed bool
-	last    int64 // instant of the last round, in milliseconds
-	// cutAt and cutWall are the time of the last round by the monotonic and the wall clock.
-	cutAt   time.Time
-	cutWall time.Time
-	ahead   time.Time            // when the wall clock was found to have jumped ahead
-	roomFor time.Time            // last time makeRoom ran
+	last    int64 // the instant of the last round, in milliseconds
+	clock   wallClock
+	roomFor time.Time            // when room was made in a place that took nothing
 	shipped map[string]int       // transactions since the last merge, by database; "" is the ledger
 	tended  map[string]time.Time // last maintenance, by database
 
 	mu        sync.Mutex
-	followers map[string]*replica.Follower // by agent name in lower case
-	names     map[string]string            // directory names of the agents
-	dirty     map[string]bool              // databases with new writes; "" is the ledger
-	since     time.Time                    // time of the oldest write in dirty
-	onTheWay  map[string]bool              // databases being copied now
-	sentSince time.Time                    // time of the oldest write in onTheWay
+	followers map[string]*replica.Follower // by the agent in lower case
+	names     map[string]string            // of agents, as their folders have them
+	pending   pending
 	state     State
 	unusable  map[string]bool // quarantined databases, which are skipped
 }
@@ -107,8 +101,9 @@ func New(ctx context.Context, o Options) (*Replicator, error) {
 	if !ok {
 		return nil, errors.New("a ledger on PostgreSQL is copied by its server: leave replicate out")
 	}
-	r := &Replicator{o: o, wake: make(chan struct{}, 1), shipped: map[string]int{}, tended: map[string]time.Time{}, followers: map[string]*replica.Follower{}, names: map[string]string{}, dirty: map[string]bool{}, onTheWay: map[string]bool{}, unusable: map[string]bool{}}
+	r := &Replicator{o: o, wake: make(chan struct{}, 1), shipped: map[string]int{}, tended: map[string]time.Time{}, followers: map[string]*replica.Follower{}, names: map[string]string{}, pending: pending{dirty: map[string]bool{}, onTheWay: map[string]bool{}}, unusable: map[string]bool{}}
 	r.files = files{store: o.Store, home: o.Home, configs: o.Configs}
+	r.clock = wallClock{now: o.Now, log: o.Logger}
 	r.state.To = o.To
 
 	for _, left := range []string{"base-*", "file-*", "storage-*"} { // left by a process that was killed
@@ -175,10 +170,7 @@ func (r *Replicator) LedgerClosed() { r.ledger.Closed() }
 // written records a write to a database and wakes Run.
 func (r *Replicator) written(key string) {
 	r.mu.Lock()
-	if len(r.dirty) == 0 {
-		r.since = time.Now()
-	}
-	r.dirty[key] = true
+	r.pending.add(key)
 	r.mu.Unlock()
 	select {
 	case r.wake <- struct{}{}:
@@ -202,15 +194,8 @@ func (r *Replicator) waiting() (State, []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := r.state
-	waiting := maps.Clone(r.dirty)
-	maps.Copy(waiting, r.onTheWay)
-	out.Waiting = len(waiting)
-	switch {
-	case len(r.onTheWay) > 0:
-		out.Behind = max(time.Since(r.sentSince), 0)
-	case out.Waiting > 0:
-		out.Behind = max(time.Since(r.since), 0)
-	}
+	waiting := r.pending.all()
+	out.Waiting, out.Behind = len(waiting), r.pending.behind()
 	for key := range waiting {
 		if f := r.followers[key]; f != nil {
 			out.Bytes += f.Waiting()

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"slices"
 	"time"
 
 	"rouse/agentdb/pool"
@@ -69,24 +67,14 @@ func (r *Replicator) finish(ctx context.Context, err error) {
 func (r *Replicator) take() (keys []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.onTheWay) == 0 {
-		r.sentSince = r.since
-	}
-	keys = slices.Sorted(maps.Keys(r.dirty))
-	maps.Copy(r.onTheWay, r.dirty)
-	clear(r.dirty)
-	return keys
+	return r.pending.take()
 }
 
 // settle ends a round. If the round failed, its databases must be copied again.
 func (r *Replicator) settle(arrived bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !arrived && len(r.onTheWay) > 0 {
-		maps.Copy(r.dirty, r.onTheWay)
-		r.since = r.sentSince
-	}
-	clear(r.onTheWay)
+	r.pending.settle(arrived)
 }
 
 func (r *Replicator) ship(ctx context.Context) (err error) {
@@ -165,7 +153,7 @@ func (r *Replicator) shipAhead(ctx context.Context, keys []string) error {
 		}
 	}
 
-	r.last = max(r.readClock().UnixMilli(), r.last+1)
+	r.last = max(r.clock.read().UnixMilli(), r.last+1)
 	for _, p := range parts {
 		if err := p.f.Cut(ctx); err != nil {
 			return err
@@ -226,7 +214,7 @@ func (r *Replicator) cut(ctx context.Context, parts map[string]part, storage []s
 	db, _, _ := r.o.Ledger.File()
 	err = db.Turn(ctx, func() error {
 		r.mu.Lock()
-		for key := range r.dirty {
+		for key := range r.pending.dirty {
 			if _, ok := parts[key]; !ok && key != "" && !r.unusable[key] {
 				r.mu.Unlock()
 				return errNewcomer
@@ -235,7 +223,7 @@ func (r *Replicator) cut(ctx context.Context, parts map[string]part, storage []s
 		r.mu.Unlock()
 
 		// Instants must increase even if the clock was set back.
-		at = max(r.readClock().UnixMilli(), r.last+1)
+		at = max(r.clock.read().UnixMilli(), r.last+1)
 		for _, p := range parts {
 			if err := p.f.Cut(ctx); err != nil {
 				return err
@@ -303,20 +291,7 @@ func (r *Replicator) explain(err error) error {
 	return err
 }
 
-// readClock reads the wall clock. It records a jump ahead, which happens if the machine slept or
-// the clock was set.
-func (r *Replicator) readClock() time.Time {
-	now, wall := time.Now(), r.o.Now().Round(0)
-	if !r.cutAt.IsZero() && wall.Sub(r.cutWall)-now.Sub(r.cutAt) > jump {
-		r.ahead = now
-		r.o.Logger.Info("the clock has gone further than the time that has passed: this machine slept, or its clock was set; nothing that was copied is removed for an hour", "from", r.cutWall, "to", wall)
-	}
-	r.cutAt, r.cutWall = now, wall
-	return wall
-}
-
-// tend merges the transactions of a database in the place and removes versions older than
-// Options.Keep.
+// tend merges what was shipped of a database, and removes what is older than is kept.
 func (r *Replicator) tend(ctx context.Context, p part) error {
 	client, key := replica.NewClient(r.o.Store, p.prefix), p.key
 	if r.shipped[key] >= compactAt {
@@ -341,7 +316,7 @@ func (r *Replicator) tend(ctx context.Context, p part) error {
 // prune removes versions older than Options.Keep. It does nothing for a while after the clock has
 // jumped ahead, because their age is uncertain.
 func (r *Replicator) prune(ctx context.Context, key, prefix string) error {
-	if !r.ahead.IsZero() && time.Since(r.ahead) < upkeepEvery {
+	if r.clock.jumped() {
 		return nil
 	}
 	before := r.o.Now().Add(-r.o.Keep)

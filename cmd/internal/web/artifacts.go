@@ -14,7 +14,7 @@ import (
 
 func newArtifacts(shared []ledger.Artifact) []api.Artifact {
 	return convert(shared, func(a ledger.Artifact) api.Artifact {
-		return api.Artifact{ID: id(a.ID), Name: a.Name, Version: a.Version, Parent: optionalID(a.Parent), Size: a.Size, Hash: a.Hash, Description: a.Description, At: api.At(a.At)}
+		return api.Artifact{ID: api.ID(a.ID), Name: a.Name, Version: a.Version, Parent: api.OptionalID(a.Parent), Size: a.Size, Hash: a.Hash, Description: a.Description, At: api.At(a.At)}
 	})
 }
 
@@ -30,7 +30,7 @@ func artifactNames(shared []ledger.Artifact) []string {
 }
 
 // withArtifacts converts runs, with the names of the artifacts that they shared.
-func (s *Server) withArtifacts(ctx context.Context, runs ...ledger.Run) ([]api.Run, error) {
+func (s *Runs) withArtifacts(ctx context.Context, runs ...ledger.Run) ([]api.Run, error) {
 	ids := make([]int64, len(runs))
 	for i, run := range runs {
 		ids[i] = run.ID
@@ -69,7 +69,7 @@ func (s *Server) withArtifacts(ctx context.Context, runs ...ledger.Run) ([]api.R
 
 // oneWithArtifacts converts one run; it takes the error of reading it, so that handlers can pass on
 // both values at once.
-func (s *Server) oneWithArtifacts(ctx context.Context, run ledger.Run, err error) (api.Run, error) {
+func (s *Runs) oneWithArtifacts(ctx context.Context, run ledger.Run, err error) (api.Run, error) {
 	if err != nil {
 		return api.Run{}, err
 	}
@@ -83,7 +83,7 @@ func (s *Server) oneWithArtifacts(ctx context.Context, run ledger.Run, err error
 
 // artifact sends the bytes of an artifact. An agent wrote them, so the headers keep a browser from
 // rendering them as a page.
-func (s *Server) artifact(w http.ResponseWriter, r *http.Request) {
+func (s *Runs) artifact(w http.ResponseWriter, r *http.Request) {
 	a, content, err := s.artifactOf(r)
 	if err != nil {
 		s.fail(w, r, err)
@@ -102,13 +102,13 @@ func (s *Server) artifact(w http.ResponseWriter, r *http.Request) {
 }
 
 // artifactOf reads the artifact that a request names.
-func (s *Server) artifactOf(r *http.Request) (ledger.Artifact, []byte, error) {
+func (s *Runs) artifactOf(r *http.Request) (ledger.Artifact, []byte, error) {
 	run, err := runID(r.PathValue("id"))
 	if err != nil {
 		return ledger.Artifact{}, nil, err
 	}
 
-	n, err := parseID(r.PathValue("artifact"), "an artifact", "rouse show "+id(run)+" --json")
+	n, err := parseID(r.PathValue("artifact"), "an artifact", "rouse show "+api.ID(run)+" --json")
 	if err != nil {
 		return ledger.Artifact{}, nil, err
 	}
@@ -116,7 +116,7 @@ func (s *Server) artifactOf(r *http.Request) (ledger.Artifact, []byte, error) {
 }
 
 // artifactFiles lists a folder that was shared.
-func (s *Server) artifactFiles(r *http.Request) (any, error) {
+func (s *Runs) artifactFiles(r *http.Request) (any, error) {
 	a, content, err := s.artifactOf(r)
 	if err != nil {
 		return nil, err

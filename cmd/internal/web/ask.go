@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/control"
+	"rouse/cmd/internal/status"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -19,8 +21,20 @@ import (
 // maxWait bounds how long a client may ask to wait, in seconds.
 const maxWait = 24 * 60 * 60
 
+// asks answers requests that ask an agent, also as clients of OpenAI do.
+type asks struct {
+	*responder
+	ledger    *ledger.Ledger
+	actions   *control.Runs
+	catalog   *control.Catalog
+	runs      *Runs
+	status    *status.Reporter
+	stopping  <-chan struct{}
+	heartbeat time.Duration // of streams
+}
+
 // askRoutes ask an agent for one thing; what they start are runs like any other (OSA-28).
-func (s *Server) askRoutes() []Route {
+func (s *asks) routes() []Route {
 	completions := post[api.ChatRequest, api.ChatCompletion]("/v1/chat/completions", "OpenAI's chat completions, with the name of an agent as model: its tools run here, the end of its run is the answer.", http.HandlerFunc(s.chat))
 	completions.Answer = append(completions.Answer, Content{mediaEvents, completions.Answer[0].Type})
 
@@ -31,7 +45,7 @@ func (s *Server) askRoutes() []Route {
 	}
 }
 
-func (s *Server) runAgent(r *http.Request, in api.AgentRunRequest) (any, error) {
+func (s *asks) runAgent(r *http.Request, in api.AgentRunRequest) (any, error) {
 	if in.Wait < 0 || in.Wait > maxWait {
 		return nil, usage("wait must be a number of seconds up to %d, not %d", maxWait, in.Wait)
 	}
@@ -59,7 +73,7 @@ func (s *Server) runAgent(r *http.Request, in api.AgentRunRequest) (any, error) 
 }
 
 // ask starts a run of an agent where somebody executes it.
-func (s *Server) ask(r *http.Request, ask api.RunRequest) (int64, error) {
+func (s *asks) ask(r *http.Request, ask api.RunRequest) (int64, error) {
 	if strings.TrimSpace(ask.Prompt) == "" {
 		return 0, usage("say what the agent %s shall do", ask.Agent)
 	}
@@ -67,7 +81,7 @@ func (s *Server) ask(r *http.Request, ask api.RunRequest) (int64, error) {
 	if err := readKey(r, &ask); err != nil {
 		return 0, err
 	}
-	st, err := s.backend.Status(r.Context())
+	st, err := s.status.Status(r.Context())
 	if err != nil {
 		return 0, err
 	}
@@ -76,11 +90,11 @@ func (s *Server) ask(r *http.Request, ask api.RunRequest) (int64, error) {
 	}
 
 	ask.Trigger = domain.TriggerAPI
-	return s.backend.Fire(r.Context(), ask)
+	return s.actions.Fire(r.Context(), ask)
 }
 
 // awaitEnd waits until a run is over, or waits for a person. beat is called where nothing happens for a while; nil: never.
-func (s *Server) awaitEnd(ctx context.Context, id int64, beat func() error) (ledger.Run, error) {
+func (s *asks) awaitEnd(ctx context.Context, id int64, beat func() error) (ledger.Run, error) {
 	alive := time.NewTicker(s.heartbeat)
 	defer alive.Stop()
 	for {
@@ -98,7 +112,7 @@ func (s *Server) awaitEnd(ctx context.Context, id int64, beat func() error) (led
 					return run, err
 				}
 			}
-		case <-s.backend.Stopping:
+		case <-s.stopping:
 			return run, &api.Error{Status: http.StatusServiceUnavailable, Message: "the daemon stops; the run " + strconv.FormatInt(run.ID, 10) + " goes on at its next start"}
 		case <-ctx.Done():
 			return run, ctx.Err()
@@ -107,8 +121,8 @@ func (s *Server) awaitEnd(ctx context.Context, id int64, beat func() error) (led
 }
 
 // agentRun says what became of a run.
-func (s *Server) agentRun(ctx context.Context, run ledger.Run) (api.AgentRun, error) {
-	shown, err := s.oneWithArtifacts(ctx, run, nil)
+func (s *asks) agentRun(ctx context.Context, run ledger.Run) (api.AgentRun, error) {
+	shown, err := s.runs.oneWithArtifacts(ctx, run, nil)
 	if err != nil {
 		return api.AgentRun{}, err
 	}
@@ -147,8 +161,8 @@ func newChatError(e *api.Error) chatError {
 }
 
 // models are the agents that can be asked.
-func (s *Server) models(r *http.Request) (any, error) {
-	agents, err := s.backend.Agents(r.Context())
+func (s *asks) models(r *http.Request) (any, error) {
+	agents, err := s.catalog.Agents(r.Context())
 	out := api.ChatModels{Object: "list", Data: []api.ChatModel{}}
 	for _, a := range agents {
 		if a.Enabled && a.Model != "" { // nobody answers for any other
@@ -159,7 +173,7 @@ func (s *Server) models(r *http.Request) (any, error) {
 }
 
 // chat answers as OpenAI's chat completions do.
-func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
+func (s *asks) chat(w http.ResponseWriter, r *http.Request) {
 	ask, err := readChat(r)
 	var number int64
 	if err == nil {
@@ -187,7 +201,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 }
 
 // awaitChat waits for the end of a run, and returns it with its answer.
-func (s *Server) awaitChat(ctx context.Context, number int64, beat func() error) (ledger.Run, string, error) {
+func (s *asks) awaitChat(ctx context.Context, number int64, beat func() error) (ledger.Run, string, error) {
 	run, err := s.awaitEnd(ctx, number, beat)
 	if err != nil {
 		return run, "", err
@@ -233,11 +247,11 @@ func chatPrompt(messages []api.ChatMessage) string {
 }
 
 // chatAnswer is the end of a run as a text: its summary, or what it asks. A run that failed is an error.
-func (s *Server) chatAnswer(ctx context.Context, run ledger.Run) (string, error) {
+func (s *asks) chatAnswer(ctx context.Context, run ledger.Run) (string, error) {
 	if run.State != domain.StateFinished {
 		asked, err := s.agentRun(ctx, run)
 		if err != nil || asked.Item == nil {
-			return "The run " + id(run.ID) + " waits for its owner.", err
+			return "The run " + api.ID(run.ID) + " waits for its owner.", err
 		}
 		return fmt.Sprintf("%s\n\n(The run %d waits for an answer: %s)", asked.Item.Message, run.ID, asked.Item.Action), nil
 	}
@@ -251,7 +265,7 @@ func (s *Server) chatAnswer(ctx context.Context, run ledger.Run) (string, error)
 
 // streamChat answers by server-sent events, as OpenAI does: the answer of a run is there when it is over, and until
 // then comments keep the connection.
-func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, ask api.ChatRequest, number int64) {
+func (s *asks) streamChat(w http.ResponseWriter, r *http.Request, ask api.ChatRequest, number int64) {
 	w.Header().Set("Content-Type", mediaEvents)
 	w.Header().Set("Cache-Control", "no-store")
 	flush := http.NewResponseController(w)
@@ -284,7 +298,7 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, ask api.Chat
 }
 
 // sendChat sends the chunks of an answer.
-func (s *Server) sendChat(r *http.Request, ask api.ChatRequest, number int64, send func(any) error, beat func() error) error {
+func (s *asks) sendChat(r *http.Request, ask api.ChatRequest, number int64, send func(any) error, beat func() error) error {
 	first, err := s.ledger.Run(r.Context(), number)
 	if err != nil {
 		return err
@@ -314,7 +328,7 @@ func (s *Server) sendChat(r *http.Request, ask api.ChatRequest, number int64, se
 }
 
 func newCompletion(ask api.ChatRequest, run ledger.Run, object string) api.ChatCompletion {
-	return api.ChatCompletion{ID: "run-" + id(run.ID), Object: object, Created: run.QueuedAt.Unix(), Model: ask.Model}
+	return api.ChatCompletion{ID: "run-" + api.ID(run.ID), Object: object, Created: run.QueuedAt.Unix(), Model: ask.Model}
 }
 
 func chatUsage(run ledger.Run) *api.ChatUsage {
@@ -322,7 +336,7 @@ func chatUsage(run ledger.Run) *api.ChatUsage {
 	return &api.ChatUsage{PromptTokens: u.TokensIn, CompletionTokens: u.TokensOut, TotalTokens: u.TokensIn + u.TokensOut}
 }
 
-func (s *Server) failChat(w http.ResponseWriter, r *http.Request, err error) {
+func (s *asks) failChat(w http.ResponseWriter, r *http.Request, err error) {
 	failure := s.Failure(r, err)
 	if failure.Kind != api.KindLimit {
 		w.Header().Set("X-Should-Retry", "false") // another try is another run

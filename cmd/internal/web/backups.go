@@ -9,13 +9,14 @@ import (
 
 	"rouse/agentdb"
 	"rouse/agentdb/pool"
+	"rouse/cmd/internal/access"
 	"rouse/cmd/internal/api"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/store"
 )
 
-func (s *Server) backup(r *http.Request, ask api.BackupRequest, progress func(done, of int64)) (out api.Backup, err error) {
-	file, err := LocalPath(r.Context(), ask.File)
+func (s *databases) backup(r *http.Request, ask api.BackupRequest, progress func(done, of int64)) (out api.Backup, err error) {
+	file, err := access.LocalPath(r.Context(), ask.File)
 	if err != nil {
 		return out, err
 	}
@@ -25,18 +26,18 @@ func (s *Server) backup(r *http.Request, ask api.BackupRequest, progress func(do
 	})
 }
 
-func (s *Server) backups(r *http.Request) (any, error) {
-	databases, err := s.backend.Databases(r.PathValue("agent"))
+func (s *databases) backups(r *http.Request) (any, error) {
+	databases, err := s.storage.Databases(r.PathValue("agent"))
 	if err != nil {
 		return nil, err
 	}
 	return databases.Backups(r.PathValue("agent"))
 }
 
-func (s *Server) restoreDatabase(r *http.Request, ask api.RestoreRequest) (any, error) {
+func (s *databases) restoreDatabase(r *http.Request, ask api.RestoreRequest) (any, error) {
 	from := string(ask.From) // "last" or the name of a backup, both of which are no path
 	if filepath.IsAbs(from) {
-		if _, err := LocalPath(r.Context(), ask.From); err != nil {
+		if _, err := access.LocalPath(r.Context(), ask.From); err != nil {
 			return nil, err
 		}
 	}
@@ -50,7 +51,7 @@ func (s *Server) restoreDatabase(r *http.Request, ask api.RestoreRequest) (any, 
 	})
 }
 
-func (s *Server) resetDatabase(r *http.Request, ask api.ResetRequest) (any, error) {
+func (s *databases) resetDatabase(r *http.Request, ask api.ResetRequest) (any, error) {
 	agent := r.PathValue("agent")
 	return s.replaceDatabase(r, ask.Force, func(ctx context.Context, databases *pool.Pool, idle func(context.Context) error) (api.Replaced, error) {
 		return databases.Reset(ctx, agent, idle)
@@ -59,14 +60,14 @@ func (s *Server) resetDatabase(r *http.Request, ask api.ResetRequest) (any, erro
 
 // replaceDatabase replaces an agent's database while none of the agent's runs is half-way, and
 // records it.
-func (s *Server) replaceDatabase(r *http.Request, force bool, replace func(context.Context, *pool.Pool, func(context.Context) error) (api.Replaced, error)) (out api.Replaced, err error) {
+func (s *databases) replaceDatabase(r *http.Request, force bool, replace func(context.Context, *pool.Pool, func(context.Context) error) (api.Replaced, error)) (out api.Replaced, err error) {
 	agent := r.PathValue("agent")
-	databases, err := s.backend.Databases(agent)
+	databases, err := s.storage.Databases(agent)
 	if err != nil {
 		return out, err
 	}
 
-	idle := func(ctx context.Context) error { return s.backend.Idle(ctx, agent, force) }
+	idle := func(ctx context.Context) error { return s.storage.Idle(ctx, agent, force) }
 	// Asked here for a quick answer, and again by the pool once it holds the database, since a run
 	// can start in between.
 	if err := idle(r.Context()); err != nil {
@@ -88,13 +89,13 @@ func (s *Server) replaceDatabase(r *http.Request, force bool, replace func(conte
 	return out, s.recordDatabase(r.Context(), kind, agent, text)
 }
 
-func (s *Server) acceptDatabase(r *http.Request) (any, error) {
+func (s *databases) acceptDatabase(r *http.Request) (any, error) {
 	return api.Nothing{}, s.accept(r.Context(), r.PathValue("agent"))
 }
 
 // accept lets a database be used as it is, which another program changed or another ledger's runs wrote.
-func (s *Server) accept(ctx context.Context, agent string) error {
-	databases, err := s.backend.Databases(agent)
+func (s *databases) accept(ctx context.Context, agent string) error {
+	databases, err := s.storage.Databases(agent)
 	if err != nil {
 		return err
 	}
@@ -112,7 +113,7 @@ func (s *Server) accept(ctx context.Context, agent string) error {
 
 // recordDatabase records what was done with a database, and has the runs that it blocked considered
 // again.
-func (s *Server) recordDatabase(ctx context.Context, kind, agent, text string) error {
+func (s *databases) recordDatabase(ctx context.Context, kind, agent, text string) error {
 	data, err := json.Marshal(map[string]any{"agent": agent, "by": "user", "text": text})
 	if err != nil {
 		return err
@@ -124,13 +125,13 @@ func (s *Server) recordDatabase(ctx context.Context, kind, agent, text string) e
 		return err
 	}
 
-	s.backend.Reconsider()
+	s.storage.Reconsider()
 	return errors.Join(s.closeDamageItems(ctx, agent), s.ledger.CloseDatabaseItems(ctx, agent, ""))
 }
 
 // closeDamageItems closes the inbox items about a database that can be used again. Following their
 // advice now, to restore a backup, would lose what was written since.
-func (s *Server) closeDamageItems(ctx context.Context, agent string) error {
+func (s *databases) closeDamageItems(ctx context.Context, agent string) error {
 	items, err := s.ledger.Inbox(ctx)
 	if err != nil {
 		return err
@@ -149,20 +150,20 @@ func (s *Server) closeDamageItems(ctx context.Context, agent string) error {
 	return nil
 }
 
-func (s *Server) ledgerRoutes() []Route {
-	home := work(s, "/v1/backups", "Copies the whole home, while it is used.", s.backUpHome)
+func (s *databases) ledgerRoutes() []Route {
+	home := work(s.responder, "/v1/backups", "Copies the whole home, while it is used.", s.backUpHome)
 	home.Local = true // it names a place on the machine
 	return []Route{
 		home,
 		get[store.FileState]("/v1/ledger", "How large the history is.", s.answer(s.ofFile(func(r *http.Request) (any, error) { return s.ledger.FileState(r.Context()) }))),
 		get[[]api.Backup]("/v1/ledger/backups", "The copies of the history.", s.answer(s.ofFile(func(*http.Request) (any, error) { return s.ledger.Backups() }))),
-		work(s, "/v1/ledger/backups", "Copies the history.", s.backUpLedger),
+		work(s.responder, "/v1/ledger/backups", "Copies the history.", s.backUpLedger),
 	}
 }
 
 // needsFile refuses what is asked of the file of a ledger that has none.
-func (s *Server) needsFile(r *http.Request) error {
-	e, err := s.backend.Engine(r.Context())
+func (s *databases) needsFile(r *http.Request) error {
+	e, err := s.nodes.Engine(r.Context())
 	if err == nil && e.Address != "" {
 		err = &api.Error{Status: http.StatusConflict, Message: "the ledger is in PostgreSQL (" + e.Address + "), and has no file here: PostgreSQL says how large it is, pg_dump backs it up, and pg_restore brings it back while no node runs"}
 	}
@@ -170,7 +171,7 @@ func (s *Server) needsFile(r *http.Request) error {
 }
 
 // ofFile answers a request that is about the file of the ledger.
-func (s *Server) ofFile(answer func(*http.Request) (any, error)) func(*http.Request) (any, error) {
+func (s *databases) ofFile(answer func(*http.Request) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		if err := s.needsFile(r); err != nil {
 			return nil, err
@@ -179,8 +180,8 @@ func (s *Server) ofFile(answer func(*http.Request) (any, error)) func(*http.Requ
 	}
 }
 
-func (s *Server) backUpLedger(r *http.Request, ask api.BackupRequest, progress func(done, of int64)) (out api.Backup, err error) {
-	file, err := LocalPath(r.Context(), ask.File)
+func (s *databases) backUpLedger(r *http.Request, ask api.BackupRequest, progress func(done, of int64)) (out api.Backup, err error) {
+	file, err := access.LocalPath(r.Context(), ask.File)
 	if err != nil {
 		return out, err
 	}
@@ -190,6 +191,6 @@ func (s *Server) backUpLedger(r *http.Request, ask api.BackupRequest, progress f
 	return s.ledger.Backup(r.Context(), store.BackupSpec{File: file, Overwrite: ask.Force, Progress: progress})
 }
 
-func (s *Server) backUpHome(r *http.Request, ask api.HomeBackupRequest, progress func(done, of int64)) (api.HomeBackup, error) {
-	return s.backend.BackUp(r.Context(), ask, progress)
+func (s *databases) backUpHome(r *http.Request, ask api.HomeBackupRequest, progress func(done, of int64)) (api.HomeBackup, error) {
+	return s.homes.BackUp(r.Context(), ask, progress)
 }

@@ -8,9 +8,22 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/changelog"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cluster"
+	"rouse/cmd/internal/control"
+	"rouse/cmd/internal/homebackup"
+	"rouse/internal/ledger"
 )
 
-func (s *Server) databaseRoutes() []Route {
+// databases answers requests about the databases of agents, and about backups.
+type databases struct {
+	*responder
+	ledger  *ledger.Ledger
+	storage *control.Storage
+	nodes   *cluster.Self
+	homes   *homebackup.Maker
+}
+
+func (s *databases) routes() []Route {
 	file := Route{Method: http.MethodPost, Path: "/v1/agents/{agent}/import", Says: "Imports the file that is sent into a table.", Body: Content{Media: mediaBytes},
 		Query: []Param{
 			{Name: "table", Kind: ParamText, Says: "where its rows go"}, {Name: "name", Kind: ParamText, Says: "of the file, whose extension can say the format"},
@@ -29,7 +42,7 @@ func (s *Server) databaseRoutes() []Route {
 			Param{Name: "table", Kind: ParamText, Says: "of one table"}, Param{Name: "run", Kind: ParamCursor, Says: "by one run"}),
 		get[[]api.View]("/v1/agents/{agent}/views", "The saved views of an agent's database.", s.answer(s.views)),
 		post[api.ViewRequest, api.ViewResult]("/v1/agents/{agent}/views/{view}/run", "What a saved view answers.", s.answer(withBody(s.runView))),
-		work(s, "/v1/agents/{agent}/backups", "Copies an agent's database.", s.backup),
+		work(s.responder, "/v1/agents/{agent}/backups", "Copies an agent's database.", s.backup),
 		get[[]api.Backup]("/v1/agents/{agent}/backups", "The copies of an agent's database.", s.answer(s.backups)),
 		post[api.RestoreRequest, api.Replaced]("/v1/agents/{agent}/restore", "Puts a copy in the place of an agent's database, which is kept.", s.answer(withBody(s.restoreDatabase))),
 		post[api.ResetRequest, api.Replaced]("/v1/agents/{agent}/reset", "Puts an empty database in the place of an agent's, which is kept.", s.answer(withBody(s.resetDatabase))),
@@ -41,32 +54,32 @@ func (s *Server) databaseRoutes() []Route {
 // byUser marks changes that a person makes, in the changelog.
 var byUser = changelog.By{Actor: "user"}
 
-func (s *Server) schema(r *http.Request) (any, error) {
+func (s *databases) schema(r *http.Request) (any, error) {
 	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) (api.Schema, error) { return db.Schema(ctx) })
 }
 
-func (s *Server) query(r *http.Request, in api.QueryRequest) (any, error) {
+func (s *databases) query(r *http.Request, in api.QueryRequest) (any, error) {
 	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) (api.Rows, error) {
 		return db.Query(ctx, agentdb.QuerySpec{SQL: in.SQL, Params: in.Params, Limit: in.Limit, Offset: in.Offset, IncludeDeleted: in.IncludeDeleted})
 	})
 }
 
-func (s *Server) stats(r *http.Request) (any, error) {
+func (s *databases) stats(r *http.Request) (any, error) {
 	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) (api.Stats, error) { return db.Stats(ctx) })
 }
 
-func (s *Server) views(r *http.Request) (any, error) {
+func (s *databases) views(r *http.Request) (any, error) {
 	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) ([]api.View, error) { return db.Views(ctx) })
 }
 
-func (s *Server) runView(r *http.Request, ask api.ViewRequest) (any, error) {
+func (s *databases) runView(r *http.Request, ask api.ViewRequest) (any, error) {
 	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) (api.ViewResult, error) {
 		return db.RunView(ctx, r.PathValue("view"), ask.Params)
 	})
 }
 
 // changes are the newest entries of the changelog, the newest first.
-func (s *Server) changes(r *http.Request) (any, error) {
+func (s *databases) changes(r *http.Request) (any, error) {
 	f := changelog.Filter{Table: r.URL.Query().Get("table"), Run: number(r, "run", 0), Before: number(r, "before", 0), Newest: true, MaxCount: int(number(r, "n", defaultRuns))}
 	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) ([]api.Change, error) { return Changes(ctx, db, f) })
 }
@@ -75,7 +88,7 @@ func (s *Server) changes(r *http.Request) (any, error) {
 func Changes(ctx context.Context, db *agentdb.DB, f changelog.Filter) ([]api.Change, error) {
 	found, err := db.Changes(ctx, f)
 	return convert(found, func(c changelog.Change) api.Change {
-		return api.Change{ID: c.ID, At: c.At, Run: id(c.Run), Other: c.OtherLedger, Actor: c.Actor, Op: c.Op, Table: c.Table,
+		return api.Change{ID: c.ID, At: c.At, Run: api.ID(c.Run), Other: c.OtherLedger, Actor: c.Actor, Op: c.Op, Table: c.Table,
 			Key: rawJSON(c.PK), Before: rawJSON(c.Before), After: rawJSON(c.After), SQL: c.SQL}
 	}), err
 }
@@ -89,8 +102,8 @@ func rawJSON(text string) json.RawMessage {
 }
 
 // withDatabase calls do with the agent's database, and releases it afterwards.
-func withDatabase[T any](s *Server, r *http.Request, do func(context.Context, *agentdb.DB) (T, error)) (out T, err error) {
-	db, release, err := s.backend.Database(r.Context(), r.PathValue("agent"))
+func withDatabase[T any](s *databases, r *http.Request, do func(context.Context, *agentdb.DB) (T, error)) (out T, err error) {
+	db, release, err := s.storage.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
 		return out, err
 	}

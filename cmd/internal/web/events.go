@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,11 +42,35 @@ type eventStream struct {
 	live   *liveEvents // nil: only what is on record is wanted
 }
 
-// events streams the record as JSON lines: what there is and, with follow=true, what is added,
+// events streams the events of the record.
+type events struct {
+	*responder
+	ledger    *ledger.Ledger
+	live      *live.Board
+	stopping  <-chan struct{}
+	heartbeat time.Duration // of streams
+}
+
+func (s *events) routes() []Route {
+	return []Route{{Method: http.MethodGet, Path: "/v1/events", Says: "What happens, as JSON lines from the beginning or, with Accept: text/event-stream, as server-sent events from now on. Last-Event-ID resumes them.",
+		Query: []Param{
+			{Name: "run", Kind: ParamCursor, Says: "of one run; a stream ends with it"},
+			{Name: "job", Kind: ParamText, Says: "of one job"},
+			{Name: "kind", Kind: ParamText, Many: true, Says: "of these kinds: run.finished, or run.* for all that begin so"},
+			{Name: "since", Kind: ParamTime, Says: "since then"},
+			{Name: "after", Kind: ParamCursor, Says: "those behind the event of this id"},
+			{Name: "follow", Kind: ParamFlag, Says: "lines also of what is yet to happen"},
+			{Name: "from_now", Kind: ParamFlag, Says: "nothing that has happened before"},
+			{Name: "live", Kind: ParamFlag, Says: "of a stream that is followed: also what is not on record, twice a second at most: the parts of an answer as a model writes it (step.output, step.draft), and that something goes on (step.progress)"},
+		},
+		Answer: []Content{{mediaLines, reflect.TypeFor[api.Event]()}, {mediaEvents, reflect.TypeFor[api.Event]()}}, handler: http.HandlerFunc(s.serve)}}
+}
+
+// serve streams the record as JSON lines: what there is and, with follow=true, what is added,
 // until the client disconnects or the one run that was asked for has finished or waits for a person. A
 // stream that ends because the server stops breaks off, so that nobody takes its end for that of a run.
 // Who accepts server-sent events gets those, from now on or from where Last-Event-ID says (OSA-26).
-func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+func (s *events) serve(w http.ResponseWriter, r *http.Request) {
 	es, err := s.newStream(w, r)
 	if err != nil {
 		s.fail(w, r, err)
@@ -66,7 +91,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 }
 
 // newStream reads what is asked for, and sends the header.
-func (s *Server) newStream(w http.ResponseWriter, r *http.Request) (*eventStream, error) {
+func (s *events) newStream(w http.ResponseWriter, r *http.Request) (*eventStream, error) {
 	q := r.URL.Query()
 	es := &eventStream{w: w, filter: ledger.EventFilter{Job: q.Get("job"), Limit: eventPage}, kinds: q["kind"], follow: flag(r, "follow")}
 	es.sent = strings.Contains(r.Header.Get("Accept"), mediaEvents)
@@ -100,8 +125,8 @@ func (s *Server) newStream(w http.ResponseWriter, r *http.Request) (*eventStream
 		}
 	}
 
-	if flag(r, "live") && es.follow && s.backend.Live != nil {
-		es.live = newLiveEvents(s.backend.Live)
+	if flag(r, "live") && es.follow && s.live != nil {
+		es.live = newLiveEvents(s.live)
 	}
 
 	w.Header().Set("Content-Type", mediaLines)
@@ -113,7 +138,7 @@ func (s *Server) newStream(w http.ResponseWriter, r *http.Request) (*eventStream
 	return es, err
 }
 
-func (s *Server) stream(r *http.Request, es *eventStream) error {
+func (s *events) stream(r *http.Request, es *eventStream) error {
 	flush := http.NewResponseController(es.w)
 	alive := time.NewTicker(s.heartbeat)
 	defer alive.Stop()
@@ -155,7 +180,7 @@ func (s *Server) stream(r *http.Request, es *eventStream) error {
 			if err := es.beat(flush); err != nil {
 				return err
 			}
-		case <-s.backend.Stopping:
+		case <-s.stopping:
 			stopping = true // once more, for what was written last
 		case <-r.Context().Done():
 			return nil
@@ -237,7 +262,7 @@ func (es *eventStream) wants(kind string) bool {
 
 // finished says whether a run is over for now; its record may hold the finish of an
 // earlier attempt.
-func (s *Server) finished(r *http.Request, id int64) bool {
+func (s *events) finished(r *http.Request, id int64) bool {
 	run, err := s.ledger.Run(r.Context(), id)
 	return err == nil && (run.State == domain.StateFinished || run.WaitsForPerson())
 }

@@ -23,8 +23,8 @@ func TestStreamsAreAlive(t *testing.T) {
 	defer l.Close()
 
 	stopping := make(chan struct{})
-	s := &Server{ledger: l, log: slog.New(slog.DiscardHandler), backend: Options{Stopping: stopping}, heartbeat: 10 * time.Millisecond}
-	web := httptest.NewServer(http.HandlerFunc(s.events))
+	s := &events{responder: &responder{log: slog.New(slog.DiscardHandler)}, ledger: l, stopping: stopping, heartbeat: 10 * time.Millisecond}
+	web := httptest.NewServer(http.HandlerFunc(s.serve))
 	defer web.Close()
 
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, web.URL, nil)

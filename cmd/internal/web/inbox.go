@@ -14,15 +14,26 @@ import (
 	"unicode/utf8"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/control"
 	"rouse/internal/form"
 	"rouse/internal/fspath"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 
-func (s *Server) inboxRoutes() []Route {
+// Inbox lists and answers what waits for a person. It also has standing approvals and labels.
+type Inbox struct {
+	*responder
+	ledger    *ledger.Ledger
+	storage   *control.Storage
+	signIns   *control.Extensions
+	runs      *Runs
+	databases *databases
+}
+
+func (s *Inbox) routes() []Route {
 	return []Route{
-		get[[]api.Item]("/v1/inbox", "What waits for a person.", s.answer(asked(s.Inbox))),
+		get[[]api.Item]("/v1/inbox", "What waits for a person.", s.answer(asked(s.List))),
 		get[[]api.Item]("/v1/inbox/closed", "What waited for a person and does no more, the newest first.", s.answer(s.closed),
 			Param{Name: "n", Kind: ParamCount, Most: maxRuns, Says: "how many at most"},
 			Param{Name: "before", Kind: ParamCursor, Says: "those before the item of this id"}),
@@ -44,17 +55,17 @@ const (
 const defaultClosed = 50
 
 func newItem(i ledger.Item) api.Item {
-	action, hash := "rouse answer "+id(i.ID)+" "+answers(i), ""
+	action, hash := "rouse answer "+api.ID(i.ID)+" "+answers(i), ""
 	if i.Kind == ledger.KindApproval {
 		action, hash = i.Action.Description, i.Action.Hash
 	}
 
-	runs := []string{id(i.Run)}
+	runs := []string{api.ID(i.Run)}
 	if i.Kind == ledger.KindDatabase { // it is no run's
 		runs = []string{}
 	}
 
-	return api.Item{ID: id(i.ID), Run: strings.Join(runs, ""), Runs: runs, Job: i.Job, Agent: i.Agent, Kind: i.Kind, Title: i.Title, Message: i.Message, Options: i.Options, Multiple: i.Multiple, InputSchema: i.InputSchema,
+	return api.Item{ID: api.ID(i.ID), Run: strings.Join(runs, ""), Runs: runs, Job: i.Job, Agent: i.Agent, Kind: i.Kind, Title: i.Title, Message: i.Message, Options: i.Options, Multiple: i.Multiple, InputSchema: i.InputSchema,
 		Action: action, Tool: i.Action.Tool, Hash: hash, State: i.State, Answer: i.Answer, Reason: i.Reason, CreatedAt: api.At(i.CreatedAt), ExpiresAt: api.At(i.ExpiresAt)}
 }
 
@@ -69,8 +80,8 @@ func answers(i ledger.Item) string {
 	return strings.Join(i.Options, "|")
 }
 
-// Inbox is what waits for a person; the same question of several runs is one item.
-func (s *Server) Inbox(ctx context.Context) ([]api.Item, error) {
+// List returns what waits for a person; the same question of several runs is one item.
+func (s *Inbox) List(ctx context.Context) ([]api.Item, error) {
 	items, err := s.ledger.Inbox(ctx)
 	out := []api.Item{}
 	type action struct{ agent, hash string }
@@ -79,7 +90,7 @@ func (s *Server) Inbox(ctx context.Context) ([]api.Item, error) {
 		same := action{i.Agent, i.Action.Hash}
 		// The same question of several runs is one item.
 		if at, again := asked[same]; again && same.hash != "" {
-			out[at].Runs = append(out[at].Runs, id(i.Run))
+			out[at].Runs = append(out[at].Runs, api.ID(i.Run))
 			continue
 		}
 		asked[same] = len(out)
@@ -90,7 +101,7 @@ func (s *Server) Inbox(ctx context.Context) ([]api.Item, error) {
 }
 
 // Item is one item of the inbox, also one that is closed.
-func (s *Server) Item(ctx context.Context, id int64) (api.Item, error) {
+func (s *Inbox) Item(ctx context.Context, id int64) (api.Item, error) {
 	i, err := s.ledger.Item(ctx, id)
 	out := newItem(i)
 	if err != nil || i.State != ledger.ItemOpen || i.Action.Hash == "" {
@@ -106,18 +117,18 @@ func (s *Server) Item(ctx context.Context, id int64) (api.Item, error) {
 	return out, err
 }
 
-func (s *Server) closed(r *http.Request) (any, error) {
+func (s *Inbox) closed(r *http.Request) (any, error) {
 	return s.Closed(r.Context(), number(r, "before", 0), int(number(r, "n", defaultClosed)))
 }
 
 // Closed is what waited for a person and does no more, the newest first: items whose numbers are below before, or all (0).
-func (s *Server) Closed(ctx context.Context, before int64, n int) ([]api.Item, error) {
+func (s *Inbox) Closed(ctx context.Context, before int64, n int) ([]api.Item, error) {
 	items, err := s.ledger.ClosedItems(ctx, before, n)
 	return convert(items, newItem), err
 }
 
 // Answer answers an item. The run is what became of the one that asked.
-func (s *Server) Answer(ctx context.Context, n int64, in api.Answer) (api.Run, error) {
+func (s *Inbox) Answer(ctx context.Context, n int64, in api.Answer) (api.Run, error) {
 	item, err := s.ledger.Item(ctx, n)
 	if err != nil {
 		return api.Run{}, err
@@ -145,7 +156,7 @@ func (s *Server) Answer(ctx context.Context, n int64, in api.Answer) (api.Run, e
 	}
 
 	if item.Kind == ledger.KindDatabase { // there is one answer, and no run to go on
-		return api.Run{Agent: item.Agent}, s.accept(ctx, item.Agent)
+		return api.Run{Agent: item.Agent}, s.databases.accept(ctx, item.Agent)
 	}
 
 	if item.State == ledger.ItemOpen { // what it takes is no text for the record
@@ -154,7 +165,7 @@ func (s *Server) Answer(ctx context.Context, n int64, in api.Answer) (api.Run, e
 				return api.Run{}, err
 			}
 			run, err := s.ledger.Run(ctx, item.Run)
-			return s.oneWithArtifacts(ctx, run, err)
+			return s.runs.oneWithArtifacts(ctx, run, err)
 		}
 	}
 
@@ -176,7 +187,7 @@ func (s *Server) Answer(ctx context.Context, n int64, in api.Answer) (api.Run, e
 
 	// A dispatcher may have resumed the run already, so show it as it is now.
 	run, err = s.ledger.Run(ctx, run.ID)
-	return s.oneWithArtifacts(ctx, run, err)
+	return s.runs.oneWithArtifacts(ctx, run, err)
 }
 
 // closedReason says why an item can no longer be answered.
@@ -296,40 +307,40 @@ func option(options []string, text string) (string, bool) {
 }
 
 func newGrant(g ledger.StandingApproval) api.Grant {
-	return api.Grant{ID: id(g.ID), Agent: g.Agent, Tool: g.Action.Tool, Action: g.Action.Description, Item: id(g.Item), CreatedAt: api.At(g.CreatedAt)}
+	return api.Grant{ID: api.ID(g.ID), Agent: g.Agent, Tool: g.Action.Tool, Action: g.Action.Description, Item: api.ID(g.Item), CreatedAt: api.At(g.CreatedAt)}
 }
 
-func (s *Server) grants(r *http.Request) (any, error) {
+func (s *Inbox) grants(r *http.Request) (any, error) {
 	given, err := s.ledger.StandingApprovals(r.Context())
 	return convert(given, newGrant), err
 }
 
-func (s *Server) revoke(ctx context.Context, n int64) (api.Grant, error) {
+func (s *Inbox) revoke(ctx context.Context, n int64) (api.Grant, error) {
 	g, err := s.ledger.RevokeApproval(ctx, n)
 	return newGrant(g), err
 }
 
 func newLabel(l ledger.Label) api.Label {
-	return api.Label{Kind: string(l.Kind), Place: l.Name, Label: l.Letter, Run: optionalID(l.Run), At: api.At(l.At)}
+	return api.Label{Kind: string(l.Kind), Place: l.Name, Label: l.Letter, Run: api.OptionalID(l.Run), At: api.At(l.At)}
 }
 
-func (s *Server) labels(r *http.Request) (any, error) {
+func (s *Inbox) labels(r *http.Request) (any, error) {
 	found, err := s.ledger.Labels(r.Context())
 	return convert(found, newLabel), err
 }
 
 // clearLabel takes a label off what an owner has inspected: a path with all below it, or all that an agent keeps.
-func (s *Server) clearLabel(r *http.Request, ask api.ClearLabel) (any, error) {
+func (s *Inbox) clearLabel(r *http.Request, ask api.ClearLabel) (any, error) {
 	if ask.Label != ledger.TaintUntrusted && ask.Label != ledger.TaintPrivate || (ask.Agent != "") == filepath.IsAbs(ask.Path) {
 		return nil, usage("a label A or B, and an agent or an absolute path are needed")
 	}
 
 	var places []ledger.Place
 	if ask.Agent == "" {
-		places = append(places, s.backend.PlaceOf(filepath.Clean(ask.Path)))
+		places = append(places, s.storage.PlaceOf(filepath.Clean(ask.Path)))
 	} else {
 		var err error
-		if places, err = s.backend.Kept(ask.Agent); err != nil {
+		if places, err = s.storage.Kept(ask.Agent); err != nil {
 			return nil, err
 		}
 	}
@@ -342,7 +353,7 @@ func (s *Server) clearLabel(r *http.Request, ask api.ClearLabel) (any, error) {
 }
 
 // notLabelled says why there was no label to take off; that of a folder is not taken off a part of it.
-func (s *Server) notLabelled(r *http.Request, ask api.ClearLabel) error {
+func (s *Inbox) notLabelled(r *http.Request, ask api.ClearLabel) error {
 	word := map[string]string{ledger.TaintUntrusted: "untrusted", ledger.TaintPrivate: "labelled private"}[ask.Label]
 	if ask.Agent != "" {
 		return usage("nothing that agent %s keeps is %s; see: rouse grants", ask.Agent, word)
@@ -358,4 +369,23 @@ func (s *Server) notLabelled(r *http.Request, ask api.ClearLabel) error {
 		}
 	}
 	return usage("%s is not %s, and nothing below it; see: rouse grants", ask.Path, word)
+}
+
+// withLink adds the sign-in link to an item that asks for a sign-in. The link is not recorded.
+func (s *Inbox) withLink(ctx context.Context, out api.Item, i ledger.Item) api.Item {
+	link, err := s.signIns.SignInLink(ctx, i)
+	out.Link = link
+	if err != nil {
+		out.LinkProblem = err.Error()
+	}
+	return out
+}
+
+// takeSignIn completes a sign-in with an answer, if an item asks for a sign-in.
+func (s *Inbox) takeSignIn(ctx context.Context, i ledger.Item, pasted string) (taken bool, err error) {
+	taken, err = s.signIns.AnswerSignIn(ctx, i, pasted)
+	if err != nil && !errors.As(err, new(*api.Error)) {
+		err = &api.Error{Status: http.StatusUnprocessableEntity, Message: err.Error()}
+	}
+	return taken, err
 }

@@ -10,18 +10,29 @@ import (
 	"unicode/utf8"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/control"
+	"rouse/cmd/internal/why"
 	"rouse/internal/ledger"
 )
 
-func (s *Server) jobRoutes() []Route {
+// jobs answers requests about jobs and agents.
+type jobs struct {
+	*responder
+	catalog   *control.Catalog
+	actions   *control.Runs
+	costs     *control.Costs
+	explainer *why.Explainer
+}
+
+func (s *jobs) routes() []Route {
 	number := Param{Name: "n", Kind: ParamCount, Most: maxRuns, Says: "how many of each job"}
 	return []Route{
-		get[[]api.Job]("/v1/jobs", "The jobs, with what starts them and their last and next runs.", s.answer(asked(s.backend.Jobs))),
-		get[[]api.Agent]("/v1/agents", "The agents.", s.answer(asked(s.backend.Agents))),
+		get[[]api.Job]("/v1/jobs", "The jobs, with what starts them and their last and next runs.", s.answer(asked(s.catalog.Jobs))),
+		get[[]api.Agent]("/v1/agents", "The agents.", s.answer(asked(s.catalog.Agents))),
 		get[[]api.Occurrence]("/v1/next", "What comes when.", s.answer(s.next), number, Param{Name: "job", Kind: ParamText, Says: "of one job"}),
 		post[api.BackfillRequest, api.Backfill]("/v1/jobs/{name}/backfill", "Queues the runs of the past instants of a job that did not run, or says which it would.", s.answer(withBody(s.backfill))),
 		get[api.Cost]("/v1/cost", "What the runs of the coming week will cost, by those of the past.", s.answer(s.cost), Param{Name: "job", Kind: ParamText, Says: "of one job"}),
-		get[api.Budget]("/v1/budget", "What models have cost today, what is left, and what is to come.", s.answer(asked(s.backend.Budget))),
+		get[api.Budget]("/v1/budget", "What models have cost today, what is left, and what is to come.", s.answer(asked(s.costs.Budget))),
 		get[api.Why]("/v1/why", "Why a job ran, or did not, at each of its instants.", s.answer(s.why), number,
 			Param{Name: "job", Kind: ParamText, Says: "which; it is needed"}, Param{Name: "at", Kind: ParamText, Says: "around which time, as a person writes it; now where it is left out"}),
 		get[[]api.WhyFile]("/v1/why/file", "What the jobs that watch its folder make of a file, or of each file in a folder.", s.answer(s.whyFile),
@@ -29,107 +40,114 @@ func (s *Server) jobRoutes() []Route {
 	}
 }
 
-func (s *Server) next(r *http.Request) (any, error) {
+func (s *jobs) next(r *http.Request) (any, error) {
 	job := r.URL.Query().Get("job")
-	if err := s.backend.Known(job, ""); err != nil {
+	if err := s.catalog.Known(job, ""); err != nil {
 		return nil, err
 	}
-	return s.backend.Next(r.Context(), job, int(number(r, "n", 5)))
+	return s.explainer.Next(r.Context(), job, int(number(r, "n", 5)))
 }
 
-func (s *Server) cost(r *http.Request) (any, error) {
+func (s *jobs) cost(r *http.Request) (any, error) {
 	job := r.URL.Query().Get("job")
-	if err := s.backend.Known(job, ""); err != nil {
+	if err := s.catalog.Known(job, ""); err != nil {
 		return nil, err
 	}
-	return s.backend.Cost(r.Context(), job)
+	return s.costs.Cost(r.Context(), job)
 }
 
-func (s *Server) backfill(r *http.Request, in api.BackfillRequest) (any, error) {
-	return s.backend.Backfill(r.Context(), r.PathValue("name"), in)
+func (s *jobs) backfill(r *http.Request, in api.BackfillRequest) (any, error) {
+	return s.actions.Backfill(r.Context(), r.PathValue("name"), in)
 }
 
-func (s *Server) why(r *http.Request) (any, error) {
+func (s *jobs) why(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	if q.Get("job") == "" {
 		return nil, usage("name the job")
 	}
-	return s.backend.Why(r.Context(), q.Get("job"), q.Get("at"), int(number(r, "n", defaultRuns)))
+	return s.explainer.Why(r.Context(), q.Get("job"), q.Get("at"), int(number(r, "n", defaultRuns)))
 }
 
-func (s *Server) whyFile(r *http.Request) (any, error) {
+func (s *jobs) whyFile(r *http.Request) (any, error) {
 	path := r.URL.Query().Get("path")
 	if !filepath.IsAbs(path) {
 		return nil, usage("name the file by its whole path")
 	}
-	return s.backend.WhyFile(r.Context(), path)
+	return s.explainer.WhyFile(r.Context(), path)
 }
 
-func (s *Server) wakeRoutes() []Route {
+// wakes answers requests about the wakes that agents plan.
+type wakes struct {
+	*responder
+	schedule *control.Schedule
+}
+
+func (s *wakes) routes() []Route {
 	return []Route{
 		get[[]api.AgentWake]("/v1/slots", "The wakes that agents have planned, and may plan.", s.answer(func(r *http.Request) (any, error) {
-			return s.backend.Wakes(r.Context(), r.URL.Query().Get("agent"))
+			return s.schedule.Wakes(r.Context(), r.URL.Query().Get("agent"))
 		}), Param{Name: "agent", Kind: ParamText, Says: "of one agent"}),
 		post[api.WakeRequest, api.PlannedWake]("/v1/slots", "Plans an agent's next wake.", s.answer(withBody(s.setWake))),
 		post[api.AgentName, api.CancelledWake]("/v1/slots/clear", "Cancels an agent's next wake.", s.answer(withBody(s.cancelWake))),
 	}
 }
 
-// NewWake converts a slot of the ledger.
-func NewWake(s ledger.Wake) *api.Wake {
-	return &api.Wake{At: api.At(s.At), Asked: api.At(s.AskedAt), Instructions: s.Instructions, ContextViews: orEmpty(s.ContextViews), Priority: s.Priority, OnMiss: s.OnMiss,
-		ScheduledBy: s.ScheduledBy, Run: optionalID(s.Run), Job: s.Job, Depth: s.Depth, CreatedAt: api.At(s.CreatedAt)}
-}
-
-func (s *Server) setWake(r *http.Request, in api.WakeRequest) (any, error) {
+func (s *wakes) setWake(r *http.Request, in api.WakeRequest) (any, error) {
 	switch {
 	case in.Agent == "":
 		return nil, usage("name the agent")
 	case in.At != "" && in.In != "":
 		return nil, usage("give a time or a length of time, not both")
 	}
-	return s.backend.SetWake(r.Context(), in)
+	return s.schedule.SetWake(r.Context(), in)
 }
 
-func (s *Server) cancelWake(r *http.Request, in api.AgentName) (any, error) {
+func (s *wakes) cancelWake(r *http.Request, in api.AgentName) (any, error) {
 	if in.Agent == "" {
 		return nil, usage("name the agent")
 	}
-	return s.backend.CancelWake(r.Context(), in.Agent)
+	return s.schedule.CancelWake(r.Context(), in.Agent)
 }
 
-func (s *Server) pauseRoutes() []Route {
+// Pauses lists, begins and ends pauses.
+type Pauses struct {
+	*responder
+	ledger   *ledger.Ledger
+	schedule *control.Schedule
+}
+
+func (s *Pauses) routes() []Route {
 	return []Route{
-		get[[]api.Pause]("/v1/pauses", "The pauses that are on.", s.answer(asked(s.Pauses))),
+		get[[]api.Pause]("/v1/pauses", "The pauses that are on.", s.answer(asked(s.List))),
 		post[api.PauseRequest, api.Paused]("/v1/pauses", "Has nothing started until then: of a job, an agent, or of all.", s.answer(withBody(func(r *http.Request, in api.PauseRequest) (any, error) {
-			return s.Pause(r.Context(), in)
+			return s.Begin(r.Context(), in)
 		}))),
 		post[api.PauseEnd, api.Resumed]("/v1/pauses/end", "Ends a pause.", s.answer(withBody(func(r *http.Request, in api.PauseEnd) (any, error) {
-			return s.Resume(r.Context(), in.Scope, in.Name)
+			return s.End(r.Context(), in.Scope, in.Name)
 		}))),
 	}
 }
 
-// Pauses lists the current and future pauses.
-func (s *Server) Pauses(ctx context.Context) ([]api.Pause, error) {
+// List returns the current and future pauses.
+func (s *Pauses) List(ctx context.Context) ([]api.Pause, error) {
 	all, err := s.ledger.Pauses(ctx, time.Now())
-	return convert(all, NewPause), err
+	return convert(all, api.NewPause), err
 }
 
-// Pause begins a pause.
-func (s *Server) Pause(ctx context.Context, in api.PauseRequest) (api.Paused, error) {
+// Begin begins a pause.
+func (s *Pauses) Begin(ctx context.Context, in api.PauseRequest) (api.Paused, error) {
 	if err := pauseScope(in.Scope, in.Name); err != nil {
 		return api.Paused{}, err
 	}
-	return s.backend.Pause(ctx, in)
+	return s.schedule.Pause(ctx, in)
 }
 
-// Resume ends a pause.
-func (s *Server) Resume(ctx context.Context, scope, name string) (api.Resumed, error) {
+// End ends a pause.
+func (s *Pauses) End(ctx context.Context, scope, name string) (api.Resumed, error) {
 	if err := pauseScope(scope, name); err != nil {
 		return api.Resumed{}, err
 	}
-	return s.backend.Resume(ctx, scope, name)
+	return s.schedule.Resume(ctx, scope, name)
 }
 
 // pauseScope refuses a scope and a name that do not go together.
@@ -145,14 +163,15 @@ func pauseScope(scope, name string) error {
 	return nil
 }
 
-// NewPause converts a pause of the ledger.
-func NewPause(p ledger.Pause) api.Pause {
-	return api.Pause{Scope: p.Scope, Name: p.Name, Since: api.At(p.Since), Until: api.At(p.Until), Reason: p.Reason, By: p.By}
+// Incidents lists and acknowledges incidents.
+type Incidents struct {
+	*responder
+	ledger *ledger.Ledger
 }
 
-func (s *Server) incidentRoutes() []Route {
+func (s *Incidents) routes() []Route {
 	return []Route{
-		get[[]api.Incident]("/v1/incidents", "Jobs that fail, by the kind of error: those that are open, the oldest first.", s.answer(s.incidents),
+		get[[]api.Incident]("/v1/incidents", "Jobs that fail, by the kind of error: those that are open, the oldest first.", s.answer(s.list),
 			Param{Name: "job", Kind: ParamText, Says: "those of this job"},
 			Param{Name: "all", Kind: ParamFlag, Says: "those that are over, too, the newest first"},
 			Param{Name: "n", Kind: ParamCount, Most: maxRuns, Says: "how many at most"}),
@@ -167,18 +186,18 @@ const (
 	maxNote          = 500 // characters of an acknowledgement
 )
 
-func (s *Server) incidents(r *http.Request) (any, error) {
-	return s.Incidents(r.Context(), ledger.IncidentFilter{Job: r.URL.Query().Get("job"), Closed: flag(r, "all"), Limit: int(number(r, "n", defaultIncidents))})
+func (s *Incidents) list(r *http.Request) (any, error) {
+	return s.List(r.Context(), ledger.IncidentFilter{Job: r.URL.Query().Get("job"), Closed: flag(r, "all"), Limit: int(number(r, "n", defaultIncidents))})
 }
 
-// Incidents lists jobs that fail, by the kind of error.
-func (s *Server) Incidents(ctx context.Context, f ledger.IncidentFilter) ([]api.Incident, error) {
+// List returns incidents: jobs that fail, by the kind of error.
+func (s *Incidents) List(ctx context.Context, f ledger.IncidentFilter) ([]api.Incident, error) {
 	all, err := s.ledger.Incidents(ctx, f)
-	return convert(all, NewIncident), err
+	return convert(all, api.NewIncident), err
 }
 
 // Acknowledge says that somebody knows of an incident.
-func (s *Server) Acknowledge(ctx context.Context, n int64, note string) (api.Incident, error) {
+func (s *Incidents) Acknowledge(ctx context.Context, n int64, note string) (api.Incident, error) {
 	note = strings.TrimSpace(note)
 	if utf8.RuneCountInString(note) > maxNote {
 		return api.Incident{}, usage("the note has more than %d characters", maxNote)
@@ -188,15 +207,5 @@ func (s *Server) Acknowledge(ctx context.Context, n int64, note string) (api.Inc
 	if over, ok := errors.AsType[*ledger.IncidentOverError](err); ok {
 		return api.Incident{}, conflict("%v", over)
 	}
-	return NewIncident(i), err
-}
-
-// NewIncident converts an incident of the ledger.
-func NewIncident(i ledger.Incident) api.Incident {
-	out := api.Incident{ID: id(i.ID), Job: i.Job, Agent: i.Agent, Kind: i.Kind, Failures: i.Failures, Error: i.Error, FirstRun: id(i.FirstRun), LastRun: id(i.LastRun),
-		OpenedAt: api.At(i.OpenedAt), LastAt: api.At(i.LastAt), Told: i.Told, AckedAt: api.At(i.AckedAt), Note: i.Note, ClosedAt: api.At(i.ClosedAt), ClosedBy: optionalID(i.ClosedBy)}
-	if i.LastRun == 0 { // an incident without a run: no success in time
-		out.FirstRun, out.LastRun = "", ""
-	}
-	return out
+	return api.NewIncident(i), err
 }

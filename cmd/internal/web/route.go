@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"rouse/cmd/internal/access"
 	"rouse/cmd/internal/api"
-	"rouse/internal/noexec"
 	"rouse/internal/text"
 )
 
@@ -90,7 +90,7 @@ func post[In, Out any](path, says string, handler http.Handler) Route {
 }
 
 // work is a route that takes an In as JSON, and answers with lines that end in an Out.
-func work[In, Out any](s *Server, path, says string, do func(r *http.Request, in In, progress func(done, of int64)) (Out, error)) Route {
+func work[In, Out any](s *responder, path, says string, do func(r *http.Request, in In, progress func(done, of int64)) (Out, error)) Route {
 	return Route{Method: http.MethodPost, Path: path, Says: says, Body: jsonOf[In](), Answer: []Content{linesOf[Out]()}, handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var in In
 		if err := read(r, &in); err != nil {
@@ -113,29 +113,8 @@ func local(routes ...Route) []Route {
 	return routes
 }
 
-type fromNetwork struct{}
-
-// FromNetwork marks the requests of a handler as those that did not come through the socket of the home.
-func FromNetwork(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(w, r.WithContext(noexec.With(context.WithValue(r.Context(), fromNetwork{}, true))))
-	})
-}
-
-// OnNetwork reports whether a request came by FromNetwork.
-func OnNetwork(ctx context.Context) bool { return ctx.Value(fromNetwork{}) != nil }
-
-// LocalPath returns a path at which the daemon writes a file, or whose content it believes. Only commands of the owner, on the
-// socket of the home, may name one.
-func LocalPath(ctx context.Context, path api.Path) (string, error) {
-	if path == "" || !OnNetwork(ctx) {
-		return string(path), nil
-	}
-	return "", &api.Error{Status: http.StatusForbidden, Message: "a path of the machine of rouse is given on that machine alone: rouse db, rouse ledger"}
-}
-
 // admit has a route's handler hear only of requests that are as the route says.
-func (s *Server) admit(route Route) http.Handler {
+func (s *responder) admit(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := route.refusal(r); err != nil {
 			s.fail(w, r, err)
@@ -156,7 +135,7 @@ func (s *Server) admit(route Route) http.Handler {
 
 // refusal says what is wrong with a request before its body is read, nil if nothing is.
 func (r Route) refusal(req *http.Request) error {
-	if r.Local && OnNetwork(req.Context()) {
+	if r.Local && access.OnNetwork(req.Context()) {
 		return &api.Error{Status: http.StatusForbidden, Message: r.Path + " is answered on the machine of rouse alone, to its commands"}
 	}
 
@@ -308,7 +287,7 @@ func tooLarge(limit int64) error {
 }
 
 // otherMethod answers a request of a path by a method that it does not have.
-func (s *Server) otherMethod(methods []string) http.Handler {
+func (s *responder) otherMethod(methods []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		allow := strings.Join(methods, ", ")
 		w.Header().Set("Allow", allow)

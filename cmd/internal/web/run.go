@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 
 	"rouse/cmd/internal/api"
@@ -19,7 +18,7 @@ import (
 const maxShownBody = 4000
 
 // Run is a run with all that happened in it.
-func (s *Server) Run(ctx context.Context, id int64) (api.RunDetail, error) {
+func (s *Runs) Run(ctx context.Context, id int64) (api.RunDetail, error) {
 	run, err := s.ledger.Run(ctx, id)
 	if err != nil {
 		return api.RunDetail{}, err
@@ -33,7 +32,7 @@ func (s *Server) Run(ctx context.Context, id int64) (api.RunDetail, error) {
 	shared, e6 := s.ledger.Artifacts(ctx, id)
 	body, e7 := s.ledger.DeliveryBody(ctx, id)
 	nodes, e8 := s.ledger.AttemptNodes(ctx, id)
-	checkout, e9 := s.backend.Checkout(ctx, run, false)
+	checkout, e9 := s.checkouts.Checkout(ctx, run, false)
 	if err := cmp.Or(e1, e2, e3, e4, e5, e6, e7, e8, e9); err != nil {
 		return api.RunDetail{}, err
 	}
@@ -49,13 +48,13 @@ func (s *Server) Run(ctx context.Context, id int64) (api.RunDetail, error) {
 
 func newRun(r ledger.Run, shared []ledger.Artifact) api.Run {
 	return api.Run{
-		ID: id(r.ID), Job: r.Job, Agent: r.Agent, Trigger: r.Trigger, TriggerDetail: object(r.Detail),
+		ID: api.ID(r.ID), Job: r.Job, Agent: r.Agent, Trigger: r.Trigger, TriggerDetail: object(r.Detail),
 		State: r.State, WaitingFor: r.WaitingFor, Outcome: r.Outcome, Exit: r.Exit, Verified: r.Verified, Attempt: r.Attempt,
 		ScheduledAt: api.At(r.ScheduledAt), QueuedAt: api.At(r.QueuedAt), StartedAt: api.At(r.StartedAt), FinishedAt: api.At(r.FinishedAt),
 		Summary: r.Summary, Error: r.Error, Steps: r.Steps, Calls: r.Calls,
 		TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: float64(r.Usage.CostMicroUSD) / 1e6,
 		EstimatedTokens: r.Usage.EstimatedTokens, EstimatedUSD: float64(r.Usage.EstimatedMicroUSD) / 1e6,
-		Artifacts: artifactNames(shared), Workspace: optionalID(r.Workspace), Tier: r.Tier, Taint: letters(r.Taint),
+		Artifacts: artifactNames(shared), Workspace: api.OptionalID(r.Workspace), Tier: r.Tier, Taint: letters(r.Taint),
 	}
 }
 
@@ -168,11 +167,8 @@ func summarizeImages(envelope json.RawMessage) json.RawMessage {
 }
 
 func newEvent(e ledger.Event) api.Event {
-	return api.Event{ID: optionalID(e.ID), Run: optionalID(e.Run), Job: e.Job, At: api.At(e.At), Kind: e.Kind, Dispatch: dispatchOf(e), Data: object(e.Data)}
+	return api.Event{ID: api.OptionalID(e.ID), Run: api.OptionalID(e.Run), Job: e.Job, At: api.At(e.At), Kind: e.Kind, Dispatch: dispatchOf(e), Data: object(e.Data)}
 }
-
-// id prints a ledger integer as every listing does: a decimal string.
-func id(n int64) string { return strconv.FormatInt(n, 10) }
 
 // object is a JSON value, an empty object if there is none.
 func object(raw json.RawMessage) json.RawMessage {
@@ -180,12 +176,4 @@ func object(raw json.RawMessage) json.RawMessage {
 		return json.RawMessage("{}")
 	}
 	return raw
-}
-
-// optionalID is an id as JSON, "" for none.
-func optionalID(n int64) string {
-	if n == 0 {
-		return ""
-	}
-	return id(n)
 }

@@ -9,15 +9,27 @@ import (
 	"strings"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/control"
+	"rouse/cmd/internal/why"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 
-func (s *Server) runRoutes() []Route {
+// Runs lists, starts, cancels, retries and undoes runs, and applies their checkouts.
+type Runs struct {
+	*responder
+	ledger    *ledger.Ledger
+	actions   *control.Runs
+	catalog   *control.Catalog
+	checkouts *control.Checkouts
+	explainer *why.Explainer
+}
+
+func (s *Runs) routes() []Route {
 	artifact := Route{Method: http.MethodGet, Path: "/v1/runs/{id}/artifacts/{artifact}", Says: "The bytes of a file that a run shared.", Answer: []Content{{Media: mediaBytes}}, handler: http.HandlerFunc(s.artifact)}
 	return []Route{
-		get[[]api.Run]("/v1/runs", "Runs, the newest first.", s.answer(s.runs),
+		get[[]api.Run]("/v1/runs", "Runs, the newest first.", s.answer(s.list),
 			Param{Name: "n", Kind: ParamCount, Most: maxRuns, Says: "how many, at most 1000"},
 			Param{Name: "before", Kind: ParamCursor, Says: "those older than the run of this id: the last of the page before"},
 			Param{Name: "since", Kind: ParamTime, Says: "asked for since then"},
@@ -30,12 +42,12 @@ func (s *Server) runRoutes() []Route {
 		get[api.RunDetail]("/v1/runs/{id}", "A run with everything that happened in it.", s.answer(withRun(s.Run))),
 		get[api.Pending]("/v1/runs/{id}/pending", "What a run waits for.", s.answer(withRun(s.Pending))),
 		get[api.Recording]("/v1/runs/{id}/recording", "All that is kept of a finished run, as a file that can be played again.", s.answer(withRun(s.recording))),
-		post[api.Nothing, api.Replay]("/v1/runs/{id}/replay", "Plays a finished run again without any effect, and says what is different now.", s.answer(withRun(s.backend.Replay))),
+		post[api.Nothing, api.Replay]("/v1/runs/{id}/replay", "Plays a finished run again without any effect, and says what is different now.", s.answer(withRun(s.actions.Replay))),
 		artifact,
 		get[api.ArtifactFiles]("/v1/runs/{id}/artifacts/{artifact}/files", "The files of a folder that a run shared.", s.answer(s.artifactFiles)),
 		post[api.Nothing, api.Run]("/v1/runs/{id}/cancel", "Has a run stop.", s.answer(withRun(s.Cancel))),
 		post[api.Nothing, api.Run]("/v1/runs/{id}/retry", "Has a run that failed, or waits to be tried, tried again.", s.answer(withRun(s.Retry))),
-		work(s, "/v1/runs/{id}/undo", "Undoes what a run wrote, or says what that would do.", s.undoRun),
+		work(s.responder, "/v1/runs/{id}/undo", "Undoes what a run wrote, or says what that would do.", s.undoRun),
 	}
 }
 
@@ -45,14 +57,14 @@ const (
 	maxRuns     = 1000
 )
 
-func (s *Server) runs(r *http.Request) (any, error) {
+func (s *Runs) list(r *http.Request) (any, error) {
 	q := r.URL.Query()
-	return s.Runs(r.Context(), ledger.RunFilter{Job: q.Get("job"), Agent: q.Get("agent"), Trigger: domain.Trigger(q.Get("trigger")), Outcome: domain.Outcome(q.Get("outcome")),
+	return s.List(r.Context(), ledger.RunFilter{Job: q.Get("job"), Agent: q.Get("agent"), Trigger: domain.Trigger(q.Get("trigger")), Outcome: domain.Outcome(q.Get("outcome")),
 		State: domain.State(q.Get("state")), Text: q.Get("text"), Since: since(r), Before: number(r, "before", 0), Limit: int(number(r, "n", defaultRuns))})
 }
 
-// Runs lists runs, the newest first.
-func (s *Server) Runs(ctx context.Context, f ledger.RunFilter) ([]api.Run, error) {
+// List returns runs, the newest first.
+func (s *Runs) List(ctx context.Context, f ledger.RunFilter) ([]api.Run, error) {
 	found, err := s.ledger.Runs(ctx, f)
 	if err != nil {
 		return nil, err
@@ -72,7 +84,7 @@ func (s *Server) Runs(ctx context.Context, f ledger.RunFilter) ([]api.Run, error
 	// Only an empty list may be due to a typing error, and history outlives the configuration: runs of
 	// a job that is gone can still be listed, and end with a page.
 	if len(found) == 0 && f.Before == 0 {
-		if err := s.backend.Known(f.Job, f.Agent); err != nil {
+		if err := s.catalog.Known(f.Job, f.Agent); err != nil {
 			return nil, err
 		}
 	}
@@ -88,15 +100,15 @@ func (s *Server) Runs(ctx context.Context, f ledger.RunFilter) ([]api.Run, error
 }
 
 // Pending returns what a run waits for.
-func (s *Server) Pending(ctx context.Context, id int64) (api.Pending, error) {
+func (s *Runs) Pending(ctx context.Context, id int64) (api.Pending, error) {
 	run, err := s.ledger.Run(ctx, id)
 	if err != nil {
 		return api.Pending{}, err
 	}
-	return s.backend.Pending(ctx, run)
+	return s.explainer.Pending(ctx, run)
 }
 
-func (s *Server) fire(r *http.Request, in api.RunRequest) (any, error) {
+func (s *Runs) fire(r *http.Request, in api.RunRequest) (any, error) {
 	if err := readKey(r, &in); err != nil {
 		return nil, err
 	}
@@ -104,8 +116,8 @@ func (s *Server) fire(r *http.Request, in api.RunRequest) (any, error) {
 }
 
 // Fire starts a run.
-func (s *Server) Fire(ctx context.Context, in api.RunRequest) (api.Run, error) {
-	id, err := s.backend.Fire(ctx, in)
+func (s *Runs) Fire(ctx context.Context, in api.RunRequest) (api.Run, error) {
+	id, err := s.actions.Fire(ctx, in)
 	if err != nil {
 		return api.Run{}, err
 	}
@@ -115,7 +127,7 @@ func (s *Server) Fire(ctx context.Context, in api.RunRequest) (api.Run, error) {
 }
 
 // Cancel cancels a run that is not over.
-func (s *Server) Cancel(ctx context.Context, id int64) (api.Run, error) {
+func (s *Runs) Cancel(ctx context.Context, id int64) (api.Run, error) {
 	run, err := s.ledger.Run(ctx, id)
 	if err != nil {
 		return api.Run{}, err
@@ -127,14 +139,14 @@ func (s *Server) Cancel(ctx context.Context, id int64) (api.Run, error) {
 	run, err = s.ledger.RequestCancel(ctx, id, "cancelled by its owner")
 	// A running attempt finalizes itself; here the ledger ended the run at once, so nobody else does.
 	if err == nil && run.State == domain.StateFinished && run.Outcome == domain.OutcomeCancelled {
-		s.backend.Cancelled(ctx, run)
+		s.actions.Cancelled(ctx, run)
 	}
 
 	return s.oneWithArtifacts(ctx, run, err)
 }
 
 // Retry has a run tried again.
-func (s *Server) Retry(ctx context.Context, id int64) (api.Run, error) {
+func (s *Runs) Retry(ctx context.Context, id int64) (api.Run, error) {
 	run, err := s.ledger.Run(ctx, id)
 	if err != nil {
 		return api.Run{}, err
@@ -159,12 +171,12 @@ func withRun[T any](answer func(ctx context.Context, run int64) (T, error)) func
 
 func runID(written string) (int64, error) { return parseID(written, "a run", "rouse runs") }
 
-func (s *Server) recording(ctx context.Context, run int64) (api.Recording, error) {
-	text, err := s.backend.Recording(ctx, run)
+func (s *Runs) recording(ctx context.Context, run int64) (api.Recording, error) {
+	text, err := s.actions.Recording(ctx, run)
 	return api.Recording{File: string(text)}, err
 }
 
-func (s *Server) undoRun(r *http.Request, ask api.UndoRequest, progress func(done, of int64)) (api.Undo, error) {
+func (s *Runs) undoRun(r *http.Request, ask api.UndoRequest, progress func(done, of int64)) (api.Undo, error) {
 	id, err := runID(r.PathValue("id"))
 	if err != nil {
 		return api.Undo{}, err
@@ -173,7 +185,7 @@ func (s *Server) undoRun(r *http.Request, ask api.UndoRequest, progress func(don
 }
 
 // Undo undoes a run, or returns what that would do.
-func (s *Server) Undo(ctx context.Context, id int64, ask api.UndoRequest, progress func(done, of int64)) (out api.Undo, err error) {
+func (s *Runs) Undo(ctx context.Context, id int64, ask api.UndoRequest, progress func(done, of int64)) (out api.Undo, err error) {
 	run, err := s.ledger.Run(ctx, id)
 	if err != nil {
 		return out, err
@@ -190,16 +202,16 @@ func (s *Server) Undo(ctx context.Context, id int64, ask api.UndoRequest, progre
 		return out, usage("%q is none of files and database", ask.Only)
 	}
 	// The database of an agent that is gone cannot be opened; its files can be undone all the same.
-	if err := s.backend.Known("", run.Agent); err != nil && ask.Only != api.UndoFiles {
+	if err := s.catalog.Known("", run.Agent); err != nil && ask.Only != api.UndoFiles {
 		return out, err
 	}
 
-	return s.backend.Undo(ctx, run, ask, progress)
+	return s.actions.Undo(ctx, run, ask, progress)
 }
 
-func (s *Server) checkoutRoutes() []Route {
+func (s *Runs) checkoutRoutes() []Route {
 	return []Route{
-		get[[]api.Checkout]("/v1/checkouts", "Branches of runs that wait to be applied or discarded.", s.answer(asked(s.backend.WaitingCheckouts))),
+		get[[]api.Checkout]("/v1/checkouts", "Branches of runs that wait to be applied or discarded.", s.answer(asked(s.checkouts.WaitingCheckouts))),
 		get[api.Checkout]("/v1/runs/{id}/checkout", "The private clone of a run, its branch and its changes.", s.answer(withRun(s.Checkout))),
 		post[api.ApplyRequest, api.Checkout]("/v1/runs/{id}/apply", "Puts the commits of a finished run on the branch that it began from.", s.answer(withIDBody("a run", "rouse runs", s.Apply))),
 		post[api.Nothing, api.Checkout]("/v1/runs/{id}/discard", "Removes the clone and the branch of a finished run.", s.answer(withRun(s.Discard))),
@@ -207,12 +219,12 @@ func (s *Server) checkoutRoutes() []Route {
 }
 
 // Checkout is the private clone of a run, with its changes.
-func (s *Server) Checkout(ctx context.Context, id int64) (api.Checkout, error) {
+func (s *Runs) Checkout(ctx context.Context, id int64) (api.Checkout, error) {
 	run, err := s.ledger.Run(ctx, id)
 	if err != nil {
 		return api.Checkout{}, err
 	}
-	c, err := s.backend.Checkout(ctx, run, true)
+	c, err := s.checkouts.Checkout(ctx, run, true)
 	if err == nil && c == nil {
 		err = &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("run %d has no checkout, or it was discarded", run.ID)}
 	}
@@ -223,24 +235,24 @@ func (s *Server) Checkout(ctx context.Context, id int64) (api.Checkout, error) {
 }
 
 // Apply puts the commits of a run on the branch that it began from.
-func (s *Server) Apply(ctx context.Context, id int64, ask api.ApplyRequest) (api.Checkout, error) {
+func (s *Runs) Apply(ctx context.Context, id int64, ask api.ApplyRequest) (api.Checkout, error) {
 	run, err := s.finishedRun(ctx, id)
 	if err != nil {
 		return api.Checkout{}, err
 	}
-	return s.backend.Apply(ctx, run, ask)
+	return s.checkouts.Apply(ctx, run, ask)
 }
 
 // Discard removes the clone and the branch of a run.
-func (s *Server) Discard(ctx context.Context, id int64) (api.Checkout, error) {
+func (s *Runs) Discard(ctx context.Context, id int64) (api.Checkout, error) {
 	run, err := s.finishedRun(ctx, id)
 	if err != nil {
 		return api.Checkout{}, err
 	}
-	return s.backend.Discard(ctx, run)
+	return s.checkouts.Discard(ctx, run)
 }
 
-func (s *Server) finishedRun(ctx context.Context, id int64) (ledger.Run, error) {
+func (s *Runs) finishedRun(ctx context.Context, id int64) (ledger.Run, error) {
 	run, err := s.ledger.Run(ctx, id)
 	if err == nil && run.State != domain.StateFinished {
 		err = conflict("run %d has not finished (%s); cancel it first, or wait", id, run.State)

@@ -26,8 +26,8 @@ const maxImport = 256 << 20
 const progressEvery = 200 * time.Millisecond
 
 // importFile imports the body of a request and answers with JSON lines.
-func (s *Server) importFile(w http.ResponseWriter, r *http.Request) {
-	db, release, err := s.backend.Database(r.Context(), r.PathValue("agent"))
+func (s *databases) importFile(w http.ResponseWriter, r *http.Request) {
+	db, release, err := s.storage.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -36,7 +36,7 @@ func (s *Server) importFile(w http.ResponseWriter, r *http.Request) {
 
 	q := r.URL.Query()
 	ctx := r.Context()
-	sendWork(s, w, r, func(progress func(done, of int64)) (api.Imported, error) {
+	sendWork(s.responder, w, r, func(progress func(done, of int64)) (api.Imported, error) {
 		return db.Import(ctx, byUser, transfer.ImportSpec{
 			Table: q.Get("table"), Name: q.Get("name"), Format: q.Get("format"), Mode: q.Get("mode"), KeyColumns: q["key"],
 			Source: r.Body, Size: number(r, "size", 0), Limit: maxImport, Progress: progress,
@@ -46,7 +46,7 @@ func (s *Server) importFile(w http.ResponseWriter, r *http.Request) {
 
 // sendWork does work, and sends its progress until it is done. A slow client does not slow it down:
 // it gets the latest progress only.
-func sendWork[T any](s *Server, w http.ResponseWriter, r *http.Request, work func(progress func(done, of int64)) (T, error)) {
+func sendWork[T any](s *responder, w http.ResponseWriter, r *http.Request, work func(progress func(done, of int64)) (T, error)) {
 	var progress atomic.Pointer[api.WorkLine[T]]
 	over := make(chan api.WorkLine[T], 1)
 	go func() {
@@ -96,7 +96,7 @@ func sendWork[T any](s *Server, w http.ResponseWriter, r *http.Request, work fun
 
 // exportFile sends the result of a query as a file. It is completed first, because its size, and
 // whether it could be made at all, have to be known before the first byte is sent.
-func (s *Server) exportFile(w http.ResponseWriter, r *http.Request) {
+func (s *databases) exportFile(w http.ResponseWriter, r *http.Request) {
 	var in api.ExportRequest
 	if err := read(r, &in); err != nil {
 		s.fail(w, r, err)
@@ -130,7 +130,7 @@ func (s *Server) exportFile(w http.ResponseWriter, r *http.Request) {
 }
 
 // exported writes the file of an export. The caller must remove it.
-func (s *Server) exported(r *http.Request, in api.ExportRequest) (done api.Exported, file *os.File, err error) {
+func (s *databases) exported(r *http.Request, in api.ExportRequest) (done api.Exported, file *os.File, err error) {
 	_, err = withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) (_ api.Nothing, err error) {
 		file, done, err = ExportFile(ctx, db, agentdb.ExportSpec{SQL: in.SQL, Params: in.Params, Format: in.Format, Name: in.Name})
 		return api.Nothing{}, err

@@ -18,12 +18,19 @@ const (
 	shownEvents        = 20
 )
 
-func (s *Server) workspaceRoutes() []Route {
+// Workspaces lists and changes workspaces.
+type Workspaces struct {
+	*responder
+	ledger *ledger.Ledger
+	runs   *Runs
+}
+
+func (s *Workspaces) routes() []Route {
 	act := func(action string) http.Handler {
-		return s.answer(withWorkspace(func(ctx context.Context, n int64) (any, error) { return s.ChangeWorkspace(ctx, n, action) }))
+		return s.answer(withWorkspace(func(ctx context.Context, n int64) (any, error) { return s.Change(ctx, n, action) }))
 	}
 	return []Route{
-		get[[]api.Workspace]("/v1/workspaces", "Workspaces, those written last first.", s.answer(s.workspaces),
+		get[[]api.Workspace]("/v1/workspaces", "Workspaces, those written last first.", s.answer(s.list),
 			Param{Name: "agent", Kind: ParamText, Says: "of one agent"}, Param{Name: "skill", Kind: ParamText, Says: "of one skill"}, Param{Name: "status", Kind: ParamText, Says: "active, paused or archived"},
 			Param{Name: "n", Kind: ParamCount, Most: maxWorkspaces, Says: "how many, at most 1000"}, Param{Name: "before", Kind: ParamCursor, Says: "those written before the workspace of this id"}),
 		get[api.WorkspaceDetail]("/v1/workspaces/{id}", "A workspace with its runs, artifacts and events.", s.answer(withWorkspace(s.Workspace))),
@@ -39,35 +46,35 @@ func (s *Server) workspaceRoutes() []Route {
 }
 
 func newWorkspace(w ledger.Workspace) api.Workspace {
-	return api.Workspace{ID: id(w.ID), Agent: w.Agent, Skill: w.Skill, Name: w.Name, Status: w.Status, StatusBy: w.StatusBy, Phase: w.Phase, Role: w.Role,
-		SchemaVersion: w.SchemaVersion, LockVersion: w.LockVersion, Review: optionalID(w.Review), CreatedAt: api.At(w.CreatedAt), UpdatedAt: api.At(w.UpdatedAt)}
+	return api.Workspace{ID: api.ID(w.ID), Agent: w.Agent, Skill: w.Skill, Name: w.Name, Status: w.Status, StatusBy: w.StatusBy, Phase: w.Phase, Role: w.Role,
+		SchemaVersion: w.SchemaVersion, LockVersion: w.LockVersion, Review: api.OptionalID(w.Review), CreatedAt: api.At(w.CreatedAt), UpdatedAt: api.At(w.UpdatedAt)}
 }
 
 // withRun adds the run that works in a workspace, the newest of those that are not over.
-func (s *Server) withRun(ctx context.Context, w ledger.Workspace) (api.Workspace, error) {
+func (s *Workspaces) withRun(ctx context.Context, w ledger.Workspace) (api.Workspace, error) {
 	out := newWorkspace(w)
 	runs, err := s.ledger.WorkspaceRuns(ctx, w.ID, shownWorkspaceRuns)
 	for _, r := range runs {
 		if r.State != domain.StateFinished {
-			out.Run, out.WaitingFor = id(r.ID), r.WaitingFor
+			out.Run, out.WaitingFor = api.ID(r.ID), r.WaitingFor
 			break
 		}
 	}
 	return out, err
 }
 
-func (s *Server) workspaces(r *http.Request) (any, error) {
+func (s *Workspaces) list(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	f := ledger.WorkspaceFilter{Agent: q.Get("agent"), Skill: q.Get("skill"), Status: ledger.WorkspaceStatus(q.Get("status")),
 		Limit: int(number(r, "n", maxWorkspaces)), Before: number(r, "before", 0)}
 	if f.Status != "" && f.Status != ledger.WorkspaceActive && f.Status != ledger.WorkspacePaused && f.Status != ledger.WorkspaceArchived {
 		return nil, usage("a workspace is active, paused or archived, not %q", f.Status)
 	}
-	return s.Workspaces(r.Context(), f)
+	return s.List(r.Context(), f)
 }
 
-// Workspaces lists workspaces.
-func (s *Server) Workspaces(ctx context.Context, f ledger.WorkspaceFilter) ([]api.Workspace, error) {
+// List returns workspaces.
+func (s *Workspaces) List(ctx context.Context, f ledger.WorkspaceFilter) ([]api.Workspace, error) {
 	found, err := s.ledger.Workspaces(ctx, f)
 	if err != nil {
 		return nil, err
@@ -88,7 +95,7 @@ func withWorkspace[T any](answer func(ctx context.Context, workspace int64) (T, 
 }
 
 // Workspace is a workspace with what it holds, and who works in it.
-func (s *Server) Workspace(ctx context.Context, n int64) (api.WorkspaceDetail, error) {
+func (s *Workspaces) Workspace(ctx context.Context, n int64) (api.WorkspaceDetail, error) {
 	w, err := s.ledger.Workspace(ctx, n)
 	if err != nil {
 		return api.WorkspaceDetail{}, err
@@ -110,20 +117,20 @@ func (s *Server) Workspace(ctx context.Context, n int64) (api.WorkspaceDetail, e
 
 	events, err := s.ledger.WorkspaceEvents(ctx, n, shownEvents)
 	out.Events = convert(events, func(e ledger.WorkspaceEvent) api.WorkspaceEvent {
-		return api.WorkspaceEvent{At: api.At(e.At), Kind: e.Kind, Run: optionalID(e.Run), LockVersion: e.LockVersion, Data: rawJSON(string(e.Data))}
+		return api.WorkspaceEvent{At: api.At(e.At), Kind: e.Kind, Run: api.OptionalID(e.Run), LockVersion: e.LockVersion, Data: rawJSON(string(e.Data))}
 	})
 	return out, err
 }
 
 // addRuns adds the runs that work in a workspace, and those that are over.
-func (s *Server) addRuns(ctx context.Context, workspace int64, out *api.WorkspaceDetail) error {
+func (s *Workspaces) addRuns(ctx context.Context, workspace int64, out *api.WorkspaceDetail) error {
 	runs, err := s.ledger.WorkspaceRuns(ctx, workspace, shownWorkspaceRuns)
 	if err != nil {
 		return err
 	}
 
 	for _, run := range runs {
-		one, err := s.oneWithArtifacts(ctx, run, nil)
+		one, err := s.runs.oneWithArtifacts(ctx, run, nil)
 		if err != nil {
 			return err
 		}
@@ -142,7 +149,7 @@ func (s *Server) addRuns(ctx context.Context, workspace int64, out *api.Workspac
 }
 
 // workspaceRun is how far a run has got in its workspace, and what it waits for.
-func (s *Server) workspaceRun(ctx context.Context, run ledger.Run, shown api.Run) (api.WorkspaceRun, error) {
+func (s *Workspaces) workspaceRun(ctx context.Context, run ledger.Run, shown api.Run) (api.WorkspaceRun, error) {
 	out := api.WorkspaceRun{Run: shown, Progress: json.RawMessage("null"), Inbox: []api.Item{}}
 	last, err := s.ledger.LastCheckpoint(ctx, run.ID)
 	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
@@ -167,11 +174,11 @@ func (s *Server) workspaceRun(ctx context.Context, run ledger.Run, shown api.Run
 
 func newWorkspaceArtifact(a ledger.Artifact) api.WorkspaceArtifact {
 	return api.WorkspaceArtifact{Artifact: newArtifacts([]ledger.Artifact{a})[0], Title: a.Title, Type: a.Type, Status: a.Status,
-		Approval: a.Approval, ApprovalRef: a.ApprovalRef, Role: a.Role, Run: id(a.Run)}
+		Approval: a.Approval, ApprovalRef: a.ApprovalRef, Role: a.Role, Run: api.ID(a.Run)}
 }
 
-// ChangeWorkspace does what an owner wants of a workspace: pause, resume, archive, acknowledge, discard or retry.
-func (s *Server) ChangeWorkspace(ctx context.Context, n int64, action string) (_ any, err error) {
+// Change does what an owner wants of a workspace: pause, resume, archive, acknowledge, discard or retry.
+func (s *Workspaces) Change(ctx context.Context, n int64, action string) (_ any, err error) {
 	statuses := map[string]ledger.WorkspaceStatus{"pause": ledger.WorkspacePaused, "resume": ledger.WorkspaceActive, "archive": ledger.WorkspaceArchived}
 	var w ledger.Workspace
 	switch status, ok := statuses[action]; {
@@ -193,14 +200,14 @@ func (s *Server) ChangeWorkspace(ctx context.Context, n int64, action string) (_
 }
 
 // retryReview puts a workspace back, and has a new run begin from there.
-func (s *Server) retryReview(ctx context.Context, n int64) (any, error) {
+func (s *Workspaces) retryReview(ctx context.Context, n int64) (any, error) {
 	run, err := s.ledger.RetryReview(ctx, n)
 	if err != nil {
 		return nil, err
 	}
 
 	var out api.RetriedWorkspace
-	if out.Retry, err = s.oneWithArtifacts(ctx, run, nil); err != nil {
+	if out.Retry, err = s.runs.oneWithArtifacts(ctx, run, nil); err != nil {
 		return nil, err
 	}
 	w, err := s.ledger.Workspace(ctx, n)
@@ -211,13 +218,13 @@ func (s *Server) retryReview(ctx context.Context, n int64) (any, error) {
 	return out, err
 }
 
-func (s *Server) decideArtifact(decision string) http.Handler {
+func (s *Workspaces) decideArtifact(decision string) http.Handler {
 	return s.answer(func(r *http.Request) (any, error) {
 		n, err := parseID(r.PathValue("id"), "a workspace", "rouse workspaces")
 		if err != nil {
 			return nil, err
 		}
-		artifact, err := parseID(r.PathValue("artifact"), "an artifact", "rouse workspaces show "+id(n))
+		artifact, err := parseID(r.PathValue("artifact"), "an artifact", "rouse workspaces show "+api.ID(n))
 		if err != nil {
 			return nil, err
 		}
@@ -226,7 +233,7 @@ func (s *Server) decideArtifact(decision string) http.Handler {
 }
 
 // DecideArtifact approves or rejects an artifact of a workspace.
-func (s *Server) DecideArtifact(ctx context.Context, n, artifact int64, word string) (api.WorkspaceArtifact, error) {
+func (s *Workspaces) DecideArtifact(ctx context.Context, n, artifact int64, word string) (api.WorkspaceArtifact, error) {
 	decisions := map[string]string{"approve": ledger.ArtifactApproved, "reject": ledger.ArtifactRejected}
 	decision, ok := decisions[word]
 	if !ok {

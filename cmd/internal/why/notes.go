@@ -11,7 +11,6 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/plan"
-	"rouse/cmd/internal/web"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
@@ -83,12 +82,12 @@ func (e *explanation) notes(ctx context.Context) []string {
 
 	for _, p := range e.pauses {
 		if e.job != nil && p.Covers(e.name, e.job.Agent, e.now) {
-			addf("%s", web.NewPause(p).Text(e.zone))
+			addf("%s", api.NewPause(p).Text(e.zone))
 		}
 	}
 	out = append(append(out, e.followNotes(ctx)...), e.calendarNotes()...)
 	for _, i := range e.failing {
-		addf("%s", web.NewIncident(i).Text(e.zone))
+		addf("%s", api.NewIncident(i).Text(e.zone))
 	}
 	if p, paused := e.Runner.Models.JobPaused(e.name, e.now); paused {
 		addf("%s", newModelPause(p).Text(e.zone))

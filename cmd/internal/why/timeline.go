@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"rouse/cmd/internal/api"
-	"rouse/cmd/internal/web"
 	"rouse/cmd/internal/webhook"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
@@ -133,7 +132,7 @@ func (e *explanation) pauseEntries(from, to time.Time) []api.TimelineEntry {
 		}
 
 		about := api.ScopeText(p.Scope, p.Name)
-		add(p.Since, "begins", fmt.Sprintf("%s (by the %s)", web.NewPause(p).Text(e.zone), p.By))
+		add(p.Since, "begins", fmt.Sprintf("%s (by the %s)", api.NewPause(p).Text(e.zone), p.By))
 		// A pause that another one replaced did not end for the job.
 		replaced := slices.ContainsFunc(e.pauses, func(q ledger.Pause) bool {
 			return q.ID > p.ID && q.Scope == p.Scope && q.Name == p.Name && q.Since.Equal(p.EndedAt)

@@ -114,7 +114,7 @@ func (c *checker) checkMode(path string, a *config.Agent) {
 		c.contradicts(path, ".grants.write", len(a.Grants.Write) > 0, "with mode: none the agent has no file tools")
 		c.contradicts(path, ".grants.commands", len(a.Grants.Commands) > 0, "with mode: none the agent runs no programs")
 		for at, name := range config.Each(".mcp", a.MCP) {
-			s := c.cfg.ServerOf(*name)
+			s := config.ServerNamed(c.cfg.MCP, *name)
 			c.contradicts(path, at, s != nil && len(s.Argv) > 0, "with mode: none the agent runs no programs, and this MCP server is one")
 		}
 	}

@@ -277,7 +277,7 @@ jobs:
 		t.Errorf("%v", err)
 	}
 	at := func(name string) string { return filepath.Join(dir, name) }
-	got := fmt.Sprint(cfg.Agents[0].Commands()[0].Argv, cfg.Agents[0].Commands()[0].Written, cfg.Agents[0].Commands()[1].Argv, cfg.Servers()[0].Argv, cfg.Servers()[0].Read,
+	got := fmt.Sprint(cfg.Agents[0].Commands()[0].Argv, cfg.Agents[0].Commands()[0].Written, cfg.Agents[0].Commands()[1].Argv, config.AllServers(cfg.MCP)[0].Argv, config.AllServers(cfg.MCP)[0].Read,
 		cfg.Jobs[0].Playbook[0].With["command"], cfg.Jobs[0].Playbook[1].With["command"], cfg.Jobs[1].When[0].Command, cfg.Jobs[1].Executor.Argv)
 	want := fmt.Sprint([]string{at("backup.sh"), "*"}, []string{"./backup.sh", "*"}, []string{"sh", at("tools/x.sh")}, []string{"node", at("server.js")}, []string{at("server.js")},
 		at("backup.sh")+" --all", "sh "+at("tools/x.sh"), []string{"sh", at("tools/x.sh")}, []string{at("agent.sh")})

@@ -13,14 +13,20 @@ import (
 
 const minRefresh = 5 * time.Minute
 
-func (c *checker) checkCalendars() {
-	unique(c, "calendars", c.cfg.Calendars, func(one config.Calendar) config.Name { return one.Name })
+// calendars checks calendars.
+type calendars struct {
+	report
+	protected *protected
+}
+
+func (c calendars) checkCalendars() {
+	unique(c.report, "calendars", c.cfg.Calendars, func(one config.Calendar) config.Name { return one.Name })
 	for path, one := range config.Each("calendars", c.cfg.Calendars) {
 		c.checkCalendar(path, one, c.cfg.AddCalendar(string(one.Name)))
 	}
 }
 
-func (c *checker) checkCalendar(path string, one *config.Calendar, made *schedule.Calendar) {
+func (c calendars) checkCalendar(path string, one *config.Calendar, made *schedule.Calendar) {
 	kind := c.oneOf(path, "holidays", "file", "url")
 	if kind == "" {
 		return
@@ -49,9 +55,9 @@ func (c *checker) checkCalendar(path string, one *config.Calendar, made *schedul
 	}
 }
 
-func (c *checker) calendarFile(at, file string, made *schedule.Calendar) {
+func (c calendars) calendarFile(at, file string, made *schedule.Calendar) {
 	// Whoever can write it decides when jobs run.
-	c.calendarFiles = append(c.calendarFiles, trusted{what: "the calendar " + made.Name(), path: file, at: c.d.Place(at)})
+	c.protected.calendarFiles = append(c.protected.calendarFiles, trusted{what: "the calendar " + made.Name(), path: file, at: c.d.Place(at)})
 	content, err := c.cfg.Sources.Read(file, config.ReadPlain)
 	if err != nil {
 		c.bad(at, "%s", err.Error())
@@ -64,7 +70,7 @@ func (c *checker) calendarFile(at, file string, made *schedule.Calendar) {
 	made.Set(entries)
 }
 
-func (c *checker) calendarURL(path string, one *config.Calendar) {
+func (c calendars) calendarURL(path string, one *config.Calendar) {
 	// The address itself may be a secret, and is not said.
 	if u, err := url.Parse(one.Address()); one.URL != "" && (err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !one.Near)) {
 		c.bad(path+".url", "must be an address like https://example.com/team.ics; http:// is for private_network: true alone")
@@ -76,6 +82,6 @@ func (c *checker) calendarURL(path string, one *config.Calendar) {
 }
 
 // fetched reports whether a calendar comes from a URL.
-func (c *checker) fetched(name string) bool {
+func (c calendars) fetched(name string) bool {
 	return slices.ContainsFunc(c.cfg.Calendars, func(one config.Calendar) bool { return string(one.Name) == name && one.URL != "" })
 }

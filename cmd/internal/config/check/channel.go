@@ -65,7 +65,7 @@ func (c *checker) channelAddress(path string, n *config.Notification) {
 }
 
 // warnSecret warns of a secret that cannot sign requests. The daemon starts all the same.
-func (c *checker) warnSecret(path string, scheme webhook.Scheme, secret string) {
+func (c report) warnSecret(path string, scheme webhook.Scheme, secret string) {
 	if secret == "" || !c.hasNoProblem(path) {
 		return
 	}
@@ -92,7 +92,7 @@ func (c *checker) tells(path string, j *config.Job) {
 
 	j.Notify.On = []string{"success", domain.Failure, "waiting"}
 	// What dates and calendars leave out changes nothing: the same configuration means the same on each day.
-	if slices.ContainsFunc(c.cfg.SchedulesOf(j), (*schedule.Schedule).MoreThanHourly) {
+	if slices.ContainsFunc(j.KeptSchedules(), (*schedule.Schedule).MoreThanHourly) {
 		j.Notify.On, j.Notify.Digested = []string{domain.Failure, "waiting"}, true
 	}
 }

@@ -15,8 +15,14 @@ import (
 	"rouse/internal/owner"
 )
 
+// checkouts checks the checkouts of jobs.
+type checkouts struct {
+	report
+	*templates
+}
+
 // checkCheckouts checks each checkout by itself, and against the agent that gets it.
-func (c *checker) checkCheckouts() {
+func (c *checkouts) checkCheckouts() {
 	for _, o := range config.Checkouts(c.cfg) {
 		c.repository(o.Path+".repo", o.Repo)
 		c.branch(o.Path+".branch", o.Branch)
@@ -44,7 +50,7 @@ func (c *checker) checkCheckouts() {
 	}
 }
 
-func (c *checker) push(path string, s *config.CheckoutSuccess) {
+func (c *checkouts) push(path string, s *config.CheckoutSuccess) {
 	if s == nil || !c.hasNoProblem(path) {
 		return
 	}
@@ -57,7 +63,7 @@ func (c *checker) push(path string, s *config.CheckoutSuccess) {
 }
 
 // repository checks that a path is a git repository of the owner. One that is missing keeps only its own jobs from running.
-func (c *checker) repository(path string, repo config.Path) {
+func (c *checkouts) repository(path string, repo config.Path) {
 	if repo == "" {
 		return
 	}
@@ -86,7 +92,7 @@ func isRepository(folder string) bool {
 }
 
 // branch checks that a template names a new branch for each run, with values of the host alone.
-func (c *checker) branch(path, source string) {
+func (c *checkouts) branch(path, source string) {
 	if source == "" {
 		return
 	}
@@ -111,14 +117,14 @@ func (c *checker) branch(path, source string) {
 }
 
 // besideCheckout refuses settings of an agent that speak of a workdir which runs with a checkout do not have.
-func (c *checker) besideCheckout(path string, a *config.Agent, host string) {
+func (c *checkouts) besideCheckout(path string, a *config.Agent, host string) {
 	at := path + ".checkout"
 	switch {
 	case a.Mode == plan.ModeNone:
 		c.bad(at, "the agent %s has mode: none, and so neither file tools nor programs for a clone", a.Name).Hint = "choose another mode"
 	case len(a.Grants.Write) > 0:
 		c.bad(at, "the agent %s has grants.write, which names folders of its workdir; with checkout each run has another workdir, its clone", a.Name).Hint = "leave grants.write out"
-	case c.cfg.Shared() && host == "":
+	case c.cfg.Engine.Shared() && host == "":
 		c.bad(at, "with engine.postgres several nodes may run, and clones lie on one of them").Hint = "name it with host"
 	}
 }

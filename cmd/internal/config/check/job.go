@@ -79,7 +79,7 @@ func (c *checker) work(path string, j *config.Job, agent *config.Agent) {
 	c.template(path+".workspace", j.Workspace, scope(j))
 }
 
-func (c *checker) viewsWithoutDatabase(path string, j *config.Job) {
+func (c report) viewsWithoutDatabase(path string, j *config.Job) {
 	if a := c.agent(j); len(j.ContextViews) > 0 && a != nil && !config.On(a.Database.Enabled) {
 		c.warn(path, "the agent %q has no database (database.enabled: false), so no view has rows", a.Name).Hint = "remove context_views, or give the agent its database"
 	}

@@ -14,6 +14,7 @@ import (
 	"rouse/internal/fspath"
 	"rouse/internal/nofollow"
 	"rouse/internal/text"
+	"rouse/skills"
 )
 
 // trusted is a file or a folder that the host believes: whoever writes it decides what the host does.
@@ -33,9 +34,16 @@ func (t trusted) String() string {
 	return said
 }
 
+// protected checks that agents cannot write to folders and files that rouse trusts.
+type protected struct {
+	report
+	calendarFiles []trusted     // iCalendar files
+	skillRoots    []skills.Root // where skills are looked for
+}
+
 // ownersFolder refuses a path that decides what a trusted program does, if others can write there.
 // Writes by the executor of an agent do not count for that executor.
-func (c *checker) ownersFolder(path, folder, agent string) {
+func (c *protected) ownersFolder(path, folder, agent string) {
 	if folder == "" {
 		return
 	}
@@ -47,7 +55,7 @@ func (c *checker) ownersFolder(path, folder, agent string) {
 }
 
 // layout refuses what the host trusts where somebody else could write it: both are named, with their lines.
-func (c *checker) layout() {
+func (c *protected) layout() {
 	all, folders := c.trusted(), places.All(c.cfg)
 
 	// Places are compared by what they are: agents write in the folder that a link leads to.
@@ -79,7 +87,7 @@ func (c *checker) layout() {
 	}
 }
 
-func (c *checker) layoutProblem(p *places.Place, found []trusted) {
+func (c *protected) layoutProblem(p *places.Place, found []trusted) {
 	var names []string
 	mends := []string{p.Mend}
 	for _, t := range found {
@@ -95,7 +103,7 @@ func (c *checker) layoutProblem(p *places.Place, found []trusted) {
 }
 
 // around are the trusted things that a place lies within, or would become a part of.
-func (c *checker) around(real string, whole []trusted, glance *nofollow.Glance) (out []trusted) {
+func (c *protected) around(real string, whole []trusted, glance *nofollow.Glance) (out []trusted) {
 	for _, t := range whole {
 		if fspath.Within(strings.ToLower(real), strings.ToLower(places.OwnersPath(t.path, glance))) { // some disks do not tell case apart
 			out = append(out, t)
@@ -115,7 +123,7 @@ func (c *checker) around(real string, whole []trusted, glance *nofollow.Glance) 
 }
 
 // notOfTheHome refuses to give a program what rouse keeps in its home, links followed.
-func (c *checker) notOfTheHome(path, folder string) {
+func (c *protected) notOfTheHome(path, folder string) {
 	glance := nofollow.NewGlance()
 	if c.cfg.Home == "" || folder == "" {
 		return
@@ -126,13 +134,13 @@ func (c *checker) notOfTheHome(path, folder string) {
 	}
 }
 
-func (c *checker) inHome(folder string) bool {
+func (c report) inHome(folder string) bool {
 	glance := nofollow.NewGlance()
 	return folder != "" && c.cfg.Home != "" && fspath.Within(places.OwnersPath(folder, glance), places.OwnersPath(string(c.cfg.Home), glance))
 }
 
 // trusted are the places that the host believes.
-func (c *checker) trusted() []trusted {
+func (c *protected) trusted() []trusted {
 	var out []trusted
 	for _, o := range c.d.Origins { // what was read for the configuration
 		out = append(out, trusted{what: o.What, path: o.Path, at: o.At})
@@ -183,7 +191,7 @@ func (c *checker) trusted() []trusted {
 }
 
 // skillRootPlace is where a root of skills is named, without a line where nothing names it.
-func (c *checker) skillRootPlace(path string) config.Position {
+func (c *protected) skillRootPlace(path string) config.Position {
 	if c.cfg.Skills != nil {
 		for key, r := range config.Each("skills.roots", c.cfg.Skills.Roots) {
 			if string(r.Path) == path {
@@ -195,7 +203,7 @@ func (c *checker) skillRootPlace(path string) config.Position {
 }
 
 // trustedPrograms returns the programs that the host starts, and the folders of its search path.
-func (c *checker) trustedPrograms() (out []trusted) {
+func (c *protected) trustedPrograms() (out []trusted) {
 	if self, err := os.Executable(); err == nil {
 		out = append(out, trusted{what: "the program", path: self})
 	}

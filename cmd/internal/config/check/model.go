@@ -14,8 +14,16 @@ import (
 	"rouse/cmd/internal/config"
 )
 
+// modelChecks checks models, their fallbacks and budgets.
+type modelChecks struct {
+	report
+	connections
+	*lookup
+	models []string // names of all models
+}
+
 // recording looks at the file that a model answers from.
-func (c *checker) recording(path string, m *config.Model) {
+func (c *modelChecks) recording(path string, m *config.Model) {
 	at := path + ".recording"
 	switch {
 	case m.Provider != config.ReplayProvider:
@@ -42,7 +50,7 @@ func (c *checker) recording(path string, m *config.Model) {
 // version is the end of an address that all but OpenAI's servers add by themselves.
 var version = regexp.MustCompile(`/(v1|v1beta|api)/?$`)
 
-func (c *checker) model(path string, m *config.Model) {
+func (c *modelChecks) model(path string, m *config.Model) {
 	p, known := config.ProviderOf(m.Provider)
 	if at := path + ".base_url"; c.d.Given(at) && m.BaseURL != "" {
 		if u := c.address(at, m.BaseURL, p.Example); u != nil && known && !p.Compatible && version.MatchString(u.Path) {
@@ -78,7 +86,7 @@ func (c *checker) model(path string, m *config.Model) {
 }
 
 // fallbacks refuses unknown models and circles.
-func (c *checker) fallbacks() {
+func (c *modelChecks) fallbacks() {
 	after := map[string]string{}
 	for _, m := range c.cfg.Models {
 		after[string(m.Name)] = m.Fallback
@@ -103,7 +111,7 @@ func (c *checker) fallbacks() {
 }
 
 // fallbackChain are a model and those that it may take over from.
-func (c *checker) fallbackChain(name string) []string {
+func (c *modelChecks) fallbackChain(name string) []string {
 	out := []string{name}
 	for i := 0; i < len(out); i++ {
 		for _, m := range c.cfg.Models {
@@ -118,7 +126,7 @@ func (c *checker) fallbackChain(name string) []string {
 }
 
 // money refuses a limit in money for a model whose price nobody knows.
-func (c *checker) money() {
+func (c *modelChecks) money() {
 	for path, m := range config.Each("models", c.cfg.Models) {
 		if m.Name == "" || m.Provider == "" || m.Model == "" && m.Provider != config.ReplayProvider {
 			continue // which was refused
@@ -138,7 +146,7 @@ func (c *checker) money() {
 
 // limitOf describes the first limit in money for a model, or returns "" if there is none or no agent
 // uses the model.
-func (c *checker) limitOf(name string) string {
+func (c *modelChecks) limitOf(name string) string {
 	used := false
 	limit := func(path string, budget config.Budget, run float64) string {
 		key, usd := budget.CostKey()

@@ -63,7 +63,7 @@ func (c *checker) runs(skill string) bool {
 // module checks a job that runs the module of a skill, with its input (OSL-06, OSL-09, OSL-12).
 func (c *checker) module(path string, j *config.Job, by *config.Agent) {
 	at := path + ".skill"
-	if s, ok := c.cfg.SkillCatalog().Get(j.Skill); ok && s.Manifest == nil {
+	if s, ok := c.cfg.FoundSkills().Catalog().Get(j.Skill); ok && s.Manifest == nil {
 		c.bad(at, "the skill %s has no module: it tells a model how to do something", s.Name).Hint = "name it under skills of the agent, and use a prompt"
 		return
 	}
@@ -153,7 +153,7 @@ func (c *checker) findOffers() {
 	c.tools = append(c.tools, c.serverSpecs()...)
 
 	for key, a := range config.Each("agents", c.cfg.Agents) {
-		for _, s := range c.cfg.SkillView(a).All() {
+		for _, s := range c.cfg.FoundSkills().View(a).All() {
 			if s.Manifest == nil {
 				continue
 			}
@@ -201,7 +201,7 @@ func (c *checker) offers(a *config.Agent, name string) bool {
 func (c *checker) named(skill string) bool {
 	for i := range c.cfg.Agents {
 		a := &c.cfg.Agents[i]
-		given := slices.ContainsFunc(c.cfg.GivenSkills(a), func(s *skills.Skill) bool { return s.Name == skill })
+		given := slices.ContainsFunc(c.cfg.FoundSkills().Given(a), func(s *skills.Skill) bool { return s.Name == skill })
 		if given && c.offers(a, moduleapi.ExecuteName(skill)) {
 			return true
 		}
@@ -224,7 +224,7 @@ func (c *checker) mayBeRegistered(glob string) bool {
 
 // offersNetwork reports whether a tool of a skill that the agent may call asks servers.
 func (c *checker) offersNetwork(a *config.Agent) bool {
-	return slices.ContainsFunc(c.cfg.SkillView(a).All(), func(s *skills.Skill) bool {
+	return slices.ContainsFunc(c.cfg.FoundSkills().View(a).All(), func(s *skills.Skill) bool {
 		return s.Manifest != nil && moduleapi.UsesNetwork(s.Manifest) && c.offers(a, moduleapi.ExecuteName(s.Name)) && len(moduleapi.OfferSpecs(s).Where(a.Tools.Permits)) > 0
 	})
 }

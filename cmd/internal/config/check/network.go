@@ -14,8 +14,11 @@ import (
 	"rouse/cmd/internal/replicate/target"
 )
 
+// connections checks addresses, and the settings of what rouse connects to and listens on.
+type connections struct{ report }
+
 // address parses an http or https address. It reports any other text, and returns nil.
-func (c *checker) address(path, text, example string) *url.URL {
+func (c connections) address(path, text, example string) *url.URL {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
 		c.bad(path, "must be a URL like %s", example)
@@ -25,7 +28,7 @@ func (c *checker) address(path, text, example string) *url.URL {
 }
 
 // encrypted refuses http to another machine, and reports whether the address is accepted.
-func (c *checker) encrypted(path string, u *url.URL, what string) bool {
+func (c connections) encrypted(path string, u *url.URL, what string) bool {
 	if u.Scheme == "http" && !loopback(u.Hostname()) {
 		c.bad(path, "must be https: whoever is between could read %s", what).Hint = "write https://" + u.Host + ", or use an address of this machine"
 		return false
@@ -40,7 +43,7 @@ func loopback(host string) bool {
 }
 
 // headers reports headers that no request can carry.
-func (c *checker) headers(path string, headers map[string]string) {
+func (c connections) headers(path string, headers map[string]string) {
 	for name, value := range headers {
 		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
 			c.bad(path+"."+name, "is no header that a request could carry")
@@ -49,7 +52,7 @@ func (c *checker) headers(path string, headers map[string]string) {
 }
 
 // checkTelemetry refuses an address to which jobs and headers would travel readable to others.
-func (c *checker) checkTelemetry(t config.Telemetry) {
+func (c connections) checkTelemetry(t config.Telemetry) {
 	const at = "telemetry.otlp.endpoint"
 	if t.OTLP == nil || !c.hasNoProblem(at) || t.OTLP.Endpoint == "" {
 		return
@@ -62,7 +65,7 @@ func (c *checker) checkTelemetry(t config.Telemetry) {
 }
 
 // checkHeartbeat refuses an address that others can read on the way and use.
-func (c *checker) checkHeartbeat(address string) {
+func (c connections) checkHeartbeat(address string) {
 	const at = "heartbeat_url"
 	if address == "" { // also if it could not be read, which is a problem already
 		return
@@ -75,14 +78,14 @@ func (c *checker) checkHeartbeat(address string) {
 // minKeep is the minimum time that copies are kept. Older copies are removed once an hour.
 const minKeep = time.Hour
 
-func (c *checker) checkReplicate(r *config.Replicate) {
+func (c connections) checkReplicate(r *config.Replicate) {
 	if r == nil {
 		return
 	}
 	if r.Keep > 0 && time.Duration(r.Keep) < minKeep {
 		c.bad("replicate.keep", "must be 1h at least: what is older is looked for once in an hour")
 	}
-	if c.cfg.Shared() {
+	if c.cfg.Engine.Shared() {
 		c.bad("replicate", "copies a home whose ledger is a file of it; with engine.postgres leave it out, and have PostgreSQL archive its log (pg_basebackup, archive_command)")
 		return
 	}
@@ -92,7 +95,7 @@ func (c *checker) checkReplicate(r *config.Replicate) {
 }
 
 // target checks a folder or bucket, and the keys beside it.
-func (c *checker) target(path, key, text, access, secret, home string) {
+func (c connections) target(path, key, text, access, secret, home string) {
 	t, err := target.Parse(text)
 	if err != nil {
 		c.bad(path+"."+key, "%v", err)
@@ -110,7 +113,7 @@ func (c *checker) target(path, key, text, access, secret, home string) {
 }
 
 // checkDashboard refuses an address at which strangers could listen in, or no browser could be.
-func (c *checker) checkDashboard(d config.Dashboard) {
+func (c connections) checkDashboard(d config.Dashboard) {
 	if d.Off() {
 		return
 	}

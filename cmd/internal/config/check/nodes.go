@@ -10,8 +10,15 @@ import (
 	"rouse/internal/text"
 )
 
+// nodeChecks checks the settings of nodes that share a ledger.
+type nodeChecks struct {
+	report
+	connections
+	*lookup
+}
+
 // checkNodes checks the settings of nodes. Without a shared ledger it refuses only wrong names.
-func (c *checker) checkNodes() {
+func (c *nodeChecks) checkNodes() {
 	c.name("node", c.cfg.Node)
 	c.checkPostgres(c.cfg.Engine.Postgres)
 	c.checkBlobs(c.cfg.Engine)
@@ -24,13 +31,13 @@ func (c *checker) checkNodes() {
 		if a := c.agent(j); a != nil && a.Host != "" && j.Host != "" && a.Host != j.Host {
 			c.bad(path+".host", "is %s, and that of its agent %s is %s: the agent's database and files are there", j.Host, a.Name, a.Host)
 		}
-		if j.Watch != nil && c.cfg.Shared() && j.At.Line > 0 && c.cfg.HostOf(j) == "" {
+		if j.Watch != nil && c.cfg.Engine.Shared() && j.At.Line > 0 && c.cfg.HostOf(j) == "" {
 			c.bad(path+".watch", "needs host beside it, the name of the node that sees the folder %s: with engine.postgres several may run, and that one alone watches it", config.Display(string(j.Watch.Path)))
 		}
 	}
 }
 
-func (c *checker) name(path, name string) {
+func (c *nodeChecks) name(path, name string) {
 	if name == "" || !c.hasNoProblem(path) {
 		return
 	}
@@ -40,12 +47,12 @@ func (c *checker) name(path, name string) {
 }
 
 // checkAgentHost refuses a workdir of which nobody says on which machine it is.
-func (c *checker) checkAgentHost(path string, a *config.Agent) {
+func (c *nodeChecks) checkAgentHost(path string, a *config.Agent) {
 	c.name(path+".host", a.Host)
 	if a.Host != "" && a.WorkdirShared {
 		c.warn(path+".workdir_shared", "has no effect beside host: all runs of the agent are done on %s", a.Host)
 	}
-	if !c.cfg.Shared() || a.Host != "" || !config.On(a.Enabled) || !config.LocalWorkdir(c.cfg, a) {
+	if !c.cfg.Engine.Shared() || a.Host != "" || !config.On(a.Enabled) || !config.LocalWorkdir(c.cfg, a) {
 		return
 	}
 
@@ -66,7 +73,7 @@ func (c *checker) checkAgentHost(path string, a *config.Agent) {
 	}
 }
 
-func (c *checker) checkPostgres(address string) {
+func (c *nodeChecks) checkPostgres(address string) {
 	if address == "" {
 		c.notEmpty("engine.postgres", address, "is empty; write it like postgres://rouse@db.example.net/rouse, best as secret:NAME, or leave engine out")
 		return
@@ -79,7 +86,7 @@ func (c *checker) checkPostgres(address string) {
 }
 
 // checkBlobs refuses a place for large values that is none.
-func (c *checker) checkBlobs(e config.Engine) {
+func (c *nodeChecks) checkBlobs(e config.Engine) {
 	switch {
 	case !c.hasNoProblem("engine.blobs"):
 		return

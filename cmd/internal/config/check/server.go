@@ -17,7 +17,7 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // servers checks the MCP servers. What of them is private by default is decided here, where it is known what is a secret.
 func (c *checker) servers() {
-	names := unique(c, "mcp", c.cfg.MCP, func(s config.MCPServer) config.Name { return s.Name })
+	names := unique(c.report, "mcp", c.cfg.MCP, func(s config.MCPServer) config.Name { return s.Name })
 	modules := c.cfg.Modules()
 	for at, s := range config.Each("mcp", c.cfg.MCP) {
 		if s.Private == nil && c.d.AsksForSecret(at) {
@@ -114,7 +114,7 @@ func (c *checker) serverProgram(at string, s *config.MCPServer) {
 
 // serverSpecs stand for the tools of the servers that there are.
 func (c *checker) serverSpecs() (out tool.Specs) {
-	for _, s := range c.cfg.Servers() {
+	for _, s := range config.AllServers(c.cfg.MCP) {
 		if mcp.CheckName(s.Name) == nil {
 			out = append(out, mcp.OpenSpec(s))
 		}

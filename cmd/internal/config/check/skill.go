@@ -39,7 +39,7 @@ func (c *checker) findSkills() {
 	}
 
 	all := skills.Discover(roots...)
-	c.cfg.SetSkills(all)
+	c.cfg.FoundSkills().Set(all)
 	c.skillProblems(all.Problems(), roots)
 	for path, a := range config.Each("agents", c.cfg.Agents) {
 		c.skillsOf(path, a)
@@ -49,7 +49,7 @@ func (c *checker) findSkills() {
 // keepingCalls checks the calls that only agents have whose skills keep workspaces.
 func (c *checker) keepingCalls() {
 	for _, call := range c.keeping {
-		if !slices.ContainsFunc(c.cfg.SkillView(call.agent).All(), (*skills.Skill).KeepsWorkspaces) {
+		if !slices.ContainsFunc(c.cfg.FoundSkills().View(call.agent).All(), (*skills.Skill).KeepsWorkspaces) {
 			c.bad(call.path, "no skill of the agent %q keeps workspaces, so it has no %s", call.agent.Name, call.tool).Hint = "give it a skill whose SKILL.md says metadata: {workspace: optional}"
 		}
 	}
@@ -105,7 +105,7 @@ func (c *checker) skillsOf(path string, a *config.Agent) {
 	}
 
 	var names []string
-	for _, s := range c.cfg.SkillCatalog().Skills() {
+	for _, s := range c.cfg.FoundSkills().Catalog().Skills() {
 		names = append(names, s.Name)
 	}
 
@@ -120,7 +120,7 @@ func (c *checker) skillsOf(path string, a *config.Agent) {
 			continue
 		}
 
-		s, ok := c.cfg.SkillCatalog().Get(*name)
+		s, ok := c.cfg.FoundSkills().Catalog().Get(*name)
 		if isPath(*name) {
 			// Written back: from here on the path does not depend on the file that holds it.
 			*name = c.d.Resolve(c.d.Place(at).File, *name)
@@ -139,7 +139,7 @@ func (c *checker) skillsOf(path string, a *config.Agent) {
 		}
 	}
 
-	c.cfg.GiveSkills(a, given)
+	c.cfg.FoundSkills().Give(a, given)
 	c.warnSkillTools(path, a)
 }
 
@@ -150,7 +150,7 @@ func (c *checker) warnSkillTools(path string, a *config.Agent) {
 		return
 	}
 
-	for _, s := range c.cfg.SkillView(a).All() {
+	for _, s := range c.cfg.FoundSkills().View(a).All() {
 		grants, nothing := plan.SkillCommands(s, agent.Specs())
 		for _, g := range grants {
 			if why := grantsEverything(g.Argv); why != "" {

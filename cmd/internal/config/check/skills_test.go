@@ -68,7 +68,7 @@ agents:
 	want := map[string][2]string{"all": {"", "both csv user"}, "given": {"csv tax", ""}, "both": {"csv", "both user"}, "none": {"", ""}, "only": {"csv", ""}}
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
-		if v := cfg.SkillView(a); [2]string{skillNames(v.Preloaded), skillNames(v.Loadable)} != want[string(a.Name)] {
+		if v := cfg.FoundSkills().View(a); [2]string{skillNames(v.Preloaded), skillNames(v.Loadable)} != want[string(a.Name)] {
 			t.Errorf("%s: preloaded %q, others %q, want %q", a.Name, skillNames(v.Preloaded), skillNames(v.Loadable), want[string(a.Name)])
 		}
 	}
@@ -81,7 +81,7 @@ agents:
 		t.Errorf("skills are looked for in %q, want %q first", order, want)
 	}
 
-	if s, ok := cfg.SkillCatalog().Get("both"); !ok || filepath.Base(filepath.Dir(s.Dir)) != "more" {
+	if s, ok := cfg.FoundSkills().Catalog().Get("both"); !ok || filepath.Base(filepath.Dir(s.Dir)) != "more" {
 		t.Errorf("a root that the configuration names does not override the home's: %+v", s)
 	}
 

@@ -325,7 +325,7 @@ func (c *checker) executorPrivate(r *reach, a *config.Agent) {
 // serverReach are the lines of an agent that bring labels because of its MCP servers.
 func (c *checker) serverReach(r *reach, a *config.Agent) {
 	for i, name := range a.MCP {
-		configured := c.cfg.ServerOf(name)
+		configured := config.ServerNamed(c.cfg.MCP, name)
 		if configured == nil {
 			continue
 		}

@@ -63,8 +63,19 @@ func scope(j *config.Job) []string {
 // bareFile is a template of nothing but the file of a run.
 var bareFile = regexp.MustCompile(`^\s*\{\{-?\s*\.File\s*-?\}\}\s*$`)
 
+// templates checks templates and expressions.
+type templates struct {
+	report
+	types map[string]reflect.Type // of what templates and expressions can name
+
+	// Of the current job:
+	mode  string       // of its watch, "" if it has none
+	saved []string     // names of the results of its calls so far
+	item  reflect.Type // of the current each, nil if it is not known
+}
+
 // template reports whether a template can be parsed and filled. It reports a problem if not.
-func (c *checker) template(path, source string, names []string) bool {
+func (c *templates) template(path, source string, names []string) bool {
 	where := path[strings.LastIndexAny(path, ".")+1:]
 	if err := playbook.CheckTemplate(where, source); err != nil {
 		c.bad(path, "%s", err.Error())
@@ -80,7 +91,7 @@ func (c *checker) template(path, source string, names []string) bool {
 }
 
 // typesOf are the types of some names, nil where only a run knows.
-func (c *checker) typesOf(names []string) playbook.Types {
+func (c *templates) typesOf(names []string) playbook.Types {
 	out := playbook.Types{}
 	for _, name := range names {
 		switch {
@@ -95,7 +106,7 @@ func (c *checker) typesOf(names []string) playbook.Types {
 	return out
 }
 
-func (c *checker) unknownName(path, name string, names []string) {
+func (c *templates) unknownName(path, name string, names []string) {
 	switch mode := modeOf(name); {
 	case slices.Equal(names, clirun.ArgvNames()):
 		c.bad(path, "the arguments of an executor know no %s, since what comes from outside could be an option there; let the prompt name it. They know %s", name, strings.Join(names, ", "))
@@ -129,7 +140,7 @@ func modeOf(name string) string {
 }
 
 // expression checks the form and names of an expression, and returns the shape of its value.
-func (c *checker) expression(path, source string, names []string) (gives playbook.Shape) {
+func (c *templates) expression(path, source string, names []string) (gives playbook.Shape) {
 	if source == "" {
 		return gives
 	}
@@ -177,7 +188,7 @@ func (c *checker) expression(path, source string, names []string) (gives playboo
 }
 
 // partOfFiles reports that the files of a batch are a list.
-func (c *checker) partOfFiles(path, part string) {
+func (c *templates) partOfFiles(path, part string) {
 	c.bad(path, "Files is a list, of which %q cannot be taken", part).Hint = `take each of them: {{ range .Files }}{{ .Path }}{{ end }}; or in a playbook each: "= Files", and {{ .item.Path }}`
 }
 
@@ -219,7 +230,7 @@ func (v *identifiers) Visit(n *ast.Node) {
 
 // fields checks the names and fields in a template, which text/template does only during execution.
 // It reports whether they are right.
-func (c *checker) fields(path, source string, names []string) bool {
+func (c *templates) fields(path, source string, names []string) bool {
 	if !strings.Contains(source, "{{") {
 		return true
 	}
@@ -252,7 +263,7 @@ var data = value{whole: true}
 
 // fieldCheck follows the values of a template through its dots, variables, loops and pipes.
 type fieldCheck struct {
-	c        *checker
+	c        *templates
 	path     string
 	names    []string
 	types    playbook.Types

@@ -23,7 +23,17 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-func (c *checker) triggers(path string, j *config.Job) {
+// starts checks what starts jobs: schedules, watches, webhooks and the ends of other jobs.
+type starts struct {
+	report
+	*templates
+	calendars
+
+	jobs  []string               // names of all jobs
+	hooks map[string]*config.Job // the webhooks, by their paths
+}
+
+func (c *starts) triggers(path string, j *config.Job) {
 	c.emptySources(path, j)
 	filtering := c.times(path+".exclude", "exclude", j.Exclude) && c.times(path+".only", "only", j.Only) && len(j.Exclude)+len(j.Only) > 0
 
@@ -53,7 +63,7 @@ func (c *checker) triggers(path string, j *config.Job) {
 }
 
 // times checks dates and names of calendars, each by itself, with any schedule, so that a mistake has its own place in the list.
-func (c *checker) times(path, key string, texts []string) (right bool) {
+func (c *starts) times(path, key string, texts []string) (right bool) {
 	right = true
 	for at, one := range config.Each(path, texts) {
 		o := schedule.Options{Every: "24h", Calendar: c.cfg.CalendarOf, Exclude: []string{*one}}
@@ -72,7 +82,7 @@ func (c *checker) times(path, key string, texts []string) (right bool) {
 }
 
 // wrongSources reports schedules that are wrong, or of which dates and calendars leave nothing.
-func (c *checker) wrongSources(path string, j *config.Job, all []config.Timing, filtering bool) {
+func (c *starts) wrongSources(path string, j *config.Job, all []config.Timing, filtering bool) {
 	location := c.cfg.ZoneOf(j)
 	for _, s := range all {
 		_, err := schedule.Parse(s.Options)
@@ -94,7 +104,7 @@ func (c *checker) wrongSources(path string, j *config.Job, all []config.Timing, 
 }
 
 // pastAt warns of an at: in the past.
-func (c *checker) pastAt(path string, j *config.Job, valid bool) {
+func (c *starts) pastAt(path string, j *config.Job, valid bool) {
 	if at, past := j.PastAt(time.Now()); valid && past && config.On(j.Enabled) {
 		c.warn(path, "%s is in the past, so it starts no further run", at.In(c.cfg.ZoneOf(j)).Format("2006-01-02 15:04 MST")).
 			Hint = "write a later time, or remove at: once the job has done its work"
@@ -102,7 +112,7 @@ func (c *checker) pastAt(path string, j *config.Job, valid bool) {
 }
 
 // left warns of schedules of which calendars leave nothing, by what they say now; those that are fetched are not known here.
-func (c *checker) left(path string, schedules []*schedule.Schedule) {
+func (c *starts) left(path string, schedules []*schedule.Schedule) {
 	for _, s := range schedules {
 		if len(s.Calendars()) == 0 || slices.ContainsFunc(s.Calendars(), func(one *schedule.Calendar) bool { return c.fetched(one.Name()) }) {
 			continue
@@ -114,7 +124,7 @@ func (c *checker) left(path string, schedules []*schedule.Schedule) {
 }
 
 // emptySources refuses blank schedules. A job with one would run only manually.
-func (c *checker) emptySources(path string, j *config.Job) {
+func (c *starts) emptySources(path string, j *config.Job) {
 	const message = "is empty; write it like %s, or leave the key out"
 	c.notEmpty(path+".schedule", j.Schedule, fmt.Sprintf(message, `"0 8 * * 1-5" or "@daily"`))
 	c.notEmpty(path+".every", j.Every, fmt.Sprintf(message, "15m"))
@@ -122,7 +132,7 @@ func (c *checker) emptySources(path string, j *config.Job) {
 }
 
 // schedule reports an error of a schedule. It returns nil if there is none.
-func (c *checker) schedule(path, key string, err error) *config.Problem {
+func (c *starts) schedule(path, key string, err error) *config.Problem {
 	var wrong *schedule.Error
 	switch {
 	case errors.As(err, &wrong) && wrong.Field == key:
@@ -135,7 +145,7 @@ func (c *checker) schedule(path, key string, err error) *config.Problem {
 	return nil
 }
 
-func (c *checker) watch(path string, w *config.Watch, j *config.Job) {
+func (c *starts) watch(path string, w *config.Watch, j *config.Job) {
 	for key, globs := range map[string][]string{"include": w.Include, "exclude": w.Exclude} {
 		for at, g := range config.Each(path+"."+key, globs) {
 			if !doublestar.ValidatePattern(*g) {
@@ -170,7 +180,7 @@ func (c *checker) watch(path string, w *config.Watch, j *config.Job) {
 }
 
 // watchMode checks what goes with a mode and what does not.
-func (c *checker) watchMode(path string, w *config.Watch, j *config.Job) {
+func (c *starts) watchMode(path string, w *config.Watch, j *config.Job) {
 	if at := path + ".max_wait"; w.Mode == config.PerFile && c.d.Given(at) {
 		c.bad(at, "goes with mode: batch or converge; with per_file a file starts a run as soon as it is ready")
 	}
@@ -210,7 +220,7 @@ func (c *checker) watchMode(path string, w *config.Watch, j *config.Job) {
 	}
 }
 
-func (c *checker) follows(path string, j *config.Job) {
+func (c *starts) follows(path string, j *config.Job) {
 	var seen []string
 	for at, f := range config.Each(path, j.Follows) {
 		c.reference(at, "job", f.Job, c.jobs)
@@ -232,7 +242,7 @@ func (c *checker) follows(path string, j *config.Job) {
 }
 
 // cycles refuses jobs that follow themselves through others. It reports each cycle once.
-func (c *checker) cycles() {
+func (c *starts) cycles() {
 	done := map[*config.Job]bool{}
 	for i := range c.cfg.Jobs {
 		c.findCycle(&c.cfg.Jobs[i], nil, done)
@@ -240,7 +250,7 @@ func (c *checker) cycles() {
 }
 
 // findCycle searches a cycle. path are the jobs on the way to j, each of which follows the next.
-func (c *checker) findCycle(j *config.Job, path []*config.Job, done map[*config.Job]bool) {
+func (c *starts) findCycle(j *config.Job, path []*config.Job, done map[*config.Job]bool) {
 	if at := slices.Index(path, j); at >= 0 {
 		c.reportCycle(path[at:])
 		return
@@ -257,7 +267,7 @@ func (c *checker) findCycle(j *config.Job, path []*config.Job, done map[*config.
 	done[j] = true
 }
 
-func (c *checker) reportCycle(cycle []*config.Job) {
+func (c *starts) reportCycle(cycle []*config.Job) {
 	// It begins with the job that comes first in the configuration, wherever it was entered.
 	first := 0
 	index := func(j *config.Job) int {
@@ -285,7 +295,7 @@ func (c *checker) reportCycle(cycle []*config.Job) {
 // webhookPath matches a path that can be written into the settings of any sender without escapes.
 var webhookPath = regexp.MustCompile(`^/hooks(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`)
 
-func (c *checker) webhook(path string, j *config.Job) {
+func (c *starts) webhook(path string, j *config.Job) {
 	w := j.Webhook
 	if !c.hasNoProblem(path) {
 		return
@@ -306,7 +316,7 @@ func (c *checker) webhook(path string, j *config.Job) {
 }
 
 // watchedPattern reports a pattern in watch.path, which must be a folder.
-func (c *checker) watchedPattern(at string, w *config.Watch) bool {
+func (c *starts) watchedPattern(at string, w *config.Watch) bool {
 	if _, err := os.Stat(string(w.Path)); err == nil || !strings.ContainsAny(string(w.Path), "*?") {
 		return false
 	}

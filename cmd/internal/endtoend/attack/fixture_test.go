@@ -32,8 +32,8 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
-	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/endtoend"
+	"rouse/cmd/internal/homedir"
 	"rouse/internal/ledger"
 )
 
@@ -174,7 +174,7 @@ func startAttackSuite(t *testing.T, tier confinement, row threat, wanted func(n 
 		b.fixtures[name] = w
 		return strings.NewReplacer("{{dir}}", w.dir, "{{work}}", filepath.Join(w.dir, "work"), "{{out}}", filepath.Join(w.dir, "out"), "{{all}}", dir, "{{name}}", name,
 			"{{net}}", w.net.tcp.Addr().String(), "{{port}}", portOf(w.net.tcp), "{{web}}", strings.TrimPrefix(w.web.URL, "http://"), "{{sock}}", filepath.Join(w.dir, "out", "sock"),
-			"{{home}}", home, "{{config}}", b.config, "{{daemon}}", daemon.SocketPath(home), "{{rouse}}", programPath(t, "rouse"))
+			"{{home}}", home, "{{config}}", b.config, "{{daemon}}", homedir.SocketPath(home), "{{rouse}}", programPath(t, "rouse"))
 	})
 
 	for _, a := range b.attacks {
@@ -559,7 +559,7 @@ func (b *attackSuite) serve(t *testing.T, tier confinement) {
 	b.daemon = p
 	var st api.Status
 	cmdtest.Until(t, "the start of the daemon", func() bool {
-		client, err := api.Dial(t.Context(), daemon.SocketPath(home))
+		client, err := api.Dial(t.Context(), homedir.SocketPath(home))
 		if err != nil {
 			if p.ProcessState != nil {
 				t.Fatalf("the daemon ended: %s", p.Err.String())
@@ -603,7 +603,7 @@ func (b *attackSuite) checkDaemonUnchanged(t *testing.T) {
 		}
 	}
 
-	for path, most := range map[string]fs.FileMode{filepath.Join(b.dir, "home"): 0o700, daemon.SocketPath(filepath.Join(b.dir, "home")): 0o600} {
+	for path, most := range map[string]fs.FileMode{filepath.Join(b.dir, "home"): 0o700, homedir.SocketPath(filepath.Join(b.dir, "home")): 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm()&^most != 0 {
 			t.Errorf("%s may be used by others: %v %v", path, info, err)
 		}

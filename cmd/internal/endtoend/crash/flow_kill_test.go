@@ -15,8 +15,8 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
-	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/endtoend"
+	"rouse/cmd/internal/homedir"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -141,7 +141,7 @@ func newKilledFlow(t *testing.T) *killedFlow {
 
 func (f *killedFlow) connect() {
 	f.t.Helper()
-	client, _, err := daemon.Connect(f.t.Context(), filepath.Join(f.dir, "home"))
+	client, _, err := homedir.Connect(f.t.Context(), filepath.Join(f.dir, "home"))
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
-	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/endtoend"
+	"rouse/cmd/internal/homedir"
 	"rouse/internal/contract"
 )
 
@@ -373,7 +373,7 @@ jobs:
 	defer p.Stop(t)
 
 	inbox := filepath.Join(filepath.Dir(config), "inbox")
-	client, err := api.Dial(t.Context(), daemon.SocketPath(filepath.Join(filepath.Dir(config), "home"))) // faster than a process, because the limit is one minute
+	client, err := api.Dial(t.Context(), homedir.SocketPath(filepath.Join(filepath.Dir(config), "home"))) // faster than a process, because the limit is one minute
 	if err != nil {
 		t.Fatal(err)
 	}

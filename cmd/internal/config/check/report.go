@@ -1,0 +1,97 @@
+package check
+
+import (
+	"slices"
+	"strings"
+
+	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/yaml"
+	"rouse/internal/text"
+	"rouse/scheduler/schedule"
+)
+
+// report reports problems of a document.
+type report struct {
+	d   *yaml.Document
+	cfg *config.Config
+}
+
+// oneOf returns the key that is written of several that exclude each other. It reports any other
+// number, unless the mapping has a problem already, and returns "".
+func (r report) oneOf(path string, keys ...string) string {
+	var given []string
+	for _, key := range keys {
+		if r.d.Given(path + "." + key) {
+			given = append(given, key)
+		}
+	}
+	last := len(keys) - 1
+	message := "give exactly one of " + strings.Join(keys[:last], ", ") + " and " + keys[last]
+	switch {
+	case len(given) == 1:
+		return given[0]
+	case len(given) > 1:
+		r.bad(path+"."+given[1], "%s, not %s", message, strings.Join(given, " and "))
+	case r.d.Given(path) && r.hasNoProblem(path): // else it was misspelt
+		r.bad(path, "%s", message)
+	}
+	return ""
+}
+
+// notEmpty reports a text that is written and blank.
+func (r report) notEmpty(path, value, message string) {
+	if strings.TrimSpace(value) == "" && r.d.Given(path) && r.hasNoProblem(path) {
+		r.bad(path, "%s", message)
+	}
+}
+
+func (r report) bad(path, format string, args ...any) *config.Problem {
+	return r.d.Problem(r.d.Place(path), path, format, args...)
+}
+
+func (r report) warn(path, format string, args ...any) *config.Problem {
+	p := r.bad(path, format, args...)
+	p.Warning = true
+	return p
+}
+
+func (r report) reference(path, what, name string, known []string) {
+	if name != "" && !slices.Contains(known, name) {
+		r.bad(path, "%s", text.NoSuch(what, name, known))
+	}
+}
+
+// zone checks a time zone. An empty one would be another zone on another machine, without a word.
+func (r report) zone(path, name string) {
+	switch _, err := schedule.Zone(name); {
+	case name == "" && r.d.Given(path) && r.hasNoProblem(path):
+		r.bad(path, "is empty; write an IANA name like Europe/Berlin, or leave the key out")
+	case name != "" && err != nil:
+		r.bad(path, "%s", err.Error())
+	}
+}
+
+// hasNoProblem reports whether nothing was wrong with a value yet.
+func (r report) hasNoProblem(path string) bool { return !r.d.HasProblem(path) }
+
+// unique refuses two of one name; names become folders, so case does not part them.
+func unique[T any](r report, key string, items []T, of func(T) config.Name) []string {
+	seen := map[string]string{}
+	var names []string
+	for at, item := range config.Each(key, items) {
+		name, path := string(of(*item)), at+".name"
+		if name == "" {
+			continue
+		}
+
+		if first, twice := seen[strings.ToLower(name)]; twice {
+			r.bad(path, "the name %q is taken, at %s (names are the same whatever their case)", name, r.d.Place(first))
+		} else {
+			seen[strings.ToLower(name)] = path
+		}
+
+		names = append(names, name)
+	}
+
+	return names
+}
