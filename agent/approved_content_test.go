@@ -12,6 +12,7 @@ import (
 	"rouse/agent/plan"
 	"rouse/agent/tool/shell"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 )
 
 // scriptJob is a job whose one call runs a script of its agent's folder, unapproved.
@@ -50,7 +51,7 @@ func TestAnotherContentIsAskedAgain(t *testing.T) {
 	}
 
 	b.reopen(time.Minute)
-	b.say(ledger.ApprovalOnce)
+	b.say(inbox.ApprovalOnce)
 	write("echo two >> made.txt\n")
 	if res := b.ends(id); res.Wait == nil || b.text("plain", "made.txt") != "" {
 		t.Fatalf("%+v, it made %q", res, b.text("plain", "made.txt"))
@@ -59,7 +60,7 @@ func TestAnotherContentIsAskedAgain(t *testing.T) {
 		t.Errorf("the owner is shown %q", item.Action.Description)
 	}
 
-	b.say(ledger.ApprovalOnce)
+	b.say(inbox.ApprovalOnce)
 	if res := b.ends(id); res.Wait != nil || b.text("plain", "made.txt") != "two\n" {
 		t.Errorf("%+v, it made %q", res, b.text("plain", "made.txt"))
 	}
@@ -73,7 +74,7 @@ func TestAlwaysIsForOneContent(t *testing.T) {
 	start := func() ledger.Result { return b.ends(b.enqueue(ledger.Request{Job: "j", Agent: "plain"})) }
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "plain"})
 	b.ends(id)
-	b.say(ledger.ApprovalAlways)
+	b.say(inbox.ApprovalAlways)
 	b.ends(id)
 	if res := start(); res.Wait != nil || b.text("plain", "made.txt") != "one\none\n" {
 		t.Fatalf("%+v, it made %q", res, b.text("plain", "made.txt"))

@@ -27,6 +27,7 @@ import (
 	"rouse/agent/undo"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 )
 
 // attempt is one attempt at a task: the snapshot that it began with, and the resources that are open until it ends.
@@ -264,19 +265,19 @@ func errorKind(res loop.Result) string {
 	return res.Kind
 }
 
-func waitQuestion(t *attempt, q loop.Question) *ledger.Question {
-	out := &ledger.Question{Kind: q.Kind, Title: t.Asker() + " asks", Message: q.Question, Options: q.Options, Multiple: q.AllowMultiple, InputSchema: q.InputSchema}
+func waitQuestion(t *attempt, q loop.Question) *inbox.Question {
+	out := &inbox.Question{Kind: q.Kind, Title: t.Asker() + " asks", Message: q.Question, Options: q.Options, Multiple: q.AllowMultiple, InputSchema: q.InputSchema}
 	if t.module != nil { // a module repeats its calls after a restart; a model continues from its transcript
 		out.Call = q.Call
 	}
 
 	switch {
-	case q.Kind == ledger.KindPause:
+	case q.Kind == inbox.KindPause:
 		out.Title = t.Asker() + " paused"
 	case q.SignIn != "":
 		out.Title = t.Asker() + " asks you to sign in"
 		// Runs that ask for the same are one entry of the inbox.
-		out.Action = ledger.Action{Tool: moduleapi.AuthorizeName(), Description: q.SignIn, Hash: tool.ActionHash(t.Agent.Name, moduleapi.AuthorizeName(), q.SignIn)}
+		out.Action = inbox.Action{Tool: moduleapi.AuthorizeName(), Description: q.SignIn, Hash: tool.ActionHash(t.Agent.Name, moduleapi.AuthorizeName(), q.SignIn)}
 	case q.Title != "":
 		out.Title = t.Asker() + ": " + q.Title
 	}

@@ -17,6 +17,8 @@ import (
 	"rouse/agent/tool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/label"
 )
 
 // post is a tool that sends letters, which no agent may do by itself. What it sent, it keeps.
@@ -101,10 +103,10 @@ func TestApproved(t *testing.T) {
 	id := b.adhoc("Write to Bob.")
 	res := b.ends(id)
 	told := b.runner.Notices.Asks(ledger.Run{ID: id, Job: "books", Attempt: 1}, res)
-	if len(told) != 1 || !strings.Contains(told[0].Body, "a [secret] to bob\nrouse approve "+ledger.ItemPlaceholder+"\nrouse deny "+ledger.ItemPlaceholder) {
+	if len(told) != 1 || !strings.Contains(told[0].Body, "a [secret] to bob\nrouse approve "+inbox.ItemPlaceholder+"\nrouse deny "+inbox.ItemPlaceholder) {
 		t.Errorf("notices: %+v", told)
 	}
-	if res.Wait == nil || res.Wait.Kind != ledger.KindApproval || res.Wait.Expires != time.Hour && res.Wait.Expires != ledger.ApprovalExpires {
+	if res.Wait == nil || res.Wait.Kind != inbox.KindApproval || res.Wait.Expires != time.Hour && res.Wait.Expires != inbox.ApprovalExpires {
 		t.Fatalf("%+v", res)
 	}
 
@@ -117,7 +119,7 @@ func TestApproved(t *testing.T) {
 	}
 
 	b.restart(p)
-	b.say(ledger.ApprovalOnce)
+	b.say(inbox.ApprovalOnce)
 
 	// The process dies between the answer and the call.
 	_, a, err := b.ledger.StartAttempt(t.Context(), id)
@@ -132,7 +134,7 @@ func TestApproved(t *testing.T) {
 	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || res.Summary != "Sent." || p.all() != "bob" || b.count() != 1 {
 		t.Errorf("%+v, sent %q, %d rows", res, p.all(), b.count())
 	}
-	if item, err := b.ledger.Item(t.Context(), item.ID); err != nil || item.Used != "m1.1.2" {
+	if item, err := b.ledger.Inbox.Get(t.Context(), item.ID); err != nil || item.Used != "m1.1.2" {
 		t.Errorf("item: %+v %v", item, err)
 	}
 }
@@ -143,11 +145,11 @@ func TestApprovedIsNoInterruption(t *testing.T) {
 	b, p := office(t, modeltest.Turn{Calls: []model.Call{send("1", "bob")}}, modeltest.Turn{Text: "Sent."})
 	id := b.adhoc("Write to Bob.")
 	b.ends(id)
-	b.say(ledger.ApprovalOnce)
+	b.say(inbox.ApprovalOnce)
 	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || p.all() != "bob" || strings.Contains(b.heard(), "interrupted") {
 		t.Errorf("%+v, sent %q, told %s", res, p.all(), b.heard())
 	}
-	if run, err := b.ledger.Run(t.Context(), id); err != nil || run.Calls != 1 || run.Parks != 1 {
+	if run, err := b.ledger.Runs.Get(t.Context(), id); err != nil || run.Calls != 1 || run.Parks != 1 {
 		t.Errorf("%+v %v", run, err)
 	}
 }
@@ -159,13 +161,13 @@ func TestApprovedAndCutOff(t *testing.T) {
 	b.plan.Jobs["mail"] = plan.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{{Name: "send", With: map[string]any{"to": "bob"}}}}
 	id := b.enqueue(ledger.Request{Job: "mail", Agent: "plain"})
 	b.ends(id)
-	b.say(ledger.ApprovalOnce)
+	b.say(inbox.ApprovalOnce)
 	b.cutOff(id, ledger.Call{ID: "p1", Key: "p1", Tool: "send", Args: json.RawMessage(`{"to":"bob"}`), Effect: domain.EffectExternal}, nil, nil)
-	if res := b.ends(id); res.Wait == nil || res.Wait.Kind != ledger.KindRecovery || p.all() != "" {
+	if res := b.ends(id); res.Wait == nil || res.Wait.Kind != inbox.KindRecovery || p.all() != "" {
 		t.Fatalf("%+v, sent %q", res, p.all())
 	}
 
-	b.say(ledger.RecoveryAgain)
+	b.say(inbox.RecoveryAgain)
 	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || p.all() != "bob" {
 		t.Errorf("%+v, sent %q", res, p.all())
 	}
@@ -187,7 +189,7 @@ func TestDenied(t *testing.T) {
 		t.Errorf("%+v, sent %q, %d rows", res, p.all(), b.count())
 	}
 
-	calls, err := b.ledger.Calls(t.Context(), id)
+	calls, err := b.ledger.Steps.Calls(t.Context(), id)
 	if err != nil || len(calls) != 4 {
 		t.Fatalf("%+v %v", calls, err)
 	}
@@ -209,7 +211,7 @@ func TestOnceIsForOneCall(t *testing.T) {
 		if res := b.ends(id); res.Wait == nil || p.all() != "" {
 			t.Fatalf("%d: %+v, sent %q", i, res, p.all())
 		}
-		b.say(ledger.ApprovalOnce)
+		b.say(inbox.ApprovalOnce)
 	}
 
 	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || p.all() != "bob bob" {
@@ -225,7 +227,7 @@ func TestOnceIsNotForARetry(t *testing.T) {
 	b.plan.Jobs["mail"] = plan.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{{Name: "send", With: map[string]any{"to": "bob"}}}}
 	id := b.enqueue(ledger.Request{Job: "mail", Agent: "plain"})
 	b.ends(id)
-	b.say(ledger.ApprovalOnce)
+	b.say(inbox.ApprovalOnce)
 	if res := b.ends(id); res.Outcome != domain.OutcomeError || p.all() != "bob" {
 		t.Fatalf("%+v, sent %q", res, p.all())
 	}
@@ -247,7 +249,7 @@ func TestAlways(t *testing.T) {
 	}
 	id := mail("bob")
 	b.ends(id)
-	b.say(ledger.ApprovalAlways)
+	b.say(inbox.ApprovalAlways)
 	b.ends(id)
 	if res := b.ends(mail("bob")); res.Outcome != domain.OutcomeSuccess || p.all() != "bob bob" {
 		t.Errorf("%+v, sent %q", res, p.all())
@@ -256,11 +258,11 @@ func TestAlways(t *testing.T) {
 		t.Errorf("a letter to somebody else: %+v", res)
 	}
 
-	given, err := b.ledger.StandingApprovals(t.Context())
+	given, err := b.ledger.Inbox.StandingApprovals(t.Context())
 	if err != nil || len(given) != 1 || given[0].Action.Description != "a letter to bob" {
 		t.Fatalf("%+v %v", given, err)
 	}
-	if _, err := b.ledger.RevokeApproval(t.Context(), given[0].ID); err != nil {
+	if _, err := b.ledger.Inbox.RevokeApproval(t.Context(), given[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	if res := b.ends(mail("bob")); res.Wait == nil || p.all() != "bob bob" {
@@ -275,13 +277,13 @@ func TestAnotherActionIsAskedAgain(t *testing.T) {
 	b, p := office(t, modeltest.Turn{Calls: []model.Call{send("1", "bob")}}, modeltest.Turn{Text: "Sent."})
 	id := b.adhoc("Write to Bob.")
 	b.ends(id)
-	b.say(ledger.ApprovalOnce)
+	b.say(inbox.ApprovalOnce)
 	p.key = ", by express"
 	if res := b.ends(id); res.Wait == nil || p.all() != "" {
 		t.Errorf("%+v, sent %q", res, p.all())
 	}
 
-	b.say(ledger.ApprovalOnce)
+	b.say(inbox.ApprovalOnce)
 	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || p.all() != "bob" {
 		t.Errorf("%+v, sent %q", res, p.all())
 	}
@@ -306,7 +308,7 @@ func TestOnDenied(t *testing.T) {
 			t.Errorf("%s: %+v, sent %q", c.onDenied, res, p.all())
 		}
 
-		calls, err := b.ledger.Calls(t.Context(), id)
+		calls, err := b.ledger.Steps.Calls(t.Context(), id)
 		if err != nil || len(calls) != 2 {
 			t.Fatalf("%s: %+v %v", c.onDenied, calls, err)
 		}
@@ -327,9 +329,9 @@ func TestListsAreAuthorized(t *testing.T) {
 	hand := ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: "send", Args: json.RawMessage(`{"to":"zoe"}`)}}
 	id := b.enqueue(ledger.Request{Job: "mail", Agent: "plain"})
 	b.ends(id)
-	b.say(ledger.ApprovalDeny)
+	b.say(inbox.ApprovalDeny)
 	b.ends(id)
-	b.say(ledger.ApprovalOnce)
+	b.say(inbox.ApprovalOnce)
 	if res := b.ends(id); res.Wait != nil || p.all() != "eve" {
 		t.Errorf("%+v, sent %q", res, p.all())
 	}
@@ -339,14 +341,14 @@ func TestListsAreAuthorized(t *testing.T) {
 		t.Fatalf("%+v, sent %q", res, p.all())
 	}
 
-	b.say(ledger.ApprovalOnce)
+	b.say(inbox.ApprovalOnce)
 	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || p.all() != "eve zoe" {
 		t.Errorf("%+v, sent %q", res, p.all())
 	}
 
 	id = b.enqueue(hand)
 	b.ends(id)
-	b.say(ledger.ApprovalDeny)
+	b.say(inbox.ApprovalDeny)
 	if res := b.ends(id); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "user_denied") || p.all() != "eve zoe" {
 		t.Errorf("%+v, sent %q", res, p.all())
 	}
@@ -374,7 +376,7 @@ func TestPhasesAreAuthorized(t *testing.T) {
 	t.Parallel()
 	act := model.Call{ID: "1", Name: "agent_step", Args: json.RawMessage(`{"phase":"act","thinking":"t","summary":"s","action":{"tool_name":"send","tool_input":{"to":"bob"}}}`)}
 	end := model.Call{ID: "2", Name: "agent_step", Args: json.RawMessage(`{"phase":"end","thinking":"t","summary":"s","end_status":"solved","end_message":"Sent."}`)}
-	for answer, sent := range map[string]string{ledger.ApprovalOnce: "bob", ledger.ApprovalDeny: ""} {
+	for answer, sent := range map[string]string{inbox.ApprovalOnce: "bob", inbox.ApprovalDeny: ""} {
 		b, p := office(t, modeltest.Turn{Calls: []model.Call{act}}, modeltest.Turn{Calls: []model.Call{end}})
 		clerk := b.plan.Agents["clerk"]
 		clerk.Phased = true
@@ -401,7 +403,7 @@ func TestThirdLabel(t *testing.T) {
 	id := b.enqueue(ledger.Request{Job: "mail", Agent: "plain"})
 	_, a, err := b.ledger.StartAttempt(t.Context(), id)
 	if err == nil {
-		err = b.ledger.RecordTaint(t.Context(), a, ledger.TaintUpdate{Taint: "A"})
+		err = b.ledger.Labels.RecordTaint(t.Context(), a, label.TaintUpdate{Taint: "A"})
 	}
 
 	if err == nil {
@@ -415,23 +417,23 @@ func TestThirdLabel(t *testing.T) {
 	if res := b.ends(id); res.Wait == nil || !strings.Contains(res.Wait.Message, "together") {
 		t.Fatalf("%+v", res)
 	}
-	if run, err := b.ledger.Run(t.Context(), id); err != nil || run.Taint != "A" || run.Tier != "" {
+	if run, err := b.ledger.Runs.Get(t.Context(), id); err != nil || run.Taint != "A" || run.Tier != "" {
 		t.Errorf("before the answer: %+v %v", run, err)
 	}
 
-	b.say(ledger.ApprovalOnce)
+	b.say(inbox.ApprovalOnce)
 	if res := b.ends(id); res.Wait == nil || p.all() != "bob" {
 		t.Fatalf("each further effect is asked about: %+v, sent %q", res, p.all())
 	}
 
-	run, err := b.ledger.Run(t.Context(), id)
-	labels, err2 := b.ledger.LabelsOf(t.Context(), ledger.TablePlace("plain", ""))
+	run, err := b.ledger.Runs.Get(t.Context(), id)
+	labels, err2 := b.ledger.Labels.Of(t.Context(), label.TablePlace("plain", ""))
 	if err != nil || err2 != nil || run.Taint != "ABC" || run.Tier != "A" || labels != "AB" {
 		t.Errorf("%+v, its database has the labels %q: %v %v", run, labels, err, err2)
 	}
 
 	p.need.Tier = "B"
-	b.say(ledger.ApprovalOnce)
+	b.say(inbox.ApprovalOnce)
 	if res := b.ends(id); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "tier B here") || p.all() != "bob" {
 		t.Errorf("a weaker tier: %+v, sent %q", res, p.all())
 	}
@@ -440,7 +442,7 @@ func TestThirdLabel(t *testing.T) {
 // A run that waited for leave is played as it was, with what its owner said, and nothing is sent.
 func TestReplayOfApprovals(t *testing.T) {
 	t.Parallel()
-	for answer, want := range map[string]string{ledger.ApprovalOnce: "bob", ledger.ApprovalDeny: ""} {
+	for answer, want := range map[string]string{inbox.ApprovalOnce: "bob", inbox.ApprovalDeny: ""} {
 		b, p := office(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "before"), send("2", "bob"), insertCall("3", "after")}}, modeltest.Turn{Text: "That was it."})
 		b.table()
 		b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Prompt: "Write to Bob.", Record: true}

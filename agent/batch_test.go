@@ -19,6 +19,8 @@ import (
 	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
+	"rouse/internal/ledger/event"
 )
 
 // put writes files below the bench's folder and describes them as a watch does.
@@ -55,7 +57,7 @@ func (b *bench) batch(job string, more int, files ...ledger.File) int64 {
 	b.t.Helper()
 	r := ledger.Request{Job: job, Agent: "clerk", Trigger: domain.TriggerWatch, Detail: ledger.Detail{Files: files, More: more}}
 	for _, f := range files {
-		r.Claims = append(r.Claims, ledger.Claim{Job: job, Path: filepath.ToSlash(f.Path), Hash: f.Hash, Size: f.Size, ModTime: f.ModTime})
+		r.Claims = append(r.Claims, claim.Claim{Job: job, Path: filepath.ToSlash(f.Path), Hash: f.Hash, Size: f.Size, ModTime: f.ModTime})
 	}
 
 	out, err := b.ledger.Enqueue(b.t.Context(), r)
@@ -76,7 +78,7 @@ func (b *bench) finish(run int64, attempt int, res ledger.Result) {
 // calls are those of an attempt as key tool state, with what they were asked and gave.
 func (b *bench) calls(run int64, attempt int) (made []string, text string) {
 	b.t.Helper()
-	calls, err := b.ledger.Calls(b.t.Context(), run)
+	calls, err := b.ledger.Steps.Calls(b.t.Context(), run)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -94,7 +96,7 @@ func (b *bench) calls(run int64, attempt int) (made []string, text string) {
 // left are the notes about files that a run goes on without.
 func (b *bench) left(run int64) string {
 	b.t.Helper()
-	events, err := b.ledger.Events(b.t.Context(), ledger.EventFilter{Run: run})
+	events, err := b.ledger.Events.List(b.t.Context(), event.Filter{Run: run})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -303,9 +305,9 @@ func TestRetryWhileTheFileIsMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.finish(id, 1, ledger.Result{Outcome: domain.OutcomeInterrupted})
-	claim := must[[]ledger.ClaimStatus](t)(b.ledger.PendingAfterMoves(t.Context(), 10))[0]
+	taken := must[[]claim.Status](t)(b.ledger.Claims.PendingAfterMoves(t.Context(), 10))[0]
 	moved := b.put("failed/a.csv", "what\na\n")[0].Path
-	if err := errors.Join(os.Remove(filepath.FromSlash(claim.Path)), func() error { _, err := b.ledger.Retry(t.Context(), id); return err }()); err != nil {
+	if err := errors.Join(os.Remove(filepath.FromSlash(taken.Path)), func() error { _, err := b.ledger.Retry(t.Context(), id); return err }()); err != nil {
 		t.Fatal(err)
 	}
 
@@ -314,7 +316,7 @@ func TestRetryWhileTheFileIsMoved(t *testing.T) {
 	recorded := make(chan error, 1)
 	go func() {
 		<-begun
-		_, err := b.ledger.FinishAfterMove(t.Context(), claim, ledger.AfterDone, moved, "")
+		_, err := b.ledger.Claims.FinishAfterMove(t.Context(), taken, claim.AfterDone, moved, "")
 		recorded <- err
 	}()
 	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || b.count() != 1 {
@@ -344,8 +346,8 @@ func TestBatchGoesOn(t *testing.T) {
 
 	b.finish(id, 1, res)
 	// They are moved away as failed; the owner takes the broken one out, and another changes.
-	var claims []ledger.ClaimStatus
-	for _, c := range must[[]ledger.ClaimStatus](t)(b.ledger.PendingAfterMoves(t.Context(), 10)) {
+	var claims []claim.Status
+	for _, c := range must[[]claim.Status](t)(b.ledger.Claims.PendingAfterMoves(t.Context(), 10)) {
 		path := filepath.Join(b.dir, "failed", filepath.Base(c.Path))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -353,7 +355,7 @@ func TestBatchGoesOn(t *testing.T) {
 
 		if err := os.Rename(filepath.FromSlash(c.Path), path); err == nil {
 			claims = append(claims, c)
-			if ended, err := b.ledger.FinishAfterMove(t.Context(), c, ledger.AfterDone, path, ""); err != nil || !ended {
+			if ended, err := b.ledger.Claims.FinishAfterMove(t.Context(), c, claim.AfterDone, path, ""); err != nil || !ended {
 				t.Fatal(ended, err)
 			}
 		}
@@ -438,7 +440,7 @@ func TestBatchOfOne(t *testing.T) {
 		t.Errorf("%+v, %d rows", res, b.count())
 	}
 
-	run := must[ledger.Run](t)(b.ledger.Run(t.Context(), id))
+	run := must[ledger.Run](t)(b.ledger.Runs.Get(t.Context(), id))
 	if got := b.told(run, ledger.Result{Outcome: domain.OutcomeSuccess}); len(got) != 1 || got[0].Title != "1 of 0: a.csv" {
 		t.Errorf("%+v", got)
 	}
@@ -464,7 +466,7 @@ func TestALeftFileComesAgain(t *testing.T) {
 	b.finish(id, 1, res)
 	again := func(f ledger.File) ledger.Accepted {
 		out, err := b.ledger.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "clerk", Trigger: domain.TriggerWatch, Detail: ledger.Detail{File: &f},
-			Claim: &ledger.Claim{Job: "j", Path: filepath.ToSlash(f.Path), Hash: f.Hash, Size: f.Size, ModTime: f.ModTime}})
+			Claim: &claim.Claim{Job: "j", Path: filepath.ToSlash(f.Path), Hash: f.Hash, Size: f.Size, ModTime: f.ModTime}})
 		if err != nil {
 			t.Fatal(err)
 		}

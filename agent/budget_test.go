@@ -81,7 +81,7 @@ func TestCostIsCounted(t *testing.T) {
 		t.Fatalf("%+v, want %+v", res, want)
 	}
 
-	steps, err := b.ledger.Steps(t.Context(), id)
+	steps, err := b.ledger.Steps.List(t.Context(), id)
 	if err != nil || len(steps) != 2 || steps[0].Usage.CostMicroUSD != first || steps[1].Usage.CostMicroUSD != second || steps[1].Usage.TokensIn != 1100 {
 		t.Errorf("steps: %+v (%v)", steps, err)
 	}
@@ -95,7 +95,7 @@ func TestCostIsCounted(t *testing.T) {
 	if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: 1}, res); err != nil {
 		t.Fatal(err)
 	}
-	if run, err := b.ledger.Run(t.Context(), id); err != nil || run.Usage.CostMicroUSD != first+second {
+	if run, err := b.ledger.Runs.Get(t.Context(), id); err != nil || run.Usage.CostMicroUSD != first+second {
 		t.Errorf("the run: %+v (%v)", run.Usage, err)
 	}
 }
@@ -307,7 +307,7 @@ func TestBudgetNotice(t *testing.T) {
 
 func (b *bench) notices() []ledger.Notice {
 	b.t.Helper()
-	out, err := b.ledger.PendingNotices(b.t.Context(), time.Now(), 10)
+	out, err := b.ledger.Outbox.Pending(b.t.Context(), time.Now(), 10)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func TestClarify(t *testing.T) {
 		t.Fatalf("the first attempt: %+v %+v", res, res.Wait)
 	}
 
-	run, err := b.ledger.Run(t.Context(), id)
+	run, err := b.ledger.Runs.Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,11 +40,11 @@ func TestClarify(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	items, err := b.ledger.Inbox(t.Context())
+	items, err := b.ledger.Inbox.List(t.Context())
 	if err != nil || len(items) != 1 {
 		t.Fatalf("inbox: %+v (%v)", items, err)
 	}
-	e, found, err := b.ledger.LastEvent(t.Context(), id, "run.waiting")
+	e, found, err := b.ledger.Events.Last(t.Context(), id, "run.waiting")
 	if want := fmt.Sprintf(`{"allow_multiple":true,"item":%d,"kind":"input","options":["GLS","Sparkasse"],"question":"Which account?"}`, items[0].ID); err != nil || !found || string(e.Data) != want {
 		t.Errorf("event %s, want %s (%v)", e.Data, want, err)
 	}
@@ -95,7 +95,7 @@ func (b *bench) answer(id int64, res ledger.Result, text string) {
 		b.t.Fatal(err)
 	}
 
-	items, err := b.ledger.Inbox(b.t.Context())
+	items, err := b.ledger.Inbox.List(b.t.Context())
 	if err != nil || len(items) != 1 {
 		b.t.Fatalf("inbox: %+v (%v)", items, err)
 	}
@@ -131,7 +131,7 @@ func TestClarifyUnanswered(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	items, err := b.ledger.Inbox(t.Context())
+	items, err := b.ledger.Inbox.List(t.Context())
 	if err != nil || len(items) != 1 || items[0].Title != "clerk asks" {
 		t.Fatalf("inbox: %+v (%v)", items, err)
 	}

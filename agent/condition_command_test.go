@@ -19,6 +19,7 @@ import (
 	"rouse/agent/sandbox"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 	"rouse/internal/nofollow"
 )
 
@@ -279,7 +280,7 @@ func TestRunnerRecovers(t *testing.T) {
 		t.Error("the repository is in use")
 	}
 
-	events, err := b.ledger.Events(t.Context(), ledger.EventFilter{})
+	events, err := b.ledger.Events.List(t.Context(), event.Filter{})
 	if err != nil || !slices.ContainsFunc(events, func(e ledger.Event) bool {
 		return e.Kind == "git.disarmed" && strings.Contains(string(e.Data), filepath.Join("sub", ".git"))
 	}) {

@@ -16,6 +16,8 @@ import (
 	"rouse/agentdb/changelog"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/runs"
 )
 
 // seen is what a condition left in the record.
@@ -26,7 +28,7 @@ type seen struct {
 
 func (b *bench) gateEvents(run int64) []seen {
 	b.t.Helper()
-	events, err := b.ledger.Events(b.t.Context(), ledger.EventFilter{Run: run})
+	events, err := b.ledger.Events.List(b.t.Context(), event.Filter{Run: run})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -193,7 +195,7 @@ func TestConditionKnowsTheLastRun(t *testing.T) {
 		finish(domain.OutcomeSkipped)
 	}
 
-	runs, err := b.ledger.Runs(t.Context(), ledger.RunFilter{Job: "j"})
+	runs, err := b.ledger.Runs.List(t.Context(), runs.Filter{Job: "j"})
 	if err != nil || len(runs) != 7 {
 		t.Fatal(runs, err)
 	}

@@ -16,6 +16,8 @@ import (
 	"rouse/agent/tool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/label"
 	"rouse/internal/nofollow"
 )
 
@@ -25,7 +27,7 @@ func (b *bench) labelled(path string) {
 	id := b.enqueue(ledger.Request{Agent: "plain"})
 	_, a, err := b.ledger.StartAttempt(b.t.Context(), id)
 	if err == nil {
-		err = b.ledger.RecordTaint(b.t.Context(), a, ledger.TaintUpdate{Taint: "A", Writes: []ledger.Place{tool.PlaceOf(path)}})
+		err = b.ledger.Labels.RecordTaint(b.t.Context(), a, label.TaintUpdate{Taint: "A", Writes: []label.Place{tool.PlaceOf(path)}})
 	}
 	if err != nil {
 		b.t.Fatal(err)
@@ -156,7 +158,7 @@ func TestConditionLabelsWhatItWrites(t *testing.T) {
 	b.write("work/own", "own")
 	label := func() string {
 		t.Helper()
-		letters, err := b.ledger.LabelsOf(t.Context(), tool.PlaceOf(filepath.Join(work, "page")))
+		letters, err := b.ledger.Labels.Of(t.Context(), tool.PlaceOf(filepath.Join(work, "page")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +175,7 @@ func TestConditionLabelsWhatItWrites(t *testing.T) {
 		t.Errorf("%+v, %q", events, label())
 	}
 
-	all, err := b.ledger.Events(context.Background(), ledger.EventFilter{})
+	all, err := b.ledger.Events.List(context.Background(), event.Filter{})
 	if err != nil || !slices.ContainsFunc(all, func(e ledger.Event) bool {
 		return e.Kind == "program.started" && strings.Contains(string(e.Data), `"why":"condition"`) && strings.Contains(string(e.Data), `"network":"host"`) && strings.Contains(string(e.Data), work)
 	}) {

@@ -11,6 +11,7 @@ import (
 	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 )
 
 // endQuarantined ends a run whose database cannot be used, and tells the owner in the inbox.
@@ -28,12 +29,12 @@ func (r *Runner) endQuarantined(ctx context.Context, t *attempt, res ledger.Resu
 	}
 
 	if damaged.UnknownRuns { // there is an answer to it
-		asked := r.ledger.AskAboutDatabase(context.WithoutCancel(ctx), t.Agent.Name, "the database of "+t.Agent.Name+" holds runs that the ledger does not know", damaged.Error())
+		asked := r.ledger.Inbox.AskAboutDatabase(context.WithoutCancel(ctx), t.Agent.Name, "the database of "+t.Agent.Name+" holds runs that the ledger does not know", damaged.Error())
 		return plan.Failed(domain.OutcomeError, "%s", damaged.Error()), asked
 	}
 
-	told := r.ledger.AddInfo(context.WithoutCancel(ctx), t.Try, ledger.Question{
-		Call: ledger.CallDatabase, Title: "the database of " + t.Agent.Name + " cannot be used", Message: damaged.Error(),
+	told := r.ledger.Inbox.AddInfo(context.WithoutCancel(ctx), t.Try, inbox.Question{
+		Call: inbox.CallDatabase, Title: "the database of " + t.Agent.Name + " cannot be used", Message: damaged.Error(),
 	})
 	return plan.Failed(domain.OutcomeError, "%s", damaged.Error()), told
 }
@@ -62,7 +63,7 @@ func (r *Runner) afterAttempt(ctx context.Context, t *attempt, res ledger.Result
 
 func tellQuota(ctx context.Context, l *ledger.Ledger, log *slog.Logger, t *attempt, db *agentdb.DB) {
 	err := db.NotifyQuota(ctx, func(used, limit int64) error {
-		return l.AppendNotices(ctx, notice.DatabaseQuota(&t.Task, used, limit)...)
+		return l.Outbox.Append(ctx, notice.DatabaseQuota(&t.Task, used, limit)...)
 	})
 	if err != nil {
 		log.Warn("the owner could not be told of a quota", "agent", t.Agent.Name, "run", t.Run.ID, "error", err)

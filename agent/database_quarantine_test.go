@@ -12,6 +12,7 @@ import (
 	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 	"rouse/internal/ledger/record"
 )
 
@@ -63,8 +64,8 @@ func TestDamagedDatabase(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 
-	items, err := b.ledger.Inbox(t.Context())
-	if err != nil || len(items) != 1 || items[0].Kind != ledger.KindInfo || !strings.Contains(items[0].Message, remedy) {
+	items, err := b.ledger.Inbox.List(t.Context())
+	if err != nil || len(items) != 1 || items[0].Kind != inbox.KindInfo || !strings.Contains(items[0].Message, remedy) {
 		t.Errorf("%+v, %v", items, err)
 	}
 	if why := held("j"); !strings.Contains(why, remedy) {

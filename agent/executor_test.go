@@ -25,6 +25,9 @@ import (
 	"rouse/agent/undo"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/fileop"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/steps"
 )
 
 // executing is a bench with a job that this very binary does, as an agent program that behaves in a way.
@@ -86,11 +89,11 @@ func TestExecutor(t *testing.T) {
 			t.Errorf("the task lacks %q: %s", part, task)
 		}
 	}
-	steps, err := b.ledger.Steps(t.Context(), id)
+	steps, err := b.ledger.Steps.List(t.Context(), id)
 	if err != nil || len(steps) != 2 || steps[1].ParentCall != "p1.1" || steps[1].Text != "I write." || !strings.Contains(steps[1].Model, "as it says: fake-1") || steps[0].Usage.CostMicroUSD != 250_000 {
 		t.Errorf("%+v %v", steps, err)
 	}
-	calls, err := b.ledger.Calls(t.Context(), id)
+	calls, err := b.ledger.Steps.Calls(t.Context(), id)
 	if err != nil || len(calls) != 2 || calls[0].Tool != executor.Name() || calls[0].State != domain.CallDone || calls[1].Tool != executor.SaidName() || !strings.Contains(string(calls[1].Args), "Write") {
 		t.Errorf("%+v %v", calls, err)
 	}
@@ -103,7 +106,7 @@ func TestExecutor(t *testing.T) {
 		t.Errorf("what cannot be undone is not said: %s", calls[0].Envelope)
 	}
 
-	run, err := b.ledger.Run(t.Context(), id)
+	run, err := b.ledger.Runs.Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +169,7 @@ func TestExecutorEndings(t *testing.T) {
 			}
 			b.noChild()
 			if c.does == "crashes" { // what it had done is on record, and what it took
-				ops, err := b.ledger.FileOps(t.Context(), ledger.FileOpFilter{Run: id})
+				ops, err := b.ledger.FileOps.List(t.Context(), fileop.Filter{Run: id})
 				if err != nil || len(ops) != 1 || filepath.Base(ops[0].Path) != "half.txt" {
 					t.Errorf("%+v %v", ops, err)
 				}
@@ -232,10 +235,10 @@ func TestExecutorIsApproved(t *testing.T) {
 	b.plan.Agents["clerk"] = a
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	res := b.run(id)
-	if res.Wait == nil || res.Wait.Kind != ledger.KindApproval || !strings.Contains(res.Wait.Action.Description, "network: host") || b.work("task.txt") != "" {
+	if res.Wait == nil || res.Wait.Kind != inbox.KindApproval || !strings.Contains(res.Wait.Action.Description, "network: host") || b.work("task.txt") != "" {
 		t.Fatalf("%+v", res)
 	}
-	b.answer(id, res, ledger.ApprovalAlways)
+	b.answer(id, res, inbox.ApprovalAlways)
 	if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", res)
 	}
@@ -307,12 +310,12 @@ func TestExecutorIsTriedAgain(t *testing.T) {
 	if task := b.work("second.txt"); !strings.Contains(task, "the first try was no good") || !strings.Contains(task, "Do the work of j.") {
 		t.Errorf("the second attempt was told: %s", task)
 	}
-	calls, err := b.ledger.Calls(t.Context(), id)
+	calls, err := b.ledger.Steps.Calls(t.Context(), id)
 	if err != nil || len(calls) != 2 || calls[0].Key != "p1.1" || calls[1].Key != "p2.1" {
 		t.Errorf("%+v %v", calls, err)
 	}
 
-	run, err := b.ledger.Run(t.Context(), id)
+	run, err := b.ledger.Runs.Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -478,7 +481,7 @@ func TestExecutorAfterACrash(t *testing.T) {
 	}
 	args := []byte(`{"program":"[]","prompt":"x"}`)
 	call := ledger.Call{Run: run.ID, Attempt: a.Number, Step: 1, ID: "p1.1", Key: "p1.1", Tool: executor.Name(), Args: args, Effect: domain.EffectExternal, StartedAt: time.Now()}
-	if err := b.ledger.Record(t.Context(), a, ledger.StepStarted(ledger.Step{Run: run.ID, Attempt: a.Number, Number: 1, StartedAt: time.Now()}), ledger.CallStarted(call)); err != nil {
+	if err := b.ledger.Steps.Record(t.Context(), a, steps.StepStarted(steps.Step{Run: run.ID, Attempt: a.Number, Number: 1, StartedAt: time.Now()}), steps.CallStarted(call)); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.ledger.Interrupt(t.Context(), a, "its process ended", nil); err != nil {
@@ -486,15 +489,15 @@ func TestExecutorAfterACrash(t *testing.T) {
 	}
 
 	res := b.run(id)
-	if res.Wait == nil || res.Wait.Kind != ledger.KindRecovery || b.work("task.txt") != "" || strings.Contains(strings.Join(res.Wait.Options, " "), ledger.RecoverySkip) {
+	if res.Wait == nil || res.Wait.Kind != inbox.KindRecovery || b.work("task.txt") != "" || strings.Contains(strings.Join(res.Wait.Options, " "), inbox.RecoverySkip) {
 		t.Fatalf("%+v", res)
 	}
 	b.finish(id, 2, res)
-	items, err := b.ledger.Inbox(t.Context())
+	items, err := b.ledger.Inbox.List(t.Context())
 	if err != nil || len(items) != 1 {
 		t.Fatalf("%+v %v", items, err)
 	}
-	if _, err := b.ledger.Answer(t.Context(), items[0].ID, ledger.RecoveryAgain); err != nil {
+	if _, err := b.ledger.Answer(t.Context(), items[0].ID, inbox.RecoveryAgain); err != nil {
 		t.Fatal(err)
 	}
 	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || b.work("task.txt") == "" {

@@ -7,5 +7,5 @@ import (
 
 // NewRecorder returns the record of one attempt. asks: each step asks a model.
 func NewRecorder(l *ledger.Ledger, a ledger.Attempt, secrets []string, asks bool) *runlog.Recorder {
-	return runlog.NewRecorder(l.Record, a, redactor(secrets), asks)
+	return runlog.NewRecorder(l.Steps.Record, a, redactor(secrets), asks)
 }

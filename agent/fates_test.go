@@ -19,6 +19,7 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/budget"
+	"rouse/internal/ledger/steps"
 )
 
 // turns makes answers for a script. A call is written as it reads: tool {arguments}.
@@ -249,7 +250,7 @@ func (f fate) meet(t *testing.T, dialect string) {
 	took := time.Since(began)
 	cancel(nil)
 
-	run := must[ledger.Run](t)(b.ledger.Run(t.Context(), id))
+	run := must[ledger.Run](t)(b.ledger.Runs.Get(t.Context(), id))
 	outcome, words, _ := strings.Cut(f.result, ": ")
 	got := string(run.Outcome)
 	if run.State == domain.StateWaiting {
@@ -266,7 +267,7 @@ func (f fate) meet(t *testing.T, dialect string) {
 // recorded holds the record to what was done and said.
 func (f fate) recorded(t *testing.T, b *bench, run ledger.Run) {
 	var calls []string
-	for _, c := range must[[]ledger.Call](t)(b.ledger.Calls(t.Context(), run.ID)) {
+	for _, c := range must[[]ledger.Call](t)(b.ledger.Steps.Calls(t.Context(), run.ID)) {
 		calls = append(calls, c.Tool+" "+string(c.State))
 	}
 	if got := strings.Join(calls, ", "); got != f.calls {
@@ -274,7 +275,7 @@ func (f fate) recorded(t *testing.T, b *bench, run ledger.Run) {
 	}
 
 	noticed := 0
-	for _, s := range must[[]ledger.Step](t)(b.ledger.Steps(t.Context(), run.ID)) {
+	for _, s := range must[[]steps.Step](t)(b.ledger.Steps.List(t.Context(), run.ID)) {
 		if s.FinishedAt.IsZero() {
 			t.Errorf("step %d has no end", s.Number)
 		}

@@ -78,7 +78,7 @@ func TestWorkdirGoneForAMoment(t *testing.T) {
 	if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%s: %s", res.Outcome, res.Error)
 	}
-	made, err := b.ledger.Calls(t.Context(), id)
+	made, err := b.ledger.Steps.Calls(t.Context(), id)
 	if err != nil || len(made) != len(calls)+3 {
 		t.Fatalf("%d calls, %v", len(made), err)
 	}

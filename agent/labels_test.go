@@ -15,15 +15,16 @@ import (
 	"rouse/agent/tool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/label"
 )
 
 // label has a run of another agent hold labels, and record that it is about to write some places.
-func (b *bench) label(letters string, places ...ledger.Place) int64 {
+func (b *bench) label(letters string, places ...label.Place) int64 {
 	b.t.Helper()
 	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Tool: "db_schema", Args: json.RawMessage(`{}`)}})
 	_, a, err := b.ledger.StartAttempt(b.t.Context(), id)
 	if err == nil {
-		err = b.ledger.RecordTaint(b.t.Context(), a, ledger.TaintUpdate{Taint: letters, Writes: places})
+		err = b.ledger.Labels.RecordTaint(b.t.Context(), a, label.TaintUpdate{Taint: letters, Writes: places})
 	}
 	if err == nil {
 		err = b.ledger.Finish(b.t.Context(), a, ledger.Result{Outcome: domain.OutcomeSuccess, Exit: domain.ExitEnded})
@@ -35,13 +36,13 @@ func (b *bench) label(letters string, places ...ledger.Place) int64 {
 }
 
 // at is a path below the bench's folder as labels have it.
-func (b *bench) at(name string) ledger.Place {
+func (b *bench) at(name string) label.Place {
 	b.t.Helper()
 	dir, err := filepath.EvalSymlinks(b.dir)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return ledger.Place{Kind: ledger.PlaceFile, Name: filepath.Join(dir, name)}
+	return label.Place{Kind: label.PlaceFile, Name: filepath.Join(dir, name)}
 }
 
 // Labels are read at each access: what another run writes while this one is on has them at the next
@@ -53,7 +54,7 @@ func TestLabelsAreReadAtEachAccess(t *testing.T) {
 	var meanwhile func()
 	other, err := tool.Define(tool.Spec{Name: "meanwhile", Description: "another run goes on", Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeRun,
 		Needs: tool.Needs(func(context.Context, tool.Invocation, struct{}) (tool.Need, error) {
-			return tool.Need{Reads: []ledger.Place{b.at("plain/two.txt")}}, nil
+			return tool.Need{Reads: []label.Place{b.at("plain/two.txt")}}, nil
 		})}, func(context.Context, tool.Invocation, struct{}) (tool.Envelope, error) {
 		meanwhile()
 		return tool.Success(nil), nil
@@ -111,7 +112,7 @@ func TestLabelsFollowFiles(t *testing.T) {
 	}}
 	writer := b.enqueue(ledger.Request{Job: "notes", Agent: "plain"})
 	b.ends(writer)
-	labels, err := b.ledger.Labels(t.Context())
+	labels, err := b.ledger.Labels.List(t.Context())
 	if err != nil || len(labels) != 1 || labels[0].Letter != "B" || labels[0].Run != writer || labels[0].Name != b.at("plain/sub/note.txt").Name {
 		t.Fatalf("%+v %v", labels, err)
 	}
@@ -137,16 +138,16 @@ func TestLabelsFollowFiles(t *testing.T) {
 	}
 
 	rename("plain/sub/note.txt", "elsewhere/report.txt")
-	if got := reads(filepath.Join(b.dir, "elsewhere", "report.txt")); labels[0].ID != (ledger.FileID{}) && got != "B" {
+	if got := reads(filepath.Join(b.dir, "elsewhere", "report.txt")); labels[0].ID != (label.FileID{}) && got != "B" {
 		t.Errorf("under another name it brought %q", got)
 	}
 	if err := os.Link(filepath.Join(b.dir, "elsewhere", "report.txt"), filepath.Join(b.dir, "work", "linked.txt")); err != nil {
 		t.Fatal(err)
 	}
-	if got := reads("linked.txt"); labels[0].ID != (ledger.FileID{}) && got != "B" {
+	if got := reads("linked.txt"); labels[0].ID != (label.FileID{}) && got != "B" {
 		t.Errorf("by a hard link it brought %q", got)
 	}
-	if _, err := b.ledger.ClearLabel(t.Context(), "B", b.at("plain")); err != nil {
+	if _, err := b.ledger.Labels.Clear(t.Context(), "B", b.at("plain")); err != nil {
 		t.Fatal(err)
 	}
 	if got := reads("linked.txt"); got != "" {
@@ -173,8 +174,8 @@ func TestLabelsOfPrompts(t *testing.T) {
 			b.plan.Jobs["drops"] = plan.Job{Name: "drops", Agent: "plain", Watched: plan.Watched{Folder: filepath.Join(b.dir, "work", "in")}}
 		}, "A"},
 		{"a private project", func(b *bench, a *plan.Agent) { b.place("work/go.mod"); a.PrivateFolders = []string{a.Workdir} }, "B"},
-		{"a table", func(b *bench, _ *plan.Agent) { b.label("AB", ledger.TablePlace("clerk", "t")) }, "AB"},
-		{"a table of another agent", func(b *bench, _ *plan.Agent) { b.label("AB", ledger.TablePlace("plain", "t")) }, ""},
+		{"a table", func(b *bench, _ *plan.Agent) { b.label("AB", label.TablePlace("clerk", "t")) }, "AB"},
+		{"a table of another agent", func(b *bench, _ *plan.Agent) { b.label("AB", label.TablePlace("plain", "t")) }, ""},
 		{"names of a private database", func(_ *bench, a *plan.Agent) { a.PrivateDatabase = true }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

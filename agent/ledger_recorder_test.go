@@ -13,6 +13,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 )
 
 // TestRecorderHoldsBack checks that the start of a call with an effect and the end of a call that cannot be repeated are written at
@@ -79,7 +80,7 @@ func testRecorderHoldsBack(t *testing.T) {
 			t.Fatalf("%s: %v", s.what, err)
 		}
 
-		events, err := l.Events(ctx, ledger.EventFilter{Run: a.Run})
+		events, err := l.Events.List(ctx, event.Filter{Run: a.Run})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +98,7 @@ func testRecorderHoldsBack(t *testing.T) {
 		told = len(got)
 	}
 
-	steps, err := l.Steps(ctx, a.Run)
+	steps, err := l.Steps.List(ctx, a.Run)
 	if err != nil || len(steps) != 2 || steps[0].Text != "a [secret]" {
 		t.Errorf("%+v, %v", steps, err)
 	}
@@ -117,7 +118,7 @@ func TestStepsWithoutModel(t *testing.T) {
 	now := time.Now()
 	recorded := func(what string, want int, errs ...error) {
 		t.Helper()
-		steps, err := b.ledger.Steps(t.Context(), id)
+		steps, err := b.ledger.Steps.List(t.Context(), id)
 		if err = errors.Join(append(errs, err)...); err != nil || len(steps) != want {
 			t.Errorf("%s: %d steps, want %d (%v)", what, len(steps), want, err)
 		}
@@ -148,7 +149,7 @@ func TestRecordOfStorageComesBehind(t *testing.T) {
 	}
 	calls := func() (n int) {
 		t.Helper()
-		events, err := b.ledger.Events(t.Context(), ledger.EventFilter{Run: id})
+		events, err := b.ledger.Events.List(t.Context(), event.Filter{Run: id})
 		if err != nil {
 			t.Fatal(err)
 		}

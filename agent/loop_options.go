@@ -138,7 +138,7 @@ func (r *Runner) executorOptions(ctx context.Context, t *attempt) (o loop.Option
 	if err != nil {
 		return o, plan.EndEarly(domain.OutcomeError, "%v", err)
 	}
-	items, err := r.ledger.ItemsOf(ctx, t.Run.ID)
+	items, err := r.ledger.Inbox.OfRun(ctx, t.Run.ID)
 	if err != nil {
 		return o, err
 	}
@@ -213,7 +213,7 @@ func (t *attempt) policy(p loop.Policy) loop.Policy {
 }
 
 func (r *Runner) openRecorder(t *attempt) {
-	t.recorder = runlog.NewRecorder(r.ledger.Record, t.Try, t.Redactor(), t.NeedsModel())
+	t.recorder = runlog.NewRecorder(r.ledger.Steps.Record, t.Try, t.Redactor(), t.NeedsModel())
 	if r.homes != nil {
 		t.recorder.Settle = func(ctx context.Context) error { return r.homes.Settle(ctx, t.Agent.Name) }
 	}

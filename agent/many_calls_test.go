@@ -65,7 +65,7 @@ func TestManyCallsInOneTurn(t *testing.T) {
 		t.Fatalf("%s: %s", res.Outcome, res.Error)
 	}
 
-	calls, err := b.ledger.Calls(t.Context(), id)
+	calls, err := b.ledger.Steps.Calls(t.Context(), id)
 	if err != nil || len(calls) != 24*turns {
 		t.Fatalf("%d calls are on record, want %d (%v)", len(calls), 24*turns, err)
 	}

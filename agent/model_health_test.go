@@ -62,7 +62,7 @@ func linkedTo(t *testing.T, s *modeltest.Server, way http.RoundTripper) model.Pr
 func (b *bench) conclude(id int64) (ledger.Result, ledger.Run) {
 	b.t.Helper()
 	res := b.run(id)
-	run, err := b.ledger.Run(b.t.Context(), id)
+	run, err := b.ledger.Runs.Get(b.t.Context(), id)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func (b *bench) conclude(id int64) (ledger.Result, ledger.Run) {
 	if err := b.ledger.Finish(b.t.Context(), ledger.Attempt{Run: id, Number: run.Attempt}, res); err != nil {
 		b.t.Fatal(err)
 	}
-	if run, err = b.ledger.Run(b.t.Context(), id); err != nil {
+	if run, err = b.ledger.Runs.Get(b.t.Context(), id); err != nil {
 		b.t.Fatal(err)
 	}
 	return res, run
@@ -154,7 +154,7 @@ func TestCircuitOfTheFirstModel(t *testing.T) {
 			if took := time.Since(begun); res.Outcome != domain.OutcomeSuccess || res.Summary != summary || (way.tries.Load() > before) != asked || !asked && took > time.Second || took > 25*time.Second {
 				t.Errorf("%s after %s, %d requests to the first: %+v", trigger, took, way.tries.Load()-before, res)
 			}
-			steps, err := b.ledger.Steps(t.Context(), id)
+			steps, err := b.ledger.Steps.List(t.Context(), id)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -254,7 +254,7 @@ func TestQuotaPausesTheModel(t *testing.T) {
 		if left := b.runner.Models.Paused(time.Now()); len(left) != 0 || blocked(domain.TriggerSchedule) != "" {
 			t.Errorf("still paused: %+v", left)
 		}
-		if rows, err := b.ledger.ModelPauses(context.Background()); err != nil || len(rows) != 0 {
+		if rows, err := b.ledger.Pauses.Models(context.Background()); err != nil || len(rows) != 0 {
 			t.Errorf("in the ledger: %+v (%v)", rows, err)
 		}
 	})

@@ -138,7 +138,7 @@ func TestShareInEveryMode(t *testing.T) {
 		if refused := strings.Contains(string(calls[1].Envelope), `"kind":"invalid_args"`); refused != (mode == plan.ModeNone) {
 			t.Errorf("%s: %s", mode, calls[1].Envelope)
 		}
-		shared, err := b.ledger.Artifacts(t.Context(), calls[0].Run)
+		shared, err := b.ledger.Artifacts.List(t.Context(), calls[0].Run)
 		if want := map[bool]int{true: 1, false: 2}[mode == plan.ModeNone]; err != nil || len(shared) != want {
 			t.Errorf("%s: %+v (%v)", mode, shared, err)
 		}

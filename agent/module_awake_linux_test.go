@@ -7,7 +7,7 @@ import (
 
 	"rouse/internal/awake/awaketest"
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 )
 
 // OSL-37: the machine is kept awake while a run of a skill that asks for it is on, not while it waits, and not for others; where that
@@ -27,7 +27,7 @@ func TestModuleAwake(t *testing.T) {
 	}
 
 	b.end(id, res)
-	b.say(ledger.ApprovalOnce)
+	b.say(inbox.ApprovalOnce)
 	if res = b.run(id); res.Summary != "awake" || len(l.Asked()) != 2 {
 		t.Errorf("%+v, asked for %q", res, l.Asked())
 	}

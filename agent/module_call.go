@@ -189,7 +189,7 @@ func (c *moduleCalls) start(ctx context.Context, in tool.Invocation, s *skills.S
 		return tool.Envelope{}, err
 	}
 
-	run, err := c.runner.ledger.Run(ctx, accepted[0].Run)
+	run, err := c.runner.ledger.Runs.Get(ctx, accepted[0].Run)
 	if err != nil {
 		return tool.Envelope{}, err
 	}

@@ -20,6 +20,8 @@ import (
 	"rouse/agent/tool/web"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/label"
 )
 
 // runsDate is a module that runs a program which nobody granted.
@@ -52,12 +54,12 @@ func TestModuleAsksInFrontOfTheEnd(t *testing.T) {
 			}
 			b.offering(runsDate, withoutBindings(everything("http://127.0.0.1")))
 			id, res := b.asks()
-			if made := b.callsOf(id); res.Wait == nil || res.Wait.Kind != ledger.KindApproval || slices.Contains(made, "complete done") || !slices.Contains(made, "sums__execute interrupted") {
+			if made := b.callsOf(id); res.Wait == nil || res.Wait.Kind != inbox.KindApproval || slices.Contains(made, "complete done") || !slices.Contains(made, "sums__execute interrupted") {
 				t.Fatalf("%+v %v", res, made)
 			}
 
 			b.end(id, res)
-			b.say(ledger.ApprovalOnce)
+			b.say(inbox.ApprovalOnce)
 			if res = b.run(id); res.Summary != "All that was asked for is done." || res.Outcome != domain.OutcomeSuccess {
 				t.Errorf("%+v", res)
 			}
@@ -75,8 +77,8 @@ func TestModuleWithinAModelRecovers(t *testing.T) {
 		posts int32
 		says  string
 	}{
-		ledger.RecoveryAgain: {2, `{\"got\":200}`},
-		ledger.RecoverySkip:  {1, `{\"got\":\"user_denied\"}`},
+		inbox.RecoveryAgain: {2, `{\"got\":200}`},
+		inbox.RecoverySkip:  {1, `{\"got\":\"user_denied\"}`},
 	} {
 		t.Run(answer, func(t *testing.T) {
 			t.Parallel()
@@ -105,7 +107,7 @@ func TestModuleWithinAModelRecovers(t *testing.T) {
 			if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
 				t.Fatal(err)
 			}
-			if res := b.ends(id); res.Wait == nil || res.Wait.Kind != ledger.KindRecovery || !strings.Contains(res.Wait.Message, "host_network_fetch") {
+			if res := b.ends(id); res.Wait == nil || res.Wait.Kind != inbox.KindRecovery || !strings.Contains(res.Wait.Message, "host_network_fetch") {
 				t.Fatalf("%+v", res)
 			}
 			b.say(answer)
@@ -191,8 +193,8 @@ func TestRegisteredToolsAreLabelled(t *testing.T) {
 	first, _ := b.asks()
 	second, _ := b.asks()
 	for _, id := range []int64{first, second} {
-		run, err := b.ledger.Run(t.Context(), id)
-		if err != nil || !strings.Contains(run.Taint, ledger.TaintUntrusted) {
+		run, err := b.ledger.Runs.Get(t.Context(), id)
+		if err != nil || !strings.Contains(run.Taint, label.TaintUntrusted) {
 			t.Errorf("run %d has the labels %q (%v)", id, run.Taint, err)
 		}
 	}

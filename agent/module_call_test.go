@@ -21,6 +21,8 @@ import (
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/workspace"
 	"rouse/skills"
 )
 
@@ -139,7 +141,7 @@ func TestModelCallsModule(t *testing.T) {
 		t.Errorf("%d steps, %d calls, %d tokens", res.Steps, res.Calls, res.Usage.TokensIn)
 	}
 
-	steps, err := b.ledger.Steps(t.Context(), id)
+	steps, err := b.ledger.Steps.List(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +197,7 @@ func TestModelCallsModuleInVain(t *testing.T) {
 // A module that a model called may need its owner: the run waits, and the call is made again with what was made of it.
 func TestModuleWithinAModelAsks(t *testing.T) {
 	t.Parallel()
-	for answer, says := range map[string]string{ledger.ApprovalOnce: "0 true", ledger.ApprovalDeny: "rejected_by_user true"} {
+	for answer, says := range map[string]string{inbox.ApprovalOnce: "0 true", inbox.ApprovalDeny: "rejected_by_user true"} {
 		t.Run(answer, func(t *testing.T) {
 			t.Parallel()
 			b, s := moduleAgent(t, modeltest.Turn{Calls: []model.Call{
@@ -213,7 +215,7 @@ func TestModuleWithinAModelAsks(t *testing.T) {
 			b.record()
 
 			id, res := b.asks()
-			if res.Wait == nil || res.Wait.Kind != ledger.KindApproval || !strings.Contains(res.Wait.Action.Description, "date") {
+			if res.Wait == nil || res.Wait.Kind != inbox.KindApproval || !strings.Contains(res.Wait.Action.Description, "date") {
 				t.Fatalf("%+v", res)
 			}
 			b.end(id, res)
@@ -439,7 +441,7 @@ func TestModelCallsModuleInAWorkspace(t *testing.T) {
 			b, _ := moduleAgent(t, callOf("sums__execute", `{}`), modeltest.Turn{Text: "It is done."})
 			b.offering(counts, declares{"workspaceSupport": c.support, "workspaceSchemaVersion": "1"})
 			for _, one := range c.there {
-				if _, err := b.ledger.CreateWorkspace(t.Context(), ledger.Author{}, ledger.Workspace{Agent: "clerk", Skill: "sums", Name: one}); err != nil {
+				if _, err := b.ledger.Workspaces.Create(t.Context(), workspace.Author{}, workspace.Workspace{Agent: "clerk", Skill: "sums", Name: one}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -449,7 +451,7 @@ func TestModelCallsModuleInAWorkspace(t *testing.T) {
 			if said := envelopes[0].Message + string(envelopes[0].Result); !strings.Contains(said, c.got) {
 				t.Errorf("%s, want %s", said, c.got)
 			}
-			all, err := b.ledger.Workspaces(t.Context(), ledger.WorkspaceFilter{})
+			all, err := b.ledger.Workspaces.List(t.Context(), workspace.Filter{})
 			if err != nil {
 				t.Fatal(err)
 			}

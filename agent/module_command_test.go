@@ -11,6 +11,7 @@ import (
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 	"rouse/skills"
 )
 
@@ -55,14 +56,14 @@ func TestCommandAnswers(t *testing.T) {
 
 	b, s := moduleAgent(t)
 	id, res := b.runModule(body("echo", "date", "uname", "no-such-program-here"), nil, everything(s.granted.URL))
-	for _, said := range []string{ledger.ApprovalOnce, ledger.ApprovalDeny} {
+	for _, said := range []string{inbox.ApprovalOnce, inbox.ApprovalDeny} {
 		b.end(id, res)
 		b.say(said)
 		res = b.run(id)
 	}
 	for res.Wait != nil { // a program that is not there may need an approval, too
 		b.end(id, res)
-		b.say(ledger.ApprovalOnce)
+		b.say(inbox.ApprovalOnce)
 		res = b.run(id)
 	}
 	answers := answersOf(res)

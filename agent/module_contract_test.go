@@ -11,7 +11,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 )
 
 // typesOf returns a body of execute that tells the type of each expression.
@@ -177,13 +177,13 @@ func TestModuleOutcomes(t *testing.T) {
 	for wait, c := range map[string][2]string{row.Quote("input"): {`await host.run.requestInput({title: "?"})`, ""}, row.Quote("pause"): {`await host.run.pause("why")`, "stop"}} {
 		b, _ := moduleAgent(t)
 		id, _ := b.flow(c[0]+"; return {}", "trip", flows(nil))
-		r, err := b.ledger.Run(t.Context(), id)
+		r, err := b.ledger.Runs.Get(t.Context(), id)
 		if err != nil || string(r.WaitingFor) != wait {
 			t.Errorf("%s: %+v, %v", wait, r, err)
 		}
 		if c[1] != "" {
 			b.say(c[1])
-			if r, err = b.ledger.Run(t.Context(), id); err != nil || string(r.Outcome) != row.Quote("cancelled") {
+			if r, err = b.ledger.Runs.Get(t.Context(), id); err != nil || string(r.Outcome) != row.Quote("cancelled") {
 				t.Errorf("stopped: %+v, %v", r, err)
 			}
 		}
@@ -219,7 +219,7 @@ func TestModuleCommandStates(t *testing.T) {
 		t.Fatalf("%+v", res)
 	}
 
-	events, err := b.ledger.Events(t.Context(), ledger.EventFilter{Run: id})
+	events, err := b.ledger.Events.List(t.Context(), event.Filter{Run: id})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestModuleCheckpoint(t *testing.T) {
 	b, _ := moduleAgent(t)
 	id, _ := b.flow(`await host.workspace.setState({n: 1}); await host.workspace.setPhase("draft"); await host.run.reportStep("one");
 		await host.run.checkpoint({at: 7}); return {}`, "trip", flows(nil))
-	c, err := b.ledger.LastCheckpoint(t.Context(), id)
+	c, err := b.ledger.Workspaces.LastCheckpoint(t.Context(), id)
 	kept := map[string]string{row.Quote("phase"): c.Phase, row.Quote("step"): c.Step}
 	if err != nil || kept["phase"] != "draft" || kept["step"] != "one" || string(c.State) != `{"n":1}` || !strings.Contains(string(c.RunState), `"at":7`) {
 		t.Errorf("%+v, %v", c, err)

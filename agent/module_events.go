@@ -105,5 +105,5 @@ func (m *moduleEvents) flush(ctx context.Context) error {
 	}
 	events := m.waiting
 	m.waiting = nil
-	return m.ledger.AppendEvents(context.WithoutCancel(ctx), events...)
+	return m.ledger.Events.Append(context.WithoutCancel(ctx), events...)
 }

@@ -14,7 +14,11 @@ import (
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/artifact"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/inbox"
 	"rouse/internal/ledger/record"
+	"rouse/internal/ledger/workspace"
 )
 
 // flows is the manifest of a skill that may stop and go on, in a workspace.
@@ -39,9 +43,9 @@ func (b *bench) flow(body, workspace string, more declares) (int64, ledger.Resul
 	return id, b.ends(id)
 }
 
-func (b *bench) workspace(name string) ledger.Workspace {
+func (b *bench) workspace(name string) workspace.Workspace {
 	b.t.Helper()
-	w, err := b.ledger.WorkspaceNamed(b.t.Context(), "clerk", "sums", name)
+	w, err := b.ledger.Workspaces.Named(b.t.Context(), "clerk", "sums", name)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -114,7 +118,7 @@ func TestFlowMethods(t *testing.T) {
 		b, _ := moduleAgent(t)
 		b.flow(`await host.workspace.setPhase("draft"); await host.workspace.setRole("writer"); await host.workspace.attachApprovalRef("t-7", "ticket"); return {}`, "trip", flows(nil))
 		w := b.workspace("trip")
-		events, err := b.ledger.WorkspaceEvents(t.Context(), w.ID, 1)
+		events, err := b.ledger.Workspaces.Events(t.Context(), w.ID, 1)
 		if err != nil || w.Phase != "draft" || w.Role != "writer" || w.SchemaVersion != "1" || events[0].Kind != "skill.approval" || string(events[0].Data) != `{"approval":"t-7","kind":"ticket"}` {
 			t.Errorf("%+v, %+v (%v)", w, events, err)
 		}
@@ -154,7 +158,7 @@ func TestRequestInput(t *testing.T) {
 		await host.workspace.updateArtifact(a.id, {content: text.text, status: "done"});
 		return {message: [begin === Date.now() ? "no time" : "time", first.good, second, await host.storage.get("n"), host.run.getStepCount(), text.text].join()}`, "trip", flows(nil))
 
-	run, err := b.ledger.Run(t.Context(), id)
+	run, err := b.ledger.Runs.Get(t.Context(), id)
 	if err != nil || res.Wait == nil || run.WaitingFor != domain.WaitInput || run.Workspace != b.workspace("trip").ID {
 		t.Fatalf("%+v %+v (%v)", run, res, err)
 	}
@@ -177,8 +181,8 @@ func TestRequestInput(t *testing.T) {
 	if n := len(b.server.Requests()); n != 2 {
 		t.Errorf("the model was asked %d times", n)
 	}
-	all, err := b.ledger.WorkspaceArtifacts(t.Context(), b.workspace("trip").ID, true)
-	if err != nil || len(all) != 2 || all[0].Status != ledger.StatusSuperseded || all[1].Status != "done" || all[1].Parent != all[0].ID {
+	all, err := b.ledger.Workspaces.Artifacts(t.Context(), b.workspace("trip").ID, true)
+	if err != nil || len(all) != 2 || all[0].Status != artifact.StatusSuperseded || all[1].Status != "done" || all[1].Parent != all[0].ID {
 		t.Errorf("%+v (%v)", all, err)
 	}
 }
@@ -215,11 +219,11 @@ func TestPause(t *testing.T) {
 			b, _ := moduleAgent(t, modeltest.Turn{Text: "One."}, modeltest.Turn{Text: "Two."})
 			id, res := b.flow(c.body, "trip", flows(nil))
 			for range c.pauses {
-				run, err := b.ledger.Run(t.Context(), id)
-				if err != nil || res.Wait == nil || run.WaitingFor != domain.WaitPause || b.open().Kind != ledger.KindPause {
+				run, err := b.ledger.Runs.Get(t.Context(), id)
+				if err != nil || res.Wait == nil || run.WaitingFor != domain.WaitPause || b.open().Kind != inbox.KindPause {
 					t.Fatalf("%+v %+v (%v)", run, res, err)
 				}
-				b.say(ledger.PauseContinue)
+				b.say(inbox.PauseContinue)
 				res = b.ends(id)
 			}
 			if res.Summary != c.got || len(b.server.Requests()) > 1 {
@@ -230,8 +234,8 @@ func TestPause(t *testing.T) {
 
 	b, _ := moduleAgent(t)
 	id, _ := b.flow(`await host.run.pause("once"); return {}`, "", flows(nil))
-	b.say(ledger.PauseStop)
-	if run, err := b.ledger.Run(t.Context(), id); err != nil || run.Outcome != domain.OutcomeCancelled {
+	b.say(inbox.PauseStop)
+	if run, err := b.ledger.Runs.Get(t.Context(), id); err != nil || run.Outcome != domain.OutcomeCancelled {
 		t.Errorf("stopped: %+v (%v)", run, err)
 	}
 }
@@ -258,7 +262,7 @@ func TestStepBudgets(t *testing.T) {
 				t.Fatalf("%+v", res)
 			}
 
-			c, err := b.ledger.LastCheckpoint(t.Context(), id)
+			c, err := b.ledger.Workspaces.LastCheckpoint(t.Context(), id)
 			if err != nil || c.Step != "step 3" || c.Role != "counter" && c.Workspace == 0 || !strings.Contains(string(c.RunState), `"steps":3`) {
 				t.Errorf("%+v (%v)", c, err)
 			}
@@ -312,7 +316,7 @@ func TestStepsWithoutAwait(t *testing.T) {
 			if made := strings.Join(b.callsOf(id), ", "); made != "host_storage_set done, host_run_checkpoint done" || len(b.server.Requests()) != 0 || string(b.workspace("trip").State) != "{}" {
 				t.Errorf("made %s, asked the model %d times, the state is %s", made, len(b.server.Requests()), b.workspace("trip").State)
 			}
-			if c, err := b.ledger.LastCheckpoint(t.Context(), id); err != nil || !strings.Contains(string(c.RunState), `"steps":3`) {
+			if c, err := b.ledger.Workspaces.LastCheckpoint(t.Context(), id); err != nil || !strings.Contains(string(c.RunState), `"steps":3`) {
 				t.Errorf("%+v (%v)", c, err)
 			}
 		})
@@ -358,7 +362,7 @@ func TestStepsWithoutAwait(t *testing.T) {
 // TestTurnEndsAtAQuestion: OSL-13, what stands behind a question or a pause is not done before the owner has answered, awaited or not.
 func TestTurnEndsAtAQuestion(t *testing.T) {
 	t.Parallel()
-	for call, answer := range map[string]string{`host.run.requestInput({title: "Go on?"})`: "yes", `host.run.requestUserInput({title: "Go on?"})`: "yes", `host.run.pause("look")`: ledger.PauseContinue} {
+	for call, answer := range map[string]string{`host.run.requestInput({title: "Go on?"})`: "yes", `host.run.requestUserInput({title: "Go on?"})`: "yes", `host.run.pause("look")`: inbox.PauseContinue} {
 		b, _ := moduleAgent(t)
 		id, res := b.flow(`host.storage.set("a", 1); try { `+call+`; host.storage.set("b", 1) } finally { host.storage.set("c", 1) } return {message: "done"}`, "", flows(nil))
 		if made := len(b.callsOf(id)); res.Wait == nil || made != 2 {
@@ -407,7 +411,7 @@ func TestWorkspaceConflict(t *testing.T) {
 	if res.Wait == nil {
 		t.Fatalf("%+v", res)
 	}
-	if _, err := b.ledger.ChangeWorkspace(t.Context(), ledger.Author{}, b.workspace("trip").ID, ledger.WorkspaceChange{State: json.RawMessage(`{"n": 10}`)}); err != nil {
+	if _, err := b.ledger.Workspaces.Change(t.Context(), workspace.Author{}, b.workspace("trip").ID, workspace.Change{State: json.RawMessage(`{"n": 10}`)}); err != nil {
 		t.Fatal(err)
 	}
 	b.say("yes")
@@ -444,14 +448,14 @@ func TestDiscardedIsWrittenAnew(t *testing.T) {
 	}
 
 	run := b.enqueue(ledger.Request{Job: "sums", Agent: "clerk"})
-	next, err := b.ledger.Run(t.Context(), run)
+	next, err := b.ledger.Runs.Get(t.Context(), run)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if why := record.ObstaclesText(b.runner.Blockers.Obstacles(t.Context(), next)); !strings.Contains(why, row.Quote("rouse workspaces show")) {
 		t.Errorf("the next run: %q", why)
 	}
-	if _, err := b.ledger.DiscardReview(t.Context(), w.ID); err != nil {
+	if _, err := b.ledger.Workspaces.DiscardReview(t.Context(), w.ID); err != nil {
 		t.Fatal(err)
 	}
 	if why := record.ObstaclesText(b.runner.Blockers.Obstacles(t.Context(), next)); why != "" {
@@ -464,7 +468,7 @@ func TestDiscardedIsWrittenAnew(t *testing.T) {
 	if res = b.again(id); res.Summary != "done" {
 		t.Fatalf("%+v", res)
 	}
-	all, err := b.ledger.WorkspaceArtifacts(t.Context(), w.ID, false)
+	all, err := b.ledger.Workspaces.Artifacts(t.Context(), w.ID, false)
 	if w = b.workspace("trip"); err != nil || len(all) != 1 || string(w.State) != `{"n":2}` || w.Review != 0 {
 		t.Errorf("%+v %+v (%v)", w, all, err)
 	}
@@ -493,17 +497,17 @@ func TestInstallTool(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 
-	events, err := b.ledger.WorkspaceEvents(t.Context(), b.workspace("trip").ID, 100)
+	events, err := b.ledger.Workspaces.Events(t.Context(), b.workspace("trip").ID, 100)
 	var jobs []string
 	for _, e := range events {
-		if e.Kind == ledger.WorkspaceJob {
+		if e.Kind == workspace.JobEvent {
 			jobs = append(jobs, string(e.Data))
 		}
 	}
 	if err != nil || len(jobs) != 1 || !strings.Contains(jobs[0], `"state":"completed"`) {
 		t.Errorf("%q (%v)", jobs, err)
 	}
-	said, err := b.ledger.Events(t.Context(), ledger.EventFilter{Run: id})
+	said, err := b.ledger.Events.List(t.Context(), event.Filter{Run: id})
 	states := 0
 	for _, e := range said {
 		if e.Kind == "skill.job" {
@@ -520,7 +524,7 @@ func TestLastProgressIsSeen(t *testing.T) {
 	t.Parallel()
 	b, _ := moduleAgent(t)
 	id, res := b.flow(`for (const p of [0.1, 0.5, 0.9]) host.events.emitProgress(p, "at " + p); await host.run.pause("look"); return {}`, "", flows(nil))
-	e, found, err := b.ledger.LastEvent(t.Context(), id, ledger.EventProgress)
+	e, found, err := b.ledger.Events.Last(t.Context(), id, event.Progress)
 	if res.Wait == nil || !found || err != nil || !strings.Contains(string(e.Data), "at 0.9") {
 		t.Errorf("%+v %s (%v)", res, e.Data, err)
 	}

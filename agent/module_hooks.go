@@ -141,7 +141,7 @@ func (h *moduleHooks) settle(m *skills.Manifest) {
 }
 
 func (r *moduleRunner) isOver(ctx context.Context, run int64) (bool, error) {
-	other, err := r.ledger.Run(ctx, run)
+	other, err := r.ledger.Runs.Get(ctx, run)
 	if errors.Is(err, ledger.ErrNotFound) {
 		return true, nil
 	}

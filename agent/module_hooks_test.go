@@ -10,6 +10,7 @@ import (
 	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 	"rouse/skills"
 )
 
@@ -69,7 +70,7 @@ func TestModuleHooks(t *testing.T) {
 		ids = append(ids, id)
 	}
 
-	calls, err := b.ledger.Calls(t.Context(), ids[0])
+	calls, err := b.ledger.Steps.Calls(t.Context(), ids[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +123,7 @@ func TestModuleHookWaits(t *testing.T) {
 		t.Errorf("it made %v", made)
 	}
 
-	b.say(ledger.ApprovalOnce)
+	b.say(inbox.ApprovalOnce)
 	if res = b.run(id); res.Summary != "install object, asked" {
 		t.Errorf("%s %s", res.Summary, res.Error)
 	}

@@ -266,7 +266,7 @@ func (b *bench) settled(id int64) *ledger.Result {
 	if err := b.runner.SignIns.Settle(b.t.Context()); err != nil {
 		b.t.Fatal(err)
 	}
-	run, err := b.ledger.Run(b.t.Context(), id)
+	run, err := b.ledger.Runs.Get(b.t.Context(), id)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -286,7 +286,7 @@ func TestSignInOutlivesAKill(t *testing.T) {
 	first := b.parked(body, more)
 	second := b.parked(body, more)
 
-	items, err := b.ledger.Inbox(t.Context())
+	items, err := b.ledger.Inbox.List(t.Context())
 	if err != nil || len(items) != 2 || items[0].Action.Hash == "" || items[0].Action.Hash != items[1].Action.Hash {
 		t.Fatalf("%+v %v", items, err)
 	}

@@ -19,6 +19,7 @@ import (
 	"rouse/agent/tool/moduleapi"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/workspace"
 	"rouse/internal/text"
 	"rouse/skills/module"
 )
@@ -236,9 +237,9 @@ func (p *moduleProvider) noteJob(ctx context.Context, c openCall, key string) er
 		return nil
 	}
 
-	by := ledger.Author{Attempt: ledger.Attempt{Run: p.run.ID, Number: p.run.Attempt}, Key: loop.InnerKey(key, "job")}
-	err := p.ledger.AddWorkspaceEvent(context.WithoutCancel(ctx), by, p.workspace.ID, ledger.WorkspaceJob, data)
-	if errors.As(err, new(*ledger.BlockedError)) {
+	by := workspace.Author{Attempt: ledger.Attempt{Run: p.run.ID, Number: p.run.Attempt}, Key: loop.InnerKey(key, "job")}
+	err := p.ledger.Workspaces.AddEvent(context.WithoutCancel(ctx), by, p.workspace.ID, workspace.JobEvent, data)
+	if errors.As(err, new(*workspace.BlockedError)) {
 		return nil // its owner has paused it meanwhile, and has the run's record
 	}
 	return err

@@ -28,6 +28,7 @@ import (
 	"rouse/internal/awake"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/workspace"
 	"rouse/skills"
 	"rouse/skills/install"
 	"rouse/skills/module"
@@ -51,11 +52,11 @@ type moduleRun struct {
 	program   *module.Program
 	wasm      []module.WASM
 	outage    moduleOutage
-	release   func() error      // lets the machine sleep; nil: it may all the time
-	storage   string            // the file of what it stores
-	epoch     string            // of the ledger in which the run is
-	workspace *ledger.Workspace // that the run works in; nil: none
-	within    bool              // a call of the run, which is no run of its own
+	release   func() error         // lets the machine sleep; nil: it may all the time
+	storage   string               // the file of what it stores
+	epoch     string               // of the ledger in which the run is
+	workspace *workspace.Workspace // that the run works in; nil: none
+	within    bool                 // a call of the run, which is no run of its own
 	redact    *redact.Redactor
 	learn     func(secret string) // keeps it out of every record
 	signIns   *signin.Book        // nil: modules sign in nowhere

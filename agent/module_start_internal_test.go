@@ -12,6 +12,8 @@ import (
 	"rouse/agent/tool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/label"
+	"rouse/internal/ledger/runs"
 	"rouse/skills"
 )
 
@@ -33,7 +35,7 @@ func TestCallStartsRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.RecordTaint(t.Context(), a, ledger.TaintUpdate{Taint: "AB"}); err != nil {
+	if err := l.Labels.RecordTaint(t.Context(), a, label.TaintUpdate{Taint: "AB"}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -71,7 +73,7 @@ func TestCallStartsRun(t *testing.T) {
 		t.Errorf("%+v, again %+v, another one %+v", first, again, other)
 	}
 
-	all, err := l.Runs(t.Context(), ledger.RunFilter{Agent: "clerk", Limit: 10})
+	all, err := l.Runs.List(t.Context(), runs.Filter{Agent: "clerk", Limit: 10})
 	if err != nil || len(all) != 3 {
 		t.Fatalf("%d runs (%v)", len(all), err)
 	}

@@ -19,6 +19,7 @@ import (
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 	"rouse/internal/ledger/record"
 	"rouse/skills"
 )
@@ -76,7 +77,7 @@ func (b *bench) runModule(body string, input map[string]any, more declares) (int
 // callsOf are the calls that a run has on record, by the names of their tools, each once.
 func (b *bench) callsOf(id int64) []string {
 	b.t.Helper()
-	calls, err := b.ledger.Calls(b.t.Context(), id)
+	calls, err := b.ledger.Steps.Calls(b.t.Context(), id)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -295,7 +296,7 @@ func TestModuleSecret(t *testing.T) {
 		}
 	}
 
-	calls, err := b.ledger.Calls(t.Context(), id)
+	calls, err := b.ledger.Steps.Calls(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,12 +322,12 @@ func TestModuleGoesOn(t *testing.T) {
 		return {message: (await host.storage.list()).length + " keys, n " + await host.storage.get("n")}`, "SERVER", s.granted.URL)
 
 	id, res := b.runModule(body, nil, everything(s.granted.URL))
-	if res.Wait == nil || res.Wait.Kind != ledger.KindApproval || !strings.Contains(res.Wait.Action.Description, "date") {
+	if res.Wait == nil || res.Wait.Kind != inbox.KindApproval || !strings.Contains(res.Wait.Action.Description, "date") {
 		t.Fatalf("%+v", res)
 	}
 	before := b.callsOf(id)
 	b.end(id, res)
-	b.say(ledger.ApprovalOnce)
+	b.say(inbox.ApprovalOnce)
 
 	if res = b.run(id); res.Outcome != domain.OutcomeSuccess || res.Summary != "2 keys, n 1" {
 		t.Errorf("%s %s", res.Summary, res.Error)
@@ -429,9 +430,9 @@ func TestModuleRecovery(t *testing.T) {
 		posts int
 		says  string
 	}{
-		ledger.RecoveryAgain: {1, "200"},
-		ledger.RecoverySkip:  {0, "user_denied the owner of this run decided that the call is not made"},
-		ledger.RecoveryDone:  {0, "unavailable the call was made, as its owner says, and what it gave is not known"},
+		inbox.RecoveryAgain: {1, "200"},
+		inbox.RecoverySkip:  {0, "user_denied the owner of this run decided that the call is not made"},
+		inbox.RecoveryDone:  {0, "unavailable the call was made, as its owner says, and what it gave is not known"},
 	} {
 		t.Run(answer, func(t *testing.T) {
 			t.Parallel()
@@ -440,7 +441,7 @@ func TestModuleRecovery(t *testing.T) {
 				try { return {message: String((await host.network.fetch("SERVER/api/x", {method: "POST", body: "b"})).status)} }
 				catch (e) { return {message: e.code + " " + e.message} }`, "SERVER", s.granted.URL)
 			first, _ := b.runModule(body, nil, everything(s.granted.URL))
-			calls, err := b.ledger.Calls(t.Context(), first)
+			calls, err := b.ledger.Steps.Calls(t.Context(), first)
 			if err != nil || len(calls) != 1 {
 				t.Fatalf("%v (%v)", calls, err)
 			}
@@ -500,12 +501,12 @@ func TestModuleInstalls(t *testing.T) {
 	clerk.Commands = []shell.Grant{{Argv: []string{"find", "*"}}}
 	b.plan.Agents["clerk"] = clerk
 	id, res := b.runModule(`return await host.tools.invoke("system_execute_command", {command: "find", args: [".", "-exec", "pip", "install", "x", ";"]})`, nil, everything("http://127.0.0.1"))
-	if res.Wait == nil || slices.Contains(res.Wait.Options, ledger.ApprovalAlways) || !strings.Contains(res.Wait.Message, "installs software") {
+	if res.Wait == nil || slices.Contains(res.Wait.Options, inbox.ApprovalAlways) || !strings.Contains(res.Wait.Message, "installs software") {
 		t.Fatalf("%+v", res)
 	}
 
 	b.end(id, res)
-	b.say(ledger.ApprovalDeny)
+	b.say(inbox.ApprovalDeny)
 	if res = b.run(id); !strings.Contains(res.Error, "does not allow it") || len(b.callsOf(id)) != 1 {
 		t.Errorf("%+v %v", res, b.callsOf(id))
 	}

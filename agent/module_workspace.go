@@ -12,6 +12,7 @@ import (
 	"rouse/agent/tool/moduleapi"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/workspace"
 	"rouse/skills"
 )
 
@@ -31,17 +32,17 @@ func (r *moduleRunner) enterWorkspace(ctx context.Context, t *attempt) error {
 		return nil
 	}
 
-	var w ledger.Workspace
-	switch by := (ledger.Author{Attempt: t.Try, Key: "workspace"}); {
+	var w workspace.Workspace
+	switch by := (workspace.Author{Attempt: t.Try, Key: "workspace"}); {
 	case run.Workspace != 0:
-		w, err = r.ledger.Workspace(ctx, run.Workspace)
+		w, err = r.ledger.Workspaces.Get(ctx, run.Workspace)
 	case t.Detail.DryRun:
-		w, err = r.ledger.WorkspaceNamed(ctx, t.Agent.Name, m.skill.Name, name)
+		w, err = r.ledger.Workspaces.Named(ctx, t.Agent.Name, m.skill.Name, name)
 	default:
 		w, err = r.workspaceNamed(ctx, by, t.Agent.Name, m.skill, name)
 	}
 	if err == nil && !t.Detail.DryRun {
-		w, err = r.ledger.EnterWorkspace(ctx, t.Try, w.ID)
+		w, err = r.ledger.Workspaces.Enter(ctx, t.Try, w.ID)
 	}
 	switch {
 	case refusedWorkspace(err):
@@ -55,7 +56,7 @@ func (r *moduleRunner) enterWorkspace(ctx context.Context, t *attempt) error {
 
 // refusedWorkspace reports whether a run may not work in a workspace.
 func refusedWorkspace(err error) bool {
-	return errors.As(err, new(*ledger.WorkspaceError)) || errors.As(err, new(*ledger.BlockedError))
+	return errors.As(err, new(*workspace.Error)) || errors.As(err, new(*workspace.BlockedError))
 }
 
 func workspaceName(t *attempt, data map[string]any) (string, error) {
@@ -67,18 +68,18 @@ func workspaceName(t *attempt, data map[string]any) (string, error) {
 }
 
 // workspaceNamed is the workspace of a skill for an agent with a name, which is made where there is none.
-func (r *moduleRunner) workspaceNamed(ctx context.Context, by ledger.Author, agent string, s *skills.Skill, name string) (ledger.Workspace, error) {
-	w, err := r.ledger.WorkspaceNamed(ctx, agent, s.Name, name)
+func (r *moduleRunner) workspaceNamed(ctx context.Context, by workspace.Author, agent string, s *skills.Skill, name string) (workspace.Workspace, error) {
+	w, err := r.ledger.Workspaces.Named(ctx, agent, s.Name, name)
 	if !errors.Is(err, ledger.ErrNotFound) {
 		return w, err
 	}
 
-	fresh := ledger.Workspace{Agent: agent, Skill: s.Name, Name: name}
+	fresh := workspace.Workspace{Agent: agent, Skill: s.Name, Name: name}
 	if v := s.Manifest.WorkspaceSchemaVersion; v != nil {
 		fresh.SchemaVersion = *v
 	}
-	w, err = r.ledger.CreateWorkspace(ctx, by, fresh)
-	if taken, found := r.ledger.WorkspaceNamed(ctx, agent, s.Name, name); err != nil && found == nil {
+	w, err = r.ledger.Workspaces.Create(ctx, by, fresh)
+	if taken, found := r.ledger.Workspaces.Named(ctx, agent, s.Name, name); err != nil && found == nil {
 		return taken, nil // another run was faster
 	}
 	return w, err
@@ -94,18 +95,18 @@ func (c *moduleCalls) workspaceFor(ctx context.Context, s *skills.Skill) (name s
 		return "", nil, nil
 	}
 
-	run, err := c.runner.ledger.Run(ctx, c.task.Run.ID) // a call may have had it enter one
+	run, err := c.runner.ledger.Runs.Get(ctx, c.task.Run.ID) // a call may have had it enter one
 	if err != nil {
 		return "", nil, err
 	}
 	if run.Workspace != 0 {
-		w, err := c.runner.ledger.Workspace(ctx, run.Workspace)
+		w, err := c.runner.ledger.Workspaces.Get(ctx, run.Workspace)
 		if err != nil || w.Skill == s.Name {
 			return w.Name, nil, err
 		}
 	}
 
-	active, err := c.runner.ledger.Workspaces(ctx, ledger.WorkspaceFilter{Agent: c.task.Agent.Name, Skill: s.Name, Status: ledger.WorkspaceActive, Limit: 2})
+	active, err := c.runner.ledger.Workspaces.List(ctx, workspace.Filter{Agent: c.task.Agent.Name, Skill: s.Name, Status: workspace.Active, Limit: 2})
 	switch required := s.Manifest.NeedsWorkspace(); {
 	case err != nil:
 		return "", nil, err
@@ -121,16 +122,16 @@ func (c *moduleCalls) workspaceFor(ctx context.Context, s *skills.Skill) (name s
 }
 
 // enter has the run work in the workspace of a call's module, nil where that has none.
-func (c *moduleCalls) enter(ctx context.Context, in tool.Invocation, s *skills.Skill) (w *ledger.Workspace, refused *tool.Envelope, err error) {
+func (c *moduleCalls) enter(ctx context.Context, in tool.Invocation, s *skills.Skill) (w *workspace.Workspace, refused *tool.Envelope, err error) {
 	name, refused, err := c.workspaceFor(ctx, s)
 	if name == "" || refused != nil || err != nil {
 		return nil, refused, err
 	}
 
 	a := ledger.Attempt{Run: in.Run, Number: in.Attempt}
-	found, err := c.runner.workspaceNamed(ctx, ledger.Author{Attempt: a, Key: loop.InnerKey(in.Key, "workspace")}, c.task.Agent.Name, s, name)
+	found, err := c.runner.workspaceNamed(ctx, workspace.Author{Attempt: a, Key: loop.InnerKey(in.Key, "workspace")}, c.task.Agent.Name, s, name)
 	if err == nil {
-		found, err = c.runner.ledger.EnterWorkspace(ctx, a, found.ID)
+		found, err = c.runner.ledger.Workspaces.Enter(ctx, a, found.ID)
 	}
 	if refusedWorkspace(err) {
 		e := tool.Failure(tool.KindRejected, "%v", err)

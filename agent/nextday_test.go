@@ -11,6 +11,7 @@ import (
 	"rouse/agent/tool/shell"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 )
 
 // A command that no grant covers waits over the night, without anything that holds on to it; on
@@ -29,7 +30,7 @@ func TestApprovedOnTheNextDay(t *testing.T) {
 	finish := func() ledger.Result {
 		t.Helper()
 		res := b.run(id)
-		run, err := b.ledger.Run(t.Context(), id)
+		run, err := b.ledger.Runs.Get(t.Context(), id)
 		if err == nil {
 			err = b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: run.Attempt}, res)
 		}
@@ -53,17 +54,17 @@ func TestApprovedOnTheNextDay(t *testing.T) {
 		t.Errorf("it ran before the answer: %q", text)
 	}
 
-	b.say(ledger.ApprovalOnce)
+	b.say(inbox.ApprovalOnce)
 	want := filepath.Join(b.dir, "plain") + "\na  b\n"
 	if res, text := finish(), b.text("plain", "made.txt"); res.Outcome != domain.OutcomeSuccess || text != want {
 		t.Errorf("%+v, it made %q, want %q", res, text, want)
 	}
 
-	calls, err := b.ledger.Calls(t.Context(), id)
+	calls, err := b.ledger.Steps.Calls(t.Context(), id)
 	if err != nil || len(calls) != 1 || !strings.Contains(string(calls[0].Envelope), `"exit_code":0`) {
 		t.Fatalf("calls: %+v %v", calls, err)
 	}
-	if used, err := b.ledger.Item(t.Context(), item.ID); err != nil || used.Used != calls[0].Key || used.ClosedAt.Sub(used.CreatedAt) < 24*time.Hour {
+	if used, err := b.ledger.Inbox.Get(t.Context(), item.ID); err != nil || used.Used != calls[0].Key || used.ClosedAt.Sub(used.CreatedAt) < 24*time.Hour {
 		t.Errorf("item: %+v %v", used, err)
 	}
 
@@ -74,8 +75,8 @@ func TestApprovedOnTheNextDay(t *testing.T) {
 		t.Errorf("%+v, it made %q", res, b.text("plain", "made.txt"))
 	}
 
-	b.reopen(24*time.Hour + ledger.ApprovalExpires)
-	if late := b.open(); time.Now().Add(24*time.Hour + ledger.ApprovalExpires).Before(late.ExpiresAt) {
+	b.reopen(24*time.Hour + inbox.ApprovalExpires)
+	if late := b.open(); time.Now().Add(24*time.Hour + inbox.ApprovalExpires).Before(late.ExpiresAt) {
 		t.Errorf("it may be allowed until %s", late.ExpiresAt)
 	}
 }

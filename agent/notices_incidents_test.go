@@ -10,6 +10,7 @@ import (
 	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/incident"
 )
 
 // failing is a plan with a job that tells of failures on three channels, which gather them in different ways.
@@ -25,11 +26,11 @@ func failing(t *testing.T, on ...string) *bench {
 var failedRun = ledger.Run{ID: 7, Job: "j", Agent: "clerk", Attempt: 1}
 
 // tellTimes has an incident grow, and says how often each channel is told.
-func tellTimes(b *bench, i ledger.Incident, failures int) map[string]int {
+func tellTimes(b *bench, i incident.Incident, failures int) map[string]int {
 	out := map[string]int{}
 	for i.Failures = 1; i.Failures <= failures; i.Failures++ {
 		tell := b.runner.Notices.Tells(failedRun, ledger.Result{Outcome: domain.OutcomeError, Error: "no such table"})
-		for _, n := range tell.For(ledger.IncidentChange{Failed: &i}) {
+		for _, n := range tell.For(incident.Change{Failed: &i}) {
 			out[n.Channel]++
 		}
 	}
@@ -40,7 +41,7 @@ func tellTimes(b *bench, i ledger.Incident, failures int) map[string]int {
 func TestFailuresAreGathered(t *testing.T) {
 	t.Parallel()
 	b := failing(t, "error")
-	i := ledger.Incident{ID: 3, Job: "j", Kind: "x", OpenedAt: time.Now()}
+	i := incident.Incident{ID: 3, Job: "j", Kind: "x", OpenedAt: time.Now()}
 	if got, want := fmt.Sprint(tellTimes(b, i, 10_000)), "map[each:10000 first:1 usual:1001]"; got != want {
 		t.Errorf("told %s, want %s", got, want)
 	}
@@ -50,7 +51,7 @@ func TestFailuresAreGathered(t *testing.T) {
 	}
 
 	// A job that does not tell of this outcome is counted and silent.
-	if got := tellTimes(failing(t, "timeout"), ledger.Incident{ID: 3}, 20); len(got) != 0 {
+	if got := tellTimes(failing(t, "timeout"), incident.Incident{ID: 3}, 20); len(got) != 0 {
 		t.Errorf("of an outcome that nobody wants to hear of: %v", got)
 	}
 }
@@ -63,8 +64,8 @@ func TestFailureWords(t *testing.T) {
 		1:  {"j: error", "no such table\nrouse show 7\nNext message at failure 10. To hear no more until it recovers: rouse ack 3"},
 		10: {"j: error (10 times)", "no such table\nrouse show 7\n10 runs failed like this since 2026-11-24 14:02 UTC\nNext message at failure 20. To hear no more until it recovers: rouse ack 3"},
 	} {
-		i := ledger.Incident{ID: 3, Job: "j", Failures: failures, OpenedAt: time.Date(2026, 11, 24, 14, 2, 0, 0, time.UTC)}
-		n := b.runner.Notices.Tells(failedRun, ledger.Result{Outcome: domain.OutcomeError, Error: "no such table"}).For(ledger.IncidentChange{Failed: &i})
+		i := incident.Incident{ID: 3, Job: "j", Failures: failures, OpenedAt: time.Date(2026, 11, 24, 14, 2, 0, 0, time.UTC)}
+		n := b.runner.Notices.Tells(failedRun, ledger.Result{Outcome: domain.OutcomeError, Error: "no such table"}).For(incident.Change{Failed: &i})
 		if len(n) == 0 || n[0].Title != want[0] || n[0].Body != want[1] {
 			t.Errorf("failure %d: %+v", failures, n)
 		}
@@ -75,23 +76,23 @@ func TestFailureWords(t *testing.T) {
 // it and if anybody was told of the failure, acknowledged or not.
 func TestRecoveryIsTold(t *testing.T) {
 	t.Parallel()
-	was := ledger.Incident{ID: 3, Job: "j", Kind: "x", Error: "no such\ntable", Failures: 12, Told: 2, AckedAt: time.Now(), OpenedAt: time.Date(2026, 11, 24, 14, 2, 0, 0, time.UTC)}
+	was := incident.Incident{ID: 3, Job: "j", Kind: "x", Error: "no such\ntable", Failures: 12, Told: 2, AckedAt: time.Now(), OpenedAt: time.Date(2026, 11, 24, 14, 2, 0, 0, time.UTC)}
 	silent := was
 	silent.Told = 0
 	for _, c := range []struct {
 		on       string
-		closed   []ledger.Incident
+		closed   []incident.Incident
 		channels string
 		title    string
 	}{
-		{"error", []ledger.Incident{was}, "usual each", "j has recovered"},
-		{"error", []ledger.Incident{silent}, "", ""},
+		{"error", []incident.Incident{was}, "usual each", "j has recovered"},
+		{"error", []incident.Incident{silent}, "", ""},
 		{"error", nil, "", ""},
-		{"success", []ledger.Incident{silent, was}, "usual each first", "j: success"},
+		{"success", []incident.Incident{silent, was}, "usual each first", "j: success"},
 	} {
 		tell := failing(t, c.on).runner.Notices.Tells(failedRun, ledger.Result{Outcome: domain.OutcomeSuccess, Summary: "done"})
 		var channels []string
-		for _, n := range tell.For(ledger.IncidentChange{Recovered: c.closed}) {
+		for _, n := range tell.For(incident.Change{Recovered: c.closed}) {
 			channels = append(channels, n.Channel)
 			if n.Title != c.title || !strings.Contains(n.Body, "incident 3 is over: x (no such table), 12 failed runs since 2026-11-24 14:02 UTC") || n.Key == "" {
 				t.Errorf("%+v: %+v", c, n)

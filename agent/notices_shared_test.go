@@ -30,7 +30,7 @@ func TestShared(t *testing.T) {
 		t.Fatalf("%+v", res)
 	}
 
-	run, err := b.ledger.Run(t.Context(), id)
+	run, err := b.ledger.Runs.Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestShared(t *testing.T) {
 	}
 
 	b.run(id)
-	if all, err := b.ledger.Artifacts(t.Context(), id); err != nil || len(all) != len(calls) {
+	if all, err := b.ledger.Artifacts.List(t.Context(), id); err != nil || len(all) != len(calls) {
 		t.Errorf("after another attempt: %+v %v", all, err)
 	}
 }

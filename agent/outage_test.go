@@ -44,14 +44,14 @@ func TestOutageIsEstimated(t *testing.T) {
 		if s.EstimatedTokens != res.Usage.TokensIn || s.EstimatedTokens != s.Tokens || s.EstimatedMicroUSD != s.CostMicroUSD || s.ReservedTokens != 0 || !strings.Contains(s.EstimatedWhy, "cannot be reached") {
 			t.Errorf("the day: %+v", s)
 		}
-		if steps, err := b.ledger.Steps(t.Context(), id); err != nil || len(steps) != 1 || steps[0].Usage.EstimatedTokens != s.Tokens {
+		if steps, err := b.ledger.Steps.List(t.Context(), id); err != nil || len(steps) != 1 || steps[0].Usage.EstimatedTokens != s.Tokens {
 			t.Errorf("steps: %+v (%v)", steps, err)
 		}
 
 		if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: 1}, res); err != nil {
 			t.Fatal(err)
 		}
-		if run, err := b.ledger.Run(t.Context(), id); err != nil || run.Usage.EstimatedMicroUSD != s.CostMicroUSD {
+		if run, err := b.ledger.Runs.Get(t.Context(), id); err != nil || run.Usage.EstimatedMicroUSD != s.CostMicroUSD {
 			t.Errorf("the run: %+v (%v)", run.Usage, err)
 		}
 

@@ -17,12 +17,14 @@ import (
 	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
+	"rouse/internal/ledger/pause"
 )
 
 // own is what the ledger knows of a content at a path that a run of the job wrote itself.
-func (b *bench) own(job, path, text string) (ledger.ClaimStatus, bool) {
+func (b *bench) own(job, path, text string) (claim.Status, bool) {
 	b.t.Helper()
-	c, ok, err := b.ledger.ClaimOf(b.t.Context(), job, filepath.ToSlash(path), hashOf(text))
+	c, ok, err := b.ledger.Claims.Of(b.t.Context(), job, filepath.ToSlash(path), hashOf(text))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -73,7 +75,7 @@ func TestOwnOutputs(t *testing.T) {
 
 			known = append(known, path)
 			info, err := os.Stat(filepath.Join(b.dir, path))
-			if err != nil || c.Run != id || c.Outcome != domain.OutcomeSuccess || c.After != ledger.AfterLeft || c.Size != info.Size() || c.ModTime.UnixMilli() != info.ModTime().UnixMilli() {
+			if err != nil || c.Run != id || c.Outcome != domain.OutcomeSuccess || c.After != claim.AfterLeft || c.Size != info.Size() || c.ModTime.UnixMilli() != info.ModTime().UnixMilli() {
 				t.Errorf("%s: %+v, %v", path, c, err)
 			}
 		}
@@ -83,7 +85,7 @@ func TestOwnOutputs(t *testing.T) {
 			t.Errorf("%s: %s are its own, want %s", job.Name, got, want)
 		}
 	}
-	if due := must[[]ledger.ClaimStatus](t)(b.ledger.PendingAfterMoves(t.Context(), 10)); len(due) > 0 {
+	if due := must[[]claim.Status](t)(b.ledger.Claims.PendingAfterMoves(t.Context(), 10)); len(due) > 0 {
 		t.Errorf("what a run wrote is to be moved: %+v", due)
 	}
 }
@@ -326,10 +328,10 @@ func TestBrokenNotices(t *testing.T) {
 	b.runner.Set(b.plan)
 	got := b.runner.Notices.LoopNotices("loop")
 	text := must[[]byte](t)(json.Marshal(got))
-	if len(got) != 2 || got[0].Title != "loop is paused: "+ledger.PathPlaceholder+" was taken 20 times in a minute" || got[1].Channel != "ops" || !strings.Contains(string(text), "rouse resume loop") {
+	if len(got) != 2 || got[0].Title != "loop is paused: "+pause.PathPlaceholder+" was taken 20 times in a minute" || got[1].Channel != "ops" || !strings.Contains(string(text), "rouse resume loop") {
 		t.Errorf("%s", text)
 	}
-	if err := b.ledger.AppendNotices(t.Context(), got...); err != nil {
+	if err := b.ledger.Outbox.Append(t.Context(), got...); err != nil {
 		t.Error(err)
 	}
 	if got := b.runner.Notices.LoopNotices("nobody"); got != nil {

@@ -92,7 +92,7 @@ func TestPhasedRun(t *testing.T) {
 		t.Errorf("%d rows", n)
 	}
 
-	calls, err := b.ledger.Calls(t.Context(), id)
+	calls, err := b.ledger.Steps.Calls(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}

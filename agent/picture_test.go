@@ -14,6 +14,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 )
 
 // A picture that a tool has read is shown to the model, kept in the record, and shown again
@@ -49,12 +50,12 @@ func TestPictureOfATool(t *testing.T) {
 		t.Fatalf("%+v", res)
 	}
 
-	calls, err := b.ledger.Calls(t.Context(), id)
+	calls, err := b.ledger.Steps.Calls(t.Context(), id)
 	if err != nil || len(calls) != 1 || len(calls[0].Envelope) < len(png.Data) {
 		t.Fatalf("%d calls (%v)", len(calls), err)
 	}
 
-	events, err := b.ledger.Events(t.Context(), ledger.EventFilter{Run: id})
+	events, err := b.ledger.Events.List(t.Context(), event.Filter{Run: id})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,7 +103,7 @@ func TestStructureAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	registry, err := tool.NewRegistry(must[[]tool.Tool](t)(file.Tools(file.Options{Roots: roots, Log: b.ledger}))...)
+	registry, err := tool.NewRegistry(must[[]tool.Tool](t)(file.Tools(file.Options{Roots: roots, Log: b.ledger.FileOps, Artifacts: b.ledger.Artifacts}))...)
 	if err != nil {
 		t.Fatal(err)
 	}

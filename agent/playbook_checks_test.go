@@ -110,7 +110,7 @@ func TestProgramEndedWithItsRun(t *testing.T) {
 	if res := b.attempt(ctx, id); res.Outcome != domain.OutcomeCancelled {
 		t.Fatalf("%+v", res)
 	}
-	if calls, err := b.ledger.Calls(t.Context(), id); err != nil || len(calls) != 1 || calls[0].State != domain.CallUncertain {
+	if calls, err := b.ledger.Steps.Calls(t.Context(), id); err != nil || len(calls) != 1 || calls[0].State != domain.CallUncertain {
 		t.Fatalf("%+v %v", calls, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/label"
 )
 
 func completes(id, summary string) modeltest.Turn {
@@ -143,7 +144,7 @@ func TestSessionBringsLabels(t *testing.T) {
 		id := b.enqueue(ledger.Request{Job: "books", Agent: "clerk"})
 		_, a, err := b.ledger.StartAttempt(t.Context(), id)
 		if err == nil {
-			err = b.ledger.RecordTaint(t.Context(), a, ledger.TaintUpdate{Taint: taint})
+			err = b.ledger.Labels.RecordTaint(t.Context(), a, label.TaintUpdate{Taint: taint})
 		}
 		if err == nil {
 			err = b.ledger.Finish(t.Context(), a, ledger.Result{Outcome: domain.OutcomeError, Exit: domain.ExitEnded, Summary: "Half of it.", Error: "a tool said: no"})
@@ -229,7 +230,7 @@ func TestSessionSummary(t *testing.T) {
 		id := b.enqueue(ledger.Request{Job: "books", Agent: "clerk"})
 		_, a, err := b.ledger.StartAttempt(t.Context(), id)
 		if err == nil && taint != "" {
-			err = b.ledger.RecordTaint(t.Context(), a, ledger.TaintUpdate{Taint: taint})
+			err = b.ledger.Labels.RecordTaint(t.Context(), a, label.TaintUpdate{Taint: taint})
 		}
 		if err == nil {
 			res.Exit = domain.ExitEnded
@@ -249,7 +250,7 @@ func TestSessionSummary(t *testing.T) {
 
 	id := b.enqueue(ledger.Request{Job: "books", Agent: "clerk"})
 	b.ends(id)
-	quoted, err := b.ledger.Run(t.Context(), ids[1])
+	quoted, err := b.ledger.Runs.Get(t.Context(), ids[1])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func TestPromptTellsTheTime(t *testing.T) {
 		t.Fatalf("%+v", res)
 	}
 
-	r, err := b.ledger.Run(t.Context(), run)
+	r, err := b.ledger.Runs.Get(t.Context(), run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestTimeOfResults(t *testing.T) {
 	if res := b.run(run); res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", res)
 	}
-	calls, err := b.ledger.Calls(t.Context(), run)
+	calls, err := b.ledger.Steps.Calls(t.Context(), run)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,8 @@ import (
 
 	"rouse/agent/permit"
 	"rouse/internal/contract"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/label"
+	"rouse/internal/ledger/workspace"
 	"rouse/skills"
 )
 
@@ -21,9 +22,9 @@ func TestWorkspacesInThePrompt(t *testing.T) {
 	row := contract.Of(t, "OSL-35")
 	b := setup(t, turn("1", "workspace_manage", `{"action":"set_phase","workspaceId":"1","phase":"booked"}`), done, done)
 	ctx := t.Context()
-	create := func(agent, skill, name string) ledger.Workspace {
+	create := func(agent, skill, name string) workspace.Workspace {
 		t.Helper()
-		w, err := b.ledger.CreateWorkspace(ctx, ledger.Author{}, ledger.Workspace{Agent: agent, Skill: skill, Name: name, Phase: "draft", Role: "writer", State: json.RawMessage(`{"body":"of the state"}`)})
+		w, err := b.ledger.Workspaces.Create(ctx, workspace.Author{}, workspace.Workspace{Agent: agent, Skill: skill, Name: name, Phase: "draft", Role: "writer", State: json.RawMessage(`{"body":"of the state"}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,11 +33,11 @@ func TestWorkspacesInThePrompt(t *testing.T) {
 
 	rome := create("clerk", "trips", `rome"`)
 	paused := create("clerk", "trips", "oslo")
-	if _, err := b.ledger.ChangeWorkspace(ctx, ledger.Author{}, paused.ID, ledger.WorkspaceChange{Status: ledger.WorkspaceStatus(row.Quote("paused"))}); err != nil {
+	if _, err := b.ledger.Workspaces.Change(ctx, workspace.Author{}, paused.ID, workspace.Change{Status: workspace.Status(row.Quote("paused"))}); err != nil {
 		t.Fatal(err)
 	}
 	lima, bonn := create("other", "trips", "lima"), create("clerk", "removed", "bonn")
-	b.label("A", ledger.WorkspacePlace("clerk", "trips", rome.Name))
+	b.label("A", label.WorkspacePlace("clerk", "trips", rome.Name))
 	for i := range 30 {
 		create("clerk", "trips", fmt.Sprintf("more-%d", i))
 	}
@@ -48,8 +49,8 @@ func TestWorkspacesInThePrompt(t *testing.T) {
 
 	// The last ones written come first: rome, and those of which it must not be told.
 	phase := "draft"
-	for _, w := range []ledger.Workspace{paused, lima, bonn, rome} {
-		if _, err := b.ledger.ChangeWorkspace(ctx, ledger.Author{}, w.ID, ledger.WorkspaceChange{Phase: &phase}); err != nil {
+	for _, w := range []workspace.Workspace{paused, lima, bonn, rome} {
+		if _, err := b.ledger.Workspaces.Change(ctx, workspace.Author{}, w.ID, workspace.Change{Phase: &phase}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,23 +73,23 @@ func TestWorkspacesInThePrompt(t *testing.T) {
 		t.Errorf("%d workspaces are told of", n)
 	}
 
-	r, err := b.ledger.Run(ctx, id)
+	r, err := b.ledger.Runs.Get(ctx, id)
 	if err != nil || r.Taint != "A" || r.Workspace != rome.ID {
 		t.Errorf("the run: %+v %v", r, err)
 	}
-	if w, err := b.ledger.Workspace(ctx, rome.ID); err != nil || w.Phase != "booked" {
+	if w, err := b.ledger.Workspaces.Get(ctx, rome.ID); err != nil || w.Phase != "booked" {
 		t.Errorf("%+v %v", w, err)
 	}
 
 	// Its owner has checked it; the labels of the database were never touched.
-	if letters, err := b.ledger.LabelsOf(ctx, ledger.TablePlace("clerk", "")); err != nil || letters != "" {
+	if letters, err := b.ledger.Labels.Of(ctx, label.TablePlace("clerk", "")); err != nil || letters != "" {
 		t.Errorf("the database has the labels %q of a workspace: %v", letters, err)
 	}
 	kept, err := permit.Kept(b.runner.Plan.Load(), "clerk")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cleared, err := b.ledger.ClearLabel(ctx, "A", kept...); err != nil || len(cleared) != 1 {
+	if cleared, err := b.ledger.Labels.Clear(ctx, "A", kept...); err != nil || len(cleared) != 1 {
 		t.Errorf("cleared: %+v %v", cleared, err)
 	}
 

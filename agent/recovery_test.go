@@ -15,6 +15,8 @@ import (
 	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/steps"
 )
 
 // cutOff begins an attempt that ends during a call, which it may or may not have done: by a
@@ -28,9 +30,9 @@ func (b *bench) cutOff(id int64, c ledger.Call, message json.RawMessage, res *le
 
 	c.Step, c.StartedAt = 1, time.Now()
 	for _, err := range []error{
-		b.ledger.StartStep(b.t.Context(), a, ledger.Step{Number: 1, StartedAt: c.StartedAt}),
-		b.ledger.FinishStep(b.t.Context(), a, ledger.Step{Number: 1, Message: message, FinishedAt: c.StartedAt}),
-		b.ledger.StartCall(b.t.Context(), a, c),
+		b.ledger.Steps.StartStep(b.t.Context(), a, steps.Step{Number: 1, StartedAt: c.StartedAt}),
+		b.ledger.Steps.FinishStep(b.t.Context(), a, steps.Step{Number: 1, Message: message, FinishedAt: c.StartedAt}),
+		b.ledger.Steps.StartCall(b.t.Context(), a, c),
 	} {
 		if err != nil {
 			b.t.Fatal(err)
@@ -41,7 +43,7 @@ func (b *bench) cutOff(id int64, c ledger.Call, message json.RawMessage, res *le
 		err = b.ledger.Interrupt(b.t.Context(), a, "killed", nil)
 	} else {
 		c.State, c.FinishedAt = domain.CallUncertain, c.StartedAt
-		err = errors.Join(b.ledger.FinishCall(b.t.Context(), a, c), b.ledger.Finish(b.t.Context(), a, *res))
+		err = errors.Join(b.ledger.Steps.FinishCall(b.t.Context(), a, c), b.ledger.Finish(b.t.Context(), a, *res))
 	}
 	if err != nil {
 		b.t.Fatal(err)
@@ -49,9 +51,9 @@ func (b *bench) cutOff(id int64, c ledger.Call, message json.RawMessage, res *le
 }
 
 // open is the one item of the inbox.
-func (b *bench) open() ledger.Item {
+func (b *bench) open() inbox.Item {
 	b.t.Helper()
-	items, err := b.ledger.Inbox(b.t.Context())
+	items, err := b.ledger.Inbox.List(b.t.Context())
 	if err != nil || len(items) != 1 {
 		b.t.Fatalf("inbox: %+v (%v)", items, err)
 	}
@@ -66,7 +68,7 @@ func (b *bench) ends(id int64) ledger.Result {
 		res.Wait.Expires = time.Hour
 	}
 
-	run, err := b.ledger.Run(b.t.Context(), id)
+	run, err := b.ledger.Runs.Get(b.t.Context(), id)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -128,7 +130,7 @@ func TestRecovery(t *testing.T) {
 			b.cutOff(id, bCall, nil, nil)
 			res := b.ends(id)
 			item := b.open()
-			if res.Wait == nil || b.text("plain", "out.txt") != "" || item.Kind != ledger.KindRecovery || item.Title != "letters was cut off" {
+			if res.Wait == nil || b.text("plain", "out.txt") != "" || item.Kind != inbox.KindRecovery || item.Title != "letters was cut off" {
 				t.Fatalf("%+v, %+v, and the file holds %q", res, item, b.text("plain", "out.txt"))
 			}
 
@@ -140,7 +142,7 @@ func TestRecovery(t *testing.T) {
 
 			b.say(answer)
 			if answer == "stop" {
-				if run, err := b.ledger.Run(t.Context(), id); err != nil || run.Outcome != domain.OutcomeCancelled || !strings.Contains(run.Error, "its owner stopped it") {
+				if run, err := b.ledger.Runs.Get(t.Context(), id); err != nil || run.Outcome != domain.OutcomeCancelled || !strings.Contains(run.Error, "its owner stopped it") {
 					t.Errorf("%+v (%v)", run, err)
 				}
 				return
@@ -148,7 +150,7 @@ func TestRecovery(t *testing.T) {
 
 			for range 2 { // the daemon dies before it has recorded the end
 				res = b.run(id)
-				run, err := b.ledger.Run(t.Context(), id)
+				run, err := b.ledger.Runs.Get(t.Context(), id)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -196,7 +198,7 @@ func TestRecoveryAfterAFailure(t *testing.T) {
 	b.appends()
 	id := b.enqueue(ledger.Request{Job: "letters", Agent: "plain"})
 	b.cutOff(id, bCall, nil, &ledger.Result{Outcome: domain.OutcomeTimeout, Error: "too long"})
-	if item := b.open(); item.Kind != ledger.KindInfo || !strings.Contains(item.Message, "during a call of file_write") {
+	if item := b.open(); item.Kind != inbox.KindInfo || !strings.Contains(item.Message, "during a call of file_write") {
 		t.Errorf("its owner is not told: %+v", item)
 	}
 
@@ -204,7 +206,7 @@ func TestRecoveryAfterAFailure(t *testing.T) {
 		if _, err := b.ledger.Retry(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
-		if res := b.ends(id); res.Wait == nil || b.open().Kind != ledger.KindRecovery {
+		if res := b.ends(id); res.Wait == nil || b.open().Kind != inbox.KindRecovery {
 			t.Fatalf("round %d: %+v, %+v", round, res, b.open())
 		}
 
@@ -273,12 +275,12 @@ func TestModelIsToldOfTheUnknown(t *testing.T) {
 				}
 			}
 
-			if item := b.open(); item.Kind != ledger.KindInfo || !strings.Contains(item.Message, `file_write, which began at`) || !strings.Contains(item.Message, `"content":"b"`) || !item.ExpiresAt.IsZero() {
+			if item := b.open(); item.Kind != inbox.KindInfo || !strings.Contains(item.Message, `file_write, which began at`) || !strings.Contains(item.Message, `"content":"b"`) || !item.ExpiresAt.IsZero() {
 				t.Errorf("%+v", item)
 			}
 
 			b.say("seen")
-			if run, err := b.ledger.Run(t.Context(), id); err != nil || run.State != domain.StateFinished || run.Outcome != domain.OutcomePartial {
+			if run, err := b.ledger.Runs.Get(t.Context(), id); err != nil || run.State != domain.StateFinished || run.Outcome != domain.OutcomePartial {
 				t.Errorf("%+v (%v)", run, err)
 			}
 		})

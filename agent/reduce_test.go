@@ -41,7 +41,7 @@ func looker(t *testing.T, dialect string, turns ...modeltest.Turn) *bench {
 // made are the calls of a run, and their envelopes.
 func (b *bench) made(run int64) ([]ledger.Call, []tool.Envelope) {
 	b.t.Helper()
-	calls, err := b.ledger.Calls(b.t.Context(), run)
+	calls, err := b.ledger.Steps.Calls(b.t.Context(), run)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestReduce(t *testing.T) {
 				}
 
 				var within []string
-				steps, err := b.ledger.Steps(t.Context(), id)
+				steps, err := b.ledger.Steps.List(t.Context(), id)
 				for _, s := range steps {
 					within = append(within, s.ParentCall)
 				}

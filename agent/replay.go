@@ -16,6 +16,7 @@ import (
 	"rouse/agent/record"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/runs"
 )
 
 // startRecording records the exchanges of an attempt with its model, if its job asks for that.
@@ -156,8 +157,8 @@ func timesAsOf(ctx context.Context, l *ledger.Ledger, run ledger.Run) (lastSucce
 	if run.Job == "" {
 		return lastSuccess, lastRun, nil
 	}
-	for f := (ledger.RunFilter{Job: run.Job, State: domain.StateFinished, Before: run.ID}); ; {
-		earlier, err := l.Runs(ctx, f)
+	for f := (runs.Filter{Job: run.Job, State: domain.StateFinished, Before: run.ID}); ; {
+		earlier, err := l.Runs.List(ctx, f)
 		if err != nil || len(earlier) == 0 {
 			return lastSuccess, lastRun, err
 		}

@@ -20,6 +20,7 @@ import (
 	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/steps"
 )
 
 // recorded is a bench whose job j is recorded.
@@ -40,7 +41,7 @@ func recorded(t *testing.T, job plan.Job, turns ...modeltest.Turn) *bench {
 // end commits how the last attempt ended.
 func (b *bench) end(id int64, res ledger.Result) {
 	b.t.Helper()
-	run, err := b.ledger.Run(b.t.Context(), id)
+	run, err := b.ledger.Runs.Get(b.t.Context(), id)
 	if err == nil {
 		err = b.ledger.Finish(b.t.Context(), ledger.Attempt{Run: id, Number: run.Attempt}, res)
 	}
@@ -144,7 +145,7 @@ func TestReplayOfAttempts(t *testing.T) {
 		b := recorded(t, plan.Job{Prompt: "Write."}, modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "clarify", Args: json.RawMessage(`{"question":"Which one?"}`)}}}, complete("2"))
 		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 		b.end(id, b.run(id))
-		items, err := b.ledger.Inbox(t.Context())
+		items, err := b.ledger.Inbox.List(t.Context())
 		if err != nil || len(items) != 1 {
 			t.Fatalf("%+v %v", items, err)
 		}
@@ -202,8 +203,8 @@ func pendingWrite(t *testing.T, b *bench, id int64) {
 
 	for _, err := range []error{
 		os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "1.1."+b.ledger.EpochOf(1).ID+".jsonl"), append(line, `{"exchange":{"att`...), 0o600), // the rest was cut off
-		b.ledger.StartStep(t.Context(), a, ledger.Step{Number: 1, StartedAt: now}),
-		b.ledger.FinishStep(t.Context(), a, ledger.Step{Number: 1, Message: message, Usage: ledger.Usage{TokensIn: 10, TokensOut: 1}, FinishedAt: now}),
+		b.ledger.Steps.StartStep(t.Context(), a, steps.Step{Number: 1, StartedAt: now}),
+		b.ledger.Steps.FinishStep(t.Context(), a, steps.Step{Number: 1, Message: message, Usage: ledger.Usage{TokensIn: 10, TokensOut: 1}, FinishedAt: now}),
 		b.ledger.Interrupt(t.Context(), a, "killed", nil),
 	} {
 		if err != nil {
@@ -358,7 +359,7 @@ func TestRecordingsAreKeptAsLongAsTheirRuns(t *testing.T) {
 	if err := b.runner.Sweep(t.Context()); err != nil || kept() != 1 {
 		t.Errorf("%d recordings (%v)", kept(), err)
 	}
-	if _, err := b.ledger.Prune(t.Context(), time.Now().Add(time.Hour), func(string) time.Duration { return time.Minute }); err != nil {
+	if _, err := b.ledger.Maint.Prune(t.Context(), time.Now().Add(time.Hour), func(string) time.Duration { return time.Minute }); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.runner.Sweep(t.Context()); err != nil || kept() != 0 {

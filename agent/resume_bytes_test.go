@@ -10,6 +10,7 @@ import (
 	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 )
 
 // A run that goes on after an interruption sends what it sent before, byte for byte, however the model
@@ -59,7 +60,7 @@ func TestRecoveredRetryIsAnEvent(t *testing.T) {
 			t.Fatalf("%+v", res)
 		}
 
-		events, err := b.ledger.Events(t.Context(), ledger.EventFilter{Run: id})
+		events, err := b.ledger.Events.List(t.Context(), event.Filter{Run: id})
 		if err != nil {
 			t.Fatal(err)
 		}

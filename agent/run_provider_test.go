@@ -39,7 +39,7 @@ func TestFallback(t *testing.T) {
 		t.Fatalf("%+v", res)
 	}
 
-	steps, err := b.ledger.Steps(t.Context(), id)
+	steps, err := b.ledger.Steps.List(t.Context(), id)
 	if err != nil || len(steps) != 2 || steps[0].Model != "big" || steps[1].Model != "scripted" || steps[1].Usage.CostMicroUSD != two {
 		t.Fatalf("steps: %+v (%v)", steps, err)
 	}
@@ -103,7 +103,7 @@ func TestFallbackInAReduction(t *testing.T) {
 	})
 	id := b.triggered(domain.TriggerManual)
 	res := b.run(id)
-	steps, err := b.ledger.Steps(t.Context(), id)
+	steps, err := b.ledger.Steps.List(t.Context(), id)
 	if err != nil || res.Outcome != domain.OutcomeSuccess || res.Usage.CostMicroUSD != 1000*100+4*25+10+10+20+10 {
 		t.Fatalf("%+v %+v (%v)", res, steps, err)
 	}

@@ -143,7 +143,7 @@ func New(o Options) (*Runner, error) {
 
 	r.modules = &moduleRunner{ledger: r.ledger, log: r.log, plan: r.Plan, programs: r.programs, signIns: r.SignIns.Book(), storage: o.Storage}
 
-	pauses, err := r.ledger.ModelPauses(context.Background())
+	pauses, err := r.ledger.Pauses.Models(context.Background())
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func New(o Options) (*Runner, error) {
 			return r, err
 		}
 		r.clones.Recover(ctx)
-		if err := file.RecoverBefore(ctx, r.ledger, nofollow.Boundary{}, r.before); err != nil { // retried at the next start
+		if err := file.RecoverBefore(ctx, r.ledger.FileOps, nofollow.Boundary{}, r.before); err != nil { // retried at the next start
 			r.log.Error("what an agent program changed before its process died cannot be put on record; its run cannot be undone as a whole", "err", err)
 		}
 	}

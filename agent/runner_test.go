@@ -27,8 +27,10 @@ import (
 	"rouse/agentdb/schema"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/incident"
 	"rouse/internal/ledger/ledgertest"
 	"rouse/internal/ledger/record"
+	"rouse/internal/ledger/steps"
 )
 
 // bench is a runner on a real ledger, a real database, and a scripted server.
@@ -109,7 +111,7 @@ func (b *bench) told(run ledger.Run, res ledger.Result) []ledger.Notice {
 	if tell == nil {
 		return nil
 	}
-	return tell.For(ledger.IncidentChange{})
+	return tell.For(incident.Change{})
 }
 
 // run executes the next attempt of a run as the dispatcher would. What is left of its record, which would be committed with its end,
@@ -126,7 +128,7 @@ func (b *bench) attempt(ctx context.Context, id int64) ledger.Result {
 
 	res, err := b.runner.Execute(ctx, run, a)
 	if err == nil {
-		err = b.ledger.Record(b.t.Context(), a, res.Record...)
+		err = b.ledger.Steps.Record(b.t.Context(), a, res.Record...)
 	}
 	if err != nil {
 		b.t.Fatal(err)
@@ -288,7 +290,7 @@ func TestSecretsAreNotKept(t *testing.T) {
 	b := setup(t)
 	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Tool: "todo", Args: json.RawMessage(`{"markdown":"- [ ] sk-canary-and-more sk-canary"}`)}})
 	b.run(id)
-	calls, err := b.ledger.Calls(t.Context(), id)
+	calls, err := b.ledger.Steps.Calls(t.Context(), id)
 	if err != nil || len(calls) != 1 || string(calls[0].Args) != `{"markdown":"- [ ] [secret] [secret]"}` {
 		t.Errorf("%+v (%v)", calls, err)
 	}
@@ -316,9 +318,9 @@ func TestPendingCallIsFinishedOnce(t *testing.T) {
 
 	now := time.Now()
 	for _, err := range []error{
-		b.ledger.StartStep(t.Context(), a, ledger.Step{Number: 1, StartedAt: now}),
-		b.ledger.FinishStep(t.Context(), a, ledger.Step{Number: 1, Message: message, FinishedAt: now}),
-		b.ledger.StartCall(t.Context(), a, ledger.Call{Step: 1, ID: "1", Key: c.Key, Tool: "db_insert", Args: c.Args, Effect: domain.EffectDatabase, StartedAt: now}),
+		b.ledger.Steps.StartStep(t.Context(), a, steps.Step{Number: 1, StartedAt: now}),
+		b.ledger.Steps.FinishStep(t.Context(), a, steps.Step{Number: 1, Message: message, FinishedAt: now}),
+		b.ledger.Steps.StartCall(t.Context(), a, ledger.Call{Step: 1, ID: "1", Key: c.Key, Tool: "db_insert", Args: c.Args, Effect: domain.EffectDatabase, StartedAt: now}),
 	} {
 		if err != nil {
 			t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/record"
+	"rouse/internal/ledger/wake"
 	"rouse/scheduler/schedule"
 )
 
@@ -43,7 +44,7 @@ func (b *bench) selfScheduling() {
 func (b *bench) execute(id int64) ledger.Result {
 	b.t.Helper()
 	res := b.run(id)
-	run, err := b.ledger.Run(b.t.Context(), id)
+	run, err := b.ledger.Runs.Get(b.t.Context(), id)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -55,16 +56,16 @@ func (b *bench) execute(id int64) ledger.Result {
 }
 
 // fire queues the run of what an agent has planned, as the scheduler does when it is due.
-func (b *bench) fire(agent string) (int64, ledger.Wake) {
+func (b *bench) fire(agent string) (int64, wake.Wake) {
 	b.t.Helper()
-	s, ok, err := b.ledger.NextWake(b.t.Context(), agent)
+	s, ok, err := b.ledger.Wakes.Next(b.t.Context(), agent)
 	if err != nil || !ok {
 		b.t.Fatalf("nothing is planned (%v)", err)
 	}
 
 	due := s.At.Add(time.Duration(s.ID) * time.Hour) // not a moment after the last
 	d, err := b.ledger.FireWakes(b.t.Context(), due, 9, s.ID)
-	if err != nil || d[0].Decision != ledger.WakeRun {
+	if err != nil || d[0].Decision != wake.Run {
 		b.t.Fatalf("%+v (%v)", d, err)
 	}
 	return d[0].Run, s
@@ -223,11 +224,11 @@ func TestWakeTellsOfTheLastRun(t *testing.T) {
 // wish plans a run as an earlier one would have.
 func (b *bench) wish(agent, instructions, job string) {
 	b.t.Helper()
-	usage, err := b.ledger.WakeUsage(b.t.Context(), agent)
+	usage, err := b.ledger.Wakes.Usage(b.t.Context(), agent)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	_, err = b.ledger.SetWake(b.t.Context(), ledger.Wake{Agent: agent, At: time.Now(), AskedAt: time.Now(), Instructions: instructions, Priority: "normal", OnMiss: "run_once", ScheduledBy: ledger.ByAgent, Job: job, Depth: 1}, usage)
+	_, err = b.ledger.Wakes.Set(b.t.Context(), wake.Wake{Agent: agent, At: time.Now(), AskedAt: time.Now(), Instructions: instructions, Priority: "normal", OnMiss: "run_once", ScheduledBy: ledger.ByAgent, Job: job, Depth: 1}, usage)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -308,7 +309,7 @@ func TestPlaybookPlans(t *testing.T) {
 		t.Fatalf("%+v", res)
 	}
 
-	calls, err := b.ledger.Calls(t.Context(), id)
+	calls, err := b.ledger.Steps.Calls(t.Context(), id)
 	if err != nil || len(calls) != 2 || !strings.Contains(string(calls[1].Args), "min_interval") {
 		t.Errorf("%+v (%v)", calls, err)
 	}
@@ -332,7 +333,7 @@ func TestWhoIsWoken(t *testing.T) {
 	} {
 		b.wish(c.agent, "Say something.", c.job)
 		id, _ := b.fire(c.agent)
-		run, err := b.ledger.Run(t.Context(), id)
+		run, err := b.ledger.Runs.Get(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}

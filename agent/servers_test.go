@@ -21,6 +21,9 @@ import (
 	"rouse/agent/tool/shell"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/label"
 	"rouse/internal/noexec"
 )
 
@@ -100,11 +103,11 @@ func TestLookAtServer(t *testing.T) {
 		return err == nil
 	}
 	labelled := func() bool {
-		all, err := b.ledger.Labels(t.Context())
+		all, err := b.ledger.Labels.List(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return slices.ContainsFunc(all, func(l ledger.Label) bool { return l.Letter == "A" && l.Kind == ledger.PlaceFile })
+		return slices.ContainsFunc(all, func(l label.Label) bool { return l.Letter == "A" && l.Kind == label.PlaceFile })
 	}
 
 	if _, err := b.runner.Servers.Look(t.Context(), "srv", ""); err != nil || started() || labelled() {
@@ -163,7 +166,7 @@ func TestServerInRuns(t *testing.T) {
 	if res.Summary != "It is done." || read("work") != "x" || read("starts") != "x" {
 		t.Errorf("%+v; work %q, starts %q", res, read("work"), read("starts"))
 	}
-	run, err := b.ledger.Run(t.Context(), id)
+	run, err := b.ledger.Runs.Get(t.Context(), id)
 	if err != nil || !strings.Contains(run.Taint, "A") {
 		t.Errorf("the run carries %q (%v)", run.Taint, err)
 	}
@@ -188,7 +191,7 @@ func TestServerInRuns(t *testing.T) {
 
 func events(t *testing.T, b *bench, run int64) []ledger.Event {
 	t.Helper()
-	out, err := b.ledger.Events(t.Context(), ledger.EventFilter{Run: run, Limit: 1000})
+	out, err := b.ledger.Events.List(t.Context(), event.Filter{Run: run, Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,18 +212,18 @@ func TestServerSendsFiles(t *testing.T) {
 		t.Fatalf("run %d: %+v", id, res)
 	}
 
-	calls, err := b.ledger.Calls(t.Context(), id)
+	calls, err := b.ledger.Steps.Calls(t.Context(), id)
 	if err != nil || len(calls) != 2 || !strings.Contains(string(calls[1].Envelope), "c") || calls[1].State != domain.CallDone {
 		t.Fatalf("%+v (%v)", calls, err)
 	}
 	if envelope := string(calls[0].Envelope); !strings.Contains(envelope, fmt.Sprintf(`{"name":"table.csv","media_type":"application/octet-stream","size":15,"path":%q}`, filepath.Join(folder, "table.csv"))) || strings.Contains(envelope, "sk-canary") {
 		t.Errorf("%s", envelope)
 	}
-	kept, err := b.ledger.Artifacts(t.Context(), id)
+	kept, err := b.ledger.Artifacts.List(t.Context(), id)
 	if err != nil || len(kept) != 4 || kept[0].Name != "table.csv" || kept[0].Description != "application/octet-stream" || kept[3].Name != "x.bin" {
 		t.Errorf("%+v (%v)", kept, err)
 	}
-	if _, data, err := b.ledger.ArtifactBytes(t.Context(), id, kept[0].ID); err != nil || strings.Contains(string(data), "sk-canary") {
+	if _, data, err := b.ledger.Artifacts.Bytes(t.Context(), id, kept[0].ID); err != nil || strings.Contains(string(data), "sk-canary") {
 		t.Errorf("the artifact is %q (%v)", data, err)
 	}
 	if found, err := os.ReadDir(folder); err != nil || len(found) != 3 {
@@ -247,11 +250,11 @@ func TestServerDies(t *testing.T) {
 		t.Fatalf("%+v", res)
 	}
 
-	calls, err := b.ledger.Calls(t.Context(), id)
+	calls, err := b.ledger.Steps.Calls(t.Context(), id)
 	if err != nil || len(calls) != 2 || calls[1].State != domain.CallUncertain || !strings.Contains(string(calls[1].Envelope), "exit code 1") {
 		t.Fatalf("%+v (%v)", calls, err)
 	}
-	run, err := b.ledger.Run(t.Context(), id)
+	run, err := b.ledger.Runs.Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,10 +262,10 @@ func TestServerDies(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if res := b.ends(id); res.Wait == nil || res.Wait.Kind != ledger.KindRecovery {
+	if res := b.ends(id); res.Wait == nil || res.Wait.Kind != inbox.KindRecovery {
 		t.Fatalf("the second attempt: %+v", res)
 	}
-	b.say(ledger.RecoveryDone)
+	b.say(inbox.RecoveryDone)
 	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess {
 		t.Errorf("the third attempt: %+v", res)
 	}
@@ -291,7 +294,7 @@ func TestServerChanges(t *testing.T) {
 	if res := b.ends(id); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "has changed its tool work since it was approved") || b.text("plain", "work") != "" {
 		t.Errorf("%+v", res)
 	}
-	if i := b.open(); i.Kind != ledger.KindInfo || !strings.Contains(i.Message, "changed: ask, die, file, other, work") {
+	if i := b.open(); i.Kind != inbox.KindInfo || !strings.Contains(i.Message, "changed: ask, die, file, other, work") {
 		t.Errorf("%+v", i)
 	}
 

@@ -491,7 +491,7 @@ func TestChangedSkillAllowsNothing(t *testing.T) {
 	}
 
 	b.run(id)
-	calls, err := b.ledger.Calls(t.Context(), id)
+	calls, err := b.ledger.Steps.Calls(t.Context(), id)
 	if err != nil || len(calls) != 4 || !strings.Contains(string(calls[1].Envelope), `"ok":true`) || !strings.Contains(string(calls[2].Envelope), `"kind":"rejected"`) {
 		t.Errorf("%v", err)
 		for _, c := range calls {

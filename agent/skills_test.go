@@ -69,7 +69,7 @@ func (b *bench) prompt(text string) (ledger.Result, []ledger.Call) {
 	b.t.Helper()
 	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: text}})
 	res := b.run(id)
-	calls, err := b.ledger.Calls(b.t.Context(), id)
+	calls, err := b.ledger.Steps.Calls(b.t.Context(), id)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestSkillOutlivesAKill(t *testing.T) {
 		t.Fatalf("%+v", res)
 	}
 
-	calls, err := b.ledger.Calls(t.Context(), id)
+	calls, err := b.ledger.Steps.Calls(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/moduleapi"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/label"
 )
 
 // snapshot is what an attempt found in the ledger, the database and the folders when it began. A
@@ -36,8 +37,8 @@ type snapshot struct {
 	Manifest string         `json:"manifest,omitempty"`
 	Body     string         `json:"body,omitempty"` // of the request that started the run
 
-	run        ledger.Run     // as templates know it
-	registered []ledger.Place // where the registered tools lie that the model is told of
+	run        ledger.Run    // as templates know it
+	registered []label.Place // where the registered tools lie that the model is told of
 }
 
 type snapshotFile struct {
@@ -53,7 +54,7 @@ func (r *Runner) takeSnapshot(ctx context.Context, t *attempt) (s snapshot, err 
 	}
 	s.LastSuccess, s.LastRun = last.SuccessStart, last.End
 	if t.Detail.Webhook != nil {
-		if s.Body, err = r.ledger.DeliveryBody(ctx, t.Run.ID); err != nil {
+		if s.Body, err = r.ledger.Runs.DeliveryBody(ctx, t.Run.ID); err != nil {
 			return s, err
 		}
 	}

@@ -12,12 +12,13 @@ import (
 	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/label"
 )
 
 // met is what a run has met by now.
 func (b *bench) met(id int64) string {
 	b.t.Helper()
-	run, err := b.ledger.Run(b.t.Context(), id)
+	run, err := b.ledger.Runs.Get(b.t.Context(), id)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -99,14 +100,14 @@ func TestTaint(t *testing.T) {
 
 	wants("db_query", `{"sql":"select * from t"}`, "")
 	writer := dropped(playbook.Call{Name: "db_insert", With: map[string]any{"table": "t", "row": map[string]any{"a": "x"}}})
-	if labels, err := b.ledger.Labels(t.Context()); err != nil || len(labels) != 1 || labels[0].Name != "plain/t" || labels[0].Letter != "A" || labels[0].Run != writer {
+	if labels, err := b.ledger.Labels.List(t.Context()); err != nil || len(labels) != 1 || labels[0].Name != "plain/t" || labels[0].Letter != "A" || labels[0].Run != writer {
 		t.Errorf("the labels are %+v, want one by run %d: %v", labels, writer, err)
 	}
 
 	wants("db_query", `{"sql":"select * from t"}`, "A")
 	wants("file_read", `{"path":"own.txt"}`, "") // it is another place
 	wants("db_insert", `{"table":"t","row":{"a":"y"}}`, "")
-	if _, err := b.ledger.ClearLabel(t.Context(), "A", ledger.TablePlace("plain", "")); err != nil {
+	if _, err := b.ledger.Labels.Clear(t.Context(), "A", label.TablePlace("plain", "")); err != nil {
 		t.Fatal(err)
 	}
 
@@ -132,7 +133,7 @@ func TestPromptOfUntrustedMemory(t *testing.T) {
 	other := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Folder: "/in", Tool: "db_schema", Args: json.RawMessage(`{}`)}})
 	_, a, err := b.ledger.StartAttempt(t.Context(), other)
 	if err == nil {
-		err = b.ledger.RecordTaint(t.Context(), a, ledger.TaintUpdate{Writes: []ledger.Place{ledger.TablePlace("clerk", "")}})
+		err = b.ledger.Labels.RecordTaint(t.Context(), a, label.TaintUpdate{Writes: []label.Place{label.TablePlace("clerk", "")}})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +154,7 @@ func TestWakeInheritsTaint(t *testing.T) {
 	planner := b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: "send", Args: json.RawMessage(`{"to":"bob"}`)}})
 	_, a, err := b.ledger.StartAttempt(t.Context(), planner)
 	if err == nil {
-		err = b.ledger.RecordTaint(t.Context(), a, ledger.TaintUpdate{Taint: "AB"})
+		err = b.ledger.Labels.RecordTaint(t.Context(), a, label.TaintUpdate{Taint: "AB"})
 	}
 	if err != nil {
 		t.Fatal(err)

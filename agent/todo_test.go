@@ -29,7 +29,7 @@ func TestTodoOutlivesAKill(t *testing.T) {
 			t.Fatalf("%+v", res)
 		}
 
-		calls, err := b.ledger.Calls(t.Context(), id)
+		calls, err := b.ledger.Steps.Calls(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}

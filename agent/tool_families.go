@@ -26,6 +26,8 @@ import (
 	"rouse/agent/tool/web"
 	"rouse/agent/tool/workspace"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/artifact"
+	"rouse/internal/ledger/fileop"
 	"rouse/scheduler/schedule"
 )
 
@@ -253,6 +255,15 @@ func sharesContent(s tool.Spec) bool { return s.Writes == tool.WritesArtifact }
 
 func readsHost(s tool.Spec) bool { return !sharesContent(s) }
 
+// fileRecords returns what the tools of a run record changes of files and artifacts with. A runner without a ledger only answers
+// questions about a plan, and makes no calls: it gets records without a database.
+func fileRecords(l *ledger.Ledger) (*fileop.FileOps, *artifact.Artifacts) {
+	if l == nil {
+		return &fileop.FileOps{}, &artifact.Artifacts{}
+	}
+	return l.FileOps, l.Artifacts
+}
+
 func toolsOfFiles(chosen func(tool.Spec) bool) func(*Runner, *attempt, *tool.Roots) ([]tool.Tool, error) {
 	wanted := func(name string) bool { return chosen(file.Specs().Find(name)) }
 	return func(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
@@ -260,7 +271,8 @@ func toolsOfFiles(chosen func(tool.Spec) bool) func(*Runner, *attempt, *tool.Roo
 			at, err := schedule.ParseTime(written, time.Now(), t.Plan.Zone, false)
 			return at.At, err
 		}
-		return file.Tools(file.Options{Roots: roots, Wanted: wanted, ContentOnly: t.Agent.Mode == plan.ModeNone, Log: r.ledger, Locks: r.fileLocks, Allow: t.Agent.Allow,
+		changes, artifacts := fileRecords(r.ledger)
+		return file.Tools(file.Options{Roots: roots, Wanted: wanted, ContentOnly: t.Agent.Mode == plan.ModeNone, Log: changes, Artifacts: artifacts, Locks: r.fileLocks, Allow: t.Agent.Allow,
 			Redact: t.Redactor().Replace, RedactReads: t.NeedsModel(), Viewer: r.programs.Viewer, Since: since, Zone: t.Plan.Zone})
 	}
 }
@@ -298,8 +310,9 @@ func shellTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
+	changes, _ := fileRecords(r.ledger)
 	return shell.Tools(shell.Options{
-		Launcher: host, Log: r.ledger, Grants: t.Agent.Commands, MoreGrants: t.allowedBySkills(), Allow: t.Agent.Allow, Secrets: t.Agent.Secrets, Redact: t.Redactor().Replace,
+		Launcher: host, Log: changes, Grants: t.Agent.Commands, MoreGrants: t.allowedBySkills(), Allow: t.Agent.Allow, Secrets: t.Agent.Secrets, Redact: t.Redactor().Replace,
 	})
 }
 

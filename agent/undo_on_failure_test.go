@@ -12,6 +12,7 @@ import (
 	"rouse/agentdb/changelog"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 	"rouse/scheduler/dispatch"
 )
 
@@ -32,7 +33,7 @@ func TestUndoOnFailure(t *testing.T) {
 		t.Fatalf("%+v, %d rows", res, b.count())
 	}
 
-	events, err := b.ledger.Events(t.Context(), ledger.EventFilter{Run: id})
+	events, err := b.ledger.Events.List(t.Context(), event.Filter{Run: id})
 	if err != nil || events[len(events)-1].Kind != "run.undone" {
 		t.Errorf("%+v %v", events, err)
 	}
@@ -82,7 +83,7 @@ func TestUndoOfAnInterruptedRun(t *testing.T) {
 			if err := d.Run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if run, err = b.ledger.Run(t.Context(), id); err != nil || run.Outcome != domain.OutcomeInterrupted {
+			if run, err = b.ledger.Runs.Get(t.Context(), id); err != nil || run.Outcome != domain.OutcomeInterrupted {
 				t.Fatalf("%+v %v", run, err)
 			}
 

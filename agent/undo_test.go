@@ -19,6 +19,8 @@ import (
 	"rouse/agentdb/changelog"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/steps"
 )
 
 // written is a bench whose run has written a file that was there, one that was not, and a row;
@@ -46,7 +48,7 @@ func written(t *testing.T) (b *bench, run ledger.Run) {
 	}
 
 	b.finish(id, 1, res)
-	run, err := b.ledger.Run(t.Context(), id)
+	run, err := b.ledger.Runs.Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +125,7 @@ func TestUndoBoth(t *testing.T) {
 		t.Errorf("again: %+v", again)
 	}
 
-	events, err := b.ledger.Events(t.Context(), ledger.EventFilter{Run: run.ID})
+	events, err := b.ledger.Events.List(t.Context(), event.Filter{Run: run.ID})
 	if last := events[len(events)-1]; err != nil || last.Kind != "run.undone" || !strings.Contains(string(last.Data), `"files":2`) {
 		t.Errorf("%+v %v", last, err)
 	}
@@ -250,7 +252,7 @@ func TestUndoWithoutDatabase(t *testing.T) {
 	b.plan.Jobs["p"] = plan.Job{Name: "p", Agent: "plain", Playbook: []playbook.Call{{Name: "file_write", With: map[string]any{"path": "one.txt", "content": "one"}}}}
 	id := b.enqueue(ledger.Request{Job: "p", Agent: "plain"})
 	b.finish(id, 1, b.run(id))
-	run, err := b.ledger.Run(t.Context(), id)
+	run, err := b.ledger.Runs.Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,9 +291,9 @@ func TestUndoNamesACutOffCallOnce(t *testing.T) {
 	told := call
 	told.State, told.FinishedAt, told.Envelope = domain.CallFailed, call.StartedAt, must[[]byte](t)(loop.UnknownResult("shell_run").MarshalJSON())
 	for _, err := range []error{
-		b.ledger.StartStep(t.Context(), a, ledger.Step{Number: 1, StartedAt: call.StartedAt}),
-		b.ledger.FinishStep(t.Context(), a, ledger.Step{Number: 1, FinishedAt: call.StartedAt}),
-		b.ledger.StartCall(t.Context(), a, call), b.ledger.FinishCall(t.Context(), a, told),
+		b.ledger.Steps.StartStep(t.Context(), a, steps.Step{Number: 1, StartedAt: call.StartedAt}),
+		b.ledger.Steps.FinishStep(t.Context(), a, steps.Step{Number: 1, FinishedAt: call.StartedAt}),
+		b.ledger.Steps.StartCall(t.Context(), a, call), b.ledger.Steps.FinishCall(t.Context(), a, told),
 		b.ledger.Finish(t.Context(), a, ledger.Result{Outcome: domain.OutcomeSuccess}),
 	} {
 		if err != nil {
@@ -299,7 +301,7 @@ func TestUndoNamesACutOffCallOnce(t *testing.T) {
 		}
 	}
 
-	out := b.undo(must[ledger.Run](t)(b.ledger.Run(t.Context(), id)), undo.Options{})
+	out := b.undo(must[ledger.Run](t)(b.ledger.Runs.Get(t.Context(), id)), undo.Options{})
 	if len(out.Left) != 1 || out.Left[0] != "what shell_run may have done stays: make it" {
 		t.Errorf("%q", out.Left)
 	}

@@ -22,6 +22,7 @@ import (
 	"rouse/agent/tool/web"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 )
 
 // servers are one that agents are granted and one that they are not, and what they were asked.
@@ -87,7 +88,7 @@ func TestWebIsAuthorized(t *testing.T) {
 		modeltest.Turn{Text: "Sent."})
 	id := b.adhoc("Send it.")
 	res := b.ends(id)
-	if res.Wait == nil || res.Wait.Kind != ledger.KindApproval || s.all() != "granted GET" {
+	if res.Wait == nil || res.Wait.Kind != inbox.KindApproval || s.all() != "granted GET" {
 		t.Fatalf("%+v, asked %s", res, s.all())
 	}
 
@@ -96,17 +97,17 @@ func TestWebIsAuthorized(t *testing.T) {
 		t.Errorf("it is asked for %q, want %q: %s", item.Action.Description, want, item.Message)
 	}
 
-	b.say(ledger.ApprovalOnce)
+	b.say(inbox.ApprovalOnce)
 	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || s.all() != "granted GET, granted POST sk-weather-0123 text" {
 		t.Errorf("%+v, asked %s", res, s.all())
 	}
 
-	run, err := b.ledger.Run(t.Context(), id)
+	run, err := b.ledger.Runs.Get(t.Context(), id)
 	if err != nil || run.Taint != "AC" {
 		t.Errorf("the run has met %q (%v)", run.Taint, err)
 	}
 
-	calls, err := b.ledger.Calls(t.Context(), id)
+	calls, err := b.ledger.Steps.Calls(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +187,7 @@ func TestWebSecrets(t *testing.T) {
 		}
 
 		if asks {
-			b.say(ledger.ApprovalAlways)
+			b.say(inbox.ApprovalAlways)
 			res = b.ends(id)
 		}
 		if want := "granted GET sk-" + name + "-0123"; res.Outcome != domain.OutcomeSuccess || s.all() != want {
@@ -245,7 +246,7 @@ func TestModelsHearNoSecrets(t *testing.T) {
 		}
 	}
 
-	calls, err := b.ledger.Calls(t.Context(), id)
+	calls, err := b.ledger.Steps.Calls(t.Context(), id)
 	if err != nil || len(calls) != 2 || !json.Valid(calls[1].Envelope) || !strings.Contains(string(calls[1].Envelope), `"pin":"[secret]"`) {
 		t.Errorf("%v %s", err, calls[1].Envelope)
 	}

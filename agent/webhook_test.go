@@ -72,7 +72,7 @@ func TestNoticeOfAWebhook(t *testing.T) {
 	b.plan.Jobs["hook"] = plan.Job{Name: "hook", Agent: "clerk", Notify: plan.Notify{On: []string{"success"}, Channels: []string{"desktop"}, Title: "Issue {{ .Payload.n }}", Body: "{{ .Delivery.Event }}: {{ .Body }}"}}
 	b.runner.Set(b.plan)
 	id := b.enqueue(ledger.Request{Job: "hook", Agent: "clerk", Trigger: domain.TriggerWebhook, Body: `{"n": 7}`, Detail: ledger.Detail{Webhook: &ledger.Delivery{Path: "/hooks/hook", ID: "d", Event: "issues"}}})
-	run, err := b.ledger.Run(t.Context(), id)
+	run, err := b.ledger.Runs.Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
 	"rouse/scheduler"
 	"rouse/scheduler/schedule"
 )
@@ -70,7 +70,7 @@ func TestChangesOfThePlanAreNotMissed(t *testing.T) {
 		time.Sleep(30 * time.Minute)
 
 		for range rounds {
-			if _, err := d.l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseJob, Name: "j"}); err != nil {
+			if _, err := d.l.Pauses.Set(t.Context(), pause.Pause{Scope: pause.Job, Name: "j"}); err != nil {
 				t.Fatal(err)
 			}
 
@@ -85,7 +85,7 @@ func TestChangesOfThePlanAreNotMissed(t *testing.T) {
 					}
 				})
 			}
-			if ended, err := d.l.EndPause(t.Context(), ledger.PauseJob, "j"); err != nil || !ended {
+			if ended, err := d.l.Pauses.End(t.Context(), pause.Job, "j"); err != nil || !ended {
 				t.Fatalf("%t %v", ended, err)
 			}
 			written.Store(true)

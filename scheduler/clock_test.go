@@ -16,6 +16,10 @@ import (
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/runs"
+	"rouse/internal/ledger/wake"
 	"rouse/scheduler"
 	"rouse/scheduler/schedule"
 )
@@ -84,7 +88,7 @@ func TestClockJumps(t *testing.T) {
 
 			time.Sleep(30 * time.Second) // maximum delay until the jump is noticed
 			synctest.Wait()
-			runs, err := d.l.Runs(t.Context(), ledger.RunFilter{Limit: 10})
+			runs, err := d.l.Runs.List(t.Context(), runs.Filter{Limit: 10})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -143,7 +147,7 @@ func TestAClockThatRanAhead(t *testing.T) {
 		}
 
 		steps := 0
-		events, err := d.l.Events(t.Context(), ledger.EventFilter{})
+		events, err := d.l.Events.List(t.Context(), event.Filter{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +177,7 @@ func TestSleptThrough(t *testing.T) {
 			t.Fatalf("runs: %+v", runs)
 		}
 
-		rows, err := d.l.Occurrences(t.Context(), "j", start, start.Add(24*time.Hour), 10)
+		rows, err := d.l.Occurrences.List(t.Context(), "j", start, start.Add(24*time.Hour), 10)
 		if err != nil || len(rows) != 1 || !strings.Contains(rows[0].Reason, "slept") {
 			t.Errorf("rows: %+v (%v)", rows, err)
 		}
@@ -217,7 +221,7 @@ func TestRestartAfterEachTransaction(t *testing.T) {
 				j := job(t, "j", schedule.Options{Cron: "* * * * *"})
 				j.Policy = schedule.Policy{OnMiss: domain.MissCatchup}
 				slot := func() {
-					if _, err := d.l.SetWake(t.Context(), ledger.Wake{Agent: "a", At: start.Add(5*time.Minute + 30*time.Second), OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent}, ledger.WakeUsage{}); err != nil {
+					if _, err := d.l.Wakes.Set(t.Context(), wake.Wake{Agent: "a", At: start.Add(5*time.Minute + 30*time.Second), OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent}, wake.Usage{}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -263,7 +267,7 @@ func TestPause(t *testing.T) {
 				j := job(t, "j", schedule.Options{Cron: "0 * * * *"})
 				d.start(j)
 				time.Sleep(90 * time.Minute)
-				if _, err := d.l.SetPause(t.Context(), ledger.Pause{Scope: row.Quote("job"), Name: "j", Until: time.Now().Add(3 * time.Hour), Reason: "holidays"}); err != nil {
+				if _, err := d.l.Pauses.Set(t.Context(), pause.Pause{Scope: row.Quote("job"), Name: "j", Until: time.Now().Add(3 * time.Hour), Reason: "holidays"}); err != nil {
 					t.Fatal(err)
 				}
 
@@ -298,11 +302,11 @@ func TestPause(t *testing.T) {
 			j := job(t, "j", schedule.Options{Cron: "0 * * * *"})
 			d.start(j)
 			time.Sleep(90 * time.Minute)
-			if _, err := d.l.SetPause(t.Context(), ledger.Pause{Scope: row.Quote("agent"), Name: j.Agent}); err != nil {
+			if _, err := d.l.Pauses.Set(t.Context(), pause.Pause{Scope: row.Quote("agent"), Name: j.Agent}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Hour)
-			if ended, err := d.l.EndPause(t.Context(), row.Quote("agent"), j.Agent); err != nil || !ended {
+			if ended, err := d.l.Pauses.End(t.Context(), row.Quote("agent"), j.Agent); err != nil || !ended {
 				t.Fatalf("%t %v", ended, err)
 			}
 
@@ -321,11 +325,11 @@ func TestPause(t *testing.T) {
 		inBubble(t, func(t *testing.T, d *daemon) {
 			d.startAgents([]string{"once", "never"})
 			for agent, miss := range map[string]domain.OnMiss{"once": "run_once", "never": "skip"} {
-				if _, err := d.l.SetWake(t.Context(), ledger.Wake{Agent: agent, At: d.l.Now().Add(time.Hour), OnMiss: miss, ScheduledBy: ledger.ByAgent}, ledger.WakeUsage{}); err != nil {
+				if _, err := d.l.Wakes.Set(t.Context(), wake.Wake{Agent: agent, At: d.l.Now().Add(time.Hour), OnMiss: miss, ScheduledBy: ledger.ByAgent}, wake.Usage{}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if _, err := d.l.SetPause(t.Context(), ledger.Pause{Scope: row.Quote("all"), Until: time.Now().Add(2 * time.Hour)}); err != nil {
+			if _, err := d.l.Pauses.Set(t.Context(), pause.Pause{Scope: row.Quote("all"), Until: time.Now().Add(2 * time.Hour)}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(119 * time.Minute)
@@ -349,7 +353,7 @@ func TestPause(t *testing.T) {
 func TestWakes(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		plan := func(agent string, at time.Duration) {
-			if _, err := d.l.SetWake(t.Context(), ledger.Wake{Agent: agent, At: d.l.Now().Add(at), Instructions: "go", OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent}, ledger.WakeUsage{}); err != nil {
+			if _, err := d.l.Wakes.Set(t.Context(), wake.Wake{Agent: agent, At: d.l.Now().Add(at), Instructions: "go", OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent}, wake.Usage{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -367,7 +371,7 @@ func TestWakes(t *testing.T) {
 		if runs := d.runs(); len(runs) != 1 || runs[0].Agent != "a" || runs[0].Trigger != domain.TriggerSelf {
 			t.Fatalf("runs: %+v", runs)
 		}
-		if _, err := d.l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseAll}); err != nil {
+		if _, err := d.l.Pauses.Set(t.Context(), pause.Pause{Scope: pause.All}); err != nil {
 			t.Fatal(err)
 		}
 
@@ -375,7 +379,7 @@ func TestWakes(t *testing.T) {
 		if runs := d.runs(); len(runs) != 1 {
 			t.Fatalf("a slot fired in a pause: %+v", runs)
 		}
-		if _, err := d.l.EndPause(t.Context(), ledger.PauseAll, ""); err != nil {
+		if _, err := d.l.Pauses.End(t.Context(), pause.All, ""); err != nil {
 			t.Fatal(err)
 		}
 		if runs := d.runs(); len(runs) != 2 || runs[1].Agent != "b" {
@@ -388,7 +392,7 @@ func TestWakes(t *testing.T) {
 		if err := d.s.Set(t.Context(), nil, []string{"a"}); err != nil {
 			t.Fatal(err)
 		}
-		if slots, err := d.l.Wakes(t.Context()); err != nil || len(slots) != 1 || slots[0].Agent != "a" {
+		if slots, err := d.l.Wakes.List(t.Context()); err != nil || len(slots) != 1 || slots[0].Agent != "a" {
 			t.Errorf("slots: %+v (%v)", slots, err)
 		}
 	})

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/runs"
 	"rouse/scheduler"
 	"rouse/scheduler/schedule"
 )
@@ -83,7 +83,7 @@ func TestTheZoneOfTheMachineChanges(t *testing.T) {
 			}
 		}
 		for job, want := range map[string]string{"daily": "caught up 1h30m0s late (the time zone of the machine changed)", "skip": "missed by 1h30m0s (the time zone of the machine changed); on_miss is skip"} {
-			if !slices.ContainsFunc(d.occurrences(job), func(o ledger.Occurrence) bool { return strings.HasPrefix(o.Reason, want) }) {
+			if !slices.ContainsFunc(d.occurrences(job), func(o runs.Occurrence) bool { return strings.HasPrefix(o.Reason, want) }) {
 				t.Errorf("no instant of %s was %q: %+v", job, want, d.occurrences(job))
 			}
 		}

@@ -12,6 +12,9 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/runs"
+	"rouse/internal/ledger/wake"
 	"rouse/scheduler/schedule"
 )
 
@@ -76,7 +79,7 @@ type Scheduler struct {
 	lanes     int
 	startedAt time.Time // start of the loop; set only by the loop
 	table     *Timetable
-	pauses    []ledger.Pause
+	pauses    []pause.Pause
 	jump      jump
 }
 
@@ -126,7 +129,7 @@ func (s *Scheduler) Set(ctx context.Context, jobs []Job, selfScheduling []string
 	if err != nil {
 		return err
 	}
-	if err := s.ledger.CancelWakesExcept(ctx, selfScheduling); err != nil {
+	if err := s.ledger.Wakes.CancelExcept(ctx, selfScheduling); err != nil {
 		return err
 	}
 
@@ -200,12 +203,12 @@ func (s *Scheduler) SetLanes(n int) {
 
 // loadPausesAndWakes reads the pauses and planned wakes from the ledger.
 func (s *Scheduler) loadPausesAndWakes(ctx context.Context) error {
-	pauses, err := s.ledger.Pauses(ctx, time.Time{})
+	pauses, err := s.ledger.Pauses.List(ctx, time.Time{})
 	if err != nil {
 		return err
 	}
 
-	wakes, err := s.ledger.Wakes(ctx)
+	wakes, err := s.ledger.Wakes.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -317,7 +320,7 @@ func (s *Scheduler) untilCheck(stale bool) time.Duration {
 func (s *Scheduler) recordEvent(ctx context.Context, kind string, data map[string]any) {
 	text, err := json.Marshal(data)
 	if err == nil {
-		err = s.ledger.AppendEvents(ctx, ledger.Event{Kind: kind, At: s.now(), Data: text})
+		err = s.ledger.Events.Append(ctx, ledger.Event{Kind: kind, At: s.now(), Data: text})
 	}
 	if err != nil && ctx.Err() == nil {
 		s.log.Error("an event could not be recorded", "event", kind, "error", err)
@@ -367,7 +370,7 @@ func (s *Scheduler) recordDue(ctx context.Context) {
 	}
 
 	// Release the lock, because a slow ledger must not block callers of Next.
-	var recorded []ledger.Occurrence
+	var recorded []runs.Occurrence
 	err := s.endMissedHolds(ctx, now)
 	if err == nil {
 		recorded, err = s.ledger.RecordDue(ctx, now, batch.Due, batch.Marks)
@@ -378,7 +381,7 @@ func (s *Scheduler) recordDue(ctx context.Context) {
 		}
 	}
 
-	var wakes []ledger.WakeDecision
+	var wakes []wake.Decision
 	if err == nil && len(batch.Wakes) > 0 {
 		wakes, err = s.ledger.FireWakes(ctx, now, lanes, batch.Wakes...)
 	}
@@ -399,7 +402,7 @@ func (s *Scheduler) recordDue(ctx context.Context) {
 	table.Advance(batch)
 	for _, d := range wakes {
 		table.SettleWake(d)
-		if d.Decision != ledger.WakeRun && d.Reason != "" {
+		if d.Decision != wake.Run && d.Reason != "" {
 			s.log.Info("a planned wake does not run now", "agent", d.Wake.Agent, "at", d.Wake.At, "decision", d.Decision, "reason", d.Reason)
 		}
 	}

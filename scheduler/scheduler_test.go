@@ -19,6 +19,7 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/ledgertest"
+	"rouse/internal/ledger/runs"
 	"rouse/scheduler"
 	"rouse/scheduler/schedule"
 )
@@ -106,7 +107,7 @@ func (d *daemon) begin(s *scheduler.Scheduler, agents []string, jobs ...schedule
 func (d *daemon) runs() []ledger.Run {
 	d.t.Helper()
 	synctest.Wait()
-	runs, err := d.l.Runs(d.t.Context(), ledger.RunFilter{Limit: 100_000})
+	runs, err := d.l.Runs.List(d.t.Context(), runs.Filter{Limit: 100_000})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -115,9 +116,9 @@ func (d *daemon) runs() []ledger.Run {
 	return runs
 }
 
-func (d *daemon) occurrences(job string) []ledger.Occurrence {
+func (d *daemon) occurrences(job string) []runs.Occurrence {
 	d.t.Helper()
-	rows, err := d.l.Occurrences(d.t.Context(), job, start, time.Now(), 1000)
+	rows, err := d.l.Occurrences.List(d.t.Context(), job, start, time.Now(), 1000)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -174,7 +175,7 @@ func TestEverySecondOverARestart(t *testing.T) {
 			}
 		}
 
-		rows, err := d.l.Occurrences(t.Context(), "tick", start, time.Now(), 100)
+		rows, err := d.l.Occurrences.List(t.Context(), "tick", start, time.Now(), 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +238,7 @@ func TestMissedIsDecidedAtStart(t *testing.T) {
 						t.Errorf("%d runs, want %d", len(runs), want)
 					}
 
-					rows, err := d.l.Occurrences(t.Context(), "hourly", start, time.Now(), 100)
+					rows, err := d.l.Occurrences.List(t.Context(), "hourly", start, time.Now(), 100)
 					if err != nil || len(rows) != 5 {
 						t.Errorf("%d instants have a row, want 5 (%v)", len(rows), err)
 					}
@@ -347,7 +348,7 @@ func TestOverlapSurvivesARestart(t *testing.T) {
 					t.Errorf("%v, want %s", got, want)
 				}
 
-				r, err := d.l.Run(t.Context(), first)
+				r, err := d.l.Runs.Get(t.Context(), first)
 				if err != nil || (r.CancelReason != "") != (policy == "cancel_previous") {
 					t.Errorf("the first run: %+v (%v)", r, err)
 				}
@@ -367,7 +368,7 @@ func TestJitterHoldsARunBack(t *testing.T) {
 		if !o.Nominal.Equal(start.Add(time.Hour)) || !o.Actual.After(o.Nominal) || !r.NotBefore.Equal(o.Actual) || !r.ScheduledAt.Equal(o.Nominal) {
 			t.Errorf("occurrence %+v, run %+v", o, r)
 		}
-		if now, err := d.l.Claimable(t.Context(), o.Actual.Add(-time.Millisecond), 0, 10); err != nil || len(now) != 0 {
+		if now, err := d.l.Runs.Claimable(t.Context(), o.Actual.Add(-time.Millisecond), 0, 10); err != nil || len(now) != 0 {
 			t.Errorf("claimable before its time: %+v (%v)", now, err)
 		}
 	})

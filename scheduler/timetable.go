@@ -8,6 +8,8 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/wake"
 	"rouse/scheduler/schedule"
 )
 
@@ -21,19 +23,19 @@ type Timetable struct {
 
 // entry is a job or a planned wake.
 type entry struct {
-	job       Job          // with anchored schedules
-	wake      *ledger.Wake // nil for a job
-	watermark time.Time    // instants up to here are decided
-	startDue  time.Time    // due time of the run on start; zero if there is none
-	at        time.Time    // due time while in the heap
-	next      time.Time    // due time after the batch that is being recorded
-	index     int          // index in the heap; -1 if not in the heap
-	removed   bool         // removed from the timetable, or replaced
+	job       Job        // with anchored schedules
+	wake      *wake.Wake // nil for a job
+	watermark time.Time  // instants up to here are decided
+	startDue  time.Time  // due time of the run on start; zero if there is none
+	at        time.Time  // due time while in the heap
+	next      time.Time  // due time after the batch that is being recorded
+	index     int        // index in the heap; -1 if not in the heap
+	removed   bool       // removed from the timetable, or replaced
 }
 
 // DueContext is the context of decisions about due instants.
 type DueContext struct {
-	Pauses []ledger.Pause
+	Pauses []pause.Pause
 	// StartedAt is the start of the scheduler. Earlier instants could not run in time.
 	StartedAt time.Time
 	// ClockStep is the difference between the wall clock and the monotonic clock since LastCheck.
@@ -95,7 +97,7 @@ func (t *Timetable) removeEntry(e *entry) {
 }
 
 // PutWakes replaces the planned wakes.
-func (t *Timetable) PutWakes(slots []ledger.Wake) {
+func (t *Timetable) PutWakes(slots []wake.Wake) {
 	for _, e := range t.wakes {
 		t.removeEntry(e)
 	}
@@ -110,14 +112,14 @@ func (t *Timetable) PutWakes(slots []ledger.Wake) {
 
 // SettleWake applies a decision about a wake: it removes or moves the wake. If the agent is paused
 // indefinitely, the wake is not armed until the next PutWakes.
-func (t *Timetable) SettleWake(d ledger.WakeDecision) {
+func (t *Timetable) SettleWake(d wake.Decision) {
 	e := t.wakes[d.Wake.Agent]
 	if e == nil || e.wake.ID != d.Wake.ID {
 		return // replaced while the decision was recorded
 	}
 
 	switch d.Decision {
-	case ledger.WakeDeferred, ledger.WakePaused:
+	case wake.Deferred, wake.Paused:
 		t.arm(e, d.At)
 	default:
 		delete(t.wakes, d.Wake.Agent)
@@ -232,7 +234,7 @@ func (e *entry) due(now time.Time, c DueContext) (out []ledger.Due, then time.Ti
 	}
 
 	o := schedule.DueOptions{Now: now, LateCause: c.lateCause, Paused: func(nominal time.Time) string {
-		if p, ok := ledger.Paused(c.Pauses, j.Name, j.Agent, nominal); ok {
+		if p, ok := pause.Paused(c.Pauses, j.Name, j.Agent, nominal); ok {
 			return p.String()
 		}
 		return ""

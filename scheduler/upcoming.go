@@ -9,6 +9,8 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/wake"
 	"rouse/scheduler/schedule"
 )
 
@@ -81,7 +83,7 @@ func byStart(a, b cursor) int {
 }
 
 // nextOccurrence returns the cursor of the first occurrence after a time, with its notes.
-func nextOccurrence(j *Job, sch *schedule.Schedule, after time.Time, pauses []ledger.Pause) (cursor, bool) {
+func nextOccurrence(j *Job, sch *schedule.Schedule, after time.Time, pauses []pause.Pause) (cursor, bool) {
 	at, excluded := sch.NextWithExcluded(after)
 	if at.IsZero() || after.IsZero() {
 		return cursor{}, false
@@ -89,7 +91,7 @@ func nextOccurrence(j *Job, sch *schedule.Schedule, after time.Time, pauses []le
 
 	resume := at
 	u := Upcoming{Job: j.Name, Agent: j.Agent, Source: sch.Source(), Nominal: at, Actual: at, Decision: domain.DecisionRun}
-	p, paused := ledger.Paused(pauses, j.Name, j.Agent, at)
+	p, paused := pause.Paused(pauses, j.Name, j.Agent, at)
 	switch {
 	case excluded != "":
 		u.Decision, u.Reason = domain.DecisionSkipped, excluded
@@ -123,7 +125,7 @@ func nextOccurrence(j *Job, sch *schedule.Schedule, after time.Time, pauses []le
 
 // wakeCursor returns the cursor of a planned wake. A wake in the past is about to fire, or waits
 // for the end of a pause.
-func wakeCursor(s ledger.Wake, pauses []ledger.Pause, now time.Time) cursor {
+func wakeCursor(s wake.Wake, pauses []pause.Pause, now time.Time) cursor {
 	u := Upcoming{Job: s.Job, Agent: s.Agent, Source: SourceWake, Nominal: s.At, Actual: s.At, Decision: domain.DecisionRun,
 		Reason: fmt.Sprintf("agent %s, planned by the %s", s.Agent, s.ScheduledBy)}
 	at := s.At
@@ -131,7 +133,7 @@ func wakeCursor(s ledger.Wake, pauses []ledger.Pause, now time.Time) cursor {
 		at = now
 	}
 
-	if p, ok := ledger.Paused(pauses, "", s.Agent, at); ok {
+	if p, ok := pause.Paused(pauses, "", s.Agent, at); ok {
 		u.Reason = "waits for the end of the pause: " + p.String()
 		if !p.Until.IsZero() {
 			u.Actual = p.Until
@@ -156,7 +158,7 @@ func (s *Scheduler) NextStart(name string, after time.Time) time.Time {
 	for _, sch := range e.job.Schedules {
 		t := sch.Next(after)
 		for !t.IsZero() {
-			p, paused := ledger.Paused(pauses, e.job.Name, e.job.Agent, t)
+			p, paused := pause.Paused(pauses, e.job.Name, e.job.Agent, t)
 			if !paused {
 				break
 			}
@@ -208,7 +210,7 @@ func (s *Scheduler) JobStatus(name string) (JobStatus, bool) {
 }
 
 // sources returns a job and the wakes planned by its runs, or all jobs and wakes if name is "".
-func (t *Timetable) sources(name string) (jobs []*Job, wakes []ledger.Wake) {
+func (t *Timetable) sources(name string) (jobs []*Job, wakes []wake.Wake) {
 	if e := t.jobs[name]; e != nil {
 		jobs = append(jobs, &e.job)
 	} else if name == "" {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/wake"
 	"rouse/scheduler"
 	"rouse/scheduler/schedule"
 )
@@ -23,21 +25,21 @@ func TestNextStart(t *testing.T) {
 			t.Errorf("%s", got)
 		}
 
-		pause := func(p ledger.Pause) {
+		set := func(p pause.Pause) {
 			t.Helper()
-			if _, err := d.l.SetPause(t.Context(), p); err != nil {
+			if _, err := d.l.Pauses.Set(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
 			d.runs() // until the scheduler has noticed
 		}
 
-		pause(ledger.Pause{Scope: ledger.PauseJob, Name: "daily", Until: start.Add(33 * time.Hour)})
-		pause(ledger.Pause{Scope: ledger.PauseAgent, Name: "a", Until: start.Add(4*24*time.Hour + 8*time.Hour)})
+		set(pause.Pause{Scope: pause.Job, Name: "daily", Until: start.Add(33 * time.Hour)})
+		set(pause.Pause{Scope: pause.Agent, Name: "a", Until: start.Add(4*24*time.Hour + 8*time.Hour)})
 		if got := first(); got != "2000-01-05 08:00" {
 			t.Errorf("when a pause ends at an instant, that instant runs: %s", got)
 		}
 
-		pause(ledger.Pause{Scope: ledger.PauseAll})
+		set(pause.Pause{Scope: pause.All})
 		if got := d.s.NextStart("daily", time.Now()); !got.IsZero() {
 			t.Errorf("paused for good: %s", got)
 		}
@@ -99,11 +101,11 @@ func TestJobStatus(t *testing.T) {
 // A wake is listed until it fires. If it was due in a pause, it waits for the end of the pause.
 func TestNextOfAPausedWake(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
-		if _, err := d.l.SetWake(t.Context(), ledger.Wake{Agent: "a", At: d.l.Now().Add(time.Hour), Instructions: "x", ScheduledBy: ledger.ByAgent}, ledger.WakeUsage{}); err != nil {
+		if _, err := d.l.Wakes.Set(t.Context(), wake.Wake{Agent: "a", At: d.l.Now().Add(time.Hour), Instructions: "x", ScheduledBy: ledger.ByAgent}, wake.Usage{}); err != nil {
 			t.Fatal(err)
 		}
 
-		if _, err := d.l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseAgent, Name: "a", Until: start.Add(3 * time.Hour)}); err != nil {
+		if _, err := d.l.Pauses.Set(t.Context(), pause.Pause{Scope: pause.Agent, Name: "a", Until: start.Add(3 * time.Hour)}); err != nil {
 			t.Fatal(err)
 		}
 

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"sync"
 
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
 	"rouse/internal/nofollow"
 	"rouse/watcher/fsys"
 )
@@ -39,7 +39,7 @@ func (w *Watcher) applyAfterActions(ctx context.Context) error {
 	w.mu.Unlock()
 
 	for limit := maxPerTx; known && ctx.Err() == nil; {
-		due, err := w.ledger.PendingAfterMoves(ctx, limit)
+		due, err := w.ledger.Claims.PendingAfterMoves(ctx, limit)
 		if err != nil {
 			return err
 		}
@@ -60,15 +60,15 @@ func (w *Watcher) applyAfterActions(ctx context.Context) error {
 }
 
 // own are the files that are this node's to deal with.
-func (w *Watcher) own(due []ledger.ClaimStatus) []ledger.ClaimStatus {
+func (w *Watcher) own(due []claim.Status) []claim.Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.DeleteFunc(due, func(c ledger.ClaimStatus) bool { return w.folders[c.Job] == nil && w.elsewhere(c.Job) })
+	return slices.DeleteFunc(due, func(c claim.Status) bool { return w.folders[c.Job] == nil && w.elsewhere(c.Job) })
 }
 
 // applyConcurrently works on several files at a time, so that the ledger commits their results
 // together.
-func (w *Watcher) applyConcurrently(ctx context.Context, due []ledger.ClaimStatus) error {
+func (w *Watcher) applyConcurrently(ctx context.Context, due []claim.Status) error {
 	errs := make([]error, min(movers, len(due)))
 	var group sync.WaitGroup
 	for i := range errs {
@@ -85,16 +85,16 @@ func (w *Watcher) applyConcurrently(ctx context.Context, due []ledger.ClaimStatu
 
 // applyAfterAction deals with one file. It may be called again for the same one, after a crash
 // between the move and its record.
-func (w *Watcher) applyAfterAction(ctx context.Context, c ledger.ClaimStatus) error {
+func (w *Watcher) applyAfterAction(ctx context.Context, c claim.Status) error {
 	w.mu.Lock()
 	f := w.folders[c.Job]
 	w.mu.Unlock()
 	if f == nil {
-		state := ledger.AfterLeft
+		state := claim.AfterLeft
 		if c.Outcome == "" {
-			state = ledger.AfterNone
+			state = claim.AfterNone
 		}
-		_, err := w.ledger.FinishAfterMove(ctx, c, state, c.Dest, "")
+		_, err := w.ledger.Claims.FinishAfterMove(ctx, c, state, c.Dest, "")
 		return err
 	}
 
@@ -102,7 +102,7 @@ func (w *Watcher) applyAfterAction(ctx context.Context, c ledger.ClaimStatus) er
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if ended, err := w.ledger.FinishAfterMove(ctx, c, state, dest, note); err != nil || !ended {
+	if ended, err := w.ledger.Claims.FinishAfterMove(ctx, c, state, dest, note); err != nil || !ended {
 		return err // not ended: the run was retried meanwhile, so another outcome decides
 	}
 
@@ -121,7 +121,7 @@ const changedSince = "the file has changed since its run; it stays, as a new one
 
 // moveOrDelete does what the watch wants for a file, and says what became of it; failure, when it
 // could not be done.
-func (w *Watcher) moveOrDelete(ctx context.Context, watch *Watch, c ledger.ClaimStatus) (state, dest, note string, failure error) {
+func (w *Watcher) moveOrDelete(ctx context.Context, watch *Watch, c claim.Status) (state, dest, note string, failure error) {
 	after := watch.OnFailure
 	if c.Outcome.Done() {
 		after = watch.OnSuccess
@@ -130,18 +130,18 @@ func (w *Watcher) moveOrDelete(ctx context.Context, watch *Watch, c ledger.Claim
 	g, err := openRoots(watch)
 	switch {
 	case err != nil && c.Outcome == "":
-		return ledger.AfterNone, c.Dest, "", nil // its run says what is wrong with the folder
+		return claim.AfterNone, c.Dest, "", nil // its run says what is wrong with the folder
 	case err != nil:
-		return ledger.AfterFailed, "", err.Error(), err
+		return claim.AfterFailed, "", err.Error(), err
 	}
 	defer g.close()
 
 	if c.Outcome == "" {
-		return ledger.AfterNone, w.placeOf(ctx, g, c), "", nil
+		return claim.AfterNone, w.placeOf(ctx, g, c), "", nil
 	}
 
 	if after.Action == "" || after.Action == actionLeave || !g.contains(filepath.FromSlash(c.Path)) {
-		return ledger.AfterLeft, "", "", nil // a file that its owner named, from another folder, stays there
+		return claim.AfterLeft, "", "", nil // a file that its owner named, from another folder, stays there
 	}
 
 	// A file that is gone has been dealt with: by somebody else, or by a delete that a crash
@@ -149,7 +149,7 @@ func (w *Watcher) moveOrDelete(ctx context.Context, watch *Watch, c ledger.Claim
 	file, st, err := w.locate(ctx, g, c)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return ledger.AfterDone, "", "the file was gone", nil
+		return claim.AfterDone, "", "the file was gone", nil
 	case err == nil && after.Action == actionDelete:
 		err = deleteFile(file, st, file.Sibling(deletingName(c)))
 	case err == nil:
@@ -159,17 +159,17 @@ func (w *Watcher) moveOrDelete(ctx context.Context, watch *Watch, c ledger.Claim
 	switch {
 	case errors.Is(err, fsys.ErrChanged):
 		// Other bytes are another file, which gets a run of its own.
-		return ledger.AfterDone, "", changedSince, nil
+		return claim.AfterDone, "", changedSince, nil
 	case err != nil:
-		return ledger.AfterFailed, "", err.Error(), err
+		return claim.AfterFailed, "", err.Error(), err
 	}
 
-	return ledger.AfterDone, dest, "", nil
+	return claim.AfterDone, dest, "", nil
 }
 
 // placeOf is where the file of a run lies that was retried before it was recorded what became of it: "" when it is still
 // at its path, or nowhere.
-func (w *Watcher) placeOf(ctx context.Context, g *allowedRoots, c ledger.ClaimStatus) string {
+func (w *Watcher) placeOf(ctx context.Context, g *allowedRoots, c claim.Status) string {
 	path := filepath.FromSlash(c.Path)
 	if !g.contains(path) {
 		return c.Dest
@@ -184,11 +184,11 @@ func (w *Watcher) placeOf(ctx context.Context, g *allowedRoots, c ledger.ClaimSt
 
 // deletingName is the name that a file has while it is deleted. It is hidden, so that no scan
 // takes the file for a new one.
-func deletingName(c ledger.ClaimStatus) string { return fmt.Sprintf(".deleting-%d", c.ID) }
+func deletingName(c claim.Status) string { return fmt.Sprintf(".deleting-%d", c.ID) }
 
 // moveTo moves a file into a folder, and says where it lies then. Where the same content came before and still lies
 // there, the second one is removed: what is put back again and again fills no folder with copies.
-func (w *Watcher) moveTo(ctx context.Context, g *allowedRoots, c ledger.ClaimStatus, file fsys.Handle, st fsys.Stamp, after After) (string, error) {
+func (w *Watcher) moveTo(ctx context.Context, g *allowedRoots, c claim.Status, file fsys.Handle, st fsys.Stamp, after After) (string, error) {
 	to, name, err := w.destination(ctx, after, c)
 	if err != nil {
 		return "", err
@@ -215,7 +215,7 @@ func (w *Watcher) moveTo(ctx context.Context, g *allowedRoots, c ledger.ClaimSta
 // locate finds the content of a claim: at its path or, when its run was retried, where the
 // action after the earlier try put it. The error is ErrChanged when there is other content at
 // the path, and the claimed one is nowhere.
-func (w *Watcher) locate(ctx context.Context, g *allowedRoots, c ledger.ClaimStatus) (fsys.Handle, fsys.Stamp, error) {
+func (w *Watcher) locate(ctx context.Context, g *allowedRoots, c claim.Status) (fsys.Handle, fsys.Stamp, error) {
 	path := filepath.FromSlash(c.Path)
 	missing := fs.ErrNotExist
 	places := []string{path, c.Dest, filepath.Join(filepath.Dir(path), deletingName(c))}
@@ -252,7 +252,7 @@ func (w *Watcher) locate(ctx context.Context, g *allowedRoots, c ledger.ClaimSta
 
 // stampOfClaimed is the stamp of a file that still has the claimed content; ErrChanged when it
 // has another.
-func (w *Watcher) stampOfClaimed(ctx context.Context, file fsys.Handle, c ledger.ClaimStatus) (fsys.Stamp, error) {
+func (w *Watcher) stampOfClaimed(ctx context.Context, file fsys.Handle, c claim.Status) (fsys.Stamp, error) {
 	info, err := file.Lstat()
 	if err != nil {
 		return fsys.Stamp{}, err
@@ -272,7 +272,7 @@ func (w *Watcher) stampOfClaimed(ctx context.Context, file fsys.Handle, c ledger
 }
 
 // findUnrecordedMove looks for a file where a move would have put it whose record was lost.
-func (w *Watcher) findUnrecordedMove(ctx context.Context, g *allowedRoots, after After, c ledger.ClaimStatus) (fsys.Handle, fsys.Stamp, error) {
+func (w *Watcher) findUnrecordedMove(ctx context.Context, g *allowedRoots, after After, c claim.Status) (fsys.Handle, fsys.Stamp, error) {
 	to, name, err := w.destination(ctx, after, c)
 	if err != nil {
 		return fsys.Handle{}, fsys.Stamp{}, err

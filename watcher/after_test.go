@@ -15,6 +15,8 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
+	"rouse/internal/ledger/event"
 	"rouse/internal/nofollow"
 	"rouse/watcher/fsys"
 	"rouse/watcher/settle"
@@ -95,7 +97,7 @@ func (d *harness) missing(name string) {
 }
 
 // run takes a file and ends its run; what is due to it is pending then.
-func (d *harness) run(w Watch, path string, outcome domain.Outcome) ledger.ClaimStatus {
+func (d *harness) run(w Watch, path string, outcome domain.Outcome) claim.Status {
 	d.t.Helper()
 	a, err := EnqueueFile(d.t.Context(), d.w.ledger, w, path, false)
 	d.must(err)
@@ -112,9 +114,9 @@ func (d *harness) end(run int64, outcome domain.Outcome) {
 	d.must(d.w.ledger.Finish(d.t.Context(), attempt, ledger.Result{Outcome: outcome}))
 }
 
-func (d *harness) claim() ledger.ClaimStatus {
+func (d *harness) claim() claim.Status {
 	d.t.Helper()
-	due, err := d.w.ledger.PendingAfterMoves(d.t.Context(), 10)
+	due, err := d.w.ledger.Claims.PendingAfterMoves(d.t.Context(), 10)
 	d.must(err)
 	if len(due) != 1 {
 		d.t.Fatalf("%d files wait for what is due to them", len(due))
@@ -123,10 +125,10 @@ func (d *harness) claim() ledger.ClaimStatus {
 }
 
 // applyAfter carries out what is due, and says what became of the claim.
-func (d *harness) applyAfter(c ledger.ClaimStatus) ledger.ClaimStatus {
+func (d *harness) applyAfter(c claim.Status) claim.Status {
 	d.t.Helper()
 	d.must(d.w.applyAfterActions(d.t.Context()))
-	got, ok, err := d.w.ledger.ClaimOf(d.t.Context(), c.Job, c.Path, c.Hash)
+	got, ok, err := d.w.ledger.Claims.Of(d.t.Context(), c.Job, c.Path, c.Hash)
 	if err != nil || !ok {
 		d.t.Fatalf("no claim: %v", err)
 	}
@@ -135,7 +137,7 @@ func (d *harness) applyAfter(c ledger.ClaimStatus) ledger.ClaimStatus {
 
 func (d *harness) note() string {
 	d.t.Helper()
-	events, err := d.w.ledger.Events(d.t.Context(), ledger.EventFilter{Job: "in"})
+	events, err := d.w.ledger.Events.List(d.t.Context(), event.Filter{Job: "in"})
 	d.must(err)
 	last := ""
 	for _, e := range events {
@@ -161,7 +163,7 @@ func TestAfterByOutcome(t *testing.T) {
 		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{Action: "move", Dir: d.path("done")}, OnFailure: After{Action: "move", Dir: d.path("failed")}}
 		d.must(d.w.Set(t.Context(), []Watch{w}))
 		got := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), outcome))
-		if got.After != ledger.AfterDone || got.Dest != d.path(want+"/a.csv") {
+		if got.After != claim.AfterDone || got.Dest != d.path(want+"/a.csv") {
 			t.Errorf("%s: %+v", outcome, got)
 		}
 		d.read(want+"/a.csv", "1")
@@ -176,10 +178,10 @@ func TestAfterKilledBetweenMoveAndRecord(t *testing.T) {
 	d.write("done/a.csv", "another")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
 	state, dest, _, _ := d.w.moveOrDelete(t.Context(), &w, c) // and no FinishAfterMove
-	if state != ledger.AfterDone || dest != d.path("done/a-2.csv") {
+	if state != claim.AfterDone || dest != d.path("done/a-2.csv") {
 		t.Fatalf("%s %s", state, dest)
 	}
-	if got := d.applyAfter(c); got.After != ledger.AfterDone || got.Dest != dest || d.note() != "" {
+	if got := d.applyAfter(c); got.After != claim.AfterDone || got.Dest != dest || d.note() != "" {
 		t.Errorf("%+v, %s", got, d.note())
 	}
 
@@ -202,7 +204,7 @@ func TestAfterAcrossFileSystems(t *testing.T) {
 	d.must(copyAcross(t.Context(), d.handle(path), fsys.StampOf(info), d.handle(filepath.Join(far, "a.csv"))))
 	d.must(os.WriteFile(path, []byte("1"), 0o640)) // the removal did not come about
 	d.must(os.Chtimes(path, long, long))
-	if got := d.applyAfter(c); got.After != ledger.AfterDone || got.Dest != filepath.Join(far, "a.csv") {
+	if got := d.applyAfter(c); got.After != claim.AfterDone || got.Dest != filepath.Join(far, "a.csv") {
 		t.Errorf("%+v", got)
 	}
 
@@ -254,7 +256,7 @@ func TestMoveTakesNothingForItsCopy(t *testing.T) {
 			path := d.write("inbox/a.csv", "1")
 			d.must(os.Chtimes(there, c.at, c.at))
 			d.must(os.Chtimes(path, long, long))
-			if got := d.applyAfter(d.run(w, path, domain.OutcomeSuccess)); got.After != ledger.AfterDone || got.Dest != filepath.Join(dir, c.want) {
+			if got := d.applyAfter(d.run(w, path, domain.OutcomeSuccess)); got.After != claim.AfterDone || got.Dest != filepath.Join(dir, c.want) {
 				t.Errorf("%+v", got)
 			}
 			d.missing("inbox/a.csv")
@@ -320,14 +322,14 @@ func TestAfterOfAChangedOrMissingFile(t *testing.T) {
 	w := d.set(After{Action: "move", Dir: d.path("done")})
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
 	d.write("inbox/a.csv", "changed")
-	if got := d.applyAfter(c); got.After != ledger.AfterDone || got.Dest != "" || !strings.Contains(d.note(), "changed since") {
+	if got := d.applyAfter(c); got.After != claim.AfterDone || got.Dest != "" || !strings.Contains(d.note(), "changed since") {
 		t.Errorf("%+v, %s", got, d.note())
 	}
 
 	d.read("inbox/a.csv", "changed")
 	c = d.run(w, d.path("inbox/a.csv"), domain.OutcomeSuccess)
 	d.must(os.Remove(d.path("inbox/a.csv")))
-	if got := d.applyAfter(c); got.After != ledger.AfterDone || d.note() != "the file was gone" {
+	if got := d.applyAfter(c); got.After != claim.AfterDone || d.note() != "the file was gone" {
 		t.Errorf("%+v, %s", got, d.note())
 	}
 }
@@ -373,7 +375,7 @@ func TestAfterRetriesWhatFails(t *testing.T) {
 	w := d.set(After{Action: "move", Dir: d.path("done")})
 	d.write("done", "a file where the folder should be")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
-	if got := d.applyAfter(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "cannot be created") {
+	if got := d.applyAfter(c); got.After != claim.AfterFailed || !strings.Contains(d.note(), "cannot be created") {
 		t.Errorf("%+v, %s", got, d.note())
 	}
 
@@ -386,7 +388,7 @@ func TestAfterRetriesWhatFails(t *testing.T) {
 	if _, err := EnqueueFile(t.Context(), d.w.ledger, w, d.path("inbox/a.csv"), false); err != nil { // like a scan
 		t.Fatal(err)
 	}
-	if got := d.applyAfter(c); got.After != ledger.AfterDone {
+	if got := d.applyAfter(c); got.After != claim.AfterDone {
 		t.Errorf("%+v", got)
 	}
 
@@ -460,7 +462,7 @@ func TestAfterOfARetriedRun(t *testing.T) {
 	}
 
 	d.end(c.Run, domain.OutcomeSuccess)
-	if got := d.applyAfter(c); got.After != ledger.AfterDone || got.Dest != d.path("done/a.csv") {
+	if got := d.applyAfter(c); got.After != claim.AfterDone || got.Dest != d.path("done/a.csv") {
 		t.Errorf("%+v", got)
 	}
 
@@ -472,20 +474,20 @@ func TestAfterLeavesWhatIsNotInTheFolder(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
 	w := d.set(After{Action: "delete"})
-	if got := d.applyAfter(d.run(w, d.write("elsewhere/a.csv", "1"), domain.OutcomeSuccess)); got.After != ledger.AfterLeft {
+	if got := d.applyAfter(d.run(w, d.write("elsewhere/a.csv", "1"), domain.OutcomeSuccess)); got.After != claim.AfterLeft {
 		t.Errorf("%+v", got)
 	}
 
 	for _, action := range []string{"", actionLeave} {
 		w := d.set(After{Action: action})
-		if got := d.applyAfter(d.run(w, d.write("inbox/"+action+".csv", action), domain.OutcomeSuccess)); got.After != ledger.AfterLeft || got.Dest != "" {
+		if got := d.applyAfter(d.run(w, d.write("inbox/"+action+".csv", action), domain.OutcomeSuccess)); got.After != claim.AfterLeft || got.Dest != "" {
 			t.Errorf("%q: %+v", action, got)
 		}
 		d.read("inbox/"+action+".csv", action)
 	}
 
 	d.read("elsewhere/a.csv", "1")
-	if got := d.applyAfter(d.run(Watch{Job: "other"}, d.path("elsewhere/a.csv"), domain.OutcomeSuccess)); got.After != ledger.AfterLeft {
+	if got := d.applyAfter(d.run(Watch{Job: "other"}, d.path("elsewhere/a.csv"), domain.OutcomeSuccess)); got.After != claim.AfterLeft {
 		t.Errorf("%+v", got)
 	}
 }
@@ -522,7 +524,7 @@ func TestAfterStaysInTheFolder(t *testing.T) {
 		c := d.run(w, d.write("inbox/sub/a.csv", "1"), domain.OutcomeSuccess)
 		d.must(os.Rename(d.path("inbox/sub"), d.path("inbox/bus")))
 		d.link("outside", "inbox/sub")
-		if got := d.applyAfter(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "escapes") {
+		if got := d.applyAfter(c); got.After != claim.AfterFailed || !strings.Contains(d.note(), "escapes") {
 			t.Errorf("%+v: %+v, %s", success, got, d.note())
 		}
 
@@ -534,7 +536,7 @@ func TestAfterStaysInTheFolder(t *testing.T) {
 	d.must(os.Mkdir(d.path("outside"), 0o755))
 	d.link("outside", "inbox/done")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
-	if got := d.applyAfter(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "is a link") {
+	if got := d.applyAfter(c); got.After != claim.AfterFailed || !strings.Contains(d.note(), "is a link") {
 		t.Errorf("%+v, %s", got, d.note())
 	}
 
@@ -545,7 +547,7 @@ func TestAfterStaysInTheFolder(t *testing.T) {
 	d.must(os.Remove(d.path("inbox/done")))
 	d.must(os.MkdirAll(d.path("inbox/repo/.git/hooks"), 0o755))
 	d.link("inbox/repo/.git/hooks", "inbox/done")
-	if got := d.applyAfter(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "is a link") {
+	if got := d.applyAfter(c); got.After != claim.AfterFailed || !strings.Contains(d.note(), "is a link") {
 		t.Errorf("%+v, %s", got, d.note())
 	}
 	d.missing("inbox/repo/.git/hooks/a.csv")
@@ -603,7 +605,7 @@ func TestAfterKilledInADeletion(t *testing.T) {
 	w := d.set(After{Action: "delete"})
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
 	d.must(os.Rename(d.path("inbox/a.csv"), d.path("inbox/"+deletingName(c))))
-	if got := d.applyAfter(c); got.After != ledger.AfterDone || got.Dest != "" {
+	if got := d.applyAfter(c); got.After != claim.AfterDone || got.Dest != "" {
 		t.Errorf("%+v", got)
 	}
 	if left, err := os.ReadDir(d.path("inbox")); err != nil || len(left) != 0 {
@@ -632,9 +634,9 @@ func TestAfterManyOfAnotherNode(t *testing.T) {
 	take("in", maxPerTx+1)
 
 	d.must(d.w.applyAfterActions(t.Context()))
-	due, err := d.w.ledger.PendingAfterMoves(t.Context(), 10_000)
+	due, err := d.w.ledger.Claims.PendingAfterMoves(t.Context(), 10_000)
 	d.must(err)
-	if len(due) != maxPerTx || slices.ContainsFunc(due, func(c ledger.ClaimStatus) bool { return c.Job != "theirs" }) {
+	if len(due) != maxPerTx || slices.ContainsFunc(due, func(c claim.Status) bool { return c.Job != "theirs" }) {
 		t.Errorf("%d files wait for what is due to them", len(due))
 	}
 }
@@ -655,7 +657,7 @@ func TestAfterFailureOfARunRetriedMeanwhile(t *testing.T) {
 	if got := d.w.Status(t.Context())[0]; got.Problem != "" {
 		t.Errorf("%+v", got)
 	}
-	if got := d.applyAfter(d.claim()); got.After != ledger.AfterNone || got.Dest != "" {
+	if got := d.applyAfter(d.claim()); got.After != claim.AfterNone || got.Dest != "" {
 		t.Errorf("it is still at its path: %+v", got)
 	}
 }
@@ -666,7 +668,7 @@ func TestAfterOfAFilePutBack(t *testing.T) {
 	d := newHarness(t)
 	w := d.set(After{Action: "move", Dir: d.path("done")})
 	d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess))
-	if got := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)); got.After != ledger.AfterDone || got.Dest != d.path("done/a.csv") {
+	if got := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)); got.After != claim.AfterDone || got.Dest != d.path("done/a.csv") {
 		t.Errorf("%+v", got)
 	}
 	d.read("done/a.csv", "1")
@@ -675,7 +677,7 @@ func TestAfterOfAFilePutBack(t *testing.T) {
 
 	// Another one lies there by now: it stays.
 	d.write("done/a.csv", "2")
-	if got := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)); got.After != ledger.AfterDone || got.Dest != d.path("done/a-2.csv") {
+	if got := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)); got.After != claim.AfterDone || got.Dest != d.path("done/a-2.csv") {
 		t.Errorf("%+v", got)
 	}
 	d.read("done/a.csv", "2")
@@ -703,7 +705,7 @@ func TestAfterBesideTheSameContent(t *testing.T) {
 		}
 		d.end(c.Run, domain.OutcomeSuccess)
 		got := d.applyAfter(c)
-		if want := map[bool]string{true: d.path("done/a-2.csv"), false: ""}[putBack]; got.After != ledger.AfterDone || got.Dest != want {
+		if want := map[bool]string{true: d.path("done/a-2.csv"), false: ""}[putBack]; got.After != claim.AfterDone || got.Dest != want {
 			t.Errorf("put back: %t: %+v", putBack, got)
 		}
 		if putBack {
@@ -727,12 +729,12 @@ func TestAfterOfARunRetriedAtOnce(t *testing.T) {
 	}
 
 	// The run waits for this: it needs its file, and this one is not to be moved once more while it works.
-	if now := d.applyAfter(c); now.After != ledger.AfterNone || now.Dest != dest {
+	if now := d.applyAfter(c); now.After != claim.AfterNone || now.Dest != dest {
 		t.Errorf("%+v", now)
 	}
 
 	late := func() {
-		if ended, err := d.w.ledger.FinishAfterMove(t.Context(), c, state, dest, ""); ended || err != nil {
+		if ended, err := d.w.ledger.Claims.FinishAfterMove(t.Context(), c, state, dest, ""); ended || err != nil {
 			t.Errorf("%v (%v)", ended, err)
 		}
 	}
@@ -741,7 +743,7 @@ func TestAfterOfARunRetriedAtOnce(t *testing.T) {
 	d.write("inbox/a.csv", "another")
 	d.end(c.Run, domain.OutcomeSuccess)
 	late()
-	if got := d.applyAfter(c); got.After != ledger.AfterDone || got.Dest != d.path("done/a.csv") {
+	if got := d.applyAfter(c); got.After != claim.AfterDone || got.Dest != d.path("done/a.csv") {
 		t.Errorf("%+v", got)
 	}
 
@@ -772,7 +774,7 @@ func TestMoveByTemplate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newHarness(t)
-			d.w.expand = func(_ context.Context, part string, _ ledger.ClaimStatus) (string, error) {
+			d.w.expand = func(_ context.Context, part string, _ claim.Status) (string, error) {
 				if i := strings.Index(part, "{{"); i >= 0 && strings.Contains(part, ".") {
 					return part[:i] + c.value, nil
 				} else if i >= 0 {
@@ -781,12 +783,12 @@ func TestMoveByTemplate(t *testing.T) {
 				return part, nil
 			}
 			w := d.set(After{Action: actionMove, Dir: d.path("sorted"), Template: c.template})
-			claim := d.run(w, d.write("inbox/a.csv", "content"), domain.OutcomeSuccess)
-			state, dest, note, _ := d.w.moveOrDelete(t.Context(), &w, claim) // killed before the move was recorded
-			if state != ledger.AfterDone || dest != d.path(c.want) {
+			taken := d.run(w, d.write("inbox/a.csv", "content"), domain.OutcomeSuccess)
+			state, dest, note, _ := d.w.moveOrDelete(t.Context(), &w, taken) // killed before the move was recorded
+			if state != claim.AfterDone || dest != d.path(c.want) {
 				t.Fatalf("%s %s %s", state, dest, note)
 			}
-			if got := d.applyAfter(claim); got.After != ledger.AfterDone || got.Dest != dest {
+			if got := d.applyAfter(taken); got.After != claim.AfterDone || got.Dest != dest {
 				t.Errorf("%+v", got)
 			}
 			d.read(c.want, "content")

@@ -10,6 +10,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
 	"rouse/watcher/fsys"
 	"rouse/watcher/settle"
 )
@@ -24,7 +25,7 @@ type batch struct {
 	// For a collecting watch: the time of the last handover, and the time at which this process
 	// began to collect. Both are zero until then.
 	collected, began time.Time
-	handover         *ledger.WatchState // current handover
+	handover         *claim.WatchState // current handover
 }
 
 type readyFile struct {

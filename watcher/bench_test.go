@@ -13,6 +13,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/runs"
 	"rouse/watcher"
 )
 
@@ -134,7 +135,7 @@ func (b *bench) finish() {
 		return
 	}
 
-	runs, err := b.ledger.Claimable(b.t.Context(), time.Now(), 0, 100)
+	runs, err := b.ledger.Runs.Claimable(b.t.Context(), time.Now(), 0, 100)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -153,7 +154,7 @@ func (b *bench) finish() {
 // count is how many runs a job has.
 func (b *bench) count(job string) int {
 	b.t.Helper()
-	runs, err := b.ledger.Runs(b.t.Context(), ledger.RunFilter{Job: job, Limit: 100_000})
+	runs, err := b.ledger.Runs.List(b.t.Context(), runs.Filter{Job: job, Limit: 100_000})
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"time"
 
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
 )
 
 // NextHandover returns the time of the next handover of a collecting watch with a saved state. A
 // watch without a state begins now. If the time has passed, the handover is due at once.
-func (w *Watch) NextHandover(st ledger.WatchState, now time.Time) time.Time {
+func (w *Watch) NextHandover(st claim.WatchState, now time.Time) time.Time {
 	if st.Collected.IsZero() {
 		st.Collected = now
 	}
@@ -23,13 +23,13 @@ func (f *folder) beginCollecting(ctx context.Context) {
 		return
 	}
 
-	st, _, err := f.w.ledger.WatchState(ctx, f.Job)
+	st, _, err := f.w.ledger.Watches.State(ctx, f.Job)
 	if now := time.Now().Truncate(time.Millisecond); err == nil && st.Collected.IsZero() {
 		st.Collected, st.Run = now, 0
 		if st.Since.IsZero() {
 			st.Since = now
 		}
-		err = f.writeUnlessStopped(func() error { return f.w.ledger.SaveWatchStates(ctx, st) })
+		err = f.writeUnlessStopped(func() error { return f.w.ledger.Watches.Save(ctx, st) })
 	}
 	if err != nil {
 		f.collectFailed(ctx, err)
@@ -52,7 +52,7 @@ func (f *folder) collectDue() time.Time {
 // collect prepares the handover of a number of files. Without files it records that none came
 // and returns false.
 func (f *folder) collect(ctx context.Context, files int) bool {
-	st, _, err := f.w.ledger.WatchState(ctx, f.Job)
+	st, _, err := f.w.ledger.Watches.State(ctx, f.Job)
 	if err != nil {
 		f.collectFailed(ctx, err)
 		return false
@@ -69,7 +69,7 @@ func (f *folder) collect(ctx context.Context, files int) bool {
 		return true
 	}
 
-	if err := f.writeUnlessStopped(func() error { return f.w.ledger.SaveWatchStates(ctx, st) }); err != nil {
+	if err := f.writeUnlessStopped(func() error { return f.w.ledger.Watches.Save(ctx, st) }); err != nil {
 		f.collectFailed(ctx, err)
 		return false
 	}

@@ -10,6 +10,8 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/runs"
 	"rouse/watcher"
 )
 
@@ -25,7 +27,7 @@ func (b *bench) collecting() watcher.Watch {
 // handedOver returns the files of each run, the oldest run first.
 func (b *bench) handedOver() (out []string) {
 	b.t.Helper()
-	runs, err := b.ledger.Runs(b.t.Context(), ledger.RunFilter{Job: "in"})
+	runs, err := b.ledger.Runs.List(b.t.Context(), runs.Filter{Job: "in"})
 	b.must(err)
 	for _, r := range slices.Backward(runs) {
 		var d ledger.Detail
@@ -43,10 +45,10 @@ func (b *bench) handedOver() (out []string) {
 // overdue moves the next handover into the past.
 func (b *bench) overdue() {
 	b.t.Helper()
-	st, _, err := b.ledger.WatchState(b.t.Context(), "in")
+	st, _, err := b.ledger.Watches.State(b.t.Context(), "in")
 	b.must(err)
 	st.Collected = time.Now().Add(-3 * time.Hour)
-	b.must(b.ledger.SaveWatchStates(b.t.Context(), st))
+	b.must(b.ledger.Watches.Save(b.t.Context(), st))
 }
 
 // TestCollect checks that all files go to one run, once, also after restarts and missed handovers.
@@ -107,12 +109,12 @@ func TestCollectNothing(t *testing.T) {
 	b.overdue()
 	b.start(w)
 	b.until(func() bool {
-		events, err := b.ledger.Events(t.Context(), ledger.EventFilter{Job: "in"})
+		events, err := b.ledger.Events.List(t.Context(), event.Filter{Job: "in"})
 		b.must(err)
 		return slices.ContainsFunc(events, func(e ledger.Event) bool { return e.Kind == "watch.collected" })
 	})
 	b.until(func() bool { return time.Until(b.status("in").Handover) > 50*time.Minute })
-	st, _, err := b.ledger.WatchState(t.Context(), "in")
+	st, _, err := b.ledger.Watches.State(t.Context(), "in")
 	if b.must(err); st.Run != 0 || b.count("in") != 0 {
 		t.Errorf("%+v, %d runs", st, b.count("in"))
 	}

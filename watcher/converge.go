@@ -10,6 +10,8 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
+	"rouse/internal/ledger/inbox"
 	"rouse/watcher/fsys"
 	"rouse/watcher/tree"
 )
@@ -34,11 +36,11 @@ const (
 // a watcher that was stopped between any two of these steps goes on at the next. After a
 // failed run the loop ends; the next run is told about the same changes again.
 type convergence struct {
-	loaded           bool              // state is what the ledger holds
-	root             string            // the resolved folder that state is about
-	state            ledger.WatchState // without its tree
-	idlePrint        string            // the fingerprint at which there is nothing to do
-	selectionChanged bool              // the watch selects other files than when state was written
+	loaded           bool             // state is what the ledger holds
+	root             string           // the resolved folder that state is about
+	state            claim.WatchState // without its tree
+	idlePrint        string           // the fingerprint at which there is nothing to do
+	selectionChanged bool             // the watch selects other files than when state was written
 	phase            State
 	since            time.Time // when this phase began
 	checkAt          time.Time // when to scan the folder; zero: wait for an event or the end of a run
@@ -387,8 +389,8 @@ func (f *folder) rest(ctx context.Context, mem tree.Snapshot, print string) erro
 func (f *folder) adopt(ctx context.Context, cur tree.Tree, print string, changes *ledger.Changes, n int) error {
 	run := f.conv.state.Run
 	// First: should the process end in between, it is done again, and an item is made once for a run.
-	if err := f.w.ledger.AddRunInfo(ctx, run, ledger.Question{
-		Call: ledger.CallFolder, Title: fmt.Sprintf("%s stopped: its folder still changes after %d runs", f.Job, maxRounds),
+	if err := f.w.ledger.Inbox.AddRunInfo(ctx, run, inbox.Question{
+		Call: inbox.CallFolder, Title: fmt.Sprintf("%s stopped: its folder still changes after %d runs", f.Job, maxRounds),
 		Message: fmt.Sprintf("%s was different again after the last of %d runs in a row (%s). It is accepted as it is, and the next change starts over. Probably each run writes something else, such as a time: let it write only what is new, or leave its outputs out of the watch with exclude. What each run was told: rouse why %s",
 			f.Path, maxRounds, changes.Text(), f.Job),
 	}); err != nil && !errors.Is(err, ledger.ErrNotFound) { // by then its history may be too old to be kept
@@ -426,7 +428,7 @@ func (f *folder) dispatch(ctx context.Context, cur, base tree.Tree, changes *led
 		return ledger.Accepted{}, err
 	}
 
-	st := ledger.WatchState{Job: f.Job, Since: l.state.Since, Fingerprint: cur.Fingerprint(), Tree: text, Round: l.state.Round + 1}
+	st := claim.WatchState{Job: f.Job, Since: l.state.Since, Fingerprint: cur.Fingerprint(), Tree: text, Round: l.state.Round + 1}
 	if l.failed() {
 		st.Round = 1 // a failed run has ended its loop
 	}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"time"
 
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
 	"rouse/watcher/tree"
 )
 
 // loadState reads from the ledger at which step the last watcher was, and goes on there.
 func (f *folder) loadState(ctx context.Context) error {
-	st, _, err := f.w.ledger.WatchState(ctx, f.Job)
+	st, _, err := f.w.ledger.Watches.State(ctx, f.Job)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (f *folder) loadSnapshot(ctx context.Context, cur tree.Tree) (tree.Snapshot
 		return tree.Snapshot{}, nil
 	}
 
-	st, _, err := f.w.ledger.WatchState(ctx, f.Job)
+	st, _, err := f.w.ledger.Watches.State(ctx, f.Job)
 	if err != nil {
 		return tree.Snapshot{}, err
 	}
@@ -81,7 +81,7 @@ func (f *folder) loadSnapshot(ctx context.Context, cur tree.Tree) (tree.Snapshot
 }
 
 // saveSnapshot records the trees of the folder in the ledger.
-func (f *folder) saveSnapshot(ctx context.Context, mem tree.Snapshot, st ledger.WatchState) error {
+func (f *folder) saveSnapshot(ctx context.Context, mem tree.Snapshot, st claim.WatchState) error {
 	mem.Shape = f.selection()
 	text, err := mem.Encode()
 	if err != nil {
@@ -93,7 +93,7 @@ func (f *folder) saveSnapshot(ctx context.Context, mem tree.Snapshot, st ledger.
 	}
 
 	st.Tree = text
-	return f.writeUnlessStopped(func() error { return f.w.ledger.SaveWatchStates(ctx, st) })
+	return f.writeUnlessStopped(func() error { return f.w.ledger.Watches.Save(ctx, st) })
 }
 
 // writeUnlessStopped writes unless the folder has been stopped: after a reload the state

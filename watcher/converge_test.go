@@ -17,6 +17,8 @@ import (
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/runs"
 	"rouse/watcher"
 )
 
@@ -29,7 +31,7 @@ func (b *bench) folder() watcher.Watch {
 // changes are what the runs of a job were told, oldest first.
 func (b *bench) changes(job string) []ledger.Detail {
 	b.t.Helper()
-	runs, err := b.ledger.Runs(b.t.Context(), ledger.RunFilter{Job: job, Limit: 10_000})
+	runs, err := b.ledger.Runs.List(b.t.Context(), runs.Filter{Job: job, Limit: 10_000})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -78,7 +80,7 @@ func TestConvergeStates(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 
-	run, err := b.ledger.Run(t.Context(), 1)
+	run, err := b.ledger.Runs.Get(t.Context(), 1)
 	if err != nil || run.Trigger != domain.TriggerWatch || run.Agent != "a" {
 		t.Fatalf("%+v (%v)", run, err)
 	}
@@ -227,7 +229,7 @@ func TestConvergeRounds(t *testing.T) {
 		b.end(int64(i+1), domain.OutcomeSuccess)
 	}
 	b.state(watcher.StateIdle)
-	items, err := b.ledger.Inbox(t.Context())
+	items, err := b.ledger.Inbox.List(t.Context())
 	if err != nil || b.count("in") != most || len(items) != 1 || !strings.Contains(items[0].Title, row.Quote("stopped: its folder still changes")) {
 		t.Errorf("%d runs, %+v (%v)", b.count("in"), items, err)
 	}
@@ -287,9 +289,9 @@ func (m *model) finishSome(t *rapid.T) {
 
 // told is what is there according to the runs that were done, and to what was adopted.
 func (m *model) told(t *rapid.T) map[string]bool {
-	events, err := m.ledger.Events(m.t.Context(), ledger.EventFilter{Limit: 100_000})
+	events, err := m.ledger.Events.List(m.t.Context(), event.Filter{Limit: 100_000})
 	m.must(err)
-	runs, err := m.ledger.Runs(m.t.Context(), ledger.RunFilter{Limit: 10_000}) // after the events, so that each has its run
+	runs, err := m.ledger.Runs.List(m.t.Context(), runs.Filter{Limit: 10_000}) // after the events, so that each has its run
 	m.must(err)
 	outcomes := map[int64]ledger.Run{}
 	for _, r := range runs {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 	"rouse/internal/nofollow"
 )
 
@@ -58,7 +58,7 @@ func (d *harness) until(what string, ok func() bool) {
 
 func (d *harness) runs() int {
 	d.t.Helper()
-	c, err := d.w.ledger.Counts(d.t.Context())
+	c, err := d.w.ledger.Runs.Counts(d.t.Context())
 	d.must(err)
 	return c.Queued
 }
@@ -238,7 +238,7 @@ func TestQueueRunsOver(t *testing.T) {
 
 func (d *harness) rescans(why string) int {
 	d.t.Helper()
-	events, err := d.w.ledger.Events(d.t.Context(), ledger.EventFilter{Job: "in"})
+	events, err := d.w.ledger.Events.List(d.t.Context(), event.Filter{Job: "in"})
 	d.must(err)
 	n := 0
 	for _, e := range events {
@@ -271,7 +271,7 @@ func TestPeriodicScan(t *testing.T) {
 	d.until("another scan", func() bool { return d.w.Status(t.Context())[0].LastScan.After(first) })
 	deaf.Store(true)
 	d.must(d.w.subs.events.Remove(d.path("inbox")))
-	events, err := d.w.ledger.Events(t.Context(), ledger.EventFilter{Job: "in"})
+	events, err := d.w.ledger.Events.List(t.Context(), event.Filter{Job: "in"})
 	d.must(err)
 	if len(events) != 0 {
 		t.Errorf("%+v", events)
@@ -279,7 +279,7 @@ func TestPeriodicScan(t *testing.T) {
 
 	d.write("inbox/a.csv", "1")
 	d.until("a run", func() bool { return d.runs() == 1 })
-	events, err = d.w.ledger.Events(t.Context(), ledger.EventFilter{Job: "in", Limit: 1})
+	events, err = d.w.ledger.Events.List(t.Context(), event.Filter{Job: "in", Limit: 1})
 	d.must(err)
 	if len(events) != 1 || events[0].Kind != "watch.rescanned" || !strings.Contains(string(events[0].Data), "periodic") {
 		t.Errorf("%+v", events)

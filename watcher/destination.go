@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode"
 
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
 	"rouse/internal/text"
 )
 
@@ -61,7 +61,7 @@ func parts(template string) (out []string) {
 }
 
 // destination returns the new folder of a file, relative to after.Dir, and its new name.
-func (w *Watcher) destination(ctx context.Context, after After, c ledger.ClaimStatus) (below, name string, err error) {
+func (w *Watcher) destination(ctx context.Context, after After, c claim.Status) (below, name string, err error) {
 	name = path.Base(c.Path)
 	if after.Template == "" {
 		return "", name, nil

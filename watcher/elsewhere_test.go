@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
 )
 
 // What is due to the files of a folder that another node watches is that node's, and so is what is recorded of the folder.
@@ -13,19 +13,19 @@ func TestElsewhere(t *testing.T) {
 	d := newHarness(t)
 	d.w.elsewhere = func(job string) bool { return job == "theirs" }
 	c := d.run(Watch{Job: "theirs"}, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
-	d.must(d.w.ledger.SaveWatchStates(t.Context(), ledger.WatchState{Job: "theirs", Fingerprint: "f"}, ledger.WatchState{Job: "gone", Fingerprint: "f"}))
+	d.must(d.w.ledger.Watches.Save(t.Context(), claim.WatchState{Job: "theirs", Fingerprint: "f"}, claim.WatchState{Job: "gone", Fingerprint: "f"}))
 
 	d.must(d.w.Set(t.Context(), nil))
-	if got := d.applyAfter(c); got.After != ledger.AfterPending {
+	if got := d.applyAfter(c); got.After != claim.AfterPending {
 		t.Errorf("their file: %+v", got)
 	}
-	known, err := d.w.ledger.WatchStates(t.Context())
+	known, err := d.w.ledger.Watches.States(t.Context())
 	if err != nil || known["theirs"].Fingerprint == "" || known["gone"].Fingerprint != "" {
 		t.Errorf("what is recorded: %+v, %v", known, err)
 	}
 
 	d.w.elsewhere = func(string) bool { return false }
-	if got := d.applyAfter(c); got.After != ledger.AfterLeft {
+	if got := d.applyAfter(c); got.After != claim.AfterLeft {
 		t.Errorf("nobody's file: %+v", got)
 	}
 }

@@ -12,6 +12,8 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
+	"rouse/internal/ledger/pause"
 	"rouse/internal/nofollow"
 	"rouse/watcher/fsys"
 	"rouse/watcher/settle"
@@ -219,8 +221,8 @@ func (f *folder) enqueue(ctx context.Context, requests ...ledger.Request) bool {
 }
 
 // breaker stops a job that triggers itself by writing into its own folder.
-func (f *folder) breaker() ledger.Breaker {
-	b := ledger.Breaker{MaxClaims: maxReclaims, Within: time.Minute}
+func (f *folder) breaker() pause.Breaker {
+	b := pause.Breaker{MaxClaims: maxReclaims, Within: time.Minute}
 	if f.w.breakerNotices != nil {
 		b.Notices = f.w.breakerNotices(f.Job)
 	}
@@ -238,7 +240,7 @@ func (f *folder) markKnown(path string, now fsys.Stamp) {
 // alreadyClaimed says whether these bytes need no run: the one they have is not over, or they
 // stay in place after it. It only reads, so that a scan of known files writes nothing.
 func (f *folder) alreadyClaimed(ctx context.Context, c candidate) (bool, error) {
-	st, ok, err := f.w.ledger.ClaimOf(ctx, f.Job, filepath.ToSlash(c.Path), c.hash)
+	st, ok, err := f.w.ledger.Claims.Of(ctx, f.Job, filepath.ToSlash(c.Path), c.hash)
 	if err != nil {
 		if ctx.Err() == nil {
 			f.w.log.Error("the claim of a file could not be read; it is tried again", "job", f.Job, "path", c.Path, "error", err)
@@ -254,19 +256,19 @@ func (f *folder) alreadyClaimed(ctx context.Context, c candidate) (bool, error) 
 	// The same bytes with another time: somebody saved or dropped the file again.
 	saved := st.ModTime.UnixMilli() != c.stamp.ModTime().UnixMilli()
 	switch {
-	case st.After == ledger.AfterPending:
+	case st.After == claim.AfterPending:
 		// The claimed file may have been moved already, and this one have come after it.
 		f.debouncer.Requeue(c.Pending, time.Now(), c.stamp)
 		return true, nil
-	case st.After == ledger.AfterUndone && saved:
+	case st.After == claim.AfterUndone && saved:
 		return false, nil
-	case st.After == ledger.AfterUndone:
+	case st.After == claim.AfterUndone:
 		// The file was put back or left here by an undo. It gets a run only on request.
-	case st.Outcome == "", st.After == ledger.AfterLeft && st.Outcome.Done():
+	case st.Outcome == "", st.After == claim.AfterLeft && st.Outcome.Done():
 		if saved && c.FromEvent {
 			f.event(ctx, "file.blocked", st.Run, map[string]any{"path": c.Path, "hash": c.hash, "run": st.Run})
 		}
-	case st.After == ledger.AfterLeft && !saved:
+	case st.After == claim.AfterLeft && !saved:
 		// A failed file that stays in place is not looked at again at each scan.
 	default:
 		if back, err := f.isBack(ctx, c, st); err != nil || !back {
@@ -315,6 +317,6 @@ func fileOf(path string, now fsys.Stamp, hash string) ledger.File {
 	return ledger.File{Path: path, Name: filepath.Base(path), Size: now.Size, Hash: hash, ModTime: now.ModTime()}
 }
 
-func claimOf(job, path string, now fsys.Stamp, hash string) ledger.Claim {
-	return ledger.Claim{Job: job, Path: filepath.ToSlash(path), Hash: hash, Size: now.Size, ModTime: now.ModTime()}
+func claimOf(job, path string, now fsys.Stamp, hash string) claim.Claim {
+	return claim.Claim{Job: job, Path: filepath.ToSlash(path), Hash: hash, Size: now.Size, ModTime: now.ModTime()}
 }

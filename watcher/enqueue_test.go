@@ -12,6 +12,8 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
+	"rouse/internal/ledger/event"
 	"rouse/watcher/fsys"
 	"rouse/watcher/settle"
 )
@@ -29,11 +31,11 @@ func (d *harness) settled(name, hash string) candidate {
 // kinds are the kinds of the events of the watch, the first one first.
 func (d *harness) kinds() string {
 	d.t.Helper()
-	events, err := d.w.ledger.Events(d.t.Context(), ledger.EventFilter{Job: "in"})
+	events, err := d.w.ledger.Events.List(d.t.Context(), event.Filter{Job: "in"})
 	d.must(err)
 	var out []string
 	for _, e := range events {
-		if strings.HasPrefix(e.Kind, "watch.") || e.Kind == "file.blocked" || e.Kind == ledger.FileBack {
+		if strings.HasPrefix(e.Kind, "watch.") || e.Kind == "file.blocked" || e.Kind == claim.FileBack {
 			out = append(out, e.Kind)
 		}
 	}
@@ -62,8 +64,8 @@ func TestAlreadyClaimed(t *testing.T) {
 		"done, and not dealt with":          {success: actionDelete, outcome: domain.OutcomeSuccess, pending: true, claimed: true, waits: true},
 		"done, and moved":                   {success: actionMove, outcome: domain.OutcomeSuccess},
 		"failed":                            {outcome: domain.OutcomeError, claimed: true},
-		"failed, saved":                     {outcome: domain.OutcomeError, saved: true, event: true, claimed: true, blocked: ledger.FileBack},
-		"failed, and moved":                 {failure: actionMove, outcome: domain.OutcomeError, claimed: true, blocked: ledger.FileBack},
+		"failed, saved":                     {outcome: domain.OutcomeError, saved: true, event: true, claimed: true, blocked: claim.FileBack},
+		"failed, and moved":                 {failure: actionMove, outcome: domain.OutcomeError, claimed: true, blocked: claim.FileBack},
 		"failed, and could not be moved":    {failure: "blocked", outcome: domain.OutcomeError},
 		"undone":                            {success: actionMove, outcome: domain.OutcomeSuccess, undone: true, claimed: true},
 		"undone, saved":                     {success: actionMove, outcome: domain.OutcomeSuccess, undone: true, saved: true},
@@ -96,9 +98,9 @@ func TestAlreadyClaimed(t *testing.T) {
 		}
 
 		if c.undone {
-			claims, err := d.w.ledger.ClaimsOfRun(t.Context(), a.Run)
+			claims, err := d.w.ledger.Claims.OfRun(t.Context(), a.Run)
 			d.must(err)
-			d.must(d.w.ledger.DisownFiles(t.Context(), claims))
+			d.must(d.w.ledger.Claims.DisownFiles(t.Context(), claims))
 		}
 
 		d.write("inbox/a.csv", "1") // put back, where it was moved away
@@ -138,34 +140,34 @@ func TestMarkKnown(t *testing.T) {
 func TestReviewBack(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(d *harness, c ledger.ClaimStatus)
+		change func(d *harness, c claim.Status)
 		back   int
 		after  string
 	}{
-		"still there": {func(*harness, ledger.ClaimStatus) {}, 1, ledger.AfterBack},
-		"gone":        {func(d *harness, _ ledger.ClaimStatus) { d.must(os.Remove(d.path("inbox/a.csv"))) }, 0, ledger.AfterDone},
-		"tried again": {func(d *harness, c ledger.ClaimStatus) {
+		"still there": {func(*harness, claim.Status) {}, 1, claim.AfterBack},
+		"gone":        {func(d *harness, _ claim.Status) { d.must(os.Remove(d.path("inbox/a.csv"))) }, 0, claim.AfterDone},
+		"tried again": {func(d *harness, c claim.Status) {
 			_, err := d.w.ledger.Retry(d.t.Context(), c.Run)
 			d.must(err)
-		}, 0, ledger.AfterNone},
-		"tried again, and gone": {func(d *harness, c ledger.ClaimStatus) {
+		}, 0, claim.AfterNone},
+		"tried again, and gone": {func(d *harness, c claim.Status) {
 			_, err := d.w.ledger.Retry(d.t.Context(), c.Run)
 			d.must(err)
 			d.must(os.Remove(d.path("inbox/a.csv")))
-		}, 0, ledger.AfterNone},
-		"nobody knows": {func(d *harness, _ ledger.ClaimStatus) { d.must(d.w.ledger.Close()) }, 1, ""},
+		}, 0, claim.AfterNone},
+		"nobody knows": {func(d *harness, _ claim.Status) { d.must(d.w.ledger.Close()) }, 1, ""},
 	} {
 		d := newHarness(t)
 		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnFailure: After{Action: actionMove, Dir: d.path("failed")}}
 		d.must(d.w.Set(t.Context(), []Watch{w}))
 		f := d.w.folders["in"]
-		claim := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))
+		taken := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))
 		d.write("inbox/a.csv", "1")
-		if back, err := f.isBack(t.Context(), d.settled("inbox/a.csv", claim.Hash), claim); !back || err != nil {
+		if back, err := f.isBack(t.Context(), d.settled("inbox/a.csv", taken.Hash), taken); !back || err != nil {
 			t.Fatalf("%s: %t, %v", name, back, err)
 		}
 
-		c.change(d, claim)
+		c.change(d, taken)
 		f.reviewBack(t.Context())
 		if len(f.reappeared) != c.back {
 			t.Errorf("%s: %v", name, f.reappeared)
@@ -173,7 +175,7 @@ func TestReviewBack(t *testing.T) {
 		if c.after == "" && name == "nobody knows" {
 			continue
 		}
-		if got, _, err := d.w.ledger.ClaimOf(t.Context(), "in", claim.Path, claim.Hash); err != nil || got.After != c.after {
+		if got, _, err := d.w.ledger.Claims.Of(t.Context(), "in", taken.Path, taken.Hash); err != nil || got.After != c.after {
 			t.Errorf("%s: %+v (%v)", name, got, err)
 		}
 	}
@@ -186,12 +188,12 @@ func TestIsBack(t *testing.T) {
 	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnFailure: After{Action: actionMove, Dir: d.path("failed")}}
 	d.must(d.w.Set(t.Context(), []Watch{w}))
 	f := d.w.folders["in"]
-	claim := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))
+	taken := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))
 	d.write("inbox/a.csv", "1")
-	one := d.settled("inbox/a.csv", claim.Hash)
-	done, failed := claim, claim
-	done.Outcome, failed.After = domain.OutcomeSuccess, ledger.AfterFailed
-	for name, c := range map[string]ledger.ClaimStatus{"it was done": done, "it could not be moved": failed} {
+	one := d.settled("inbox/a.csv", taken.Hash)
+	done, failed := taken, taken
+	done.Outcome, failed.After = domain.OutcomeSuccess, claim.AfterFailed
+	for name, c := range map[string]claim.Status{"it was done": done, "it could not be moved": failed} {
 		if back, err := f.isBack(t.Context(), one, c); back || err != nil || len(f.reappeared) != 0 {
 			t.Errorf("%s: %t, %v", name, back, err)
 		}
@@ -202,12 +204,12 @@ func TestIsBack(t *testing.T) {
 		told = fmt.Sprintf("%s %s %d", job, filepath.Base(path), run)
 		return nil
 	}
-	if back, err := f.isBack(t.Context(), one, claim); !back || err != nil || told != "in a.csv 1" {
+	if back, err := f.isBack(t.Context(), one, taken); !back || err != nil || told != "in a.csv 1" {
 		t.Errorf("%t, %v, told %q", back, err, told)
 	}
 
 	d.must(d.w.ledger.Close())
-	if back, err := f.isBack(t.Context(), one, claim); back || err == nil || !f.debouncer.Has(one.Path) {
+	if back, err := f.isBack(t.Context(), one, taken); back || err == nil || !f.debouncer.Has(one.Path) {
 		t.Errorf("not recorded: %t, %v", back, err)
 	}
 }
@@ -380,7 +382,7 @@ func TestClaim(t *testing.T) {
 	f.Mode = ModePerFile
 
 	var data struct{ Error string }
-	events, err := d.w.ledger.Events(t.Context(), ledger.EventFilter{Job: "in"})
+	events, err := d.w.ledger.Events.List(t.Context(), event.Filter{Job: "in"})
 	d.must(err)
 	for _, e := range events {
 		if e.Kind == "watch.unreadable" {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
 	"rouse/watcher/fsys"
 	"rouse/watcher/tree"
 )
@@ -33,7 +33,7 @@ func (f *folder) skipPreexisting(ctx context.Context, walk *walk) error {
 		return nil
 	}
 
-	st, _, err := f.w.ledger.WatchState(ctx, f.Job)
+	st, _, err := f.w.ledger.Watches.State(ctx, f.Job)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (f *folder) skipPreexisting(ctx context.Context, walk *walk) error {
 	switch {
 	case !known:
 		mem = tree.Snapshot{Last: cur}
-		if err := f.saveSnapshot(ctx, mem, ledger.WatchState{Job: f.Job}); err != nil {
+		if err := f.saveSnapshot(ctx, mem, claim.WatchState{Job: f.Job}); err != nil {
 			return err
 		}
 		f.event(ctx, "watch.baseline", 0, map[string]any{"path": f.Path, "files": len(cur)})
@@ -75,7 +75,7 @@ func (f *folder) skipPreexisting(ctx context.Context, walk *walk) error {
 
 // loadPreexisting decodes what was there before the job; false when nothing is recorded of this
 // folder.
-func (f *folder) loadPreexisting(st ledger.WatchState) (tree.Snapshot, bool) {
+func (f *folder) loadPreexisting(st claim.WatchState) (tree.Snapshot, bool) {
 	if st.Tree == "" || st.Fingerprint != "" { // with a fingerprint it was recorded in mode converge
 		return tree.Snapshot{}, false
 	}

@@ -14,6 +14,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
 	"rouse/internal/text"
 	"rouse/watcher/fsys"
 	"rouse/watcher/settle"
@@ -132,7 +133,7 @@ func (f *folder) explain(ctx context.Context, file string, waits []settle.Waitin
 		return v, nil
 	}
 
-	claims, claimErr := f.w.ledger.ClaimsOf(ctx, f.Job, filepath.ToSlash(file))
+	claims, claimErr := f.w.ledger.Claims.OnPath(ctx, f.Job, filepath.ToSlash(file))
 	if claimErr != nil {
 		return v, claimErr
 	}
@@ -141,14 +142,14 @@ func (f *folder) explain(ctx context.Context, file string, waits []settle.Waitin
 	}
 
 	// Its content is not read: what has its size and time is taken for it.
-	i := slices.IndexFunc(claims, func(c ledger.ClaimStatus) bool {
+	i := slices.IndexFunc(claims, func(c claim.Status) bool {
 		return err == nil && c.Size == info.Size() && c.ModTime.UnixMilli() == info.ModTime().UnixMilli()
 	})
 	switch {
 	case err != nil:
 		v.Verdict, v.Reason = VerdictWaits, "it cannot be read: "+err.Error()
 	case i >= 0:
-		if v = v.claimed(claims[i]); claims[i].After == ledger.AfterUndone {
+		if v = v.claimed(claims[i]); claims[i].After == claim.AfterUndone {
 			v.Reason += fmt.Sprintf("; drop it again, or run it with: rouse run %s --file %s --again", f.Job, text.ShellWord(file))
 		}
 	case f.Collect.When != "":
@@ -163,7 +164,7 @@ func (f *folder) explain(ctx context.Context, file string, waits []settle.Waitin
 
 // explainCollected describes when a collected file is handed over.
 func (f *folder) explainCollected(ctx context.Context, v Verdict, info fs.FileInfo) (Verdict, error) {
-	st, _, err := f.w.ledger.WatchState(ctx, f.Job)
+	st, _, err := f.w.ledger.Watches.State(ctx, f.Job)
 	if err != nil {
 		return v, err
 	}
@@ -208,7 +209,7 @@ func (f *folder) leavesOut(file, rel string, info fs.FileInfo) string {
 }
 
 // gone is what became of a file that is not there.
-func (v Verdict) gone(claims []ledger.ClaimStatus) Verdict {
+func (v Verdict) gone(claims []claim.Status) Verdict {
 	v.Verdict, v.Reason = VerdictNone, "there is no such file, and no run has taken one"
 	if len(claims) > 0 {
 		v = v.claimed(claims[len(claims)-1])
@@ -218,22 +219,22 @@ func (v Verdict) gone(claims []ledger.ClaimStatus) Verdict {
 }
 
 // claimed is what a claim says of a file.
-func (v Verdict) claimed(c ledger.ClaimStatus) Verdict {
+func (v Verdict) claimed(c claim.Status) Verdict {
 	v.Verdict, v.Run, v.Outcome = VerdictTaken, c.Run, c.Outcome
 	switch {
-	case c.After == ledger.AfterBack:
+	case c.After == claim.AfterBack:
 		v.Verdict, v.Reason = VerdictWaits, BackText(c.Run)
 	case c.Run == 0:
 		v.Verdict, v.Reason = VerdictNone, "a run began without it, for it was gone or had changed"
 	case c.Outcome == "":
 		v.Reason = fmt.Sprintf("run %d has it", c.Run)
-	case c.After == ledger.AfterUndone:
+	case c.After == claim.AfterUndone:
 		v.Reason = fmt.Sprintf("run %d processed it and was undone", c.Run)
 	default:
 		v.Reason = fmt.Sprintf("run %d had it: %s", c.Run, strings.ReplaceAll(string(c.Outcome), "_", " "))
 	}
 
-	if c.Dest != "" && c.After == ledger.AfterDone {
+	if c.Dest != "" && c.After == claim.AfterDone {
 		v.Reason += ", and it went to " + c.Dest
 	}
 	return v

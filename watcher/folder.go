@@ -358,7 +358,7 @@ func (f *folder) inNoSkippedDir(path string) bool {
 func (f *folder) event(ctx context.Context, kind string, run int64, data map[string]any) {
 	raw, err := json.Marshal(data)
 	if err == nil {
-		err = f.w.ledger.AppendEvents(ctx, ledger.Event{Job: f.Job, Run: run, Kind: kind, Data: raw})
+		err = f.w.ledger.Events.Append(ctx, ledger.Event{Job: f.Job, Run: run, Kind: kind, Data: raw})
 	}
 	if err != nil && ctx.Err() == nil {
 		f.w.log.Error("an event could not be recorded", "job", f.Job, "kind", kind, "error", err)

@@ -10,6 +10,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/runs"
 	"rouse/watcher"
 )
 
@@ -28,7 +29,7 @@ func TestDetail(t *testing.T) {
 	b.start(b.inbox())
 	b.write("inbox/a.csv", "1")
 	b.until(func() bool { return b.count("in") == 1 })
-	runs, err := b.ledger.Runs(t.Context(), ledger.RunFilter{})
+	runs, err := b.ledger.Runs.List(t.Context(), runs.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,10 +133,10 @@ func TestBurst(t *testing.T) {
 	b.write("inbox/long.csv", strings.Repeat("x", 9<<20))
 	b.what = "all runs"
 	b.until(func() bool {
-		c, err := b.ledger.Counts(context.WithoutCancel(t.Context()))
+		c, err := b.ledger.Runs.Counts(context.WithoutCancel(t.Context()))
 		return err == nil && c.Queued >= n+1
 	})
-	runs, err := b.ledger.Runs(t.Context(), ledger.RunFilter{Limit: 2 * n})
+	runs, err := b.ledger.Runs.List(t.Context(), runs.Filter{Limit: 2 * n})
 	if err != nil {
 		t.Fatal(err)
 	}

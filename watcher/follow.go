@@ -40,7 +40,7 @@ func (w *Watcher) follow(ctx context.Context) {
 // outcomeOf is how a run ended. One whose row was deleted counts as interrupted: nothing says
 // that it did its work.
 func (w *Watcher) outcomeOf(ctx context.Context, run int64) (domain.Outcome, error) {
-	outcome, err := w.ledger.OutcomeOf(ctx, run)
+	outcome, err := w.ledger.Runs.OutcomeOf(ctx, run)
 	if errors.Is(err, ledger.ErrNotFound) {
 		return domain.OutcomeInterrupted, nil
 	}

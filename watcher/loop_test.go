@@ -13,6 +13,8 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
+	"rouse/internal/ledger/runs"
 	"rouse/watcher/fsys"
 	"rouse/watcher/tree"
 )
@@ -90,13 +92,13 @@ func TestStoppedFolderWritesNothing(t *testing.T) {
 	d := newHarness(t)
 	f := d.looped()
 	d.must(d.w.Set(t.Context(), nil))
-	if _, ok, err := d.w.ledger.WatchState(t.Context(), "in"); ok || err != nil {
+	if _, ok, err := d.w.ledger.Watches.State(t.Context(), "in"); ok || err != nil {
 		t.Errorf("it is not forgotten (%v)", err)
 	}
 	if err := f.becomeIdle(t.Context(), tree.Snapshot{}, "print"); err == nil {
 		t.Error("it still writes")
 	}
-	if _, ok, err := d.w.ledger.WatchState(t.Context(), "in"); ok || err != nil {
+	if _, ok, err := d.w.ledger.Watches.State(t.Context(), "in"); ok || err != nil {
 		t.Errorf("it is not forgotten (%v)", err)
 	}
 }
@@ -293,7 +295,7 @@ func TestLastRound(t *testing.T) {
 		f.setPhase(StateSettling, time.Now())
 		long := noon.UnixNano()
 		f.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/a.csv"), Stamp: fsys.Stamp{Modified: long}}, {Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Size: 1, Modified: long, Changed: long}}}})
-		runs, err := d.w.ledger.Runs(t.Context(), ledger.RunFilter{Job: "in", Limit: 10})
+		runs, err := d.w.ledger.Runs.List(t.Context(), runs.Filter{Job: "in", Limit: 10})
 		d.must(err)
 		if len(runs) != c.runs || f.conv.state.Round != c.now {
 			t.Errorf("%+v: %d runs, round %d", c, len(runs), f.conv.state.Round)
@@ -422,7 +424,7 @@ func TestLoadedState(t *testing.T) {
 		round       int
 		fingerprint bool // there is one
 	}{
-		"nothing recorded": {func(d *harness, f *folder) { d.must(d.w.ledger.DeleteWatchStates(d.t.Context(), "in")) }, StateIdle, false, 0, false},
+		"nothing recorded": {func(d *harness, f *folder) { d.must(d.w.ledger.Watches.Delete(d.t.Context(), "in")) }, StateIdle, false, 0, false},
 		"at rest":          {func(*harness, *folder) {}, StateIdle, false, 0, true},
 		"a run is on":      {func(d *harness, f *folder) { d.dispatched(f) }, StateProcessing, false, 1, true},
 		"a run is over":    {func(d *harness, f *folder) { d.end(d.dispatched(f), domain.OutcomeSuccess) }, StateSettling, true, 1, true},
@@ -432,7 +434,7 @@ func TestLoadedState(t *testing.T) {
 			d.must(f.becomeIdle(d.t.Context(), tree.Snapshot{}, tree.Tree(nil).Fingerprint()))
 		}, StateIdle, false, 0, true},
 		"recorded by a version that is not known": {func(d *harness, f *folder) {
-			d.must(d.w.ledger.SaveWatchStates(d.t.Context(), ledger.WatchState{Job: "in", Fingerprint: "f", Tree: "9 x", Round: 3}))
+			d.must(d.w.ledger.Watches.Save(d.t.Context(), claim.WatchState{Job: "in", Fingerprint: "f", Tree: "9 x", Round: 3}))
 		}, StateIdle, false, 0, false},
 	} {
 		d := newHarness(t)
@@ -605,7 +607,7 @@ func TestLoopOfAFailedRun(t *testing.T) {
 			files = append(files, tree.Sighting{Path: d.path("inbox/c.csv"), Stamp: fsys.Stamp{Size: 1, Modified: long, Changed: long}})
 		}
 		f.evaluate(t.Context(), &walk{files: files})
-		runs, err := d.w.ledger.Runs(t.Context(), ledger.RunFilter{Job: "in", Limit: 10})
+		runs, err := d.w.ledger.Runs.List(t.Context(), runs.Filter{Job: "in", Limit: 10})
 		d.must(err)
 		if want := strings.TrimSpace("watch.baseline " + c.told); len(runs) != c.runs || !sameKinds(d.kinds(), want) {
 			t.Errorf("%s: %d runs, told %q, want %q", name, len(runs), d.kinds(), want)
@@ -718,9 +720,9 @@ func TestForgetsTheLoop(t *testing.T) {
 	for mode, kept := range map[string]bool{ModeConverge: true, ModePerFile: false, ModeBatch: false} {
 		d := newHarness(t)
 		d.looped()
-		d.must(d.w.ledger.SaveWatchStates(t.Context(), ledger.WatchState{Job: "files", Tree: "x"}, ledger.WatchState{Job: "gone", Tree: "x"}))
+		d.must(d.w.ledger.Watches.Save(t.Context(), claim.WatchState{Job: "files", Tree: "x"}, claim.WatchState{Job: "gone", Tree: "x"}))
 		d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Mode: mode}, {Job: "files", Path: d.path("files")}}))
-		known, err := d.w.ledger.WatchStates(t.Context())
+		known, err := d.w.ledger.Watches.States(t.Context())
 		d.must(err)
 		_, files := known["files"]
 		_, gone := known["gone"]
@@ -760,12 +762,12 @@ func TestPreexistingIsRecorded(t *testing.T) {
 	}{
 		"nothing": {func(*harness) {}, 1, true},
 		"damaged": {func(d *harness) {
-			d.must(d.w.ledger.SaveWatchStates(d.t.Context(), ledger.WatchState{Job: "in", Tree: "9 x"}))
+			d.must(d.w.ledger.Watches.Save(d.t.Context(), claim.WatchState{Job: "in", Tree: "9 x"}))
 		}, 2, false},
 		"as a loop": {func(d *harness) {
-			st, _, err := d.w.ledger.WatchState(d.t.Context(), "in")
+			st, _, err := d.w.ledger.Watches.State(d.t.Context(), "in")
 			d.must(err)
-			d.must(d.w.ledger.SaveWatchStates(d.t.Context(), ledger.WatchState{Job: "in", Fingerprint: "f", Tree: st.Tree}))
+			d.must(d.w.ledger.Watches.Save(d.t.Context(), claim.WatchState{Job: "in", Fingerprint: "f", Tree: st.Tree}))
 		}, 2, false},
 		"of another folder": {func(d *harness) {
 			other := d.w.folders["in"].Watch

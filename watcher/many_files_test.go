@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/runs"
 )
 
 // TestManyFiles creates files faster than their runs are recorded. Each file has exactly one run. With
@@ -37,7 +38,7 @@ func TestManyFiles(t *testing.T) {
 
 	seen := map[string]int{}
 	for before := int64(0); ; {
-		page, err := b.ledger.Runs(t.Context(), ledger.RunFilter{Before: before, Limit: 5000})
+		page, err := b.ledger.Runs.List(t.Context(), runs.Filter{Before: before, Limit: 5000})
 		b.must(err)
 		if len(page) == 0 {
 			break
@@ -71,7 +72,7 @@ func (b *bench) acceptedRuns(n int) {
 	accepted := int64(0)
 	for late := time.After(patience); ; {
 		changed := b.ledger.Changed()
-		runs, err := b.ledger.Runs(b.t.Context(), ledger.RunFilter{Limit: 1, Brief: true})
+		runs, err := b.ledger.Runs.List(b.t.Context(), runs.Filter{Limit: 1, Brief: true})
 		b.must(err)
 		if len(runs) > 0 && runs[0].ID > accepted {
 			accepted, late = runs[0].ID, time.After(patience)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 	"rouse/watcher/fsys"
 	"rouse/watcher/settle"
 )
@@ -62,7 +62,7 @@ func TestWaitIfNotReady(t *testing.T) {
 	d.must(err)
 	reason := settle.CheckReady(d.handle(path), fsys.StampOf(info), "", false)
 	recorded := func() (n int) {
-		events, err := d.w.ledger.Events(t.Context(), ledger.EventFilter{Job: "in"})
+		events, err := d.w.ledger.Events.List(t.Context(), event.Filter{Job: "in"})
 		d.must(err)
 		for _, e := range events {
 			if e.Kind == WaitsEvent {

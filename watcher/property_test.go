@@ -13,6 +13,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/runs"
 	"rouse/watcher"
 )
 
@@ -177,7 +178,7 @@ func hashOf(text []byte) string {
 // unclaimed is a file that nobody has taken, "" when there is none.
 func (m *model) unclaimed() string {
 	for path, text := range m.files() {
-		_, ok, err := m.ledger.ClaimOf(m.t.Context(), "in", filepath.ToSlash(path), hashOf(text))
+		_, ok, err := m.ledger.Claims.Of(m.t.Context(), "in", filepath.ToSlash(path), hashOf(text))
 		m.must(err)
 		if !ok {
 			return path
@@ -187,7 +188,7 @@ func (m *model) unclaimed() string {
 }
 
 func (m *model) check(t *rapid.T) {
-	runs, err := m.ledger.Runs(m.t.Context(), ledger.RunFilter{Limit: 10_000})
+	runs, err := m.ledger.Runs.List(m.t.Context(), runs.Filter{Limit: 10_000})
 	m.must(err)
 	seen := map[string]bool{}
 	for _, r := range runs {
@@ -297,7 +298,7 @@ func (m *model) drop(t *rapid.T, dropped map[string]string) {
 }
 
 func (m *model) retryFailed() {
-	runs, err := m.ledger.Runs(m.t.Context(), ledger.RunFilter{Outcome: domain.OutcomeError, Limit: 1000})
+	runs, err := m.ledger.Runs.List(m.t.Context(), runs.Filter{Outcome: domain.OutcomeError, Limit: 1000})
 	m.must(err)
 	for _, r := range runs {
 		_, err := m.ledger.Retry(m.t.Context(), r.ID)

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
 	"rouse/watcher/settle"
 )
 
 // isBack says whether a file is there again as it was when its run failed. It stays where it is, and waits for its owner
 // to have that run tried again, or to change the job.
-func (f *folder) isBack(ctx context.Context, c candidate, st ledger.ClaimStatus) (bool, error) {
-	if !st.Outcome.Failed() || st.After == ledger.AfterFailed {
+func (f *folder) isBack(ctx context.Context, c candidate, st claim.Status) (bool, error) {
+	if !st.Outcome.Failed() || st.After == claim.AfterFailed {
 		return false, nil
 	}
 
@@ -24,7 +25,7 @@ func (f *folder) isBack(ctx context.Context, c candidate, st ledger.ClaimStatus)
 	if f.w.returnNotices != nil {
 		notices = f.w.returnNotices(f.Job, c.Path, st.Run)
 	}
-	since, back, err := f.w.ledger.MarkBack(ctx, st, c.stamp.ModTime(), f.Definition, notices)
+	since, back, err := f.w.ledger.Claims.MarkBack(ctx, st, c.stamp.ModTime(), f.Definition, notices)
 	if err != nil {
 		if ctx.Err() == nil {
 			f.w.log.Error("that a file is back after it failed could not be recorded; it is tried again", "job", f.Job, "path", c.Path, "error", err)
@@ -53,19 +54,19 @@ func BackText(run int64) string {
 // reviewBack drops the files that have gone, or that somebody has had tried again.
 func (f *folder) reviewBack(ctx context.Context) {
 	for path, b := range f.reappeared {
-		st, _, err := f.w.ledger.ClaimOf(ctx, f.Job, filepath.ToSlash(path), b.hash)
+		st, _, err := f.w.ledger.Claims.Of(ctx, f.Job, filepath.ToSlash(path), b.hash)
 		if err != nil {
 			return // the next scan sees to it
 		}
 
 		_, gone := os.Lstat(path)
-		waits := st.After == ledger.AfterBack
+		waits := st.After == claim.AfterBack
 		if waits && !errors.Is(gone, fs.ErrNotExist) {
 			continue
 		}
 		delete(f.reappeared, path)
 		if waits {
-			if err := f.w.ledger.BackGone(ctx, st); err != nil && ctx.Err() == nil {
+			if err := f.w.ledger.Claims.BackGone(ctx, st); err != nil && ctx.Err() == nil {
 				f.w.log.Error("that a file has gone could not be recorded", "job", f.Job, "path", path, "error", err)
 			}
 		}

@@ -16,6 +16,8 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/runs"
 	"rouse/internal/nofollow"
 	"rouse/watcher"
 	"rouse/watcher/settle"
@@ -159,7 +161,7 @@ func (s *script) do(words []string) {
 	case "event":
 		s.until(func() bool { return s.events(args[0], strings.Join(args[1:], " ")) > 0 })
 	case "inbox":
-		items, err := s.ledger.Inbox(s.t.Context())
+		items, err := s.ledger.Inbox.List(s.t.Context())
 		s.must(err)
 		if want := strings.Join(args, " "); len(items) != 1 || !strings.Contains(items[0].Title+"\n"+items[0].Message, want) {
 			s.fatal("the inbox: %+v", items)
@@ -452,7 +454,7 @@ func label(d ledger.Detail) string {
 }
 
 func (s *script) list(job string) []ledger.Detail {
-	runs, err := s.ledger.Runs(s.t.Context(), ledger.RunFilter{Job: job, Limit: 10_000})
+	runs, err := s.ledger.Runs.List(s.t.Context(), runs.Filter{Job: job, Limit: 10_000})
 	s.must(err)
 	out := make([]ledger.Detail, len(runs))
 	for i, r := range runs {
@@ -469,7 +471,7 @@ func (s *script) run(job string, named []string) int64 {
 		return id
 	}
 
-	runs, err := s.ledger.Runs(s.t.Context(), ledger.RunFilter{Job: job, Limit: 1})
+	runs, err := s.ledger.Runs.List(s.t.Context(), runs.Filter{Job: job, Limit: 1})
 	s.must(err)
 	if len(runs) == 0 {
 		s.fatal("no run of %s", job)
@@ -478,7 +480,7 @@ func (s *script) run(job string, named []string) int64 {
 }
 
 func (s *script) events(kind, text string) int {
-	events, err := s.ledger.Events(s.t.Context(), ledger.EventFilter{})
+	events, err := s.ledger.Events.List(s.t.Context(), event.Filter{})
 	s.must(err)
 	n := 0
 	for _, e := range events {

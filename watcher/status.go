@@ -46,7 +46,7 @@ func (w *Watcher) Status(ctx context.Context) []Status {
 	defer cancel()
 
 	running := map[string]bool{}
-	runs, err := w.ledger.Running(ctx)
+	runs, err := w.ledger.Runs.Running(ctx)
 	for _, r := range runs {
 		running[r.Job] = true
 	}

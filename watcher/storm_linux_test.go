@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 	"rouse/watcher"
 )
 
@@ -53,7 +53,7 @@ func TestNameThatIsNoText(t *testing.T) {
 	b.watcher.Scan()
 	b.what = "no problem is left"
 	b.until(func() bool { return b.status("in").Problem == "" })
-	events, err := b.ledger.Events(t.Context(), ledger.EventFilter{Job: "in"})
+	events, err := b.ledger.Events.List(t.Context(), event.Filter{Job: "in"})
 	b.must(err)
 	told := 0
 	for _, e := range events {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
+	"rouse/internal/ledger/pause"
 	"rouse/watcher"
 )
 
@@ -106,7 +108,7 @@ func TestBreaker(t *testing.T) {
 			w := b.inbox()
 			w.Mode, w.Settle = mode, 20*time.Millisecond
 			b.startWith(watcher.Options{BreakerNotices: func(job string) []ledger.Notice {
-				return []ledger.Notice{{Job: job, Channel: "desktop", Title: ledger.PathPlaceholder}}
+				return []ledger.Notice{{Job: job, Channel: "desktop", Title: pause.PathPlaceholder}}
 			}}, w)
 			for i := range 30 {
 				b.write(fmt.Sprintf("inbox/f%d.csv", i), "1")
@@ -114,8 +116,8 @@ func TestBreaker(t *testing.T) {
 
 			b.what = "many files"
 			b.until(func() bool { return len(b.paths("in")) == 30 })
-			paused := func() []ledger.Pause {
-				pauses, err := b.ledger.Pauses(t.Context(), time.Now())
+			paused := func() []pause.Pause {
+				pauses, err := b.ledger.Pauses.List(t.Context(), time.Now())
 				b.must(err)
 				return pauses
 			}
@@ -134,7 +136,7 @@ func TestBreaker(t *testing.T) {
 			}
 
 			got, notices := paused()[0], 0
-			due, err := b.ledger.PendingNotices(t.Context(), time.Now(), 10)
+			due, err := b.ledger.Outbox.Pending(t.Context(), time.Now(), 10)
 			b.must(err)
 
 			for _, n := range due {
@@ -143,7 +145,7 @@ func TestBreaker(t *testing.T) {
 				}
 			}
 
-			if got.Scope != ledger.PauseJob || got.Name != "in" || !strings.Contains(got.Reason, "loop.csv") || notices != 1 {
+			if got.Scope != pause.Job || got.Name != "in" || !strings.Contains(got.Reason, "loop.csv") || notices != 1 {
 				t.Errorf("%+v, %d notices", got, notices)
 			}
 		})
@@ -160,7 +162,7 @@ func TestOwnFiles(t *testing.T) {
 	b.until(func() bool { return b.count("in") == 1 })
 	_, attempt, err := b.ledger.StartAttempt(t.Context(), 1)
 	b.must(err)
-	b.must(b.ledger.ClaimOwnOutput(t.Context(), attempt, ledger.Claim{Job: "in", Path: filepath.ToSlash(b.path("inbox/report.md")), Hash: hashOf([]byte("all is well"))}))
+	b.must(b.ledger.Claims.ClaimOutput(t.Context(), attempt, claim.Claim{Job: "in", Path: filepath.ToSlash(b.path("inbox/report.md")), Hash: hashOf([]byte("all is well"))}))
 	b.write("inbox/report.md", "all is well")
 	b.write("inbox/b.csv", "2")
 	b.what = "the next run"

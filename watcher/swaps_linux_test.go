@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/runs"
 	"rouse/internal/nofollow"
 	"rouse/watcher"
 )
@@ -134,7 +134,7 @@ func (b swapBench) outside() string {
 // checkRuns checks that no run was given anything of what lies outside.
 func (b swapBench) checkRuns() {
 	b.t.Helper()
-	runs, err := b.ledger.Runs(b.t.Context(), ledger.RunFilter{Limit: 100_000})
+	runs, err := b.ledger.Runs.List(b.t.Context(), runs.Filter{Limit: 100_000})
 	b.must(err)
 	for _, r := range runs {
 		if strings.Contains(string(r.Detail), outsideHash) || strings.Contains(string(r.Detail), "outside.csv") {

@@ -13,6 +13,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 	"rouse/watcher"
 )
 
@@ -31,7 +32,7 @@ func TestUnreadable(t *testing.T) {
 	seen := b.status("in").LastScan
 	b.what = "another scan"
 	b.until(func() bool { return b.status("in").LastScan.After(seen.Add(250 * time.Millisecond)) })
-	events, err := b.ledger.Events(t.Context(), ledger.EventFilter{Job: "in"})
+	events, err := b.ledger.Events.List(t.Context(), event.Filter{Job: "in"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,7 @@ func TestUnwritableDestination(t *testing.T) {
 	b.write("inbox/a.csv", "1")
 	b.what = "the failure shows"
 	b.until(func() bool {
-		events, err := b.ledger.Events(t.Context(), ledger.EventFilter{})
+		events, err := b.ledger.Events.List(t.Context(), event.Filter{})
 		return err == nil && slices.ContainsFunc(events, func(e ledger.Event) bool {
 			return e.Kind == "file.after" && strings.Contains(string(e.Data), "permission denied")
 		})

@@ -13,6 +13,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
 	"rouse/watcher/fsys"
 )
 
@@ -33,7 +34,7 @@ type Options struct {
 	ReturnNotices func(job, path string, run int64) []ledger.Notice
 	// Expand expands one part of a destination template for the file of a finished run. It may be
 	// nil if no watch has a template.
-	Expand func(ctx context.Context, template string, c ledger.ClaimStatus) (string, error)
+	Expand func(ctx context.Context, template string, c claim.Status) (string, error)
 	// Elsewhere says of a job that is not watched here whether another node may watch it: what is recorded of its folder and
 	// files is that node's. nil: there is no other.
 	Elsewhere func(job string) bool
@@ -47,7 +48,7 @@ type Watcher struct {
 	runSettle      time.Duration                    // from the end of a run to the scan of a folder that converges
 	breakerNotices func(job string) []ledger.Notice // may be nil
 	returnNotices  func(job, path string, run int64) []ledger.Notice
-	expand         func(ctx context.Context, template string, c ledger.ClaimStatus) (string, error)
+	expand         func(ctx context.Context, template string, c claim.Status) (string, error)
 	elsewhere      func(job string) bool
 	subs           *subscriptions
 	hashes         *fsys.Hashes
@@ -144,7 +145,7 @@ func (w *Watcher) Set(ctx context.Context, watches []Watch) error {
 // forget deletes the recorded trees of folders that no job in mode converge watches any more:
 // should one do so again, it starts from scratch (OSA-94).
 func (w *Watcher) forget(ctx context.Context, watched map[string]*folder) {
-	known, err := w.ledger.WatchStates(ctx)
+	known, err := w.ledger.Watches.States(ctx)
 	var gone []string
 	for job, st := range known {
 		if f := watched[job]; st.Fingerprint != "" && (f == nil && !w.elsewhere(job) || f != nil && f.Mode != ModeConverge) {
@@ -153,11 +154,11 @@ func (w *Watcher) forget(ctx context.Context, watched map[string]*folder) {
 	}
 
 	if err == nil && len(gone) > 0 {
-		err = w.ledger.DeleteWatchStates(ctx, gone...)
+		err = w.ledger.Watches.Delete(ctx, gone...)
 	}
 
 	for _, job := range gone {
-		err = errors.Join(err, w.ledger.AppendEvents(ctx, ledger.Event{Job: job, Kind: "watch.forgotten"}))
+		err = errors.Join(err, w.ledger.Events.Append(ctx, ledger.Event{Job: job, Kind: "watch.forgotten"}))
 	}
 	if err != nil {
 		w.log.Error("the records of folders that are not watched any more could not be deleted", "error", err)

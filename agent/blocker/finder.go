@@ -20,6 +20,7 @@ import (
 	"rouse/agent/tool/shell"
 	"rouse/agentdb/pool"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/workspace"
 	"rouse/internal/noexec"
 )
 
@@ -369,14 +370,14 @@ func (f *Finder) workspaceBlocked(ctx context.Context, t *plan.Task) string {
 		return ""
 	}
 
-	w, err := f.ledger.Workspace(ctx, t.Run.Workspace)
+	w, err := f.ledger.Workspaces.Get(ctx, t.Run.Workspace)
 	if t.Run.Workspace == 0 {
-		w, err = f.ledger.WorkspaceNamed(ctx, t.Agent.Name, t.Job.Skill.Name, name)
+		w, err = f.ledger.Workspaces.Named(ctx, t.Agent.Name, t.Job.Skill.Name, name)
 	}
 	if err == nil {
 		err = w.Blocked()
 	}
-	if blocked := (*ledger.BlockedError)(nil); errors.As(err, &blocked) && blocked.Workspace.Status != ledger.WorkspaceArchived {
+	if blocked := (*workspace.BlockedError)(nil); errors.As(err, &blocked) && blocked.Workspace.Status != workspace.Archived {
 		return err.Error()
 	}
 	return "" // it starts, and its end says what is wrong

@@ -21,6 +21,7 @@ import (
 	"rouse/agent/tool/shell"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 )
 
 // Run is an attempt that an agent program does, within the day's budgets.
@@ -57,7 +58,7 @@ func New(ctx context.Context, l *ledger.Ledger, t *plan.Attempt, rec loop.Record
 
 // Provider returns the provider that starts the program. items are those of the run, prompt is that of
 // the program, and continues is the first attempt that this one goes on from.
-func (p *Run) Provider(items []ledger.Item, continues int, prompt string) (model.Provider, error) {
+func (p *Run) Provider(items []inbox.Item, continues int, prompt string) (model.Provider, error) {
 	p.key = programKey(continues, len(Questions(items, continues)))
 	args, err := json.Marshal(executor.Args{Program: commandLine(p.settings.Argv), Prompt: prompt})
 	return provider{p, args}, err
@@ -70,7 +71,7 @@ func usualCost(ctx context.Context, l *ledger.Ledger, job string) (int64, error)
 	if job == "" {
 		return 0, nil
 	}
-	last, err := l.LastUsages(ctx, job, costHistory)
+	last, err := l.Runs.LastUsages(ctx, job, costHistory)
 	if err != nil {
 		return 0, err
 	}
@@ -92,7 +93,7 @@ func usualCost(ctx context.Context, l *ledger.Ledger, job string) (int64, error)
 // changes them.
 func (p *Run) Tools(launcher *shell.Launcher, before string) ([]tool.Tool, error) {
 	return executor.Tools(executor.Options{
-		Settings: p.settings, Located: p.located, Launcher: launcher, Log: p.ledger, Before: before, Money: p, UsualMicroUSD: p.usual, Listener: p, Redact: p.t.Redactor().Replace,
+		Settings: p.settings, Located: p.located, Launcher: launcher, Log: p.ledger.FileOps, Before: before, Money: p, UsualMicroUSD: p.usual, Listener: p, Redact: p.t.Redactor().Replace,
 		Bounds: executor.Bounds{Turns: p.bounds.Steps, Calls: p.bounds.Calls, Tokens: p.bounds.Tokens, CostMicroUSD: p.bounds.CostMicroUSD, Output: p.bounds.Output, Idle: p.bounds.Idle},
 		Expand: p.argv,
 		Ended:  func(res executor.Result) { p.ended, p.spent = &res, res.Spent },
@@ -140,9 +141,9 @@ func programKey(continues, answered int) string {
 }
 
 // Questions are the questions of a run's program that are closed, from an attempt on.
-func Questions(items []ledger.Item, from int) (out []ledger.Item) {
+func Questions(items []inbox.Item, from int) (out []inbox.Item) {
 	for _, i := range items {
-		if i.Kind == ledger.KindInput && i.State != ledger.ItemOpen && i.Attempt >= from {
+		if i.Kind == inbox.KindInput && i.State != inbox.ItemOpen && i.Attempt >= from {
 			out = append(out, i)
 		}
 	}

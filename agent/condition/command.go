@@ -19,7 +19,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
 	"rouse/internal/fspath"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/label"
 	"rouse/internal/nofollow"
 	"rouse/internal/text"
 )
@@ -238,7 +238,7 @@ func (q checker) admit(ctx context.Context, g plan.Condition, t *plan.Attempt, r
 	need := roots.ProgramNeed()
 	held, from := need.AddsTaint, "strangers leave files in what it sees"
 	for _, place := range need.Reads {
-		letters, err := q.Ledger.LabelsOf(ctx, place)
+		letters, err := q.Ledger.Labels.Of(ctx, place)
 		if err != nil {
 			return err
 		}
@@ -259,9 +259,9 @@ func (q checker) admit(ctx context.Context, g plan.Condition, t *plan.Attempt, r
 		if s.Network {
 			held |= tool.Untrusted
 		}
-		missing, err := q.Ledger.Unlabelled(ctx, held.String(), need.Writes)
+		missing, err := q.Ledger.Labels.Unlabelled(ctx, held.String(), need.Writes)
 		if err == nil && len(missing) > 0 {
-			err = q.Ledger.RecordTaint(ctx, q.Attempt.Try, ledger.TaintUpdate{Taint: (held &^ tool.Outward).String(), Writes: missing})
+			err = q.Ledger.Labels.RecordTaint(ctx, q.Attempt.Try, label.TaintUpdate{Taint: (held &^ tool.Outward).String(), Writes: missing})
 		}
 		if err != nil {
 			return err

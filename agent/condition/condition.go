@@ -27,6 +27,7 @@ import (
 	"rouse/internal/dial"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 	"rouse/internal/text"
 )
 
@@ -42,7 +43,7 @@ const defaultTimeout = 10 * time.Second
 // conditionEventKind and the JSON keys of conditionEvent are old names that stay for old ledgers.
 const eventKind = "gate"
 
-type event struct {
+type happened struct {
 	Gate  string `json:"gate"`
 	Value string `json:"value,omitempty"`
 	OK    bool   `json:"ok"`
@@ -85,7 +86,7 @@ func Check(ctx context.Context, env Env) error {
 			return context.Cause(ctx)
 		}
 
-		e := event{Gate: name, Value: q.display(value, maxValue), OK: ok != g.Not, Left: len(t.Job.When) - 1 - i}
+		e := happened{Gate: name, Value: q.display(value, maxValue), OK: ok != g.Not, Left: len(t.Job.When) - 1 - i}
 		if err != nil {
 			e.Value, e.OK, e.Error = "", false, q.display(err.Error(), maxValue)
 		}
@@ -114,13 +115,13 @@ func applies(run ledger.Run, d ledger.Detail) bool {
 // heldBefore reports whether an earlier attempt got past the conditions, which that
 // attempt may have made false.
 func heldBefore(ctx context.Context, l *ledger.Ledger, run int64) (bool, error) {
-	events, err := l.Events(ctx, ledger.EventFilter{Run: run, Limit: -1})
+	events, err := l.Events.List(ctx, event.Filter{Run: run, Limit: -1})
 	for _, e := range events {
 		switch e.Kind {
 		case "step.started":
 			return true, nil
 		case eventKind:
-			var g event
+			var g happened
 			if err := json.Unmarshal(e.Data, &g); err != nil {
 				return false, fmt.Errorf("the record of a condition of run %d is damaged: %w", run, err)
 			}
@@ -192,7 +193,7 @@ func (q checker) checkExpression(ctx context.Context, g plan.Condition) (value s
 	}
 	data := vars.Of(q.Attempt.Run, q.Attempt.Try.Number, q.Attempt.Detail, last.SuccessStart, last.End)
 	if q.Attempt.Detail.Webhook != nil {
-		body, err := q.Ledger.DeliveryBody(ctx, q.Attempt.Run.ID)
+		body, err := q.Ledger.Runs.DeliveryBody(ctx, q.Attempt.Run.ID)
 		if err != nil {
 			return "", false, err
 		}

@@ -17,6 +17,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/pool"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/fileop"
 	"rouse/internal/nofollow"
 	"rouse/internal/text"
 )
@@ -67,7 +68,7 @@ func fileMissed(ctx context.Context, l *ledger.Ledger, b nofollow.Boundary, path
 	if err != nil {
 		return why, nil //nolint:nilerr // a folder, or a file that cannot be read
 	}
-	ops, err := l.FileOps(ctx, ledger.FileOpFilter{Run: a.Run, Limit: -1})
+	ops, err := l.FileOps.List(ctx, fileop.Filter{Run: a.Run, Limit: -1})
 	if err != nil {
 		return "", err
 	}

@@ -87,12 +87,12 @@ func (st *scenarioRun) compareRows(ctx context.Context, report func(string, ...a
 // the result.
 func (st *scenarioRun) compareMechanics(ctx context.Context, run ledger.Run, report func(string, ...any)) error {
 	want := st.Want.Script
-	calls, err := st.Ledger.Calls(ctx, run.ID)
+	calls, err := st.Ledger.Steps.Calls(ctx, run.ID)
 	if err != nil {
 		return err
 	}
 
-	steps, err := st.Ledger.Steps(ctx, run.ID)
+	steps, err := st.Ledger.Steps.List(ctx, run.ID)
 	if err != nil {
 		return err
 	}

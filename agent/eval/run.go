@@ -15,6 +15,7 @@ import (
 	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 )
 
 // Report is the result of a scenario, or of a case of a skill.
@@ -55,7 +56,7 @@ func Run(ctx context.Context, dir string, s Scenario, m *plan.Model) (Report, er
 	// The databases are closed even if the attempts failed, so that the folder can be inspected.
 	began := time.Now()
 	report.Run, err = st.Play(ctx, ledger.Request{Agent: Worker, Trigger: domain.TriggerManual, Detail: ledger.Detail{Prompt: st.Prompt}},
-		func(ledger.Item) (string, bool) { return st.Answer, st.Answer != "" })
+		func(inbox.Item) (string, bool) { return st.Answer, st.Answer != "" })
 	report.Took = time.Since(began)
 	if err == nil {
 		report.Problems, err = st.compare(ctx, report.Run)

@@ -15,6 +15,7 @@ import (
 	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 )
 
 // Worker is the only agent of a world.
@@ -83,7 +84,7 @@ func (w *World) Close() error { return errors.Join(w.pool.Close(), w.Ledger.Clos
 
 // Play makes attempts at a run until it ends, or until it asks a question that answer does not
 // answer. It returns the run in its last state.
-func (w *World) Play(ctx context.Context, asked ledger.Request, answer func(ledger.Item) (text string, ok bool)) (ledger.Run, error) {
+func (w *World) Play(ctx context.Context, asked ledger.Request, answer func(inbox.Item) (text string, ok bool)) (ledger.Run, error) {
 	queued, err := w.Ledger.Enqueue(ctx, asked)
 	if err != nil {
 		return ledger.Run{}, err
@@ -103,15 +104,15 @@ func (w *World) Play(ctx context.Context, asked ledger.Request, answer func(ledg
 		if err := w.Ledger.Finish(context.WithoutCancel(ctx), a, res); err != nil {
 			return run, err
 		}
-		if run, err = w.Ledger.Run(ctx, run.ID); err != nil || run.State == domain.StateFinished {
+		if run, err = w.Ledger.Runs.Get(ctx, run.ID); err != nil || run.State == domain.StateFinished {
 			return run, err
 		}
 
-		items, err := w.Ledger.Inbox(ctx)
+		items, err := w.Ledger.Inbox.List(ctx)
 		if err != nil {
 			return run, err
 		}
-		at := slices.IndexFunc(items, func(i ledger.Item) bool { return i.Run == run.ID })
+		at := slices.IndexFunc(items, func(i inbox.Item) bool { return i.Run == run.ID })
 		if at < 0 {
 			return run, nil
 		}

@@ -19,6 +19,7 @@ import (
 	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
 	"rouse/internal/text"
 )
 
@@ -36,10 +37,10 @@ type Health struct {
 	plan   *plan.Current
 
 	mu       sync.Mutex
-	circuits map[string]circuit           // open ones, by the name of the model
-	down     map[string]time.Time         // since when a model has not answered, by name
-	pauses   map[string]ledger.ModelPause // of models that have not answered since, by name
-	refusals map[string]*refusal          // of models that their servers refuse, by name
+	circuits map[string]circuit          // open ones, by the name of the model
+	down     map[string]time.Time        // since when a model has not answered, by name
+	pauses   map[string]pause.ModelPause // of models that have not answered since, by name
+	refusals map[string]*refusal         // of models that their servers refuse, by name
 }
 
 // circuit is open: a model has failed, and is not asked for circuitOpen if another model can answer.
@@ -50,8 +51,8 @@ type circuit struct {
 }
 
 // NewHealth returns the health of all models. pauses are those on record.
-func NewHealth(l *ledger.Ledger, log *slog.Logger, p *plan.Current, pauses []ledger.ModelPause) *Health {
-	h := &Health{ledger: l, log: log, plan: p, circuits: map[string]circuit{}, down: map[string]time.Time{}, pauses: map[string]ledger.ModelPause{}, refusals: map[string]*refusal{}}
+func NewHealth(l *ledger.Ledger, log *slog.Logger, p *plan.Current, pauses []pause.ModelPause) *Health {
+	h := &Health{ledger: l, log: log, plan: p, circuits: map[string]circuit{}, down: map[string]time.Time{}, pauses: map[string]pause.ModelPause{}, refusals: map[string]*refusal{}}
 	for _, p := range pauses {
 		h.pauses[p.Model] = p
 	}
@@ -59,14 +60,14 @@ func NewHealth(l *ledger.Ledger, log *slog.Logger, p *plan.Current, pauses []led
 }
 
 // AllPaused returns the pause that ends first if all of these models are paused.
-func (h *Health) AllPaused(models []*plan.Model, now time.Time) (first ledger.ModelPause, paused bool) {
+func (h *Health) AllPaused(models []*plan.Model, now time.Time) (first pause.ModelPause, paused bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
 	for _, m := range models {
 		p, ok := h.pauses[m.Name]
 		if !ok || !now.Before(p.Until) {
-			return ledger.ModelPause{}, false
+			return pause.ModelPause{}, false
 		}
 		if !paused || p.Until.Before(first.Until) {
 			first, paused = p, true
@@ -116,7 +117,7 @@ func (h *Health) downSince(name string, now time.Time) time.Time {
 
 // pause pauses a model whose provider's quota is spent: until the time that the server names, or
 // for an hour, doubled each time in a row. set is false if it is paused already.
-func (h *Health) pause(name string, e *model.Error, now time.Time) (p ledger.ModelPause, set bool) {
+func (h *Health) pause(name string, e *model.Error, now time.Time) (p pause.ModelPause, set bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -130,7 +131,7 @@ func (h *Health) pause(name string, e *model.Error, now time.Time) (p ledger.Mod
 		long = min(firstPause<<min(before.Tries, 5), longestPause)
 	}
 
-	p = ledger.ModelPause{Model: name, Since: before.Since, Until: now.Add(long), Tries: before.Tries + 1, Reason: text.Truncate(e.Error(), maxPauseReason)}
+	p = pause.ModelPause{Model: name, Since: before.Since, Until: now.Add(long), Tries: before.Tries + 1, Reason: text.Truncate(e.Error(), maxPauseReason)}
 	if p.Since.IsZero() {
 		p.Since = now
 	}
@@ -148,7 +149,7 @@ func (h *Health) ModelAnswered(ctx context.Context, m *plan.Model) {
 	if !h.answered(m.Name) {
 		return
 	}
-	if err := h.ledger.ResumeModel(context.WithoutCancel(ctx), m.Name); err != nil {
+	if err := h.ledger.Pauses.ResumeModel(context.WithoutCancel(ctx), m.Name); err != nil {
 		h.log.Warn("that a model answers again could not be recorded", "model", m.Name, "error", err)
 	}
 }
@@ -182,7 +183,7 @@ func (h *Health) ModelFailed(ctx context.Context, t *plan.Attempt, m *plan.Model
 	}
 
 	h.log.Warn("a model is paused", "model", m.Name, "until", p.Until, "reason", p.Reason)
-	if err := h.ledger.PauseModel(ctx, p, notices...); err != nil {
+	if err := h.ledger.Pauses.PauseModel(ctx, p, notices...); err != nil {
 		h.log.Error("the pause of a model could not be recorded; it holds until the daemon ends", "model", m.Name, "error", err)
 	}
 }
@@ -213,31 +214,31 @@ func (h *Health) Postponement(t *plan.Task, p *Provider, e *model.Error, res loo
 }
 
 // JobPaused is the pause that keeps the model of a job, and its fallbacks, from being asked now.
-func (h *Health) JobPaused(job string, now time.Time) (ledger.ModelPause, bool) {
+func (h *Health) JobPaused(job string, now time.Time) (pause.ModelPause, bool) {
 	t, err := h.plan.Resolve(ledger.Run{Job: job})
 	if err != nil || len(t.Models) == 0 || !t.AsksModel() {
-		return ledger.ModelPause{}, false
+		return pause.ModelPause{}, false
 	}
 	return h.AllPaused(t.Models, now)
 }
 
 // Paused returns the models that are not asked now because their provider's quota is spent.
-func (h *Health) Paused(now time.Time) []ledger.ModelPause {
+func (h *Health) Paused(now time.Time) []pause.ModelPause {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	var out []ledger.ModelPause
+	var out []pause.ModelPause
 	for _, p := range h.pauses {
 		if now.Before(p.Until) {
 			out = append(out, p)
 		}
 	}
-	slices.SortFunc(out, func(a, b ledger.ModelPause) int { return cmp.Compare(a.Model, b.Model) })
+	slices.SortFunc(out, func(a, b pause.ModelPause) int { return cmp.Compare(a.Model, b.Model) })
 	return out
 }
 
 // PauseText describes the pause of a model for an obstacle.
-func PauseText(p ledger.ModelPause) string {
+func PauseText(p pause.ModelPause) string {
 	return fmt.Sprintf("the model %s is not asked until %s, for its provider's quota is spent; a run that you start or retry asks it at once: %s",
 		p.Model, p.Until.UTC().Format(time.RFC3339), p.Reason)
 }

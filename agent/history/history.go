@@ -16,6 +16,9 @@ import (
 	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/fileop"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/steps"
 )
 
 // History is what earlier attempts of a run left for the next one.
@@ -55,22 +58,22 @@ func Read(ctx context.Context, l *ledger.Ledger, specs tool.Specs, run ledger.Ru
 		return h, nil
 	}
 
-	attempts, err := l.Attempts(ctx, run.ID)
+	attempts, err := l.Runs.Attempts(ctx, run.ID)
 	if err != nil {
 		return h, err
 	}
 
-	calls, err := l.Calls(ctx, run.ID)
+	calls, err := l.Steps.Calls(ctx, run.ID)
 	if err != nil {
 		return h, err
 	}
 
-	steps, err := l.Steps(ctx, run.ID)
+	steps, err := l.Steps.List(ctx, run.ID)
 	if err != nil {
 		return h, err
 	}
 
-	items, err := l.ItemsOf(ctx, run.ID)
+	items, err := l.Inbox.OfRun(ctx, run.ID)
 	if err != nil {
 		return h, err
 	}
@@ -85,7 +88,7 @@ func Read(ctx context.Context, l *ledger.Ledger, specs tool.Specs, run ledger.Ru
 	h.Module = newModule(calls, items, h.Continues)
 	h.addUse(steps, calls)
 
-	questions := slices.DeleteFunc(items, func(i ledger.Item) bool { return i.Kind != ledger.KindInput })
+	questions := slices.DeleteFunc(items, func(i inbox.Item) bool { return i.Kind != inbox.KindInput })
 	return h, h.transcript(steps, calls, before, questions)
 }
 
@@ -111,7 +114,7 @@ func (h *History) addAttempts(attempts []ledger.Attempt, a ledger.Attempt) (befo
 }
 
 // addCalls retains the results of earlier calls, and what else has to be known of them.
-func (h *History) addCalls(calls []ledger.Call, items []ledger.Item) {
+func (h *History) addCalls(calls []ledger.Call, items []inbox.Item) {
 	// In the order of the attempts: a later try at a call replaces what is known of the earlier one.
 	for _, c := range calls {
 		// Of an attempt that failed, even when the one after it was cut off before it came to this call.
@@ -141,7 +144,7 @@ func (h *History) addCalls(calls []ledger.Call, items []ledger.Item) {
 	}
 }
 
-func (h *History) addUse(steps []ledger.Step, calls []ledger.Call) {
+func (h *History) addUse(steps []steps.Step, calls []ledger.Call) {
 	for _, c := range calls {
 		if c.Attempt >= h.Continues && c.State != domain.CallReplayed { // it was counted when it was made
 			h.Used.Calls++
@@ -167,16 +170,16 @@ func continues(a ledger.Attempt) bool {
 }
 
 // answerMessage is what a model hears of the question that ended an attempt.
-func answerMessage(i ledger.Item) model.Message {
+func answerMessage(i inbox.Item) model.Message {
 	text := "Nobody answered your question in time. Go on without an answer if that is possible; else end the run and say what is missing."
-	if i.State == ledger.ItemAnswered {
+	if i.State == inbox.ItemAnswered {
 		text = "Your owner answers: " + i.Answer
 	}
 	return model.Message{Role: model.RoleUser, Text: text}
 }
 
 // addCall keeps what is to be known of one recorded call.
-func (h *History) addCall(c ledger.Call, interrupted bool, items []ledger.Item) {
+func (h *History) addCall(c ledger.Call, interrupted bool, items []inbox.Item) {
 	switch c.State {
 	case domain.CallUncertain:
 		h.decideUncertain(c, items)
@@ -193,7 +196,7 @@ func (h *History) addCall(c ledger.Call, interrupted bool, items []ledger.Item) 
 	}
 }
 
-func (h *History) transcript(steps []ledger.Step, calls []ledger.Call, before ledger.Attempt, items []ledger.Item) error {
+func (h *History) transcript(steps []steps.Step, calls []ledger.Call, before ledger.Attempt, items []inbox.Item) error {
 	results := map[string]json.RawMessage{}
 	for _, c := range calls {
 		if len(c.Envelope) > 0 && c.State != domain.CallCancelled {
@@ -249,7 +252,7 @@ func (h *History) transcript(steps []ledger.Step, calls []ledger.Call, before le
 }
 
 // addAnswer adds the answer to a question. Calls behind the question were not made (OSA-06).
-func (h *History) addAnswer(i ledger.Item) {
+func (h *History) addAnswer(i inbox.Item) {
 	for at := len(h.Messages) - 1; at >= 0 && len(h.Pending) > 0; at-- {
 		if m := &h.Messages[at]; m.Role == model.RoleAssistant {
 			m.Calls = slices.DeleteFunc(m.Calls, func(c model.Call) bool {
@@ -293,14 +296,14 @@ func ReadReverted(ctx context.Context, l *ledger.Ledger, databases *pool.Pool, s
 		return s, nil
 	}
 
-	calls, err := l.Calls(ctx, t.Run.ID)
+	calls, err := l.Steps.Calls(ctx, t.Run.ID)
 	if err != nil {
 		return s, err
 	}
 	if s.Rewrites, err = undoneCalls(ctx, l, specs, t.Run, calls); err != nil {
 		return s, err
 	}
-	if s.Discarded, err = l.DiscardedCalls(ctx, t.Run.ID); err != nil {
+	if s.Discarded, err = l.Workspaces.DiscardedCalls(ctx, t.Run.ID); err != nil {
 		return s, err
 	}
 
@@ -372,13 +375,13 @@ func (h *History) forget(key string) {
 
 // undoneCalls returns the calls whose file changes were undone, except by the run itself.
 func undoneCalls(ctx context.Context, l *ledger.Ledger, specs tool.Specs, run ledger.Run, calls []ledger.Call) ([]string, error) {
-	ops, err := l.FileOps(ctx, ledger.FileOpFilter{Run: run.ID, Limit: -1})
+	ops, err := l.FileOps.List(ctx, fileop.Filter{Run: run.ID, Limit: -1})
 	if err != nil {
 		return nil, err
 	}
 
 	// An operation that was undone while a call of undo was on was undone by the run itself.
-	own := func(op ledger.FileOp) bool {
+	own := func(op fileop.Op) bool {
 		for _, c := range calls {
 			if specs.Find(c.Tool).Writes == tool.WritesUndo && !op.UndoneAt.Before(c.StartedAt) && (c.FinishedAt.IsZero() || !op.UndoneAt.After(c.FinishedAt)) {
 				return true

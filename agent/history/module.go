@@ -9,6 +9,7 @@ import (
 	"rouse/agent/tool/moduleapi"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 )
 
 // Pass is a point at which a module began again with its workspace as it is: after a pause,
@@ -23,16 +24,16 @@ type Pass struct {
 // Module is the history of a run that a module answers in.
 type Module struct {
 	Passes  []Pass
-	Passed  map[string]bool        // keys of calls at which a pass ended: they are behind the run
-	answers map[string]ledger.Item // what the owner has answered, by the key of the call that asked
+	Passed  map[string]bool       // keys of calls at which a pass ended: they are behind the run
+	answers map[string]inbox.Item // what the owner has answered, by the key of the call that asked
 }
 
 // newModule reads the calls of a run in their order. Attempts before continues have failed.
-func newModule(calls []ledger.Call, items []ledger.Item, continues int) Module {
-	h := Module{Passed: map[string]bool{}, answers: map[string]ledger.Item{}}
+func newModule(calls []ledger.Call, items []inbox.Item, continues int) Module {
+	h := Module{Passed: map[string]bool{}, answers: map[string]inbox.Item{}}
 	for _, i := range items {
-		asked := i.Kind == ledger.KindInput && i.Action.Tool == "" || i.Kind == ledger.KindPause // and no sign-in, whose call is made again
-		if asked && i.State == ledger.ItemAnswered && i.Call != "" {
+		asked := i.Kind == inbox.KindInput && i.Action.Tool == "" || i.Kind == inbox.KindPause // and no sign-in, whose call is made again
+		if asked && i.State == inbox.ItemAnswered && i.Call != "" {
 			h.answers[i.Call] = i
 		}
 	}
@@ -95,7 +96,7 @@ func baseOf(key string) string {
 func (h Module) Answer(key string) (value json.RawMessage, ok bool) {
 	i, ok := h.answers[key]
 	switch {
-	case !ok || i.Kind == ledger.KindPause:
+	case !ok || i.Kind == inbox.KindPause:
 		return nil, ok
 	case len(i.InputSchema) > 0:
 		return json.RawMessage(i.Answer), true

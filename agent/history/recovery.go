@@ -14,15 +14,16 @@ import (
 	"rouse/agent/tool/executor"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 	"rouse/internal/text"
 )
 
 const maxShownArgs = 2000
 
 // recoveryAnswer returns the owner's answer on a call that was cut off, or "".
-func recoveryAnswer(c ledger.Call, items []ledger.Item) (answer string) {
+func recoveryAnswer(c ledger.Call, items []inbox.Item) (answer string) {
 	for _, i := range items {
-		if i.Kind == ledger.KindRecovery && i.Call == c.Key && i.Attempt > c.Attempt && i.State == ledger.ItemAnswered {
+		if i.Kind == inbox.KindRecovery && i.Call == c.Key && i.Attempt > c.Attempt && i.State == inbox.ItemAnswered {
 			answer = i.Answer
 		}
 	}
@@ -30,21 +31,21 @@ func recoveryAnswer(c ledger.Call, items []ledger.Item) (answer string) {
 }
 
 // decideUncertain decides on a call that was cut off while it may have changed something.
-func (h *History) decideUncertain(c ledger.Call, items []ledger.Item) {
+func (h *History) decideUncertain(c ledger.Call, items []inbox.Item) {
 	if len(h.Calls[c.Key].Envelope) > 0 {
 		return // it was about to be told its result again, when it was cut off
 	}
 
 	delete(h.Skipped, c.Key)
 	switch recoveryAnswer(c, items) {
-	case ledger.RecoveryDone:
+	case inbox.RecoveryDone:
 		text, err := tool.Success(nil, "an earlier attempt was cut off during this call; its owner says that it took effect, and what it gave is not known").MarshalJSON()
 		if err == nil { // it always is: nothing in it can fail
 			h.Calls[c.Key] = loop.PriorCall{Tool: c.Tool, Envelope: text}
 		}
-	case ledger.RecoveryAgain:
+	case inbox.RecoveryAgain:
 		h.Calls[c.Key] = loop.PriorCall{Tool: c.Tool, Repeat: true}
-	case ledger.RecoverySkip:
+	case inbox.RecoverySkip:
 		delete(h.Calls, c.Key)
 		h.Skipped[c.Key] = true
 	default:
@@ -73,18 +74,18 @@ func (h *History) AskAboutUncertain(ctx context.Context, l *ledger.Ledger, specs
 		return nil
 	}
 
-	q := ledger.Question{Call: c.Key, Title: t.Asker() + " was cut off"}
+	q := inbox.Question{Call: c.Key, Title: t.Asker() + " was cut off"}
 	// A module that goes on within a call can look no more than a list of calls.
 	if t.NeedsModel() && !h.goesOnWithin(c.Key) {
 		q.Message = fmt.Sprintf("The process ended or had to end during a call of %s, which began at %s: %s\nWhether it took effect is not known. The model was told so, and that it was not made again.",
 			c.Tool, c.StartedAt.UTC().Format(time.RFC3339), shownCall(specs, *c))
-		return l.AddInfo(ctx, t.Try, q)
+		return l.Inbox.AddInfo(ctx, t.Try, q)
 	}
 
-	q.Kind, q.Options = ledger.KindRecovery, []string{ledger.RecoveryDone, ledger.RecoveryAgain, ledger.RecoverySkip, ledger.RecoveryStop}
+	q.Kind, q.Options = inbox.KindRecovery, []string{inbox.RecoveryDone, inbox.RecoveryAgain, inbox.RecoverySkip, inbox.RecoveryStop}
 	words := "done if it took effect, again to make it again, skip to go on without it, stop to end the run"
 	if t.Detail.Tool != "" || t.Executes() { // there is nothing behind it to go on with
-		q.Options = []string{ledger.RecoveryDone, ledger.RecoveryAgain, ledger.RecoveryStop}
+		q.Options = []string{inbox.RecoveryDone, inbox.RecoveryAgain, inbox.RecoveryStop}
 		words = "done if it took effect, again to make it again, stop to end the run"
 	}
 

@@ -18,6 +18,9 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	ledgerbudget "rouse/internal/ledger/budget"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/incident"
+	"rouse/internal/ledger/pause"
 	"rouse/internal/text"
 )
 
@@ -108,7 +111,7 @@ func (w *Writer) addDelivery(data map[string]any, run ledger.Run, d ledger.Detai
 
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout) // as in sharedFiles
 	defer cancel()
-	body, err := w.ledger.DeliveryBody(ctx, run.ID)
+	body, err := w.ledger.Runs.DeliveryBody(ctx, run.ID)
 	if err != nil {
 		w.log.Warn("what a webhook brought could not be read for a notice", "run", run.ID, "error", err)
 		return
@@ -129,14 +132,14 @@ func (w *Writer) expandNotice(template string, data map[string]any, fallback str
 	return text
 }
 
-func questionBody(q ledger.Question) string {
-	if q.Kind == ledger.KindApproval {
+func questionBody(q inbox.Question) string {
+	if q.Kind == inbox.KindApproval {
 		shown := text.Truncate(q.Action.Description, maxAction)
 		if shown != q.Action.Description {
 			shown += " (the rest of it: rouse inbox)"
 		}
 
-		return fmt.Sprintf("%s\n%s\nrouse approve %s\nrouse deny %[3]s", q.Message, text.Collapse(text.OneLine(shown)), ledger.ItemPlaceholder)
+		return fmt.Sprintf("%s\n%s\nrouse approve %s\nrouse deny %[3]s", q.Message, text.Collapse(text.OneLine(shown)), inbox.ItemPlaceholder)
 	}
 
 	body := q.Message
@@ -153,7 +156,7 @@ func (w *Writer) sharedFiles(run ledger.Run) string {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 
-	shared, err := w.ledger.Artifacts(ctx, run.ID)
+	shared, err := w.ledger.Artifacts.List(ctx, run.ID)
 	if err != nil {
 		w.log.Warn("what a run shared is missing in its notice", "run", run.ID, "error", err)
 	}
@@ -228,7 +231,7 @@ func (w *Writer) OverdueNotices(name string, within time.Duration, due time.Time
 // again. In the title, ledger.PathPlaceholder stands for the path.
 func (w *Writer) LoopNotices(name string) []ledger.Notice {
 	return w.jobNotices(name, ledger.Notice{
-		Title: fmt.Sprintf("%s is paused: %s was taken 20 times in a minute", name, ledger.PathPlaceholder),
+		Title: fmt.Sprintf("%s is paused: %s was taken 20 times in a minute", name, pause.PathPlaceholder),
 		Body:  fmt.Sprintf("Something writes that file again and again, perhaps the job itself. See rouse runs --job %s; when it is repaired: rouse resume %s", name, name),
 	})
 }
@@ -306,7 +309,7 @@ func Unreachable(t *plan.Task, m *plan.Model, since time.Time, why string, until
 }
 
 // QuotaSpent returns the notices that a model is paused, with what rouse spent.
-func QuotaSpent(ctx context.Context, l *ledger.Ledger, t *plan.Task, p ledger.ModelPause) []ledger.Notice {
+func QuotaSpent(ctx context.Context, l *ledger.Ledger, t *plan.Task, p pause.ModelPause) []ledger.Notice {
 	now := p.Since.In(t.Plan.Zone)
 	spent := func(since time.Time) string {
 		tokens, cost, err := l.Budget.SpentSince(ctx, since.Format(time.DateOnly))
@@ -326,7 +329,7 @@ func QuotaSpent(ctx context.Context, l *ledger.Ledger, t *plan.Task, p ledger.Mo
 
 // Tells returns the notices of the end of a run, or nil if the caller waits for the run. A channel
 // gets only some failures of an incident, and the recovery.
-func (w *Writer) Tells(run ledger.Run, res ledger.Result) *ledger.EndNotices {
+func (w *Writer) Tells(run ledger.Run, res ledger.Result) *incident.EndNotices {
 	// What keeps a task from being resolved is what the run ends with, and so in the notice.
 	p := w.plan.Load()
 	t, _ := w.plan.Resolve(run)
@@ -334,13 +337,13 @@ func (w *Writer) Tells(run ledger.Run, res ledger.Result) *ledger.EndNotices {
 		return nil
 	}
 
-	out := &ledger.EndNotices{Zone: t.Plan.Zone}
+	out := &incident.EndNotices{Zone: t.Plan.Zone}
 	for _, n := range w.notices(t, res) {
 		every := p.GroupOf(n.Channel).Every
 		if t.Job.Seldom {
 			every = 1
 		}
-		out.Notices = append(out.Notices, ledger.EndNotice{Notice: n, Every: every})
+		out.Notices = append(out.Notices, incident.EndNotice{Notice: n, Every: every})
 	}
 
 	var channels []string

@@ -17,6 +17,8 @@ import (
 	"rouse/agent/tool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/label"
 	"rouse/internal/nofollow"
 	"rouse/internal/text"
 )
@@ -35,14 +37,14 @@ type Authorizer struct {
 	tier  string
 	// What OnCallsStart records of the calls that were allowed since it last did.
 	addedTaint tool.Taint
-	marks      ledger.TaintUpdate
+	marks      label.TaintUpdate
 	// What they read, and what those before them read since the labels there were last looked up.
-	reads, madeReads []ledger.Place
+	reads, madeReads []label.Place
 
 	MadeCalls map[string]bool // keys of calls that earlier attempts have made: what allowed them is used up
 
 	itemsRead bool // whether items are those of the ledger
-	items     []ledger.Item
+	items     []inbox.Item
 }
 
 // NewAuthorizer returns the authorizer of an attempt.
@@ -148,12 +150,12 @@ func (g *Authorizer) Authorize(ctx context.Context, in tool.Invocation, t tool.T
 
 // answerFor returns the owner's decision on an action, and the item that allows it to this call.
 func (g *Authorizer) answerFor(ctx context.Context, in tool.Invocation, hash string) (said tool.OwnerDecision, by int64, err error) {
-	if said.Standing, err = g.ledger.HasStandingApproval(ctx, g.agent, hash); err != nil || said.Standing {
+	if said.Standing, err = g.ledger.Inbox.HasStandingApproval(ctx, g.agent, hash); err != nil || said.Standing {
 		return said, 0, err
 	}
 
 	if !g.itemsRead {
-		if g.items, err = g.ledger.ItemsOf(ctx, g.attempt.Run); err != nil {
+		if g.items, err = g.ledger.Inbox.OfRun(ctx, g.attempt.Run); err != nil {
 			return said, 0, err
 		}
 		g.itemsRead = true
@@ -162,7 +164,7 @@ func (g *Authorizer) answerFor(ctx context.Context, in tool.Invocation, hash str
 	// A denial counts for the rest of the run. A single approval counts for the first call that
 	// asks, and for its repetition after an interruption.
 	for _, i := range g.items {
-		if i.Kind != ledger.KindApproval || i.Action.Hash != hash || i.State != ledger.ItemAnswered {
+		if i.Kind != inbox.KindApproval || i.Action.Hash != hash || i.State != inbox.ItemAnswered {
 			continue
 		}
 
@@ -173,9 +175,9 @@ func (g *Authorizer) answerFor(ctx context.Context, in tool.Invocation, hash str
 		}
 
 		switch {
-		case i.Answer == ledger.ApprovalDeny:
+		case i.Answer == inbox.ApprovalDeny:
 			said.Denied, said.Reason = true, i.Reason
-		case i.Answer == ledger.ApprovalOnce && (used == "" || used == in.Key && !g.MadeCalls[in.Key]) && by == 0:
+		case i.Answer == inbox.ApprovalOnce && (used == "" || used == in.Key && !g.MadeCalls[in.Key]) && by == 0:
 			said.Once, by = true, i.ID
 		}
 	}
@@ -190,19 +192,19 @@ func (g *Authorizer) OnCallsStart(ctx context.Context) error {
 
 	taint := g.taint | g.addedTaint
 	var err error
-	if g.marks.Writes, err = g.ledger.Unlabelled(ctx, taint.String(), g.marks.Writes); err != nil {
+	if g.marks.Writes, err = g.ledger.Labels.Unlabelled(ctx, taint.String(), g.marks.Writes); err != nil {
 		return err
 	}
 
 	g.madeReads, g.reads = append(g.madeReads, g.reads...), nil
 	// Most calls change nothing; each write would wait for the disk.
 	if taint == g.taint && max(g.tier, g.marks.Tier) == g.tier && len(g.marks.Writes) == 0 && len(g.marks.UsedApprovals) == 0 {
-		g.marks = ledger.TaintUpdate{}
+		g.marks = label.TaintUpdate{}
 		return nil
 	}
 
 	g.marks.Taint = g.addedTaint.String()
-	if err := g.ledger.RecordTaint(ctx, g.attempt, g.marks); err != nil {
+	if err := g.ledger.Labels.RecordTaint(ctx, g.attempt, g.marks); err != nil {
 		return err
 	}
 
@@ -214,12 +216,12 @@ func (g *Authorizer) OnCallsStart(ctx context.Context) error {
 	}
 
 	g.taint, g.tier = taint, max(g.tier, g.marks.Tier)
-	g.addedTaint, g.marks = 0, ledger.TaintUpdate{}
+	g.addedTaint, g.marks = 0, label.TaintUpdate{}
 	return nil
 }
 
 // ApprovalQuestion is the inbox item in which a run asks for an approval (UNI-09).
-func ApprovalQuestion(t *plan.Attempt, a tool.ApprovalRequest) *ledger.Question {
+func ApprovalQuestion(t *plan.Attempt, a tool.ApprovalRequest) *inbox.Question {
 	clean := t.Redactor().Replace
 	message := fmt.Sprintf("It waits for your approval: %s.", strings.TrimSuffix(a.Why, "."))
 	for _, s := range a.Settings {
@@ -229,16 +231,16 @@ func ApprovalQuestion(t *plan.Attempt, a tool.ApprovalRequest) *ledger.Question 
 			message += fmt.Sprintf(" To allow it for good, add to the agent %s: %s", t.Agent.Name, s)
 		}
 	}
-	options := []string{ledger.ApprovalOnce, ledger.ApprovalAlways, ledger.ApprovalDeny}
+	options := []string{inbox.ApprovalOnce, inbox.ApprovalAlways, inbox.ApprovalDeny}
 	if a.NoStandingApproval {
-		options = []string{ledger.ApprovalOnce, ledger.ApprovalDeny}
+		options = []string{inbox.ApprovalOnce, inbox.ApprovalDeny}
 	}
 
-	return &ledger.Question{
-		Kind: ledger.KindApproval, Call: a.Call, Title: fmt.Sprintf("%s asks for %s", t.Asker(), a.Tool),
+	return &inbox.Question{
+		Kind: inbox.KindApproval, Call: a.Call, Title: fmt.Sprintf("%s asks for %s", t.Asker(), a.Tool),
 		Message: clean(message),
-		Options: options, Expires: ledger.ApprovalExpires,
-		Action: ledger.Action{Tool: a.Tool, Description: clean(a.Shown), Hash: a.Hash},
+		Options: options, Expires: inbox.ApprovalExpires,
+		Action: inbox.Action{Tool: a.Tool, Description: clean(a.Shown), Hash: a.Hash},
 	}
 }
 
@@ -248,15 +250,15 @@ var _ loop.Authorizer = (*Authorizer)(nil)
 // it.
 func (g *Authorizer) lookUp(ctx context.Context, need *tool.Need) error {
 	if need.WritesMemory { // its database, and where it may write
-		need.Writes = append(append(need.Writes, g.roots.Writable()...), ledger.TablePlace(g.rules.Agent, ""))
+		need.Writes = append(append(need.Writes, g.roots.Writable()...), label.TablePlace(g.rules.Agent, ""))
 	}
 
-	letters, err := g.ledger.LabelsOf(ctx, need.Reads...)
+	letters, err := g.ledger.Labels.Of(ctx, need.Reads...)
 	labels := tool.ParseTaint(letters)
 	if labels&tool.Private != 0 && need.NotPrivate == "" {
 		if need.NotPrivate = "rouse grants"; len(need.Reads) == 1 { // lists all places with labels
 			name := need.Reads[0].Name
-			if need.Reads[0].Kind != ledger.PlaceFile { // the name of a table begins with its agent
+			if need.Reads[0].Kind != label.PlaceFile { // the name of a table begins with its agent
 				name, _, _ = strings.Cut(name, "/")
 			}
 			need.NotPrivate = "rouse grants release " + name
@@ -269,7 +271,7 @@ func (g *Authorizer) lookUp(ctx context.Context, need *tool.Need) error {
 // lookAgain adds labels that other runs have since put on what the calls read. Labels are recorded
 // before the content is written, so that none is missed.
 func (g *Authorizer) lookAgain(ctx context.Context) error {
-	letters, err := g.ledger.LabelsOf(ctx, g.madeReads...)
+	letters, err := g.ledger.Labels.Of(ctx, g.madeReads...)
 	g.addedTaint |= tool.ParseTaint(letters)
 	g.madeReads = nil
 	return err
@@ -291,24 +293,24 @@ func (g *Authorizer) ProgramEnded(ctx context.Context) error {
 
 // labelFile records a file before it gets its name, so that it keeps its labels under any other
 // name.
-func (g *Authorizer) labelFile(ctx context.Context, file ledger.Place) error {
+func (g *Authorizer) labelFile(ctx context.Context, file label.Place) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
-	missing, err := g.ledger.Unlabelled(ctx, g.taint.String(), []ledger.Place{file})
+	missing, err := g.ledger.Labels.Unlabelled(ctx, g.taint.String(), []label.Place{file})
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	return g.ledger.RecordTaint(ctx, g.attempt, ledger.TaintUpdate{Writes: missing})
+	return g.ledger.Labels.RecordTaint(ctx, g.attempt, label.TaintUpdate{Writes: missing})
 }
 
 // Shown describes what a prompt shows of places that runs write.
 type Shown struct {
-	Folder bool           // files of the working folder
-	Tables bool           // tables of the agent's database
-	Rows   bool           // rows of the agent's database
-	Labels tool.Taint     // labels of the earlier runs that it reports
-	Places []ledger.Place // workspaces and registered tools
+	Folder bool          // files of the working folder
+	Tables bool          // tables of the agent's database
+	Rows   bool          // rows of the agent's database
+	Labels tool.Taint    // labels of the earlier runs that it reports
+	Places []label.Place // workspaces and registered tools
 }
 
 // AdmitPrompt records the labels of what the prompt shows: tables, rows, files and skills. All of
@@ -339,7 +341,7 @@ func (g *Authorizer) promptNeed(t *plan.Attempt, s Shown) (need tool.Need) {
 
 	// That the database is private is said of its rows. What a run that had read some called its tables is labelled.
 	if s.Tables || s.Rows {
-		need.Reads = append(need.Reads, ledger.TablePlace(t.Agent.Name, ""))
+		need.Reads = append(need.Reads, label.TablePlace(t.Agent.Name, ""))
 	}
 	if s.Rows && t.Agent.PrivateDatabase {
 		need.AddsTaint |= tool.Private
@@ -361,8 +363,8 @@ func (g *Authorizer) promptNeed(t *plan.Attempt, s Shown) (need tool.Need) {
 func (g *Authorizer) Untrusted() bool { return g != nil && g.taint&tool.Untrusted != 0 }
 
 // Kept are the places of all that an agent keeps. Of one that is not configured that is what has its name.
-func Kept(p *plan.Active, name string) ([]ledger.Place, error) {
-	named := []ledger.Place{ledger.TablePlace(name, ""), ledger.WorkspacePlace(name, "", "")}
+func Kept(p *plan.Active, name string) ([]label.Place, error) {
+	named := []label.Place{label.TablePlace(name, ""), label.WorkspacePlace(name, "", "")}
 	a, ok := p.Agents[name]
 	if !ok {
 		return named, nil
@@ -373,16 +375,16 @@ func Kept(p *plan.Active, name string) ([]ledger.Place, error) {
 }
 
 // kept are the agent's database, and where it may write.
-func kept(a plan.Agent, b nofollow.Boundary) ([]ledger.Place, error) {
-	out := []ledger.Place{ledger.TablePlace(a.Name, "")}
+func kept(a plan.Agent, b nofollow.Boundary) ([]label.Place, error) {
+	out := []label.Place{label.TablePlace(a.Name, "")}
 	roots, err := tool.NewRootsWithin(b, a.Workdir, grants(&plan.Attempt{Task: plan.Task{Agent: a}}))
 	if errors.Is(err, os.ErrNotExist) { // it has never run
-		return append(out, ledger.Place{Kind: ledger.PlaceFile, Name: a.Workdir}), nil
+		return append(out, label.Place{Kind: label.PlaceFile, Name: a.Workdir}), nil
 	}
 	if err != nil {
 		return nil, err
 	}
 
 	// With the workdir, also where it is only read: others may write there.
-	return append(append(out, ledger.Place{Kind: ledger.PlaceFile, Name: roots.Workdir()}), roots.Writable()...), nil
+	return append(append(out, label.Place{Kind: label.PlaceFile, Name: roots.Workdir()}), roots.Writable()...), nil
 }

@@ -17,6 +17,7 @@ import (
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 )
 
 // definition is what a run does and may do, as its owner approves it (OSL-19). It holds no secrets.
@@ -135,7 +136,7 @@ func findUnapproved(ctx context.Context, l *ledger.Ledger, t *plan.Task) (*unapp
 	}
 
 	u.text, u.hash = text, tool.ActionHash(t.Agent.Name, "", text)
-	if stands, err := l.HasStandingApproval(ctx, t.Agent.Name, u.hash); stands || err != nil {
+	if stands, err := l.Inbox.HasStandingApproval(ctx, t.Agent.Name, u.hash); stands || err != nil {
 		return nil, err
 	}
 
@@ -173,11 +174,11 @@ func AwaitApproval(ctx context.Context, l *ledger.Ledger, t *plan.Task) error {
 		return err
 	}
 
-	return &plan.EarlyEnd{ledger.Result{Wait: &ledger.Question{
-		Kind: ledger.KindApproval, Title: cmp.Or(t.Run.Job, t.Run.Agent) + " asks to begin", Expires: ledger.ApprovalExpires,
+	return &plan.EarlyEnd{ledger.Result{Wait: &inbox.Question{
+		Kind: inbox.KindApproval, Title: cmp.Or(t.Run.Job, t.Run.Agent) + " asks to begin", Expires: inbox.ApprovalExpires,
 		Message: fmt.Sprintf("It may use %s, and others than you can change its definition: %s. It begins once you approve the definition as it stands; a changed one is asked about again.", u.uses, u.foreign),
-		Options: []string{ledger.ApprovalOnce, ledger.ApprovalDeny},
-		Action:  ledger.Action{Description: t.Redactor().Replace(u.text), Hash: u.hash},
+		Options: []string{inbox.ApprovalOnce, inbox.ApprovalDeny},
+		Action:  inbox.Action{Description: t.Redactor().Replace(u.text), Hash: u.hash},
 	}}}
 }
 

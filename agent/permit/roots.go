@@ -12,6 +12,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/internal/fspath"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
 	"rouse/internal/owner"
 )
 
@@ -139,5 +140,5 @@ func ClaimOutput(ctx context.Context, l *ledger.Ledger, t *plan.Attempt, o tool.
 		return nil
 	}
 
-	return l.ClaimOwnOutput(ctx, t.Try, ledger.Claim{Job: t.Job.Name, Path: filepath.ToSlash(o.Path), Hash: o.Hash, Size: o.Size, ModTime: o.ModTime})
+	return l.Claims.ClaimOutput(ctx, t.Try, claim.Claim{Job: t.Job.Name, Path: filepath.ToSlash(o.Path), Hash: o.Hash, Size: o.Size, ModTime: o.ModTime})
 }

@@ -83,7 +83,7 @@ func (r Sources) showsPlainFolder(ctx context.Context, t *plan.Attempt) bool {
 		return false
 	}
 	need := roots.ReadNeed(cmp.Or(t.Agent.HostFolder, "."))
-	letters, err := r.Ledger.LabelsOf(ctx, need.Reads...)
+	letters, err := r.Ledger.Labels.Of(ctx, need.Reads...)
 	return err == nil && need.AddsTaint|tool.ParseTaint(letters) == 0
 }
 

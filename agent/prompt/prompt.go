@@ -17,6 +17,8 @@ import (
 	"rouse/agent/tool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/runs"
 	"rouse/internal/text"
 )
 
@@ -74,7 +76,7 @@ func System(t *plan.Attempt, s Snapshot) string {
 // Executor returns the prompt of an agent program. It begins with the host's words, so that
 // as an argument it cannot be an option. failedWith is the error of the attempt before, or "", and
 // asked are the questions of the program so far.
-func Executor(t *plan.Attempt, s Snapshot, failedWith, prompt string, asked []ledger.Item) string {
+func Executor(t *plan.Attempt, s Snapshot, failedWith, prompt string, asked []inbox.Item) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "You are %s, an agent that works unattended: nobody reads along, and nobody can answer while you work. ", t.Agent.Name)
 	b.WriteString(Place(t.Agent))
@@ -100,7 +102,7 @@ func Executor(t *plan.Attempt, s Snapshot, failedWith, prompt string, asked []le
 	}
 	for _, i := range asked {
 		answer := "Nobody answered in time. Go on without an answer if that is possible."
-		if i.State == ledger.ItemAnswered {
+		if i.State == inbox.ItemAnswered {
 			answer = "Your owner answered: " + i.Answer
 		}
 		fmt.Fprintf(&b, "\nYou have asked: %s\n%s\n", i.Message, answer)
@@ -199,9 +201,9 @@ func (c *ResultClock) Now(string) string {
 // LastEnded returns the latest run of an agent that ended before another began, without skipped
 // ones.
 func (r Sources) LastEnded(ctx context.Context, run ledger.Run) (ledger.Run, error) {
-	f := ledger.RunFilter{Agent: run.Agent, State: domain.StateFinished, Limit: 20}
+	f := runs.Filter{Agent: run.Agent, State: domain.StateFinished, Limit: 20}
 	for {
-		runs, err := r.Ledger.Runs(ctx, f)
+		runs, err := r.Ledger.Runs.List(ctx, f)
 		if err != nil || len(runs) == 0 {
 			return ledger.Run{}, err
 		}

@@ -7,6 +7,7 @@ import (
 	"rouse/agent/programs"
 	"rouse/agentdb/pool"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/label"
 )
 
 // Snapshot is what a model or an agent program is told beside its task, as an attempt found it
@@ -24,8 +25,8 @@ type Snapshot struct {
 	Skills    string           `json:"skills,omitempty"`
 	Activated []activatedSkill `json:"activated,omitempty"`
 
-	WorkspacePlaces []ledger.Place `json:"-"` // of Workspaces
-	Met             string         `json:"-"` // letters of the labels of the runs in Session
+	WorkspacePlaces []label.Place `json:"-"` // of Workspaces
+	Met             string        `json:"-"` // letters of the labels of the runs in Session
 }
 
 // Sources are where the snapshot of a prompt is read.

@@ -13,12 +13,12 @@ import (
 )
 
 func (p *Player) compare(ctx context.Context, l *ledger.Ledger, run int64) error {
-	steps, err := l.Steps(ctx, run)
+	steps, err := l.Steps.List(ctx, run)
 	if err != nil {
 		return err
 	}
 
-	calls, err := l.Calls(ctx, run)
+	calls, err := l.Steps.Calls(ctx, run)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,8 @@ import (
 	"rouse/agent/tool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/steps"
 )
 
 // Source holds additional inputs of an export.
@@ -25,7 +27,7 @@ type Source struct {
 
 // Export returns all data of a finished run that a replay needs.
 func (s *Store) Export(ctx context.Context, id int64, from Source) (replay.Recording, error) {
-	run, err := s.ledger.Run(ctx, id)
+	run, err := s.ledger.Runs.Get(ctx, id)
 	if err != nil {
 		return replay.Recording{}, err
 	}
@@ -55,12 +57,12 @@ func usageOf(u ledger.Usage) *model.Usage {
 }
 
 func (s *Store) exportSteps(ctx context.Context, id int64, specs tool.Specs, out *replay.Recording) error {
-	steps, err := s.ledger.Steps(ctx, id)
+	steps, err := s.ledger.Steps.List(ctx, id)
 	if err != nil {
 		return err
 	}
 
-	calls, err := s.ledger.Calls(ctx, id)
+	calls, err := s.ledger.Steps.Calls(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -98,7 +100,7 @@ func outermost(key string) string {
 
 // withinCalls returns the totals of the modules' actions within calls of the run. A reduction
 // counts as the run's own.
-func withinCalls(steps []ledger.Step, calls []ledger.Call, specs tool.Specs) map[place]*replay.Within {
+func withinCalls(steps []steps.Step, calls []ledger.Call, specs tool.Specs) map[place]*replay.Within {
 	out := map[place]*replay.Within{}
 	for _, c := range calls {
 		if specs.Find(c.Tool).Requires == tool.RequiresOffer {
@@ -132,12 +134,12 @@ func withinCalls(steps []ledger.Step, calls []ledger.Call, specs tool.Specs) map
 }
 
 func (s *Store) exportAttempts(ctx context.Context, run ledger.Run, snapshotOf func(context.Context, ledger.Run) (json.RawMessage, error), out *replay.Recording) error {
-	attempts, err := s.ledger.Attempts(ctx, run.ID)
+	attempts, err := s.ledger.Runs.Attempts(ctx, run.ID)
 	if err != nil {
 		return err
 	}
 
-	items, err := s.ledger.ItemsOf(ctx, run.ID)
+	items, err := s.ledger.Inbox.OfRun(ctx, run.ID)
 	if err != nil {
 		return err
 	}
@@ -161,7 +163,7 @@ func (s *Store) exportAttempts(ctx context.Context, run ledger.Run, snapshotOf f
 
 		at := replay.Attempt{Number: a.Number, State: a.State, Error: a.Error, Snapshot: snapshot}
 		for _, i := range items {
-			if i.Attempt == a.Number && i.Kind != ledger.KindInfo {
+			if i.Attempt == a.Number && i.Kind != inbox.KindInfo {
 				at.Questions = append(at.Questions, replay.Question{Kind: questionKind(i), State: i.State, Answer: i.Answer})
 			}
 		}
@@ -173,9 +175,9 @@ func (s *Store) exportAttempts(ctx context.Context, run ledger.Run, snapshotOf f
 }
 
 // questionKind returns the kind of approval that an item requested, or "" for other items.
-func questionKind(i ledger.Item) string {
+func questionKind(i inbox.Item) string {
 	switch {
-	case i.Kind != ledger.KindApproval:
+	case i.Kind != inbox.KindApproval:
 		return ""
 	case i.Action.Tool == "":
 		return replay.QuestionDefinition

@@ -10,6 +10,7 @@ import (
 	"rouse/agent/redact"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 )
 
 // Result is the result of a replay.
@@ -77,7 +78,7 @@ func Play(ctx context.Context, l *ledger.Ledger, rec replay.Recording, ask ledge
 		return Result{}, err
 	}
 
-	again, err := l.Run(ctx, accepted[0].Run)
+	again, err := l.Runs.Get(ctx, accepted[0].Run)
 	if err != nil {
 		return Result{}, err
 	}
@@ -97,8 +98,8 @@ func Play(ctx context.Context, l *ledger.Ledger, rec replay.Recording, ask ledge
 
 func (p *Player) play(ctx context.Context, run ledger.Run, a ledger.Attempt, attempt PlayAttempt) (ledger.Result, error) {
 	if p.attempt.Asked(replay.QuestionDefinition) {
-		return ledger.Result{Wait: &ledger.Question{Kind: ledger.KindApproval, Title: "the recorded run was held", Message: "for the definition of its job",
-			Options: []string{ledger.ApprovalOnce, ledger.ApprovalDeny}, Action: ledger.Action{Hash: "definition"}}}, nil
+		return ledger.Result{Wait: &inbox.Question{Kind: inbox.KindApproval, Title: "the recorded run was held", Message: "for the definition of its job",
+			Options: []string{inbox.ApprovalOnce, inbox.ApprovalDeny}, Action: inbox.Action{Hash: "definition"}}}, nil
 	}
 
 	return attempt(ctx, run, a, p)
@@ -131,7 +132,7 @@ func continueAsRecorded(ctx context.Context, l *ledger.Ledger, a ledger.Attempt,
 
 	// The recorded run continued after this attempt, so it was retried. Retry it here in the same
 	// way.
-	run, err := l.Run(ctx, a.Run)
+	run, err := l.Runs.Get(ctx, a.Run)
 	if err == nil && run.State == domain.StateFinished {
 		_, err = l.Retry(ctx, a.Run)
 	}
@@ -141,17 +142,17 @@ func continueAsRecorded(ctx context.Context, l *ledger.Ledger, a ledger.Attempt,
 
 // answerAsRecorded answers the questions of a replayed attempt as the owner did.
 func answerAsRecorded(ctx context.Context, l *ledger.Ledger, a ledger.Attempt, heard []replay.Question) error {
-	items, err := l.ItemsOf(ctx, a.Run)
+	items, err := l.Inbox.OfRun(ctx, a.Run)
 	if err != nil {
 		return err
 	}
 
 	for _, i := range items {
-		if i.Attempt != a.Number || i.State != ledger.ItemOpen || len(heard) == 0 {
+		if i.Attempt != a.Number || i.State != inbox.ItemOpen || len(heard) == 0 {
 			continue
 		}
 
-		if heard[0].State == ledger.ItemAnswered {
+		if heard[0].State == inbox.ItemAnswered {
 			_, err = l.Answer(ctx, i.ID, heard[0].Answer)
 		} else {
 			err = l.ExpireItem(ctx, i.ID, ledger.Result{Outcome: domain.OutcomeTimeout})

@@ -113,7 +113,7 @@ func (s *Store) read(ctx context.Context, a ledger.Attempt) (replay.Recording, e
 
 // readElsewhere reads the recording of an attempt from another node.
 func (s *Store) readElsewhere(ctx context.Context, a ledger.Attempt) (replay.Recording, error) {
-	run, err := s.ledger.Run(ctx, a.Run)
+	run, err := s.ledger.Runs.Get(ctx, a.Run)
 	if err != nil {
 		return replay.Recording{}, err
 	}
@@ -160,7 +160,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 			return false, nil
 		}
 
-		_, err := s.ledger.Run(ctx, id)
+		_, err := s.ledger.Runs.Get(ctx, id)
 		known[id] = err == nil
 		if errors.Is(err, ledger.ErrNotFound) {
 			return true, nil

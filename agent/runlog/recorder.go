@@ -13,6 +13,7 @@ import (
 	"rouse/agent/redact"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/steps"
 )
 
 // Entries that may lag are written after maxLag, or as soon as maxQueued of them are queued.
@@ -69,8 +70,8 @@ func (r *Recorder) clean(raw json.RawMessage) json.RawMessage {
 	return r.redact.JSON(raw)
 }
 
-func (r *Recorder) step(s loop.Step) ledger.Step {
-	return ledger.Step{
+func (r *Recorder) step(s loop.Step) steps.Step {
+	return steps.Step{
 		Run: r.attempt.Run, Attempt: r.attempt.Number, Number: s.Number, ParentCall: s.ParentCall, Message: r.clean(s.Message), Text: r.redact.Replace(s.Text), Model: s.Model, Notices: s.Notices,
 		Usage:   Usage(s.Spent),
 		Retries: s.Retried.Times, RetryError: r.redact.Replace(s.Retried.Last),
@@ -88,18 +89,18 @@ func (r *Recorder) call(c loop.Call) ledger.Call {
 // StartStep implements loop.Recorder.
 func (r *Recorder) StartStep(ctx context.Context, s loop.Step) error {
 	// A step within a call always asks a model. A step that asks no model has no effect and is no barrier.
-	return r.add(ctx, durability{barrier: r.asks || s.ParentCall != ""}, ledger.StepStarted(r.step(s)))
+	return r.add(ctx, durability{barrier: r.asks || s.ParentCall != ""}, steps.StepStarted(r.step(s)))
 }
 
 // FinishStep implements loop.Recorder.
 func (r *Recorder) FinishStep(ctx context.Context, s loop.Step) error {
-	return r.add(ctx, durability{tells: r.asks}, ledger.StepFinished(r.step(s)))
+	return r.add(ctx, durability{tells: r.asks}, steps.StepFinished(r.step(s)))
 }
 
 // StartCall implements loop.Recorder.
 func (r *Recorder) StartCall(ctx context.Context, c loop.Call) error {
 	mayLag := r.mayLag(c)
-	return r.add(ctx, durability{barrier: c.Effect != domain.EffectRead && !mayLag, depends: mayLag}, ledger.CallStarted(r.call(c)))
+	return r.add(ctx, durability{barrier: c.Effect != domain.EffectRead && !mayLag, depends: mayLag}, steps.CallStarted(r.call(c)))
 }
 
 // FinishCall implements loop.Recorder.
@@ -112,13 +113,13 @@ func (r *Recorder) FinishCall(ctx context.Context, c loop.Call) error {
 	default:
 		d.tells, d.barrier = true, c.Effect != domain.EffectRead && c.Effect != domain.EffectDatabase
 	}
-	return r.add(ctx, d, ledger.CallFinished(r.call(c)))
+	return r.add(ctx, d, steps.CallFinished(r.call(c)))
 }
 
 // AnswerCall implements loop.Recorder. It may lag: the next attempt answers the call in the same way.
 func (r *Recorder) AnswerCall(ctx context.Context, c loop.Call) error {
 	d := durability{made: c.Effect != domain.EffectRead, tells: c.State != domain.CallReplayed} // a replayed answer is already recorded
-	return r.add(ctx, d, ledger.CallStarted(r.call(c)), ledger.CallFinished(r.call(c)))
+	return r.add(ctx, d, steps.CallStarted(r.call(c)), steps.CallFinished(r.call(c)))
 }
 
 // Flush waits until all entries are durable, unless end will commit the last entries.
@@ -248,7 +249,7 @@ func AppendEvent(ctx context.Context, l *ledger.Ledger, run ledger.Run, kind str
 	if err != nil {
 		return err
 	}
-	return l.AppendEvents(ctx, ledger.Event{Run: run.ID, Job: run.Job, Kind: kind, Data: data})
+	return l.Events.Append(ctx, ledger.Event{Run: run.ID, Job: run.Job, Kind: kind, Data: data})
 }
 
 // Usage returns the usage of a step as the ledger records it.

@@ -19,6 +19,7 @@ import (
 	"rouse/agent/redact"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 	"rouse/internal/ledger/ledgertest"
 )
 
@@ -107,7 +108,7 @@ func (p *recordedLanes) told() (names []string) {
 
 // events returns the names of the ledger's entries in order.
 func (p *recordedLanes) events(ctx context.Context) (names []string) {
-	events, err := p.ledger.Events(ctx, ledger.EventFilter{Run: p.attempt.Run})
+	events, err := p.ledger.Events.List(ctx, event.Filter{Run: p.attempt.Run})
 	if err != nil {
 		p.fail("events: %w", err)
 	}
@@ -215,7 +216,7 @@ func (plan recordedPlan) check(t *testing.T, dir string) error {
 		}
 		defer writing.Add(-1)
 		time.Sleep(plan.writer[int(writes.Add(1))%len(plan.writer)])
-		return l.Record(ctx, a, entries...)
+		return l.Steps.Record(ctx, a, entries...)
 	}, a, redact.New(nil), plan.asks)
 	if plan.ends {
 		p.recorder.LeaveEnd()

@@ -27,6 +27,8 @@ import (
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/shell"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/artifact"
+	"rouse/internal/ledger/inbox"
 	"rouse/internal/noexec"
 	"rouse/internal/text"
 )
@@ -121,9 +123,9 @@ func (r *Catalog) Connect(t *plan.Attempt, g *permit.Authorizer, given []mcp.Giv
 		Keep: r.keepReceived(t.Redactor().Replace),
 		Book: r.book, Tokens: r.signIns.tokens, Version: r.version, Redact: t.Redactor().Replace,
 		News: func(ctx context.Context, s mcp.Server, what string) {
-			q := ledger.Question{Title: "the tools of the MCP server " + s.Name + " are not as you approved them",
+			q := inbox.Question{Title: "the tools of the MCP server " + s.Name + " are not as you approved them",
 				Message: fmt.Sprintf("The MCP server %s (%s) has other tools than you approved: %s. What has changed or is new is off until you approve it. Look: rouse mcp-servers show %[1]s; then: rouse mcp-servers approve %[1]s", s.Name, s.Where(), what)}
-			if err := r.ledger.AddRunInfo(context.WithoutCancel(ctx), t.Run.ID, q); err != nil {
+			if err := r.ledger.Inbox.AddRunInfo(context.WithoutCancel(ctx), t.Run.ID, q); err != nil {
 				r.log.Error("what an MCP server has changed cannot be put into the inbox", "server", s.Name, "error", err)
 			}
 		},
@@ -302,12 +304,12 @@ func (e *BareError) Unwrap() error { return e.err }
 func (r *Catalog) recordLook(ctx context.Context, s mcp.Server, as string, roots *tool.Roots) error {
 	if s.Files == shell.ExposeWriting {
 		need := roots.ProgramNeed()
-		read, err := r.ledger.LabelsOf(ctx, need.Reads...)
+		read, err := r.ledger.Labels.Of(ctx, need.Reads...)
 		if err != nil {
 			return err
 		}
 		labels := tool.Untrusted | need.AddsTaint | tool.ParseTaint(read)
-		if err := r.ledger.AddLabels(ctx, labels.String(), need.Writes...); err != nil {
+		if err := r.ledger.Labels.Add(ctx, labels.String(), need.Writes...); err != nil {
 			return err
 		}
 	}
@@ -377,7 +379,7 @@ func (r *Catalog) receivedFolder(run int64) string {
 func (r *Catalog) keepReceived(redact func(string) string) mcp.Keep {
 	return func(ctx context.Context, in tool.Invocation, number int, name, mediaType string, data []byte) (string, error) {
 		ctx = context.WithoutCancel(ctx)
-		kept, err := r.ledger.Artifacts(ctx, in.Run)
+		kept, err := r.ledger.Artifacts.List(ctx, in.Run)
 		if err != nil {
 			return "", err
 		}
@@ -396,8 +398,8 @@ func (r *Catalog) keepReceived(redact func(string) string) mcp.Keep {
 		if err != nil {
 			return "", err
 		}
-		_, err = r.ledger.AddArtifact(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt},
-			ledger.Artifact{Agent: in.Agent, Key: fmt.Sprintf("%s/file-%d", in.Key, number), Name: name, Description: mediaType}, data)
+		_, err = r.ledger.Artifacts.Add(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt},
+			artifact.Artifact{Agent: in.Agent, Key: fmt.Sprintf("%s/file-%d", in.Key, number), Name: name, Description: mediaType}, data)
 		return at, err
 	}
 }

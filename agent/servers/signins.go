@@ -11,7 +11,7 @@ import (
 	"rouse/agent/tool/moduleapi"
 	"rouse/agent/tool/moduleapi/signin"
 	"rouse/agent/tool/web"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 	"rouse/skills"
 )
 
@@ -58,8 +58,8 @@ const signedInWord = "signed in"
 var errNoSignIns = errors.New("no sign-ins are kept here")
 
 // signInOf is the sign-in that an item of the inbox asks for; false for any other item.
-func signInOf(i ledger.Item) (signin.ID, bool) {
-	if i.Kind != ledger.KindInput || i.Action.Tool != moduleapi.AuthorizeName() {
+func signInOf(i inbox.Item) (signin.ID, bool) {
+	if i.Kind != inbox.KindInput || i.Action.Tool != moduleapi.AuthorizeName() {
 		return signin.ID{}, false
 	}
 	return signin.ParseID(i.Action.Description)
@@ -97,9 +97,9 @@ func (r *SignIns) signInProvider(id signin.ID) (signin.Provider, error) {
 }
 
 // Link returns the link of an inbox item that asks for a sign-in, or "". It is in no record.
-func (r *SignIns) Link(ctx context.Context, i ledger.Item) (string, error) {
+func (r *SignIns) Link(ctx context.Context, i inbox.Item) (string, error) {
 	id, ok := signInOf(i)
-	if !ok || i.State != ledger.ItemOpen {
+	if !ok || i.State != inbox.ItemOpen {
 		return "", nil
 	}
 
@@ -116,7 +116,7 @@ func (r *SignIns) Link(ctx context.Context, i ledger.Item) (string, error) {
 
 // Answer takes a pasted answer to an item that asks for a sign-in. It returns false for any
 // other item.
-func (r *SignIns) Answer(ctx context.Context, i ledger.Item, pasted string) (taken bool, err error) {
+func (r *SignIns) Answer(ctx context.Context, i inbox.Item, pasted string) (taken bool, err error) {
 	id, ok := signInOf(i)
 	if !ok {
 		return false, nil
@@ -156,7 +156,7 @@ func (r *SignIns) Settle(ctx context.Context) error {
 	if r.book == nil {
 		return nil
 	}
-	items, err := r.servers.ledger.Inbox(ctx)
+	items, err := r.servers.ledger.Inbox.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (r *SignIns) Settle(ctx context.Context) error {
 			failed = append(failed, err)
 			continue
 		}
-		if _, err := r.servers.ledger.Answer(ctx, i.ID, signedInWord); err != nil && !errors.Is(err, ledger.ErrClosed) {
+		if _, err := r.servers.ledger.Answer(ctx, i.ID, signedInWord); err != nil && !errors.Is(err, inbox.ErrClosed) {
 			failed = append(failed, fmt.Errorf("the run %d cannot go on: %w", i.Run, err))
 		}
 	}

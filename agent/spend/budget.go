@@ -204,7 +204,7 @@ func (b *Budget) notify(ctx context.Context, s ledgerbudget.Spending, suffix str
 	if !b.warned.first(key, s.Day[:7]) {
 		return nil
 	}
-	return b.ledger.AppendNotices(ctx, notices(key)...)
+	return b.ledger.Outbox.Append(ctx, notices(key)...)
 }
 
 func nearlyUsed(used, limit int64) bool {

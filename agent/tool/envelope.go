@@ -9,6 +9,8 @@ import (
 
 	"rouse/agent/model"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/workspace"
 )
 
 // Kind says what went wrong in a call (OSA-10).
@@ -209,18 +211,18 @@ func (e *Envelope) UnmarshalJSON(text []byte) error {
 
 // LedgerRefusal turns an error of the ledger that the caller can handle into a refusal.
 func LedgerRefusal(err error) error {
-	var wrong *ledger.WorkspaceError
+	var wrong *workspace.Error
 	var kind Kind
 	switch {
 	case errors.As(err, &wrong):
 		return Refuse(KindInvalidArgs, "%s", wrong.Message).WithField(wrong.Field, "")
-	case errors.Is(err, ledger.ErrInvalidAnswer):
+	case errors.Is(err, inbox.ErrInvalidAnswer):
 		return Refuse(KindInvalidArgs, "%v", err).WithField("answer", "")
-	case errors.As(err, new(*ledger.ConflictError)):
+	case errors.As(err, new(*workspace.ConflictError)):
 		kind = KindConflict
-	case errors.As(err, new(*ledger.BlockedError)):
+	case errors.As(err, new(*workspace.BlockedError)):
 		kind = KindRejected
-	case errors.Is(err, ledger.ErrClosed), errors.Is(err, ledger.ErrNotClaimable):
+	case errors.Is(err, inbox.ErrClosed), errors.Is(err, ledger.ErrNotClaimable):
 		kind = KindExecutionError
 	case errors.Is(err, ledger.ErrNotFound):
 		kind = KindNotFound
@@ -231,6 +233,6 @@ func LedgerRefusal(err error) error {
 }
 
 // Author returns the author of what the call writes into the ledger.
-func (in Invocation) Author() ledger.Author {
-	return ledger.Author{Attempt: ledger.Attempt{Run: in.Run, Number: in.Attempt}, Key: in.Key}
+func (in Invocation) Author() workspace.Author {
+	return workspace.Author{Attempt: ledger.Attempt{Run: in.Run, Number: in.Attempt}, Key: in.Key}
 }

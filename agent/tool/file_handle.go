@@ -15,7 +15,7 @@ import (
 
 	"rouse/internal/atomicfile"
 	"rouse/internal/hardlink"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/label"
 	"rouse/internal/owner"
 )
 
@@ -310,7 +310,7 @@ func (p *FileHandle) recordWrite(ctx context.Context, path, now string) error {
 	if p.roots.onWrite == nil {
 		return nil
 	}
-	return p.roots.onWrite(ctx, ledger.Place{Kind: ledger.PlaceFile, Name: path, ID: fileID(now)})
+	return p.roots.onWrite(ctx, label.Place{Kind: label.PlaceFile, Name: path, ID: fileID(now)})
 }
 
 // AnnounceAs reports that the file at the absolute path now is about to be renamed to rel, relative

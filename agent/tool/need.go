@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"rouse/internal/jsonread"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/label"
 )
 
 // Need is what one call would do. The authorizer decides on it before the call is made.
@@ -31,7 +31,7 @@ type Need struct {
 	NotPrivate  string // the setting or command that makes the data it reads not private, or ""
 	// Reads are the places that the call shows: it brings their labels, too. Writes get the labels of
 	// the run.
-	Reads, Writes []ledger.Place
+	Reads, Writes []label.Place
 	WritesMemory  bool   // it may write all that the agent keeps: its database and its files
 	Tier          string // the confinement of the program that the call starts, or ""
 	// Bind is called only if an approval is needed. It adds to the action what has to be looked up,

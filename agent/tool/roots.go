@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/label"
 	"rouse/internal/nofollow"
 )
 
@@ -32,7 +32,7 @@ type Roots struct {
 	boundary  nofollow.Boundary
 	roots     []root
 	onOutput  func(context.Context, Output) error
-	onWrite   func(context.Context, ledger.Place) error
+	onWrite   func(context.Context, label.Place) error
 	private   []string // folders in which everything is for their owner alone
 	untrusted []string // folders in which strangers leave files
 	masks     []mask

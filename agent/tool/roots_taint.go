@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/label"
 )
 
 // Distrust names folders in which strangers leave files. What is read there, names included, is
@@ -21,12 +21,12 @@ func (r *Roots) KeepPrivate(folders ...string) { r.private = folders }
 
 // OnWrite sets the function that is called with each file that a tool writes, before it gets its
 // name.
-func (r *Roots) OnWrite(record func(context.Context, ledger.Place) error) { r.onWrite = record }
+func (r *Roots) OnWrite(record func(context.Context, label.Place) error) { r.onWrite = record }
 
 // ProgramNeed returns the need of a program that is confined to the roots: it can read all of them,
 // and write where the run may write.
 func (r *Roots) ProgramNeed() (n Need) {
-	above := map[string][]ledger.FileID{} // of folders: a batch has a thousand files in few of them
+	above := map[string][]label.FileID{} // of folders: a batch has a thousand files in few of them
 	for _, g := range r.roots {
 		t := r.taintOf(g.Grant, g.Path)
 		if n.AddsTaint |= t; t&Private != 0 && n.NotPrivate == "" {
@@ -40,7 +40,7 @@ func (r *Roots) ProgramNeed() (n Need) {
 		if above[folder] == nil {
 			above[folder] = idsFrom(folder)
 		}
-		n.Reads = append(n.Reads, ledger.Place{Kind: ledger.PlaceFile, Name: g.Path, ID: fileID(g.Path), Above: above[folder]})
+		n.Reads = append(n.Reads, label.Place{Kind: label.PlaceFile, Name: g.Path, ID: fileID(g.Path), Above: above[folder]})
 	}
 
 	n.Writes = r.Writable()
@@ -48,7 +48,7 @@ func (r *Roots) ProgramNeed() (n Need) {
 }
 
 // Writable lists the folders and files where the run may write.
-func (r *Roots) Writable() (out []ledger.Place) {
+func (r *Roots) Writable() (out []label.Place) {
 	for _, g := range r.roots {
 		if g.Write {
 			out = append(out, PlaceOf(g.Path))
@@ -90,7 +90,7 @@ func (r *Roots) ReadNeed(path string) (n Need) {
 	if n.AddsTaint = r.taintOf(g.Grant, abs); n.AddsTaint&Private != 0 {
 		n.NotPrivate = r.notPrivate(g.Grant)
 	}
-	n.Reads = []ledger.Place{PlaceOf(abs)}
+	n.Reads = []label.Place{PlaceOf(abs)}
 	n.Bind = r.bindPath(path, false)
 	return n
 }
@@ -124,9 +124,9 @@ func (r *Roots) WriteNeed(path string) Need {
 
 	// A file is replaced by a new one, which Announce records.
 	if err != nil || !info.IsDir() {
-		place.ID = ledger.FileID{}
+		place.ID = label.FileID{}
 	}
-	n.Writes, n.Bind = []ledger.Place{place}, r.bindPath(path, true)
+	n.Writes, n.Bind = []label.Place{place}, r.bindPath(path, true)
 	return n
 }
 
@@ -140,8 +140,8 @@ func (r *Roots) TransferNeed(from, to string, moves bool) Need {
 	}
 
 	place := PlaceOf(abs)
-	place.ID = ledger.FileID{} // the call replaces this file; AnnounceAs records the new one
-	n.Writes = []ledger.Place{place}
+	place.ID = label.FileID{} // the call replaces this file; AnnounceAs records the new one
+	n.Writes = []label.Place{place}
 	source, target := r.bindPath(from, moves), r.bindPath(to, true)
 	n.Bind = func(n Need) (Need, error) {
 		if _, err := source(n); err != nil {
@@ -165,13 +165,13 @@ func (r *Roots) HasBelow(abs string) bool {
 }
 
 // PlaceOf names a path, which may not exist yet, for the labels on record.
-func PlaceOf(abs string) ledger.Place {
+func PlaceOf(abs string) label.Place {
 	name := resolveExisting(abs)
-	return ledger.Place{Kind: ledger.PlaceFile, Name: name, ID: fileID(name), Above: idsFrom(filepath.Dir(name))}
+	return label.Place{Kind: label.PlaceFile, Name: name, ID: fileID(name), Above: idsFrom(filepath.Dir(name))}
 }
 
 // idsFrom are the identities of a folder and of those that it lies in.
-func idsFrom(folder string) (out []ledger.FileID) {
+func idsFrom(folder string) (out []label.FileID) {
 	for ; ; folder = filepath.Dir(folder) {
 		if out = append(out, fileID(folder)); folder == filepath.Dir(folder) {
 			return out

@@ -25,6 +25,8 @@ import (
 	"rouse/internal/fspath"
 	"rouse/internal/hardlink"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
+	"rouse/internal/ledger/event"
 	"rouse/internal/nofollow"
 )
 
@@ -125,13 +127,13 @@ func (r Files) CheckBatch(ctx context.Context, t *plan.Attempt) error {
 
 // release gives up the claims of dropped files, so that they can start another run.
 func (r Files) release(ctx context.Context, run ledger.Run, a ledger.Attempt, files []ledger.File, missed []droppedFile) error {
-	var claims []ledger.Claim
+	var claims []claim.Claim
 	for _, f := range files {
 		if slices.ContainsFunc(missed, func(m droppedFile) bool { return m.Path == f.Path }) {
-			claims = append(claims, ledger.Claim{Job: run.Job, Path: filepath.ToSlash(f.Path), Hash: f.Hash})
+			claims = append(claims, claim.Claim{Job: run.Job, Path: filepath.ToSlash(f.Path), Hash: f.Hash})
 		}
 	}
-	return r.Ledger.ReleaseClaims(ctx, a, claims...)
+	return r.Ledger.Claims.Release(ctx, a, claims...)
 }
 
 // DroppedBefore returns the files that the run began without, and whether the list is fixed.
@@ -141,7 +143,7 @@ func (r Files) DroppedBefore(ctx context.Context, t *plan.Attempt) (left map[str
 		return left, false, nil
 	}
 
-	events, err := r.Ledger.Events(ctx, ledger.EventFilter{Run: t.Run.ID, Limit: -1})
+	events, err := r.Ledger.Events.List(ctx, event.Filter{Run: t.Run.ID, Limit: -1})
 	if err != nil {
 		return nil, false, err
 	}
@@ -187,7 +189,7 @@ func (r Files) locateFile(ctx context.Context, t *plan.Attempt, f ledger.File) (
 	}
 
 	// The claim knows where an after-move of this run put the file.
-	claim, ok, lookErr := r.Ledger.ClaimOf(ctx, job, filepath.ToSlash(f.Path), f.Hash)
+	claim, ok, lookErr := r.Ledger.Claims.Of(ctx, job, filepath.ToSlash(f.Path), f.Hash)
 	if lookErr != nil {
 		return f, "", lookErr
 	}
@@ -228,8 +230,8 @@ func (r Files) awaitMove(ctx context.Context, job string, f ledger.File) error {
 	late := time.After(moveWait)
 	for {
 		changed := r.Ledger.Changed() // asked for before reading, so that no change falls between
-		claim, ok, err := r.Ledger.ClaimOf(ctx, job, filepath.ToSlash(f.Path), f.Hash)
-		if err != nil || !ok || claim.After != ledger.AfterPending {
+		taken, ok, err := r.Ledger.Claims.Of(ctx, job, filepath.ToSlash(f.Path), f.Hash)
+		if err != nil || !ok || taken.After != claim.AfterPending {
 			return err
 		}
 
@@ -344,7 +346,7 @@ func (r Files) SweepManifests(ctx context.Context) error {
 			continue // not ours
 		}
 
-		run, gone := r.Ledger.Run(ctx, id)
+		run, gone := r.Ledger.Runs.Get(ctx, id)
 		switch {
 		case errors.Is(gone, ledger.ErrNotFound) || gone == nil && run.State == domain.StateFinished:
 			errs = append(errs, os.RemoveAll(filepath.Join(r.Folder, e.Name())))

@@ -13,6 +13,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/fileop"
 	"rouse/internal/text"
 )
 
@@ -24,7 +25,7 @@ const maxLeft = 20
 func (u Undoer) remaining(ctx context.Context, run ledger.Run, res Result, spec Options) ([]string, error) {
 	out := append([]string{}, res.Database.Remaining...)
 	if spec.Only == Database {
-		ops, err := u.Ledger.FileOps(ctx, ledger.FileOpFilter{Run: run.ID, Limit: -1})
+		ops, err := u.Ledger.FileOps.List(ctx, fileop.Filter{Run: run.ID, Limit: -1})
 		if err != nil {
 			return nil, err
 		}
@@ -46,7 +47,7 @@ func (u Undoer) remaining(ctx context.Context, run ledger.Run, res Result, spec 
 		}
 	}
 
-	artifacts, err := u.Ledger.Artifacts(ctx, run.ID)
+	artifacts, err := u.Ledger.Artifacts.List(ctx, run.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -66,12 +67,12 @@ func (u Undoer) remaining(ctx context.Context, run ledger.Run, res Result, spec 
 // remainingEffects describes the calls with effects beyond files and database. Effects inside a
 // clone vanish with the clone.
 func (u Undoer) remainingEffects(ctx context.Context, run ledger.Run, cloned bool) (out []string, err error) {
-	calls, err := u.Ledger.Calls(ctx, run.ID)
+	calls, err := u.Ledger.Steps.Calls(ctx, run.ID)
 	if err != nil {
 		return nil, err
 	}
 
-	ops, err := u.Ledger.FileOps(ctx, ledger.FileOpFilter{Run: run.ID, Limit: -1})
+	ops, err := u.Ledger.FileOps.List(ctx, fileop.Filter{Run: run.ID, Limit: -1})
 	if err != nil {
 		return nil, err
 	}

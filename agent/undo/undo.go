@@ -128,7 +128,7 @@ func (u Undoer) plan(ctx context.Context, run ledger.Run, spec Options) (out Res
 			out.Left = append(out.Left, fmt.Sprintf("the branch %s was applied to %s, which keeps its commits; git revert takes them back", clone.Branch, clone.Applied.Branch))
 		}
 	default:
-		if out.Files, _, err = file.UndoRun(ctx, u.Ledger, u.Locks, u.Boundary, run.ID, spec.Force, true); err != nil {
+		if out.Files, _, err = file.UndoRun(ctx, u.Ledger.FileOps, u.Locks, u.Boundary, run.ID, spec.Force, true); err != nil {
 			return out, err
 		}
 	}
@@ -144,12 +144,12 @@ func (u Undoer) plan(ctx context.Context, run ledger.Run, spec Options) (out Res
 // apply changes the files, then the database.
 func (u Undoer) apply(ctx context.Context, run ledger.Run, spec Options, out *Result) (err error) {
 	if spec.Disown {
-		if err := u.Ledger.LeaveFiles(ctx, run.ID); err != nil {
+		if err := u.Ledger.Claims.LeaveFiles(ctx, run.ID); err != nil {
 			return err
 		}
 	}
 	if len(out.Files) > 0 {
-		if out.Files, _, err = file.UndoRun(ctx, u.Ledger, u.Locks, u.Boundary, run.ID, spec.Force, false); err != nil {
+		if out.Files, _, err = file.UndoRun(ctx, u.Ledger.FileOps, u.Locks, u.Boundary, run.ID, spec.Force, false); err != nil {
 			return err
 		}
 	}
@@ -181,7 +181,7 @@ func (u Undoer) apply(ctx context.Context, run ledger.Run, spec Options, out *Re
 }
 
 func (u Undoer) disownFiles(ctx context.Context, run ledger.Run, out *Result) error {
-	claims, err := u.Ledger.ClaimsOfRun(ctx, run.ID)
+	claims, err := u.Ledger.Claims.OfRun(ctx, run.ID)
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (u Undoer) disownFiles(ctx context.Context, run ledger.Run, out *Result) er
 		remain = append(remain[:maxLeft], fmt.Sprintf("%d more files remain and get no run by themselves", more))
 	}
 	out.Left = append(out.Left, remain...)
-	return u.Ledger.DisownFiles(ctx, claims)
+	return u.Ledger.Claims.DisownFiles(ctx, claims)
 }
 
 func (u Undoer) undoDatabase(ctx context.Context, run ledger.Run, spec Options, dry bool) (changelog.Undone, error) {
@@ -257,7 +257,7 @@ func (u Undoer) recordEvent(ctx context.Context, run ledger.Run, about map[strin
 	if err != nil {
 		return err
 	}
-	return u.Ledger.AppendEvents(ctx, ledger.Event{Run: run.ID, Job: run.Job, Kind: "run.undone", Data: data})
+	return u.Ledger.Events.Append(ctx, ledger.Event{Run: run.ID, Job: run.Job, Kind: "run.undone", Data: data})
 }
 
 func (u Result) places() string {

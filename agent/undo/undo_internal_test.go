@@ -8,6 +8,7 @@ import (
 	"rouse/agentdb/changelog"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 )
 
 func TestWanted(t *testing.T) {
@@ -22,7 +23,7 @@ func TestWanted(t *testing.T) {
 		"budget":        {ledger.Result{Outcome: domain.OutcomeBudget}, true},
 		"cancelled":     {ledger.Result{Outcome: domain.OutcomeCancelled}, true},
 		"interrupted":   {ledger.Result{Outcome: domain.OutcomeInterrupted}, false},
-		"asks":          {ledger.Result{Outcome: domain.OutcomeError, Wait: &ledger.Question{}}, false},
+		"asks":          {ledger.Result{Outcome: domain.OutcomeError, Wait: &inbox.Question{}}, false},
 		"not collected": {ledger.Result{Outcome: domain.OutcomeError, Kind: "checkout"}, false},
 		"not pushed":    {ledger.Result{Outcome: domain.OutcomeError, Kind: "push"}, false},
 	} {

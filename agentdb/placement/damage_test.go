@@ -16,10 +16,11 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/ledgertest"
+	"rouse/internal/ledger/node"
 )
 
 // begin has a node do a run of clerk that makes its table, with notes in it.
-func (n *node) begin(with ...string) ledger.Run {
+func (n *nodeName) begin(with ...string) ledger.Run {
 	n.t.Helper()
 	r, err := n.run("clerk")
 	if err != nil {
@@ -33,7 +34,7 @@ func (n *node) begin(with ...string) ledger.Run {
 	return r
 }
 
-func (n *node) count(query string) (count int) {
+func (n *nodeName) count(query string) (count int) {
 	n.t.Helper()
 	if err := n.db.QueryRowContext(n.t.Context(), query).Scan(&count); err != nil {
 		n.t.Fatal(err)
@@ -56,7 +57,7 @@ func TestUndoIsShipped(t *testing.T) {
 	}
 	north.finish(r)
 
-	undo := func(n *node) (changelog.Undone, error) {
+	undo := func(n *nodeName) (changelog.Undone, error) {
 		db, release, err := n.pool.Get(t.Context(), "clerk")
 		if err != nil {
 			t.Fatal(err)
@@ -89,7 +90,7 @@ func TestEmptiedCopies(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := south.ledger.TakeAgents(t.Context(), "north", true, "clerk"); err != nil {
+	if err := south.ledger.Nodes.TakeAgents(t.Context(), "north", true, "clerk"); err != nil {
 		t.Fatal(err)
 	}
 	north = c.start("north", north.dir)
@@ -132,12 +133,12 @@ func TestTakeLocal(t *testing.T) {
 	}
 	south.stop()
 	west := c.start("west", t.TempDir())
-	if err := west.ledger.TakeAgents(t.Context(), "north", true, "clerk"); err != nil {
+	if err := west.ledger.Nodes.TakeAgents(t.Context(), "north", true, "clerk"); err != nil {
 		t.Fatal(err)
 	}
 	north = c.start("north", north.dir)
 	north.keeper.KeepAll(t.Context())
-	for _, n := range []*node{north, west} {
+	for _, n := range []*nodeName{north, west} {
 		if got := n.read("clerk", notes); got != "a local" {
 			t.Errorf("%s finds %q", n.name, got)
 		}
@@ -180,7 +181,7 @@ func TestGivenUp(t *testing.T) {
 	if _, err := north.pool.Reset(t.Context(), "clerk", nil); err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range []*node{north, south} {
+	for _, n := range []*nodeName{north, south} {
 		if got := n.read("clerk", `select name from sqlite_schema where name = 'notes'`); got != "" {
 			t.Errorf("after the reset, %s has the table %q", n.name, got)
 		}
@@ -314,7 +315,7 @@ func TestNobodyWaitsForShipping(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := south.startRun(a[0].Run); !errors.Is(err, ledger.ErrAgentAway) {
+	if _, err := south.startRun(a[0].Run); !errors.Is(err, node.ErrAgentAway) {
 		t.Errorf("the agent is given away in the middle: %v", err)
 	}
 	if _, err := south.run("another"); err != nil {

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"rouse/agentdb/pool"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/node"
 )
 
 // hasFiles says whether an agent has made something in the home beside its database, which does not come along.
@@ -36,14 +36,14 @@ func isEmpty(folder string) bool {
 }
 
 // keep puts on record whether other nodes can get an agent whose database is shipped.
-func (k *Manager) keep(ctx context.Context, a *agent, copies ledger.AgentCopies) error {
+func (k *Manager) keep(ctx context.Context, a *agent, copies node.AgentCopies) error {
 	a.keeping.Lock()
 	defer a.keeping.Unlock()
-	state := ledger.HomeKept
+	state := node.HomeKept
 	if k.hasFiles(a) {
-		state = ledger.HomeAlone
+		state = node.HomeAlone
 	}
-	if state == a.homeState() && a.alone == (state == ledger.HomeAlone) {
+	if state == a.homeState() && a.alone == (state == node.HomeAlone) {
 		return nil
 	}
 
@@ -51,7 +51,7 @@ func (k *Manager) keep(ctx context.Context, a *agent, copies ledger.AgentCopies)
 		return err
 	}
 	a.setState(state)
-	a.alone = state == ledger.HomeAlone
+	a.alone = state == node.HomeAlone
 	if a.alone {
 		k.o.Logger.Info("an agent stays at this node, where it has files", "agent", a.name, "node", k.o.Node)
 	}
@@ -63,10 +63,10 @@ func (k *Manager) Stay(ctx context.Context, name string, h pool.Hold) error {
 	a := k.agent(name)
 	a.keeping.Lock()
 	defer a.keeping.Unlock()
-	if err := k.o.Ledger.AgentCopies(ledger.AgentHome{Agent: name, Node: k.o.Node, Lease: h.Lease}).Keep(ctx, ledger.HomeAlone); err != nil {
+	if err := k.o.Ledger.Nodes.AgentCopies(node.AgentHome{Agent: name, Node: k.o.Node, Lease: h.Lease}).Keep(ctx, node.HomeAlone); err != nil {
 		return err
 	}
-	a.setState(ledger.HomeAlone)
+	a.setState(node.HomeAlone)
 	return nil
 }
 
@@ -77,11 +77,11 @@ func (k *Manager) Arrive(ctx context.Context, name string) error {
 		return err
 	}
 	if h.Node != "" {
-		return &ledger.AgentElsewhereError{Agent: name, Node: h.Node}
+		return &node.AgentElsewhereError{Agent: name, Node: h.Node}
 	}
 
 	a := k.agent(name)
-	if a.homeState() != ledger.HomeKept || !k.holds(a, h.Lease) {
+	if a.homeState() != node.HomeKept || !k.holds(a, h.Lease) {
 		if err := k.pool.Ship(ctx, name); err != nil {
 			return err
 		}
@@ -91,12 +91,12 @@ func (k *Manager) Arrive(ctx context.Context, name string) error {
 
 // KeepAll ships the databases of this node's agents that are nowhere else yet, so that other nodes can get them.
 func (k *Manager) KeepAll(ctx context.Context) {
-	homes, err := k.o.Ledger.AgentHomes(ctx)
+	homes, err := k.o.Ledger.Nodes.AgentHomes(ctx)
 	if err != nil && ctx.Err() == nil {
 		k.o.Logger.Warn("whether the databases of all agents are shipped is not known; each is shipped with its next run", "error", err)
 	}
 	for _, h := range homes {
-		if h.State == ledger.HomeKept || h.Node != k.o.Node {
+		if h.State == node.HomeKept || h.Node != k.o.Node {
 			continue
 		}
 		if err := k.Arrive(ctx, h.Agent); err != nil && ctx.Err() == nil {
@@ -111,7 +111,7 @@ func (k *Manager) Settle(ctx context.Context, name string) error {
 	a := k.agent(name)
 	files := k.hasFiles(a)
 	a.keeping.Lock()
-	settled := files && a.alone || !files && !a.alone && a.homeState() == ledger.HomeKept
+	settled := files && a.alone || !files && !a.alone && a.homeState() == node.HomeKept
 	a.keeping.Unlock()
 	if settled {
 		return nil
@@ -120,13 +120,13 @@ func (k *Manager) Settle(ctx context.Context, name string) error {
 		return nil // with the next that is shipped
 	}
 
-	home, err := k.o.Ledger.AgentHome(ctx, name, k.o.Node)
+	home, err := k.o.Ledger.Nodes.AgentHome(ctx, name, k.o.Node)
 	if err != nil {
 		return err
 	}
 	if home.Node != k.o.Node {
-		return &ledger.AgentElsewhereError{Agent: name, Node: home.Node}
+		return &node.AgentElsewhereError{Agent: name, Node: home.Node}
 	}
 	a.setState(home.State)
-	return k.keep(ctx, a, k.o.Ledger.AgentCopies(home))
+	return k.keep(ctx, a, k.o.Ledger.Nodes.AgentCopies(home))
 }

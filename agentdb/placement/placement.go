@@ -19,6 +19,7 @@ import (
 	"rouse/agentdb/pool"
 	"rouse/internal/atomicfile"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/node"
 	"rouse/internal/storage/dbfile"
 	"rouse/internal/storage/replica"
 )
@@ -68,7 +69,7 @@ type agent struct {
 	alone   bool       // this process put on record that it has; with keeping
 
 	asked sync.Mutex
-	state ledger.HomeState // as the ledger had it last
+	state node.HomeState // as the ledger had it last
 	// By those who want their writes shipped: who comes later is served with who came before.
 	wanted, done uint64
 	writes       int
@@ -97,7 +98,7 @@ func (k *Manager) Close() {
 	}()
 
 	var lost <-chan struct{} // a node that lost its lease waits for nothing
-	if m := k.o.Ledger.Membership(); m != nil {
+	if m := k.o.Ledger.Nodes.Membership(); m != nil {
 		lost = m.Lost()
 	}
 	select {
@@ -136,7 +137,7 @@ func (k *Manager) stateFile(name string) string { return filepath.Join(k.o.State
 
 // Hold implements pool.Sharing.
 func (k *Manager) Hold(ctx context.Context, name string) (pool.Hold, error) {
-	home, err := k.o.Ledger.AgentHome(ctx, name, k.o.Node)
+	home, err := k.o.Ledger.Nodes.AgentHome(ctx, name, k.o.Node)
 	if err != nil {
 		return pool.Hold{}, err
 	}
@@ -145,23 +146,23 @@ func (k *Manager) Hold(ctx context.Context, name string) (pool.Hold, error) {
 		return pool.Hold{Lease: home.Lease}, nil
 	}
 
-	as, err := k.o.Ledger.AgentCopies(home).Newest(ctx, singles)
+	as, err := k.o.Ledger.Nodes.AgentCopies(home).Newest(ctx, singles)
 	if err != nil {
 		return pool.Hold{}, err
 	}
-	if as == "" && home.State != ledger.HomeKept {
-		return pool.Hold{}, &ledger.AgentElsewhereError{Agent: name, Node: home.Node}
+	if as == "" && home.State != node.HomeKept {
+		return pool.Hold{}, &node.AgentElsewhereError{Agent: name, Node: home.Node}
 	}
 	return pool.Hold{Lease: home.Lease, Node: home.Node, As: as}, nil
 }
 
-func (a *agent) setState(s ledger.HomeState) {
+func (a *agent) setState(s node.HomeState) {
 	a.asked.Lock()
 	defer a.asked.Unlock()
 	a.state = s
 }
 
-func (a *agent) homeState() ledger.HomeState {
+func (a *agent) homeState() node.HomeState {
 	a.asked.Lock()
 	defer a.asked.Unlock()
 	return a.state
@@ -171,7 +172,7 @@ func (a *agent) homeState() ledger.HomeState {
 func (k *Manager) Known(name string) bool {
 	ctx, cancel := context.WithTimeout(k.running, knownFor)
 	defer cancel()
-	newest, err := k.o.Ledger.AgentCopies(ledger.AgentHome{Agent: name}).Newest(ctx, singles)
+	newest, err := k.o.Ledger.Nodes.AgentCopies(node.AgentHome{Agent: name}).Newest(ctx, singles)
 	return err == nil && newest != ""
 }
 
@@ -188,7 +189,7 @@ func (k *Manager) Fetch(ctx context.Context, name string, h pool.Hold) error {
 	a := k.agent(name)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	copies := k.o.Ledger.AgentCopies(ledger.AgentHome{Agent: name, Node: k.o.Node, Lease: h.Lease})
+	copies := k.o.Ledger.Nodes.AgentCopies(node.AgentHome{Agent: name, Node: k.o.Node, Lease: h.Lease})
 	newest, err := copies.Newest(ctx, singles)
 	if err != nil {
 		return err
@@ -198,7 +199,7 @@ func (k *Manager) Fetch(ctx context.Context, name string, h pool.Hold) error {
 	// What is here goes on. A file that knows of another state than was shipped last is an old one that was put back, or the ledger was.
 	case mine && k.holds(a, h.Lease) && a.follower.Last() == shipped && (shipped.TX == 0 || a.exists()):
 		return nil
-	case shipped.TX == 0 && mine && a.homeState() != ledger.HomeKept: // nobody else ever had it
+	case shipped.TX == 0 && mine && a.homeState() != node.HomeKept: // nobody else ever had it
 	case shipped.TX == 0: // nothing of it was acknowledged anywhere
 		err = k.discard(a)
 	case a.follower.Holds(ctx, shipped):
@@ -224,7 +225,7 @@ func (a *agent) exists() bool {
 // Bring gets the databases of all agents of the ledger that were shipped, for a home that is to have its ledger in a file again.
 // Those that its node has are there. It returns the agents that have files at another node, by that.
 func (k *Manager) Bring(ctx context.Context, progress func(agent string)) (left map[string]string, err error) {
-	homes, err := k.o.Ledger.AgentHomes(ctx)
+	homes, err := k.o.Ledger.Nodes.AgentHomes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -233,14 +234,14 @@ func (k *Manager) Bring(ctx context.Context, progress func(agent string)) (left 
 		h := homes[name]
 		a := k.agent(name)
 		a.setState(h.State)
-		if h.Node == k.o.Node && (h.State != ledger.HomeKept || k.holds(a, h.Lease)) {
+		if h.Node == k.o.Node && (h.State != node.HomeKept || k.holds(a, h.Lease)) {
 			continue
 		}
 
 		if !h.State.Free() {
 			left[name] = h.Node
 		}
-		newest, err := k.o.Ledger.AgentCopies(h).Newest(ctx, singles)
+		newest, err := k.o.Ledger.Nodes.AgentCopies(h).Newest(ctx, singles)
 		if err != nil {
 			return left, err
 		}
@@ -257,7 +258,7 @@ func (k *Manager) Bring(ctx context.Context, progress func(agent string)) (left 
 
 // restore puts what was shipped last into the place of the file. What is there was shipped, or nobody was told of it; a file that this
 // node did not have from the ledger is kept aside.
-func (k *Manager) restore(ctx context.Context, a *agent, copies ledger.AgentCopies) error {
+func (k *Manager) restore(ctx context.Context, a *agent, copies node.AgentCopies) error {
 	if err := os.MkdirAll(filepath.Dir(a.path), 0o700); err != nil {
 		return err
 	}
@@ -421,7 +422,7 @@ func (k *Manager) Ship(ctx context.Context, name string, h pool.Hold) error {
 
 // ship ships what is committed until now.
 func (k *Manager) ship(ctx context.Context, a *agent, h pool.Hold) error {
-	copies := k.o.Ledger.AgentCopies(ledger.AgentHome{Agent: a.name, Node: k.o.Node, Lease: h.Lease})
+	copies := k.o.Ledger.Nodes.AgentCopies(node.AgentHome{Agent: a.name, Node: k.o.Node, Lease: h.Lease})
 	a.store.set(copies)
 	if err := a.follower.Prepare(ctx); err != nil {
 		return err

@@ -45,7 +45,7 @@ func BenchmarkMove(b *testing.B) {
 	for _, rows := range []int{100, 100_000} {
 		b.Run(fmt.Sprint(rows, "rows"), func(b *testing.B) {
 			c := newCluster(b)
-			nodes := []*node{c.start("north", b.TempDir()), c.start("south", b.TempDir())}
+			nodes := []*nodeName{c.start("north", b.TempDir()), c.start("south", b.TempDir())}
 			r, err := nodes[0].run("clerk")
 			if err != nil {
 				b.Fatal(err)

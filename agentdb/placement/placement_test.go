@@ -22,17 +22,18 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/ledgertest"
+	"rouse/internal/ledger/node"
 )
 
 // node is one of several that share a ledger, with a home of its own.
-type node struct {
+type nodeName struct {
 	t      testing.TB
 	c      *cluster
 	name   string
 	dir    string
 	db     *sql.DB
 	ledger *ledger.Ledger
-	member *ledger.Membership
+	member *node.Membership
 	pool   *pool.Pool
 	keeper *placement.Manager
 }
@@ -53,15 +54,15 @@ func newCluster(t testing.TB) *cluster {
 }
 
 // start begins a node with the home dir.
-func (c *cluster) start(name, dir string) *node {
+func (c *cluster) start(name, dir string) *nodeName {
 	c.t.Helper()
-	n := &node{t: c.t, c: c, name: name, dir: dir, db: ledgertest.OpenPostgres(c.t, c.url)}
+	n := &nodeName{t: c.t, c: c, name: name, dir: dir, db: ledgertest.OpenPostgres(c.t, c.url)}
 	n.db.SetMaxOpenConns(12)
 	var err error
 	if n.ledger, err = ledger.Open(c.t.Context(), ledger.Options{DB: n.db}); err != nil {
 		c.t.Fatal(err)
 	}
-	if n.member, err = n.ledger.Join(c.t.Context(), ledger.Node{Name: name, Host: "here", PID: os.Getpid(), Triggers: true, Lanes: 1}); err != nil {
+	if n.member, err = n.ledger.Nodes.Join(c.t.Context(), node.Node{Name: name, Host: "here", PID: os.Getpid(), Triggers: true, Lanes: 1}); err != nil {
 		c.t.Fatal(err)
 	}
 	n.open()
@@ -70,7 +71,7 @@ func (c *cluster) start(name, dir string) *node {
 }
 
 // open begins with the files of the home as they are.
-func (n *node) open() {
+func (n *nodeName) open() {
 	n.t.Helper()
 	agents := filepath.Join(n.dir, "agents")
 	var err error
@@ -81,7 +82,7 @@ func (n *node) open() {
 }
 
 // stop ends a node in order. One that has ended does nothing.
-func (n *node) stop() {
+func (n *nodeName) stop() {
 	if n.member == nil {
 		return
 	}
@@ -99,7 +100,7 @@ func (n *node) stop() {
 }
 
 // run has a node begin a run of an agent. The error is that of its start.
-func (n *node) run(agent string) (ledger.Run, error) {
+func (n *nodeName) run(agent string) (ledger.Run, error) {
 	n.t.Helper()
 	a, err := n.ledger.Enqueue(n.t.Context(), ledger.Request{Agent: agent, Job: "j", Trigger: domain.TriggerManual})
 	if err != nil {
@@ -108,7 +109,7 @@ func (n *node) run(agent string) (ledger.Run, error) {
 	return n.startRun(a[0].Run)
 }
 
-func (n *node) startRun(id int64) (ledger.Run, error) {
+func (n *nodeName) startRun(id int64) (ledger.Run, error) {
 	n.t.Helper()
 	started, err := n.ledger.Start(n.t.Context(), ledger.Start{Run: id})
 	if err != nil {
@@ -123,7 +124,7 @@ func (n *node) startRun(id int64) (ledger.Run, error) {
 	return started[0].Run, nil
 }
 
-func (n *node) finish(r ledger.Run) {
+func (n *nodeName) finish(r ledger.Run) {
 	n.t.Helper()
 	a := ledger.Attempt{Run: r.ID, Number: r.Attempt}
 	if err := n.ledger.Finish(n.t.Context(), a, ledger.Result{Outcome: domain.OutcomeSuccess, Exit: domain.ExitFinalResponse}); err != nil {
@@ -131,7 +132,7 @@ func (n *node) finish(r ledger.Run) {
 	}
 }
 
-func (n *node) write(agent string, by changelog.By, text string) error {
+func (n *nodeName) write(agent string, by changelog.By, text string) error {
 	db, release, err := n.pool.Get(n.t.Context(), agent)
 	if err != nil {
 		return err
@@ -141,7 +142,7 @@ func (n *node) write(agent string, by changelog.By, text string) error {
 	return err
 }
 
-func (n *node) mustWrite(agent, text string) {
+func (n *nodeName) mustWrite(agent, text string) {
 	n.t.Helper()
 	if err := n.write(agent, changelog.By{}, text); err != nil {
 		n.t.Fatal(err)
@@ -149,7 +150,7 @@ func (n *node) mustWrite(agent, text string) {
 }
 
 // read asks for one column of an agent's database, as text.
-func (n *node) read(agent, query string) string {
+func (n *nodeName) read(agent, query string) string {
 	n.t.Helper()
 	db, release, err := n.pool.Get(n.t.Context(), agent)
 	if err != nil {
@@ -190,7 +191,7 @@ func TestComesAlong(t *testing.T) {
 	}
 	north.finish(r)
 
-	for i, n := range []*node{south, north, south, south, north} {
+	for i, n := range []*nodeName{south, north, south, south, north} {
 		r, err := n.run("clerk")
 		if err != nil {
 			t.Fatal(err)
@@ -202,8 +203,8 @@ func TestComesAlong(t *testing.T) {
 		n.mustWrite("clerk", fmt.Sprintf(addNote, fmt.Sprintf("b%d", i)))
 		n.finish(r)
 	}
-	home, err := north.ledger.AgentHome(t.Context(), "clerk", "north")
-	if err != nil || home.Node != "north" || home.Lease != 5 || home.State != ledger.HomeKept {
+	home, err := north.ledger.Nodes.AgentHome(t.Context(), "clerk", "north")
+	if err != nil || home.Node != "north" || home.Lease != 5 || home.State != node.HomeKept {
 		t.Errorf("the agent is at %+v (%v)", home, err)
 	}
 }
@@ -228,7 +229,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 	}
 
 	south := c.start("south", t.TempDir())
-	orphans, err := south.ledger.Orphans(t.Context())
+	orphans, err := south.ledger.Nodes.Orphans(t.Context())
 	if err != nil || len(orphans) != 1 {
 		t.Fatalf("left behind: %+v (%v)", orphans, err)
 	}
@@ -249,7 +250,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 }
 
 // lose has a node count as gone, as one that was killed: nothing of it is closed.
-func (n *node) lose() {
+func (n *nodeName) lose() {
 	n.t.Helper()
 	if _, err := n.db.ExecContext(n.t.Context(), `update nodes set gone_at = 1, why = 'a test' where id = $1`, n.member.Node().ID); err != nil {
 		n.t.Fatal(err)
@@ -264,9 +265,9 @@ func (n *node) lose() {
 }
 
 // elsewhere is an error that says where an agent is.
-func elsewhere(err error, node string) bool {
-	e, ok := errors.AsType[*ledger.AgentElsewhereError](err)
-	return ok && e.Node == node
+func elsewhere(err error, nodeName string) bool {
+	e, ok := errors.AsType[*node.AgentElsewhereError](err)
+	return ok && e.Node == nodeName
 }
 
 // TestStaleNode: what a node writes to its file after another one got the agent is not acknowledged, reaches nobody, and is
@@ -419,7 +420,7 @@ func TestFromAHome(t *testing.T) {
 	}
 
 	south := c.start("south", t.TempDir())
-	if err := south.ledger.TakeAgents(t.Context(), "north", true, "clerk"); err != nil {
+	if err := south.ledger.Nodes.TakeAgents(t.Context(), "north", true, "clerk"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := south.run("clerk"); !errors.Is(err, ledger.ErrNotClaimable) {
@@ -458,11 +459,11 @@ func TestGivenByItsOwner(t *testing.T) {
 	}
 
 	south := c.start("south", t.TempDir())
-	if err := south.ledger.TakeAgents(t.Context(), "south", false, "clerk"); err == nil || !strings.Contains(err.Error(), "north") {
+	if err := south.ledger.Nodes.TakeAgents(t.Context(), "south", false, "clerk"); err == nil || !strings.Contains(err.Error(), "north") {
 		t.Errorf("the agent of a node that is at work is taken: %v", err)
 	}
 	north.stop()
-	if err := south.ledger.TakeAgents(t.Context(), "south", false, "clerk"); err != nil {
+	if err := south.ledger.Nodes.TakeAgents(t.Context(), "south", false, "clerk"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := south.run("clerk"); err != nil {
@@ -500,11 +501,11 @@ func TestLargeAndMany(t *testing.T) {
 	north.finish(r)
 	north.stop() // with what goes on beside the writes
 
-	home, err := south.ledger.AgentHome(t.Context(), "clerk", "south")
+	home, err := south.ledger.Nodes.AgentHome(t.Context(), "clerk", "south")
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := south.ledger.AgentCopies(home).List(t.Context(), "", "")
+	objects, err := south.ledger.Nodes.AgentCopies(home).List(t.Context(), "", "")
 	if err != nil || len(objects) > 200 {
 		t.Errorf("%d objects are kept of 327 writes (%v)", len(objects), err)
 	}
@@ -523,7 +524,7 @@ func TestMoves(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	names, dirs := []string{"one", "two", "three"}, []string{t.TempDir(), t.TempDir(), t.TempDir()}
-	nodes := make([]*node, 3)
+	nodes := make([]*nodeName, 3)
 	for i, name := range names {
 		nodes[i] = c.start(name, dirs[i])
 	}
@@ -534,7 +535,7 @@ func TestMoves(t *testing.T) {
 		i, agent := rand.IntN(3), fmt.Sprintf("agent%d", rand.IntN(2))
 		n := nodes[i]
 		r, err := n.run(agent)
-		for errors.Is(err, ledger.ErrAgentAway) { // the node before is still merging what it has shipped: asked again, as the dispatcher does
+		for errors.Is(err, node.ErrAgentAway) { // the node before is still merging what it has shipped: asked again, as the dispatcher does
 			r, err = n.startRun(r.ID)
 		}
 		if err != nil {
@@ -660,7 +661,7 @@ func TestDeadBeforeItBegan(t *testing.T) {
 		t.Fatal(err)
 	}
 	south.mustWrite("clerk", makeNotes)
-	if home, err := south.ledger.AgentHome(t.Context(), "clerk", "south"); err != nil || home.Node != "south" || home.State != ledger.HomeKept {
+	if home, err := south.ledger.Nodes.AgentHome(t.Context(), "clerk", "south"); err != nil || home.Node != "south" || home.State != node.HomeKept {
 		t.Errorf("the agent is at %+v (%v)", home, err)
 	}
 }
@@ -702,7 +703,7 @@ func TestRecordings(t *testing.T) {
 	if got := read(); got != strings.Repeat("a line\n", 300_000) {
 		t.Errorf("another node reads %d bytes", len(got))
 	}
-	for _, n := range []*node{south, north} {
+	for _, n := range []*nodeName{south, north} {
 		if err := n.keeper.SweepRecordings(t.Context(), func(name string) (bool, error) { return name == "1.1.jsonl", nil }); err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/node"
 )
 
 // recordings is the prefix of the recordings of an agent's runs.
@@ -16,12 +16,12 @@ const recordings = "recordings/"
 
 // KeepRecording has the file of a recording be where other nodes find it.
 func (k *Manager) KeepRecording(ctx context.Context, agent, path string) error {
-	home, err := k.o.Ledger.AgentHome(ctx, agent, k.o.Node)
+	home, err := k.o.Ledger.Nodes.AgentHome(ctx, agent, k.o.Node)
 	if err != nil {
 		return err
 	}
 	if home.Node != k.o.Node {
-		return &ledger.AgentElsewhereError{Agent: agent, Node: home.Node}
+		return &node.AgentElsewhereError{Agent: agent, Node: home.Node}
 	}
 
 	f, err := os.Open(path)
@@ -33,17 +33,17 @@ func (k *Manager) KeepRecording(ctx context.Context, agent, path string) error {
 	if err != nil {
 		return err
 	}
-	return k.o.Ledger.AgentCopies(home).Put(ctx, recordings+filepath.Base(path), f, info.Size())
+	return k.o.Ledger.Nodes.AgentCopies(home).Put(ctx, recordings+filepath.Base(path), f, info.Size())
 }
 
 // Recording opens a recording by the name of its file. fs.ErrNotExist: there is none.
 func (k *Manager) Recording(ctx context.Context, agent, name string) (io.ReadCloser, error) {
-	return k.o.Ledger.AgentCopies(ledger.AgentHome{Agent: agent}).Get(ctx, recordings+name, 0, 0)
+	return k.o.Ledger.Nodes.AgentCopies(node.AgentHome{Agent: agent}).Get(ctx, recordings+name, 0, 0)
 }
 
 // SweepRecordings removes the recordings of this node's agents that are gone.
 func (k *Manager) SweepRecordings(ctx context.Context, gone func(name string) (bool, error)) error {
-	homes, err := k.o.Ledger.AgentHomes(ctx)
+	homes, err := k.o.Ledger.Nodes.AgentHomes(ctx)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (k *Manager) SweepRecordings(ctx context.Context, gone func(name string) (b
 		if h.Node != k.o.Node {
 			continue
 		}
-		copies := k.o.Ledger.AgentCopies(h)
+		copies := k.o.Ledger.Nodes.AgentCopies(h)
 		all, err := copies.List(ctx, recordings, "")
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/benbjohnson/litestream"
 
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/node"
 	"rouse/internal/storage/replica"
 )
 
@@ -31,18 +32,18 @@ const (
 // store is a replica.Store on the copies of one agent.
 type store struct {
 	mu     sync.Mutex
-	copies ledger.AgentCopies
+	copies node.AgentCopies
 }
 
 var _ replica.Store = (*store)(nil)
 
-func (s *store) set(c ledger.AgentCopies) {
+func (s *store) set(c node.AgentCopies) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.copies = c
 }
 
-func (s *store) get() ledger.AgentCopies {
+func (s *store) get() node.AgentCopies {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.copies
@@ -74,7 +75,7 @@ func (s *store) Delete(ctx context.Context, names ...string) error {
 }
 
 // restoreNewest writes what was shipped last to a new file.
-func restoreNewest(ctx context.Context, copies ledger.AgentCopies, to string) (replica.Version, error) {
+func restoreNewest(ctx context.Context, copies node.AgentCopies, to string) (replica.Version, error) {
 	client := replica.NewClient(&store{copies: copies}, database)
 	versions, err := replica.Versions(ctx, client)
 	if err != nil {
@@ -89,17 +90,17 @@ func restoreNewest(ctx context.Context, copies ledger.AgentCopies, to string) (r
 
 // tend merges what was shipped of a database, so that it does not grow without bound and is brought back from few objects. A node that has
 // it no more does nothing.
-func (k *Manager) tend(a *agent, copies ledger.AgentCopies) {
+func (k *Manager) tend(a *agent, copies node.AgentCopies) {
 	err := tend(k.running, copies, k.o.Ledger.Now())
 	a.mu.Lock()
 	a.tended = false
 	a.mu.Unlock()
-	if err != nil && !errors.As(err, new(*ledger.AgentElsewhereError)) && !errors.Is(err, ledger.ErrLeaseLost) && k.running.Err() == nil {
+	if err != nil && !errors.As(err, new(*node.AgentElsewhereError)) && !errors.Is(err, ledger.ErrLeaseLost) && k.running.Err() == nil {
 		k.o.Logger.Warn("what was shipped of an agent's database could not be merged; it is tried again", "agent", a.name, "error", err)
 	}
 }
 
-func tend(ctx context.Context, copies ledger.AgentCopies, now time.Time) error {
+func tend(ctx context.Context, copies node.AgentCopies, now time.Time) error {
 	objects, err := copies.List(ctx, database+"/", "")
 	if err != nil {
 		return err

@@ -11,11 +11,12 @@ import (
 	"rouse/cmd/internal/endtoend"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 )
 
 // newApprovalItems creates one run for each action that waits for its approval. It also creates a
 // run that waits for the approval of its job's definition, which has no tool.
-func newApprovalItems(t *testing.T, home string, actions ...ledger.Action) {
+func newApprovalItems(t *testing.T, home string, actions ...inbox.Action) {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(home, "ledger.db")})
 	if err != nil {
@@ -31,8 +32,8 @@ func newApprovalItems(t *testing.T, home string, actions ...ledger.Action) {
 
 		_, a, err := l.StartAttempt(t.Context(), out[0].Run)
 		if err == nil {
-			err = l.Finish(t.Context(), a, ledger.Result{Wait: &ledger.Question{Kind: ledger.KindApproval, Call: "p1", Title: "mail asks for " + action.Tool, Message: "It waits for your approval: no grant covers it.",
-				Options: []string{ledger.ApprovalOnce, ledger.ApprovalAlways, ledger.ApprovalDeny}, Expires: ledger.ApprovalExpires, Action: action}})
+			err = l.Finish(t.Context(), a, ledger.Result{Wait: &inbox.Question{Kind: inbox.KindApproval, Call: "p1", Title: "mail asks for " + action.Tool, Message: "It waits for your approval: no grant covers it.",
+				Options: []string{inbox.ApprovalOnce, inbox.ApprovalAlways, inbox.ApprovalDeny}, Expires: inbox.ApprovalExpires, Action: action}})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -59,8 +60,8 @@ jobs: [{name: mail, agent: clerk, playbook: [{call: db_schema}]}]
 	say("runs")
 	hidden := "rm -rf \x1b[2K\u202e /tmp/x\nsecond \x00\u200bline"
 	newApprovalItems(t, filepath.Join(filepath.Dir(config), "home"),
-		ledger.Action{Tool: "shell_run", Description: hidden, Hash: "h1"}, ledger.Action{Tool: "shell_run", Description: hidden, Hash: "h1"},
-		ledger.Action{Tool: "send", Description: "to bob", Hash: "h2"}, ledger.Action{Tool: "send", Description: "to eve", Hash: "h3"})
+		inbox.Action{Tool: "shell_run", Description: hidden, Hash: "h1"}, inbox.Action{Tool: "shell_run", Description: hidden, Hash: "h1"},
+		inbox.Action{Tool: "send", Description: "to bob", Hash: "h2"}, inbox.Action{Tool: "send", Description: "to eve", Hash: "h3"})
 	var items []api.Item
 	endtoend.RunJSON(t, &items, "inbox", "--json", "--config", config)
 	if len(items) != 3 || strings.Join(items[0].Runs, " ") != "1 2" || items[0].Action != hidden || items[0].Tool != "shell_run" || items[0].Hash != "h1" || items[0].Kind != "approval" {
@@ -148,8 +149,8 @@ jobs: [{name: mail, agent: clerk, schedule: "0 8 * * *", playbook: [{call: db_sc
 		t.Helper()
 		_, a, err := l.StartAttempt(t.Context(), run)
 		if err == nil {
-			err = l.Finish(t.Context(), a, ledger.Result{Wait: &ledger.Question{Kind: ledger.KindApproval, Call: "p1", Title: "mail asks", Message: "no grant covers it", Options: []string{ledger.ApprovalOnce, ledger.ApprovalDeny},
-				Expires: ledger.ApprovalExpires, Action: ledger.Action{Tool: "send", Description: "to bob", Hash: "h1"}}})
+			err = l.Finish(t.Context(), a, ledger.Result{Wait: &inbox.Question{Kind: inbox.KindApproval, Call: "p1", Title: "mail asks", Message: "no grant covers it", Options: []string{inbox.ApprovalOnce, inbox.ApprovalDeny},
+				Expires: inbox.ApprovalExpires, Action: inbox.Action{Tool: "send", Description: "to bob", Hash: "h1"}}})
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"rouse/cmd/internal/audit"
 	"rouse/cmd/internal/backup"
 	"rouse/cmd/internal/homedir"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/integrity"
 	"rouse/internal/text"
 )
 
@@ -38,14 +38,14 @@ explains as well is a warning, which does not count.`,
 
 // audited is the output of rouse audit --json.
 type audited struct {
-	Found  []ledger.Violation `json:"found"`
-	Result audit.Result       `json:"result"`
+	Found  []integrity.Violation `json:"found"`
+	Result audit.Result          `json:"result"`
 }
 
 func runAudit(cmd *cobra.Command, at *place, listOnly bool, args []string) error {
 	if listOnly {
 		return jsonOr(cmd, audit.Checks(), func() error {
-			return list(cmd.OutOrStdout(), audit.Checks(), "", "CHECK PROMISE", func(c ledger.AuditCheck) []string { return []string{c.Name, c.Promise} })
+			return list(cmd.OutOrStdout(), audit.Checks(), "", "CHECK PROMISE", func(c integrity.Check) []string { return []string{c.Name, c.Promise} })
 		})
 	}
 	home, isBackup, err := toAudit(at, args)
@@ -56,9 +56,9 @@ func runAudit(cmd *cobra.Command, at *place, listOnly bool, args []string) error
 		return verifyBackup(cmd, args[0])
 	}
 
-	out, asJSON := audited{Found: []ledger.Violation{}}, wantsJSON(cmd)
+	out, asJSON := audited{Found: []integrity.Violation{}}, wantsJSON(cmd)
 	show, clear := progressLine(cmd.ErrOrStderr(), func(done, of int64) string { return fmt.Sprintf("check %d of %d", done, of) })
-	found := func(v ledger.Violation) error {
+	found := func(v integrity.Violation) error {
 		clear()
 		if asJSON {
 			out.Found = append(out.Found, v)
@@ -66,7 +66,7 @@ func runAudit(cmd *cobra.Command, at *place, listOnly bool, args []string) error
 		}
 		return printViolation(cmd.OutOrStdout(), v)
 	}
-	out.Result, err = audit.Home(cmd.Context(), audit.Options{Home: home, Found: found, Begin: func(_ ledger.AuditCheck, n, of int) { show(int64(n), int64(of)) }})
+	out.Result, err = audit.Home(cmd.Context(), audit.Options{Home: home, Found: found, Begin: func(_ integrity.Check, n, of int) { show(int64(n), int64(of)) }})
 	clear()
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func toAudit(at *place, args []string) (home string, isBackup bool, err error) {
 	return "", true, nil
 }
 
-func printViolation(out io.Writer, v ledger.Violation) error {
+func printViolation(out io.Writer, v integrity.Violation) error {
 	word := "violated"
 	if v.Clock {
 		word = "warning"

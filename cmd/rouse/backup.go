@@ -16,7 +16,7 @@ import (
 	"rouse/cmd/internal/homedir"
 	"rouse/cmd/internal/replicate"
 	where "rouse/cmd/internal/replicate/target"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/integrity"
 	"rouse/internal/text"
 	"rouse/scheduler/schedule"
 )
@@ -111,7 +111,7 @@ func verifyBackup(cmd *cobra.Command, src string) error {
 func hearing[T any](cmd *cobra.Command, do func(backup.Hear) (T, error)) (T, error) {
 	show, clear := progressLine(cmd.ErrOrStderr(), ofBytes)
 	defer clear()
-	return do(backup.Hear{Progress: show, Found: func(v ledger.Violation) error {
+	return do(backup.Hear{Progress: show, Found: func(v integrity.Violation) error {
 		clear()
 		return printViolation(cmd.ErrOrStderr(), v)
 	}})

@@ -19,6 +19,8 @@ import (
 	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/homedir"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/incident"
+	"rouse/internal/ledger/runs"
 	"rouse/internal/text"
 )
 
@@ -46,7 +48,7 @@ var completions = map[string]func(context.Context, *place) []string{
 	"KEY":   func(context.Context, *place) []string { return keyNames() },
 	"RUN": func(ctx context.Context, at *place) []string {
 		return recorded(ctx, at, "/v1/runs", runName, func(ctx context.Context, l *ledger.Ledger) (out []api.Run, err error) {
-			runs, err := l.Runs(ctx, ledger.RunFilter{Limit: maxCompletions, Brief: true})
+			runs, err := l.Runs.List(ctx, runs.Filter{Limit: maxCompletions, Brief: true})
 			for _, r := range runs {
 				out = append(out, api.Run{ID: fmt.Sprint(r.ID), Job: r.Job, Agent: r.Agent, State: r.State, Outcome: r.Outcome, WaitingFor: r.WaitingFor, QueuedAt: api.At(r.QueuedAt)})
 			}
@@ -56,7 +58,7 @@ var completions = map[string]func(context.Context, *place) []string{
 	"ITEM": func(ctx context.Context, at *place) []string {
 		name := func(i api.Item) string { return i.ID + "\t" + shorten(i.Title, 60) }
 		return recorded(ctx, at, "/v1/inbox", name, func(ctx context.Context, l *ledger.Ledger) (out []api.Item, err error) {
-			items, err := l.Inbox(ctx)
+			items, err := l.Inbox.List(ctx)
 			for _, i := range items {
 				out = append(out, api.Item{ID: fmt.Sprint(i.ID), Title: i.Title})
 			}
@@ -66,7 +68,7 @@ var completions = map[string]func(context.Context, *place) []string{
 	"INCIDENT": func(ctx context.Context, at *place) []string {
 		name := func(i api.Incident) string { return i.ID + "\t" + shorten(i.Of()+" "+i.Error, 60) }
 		return recorded(ctx, at, "/v1/incidents", name, func(ctx context.Context, l *ledger.Ledger) (out []api.Incident, err error) {
-			incidents, err := l.Incidents(ctx, ledger.IncidentFilter{})
+			incidents, err := l.Incidents.List(ctx, incident.Filter{})
 			for _, i := range incidents {
 				out = append(out, api.Incident{ID: fmt.Sprint(i.ID), Job: i.Job, Error: i.Error})
 			}

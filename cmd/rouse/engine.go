@@ -21,6 +21,8 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/homedir"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/integrity"
+	"rouse/internal/ledger/maint"
 	"rouse/internal/text"
 )
 
@@ -84,11 +86,11 @@ type engineMigrateOptions struct {
 
 // engineMigrated is the output of the command with --json.
 type engineMigrated struct {
-	Tables []ledger.CopiedTable `json:"tables"`
-	Agents []string             `json:"agents,omitempty"` // agents whose files are on the node
-	Node   string               `json:"node,omitempty"`
-	Kept   string               `json:"kept,omitempty"` // path of the old ledger
-	Left   map[string]string    `json:"left,omitempty"` // nodes that still have files of agents, by agent
+	Tables []maint.CopiedTable `json:"tables"`
+	Agents []string            `json:"agents,omitempty"` // agents whose files are on the node
+	Node   string              `json:"node,omitempty"`
+	Kept   string              `json:"kept,omitempty"` // path of the old ledger
+	Left   map[string]string   `json:"left,omitempty"` // nodes that still have files of agents, by agent
 }
 
 func newEngineMigrate(at *place) *cobra.Command {
@@ -201,11 +203,11 @@ func openThere(ctx context.Context, at *place, o engineMigrateOptions) (*ledger.
 }
 
 // copyLedger copies a ledger, or completes an interrupted copy, and audits the copy.
-func copyLedger(cmd *cobra.Command, from, to *ledger.Ledger) ([]ledger.CopiedTable, error) {
+func copyLedger(cmd *cobra.Command, from, to *ledger.Ledger) ([]maint.CopiedTable, error) {
 	ctx := cmd.Context()
 	table, rows := "", int64(0)
 	show, clear := progressLine(cmd.ErrOrStderr(), func(done, of int64) string { return fmt.Sprintf("%s: %d of %d rows", table, done, of) })
-	copied, err := ledger.Copy(ctx, from, to, ledger.CopyOptions{Progress: func(name string, done, of int64) {
+	copied, err := maint.Copy(ctx, from.Maint, to.Maint, maint.CopyOptions{Progress: func(name string, done, of int64) {
 		table, rows = name, rows+1
 		show(done, of)
 	}})
@@ -215,7 +217,7 @@ func copyLedger(cmd *cobra.Command, from, to *ledger.Ledger) ([]ledger.CopiedTab
 	}
 
 	broken := 0
-	err = to.Audit(ctx, ledger.AuditOptions{Begin: func(ledger.AuditCheck) {}, Found: func(v ledger.Violation) error {
+	err = integrity.Audit(ctx, to.DB, to.Blobs, integrity.Options{Begin: func(integrity.Check) {}, Found: func(v integrity.Violation) error {
 		if broken++; broken <= 10 {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", v.Check, text.OneLine(v.Text))
 		}
@@ -244,7 +246,7 @@ func takeAgents(ctx context.Context, l *ledger.Ledger, home, node string) (strin
 	for _, path := range found {
 		agents = append(agents, filepath.Base(filepath.Dir(path)))
 	}
-	return node, agents, l.TakeAgents(ctx, node, true, agents...)
+	return node, agents, l.Nodes.TakeAgents(ctx, node, true, agents...)
 }
 
 // bringAgents fetches the databases of agents from other nodes. left maps each agent with files on
@@ -267,7 +269,7 @@ func retireLedger(ctx context.Context, l *ledger.Ledger, home string) (string, e
 	if err := l.Close(); err != nil {
 		return "", err
 	}
-	r, err := ledger.Reset(ctx, homedir.LedgerOptions(home))
+	r, err := maint.Reset(ctx, homedir.LedgerOptions(home))
 	return r.Kept, err
 }
 
@@ -332,7 +334,7 @@ while the node before is at work.`,
 		}
 		defer func() { err = errors.Join(err, closeLedger()) }()
 
-		if err := l.TakeAgents(cmd.Context(), node, local, agents...); err != nil {
+		if err := l.Nodes.TakeAgents(cmd.Context(), node, local, agents...); err != nil {
 			return err
 		}
 		return sayf(cmd.OutOrStdout(), "the runs of %s are done at %s\n", text.List(agents, 20), node)

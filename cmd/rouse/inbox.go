@@ -15,7 +15,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
 	"rouse/internal/form"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 	"rouse/internal/text"
 )
 
@@ -99,7 +99,7 @@ func printItem(w io.Writer, i api.Item, now time.Time) {
 	if i.LinkProblem != "" {
 		fmt.Fprintf(w, "    nobody can sign in now: %s\n", text.OneLine(i.LinkProblem))
 	}
-	if i.Kind == ledger.KindInput {
+	if i.Kind == inbox.KindInput {
 		for n, o := range i.Options {
 			fmt.Fprintf(w, "    %d. %s\n", n+1, text.OneLine(o))
 		}
@@ -107,7 +107,7 @@ func printItem(w io.Writer, i api.Item, now time.Time) {
 	if len(i.InputSchema) > 0 {
 		printForm(w, i)
 	}
-	if i.Kind == ledger.KindApproval {
+	if i.Kind == inbox.KindApproval {
 		printAction(w, i.Action)
 	}
 
@@ -149,11 +149,11 @@ func answerHint(i api.Item) string {
 	switch {
 	case len(i.InputSchema) > 0:
 		return fmt.Sprintf("rouse answer %s (asks for each value), or rouse answer %[1]s '{…}'", i.ID)
-	case i.Kind == ledger.KindApproval && slices.Contains(i.Options, ledger.ApprovalAlways):
+	case i.Kind == inbox.KindApproval && slices.Contains(i.Options, inbox.ApprovalAlways):
 		return fmt.Sprintf("rouse approve %s [--always]%s, or rouse deny %[1]s [REASON]", i.ID, all)
-	case i.Kind == ledger.KindApproval:
+	case i.Kind == inbox.KindApproval:
 		return fmt.Sprintf("rouse approve %s%s, or rouse deny %[1]s [REASON]", i.ID, all)
-	case i.Kind != ledger.KindInput:
+	case i.Kind != inbox.KindInput:
 		with = strings.Join(i.Options, "|")
 	case len(i.Options) > 0 && i.Multiple:
 		with = "1,2"
@@ -280,9 +280,9 @@ If several runs wait for the same, one of them goes on. The other scheduled runs
 runs of files, webhooks and other triggers wait for an approval of their own. With --all every
 one of them goes on.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			answer := api.Answer{Text: ledger.ApprovalOnce, Kind: ledger.KindApproval, All: all}
+			answer := api.Answer{Text: inbox.ApprovalOnce, Kind: inbox.KindApproval, All: all}
 			if always {
-				answer.Text = ledger.ApprovalAlways
+				answer.Text = inbox.ApprovalAlways
 			}
 			return sendAnswer(cmd, at, args[0], answer)
 		},
@@ -301,7 +301,7 @@ func newDeny(at *place) *cobra.Command {
 agent sees the reason. A run that was blocked by the definition of its job ends.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return sendAnswer(cmd, at, args[0], api.Answer{Text: ledger.ApprovalDeny, Reason: strings.Join(args[1:], " "), Kind: ledger.KindApproval})
+			return sendAnswer(cmd, at, args[0], api.Answer{Text: inbox.ApprovalDeny, Reason: strings.Join(args[1:], " "), Kind: inbox.KindApproval})
 		},
 	})
 }
@@ -420,5 +420,5 @@ func fillForm(cmd *cobra.Command, at *place, item string, all bool) error {
 	if err != nil {
 		return err
 	}
-	return sendAnswer(cmd, at, item, api.Answer{Text: string(answer), Kind: ledger.KindInput, All: all})
+	return sendAnswer(cmd, at, item, api.Answer{Text: string(answer), Kind: inbox.KindInput, All: all})
 }

@@ -16,6 +16,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/homedir"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/maint"
 	"rouse/internal/ledger/store"
 	"rouse/internal/text"
 )
@@ -67,14 +68,14 @@ func runLedger(cmd *cobra.Command, at *place, force bool, args []string) error {
 		if err != nil {
 			return err
 		}
-		return ledgerReplace(cmd, at, func(ctx context.Context, l ledger.Options) (ledger.Replaced, error) {
-			return ledger.Restore(ctx, l, from)
+		return ledgerReplace(cmd, at, func(ctx context.Context, l ledger.Options) (maint.Replaced, error) {
+			return maint.Restore(ctx, l, from)
 		})
 	case word == "reset" && len(rest) == 0:
-		return ledgerReplace(cmd, at, ledger.Reset)
+		return ledgerReplace(cmd, at, maint.Reset)
 	case word == "accept" && len(rest) == 0:
 		return holdHome(cmd, at, func(l ledger.Options) error {
-			if err := ledger.Accept(cmd.Context(), l); err != nil {
+			if err := maint.Accept(cmd.Context(), l); err != nil {
 				return err
 			}
 			return sayf(cmd.OutOrStdout(), "the ledger is accepted as it is\n")
@@ -143,7 +144,7 @@ func holdHome(cmd *cobra.Command, at *place, do func(ledger.Options) error) erro
 	return do(homedir.LedgerOptions(home))
 }
 
-func ledgerReplace(cmd *cobra.Command, at *place, replace func(context.Context, ledger.Options) (ledger.Replaced, error)) error {
+func ledgerReplace(cmd *cobra.Command, at *place, replace func(context.Context, ledger.Options) (maint.Replaced, error)) error {
 	return holdHome(cmd, at, func(l ledger.Options) error {
 		r, err := replace(cmd.Context(), l)
 		if err != nil {
@@ -204,12 +205,12 @@ func dbReset(s *session, o dbOptions, _ []string) error {
 func dbReplace(s *session, o dbOptions, verb string, ask any) error {
 	var r api.Replaced
 	return s.send(o.path(verb), ask, &r, func() error {
-		return printReplaced(s.cmd, "database of "+r.Agent, ledger.Replaced{From: r.From, Kept: r.Kept, Skipped: r.Skipped})
+		return printReplaced(s.cmd, "database of "+r.Agent, maint.Replaced{From: r.From, Kept: r.Kept, Skipped: r.Skipped})
 	})
 }
 
 // printReplaced prints which backup replaced a database.
-func printReplaced(cmd *cobra.Command, what string, r ledger.Replaced) error {
+func printReplaced(cmd *cobra.Command, what string, r maint.Replaced) error {
 	for _, name := range r.Skipped {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: the backup %s is newer, but damaged\n", text.OneLine(name))
 	}

@@ -39,7 +39,7 @@ func TestDaemonEndsOnDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	long := ledger.Event{Kind: "note", Data: json.RawMessage(`"` + strings.Repeat("x", 11<<20) + `"`)}
-	if err := errors.Join(l.AppendEvents(t.Context(), long, long, long, long, long, long), l.Close()); err != nil {
+	if err := errors.Join(l.Events.Append(t.Context(), long, long, long, long, long, long), l.Close()); err != nil {
 		t.Fatal(err)
 	}
 

@@ -14,7 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/api"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/pause"
 	"rouse/internal/text"
 )
 
@@ -83,7 +84,7 @@ func checkKinds(wanted []string) error {
 }
 
 func eventKinds() (out []string) {
-	for _, k := range ledger.EventKinds() {
+	for _, k := range event.Kinds() {
 		out = append(out, k.Kind)
 	}
 	return out
@@ -135,9 +136,9 @@ func whom(e api.Event) string {
 	}
 
 	switch {
-	case data.Scope == ledger.PauseAll:
+	case data.Scope == pause.All:
 		return "everything"
-	case data.Scope == ledger.PauseAgent:
+	case data.Scope == pause.Agent:
 		return "agent " + data.Name
 	case data.Agent != "" && e.Run == "":
 		return "agent " + data.Agent

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/api"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
 	"rouse/internal/text"
 )
 
@@ -36,11 +36,11 @@ func (f *scopeFlags) scope(args []string) (scope, name string, rest []string, er
 		}
 		return "", "", nil, usagef("give the job %s or %s, not both", text.OneLine(args[0]), flag)
 	case f.all:
-		return ledger.PauseAll, "", args, nil
+		return pause.All, "", args, nil
 	case f.agent != "":
-		return ledger.PauseAgent, f.agent, args, nil
+		return pause.Agent, f.agent, args, nil
 	case len(args) > 0:
-		return ledger.PauseJob, args[0], args[1:], nil
+		return pause.Job, args[0], args[1:], nil
 	}
 	return "", "", nil, nil
 }
@@ -137,9 +137,9 @@ func printPaused(s *session, p api.Paused) error {
 
 	its, wakes, hand := "every schedule", "", "rouse run"
 	switch p.Scope {
-	case ledger.PauseJob:
+	case pause.Job:
 		its, hand = "its schedule", "rouse run "+p.Name
-	case ledger.PauseAgent:
+	case pause.Agent:
 		its, wakes = "the schedule of each of its jobs", " and wakes that it planned"
 	default:
 		wakes = " and planned wakes"
@@ -192,7 +192,7 @@ is said. Wakes and files that waited start at once; occurrences that were skippe
 			switch {
 			case err != nil:
 				return err
-			case scope == "" || (scope == ledger.PauseAgent && name == ""):
+			case scope == "" || (scope == pause.Agent && name == ""):
 				return usagef("name a job, or give --agent or --all; what is paused is listed by: rouse pause")
 			case len(rest) > 0:
 				return usagef("%q was not understood: resume takes effect at once", shorten(rest[0], 60))

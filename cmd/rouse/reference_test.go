@@ -26,7 +26,7 @@ import (
 	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/endtoend"
 	"rouse/cmd/internal/plan"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 	"rouse/skills/install"
 )
 
@@ -198,7 +198,7 @@ func writeTemplates(_ *testing.T, w *bytes.Buffer) {
 
 func writeEvents(_ *testing.T, w *bytes.Buffer) {
 	fmt.Fprint(w, "# Events\n\nThe record of what happened, oldest first: `rouse logs`, `rouse logs --json`, `GET /v1/events`. Each has `id`, `at`, `kind` and `data`; one of a run also `run`, `seq` and `job`. `rouse logs --kind run.*` shows some of them.\n\n| kind | when | data |\n|---|---|---|\n")
-	for _, k := range ledger.EventKinds() {
+	for _, k := range event.Kinds() {
 		says := k.Says
 		if k.Live {
 			says += " (live: not on record, and told with `live=true`)"
@@ -428,7 +428,7 @@ func TestEventKindsAreKnown(t *testing.T) {
 	endtoend.Unraced(t)
 	t.Parallel()
 	known, prefixes := map[string]bool{}, map[string]bool{}
-	for _, k := range ledger.EventKinds() {
+	for _, k := range event.Kinds() {
 		if known[k.Kind] || k.Says == "" {
 			t.Errorf("%s is described twice, or not", k.Kind)
 		}

@@ -57,7 +57,7 @@ jobs:
 		}
 		defer l.Close()
 
-		slots, err := l.Wakes(t.Context())
+		slots, err := l.Wakes.List(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,7 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/jsonread"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 	"rouse/internal/text"
 )
 
@@ -104,7 +105,7 @@ func printDetail(w io.Writer, d api.RunDetail, mark string, now time.Time) {
 }
 
 // kindWords names the kinds of inbox items in the details of a run.
-var kindWords = map[string]string{ledger.KindInput: "asked", ledger.KindApproval: "approval", ledger.KindRecovery: "cut off", ledger.KindPause: "paused", ledger.KindInfo: "informed"}
+var kindWords = map[string]string{inbox.KindInput: "asked", inbox.KindApproval: "approval", inbox.KindRecovery: "cut off", inbox.KindPause: "paused", inbox.KindInfo: "informed"}
 
 // taintText describes the taint of a run (docs/dev/security-tests.md).
 func taintText(letters []string) string {
@@ -122,14 +123,14 @@ func printAsked(w io.Writer, d api.RunDetail, now time.Time) {
 		first, _, _ := strings.Cut(i.Message, "\n")
 		became := i.State
 		switch i.State {
-		case ledger.ItemOpen:
+		case inbox.ItemOpen:
 			became = answerHint(i)
-		case ledger.ItemAnswered:
+		case inbox.ItemAnswered:
 			became = "answered: " + shorten(strings.TrimSuffix(i.Answer+": "+i.Reason, ": "), 120)
 		}
 
 		fmt.Fprintf(w, "  %-9s %s\n", kindWords[i.Kind], shorten(readable(first, now.Location()), 200))
-		if i.Kind == ledger.KindApproval {
+		if i.Kind == inbox.KindApproval {
 			printAction(w, i.Action)
 		}
 

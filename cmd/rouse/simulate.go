@@ -20,6 +20,7 @@ import (
 	"rouse/cmd/internal/why"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/wake"
 	"rouse/internal/text"
 	"rouse/scheduler"
 	"rouse/scheduler/schedule"
@@ -232,7 +233,7 @@ func (o simulateOptions) addState(s *session, w *simulate.Options) error {
 			known.Watermark = w.From
 			w.States[name] = known
 		}
-		w.Wakes = slices.DeleteFunc(w.Wakes, func(sl ledger.Wake) bool { return sl.At.Before(w.From) })
+		w.Wakes = slices.DeleteFunc(w.Wakes, func(sl wake.Wake) bool { return sl.At.Before(w.From) })
 		return nil
 	}
 

@@ -19,6 +19,9 @@ import (
 	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/runs"
+	"rouse/internal/ledger/wake"
 	"rouse/scheduler"
 )
 
@@ -84,7 +87,7 @@ func (p *past) took(at time.Time) {
 }
 
 // record records an instant of the hourly job and its decision.
-func (p *past) record(hours int, decision domain.Decision, reason string) ledger.Occurrence {
+func (p *past) record(hours int, decision domain.Decision, reason string) runs.Occurrence {
 	p.t.Helper()
 	at := p.ago(hours)
 	out, err := p.l.RecordDue(p.t.Context(), at, []ledger.Due{{Job: "hourly", Agent: "clerk", Source: "cron", Nominal: at, Actual: at, Decision: decision, Reason: reason, Overlap: "allow"}},
@@ -97,7 +100,7 @@ func (p *past) record(hours int, decision domain.Decision, reason string) ledger
 
 func (p *past) event(hours int, kind, data string) {
 	p.t.Helper()
-	if err := p.l.AppendEvents(p.t.Context(), ledger.Event{Kind: kind, At: p.ago(hours).Add(-time.Minute), Data: json.RawMessage(data)}); err != nil {
+	if err := p.l.Events.Append(p.t.Context(), ledger.Event{Kind: kind, At: p.ago(hours).Add(-time.Minute), Data: json.RawMessage(data)}); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -245,7 +248,7 @@ func TestWhyNotDecidedYet(t *testing.T) {
 	}
 
 	p.wants(p.says("why", "hourly"), "1 ◌ running", "not decided yet: a daemon started now would skip it: overlap: run 1 is still running")
-	if _, err := p.l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseAgent, Name: "clerk", Reason: "holidays", By: ledger.ByUser}); err != nil {
+	if _, err := p.l.Pauses.Set(t.Context(), pause.Pause{Scope: pause.Agent, Name: "clerk", Reason: "holidays", By: ledger.ByUser}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -331,11 +334,11 @@ func TestShowWake(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, hourly)
 	at := time.Now().Add(-time.Minute)
-	if _, err := p.l.SetWake(t.Context(), ledger.Wake{Agent: "clerk", At: at, AskedAt: at, Instructions: "Look\nagain.\x1b[2J", ScheduledBy: ledger.ByAgent, Run: 3, Job: "hourly", Depth: 2, Priority: "normal", OnMiss: "run_once"}, ledger.WakeUsage{}); err != nil {
+	if _, err := p.l.Wakes.Set(t.Context(), wake.Wake{Agent: "clerk", At: at, AskedAt: at, Instructions: "Look\nagain.\x1b[2J", ScheduledBy: ledger.ByAgent, Run: 3, Job: "hourly", Depth: 2, Priority: "normal", OnMiss: "run_once"}, wake.Usage{}); err != nil {
 		t.Fatal(err)
 	}
 
-	slot, _, err := p.l.NextWake(t.Context(), "clerk")
+	slot, _, err := p.l.Wakes.Next(t.Context(), "clerk")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/api"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/workspace"
 	"rouse/internal/text"
 )
 
-var workspaceStatuses = text.Strings([]ledger.WorkspaceStatus{ledger.WorkspaceActive, ledger.WorkspacePaused, ledger.WorkspaceArchived})
+var workspaceStatuses = text.Strings([]workspace.Status{workspace.Active, workspace.Paused, workspace.Archived})
 
 func newWorkspaces(at *place) *cobra.Command {
 	var agent, status string
@@ -166,7 +166,7 @@ func printWorkspaceJobs(w io.Writer, d api.WorkspaceDetail, now time.Time) {
 		var job struct {
 			State string `json:"state"`
 		}
-		if e.Kind == ledger.WorkspaceJob && json.Unmarshal(e.Data, &job) == nil {
+		if e.Kind == workspace.JobEvent && json.Unmarshal(e.Data, &job) == nil {
 			fmt.Fprintf(w, "  program   of run %s, %s: %s\n", e.Run, local(e.At, now), text.OneLine(job.State))
 		}
 	}

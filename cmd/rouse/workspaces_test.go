@@ -9,7 +9,9 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/artifact"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/workspace"
 )
 
 // TestPrintWorkspace checks the run in a workspace, its progress, the reason for which it waits,
@@ -19,21 +21,21 @@ func TestPrintWorkspace(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSL-38")
 	d := api.WorkspaceDetail{
-		Workspace: api.Workspace{ID: "3", Name: "ro\x1b[2Jme", Skill: "trips", Agent: "ann", Status: ledger.WorkspaceActive, Phase: "draft\n  review    none", LockVersion: 7},
+		Workspace: api.Workspace{ID: "3", Name: "ro\x1b[2Jme", Skill: "trips", Agent: "ann", Status: workspace.Active, Phase: "draft\n  review    none", LockVersion: 7},
 		State:     json.RawMessage(`{"n":1}`),
 		Active: []api.WorkspaceRun{
 			{
 				Run:  api.Run{ID: "12", State: domain.StateWaiting, WaitingFor: domain.WaitInput},
 				Step: "book", Progress: json.RawMessage(`{"value":0.4,"text":"asking\n"}`),
-				Inbox: []api.Item{{ID: "5", Kind: ledger.KindInput, Message: "Which train?", InputSchema: json.RawMessage(`{"type":"object"}`)}},
+				Inbox: []api.Item{{ID: "5", Kind: inbox.KindInput, Message: "Which train?", InputSchema: json.RawMessage(`{"type":"object"}`)}},
 			},
 			{Run: api.Run{ID: "13", State: domain.StateWaiting, WaitingFor: domain.WaitRetry}, Progress: json.RawMessage(`null`)},
 		},
 		Artifacts: []api.WorkspaceArtifact{
-			{Artifact: api.Artifact{ID: "8", Version: 2, Size: 6}, Title: "Plan", Status: "approved", Approval: ledger.ArtifactApproved},
+			{Artifact: api.Artifact{ID: "8", Version: 2, Size: 6}, Title: "Plan", Status: "approved", Approval: artifact.Approved},
 			{Artifact: api.Artifact{ID: "9", Version: 1}, Title: "Bill\x1b[1A", Type: "pdf", Status: "approved"},
 		},
-		Events: []api.WorkspaceEvent{{Kind: ledger.WorkspaceJob, Run: "12", Data: json.RawMessage(`{"state":"comp\u001bleted"}`)}, {Kind: "changed", Run: "12"}},
+		Events: []api.WorkspaceEvent{{Kind: workspace.JobEvent, Run: "12", Data: json.RawMessage(`{"state":"comp\u001bleted"}`)}, {Kind: "changed", Run: "12"}},
 	}
 
 	var b strings.Builder

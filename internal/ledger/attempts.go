@@ -5,11 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"rouse/internal/ledger/record"
-	"rouse/internal/ledger/store"
 	"time"
 
 	"rouse/internal/domain"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/incident"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/record"
+	"rouse/internal/ledger/store"
+	"rouse/internal/ledger/workspace"
 )
 
 // Started answers Start for one run.
@@ -72,35 +76,7 @@ func checkBehind(tx *store.Tx, r Run, s Start) error {
 	if err != nil || len(before) == 0 {
 		return err
 	}
-	return fmt.Errorf("run %d starts after run %d, which %s: %w", r.ID, before[0].ID, waitText(before[0]), ErrNotClaimable)
-}
-
-// RunsForPersons returns the oldest run of each job that waits for a person, with the text of its wait.
-func (l *Ledger) RunsForPersons(ctx context.Context) (map[string]WaitingRun, error) {
-	all, err := store.List(store.Reads(ctx, l.DB), record.RunFields, waitingForPersons)
-	out := map[string]WaitingRun{}
-	for _, r := range all {
-		if _, older := out[r.Job]; !older {
-			out[r.Job] = WaitingRun{r.ID, waitText(r)}
-		}
-	}
-	return out, err
-}
-
-const waitingForPersons = `select ` + record.RunColumns + ` from runs where state = 'waiting' and waiting_for in ('input', 'approval', 'pause') and state <> 'finished' order by id`
-
-// HeldRuns returns the queued runs of instants that were held back until a time after from and up to to, the oldest first.
-func (l *Ledger) HeldRuns(ctx context.Context, from, to time.Time) ([]Run, error) {
-	return store.List(store.Reads(ctx, l.DB), record.RunFields, heldRuns, store.Millis(from), store.Millis(to))
-}
-
-const heldRuns = `select ` + record.RunColumns + ` from runs where state = 'queued' and state <> 'finished' and triggered_by = 'schedule' and attempt = 0
-	and not_before > $1 and not_before <= $2 order by id`
-
-// WaitingRun is a run that waits for a person.
-type WaitingRun struct {
-	Run  int64
-	Text string // of its wait: waits for an approval
+	return fmt.Errorf("run %d starts after run %d, which %s: %w", r.ID, before[0].ID, before[0].WaitText(), ErrNotClaimable)
 }
 
 func (l *Ledger) startRun(tx *store.Tx, s Start, now time.Time) (Run, error) {
@@ -114,7 +90,7 @@ func (l *Ledger) startRun(tx *store.Tx, s Start, now time.Time) (Run, error) {
 	}
 	next, err := nextAttempt(r, now)
 	if err == nil && l.Postgres != nil {
-		err = l.startShared(tx, r, s, now)
+		err = l.Nodes.CheckStart(tx, r, s.AgentLanes, s.JobLanes, now)
 	}
 	if err != nil {
 		return Run{}, err
@@ -181,17 +157,17 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 			res.Outcome, res.Error, res.RetryAt, res.Wait = domain.OutcomeCancelled, r.CancelReason, time.Time{}, nil
 		}
 		if res.Wait != nil {
-			return parkRun(tx, r, res, now)
+			return inbox.Park(tx, r, *res.Wait, res.Notices, now)
 		}
 
 		if res.RetryAt.IsZero() {
 			// No later attempt will ask about its calls with an unknown effect, so the owner is told now.
 			if res.Outcome.Failed() || res.Outcome == domain.OutcomeCancelled {
-				if err := addUncertainCallInfos(tx, r, a.Number, now); err != nil {
+				if err := inbox.AddUncertainCallInfos(tx, r, a.Number, now); err != nil {
 					return err
 				}
 			}
-			return l.finish(tx, r, res, now)
+			return finish(tx, l.DB, r, res, now)
 		}
 
 		kind, postponed := "run.retry", 0
@@ -214,7 +190,7 @@ func (l *Ledger) endAttempt(tx *store.Tx, a Attempt, state domain.AttemptState, 
 	if err := l.Budget.SettleAttempt(tx, a); err != nil {
 		return err
 	}
-	l.endJob(tx, a, state)
+	l.Nodes.EndJob(tx, a, state)
 	tx.Run(`update attempts set state = $1, error = $2, finished_at = $3 where run = $4 and number = $5`, state, tx.Redact(why), store.Millis(now), a.Run, a.Number)
 	return nil
 }
@@ -226,7 +202,7 @@ func addUsage(tx *store.Tx, run int64, res Result) {
 }
 
 // finish gives a run its outcome, whatever state it was in.
-func (l *Ledger) finish(tx *store.Tx, r Run, res Result, now time.Time) error {
+func finish(tx *store.Tx, db *store.DB, r Run, res Result, now time.Time) error {
 	tx.Run(`update runs set state = 'finished', waiting_for = '', not_before = 0, outcome = $1, exit = $2, verified = $3, finished_at = $4,
 		summary = $5, error = $6 where id = $7`,
 		string(res.Outcome), string(res.Exit), store.Flag(res.Verified), store.Millis(now), tx.Redact(res.Summary), tx.Redact(res.Error), r.ID)
@@ -237,30 +213,27 @@ func (l *Ledger) finish(tx *store.Tx, r Run, res Result, now time.Time) error {
 		tx.Run(`update claims set outcome = $1, after = 'pending' where run = $2 and own = 0`, string(res.Outcome), r.ID)
 	}
 
-	// It ended without its answer. An info stays open: nothing waits for it.
-	if r.WaitsForPerson() {
-		tx.Run(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and state = 'open' and kind <> 'info'`, store.Millis(now), r.ID)
-	}
+	inbox.Withdraw(tx, r, now)
 
 	if r.Trigger.OfInstant() && res.Outcome == domain.OutcomeSkipped {
 		tx.Run(skipOccurrence, res.Error, r.ID)
 	}
 
-	if err := l.requireReviews(tx, r, res.Outcome, now); err != nil {
+	if err := workspace.RequireReviews(tx, db, r, res.Outcome, now); err != nil {
 		return err
 	}
 
 	record.AddNotices(tx, now, res.Notices...)
 
-	if err := tellEnd(tx, r, res, now); err != nil {
+	if err := incident.RecordEnd(tx, r, incident.Ending{Tell: res.Tell, Kind: res.Kind, Outcome: res.Outcome, Exit: res.Exit, Error: res.Error}, now); err != nil {
 		return err
 	}
-	if err := l.startFollowers(tx, r, res, now); err != nil {
+	if err := startFollowers(tx, r, res, now); err != nil {
 		return err
 	}
 
 	if res.Outcome.Failed() {
-		if err := l.pauseFailing(tx, r, res.Pause, res.Error, now); err != nil {
+		if err := pause.Failing(tx, db, r, res.Pause, res.Error, now); err != nil {
 			return err
 		}
 	}
@@ -287,16 +260,16 @@ func (l *Ledger) FinishUnstarted(ctx context.Context, run int64, res Result) err
 			return fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
 		}
 
-		return l.endUnstarted(tx, r, res, l.Now())
+		return endUnstarted(tx, l.DB, r, res, l.Now())
 	})
 }
 
 // endUnstarted ends a run that gets no other attempt, which could ask about the calls with an unknown effect of the last one.
-func (l *Ledger) endUnstarted(tx *store.Tx, r Run, res Result, now time.Time) error {
-	if err := addUncertainCallInfos(tx, r, r.Attempt, now); err != nil {
+func endUnstarted(tx *store.Tx, db *store.DB, r Run, res Result, now time.Time) error {
+	if err := inbox.AddUncertainCallInfos(tx, r, r.Attempt, now); err != nil {
 		return err
 	}
-	return l.finish(tx, r, res, now)
+	return finish(tx, db, r, res, now)
 }
 
 // Interrupt ends an attempt that was cut off: its process is gone, or has to go. Calls
@@ -337,11 +310,11 @@ func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final 
 		if last == nil {
 			return nil
 		}
-		if err := addUncertainCallInfos(tx, r, a.Number, now); err != nil {
+		if err := inbox.AddUncertainCallInfos(tx, r, a.Number, now); err != nil {
 			return err
 		}
 
-		return l.finish(tx, r, *last, now)
+		return finish(tx, l.DB, r, *last, now)
 	})
 }
 
@@ -382,16 +355,16 @@ func (l *Ledger) RequestCancel(ctx context.Context, run int64, reason string) (R
 		return Run{}, err
 	}
 
-	return l.Run(ctx, run)
+	return l.Runs.Get(ctx, run)
 }
 
 func (l *Ledger) cancelRun(tx *store.Tx, r Run, reason string, now time.Time) error {
 	if r.State != domain.StateRunning {
-		return l.endUnstarted(tx, r, Result{Outcome: domain.OutcomeCancelled, Error: reason}, now)
+		return endUnstarted(tx, l.DB, r, Result{Outcome: domain.OutcomeCancelled, Error: reason}, now)
 	}
 
 	tx.Run(`update runs set cancel_reason = $1 where id = $2`, tx.Redact(reason), r.ID)
-	if err := l.cancelJob(tx, r); err != nil {
+	if err := l.Nodes.CancelJob(tx, r); err != nil {
 		return err
 	}
 	return record.AddEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.cancel"}, map[string]any{"reason": reason})
@@ -405,7 +378,7 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 		if err != nil {
 			return err
 		}
-		if err := l.checkReview(tx, r); err != nil {
+		if err := workspace.CheckReview(tx, r); err != nil {
 			return err
 		}
 
@@ -423,7 +396,7 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 		return Run{}, err
 	}
 
-	return l.Run(ctx, run)
+	return l.Runs.Get(ctx, run)
 }
 
 // requeue queues a finished run, with its files and its instant.
@@ -450,4 +423,15 @@ func retriedDetail(detail json.RawMessage) string {
 		return string(detail)
 	}
 	return string(text)
+}
+
+// Start is a request for an attempt of a run by this process.
+type Start struct {
+	Run int64
+	Job int64 // the River job of the run, or 0
+	// AgentLanes and JobLanes limit the running runs of the agent and the job, over all nodes. Zero means no limit. They are
+	// ignored for a file, whose process counts its runs itself.
+	AgentLanes, JobLanes int
+	// Behind keeps the run of an instant queued while another run of its job waits for a person.
+	Behind bool
 }

@@ -15,7 +15,15 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/artifact"
 	"rouse/internal/ledger/budget"
+	"rouse/internal/ledger/claim"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/incident"
+	"rouse/internal/ledger/integrity"
+	"rouse/internal/ledger/outbox"
+	"rouse/internal/ledger/steps"
+	"rouse/internal/ledger/wake"
 )
 
 // must0 fails a test.
@@ -47,32 +55,32 @@ func auditedLedger(t *testing.T, dir string) {
 	must0(t, l.Interrupt(ctx, a, "killed", nil))
 	_, a, err = l.StartAttempt(ctx, run)
 	must0(t, err)
-	must0(t, l.StartStep(ctx, a, ledger.Step{Number: 1, StartedAt: now}))
+	must0(t, l.Steps.StartStep(ctx, a, steps.Step{Number: 1, StartedAt: now}))
 	id, _, err := l.Budget.Reserve(ctx, a, budget.Reservation{Step: 1, Day: now.AddDate(0, 0, -3).Format(time.DateOnly), Agent: "a", Job: "j", Usage: ledger.Usage{TokensIn: 10, CostMicroUSD: 50}})
 	must0(t, err)
 	used := ledger.Usage{TokensIn: 7, TokensOut: 2, CostMicroUSD: 30}
 	_, err = l.Budget.Settle(ctx, id, used, "")
 	must0(t, err)
-	must0(t, l.FinishStep(ctx, a, ledger.Step{Number: 1, Usage: used, StartedAt: now, FinishedAt: now, Message: json.RawMessage(`"` + strings.Repeat("long ", 20_000) + `"`)}))
-	must0(t, l.StartCall(ctx, a, ledger.Call{Step: 1, Index: 0, ID: "c", Key: "k", Tool: "t", Args: json.RawMessage(`{}`), Effect: domain.EffectRead, StartedAt: now}))
-	must0(t, l.FinishCall(ctx, a, ledger.Call{Step: 1, Index: 0, State: domain.CallDone, Envelope: json.RawMessage(`{}`), StartedAt: now, FinishedAt: now}))
+	must0(t, l.Steps.FinishStep(ctx, a, steps.Step{Number: 1, Usage: used, StartedAt: now, FinishedAt: now, Message: json.RawMessage(`"` + strings.Repeat("long ", 20_000) + `"`)}))
+	must0(t, l.Steps.StartCall(ctx, a, ledger.Call{Step: 1, Index: 0, ID: "c", Key: "k", Tool: "t", Args: json.RawMessage(`{}`), Effect: domain.EffectRead, StartedAt: now}))
+	must0(t, l.Steps.FinishCall(ctx, a, ledger.Call{Step: 1, Index: 0, State: domain.CallDone, Envelope: json.RawMessage(`{}`), StartedAt: now, FinishedAt: now}))
 	for key, size := range map[string]int{"small": 10, "large": 200_000} {
-		_, err := l.AddArtifact(ctx, a, ledger.Artifact{Agent: "a", Key: key, Name: key}, []byte(strings.Repeat("x", size)))
+		_, err := l.Artifacts.Add(ctx, a, artifact.Artifact{Agent: "a", Key: key, Name: key}, []byte(strings.Repeat("x", size)))
 		must0(t, err)
 	}
 	must0(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess, Exit: domain.ExitEnded, Steps: 1, Calls: 1, Usage: used, Notices: []ledger.Notice{{Run: run, Channel: "c", Title: "done"}}}))
 
 	// A claimed file, and a run that asks.
-	accepted, err := l.Enqueue(ctx, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWatch, Claim: &ledger.Claim{Job: "j", Path: "/in/1", Hash: "h"}}, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual})
+	accepted, err := l.Enqueue(ctx, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWatch, Claim: &claim.Claim{Job: "j", Path: "/in/1", Hash: "h"}}, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual})
 	must0(t, err)
 	_, a, err = l.StartAttempt(ctx, accepted[0].Run)
 	must0(t, err)
 	must0(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}))
 	_, a, err = l.StartAttempt(ctx, accepted[1].Run)
 	must0(t, err)
-	must0(t, l.Finish(ctx, a, ledger.Result{Wait: &ledger.Question{Title: "Go on?", Expires: time.Hour}}))
+	must0(t, l.Finish(ctx, a, ledger.Result{Wait: &inbox.Question{Title: "Go on?", Expires: time.Hour}}))
 	failAndBlock(t, l)
-	_, err = l.SetWake(ctx, ledger.Wake{Agent: "a", At: time.Now().Add(time.Hour), AskedAt: time.Now().Add(time.Hour), Priority: "normal", ScheduledBy: ledger.ByUser}, ledger.WakeUsage{})
+	_, err = l.Wakes.Set(ctx, wake.Wake{Agent: "a", At: time.Now().Add(time.Hour), AskedAt: time.Now().Add(time.Hour), Priority: "normal", ScheduledBy: ledger.ByUser}, wake.Usage{})
 	must0(t, err)
 	must0(t, l.Close())
 }
@@ -89,15 +97,15 @@ func failAndBlock(t *testing.T, l *ledger.Ledger) {
 		must0(t, err)
 		return a
 	}
-	tell := &ledger.EndNotices{Notices: []ledger.EndNotice{{Notice: ledger.Notice{Job: "j", Channel: "c", Title: "told"}, Every: 1}}}
+	tell := &incident.EndNotices{Notices: []incident.EndNotice{{Notice: ledger.Notice{Job: "j", Channel: "c", Title: "told"}, Every: 1}}}
 	for _, outcome := range []domain.Outcome{domain.OutcomeError, domain.OutcomeError, domain.OutcomeSuccess, domain.OutcomeTimeout} {
 		must0(t, l.Finish(ctx, begin(), ledger.Result{Outcome: outcome, Tell: tell}))
 	}
-	open, err := l.Incidents(ctx, ledger.IncidentFilter{})
+	open, err := l.Incidents.List(ctx, incident.Filter{})
 	must0(t, err)
-	_, err = l.Acknowledge(ctx, open[0].ID, "seen")
+	_, err = l.Incidents.Acknowledge(ctx, open[0].ID, "seen")
 	must0(t, err)
-	must0(t, l.AppendNotices(ctx, ledger.Notice{Key: ledger.FallbackKey + "1", Job: "j", Channel: "other", Title: "told", Incident: open[0].ID}))
+	must0(t, l.Outbox.Append(ctx, ledger.Notice{Key: outbox.FallbackKey + "1", Job: "j", Channel: "other", Title: "told", Incident: open[0].ID}))
 
 	by := []ledger.Obstacle{{Kind: "secret", Source: "secret/api", Text: "the secret api is not there"}}
 	accepted, err := l.Enqueue(ctx, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual}, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual})
@@ -111,7 +119,7 @@ func broken(t *testing.T, dir string) (checks []string, texts []string) {
 	l, err := ledger.OpenReadOnly(t.Context(), ledger.Options{Path: filepath.Join(dir, "ledger.db"), Blobs: filepath.Join(dir, "blobs")}, &ledger.ReadOnlyError{Why: "it is audited"})
 	must0(t, err)
 	defer func() { must0(t, l.Close()) }()
-	must0(t, l.Audit(t.Context(), ledger.AuditOptions{Begin: func(ledger.AuditCheck) {}, Found: func(v ledger.Violation) error {
+	must0(t, integrity.Audit(t.Context(), l.DB, l.Blobs, integrity.Options{Begin: func(integrity.Check) {}, Found: func(v integrity.Violation) error {
 		if !slices.Contains(checks, v.Check) {
 			checks = append(checks, v.Check)
 		}
@@ -249,7 +257,7 @@ func TestAuditFindsDamage(t *testing.T) {
 	for check := range damages {
 		tried[check] = true
 	}
-	for _, c := range ledger.AuditChecks() {
+	for _, c := range integrity.Checks() {
 		if !tried[c.Name] {
 			t.Errorf("no damage is tried for the check %s", c.Name)
 		}
@@ -262,13 +270,13 @@ func TestAuditWhileValuesAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	auditedLedger(t, dir)
 	l := openIn(t, dir)
-	must0(t, l.Audit(t.Context(), ledger.AuditOptions{
-		Begin: func(c ledger.AuditCheck) {
+	must0(t, integrity.Audit(t.Context(), l.DB, l.Blobs, integrity.Options{
+		Begin: func(c integrity.Check) {
 			if c.Name == "value-file" {
 				must0(t, errors.Join(l.Exec(t.Context(), "delete from blobs"), os.RemoveAll(filepath.Join(dir, "blobs"))))
 			}
 		},
-		Found: func(v ledger.Violation) error {
+		Found: func(v integrity.Violation) error {
 			t.Errorf("%s: %s", v.Check, v.Text)
 			return nil
 		},

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/integrity"
+	"rouse/internal/ledger/maint"
 )
 
 // manyRuns makes a ledger of finished runs, each with an attempt, a step, three calls and nine events.
@@ -66,7 +68,7 @@ func BenchmarkAudit(b *testing.B) {
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		err = l.Audit(b.Context(), ledger.AuditOptions{Begin: func(ledger.AuditCheck) {}, Found: func(v ledger.Violation) error {
+		err = integrity.Audit(b.Context(), l.DB, l.Blobs, integrity.Options{Begin: func(integrity.Check) {}, Found: func(v integrity.Violation) error {
 			b.Errorf("%s: %s", v.Check, v.Text)
 			return nil
 		}})
@@ -86,7 +88,7 @@ func BenchmarkAudit(b *testing.B) {
 func BenchmarkWritesBesideBackup(b *testing.B) {
 	dir := b.TempDir()
 	manyRuns(b, dir, benchRuns())
-	if err := ledger.Accept(b.Context(), ledger.Options{Path: filepath.Join(dir, "ledger.db")}); err != nil {
+	if err := maint.Accept(b.Context(), ledger.Options{Path: filepath.Join(dir, "ledger.db")}); err != nil {
 		b.Fatal(err)
 	}
 	l := openIn(b, dir)
@@ -96,7 +98,7 @@ func BenchmarkWritesBesideBackup(b *testing.B) {
 		var all []time.Duration
 		for range writes {
 			begun := time.Now()
-			if err := l.AppendEvents(b.Context(), ledger.Event{Kind: "bench"}); err != nil {
+			if err := l.Events.Append(b.Context(), ledger.Event{Kind: "bench"}); err != nil {
 				b.Fatal(err)
 			}
 			all = append(all, time.Since(begun))

@@ -14,7 +14,12 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/artifact"
+	"rouse/internal/ledger/fileop"
 	"rouse/internal/ledger/ledgertest"
+	"rouse/internal/ledger/maint"
+	"rouse/internal/ledger/steps"
+	"rouse/internal/ledger/workspace"
 	"rouse/internal/storage/objects"
 )
 
@@ -98,20 +103,20 @@ func newLargeRun(t *testing.T, l *ledger.Ledger) (r largeRun) {
 	r.run = accepted[0].Run
 	_, r.attempt, err = l.StartAttempt(ctx, r.run)
 	check(err)
-	check(l.StartStep(ctx, r.attempt, ledger.Step{Number: 1}))
-	check(l.FinishStep(ctx, r.attempt, ledger.Step{Number: 1, Message: large}))
+	check(l.Steps.StartStep(ctx, r.attempt, steps.Step{Number: 1}))
+	check(l.Steps.FinishStep(ctx, r.attempt, steps.Step{Number: 1, Message: large}))
 	call := ledger.Call{Run: r.run, Attempt: 1, Step: 1, Key: "k1", Tool: "file_read", Args: large}
-	check(l.StartCall(ctx, r.attempt, call))
+	check(l.Steps.StartCall(ctx, r.attempt, call))
 	call.Envelope, call.State = large, domain.CallDone
-	check(l.FinishCall(ctx, r.attempt, call))
-	op, err := l.AddFileOp(ctx, r.attempt, ledger.FileOp{Agent: "a", Type: ledger.FileWrite, Root: "/w", Path: "/w/x", Size: int64(len(large)), BeforeHash: "b"}, large)
+	check(l.Steps.FinishCall(ctx, r.attempt, call))
+	op, err := l.FileOps.Add(ctx, r.attempt, fileop.Op{Agent: "a", Type: fileop.Write, Root: "/w", Path: "/w/x", Size: int64(len(large)), BeforeHash: "b"}, large)
 	r.fileOp = op.ID
 	check(err)
-	a, err := l.AddArtifact(ctx, r.attempt, ledger.Artifact{Agent: "a", Key: "k2", Name: "x"}, large)
+	a, err := l.Artifacts.Add(ctx, r.attempt, artifact.Artifact{Agent: "a", Key: "k2", Name: "x"}, large)
 	check(err)
-	w, err := l.CreateWorkspace(ctx, ledger.Author{Attempt: r.attempt, Key: "k3"}, ledger.Workspace{Agent: "a", Skill: "notes", Name: "trip", SchemaVersion: "2", State: []byte(`{"n": 1}`)})
+	w, err := l.Workspaces.Create(ctx, workspace.Author{Attempt: r.attempt, Key: "k3"}, workspace.Workspace{Agent: "a", Skill: "notes", Name: "trip", SchemaVersion: "2", State: []byte(`{"n": 1}`)})
 	check(err)
-	b, err := l.AddWorkspaceArtifact(ctx, ledger.Author{Attempt: r.attempt, Key: "k4"}, ledger.Artifact{Workspace: w.ID, Title: "plan"}, large)
+	b, err := l.Workspaces.AddArtifact(ctx, workspace.Author{Attempt: r.attempt, Key: "k4"}, artifact.Artifact{Workspace: w.ID, Title: "plan"}, large)
 	check(err)
 	r.artifacts = []int64{a.ID, b.ID}
 	return r
@@ -127,20 +132,20 @@ func (r largeRun) read(t *testing.T, l *ledger.Ledger) error {
 		}
 		return err
 	}
-	body, err := l.DeliveryBody(ctx, r.run)
+	body, err := l.Runs.DeliveryBody(ctx, r.run)
 	errs := []error{same("the body", []byte(body), err)}
-	steps, err := l.Steps(ctx, r.run)
+	steps, err := l.Steps.List(ctx, r.run)
 	if err == nil {
 		err = same("the step", steps[0].Message, nil)
 	}
-	calls, err2 := l.Calls(ctx, r.run)
+	calls, err2 := l.Steps.Calls(ctx, r.run)
 	if err2 == nil {
 		err2 = errors.Join(same("the arguments", calls[0].Args, nil), same("the envelope", calls[0].Envelope, nil))
 	}
-	before, err3 := l.FileBefore(ctx, r.fileOp)
+	before, err3 := l.FileOps.Before(ctx, r.fileOp)
 	errs = append(errs, err, err2, same("what the file was", before, err3))
 	for _, id := range r.artifacts {
-		_, content, err := l.ArtifactBytes(ctx, r.run, id)
+		_, content, err := l.Artifacts.Bytes(ctx, r.run, id)
 		errs = append(errs, same("the artifact", content, err))
 	}
 	return errors.Join(errs...)
@@ -249,7 +254,7 @@ type bodyOnly int64
 
 func (b bodyOnly) read(t *testing.T, l *ledger.Ledger) error {
 	t.Helper()
-	body, err := l.DeliveryBody(t.Context(), int64(b))
+	body, err := l.Runs.DeliveryBody(t.Context(), int64(b))
 	if err == nil && body != string(large) {
 		t.Errorf("the body has %d bytes", len(body))
 	}
@@ -278,7 +283,7 @@ func TestValuesAreCollected(t *testing.T) {
 
 	// A prune by the hour: the run is removed, and its values are not a day old.
 	hour := func(string) time.Duration { return time.Hour }
-	if n, err := l.Prune(t.Context(), time.Now().Add(2*time.Hour), hour); n != 1 || err != nil {
+	if n, err := l.Maint.Prune(t.Context(), time.Now().Add(2*time.Hour), hour); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	if _, err := os.Stat(orphan); err == nil {
@@ -297,7 +302,7 @@ func TestValuesAreCollected(t *testing.T) {
 	if err := os.WriteFile(claim, bytes.Replace(own, []byte(`"database": "`), []byte(`"database": "1`), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Prune(t.Context(), time.Now().Add(30*time.Hour), hour); err == nil || !strings.Contains(err.Error(), "another database") {
+	if _, err := l.Maint.Prune(t.Context(), time.Now().Add(30*time.Hour), hour); err == nil || !strings.Contains(err.Error(), "another database") {
 		t.Errorf("a place that is another's: %v", err)
 	}
 	if n := len(place.values(t)); n != 7+1+1 {
@@ -307,13 +312,13 @@ func TestValuesAreCollected(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := l.Prune(t.Context(), time.Now().Add(30*time.Hour), hour); err != nil {
+	if _, err := l.Maint.Prune(t.Context(), time.Now().Add(30*time.Hour), hour); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(place.values(t)); n != 1+1+1 { // the workspace's, the body of the other run, and what is nobody's
 		t.Errorf("%d are left: %v", n, place.values(t))
 	}
-	_, content, err := l.ArtifactBytes(t.Context(), r.run, r.artifacts[1])
+	_, content, err := l.Artifacts.Bytes(t.Context(), r.run, r.artifacts[1])
 	if err := errors.Join(err, kept.read(t, l)); err != nil || !bytes.Equal(content, large) {
 		t.Errorf("what is needed: %v", err)
 	}
@@ -395,7 +400,7 @@ func TestCopyWithValues(t *testing.T) {
 	if err := there.Blobs.Claim(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ledger.Copy(t.Context(), from, there, ledger.CopyOptions{}); err != nil {
+	if _, err := maint.Copy(t.Context(), from.Maint, there.Maint, maint.CopyOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if n := inDatabase(t, url); n != 0 {
@@ -408,11 +413,11 @@ func TestCopyWithValues(t *testing.T) {
 
 	back := openCopy(t, ledger.Options{Path: filepath.Join(second, "ledger.db"), Blobs: filepath.Join(second, "blobs")})
 	place.down.Store(true)
-	if _, err := ledger.Copy(t.Context(), there, back, ledger.CopyOptions{}); !errors.Is(err, errDown) {
+	if _, err := maint.Copy(t.Context(), there.Maint, back.Maint, maint.CopyOptions{}); !errors.Is(err, errDown) {
 		t.Errorf("copied from a place that is down: %v", err)
 	}
 	place.down.Store(false)
-	if _, err := ledger.Copy(t.Context(), there, back, ledger.CopyOptions{}); err != nil {
+	if _, err := maint.Copy(t.Context(), there.Maint, back.Maint, maint.CopyOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.read(t, back); err != nil {
@@ -424,10 +429,10 @@ func TestCopyWithValues(t *testing.T) {
 
 	// What a workspace needs stays there too when the run is removed.
 	home := openIn(t, second)
-	if n, err := home.Prune(t.Context(), time.Now().Add(48*time.Hour), func(string) time.Duration { return time.Hour }); n != 1 || err != nil {
+	if n, err := home.Maint.Prune(t.Context(), time.Now().Add(48*time.Hour), func(string) time.Duration { return time.Hour }); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	if _, content, err := home.ArtifactBytes(t.Context(), r.run, r.artifacts[1]); err != nil || !bytes.Equal(content, large) {
+	if _, content, err := home.Artifacts.Bytes(t.Context(), r.run, r.artifacts[1]); err != nil || !bytes.Equal(content, large) {
 		t.Errorf("the artifact of the workspace: %v", err)
 	}
 }

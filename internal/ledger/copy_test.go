@@ -12,7 +12,10 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/integrity"
 	"rouse/internal/ledger/ledgertest"
+	"rouse/internal/ledger/maint"
+	"rouse/internal/ledger/node"
 	"rouse/internal/ledger/store"
 )
 
@@ -29,7 +32,7 @@ func TestCopy(t *testing.T) {
 		return openCopy(t, ledger.Options{Path: filepath.Join(second, "ledger.db"), Blobs: filepath.Join(second, "blobs")})
 	}
 	copied := copyInParts(t, from, between)
-	if i := slices.IndexFunc(copied, func(c ledger.CopiedTable) bool { return c.Name == "calls" }); len(copied) < 30 || copied[i].Rows < 100 {
+	if i := slices.IndexFunc(copied, func(c maint.CopiedTable) bool { return c.Name == "calls" }); len(copied) < 30 || copied[i].Rows < 100 {
 		t.Errorf("%d tables were copied: %+v", len(copied), copied)
 	}
 	sameTables(t, filepath.Join(first, "ledger.db"), filepath.Join(second, "ledger.db"))
@@ -38,11 +41,11 @@ func TestCopy(t *testing.T) {
 	if to.ID() != from.ID() {
 		t.Error("the copy is another ledger")
 	}
-	calls, err := to.Calls(t.Context(), run.ID)
+	calls, err := to.Steps.Calls(t.Context(), run.ID)
 	if err != nil || len(calls) != 1 || string(calls[0].Args) != large || calls[0].Key != call {
 		t.Errorf("the large value: %d calls (%v)", len(calls), err)
 	}
-	if err := to.Audit(t.Context(), ledger.AuditOptions{Begin: func(ledger.AuditCheck) {}, Found: func(v ledger.Violation) error {
+	if err := integrity.Audit(t.Context(), to.DB, to.Blobs, integrity.Options{Begin: func(integrity.Check) {}, Found: func(v integrity.Violation) error {
 		if strings.HasPrefix(v.Check, "value-") {
 			t.Errorf("%s: %s", v.Check, v.Text)
 		}
@@ -67,13 +70,13 @@ func copyOnPostgres(t *testing.T) {
 	open := func() *ledger.Ledger { return openCopy(t, ledger.Options{DB: ledgertest.OpenPostgres(t, url)}) }
 	copyInParts(t, from, open)
 	there := ledgertest.OpenOn(t, url)
-	calls, err := there.Calls(t.Context(), run.ID)
+	calls, err := there.Steps.Calls(t.Context(), run.ID)
 	if err != nil || len(calls) != 1 || string(calls[0].Args) != large {
 		t.Errorf("the large value: %d calls (%v)", len(calls), err)
 	}
 
 	back := openCopy(t, ledger.Options{Path: filepath.Join(second, "ledger.db"), Blobs: filepath.Join(second, "blobs")})
-	if _, err := ledger.Copy(t.Context(), there, back, ledger.CopyOptions{}); err != nil {
+	if _, err := maint.Copy(t.Context(), there.Maint, back.Maint, maint.CopyOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	sameTables(t, filepath.Join(first, "ledger.db"), filepath.Join(second, "ledger.db"))
@@ -81,14 +84,14 @@ func copyOnPostgres(t *testing.T) {
 	goesOn(t, from, there)
 
 	// A node at work is in the way.
-	if _, err := there.Join(t.Context(), ledger.Node{Name: "north", Host: "here"}); err != nil {
+	if _, err := there.Nodes.Join(t.Context(), node.Node{Name: "north", Host: "here"}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = ledger.Copy(t.Context(), there, openCopy(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")}), ledger.CopyOptions{})
+	_, err = maint.Copy(t.Context(), there.Maint, openCopy(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")}).Maint, maint.CopyOptions{})
 	if err == nil || !strings.Contains(err.Error(), "the node north") {
 		t.Errorf("a ledger in use is copied: %v", err)
 	}
-	if err := there.Membership().Leave(t.Context()); err != nil {
+	if err := there.Nodes.Membership().Leave(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -105,13 +108,13 @@ func openCopy(t *testing.T, o ledger.Options) *ledger.Ledger {
 }
 
 // copyInParts cuts a copy off a few times, and has it go on.
-func copyInParts(t *testing.T, from *ledger.Ledger, open func() *ledger.Ledger) []ledger.CopiedTable {
+func copyInParts(t *testing.T, from *ledger.Ledger, open func() *ledger.Ledger) []maint.CopiedTable {
 	t.Helper()
 	for part := range 4 {
 		to := open()
 		ctx, cut := context.WithCancel(t.Context())
 		chunks := 0
-		_, err := ledger.Copy(ctx, from, to, ledger.CopyOptions{Progress: func(string, int64, int64) {
+		_, err := maint.Copy(ctx, from.Maint, to.Maint, maint.CopyOptions{Progress: func(string, int64, int64) {
 			if chunks++; chunks > 3+part {
 				cut()
 			}
@@ -126,7 +129,7 @@ func copyInParts(t *testing.T, from *ledger.Ledger, open func() *ledger.Ledger) 
 
 	to := open()
 	left := map[string]int64{}
-	copied, err := ledger.Copy(t.Context(), from, to, ledger.CopyOptions{Progress: func(table string, rows, of int64) { left[table] = of - rows }})
+	copied, err := maint.Copy(t.Context(), from.Maint, to.Maint, maint.CopyOptions{Progress: func(table string, rows, of int64) { left[table] = of - rows }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,13 +157,13 @@ func TestCopyAgain(t *testing.T) {
 	}
 	to := openCopy(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
 	for range 2 {
-		if _, err := ledger.Copy(t.Context(), from, to, ledger.CopyOptions{}); err != nil {
+		if _, err := maint.Copy(t.Context(), from.Maint, to.Maint, maint.CopyOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 
 	goesOn(t, from, to)
-	if _, err := ledger.Copy(t.Context(), from, to, ledger.CopyOptions{}); err == nil || !strings.Contains(err.Error(), "replaces nothing") {
+	if _, err := maint.Copy(t.Context(), from.Maint, to.Maint, maint.CopyOptions{}); err == nil || !strings.Contains(err.Error(), "replaces nothing") {
 		t.Errorf("a ledger is replaced: %v", err)
 	}
 }
@@ -173,7 +176,7 @@ func TestCopyOfAnotherVersion(t *testing.T) {
 		if err := to.Exec(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ledger.Copy(t.Context(), openIn(t, t.TempDir()), to, ledger.CopyOptions{}); err == nil || !strings.Contains(err.Error(), what) {
+		if _, err := maint.Copy(t.Context(), openIn(t, t.TempDir()).Maint, to.Maint, maint.CopyOptions{}); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("after %s: %v", statement, err)
 		}
 	}
@@ -190,7 +193,7 @@ func TestUnfinishedCopy(t *testing.T) {
 	o := ledger.Options{Path: filepath.Join(dir, "ledger.db")}
 	to := openCopy(t, o)
 	ctx, cut := context.WithCancel(t.Context())
-	if _, err := ledger.Copy(ctx, from, to, ledger.CopyOptions{Progress: func(string, int64, int64) { cut() }}); err == nil {
+	if _, err := maint.Copy(ctx, from.Maint, to.Maint, maint.CopyOptions{Progress: func(string, int64, int64) { cut() }}); err == nil {
 		t.Fatal("it was not cut off")
 	}
 	if err := to.Close(); err != nil {
@@ -201,7 +204,7 @@ func TestUnfinishedCopy(t *testing.T) {
 		t.Errorf("it is opened: %v", err)
 	}
 	other := openCopy(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")}) // one with an id of its own
-	if _, err := ledger.Copy(t.Context(), other, openCopy(t, o), ledger.CopyOptions{}); err == nil || !strings.Contains(err.Error(), "another ledger was begun") {
+	if _, err := maint.Copy(t.Context(), other.Maint, openCopy(t, o).Maint, maint.CopyOptions{}); err == nil || !strings.Contains(err.Error(), "another ledger was begun") {
 		t.Errorf("another ledger is mixed into it: %v", err)
 	}
 }
@@ -230,11 +233,11 @@ func withLargeCall(t *testing.T, l *ledger.Ledger, args string) (ledger.Run, led
 		t.Fatal(err)
 	}
 	call := ledger.Call{Run: run.ID, Attempt: 1, Step: 1, Key: "k1", Tool: "file_read", Args: []byte(args)}
-	if err := l.StartCall(t.Context(), attempt, call); err != nil {
+	if err := l.Steps.StartCall(t.Context(), attempt, call); err != nil {
 		t.Fatal(err)
 	}
 	call.State, call.Envelope = domain.CallDone, []byte(args[:len(args)-1]+` as read"`)
-	if err := l.FinishCall(t.Context(), attempt, call); err != nil {
+	if err := l.Steps.FinishCall(t.Context(), attempt, call); err != nil {
 		t.Fatal(err)
 	}
 	return run, attempt, call.Key

@@ -9,6 +9,8 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/maint"
+	"rouse/internal/ledger/runs"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -49,7 +51,7 @@ func TestDisplacedFile(t *testing.T) {
 				t.Errorf("the log is not kept: %v", kept)
 			}
 
-			if err := ledger.Accept(t.Context(), ledger.Options{Path: path}); err != nil {
+			if err := maint.Accept(t.Context(), ledger.Options{Path: path}); err != nil {
 				t.Fatal(err)
 			}
 			if n := runsAt(t, path); n != 1 {
@@ -90,7 +92,7 @@ func openWithRuns(t *testing.T, path string, n int) *ledger.Ledger {
 func runsAt(t *testing.T, path string) int {
 	t.Helper()
 	l := openWithRuns(t, path, 0)
-	runs, err := l.Runs(t.Context(), ledger.RunFilter{})
+	runs, err := l.Runs.List(t.Context(), runs.Filter{})
 	if err := errors.Join(err, l.Close()); err != nil {
 		t.Fatal(err)
 	}

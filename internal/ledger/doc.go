@@ -2,6 +2,10 @@
 // events, the inbox, pauses, wakes, claims of files, watches, the outbox, incidents, digests, artifacts,
 // workspaces, and what models cost.
 //
+// The methods of Ledger change runs, whatever else has to be written in the same transaction. Each other subject has a package below
+// this one, and a field of Ledger: Inbox, Workspaces, Events. Its functions that take a store.Tx write the rows of the subject in a
+// transaction of the ledger.
+//
 // # Design
 //
 // There is one way in for work, Enqueue (RecordDue for schedules), and one way out, Finish.

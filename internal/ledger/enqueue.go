@@ -5,12 +5,14 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"rouse/internal/ledger/blob"
-	"rouse/internal/ledger/record"
-	"rouse/internal/ledger/store"
 	"time"
 
 	"rouse/internal/domain"
+	"rouse/internal/ledger/blob"
+	"rouse/internal/ledger/claim"
+	"rouse/internal/ledger/label"
+	"rouse/internal/ledger/record"
+	"rouse/internal/ledger/store"
 )
 
 // Enqueue accepts requests, all of them in one transaction: a run under its unique key
@@ -52,7 +54,7 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 	err := store.Write(ctx, l.DB, func(tx *store.Tx) (err error) {
 		for i, r := range reqs {
 			if r.Claim != nil || len(r.Claims) > 0 {
-				out[i], err = l.enqueueClaims(tx, now, r, details[i])
+				out[i], err = enqueueClaims(tx, l.DB, now, r, details[i])
 			} else {
 				out[i], err = insertRun(tx, now, r, r.Key, details[i])
 			}
@@ -61,7 +63,7 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 			if err == nil && r.Watch != nil && out[i].New {
 				st := *r.Watch
 				st.Run = out[i].Run
-				saveWatch(tx, st)
+				claim.SaveWatch(tx, st)
 			}
 			if err == nil && r.Detail.Webhook != nil && out[i].New {
 				blob.Keep(tx, hashes[i], out[i].Run)
@@ -74,30 +76,6 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 		return nil
 	})
 	return out, err
-}
-
-// DeliveryBody is what came with the request that started a run, "" for any other run.
-func (l *Ledger) DeliveryBody(ctx context.Context, run int64) (string, error) {
-	stored, known, err := store.OrFalse(store.Value[string](store.Reads(ctx, l.DB), `select body from deliveries where run = $1`, run))
-	if err != nil || !known {
-		return "", err
-	}
-
-	text, err := l.Blobs.Unpack(ctx, stored)
-	if err != nil {
-		return "", err
-	}
-
-	var body string
-	if err := json.Unmarshal(text, &body); err != nil {
-		return "", fmt.Errorf("what came with the request of run %d is damaged: %w", run, err)
-	}
-	return body, nil
-}
-
-// RunByKey is the run that a request of a key has made; false where none has.
-func (l *Ledger) RunByKey(ctx context.Context, key string) (Run, bool, error) {
-	return store.OrFalse(store.One(store.Reads(ctx, l.DB), record.RunFields, `select `+record.RunColumns+` from runs where key = $1`, key))
 }
 
 // insertRun inserts a run unless its key has one.
@@ -125,10 +103,10 @@ func insertRun(tx *store.Tx, now time.Time, r Request, key, detail string) (Acce
 
 // enqueueClaims queues the run of a request's files. Of many files, those that other runs have
 // claimed are left out; if all are, there is no run.
-func (l *Ledger) enqueueClaims(tx *store.Tx, now time.Time, r Request, detail string) (Accepted, error) {
+func enqueueClaims(tx *store.Tx, db *store.DB, now time.Time, r Request, detail string) (Accepted, error) {
 	claims := r.Claims
 	if r.Claim != nil {
-		claims = []Claim{*r.Claim}
+		claims = []claim.Claim{*r.Claim}
 	}
 
 	var mine []newClaim
@@ -136,7 +114,7 @@ func (l *Ledger) enqueueClaims(tx *store.Tx, now time.Time, r Request, detail st
 	free := r.Detail
 	free.Files = nil
 	for i, c := range claims {
-		t, by, err := l.claim(tx, now, c, r)
+		t, by, err := claimContent(tx, db, now, c, r)
 		switch {
 		case err != nil:
 			return Accepted{}, err
@@ -177,7 +155,7 @@ func (l *Ledger) enqueueClaims(tx *store.Tx, now time.Time, r Request, detail st
 		tx.Run(`update claims set run = $1, generation = $2, size = $3, mod_time = $4, outcome = '', after = '', dest = '', error = '', own = 0 where id = $5`,
 			a.Run, t.generation, t.Size, store.Millis(t.ModTime), t.id)
 		if r.Breaker.MaxClaims > 0 && !a.BreakerTripped {
-			if a.BreakerTripped, err = l.tripBreaker(tx, now, t.Claim, a.Run, r.Breaker); err != nil {
+			if a.BreakerTripped, err = r.Breaker.Trip(tx, db, t.Job, t.Path, a.Run, now); err != nil {
 				return a, err
 			}
 		}
@@ -188,14 +166,14 @@ func (l *Ledger) enqueueClaims(tx *store.Tx, now time.Time, r Request, detail st
 
 // newClaim is a claim that a run is about to get.
 type newClaim struct {
-	Claim
+	claim.Claim
 	id, generation int64
 	wanted         bool // the content had its run, and a user requested another one
 }
 
-// claim inserts the claim first, so that of two processes that saw the same file the second
+// claimContent inserts the claim first, so that of two processes that saw the same file the second
 // waits for the first and is blocked by it. blocked says by which run.
-func (l *Ledger) claim(tx *store.Tx, now time.Time, c Claim, r Request) (_ newClaim, blocked *Accepted, err error) {
+func claimContent(tx *store.Tx, db *store.DB, now time.Time, c claim.Claim, r Request) (_ newClaim, blocked *Accepted, err error) {
 	t := newClaim{Claim: c}
 	var run, modified int64
 	var outcome domain.Outcome
@@ -203,21 +181,21 @@ func (l *Ledger) claim(tx *store.Tx, now time.Time, c Claim, r Request) (_ newCl
 	tx.Run(`insert into claims (job, path, hash, size, mod_time, run, generation) values ($1, $2, $3, $4, $5, 0, 0)
 		on conflict (job, path, hash) do nothing`, c.Job, c.Path, c.Hash, c.Size, store.Millis(c.ModTime))
 	if err := store.Scan(tx, []any{&t.id, &run, &t.generation, &modified, &outcome, &after},
-		`select id, run, generation, mod_time, outcome, after from claims where job = $1 and path = $2 and hash = $3`+l.ForUpdate, c.Job, c.Path, c.Hash); err != nil {
+		`select id, run, generation, mod_time, outcome, after from claims where job = $1 and path = $2 and hash = $3`+db.ForUpdate, c.Job, c.Path, c.Hash); err != nil {
 		return t, nil, err
 	}
 
 	// The same file as before, which could not be moved away: its failed run is not repeated.
-	stuck := after == AfterFailed && modified == store.Millis(c.ModTime)
-	undone := after == AfterUndone && modified != store.Millis(c.ModTime)
+	stuck := after == claim.AfterFailed && modified == store.Millis(c.ModTime)
+	undone := after == claim.AfterUndone && modified != store.Millis(c.ModTime)
 	t.wanted = outcome != "" && (r.Again || undone)
 	// Generation 0 was inserted above, by this transaction, and belongs to no run yet.
-	if t.generation > 0 && !t.wanted && (outcome == "" || outcome.Done() || stuck || after == AfterUndone) {
+	if t.generation > 0 && !t.wanted && (outcome == "" || outcome.Done() || stuck || after == claim.AfterUndone) {
 		return t, &Accepted{Run: run, Blocked: true, Outcome: outcome}, repeatAfterMove(tx, now, c, t.id, run, after)
 	}
 
 	if outcome.Failed() && !r.Named && !t.wanted {
-		if same, err := failedAlike(tx, run, r.Detail.Definition); err != nil || same {
+		if same, err := claim.FailedAlike(tx, run, r.Detail.Definition); err != nil || same {
 			return t, &Accepted{Run: run, Blocked: true, Outcome: outcome}, err
 		}
 	}
@@ -228,15 +206,34 @@ func (l *Ledger) claim(tx *store.Tx, now time.Time, c Claim, r Request) (_ newCl
 
 // repeatAfterMove handles the same content at the same path again: nothing runs, but the file
 // is moved or deleted as after the run that had it first.
-func repeatAfterMove(tx *store.Tx, now time.Time, c Claim, id, run int64, after string) error {
-	if after != AfterDone && after != AfterFailed {
+func repeatAfterMove(tx *store.Tx, now time.Time, c claim.Claim, id, run int64, after string) error {
+	if after != claim.AfterDone && after != claim.AfterFailed {
 		return nil
 	}
 	// Where the first one went stays known: of the same bytes no second copy is made there.
 	tx.Run(`update claims set after = 'pending' where id = $1`, id)
-	if after == AfterFailed {
+	if after == claim.AfterFailed {
 		return nil // the same file, which could not be moved before: no event each time it is seen
 	}
 
 	return record.AddEvent(tx, Event{Job: c.Job, At: now, Kind: "file.blocked"}, map[string]any{"path": c.Path, "hash": c.Hash, "run": run})
+}
+
+// initialTaint is the taint that a run starts with: files, webhooks and agent programs are untrusted, and what another run asked for
+// inherits from that. One that has been pruned may have read anything.
+func initialTaint(tx *store.Tx, r Request) (string, error) {
+	d := r.Detail
+	switch {
+	case r.Trigger == domain.TriggerWebhook || d.File != nil || len(d.Files) > 0 || d.Folder != "" || d.Untrusted:
+		return label.TaintUntrusted, nil
+	case d.asker() == 0:
+		return "", nil
+	}
+
+	// A wake may act on what its planner has read, and a skill on what its input is made of.
+	taint, known, err := store.OrFalse(store.Value[string](tx, `select taint from runs where id = $1`, d.asker()))
+	if err == nil && !known {
+		return label.TaintUntrusted, nil
+	}
+	return taint, err
 }

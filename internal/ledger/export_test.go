@@ -3,9 +3,9 @@ package ledger
 import (
 	"context"
 	"io/fs"
-	"rouse/internal/ledger/store"
 	"testing/fstest"
 
+	"rouse/internal/ledger/store"
 	"rouse/internal/storage/dbfile"
 )
 

@@ -13,23 +13,33 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/artifact"
+	"rouse/internal/ledger/label"
 	"rouse/internal/ledger/ledgertest"
+	"rouse/internal/ledger/node"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/steps"
 	"rouse/internal/ledger/store"
+	"rouse/internal/ledger/wake"
+	"rouse/internal/ledger/workspace"
 	"rouse/internal/storage/objects"
 )
 
 // readers are the methods of a ledger that write nothing, or nothing but a file.
-var readers = strings.Fields(`AgentCopies AgentHomes AliveNodes ArtifactBytes ArtifactChain Artifacts AttemptNodes Attempts Audit BackUpDaily Backup Backups BlockedRuns Calls Cancelling Changed CheckFile
-	ClaimOf ClaimsOf ClaimsOfRun Claimable Close ClosedItems Counts Damaged Delayed DeliveryBody DiscardedCalls EndedBetween Epoch EpochOf Epochs Events EventsBetween File FileBefore
-	FileOps FileState GiveSpaceBack HasStandingApproval HeldRuns ID Inbox Incidents Item ItemsOf JobState Jobs KeepReserve LabelsOf Labels LastCheckpoint LastDone LastTimes LastEvent LastNotice LastRuns
-	LastUsages LatestInstant Lead Leader Membership ModelPauses NewestEvent NewestRun NextDue NextNotice NextWake NoRoom Nodes NotRun Now Occurrences OccurrencesAround OpenObstacles Orphans OtherRunsAround
-	OutcomeOf OverdueItems Pauses PendingAfterMoves PendingNotices PlanChanged Queued QueuedOf ReadOnly Redact RedactWith RiverJobs RiverSchema Run RunByKey Running Runs RunsByID RunsForPersons SavedFileBytes SentRuns Skew Snapshot
-	Blobs.Check Blobs.Exclude Blobs.Fault Blobs.Hold Blobs.Pack Blobs.Problem Blobs.Remove Blobs.Unpack Blobs.UnpackBytes Blobs.UnpackColumn Budget.SpendingOn Budget.SpentSince
-	StandingApprovals Steps UndeliveredNotices Unfinished Unlabelled WaitChecked WakeUsage Wakes WatchState WatchStates Workspace WorkspaceArtifacts WorkspaceEvents
-	WorkspaceNamed WorkspaceRuns Workspaces WritesFail`)
+var readers = strings.Fields(`Artifacts.Bytes Artifacts.List BackUpDaily Backup Backups Blobs.Check Blobs.Exclude Blobs.Fault Blobs.Hold Blobs.Pack Blobs.Problem Blobs.Remove Blobs.Unpack
+	Blobs.UnpackBytes Blobs.UnpackColumn Budget.SpendingOn Budget.SpentSince Changed CheckFile Claims.Of Claims.OfRun Claims.OnPath Claims.PendingAfterMoves Close Damaged
+	Epoch EpochOf Epochs Events.Between Events.Last Events.List Events.Newest File FileOps.Before FileOps.List FileOps.SavedBytes FileState GiveSpaceBack ID Inbox.Closed
+	Inbox.Get Inbox.HasStandingApproval Inbox.List Inbox.OfRun Inbox.Overdue Inbox.StandingApprovals Incidents.List JobState Jobs KeepReserve Labels.List Labels.Of
+	Labels.Unlabelled NewestRun NoRoom Nodes.AgentCopies Nodes.AgentHomes Nodes.Alive Nodes.Lead Nodes.Leader Nodes.List Nodes.Membership Nodes.OfAttempts
+	Nodes.Orphans Nodes.RiverJobs Nodes.RiverSchema Nodes.SentRuns Now Occurrences.Around Occurrences.Latest Occurrences.List Occurrences.NotRun OpenObstacles Outbox.Last
+	Outbox.Next Outbox.Pending Outbox.Undelivered Pauses.List Pauses.Models PlanChanged ReadOnly Redact RedactWith Runs.Attempts Runs.Blocked Runs.ByID Runs.ByKey
+	Runs.Cancelling Runs.Claimable Runs.Counts Runs.Delayed Runs.DeliveryBody Runs.EndedBetween Runs.ForPersons Runs.Get Runs.Held Runs.Last Runs.LastDone Runs.LastTimes
+	Runs.LastUsages Runs.List Runs.NextDue Runs.OthersAround Runs.OutcomeOf Runs.Queued Runs.QueuedOf Runs.Running Runs.Unfinished Skew Snapshot Steps.Calls Steps.List
+	WaitChecked Wakes.List Wakes.Next Wakes.Usage Watches.State Watches.States Workspaces.ArtifactChain Workspaces.Artifacts Workspaces.DiscardedCalls Workspaces.Events
+	Workspaces.Get Workspaces.LastCheckpoint Workspaces.List Workspaces.Named Workspaces.Runs WritesFail`)
 
 // Not tried: Join makes another node of the process, TakeBack goes by which nodes are alive, and the others are tests' own.
-var notFenced = []string{"Join", "Exec", "SetFailing", "TakeBack"}
+var notFenced = []string{"Nodes.Join", "Exec", "SetFailing", "Nodes.TakeBack"}
 
 // TestFence takes the lease of a node away and has it write by every method that there is: none of them writes anything, and each says why. A
 // method that is new is tried as well, with values of its types, or has to be called a reader.
@@ -52,7 +62,7 @@ func TestFence(t *testing.T) {
 			continue
 		}
 		tried++
-		l, node := lostNode(t, url, m.name, place, db)
+		l, lost := lostNode(t, url, m.name, place, db)
 		err := f.call(t, l, m)
 		if !errors.Is(err, ledger.ErrLeaseLost) {
 			t.Errorf("%s of a node that has lost its lease: %v", m.name, err)
@@ -61,7 +71,7 @@ func TestFence(t *testing.T) {
 			t.Errorf("%s wrote:\n%s\nbefore\n%s", m.name, now, before)
 			before = now
 		}
-		if err := node.Leave(t.Context()); err != nil {
+		if err := lost.Leave(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -75,16 +85,16 @@ func TestFence(t *testing.T) {
 	}
 
 	// What nodes ship of agents is written beside those methods.
-	l, node := lostNode(t, url, "ships", place, db)
-	copies := l.AgentCopies(ledger.AgentHome{Agent: "a", Node: "ships", Lease: 1})
+	l, lost := lostNode(t, url, "ships", place, db)
+	copies := l.Nodes.AgentCopies(node.AgentHome{Agent: "a", Node: "ships", Lease: 1})
 	for what, err := range map[string]error{
-		"an object": copies.Put(t.Context(), "db/0/1", strings.NewReader("x"), 1), "a large one": copies.Put(t.Context(), "db/0/2", strings.NewReader(strings.Repeat("x", 3<<20)), 3<<20), "its state": copies.Keep(t.Context(), ledger.HomeKept),
+		"an object": copies.Put(t.Context(), "db/0/1", strings.NewReader("x"), 1), "a large one": copies.Put(t.Context(), "db/0/2", strings.NewReader(strings.Repeat("x", 3<<20)), 3<<20), "its state": copies.Keep(t.Context(), node.HomeKept),
 	} {
 		if !errors.Is(err, ledger.ErrLeaseLost) {
 			t.Errorf("%s of a node that has lost its lease: %v", what, err)
 		}
 	}
-	if err := errors.Join(copies.Delete(t.Context(), "db/0/0"), node.Leave(t.Context())); err != nil {
+	if err := errors.Join(copies.Delete(t.Context(), "db/0/0"), lost.Leave(t.Context())); err != nil {
 		t.Error(err)
 	}
 	if now := contents(t, db); now != before {
@@ -92,24 +102,24 @@ func TestFence(t *testing.T) {
 	}
 
 	// What a node says of itself is no part of the record, and follows its lease all the same.
-	l, node = lostNode(t, url, "config", place, db)
-	if err := node.SetConfig(t.Context(), "another"); err != nil {
+	l, lost = lostNode(t, url, "config", place, db)
+	if err := lost.SetConfig(t.Context(), "another"); err != nil {
 		t.Error(err)
 	}
-	all, err := l.Nodes(t.Context())
-	if i := slices.IndexFunc(all, func(n ledger.Node) bool { return n.Name == "config" }); err != nil || i < 0 || all[i].Config != "" {
+	all, err := l.Nodes.List(t.Context())
+	if i := slices.IndexFunc(all, func(n node.Node) bool { return n.Name == "config" }); err != nil || i < 0 || all[i].Config != "" {
 		t.Errorf("a lost node changed its own row: %+v %v", all, err)
 	}
-	if err := node.Leave(t.Context()); err != nil {
+	if err := lost.Leave(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
 // lostNode is a node whose lease another one has just taken, which it was not told yet.
-func lostNode(t *testing.T, url, name string, place objects.Store, db *sql.DB) (*ledger.Ledger, *ledger.Membership) {
+func lostNode(t *testing.T, url, name string, place objects.Store, db *sql.DB) (*ledger.Ledger, *node.Membership) {
 	t.Helper()
 	l := withValues(t, url, place)
-	m, err := l.Join(t.Context(), ledger.Node{Name: name, Host: "here", PID: 1, Triggers: true, Lanes: 1})
+	m, err := l.Nodes.Join(t.Context(), node.Node{Name: name, Host: "here", PID: 1, Triggers: true, Lanes: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,30 +179,30 @@ func newFenced(t *testing.T, l *ledger.Ledger) *fenced {
 	check(err)
 	_, over, err := l.StartAttempt(ctx, accepted[2].Run)
 	check(err)
-	check(l.RecordTaint(ctx, over, ledger.TaintUpdate{Taint: ledger.TaintUntrusted, Writes: []ledger.Place{ledger.TablePlace("a", "")}}))
+	check(l.Labels.RecordTaint(ctx, over, label.TaintUpdate{Taint: label.TaintUntrusted, Writes: []label.Place{label.TablePlace("a", "")}}))
 	check(l.Finish(ctx, over, ledger.Result{Outcome: domain.OutcomeSuccess}))
-	_, err = l.SetWake(ctx, ledger.Wake{Agent: "a", At: time.Now().Add(time.Hour)}, ledger.WakeUsage{})
+	_, err = l.Wakes.Set(ctx, wake.Wake{Agent: "a", At: time.Now().Add(time.Hour)}, wake.Usage{})
 	check(err)
-	_, err = l.DigestThrough(ctx, "known", time.Now())
+	_, err = l.Outbox.DigestThrough(ctx, "known", time.Now())
 	check(err)
 
 	now := time.Now()
 	f.arguments = map[string][]any{
-		"AddCheckpoint":        {ledger.Author{Attempt: f.attempt, Key: "k"}, ledger.Checkpoint{Step: "one"}},
-		"AddWorkspaceArtifact": {ledger.Author{Attempt: f.attempt, Key: "k"}, ledger.Artifact{Title: "plan"}, []byte("x")},
-		"AddWorkspaceEvent":    {ledger.Author{Attempt: f.attempt, Key: "k"}, int64(1), "note", map[string]any{}},
-		"CancelWakesExcept":    {[]string{}},
-		"ChangeWorkspace":      {ledger.Author{Attempt: f.attempt, Key: "k"}, int64(1), ledger.WorkspaceChange{State: []byte(`{}`)}},
-		"ClearLabel":           {ledger.TaintUntrusted, ledger.TablePlace("a", "")},
-		"CreateWorkspace":      {ledger.Author{Attempt: f.attempt, Key: "k"}, ledger.Workspace{Agent: "a", Skill: "notes", Name: "trip", SchemaVersion: "1", State: []byte(`{}`)}},
-		"DecideArtifact":       {int64(1), int64(1), ledger.ArtifactApproved},
-		"KeepDigests":          {map[string]bool{}},
-		"Prune":                {now.Add(1000 * time.Hour), func(string) time.Duration { return time.Hour }},
-		"SetPause":             {ledger.Pause{Scope: ledger.PauseAll}},
-		"SetWake":              {ledger.Wake{Agent: "a"}, ledger.WakeUsage{}},
-		"Start":                {ledger.Start{Run: f.queued}},
-		"StartAttempt":         {f.queued},
-		"StartAttempts":        {f.queued},
+		"Workspaces.AddCheckpoint":  {workspace.Author{Attempt: f.attempt, Key: "k"}, workspace.Checkpoint{Step: "one"}},
+		"Workspaces.AddArtifact":    {workspace.Author{Attempt: f.attempt, Key: "k"}, artifact.Artifact{Title: "plan"}, []byte("x")},
+		"Workspaces.AddEvent":       {workspace.Author{Attempt: f.attempt, Key: "k"}, int64(1), "note", map[string]any{}},
+		"Wakes.CancelExcept":        {[]string{}},
+		"Workspaces.Change":         {workspace.Author{Attempt: f.attempt, Key: "k"}, int64(1), workspace.Change{State: []byte(`{}`)}},
+		"Labels.Clear":              {label.TaintUntrusted, label.TablePlace("a", "")},
+		"Workspaces.Create":         {workspace.Author{Attempt: f.attempt, Key: "k"}, workspace.Workspace{Agent: "a", Skill: "notes", Name: "trip", SchemaVersion: "1", State: []byte(`{}`)}},
+		"Workspaces.DecideArtifact": {int64(1), int64(1), artifact.Approved},
+		"Outbox.KeepDigests":        {map[string]bool{}},
+		"Maint.Prune":               {now.Add(1000 * time.Hour), func(string) time.Duration { return time.Hour }},
+		"Pauses.Set":                {pause.Pause{Scope: pause.All}},
+		"Wakes.Set":                 {wake.Wake{Agent: "a"}, wake.Usage{}},
+		"Start":                     {ledger.Start{Run: f.queued}},
+		"StartAttempt":              {f.queued},
+		"StartAttempts":             {f.queued},
 	}
 	return f
 }
@@ -258,7 +268,7 @@ func (f *fenced) some(t reflect.Type) reflect.Value {
 	case reflect.TypeFor[ledger.Attempt]():
 		return reflect.ValueOf(f.attempt)
 	case reflect.TypeFor[ledger.Entry]():
-		return reflect.ValueOf(ledger.StepStarted(ledger.Step{Number: 1}))
+		return reflect.ValueOf(steps.StepStarted(steps.Step{Number: 1}))
 	case reflect.TypeFor[time.Time]():
 		return reflect.ValueOf(time.Now())
 	}

@@ -14,6 +14,9 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/maint"
+	"rouse/internal/ledger/runs"
 	"rouse/internal/ledger/store"
 	"rouse/internal/storage/dbfile"
 	"rouse/internal/storage/sqlite"
@@ -170,11 +173,11 @@ func TestDamageThatAWriteFinds(t *testing.T) {
 func TestDamageThatAReadFinds(t *testing.T) {
 	t.Parallel()
 	reads := map[string]func(l *ledger.Ledger) error{
-		"a cached row":      func(l *ledger.Ledger) error { _, err := l.Run(t.Context(), 200); return err },
-		"cached rows":       func(l *ledger.Ledger) error { _, err := l.Unfinished(t.Context()); return err },
-		"a loop of rows":    func(l *ledger.Ledger) error { _, err := l.Counts(t.Context()); return err },
-		"a row, not cached": func(l *ledger.Ledger) error { _, err := l.DeliveryBody(t.Context(), 200); return err },
-		"rows, not cached":  func(l *ledger.Ledger) error { _, err := l.ClaimsOf(t.Context(), "j", "/a"); return err },
+		"a cached row":      func(l *ledger.Ledger) error { _, err := l.Runs.Get(t.Context(), 200); return err },
+		"cached rows":       func(l *ledger.Ledger) error { _, err := l.Runs.Unfinished(t.Context()); return err },
+		"a loop of rows":    func(l *ledger.Ledger) error { _, err := l.Runs.Counts(t.Context()); return err },
+		"a row, not cached": func(l *ledger.Ledger) error { _, err := l.Runs.DeliveryBody(t.Context(), 200); return err },
+		"rows, not cached":  func(l *ledger.Ledger) error { _, err := l.Claims.OnPath(t.Context(), "j", "/a"); return err },
 	}
 	opened := map[string]func(ledger.Options) (*ledger.Ledger, error){
 		"of its owner": func(o ledger.Options) (*ledger.Ledger, error) { return ledger.Open(t.Context(), o) },
@@ -277,7 +280,7 @@ func TestWritesWhileCompared(t *testing.T) {
 		}
 		// At once, so that the checksum is compared.
 		again := openIn(t, filepath.Dir(path))
-		if runs, err := again.Runs(t.Context(), ledger.RunFilter{Job: "late", Limit: 10}); err != nil || len(runs) != i+1 {
+		if runs, err := again.Runs.List(t.Context(), runs.Filter{Job: "late", Limit: 10}); err != nil || len(runs) != i+1 {
 			t.Fatalf("round %d: %d runs, %v", i, len(runs), err)
 		}
 		if err := again.Close(); err != nil {
@@ -389,7 +392,7 @@ func TestReadOnlyAndRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if runs, err := read.Runs(t.Context(), ledger.RunFilter{Limit: 100}); err != nil || len(runs) != 11 {
+	if runs, err := read.Runs.List(t.Context(), runs.Filter{Limit: 100}); err != nil || len(runs) != 11 {
 		t.Errorf("%d runs, %v", len(runs), err)
 	}
 	if _, err := read.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI}); !errors.As(err, &why) {
@@ -405,10 +408,10 @@ func TestReadOnlyAndRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := ledger.Restore(t.Context(), o, "nothing"); err == nil {
+	if _, err := maint.Restore(t.Context(), o, "nothing"); err == nil {
 		t.Error("restored from nothing")
 	}
-	done, err := ledger.Restore(t.Context(), o, "last")
+	done, err := maint.Restore(t.Context(), o, "last")
 	if err != nil || done.From != made.Path {
 		t.Fatal(done, err)
 	}
@@ -417,10 +420,10 @@ func TestReadOnlyAndRestore(t *testing.T) {
 	}
 
 	l = openIn(t, filepath.Dir(path))
-	if runs, err := l.Runs(t.Context(), ledger.RunFilter{Limit: 100}); err != nil || len(runs) != 10 {
+	if runs, err := l.Runs.List(t.Context(), runs.Filter{Limit: 100}); err != nil || len(runs) != 10 {
 		t.Errorf("restored: %d runs, %v", len(runs), err)
 	}
-	if events, err := l.Events(t.Context(), ledger.EventFilter{}); err != nil || events[len(events)-1].Kind != "ledger.restored" || !strings.Contains(string(events[len(events)-1].Data), "the one before is in") {
+	if events, err := l.Events.List(t.Context(), event.Filter{}); err != nil || events[len(events)-1].Kind != "ledger.restored" || !strings.Contains(string(events[len(events)-1].Data), "the one before is in") {
 		t.Errorf("%+v %v", events, err)
 	}
 }
@@ -430,7 +433,7 @@ func TestAcceptAndReset(t *testing.T) {
 	t.Parallel()
 	path := filled(t, 10)
 	o := ledger.Options{Path: path}
-	if err := ledger.Accept(t.Context(), o); err == nil {
+	if err := maint.Accept(t.Context(), o); err == nil {
 		t.Error("a sound one was accepted")
 	}
 
@@ -449,35 +452,35 @@ func TestAcceptAndReset(t *testing.T) {
 	if _, err := ledger.Open(t.Context(), o); !errors.As(err, new(*ledger.ReadOnlyError)) {
 		t.Fatal(err)
 	}
-	if err := ledger.Accept(t.Context(), o); err != nil {
+	if err := maint.Accept(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	l := openIn(t, filepath.Dir(path))
-	if events, err := l.Events(t.Context(), ledger.EventFilter{}); err != nil || events[len(events)-1].Kind != "ledger.accepted" {
+	if events, err := l.Events.List(t.Context(), event.Filter{}); err != nil || events[len(events)-1].Kind != "ledger.accepted" {
 		t.Errorf("that it was accepted is not recorded: %+v %v", events[len(events)-1], err)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
 
-	done, err := ledger.Reset(t.Context(), o)
+	done, err := maint.Reset(t.Context(), o)
 	if err != nil || done.Kept == "" {
 		t.Fatal(done, err)
 	}
 	l = openIn(t, filepath.Dir(path))
-	if runs, err := l.Runs(t.Context(), ledger.RunFilter{Limit: 100}); err != nil || len(runs) != 0 {
+	if runs, err := l.Runs.List(t.Context(), runs.Filter{Limit: 100}); err != nil || len(runs) != 0 {
 		t.Errorf("%d runs, %v", len(runs), err)
 	}
 
 	// A folder in its place is left to its owner, and where there is nothing an empty one is made.
 	folder := ledger.Options{Path: t.TempDir()}
-	_, err = ledger.Reset(t.Context(), folder)
-	for what, err := range map[string]error{"reset": err, "accepted": ledger.Accept(t.Context(), folder)} {
+	_, err = maint.Reset(t.Context(), folder)
+	for what, err := range map[string]error{"reset": err, "accepted": maint.Accept(t.Context(), folder)} {
 		if !errors.As(err, new(*store.TargetError)) {
 			t.Errorf("a folder is %s: %v", what, err)
 		}
 	}
-	if done, err := ledger.Reset(t.Context(), ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")}); err != nil || done.Kept != "" {
+	if done, err := maint.Reset(t.Context(), ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")}); err != nil || done.Kept != "" {
 		t.Errorf("%+v %v", done, err)
 	}
 }

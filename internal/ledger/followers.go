@@ -5,12 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"rouse/internal/ledger/store"
 	"slices"
 	"strings"
 	"time"
 
 	"rouse/internal/domain"
+	"rouse/internal/ledger/store"
 )
 
 // Follower is a job that begins when a run of another one has ended.
@@ -44,7 +44,7 @@ type EndedArtifact struct {
 // SetFollowers replaces the followers by those of the configuration that is in force. Runs that have ended before are followed as
 // it was then.
 func (l *Ledger) SetFollowers(ctx context.Context, all []Follower) error {
-	known, err := l.followers(ctx)
+	known, err := followers(ctx, l.DB)
 	if err != nil || slices.EqualFunc(known, sortedFollowers(all), sameFollower) {
 		return err // most reloads are about something else
 	}
@@ -73,8 +73,8 @@ func sameFollower(a, b Follower) bool {
 	return a.After == b.After && a.Job == b.Job && a.Agent == b.Agent && slices.Equal(a.Outcomes, b.Outcomes)
 }
 
-func (l *Ledger) followers(ctx context.Context) ([]Follower, error) {
-	all, err := store.List(store.Reads(ctx, l.DB), followerFields, `select after, job, agent, outcomes from followers`)
+func followers(ctx context.Context, db *store.DB) ([]Follower, error) {
+	all, err := store.List(store.Reads(ctx, db), followerFields, `select after, job, agent, outcomes from followers`)
 	return sortedFollowers(all), err
 }
 
@@ -88,7 +88,7 @@ func FollowerKey(run int64, job string) string { return fmt.Sprintf("after/%d/%s
 // startFollowers queues the runs that follow a run, in the transaction that writes its outcome: whatever is killed, there are
 // both or neither. A run that is tried again manually ends again, and is followed by none that has followed it before. What was
 // only tried out is followed by nothing.
-func (l *Ledger) startFollowers(tx *store.Tx, r Run, res Result, now time.Time) error {
+func startFollowers(tx *store.Tx, r Run, res Result, now time.Time) error {
 	if r.Job == "" {
 		return nil
 	}

@@ -2,9 +2,10 @@ package ledger
 
 import (
 	"context"
-	"rouse/internal/ledger/store"
 	"slices"
 	"time"
+
+	"rouse/internal/ledger/store"
 )
 
 // SyncJobs replaces the ledger's jobs by those of the configuration. A new job, one that was

@@ -3,25 +3,50 @@ package ledger
 import (
 	"context"
 	"errors"
+
+	"rouse/internal/ledger/artifact"
 	"rouse/internal/ledger/blob"
 	"rouse/internal/ledger/budget"
+	"rouse/internal/ledger/claim"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/fileop"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/incident"
+	"rouse/internal/ledger/label"
+	"rouse/internal/ledger/maint"
+	"rouse/internal/ledger/node"
+	"rouse/internal/ledger/outbox"
+	"rouse/internal/ledger/pause"
 	"rouse/internal/ledger/record"
-	"sync/atomic"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/riverqueue/river"
-
+	"rouse/internal/ledger/runs"
+	"rouse/internal/ledger/steps"
 	"rouse/internal/ledger/store"
+	"rouse/internal/ledger/wake"
+	"rouse/internal/ledger/workspace"
 )
 
 // Ledger is safe for use by many goroutines.
 type Ledger struct {
 	*store.DB
-	Blobs  *blob.Blobs
-	Budget *budget.Budget
-	labels labelCache
-	river  *river.Client[pgx.Tx]      // of PostgreSQL
-	member atomic.Pointer[Membership] // nil: this process has the ledger to itself
+	Artifacts   *artifact.Artifacts
+	Blobs       *blob.Blobs
+	Budget      *budget.Budget
+	Claims      *claim.Claims
+	Events      *event.Events
+	FileOps     *fileop.FileOps
+	Inbox       *inbox.Inbox
+	Incidents   *incident.Incidents
+	Labels      *label.Labels
+	Maint       *maint.Maint
+	Nodes       *node.Nodes
+	Occurrences *runs.Occurrences
+	Outbox      *outbox.Outbox
+	Pauses      *pause.Pauses
+	Runs        *runs.Runs
+	Steps       *steps.Steps
+	Wakes       *wake.Wakes
+	Watches     *claim.Watches
+	Workspaces  *workspace.Workspaces
 }
 
 // What the database of the ledger says and takes.
@@ -49,6 +74,13 @@ const (
 	NoticeDelivered  = record.NoticeDelivered
 	NoticeUnverified = record.NoticeUnverified
 	NoticeFailed     = record.NoticeFailed
+)
+
+// Who pauses something, plans a wake or changes a workspace.
+const (
+	ByAgent  = record.ByAgent
+	ByUser   = record.ByUser
+	BySystem = record.BySystem
 )
 
 // Errors of the database of the ledger.
@@ -87,12 +119,32 @@ func with(o Options) func(*store.DB, error) (*Ledger, error) {
 			return nil, err
 		}
 
-		l := &Ledger{DB: db, Blobs: blob.New(db, o), Budget: &budget.Budget{DB: db}}
-		if db.Postgres != nil {
-			if l.river, err = newRiver(db.Schema, db.Logger); err != nil {
-				return nil, errors.Join(err, l.Close())
-			}
+		blobs, pauses := blob.New(db, o), &pause.Pauses{DB: db}
+		nodes, err := node.New(db)
+		if err != nil {
+			return nil, errors.Join(err, db.Close())
 		}
-		return l, nil
+		return &Ledger{
+			DB:          db,
+			Artifacts:   &artifact.Artifacts{DB: db, Blobs: blobs},
+			Blobs:       blobs,
+			Budget:      &budget.Budget{DB: db},
+			Claims:      &claim.Claims{DB: db},
+			Events:      &event.Events{DB: db},
+			FileOps:     &fileop.FileOps{DB: db, Blobs: blobs},
+			Inbox:       &inbox.Inbox{DB: db},
+			Incidents:   &incident.Incidents{DB: db},
+			Labels:      &label.Labels{DB: db},
+			Maint:       &maint.Maint{DB: db, Blobs: blobs, Nodes: nodes, Pauses: pauses},
+			Nodes:       nodes,
+			Occurrences: &runs.Occurrences{DB: db},
+			Outbox:      &outbox.Outbox{DB: db},
+			Pauses:      pauses,
+			Runs:        &runs.Runs{DB: db, Blobs: blobs},
+			Steps:       &steps.Steps{DB: db, Blobs: blobs},
+			Wakes:       &wake.Wakes{DB: db},
+			Watches:     &claim.Watches{DB: db},
+			Workspaces:  &workspace.Workspaces{DB: db, Blobs: blobs},
+		}, nil
 	}
 }

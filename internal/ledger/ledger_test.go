@@ -18,6 +18,8 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/ledgertest"
+	"rouse/internal/ledger/runs"
+	"rouse/internal/ledger/steps"
 	"rouse/internal/ledger/store"
 	"rouse/internal/storage/sqlite"
 )
@@ -178,8 +180,8 @@ func TestForgottenValues(t *testing.T) {
 	_, attempt, err := l.StartAttempt(t.Context(), accepted[0].Run)
 	must0(t, err)
 	for i := range 4 {
-		step := ledger.Step{Number: i + 1, Message: fmt.Appendf(nil, `"%d%s"`, i, strings.Repeat("x", 100_000))}
-		must0(t, errors.Join(l.StartStep(t.Context(), attempt, step), l.FinishStep(t.Context(), attempt, step)))
+		step := steps.Step{Number: i + 1, Message: fmt.Appendf(nil, `"%d%s"`, i, strings.Repeat("x", 100_000))}
+		must0(t, errors.Join(l.Steps.StartStep(t.Context(), attempt, step), l.Steps.FinishStep(t.Context(), attempt, step)))
 	}
 	must0(t, l.Finish(t.Context(), attempt, ledger.Result{Outcome: domain.OutcomeSuccess}))
 
@@ -193,7 +195,7 @@ func TestForgottenValues(t *testing.T) {
 		t.Fatalf("values: %v", kept)
 	}
 	must0(t, os.Remove(kept[1]))
-	if n, err := l.Prune(t.Context(), time.Now().Add(2*time.Hour), func(string) time.Duration { return time.Hour }); n != 1 || err != nil {
+	if n, err := l.Maint.Prune(t.Context(), time.Now().Add(2*time.Hour), func(string) time.Duration { return time.Hour }); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	if left := values(); len(left) != 0 {
@@ -238,10 +240,10 @@ func TestDamagedBlob(t *testing.T) {
 	large := []byte(`"` + strings.Repeat("x", 100_000) + `"`)
 	say := func(number int) {
 		t.Helper()
-		if err := l.StartStep(t.Context(), attempt, ledger.Step{Number: number}); err != nil {
+		if err := l.Steps.StartStep(t.Context(), attempt, steps.Step{Number: number}); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.FinishStep(t.Context(), attempt, ledger.Step{Number: number, Message: large}); err != nil {
+		if err := l.Steps.FinishStep(t.Context(), attempt, steps.Step{Number: number, Message: large}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -254,12 +256,12 @@ func TestDamagedBlob(t *testing.T) {
 	if err := os.WriteFile(files[0], large[:5000], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Steps(t.Context(), a[0].Run); err == nil || !strings.Contains(err.Error(), "damaged") || !strings.Contains(err.Error(), files[0]) {
+	if _, err := l.Steps.List(t.Context(), a[0].Run); err == nil || !strings.Contains(err.Error(), "damaged") || !strings.Contains(err.Error(), files[0]) {
 		t.Errorf("a cut-off value was read: %v", err)
 	}
 
 	say(2)
-	steps, err := l.Steps(t.Context(), a[0].Run)
+	steps, err := l.Steps.List(t.Context(), a[0].Run)
 	if err != nil || len(steps) != 2 || string(steps[0].Message) != string(large) {
 		t.Errorf("the value was not mended: %v", err)
 	}
@@ -279,14 +281,14 @@ func TestValuesInTheDatabase(t *testing.T) {
 			must0(t, err)
 			_, attempt, err := l.StartAttempt(t.Context(), a[0].Run)
 			must0(t, err)
-			must0(t, l.StartStep(t.Context(), attempt, ledger.Step{Number: 1}))
-			must0(t, l.FinishStep(t.Context(), attempt, ledger.Step{Number: 1, Message: []byte(large)}))
+			must0(t, l.Steps.StartStep(t.Context(), attempt, steps.Step{Number: 1}))
+			must0(t, l.Steps.FinishStep(t.Context(), attempt, steps.Step{Number: 1, Message: []byte(large)}))
 			must0(t, l.Finish(t.Context(), attempt, ledger.Result{Outcome: domain.OutcomeSuccess}))
 		}
-		if steps, err := l.Steps(t.Context(), 1); err != nil || len(steps) != 1 || string(steps[0].Message) != large {
+		if steps, err := l.Steps.List(t.Context(), 1); err != nil || len(steps) != 1 || string(steps[0].Message) != large {
 			t.Errorf("read %d steps: %v", len(steps), err)
 		}
-		if n, err := l.Prune(t.Context(), time.Now().Add(2*time.Hour), func(string) time.Duration { return time.Duration(3-2*attempts) * time.Hour }); n != attempts || err != nil {
+		if n, err := l.Maint.Prune(t.Context(), time.Now().Add(2*time.Hour), func(string) time.Duration { return time.Duration(3-2*attempts) * time.Hour }); n != attempts || err != nil {
 			t.Errorf("%d runs were removed: %v", n, err)
 		}
 		if err := l.Close(); err != nil {
@@ -312,8 +314,8 @@ func TestPrunedValues(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, letter := range strings.Split(messages, "") {
-			must0(t, l.StartStep(t.Context(), attempt, ledger.Step{Number: i}))
-			must0(t, l.FinishStep(t.Context(), attempt, ledger.Step{Number: i, Message: []byte(`"` + strings.Repeat(letter, 100_000) + `"`)}))
+			must0(t, l.Steps.StartStep(t.Context(), attempt, steps.Step{Number: i}))
+			must0(t, l.Steps.FinishStep(t.Context(), attempt, steps.Step{Number: i, Message: []byte(`"` + strings.Repeat(letter, 100_000) + `"`)}))
 		}
 		must0(t, l.Finish(t.Context(), attempt, ledger.Result{Outcome: domain.OutcomeSuccess}))
 	}
@@ -326,7 +328,7 @@ func TestPrunedValues(t *testing.T) {
 		{map[string]time.Duration{"old": time.Hour, "young": 3 * time.Hour}, 2},
 		{map[string]time.Duration{"old": time.Hour, "young": time.Hour}, 0},
 	} {
-		if _, err := l.Prune(t.Context(), time.Now().Add(2*time.Hour), func(job string) time.Duration { return c.keep[job] }); err != nil {
+		if _, err := l.Maint.Prune(t.Context(), time.Now().Add(2*time.Hour), func(job string) time.Duration { return c.keep[job] }); err != nil {
 			t.Fatal(err)
 		}
 		if files, err := filepath.Glob(filepath.Join(dir, "blobs", "*", "*")); err != nil || len(files) != c.want {
@@ -414,7 +416,7 @@ func TestQueueInvariants(t *testing.T) {
 				}
 
 				l = openIn(t, dir)
-				running, err := l.Running(noCancel)
+				running, err := l.Runs.Running(noCancel)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -432,7 +434,7 @@ func TestQueueInvariants(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				for _, run := range keys {
-					r, err := l.Run(noCancel, run)
+					r, err := l.Runs.Get(noCancel, run)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -537,7 +539,7 @@ func TestRunsAfterClockSetBack(t *testing.T) {
 		}
 	}
 
-	all, err := l.Runs(t.Context(), ledger.RunFilter{Limit: 1000})
+	all, err := l.Runs.List(t.Context(), runs.Filter{Limit: 1000})
 	if err != nil || len(all) != 400 {
 		t.Fatalf("%d runs (%v)", len(all), err)
 	}
@@ -549,7 +551,7 @@ func TestRunsAfterClockSetBack(t *testing.T) {
 				want++
 			}
 		}
-		if got, err := l.Runs(t.Context(), ledger.RunFilter{Since: since, Until: until, Limit: 1000}); err != nil || len(got) != want {
+		if got, err := l.Runs.List(t.Context(), runs.Filter{Since: since, Until: until, Limit: 1000}); err != nil || len(got) != want {
 			t.Errorf("from %s on: %d runs, want %d (%v)", since, len(got), want, err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/ledgertest"
+	"rouse/internal/ledger/runs"
 	"rouse/internal/ledger/store"
 	"rouse/internal/storage/sqlite"
 )
@@ -44,7 +45,7 @@ func checkMigrated(t *testing.T, l *ledger.Ledger) {
 	if err := l.Exec(t.Context(), "insert into noted select 'migrated', 1 from noted where name = 'j' and runs = 2"); err != nil {
 		t.Fatal(err)
 	}
-	found, err := l.Runs(t.Context(), ledger.RunFilter{Limit: 10})
+	found, err := l.Runs.List(t.Context(), runs.Filter{Limit: 10})
 	if err != nil || len(found) != 2 || found[0].Key != "waits" || found[0].State != domain.StateQueued || found[1].Outcome != domain.OutcomeSuccess {
 		t.Errorf("runs: %+v %v", found, err)
 	}
@@ -79,7 +80,7 @@ func TestMigration(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer before.Close()
-	if found, err := before.Runs(t.Context(), ledger.RunFilter{Limit: 10}); err != nil || len(found) != 2 {
+	if found, err := before.Runs.List(t.Context(), runs.Filter{Limit: 10}); err != nil || len(found) != 2 {
 		t.Errorf("the backup: %+v %v", found, err)
 	}
 }

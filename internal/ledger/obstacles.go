@@ -5,12 +5,13 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"rouse/internal/ledger/record"
-	"rouse/internal/ledger/store"
 	"slices"
 	"time"
 
 	"rouse/internal/domain"
+	"rouse/internal/ledger/record"
+	"rouse/internal/ledger/runs"
+	"rouse/internal/ledger/store"
 )
 
 // Hold says what keeps a queued run from starting now.
@@ -34,7 +35,7 @@ func (l *Ledger) HoldRuns(ctx context.Context, holds ...Hold) error {
 	now := l.Now()
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		// What only runs waited for that were cancelled is known to be there no more.
-		blocked, err := store.Value[int](tx, blockedRuns)
+		blocked, err := store.Value[int](tx, runs.BlockedRuns)
 		if err != nil {
 			return err
 		}
@@ -147,19 +148,6 @@ func endBlock(tx *store.Tx, r Run, now time.Time) {
 // OpenObstacles lists the obstacles of a kind that are there, as far as runs came upon them.
 func (l *Ledger) OpenObstacles(ctx context.Context, kind string) ([]Obstacle, error) {
 	return store.List(store.Reads(ctx, l.DB), func(o *Obstacle) []any { return []any{&o.Kind, &o.Source, &o.Text} }, `select kind, source, reason from obstacles where kind = $1 and over_at = 0 order by source`, kind)
-}
-
-// blockedRuns counts in the index of what has not ended.
-const blockedRuns = `select count(*) from runs where state <> 'finished' and state in ('queued', 'waiting') and blocked_since <> 0 and blocked_until = 0`
-
-// BlockedRuns is how many runs something is in the way of.
-func (l *Ledger) BlockedRuns(ctx context.Context) (int, error) {
-	return store.Value[int](store.Reads(ctx, l.DB), blockedRuns)
-}
-
-// LatestInstant is the latest instant of a job's schedules that something was decided about, up to a time; zero before the first.
-func (l *Ledger) LatestInstant(ctx context.Context, job string, until time.Time) (time.Time, error) {
-	return store.TimeOf(store.Reads(ctx, l.DB), `select coalesce(max(nominal), 0) from occurrences where job = $1 and nominal <= $2`, job, store.Millis(until))
 }
 
 // blockedFirst is the oldest of some queued runs, if something is in its way: further ones of its job would wait behind it for the same.

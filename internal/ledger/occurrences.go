@@ -4,20 +4,22 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"rouse/internal/ledger/record"
-	"rouse/internal/ledger/store"
 	"strings"
 	"time"
 
 	"rouse/internal/domain"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/record"
+	"rouse/internal/ledger/runs"
+	"rouse/internal/ledger/store"
 )
 
 // RecordDue gives each instant its one row, queues the runs, and advances the watermarks
 // of the jobs, all in one transaction. An instant that has a row keeps it, and the row is
 // returned, so it does not matter how often, or by whom, it is reported. Only an instant that
 // was missed, and is due again because the clock was set back, may run after all.
-func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, watermarks map[string]time.Time) ([]Occurrence, error) {
-	out := make([]Occurrence, len(due))
+func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, watermarks map[string]time.Time) ([]runs.Occurrence, error) {
+	out := make([]runs.Occurrence, len(due))
 	// A pause counts at the nominal instant. One that is over by now may cover an earlier instant.
 	earliest := now
 	for _, d := range due {
@@ -27,7 +29,7 @@ func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, waterm
 	}
 
 	err := store.Write(ctx, l.DB, func(tx *store.Tx) error {
-		pauses, err := pausesAt(tx, earliest)
+		pauses, err := pause.At(tx, earliest)
 		if err != nil {
 			return err
 		}
@@ -50,8 +52,8 @@ func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, waterm
 
 // recordOccurrence inserts the row of the instant first, so that of two schedulers the second
 // waits for the first and finds its decision.
-func (l *Ledger) recordOccurrence(tx *store.Tx, now time.Time, d Due, pauses []Pause) (Occurrence, error) {
-	o := Occurrence{Job: d.Job, Source: d.Source, Nominal: d.Nominal, Actual: d.Actual, Decision: d.Decision, Reason: d.Reason,
+func (l *Ledger) recordOccurrence(tx *store.Tx, now time.Time, d Due, pauses []pause.Pause) (runs.Occurrence, error) {
+	o := runs.Occurrence{Job: d.Job, Source: d.Source, Nominal: d.Nominal, Actual: d.Actual, Decision: d.Decision, Reason: d.Reason,
 		Through: d.Through, Instants: d.Instants}
 	if d.Through.IsZero() {
 		o.Instants = 1
@@ -63,7 +65,7 @@ func (l *Ledger) recordOccurrence(tx *store.Tx, now time.Time, d Due, pauses []P
 	}
 	if !isNew {
 		// The instant has a row. It stands, unless it was missed and may run after all.
-		old, err := l.recordedOccurrence(tx, d)
+		old, err := recordedOccurrence(tx, l.DB, d)
 		switch {
 		case err != nil:
 			return old, err
@@ -103,21 +105,21 @@ func (l *Ledger) recordOccurrence(tx *store.Tx, now time.Time, d Due, pauses []P
 }
 
 // insertOccurrence inserts the row of an instant, and reports whether it had none.
-func insertOccurrence(tx *store.Tx, now time.Time, o Occurrence) (bool, error) {
+func insertOccurrence(tx *store.Tx, now time.Time, o runs.Occurrence) (bool, error) {
 	return store.Changed(tx, `insert into occurrences (job, nominal, actual, decision, reason, recorded_at, source, through, instants)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (job, nominal) do nothing`,
 		o.Job, store.Millis(o.Nominal), store.Millis(o.Actual), o.Decision, o.Reason, store.Millis(now), o.Source, store.Millis(o.Through), o.Instants)
 }
 
 // updateOccurrence records what was decided about an instant.
-func updateOccurrence(tx *store.Tx, o Occurrence) {
+func updateOccurrence(tx *store.Tx, o runs.Occurrence) {
 	tx.Run(`update occurrences set decision = $1, reason = $2, run = $3, source = $4, actual = $5 where job = $6 and nominal = $7`,
 		o.Decision, o.Reason, o.Run, o.Source, store.Millis(o.Actual), o.Job, store.Millis(o.Nominal))
 }
 
 // recordStretch records a stretch of missed instants whose first instant has a row already. A
 // row that stands for a stretch is extended; next to any other row, the rest gets its own.
-func recordStretch(tx *store.Tx, now time.Time, old Occurrence, d Due) (Occurrence, error) {
+func recordStretch(tx *store.Tx, now time.Time, old runs.Occurrence, d Due) (runs.Occurrence, error) {
 	if old.Through.IsZero() {
 		// The first instant keeps its own row, and the stretch begins right behind it.
 		if d.Instants == 1 {
@@ -133,12 +135,12 @@ func recordStretch(tx *store.Tx, now time.Time, old Occurrence, d Due) (Occurren
 		where occurrences.through <> 0 and occurrences.through < excluded.through`,
 		d.Job, store.Millis(d.Nominal), store.Millis(d.Actual), d.Decision, d.Reason, store.Millis(now), d.Source, store.Millis(d.Through), d.Instants)
 
-	return store.One(tx, occurrenceFields, oneOccurrence, d.Job, store.Millis(d.Nominal))
+	return store.One(tx, runs.OccurrenceFields, runs.OneOccurrence, d.Job, store.Millis(d.Nominal))
 }
 
 // detachFirst separates the first instant of a stretch from the rest, so that it has a row of
 // its own.
-func detachFirst(tx *store.Tx, now time.Time, o Occurrence) error {
+func detachFirst(tx *store.Tx, now time.Time, o runs.Occurrence) error {
 	if o.Through.IsZero() {
 		return nil
 	}
@@ -151,7 +153,7 @@ func detachFirst(tx *store.Tx, now time.Time, o Occurrence) error {
 }
 
 // occurrenceData is what the event of an occurrence that does not run says.
-func occurrenceData(o Occurrence) map[string]any {
+func occurrenceData(o runs.Occurrence) map[string]any {
 	data := map[string]any{"nominal": o.Nominal.UTC(), "reason": o.Reason}
 	if !o.Through.IsZero() {
 		data["through"], data["instants"] = o.Through.UTC(), o.Instants
@@ -159,17 +161,15 @@ func occurrenceData(o Occurrence) map[string]any {
 	return data
 }
 
-const oneOccurrence = occurrences + ` where o.job = $1 and o.nominal = $2`
-
 // recordedOccurrence reads the row of an instant. PostgreSQL locks it for this transaction, so
 // that of two schedulers that see a missed instant again the second finds the first's decision.
-func (l *Ledger) recordedOccurrence(tx *store.Tx, d Due) (Occurrence, error) {
-	query := oneOccurrence
-	if l.ForUpdate != "" {
+func recordedOccurrence(tx *store.Tx, db *store.DB, d Due) (runs.Occurrence, error) {
+	query := runs.OneOccurrence
+	if db.ForUpdate != "" {
 		// PostgreSQL refuses to lock the nullable side of the outer join.
-		query += l.ForUpdate + ` of o`
+		query += db.ForUpdate + ` of o`
 	}
-	return store.One(tx, occurrenceFields, query, d.Job, store.Millis(d.Nominal))
+	return store.One(tx, runs.OccurrenceFields, query, d.Job, store.Millis(d.Nominal))
 }
 
 func enqueueDue(tx *store.Tx, now time.Time, d Due) (Accepted, error) {
@@ -198,7 +198,7 @@ func instantDetail(d Due) (string, error) {
 func instantKey(d Due) string { return fmt.Sprintf("time/%s/%d", d.Job, store.Millis(d.Nominal)) }
 
 // decideWithRuns decides a due instant by the job's other runs, as the ledger has them.
-func (l *Ledger) decideWithRuns(tx *store.Tx, now time.Time, d Due, pauses []Pause) (decision domain.Decision, reason string, err error) {
+func (l *Ledger) decideWithRuns(tx *store.Tx, now time.Time, d Due, pauses []pause.Pause) (decision domain.Decision, reason string, err error) {
 	begun, most := OverlapCandidates(d.Overlap)
 	others, err := store.List(tx, record.RunFields, overlappingRuns+l.ForUpdate, d.Job, store.Flag(begun), most)
 	if err != nil {
@@ -220,54 +220,18 @@ func (l *Ledger) decideWithRuns(tx *store.Tx, now time.Time, d Due, pauses []Pau
 	return decision, reason, nil
 }
 
-const occurrences = `select o.job, o.source, o.nominal, o.actual, o.decision, o.reason, o.run, o.through, o.instants, coalesce(r.outcome, '')
-	from occurrences o left join runs r on r.id = o.run`
-
-func occurrenceFields(o *Occurrence) []any {
-	return []any{&o.Job, &o.Source, store.Time(&o.Nominal), store.Time(&o.Actual), &o.Decision, &o.Reason, &o.Run, store.Time(&o.Through), &o.Instants, &o.Outcome}
-}
-
-// Occurrences lists the instants of a job ("": of all) between two times, newest first. A row
-// that stands for a stretch is listed when any part of the stretch lies between them.
-func (l *Ledger) Occurrences(ctx context.Context, job string, from, to time.Time, limit int) ([]Occurrence, error) {
-	args := []any{store.Millis(from), store.Millis(to), limit}
-	if job != "" {
-		args = append(args, job)
-	}
-	return store.List(store.Reads(ctx, l.DB), occurrenceFields, occurrencesBetween(job), args...)
-}
-
-// NotRun is Occurrences of all jobs without those that became runs.
-func (l *Ledger) NotRun(ctx context.Context, from, to time.Time, limit int) ([]Occurrence, error) {
-	return store.List(store.Reads(ctx, l.DB), occurrenceFields, notRun, store.Millis(from), store.Millis(to), limit)
-}
-
-// notRun adds 0 as occurrencesBetween does.
-const notRun = occurrences + ` where o.nominal >= $1 and o.nominal <= $2 and o.decision <> 'run' union all ` +
-	occurrences + ` where o.through <> 0 and o.through >= $1 and o.nominal + 0 < $1 and o.decision <> 'run' order by 3 desc, 1 limit $3`
-
-// occurrencesBetween adds 0 or an empty text to columns to keep SQLite from their index: the one
-// on stretches, which are few, is better there than the one on instants.
-func occurrencesBetween(job string) string {
-	within, reaching := ` where o.nominal >= $1 and o.nominal <= $2`, ` where o.through <> 0 and o.through >= $1 and o.nominal + 0 < $1`
-	if job != "" {
-		within, reaching = within+` and o.job = $4`, reaching+` and o.job || '' = $4`
-	}
-	return occurrences + within + ` union all ` + occurrences + reaching + ` order by 3 desc, 1 limit $3`
-}
-
 // Backfill queues the runs of past instants that have none, or whose run was skipped before it began, all in
 // one transaction; the row of each says what it was before. An instant that ran keeps its row and its run, so
 // that it does not matter how often it is asked for, or what the scheduler decides meanwhile.
 //
 // Neither pauses nor overlaps are looked at: a pause holds the runs back while it lasts, and they wait behind
 // all others (Run.Yields). The due instants carry no decision; the rows are returned in their order.
-func (l *Ledger) Backfill(ctx context.Context, now time.Time, due []Due) ([]Occurrence, error) {
-	return store.InTx(ctx, l.DB, func(tx *store.Tx) ([]Occurrence, error) {
-		out := make([]Occurrence, len(due))
+func (l *Ledger) Backfill(ctx context.Context, now time.Time, due []Due) ([]runs.Occurrence, error) {
+	return store.InTx(ctx, l.DB, func(tx *store.Tx) ([]runs.Occurrence, error) {
+		out := make([]runs.Occurrence, len(due))
 		for i, d := range due {
 			var err error
-			if out[i], err = l.backfillOne(tx, now, d); err != nil {
+			if out[i], err = backfillOne(tx, l.DB, now, d); err != nil {
 				return nil, err
 			}
 		}
@@ -277,8 +241,8 @@ func (l *Ledger) Backfill(ctx context.Context, now time.Time, due []Due) ([]Occu
 
 // backfillOne inserts the row first, as recordOccurrence does, so that of two writers the second finds the
 // decision of the first.
-func (l *Ledger) backfillOne(tx *store.Tx, now time.Time, d Due) (Occurrence, error) {
-	o := Occurrence{Job: d.Job, Source: d.Source, Nominal: d.Nominal, Actual: d.Actual, Decision: domain.DecisionRun, Instants: 1}
+func backfillOne(tx *store.Tx, db *store.DB, now time.Time, d Due) (runs.Occurrence, error) {
+	o := runs.Occurrence{Job: d.Job, Source: d.Source, Nominal: d.Nominal, Actual: d.Actual, Decision: domain.DecisionRun, Instants: 1}
 	isNew, err := insertOccurrence(tx, now, o)
 	if err != nil {
 		return o, err
@@ -286,7 +250,7 @@ func (l *Ledger) backfillOne(tx *store.Tx, now time.Time, d Due) (Occurrence, er
 
 	o.Reason = "backfilled"
 	if !isNew {
-		old, err := l.recordedOccurrence(tx, d)
+		old, err := recordedOccurrence(tx, db, d)
 		if err != nil || old.Decision == domain.DecisionRun {
 			return old, err
 		}

@@ -3,9 +3,10 @@ package ledger
 import (
 	"fmt"
 	"math"
-	"rouse/internal/ledger/record"
 
 	"rouse/internal/domain"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/record"
 	"rouse/internal/text"
 )
 
@@ -36,25 +37,6 @@ func OverlapCandidates(policy domain.Overlap) (begun bool, most int) {
 // ObstacleOverlap is the kind of the obstacle of a run that starts after an earlier run of its job, which waits for a person.
 const ObstacleOverlap = "overlap"
 
-// waitText describes the wait of a run that does not run now.
-func waitText(r Run) string {
-	switch {
-	case r.State != domain.StateWaiting:
-		return "is still " + string(r.State)
-	case r.WaitingFor == domain.WaitInput:
-		return "waits for an answer"
-	case r.WaitingFor == domain.WaitApproval:
-		return "waits for an approval"
-	case r.WaitingFor == domain.WaitPause:
-		return "is paused by its skill"
-	case r.Postponed():
-		return "waits for its model"
-	case r.WaitingFor == domain.WaitRetry:
-		return "waits for its next attempt"
-	}
-	return "waits to go on"
-}
-
 // maxObstacles is how much of what is in the way of another run is told of an instant, in characters.
 const maxObstacles = 200
 
@@ -62,8 +44,8 @@ const replacedReason = "overlap: a newer occurrence took its place"
 
 // DecideDue says what becomes of an instant that is to run, given the runs that it overlaps with,
 // oldest first, and the pauses. cancelOthers says that it replaces those runs. It is pure.
-func DecideDue(d Due, others []Run, pauses []Pause) (decision domain.Decision, reason string, cancelOthers bool) {
-	if p, ok := Paused(pauses, d.Job, d.Agent, d.Nominal); ok {
+func DecideDue(d Due, others []Run, pauses []pause.Pause) (decision domain.Decision, reason string, cancelOthers bool) {
+	if p, ok := pause.Paused(pauses, d.Job, d.Agent, d.Nominal); ok {
 		return domain.DecisionSkipped, p.String(), false
 	}
 
@@ -102,7 +84,7 @@ func decideOverlap(policy domain.Overlap, others []Run) (decision domain.Decisio
 		}
 	default:
 		if len(others) > 0 {
-			return domain.DecisionSkipped, fmt.Sprintf("overlap: run %d %s", others[0].ID, waitText(others[0])), false
+			return domain.DecisionSkipped, fmt.Sprintf("overlap: run %d %s", others[0].ID, others[0].WaitText()), false
 		}
 	}
 

@@ -16,7 +16,9 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/integrity"
 	"rouse/internal/ledger/ledgertest"
+	"rouse/internal/ledger/runs"
 	"rouse/internal/powercut"
 )
 
@@ -138,7 +140,7 @@ func TestFailingSyncs(t *testing.T) {
 	})
 
 	l := openIn(t, home)
-	runs, err := l.Runs(t.Context(), ledger.RunFilter{Limit: 10 * each})
+	runs, err := l.Runs.List(t.Context(), runs.Filter{Limit: 10 * each})
 	if err != nil || len(runs) != 3*each {
 		t.Errorf("%d runs, want %d: %v", len(runs), 3*each, err)
 	}
@@ -189,14 +191,14 @@ func checkAfterCut(t *testing.T, dir string, said []string) error {
 
 	for _, line := range said {
 		what, key, _ := strings.Cut(strings.TrimSpace(line), " ")
-		r, found, err := l.RunByKey(ctx, key)
+		r, found, err := l.Runs.ByKey(ctx, key)
 		switch {
 		case err != nil || !found:
 			return fmt.Errorf("%s was accepted and is lost: %w", key, err)
 		case what == "finished" && r.Outcome != domain.OutcomeSuccess:
 			return fmt.Errorf("%s was finished and is %s", key, r.State)
 		case what == "called":
-			calls, err := l.Calls(ctx, r.ID)
+			calls, err := l.Steps.Calls(ctx, r.ID)
 			if err != nil || len(calls) != 1 || calls[0].State != domain.CallDone {
 				return fmt.Errorf("the call of %s is lost: %+v %w", key, calls, err)
 			}
@@ -207,16 +209,16 @@ func checkAfterCut(t *testing.T, dir string, said []string) error {
 		}
 	}
 
-	if err := l.Audit(ctx, ledger.AuditOptions{
-		Begin: func(ledger.AuditCheck) {},
-		Found: func(v ledger.Violation) error { return fmt.Errorf("audit: %s: %s", v.Check, v.Text) },
+	if err := integrity.Audit(ctx, l.DB, l.Blobs, integrity.Options{
+		Begin: func(integrity.Check) {},
+		Found: func(v integrity.Violation) error { return fmt.Errorf("audit: %s: %s", v.Check, v.Text) },
 	}); err != nil {
 		return err
 	}
 
 	// Whoever got no answer asks again: it is the same run.
 	request := ledger.Request{Job: "j0", Agent: "a", Trigger: domain.TriggerAPI, Key: "0.0.0"}
-	before, known, err := l.RunByKey(ctx, request.Key)
+	before, known, err := l.Runs.ByKey(ctx, request.Key)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,10 @@ import (
 	"time"
 
 	"rouse/internal/domain"
+	"rouse/internal/ledger/claim"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/incident"
+	"rouse/internal/ledger/pause"
 	"rouse/internal/text"
 )
 
@@ -148,27 +152,20 @@ type Request struct {
 	Detail                 Detail
 	ScheduledAt, NotBefore time.Time
 	// Claim is committed with the run; it takes the place of Key.
-	Claim *Claim
+	Claim *claim.Claim
 	// Claims are those of Detail.Files, in the same order, for one run of many files. Files that
 	// other runs have claimed are left out of the run.
-	Claims []Claim
+	Claims []claim.Claim
 	// Breaker pauses the job when it claims one path too often.
-	Breaker Breaker
+	Breaker pause.Breaker
 	// Named says that a person named the file: it is tried also where the same content has failed.
 	Named bool
 	// Again requests another run of content that already had its run, with any outcome.
 	Again bool
 	// Watch is remembered with a new run, which becomes its Run.
-	Watch *WatchState
-	// Body is what came with Detail.Webhook, UTF-8. It is kept with a new run (Ledger.DeliveryBody).
+	Watch *claim.WatchState
+	// Body is what came with Detail.Webhook, UTF-8. It is kept with a new run (Runs.DeliveryBody).
 	Body string
-}
-
-// Claim is one file content that one job takes for a run.
-type Claim struct {
-	Job, Path, Hash string
-	Size            int64
-	ModTime         time.Time
 }
 
 // Accepted answers a Request.
@@ -181,40 +178,6 @@ type Accepted struct {
 	// Broken says that the breaker paused the job.
 	BreakerTripped bool
 	Outcome        domain.Outcome
-}
-
-// The states of what happens to a file after its run.
-const (
-	AfterNone    = ""
-	AfterPending = "pending" // the run has finished; the watcher acts
-	AfterDone    = "done"    // moved or deleted
-	AfterLeft    = "left"    // stays where it is, as configured
-	AfterFailed  = "failed"  // could not be moved; tried again when it is seen again
-	AfterBack    = "back"    // its run failed, and it is there again as it was: it waits for its owner, or for another job
-	AfterUndone  = "undone"  // its run was undone; the file that lies there now needs no run, another file with this content does
-)
-
-// ClaimStatus is a claim with the run that has it.
-type ClaimStatus struct {
-	Claim
-	ID, Run int64
-	Outcome domain.Outcome // "" while the run is unfinished
-	After   string
-	Dest    string // where the file went
-}
-
-// Occurrence is one due instant of a job's schedule.
-type Occurrence struct {
-	Job, Source     string
-	Nominal, Actual time.Time
-	Decision        domain.Decision
-	Reason          string
-	Run             int64
-	Outcome         domain.Outcome // of the run
-	// Through and Instants are those of a Due that stands for many; Instants is 0 when
-	// they are too many to count, and 1 for a row of its own.
-	Through  time.Time
-	Instants int
 }
 
 // Due is an instant that has come.
@@ -239,23 +202,6 @@ type JobState struct {
 	Anchor, Watermark time.Time
 }
 
-// Step is one model turn.
-type Step struct {
-	Run             int64
-	Attempt, Number int
-	ParentCall      string          // the key of the call that the step belongs to; "": it is one of the run's own
-	Message         json.RawMessage // the assistant's message
-	Text            string
-	Model           string // who answered, by its configured name
-	Notices         []string
-	Usage           Usage
-	// How many requests failed before the answer came, and why the last of them; an event alone keeps both.
-	Retries    int
-	RetryError string
-
-	StartedAt, FinishedAt time.Time
-}
-
 // Result is how an attempt ended.
 type Result struct {
 	Outcome        domain.Outcome
@@ -271,10 +217,10 @@ type Result struct {
 	// "": as much as outcome and exit tell.
 	Kind string
 	// Tell has the notices of the end. If nil, the end causes no notices and changes no incidents.
-	Tell  *EndNotices
-	Pause PauseRule
+	Tell  *incident.EndNotices
+	Pause pause.Rule
 	// Wait, when set, lets the run wait for an answer; Outcome is "" then.
-	Wait *Question
+	Wait *inbox.Question
 	// Postpone, when set, says that the run has not begun, because its model cannot be asked, and may
 	// wait for it. With RetryAt it does.
 	Postpone *Postponement
@@ -288,36 +234,15 @@ type Postponement struct {
 	Notices []Notice  // for its owner, when it waits
 }
 
-// RunFilter selects runs, newest first.
-type RunFilter struct {
-	Job, Agent string
-	Trigger    domain.Trigger
-	Outcome    domain.Outcome
-	State      domain.State
-	Since      time.Time // queued at this time or later
-	Until      time.Time // queued before this time
-	// Text is looked for in summaries, errors and what models said, regardless of the case of ASCII letters.
-	Text string
-	// Session is the key of a session. What is found besides are runs in whose detail it stands elsewhere: look at Detail.Session.
-	Session string
-	// Woken selects runs of wakes, which have no job. With Job, it selects only wakes that runs of Job planned.
-	Woken  bool
-	Before int64 // ids below this one
-	After  int64 // ids above this one; bounds the scan of a filter without an index
-	Limit  int   // 0 means 100
-	// Brief reads of each run only its job, where it stands, when it was queued and on, and what it cost: of many
-	// runs that is several times faster.
-	Brief bool
+// WakeDetail is the detail of a wake that its run gets.
+type WakeDetail struct {
+	ID           int64     `json:"slot"`
+	Instructions string    `json:"instructions"`
+	ContextViews []string  `json:"context_views,omitempty"`
+	ScheduledBy  string    `json:"scheduled_by"`
+	Planned      time.Time `json:"planned"`
+	Asked        time.Time `json:"asked"`
+	AskedBy      int64     `json:"asked_by,omitempty"` // run
+	Job          string    `json:"job,omitempty"`
+	Depth        int       `json:"depth"`
 }
-
-// EventFilter selects events, oldest first.
-type EventFilter struct {
-	Run   int64
-	Job   string
-	After int64
-	Since time.Time // zero means no limit
-	Limit int       // 0 means 1000
-}
-
-// Counts are the unfinished runs by state.
-type Counts struct{ Queued, Running, Waiting int }

@@ -14,6 +14,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/steps"
 	"rouse/internal/ledger/store"
 )
 
@@ -94,14 +95,14 @@ func persevering(options ledger.Options, each int) error {
 			var run ledger.Run
 			err := again(func() error {
 				if _, err := l.Enqueue(ctx, request); err != nil {
-					if _, found, _ := l.RunByKey(ctx, request.Key); found {
+					if _, found, _ := l.Runs.ByKey(ctx, request.Key); found {
 						say("kept")
 					}
 					return err
 				}
 				var found bool
 				var err error
-				if run, found, err = l.RunByKey(ctx, request.Key); err == nil && !found {
+				if run, found, err = l.Runs.ByKey(ctx, request.Key); err == nil && !found {
 					err = errors.New(request.Key + " was accepted and is not there")
 				}
 				return err
@@ -149,10 +150,10 @@ func work(l *ledger.Ledger, agent, life int) error {
 			return err
 		}
 		now := time.Now()
-		step := ledger.Step{Number: 1, StartedAt: now, FinishedAt: now, Text: "as ever"}
+		step := steps.Step{Number: 1, StartedAt: now, FinishedAt: now, Text: "as ever"}
 		// A value of a file of its own, which all three write at about the same time.
 		call := ledger.Call{Step: 1, ID: "c", Key: key, Tool: "t", Effect: domain.EffectWrite, State: domain.CallDone, StartedAt: now, FinishedAt: now, Envelope: value(life, i)}
-		err = errors.Join(l.Record(ctx, a, ledger.StepStarted(step), ledger.CallStarted(call)), l.FinishCall(ctx, a, call), l.FinishStep(ctx, a, step))
+		err = errors.Join(l.Steps.Record(ctx, a, steps.StepStarted(step), steps.CallStarted(call)), l.Steps.FinishCall(ctx, a, call), l.Steps.FinishStep(ctx, a, step))
 		if err != nil {
 			return err
 		}

@@ -15,11 +15,14 @@ import (
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/artifact"
+	"rouse/internal/ledger/steps"
+	"rouse/internal/ledger/workspace"
 )
 
 // workspaceModel is what a workspace has to be, kept beside it.
 type workspaceModel struct {
-	status    ledger.WorkspaceStatus
+	status    workspace.Status
 	version   int64
 	n, kept   int             // what its state counts, and what it counted at the run's last checkpoint
 	review    int64           // the run under review
@@ -45,19 +48,19 @@ func TestWorkspaceStates(t *testing.T) {
 		l := openIn(t, dir)
 		defer func() { l.Close() }()
 
-		w, err := l.CreateWorkspace(noCancel, ledger.Author{}, ledger.Workspace{Agent: "a", Skill: "s", Name: "w", SchemaVersion: "3", State: json.RawMessage(`{"n":0}`)})
+		w, err := l.Workspaces.Create(noCancel, workspace.Author{}, workspace.Workspace{Agent: "a", Skill: "s", Name: "w", SchemaVersion: "3", State: json.RawMessage(`{"n":0}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		m := workspaceModel{status: ledger.WorkspaceActive, version: 1, first: map[int64]int64{}, versions: map[int64]int{}}
-		var blocked *ledger.BlockedError
-		var wrong *ledger.WorkspaceError
-		var conflict *ledger.ConflictError
-		open := func() bool { return m.status == ledger.WorkspaceActive && m.review == 0 }
-		key := func() ledger.Author {
+		m := workspaceModel{status: workspace.Active, version: 1, first: map[int64]int64{}, versions: map[int64]int{}}
+		var blocked *workspace.BlockedError
+		var wrong *workspace.Error
+		var conflict *workspace.ConflictError
+		open := func() bool { return m.status == workspace.Active && m.review == 0 }
+		key := func() workspace.Author {
 			m.calls++
-			return ledger.Author{Attempt: *m.run, Key: fmt.Sprintf("k%d", m.calls)}
+			return workspace.Author{Attempt: *m.run, Key: fmt.Sprintf("k%d", m.calls)}
 		}
 		// expect checks an error against what blocks a run.
 		expect := func(t *rapid.T, what string, err error) bool {
@@ -80,7 +83,7 @@ func TestWorkspaceStates(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			_, err = l.EnterWorkspace(noCancel, attempt, w.ID)
+			_, err = l.Workspaces.Enter(noCancel, attempt, w.ID)
 			if !expect(t, "entered", err) {
 				if err := l.Finish(noCancel, attempt, ledger.Result{Outcome: domain.OutcomeError}); err != nil {
 					t.Fatal(err)
@@ -105,8 +108,8 @@ func TestWorkspaceStates(t *testing.T) {
 					given++
 				}
 
-				c := ledger.WorkspaceChange{LockVersion: given, State: fmt.Appendf(nil, `{"n":%d}`, m.n+1)}
-				_, err := l.ChangeWorkspace(noCancel, by, w.ID, c)
+				c := workspace.Change{LockVersion: given, State: fmt.Appendf(nil, `{"n":%d}`, m.n+1)}
+				_, err := l.Workspaces.Change(noCancel, by, w.ID, c)
 				if stale && open() {
 					if !errors.As(err, &conflict) {
 						t.Fatalf("a stale write: %v", err)
@@ -121,7 +124,7 @@ func TestWorkspaceStates(t *testing.T) {
 				m.partial = true
 
 				// The same call after a crash.
-				again, err := l.ChangeWorkspace(noCancel, by, w.ID, c)
+				again, err := l.Workspaces.Change(noCancel, by, w.ID, c)
 				if err != nil || again.LockVersion != m.version {
 					t.Fatalf("the repeated call: %+v %v", again, err)
 				}
@@ -134,7 +137,7 @@ func TestWorkspaceStates(t *testing.T) {
 				if n := len(m.artifacts); n > 0 && rapid.Bool().Draw(t, "newer") {
 					parent = m.artifacts[n-1]
 				}
-				a, err := l.AddWorkspaceArtifact(noCancel, by, ledger.Artifact{Workspace: w.ID, Title: "t", Status: rapid.SampledFrom(statuses).Draw(t, "status"), Role: "writer", Parent: parent}, []byte(by.Key))
+				a, err := l.Workspaces.AddArtifact(noCancel, by, artifact.Artifact{Workspace: w.ID, Title: "t", Status: rapid.SampledFrom(statuses).Draw(t, "status"), Role: "writer", Parent: parent}, []byte(by.Key))
 				if !expect(t, "added", err) {
 					return
 				}
@@ -155,7 +158,7 @@ func TestWorkspaceStates(t *testing.T) {
 				if !begin(t) {
 					return
 				}
-				_, err := l.AddCheckpoint(noCancel, key(), ledger.Checkpoint{Workspace: w.ID})
+				_, err := l.Workspaces.AddCheckpoint(noCancel, key(), workspace.Checkpoint{Workspace: w.ID})
 				if expect(t, "checkpoint", err) {
 					m.partial, m.kept, m.keptThen = false, m.n, slices.Clone(m.artifacts)
 				}
@@ -176,7 +179,7 @@ func TestWorkspaceStates(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := l.ChangeWorkspace(noCancel, ledger.Author{Attempt: *m.run, Key: "late"}, w.ID, ledger.WorkspaceChange{State: json.RawMessage(`{}`)}); !errors.Is(err, ledger.ErrFenced) {
+				if _, err := l.Workspaces.Change(noCancel, workspace.Author{Attempt: *m.run, Key: "late"}, w.ID, workspace.Change{State: json.RawMessage(`{}`)}); !errors.Is(err, ledger.ErrFenced) {
 					t.Fatalf("a late write: %v", err)
 				}
 				m.run = &next
@@ -203,10 +206,10 @@ func TestWorkspaceStates(t *testing.T) {
 				m.run = nil
 			},
 			"move": func(t *rapid.T) {
-				to := rapid.SampledFrom([]ledger.WorkspaceStatus{ledger.WorkspaceActive, ledger.WorkspaceActive, ledger.WorkspacePaused, ledger.WorkspaceArchived}).Draw(t, "status")
-				_, err := l.ChangeWorkspace(noCancel, ledger.Author{}, w.ID, ledger.WorkspaceChange{Status: to})
-				refused := to == ledger.WorkspacePaused && m.status == ledger.WorkspaceArchived ||
-					to == ledger.WorkspaceArchived && m.status != to && m.run != nil
+				to := rapid.SampledFrom([]workspace.Status{workspace.Active, workspace.Active, workspace.Paused, workspace.Archived}).Draw(t, "status")
+				_, err := l.Workspaces.Change(noCancel, workspace.Author{}, w.ID, workspace.Change{Status: to})
+				refused := to == workspace.Paused && m.status == workspace.Archived ||
+					to == workspace.Archived && m.status != to && m.run != nil
 				if refused != (err != nil) || err != nil && !errors.As(err, &wrong) {
 					t.Fatalf("from %s to %s: %v", m.status, to, err)
 				}
@@ -217,9 +220,9 @@ func TestWorkspaceStates(t *testing.T) {
 			},
 			"decide": func(t *rapid.T) {
 				back := rapid.Bool().Draw(t, "discard")
-				decide := l.AcknowledgeReview
+				decide := l.Workspaces.AcknowledgeReview
 				if back {
-					decide = l.DiscardReview
+					decide = l.Workspaces.DiscardReview
 				}
 
 				_, err := decide(noCancel, w.ID)
@@ -236,7 +239,7 @@ func TestWorkspaceStates(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				got, err := l.Workspace(noCancel, w.ID)
+				got, err := l.Workspaces.Get(noCancel, w.ID)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -244,7 +247,7 @@ func TestWorkspaceStates(t *testing.T) {
 					t.Fatalf("it is %+v, and should be %+v", got, m)
 				}
 
-				latest, err := l.WorkspaceArtifacts(noCancel, w.ID, false)
+				latest, err := l.Workspaces.Artifacts(noCancel, w.ID, false)
 				for _, a := range latest {
 					if !slices.Contains(statuses, a.Status) || a.Approval != "" {
 						t.Fatalf("a skill has approved %+v", a)
@@ -282,7 +285,7 @@ func TestReviewOfCalls(t *testing.T) {
 		"in a checkpoint":  {effect: domain.EffectWrite, state: domain.CallDone, checkpoint: true},
 		"cut off, reading": {effect: domain.EffectRead},
 	} {
-		w, err := l.CreateWorkspace(noCancel, ledger.Author{}, ledger.Workspace{Agent: "a", Skill: "s", Name: name})
+		w, err := l.Workspaces.Create(noCancel, workspace.Author{}, workspace.Workspace{Agent: "a", Skill: "s", Name: name})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -292,21 +295,21 @@ func TestReviewOfCalls(t *testing.T) {
 		}
 		_, a, err := l.StartAttempt(noCancel, accepted[0].Run)
 		if err == nil {
-			_, err = l.EnterWorkspace(noCancel, a, w.ID)
+			_, err = l.Workspaces.Enter(noCancel, a, w.ID)
 		}
 		if err == nil {
-			err = l.StartStep(noCancel, a, ledger.Step{Number: 1, StartedAt: now()})
+			err = l.Steps.StartStep(noCancel, a, steps.Step{Number: 1, StartedAt: now()})
 		}
 		call := ledger.Call{Step: 1, ID: "c", Key: "c", Tool: "t", Args: json.RawMessage(`{}`), Effect: c.effect, StartedAt: now()}
 		if err == nil {
-			err = l.StartCall(noCancel, a, call)
+			err = l.Steps.StartCall(noCancel, a, call)
 		}
 		if err == nil && c.state != "" {
 			call.State, call.Envelope, call.FinishedAt = c.state, json.RawMessage(`{"ok":true}`), now()
-			err = l.FinishCall(noCancel, a, call)
+			err = l.Steps.FinishCall(noCancel, a, call)
 		}
 		if err == nil && c.checkpoint {
-			_, err = l.AddCheckpoint(noCancel, ledger.Author{Attempt: a, Key: "k"}, ledger.Checkpoint{Workspace: w.ID})
+			_, err = l.Workspaces.AddCheckpoint(noCancel, workspace.Author{Attempt: a, Key: "k"}, workspace.Checkpoint{Workspace: w.ID})
 		}
 		if err == nil {
 			err = l.Interrupt(noCancel, a, "killed", &ledger.Result{Outcome: domain.OutcomeInterrupted})
@@ -315,7 +318,7 @@ func TestReviewOfCalls(t *testing.T) {
 			t.Fatal(name, err)
 		}
 
-		if w, err = l.Workspace(noCancel, w.ID); err != nil || (w.Review == a.Run) != c.review {
+		if w, err = l.Workspaces.Get(noCancel, w.ID); err != nil || (w.Review == a.Run) != c.review {
 			t.Errorf("%s: %+v (%v)", name, w, err)
 		}
 	}

@@ -10,17 +10,20 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/pause"
 	"rouse/scheduler/dispatch"
 )
 
 func drop(path, hash string) ledger.Request {
-	return ledger.Request{Job: "in", Agent: "clerk", Trigger: domain.TriggerWatch, Claim: &ledger.Claim{Job: "in", Path: path, Hash: hash}}
+	return ledger.Request{Job: "in", Agent: "clerk", Trigger: domain.TriggerWatch, Claim: &claim.Claim{Job: "in", Path: path, Hash: hash}}
 }
 
 // kinds wants the events of a run to be of these kinds.
 func (b *bench) kinds(run int64, want ...string) {
 	b.t.Helper()
-	events, err := b.l.Events(b.t.Context(), ledger.EventFilter{Run: run})
+	events, err := b.l.Events.List(b.t.Context(), event.Filter{Run: run})
 	if err != nil || len(events) != len(want) {
 		b.t.Fatalf("%v, %v", events, err)
 	}
@@ -66,7 +69,7 @@ func TestStartOfAnAcceptedRun(t *testing.T) {
 					enqueue(t, b.l, agent, "long/"+agent)
 				}
 				if test.pause {
-					if _, err := b.l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseJob, Name: "in", By: ledger.ByUser}); err != nil {
+					if _, err := b.l.Pauses.Set(t.Context(), pause.Pause{Scope: pause.Job, Name: "in", By: ledger.ByUser}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -103,7 +106,7 @@ func TestBlockedClaimsDoNotStart(t *testing.T) {
 		}
 
 		again := drop("/in/a", "2")
-		again.Breaker = ledger.Breaker{MaxClaims: 2, Within: time.Hour}
+		again.Breaker = pause.Breaker{MaxClaims: 2, Within: time.Hour}
 		accepted, err := b.l.Enqueue(t.Context(), again)
 		if err != nil || !accepted[0].BreakerTripped {
 			t.Errorf("%+v, %v", accepted, err)

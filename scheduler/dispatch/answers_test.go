@@ -10,6 +10,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 	"rouse/scheduler/dispatch"
 )
 
@@ -67,7 +68,7 @@ func TestChangesBelowADeepQueueAreNotMissed(t *testing.T) {
 		}
 		d := b.start(func(_ context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 			if run.Job == "asks" && a.Number == 1 {
-				return ledger.Result{Wait: &ledger.Question{Title: "asks", Message: "Go on?"}}, nil
+				return ledger.Result{Wait: &inbox.Question{Title: "asks", Message: "Go on?"}}, nil
 			}
 			return success, nil
 		})
@@ -80,7 +81,7 @@ func TestChangesBelowADeepQueueAreNotMissed(t *testing.T) {
 			enqueue(t, b.l, "a", "held")
 		}
 		synctest.Wait()
-		items, err := b.l.Inbox(t.Context())
+		items, err := b.l.Inbox.List(t.Context())
 		if err != nil || len(items) != rounds {
 			t.Fatalf("%d questions (%v)", len(items), err)
 		}

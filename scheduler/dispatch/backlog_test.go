@@ -14,16 +14,19 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/node"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/runs"
 	"rouse/scheduler/dispatch"
 )
 
 // many is how many runs a test makes: a part of those that are meant, or all of them where ROUSE_TEST_RUNS is all, as in
 // .ci/run.
-func many(runs int) int {
+func many(total int) int {
 	if os.Getenv("ROUSE_TEST_RUNS") == "all" {
-		return runs
+		return total
 	}
-	return runs / scale
+	return total / scale
 }
 
 // fill queues runs in one commit; name gives the agent and the job of each.
@@ -60,8 +63,8 @@ func TestTenThousandRunsOfOneJob(t *testing.T) {
 		b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{Concurrency: 64} }
 		var read atomic.Int64
 		b.e.blocked = func(ledger.Run) string { read.Add(1); return "" }
-		runs := many(10_000)
-		fill(t, b.l, runs, one("a", "j"))
+		total := many(10_000)
+		fill(t, b.l, total, one("a", "j"))
 		var mu sync.Mutex
 		seen := map[int64]int{}
 		b.start(func(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
@@ -78,11 +81,11 @@ func TestTenThousandRunsOfOneJob(t *testing.T) {
 			}
 		}
 
-		if c, err := b.l.Counts(t.Context()); err != nil || c != (ledger.Counts{}) || len(seen) != runs {
+		if c, err := b.l.Runs.Counts(t.Context()); err != nil || c != (runs.Counts{}) || len(seen) != total {
 			t.Errorf("%d were executed, left: %+v (%v)", len(seen), c, err)
 		}
-		if n := read.Load(); n > int64(2*runs) {
-			t.Errorf("%d runs were read from the queue to start %d", n, runs)
+		if n := read.Load(); n > int64(2*total) {
+			t.Errorf("%d runs were read from the queue to start %d", n, total)
 		}
 	})
 }
@@ -228,7 +231,7 @@ func TestStartDeadlineInALongQueue(t *testing.T) {
 			t.Errorf("the fresh one: %+v", r)
 		}
 
-		skipped, err := b.l.Runs(t.Context(), ledger.RunFilter{Outcome: domain.OutcomeSkipped, Limit: 1000})
+		skipped, err := b.l.Runs.List(t.Context(), runs.Filter{Outcome: domain.OutcomeSkipped, Limit: 1000})
 		if err != nil || len(skipped) != len(late) {
 			t.Errorf("%d of %d were skipped (%v)", len(skipped), len(late), err)
 		}
@@ -246,7 +249,7 @@ func TestRescued(t *testing.T) {
 		b.e.blocked = func(ledger.Run) string { return "not yet" }
 		d := b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
 		<-d.Rescued()
-		if running, err := b.l.Running(t.Context()); err != nil || len(running) != 0 {
+		if running, err := b.l.Runs.Running(t.Context()); err != nil || len(running) != 0 {
 			t.Errorf("still running: %+v (%v)", running, err)
 		}
 	})
@@ -275,22 +278,22 @@ func BenchmarkNoop(b *testing.B) {
 
 // BenchmarkOneJob is the same for a queue of ten thousand before a single lane.
 func BenchmarkOneJob(b *testing.B) {
-	const runs = 10_000
+	const total = 10_000
 	for b.Loop() {
 		b.StopTimer()
 		l := open(b, filepath.Join(b.TempDir(), "ledger.db"))
-		fill(b, l, runs, one("a", "j"))
-		ended := make(chan struct{}, runs)
+		fill(b, l, total, one("a", "j"))
+		ended := make(chan struct{}, total)
 		b.StartTimer()
 		stop := serve(b, l, ended, 1)
-		for range runs {
+		for range total {
 			<-ended
 		}
 
 		stop()
 	}
 
-	b.ReportMetric(runs*float64(b.N)/b.Elapsed().Seconds(), "runs/s")
+	b.ReportMetric(total*float64(b.N)/b.Elapsed().Seconds(), "runs/s")
 }
 
 // BenchmarkStart is the wait of a single run from its request to its start.
@@ -345,8 +348,8 @@ func TestFairQueueInOrder(t *testing.T) {
 	}
 }
 
-func ids(runs []ledger.RunFor) (all []int64) {
-	for _, r := range runs {
+func ids(total []node.RunFor) (all []int64) {
+	for _, r := range total {
 		all = append(all, r.Run)
 	}
 	return all
@@ -380,7 +383,7 @@ func TestBackfillYields(t *testing.T) {
 	}
 
 	k.Add(ledger.Run{ID: 7, Agent: "a", Job: "j", State: domain.StateQueued, Trigger: domain.TriggerBackfill})
-	if starting, _ := k.Dequeue(now, []ledger.Pause{{Scope: ledger.PauseJob, Name: "j", Since: now.Add(-time.Hour)}}); len(starting) != 0 {
+	if starting, _ := k.Dequeue(now, []pause.Pause{{Scope: pause.Job, Name: "j", Since: now.Add(-time.Hour)}}); len(starting) != 0 {
 		t.Errorf("started in a pause: %v", starting)
 	}
 }

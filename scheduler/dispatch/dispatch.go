@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
 )
 
 const (
@@ -56,7 +57,7 @@ type Dispatcher struct {
 
 	// Used by the goroutine of Run alone.
 	queue     backlog
-	pauses    []ledger.Pause
+	pauses    []pause.Pause
 	nodes     *nodes    // nil unless this process leads a shared ledger
 	nodesRead time.Time // when they were last read
 	unsure    []int64   // runs whose start failed, and may have been written
@@ -97,7 +98,7 @@ func New(o Options) (*Dispatcher, error) {
 	if d.o.Engine == nil {
 		d.o.Engine = local{d}
 	}
-	d.leads.Store(o.Ledger.Membership() == nil)
+	d.leads.Store(o.Ledger.Nodes.Membership() == nil)
 	d.SetDrain(o.Drain)
 	return d, nil
 }
@@ -199,7 +200,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 
 // leaseLost says why this process may not go on, nil when it may.
 func (d *Dispatcher) leaseLost() error {
-	if m := d.o.Ledger.Membership(); m != nil {
+	if m := d.o.Ledger.Nodes.Membership(); m != nil {
 		return m.Err()
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/incident"
 	"rouse/internal/ledger/ledgertest"
 	"rouse/scheduler/dispatch"
 )
@@ -52,10 +53,10 @@ func (e *executor) Asks(run ledger.Run, res ledger.Result) []ledger.Notice {
 	return e.notices(run, res)
 }
 
-func (e *executor) Tells(run ledger.Run, res ledger.Result) *ledger.EndNotices {
-	out := &ledger.EndNotices{}
+func (e *executor) Tells(run ledger.Run, res ledger.Result) *incident.EndNotices {
+	out := &incident.EndNotices{}
 	for _, n := range e.Asks(run, res) {
-		out.Notices = append(out.Notices, ledger.EndNotice{Notice: n, Every: 1})
+		out.Notices = append(out.Notices, incident.EndNotice{Notice: n, Every: 1})
 	}
 	return out
 }
@@ -143,7 +144,7 @@ func (b *bench) reopen() {
 func (b *bench) run(id int64) ledger.Run {
 	b.t.Helper()
 	synctest.Wait()
-	r, err := b.l.Run(b.t.Context(), id)
+	r, err := b.l.Runs.Get(b.t.Context(), id)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -407,7 +408,7 @@ func TestStartDeadline(t *testing.T) {
 		}
 
 		// It did not start, and so nothing says that it did.
-		attempts, err := b.l.Attempts(t.Context(), late)
+		attempts, err := b.l.Runs.Attempts(t.Context(), late)
 		if err != nil || len(attempts) != 0 || r.Attempt != 0 || !r.StartedAt.IsZero() || r.FinishedAt.IsZero() {
 			t.Errorf("run: %+v, attempts: %+v (%v)", r, attempts, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/node"
 )
 
 // Engine executes the runs that the dispatcher starts: in this process, or on the nodes of a shared ledger (package river). Requests to
@@ -12,7 +13,7 @@ type Engine interface {
 	// Open starts the workers, which call d.Work, until Close.
 	Open(ctx context.Context, d *Dispatcher) error
 	// Start executes runs, or sends them to the nodes that execute them.
-	Start(ctx context.Context, runs []ledger.RunFor) error
+	Start(ctx context.Context, runs []node.RunFor) error
 	// Close accepts no more runs, and returns when the running ones have ended.
 	Close(ctx context.Context) error
 }
@@ -24,7 +25,7 @@ type local struct{ d *Dispatcher }
 func (local) Open(context.Context, *Dispatcher) error { return nil }
 
 // Start implements Engine. It records all attempts in one commit.
-func (e local) Start(writing context.Context, runs []ledger.RunFor) error {
+func (e local) Start(writing context.Context, runs []node.RunFor) error {
 	d := e.d
 	starts := make([]ledger.Start, len(runs))
 	for i, r := range runs {

@@ -11,6 +11,8 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/pause"
 )
 
 // execute runs one attempt to its end and records it.
@@ -82,7 +84,7 @@ func (d *Dispatcher) finishWaiting(ctx context.Context, run ledger.Run, a ledger
 		res.Wait.Expires = defaultAnswerWait
 	}
 	res.Notices = d.o.Executor.Asks(run, res)
-	if res.Wait.Kind == ledger.KindPause {
+	if res.Wait.Kind == inbox.KindPause {
 		d.log.Info("a run was paused by its skill", "job", run.Job, "run", run.ID, "reason", res.Wait.Message)
 	} else {
 		d.log.Info("a run waits for an answer", "job", run.Job, "run", run.ID, "question", res.Wait.Message, "until", d.o.Now().Add(res.Wait.Expires))
@@ -92,13 +94,13 @@ func (d *Dispatcher) finishWaiting(ctx context.Context, run ledger.Run, a ledger
 
 // expireQuestions ends the runs whose questions nobody has answered in time.
 func (d *Dispatcher) expireQuestions(writing context.Context, now time.Time) error {
-	overdue, err := d.o.Ledger.OverdueItems(writing, now)
+	overdue, err := d.o.Ledger.Inbox.Overdue(writing, now)
 	if err != nil {
 		return err
 	}
 
 	for _, i := range overdue {
-		run, err := d.o.Ledger.Run(writing, i.Run)
+		run, err := d.o.Ledger.Runs.Get(writing, i.Run)
 		if err != nil {
 			return err
 		}
@@ -118,12 +120,12 @@ func (d *Dispatcher) expireQuestions(writing context.Context, now time.Time) err
 }
 
 // pauseRule pauses the job of a failed run when it is one too many.
-func (d *Dispatcher) pauseRule(run ledger.Run, res ledger.Result) ledger.PauseRule {
+func (d *Dispatcher) pauseRule(run ledger.Run, res ledger.Result) pause.Rule {
 	after := d.o.Executor.Policy(run.Job).PauseAfter
 	if after <= 0 || !res.Outcome.Failed() {
-		return ledger.PauseRule{}
+		return pause.Rule{}
 	}
-	return ledger.PauseRule{After: after, Notices: d.o.Executor.PauseNotices(run, res, after)}
+	return pause.Rule{After: after, Notices: d.o.Executor.PauseNotices(run, res, after)}
 }
 
 func (d *Dispatcher) finish(ctx context.Context, run ledger.Run, a ledger.Attempt, res ledger.Result) error {

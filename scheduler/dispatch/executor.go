@@ -6,6 +6,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/incident"
 )
 
 // Executor does the work of runs, and knows what is configured for them. Everything that it
@@ -28,7 +29,7 @@ type Executor interface {
 	// Asks tells people that a run waits for one of them.
 	Asks(run ledger.Run, res ledger.Result) []ledger.Notice
 	// Tells returns the notices of the end of a run, or nil if it causes no notices and changes no incidents.
-	Tells(run ledger.Run, res ledger.Result) *ledger.EndNotices
+	Tells(run ledger.Run, res ledger.Result) *incident.EndNotices
 	// PauseNotices tell them that this end is one failure too many, and pauses the job.
 	PauseNotices(run ledger.Run, res ledger.Result, failures int) []ledger.Notice
 	// ObstacleNotices tell them what keeps a run from starting; of each obstacle the first such notices are sent.
@@ -73,7 +74,7 @@ func (ExecutorFunc) OnFinalize(_ context.Context, _ ledger.Run, res ledger.Resul
 func (ExecutorFunc) Asks(ledger.Run, ledger.Result) []ledger.Notice { return nil }
 
 // Tells implements Executor.
-func (ExecutorFunc) Tells(ledger.Run, ledger.Result) *ledger.EndNotices { return nil }
+func (ExecutorFunc) Tells(ledger.Run, ledger.Result) *incident.EndNotices { return nil }
 
 // PauseNotices implements Executor.
 func (ExecutorFunc) PauseNotices(ledger.Run, ledger.Result, int) []ledger.Notice { return nil }

@@ -7,6 +7,8 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/node"
+	"rouse/internal/ledger/pause"
 )
 
 // FairQueue gives lanes to waiting runs. It has no clock and no database: the Dispatcher and a
@@ -90,7 +92,7 @@ func (f *FairQueue) SetLanes(runs, perAgent int) {
 }
 
 // SetNodes replaces the lanes of this process by those of the nodes, and sets the runs that occupy them.
-func (f *FairQueue) SetNodes(n *nodes, sent []ledger.SentRun) {
+func (f *FairQueue) SetNodes(n *nodes, sent []node.SentRun) {
 	f.nodes = n
 	clear(f.running)
 	clear(f.agents)
@@ -181,7 +183,7 @@ func removed[T any](sorted []T, v T, order func(a, b T) int) []T {
 // Dequeue removes and returns the runs that get a lane now: those that have waited longest, are
 // not paused, and whose agent and job have lanes free. It also removes those that have waited
 // longer than their job's start_deadline, for which late accounts.
-func (f *FairQueue) Dequeue(now time.Time, pauses []ledger.Pause) (starting []ledger.RunFor, late []Late) {
+func (f *FairQueue) Dequeue(now time.Time, pauses []pause.Pause) (starting []node.RunFor, late []Late) {
 	// First, so that a run past its deadline does not start because a lane happens to be free.
 	for len(f.deadlines) > 0 && now.After(f.deadlines[0].until) {
 		r := f.deadlines[0]
@@ -191,7 +193,7 @@ func (f *FairQueue) Dequeue(now time.Time, pauses []ledger.Pause) (starting []le
 	slices.SortFunc(late, func(a, b Late) int { return cmp.Compare(a.Run, b.Run) })
 
 	for f.Free() > 0 {
-		r, node, ok := f.next(now, pauses)
+		r, nodeName, ok := f.next(now, pauses)
 		if !ok {
 			break
 		}
@@ -202,16 +204,16 @@ func (f *FairQueue) Dequeue(now time.Time, pauses []ledger.Pause) (starting []le
 		}
 		f.take(r.id, r.key)
 		if f.nodes != nil {
-			f.nodes.take(node)
+			f.nodes.take(nodeName)
 			f.nodes.send(r)
 		}
-		starting = append(starting, ledger.RunFor{Run: r.id, Job: r.key.job, Agent: r.key.agent, Node: node})
+		starting = append(starting, node.RunFor{Run: r.id, Job: r.key.job, Agent: r.key.agent, Node: nodeName})
 	}
 	return starting, late
 }
 
 // next returns the run that has waited longest of those that can start, and its node. It skips agents without a free lane.
-func (f *FairQueue) next(now time.Time, pauses []ledger.Pause) (run queuedRun, node string, ok bool) {
+func (f *FairQueue) next(now time.Time, pauses []pause.Pause) (run queuedRun, node string, ok bool) {
 	var first *jobQueue
 	for agent, queues := range f.waiting {
 		if f.agents[agent] >= f.perAgent {
@@ -219,7 +221,7 @@ func (f *FairQueue) next(now time.Time, pauses []ledger.Pause) (run queuedRun, n
 		}
 		at := ""
 		i := slices.IndexFunc(queues, func(q *jobQueue) bool {
-			if _, paused := ledger.Paused(pauses, q.job, q.agent, now); paused && !q.manual || f.full(q.job) {
+			if _, paused := pause.Paused(pauses, q.job, q.agent, now); paused && !q.manual || f.full(q.job) {
 				return false
 			}
 			there := f.nodes == nil

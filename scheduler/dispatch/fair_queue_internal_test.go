@@ -12,6 +12,8 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/node"
+	"rouse/internal/ledger/pause"
 )
 
 // plainQueue does what a FairQueue does by looking at all runs each time.
@@ -26,8 +28,8 @@ type plainQueue struct {
 func (p *plainQueue) free() int { return p.lanes - len(p.running) }
 
 // blocked reports whether a run waits for more than a lane: for a pause to end, or for lanes of its agent or its job.
-func (p *plainQueue) blocked(r ledger.Run, now time.Time, pauses []ledger.Pause) bool {
-	if _, paused := ledger.Paused(pauses, r.Job, r.Agent, now); paused && r.Trigger != domain.TriggerManual {
+func (p *plainQueue) blocked(r ledger.Run, now time.Time, pauses []pause.Pause) bool {
+	if _, paused := pause.Paused(pauses, r.Job, r.Agent, now); paused && r.Trigger != domain.TriggerManual {
 		return true
 	}
 
@@ -45,7 +47,7 @@ func (p *plainQueue) blocked(r ledger.Run, now time.Time, pauses []ledger.Pause)
 }
 
 // next is the queued run that has waited longest of those that may start; those of a backfill come after all others.
-func (p *plainQueue) next(now time.Time, pauses []ledger.Pause) (ledger.Run, bool) {
+func (p *plainQueue) next(now time.Time, pauses []pause.Pause) (ledger.Run, bool) {
 	order := slices.SortedFunc(maps.Values(p.queued), func(a, b ledger.Run) int {
 		if backfill := a.Trigger == domain.TriggerBackfill; backfill != (b.Trigger == domain.TriggerBackfill) {
 			if backfill {
@@ -75,7 +77,7 @@ func (p *plainQueue) deadline(r ledger.Run) (since, until time.Time, ok bool) {
 	return since, since.Add(most), true
 }
 
-func (p *plainQueue) dequeue(now time.Time, pauses []ledger.Pause) (starting []int64, late []Late) {
+func (p *plainQueue) dequeue(now time.Time, pauses []pause.Pause) (starting []int64, late []Late) {
 	for id, r := range p.queued {
 		if since, until, ok := p.deadline(r); ok && now.After(until) {
 			late = append(late, Late{id, now.Sub(since)})
@@ -110,7 +112,7 @@ func (p *plainQueue) nextLate() (first time.Time) {
 	return first
 }
 
-func ids(runs []ledger.RunFor) (all []int64) {
+func ids(runs []node.RunFor) (all []int64) {
 	for _, r := range runs {
 		all = append(all, r.Run)
 	}
@@ -182,7 +184,7 @@ func TestFairQueueProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		small := func(most int, what string) int { return rapid.IntRange(0, most).Draw(t, what) }
 		began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-		now, last, pauses := began, int64(0), []ledger.Pause(nil)
+		now, last, pauses := began, int64(0), []pause.Pause(nil)
 		p := &plainQueue{lanes: 1 + small(4, "lanes"), perAgent: 1 + small(2, "lanes of an agent"), policy: map[string]Policy{}, queued: map[int64]ledger.Run{}, running: map[int64]ledger.Run{}}
 		for _, job := range []string{"j0", "j1", "j2"} {
 			p.policy[job] = Policy{Concurrency: small(3, "concurrency") - 1, StartDeadline: time.Duration(max(0, small(4, "deadline")-1)) * time.Second}
@@ -252,7 +254,7 @@ func TestFairQueueProperties(t *testing.T) {
 			"pauses change": func(*rapid.T) {
 				pauses = nil
 				for range small(2, "pauses") {
-					pause := rapid.SampledFrom([]ledger.Pause{{Scope: ledger.PauseJob, Name: "j0"}, {Scope: ledger.PauseJob, Name: "j1"}, {Scope: ledger.PauseAgent, Name: "a0"}, {Scope: ledger.PauseAll}}).Draw(t, "pause")
+					pause := rapid.SampledFrom([]pause.Pause{{Scope: pause.Job, Name: "j0"}, {Scope: pause.Job, Name: "j1"}, {Scope: pause.Agent, Name: "a0"}, {Scope: pause.All}}).Draw(t, "pause")
 					pause.Since = now
 					if n := small(3, "seconds"); n > 0 {
 						pause.Until = now.Add(time.Duration(n) * time.Second)

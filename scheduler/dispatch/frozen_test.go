@@ -23,7 +23,7 @@ type freezer struct {
 // Freeze implements dispatch.Executor.
 func (f *freezer) Freeze() func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
 	config := f.config.Add(1)
-	if running, err := f.l.Running(f.t.Context()); err != nil || len(running) > 0 {
+	if running, err := f.l.Runs.Running(f.t.Context()); err != nil || len(running) > 0 {
 		f.t.Errorf("runs are on record as running before their configuration is fixed: %+v, %v", running, err)
 	}
 	return func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {

@@ -8,6 +8,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/node"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 type nodes struct {
 	lanes  map[string]int // free lanes of each node that executes runs
 	free   int            // over all nodes
-	homes  map[string]ledger.AgentHome
+	homes  map[string]node.AgentHome
 	placed func(job, agent string) string // the only node for a run, or "" for any
 	now    time.Time
 	next   time.Time         // when the next delay of a run ends
@@ -42,7 +43,7 @@ type sending struct {
 // readNodes reports whether this process leads, and reads the state of the nodes if it does. Only the leader of a shared ledger starts
 // runs.
 func (d *Dispatcher) readNodes(ctx, writing context.Context, now time.Time) (leads bool, err error) {
-	if d.o.Ledger.Membership() == nil {
+	if d.o.Ledger.Nodes.Membership() == nil {
 		return true, nil
 	}
 	if now.Sub(d.nodesRead).Abs() >= readNodesEvery {
@@ -55,14 +56,14 @@ func (d *Dispatcher) readNodes(ctx, writing context.Context, now time.Time) (lea
 		return false, nil
 	}
 
-	alive, err := d.o.Ledger.AliveNodes(ctx)
+	alive, err := d.o.Ledger.Nodes.Alive(ctx)
 	if err == nil {
-		d.nodes.homes, err = d.o.Ledger.AgentHomes(ctx)
+		d.nodes.homes, err = d.o.Ledger.Nodes.AgentHomes(ctx)
 	}
 	if err != nil {
 		return false, fmt.Errorf("the nodes cannot be read: %w", err)
 	}
-	sent, err := d.o.Ledger.SentRuns(ctx)
+	sent, err := d.o.Ledger.Nodes.SentRuns(ctx)
 	if err != nil {
 		return false, fmt.Errorf("what the nodes do cannot be read: %w", err)
 	}
@@ -79,12 +80,12 @@ func (d *Dispatcher) lookForLead(ctx, writing context.Context) error {
 	if err := d.stopCancelled(ctx); err != nil { // their notifications may be lost
 		return err
 	}
-	leads, err := d.o.Ledger.Lead(ctx)
+	leads, err := d.o.Ledger.Nodes.Lead(ctx)
 	if err != nil {
 		return fmt.Errorf("which node leads cannot be read: %w", err)
 	}
 	if leads {
-		err = d.o.Ledger.TakeBack(ctx)
+		err = d.o.Ledger.Nodes.TakeBack(ctx)
 	}
 	if err := errors.Join(err, d.rescue(writing)); err != nil {
 		d.log.Error("what nodes that are gone have left could not be taken; it is tried again", "error", err)
@@ -113,23 +114,23 @@ func (d *Dispatcher) placed(job, agent string) string {
 }
 
 // count sets the free lanes.
-func (n *nodes) count(alive []ledger.Node, sent []ledger.SentRun) {
+func (n *nodes) count(alive []node.Node, sent []node.SentRun) {
 	n.lanes, n.free = map[string]int{}, 0
 	queues := map[string]string{}
 	for _, a := range alive {
 		if a.Lanes > 0 {
 			n.lanes[a.Name] = a.Lanes
 			n.free += a.Lanes
-			queues[ledger.Queue(a.Name)] = a.Name
+			queues[node.Queue(a.Name)] = a.Name
 		}
 	}
 	for _, s := range sent {
-		node := s.Node
+		nodeName := s.Node
 		if !s.On {
-			node = queues[s.Queue]
+			nodeName = queues[s.Queue]
 		}
-		if _, known := n.lanes[node]; known || s.Queue == ledger.AnyQueue {
-			n.take(node)
+		if _, known := n.lanes[nodeName]; known || s.Queue == node.AnyQueue {
+			n.take(nodeName)
 		}
 		if s.On {
 			delete(n.sent, s.Run)

@@ -11,6 +11,7 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/record"
+	"rouse/internal/ledger/runs"
 )
 
 // missGrace is how late the run of an instant may start after an obstacle and still count as in time, as the scheduler has it.
@@ -91,11 +92,11 @@ func (d *Dispatcher) forgetBlocked(id int64) {
 func (d *Dispatcher) behind(job string) bool { return jobLanes(d.o.Executor.Policy(job)) > 0 }
 
 // runsBefore returns the runs that wait for a person, by job, if one of some queued runs may have to start after them.
-func (d *Dispatcher) runsBefore(ctx context.Context, runs []ledger.Run) (map[string]ledger.WaitingRun, error) {
+func (d *Dispatcher) runsBefore(ctx context.Context, runs []ledger.Run) (map[string]runs.WaitingRun, error) {
 	if !slices.ContainsFunc(runs, ledger.Run.Behind) {
 		return nil, nil
 	}
-	before, err := d.o.Ledger.RunsForPersons(ctx)
+	before, err := d.o.Ledger.Runs.ForPersons(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("the runs that wait for a person cannot be read: %w", err)
 	}
@@ -135,7 +136,7 @@ func (d *Dispatcher) noteBlocked(r ledger.Run, by []ledger.Obstacle) bool {
 	}
 
 	d.blocked[r.ID] = why
-	if !known && r.Blocked.Now() && d.o.Ledger.Membership() != nil { // another node has recorded the reason
+	if !known && r.Blocked.Now() && d.o.Ledger.Nodes.Membership() != nil { // another node has recorded the reason
 		return false
 	}
 	d.log.Warn("a run stays queued", "job", r.Job, "run", r.ID, "reason", why)
@@ -159,7 +160,7 @@ func (d *Dispatcher) missed(ctx, writing context.Context, now time.Time, r ledge
 		return false, nil
 	}
 
-	latest, err := d.o.Ledger.LatestInstant(ctx, r.Job, now)
+	latest, err := d.o.Ledger.Occurrences.Latest(ctx, r.Job, now)
 	if err != nil {
 		return false, err
 	}
@@ -188,7 +189,7 @@ func (d *Dispatcher) EndMissedHolds(ctx context.Context, now time.Time) error {
 		if from.IsZero() {
 			cause = "no daemon ran"
 		}
-		held, err := d.o.Ledger.HeldRuns(ctx, from, now.Add(-missGrace))
+		held, err := d.o.Ledger.Runs.Held(ctx, from, now.Add(-missGrace))
 		if err != nil {
 			return fmt.Errorf("the runs that are held back cannot be read: %w", err)
 		}

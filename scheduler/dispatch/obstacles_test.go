@@ -10,11 +10,12 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/runs"
 	"rouse/scheduler/dispatch"
 )
 
 // due records an instant of a job that runs each hour, as the scheduler does.
-func due(t *testing.T, l *ledger.Ledger, at time.Time, overlap domain.Overlap) ledger.Occurrence {
+func due(t *testing.T, l *ledger.Ledger, at time.Time, overlap domain.Overlap) runs.Occurrence {
 	t.Helper()
 	out, err := l.RecordDue(t.Context(), time.Now(), []ledger.Due{{Job: "j", Agent: "a", Source: "schedule", Nominal: at, Actual: at, Decision: domain.DecisionRun, Overlap: overlap}}, nil)
 	if err != nil {
@@ -90,7 +91,7 @@ func TestObstacleOfASchedule(t *testing.T) {
 						t.Errorf("it was blocked for %s", waited)
 					}
 
-					notices, err := b.l.PendingNotices(t.Context(), time.Now(), 100)
+					notices, err := b.l.Outbox.Pending(t.Context(), time.Now(), 100)
 					if err != nil || len(notices) != 1 {
 						t.Errorf("%d notices (%v)", len(notices), err)
 					}
@@ -129,7 +130,7 @@ func TestManyBlocked(t *testing.T) {
 			return success, nil
 		})
 		synctest.Wait()
-		if n, err := b.l.BlockedRuns(t.Context()); err != nil || n != runs {
+		if n, err := b.l.Runs.Blocked(t.Context()); err != nil || n != runs {
 			t.Fatalf("%d are blocked (%v)", n, err)
 		}
 		if r := b.run(enqueue(t, b.l, "b", "other")); r.Outcome != domain.OutcomeSuccess {
@@ -147,7 +148,7 @@ func TestManyBlocked(t *testing.T) {
 		if n := asked.Load(); n > int64(12*runs) {
 			t.Errorf("%d questions what is in the way of %d runs", n, runs)
 		}
-		if n, err := b.l.BlockedRuns(t.Context()); err != nil || n != 0 || began.Load() != int64(runs) || most.Load() > 4 {
+		if n, err := b.l.Runs.Blocked(t.Context()); err != nil || n != 0 || began.Load() != int64(runs) || most.Load() > 4 {
 			t.Errorf("%d of %d began, %d at once; %d are blocked (%v)", began.Load(), runs, most.Load(), n, err)
 		}
 	})

@@ -21,7 +21,7 @@ const (
 // pass stops what was cancelled and starts what can be started. next is when time alone makes
 // more claimable.
 func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Time, err error) {
-	if d.o.Ledger.Membership() == nil || d.o.Only != 0 { // else the engine hears of it
+	if d.o.Ledger.Nodes.Membership() == nil || d.o.Only != 0 { // else the engine hears of it
 		if err := d.stopCancelled(ctx); err != nil {
 			return false, time.Time{}, err
 		}
@@ -58,7 +58,7 @@ func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Ti
 		return false, time.Time{}, err
 	}
 
-	next, err = d.o.Ledger.NextDue(ctx, now)
+	next, err = d.o.Ledger.Runs.NextDue(ctx, now)
 	if d.nodes != nil {
 		next = domain.Earlier(domain.Earlier(next, d.nodes.next), now.Add(readNodesEvery))
 	}
@@ -83,7 +83,7 @@ func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Ti
 
 // readPauses reads the pauses that are in force.
 func (d *Dispatcher) readPauses(ctx context.Context) (err error) {
-	if d.pauses, err = d.o.Ledger.Pauses(ctx, d.o.Now()); err != nil {
+	if d.pauses, err = d.o.Ledger.Pauses.List(ctx, d.o.Now()); err != nil {
 		return fmt.Errorf("the pauses cannot be read: %w", err)
 	}
 	return nil
@@ -129,7 +129,7 @@ func (d *Dispatcher) fillLanes(ctx, writing context.Context, now time.Time) erro
 	// Mostly a few runs are queued and all start; only when they do not is it worth reading far.
 	page := min(max(2*d.free(), minPage), maxPage)
 	for d.free() > 0 && ctx.Err() == nil {
-		runs, err := d.o.Ledger.Claimable(ctx, now, d.queue.seen, page)
+		runs, err := d.o.Ledger.Runs.Claimable(ctx, now, d.queue.seen, page)
 		if err != nil {
 			return err
 		}
@@ -196,7 +196,7 @@ func LateReason(waited time.Duration) string {
 
 // passOnly serves one run, whatever else is queued.
 func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over bool, next time.Time, err error) {
-	r, err := d.o.Ledger.Run(ctx, d.o.Only)
+	r, err := d.o.Ledger.Runs.Get(ctx, d.o.Only)
 	if err != nil {
 		return false, time.Time{}, err
 	}
@@ -224,7 +224,7 @@ func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over
 	d.lanes.Add(r)
 	d.mu.Unlock()
 
-	if d.o.Ledger.Membership() != nil { // others may have its lanes, or its agent
+	if d.o.Ledger.Nodes.Membership() != nil { // others may have its lanes, or its agent
 		next = now.Add(time.Second)
 	}
 	return false, next, d.startQueued(ctx, writing, now)
@@ -232,7 +232,7 @@ func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over
 
 // isHere reports whether a run may be done beside this process's node.
 func (d *Dispatcher) isHere(r ledger.Run) bool {
-	m := d.o.Ledger.Membership()
+	m := d.o.Ledger.Nodes.Membership()
 	if m == nil {
 		return true
 	}
@@ -242,7 +242,7 @@ func (d *Dispatcher) isHere(r ledger.Run) bool {
 
 // finishUnstarted ends a run that never got to work, with the notices that its owner wants.
 func (d *Dispatcher) finishUnstarted(writing context.Context, id int64, res ledger.Result) error {
-	run, err := d.o.Ledger.Run(writing, id)
+	run, err := d.o.Ledger.Runs.Get(writing, id)
 	if err != nil {
 		return err
 	}

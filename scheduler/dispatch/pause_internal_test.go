@@ -7,6 +7,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
 )
 
 // A run that is queued in a pause which was set after a pass had begun does not start.
@@ -27,7 +28,7 @@ func TestPauseSetDuringAPass(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := l.SetPause(ctx, ledger.Pause{Scope: ledger.PauseJob, Name: "held"}); err != nil {
+	if _, err := l.Pauses.Set(ctx, pause.Pause{Scope: pause.Job, Name: "held"}); err != nil {
 		t.Fatal(err)
 	}
 	states := map[string]domain.State{}
@@ -45,7 +46,7 @@ func TestPauseSetDuringAPass(t *testing.T) {
 	d.attempts.Wait()
 
 	for _, a := range queued {
-		r, err := l.Run(ctx, a.Run)
+		r, err := l.Runs.Get(ctx, a.Run)
 		if err != nil {
 			t.Fatal(err)
 		}

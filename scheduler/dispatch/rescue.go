@@ -13,7 +13,7 @@ import (
 // rescue ends the attempts whose process is gone: at the start those of the one before, for the home's lock says that
 // nobody else can be working on them; and at any time those of nodes that have lost their lease.
 func (d *Dispatcher) rescue(ctx context.Context) (failed error) {
-	runs, err := d.o.Ledger.Orphans(ctx)
+	runs, err := d.o.Ledger.Nodes.Orphans(ctx)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (d *Dispatcher) rescue(ctx context.Context) (failed error) {
 func (d *Dispatcher) rescueFirst(ctx, writing context.Context) error {
 	for {
 		err := d.rescue(writing)
-		if err == nil || d.o.Ledger.Membership() == nil || ctx.Err() != nil || d.leaseLost() != nil {
+		if err == nil || d.o.Ledger.Nodes.Membership() == nil || ctx.Err() != nil || d.leaseLost() != nil {
 			return err
 		}
 
@@ -74,7 +74,7 @@ func (d *Dispatcher) startedHere(ctx context.Context, id int64) (ledger.Run, boo
 	d.mu.Lock()
 	on := d.cancels[id] != nil
 	d.mu.Unlock()
-	r, err := d.o.Ledger.Run(ctx, id)
+	r, err := d.o.Ledger.Runs.Get(ctx, id)
 	if errors.Is(err, ledger.ErrNotFound) {
 		return r, false, nil
 	}
@@ -82,11 +82,11 @@ func (d *Dispatcher) startedHere(ctx context.Context, id int64) (ledger.Run, boo
 		return r, false, err
 	}
 
-	m := d.o.Ledger.Membership()
+	m := d.o.Ledger.Nodes.Membership()
 	if m == nil {
 		return r, true, nil
 	}
-	nodes, err := d.o.Ledger.AttemptNodes(ctx, id)
+	nodes, err := d.o.Ledger.Nodes.OfAttempts(ctx, id)
 	return r, err == nil && nodes[r.Attempt] == m.Node().Name, err
 }
 

@@ -27,7 +27,7 @@ func (d *Dispatcher) stopCancelled(ctx context.Context) error {
 		return nil
 	}
 
-	asked, err := d.o.Ledger.Cancelling(ctx)
+	asked, err := d.o.Ledger.Runs.Cancelling(ctx)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 	"rouse/internal/storage/sqlite"
 	"rouse/scheduler/dispatch"
 )
@@ -35,7 +36,7 @@ func TestTriesThatCount(t *testing.T) {
 				<-ctx.Done()
 				return ledger.Result{}, context.Cause(ctx)
 			case 2, 3:
-				return ledger.Result{Wait: &ledger.Question{Title: "asks", Message: "Go on?"}}, nil
+				return ledger.Result{Wait: &inbox.Question{Title: "asks", Message: "Go on?"}}, nil
 			}
 			return ledger.Result{Outcome: domain.OutcomeError, Error: "flaky"}, nil
 		}
@@ -46,7 +47,7 @@ func TestTriesThatCount(t *testing.T) {
 		b.start(work)
 		for range 2 {
 			synctest.Wait()
-			items, err := b.l.Inbox(t.Context())
+			items, err := b.l.Inbox.List(t.Context())
 			if err != nil || len(items) != 1 {
 				t.Fatalf("%d questions (%v)", len(items), err)
 			}
@@ -83,7 +84,7 @@ func TestPauseAfter(t *testing.T) {
 		for i := range outcomes {
 			for _, job := range []string{"bounded", "free"} {
 				b.run(enqueue(t, b.l, "a", job))
-				pauses, err := b.l.Pauses(t.Context(), time.Now())
+				pauses, err := b.l.Pauses.List(t.Context(), time.Now())
 				if paused := len(pauses) > 0; err != nil || paused != (i == len(outcomes)-1) || paused && pauses[0].Name != "bounded" {
 					t.Errorf("after run %d of %s: %+v (%v)", i, job, pauses, err)
 				}

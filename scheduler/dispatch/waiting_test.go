@@ -11,6 +11,9 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/runs"
 	"rouse/scheduler/dispatch"
 )
 
@@ -31,7 +34,7 @@ func TestWaiting(t *testing.T) {
 		b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{Resume: true, Concurrency: 16} }
 		ask := func(_ context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 			if run.Job == "asks" && a.Number == 1 {
-				return ledger.Result{Wait: &ledger.Question{Title: "asks", Message: "Go on?"}}, nil
+				return ledger.Result{Wait: &inbox.Question{Title: "asks", Message: "Go on?"}}, nil
 			}
 			return success, nil
 		}
@@ -50,7 +53,7 @@ func TestWaiting(t *testing.T) {
 		b.stop()
 		b.reopen()
 		b.start(ask)
-		items, err := b.l.Inbox(t.Context())
+		items, err := b.l.Inbox.List(t.Context())
 		if err != nil || len(items) != asking {
 			t.Fatalf("%d items (%v)", len(items), err)
 		}
@@ -78,7 +81,7 @@ func TestWaiting(t *testing.T) {
 		}
 
 		told := map[string]int{}
-		notices, err := b.l.PendingNotices(t.Context(), time.Now(), 3*asking)
+		notices, err := b.l.Outbox.Pending(t.Context(), time.Now(), 3*asking)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +94,7 @@ func TestWaiting(t *testing.T) {
 		if told["asks"] != asking || told["timeout"] != asking-10 {
 			t.Errorf("told: %v", told)
 		}
-		if left, err := b.l.Inbox(t.Context()); err != nil || len(left) != 0 {
+		if left, err := b.l.Inbox.List(t.Context()); err != nil || len(left) != 0 {
 			t.Errorf("%d items are left (%v)", len(left), err)
 		}
 	})
@@ -155,7 +158,7 @@ func TestPostponed(t *testing.T) {
 				}
 
 				var told []string
-				notices, err := b.l.PendingNotices(t.Context(), time.Now(), 100)
+				notices, err := b.l.Outbox.Pending(t.Context(), time.Now(), 100)
 				for _, n := range notices {
 					told = append(told, n.Title)
 				}
@@ -177,7 +180,7 @@ func TestModelPauseEnds(t *testing.T) {
 			}
 			return ""
 		}
-		if err := b.l.PauseModel(t.Context(), ledger.ModelPause{Model: "m", Since: time.Now(), Until: until, Tries: 1, Reason: "no credit"}); err != nil {
+		if err := b.l.Pauses.PauseModel(t.Context(), pause.ModelPause{Model: "m", Since: time.Now(), Until: until, Tries: 1, Reason: "no credit"}); err != nil {
 			t.Fatal(err)
 		}
 
@@ -215,7 +218,7 @@ func TestStartsBehind(t *testing.T) {
 				b.start(func(_ context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 					if a.Number == 1 && run.ID == 1 {
 						time.Sleep(10 * time.Second)
-						return ledger.Result{Wait: &ledger.Question{Title: "asks", Message: "Go on?", Options: []string{"yes"}}}, nil
+						return ledger.Result{Wait: &inbox.Question{Title: "asks", Message: "Go on?", Options: []string{"yes"}}}, nil
 					}
 					ran = append(ran, run.ID)
 					return success, nil
@@ -283,7 +286,7 @@ func TestMissedHold(t *testing.T) {
 				d := b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
 				synctest.Wait()
 
-				record := func(held time.Duration) ledger.Occurrence {
+				record := func(held time.Duration) runs.Occurrence {
 					at := now()
 					due := ledger.Due{Job: "j", Agent: "a", Source: "cron", Nominal: at, Actual: at.Add(held), Decision: domain.DecisionRun, Overlap: domain.OverlapSkip}
 					if err := d.EndMissedHolds(t.Context(), at); err != nil {

@@ -12,7 +12,7 @@ import (
 // cannot start here now, Work returns nil, and the leader sends the run again later.
 func (d *Dispatcher) Work(ctx context.Context, id, job int64) error {
 	writing := context.WithoutCancel(ctx)
-	r, err := d.o.Ledger.Run(writing, id)
+	r, err := d.o.Ledger.Runs.Get(writing, id)
 	if errors.Is(err, ledger.ErrNotFound) {
 		return nil
 	}
@@ -42,7 +42,7 @@ func (d *Dispatcher) Work(ctx context.Context, id, job int64) error {
 // Cancel stops a run after a request to cancel it, or after its job was cancelled in the engine.
 func (d *Dispatcher) Cancel(ctx context.Context, id int64) {
 	reason := "it was cancelled in River"
-	if asked, err := d.o.Ledger.Cancelling(ctx); err != nil {
+	if asked, err := d.o.Ledger.Runs.Cancelling(ctx); err != nil {
 		d.log.Error("cancellations could not be read", "error", err)
 	} else if why, found := asked[id]; found {
 		reason = why

@@ -17,6 +17,8 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/wake"
 	"rouse/scheduler"
 	"rouse/scheduler/dispatch"
 	"rouse/scheduler/schedule"
@@ -199,12 +201,12 @@ func record(t *testing.T, path string, random *rand.Rand, stepped bool) {
 	r.l = l
 	o := simulate.Options{Jobs: r.jobs, From: r.now(), Policy: policyOf, Runtime: runtimeOf, Runs: 3, RunsPerAgent: 2}
 	stop := r.daemon()
-	slot := ledger.Wake{Agent: "a", At: r.now().Add(5*time.Hour + 7*time.Second), OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent, Priority: "normal"}
-	if slot, err = l.SetWake(t.Context(), slot, ledger.WakeUsage{}); err != nil {
+	slot := wake.Wake{Agent: "a", At: r.now().Add(5*time.Hour + 7*time.Second), OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent, Priority: "normal"}
+	if slot, err = l.Wakes.Set(t.Context(), slot, wake.Usage{}); err != nil {
 		t.Fatal(err)
 	}
 
-	o.Wakes = []ledger.Wake{slot}
+	o.Wakes = []wake.Wake{slot}
 	wait := func(most time.Duration) {
 		time.Sleep(time.Duration(random.Int64N(int64(most))).Round(time.Millisecond) + time.Minute)
 	}
@@ -222,7 +224,7 @@ func record(t *testing.T, path string, random *rand.Rand, stepped bool) {
 			o.Events = append(o.Events, simulate.Event{At: r.now(), Kind: simulate.Step, By: by})
 			r.step(by)
 		default:
-			if _, err := l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseAgent, Name: "b", Until: r.now().Add(50 * time.Minute), By: ledger.ByUser}); err != nil {
+			if _, err := l.Pauses.Set(t.Context(), pause.Pause{Scope: pause.Agent, Name: "b", Until: r.now().Add(50 * time.Minute), By: ledger.ByUser}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -231,11 +233,11 @@ func record(t *testing.T, path string, random *rand.Rand, stepped bool) {
 	wait(time.Hour)
 	stop()
 	o.To = r.now()
-	if o.Pauses, err = l.Pauses(t.Context(), time.Time{}); err != nil {
+	if o.Pauses, err = l.Pauses.List(t.Context(), time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 
-	rows, err := l.Occurrences(t.Context(), "", time.Time{}, o.To.Add(1000*time.Hour), 100_000)
+	rows, err := l.Occurrences.List(t.Context(), "", time.Time{}, o.To.Add(1000*time.Hour), 100_000)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/wake"
 	"rouse/scheduler"
 	"rouse/scheduler/dispatch"
 )
@@ -45,8 +47,8 @@ type Options struct {
 
 	// The state of the ledger at From. A job without a state is created at From.
 	States map[string]ledger.JobState
-	Pauses []ledger.Pause
-	Wakes  []ledger.Wake
+	Pauses []pause.Pause
+	Wakes  []wake.Wake
 	Open   []ledger.Run // unfinished runs, oldest first
 }
 

@@ -8,6 +8,8 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/wake"
 	"rouse/scheduler"
 	"rouse/scheduler/dispatch"
 	"rouse/scheduler/schedule"
@@ -232,17 +234,17 @@ func TestStartDeadlineAndLanes(t *testing.T) {
 }
 
 func TestPausesAndWakes(t *testing.T) {
-	pause := ledger.Pause{Scope: ledger.PauseAgent, Name: "a", Since: at("2026-11-21 10:30"), Until: at("2026-11-21 12:30"), Reason: "holidays"}
-	slot := ledger.Wake{ID: 7, Agent: "a", At: at("2026-11-21 11:15"), OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent}
-	stale := ledger.Wake{ID: 8, Agent: "b", At: at("2026-11-20 11:15"), OnMiss: domain.MissSkip}
+	held := pause.Pause{Scope: pause.Agent, Name: "a", Since: at("2026-11-21 10:30"), Until: at("2026-11-21 12:30"), Reason: "holidays"}
+	slot := wake.Wake{ID: 7, Agent: "a", At: at("2026-11-21 11:15"), OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent}
+	stale := wake.Wake{ID: 8, Agent: "b", At: at("2026-11-20 11:15"), OnMiss: domain.MissSkip}
 	out := play(t, simulate.Options{Jobs: []scheduler.Job{job(t, "j", schedule.Options{Cron: "0 * * * *"})}, From: at("2026-11-21 09:30"), To: at("2026-11-21 13:30"),
-		Pauses: []ledger.Pause{pause}, Wakes: []ledger.Wake{slot, stale}})
+		Pauses: []pause.Pause{held}, Wakes: []wake.Wake{slot, stale}})
 	if want := "11:15 skipped, 10:00 run, 11:00 skipped, 11:15 run, 12:00 skipped, 13:00 run"; told(out) != want {
 		t.Errorf("%s\nwant %s", told(out), want)
 	}
 
 	for _, o := range out {
-		if o.Source == scheduler.SourceWake && o.Agent == "a" && (o.Started.Before(pause.Until) || o.Started.After(pause.Until.Add(time.Minute))) {
+		if o.Source == scheduler.SourceWake && o.Agent == "a" && (o.Started.Before(held.Until) || o.Started.After(held.Until.Add(time.Minute))) {
 			t.Errorf("the slot fired at %s", o.Started)
 		}
 		if o.Decision == domain.DecisionSkipped && o.Source == "cron" && !strings.Contains(o.Reason, "holidays") {

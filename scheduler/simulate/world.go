@@ -9,6 +9,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/wake"
 	"rouse/scheduler"
 	"rouse/scheduler/dispatch"
 )
@@ -386,24 +387,24 @@ func (w *world) accept(o *Occurrence, trigger domain.Trigger, notBefore time.Tim
 
 // fireWake decides about a planned wake that is due.
 func (w *world) fireWake(id int64) {
-	i := slices.IndexFunc(w.o.Wakes, func(s ledger.Wake) bool { return s.ID == id })
+	i := slices.IndexFunc(w.o.Wakes, func(s wake.Wake) bool { return s.ID == id })
 	s := w.o.Wakes[i]
-	d := ledger.DecideWake(w.now, s, ledger.WakeState{Pauses: w.o.Pauses, Saturated: w.lanes.Free() <= 0, LastWake: w.lastWake[s.Agent]})
+	d := wake.Decide(w.now, s, wake.State{Pauses: w.o.Pauses, Saturated: w.lanes.Free() <= 0, LastWake: w.lastWake[s.Agent]})
 	w.table.SettleWake(d)
 
-	if d.Decision == ledger.WakeDeferred {
+	if d.Decision == wake.Deferred {
 		w.o.Wakes = slices.Clone(w.o.Wakes) // owned by the caller
 		w.o.Wakes[i].At, w.o.Wakes[i].Deferred = d.At, true
 		return
 	}
 
-	if d.Decision == ledger.WakePaused {
+	if d.Decision == wake.Paused {
 		return
 	}
 
 	o := &Occurrence{Agent: s.Agent, Source: scheduler.SourceWake, Nominal: s.At, Actual: s.At, Decision: domain.DecisionRun, Reason: d.Reason}
 	w.keep(o)
-	if d.Decision == ledger.WakeDropped {
+	if d.Decision == wake.Dropped {
 		o.Decision = domain.DecisionSkipped
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/runs"
 	"rouse/internal/storage/dbfile"
 	"rouse/scheduler"
 	"rouse/scheduler/schedule"
@@ -60,7 +61,7 @@ func liveFor(t *testing.T, path string, days int) {
 		for range 4 { // like a daemon
 			time.Sleep(6 * time.Hour)
 			synctest.Wait()
-			n, err := r.l.Prune(t.Context(), r.now(), func(string) time.Duration { return kept })
+			n, err := r.l.Maint.Prune(t.Context(), r.now(), func(string) time.Duration { return kept })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -76,7 +77,7 @@ func liveFor(t *testing.T, path string, days int) {
 	}
 	stop()
 
-	left, err := r.l.Runs(t.Context(), ledger.RunFilter{Limit: days * aDay})
+	left, err := r.l.Runs.List(t.Context(), runs.Filter{Limit: days * aDay})
 	if err != nil {
 		t.Fatal(err)
 	}

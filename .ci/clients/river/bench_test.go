@@ -24,6 +24,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/node"
 	"rouse/internal/ledger/ledgertest"
 	"rouse/scheduler/dispatch"
 	engine "rouse/scheduler/dispatch/river"
@@ -113,7 +114,7 @@ func workLedger(ctx context.Context, url string, ready func()) error {
 		return err
 	}
 	defer l.Close()
-	m, err := l.Join(ctx, ledger.Node{Name: fmt.Sprint("node", os.Getpid()), Host: "here", PID: os.Getpid(), Triggers: true, Lanes: lanes})
+	m, err := l.Nodes.Join(ctx, node.Node{Name: fmt.Sprint("node", os.Getpid()), Host: "here", PID: os.Getpid(), Triggers: true, Lanes: lanes})
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"rouse/internal/dial"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/label"
 	"rouse/internal/text"
 )
 
@@ -46,11 +47,11 @@ func (c *Clones) Push(ctx context.Context, run ledger.Run, o *checkout.PushOptio
 
 func (c *Clones) push(ctx context.Context, run ledger.Run, o checkout.PushOptions, got checkout.Result) error {
 	// Untrusted content must not make the host send private data.
-	now, err := c.ledger.Run(ctx, run.ID)
+	now, err := c.ledger.Runs.Get(ctx, run.ID)
 	if err != nil {
 		return err
 	}
-	if strings.Contains(now.Taint, ledger.TaintUntrusted) && strings.Contains(now.Taint, tool.Private.String()) {
+	if strings.Contains(now.Taint, label.TaintUntrusted) && strings.Contains(now.Taint, tool.Private.String()) {
 		return fmt.Errorf("the run met untrusted content and private data, which may be in the commits; look at them first: rouse apply %d --diff", run.ID)
 	}
 

@@ -20,6 +20,7 @@ import (
 	"rouse/agent/checkout"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 )
 
 // Clones manages the clones of all runs. It is safe for concurrent use. A nil *Clones has no clones
@@ -69,7 +70,7 @@ func (c *Clones) record(ctx context.Context, run ledger.Run, kind string, data a
 	if err != nil {
 		return err
 	}
-	events, err := c.ledger.Events(ctx, ledger.EventFilter{Run: run.ID, Limit: -1})
+	events, err := c.ledger.Events.List(ctx, event.Filter{Run: run.ID, Limit: -1})
 	if err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ func (c *Clones) record(ctx context.Context, run ledger.Run, kind string, data a
 			break
 		}
 	}
-	return c.ledger.AppendEvents(ctx, ledger.Event{Run: run.ID, Job: run.Job, Kind: kind, Data: raw})
+	return c.ledger.Events.Append(ctx, ledger.Event{Run: run.ID, Job: run.Job, Kind: kind, Data: raw})
 }
 
 // State is the state of the checkout of a run.
@@ -184,7 +185,7 @@ func (c *Clones) Prune(ctx context.Context) error {
 		if err != nil {
 			return false
 		}
-		run, err := c.ledger.Run(ctx, id)
+		run, err := c.ledger.Runs.Get(ctx, id)
 		return errors.Is(err, ledger.ErrNotFound) || err == nil && run.State == domain.StateFinished
 	}, c.ledger.Now())
 	for _, name := range removed {

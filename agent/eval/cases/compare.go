@@ -13,6 +13,8 @@ import (
 	"rouse/agent/tool/moduleapi"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/artifact"
+	"rouse/internal/ledger/event"
 	"rouse/internal/text"
 )
 
@@ -51,7 +53,7 @@ func (p *played) compareOutput(ctx context.Context, run ledger.Run) error {
 		return nil
 	}
 
-	events, err := p.Ledger.Events(ctx, ledger.EventFilter{Run: run.ID, Limit: -1})
+	events, err := p.Ledger.Events.List(ctx, event.Filter{Run: run.ID, Limit: -1})
 	if err != nil {
 		return err
 	}
@@ -89,7 +91,7 @@ func (p *played) compareWorkspace(ctx context.Context, run ledger.Run) error {
 		return nil
 	}
 
-	w, err := p.Ledger.Workspace(ctx, run.Workspace)
+	w, err := p.Ledger.Workspaces.Get(ctx, run.Workspace)
 	if err != nil {
 		return err
 	}
@@ -99,7 +101,7 @@ func (p *played) compareWorkspace(ctx context.Context, run ledger.Run) error {
 		}
 	}
 
-	all, err := p.Ledger.WorkspaceArtifacts(ctx, w.ID, false)
+	all, err := p.Ledger.Workspaces.Artifacts(ctx, w.ID, false)
 	if err != nil {
 		return err
 	}
@@ -116,12 +118,12 @@ func (p *played) compareWorkspace(ctx context.Context, run ledger.Run) error {
 }
 
 // hasArtifact reports whether an artifact matches the expectation.
-func (p *played) hasArtifact(ctx context.Context, all []ledger.Artifact, want Artifact) (bool, error) {
+func (p *played) hasArtifact(ctx context.Context, all []artifact.Artifact, want Artifact) (bool, error) {
 	for _, a := range all {
 		if want.Title != "" && a.Title != want.Title || want.Type != "" && a.Type != want.Type || want.Status != "" && a.Status != want.Status || want.Version != 0 && a.Version != want.Version {
 			continue
 		}
-		_, content, err := p.Ledger.ArtifactBytes(ctx, a.Run, a.ID)
+		_, content, err := p.Ledger.Artifacts.Bytes(ctx, a.Run, a.ID)
 		if err != nil || strings.Contains(string(content), want.Contains) {
 			return err == nil, err
 		}
@@ -138,7 +140,7 @@ func (a Artifact) String() string {
 	return string(raw)
 }
 
-func described(all []ledger.Artifact) (out []string) {
+func described(all []artifact.Artifact) (out []string) {
 	for _, a := range all {
 		out = append(out, fmt.Sprintf("%q (%s, %s, version %d)", a.Title, a.Type, a.Status, a.Version))
 	}

@@ -21,6 +21,8 @@ import (
 	"rouse/agent/tool/shell"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/workspace"
 	"rouse/internal/text"
 	"rouse/skills"
 )
@@ -91,7 +93,7 @@ func (p *played) setUp(ctx context.Context) error {
 		p.Workspace = anyWorkspace
 	}
 	if len(p.State) > 0 {
-		if _, err := p.Ledger.CreateWorkspace(ctx, ledger.Author{}, ledger.Workspace{Agent: eval.Worker, Skill: p.skill.Name, Name: p.Workspace, State: p.State}); err != nil {
+		if _, err := p.Ledger.Workspaces.Create(ctx, workspace.Author{}, workspace.Workspace{Agent: eval.Worker, Skill: p.skill.Name, Name: p.Workspace, State: p.State}); err != nil {
 			return fmt.Errorf("state: %w", err)
 		}
 	}
@@ -145,7 +147,7 @@ func (p *played) request() (ledger.Request, error) {
 }
 
 // reply answers an inbox item with the matching reply of the case.
-func (p *played) reply(i ledger.Item) (string, bool) {
+func (p *played) reply(i inbox.Item) (string, bool) {
 	at := slices.IndexFunc(p.replies, func(r Reply) bool { return strings.Contains(i.Title, r.Title) })
 	if at < 0 {
 		p.problem("it waits for an answer to %q, and inbox has none left: %s", i.Title, text.Truncate(text.Collapse(i.Message), maxShown))

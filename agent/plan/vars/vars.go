@@ -15,6 +15,7 @@ import (
 
 	"rouse/agent/plan"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/runs"
 )
 
 // instant prints as RFC 3339 in UTC with milliseconds, like times in a database (C-3).
@@ -61,11 +62,11 @@ func Of(run ledger.Run, attempt int, d ledger.Detail, lastSuccess, lastRun time.
 
 // LastTimes returns the times of earlier runs of the job, without skipped runs: a job that must wait
 // after its last run would otherwise be skipped forever.
-func LastTimes(ctx context.Context, l *ledger.Ledger, run ledger.Run) (ledger.LastTimes, error) {
+func LastTimes(ctx context.Context, l *ledger.Ledger, run ledger.Run) (runs.LastTimes, error) {
 	if run.Job == "" {
-		return ledger.LastTimes{}, nil
+		return runs.LastTimes{}, nil
 	}
-	return l.LastTimes(ctx, run.Job, run.ID)
+	return l.Runs.LastTimes(ctx, run.Job, run.ID)
 }
 
 // DestinationNames are the names for on_success and on_failure. Their values are the same in each

@@ -227,7 +227,7 @@ func (o Options) notify(ctx context.Context, in tool.Invocation, a notifyArgs) (
 		}
 		res.Posted = append(res.Posted, one)
 	}
-	if err := o.Ledger.AppendNotices(ctx, notices...); err != nil {
+	if err := o.Ledger.Outbox.Append(ctx, notices...); err != nil {
 		return tool.Envelope{}, fmt.Errorf("the notice cannot be recorded: %w", err)
 	}
 	return tool.Success(res), nil

@@ -121,7 +121,7 @@ func TestNotify(t *testing.T) {
 		}
 	}
 
-	out, err := l.PendingNotices(t.Context(), time.Now(), 10)
+	out, err := l.Outbox.Pending(t.Context(), time.Now(), 10)
 	if err != nil || len(out) != 1 || out[0].Title != "3 expenses" || out[0].Channel != "desktop" || out[0].Run != 7 {
 		t.Errorf("outbox: %+v (%v)", out, err)
 	}
@@ -143,7 +143,7 @@ func TestNotifyKeys(t *testing.T) {
 		}
 	}
 
-	out, err := l.PendingNotices(t.Context(), time.Now(), 10)
+	out, err := l.Outbox.Pending(t.Context(), time.Now(), 10)
 	if err != nil || len(out) != 3 || out[0].Title != "two lines" || out[0].Channel != "ops" {
 		t.Errorf("outbox: %+v (%v)", out, err)
 	}
@@ -173,7 +173,7 @@ func TestNotifyIsSigned(t *testing.T) {
 			t.Fatalf("%s: %+v (%v)", title, e, err)
 		}
 
-		n, found, err := l.LastNotice(t.Context(), "desktop")
+		n, found, err := l.Outbox.Last(t.Context(), "desktop")
 		if err != nil || !found || n.Title != want || n.ViewRef != "by_month" || n.Agent != "ann" {
 			t.Errorf("%s: %+v (%v)", title, n, err)
 		}
@@ -200,7 +200,7 @@ func TestNotifyWithoutChannel(t *testing.T) {
 	if e := call(t, r, "notify", `{"title":"x"}`); !e.OK || len(e.Warnings) != 1 || !strings.Contains(string(e.Result), `"posted":[]`) {
 		t.Errorf("%+v %s", e, e.Result)
 	}
-	if out, err := l.PendingNotices(t.Context(), time.Now(), 10); err != nil || len(out) > 0 {
+	if out, err := l.Outbox.Pending(t.Context(), time.Now(), 10); err != nil || len(out) > 0 {
 		t.Errorf("outbox: %+v (%v)", out, err)
 	}
 }
@@ -230,7 +230,7 @@ func TestNotifyGoesToEachDefaultChannel(t *testing.T) {
 			t.Fatalf("%s (%v), want %s", e.Result, err, want)
 		}
 	}
-	if out, err := l.PendingNotices(t.Context(), time.Now(), 10); err != nil || len(out) != 2 || out[0].Channel != "phone" || out[1].Channel != "mail" {
+	if out, err := l.Outbox.Pending(t.Context(), time.Now(), 10); err != nil || len(out) != 2 || out[0].Channel != "phone" || out[1].Channel != "mail" {
 		t.Errorf("outbox: %+v (%v)", out, err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"rouse/agentdb/schema"
 	"rouse/agentdb/transfer"
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/label"
 )
 
 //go:embed *.md
@@ -166,7 +166,7 @@ func (o Options) needs(shows, keeps bool) func(context.Context, tool.Invocation,
 		n.Bind = o.bindDatabase(ctx, in.Agent, n.Bind)
 
 		if keeps {
-			n.Writes = []ledger.Place{ledger.TablePlace(in.Agent, strings.ToLower(a.Table))}
+			n.Writes = []label.Place{label.TablePlace(in.Agent, strings.ToLower(a.Table))}
 		}
 		return n, nil
 	}
@@ -197,7 +197,7 @@ func (o Options) bindDatabase(ctx context.Context, agent string, then func(tool.
 // readNeed returns the need of a call that shows rows. It covers all tables, because a query may
 // name any table and views hide the tables they use.
 func (o Options) readNeed(agent string) (n tool.Need) {
-	if n.Reads = []ledger.Place{ledger.TablePlace(agent, "")}; o.Private {
+	if n.Reads = []label.Place{label.TablePlace(agent, "")}; o.Private {
 		n.AddsTaint |= tool.Private
 		n.NotPrivate = "private: {database: false}"
 	}

@@ -13,9 +13,9 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
-	"rouse/agent/tool/file"
 	"rouse/agent/tool/shell"
 	"rouse/internal/domain"
+	"rouse/internal/ledger/fileop"
 	"rouse/internal/text"
 )
 
@@ -115,7 +115,7 @@ type Options struct {
 	Settings Settings
 	Located  Located
 	Launcher *shell.Launcher
-	Log      file.Log
+	Log      *fileop.FileOps
 	Before   string // folder for what files were before
 	Bounds   Bounds
 	// UsualMicroUSD is the median cost of the job's earlier runs that reported one, or 0.

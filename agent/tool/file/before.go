@@ -21,6 +21,7 @@ import (
 	"rouse/internal/atomicfile"
 	"rouse/internal/fspath"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/fileop"
 	"rouse/internal/nofollow"
 	"rouse/internal/text"
 )
@@ -281,7 +282,7 @@ type Settled struct {
 
 // Settle records the changes since, with the content before, and removes what was kept. roots hear
 // of the files that were written; nil after a crash. An error is the host's.
-func (b *Before) Settle(ctx context.Context, log Log, boundary nofollow.Boundary, roots *tool.Roots) (out Settled, err error) {
+func (b *Before) Settle(ctx context.Context, log *fileop.FileOps, boundary nofollow.Boundary, roots *tool.Roots) (out Settled, err error) {
 	now, more, err := b.list(ctx, boundary)
 	if err != nil {
 		return out, err
@@ -293,11 +294,11 @@ func (b *Before) Settle(ctx context.Context, log Log, boundary nofollow.Boundary
 	}
 	if (b.More || more) && len(b.Roots) > 0 { // recorded where an undo looks for it
 		root := b.Roots[0]
-		ops = append(ops, ledger.FileOp{Type: ledger.FileProgram, Root: root, Path: root, BeforeHash: notKept, AfterHash: notKept,
+		ops = append(ops, fileop.Op{Type: fileop.Program, Root: root, Path: root, BeforeHash: notKept, AfterHash: notKept,
 			NoUndoReason: fmt.Sprintf("there are more than %d files, and what the program did to those beyond is not known", maxBeforeEntries)})
 	}
 
-	saved, err := log.SavedFileBytes(ctx, b.Run)
+	saved, err := log.SavedBytes(ctx, b.Run)
 	if err != nil {
 		return out, err
 	}
@@ -306,21 +307,21 @@ func (b *Before) Settle(ctx context.Context, log Log, boundary nofollow.Boundary
 		if before, saved, err = b.fill(&ops[i], saved); err != nil {
 			return out, err
 		}
-		if ops[i], err = log.AddFileOp(ctx, ledger.Attempt{Run: b.Run, Number: b.Attempt}, ops[i], before); err != nil {
+		if ops[i], err = log.Add(ctx, ledger.Attempt{Run: b.Run, Number: b.Attempt}, ops[i], before); err != nil {
 			return out, err
 		}
 		out.add(ops[i])
 	}
 
 	if roots != nil { // so that the job's own watch does not take the files for somebody else's
-		reported := slices.DeleteFunc(slices.Clone(ops), func(op ledger.FileOp) bool { return op.NoUndoReason != "" })
+		reported := slices.DeleteFunc(slices.Clone(ops), func(op fileop.Op) bool { return op.NoUndoReason != "" })
 		err = (&RecordedPlan{roots: roots, ops: reported}).Announce(ctx)
 	}
 	return out, errors.Join(err, b.Discard())
 }
 
 // fill completes the record of a change, and returns the content before it.
-func (b *Before) fill(op *ledger.FileOp, saved int64) ([]byte, int64, error) {
+func (b *Before) fill(op *fileop.Op, saved int64) ([]byte, int64, error) {
 	op.Agent, op.Batch = b.Agent, b.Key
 	e := b.Entries[op.Path]
 	if op.NoUndoReason != "" || e == nil || e.Hash == "" || op.BeforeHash == "" {
@@ -346,7 +347,7 @@ func (b *Before) fill(op *ledger.FileOp, saved int64) ([]byte, int64, error) {
 
 // changes are in the order of paths. Undo goes backwards, so that it finds the folders that it
 // removes empty.
-func (b *Before) changes(ctx context.Context, boundary nofollow.Boundary, now map[string]*beforeEntry) (ops []ledger.FileOp, err error) {
+func (b *Before) changes(ctx context.Context, boundary nofollow.Boundary, now map[string]*beforeEntry) (ops []fileop.Op, err error) {
 	all := maps.Clone(b.Entries)
 	maps.Copy(all, now)
 	paths := slices.Sorted(maps.Keys(all))
@@ -364,13 +365,13 @@ func (b *Before) changes(ctx context.Context, boundary nofollow.Boundary, now ma
 
 // change returns the change of one path, or nil. left is the number of bytes that may still be
 // read.
-func change(boundary nofollow.Boundary, path string, was, is *beforeEntry, left *int64) *ledger.FileOp {
-	op := &ledger.FileOp{Type: ledger.FileProgram, Path: path, Root: cmp.Or(is, was).root}
+func change(boundary nofollow.Boundary, path string, was, is *beforeEntry, left *int64) *fileop.Op {
+	op := &fileop.Op{Type: fileop.Program, Path: path, Root: cmp.Or(is, was).root}
 	switch {
 	case was != nil && is != nil && was.Kind == is.Kind && was.same(is):
 		return nil
 	case was == nil && is.Kind == kindFolder:
-		op.Type, op.AfterHash = ledger.FileDirCreate, folderHash
+		op.Type, op.AfterHash = fileop.DirCreate, folderHash
 		return op
 	case was != nil && was.Kind == kindFolder && is == nil: // it is made again for the files that were in it
 		return nil
@@ -423,8 +424,8 @@ func (e *beforeEntry) same(o *beforeEntry) bool {
 }
 
 // add counts one change.
-func (s *Settled) add(op ledger.FileOp) {
-	if op.Type == ledger.FileDirCreate {
+func (s *Settled) add(op fileop.Op) {
+	if op.Type == fileop.DirCreate {
 		return
 	}
 
@@ -441,7 +442,7 @@ func (b *Before) Discard() error { return os.RemoveAll(b.dir) }
 
 // RecoverBefore records the changes that programs of a process that died had made, from what was
 // kept in the folders of dir. Their attempts must not have been ended yet.
-func RecoverBefore(ctx context.Context, log Log, boundary nofollow.Boundary, dir string) error {
+func RecoverBefore(ctx context.Context, log *fileop.FileOps, boundary nofollow.Boundary, dir string) error {
 	left, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

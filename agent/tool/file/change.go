@@ -16,6 +16,7 @@ import (
 	"rouse/internal/atomicfile"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/fileop"
 	"rouse/internal/owner"
 )
 
@@ -63,7 +64,7 @@ func (f *files) prepare(ctx context.Context, in tool.Invocation, path string) (c
 	}
 
 	// Before the change, so that a dry run shows it, too.
-	kept, err := f.log.SavedFileBytes(ctx, in.Run)
+	kept, err := f.log.SavedBytes(ctx, in.Run)
 	if err != nil {
 		c.close()
 		return c, &hostError{err}
@@ -104,9 +105,9 @@ func failureOf(path string, err error) (tool.Envelope, error) {
 
 // apply replaces or creates the file. It returns the id of the change: the key of its call, which
 // is the same if the run is resumed.
-func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, kind ledger.FileOpType, text string) (string, error) {
+func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, kind fileop.Type, text string) (string, error) {
 	p := c.place
-	op := ledger.FileOp{Agent: in.Agent, Batch: in.Key, Type: kind, Root: p.Name(), Path: filepath.Join(p.Name(), p.Rel), CreatedFolder: firstMissingFolder(p), AfterHash: hashOf(text), NoUndoReason: c.notUndoable}
+	op := fileop.Op{Agent: in.Agent, Batch: in.Key, Type: kind, Root: p.Name(), Path: filepath.Join(p.Name(), p.Rel), CreatedFolder: firstMissingFolder(p), AfterHash: hashOf(text), NoUndoReason: c.notUndoable}
 	var mode fs.FileMode
 	if c.old.info != nil {
 		mode = c.old.info.Mode().Perm()
@@ -127,7 +128,7 @@ func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, 
 
 	err = p.Announce(ctx, file.TempName())
 	if err == nil {
-		op, err = f.log.AddFileOp(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, op, []byte(c.old.text))
+		op, err = f.log.Add(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, op, []byte(c.old.text))
 	}
 	if err != nil {
 		return "", errors.Join(notAnnounced(p, err), file.Abort())
@@ -135,7 +136,7 @@ func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, 
 
 	// The record is dropped even if the run was cancelled meanwhile: there was no change.
 	if err := commit(p, c.shown, file, c.old); err != nil {
-		if dropped := f.log.DeleteFileOp(context.WithoutCancel(ctx), op.ID); dropped != nil {
+		if dropped := f.log.Delete(context.WithoutCancel(ctx), op.ID); dropped != nil {
 			return "", errors.Join(err, &hostError{dropped})
 		}
 		return "", p.Explain(err)
@@ -149,14 +150,14 @@ func (c pendingChange) holds(text string) bool { return c.old.info != nil && c.o
 
 // confirm records that a run wrote the content that the file has already. The file is not touched,
 // so that no watch takes it for changed.
-func (f *files) confirm(ctx context.Context, in tool.Invocation, c pendingChange, op ledger.FileOp) (string, error) {
+func (f *files) confirm(ctx context.Context, in tool.Invocation, c pendingChange, op fileop.Op) (string, error) {
 	if err := c.place.CheckWrite(); err != nil {
 		return "", c.place.Explain(err)
 	}
 	if !c.old.unchanged(c.place) {
 		return "", changedMeanwhile(c.shown)
 	}
-	if _, err := f.log.AddFileOp(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, op, []byte(c.old.text)); err != nil {
+	if _, err := f.log.Add(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, op, []byte(c.old.text)); err != nil {
 		return "", &hostError{err}
 	}
 	return op.Batch, nil

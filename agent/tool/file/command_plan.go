@@ -9,6 +9,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/fileop"
 )
 
 // folderHash is recorded for a folder instead of the hash of a content.
@@ -16,23 +17,23 @@ const folderHash = "folder"
 
 // PlannedChange is a change of a file or folder that a command will make (OSA-36).
 type PlannedChange struct {
-	Type ledger.FileOpType // move, copy, delete or dirCreate
-	Path string            // what changes; relative to the workdir, or absolute
-	From string            // the file whose content Path will have; "" for a folder, and when Path will be gone
+	Type fileop.Type // move, copy, delete or dirCreate
+	Path string      // what changes; relative to the workdir, or absolute
+	From string      // the file whose content Path will have; "" for a folder, and when Path will be gone
 }
 
 // RecordedPlan holds the changes of one command, recorded before it runs.
 type RecordedPlan struct {
-	log   Log
+	log   *fileop.FileOps
 	roots *tool.Roots
-	ops   []ledger.FileOp
+	ops   []fileop.Op
 }
 
 // RecordPlan records the changes that a command will make, with the content that they destroy, so
 // that file_undo can revert it: all of it, or nothing. A *tool.Refusal says why it cannot be
 // recorded; every other error is the host's.
-func RecordPlan(ctx context.Context, log Log, roots *tool.Roots, in tool.Invocation, plan []PlannedChange) (*RecordedPlan, error) {
-	spent, err := log.SavedFileBytes(ctx, in.Run)
+func RecordPlan(ctx context.Context, log *fileop.FileOps, roots *tool.Roots, in tool.Invocation, plan []PlannedChange) (*RecordedPlan, error) {
+	spent, err := log.SavedBytes(ctx, in.Run)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func RecordPlan(ctx context.Context, log Log, roots *tool.Roots, in tool.Invocat
 	}
 
 	for i, op := range k.ops {
-		if k.ops[i], err = log.AddFileOp(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, op, []byte(olds[i].text)); err != nil {
+		if k.ops[i], err = log.Add(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, op, []byte(olds[i].text)); err != nil {
 			k.ops = k.ops[:i]
 			return nil, errors.Join(err, k.Discard(context.WithoutCancel(ctx)))
 		}
@@ -74,7 +75,7 @@ func CheckPlan(roots *tool.Roots, plan []PlannedChange) error {
 }
 
 // recordOf makes the record of a planned change, and reads the content that it destroys.
-func recordOf(roots *tool.Roots, step PlannedChange) (op ledger.FileOp, old fileState, err error) {
+func recordOf(roots *tool.Roots, step PlannedChange) (op fileop.Op, old fileState, err error) {
 	p, err := roots.Resolve(step.Path, true)
 	if err != nil {
 		return op, old, err
@@ -88,7 +89,7 @@ func recordOf(roots *tool.Roots, step PlannedChange) (op ledger.FileOp, old file
 		return op, old, err
 	}
 
-	op = ledger.FileOp{Type: step.Type, Root: p.Name(), Path: filepath.Join(p.Name(), p.Rel)}
+	op = fileop.Op{Type: step.Type, Root: p.Name(), Path: filepath.Join(p.Name(), p.Rel)}
 	if old.info != nil {
 		if old.info.IsDir() {
 			return op, old, tool.RefusePath(tool.KindRejected, "%s is a folder", step.Path)
@@ -97,7 +98,7 @@ func recordOf(roots *tool.Roots, step PlannedChange) (op ledger.FileOp, old file
 	}
 
 	switch {
-	case step.Type == ledger.FileDirCreate:
+	case step.Type == fileop.DirCreate:
 		op.AfterHash = folderHash
 	case step.From != "":
 		// Hashed before the command: afterwards nobody could tell its changes from those of others.
@@ -128,7 +129,7 @@ func (k *RecordedPlan) Any() bool { return len(k.ops) > 0 }
 
 // CameAbout reports whether the changes were made as planned.
 func (k *RecordedPlan) CameAbout() bool {
-	return !slices.ContainsFunc(k.ops, func(op ledger.FileOp) bool {
+	return !slices.ContainsFunc(k.ops, func(op fileop.Op) bool {
 		now, err := stateOf(k.roots, op)
 		return err != nil || !now.hasHash(op.AfterHash)
 	})
@@ -158,7 +159,7 @@ func (k *RecordedPlan) Announce(ctx context.Context) error {
 func (k *RecordedPlan) Discard(ctx context.Context) error {
 	var all error
 	for _, op := range k.ops {
-		all = errors.Join(all, k.log.DeleteFileOp(ctx, op.ID))
+		all = errors.Join(all, k.log.Delete(ctx, op.ID))
 	}
 	return all
 }

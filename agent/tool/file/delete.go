@@ -9,6 +9,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/fileop"
 	"rouse/internal/owner"
 	"rouse/internal/text"
 )
@@ -44,7 +45,7 @@ func (f *files) delete(ctx context.Context, in tool.Invocation, a deleteArgs) (t
 			res.Files, res.OperationID = len(before.ops), in.Key
 			return res, nil
 		}
-		var left []ledger.FileOp
+		var left []fileop.Op
 		for _, op := range before.ops {
 			now, err := stateOf(f.roots, op)
 			if err != nil {
@@ -97,7 +98,7 @@ func (f *files) keepable(ctx context.Context, in tool.Invocation, path string, i
 		}
 	}
 
-	kept, err := f.log.SavedFileBytes(ctx, in.Run)
+	kept, err := f.log.SavedBytes(ctx, in.Run)
 	if err != nil {
 		return &hostError{err}
 	}
@@ -108,11 +109,11 @@ func (f *files) keepable(ctx context.Context, in tool.Invocation, path string, i
 }
 
 // keepItems records items with their contents, in the order in which they are deleted.
-func (f *files) keepItems(ctx context.Context, in tool.Invocation, path string, items []item) (ops []ledger.FileOp, err error) {
+func (f *files) keepItems(ctx context.Context, in tool.Invocation, path string, items []item) (ops []fileop.Op, err error) {
 	var contents [][]byte
 	begin, held := 0, 0
 	flush := func() error {
-		err := f.log.AddFileOps(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, ops[begin:], contents)
+		err := f.log.AddAll(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, ops[begin:], contents)
 		if err != nil {
 			ops = ops[:begin]
 			return &hostError{err}
@@ -140,16 +141,16 @@ func (f *files) keepItems(ctx context.Context, in tool.Invocation, path string, 
 	return ops, flush()
 }
 
-func (f *files) keepItem(shown string, one item) (op ledger.FileOp, content []byte, err error) {
+func (f *files) keepItem(shown string, one item) (op fileop.Op, content []byte, err error) {
 	p, err := f.roots.Resolve(shown, true)
 	if err != nil {
 		return op, nil, err
 	}
 	defer p.Close()
 
-	op = ledger.FileOp{Type: ledger.FileDelete, Root: p.Name(), Path: filepath.Join(p.Name(), p.Rel), Mode: uint32(one.info.Mode().Perm()), BeforeHash: one.hash}
+	op = fileop.Op{Type: fileop.Delete, Root: p.Name(), Path: filepath.Join(p.Name(), p.Rel), Mode: uint32(one.info.Mode().Perm()), BeforeHash: one.hash}
 	if one.info.IsDir() {
-		op.Type = ledger.FileDirDelete
+		op.Type = fileop.DirDelete
 		return op, nil, nil
 	}
 
@@ -208,7 +209,7 @@ func (f *files) createFolder(ctx context.Context, in tool.Invocation, a folderAr
 		return res, nil
 	}
 
-	if err := f.log.AddFileOps(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, ops, make([][]byte, len(ops))); err != nil {
+	if err := f.log.AddAll(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, ops, make([][]byte, len(ops))); err != nil {
 		return res, &hostError{err}
 	}
 	err = makeFolders(p)

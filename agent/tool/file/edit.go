@@ -12,7 +12,7 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 
 	"rouse/agent/tool"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/fileop"
 	"rouse/internal/text"
 )
 
@@ -179,7 +179,7 @@ func (f *files) applyEdits(ctx context.Context, in tool.Invocation, path string,
 
 	res.Diff, res.Risk = diff(path, f.redact(c.old.text), f.redact(now)), c.risk(now)
 	if !dry {
-		res.OperationID, err = f.apply(ctx, in, c, ledger.FileEdit, now)
+		res.OperationID, err = f.apply(ctx, in, c, fileop.Edit, now)
 	}
 	return res, c.warnings(), err
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"rouse/agent/tool"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/fileop"
 )
 
 // TestFolderGoneWhileWriting checks that the call fails and no change is recorded if the folder disappears right before the file is
@@ -27,7 +27,7 @@ func TestFolderGoneWhileWriting(t *testing.T) {
 	if e.OK || e.Kind != tool.KindNotFound || e.Uncertain {
 		t.Errorf("%+v", e)
 	}
-	ops, err := b.ledger.FileOps(t.Context(), ledger.FileOpFilter{Run: b.last})
+	ops, err := b.ledger.FileOps.List(t.Context(), fileop.Filter{Run: b.last})
 	if err != nil || len(ops) != 0 {
 		t.Errorf("%+v, %v", ops, err)
 	}

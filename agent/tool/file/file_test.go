@@ -105,7 +105,7 @@ func (b *bench) run(t testing.TB) caller {
 		roots.OnOutput(func(context.Context, tool.Output) error { return write() })
 	}
 
-	tools, err := file.Tools(file.Options{Roots: roots, Log: b.ledger, Locks: b.locks, Allow: []string{"*_*", "search"}, Viewer: viewer})
+	tools, err := file.Tools(file.Options{Roots: roots, Log: b.ledger.FileOps, Artifacts: b.ledger.Artifacts, Locks: b.locks, Allow: []string{"*_*", "search"}, Viewer: viewer})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/internal/atomicfile"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/fileop"
 	"rouse/internal/owner"
 	"rouse/internal/text"
 )
@@ -249,14 +249,14 @@ func (f *files) removeItem(shown string, one item) error {
 
 // recorded describes the changes that an earlier attempt of a call has recorded.
 type recorded struct {
-	ops []ledger.FileOp // not undone, the newest first
-	all bool            // all were made
+	ops []fileop.Op // not undone, the newest first
+	all bool        // all were made
 }
 
 // earlier returns the changes that an earlier attempt of the call has recorded. After a crash, any
 // part of them may be made.
 func (f *files) earlier(ctx context.Context, in tool.Invocation) (r recorded, err error) {
-	ops, err := f.log.FileOps(ctx, ledger.FileOpFilter{Run: in.Run, Batch: in.Key, Limit: -1})
+	ops, err := f.log.List(ctx, fileop.Filter{Run: in.Run, Batch: in.Key, Limit: -1})
 	if err != nil {
 		return r, &hostError{err}
 	}
@@ -277,9 +277,9 @@ func (f *files) earlier(ctx context.Context, in tool.Invocation) (r recorded, er
 }
 
 // discard deletes the records of changes that were not made.
-func (f *files) discard(ctx context.Context, ops []ledger.FileOp) error {
+func (f *files) discard(ctx context.Context, ops []fileop.Op) error {
 	for _, op := range ops {
-		if err := f.log.DeleteFileOp(context.WithoutCancel(ctx), op.ID); err != nil {
+		if err := f.log.Delete(context.WithoutCancel(ctx), op.ID); err != nil {
 			return &hostError{err}
 		}
 	}
@@ -287,12 +287,12 @@ func (f *files) discard(ctx context.Context, ops []ledger.FileOp) error {
 }
 
 // missingFolders returns the changes that create the missing folders of a path, outermost first.
-func missingFolders(p *tool.FileHandle, rel string) (ops []ledger.FileOp) {
+func missingFolders(p *tool.FileHandle, rel string) (ops []fileop.Op) {
 	for folder := rel; folder != "."; folder = filepath.Dir(folder) {
 		if _, err := p.Lstat(folder); !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
-		ops = append([]ledger.FileOp{{Type: ledger.FileDirCreate, Root: p.Name(), Path: filepath.Join(p.Name(), folder), AfterHash: folderHash}}, ops...)
+		ops = append([]fileop.Op{{Type: fileop.DirCreate, Root: p.Name(), Path: filepath.Join(p.Name(), folder), AfterHash: folderHash}}, ops...)
 	}
 	return ops
 }

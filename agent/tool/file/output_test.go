@@ -48,7 +48,7 @@ func TestOutputsAreAnnouncedFirst(t *testing.T) {
 
 	b := newBench(t, dir)
 	in := b.start(t)
-	tools, err := file.Tools(file.Options{Roots: roots, Log: b.ledger})
+	tools, err := file.Tools(file.Options{Roots: roots, Log: b.ledger.FileOps, Artifacts: b.ledger.Artifacts})
 	if err != nil {
 		t.Fatal(err)
 	}

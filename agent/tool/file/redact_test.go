@@ -28,7 +28,7 @@ func TestCutsAreRedacted(t *testing.T) {
 
 	call := func(whole bool, name string, args map[string]any) string {
 		t.Helper()
-		tools, err := file.Tools(file.Options{Roots: roots, Log: b.ledger, Redact: hide.Replace, RedactReads: whole, Viewer: viewer, Allow: []string{"*_file", "file_*", "search"}})
+		tools, err := file.Tools(file.Options{Roots: roots, Log: b.ledger.FileOps, Artifacts: b.ledger.Artifacts, Redact: hide.Replace, RedactReads: whole, Viewer: viewer, Allow: []string{"*_file", "file_*", "search"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/folderzip"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/artifact"
 	"rouse/internal/text"
 )
 
@@ -96,7 +97,7 @@ func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (too
 		return failureOf(a.Path, err)
 	}
 
-	all, err := f.log.Artifacts(ctx, in.Run)
+	all, err := f.artifacts.List(ctx, in.Run)
 	if err != nil {
 		return tool.Envelope{}, err
 	}
@@ -113,8 +114,8 @@ func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (too
 		content = []byte(f.redact(text))
 	}
 
-	kept, err := f.log.AddArtifact(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt},
-		ledger.Artifact{Agent: in.Agent, Key: in.Key, Name: f.redact(name), Description: f.redact(text.Collapse(a.Description))}, content)
+	kept, err := f.artifacts.Add(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt},
+		artifact.Artifact{Agent: in.Agent, Key: in.Key, Name: f.redact(name), Description: f.redact(text.Collapse(a.Description))}, content)
 	if err != nil {
 		return tool.Envelope{}, fmt.Errorf("what is shared cannot be kept: %w", err)
 	}

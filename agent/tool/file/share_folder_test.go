@@ -85,7 +85,7 @@ func TestShareFolder(t *testing.T) {
 	if !e.OK || got["filename"] != "w.zip" || !strings.HasPrefix(unzipped(t, b.held(t, "w.zip"))[1], "site/img/a.png=") {
 		t.Errorf("%+v %v", e, got)
 	}
-	all, err := b.ledger.Artifacts(t.Context(), b.last)
+	all, err := b.ledger.Artifacts.List(t.Context(), b.last)
 	if err != nil || all[0].Hash != all[1].Hash {
 		t.Errorf("the same folder is not the same archive: %+v %v", all, err)
 	}

@@ -15,14 +15,14 @@ import (
 // held is what the ledger keeps of an artifact that a call has shared.
 func (b *bench) held(t *testing.T, name string) string {
 	t.Helper()
-	all, err := b.ledger.Artifacts(t.Context(), b.last)
+	all, err := b.ledger.Artifacts.List(t.Context(), b.last)
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	for i := range all {
 		if a := all[len(all)-1-i]; a.Name == name {
-			_, content, err := b.ledger.ArtifactBytes(t.Context(), b.last, a.ID)
+			_, content, err := b.ledger.Artifacts.Bytes(t.Context(), b.last, a.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +108,7 @@ func TestShare(t *testing.T) {
 		}
 	}
 
-	if all, err := b.ledger.Artifacts(t.Context(), b.last); err != nil || len(all) != 7 {
+	if all, err := b.ledger.Artifacts.List(t.Context(), b.last); err != nil || len(all) != 7 {
 		t.Errorf("kept: %+v %v", all, err)
 	}
 }
@@ -125,7 +125,7 @@ func TestShareOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	tools, err := file.Tools(file.Options{Roots: roots, Log: b.ledger, Redact: strings.NewReplacer("canary", "[secret]").Replace})
+	tools, err := file.Tools(file.Options{Roots: roots, Log: b.ledger.FileOps, Artifacts: b.ledger.Artifacts, Redact: strings.NewReplacer("canary", "[secret]").Replace})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestShareOnce(t *testing.T) {
 		answers = append(answers, string(e.Result))
 	}
 
-	all, err := b.ledger.Artifacts(t.Context(), in.Run)
+	all, err := b.ledger.Artifacts.List(t.Context(), in.Run)
 	if err != nil || len(all) != 1 || answers[0] != answers[1] || strings.Contains(answers[0], "canary") || all[0].Description != "of a [secret]" {
 		t.Errorf("%q, kept %+v: %v", answers, all, err)
 	}

@@ -10,29 +10,18 @@ import (
 	"rouse/agent/preview"
 	"rouse/agent/tool"
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/artifact"
+	"rouse/internal/ledger/fileop"
 )
-
-// Log records what was done to files, and stores what was shared. *ledger.Ledger is one.
-type Log interface {
-	AddFileOp(ctx context.Context, a ledger.Attempt, op ledger.FileOp, before []byte) (ledger.FileOp, error)
-	AddFileOps(ctx context.Context, a ledger.Attempt, ops []ledger.FileOp, before [][]byte) error
-	DeleteFileOp(ctx context.Context, id int64) error
-	MarkFileOpUndone(ctx context.Context, id int64) error
-	FileOps(ctx context.Context, f ledger.FileOpFilter) ([]ledger.FileOp, error)
-	FileBefore(ctx context.Context, id int64) ([]byte, error)
-	SavedFileBytes(ctx context.Context, run int64) (int64, error)
-	AddArtifact(ctx context.Context, at ledger.Attempt, a ledger.Artifact, content []byte) (ledger.Artifact, error)
-	Artifacts(ctx context.Context, runs ...int64) ([]ledger.Artifact, error)
-}
 
 // Options configure the tools of one run.
 type Options struct {
 	Roots *tool.Roots
 	// Wanted reports whether a tool is made; nil means all.
-	Wanted func(name string) bool
-	Log    Log
-	Locks  *tool.Locks // of all runs, and of all that undoes what they wrote
+	Wanted    func(name string) bool
+	Log       *fileop.FileOps     // of the changes, with the contents before
+	Artifacts *artifact.Artifacts // of what is shared
+	Locks     *tool.Locks         // of all runs, and of all that undoes what they wrote
 	// ContentOnly keeps share_artifact from reading paths, for an agent without files.
 	ContentOnly bool
 	Allow       []string // the agent's globs of tools; an alias needs one that asks for it
@@ -50,12 +39,13 @@ type Options struct {
 // files are the tools of one run.
 type files struct {
 	Options
-	roots  *tool.Roots
-	log    Log
-	locks  *tool.Locks
-	viewer *preview.Viewer
-	redact func(text string) string
-	hidden func(text string) string // applied to all that is read
+	roots     *tool.Roots
+	log       *fileop.FileOps
+	artifacts *artifact.Artifacts
+	locks     *tool.Locks
+	viewer    *preview.Viewer
+	redact    func(text string) string
+	hidden    func(text string) string // applied to all that is read
 }
 
 // member is a tool of the family, and the function that makes it for one run.
@@ -137,7 +127,7 @@ func WriteName() string { return writeSpec.Name }
 func Tools(o Options) ([]tool.Tool, error) {
 	unchanged := func(text string) string { return text }
 	o.Zone = cmp.Or(o.Zone, time.UTC)
-	f := &files{Options: o, roots: o.Roots, log: o.Log, locks: o.Locks, viewer: o.Viewer, redact: o.Redact}
+	f := &files{Options: o, roots: o.Roots, log: o.Log, artifacts: o.Artifacts, locks: o.Locks, viewer: o.Viewer, redact: o.Redact}
 	if f.redact == nil {
 		f.redact = unchanged
 	}

@@ -16,6 +16,7 @@ import (
 	"rouse/internal/atomicfile"
 	"rouse/internal/fspath"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/fileop"
 	"rouse/internal/text"
 )
 
@@ -212,7 +213,7 @@ func (f *files) inTheWay(ctx context.Context, in tool.Invocation, p *tool.FileHa
 		return refuse("%s is larger than %s, the limit for undo, and is not overwritten", to, text.Size(maxKept))
 	}
 
-	kept, err := f.log.SavedFileBytes(ctx, in.Run)
+	kept, err := f.log.SavedBytes(ctx, in.Run)
 	if err != nil {
 		return fileState{}, &hostError{err}
 	}
@@ -245,20 +246,20 @@ func (f *files) content(p *tool.FileHandle, shown string) (fileState, error) {
 }
 
 // plan returns the changes of a call. Undo reverts them in reverse order.
-func (f *files) plan(in tool.Invocation, from, to string, p *tool.FileHandle, items []item, old fileState, moves bool) ([]ledger.FileOp, error) {
+func (f *files) plan(in tool.Invocation, from, to string, p *tool.FileHandle, items []item, old fileState, moves bool) ([]fileop.Op, error) {
 	s, err := f.roots.Resolve(from, moves)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
 
-	kind := ledger.FileCopy
+	kind := fileop.Copy
 	if moves {
-		kind = ledger.FileMove
+		kind = fileop.Move
 	}
 	root, source := s.Name(), filepath.Join(s.Name(), s.Rel)
 	target := filepath.Join(p.Name(), p.Rel)
-	var ops, gone []ledger.FileOp
+	var ops, gone []fileop.Op
 	for _, one := range items {
 		// A path that the call could not write itself must not be written as part of a folder either.
 		at, err := f.roots.Resolve(filepath.Join(to, one.rel), true)
@@ -269,10 +270,10 @@ func (f *files) plan(in tool.Invocation, from, to string, p *tool.FileHandle, it
 			return nil, err
 		}
 
-		made := ledger.FileOp{Type: kind, Root: p.Name(), Path: filepath.Join(target, one.rel), AfterHash: one.hash}
-		away := ledger.FileOp{Type: ledger.FileMoveAway, Root: root, Path: filepath.Join(source, one.rel), BeforeHash: one.hash, Mode: uint32(one.info.Mode().Perm())}
+		made := fileop.Op{Type: kind, Root: p.Name(), Path: filepath.Join(target, one.rel), AfterHash: one.hash}
+		away := fileop.Op{Type: fileop.MoveAway, Root: root, Path: filepath.Join(source, one.rel), BeforeHash: one.hash, Mode: uint32(one.info.Mode().Perm())}
 		if one.info.IsDir() {
-			made.Type, away.Type = ledger.FileDirCreate, ledger.FileDirDelete
+			made.Type, away.Type = fileop.DirCreate, fileop.DirDelete
 			gone = append(gone, away)
 			ops = append(ops, made)
 			continue
@@ -296,7 +297,7 @@ func (f *files) plan(in tool.Invocation, from, to string, p *tool.FileHandle, it
 }
 
 // carry records the changes and then makes them. p holds the folder of the target open.
-func (f *files) carry(ctx context.Context, in tool.Invocation, a transferArgs, p *tool.FileHandle, items []item, ops []ledger.FileOp, old fileState, moves bool) error {
+func (f *files) carry(ctx context.Context, in tool.Invocation, a transferArgs, p *tool.FileHandle, items []item, ops []fileop.Op, old fileState, moves bool) error {
 	s, err := f.roots.Resolve(a.From, moves)
 	if err != nil {
 		return err
@@ -310,7 +311,7 @@ func (f *files) carry(ctx context.Context, in tool.Invocation, a transferArgs, p
 
 	before := make([][]byte, len(ops))
 	for i, op := range ops {
-		if op.Type != ledger.FileMoveAway && op.Size > 0 {
+		if op.Type != fileop.MoveAway && op.Size > 0 {
 			before[i] = []byte(old.text)
 		}
 	}
@@ -331,7 +332,7 @@ func (f *files) carry(ctx context.Context, in tool.Invocation, a transferArgs, p
 			}
 		}
 		if !wasRecorded {
-			if err := f.log.AddFileOps(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, ops, before); err != nil {
+			if err := f.log.AddAll(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, ops, before); err != nil {
 				return &hostError{err}
 			}
 			wasRecorded = true
@@ -414,7 +415,7 @@ func (f *files) make(ctx context.Context, a transferArgs, s, p *tool.FileHandle,
 // remaining old ones. done is false if the earlier attempt made no change.
 func (f *files) finishTransfer(a transferArgs, in tool.Invocation, before recorded) (res transferResult, done bool, err error) {
 	arrived, untouched := true, true
-	var left []ledger.FileOp // the old files, then the old folders, the outermost first
+	var left []fileop.Op // the old files, then the old folders, the outermost first
 	for _, op := range slices.Backward(before.ops) {
 		now, err := stateOf(f.roots, op)
 		if err != nil {
@@ -450,7 +451,7 @@ func (f *files) finishTransfer(a transferArgs, in tool.Invocation, before record
 	}
 
 	top := before.ops[len(before.ops)-1] // the oldest
-	if res.Kind = "file"; top.Type == ledger.FileDirCreate {
+	if res.Kind = "file"; top.Type == fileop.DirCreate {
 		res.Kind = "folder"
 	}
 	res.From, res.Path, res.Replaced, res.CanUndo, res.OperationID = f.shown(a.From), f.relToWorkdir(top.Path), top.BeforeHash != "", true, in.Key

@@ -12,7 +12,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/internal/atomicfile"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/fileop"
 	"rouse/internal/nofollow"
 	"rouse/internal/owner"
 )
@@ -20,7 +20,7 @@ import (
 // Undo reverts one recorded change of a file. It refuses, with a *tool.Refusal, if the file was
 // changed since, unless force is set. A change that cannot be restored at all is always refused. It
 // has access only to the folder that was granted to the run, through no link below the boundary.
-func Undo(ctx context.Context, log Log, locks *tool.Locks, b nofollow.Boundary, op ledger.FileOp, force bool) error {
+func Undo(ctx context.Context, log *fileop.FileOps, locks *tool.Locks, b nofollow.Boundary, op fileop.Op, force bool) error {
 	gone := func(path string, err error) error {
 		return tool.RefusePath(tool.KindNotFound, "the folder of %s is gone: %v", path, err)
 	}
@@ -29,7 +29,7 @@ func Undo(ctx context.Context, log Log, locks *tool.Locks, b nofollow.Boundary, 
 		return gone(op.Path, err)
 	}
 	source := roots
-	if op.Type == ledger.FileMoveAway {
+	if op.Type == fileop.MoveAway {
 		sibling, err := siblingOf(ctx, log, op)
 		if err != nil {
 			return err
@@ -42,22 +42,22 @@ func Undo(ctx context.Context, log Log, locks *tool.Locks, b nofollow.Boundary, 
 }
 
 // siblingOf returns the change with the new name of a moved file. It was recorded right before op.
-func siblingOf(ctx context.Context, log Log, op ledger.FileOp) (ledger.FileOp, error) {
-	ops, err := log.FileOps(ctx, ledger.FileOpFilter{Run: op.Run, Batch: op.Batch, Limit: -1})
+func siblingOf(ctx context.Context, log *fileop.FileOps, op fileop.Op) (fileop.Op, error) {
+	ops, err := log.List(ctx, fileop.Filter{Run: op.Run, Batch: op.Batch, Limit: -1})
 	if err != nil {
-		return ledger.FileOp{}, &hostError{err}
+		return fileop.Op{}, &hostError{err}
 	}
 	for _, one := range ops { // the newest first
 		if one.ID < op.ID {
 			return one, nil
 		}
 	}
-	return ledger.FileOp{}, &hostError{fmt.Errorf("the new name of %s is not on record", op.Path)}
+	return fileop.Op{}, &hostError{fmt.Errorf("the new name of %s is not on record", op.Path)}
 }
 
 // moveBack restores the old name of a moved file. If the move replaced another file, moveBack makes
 // a copy, because the replaced file is restored later.
-func moveBack(ctx context.Context, log Log, source *tool.Roots, p *tool.FileHandle, op ledger.FileOp) error {
+func moveBack(ctx context.Context, log *fileop.FileOps, source *tool.Roots, p *tool.FileHandle, op fileop.Op) error {
 	sibling, err := siblingOf(ctx, log, op)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func moveBack(ctx context.Context, log Log, source *tool.Roots, p *tool.FileHand
 }
 
 // whyNotUndoable returns why a change cannot be undone now, or "".
-func whyNotUndoable(roots *tool.Roots, op ledger.FileOp) string {
+func whyNotUndoable(roots *tool.Roots, op fileop.Op) string {
 	p, old, err := openChanged(roots, op)
 	if err != nil {
 		return err.Error()
@@ -110,8 +110,8 @@ func whyNotUndoable(roots *tool.Roots, op ledger.FileOp) string {
 
 // undoObstacle returns why a change cannot be undone, given what is at its path now. gone reports
 // the paths at which the other changes that are undone with it will leave nothing.
-func undoObstacle(p *tool.FileHandle, op ledger.FileOp, now fileState, gone func(path string) bool) string {
-	if why := contentObstacle(op, now); why != "" || op.Type != ledger.FileDirCreate {
+func undoObstacle(p *tool.FileHandle, op fileop.Op, now fileState, gone func(path string) bool) string {
+	if why := contentObstacle(op, now); why != "" || op.Type != fileop.DirCreate {
 		return why
 	}
 	switch more, err := folderHasOther(p, p.Rel, gone); {
@@ -124,7 +124,7 @@ func undoObstacle(p *tool.FileHandle, op ledger.FileOp, now fileState, gone func
 }
 
 // stateOf reads what is at the path of a change now.
-func stateOf(roots *tool.Roots, op ledger.FileOp) (fileState, error) {
+func stateOf(roots *tool.Roots, op fileop.Op) (fileState, error) {
 	p, now, err := openChanged(roots, op)
 	if err != nil {
 		return now, err
@@ -135,7 +135,7 @@ func stateOf(roots *tool.Roots, op ledger.FileOp) (fileState, error) {
 // openChanged opens the path of a change, and reads what is there now.
 //
 // nolint: contextcheck // it reads local state and returns soon
-func openChanged(roots *tool.Roots, op ledger.FileOp) (*tool.FileHandle, fileState, error) {
+func openChanged(roots *tool.Roots, op fileop.Op) (*tool.FileHandle, fileState, error) {
 	p, err := roots.Resolve(op.Path, true)
 	if err != nil {
 		return nil, fileState{}, err
@@ -169,7 +169,7 @@ func (b fileState) hasHash(hash string) bool {
 }
 
 // contentObstacle returns why a change cannot be undone, given the current state of its file.
-func contentObstacle(op ledger.FileOp, now fileState) string {
+func contentObstacle(op fileop.Op, now fileState) string {
 	switch {
 	case !op.UndoneAt.IsZero():
 		return "it was undone at " + op.UndoneAt.Format(time.RFC3339)
@@ -187,7 +187,7 @@ func contentObstacle(op ledger.FileOp, now fileState) string {
 
 // undo restores the file of a change and marks the change as undone. A change that was not made is
 // only marked. source reaches the new name of a moved file.
-func undo(ctx context.Context, log Log, locks *tool.Locks, roots, source *tool.Roots, op ledger.FileOp, force bool) error {
+func undo(ctx context.Context, log *fileop.FileOps, locks *tool.Locks, roots, source *tool.Roots, op fileop.Op, force bool) error {
 	release, err := locks.Acquire(ctx, roots.Canonical(op.Path))
 	if err != nil {
 		return err
@@ -209,9 +209,9 @@ func undo(ctx context.Context, log Log, locks *tool.Locks, roots, source *tool.R
 	case asBefore:
 	case why != "" && (!force || op.NoUndoReason != "" || !op.UndoneAt.IsZero()):
 		return tool.RefusePath(tool.KindRejected, "the change %d/%s of %s cannot be undone: %s", op.Run, op.Batch, (&files{roots: roots}).relToWorkdir(op.Path), why)
-	case op.Type == ledger.FileMoveAway:
+	case op.Type == fileop.MoveAway:
 		err = moveBack(ctx, log, source, p, op)
-	case op.Type == ledger.FileDirDelete:
+	case op.Type == fileop.DirDelete:
 		if err = owner.MakeFoldersIn(p.Root, p.Rel); err == nil {
 			err = p.Chmod(p.Rel, fs.FileMode(op.Mode))
 		}
@@ -223,7 +223,7 @@ func undo(ctx context.Context, log Log, locks *tool.Locks, roots, source *tool.R
 	if err != nil {
 		return p.Explain(err)
 	}
-	if err := log.MarkFileOpUndone(ctx, op.ID); err != nil {
+	if err := log.MarkUndone(ctx, op.ID); err != nil {
 		return &hostError{err}
 	}
 
@@ -231,7 +231,7 @@ func undo(ctx context.Context, log Log, locks *tool.Locks, roots, source *tool.R
 }
 
 // removeCreated removes a file that was created, and the empty folders that were made for it.
-func removeCreated(p *tool.FileHandle, old fileState, op ledger.FileOp) error {
+func removeCreated(p *tool.FileHandle, old fileState, op fileop.Op) error {
 	if !old.unchanged(p) {
 		return changedMeanwhile(op.Path)
 	}
@@ -242,7 +242,7 @@ func removeCreated(p *tool.FileHandle, old fileState, op ledger.FileOp) error {
 }
 
 // removeFolders removes the folders that were created for a file if they are empty.
-func removeFolders(p *tool.FileHandle, op ledger.FileOp) error {
+func removeFolders(p *tool.FileHandle, op fileop.Op) error {
 	if op.CreatedFolder == "" {
 		return atomicfile.SyncFolderIn(p.Root, filepath.Dir(p.Rel))
 	}
@@ -267,8 +267,8 @@ func removeFolders(p *tool.FileHandle, op ledger.FileOp) error {
 }
 
 // restore writes the content before the change, with its permissions.
-func restore(ctx context.Context, log Log, p *tool.FileHandle, old fileState, op ledger.FileOp) error {
-	text, err := log.FileBefore(ctx, op.ID)
+func restore(ctx context.Context, log *fileop.FileOps, p *tool.FileHandle, old fileState, op fileop.Op) error {
+	text, err := log.Before(ctx, op.ID)
 	if err != nil {
 		return &hostError{err}
 	}
@@ -294,9 +294,9 @@ func changedMeanwhile(shown string) error {
 }
 
 // byCommand reports whether a change may affect a binary file.
-func byCommand(op ledger.FileOp) bool {
+func byCommand(op fileop.Op) bool {
 	switch op.Type {
-	case ledger.FileMove, ledger.FileCopy, ledger.FileDelete, ledger.FileDirCreate, ledger.FileProgram, ledger.FileMoveAway, ledger.FileDirDelete:
+	case fileop.Move, fileop.Copy, fileop.Delete, fileop.DirCreate, fileop.Program, fileop.MoveAway, fileop.DirDelete:
 		return true
 	}
 	return false
@@ -333,15 +333,15 @@ func folderHasOther(p *tool.FileHandle, rel string, gone func(path string) bool)
 
 // Undone is a change of a file by a run, and why it cannot be undone, or "".
 type Undone struct {
-	ledger.FileOp
+	fileop.Op
 	Why string
 }
 
 // UndoRun reverts all changes of files by a run, the newest first. Without force it reverts all or
 // none: a file that was changed since prevents it. With dry it only reports the obstacles. Changes
 // that were undone before are left out.
-func UndoRun(ctx context.Context, log Log, locks *tool.Locks, b nofollow.Boundary, run int64, force, dry bool) (out []Undone, done bool, err error) {
-	ops, err := log.FileOps(ctx, ledger.FileOpFilter{Run: run, Limit: -1})
+func UndoRun(ctx context.Context, log *fileop.FileOps, locks *tool.Locks, b nofollow.Boundary, run int64, force, dry bool) (out []Undone, done bool, err error) {
+	ops, err := log.List(ctx, fileop.Filter{Run: run, Limit: -1})
 	if err != nil {
 		return nil, false, err
 	}
@@ -386,7 +386,7 @@ func UndoRun(ctx context.Context, log Log, locks *tool.Locks, b nofollow.Boundar
 			continue
 		}
 
-		if err := Undo(ctx, log, locks, b, u.FileOp, force); err != nil {
+		if err := Undo(ctx, log, locks, b, u.Op, force); err != nil {
 			return out, false, fmt.Errorf("%d of the %d changes of files by run %d were undone, then: %w", i, len(out), run, err)
 		}
 		out[i].Why = ""
@@ -397,7 +397,7 @@ func UndoRun(ctx context.Context, log Log, locks *tool.Locks, b nofollow.Boundar
 
 // obstacleNow returns why the newest change of a file cannot be undone. A change that was not made
 // prevents nothing.
-func obstacleNow(b nofollow.Boundary, op ledger.FileOp, gone func(path string) bool) string {
+func obstacleNow(b nofollow.Boundary, op fileop.Op, gone func(path string) bool) string {
 	roots, err := tool.NewRootsWithin(b, op.Root, nil)
 	if err != nil {
 		return fmt.Sprintf("the folder %s is gone", op.Root)

@@ -14,6 +14,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/fileop"
 	"rouse/internal/nofollow"
 )
 
@@ -113,8 +114,8 @@ func TestUndo(t *testing.T) {
 
 	// As many as are asked for, up to a hundred.
 	for range 101 {
-		op := ledger.FileOp{Agent: "clerk", Type: ledger.FileCreate, Root: b.dir, Path: filepath.Join(b.dir, "gone"), AfterHash: "x"}
-		if _, err := b.ledger.AddFileOp(t.Context(), ledger.Attempt{Run: b.last, Number: 1}, op, nil); err != nil {
+		op := fileop.Op{Agent: "clerk", Type: fileop.Create, Root: b.dir, Path: filepath.Join(b.dir, "gone"), AfterHash: "x"}
+		if _, err := b.ledger.FileOps.Add(t.Context(), ledger.Attempt{Run: b.last, Number: 1}, op, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -158,7 +159,7 @@ func TestUndoRun(t *testing.T) {
 		}
 	}
 
-	ops, err := b.ledger.FileOps(ctx, ledger.FileOpFilter{Run: b.last, Limit: -1})
+	ops, err := b.ledger.FileOps.List(ctx, fileop.Filter{Run: b.last, Limit: -1})
 	if err != nil || len(ops) != 2 {
 		t.Fatalf("%+v %v", ops, err)
 	}
@@ -170,20 +171,20 @@ func TestUndoRun(t *testing.T) {
 	}
 
 	var bad *tool.Refusal
-	if err := file.Undo(ctx, b.ledger, nil, nofollow.Boundary{}, ops[0], false); !errors.As(err, &bad) || !strings.Contains(err.Error(), "changed since") || b.text("a.txt") != "mine\n" {
+	if err := file.Undo(ctx, b.ledger.FileOps, nil, nofollow.Boundary{}, ops[0], false); !errors.As(err, &bad) || !strings.Contains(err.Error(), "changed since") || b.text("a.txt") != "mine\n" {
 		t.Errorf("%v", err)
 	}
-	if err := file.Undo(ctx, b.ledger, nil, nofollow.Boundary{}, ops[0], true); err != nil || b.text("a.txt") != "one\n" {
+	if err := file.Undo(ctx, b.ledger.FileOps, nil, nofollow.Boundary{}, ops[0], true); err != nil || b.text("a.txt") != "one\n" {
 		t.Errorf("%v", err)
 	}
-	if err := file.Undo(ctx, b.ledger, nil, nofollow.Boundary{}, ops[1], false); err != nil || b.text("a.txt") != "old\n" {
+	if err := file.Undo(ctx, b.ledger.FileOps, nil, nofollow.Boundary{}, ops[1], false); err != nil || b.text("a.txt") != "old\n" {
 		t.Errorf("%v", err)
 	}
 
 	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o640 {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
-	if op, err := b.ledger.FileOps(ctx, ledger.FileOpFilter{ID: ops[1].ID}); err != nil || file.Undo(ctx, b.ledger, nil, nofollow.Boundary{}, op[0], true) == nil {
+	if op, err := b.ledger.FileOps.List(ctx, fileop.Filter{ID: ops[1].ID}); err != nil || file.Undo(ctx, b.ledger.FileOps, nil, nofollow.Boundary{}, op[0], true) == nil {
 		t.Error("undone twice")
 	}
 }
@@ -211,7 +212,7 @@ func TestUndoFollowsNoLink(t *testing.T) {
 	}
 
 	for _, force := range []bool{false, true} {
-		_, done, err := file.UndoRun(t.Context(), b.ledger, nil, nofollow.NewBoundary(outer), b.last, force, false)
+		_, done, err := file.UndoRun(t.Context(), b.ledger.FileOps, nil, nofollow.NewBoundary(outer), b.last, force, false)
 		if text, bad := os.ReadFile(kept); bad != nil || string(text) != "new\n" || done {
 			t.Errorf("force %t: %q %v %t %v", force, text, bad, done, err)
 		}
@@ -234,19 +235,19 @@ func TestUndoOfNothing(t *testing.T) {
 	}
 
 	const written = "x"
-	for _, op := range []ledger.FileOp{
-		{Type: ledger.FileCreate, Root: real, Path: filepath.Join(real, "new.txt"), AfterHash: written},
-		{Type: ledger.FileWrite, Root: real, Path: filepath.Join(real, "a.txt"), BeforeHash: sum("old"), AfterHash: written, Size: 3, Mode: 0o600},
+	for _, op := range []fileop.Op{
+		{Type: fileop.Create, Root: real, Path: filepath.Join(real, "new.txt"), AfterHash: written},
+		{Type: fileop.Write, Root: real, Path: filepath.Join(real, "a.txt"), BeforeHash: sum("old"), AfterHash: written, Size: 3, Mode: 0o600},
 	} {
 		op.Agent = "clerk"
-		op, err := b.ledger.AddFileOp(t.Context(), ledger.Attempt{Run: in.Run, Number: in.Attempt}, op, []byte("old"))
+		op, err := b.ledger.FileOps.Add(t.Context(), ledger.Attempt{Run: in.Run, Number: in.Attempt}, op, []byte("old"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if why := whyNot(t, b.run(t)); len(why) == 0 || !strings.Contains(why[0], "did not come about") {
 			t.Errorf("%s: %q", op.Path, why)
 		}
-		if err := file.Undo(t.Context(), b.ledger, nil, nofollow.Boundary{}, op, false); err != nil {
+		if err := file.Undo(t.Context(), b.ledger.FileOps, nil, nofollow.Boundary{}, op, false); err != nil {
 			t.Errorf("%v", err)
 		}
 	}
@@ -289,12 +290,12 @@ func TestWriteOfTheSameBytes(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	}
-	ops, err := b.ledger.FileOps(t.Context(), ledger.FileOpFilter{Limit: -1})
+	ops, err := b.ledger.FileOps.List(t.Context(), fileop.Filter{Limit: -1})
 	if err != nil || len(ops) != 4 {
 		t.Fatalf("%+v, %v", ops, err)
 	}
 	for i, op := range ops { // the newest first
-		if err := file.Undo(t.Context(), b.ledger, nil, nofollow.Boundary{}, op, false); err != nil {
+		if err := file.Undo(t.Context(), b.ledger.FileOps, nil, nofollow.Boundary{}, op, false); err != nil {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
@@ -312,7 +313,7 @@ func TestUndoBounded(t *testing.T) {
 	}
 
 	call := b.run(t)
-	if _, err := b.ledger.AddFileOp(t.Context(), ledger.Attempt{Run: b.last, Number: 1}, ledger.FileOp{Agent: "clerk", Type: ledger.FileWrite, Root: b.dir, Path: filepath.Join(b.dir, "b"), BeforeHash: "x", AfterHash: "y", Size: 256 << 20}, nil); err != nil {
+	if _, err := b.ledger.FileOps.Add(t.Context(), ledger.Attempt{Run: b.last, Number: 1}, fileop.Op{Agent: "clerk", Type: fileop.Write, Root: b.dir, Path: filepath.Join(b.dir, "b"), BeforeHash: "x", AfterHash: "y", Size: 256 << 20}, nil); err != nil {
 		t.Fatal(err)
 	}
 
@@ -347,7 +348,7 @@ func TestUndoAllOfARun(t *testing.T) {
 	state := func() string { return b.text("sub/a.txt") + " " + b.text("b.txt") }
 	undo := func(force, dry bool) string {
 		t.Helper()
-		out, done, err := file.UndoRun(t.Context(), b.ledger, nil, nofollow.Boundary{}, b.last, force, dry)
+		out, done, err := file.UndoRun(t.Context(), b.ledger.FileOps, nil, nofollow.Boundary{}, b.last, force, dry)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/internal/fspath"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/fileop"
 	"rouse/internal/text"
 )
 
@@ -52,7 +52,7 @@ func (f *files) history(ctx context.Context, in tool.Invocation, a historyArgs) 
 	if a.Limit < 0 {
 		return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "limit must be 1 or more").WithField("limit", "1 to 100")
 	}
-	filter := ledger.FileOpFilter{Agent: in.Agent, Limit: min(cmp.Or(a.Limit, defaultHistory), maxHistory)}
+	filter := fileop.Filter{Agent: in.Agent, Limit: min(cmp.Or(a.Limit, defaultHistory), maxHistory)}
 	if a.Path != "" {
 		var err error
 		if filter.Path, err = f.recordedPath(a.Path); err != nil {
@@ -60,7 +60,7 @@ func (f *files) history(ctx context.Context, in tool.Invocation, a historyArgs) 
 		}
 	}
 
-	ops, err := f.log.FileOps(ctx, filter)
+	ops, err := f.log.List(ctx, filter)
 	if err != nil {
 		return tool.Envelope{}, err
 	}
@@ -73,13 +73,13 @@ func (f *files) history(ctx context.Context, in tool.Invocation, a historyArgs) 
 	return tool.Success(map[string]any{"operations": out, "count": len(out)}), nil
 }
 
-func (f *files) operationOf(op ledger.FileOp, in tool.Invocation) operation {
+func (f *files) operationOf(op fileop.Op, in tool.Invocation) operation {
 	return operation{ID: operationID(op, in), Batch: batchID(op), Run: op.Run, Type: string(op.Type), Path: f.relToWorkdir(op.Path), At: op.At.Format(time.RFC3339)}
 }
 
 // operationID returns how a run refers to a change: by the key of the call that made it, preceded
 // by the number of another run.
-func operationID(op ledger.FileOp, in tool.Invocation) string {
+func operationID(op fileop.Op, in tool.Invocation) string {
 	if op.Run == in.Run {
 		return op.Batch
 	}
@@ -87,7 +87,7 @@ func operationID(op ledger.FileOp, in tool.Invocation) string {
 }
 
 // batchID returns an id that the changes of all calls of one answer share (OSA-07).
-func batchID(op ledger.FileOp) string { return fmt.Sprintf("%d/%s", op.Run, tool.AnswerKey(op.Batch)) }
+func batchID(op fileop.Op) string { return fmt.Sprintf("%d/%s", op.Run, tool.AnswerKey(op.Batch)) }
 
 // recordedPath returns the form of a path in which changes are recorded.
 func (f *files) recordedPath(path string) (string, error) {
@@ -134,7 +134,7 @@ func (f *files) undo(ctx context.Context, in tool.Invocation, a undoArgs) (tool.
 
 // checkBatch refuses the first of the changes that one command made if any of them cannot be
 // undone: of a moved file, one name must not be restored without the other.
-func (f *files) checkBatch(ops []ledger.FileOp, at int) error {
+func (f *files) checkBatch(ops []fileop.Op, at int) error {
 	if at > 0 && ops[at-1].Batch == ops[at].Batch {
 		return nil
 	}
@@ -163,9 +163,9 @@ func (f *files) checkBatch(ops []ledger.FileOp, at int) error {
 }
 
 // selectChanges finds the changes that a call means, the newest first.
-func (f *files) selectChanges(ctx context.Context, in tool.Invocation, a undoArgs) (ops []ledger.FileOp, err error) {
+func (f *files) selectChanges(ctx context.Context, in tool.Invocation, a undoArgs) (ops []fileop.Op, err error) {
 	unknown := tool.Refuse(tool.KindNotFound, "there is no change %q; see file_operation_history", a.OperationID)
-	filter, path := ledger.FileOpFilter{Agent: in.Agent, Run: in.Run, Batch: a.OperationID, Limit: -1}, ""
+	filter, path := fileop.Filter{Agent: in.Agent, Run: in.Run, Batch: a.OperationID, Limit: -1}, ""
 	if run, key, of := strings.Cut(a.OperationID, "/"); of {
 		n, err := strconv.ParseInt(run, 10, 64)
 		if err != nil || n <= 0 || key == "" {
@@ -178,7 +178,7 @@ func (f *files) selectChanges(ctx context.Context, in tool.Invocation, a undoArg
 			return nil, err
 		}
 	}
-	all, err := f.log.FileOps(ctx, filter)
+	all, err := f.log.List(ctx, filter)
 	if err != nil {
 		return nil, err
 	}

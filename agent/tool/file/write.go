@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"rouse/agent/tool"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/fileop"
 )
 
 var (
@@ -108,9 +108,9 @@ func (f *files) writeOnce(ctx context.Context, in tool.Invocation, a writeArgs) 
 		return tool.Success(res, c.warnings()...), nil
 	}
 
-	kind := ledger.FileWrite
+	kind := fileop.Write
 	if res.Created {
-		kind = ledger.FileCreate
+		kind = fileop.Create
 	}
 	if res.OperationID, err = f.apply(ctx, in, c, kind, text); err != nil {
 		return tool.Envelope{}, err

@@ -11,7 +11,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 	"rouse/internal/text"
 )
 
@@ -173,8 +173,8 @@ func (h *Host) acceptedRequest(request, key string, d decision) accepted {
 // decisionOn returns the reason that a call was allowed: an approval of its owner, or the rules.
 func (h *Host) decisionOn(ctx context.Context, key string) (decision, error) {
 	if h.o.Ledger != nil {
-		items, err := h.o.Ledger.ItemsOf(ctx, h.o.Run)
-		if err != nil || slices.ContainsFunc(items, func(i ledger.Item) bool { return i.Kind == ledger.KindApproval && i.Used == key }) {
+		items, err := h.o.Ledger.Inbox.OfRun(ctx, h.o.Run)
+		if err != nil || slices.ContainsFunc(items, func(i inbox.Item) bool { return i.Kind == inbox.KindApproval && i.Used == key }) {
 			return decision{"user", "the owner of the agent approved it"}, err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 	"rouse/internal/text"
 )
 
@@ -42,7 +42,7 @@ func (h *Host) install(_ context.Context, _ tool.Invocation, a installArgs) (too
 		how += " (" + command + ")"
 	}
 	return tool.Success(wait{
-		Kind: ledger.KindInput, Title: "install " + a.ToolID, Options: []string{installDone, installNot},
+		Kind: inbox.KindInput, Title: "install " + a.ToolID, Options: []string{installDone, installNot},
 		Question: fmt.Sprintf("The skill %s wants the program %s, which is not on this machine.%s rouse installs nothing by itself: %s, if you want to, and answer %q.", h.o.Skill, program, said, how, installDone),
 	}), nil
 }

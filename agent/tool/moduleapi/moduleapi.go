@@ -13,6 +13,8 @@ import (
 	"rouse/agent/tool/moduleapi/store"
 	"rouse/agent/tool/web"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/label"
+	"rouse/internal/ledger/workspace"
 	"rouse/skills"
 )
 
@@ -35,7 +37,7 @@ type Options struct {
 	Storage, Epoch string
 	// Ledger keeps checkpoints and workspaces; Workspace is the one that the run works in, nil: none.
 	Ledger    *ledger.Ledger
-	Workspace *ledger.Workspace
+	Workspace *workspace.Workspace
 	Redact    func(text string) string // removes secrets from what is stored
 	// Complete asks the agent's model; nil: it has none.
 	Complete func(ctx context.Context, in tool.Invocation, c Completion) (Completed, error)
@@ -61,7 +63,7 @@ type Host struct {
 	o        Options
 	requests *web.Requests // nil without a granted host
 	storage  *store.Store
-	stored   atomic.Pointer[ledger.Place] // where its file is, once there is one
+	stored   atomic.Pointer[label.Place] // where its file is, once there is one
 	methods  []string
 	handles  []handle
 	jobs     map[string]job // programs that were run, by the keys of their calls

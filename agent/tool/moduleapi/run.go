@@ -10,7 +10,8 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/internal/form"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/workspace"
 	"rouse/internal/text"
 	"rouse/skills"
 )
@@ -205,11 +206,11 @@ func (h *Host) keep(ctx context.Context, in tool.Invocation, p progress, state a
 		return err
 	}
 
-	c := ledger.Checkpoint{Phase: p.Phase, Role: p.Role, Step: p.Step, RunState: kept}
+	c := workspace.Checkpoint{Phase: p.Phase, Role: p.Role, Step: p.Step, RunState: kept}
 	if h.o.Workspace != nil {
 		c.Workspace = h.o.Workspace.ID
 	}
-	_, err = h.o.Ledger.AddCheckpoint(ctx, in.Author(), c)
+	_, err = h.o.Ledger.Workspaces.AddCheckpoint(ctx, in.Author(), c)
 	return tool.LedgerRefusal(err)
 }
 
@@ -218,14 +219,14 @@ func (h *Host) pause(ctx context.Context, in tool.Invocation, a pauseArgs) (tool
 		return tool.Envelope{}, err
 	}
 	reason := cmp.Or(strings.TrimSpace(text.Truncate(a.Reason, maxQuestion)), "the skill gave no reason")
-	return tool.Success(wait{Kind: ledger.KindPause, Question: reason, Options: []string{ledger.PauseContinue, ledger.PauseStop}}), nil
+	return tool.Success(wait{Kind: inbox.KindPause, Question: reason, Options: []string{inbox.PauseContinue, inbox.PauseStop}}), nil
 }
 
 func (h *Host) requestInput(ctx context.Context, in tool.Invocation, a inputArgs) (tool.Envelope, error) {
 	if err := h.keep(ctx, in, a.progress, nil); err != nil {
 		return tool.Envelope{}, err
 	}
-	w := wait{Kind: ledger.KindInput, Title: text.Collapse(a.Title), Question: cmp.Or(strings.TrimSpace(a.Message), text.Collapse(a.Title))}
+	w := wait{Kind: inbox.KindInput, Title: text.Collapse(a.Title), Question: cmp.Or(strings.TrimSpace(a.Message), text.Collapse(a.Title))}
 	if hasFields(a.InputSchema) {
 		w.InputSchema = a.InputSchema
 	}

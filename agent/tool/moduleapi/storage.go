@@ -10,7 +10,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/moduleapi/store"
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/label"
 	"rouse/internal/text"
 )
 
@@ -43,32 +43,32 @@ type setArgs struct {
 }
 
 // storagePlace returns the place of the storage, under which labels are kept.
-func (h *Host) storagePlace() ledger.Place {
+func (h *Host) storagePlace() label.Place {
 	if known := h.stored.Load(); known != nil {
 		return *known
 	}
 
 	p := StoragePlace(h.storage.Path())
-	if p.ID != (ledger.FileID{}) { // the file exists, and only the host could replace it
+	if p.ID != (label.FileID{}) { // the file exists, and only the host could replace it
 		h.stored.Store(&p)
 	}
 	return p
 }
 
 // StoragePlace returns the place of the storage at a path, under which labels are kept.
-func StoragePlace(path string) ledger.Place {
+func StoragePlace(path string) label.Place {
 	if folder, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 		return tool.PlaceOf(filepath.Join(folder, filepath.Base(path)))
 	}
-	return ledger.Place{Kind: ledger.PlaceFile, Name: path}
+	return label.Place{Kind: label.PlaceFile, Name: path}
 }
 
 func (h *Host) readsStorage(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
-	return tool.Need{Reads: []ledger.Place{h.storagePlace()}}, nil
+	return tool.Need{Reads: []label.Place{h.storagePlace()}}, nil
 }
 
 func (h *Host) writesStorage(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
-	return tool.Need{Writes: []ledger.Place{h.storagePlace()}}, nil
+	return tool.Need{Writes: []label.Place{h.storagePlace()}}, nil
 }
 
 // stored returns the answer to a call of the storage. A broken storage is the skill's fault, not

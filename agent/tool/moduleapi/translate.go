@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"rouse/agent/tool"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 	"rouse/internal/text"
 )
 
@@ -75,7 +75,7 @@ type Event struct {
 
 // The kinds of events.
 const (
-	EventProgress = ledger.EventProgress
+	EventProgress = event.Progress
 	EventCustom   = "skill.event"
 	EventStep     = "skill.step"
 	EventJob      = "skill.job"    // of a program: queued, completed, failed, terminated, refused

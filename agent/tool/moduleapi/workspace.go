@@ -10,7 +10,9 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/artifact"
+	"rouse/internal/ledger/label"
+	"rouse/internal/ledger/workspace"
 )
 
 // The tools of host.workspace (OSL-26). Reads stand in later attempts with writes, as with the
@@ -83,7 +85,7 @@ type artifactResult struct {
 	Parent   string `json:"parentArtifactId,omitempty"`
 }
 
-func newArtifactResult(a ledger.Artifact) artifactResult {
+func newArtifactResult(a artifact.Artifact) artifactResult {
 	return artifactResult{ID: strconv.FormatInt(a.ID, 10), Type: a.Type, Title: a.Title, Status: a.Status, Approval: a.Approval, Version: a.Version, Parent: optional(a.Parent)}
 }
 
@@ -109,16 +111,16 @@ func (h *Host) workspaceReads(context.Context, tool.Invocation, json.RawMessage)
 func (h *Host) workspaceWrites(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
 	return tool.Need{Writes: h.workspacePlaces()}, nil
 }
-func (h *Host) workspacePlaces() []ledger.Place {
+func (h *Host) workspacePlaces() []label.Place {
 	w := h.o.Workspace
 	if w == nil {
 		return nil
 	}
-	return []ledger.Place{ledger.WorkspacePlace(w.Agent, w.Skill, w.Name)}
+	return []label.Place{label.WorkspacePlace(w.Agent, w.Skill, w.Name)}
 }
 
 func (h *Host) getState(ctx context.Context, _ tool.Invocation, _ struct{}) (tool.Envelope, error) {
-	w, err := h.o.Ledger.Workspace(ctx, h.o.Workspace.ID)
+	w, err := h.o.Ledger.Workspaces.Get(ctx, h.o.Workspace.ID)
 	out := stateResult{w.State, w.LockVersion}
 	if strings.TrimSpace(string(w.State)) == "{}" { // nobody has written one
 		out.Value = json.RawMessage("null")
@@ -134,31 +136,31 @@ func (h *Host) setState(ctx context.Context, in tool.Invocation, a stateArgs) (t
 	if err != nil {
 		return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "the state cannot be written as JSON: %v", err).WithField("state", "an object")
 	}
-	return h.change(ctx, in, ledger.WorkspaceChange{Since: a.Version, State: json.RawMessage(h.o.Redact(string(raw))), SchemaVersion: h.o.Manifest.WorkspaceSchemaVersion})
+	return h.change(ctx, in, workspace.Change{Since: a.Version, State: json.RawMessage(h.o.Redact(string(raw))), SchemaVersion: h.o.Manifest.WorkspaceSchemaVersion})
 }
 
-func (h *Host) change(ctx context.Context, in tool.Invocation, c ledger.WorkspaceChange) (tool.Envelope, error) {
-	_, err := h.o.Ledger.ChangeWorkspace(ctx, in.Author(), h.o.Workspace.ID, c)
+func (h *Host) change(ctx context.Context, in tool.Invocation, c workspace.Change) (tool.Envelope, error) {
+	_, err := h.o.Ledger.Workspaces.Change(ctx, in.Author(), h.o.Workspace.ID, c)
 	return answerOf(value{}, err)
 }
 
 func (h *Host) setPhase(ctx context.Context, in tool.Invocation, a phaseArgs) (tool.Envelope, error) {
 	phase := h.o.Redact(a.Phase)
-	return h.change(ctx, in, ledger.WorkspaceChange{Phase: &phase})
+	return h.change(ctx, in, workspace.Change{Phase: &phase})
 }
 
 func (h *Host) setRole(ctx context.Context, in tool.Invocation, a roleArgs) (tool.Envelope, error) {
 	role := h.o.Redact(a.Role)
-	return h.change(ctx, in, ledger.WorkspaceChange{Role: &role})
+	return h.change(ctx, in, workspace.Change{Role: &role})
 }
 
 func (h *Host) attachApproval(ctx context.Context, in tool.Invocation, a approvalArgs) (tool.Envelope, error) {
-	err := h.o.Ledger.AddWorkspaceEvent(ctx, in.Author(), h.o.Workspace.ID, "approval", map[string]any{"approval": h.o.Redact(a.Approval), "kind": h.o.Redact(a.Kind)})
+	err := h.o.Ledger.Workspaces.AddEvent(ctx, in.Author(), h.o.Workspace.ID, "approval", map[string]any{"approval": h.o.Redact(a.Approval), "kind": h.o.Redact(a.Kind)})
 	return answerOf(value{}, err)
 }
 
 func (h *Host) listArtifacts(ctx context.Context, _ tool.Invocation, _ struct{}) (tool.Envelope, error) {
-	all, err := h.o.Ledger.WorkspaceArtifacts(ctx, h.o.Workspace.ID, true)
+	all, err := h.o.Ledger.Workspaces.Artifacts(ctx, h.o.Workspace.ID, true)
 	out := []artifactResult{}
 	for _, a := range all {
 		if !a.Discarded {
@@ -173,7 +175,7 @@ func (h *Host) createArtifact(ctx context.Context, in tool.Invocation, a newArti
 	if err != nil {
 		return tool.Envelope{}, err
 	}
-	return h.add(ctx, in, ledger.Artifact{Type: a.Type, Title: a.Title, Status: a.Status, Role: a.Role, Description: a.Describe, Parent: parent}, a.Content)
+	return h.add(ctx, in, artifact.Artifact{Type: a.Type, Title: a.Title, Status: a.Status, Role: a.Role, Description: a.Describe, Parent: parent}, a.Content)
 }
 
 // updateArtifact gives an artifact another status, or a version with another content or title, by
@@ -188,7 +190,7 @@ func (h *Host) updateArtifact(ctx context.Context, in tool.Invocation, a artifac
 	case a.Update.Title == "" && a.Update.Content == nil && a.Update.Status == nil:
 		return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "nothing was given that could become different: {title, status, content}").WithField("update", "what is to change")
 	case a.Update.Title == "" && a.Update.Content == nil:
-		changed, err := h.o.Ledger.ChangeArtifact(ctx, in.Author(), h.o.Workspace.ID, id, ledger.ArtifactChange{Status: a.Update.Status})
+		changed, err := h.o.Ledger.Workspaces.ChangeArtifact(ctx, in.Author(), h.o.Workspace.ID, id, workspace.ArtifactChange{Status: a.Update.Status})
 		return answerOf(newArtifactResult(changed), err)
 	}
 	return h.nextVersion(ctx, in, id, a.Update)
@@ -196,24 +198,24 @@ func (h *Host) updateArtifact(ctx context.Context, in tool.Invocation, a artifac
 
 // nextVersion adds the version after an artifact. The update may leave out its title and content.
 func (h *Host) nextVersion(ctx context.Context, in tool.Invocation, id int64, u artifactUpdate) (tool.Envelope, error) {
-	chain, err := h.o.Ledger.ArtifactChain(ctx, h.o.Workspace.ID, id)
+	chain, err := h.o.Ledger.Workspaces.ArtifactChain(ctx, h.o.Workspace.ID, id)
 	if err != nil {
 		return answerOf(nil, err)
 	}
 
-	var before ledger.Artifact
+	var before artifact.Artifact
 	for _, one := range chain {
 		if one.ID == id {
 			before = one
 		}
 	}
-	next := ledger.Artifact{Type: before.Type, Title: cmp.Or(u.Title, before.Title), Parent: id}
+	next := artifact.Artifact{Type: before.Type, Title: cmp.Or(u.Title, before.Title), Parent: id}
 	if u.Status != nil {
 		next.Status = *u.Status
 	}
 
 	if u.Content == nil {
-		_, content, err := h.o.Ledger.ArtifactBytes(ctx, before.Run, before.ID)
+		_, content, err := h.o.Ledger.Artifacts.Bytes(ctx, before.Run, before.ID)
 		if err != nil {
 			return answerOf(nil, err)
 		}
@@ -223,7 +225,7 @@ func (h *Host) nextVersion(ctx context.Context, in tool.Invocation, id int64, u 
 }
 
 // add adds an artifact, whose content is a text, or JSON.
-func (h *Host) add(ctx context.Context, in tool.Invocation, a ledger.Artifact, content any) (tool.Envelope, error) {
+func (h *Host) add(ctx context.Context, in tool.Invocation, a artifact.Artifact, content any) (tool.Envelope, error) {
 	whole, isText := content.(string)
 	if !isText && content != nil {
 		raw, err := json.MarshalIndent(content, "", "  ")
@@ -235,7 +237,7 @@ func (h *Host) add(ctx context.Context, in tool.Invocation, a ledger.Artifact, c
 
 	a.Workspace = h.o.Workspace.ID
 	a.Title, a.Status, a.Role, whole = strings.TrimSpace(h.o.Redact(a.Title)), h.o.Redact(a.Status), h.o.Redact(a.Role), h.o.Redact(whole)
-	added, err := h.o.Ledger.AddWorkspaceArtifact(ctx, in.Author(), a, []byte(whole))
+	added, err := h.o.Ledger.Workspaces.AddArtifact(ctx, in.Author(), a, []byte(whole))
 	return answerOf(newArtifactResult(added), err)
 }
 

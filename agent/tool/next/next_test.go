@@ -17,6 +17,8 @@ import (
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/wake"
 	"rouse/scheduler/schedule"
 )
 
@@ -98,9 +100,9 @@ func (b *bench) lookUpViews() func(context.Context, string) (string, error) {
 	}
 }
 
-func (b *bench) slot() ledger.Wake {
+func (b *bench) slot() wake.Wake {
 	b.t.Helper()
-	s, _, err := b.l.NextWake(b.t.Context(), b.run.Agent)
+	s, _, err := b.l.Wakes.Next(b.t.Context(), b.run.Agent)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -113,7 +115,7 @@ func (b *bench) wakeUp() ledger.Run {
 	s := b.slot()
 	time.Sleep(time.Until(s.At))
 	d, err := b.l.FireWakes(b.t.Context(), time.Now(), 1, s.ID)
-	if err != nil || d[0].Decision != ledger.WakeRun {
+	if err != nil || d[0].Decision != wake.Run {
 		b.t.Fatalf("%+v (%v)", d, err)
 	}
 
@@ -295,7 +297,7 @@ func TestBudget(t *testing.T) {
 		b.limits = plain
 		time.Sleep(time.Duration(row.Number("24"))*time.Hour - 20*time.Minute)
 		left(`{"in_seconds":600,"instructions":"x"}`, `"remaining_budget_today":1,"scheduled_at"`)
-		if _, err := b.l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseAgent, Name: "ann"}); err != nil {
+		if _, err := b.l.Pauses.Set(t.Context(), pause.Pause{Scope: pause.Agent, Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 
@@ -343,7 +345,7 @@ func TestARepeatedCallPlansOnce(t *testing.T) {
 		const args = `{"in_seconds":300,"instructions":"look again"}`
 		b.call("schedule_next_run", args)
 		b.call("schedule_next_run", args)
-		slots, err := b.l.Wakes(t.Context())
+		slots, err := b.l.Wakes.List(t.Context())
 		if err != nil || len(slots) != 1 {
 			t.Fatalf("slots: %+v (%v)", slots, err)
 		}
@@ -355,13 +357,13 @@ func TestARepeatedCallPlansOnce(t *testing.T) {
 		if e := b.call("schedule_next_run", args); !e.OK {
 			t.Errorf("the repeated call failed: %+v", e)
 		}
-		if _, planned, err := b.l.NextWake(t.Context(), "ann"); err != nil || planned {
+		if _, planned, err := b.l.Wakes.Next(t.Context(), "ann"); err != nil || planned {
 			t.Errorf("the repeated call planned a second wake (%v)", err)
 		}
 
 		b.run.Key = "another"
 		b.call("schedule_next_run", args)
-		if _, planned, err := b.l.NextWake(t.Context(), "ann"); err != nil || !planned {
+		if _, planned, err := b.l.Wakes.Next(t.Context(), "ann"); err != nil || !planned {
 			t.Errorf("another call planned nothing (%v)", err)
 		}
 	})
@@ -522,7 +524,7 @@ func TestPlanTools(t *testing.T) {
 				}
 			}
 		}
-		if all, err := b.l.Wakes(t.Context()); err != nil || len(all) != 1 {
+		if all, err := b.l.Wakes.List(t.Context()); err != nil || len(all) != 1 {
 			t.Errorf("%d wakes are planned (%v)", len(all), err)
 		}
 

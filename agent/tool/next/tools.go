@@ -180,7 +180,7 @@ func (o Options) cancelNextRun(ctx context.Context, in tool.Invocation, _ cancel
 		return tool.Success(cancelResult{}, "Not cancelled: in manual mode only the owner plans when this agent wakes."), nil
 	}
 
-	cancelled, err := o.Ledger.CancelWake(ctx, in.Agent, ledger.ByAgent)
+	cancelled, err := o.Ledger.Wakes.Cancel(ctx, in.Agent, ledger.ByAgent)
 	if err != nil {
 		return tool.Envelope{}, fmt.Errorf("the next run of %s cannot be cancelled: %w", in.Agent, err)
 	}

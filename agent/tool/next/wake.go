@@ -11,6 +11,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/wake"
 	"rouse/internal/text"
 	"rouse/scheduler/schedule"
 )
@@ -29,7 +30,7 @@ const (
 )
 
 var (
-	priorities = []string{defaultPriority, ledger.PriorityLow}
+	priorities = []string{defaultPriority, wake.PriorityLow}
 	onMisses   = []string{string(domain.MissSkip), string(defaultOnMiss), string(domain.MissCatchup)}
 )
 
@@ -115,17 +116,17 @@ func PlanWake(ctx context.Context, l *ledger.Ledger, limits schedule.Limits, r R
 	}
 
 	// Read before the wake is stored. The previous wake is only used for a warning.
-	before, had, err := l.NextWake(ctx, r.Agent)
+	before, had, err := l.Wakes.Next(ctx, r.Agent)
 	if err != nil {
 		return Result{}, fmt.Errorf("what is planned for %s cannot be read: %w", r.Agent, err)
 	}
 
 	var clamped schedule.ClampResult
 	var usage schedule.Usage
-	var slot *ledger.Wake
-	for err = ledger.ErrWakeUsageChanged; errors.Is(err, ledger.ErrWakeUsageChanged); {
-		var u ledger.WakeUsage
-		if u, err = l.WakeUsage(ctx, r.Agent); err != nil {
+	var slot *wake.Wake
+	for err = wake.ErrUsageChanged; errors.Is(err, wake.ErrUsageChanged); {
+		var u wake.Usage
+		if u, err = l.Wakes.Usage(ctx, r.Agent); err != nil {
 			break
 		}
 		now := l.Now()
@@ -138,8 +139,8 @@ func PlanWake(ctx context.Context, l *ledger.Ledger, limits schedule.Limits, r R
 		if clamped = limits.Clamp(now, ask, usage); clamped.Rejected {
 			break
 		}
-		var stored ledger.Wake
-		stored, err = l.SetWake(ctx, r.slot(ask.At, clamped.At), u)
+		var stored wake.Wake
+		stored, err = l.Wakes.Set(ctx, r.slot(ask.At, clamped.At), u)
 		slot = &stored
 	}
 	if err != nil {
@@ -169,8 +170,8 @@ func (r Request) depth() int {
 }
 
 // slot returns the wake in its stored form. A wake planned by the owner starts a new chain.
-func (r Request) slot(asked, at time.Time) ledger.Wake {
-	s := ledger.Wake{
+func (r Request) slot(asked, at time.Time) wake.Wake {
+	s := wake.Wake{
 		Agent: r.Agent, At: at, AskedAt: asked, Instructions: r.Instructions, ContextViews: r.ContextViews, Priority: r.Priority, OnMiss: r.OnMiss,
 		ScheduledBy: ledger.ByAgent, Run: r.Run, Key: r.Key, Job: r.Job, Depth: r.depth() + 1,
 	}
@@ -194,7 +195,7 @@ func (r Request) slot(asked, at time.Time) ledger.Wake {
 	return s
 }
 
-func newResult(limits schedule.Limits, c schedule.ClampResult, u schedule.Usage, s *ledger.Wake) Result {
+func newResult(limits schedule.Limits, c schedule.ClampResult, u schedule.Usage, s *wake.Wake) Result {
 	res := Result{Clamped: len(c.Reasons) > 0 && !c.Rejected, ClampReasons: c.Reasons, Rejected: c.Rejected}
 	if left := limits.WakesLeft(u); left >= 0 {
 		res.Remaining = &left
@@ -221,7 +222,7 @@ func newResult(limits schedule.Limits, c schedule.ClampResult, u schedule.Usage,
 
 // replaced returns a warning that describes the previously planned wake, which the new wake
 // replaces.
-func replaced(s ledger.Wake, zone *time.Location) string {
+func replaced(s wake.Wake, zone *time.Location) string {
 	by := "its owner"
 	if s.ScheduledBy == ledger.ByAgent {
 		by = fmt.Sprintf("run %d", s.Run)

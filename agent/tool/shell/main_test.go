@@ -160,7 +160,7 @@ func newBench(t testing.TB) *bench {
 	}
 
 	return &bench{t, dir, me, l, roots, shell.Options{
-		Launcher: &shell.Launcher{Sandbox: box, Limiter: lanes, Roots: roots}, Log: l, Allow: []string{"shell_run", "bash"},
+		Launcher: &shell.Launcher{Sandbox: box, Limiter: lanes, Roots: roots}, Log: l.FileOps, Allow: []string{"shell_run", "bash"},
 	}, tool.Invocation{Run: a.Run, Attempt: a.Number, Agent: "clerk", Key: "k1"}}
 }
 
@@ -180,7 +180,7 @@ func (b *bench) registry() *tool.Registry {
 		b.t.Fatal(err)
 	}
 
-	files, err := file.Tools(file.Options{Roots: b.roots, Log: b.ledger})
+	files, err := file.Tools(file.Options{Roots: b.roots, Log: b.ledger.FileOps, Artifacts: b.ledger.Artifacts})
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/fileop"
 	"rouse/internal/text"
 )
 
@@ -40,7 +40,7 @@ func predict(roots *tool.Roots, argv []string) (plan []file.PlannedChange, why s
 			if !isFolder(roots, p) && !exists(roots, p) && slices.ContainsFunc(options, func(o string) bool { return strings.Contains(o, "f") }) {
 				continue // rm -f ignores missing files
 			}
-			plan = append(plan, file.PlannedChange{Type: ledger.FileDelete, Path: p})
+			plan = append(plan, file.PlannedChange{Type: fileop.Delete, Path: p})
 		}
 	case "mkdir":
 		return newFolders(roots, paths, slices.ContainsFunc(options, func(o string) bool { return strings.Contains(o, "p") })), ""
@@ -82,9 +82,9 @@ func transfers(roots *tool.Roots, name string, paths []string, exact bool) (plan
 
 	from, to := paths[:len(paths)-1], paths[len(paths)-1]
 	into := !exact && isFolder(roots, to) // -T treats the destination as a name, even if it is a folder
-	kind := ledger.FileCopy
+	kind := fileop.Copy
 	if name == "mv" {
-		kind = ledger.FileMove
+		kind = fileop.Move
 	}
 
 	taken := map[string]bool{}
@@ -123,7 +123,7 @@ func newFolders(roots *tool.Roots, paths []string, parents bool) (plan []file.Pl
 
 		slices.Reverse(missing)
 		for _, folder := range missing {
-			plan = append(plan, file.PlannedChange{Type: ledger.FileDirCreate, Path: folder})
+			plan = append(plan, file.PlannedChange{Type: fileop.DirCreate, Path: folder})
 		}
 	}
 

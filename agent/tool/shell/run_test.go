@@ -505,13 +505,13 @@ func TestUndoRunOfCommands(t *testing.T) {
 	}
 
 	b.write("new/stranger", "x")
-	if out, done, err := file.UndoRun(t.Context(), b.ledger, nil, nofollow.Boundary{}, b.in.Run, false, true); err != nil || done || !strings.Contains(fmt.Sprint(out), "the folder holds something") {
+	if out, done, err := file.UndoRun(t.Context(), b.ledger.FileOps, nil, nofollow.Boundary{}, b.in.Run, false, true); err != nil || done || !strings.Contains(fmt.Sprint(out), "the folder holds something") {
 		t.Errorf("%v %v %v", out, done, err)
 	}
 	if err := os.Remove(filepath.Join(b.dir, "new/stranger")); err != nil {
 		t.Fatal(err)
 	}
-	if out, done, err := file.UndoRun(t.Context(), b.ledger, nil, nofollow.Boundary{}, b.in.Run, false, false); err != nil || !done || b.tree() != before {
+	if out, done, err := file.UndoRun(t.Context(), b.ledger.FileOps, nil, nofollow.Boundary{}, b.in.Run, false, false); err != nil || !done || b.tree() != before {
 		t.Errorf("%v %v %v\n%s", out, done, err, b.tree())
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
 	"rouse/internal/domain"
+	"rouse/internal/ledger/fileop"
 	"rouse/internal/text"
 )
 
@@ -52,7 +53,7 @@ func Specs() tool.Specs { return tool.Specs{runSpec, bashSpec} }
 // Options configures the tools of one run.
 type Options struct {
 	Launcher   *Launcher
-	Log        file.Log // records the data for undo
+	Log        *fileop.FileOps // records the data for undo
 	Grants     []Grant
 	MoreGrants func() []Grant     // further grants, which may change during the run; optional
 	Allow      []string           // the agent's globs of tools
@@ -65,7 +66,7 @@ type Options struct {
 type family struct {
 	host    *Launcher
 	roots   *tool.Roots
-	log     file.Log
+	log     *fileop.FileOps
 	grants  []Grant
 	more    func() []Grant
 	secrets []tool.SecretGrant

@@ -10,6 +10,8 @@ import (
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/workspace"
 )
 
 // result makes a call that must succeed and returns its result.
@@ -68,7 +70,7 @@ func TestWorkspaceActions(t *testing.T) {
 		}
 	}
 
-	all, err := b.l.WorkspaceArtifacts(t.Context(), 1, true)
+	all, err := b.l.Workspaces.Artifacts(t.Context(), 1, true)
 	if err != nil || len(all) != 2 || all[0].Status != artifact.Quote("superseded") {
 		t.Errorf("%+v, %v", all, err)
 	}
@@ -99,7 +101,7 @@ func TestWorkspaceActions(t *testing.T) {
 func TestRunActions(t *testing.T) {
 	row := contract.Of(t, "OSL-24")
 	b := newBench(t, open(t), "ann", "trips")
-	w, err := b.l.CreateWorkspace(t.Context(), ledger.Author{}, ledger.Workspace{Agent: "ann", Skill: "trips", Name: "rome"})
+	w, err := b.l.Workspaces.Create(t.Context(), workspace.Author{}, workspace.Workspace{Agent: "ann", Skill: "trips", Name: "rome"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,10 +110,10 @@ func TestRunActions(t *testing.T) {
 	ended := func(res ledger.Result) ledger.Attempt {
 		t.Helper()
 		a := b.attempt("ann")
-		if _, err := b.l.EnterWorkspace(t.Context(), a, w.ID); err != nil {
+		if _, err := b.l.Workspaces.Enter(t.Context(), a, w.ID); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.l.ChangeWorkspace(t.Context(), ledger.Author{Attempt: a, Key: "k"}, w.ID, ledger.WorkspaceChange{State: json.RawMessage(`{"half":true}`)}); err != nil {
+		if _, err := b.l.Workspaces.Change(t.Context(), workspace.Author{Attempt: a, Key: "k"}, w.ID, workspace.Change{State: json.RawMessage(`{"half":true}`)}); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.l.Finish(t.Context(), a, res); err != nil {
@@ -121,7 +123,7 @@ func TestRunActions(t *testing.T) {
 	}
 
 	name := row.Quote("run_manage")
-	asking := ended(ledger.Result{Wait: &ledger.Question{Message: "Which?", Expires: time.Hour}})
+	asking := ended(ledger.Result{Wait: &inbox.Question{Message: "Which?", Expires: time.Hour}})
 	item := b.result(name, map[string]any{"action": "get", "runId": fmt.Sprint(asking.Run)})["waits_for_answers"].([]any)[0].(map[string]any)["item"]
 	var failed ledger.Attempt
 	for _, action := range row.Between(row.Quote("action")+"`:", ".") {

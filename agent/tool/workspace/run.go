@@ -9,6 +9,9 @@ import (
 	"rouse/agent/tool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/workspace"
 	"rouse/internal/text"
 )
 
@@ -100,7 +103,7 @@ func (o Options) findRun(ctx context.Context, in tool.Invocation, a runArgs) (le
 		return ledger.Run{}, wrong("runId", "say which run: the action list has them")
 	}
 
-	r, err := o.Ledger.Run(ctx, id)
+	r, err := o.Ledger.Runs.Get(ctx, id)
 	if err != nil {
 		return r, err
 	}
@@ -114,9 +117,9 @@ func (o Options) findRun(ctx context.Context, in tool.Invocation, a runArgs) (le
 func (o Options) listRuns(ctx context.Context, in tool.Invocation, a runArgs) (tool.Envelope, error) {
 	all, err := o.all(ctx, in, "")
 	if a.WorkspaceID != "" {
-		var w ledger.Workspace
+		var w workspace.Workspace
 		w, err = o.find(ctx, in, a.WorkspaceID)
-		all = []ledger.Workspace{w}
+		all = []workspace.Workspace{w}
 	}
 	if err != nil {
 		return result(nil, err)
@@ -124,7 +127,7 @@ func (o Options) listRuns(ctx context.Context, in tool.Invocation, a runArgs) (t
 
 	out := []runResult{}
 	for _, w := range all {
-		runs, err := o.Ledger.WorkspaceRuns(ctx, w.ID, maxListed)
+		runs, err := o.Ledger.Workspaces.Runs(ctx, w.ID, maxListed)
 		if err != nil {
 			return tool.Envelope{}, err
 		}
@@ -138,15 +141,15 @@ func (o Options) listRuns(ctx context.Context, in tool.Invocation, a runArgs) (t
 // getRun returns a run with its step and its open questions.
 func (o Options) getRun(ctx context.Context, r ledger.Run) (tool.Envelope, error) {
 	out := newRunResult(r)
-	c, err := o.Ledger.LastCheckpoint(ctx, r.ID)
+	c, err := o.Ledger.Workspaces.LastCheckpoint(ctx, r.ID)
 	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
 		return tool.Envelope{}, err
 	}
 	out.Step = c.Step
 
-	items, err := o.Ledger.ItemsOf(ctx, r.ID)
+	items, err := o.Ledger.Inbox.OfRun(ctx, r.ID)
 	for _, i := range items {
-		if i.State == ledger.ItemOpen {
+		if i.State == inbox.ItemOpen {
 			out.Items = append(out.Items, itemResult{optionalID(i.ID), i.Kind, i.Message, i.Options})
 		}
 	}
@@ -161,7 +164,7 @@ type eventResult struct {
 
 // events returns the latest events of a run.
 func (o Options) events(ctx context.Context, r ledger.Run) (tool.Envelope, error) {
-	all, err := o.Ledger.Events(ctx, ledger.EventFilter{Run: r.ID, Limit: 10_000})
+	all, err := o.Ledger.Events.List(ctx, event.Filter{Run: r.ID, Limit: 10_000})
 	out := []eventResult{}
 	for _, e := range all[max(0, len(all)-maxListed):] {
 		one := eventResult{At: e.At.UTC().Format("2006-01-02T15:04:05Z"), Kind: e.Kind}
@@ -179,7 +182,7 @@ func (o Options) move(ctx context.Context, in tool.Invocation, r ledger.Run, act
 	var err error
 	switch action {
 	case "continue":
-		_, err = o.Ledger.ChangeWorkspace(ctx, in.Author(), r.Workspace, ledger.WorkspaceChange{Status: ledger.WorkspaceActive})
+		_, err = o.Ledger.Workspaces.Change(ctx, in.Author(), r.Workspace, workspace.Change{Status: workspace.Active})
 		switch {
 		case err == nil && r.WaitsForRetry():
 			_, err = o.Ledger.Retry(ctx, r.ID)
@@ -187,7 +190,7 @@ func (o Options) move(ctx context.Context, in tool.Invocation, r ledger.Run, act
 			err = o.goOn(ctx, r)
 		}
 	case "pause":
-		_, err = o.Ledger.ChangeWorkspace(ctx, in.Author(), r.Workspace, ledger.WorkspaceChange{Status: ledger.WorkspacePaused})
+		_, err = o.Ledger.Workspaces.Change(ctx, in.Author(), r.Workspace, workspace.Change{Status: workspace.Paused})
 	case "cancel":
 		waited := r.State != domain.StateRunning && r.State != domain.StateFinished
 		if r, err = o.Ledger.RequestCancel(ctx, r.ID, "cancelled by the agent in run "+optionalID(in.Run)); err == nil && waited && r.Outcome == domain.OutcomeCancelled {
@@ -206,19 +209,19 @@ func (o Options) move(ctx context.Context, in tool.Invocation, r ledger.Run, act
 		return result(nil, err)
 	}
 
-	r, err = o.Ledger.Run(ctx, r.ID)
+	r, err = o.Ledger.Runs.Get(ctx, r.ID)
 	return result(newRunResult(r), err)
 }
 
 // goOn continues a run that its skill has paused.
 func (o Options) goOn(ctx context.Context, r ledger.Run) error {
-	items, err := o.Ledger.ItemsOf(ctx, r.ID)
+	items, err := o.Ledger.Inbox.OfRun(ctx, r.ID)
 	if err != nil {
 		return err
 	}
 	for _, i := range items {
-		if i.Kind == ledger.KindPause && i.State == ledger.ItemOpen {
-			_, err = o.Ledger.Answer(ctx, i.ID, ledger.PauseContinue)
+		if i.Kind == inbox.KindPause && i.State == inbox.ItemOpen {
+			_, err = o.Ledger.Answer(ctx, i.ID, inbox.PauseContinue)
 		}
 	}
 	return err
@@ -231,11 +234,11 @@ func (o Options) answer(ctx context.Context, in tool.Invocation, a runArgs) (too
 		return result(nil, err)
 	}
 
-	i, err := o.Ledger.Item(ctx, id)
+	i, err := o.Ledger.Inbox.Get(ctx, id)
 	switch {
 	case err != nil:
 		return result(nil, err)
-	case i.Agent != in.Agent || i.Kind != ledger.KindInput || i.Action.Tool != "": // an item with a tool asks for a sign-in
+	case i.Agent != in.Agent || i.Kind != inbox.KindInput || i.Action.Tool != "": // an item with a tool asks for a sign-in
 		return result(nil, wrong("item", fmt.Sprintf("inbox item %d is no question of a run of yours; approvals, recoveries and sign-ins are your owner's alone", id)))
 	}
 
@@ -243,7 +246,7 @@ func (o Options) answer(ctx context.Context, in tool.Invocation, a runArgs) (too
 	if err != nil {
 		return result(nil, err)
 	}
-	r, err = o.Ledger.Run(ctx, r.ID)
+	r, err = o.Ledger.Runs.Get(ctx, r.ID)
 	return result(newRunResult(r), err)
 }
 
@@ -266,9 +269,9 @@ func (o Options) review(ctx context.Context, in tool.Invocation, a runArgs) (too
 	case w.Review == 0: // already ended by an earlier attempt of this call, or never started
 		return result(newResult(w), nil)
 	case a.Action == "acknowledge":
-		w, err = o.Ledger.AcknowledgeReview(ctx, w.ID)
+		w, err = o.Ledger.Workspaces.AcknowledgeReview(ctx, w.ID)
 	default:
-		w, err = o.Ledger.DiscardReview(ctx, w.ID)
+		w, err = o.Ledger.Workspaces.DiscardReview(ctx, w.ID)
 	}
 	return result(newResult(w), err)
 }

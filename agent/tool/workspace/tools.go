@@ -11,6 +11,8 @@ import (
 	"rouse/agent/tool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/label"
+	"rouse/internal/ledger/workspace"
 )
 
 //go:embed workspace_manage.md
@@ -95,7 +97,7 @@ func result(value any, err error) (tool.Envelope, error) {
 }
 
 func wrong(field, message string) error {
-	return &ledger.WorkspaceError{Field: field, Message: message}
+	return &workspace.Error{Field: field, Message: message}
 }
 
 // number parses an id. It returns 0 for an empty text.
@@ -120,43 +122,43 @@ func optionalID(n int64) string {
 
 // find returns the named workspace, or the workspace of the run if text is empty. It returns an
 // error if the workspace belongs to another agent, or to a skill that the agent does not have.
-func (o Options) find(ctx context.Context, in tool.Invocation, text string) (ledger.Workspace, error) {
+func (o Options) find(ctx context.Context, in tool.Invocation, text string) (workspace.Workspace, error) {
 	id, err := number("workspaceId", text)
 	if err != nil {
-		return ledger.Workspace{}, err
+		return workspace.Workspace{}, err
 	}
 
 	if id == 0 {
-		run, err := o.Ledger.Run(ctx, in.Run)
+		run, err := o.Ledger.Runs.Get(ctx, in.Run)
 		if err != nil {
-			return ledger.Workspace{}, err
+			return workspace.Workspace{}, err
 		}
 		if id = run.Workspace; id == 0 {
-			return ledger.Workspace{}, wrong("workspaceId", "this run works in no workspace yet, so say in which one: the action list has them")
+			return workspace.Workspace{}, wrong("workspaceId", "this run works in no workspace yet, so say in which one: the action list has them")
 		}
 	}
 
-	w, err := o.Ledger.Workspace(ctx, id)
+	w, err := o.Ledger.Workspaces.Get(ctx, id)
 	if err == nil && (w.Agent != in.Agent || !slices.Contains(o.Skills, w.Skill)) {
-		return ledger.Workspace{}, wrong("workspaceId", "there is no workspace "+strconv.FormatInt(id, 10)+" of your skills")
+		return workspace.Workspace{}, wrong("workspaceId", "there is no workspace "+strconv.FormatInt(id, 10)+" of your skills")
 	}
 	return w, err
 }
 
 // all returns the workspaces of the agent's skills.
-func (o Options) all(ctx context.Context, in tool.Invocation, status ledger.WorkspaceStatus) ([]ledger.Workspace, error) {
-	all, err := o.Ledger.Workspaces(ctx, ledger.WorkspaceFilter{Agent: in.Agent, Status: status, Limit: maxListed})
-	return slices.DeleteFunc(all, func(w ledger.Workspace) bool { return !slices.Contains(o.Skills, w.Skill) }), err
+func (o Options) all(ctx context.Context, in tool.Invocation, status workspace.Status) ([]workspace.Workspace, error) {
+	all, err := o.Ledger.Workspaces.List(ctx, workspace.Filter{Agent: in.Agent, Status: status, Limit: maxListed})
+	return slices.DeleteFunc(all, func(w workspace.Workspace) bool { return !slices.Contains(o.Skills, w.Skill) }), err
 }
 
 // maxListed limits the workspaces, runs or events that a call lists.
 const maxListed = 100
 
-func place(w ledger.Workspace) ledger.Place { return ledger.WorkspacePlace(w.Agent, w.Skill, w.Name) }
+func place(w workspace.Workspace) label.Place { return label.WorkspacePlace(w.Agent, w.Skill, w.Name) }
 
 // places returns the places where workspaces store their labels.
-func places(all []ledger.Workspace) []ledger.Place {
-	out := make([]ledger.Place, len(all))
+func places(all []workspace.Workspace) []label.Place {
+	out := make([]label.Place, len(all))
 	for i, w := range all {
 		out[i] = place(w)
 	}

@@ -9,7 +9,9 @@ import (
 	"strings"
 
 	"rouse/agent/tool"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/artifact"
+	"rouse/internal/ledger/label"
+	"rouse/internal/ledger/workspace"
 	"rouse/internal/text"
 )
 
@@ -34,7 +36,7 @@ type workspaceArgs struct {
 func (o Options) workspaceNeed(ctx context.Context, in tool.Invocation, a workspaceArgs) (tool.Need, error) {
 	switch a.Action {
 	case "create":
-		return tool.Need{Writes: []ledger.Place{ledger.WorkspacePlace(in.Agent, o.skill(a), o.newName(a))}}, nil
+		return tool.Need{Writes: []label.Place{label.WorkspacePlace(in.Agent, o.skill(a), o.newName(a))}}, nil
 	case "list":
 		all, err := o.all(ctx, in, "")
 		return tool.Need{Reads: places(all)}, err
@@ -49,7 +51,7 @@ func (o Options) workspaceNeed(ctx context.Context, in tool.Invocation, a worksp
 	}
 
 	// The result of a write contains the current workspace, so writes also read.
-	need := tool.Need{Reads: []ledger.Place{place(w)}}
+	need := tool.Need{Reads: []label.Place{place(w)}}
 	if !slices.Contains(workspaceReads, a.Action) {
 		need.Writes = need.Reads
 	}
@@ -68,18 +70,18 @@ func (o Options) skill(a workspaceArgs) string {
 }
 
 type workspaceResult struct {
-	ID          string                 `json:"id"`
-	Skill       string                 `json:"skill"`
-	Name        string                 `json:"name"`
-	Status      ledger.WorkspaceStatus `json:"status"`
-	Phase       string                 `json:"phase,omitempty"`
-	Role        string                 `json:"role,omitempty"`
-	Review      string                 `json:"review_of_run,omitempty"`
-	LockVersion int64                  `json:"lock_version"`
-	State       json.RawMessage        `json:"state,omitempty"`
+	ID          string           `json:"id"`
+	Skill       string           `json:"skill"`
+	Name        string           `json:"name"`
+	Status      workspace.Status `json:"status"`
+	Phase       string           `json:"phase,omitempty"`
+	Role        string           `json:"role,omitempty"`
+	Review      string           `json:"review_of_run,omitempty"`
+	LockVersion int64            `json:"lock_version"`
+	State       json.RawMessage  `json:"state,omitempty"`
 }
 
-func newResult(w ledger.Workspace) workspaceResult {
+func newResult(w workspace.Workspace) workspaceResult {
 	return workspaceResult{ID: optionalID(w.ID), Skill: w.Skill, Name: w.Name, Status: w.Status, Phase: w.Phase, Role: w.Role, Review: optionalID(w.Review), LockVersion: w.LockVersion}
 }
 
@@ -94,7 +96,7 @@ type artifactResult struct {
 	Parent   string `json:"parent,omitempty"`
 }
 
-func newArtifactResult(a ledger.Artifact) artifactResult {
+func newArtifactResult(a artifact.Artifact) artifactResult {
 	return artifactResult{optionalID(a.ID), a.Title, a.Type, a.Status, a.Approval, a.Version, a.Size, optionalID(a.Parent)}
 }
 
@@ -105,7 +107,7 @@ func (o Options) manageWorkspace(ctx context.Context, in tool.Invocation, a work
 	case "create":
 		return o.create(ctx, in, a)
 	case "list":
-		all, err := o.all(ctx, in, ledger.WorkspaceStatus(a.Status))
+		all, err := o.all(ctx, in, workspace.Status(a.Status))
 		out := []workspaceResult{}
 		for _, w := range all {
 			out = append(out, newResult(w))
@@ -133,7 +135,7 @@ func (o Options) manageWorkspace(ctx context.Context, in tool.Invocation, a work
 	if err != nil {
 		return result(nil, err)
 	}
-	w, err = o.Ledger.ChangeWorkspace(ctx, in.Author(), w.ID, c)
+	w, err = o.Ledger.Workspaces.Change(ctx, in.Author(), w.ID, c)
 	return result(newResult(w), err)
 }
 
@@ -147,7 +149,7 @@ func (o Options) create(ctx context.Context, in tool.Invocation, a workspaceArgs
 	if err != nil {
 		return result(nil, err)
 	}
-	w, err := o.Ledger.CreateWorkspace(ctx, in.Author(), ledger.Workspace{Agent: in.Agent, Skill: skill, Name: o.newName(a), Phase: a.Phase, Role: a.Role, State: state})
+	w, err := o.Ledger.Workspaces.Create(ctx, in.Author(), workspace.Workspace{Agent: in.Agent, Skill: skill, Name: o.newName(a), Phase: a.Phase, Role: a.Role, State: state})
 	return result(newResult(w), err)
 }
 
@@ -165,15 +167,15 @@ func (o Options) state(state map[string]any) (json.RawMessage, error) {
 }
 
 // change returns the change that a call requests.
-func (o Options) change(a workspaceArgs) (c ledger.WorkspaceChange, err error) {
+func (o Options) change(a workspaceArgs) (c workspace.Change, err error) {
 	c.LockVersion = a.LockVersion
 	switch a.Action {
 	case "pause":
-		c.Status = ledger.WorkspacePaused
+		c.Status = workspace.Paused
 	case "resume":
-		c.Status = ledger.WorkspaceActive
+		c.Status = workspace.Active
 	case "archive":
-		c.Status = ledger.WorkspaceArchived
+		c.Status = workspace.Archived
 	case "set_phase":
 		c.Phase = &a.Phase
 	case "set_role":
@@ -195,8 +197,8 @@ func (o Options) change(a workspaceArgs) (c ledger.WorkspaceChange, err error) {
 	return c, nil
 }
 
-func (o Options) listArtifacts(ctx context.Context, w ledger.Workspace) (tool.Envelope, error) {
-	all, err := o.Ledger.WorkspaceArtifacts(ctx, w.ID, false)
+func (o Options) listArtifacts(ctx context.Context, w workspace.Workspace) (tool.Envelope, error) {
+	all, err := o.Ledger.Workspaces.Artifacts(ctx, w.ID, false)
 	out := []artifactResult{}
 	for _, one := range all {
 		out = append(out, newArtifactResult(one))
@@ -205,7 +207,7 @@ func (o Options) listArtifacts(ctx context.Context, w ledger.Workspace) (tool.En
 }
 
 // writeArtifact adds an artifact or a new version of one, or changes the status of one.
-func (o Options) writeArtifact(ctx context.Context, in tool.Invocation, w ledger.Workspace, a workspaceArgs) (tool.Envelope, error) {
+func (o Options) writeArtifact(ctx context.Context, in tool.Invocation, w workspace.Workspace, a workspaceArgs) (tool.Envelope, error) {
 	parent, err := number("artifactId", a.ArtifactID)
 	if err == nil {
 		err = o.checkRoom(ctx, in, a)
@@ -214,7 +216,7 @@ func (o Options) writeArtifact(ctx context.Context, in tool.Invocation, w ledger
 		return result(nil, err)
 	}
 
-	made := ledger.Artifact{Workspace: w.ID, Type: a.Type, Title: strings.TrimSpace(a.Title), Status: a.Status, Role: a.Role}
+	made := artifact.Artifact{Workspace: w.ID, Type: a.Type, Title: strings.TrimSpace(a.Title), Status: a.Status, Role: a.Role}
 	if a.Action == "update_artifact" {
 		switch {
 		case parent == 0:
@@ -222,11 +224,11 @@ func (o Options) writeArtifact(ctx context.Context, in tool.Invocation, w ledger
 		case a.Content == "" && a.Title == "" && a.Status == "":
 			return result(nil, wrong("content", "nothing was given that could become different: content or status"))
 		case a.Content == "":
-			changed, err := o.Ledger.ChangeArtifact(ctx, in.Author(), w.ID, parent, ledger.ArtifactChange{Status: &a.Status})
+			changed, err := o.Ledger.Workspaces.ChangeArtifact(ctx, in.Author(), w.ID, parent, workspace.ArtifactChange{Status: &a.Status})
 			return result(newArtifactResult(changed), err)
 		}
 
-		chain, err := o.Ledger.ArtifactChain(ctx, w.ID, parent)
+		chain, err := o.Ledger.Workspaces.ArtifactChain(ctx, w.ID, parent)
 		if err != nil {
 			return result(nil, err)
 		}
@@ -234,7 +236,7 @@ func (o Options) writeArtifact(ctx context.Context, in tool.Invocation, w ledger
 		made.Parent, made.Title, made.Type = parent, cmp.Or(made.Title, before.Title), cmp.Or(made.Type, before.Type)
 	}
 
-	added, err := o.Ledger.AddWorkspaceArtifact(ctx, in.Author(), made, []byte(a.Content))
+	added, err := o.Ledger.Workspaces.AddArtifact(ctx, in.Author(), made, []byte(a.Content))
 	return result(newArtifactResult(added), err)
 }
 
@@ -244,7 +246,7 @@ const maxWrittenOfRun = 256 << 20
 // checkRoom returns an error if the artifacts of the run become too large. The limit exists because
 // artifacts of a workspace are kept forever.
 func (o Options) checkRoom(ctx context.Context, in tool.Invocation, a workspaceArgs) error {
-	all, err := o.Ledger.Artifacts(ctx, in.Run)
+	all, err := o.Ledger.Artifacts.List(ctx, in.Run)
 	whole := int64(len(a.Content))
 	for _, one := range all {
 		if one.Key != in.Key { // skip an artifact that this call created before a crash

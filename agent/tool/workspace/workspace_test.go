@@ -10,9 +10,12 @@ import (
 	"time"
 
 	"rouse/agent/tool"
-	"rouse/agent/tool/workspace"
+	workspacetool "rouse/agent/tool/workspace"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/label"
+	"rouse/internal/ledger/workspace"
 )
 
 // bench is a run of an agent with the tools.
@@ -39,7 +42,7 @@ func open(t *testing.T) *ledger.Ledger {
 func newBench(t *testing.T, l *ledger.Ledger, agent string, skills ...string) *bench {
 	t.Helper()
 	b := &bench{T: t, l: l}
-	tools, err := workspace.Tools(workspace.Options{
+	tools, err := workspacetool.Tools(workspacetool.Options{
 		Ledger: l, Skills: skills, Redact: func(s string) string { return strings.ReplaceAll(s, "canary", "[secret]") },
 		Cancelled: func(_ context.Context, r ledger.Run) { b.cancelled = append(b.cancelled, r.ID) },
 	})
@@ -128,11 +131,11 @@ func TestWorkspaceManage(t *testing.T) {
 	manage(`{"action":"list","status":"active"}`, `"name":"rome"`)
 
 	// A workspace that the owner paused stays paused until the owner resumes it.
-	for _, status := range []ledger.WorkspaceStatus{ledger.WorkspacePaused, ledger.WorkspaceActive} {
-		if _, err := l.ChangeWorkspace(t.Context(), ledger.Author{}, 1, ledger.WorkspaceChange{Status: status}); err != nil {
+	for _, status := range []workspace.Status{workspace.Paused, workspace.Active} {
+		if _, err := l.Workspaces.Change(t.Context(), workspace.Author{}, 1, workspace.Change{Status: status}); err != nil {
 			t.Fatal(err)
 		}
-		if status == ledger.WorkspacePaused {
+		if status == workspace.Paused {
 			manage(`{"action":"resume"}`, "is paused; resume it with: rouse workspaces resume 1")
 		}
 	}
@@ -152,7 +155,7 @@ func TestWorkspaceManage(t *testing.T) {
 func TestWorkspaceLabels(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, open(t), "ann", "trips")
-	rome := ledger.WorkspacePlace("ann", "trips", "rome")
+	rome := label.WorkspacePlace("ann", "trips", "rome")
 	for args, want := range map[string]string{
 		`{"action":"create","name":" rome "}`:           "reads [] writes [" + rome.Name + "]",
 		`{"action":"get","workspaceId":"1"}`:            "reads [" + rome.Name + "] writes []",
@@ -161,7 +164,7 @@ func TestWorkspaceLabels(t *testing.T) {
 		`{"action":"get","workspaceId":"9"}`:            "reads [] writes []",
 		`{"action":"list_artifacts","workspaceId":"1"}`: "reads [" + rome.Name + "] writes []",
 	} {
-		if _, err := b.l.WorkspaceNamed(t.Context(), "ann", "trips", "rome"); err != nil {
+		if _, err := b.l.Workspaces.Named(t.Context(), "ann", "trips", "rome"); err != nil {
 			b.call("workspace_manage", `{"action":"create","name":"rome"}`)
 		}
 		one, _ := b.registry.Lookup("workspace_manage")
@@ -170,7 +173,7 @@ func TestWorkspaceLabels(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		names := func(places []ledger.Place) []string {
+		names := func(places []label.Place) []string {
 			out := []string{}
 			for _, p := range places {
 				out = append(out, p.Name)
@@ -190,7 +193,7 @@ func TestRunManage(t *testing.T) {
 	ctx := t.Context()
 	b := newBench(t, open(t), "ann", "trips")
 	manage := func(args, want string) { t.Helper(); b.says("run_manage", args, want) }
-	w, err := b.l.CreateWorkspace(ctx, ledger.Author{}, ledger.Workspace{Agent: "ann", Skill: "trips", Name: "rome"})
+	w, err := b.l.Workspaces.Create(ctx, workspace.Author{}, workspace.Workspace{Agent: "ann", Skill: "trips", Name: "rome"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +202,7 @@ func TestRunManage(t *testing.T) {
 	enter := func() ledger.Attempt {
 		t.Helper()
 		a := b.attempt("ann")
-		if _, err := b.l.EnterWorkspace(ctx, a, w.ID); err != nil {
+		if _, err := b.l.Workspaces.Enter(ctx, a, w.ID); err != nil {
 			t.Fatal(err)
 		}
 		return a
@@ -212,19 +215,19 @@ func TestRunManage(t *testing.T) {
 	}
 
 	asking := enter()
-	if _, err := b.l.AddCheckpoint(ctx, ledger.Author{Attempt: asking, Key: "k"}, ledger.Checkpoint{Workspace: w.ID, Step: "two"}); err != nil {
+	if _, err := b.l.Workspaces.AddCheckpoint(ctx, workspace.Author{Attempt: asking, Key: "k"}, workspace.Checkpoint{Workspace: w.ID, Step: "two"}); err != nil {
 		t.Fatal(err)
 	}
-	finish(asking, ledger.Result{Wait: &ledger.Question{Title: "j asks", Message: "Which?", Expires: time.Hour}})
+	finish(asking, ledger.Result{Wait: &inbox.Question{Title: "j asks", Message: "Which?", Expires: time.Hour}})
 	manage(fmt.Sprintf(`{"action":"get","runId":"%d"}`, asking.Run), `"step":"two","waits_for_answers":[{"item":"1","kind":"input","message":"Which?"}]`)
 	manage(fmt.Sprintf(`{"action":"events","runId":"%d"}`, asking.Run), `"kind":"run.waiting"`)
 	manage(`{"action":"answer","item":"1","answer":"This one"}`, `"waiting_for":"resume"`)
 
 	held := enter()
-	finish(held, ledger.Result{Wait: &ledger.Question{Kind: ledger.KindApproval, Message: "May I?", Options: []string{ledger.ApprovalOnce, ledger.ApprovalDeny}, Action: ledger.Action{Tool: "shell_run", Hash: "h"}, Expires: time.Hour}})
+	finish(held, ledger.Result{Wait: &inbox.Question{Kind: inbox.KindApproval, Message: "May I?", Options: []string{inbox.ApprovalOnce, inbox.ApprovalDeny}, Action: inbox.Action{Tool: "shell_run", Hash: "h"}, Expires: time.Hour}})
 	manage(`{"action":"answer","item":"2","answer":"approve"}`, "your owner's alone")
 	signing := enter()
-	finish(signing, ledger.Result{Wait: &ledger.Question{Message: "Sign in.", Action: ledger.Action{Tool: "host_oauth_authorize", Hash: "s"}, Expires: time.Hour}})
+	finish(signing, ledger.Result{Wait: &inbox.Question{Message: "Sign in.", Action: inbox.Action{Tool: "host_oauth_authorize", Hash: "s"}, Expires: time.Hour}})
 	manage(`{"action":"answer","item":"3","answer":"a-code"}`, "your owner's alone")
 	manage(fmt.Sprintf(`{"action":"cancel","runId":"%d"}`, signing.Run), `"outcome":"cancelled"`)
 	b.cancelled = nil
@@ -234,7 +237,7 @@ func TestRunManage(t *testing.T) {
 	}
 
 	failed := enter()
-	if _, err := b.l.ChangeWorkspace(ctx, ledger.Author{Attempt: failed, Key: "k"}, w.ID, ledger.WorkspaceChange{State: json.RawMessage(`{"half":true}`)}); err != nil {
+	if _, err := b.l.Workspaces.Change(ctx, workspace.Author{Attempt: failed, Key: "k"}, w.ID, workspace.Change{State: json.RawMessage(`{"half":true}`)}); err != nil {
 		t.Fatal(err)
 	}
 	finish(failed, ledger.Result{Outcome: domain.OutcomeError})
@@ -242,7 +245,7 @@ func TestRunManage(t *testing.T) {
 	manage(fmt.Sprintf(`{"action":"acknowledge","runId":"%d"}`, failed.Run), `"status":"active"`)
 	manage(fmt.Sprintf(`{"action":"retry","runId":"%d"}`, failed.Run), `"state":"queued"`)
 	manage(fmt.Sprintf(`{"action":"pause","runId":"%d"}`, failed.Run), `"state":"queued"`)
-	if _, err := b.l.EnterWorkspace(ctx, b.attempt("ann"), w.ID); err == nil {
+	if _, err := b.l.Workspaces.Enter(ctx, b.attempt("ann"), w.ID); err == nil {
 		t.Error("a run works in a workspace that was paused")
 	}
 	manage(fmt.Sprintf(`{"action":"continue","runId":"%d"}`, failed.Run), `"state":"queued"`)

@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/wake"
 )
 
 // Status describes the process that serves a home and its current work.
@@ -110,11 +111,11 @@ type NotifyRequest struct {
 // State is the initial state of a simulation: the progress of the jobs' schedules, pauses, planned
 // wakes and open runs.
 type State struct {
-	Now    Time           `json:"now"`
-	Jobs   []JobState     `json:"jobs"`
-	Pauses []ledger.Pause `json:"pauses"`
-	Wakes  []ledger.Wake  `json:"slots"`
-	Runs   []OpenRun      `json:"runs"`
+	Now    Time          `json:"now"`
+	Jobs   []JobState    `json:"jobs"`
+	Pauses []pause.Pause `json:"pauses"`
+	Wakes  []wake.Wake   `json:"slots"`
+	Runs   []OpenRun     `json:"runs"`
 }
 
 // OpenRun is a run that has not finished.

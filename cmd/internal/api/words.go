@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
 	"rouse/internal/text"
 )
 
@@ -14,7 +14,7 @@ const maxListed = 20
 
 // ScopeText returns the scope of a pause in words, such as "everything" or "job inbox".
 func ScopeText(scope, name string) string {
-	if scope == ledger.PauseAll {
+	if scope == pause.All {
 		return "everything"
 	}
 	return scope + " " + name
@@ -24,9 +24,9 @@ func ScopeText(scope, name string) string {
 // "--agent clerk".
 func ScopeArgs(scope, name string) string {
 	switch scope {
-	case ledger.PauseAll:
+	case pause.All:
 		return "--all"
-	case ledger.PauseAgent:
+	case pause.Agent:
 		return "--agent " + name
 	}
 	return name

@@ -4,26 +4,26 @@ import (
 	"encoding/json"
 
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/workspace"
 )
 
 // Workspace is the persistent state of a skill for one agent.
 type Workspace struct {
-	ID            string                 `json:"id"`
-	Agent         string                 `json:"agent"`
-	Skill         string                 `json:"skill"`
-	Name          string                 `json:"name"`
-	Status        ledger.WorkspaceStatus `json:"status"`
-	StatusBy      string                 `json:"status_by"` // user or agent
-	Phase         string                 `json:"phase"`
-	Role          string                 `json:"role"`
-	SchemaVersion string                 `json:"schema_version"`
-	LockVersion   int64                  `json:"lock_version"`
-	Review        string                 `json:"review"` // run that left the workspace in an inconsistent state; empty if it is consistent
-	Run           string                 `json:"run"`    // run that uses the workspace now; empty if it is idle
-	WaitingFor    domain.Wait            `json:"waiting_for"`
-	CreatedAt     Time                   `json:"created_at"`
-	UpdatedAt     Time                   `json:"updated_at"`
+	ID            string           `json:"id"`
+	Agent         string           `json:"agent"`
+	Skill         string           `json:"skill"`
+	Name          string           `json:"name"`
+	Status        workspace.Status `json:"status"`
+	StatusBy      string           `json:"status_by"` // user or agent
+	Phase         string           `json:"phase"`
+	Role          string           `json:"role"`
+	SchemaVersion string           `json:"schema_version"`
+	LockVersion   int64            `json:"lock_version"`
+	Review        string           `json:"review"` // run that left the workspace in an inconsistent state; empty if it is consistent
+	Run           string           `json:"run"`    // run that uses the workspace now; empty if it is idle
+	WaitingFor    domain.Wait      `json:"waiting_for"`
+	CreatedAt     Time             `json:"created_at"`
+	UpdatedAt     Time             `json:"updated_at"`
 }
 
 // WorkspaceDetail is a workspace with its contents and its runs.

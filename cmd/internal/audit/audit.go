@@ -4,7 +4,7 @@
 // # Design
 //
 // It reads and changes nothing, and believes no more of what it reads than its rows say. What is about the ledger alone is
-// proved there (ledger.Audit), at one instant of it. The agents' databases are held against that ledger as it is afterwards:
+// proved there (integrity.Audit), at one instant of it. The agents' databases are held against that ledger as it is afterwards:
 // a run is in the ledger before it writes anywhere.
 package audit
 
@@ -16,20 +16,21 @@ import (
 
 	"rouse/agentdb"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/integrity"
 )
 
 // databases is the check of the agents' databases.
-var databases = ledger.AuditCheck{Name: "database", Promise: "an agent's database is sound, and the ledger knows the runs whose writes it keeps"}
+var databases = integrity.Check{Name: "database", Promise: "an agent's database is sound, and the ledger knows the runs whose writes it keeps"}
 
 // Checks are all checks, in the order in which they are made.
-func Checks() []ledger.AuditCheck { return append(ledger.AuditChecks(), databases) }
+func Checks() []integrity.Check { return append(integrity.Checks(), databases) }
 
 // Options say what is audited and who hears of it.
 type Options struct {
 	Home   string
-	Frozen bool                                     // nobody has it open, and nothing may be written there: what a backup holds
-	Begin  func(check ledger.AuditCheck, n, of int) // nil: nobody
-	Found  func(ledger.Violation) error             // an error ends the audit
+	Frozen bool                                   // nobody has it open, and nothing may be written there: what a backup holds
+	Begin  func(check integrity.Check, n, of int) // nil: nobody
+	Found  func(integrity.Violation) error        // an error ends the audit
 }
 
 // Result is what an audit has come to.
@@ -44,7 +45,7 @@ type Result struct {
 
 // Check is what one check has come to.
 type Check struct {
-	ledger.AuditCheck
+	integrity.Check
 	Violations int `json:"violations"`
 }
 
@@ -65,13 +66,13 @@ func Home(ctx context.Context, o Options) (_ Result, err error) {
 	if out.Runs, err = l.NewestRun(ctx); err != nil {
 		return out, err
 	}
-	begin := func(c ledger.AuditCheck) {
-		out.Checks = append(out.Checks, Check{AuditCheck: c})
+	begin := func(c integrity.Check) {
+		out.Checks = append(out.Checks, Check{Check: c})
 		if o.Begin != nil {
 			o.Begin(c, len(out.Checks), len(Checks()))
 		}
 	}
-	found := func(v ledger.Violation) error {
+	found := func(v integrity.Violation) error {
 		out.Checks[len(out.Checks)-1].Violations++
 		if v.Clock {
 			out.Warnings++
@@ -81,7 +82,7 @@ func Home(ctx context.Context, o Options) (_ Result, err error) {
 		return o.Found(v)
 	}
 
-	if err := l.Audit(ctx, ledger.AuditOptions{Begin: begin, Found: found}); err != nil {
+	if err := integrity.Audit(ctx, l.DB, l.Blobs, integrity.Options{Begin: begin, Found: found}); err != nil {
 		return out, err
 	}
 
@@ -93,7 +94,7 @@ func Home(ctx context.Context, o Options) (_ Result, err error) {
 	for _, path := range files {
 		agent := filepath.Base(filepath.Dir(path))
 		err := agentdb.Audit(ctx, path, l, o.Frozen, func(text string) error {
-			return found(ledger.Violation{Check: databases.Name, Text: fmt.Sprintf("the database of %s: %s", agent, text)})
+			return found(integrity.Violation{Check: databases.Name, Text: fmt.Sprintf("the database of %s: %s", agent, text)})
 		})
 		if err != nil {
 			return out, fmt.Errorf("the database of %s cannot be audited: %w", agent, err)

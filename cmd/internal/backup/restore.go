@@ -20,6 +20,8 @@ import (
 	"rouse/internal/fspath"
 	"rouse/internal/gitlayout"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/integrity"
+	"rouse/internal/ledger/maint"
 	"rouse/internal/ledger/store"
 	"rouse/internal/text"
 )
@@ -38,7 +40,7 @@ type Checked struct {
 // Hear holds callbacks of a check or a restore. Each is optional.
 type Hear struct {
 	Progress func(done, of int64)
-	Found    func(ledger.Violation) error
+	Found    func(integrity.Violation) error
 }
 
 // Check verifies a backup: it compares all files with the manifest, checks the databases, and
@@ -86,7 +88,7 @@ func checked(path string, m Manifest) Checked {
 	return Checked{Path: path, Manifest: m, Bytes: m.Bytes(), Files: m.Files(), Info: m.Info}
 }
 
-func (h Hear) found(v ledger.Violation) error {
+func (h Hear) found(v integrity.Violation) error {
 	if h.Found == nil {
 		return nil
 	}
@@ -249,7 +251,7 @@ type Restored struct {
 	// Disarmed lists the git repositories that were disabled by renaming. Their owner can rename
 	// them back.
 	Disarmed []shell.Disarmed `json:"disarmed,omitempty"`
-	ledger.Restored
+	maint.Restored
 }
 
 // Restore restores a home from a backup. The new home is built and checked next to its destination
@@ -469,7 +471,7 @@ func settle(ctx context.Context, o RestoreOptions, m Manifest, home string, out 
 		return refuse("the ledger of the backup cannot be used: %v", err)
 	}
 
-	out.Restored, err = l.Restored(ctx, ledger.RestoreSpec{From: out.Path, TakenAt: m.At, NewestRun: newestRun(ctx, o.Home), Home: m.Home, At: o.Home, Pause: o.Paused})
+	out.Restored, err = l.Maint.Restored(ctx, maint.RestoreSpec{From: out.Path, TakenAt: m.At, NewestRun: newestRun(ctx, o.Home), Home: m.Home, At: o.Home, Pause: o.Paused})
 	out.Paused = o.Paused
 	id := l.ID()
 	if err := errors.Join(err, l.Close()); err != nil {

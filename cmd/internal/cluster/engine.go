@@ -11,7 +11,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/buildinfo"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/node"
 	"rouse/internal/text"
 )
 
@@ -26,19 +26,19 @@ func (s *Self) Engine(ctx context.Context) (api.Engine, error) {
 	}
 
 	out.Kind, out.Address, out.Node, out.SkewMS = "postgres", s.Address, s.Name, s.Ledger.Skew().Milliseconds()
-	all, err := s.Ledger.Nodes(ctx)
+	all, err := s.Ledger.Nodes.List(ctx)
 	if err != nil {
 		return out, err
 	}
-	leader, err := s.Ledger.Leader(ctx)
+	leader, err := s.Ledger.Nodes.Leader(ctx)
 	if err != nil {
 		return out, err
 	}
-	sent, err := s.Ledger.SentRuns(ctx)
+	sent, err := s.Ledger.Nodes.SentRuns(ctx)
 	if err != nil {
 		return out, err
 	}
-	jobs, err := s.Ledger.RiverJobs(ctx)
+	jobs, err := s.Ledger.Nodes.RiverJobs(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -72,7 +72,7 @@ func (s *Self) Engine(ctx context.Context) (api.Engine, error) {
 		return cmp.Or(strings.Compare(a.Name, b.Name), a.StartedAt.Compare(b.StartedAt.Time))
 	})
 
-	homes, err := s.Ledger.AgentHomes(ctx)
+	homes, err := s.Ledger.Nodes.AgentHomes(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -165,6 +165,6 @@ func (s *Self) WorkedOn(ctx context.Context) bool {
 	if !s.Shared() {
 		return false
 	}
-	alive, err := s.Ledger.AliveNodes(ctx)
-	return err == nil && slices.ContainsFunc(alive, func(n ledger.Node) bool { return n.Lanes > 0 && n.Home == n.Name })
+	alive, err := s.Ledger.Nodes.Alive(ctx)
+	return err == nil && slices.ContainsFunc(alive, func(n node.Node) bool { return n.Lanes > 0 && n.Home == n.Name })
 }

@@ -17,6 +17,7 @@ import (
 
 	"rouse/cmd/internal/config"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/node"
 	"rouse/internal/storage/objects"
 )
 
@@ -89,18 +90,18 @@ func OpenLedger(ctx context.Context, address string, values objects.Store, copyi
 }
 
 // connectPostgres opens the database of a ledger for the node of a name. The error says in words what to do.
-func connectPostgres(ctx context.Context, address, node string, connections int) (*sql.DB, error) {
+func connectPostgres(ctx context.Context, address, nodeName string, connections int) (*sql.DB, error) {
 	cfg, err := pgx.ParseConfig(address)
 	if err != nil {
 		return nil, fmt.Errorf("engine.postgres is not understood: %w", err) // pgx leaves the password out
 	}
-	prepareConnections(cfg, node)
+	prepareConnections(cfg, nodeName)
 	db := stdlib.OpenDB(*cfg, stdlib.OptionAfterConnect(keepConnected))
 	db.SetMaxOpenConns(connections)
 	db.SetMaxIdleConns(min(idleConnections, connections))
 	db.SetConnMaxIdleTime(idleConnectionFor)
 
-	if err := ledger.RefusePooler(ctx, db); err != nil {
+	if err := node.RefusePooler(ctx, db); err != nil {
 		return nil, errors.Join(explainPostgres(address, err), db.Close())
 	}
 	return db, nil
@@ -147,7 +148,7 @@ func explainPostgres(address string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ledger.ErrPooled), errors.Is(err, context.Canceled):
+	case errors.Is(err, node.ErrPooled), errors.Is(err, context.Canceled):
 		return fmt.Errorf("%s: %w", at, err)
 	case errors.As(err, &refused):
 		return fmt.Errorf("the ledger's database %s: %w; %s", at, err, remedyOf(refused, at))

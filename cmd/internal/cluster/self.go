@@ -17,6 +17,7 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/node"
 	"rouse/scheduler"
 	"rouse/scheduler/dispatch"
 	"rouse/watcher"
@@ -61,7 +62,7 @@ func (s *Self) Join(ctx context.Context, cfg *config.Config) error {
 		return nil
 	}
 
-	m, err := s.Ledger.Join(ctx, s.describe(cfg, s.Name))
+	m, err := s.Ledger.Nodes.Join(ctx, s.describe(cfg, s.Name))
 	if err != nil {
 		return explainJoin(err)
 	}
@@ -73,9 +74,9 @@ func (s *Self) Join(ctx context.Context, cfg *config.Config) error {
 }
 
 // describe is this process as the other nodes see it.
-func (s *Self) describe(cfg *config.Config, name string) ledger.Node {
+func (s *Self) describe(cfg *config.Config, name string) node.Node {
 	host, _ := os.Hostname() // "" is as good as what it would say
-	n := ledger.Node{Name: name, Home: s.Name, Host: host, PID: os.Getpid(), Version: buildinfo.Version(), Config: cfg.Sources.Alike(), Triggers: s.Triggers, Lanes: s.lanes(cfg)}
+	n := node.Node{Name: name, Home: s.Name, Host: host, PID: os.Getpid(), Version: buildinfo.Version(), Config: cfg.Sources.Alike(), Triggers: s.Triggers, Lanes: s.lanes(cfg)}
 	if cfg.Dashboard.Listen != "off" {
 		n.Address = cfg.Dashboard.Listen
 	}
@@ -92,7 +93,7 @@ func (s *Self) lanes(cfg *config.Config) int {
 
 // SetLanes records a new limit for the other nodes.
 func (s *Self) SetLanes(ctx context.Context, lanes int) {
-	m := s.Ledger.Membership()
+	m := s.Ledger.Nodes.Membership()
 	if m == nil || !s.Work {
 		return
 	}
@@ -106,7 +107,7 @@ func (s *Self) SetLanes(ctx context.Context, lanes int) {
 }
 
 func explainJoin(err error) error {
-	if taken := new(*ledger.NameTakenError); errors.As(err, taken) {
+	if taken := new(*node.NameTakenError); errors.As(err, taken) {
 		return fmt.Errorf("this process cannot be a node: %w", err)
 	}
 	return fmt.Errorf("this process cannot join the nodes of its ledger: %w", err)
@@ -120,7 +121,7 @@ func (s *Self) JoinToRun(ctx context.Context) (leave func(), err error) {
 
 	n := s.describe(s.Setup().Config, fmt.Sprintf("%s/run-%d", s.Name, os.Getpid()))
 	n.Triggers, n.Lanes, n.Address = false, 0, ""
-	if _, err := s.Ledger.Join(ctx, n); err != nil {
+	if _, err := s.Ledger.Nodes.Join(ctx, n); err != nil {
 		return nil, explainJoin(err)
 	}
 	return s.Leave, nil
@@ -128,7 +129,7 @@ func (s *Self) JoinToRun(ctx context.Context) (leave func(), err error) {
 
 // Leave gives the lease up, after all else has ended.
 func (s *Self) Leave() {
-	m := s.Ledger.Membership()
+	m := s.Ledger.Nodes.Membership()
 	if m == nil {
 		return
 	}
@@ -143,7 +144,7 @@ func (s *Self) Leave() {
 
 // Lost is closed once this process may not write any more, because other nodes do its work; nil where there are none.
 func (s *Self) Lost() <-chan struct{} {
-	if m := s.Ledger.Membership(); m != nil {
+	if m := s.Ledger.Nodes.Membership(); m != nil {
 		return m.Lost()
 	}
 	return nil
@@ -151,7 +152,7 @@ func (s *Self) Lost() <-chan struct{} {
 
 // WatchLease ends the daemon when it has lost its lease, or when another node leads in its place.
 func (s *Self) WatchLease(ctx context.Context, dispatcher *dispatch.Dispatcher) error {
-	m := s.Ledger.Membership()
+	m := s.Ledger.Nodes.Membership()
 	if m == nil {
 		return nil
 	}
@@ -170,7 +171,7 @@ func (s *Self) WatchLease(ctx context.Context, dispatcher *dispatch.Dispatcher) 
 			continue
 		}
 		// After a crash of the database, no node leads until River has elected one again.
-		if leader, err := s.Ledger.Leader(ctx); err == nil && leader != 0 && leader != m.Node().ID {
+		if leader, err := s.Ledger.Nodes.Leader(ctx); err == nil && leader != 0 && leader != m.Node().ID {
 			return fmt.Errorf("another node leads now: the node %s has to start again", s.Name)
 		}
 	}
@@ -203,7 +204,7 @@ func (s *Self) recordSchedules(ctx context.Context, p *plan.Plan) error {
 
 // TryLead has this process lead if that is its turn: the schedules begin where the record says that they are.
 func (s *Self) TryLead(ctx context.Context, p *plan.Plan) (bool, error) {
-	lead, err := s.Ledger.Lead(ctx)
+	lead, err := s.Ledger.Nodes.Lead(ctx)
 	if err != nil || !lead {
 		return false, err
 	}
@@ -301,7 +302,7 @@ func (s *Self) RefuseElsewhere(job string) error {
 
 // SaveConfigHash tells the other nodes that this one has another configuration now.
 func (s *Self) SaveConfigHash(ctx context.Context, cfg *config.Config) {
-	m := s.Ledger.Membership()
+	m := s.Ledger.Nodes.Membership()
 	if m == nil {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/runs"
 	"rouse/scheduler"
 	"rouse/scheduler/schedule"
 )
@@ -49,7 +50,7 @@ func (x *Runs) Backfill(ctx context.Context, job string, ask api.BackfillRequest
 		return api.Backfill{}, err
 	}
 	if out.Runs > 0 {
-		last, err := x.Ledger.LastUsages(ctx, job, forecastRuns)
+		last, err := x.Ledger.Runs.LastUsages(ctx, job, forecastRuns)
 		if err != nil {
 			return api.Backfill{}, err
 		}
@@ -117,11 +118,11 @@ func (x *Runs) planBackfill(ctx context.Context, out *api.Backfill, due []ledger
 	}
 
 	// Of every instant in the span one row at most, and the job's rows of other schedules that it had.
-	recorded, err := x.Ledger.Occurrences(ctx, out.Job, out.From.Time, out.To.Time, maxBackfillRows)
+	recorded, err := x.Ledger.Occurrences.List(ctx, out.Job, out.From.Time, out.To.Time, maxBackfillRows)
 	if err != nil {
 		return nil, err
 	}
-	rows, stretches := map[int64]ledger.Occurrence{}, []ledger.Occurrence{}
+	rows, stretches := map[int64]runs.Occurrence{}, []runs.Occurrence{}
 	for _, o := range recorded {
 		rows[o.Nominal.UnixMilli()] = o
 		if !o.Through.IsZero() {
@@ -132,7 +133,7 @@ func (x *Runs) planBackfill(ctx context.Context, out *api.Backfill, due []ledger
 	for _, one := range due {
 		row, known := rows[one.Nominal.UnixMilli()]
 		if !known { // it may lie in a stretch of missed instants
-			i := slices.IndexFunc(stretches, func(o ledger.Occurrence) bool { return !one.Nominal.Before(o.Nominal) && !one.Nominal.After(o.Through) })
+			i := slices.IndexFunc(stretches, func(o runs.Occurrence) bool { return !one.Nominal.Before(o.Nominal) && !one.Nominal.After(o.Through) })
 			if known = i >= 0; known {
 				row = stretches[i]
 			}
@@ -156,7 +157,7 @@ func (x *Runs) planBackfill(ctx context.Context, out *api.Backfill, due []ledger
 const maxBackfillRows = 100 * maxBackfill
 
 // backfillDecision says whether an instant is to run, by its row if it has one.
-func backfillDecision(row ledger.Occurrence, known, undecided bool) (runs bool, reason string) {
+func backfillDecision(row runs.Occurrence, known, undecided bool) (runs bool, reason string) {
 	switch {
 	case !known && undecided:
 		return false, "not decided yet: the scheduler does so, by on_miss, when a daemon runs"

@@ -16,7 +16,8 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/why"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/incident"
+	"rouse/internal/ledger/pause"
 	"rouse/internal/ledger/record"
 )
 
@@ -33,7 +34,7 @@ func (x *Catalog) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _
 		return nil, 0, err
 	}
 
-	last, err := x.Ledger.LastRuns(ctx)
+	last, err := x.Ledger.Runs.Last(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -41,12 +42,12 @@ func (x *Catalog) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _
 	// Everything that is asked for all jobs at once is read before the loop.
 	watches := x.Explainer.Watches(ctx)
 	at := x.Ledger.Now()
-	pauses, err := x.Ledger.Pauses(ctx, at)
+	pauses, err := x.Ledger.Pauses.List(ctx, at)
 	if err != nil {
 		return nil, 0, err
 	}
 
-	open, err := x.Ledger.Incidents(ctx, ledger.IncidentFilter{Limit: maxOpenIncidents})
+	open, err := x.Ledger.Incidents.List(ctx, incident.Filter{Limit: maxOpenIncidents})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -79,7 +80,7 @@ func (x *Catalog) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _
 		if t, ok := handedOver[job.Name]; ok && (job.Next.IsZero() || t.Before(job.Next.Time)) {
 			job.Next = t
 		}
-		if p, ok := ledger.Paused(pauses, string(j.Name), j.Agent, at); ok {
+		if p, ok := pause.Paused(pauses, string(j.Name), j.Agent, at); ok {
 			job.Paused, job.PausedUntil, job.PausedWhy = true, api.At(p.Until), why.PauseReason(p)
 		}
 

@@ -14,6 +14,7 @@ import (
 	"rouse/agent/checkout/runclone"
 	"rouse/cmd/internal/api"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 )
 
 // maxCheckoutDiff is how much of a diff is sent, in bytes.
@@ -43,7 +44,7 @@ func (x *Checkouts) Checkout(ctx context.Context, run ledger.Run, diff bool) (*a
 
 // addSent adds where the branch was sent, which the events of its run say.
 func (x *Checkouts) addSent(ctx context.Context, run ledger.Run, c *api.Checkout) error {
-	events, err := x.Ledger.Events(ctx, ledger.EventFilter{Run: run.ID, Limit: -1})
+	events, err := x.Ledger.Events.List(ctx, event.Filter{Run: run.ID, Limit: -1})
 	if err != nil {
 		return err
 	}
@@ -78,7 +79,7 @@ func (x *Checkouts) WaitingCheckouts(ctx context.Context) ([]api.Checkout, error
 	all, err := x.Runner.Clones().Waiting()
 	out := []api.Checkout{}
 	for _, s := range all {
-		run, missing := x.Ledger.Run(ctx, s.Run)
+		run, missing := x.Ledger.Runs.Get(ctx, s.Run)
 		if missing == nil {
 			out = append(out, newCheckout(run, s))
 		}

@@ -38,7 +38,7 @@ func (x *Costs) Cost(ctx context.Context, job string) (api.Cost, error) {
 				continue // nothing by the clock
 			}
 
-			last, err := x.Ledger.LastUsages(ctx, name, costRuns)
+			last, err := x.Ledger.Runs.LastUsages(ctx, name, costRuns)
 			if err != nil {
 				return out, err
 			}
@@ -174,7 +174,7 @@ func (x *Costs) forecasts(ctx context.Context, s *plan.Setup, now, day, month ti
 		untilDay, untilMonth := foreseenRuns(coming, now, day), foreseenRuns(coming, now, month)
 		var last []ledger.Usage
 		if untilMonth > 0 {
-			if last, err = x.Ledger.LastUsages(ctx, string(j.Name), forecastRuns); err != nil {
+			if last, err = x.Ledger.Runs.LastUsages(ctx, string(j.Name), forecastRuns); err != nil {
 				return nil, nil, err
 			}
 		}

@@ -11,7 +11,8 @@ import (
 	"rouse/agentdb/pool"
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/label"
+	"rouse/internal/ledger/runs"
 )
 
 // Databases returns the pool, which can repair a database that cannot be opened. It returns an error for an unknown agent.
@@ -20,18 +21,18 @@ func (x *Storage) Databases(agent string) (*pool.Pool, error) {
 }
 
 // Kept returns the database of an agent and the folders that it can write.
-func (x *Storage) Kept(agent string) ([]ledger.Place, error) {
+func (x *Storage) Kept(agent string) ([]label.Place, error) {
 	return permit.Kept(x.Runner.Plan.Load(), agent)
 }
 
 // PlaceOf returns the path with the identity of its file, so that a renamed file keeps its labels.
-func (x *Storage) PlaceOf(path string) ledger.Place { return tool.PlaceOf(path) }
+func (x *Storage) PlaceOf(path string) label.Place { return tool.PlaceOf(path) }
 
 // Idle returns an error if a run of the agent is unfinished. If force is true, it ignores runs that wait for an answer. Without
 // a daemon, a running run is left over and will be resumed.
 func (x *Storage) Idle(ctx context.Context, agent string, force bool) error {
 	for _, state := range []domain.State{domain.StateRunning, domain.StateWaiting} {
-		runs, err := x.Ledger.Runs(ctx, ledger.RunFilter{Agent: agent, State: state, Limit: 1})
+		runs, err := x.Ledger.Runs.List(ctx, runs.Filter{Agent: agent, State: state, Limit: 1})
 		if err != nil {
 			return err
 		}

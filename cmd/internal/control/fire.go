@@ -248,7 +248,7 @@ func nameOnce(req *ledger.Request, f api.RunRequest) error {
 
 // askedBefore is the run of a request that was made before under its key. errOtherRequest: that was another one.
 func (x *Runs) askedBefore(ctx context.Context, req ledger.Request) (id int64, known bool, err error) {
-	run, known, err := x.Ledger.RunByKey(ctx, req.Key)
+	run, known, err := x.Ledger.Runs.ByKey(ctx, req.Key)
 	if !known || err != nil || req.Detail.Once == nil {
 		return run.ID, known, err
 	}
@@ -350,7 +350,7 @@ func (x *Runs) admit(ctx context.Context, caller string, req ledger.Request) err
 		}
 	}
 
-	n, err := x.Ledger.Queued(ctx, limits.Queued)
+	n, err := x.Ledger.Runs.Queued(ctx, limits.Queued)
 	if err != nil || n < limits.Queued || limits.Queued == 0 { // which a configuration that was not read from a file has
 		return err
 	}
@@ -376,7 +376,7 @@ func (x *Runs) recordRefusal(ctx context.Context, key string, event ledger.Event
 	}
 	var err error
 	if event.Data, err = json.Marshal(data(more)); err == nil {
-		err = x.Ledger.AppendEvents(context.WithoutCancel(ctx), event)
+		err = x.Ledger.Events.Append(context.WithoutCancel(ctx), event)
 	}
 	if err != nil {
 		x.Logger.Error("that a request was refused is not on record", "job", event.Job, "error", err)

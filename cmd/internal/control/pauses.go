@@ -10,6 +10,7 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
 	"rouse/internal/text"
 	"rouse/scheduler/schedule"
 )
@@ -32,20 +33,20 @@ func (x *Schedule) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused,
 		return out, &api.Error{Message: err.Error(), Usage: true}
 	}
 
-	p, err := x.Ledger.SetPause(ctx, ledger.Pause{Scope: ask.Scope, Name: ask.Name, Until: until, Reason: x.Runner.Plan.Redact(strings.TrimSpace(ask.Reason)), By: ledger.ByUser})
+	p, err := x.Ledger.Pauses.Set(ctx, pause.Pause{Scope: ask.Scope, Name: ask.Name, Until: until, Reason: x.Runner.Plan.Redact(strings.TrimSpace(ask.Reason)), By: ledger.ByUser})
 	if err != nil {
 		return out, err
 	}
 
 	out.Pause = api.NewPause(p)
 	// A pause does not stop what is running, so name it: its owner may want to cancel it.
-	running, err := x.Ledger.Running(ctx)
+	running, err := x.Ledger.Runs.Running(ctx)
 	if err != nil {
 		return out, err
 	}
 
 	for _, r := range running {
-		if _, about := ledger.Paused([]ledger.Pause{p}, r.Job, r.Agent, p.Since); about {
+		if _, about := pause.Paused([]pause.Pause{p}, r.Job, r.Agent, p.Since); about {
 			out.Running = append(out.Running, fmt.Sprint(r.ID))
 		}
 	}
@@ -94,13 +95,13 @@ func PauseEnd(ask api.PauseRequest, now time.Time, zone *time.Location) (time.Ti
 func (x *Schedule) Resume(ctx context.Context, scope, name string) (api.Resumed, error) {
 	s := x.Setup()
 	out := api.Resumed{Scope: scope, Name: name, Zone: s.Config.Zone().String(), Held: []api.Pause{}}
-	ended, err := x.Ledger.EndPause(ctx, scope, name)
+	ended, err := x.Ledger.Pauses.End(ctx, scope, name)
 	if err != nil {
 		return out, err
 	}
 
 	// Only now: a name that ended a pause was right, whatever the configuration says.
-	if !ended && scope != ledger.PauseAll {
+	if !ended && scope != pause.All {
 		if err := s.KnownScope(scope, name); err != nil {
 			return out, err
 		}
@@ -118,9 +119,9 @@ func (x *Schedule) Resume(ctx context.Context, scope, name string) (api.Resumed,
 func nothingToResume(scope, name string, held []api.Pause, zone *time.Location) string {
 	said := fmt.Sprintf("nothing to resume: %s is not paused", api.ScopeText(scope, name))
 	switch {
-	case scope == ledger.PauseAll && len(held) > 0:
+	case scope == pause.All && len(held) > 0:
 		said = "nothing to resume: there is no pause of everything, only these"
-	case scope == ledger.PauseAll:
+	case scope == pause.All:
 		said = "nothing to resume: nothing is paused"
 	case len(held) > 0:
 		said += " by itself"
@@ -134,7 +135,7 @@ func nothingToResume(scope, name string, held []api.Pause, zone *time.Location) 
 // otherPauses lists the other pauses in force that cover some of the same jobs.
 func (x *Schedule) otherPauses(ctx context.Context, s *plan.Setup, scope, name string) ([]api.Pause, error) {
 	out := []api.Pause{}
-	all, err := x.Ledger.Pauses(ctx, x.Ledger.Now())
+	all, err := x.Ledger.Pauses.List(ctx, x.Ledger.Now())
 	for _, p := range all {
 		if (p.Scope != scope || p.Name != name) && s.Overlaps(scope, name, p.Scope, p.Name) {
 			out = append(out, api.NewPause(p))

@@ -7,7 +7,7 @@ import (
 
 	"rouse/agent/tool/moduleapi/signin"
 	"rouse/cmd/internal/api"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 	"rouse/internal/text"
 )
 
@@ -45,11 +45,11 @@ func (x *Extensions) RemoveSignIn(ctx context.Context, name string) error {
 }
 
 // SignInLink returns the sign-in link of an inbox item, or "" if the item is not a sign-in.
-func (x *Extensions) SignInLink(ctx context.Context, i ledger.Item) (string, error) {
+func (x *Extensions) SignInLink(ctx context.Context, i inbox.Item) (string, error) {
 	return x.Runner.SignIns.Link(ctx, i)
 }
 
 // AnswerSignIn completes a sign-in with the pasted answer. It returns false if the item is not a sign-in.
-func (x *Extensions) AnswerSignIn(ctx context.Context, i ledger.Item, pasted string) (taken bool, err error) {
+func (x *Extensions) AnswerSignIn(ctx context.Context, i inbox.Item, pasted string) (taken bool, err error) {
 	return x.Runner.SignIns.Answer(ctx, i, pasted)
 }

@@ -13,6 +13,7 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
 	"rouse/scheduler/schedule"
 )
 
@@ -48,18 +49,18 @@ func (x *Schedule) Wakes(ctx context.Context, agent string) ([]api.AgentWake, er
 func (x *Schedule) agentWake(ctx context.Context, s *plan.Setup, a *config.Agent) (api.AgentWake, error) {
 	name := string(a.Name)
 	out := api.AgentWake{Agent: name, Zone: s.Config.Zone().String()}
-	wake, planned, err := x.Ledger.NextWake(ctx, name)
+	wake, planned, err := x.Ledger.Wakes.Next(ctx, name)
 	if err != nil {
 		return out, err
 	}
 	if planned {
 		out.Wake = api.NewWake(wake)
 	}
-	pauses, err := x.Ledger.Pauses(ctx, x.Ledger.Now())
+	pauses, err := x.Ledger.Pauses.List(ctx, x.Ledger.Now())
 	if err != nil {
 		return out, err
 	}
-	if p, paused := ledger.Paused(pauses, "", name, x.Ledger.Now()); paused {
+	if p, paused := pause.Paused(pauses, "", name, x.Ledger.Now()); paused {
 		out.Paused = api.NewPause(p).Text(s.Config.Zone())
 	}
 
@@ -68,7 +69,7 @@ func (x *Schedule) agentWake(ctx context.Context, s *plan.Setup, a *config.Agent
 		out.Off = planningOff(a)
 		return out, nil
 	}
-	usage, err := x.Ledger.WakeUsage(ctx, name)
+	usage, err := x.Ledger.Wakes.Usage(ctx, name)
 	if err != nil {
 		return out, err
 	}
@@ -146,7 +147,7 @@ func planner(s *plan.Setup, name string) (*config.Agent, schedule.Limits, error)
 // fillRequest parses the time; what was left out stays as it was planned.
 func (x *Schedule) fillRequest(ctx context.Context, ask api.WakeRequest, zone *time.Location, r *next.Request) error {
 	usage := func(message string) error { return &api.Error{Message: message, Usage: true} }
-	old, planned, err := x.Ledger.NextWake(ctx, ask.Agent)
+	old, planned, err := x.Ledger.Wakes.Next(ctx, ask.Agent)
 	if err != nil {
 		return err
 	}
@@ -184,12 +185,12 @@ func (x *Schedule) fillRequest(ctx context.Context, ask api.WakeRequest, zone *t
 func (x *Schedule) CancelWake(ctx context.Context, agent string) (api.CancelledWake, error) {
 	s := x.Setup()
 	out := api.CancelledWake{Agent: agent, Zone: s.Config.Zone().String()}
-	old, planned, err := x.Ledger.NextWake(ctx, agent)
+	old, planned, err := x.Ledger.Wakes.Next(ctx, agent)
 	if err != nil {
 		return out, err
 	}
 
-	cleared, err := x.Ledger.CancelWake(ctx, agent, ledger.ByUser)
+	cleared, err := x.Ledger.Wakes.Cancel(ctx, agent, ledger.ByUser)
 	if err != nil {
 		return out, err
 	}

@@ -13,6 +13,8 @@ import (
 	"rouse/cmd/internal/webhook"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/runs"
 )
 
 const (
@@ -106,11 +108,11 @@ func otherBody(err error) error {
 // busyFor is why a job takes no delivery now, nil if it does.
 func (x *Runs) busyFor(ctx context.Context, j *config.Job) (*webhook.BusyError, error) {
 	now := x.Ledger.Now()
-	pauses, err := x.Ledger.Pauses(ctx, now)
+	pauses, err := x.Ledger.Pauses.List(ctx, now)
 	if err != nil {
 		return nil, err
 	}
-	if p, paused := ledger.Paused(pauses, string(j.Name), j.Agent, now); paused {
+	if p, paused := pause.Paused(pauses, string(j.Name), j.Agent, now); paused {
 		after := tryAgain
 		if !p.Until.IsZero() {
 			after = p.Until.Sub(now)
@@ -118,7 +120,7 @@ func (x *Runs) busyFor(ctx context.Context, j *config.Job) (*webhook.BusyError, 
 		return &webhook.BusyError{Why: "the job of this webhook is paused", After: after}, nil
 	}
 
-	n, err := x.Ledger.QueuedOf(ctx, string(j.Name), maxDeliveries)
+	n, err := x.Ledger.Runs.QueuedOf(ctx, string(j.Name), maxDeliveries)
 	if err != nil || n < maxDeliveries {
 		return nil, err
 	}
@@ -178,7 +180,7 @@ func (x *Runs) Webhooks(ctx context.Context) ([]api.Webhook, error) {
 			}
 		}
 
-		last, err := x.Ledger.Runs(ctx, ledger.RunFilter{Job: w.Job, Trigger: domain.TriggerWebhook, Limit: 1})
+		last, err := x.Ledger.Runs.List(ctx, runs.Filter{Job: w.Job, Trigger: domain.TriggerWebhook, Limit: 1})
 		if err != nil {
 			return nil, err
 		}

@@ -17,6 +17,7 @@ import (
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 )
 
 // serverEvent is one of a stream of server-sent events.
@@ -97,7 +98,7 @@ func TestServerSentEvents(t *testing.T) {
 	asked := f.started(0)
 	events := []ledger.Event{}
 	for kind, data := range map[string]string{
-		"run.started": "{}", "call.started": "{}", ledger.EventProgress: "{}", "run.waiting": "{}", "artifact.shared": "{}", "step.finished": "{}",
+		"run.started": "{}", "call.started": "{}", event.Progress: "{}", "run.waiting": "{}", "artifact.shared": "{}", "step.finished": "{}",
 	} {
 		events = append(events, ledger.Event{Run: asked.Run, Kind: kind, Data: json.RawMessage(data)})
 	}
@@ -105,7 +106,7 @@ func TestServerSentEvents(t *testing.T) {
 		events = append(events, ledger.Event{Run: asked.Run, Kind: "run.finished", Data: json.RawMessage(`{"outcome":"` + string(outcome) + `"}`)})
 	}
 	live := open("/v1/events", "")
-	if err := f.ledger.AppendEvents(t.Context(), events...); err != nil {
+	if err := f.ledger.Events.Append(t.Context(), events...); err != nil {
 		t.Fatal(err)
 	}
 	row := contract.Of(t, "OSA-26")
@@ -185,7 +186,7 @@ func (f *apiFixture) recorded(id string) (d ledger.Detail) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	run, err := f.ledger.Run(f.t.Context(), n)
+	run, err := f.ledger.Runs.Get(f.t.Context(), n)
 	if err == nil {
 		err = json.Unmarshal(run.Detail, &d)
 	}

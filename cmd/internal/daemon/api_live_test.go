@@ -14,7 +14,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 )
 
 const liveConfig = `
@@ -101,7 +101,7 @@ func TestLiveEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, err := f.ledger.Events(t.Context(), ledger.EventFilter{Run: id, Limit: 100})
+	events, err := f.ledger.Events.List(t.Context(), event.Filter{Run: id, Limit: 100})
 	for _, e := range events {
 		if e.Kind == api.EventDraft || e.Kind == api.EventOutput || e.Kind == api.EventProgress {
 			t.Errorf("it is on record: %+v", e)
@@ -156,7 +156,7 @@ func TestAdmission(t *testing.T) {
 		t.Errorf("what was accepted before: %s %+v", resp.Status, failure)
 	}
 
-	events, err := f.ledger.Events(t.Context(), ledger.EventFilter{Limit: 100})
+	events, err := f.ledger.Events.List(t.Context(), event.Filter{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

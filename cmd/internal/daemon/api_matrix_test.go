@@ -11,6 +11,7 @@ import (
 
 	"rouse/cmd/internal/web"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 )
 
 // refused is a request that is wrong in one way, and what it is answered with.
@@ -180,7 +181,7 @@ func TestEveryRouteRefuses(t *testing.T) {
 	if err != nil || after != before {
 		t.Errorf("a request that was refused has started run %d, %v", after, err)
 	}
-	if items, err := f.ledger.Events(t.Context(), ledger.EventFilter{Limit: 1000}); err != nil || slices.ContainsFunc(items, func(e ledger.Event) bool { return e.Kind == "paused" || e.Kind == "slot.set" }) {
+	if items, err := f.ledger.Events.List(t.Context(), event.Filter{Limit: 1000}); err != nil || slices.ContainsFunc(items, func(e ledger.Event) bool { return e.Kind == "paused" || e.Kind == "slot.set" }) {
 		t.Errorf("a request that was refused has changed something: %+v, %v", items, err)
 	}
 }

@@ -29,6 +29,10 @@ import (
 	"rouse/cmd/internal/web"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/artifact"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/label"
+	"rouse/internal/ledger/workspace"
 )
 
 // apiFixture is a daemon with something of everything that the API tells of.
@@ -190,9 +194,9 @@ func (f *apiFixture) question() string {
 	return detail.Inbox[0].ID
 }
 
-func (f *apiFixture) workspace(name string) ledger.Workspace {
+func (f *apiFixture) workspace(name string) workspace.Workspace {
 	f.t.Helper()
-	w, err := f.ledger.CreateWorkspace(f.t.Context(), ledger.Author{}, ledger.Workspace{Agent: "away", Skill: "trips", Name: name, State: json.RawMessage(`{"n":1}`)})
+	w, err := f.ledger.Workspaces.Create(f.t.Context(), workspace.Author{}, workspace.Workspace{Agent: "away", Skill: "trips", Name: name, State: json.RawMessage(`{"n":1}`)})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -245,7 +249,7 @@ func (f *apiFixture) examples() map[string]func() request {
 	with := func(path, body string) func() request {
 		return func() request { return request{path: path, body: body} }
 	}
-	workspace := func(name, path string) func() request {
+	inWorkspace := func(name, path string) func() request {
 		return func() request {
 			return request{path: strings.Replace(path, "ID", idOf(f.workspace(name).ID), 1), body: "{}"}
 		}
@@ -380,11 +384,11 @@ func (f *apiFixture) examples() map[string]func() request {
 
 		"GET /v1/workspaces":               func() request { f.workspace("w0"); return request{path: "/v1/workspaces"} },
 		"GET /v1/workspaces/{id}":          func() request { return request{path: "/v1/workspaces/" + idOf(f.workspace("w1").ID)} },
-		"POST /v1/workspaces/{id}/pause":   workspace("w2", "/v1/workspaces/ID/pause"),
-		"POST /v1/workspaces/{id}/archive": workspace("w3", "/v1/workspaces/ID/archive"),
+		"POST /v1/workspaces/{id}/pause":   inWorkspace("w2", "/v1/workspaces/ID/pause"),
+		"POST /v1/workspaces/{id}/archive": inWorkspace("w3", "/v1/workspaces/ID/archive"),
 		"POST /v1/workspaces/{id}/resume": func() request {
 			w := f.workspace("w4")
-			if _, err := f.ledger.ChangeWorkspace(f.t.Context(), ledger.Author{}, w.ID, ledger.WorkspaceChange{Status: ledger.WorkspacePaused}); err != nil {
+			if _, err := f.ledger.Workspaces.Change(f.t.Context(), workspace.Author{}, w.ID, workspace.Change{Status: workspace.Paused}); err != nil {
 				f.t.Fatal(err)
 			}
 			return request{path: "/v1/workspaces/" + idOf(w.ID) + "/resume", body: "{}"}
@@ -428,7 +432,7 @@ func (f *apiFixture) itemRun(item string) string {
 }
 
 // started is an attempt at a run that nobody else executes, for its time has not come.
-func (f *apiFixture) started(workspace int64) ledger.Attempt {
+func (f *apiFixture) started(inWorkspace int64) ledger.Attempt {
 	f.t.Helper()
 	ctx := f.t.Context()
 	accepted, err := f.ledger.Enqueue(ctx, ledger.Request{Agent: "away", Trigger: domain.TriggerManual, NotBefore: time.Now().Add(time.Hour)})
@@ -439,8 +443,8 @@ func (f *apiFixture) started(workspace int64) ledger.Attempt {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	if workspace != 0 {
-		if _, err := f.ledger.EnterWorkspace(ctx, a, workspace); err != nil {
+	if inWorkspace != 0 {
+		if _, err := f.ledger.Workspaces.Enter(ctx, a, inWorkspace); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -452,7 +456,7 @@ func (f *apiFixture) review(name string) string {
 	f.t.Helper()
 	ctx, w := f.t.Context(), f.workspace(name)
 	a := f.started(w.ID)
-	if _, err := f.ledger.ChangeWorkspace(ctx, ledger.Author{Attempt: a, Key: "k"}, w.ID, ledger.WorkspaceChange{State: json.RawMessage(`{"n":2}`)}); err != nil {
+	if _, err := f.ledger.Workspaces.Change(ctx, workspace.Author{Attempt: a, Key: "k"}, w.ID, workspace.Change{State: json.RawMessage(`{"n":2}`)}); err != nil {
 		f.t.Fatal(err)
 	}
 	if err := f.ledger.Interrupt(ctx, a, "killed", &ledger.Result{Outcome: domain.OutcomeInterrupted}); err != nil {
@@ -465,7 +469,7 @@ func (f *apiFixture) review(name string) string {
 func (f *apiFixture) workspaceArtifact(name, decision string) request {
 	f.t.Helper()
 	w := f.workspace(name)
-	a, err := f.ledger.AddWorkspaceArtifact(f.t.Context(), ledger.Author{Attempt: f.started(w.ID), Key: "k"}, ledger.Artifact{Workspace: w.ID, Title: "Plan", Type: "markdown"}, []byte("# Plan"))
+	a, err := f.ledger.Workspaces.AddArtifact(f.t.Context(), workspace.Author{Attempt: f.started(w.ID), Key: "k"}, artifact.Artifact{Workspace: w.ID, Title: "Plan", Type: "markdown"}, []byte("# Plan"))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -487,7 +491,7 @@ func (f *apiFixture) grant() string {
 	if err := f.client.Get(f.t.Context(), "/v1/runs/"+f.run(api.RunRequest{Job: "shell"}).ID, nil, &d); err != nil || len(d.Inbox) == 0 {
 		f.t.Fatalf("%+v, %v", d, err)
 	}
-	if err := f.client.Post(f.t.Context(), "/v1/inbox/"+d.Inbox[0].ID+"/answer", api.Answer{Text: ledger.ApprovalAlways}, nil); err != nil {
+	if err := f.client.Post(f.t.Context(), "/v1/inbox/"+d.Inbox[0].ID+"/answer", api.Answer{Text: inbox.ApprovalAlways}, nil); err != nil {
 		f.t.Fatal(err)
 	}
 	return f.grant()
@@ -496,7 +500,7 @@ func (f *apiFixture) grant() string {
 // label is one on a file.
 func (f *apiFixture) label() {
 	f.t.Helper()
-	if err := f.ledger.RecordTaint(f.t.Context(), f.started(0), ledger.TaintUpdate{Taint: ledger.TaintUntrusted, Writes: []ledger.Place{{Kind: ledger.PlaceFile, Name: "/data/in"}}}); err != nil {
+	if err := f.ledger.Labels.RecordTaint(f.t.Context(), f.started(0), label.TaintUpdate{Taint: label.TaintUntrusted, Writes: []label.Place{{Kind: label.PlaceFile, Name: "/data/in"}}}); err != nil {
 		f.t.Fatal(err)
 	}
 }

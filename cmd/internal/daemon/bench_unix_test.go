@@ -18,6 +18,8 @@ import (
 	"rouse/cmd/internal/homedir"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/maint"
+	"rouse/internal/ledger/runs"
 )
 
 const benchConfig = `version: 1
@@ -54,7 +56,7 @@ func cpuTime(b *testing.B) time.Duration {
 func (s *served) finished(id int64) ledger.Run {
 	for {
 		changed := s.ledger.Changed()
-		r, err := s.ledger.Run(s.t.Context(), id)
+		r, err := s.ledger.Runs.Get(s.t.Context(), id)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -104,7 +106,7 @@ func BenchmarkDrop(b *testing.B) {
 		}
 		for {
 			changed := s.ledger.Changed()
-			runs, err := s.ledger.Runs(b.Context(), ledger.RunFilter{Job: "drop", After: last, Limit: 1})
+			runs, err := s.ledger.Runs.List(b.Context(), runs.Filter{Job: "drop", After: last, Limit: 1})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -179,7 +181,7 @@ func fillHistory(b *testing.B, home string, runs int) {
 	if err := db.Close(); err != nil {
 		b.Fatal(err)
 	}
-	if err := ledger.Accept(b.Context(), homedir.LedgerOptions(home)); err != nil { // it was changed by another program
+	if err := maint.Accept(b.Context(), homedir.LedgerOptions(home)); err != nil { // it was changed by another program
 		b.Fatal(err)
 	}
 }

@@ -261,7 +261,7 @@ func TestDoctorCountsNotices(t *testing.T) {
 		want string
 	}{{0, "empty"}, {1, "1 notice not delivered; the latest: "}, {99, "100 notices not delivered; "}, {1, "more than 100 notices not delivered; "}} {
 		for range c.more {
-			if err := d.ledger.AppendNotices(t.Context(), ledger.Notice{Channel: "desktop", Title: "t"}); err != nil {
+			if err := d.ledger.Outbox.Append(t.Context(), ledger.Notice{Channel: "desktop", Title: "t"}); err != nil {
 				t.Fatal(err)
 			}
 		}

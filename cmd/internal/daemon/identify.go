@@ -10,7 +10,7 @@ import (
 
 	"rouse/cmd/internal/homedir"
 	"rouse/internal/atomicfile"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 )
 
 // identify records the ledger of the home, and holds databases whose runs the ledger does not know.
@@ -53,7 +53,7 @@ func (s *storage) identify(ctx context.Context, configured []string, shared bool
 		h.Agent = configured[at] // the folder may be in another case
 		agents = append(agents, h.Agent)
 		log.Warn("an agent's runs wait for its owner, because its database holds runs that the ledger does not know", "agent", h.Agent, "reason", h.Reason)
-		if err := s.ledger.AskAboutDatabase(ctx, h.Agent, "the database of "+h.Agent+" holds runs that the ledger does not know", h.Error()); err != nil {
+		if err := s.ledger.Inbox.AskAboutDatabase(ctx, h.Agent, "the database of "+h.Agent+" holds runs that the ledger does not know", h.Error()); err != nil {
 			return err
 		}
 	}
@@ -71,14 +71,14 @@ func (s *storage) identify(ctx context.Context, configured []string, shared bool
 // withdrawAnswered withdraws the questions about databases that the ledger knows again. here are the databases of this home: the
 // questions about others are those of other nodes.
 func (s *storage) withdrawAnswered(ctx context.Context, held, here []string, shared bool) error {
-	items, err := s.ledger.Inbox(ctx)
+	items, err := s.ledger.Inbox.List(ctx)
 	if err != nil {
 		return err
 	}
 	for _, i := range items {
 		elsewhere := shared && !slices.ContainsFunc(here, func(name string) bool { return strings.EqualFold(name, i.Agent) })
-		if i.Kind == ledger.KindDatabase && !slices.Contains(held, i.Agent) && !elsewhere {
-			if err := s.ledger.CloseDatabaseItems(ctx, i.Agent, ""); err != nil {
+		if i.Kind == inbox.KindDatabase && !slices.Contains(held, i.Agent) && !elsewhere {
+			if err := s.ledger.Inbox.CloseDatabaseItems(ctx, i.Agent, ""); err != nil {
 				return err
 			}
 		}

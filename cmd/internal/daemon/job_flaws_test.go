@@ -12,6 +12,7 @@ import (
 	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/logging"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/wake"
 )
 
 // openFlawed opens a home without a daemon. The secrets of its configuration are not set.
@@ -73,8 +74,8 @@ jobs:
 		t.Fatal(err)
 	}
 	release()
-	if _, err := d.ledger.SetWake(t.Context(), ledger.Wake{Agent: "clerk", At: time.Now().Add(time.Hour), AskedAt: time.Now().Add(time.Hour), Instructions: "go on", Priority: "normal", OnMiss: "run_once", ScheduledBy: "agent",
-		ContextViews: []string{"gone"}}, ledger.WakeUsage{}); err != nil {
+	if _, err := d.ledger.Wakes.Set(t.Context(), wake.Wake{Agent: "clerk", At: time.Now().Add(time.Hour), AskedAt: time.Now().Add(time.Hour), Instructions: "go on", Priority: "normal", OnMiss: "run_once", ScheduledBy: "agent",
+		ContextViews: []string{"gone"}}, wake.Usage{}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -126,7 +127,7 @@ jobs: [{name: look, agent: clerk, playbook: [{call: file_read, with: {path: .}}]
 		err = d.ledger.Finish(ctx, a, ledger.Result{Outcome: "error", RetryAt: at.Add(-time.Minute)})
 	}
 	if err == nil {
-		_, err = d.ledger.SetWake(ctx, ledger.Wake{Agent: "clerk", At: at, AskedAt: at, Instructions: "look once more", Priority: "normal", OnMiss: "run_once", ScheduledBy: "agent", Run: 1, Job: "look"}, ledger.WakeUsage{})
+		_, err = d.ledger.Wakes.Set(ctx, wake.Wake{Agent: "clerk", At: at, AskedAt: at, Instructions: "look once more", Priority: "normal", OnMiss: "run_once", ScheduledBy: "agent", Run: 1, Job: "look"}, wake.Usage{})
 	}
 	if err != nil {
 		t.Fatal(err)

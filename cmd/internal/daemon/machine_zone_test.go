@@ -99,7 +99,7 @@ jobs:
 	<-d.Reloader.Stopped()
 	inForce("Asia/Kolkata")
 
-	events, err := d.ledger.EventsBetween(t.Context(), "", time.Time{}, time.Now(), 10, "zone.changed")
+	events, err := d.ledger.Events.Between(t.Context(), "", time.Time{}, time.Now(), 10, "zone.changed")
 	if err != nil || len(events) != 2 || string(events[0].Data) != `{"from":"America/New_York","summary":"from America/New_York to Europe/Berlin; other times for daily","to":"Europe/Berlin"}` {
 		t.Errorf("%+v (%v)", events, err)
 	}

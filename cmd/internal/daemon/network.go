@@ -22,6 +22,7 @@ import (
 	"rouse/cmd/internal/notify"
 	"rouse/cmd/internal/webhook"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 	"rouse/internal/noexec"
 )
 
@@ -162,12 +163,12 @@ func (d *Daemon) noticeLink(ctx context.Context, n ledger.Notice) string {
 	case n.ViewRef != "" && n.Agent != "":
 		return d.Door.URL("/agents/" + url.PathEscape(n.Agent) + "/views?" + url.Values{"view": {n.ViewRef}}.Encode())
 	case n.Run != 0:
-		items, err := d.ledger.ItemsOf(ctx, n.Run)
+		items, err := d.ledger.Inbox.OfRun(ctx, n.Run)
 		if err != nil {
 			d.log.Warn("a notice leads to its run, for what that asks could not be read", "run", n.Run, "error", err)
 		}
 		for _, i := range items {
-			if i.State == ledger.ItemOpen {
+			if i.State == inbox.ItemOpen {
 				return d.Door.URL("/inbox/" + strconv.FormatInt(i.ID, 10))
 			}
 		}

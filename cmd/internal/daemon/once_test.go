@@ -10,7 +10,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/plan"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/runs"
 )
 
 const keyed = `version: 1
@@ -105,7 +105,7 @@ func TestIdempotencyKeys(t *testing.T) {
 			t.Errorf("another scope: run %d, %d (%v, %v)", first, again, err, err2)
 		}
 	}
-	if runs, err := d.ledger.Runs(t.Context(), ledger.RunFilter{}); err != nil || len(runs) != 5 {
+	if runs, err := d.ledger.Runs.List(t.Context(), runs.Filter{}); err != nil || len(runs) != 5 {
 		t.Errorf("%d runs (%v)", len(runs), err)
 	}
 }

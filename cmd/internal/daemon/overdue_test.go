@@ -15,6 +15,8 @@ import (
 	"rouse/cmd/internal/logging"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/incident"
+	"rouse/internal/ledger/pause"
 )
 
 // A job without a success in time causes one notice for each window, also after a restart and while it is paused. A success
@@ -51,27 +53,27 @@ jobs:
 	}
 	told := func() (out []ledger.Notice) {
 		t.Helper()
-		all, err := d.ledger.UndeliveredNotices(t.Context(), 100) // newest first
+		all, err := d.ledger.Outbox.Undelivered(t.Context(), 100) // newest first
 		if err != nil {
 			t.Fatal(err)
 		}
 		return all
 	}
-	at := func(after time.Duration, notices int, incident string) {
+	at := func(after time.Duration, notices int, opened string) {
 		t.Helper()
 		if _, err := d.upkeep.RecordOverdue(t.Context(), start.Add(after)); err != nil {
 			t.Fatal(err)
 		}
 		found := ""
-		incidents, err := d.ledger.Incidents(t.Context(), ledger.IncidentFilter{})
+		incidents, err := d.ledger.Incidents.List(t.Context(), incident.Filter{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, i := range incidents {
 			found += i.Job + " " + i.Kind
 		}
-		if got := told(); len(got) != notices || found != incident {
-			t.Fatalf("after %s: %d notices, %q; want %d, %q; %+v", after, len(got), found, notices, incident, got)
+		if got := told(); len(got) != notices || found != opened {
+			t.Fatalf("after %s: %d notices, %q; want %d, %q; %+v", after, len(got), found, notices, opened, got)
 		}
 	}
 
@@ -85,7 +87,7 @@ jobs:
 	d.Close()
 	d = open() // after a restart there is no second notice for the same window
 	at(51*time.Hour, 1, open1)
-	if _, err := d.ledger.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseJob, Name: "backup", Reason: "disk swap"}); err != nil {
+	if _, err := d.ledger.Pauses.Set(t.Context(), pause.Pause{Scope: pause.Job, Name: "backup", Reason: "disk swap"}); err != nil {
 		t.Fatal(err)
 	}
 	at(53*time.Hour, 2, open1)
@@ -106,7 +108,7 @@ jobs:
 	if n := told(); len(n) != 4 || n[0].Title != "backup has recovered" || !strings.Contains(n[0].Body, "), 10 missed windows since ") {
 		t.Fatalf("the recovery: %+v", n)
 	}
-	if incidents, err := d.ledger.Incidents(t.Context(), ledger.IncidentFilter{}); err != nil || len(incidents) > 0 {
+	if incidents, err := d.ledger.Incidents.List(t.Context(), incident.Filter{}); err != nil || len(incidents) > 0 {
 		t.Errorf("%+v (%v)", incidents, err)
 	}
 	if o, next, err := d.Overdue(t.Context(), d.Current(), d.Current().Job("backup"), time.Now()); o != nil || err != nil || time.Until(next) > 26*time.Hour || time.Until(next) < 25*time.Hour {
@@ -151,7 +153,7 @@ jobs: [{name: backup, agent: keeper, schedule: "0 2 * * *", expect_success_withi
 				finish(t, d, "backup", domain.Outcome(step.ends))
 			}
 			synctest.Wait()
-			told, err := d.ledger.UndeliveredNotices(t.Context(), 100)
+			told, err := d.ledger.Outbox.Undelivered(t.Context(), 100)
 			if err != nil || len(told) != step.notices {
 				t.Errorf("after %s: %d notices, want %d: %+v (%v)", step.at, len(told), step.notices, told, err)
 			}
@@ -204,7 +206,7 @@ func TestSeldomJobsTellEachFailure(t *testing.T) {
 			for range 5 {
 				finish(t, d, "j", domain.OutcomeTimeout)
 			}
-			told, err := d.ledger.UndeliveredNotices(t.Context(), 100)
+			told, err := d.ledger.Outbox.Undelivered(t.Context(), 100)
 			if err != nil || len(told) != want {
 				t.Errorf("%d notices, want %d (%v): %+v", len(told), want, err, told)
 			}

@@ -90,7 +90,7 @@ func TestSinksAreRedacted(t *testing.T) {
 		}
 	}
 
-	if err := s.ledger.AppendNotices(t.Context(), ledger.Notice{Channel: "desktop", Title: passphrase, Body: passphrase}); err != nil {
+	if err := s.ledger.Outbox.Append(t.Context(), ledger.Notice{Channel: "desktop", Title: passphrase, Body: passphrase}); err != nil {
 		t.Fatal(err)
 	}
 	s.Daemon.log.Error("said "+passphrase, "error", errors.New(passphrase), "names", []string{passphrase}, "server", http.Header{"X-Key": {passphrase}})
@@ -157,7 +157,7 @@ func TestDeliveriesAreRedacted(t *testing.T) {
 	if raw, err := json.Marshal(d); err != nil || strings.Contains(string(raw), "other-secret") {
 		t.Errorf("%s (%v)", raw, err)
 	}
-	body, err := s.ledger.DeliveryBody(t.Context(), 1)
+	body, err := s.ledger.Runs.DeliveryBody(t.Context(), 1)
 	if err != nil || body != `{"token":"[secret]","n":12345678901234567890}` {
 		t.Errorf("%s (%v)", body, err)
 	}

@@ -25,6 +25,9 @@ import (
 	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/runs"
+	"rouse/internal/ledger/wake"
 )
 
 // served is a daemon at work in this process.
@@ -118,7 +121,7 @@ func (s *served) change(name, text string) string {
 		return summary
 	}
 
-	events, err := s.ledger.Events(s.t.Context(), ledger.EventFilter{Limit: 1_000_000})
+	events, err := s.ledger.Events.List(s.t.Context(), event.Filter{Limit: 1_000_000})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -234,7 +237,7 @@ jobs:
 		t.Errorf("log.level is not in force: %s", s.log)
 	}
 
-	events, err := s.ledger.Events(t.Context(), ledger.EventFilter{})
+	events, err := s.ledger.Events.List(t.Context(), event.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,9 +279,9 @@ func TestReloadKeepsTheRhythm(t *testing.T) {
 	const beat = "  - {name: beat, agent: clerk, schedule: \"* * * * * *\", on_miss: run_catchup, max_catchup: 1000, catchup_window: 1h, overlap: queue_all, playbook: [{call: todo, with: {markdown: x}}]}\n" +
 		"  - {name: grid, agent: clerk, every: 2s, on_miss: run_catchup, max_catchup: 1000, catchup_window: 1h, overlap: queue_all, playbook: [{call: todo, with: {markdown: x}}]}\n"
 	s := serveHere(t, map[string]string{"rouse.yaml": ReloadHead + beat})
-	beats := func(job string) []ledger.Occurrence {
+	beats := func(job string) []runs.Occurrence {
 		t.Helper()
-		out, err := s.ledger.Occurrences(t.Context(), job, time.Time{}, time.Now(), 1000)
+		out, err := s.ledger.Occurrences.List(t.Context(), job, time.Time{}, time.Now(), 1000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -315,7 +318,7 @@ func TestReloadKeepsTheRhythm(t *testing.T) {
 		}
 	}
 
-	runs, err := s.ledger.Runs(t.Context(), ledger.RunFilter{Job: "beat", Limit: 1000})
+	runs, err := s.ledger.Runs.List(t.Context(), runs.Filter{Job: "beat", Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +339,7 @@ func TestReloadRefusesMistakes(t *testing.T) {
 	s := serveHere(t, map[string]string{"rouse.yaml": ReloadHead + Note("one")})
 	notices := func() []ledger.Notice {
 		t.Helper()
-		out, err := s.ledger.UndeliveredNotices(t.Context(), 100)
+		out, err := s.ledger.Outbox.Undelivered(t.Context(), 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -496,13 +499,13 @@ func TestReloadClearsWakes(t *testing.T) {
 	plans := strings.Replace(ReloadHead, "workdir: ./work", "workdir: ./work, self_scheduling: {enabled: true}", 1)
 	s := serveHere(t, map[string]string{"rouse.yaml": plans + Note("one")})
 	plan := func() {
-		if _, err := s.ledger.SetWake(t.Context(), ledger.Wake{Agent: "clerk", At: time.Now().Add(time.Hour), AskedAt: time.Now().Add(time.Hour), Instructions: "go on", Priority: "normal", OnMiss: "run_once", ScheduledBy: "agent"}, ledger.WakeUsage{}); err != nil {
+		if _, err := s.ledger.Wakes.Set(t.Context(), wake.Wake{Agent: "clerk", At: time.Now().Add(time.Hour), AskedAt: time.Now().Add(time.Hour), Instructions: "go on", Priority: "normal", OnMiss: "run_once", ScheduledBy: "agent"}, wake.Usage{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 
 	planned := func() bool {
-		_, ok, err := s.ledger.NextWake(t.Context(), "clerk")
+		_, ok, err := s.ledger.Wakes.Next(t.Context(), "clerk")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -761,7 +764,7 @@ func BenchmarkReload(b *testing.B) {
 		accepted, err := s.ledger.Enqueue(context.Background(), ledger.Request{Job: "j1", Agent: "a1", Trigger: domain.TriggerManual})
 		for err == nil {
 			changed := s.ledger.Changed()
-			r, err := s.ledger.Run(context.Background(), accepted[0].Run)
+			r, err := s.ledger.Runs.Get(context.Background(), accepted[0].Run)
 			if err != nil || r.State == domain.StateFinished {
 				return err
 			}
@@ -772,7 +775,7 @@ func BenchmarkReload(b *testing.B) {
 	})
 
 	probe("write", func() error {
-		return s.ledger.AppendEvents(context.Background(), ledger.Event{Kind: "bench"})
+		return s.ledger.Events.Append(context.Background(), ledger.Event{Kind: "bench"})
 	})
 	n := 0
 	b.ResetTimer()

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"sync"
 
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
 	"rouse/scheduler/dispatch"
 	"rouse/watcher"
 )
@@ -59,7 +59,7 @@ func (d *Daemon) RunOnly(ctx context.Context, id string) error {
 func (d *Daemon) watching() watcher.Options {
 	return watcher.Options{
 		Ledger: d.ledger, Logger: d.log, BreakerNotices: d.runner.Notices.LoopNotices, ReturnNotices: d.runner.Notices.ReturnNotices,
-		Expand: func(ctx context.Context, template string, c ledger.ClaimStatus) (string, error) {
+		Expand: func(ctx context.Context, template string, c claim.Status) (string, error) {
 			return expandDestination(ctx, d.ledger, d.Current().Plan.Runner.Jobs, template, c)
 		},
 		Elsewhere: d.Nodes.WatchedElsewhere,

@@ -27,6 +27,7 @@ import (
 	"rouse/cmd/internal/logging"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 )
 
 // letters are the calls that reached a tool which was added to the others.
@@ -222,7 +223,7 @@ func (o *office) leftByUndo(run ledger.Run) string {
 // call is the record of the one call of a run.
 func (o *office) call(run ledger.Run) ledger.Call {
 	o.t.Helper()
-	calls, err := o.ledger.Calls(o.t.Context(), run.ID)
+	calls, err := o.ledger.Steps.Calls(o.t.Context(), run.ID)
 	if err != nil || len(calls) == 0 {
 		o.t.Fatalf("%v (%v)", calls, err)
 	}
@@ -453,7 +454,7 @@ var everywhere = map[string]func(t *testing.T){
 			}), "", "")
 			recorded := -1
 			o.look = func(ctx context.Context, in tool.Invocation) {
-				calls, err := o.ledger.Calls(ctx, in.Run)
+				calls, err := o.ledger.Steps.Calls(ctx, in.Run)
 				if recorded = len(calls); err != nil {
 					t.Error(err)
 				}
@@ -467,7 +468,7 @@ var everywhere = map[string]func(t *testing.T){
 					t.Fatal(err)
 				}
 				o.attempt(id)
-				if calls, err := o.ledger.Calls(t.Context(), id); len(calls) != 1 || o.all() != "bob" || err != nil {
+				if calls, err := o.ledger.Steps.Calls(t.Context(), id); len(calls) != 1 || o.all() != "bob" || err != nil {
 					t.Errorf("once %v: %+v (%v)", once, calls, err)
 				}
 			}
@@ -623,21 +624,21 @@ var everywhere = map[string]func(t *testing.T){
 		// Nobody knows what it does: its owner is asked, and what it may have met is on record.
 		o := openOffice(t, letter(nil), "", "", toBob, wellDone)
 		run, res := o.expectSent("")
-		if res.Wait == nil || res.Wait.Kind != ledger.KindApproval || res.Wait.Action.Tool != "send" || res.Wait.Action.Description != `send {"to":"bob","text":"Dear <Bob>"}` {
+		if res.Wait == nil || res.Wait.Kind != inbox.KindApproval || res.Wait.Action.Tool != "send" || res.Wait.Action.Description != `send {"to":"bob","text":"Dear <Bob>"}` {
 			t.Fatalf("%+v", res)
 		}
 
 		expect(t, "approval", res.Wait.Message, "no grant covers send")
-		items, err := o.ledger.Inbox(t.Context())
+		items, err := o.ledger.Inbox.List(t.Context())
 		if err == nil {
-			_, err = o.ledger.Answer(t.Context(), items[0].ID, ledger.ApprovalOnce)
+			_, err = o.ledger.Answer(t.Context(), items[0].ID, inbox.ApprovalOnce)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 
 		o.attempt(run.ID)
-		if run, err = o.ledger.Run(t.Context(), run.ID); err != nil || o.all() != "bob" || run.Taint != tool.AllTaints.String() {
+		if run, err = o.ledger.Runs.Get(t.Context(), run.ID); err != nil || o.all() != "bob" || run.Taint != tool.AllTaints.String() {
 			t.Errorf("sent %q, met %q (%v)", o.all(), run.Taint, err)
 		}
 
@@ -663,7 +664,7 @@ var everywhere = map[string]func(t *testing.T){
 		o := openOffice(t, letter(nil), ", private: {workdir: false, database: false}, skills: [./posts]", "", says("posts__execute", `{}`), says("posts__execute", `{"to":"bob"}`), wellDone)
 		run, res := o.run()
 		expect(t, "described", o.firstRequest(), `"the addressee"`)
-		calls, err := o.ledger.Calls(t.Context(), run.ID)
+		calls, err := o.ledger.Steps.Calls(t.Context(), run.ID)
 		if err != nil || len(calls) != 2 || res.Summary != "It is done." {
 			t.Fatalf("%+v %v (%v)", res, calls, err)
 		}

@@ -16,6 +16,7 @@ import (
 	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/logging"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/wake"
 )
 
 // The run of a wake belongs to the history of the job that planned the wake. The explanation of a job also lists wakes that the owner
@@ -42,20 +43,20 @@ jobs:
 	}
 	defer d.Close()
 
-	for _, w := range []ledger.Wake{
+	for _, w := range []wake.Wake{
 		{Agent: "clerk", Job: "a_b", Run: 7, ScheduledBy: ledger.ByAgent, Instructions: "one"}, {Agent: "clerk", Job: "axb", Run: 8, ScheduledBy: ledger.ByAgent, Instructions: `"job":"a_b","depth":1`},
 		{Agent: "clerk", ScheduledBy: ledger.ByUser, Instructions: "three"}, {Agent: "maid", Job: "tidy", ScheduledBy: ledger.ByAgent, Instructions: "four"},
 		{Agent: "clerk", Job: "a_b", Run: 1, ScheduledBy: ledger.ByAgent, Instructions: "five", Depth: 2},
 	} {
 		w.At = time.Now()
-		on, err := d.ledger.WakeUsage(t.Context(), w.Agent)
+		on, err := d.ledger.Wakes.Usage(t.Context(), w.Agent)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.ledger.SetWake(t.Context(), w, on); err != nil {
+		if _, err := d.ledger.Wakes.Set(t.Context(), w, on); err != nil {
 			t.Fatal(err)
 		}
-		planned, err := d.ledger.Wakes(t.Context())
+		planned, err := d.ledger.Wakes.List(t.Context())
 		if err != nil || len(planned) != 1 {
 			t.Fatalf("%+v (%v)", planned, err)
 		}

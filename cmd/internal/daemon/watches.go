@@ -9,14 +9,15 @@ import (
 	"rouse/agent/plan"
 	"rouse/agent/plan/vars"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
 )
 
 // expandDestination expands one part of the destination template for the file of a run.
-func expandDestination(ctx context.Context, l *ledger.Ledger, jobs map[string]plan.Job, template string, c ledger.ClaimStatus) (string, error) {
+func expandDestination(ctx context.Context, l *ledger.Ledger, jobs map[string]plan.Job, template string, c claim.Status) (string, error) {
 	if !strings.Contains(template, "{{") {
 		return template, nil
 	}
-	run, err := l.Run(ctx, c.Run)
+	run, err := l.Runs.Get(ctx, c.Run)
 	if err != nil {
 		return "", err
 	}

@@ -20,6 +20,8 @@ import (
 	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/webhook"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/label"
+	"rouse/internal/ledger/runs"
 )
 
 const hooked = `version: 1
@@ -82,11 +84,11 @@ func TestDeliveriesAreRuns(t *testing.T) {
 	if status != http.StatusAccepted || run != "1" {
 		t.Fatalf("%d, run %q", status, run)
 	}
-	r, err := s.ledger.Run(t.Context(), 1)
-	if err != nil || r.Trigger != "webhook" || r.Taint != ledger.TaintUntrusted {
+	r, err := s.ledger.Runs.Get(t.Context(), 1)
+	if err != nil || r.Trigger != "webhook" || r.Taint != label.TaintUntrusted {
 		t.Errorf("%+v (%v)", r, err)
 	}
-	if body, err := s.ledger.DeliveryBody(t.Context(), 1); err != nil || body != large {
+	if body, err := s.ledger.Runs.DeliveryBody(t.Context(), 1); err != nil || body != large {
 		t.Errorf("%d bytes are kept of %d (%v)", len(body), len(large), err)
 	}
 
@@ -101,7 +103,7 @@ func TestDeliveriesAreRuns(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if runs, err := s.ledger.Runs(t.Context(), ledger.RunFilter{Job: "bank"}); err != nil || len(runs) != 2 {
+	if runs, err := s.ledger.Runs.List(t.Context(), runs.Filter{Job: "bank"}); err != nil || len(runs) != 2 {
 		t.Errorf("%d runs (%v)", len(runs), err)
 	}
 }
@@ -200,7 +202,7 @@ func TestWrongDeliveries(t *testing.T) {
 			t.Errorf("%s: the answer is for browsers to guess at", what)
 		}
 	}
-	if runs, err := s.ledger.Runs(t.Context(), ledger.RunFilter{}); err != nil || len(runs) > 0 {
+	if runs, err := s.ledger.Runs.List(t.Context(), runs.Filter{}); err != nil || len(runs) > 0 {
 		t.Errorf("%+v (%v)", runs, err)
 	}
 }

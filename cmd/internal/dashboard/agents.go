@@ -18,7 +18,8 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/web"
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/runs"
 )
 
 const (
@@ -58,7 +59,7 @@ func (s *site) agentRoutes(mux *http.ServeMux) {
 		_, err := s.control.CancelWake(r.Context(), r.PathValue("name"))
 		return back(r), err
 	}))
-	s.pauseRoutes(mux, "/agents/{name}", ledger.PauseAgent)
+	s.pauseRoutes(mux, "/agents/{name}", pause.Agent)
 }
 
 // showAgent returns a handler for a page of an agent.
@@ -115,9 +116,9 @@ func (s *site) newAgent(r *http.Request, p page, tab string) (agent, error) {
 		a.Wake = w
 	}
 	a.Jobs = jobsOf(jobs, name)
-	for _, pause := range pauses {
-		if (pause.Scope == ledger.PauseAll || pause.Scope == ledger.PauseAgent && strings.EqualFold(pause.Name, name)) && !pause.Since.After(p.Now) {
-			a.Pauses = append(a.Pauses, pause)
+	for _, current := range pauses {
+		if (current.Scope == pause.All || current.Scope == pause.Agent && strings.EqualFold(current.Name, name)) && !current.Since.After(p.Now) {
+			a.Pauses = append(a.Pauses, current)
 		}
 	}
 
@@ -242,7 +243,7 @@ func (s *site) agentActivity(r *http.Request, a agent) (templ.Component, error) 
 	if err != nil {
 		return nil, err
 	}
-	runs, err := s.answers.Runs.List(r.Context(), ledger.RunFilter{Agent: a.Name, After: floor, Limit: activityRuns})
+	runs, err := s.answers.Runs.List(r.Context(), runs.Filter{Agent: a.Name, After: floor, Limit: activityRuns})
 	if err != nil {
 		return nil, err
 	}

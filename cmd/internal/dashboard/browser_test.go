@@ -20,6 +20,7 @@ import (
 	"rouse/cmd/internal/cmdtest"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 )
 
 // Window sizes in which pages are tested: a phone's and a desktop's.
@@ -287,7 +288,7 @@ func (b *browser) approves() {
 	b.visit("/inbox")
 	b.shot("inbox")
 	b.press("section[aria-label='inbox item 2'] button", "Approve once")
-	if item := b.run("10").Inbox[0]; item.State != ledger.ItemAnswered || item.Answer != ledger.ApprovalOnce {
+	if item := b.run("10").Inbox[0]; item.State != inbox.ItemAnswered || item.Answer != inbox.ApprovalOnce {
 		b.t.Errorf("%s: %+v", b.window, item)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/incident"
 	"rouse/internal/ledger/store"
 )
 
@@ -46,15 +47,15 @@ func (s *site) health(r *http.Request, p page) (templ.Component, error) {
 	// Contact model servers only on request, because the page is reloaded often.
 	h.Checks, errs[1] = s.doctor.Doctor(ctx, r.URL.Query().Get("ask") == "")
 	h.Ledger, errs[2] = s.ledger.FileState(ctx)
-	h.Undelivered, errs[3] = s.ledger.UndeliveredNotices(ctx, maxUndelivered)
-	h.Incidents, errs[4] = s.answers.Incidents.List(ctx, ledger.IncidentFilter{Limit: maxIncidents})
+	h.Undelivered, errs[3] = s.ledger.Outbox.Undelivered(ctx, maxUndelivered)
+	h.Incidents, errs[4] = s.answers.Incidents.List(ctx, incident.Filter{Limit: maxIncidents})
 	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, err
 	}
 
 	for _, name := range s.control.Channels() {
 		one := channel{Name: name}
-		last, ok, err := s.ledger.LastNotice(ctx, name)
+		last, ok, err := s.ledger.Outbox.Last(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -117,7 +118,7 @@ func (s *site) incidentRoutes(mux *http.ServeMux) {
 func (s *site) incidents(r *http.Request, p page) (templ.Component, error) {
 	v := incidents{page: p.titled("Incidents", "Health"), Over: r.URL.Query().Get("over") == "yes"}
 	var err error
-	if v.All, err = s.answers.Incidents.List(r.Context(), ledger.IncidentFilter{Closed: v.Over, Limit: maxIncidents}); err != nil {
+	if v.All, err = s.answers.Incidents.List(r.Context(), incident.Filter{Closed: v.Over, Limit: maxIncidents}); err != nil {
 		return nil, err
 	}
 	if v.Over {

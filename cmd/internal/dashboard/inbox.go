@@ -13,7 +13,8 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
 	"rouse/internal/form"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/runs"
 	"rouse/internal/text"
 )
 
@@ -34,7 +35,7 @@ const (
 func (s *site) inbox(r *http.Request, p page) (templ.Component, error) {
 	items, e1 := s.answers.Inbox.List(r.Context())
 	branches, e2 := s.control.WaitingCheckouts(r.Context())
-	ended, e3 := s.answers.Runs.List(r.Context(), ledger.RunFilter{State: domain.StateFinished, Limit: completions})
+	ended, e3 := s.answers.Runs.List(r.Context(), runs.Filter{State: domain.StateFinished, Limit: completions})
 	return inboxPage(p.titled("Inbox", "Inbox"), items, branches, ended), cmp.Or(e1, e2, e3)
 }
 
@@ -232,15 +233,15 @@ func label(f form.Field) string {
 // asks returns the mark of an item's kind.
 func asks(item api.Item) mark {
 	switch item.Kind {
-	case ledger.KindInput:
+	case inbox.KindInput:
 		return mark{"?", "accent", "question"}
-	case ledger.KindApproval:
+	case inbox.KindApproval:
 		return mark{"!", "amber", "approval"}
-	case ledger.KindRecovery:
+	case inbox.KindRecovery:
 		return mark{"⚡", "amber", "recovery"}
-	case ledger.KindPause:
+	case inbox.KindPause:
 		return mark{"■", "amber", "pause"}
-	case ledger.KindDatabase:
+	case inbox.KindDatabase:
 		return mark{"!", "bad", "database"}
 	}
 	return mark{"i", "grey", "information"}
@@ -248,22 +249,22 @@ func asks(item api.Item) mark {
 
 // optionWord returns the label of an option's button. Options of agents are unchanged.
 func optionWord(item api.Item, option string) string {
-	if item.Kind != ledger.KindApproval {
+	if item.Kind != inbox.KindApproval {
 		return line(option)
 	}
 	switch option {
-	case ledger.ApprovalOnce:
+	case inbox.ApprovalOnce:
 		return "Approve once"
-	case ledger.ApprovalAlways:
+	case inbox.ApprovalAlways:
 		return "Always approve this"
-	case ledger.ApprovalDeny:
+	case inbox.ApprovalDeny:
 		return "Deny"
 	}
 	return line(option)
 }
 
 // freeText reports whether the answer is a free text.
-func freeText(item api.Item) bool { return item.Kind == ledger.KindInput && len(item.InputSchema) == 0 }
+func freeText(item api.Item) bool { return item.Kind == inbox.KindInput && len(item.InputSchema) == 0 }
 
 // diffLine returns the CSS class of a line of a diff.
 func diffLine(l string) string {

@@ -5,15 +5,15 @@ package dashboard
 
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
-import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
-
 import (
 	"strconv"
 
+	"github.com/a-h/templ"
+	templruntime "github.com/a-h/templ/runtime"
+
 	"rouse/cmd/internal/api"
 	"rouse/internal/form"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 	"rouse/internal/text"
 )
 
@@ -685,7 +685,7 @@ func itemCard(p page, item api.Item, t *typed) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if item.Kind == ledger.KindApproval {
+		if item.Kind == inbox.KindApproval {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 52, "<pre class=\"diff\" tabindex=\"0\" aria-label=\"what would be done\"><bdi>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -802,7 +802,7 @@ func itemCard(p page, item api.Item, t *typed) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if item.State != ledger.ItemOpen {
+		if item.State != inbox.ItemOpen {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 64, "<p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -862,7 +862,7 @@ func itemCard(p page, item api.Item, t *typed) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		} else if item.Kind == ledger.KindInfo && len(item.Options) == 0 {
+		} else if item.Kind == inbox.KindInfo && len(item.Options) == 0 {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 69, "<p class=\"soft\">Nothing waits for an answer.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -1010,7 +1010,7 @@ func optionFields(item api.Item, t *typed) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			for i, o := range item.Options {
-				var templ_7745c5c3_Var49 = []any{templ.KV("danger", o == ledger.ApprovalDeny && item.Kind == ledger.KindApproval)}
+				var templ_7745c5c3_Var49 = []any{templ.KV("danger", o == inbox.ApprovalDeny && item.Kind == inbox.KindApproval)}
 				templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var49...)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -1105,7 +1105,7 @@ func optionFields(item api.Item, t *typed) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if item.Kind == ledger.KindApproval {
+		if item.Kind == inbox.KindApproval {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 93, "<label>why not (told to the agent when you deny) <input name=\"reason\" value=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

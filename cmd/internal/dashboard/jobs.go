@@ -12,7 +12,8 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/runs"
 )
 
 const (
@@ -49,7 +50,7 @@ func (s *site) jobRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /jobs/{name}", s.show(s.job))
 	mux.Handle("POST /jobs/{name}/run", s.do(s.runJob))
 	mux.Handle("POST /jobs/{name}/backfill", s.do(s.backfill))
-	s.pauseRoutes(mux, "/jobs/{name}", ledger.PauseJob)
+	s.pauseRoutes(mux, "/jobs/{name}", pause.Job)
 }
 
 func (s *site) jobs(r *http.Request, p page) (templ.Component, error) {
@@ -79,17 +80,17 @@ func (s *site) job(r *http.Request, p page) (templ.Component, error) {
 	v.Job = all[slices.IndexFunc(all, func(j api.Job) bool { return j.Name == name })]
 	var errs [4]error
 	var why api.Why
-	var runs []api.Run
+	var recent []api.Run
 	v.Next, errs[0] = s.why.Next(ctx, name, nextShown)
 	v.Definition, errs[1] = s.control.Definition(name)
 	why, errs[2] = s.why.Why(ctx, name, "", stripLength)
-	runs, errs[3] = s.answers.Runs.List(ctx, ledger.RunFilter{Job: name, Limit: stripLength, Brief: true})
+	recent, errs[3] = s.answers.Runs.List(ctx, runs.Filter{Job: name, Limit: stripLength, Brief: true})
 	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, err
 	}
 	v.Notes = why.Notes
 	v.strip(why.Lines)
-	v.Durations, v.Costs = durations(p, runs), costs(runs)
+	v.Durations, v.Costs = durations(p, recent), costs(recent)
 
 	if v.Simulates {
 		var until time.Time

@@ -8,6 +8,7 @@ import (
 	"rouse/cmd/internal/cmdtest"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/steps"
 )
 
 // seedFailure records a run of the job books with the given number of calls, of which the last
@@ -24,14 +25,14 @@ func seedFailure(t *testing.T, l *ledger.Ledger, calls int) int64 {
 	}
 
 	for n := 1; n <= calls; n++ {
-		step := ledger.Step{Run: run.ID, Attempt: a.Number, Number: n, Text: fmt.Sprintf("This is step %d.", n), Model: "m"}
+		step := steps.Step{Run: run.ID, Attempt: a.Number, Number: n, Text: fmt.Sprintf("This is step %d.", n), Model: "m"}
 		call := ledger.Call{Run: run.ID, Attempt: a.Number, Step: n, ID: "1", Key: fmt.Sprint(n), Tool: "file_read", Args: object(t, map[string]any{"path": fmt.Sprintf("statement-%d.csv", n)}), Effect: domain.EffectRead}
 		done := call
 		done.State, done.Envelope = domain.CallDone, object(t, map[string]any{"ok": true, "result": "read"})
 		if n == calls {
 			done.Envelope = object(t, map[string]any{"ok": false, "kind": "not_found", "message": "the last statement is not there"})
 		}
-		for _, err := range []error{l.StartStep(t.Context(), a, step), l.StartCall(t.Context(), a, call), l.FinishCall(t.Context(), a, done), l.FinishStep(t.Context(), a, step)} {
+		for _, err := range []error{l.Steps.StartStep(t.Context(), a, step), l.Steps.StartCall(t.Context(), a, call), l.Steps.FinishCall(t.Context(), a, done), l.Steps.FinishStep(t.Context(), a, step)} {
 			if err != nil {
 				t.Fatal(err)
 			}

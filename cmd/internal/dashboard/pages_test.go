@@ -20,6 +20,9 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/folderzip"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/artifact"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/workspace"
 	"rouse/skills"
 )
 
@@ -214,7 +217,7 @@ func TestFormsLeadHome(t *testing.T) {
 
 // seedItems records a run that waits for each kind of item. Its job no longer exists, so the
 // dispatcher does not handle the answers.
-func seedItem(t *testing.T, l *ledger.Ledger, q ledger.Question) int64 {
+func seedItem(t *testing.T, l *ledger.Ledger, q inbox.Question) int64 {
 	t.Helper()
 	out, err := l.Enqueue(t.Context(), ledger.Request{Job: "asks", Agent: "bookkeeper", Trigger: domain.TriggerManual})
 	if err != nil {
@@ -234,7 +237,7 @@ func seedItem(t *testing.T, l *ledger.Ledger, q ledger.Question) int64 {
 // produces the requested JSON.
 func TestSchemaForm(t *testing.T) {
 	h := open(t, configuration, func(l *ledger.Ledger) {
-		seedItem(t, l, ledger.Question{Call: "c1", Title: "The booking", Message: "Three values", Expires: time.Hour, InputSchema: object(t, map[string]any{
+		seedItem(t, l, inbox.Question{Call: "c1", Title: "The booking", Message: "Three values", Expires: time.Hour, InputSchema: object(t, map[string]any{
 			"type": "object", "required": []string{"amount", "kind"},
 			"properties": map[string]any{"amount": map[string]any{"type": "number", "minimum": 1}, "kind": map[string]any{"type": "string", "enum": []string{"in", "out"}}, "paid": map[string]any{"type": "boolean"}},
 		})})
@@ -256,8 +259,8 @@ func TestSchemaForm(t *testing.T) {
 func TestApproval(t *testing.T) {
 	h := open(t, configuration, func(l *ledger.Ledger) {
 		for _, hash := range []string{"h1", "h2", "h3", "h3"} {
-			seedItem(t, l, ledger.Question{Kind: ledger.KindApproval, Call: "c1", Title: "books wants to write", Options: []string{ledger.ApprovalOnce, ledger.ApprovalAlways, ledger.ApprovalDeny}, Expires: ledger.ApprovalExpires,
-				Action: ledger.Action{Tool: "file_write", Hash: hash, Description: "file_write report.md\n-old line\n+new \u202eline"}})
+			seedItem(t, l, inbox.Question{Kind: inbox.KindApproval, Call: "c1", Title: "books wants to write", Options: []string{inbox.ApprovalOnce, inbox.ApprovalAlways, inbox.ApprovalDeny}, Expires: inbox.ApprovalExpires,
+				Action: inbox.Action{Tool: "file_write", Hash: hash, Description: "file_write report.md\n-old line\n+new \u202eline"}})
 		}
 	})
 	page := h.expect("/inbox", "Approve once", "Always approve this", "Deny", `<span class="add">+new`, `<span class="del">-old line`)
@@ -279,7 +282,7 @@ func TestApproval(t *testing.T) {
 // OSL-38. The page of a workspace shows its contents and the actions that its state allows.
 func TestWorkspacePage(t *testing.T) {
 	h := open(t, configuration, func(l *ledger.Ledger) {
-		if _, err := l.CreateWorkspace(t.Context(), ledger.Author{}, ledger.Workspace{Agent: "bookkeeper", Skill: "tax", Name: "2026", Phase: "gathering", State: object(t, map[string]any{"asked": 3})}); err != nil {
+		if _, err := l.Workspaces.Create(t.Context(), workspace.Author{}, workspace.Workspace{Agent: "bookkeeper", Skill: "tax", Name: "2026", Phase: "gathering", State: object(t, map[string]any{"asked": 3})}); err != nil {
 			t.Fatal(err)
 		}
 		out, err := l.Enqueue(t.Context(), ledger.Request{Job: "books", Agent: "bookkeeper", Trigger: domain.TriggerManual})
@@ -288,10 +291,10 @@ func TestWorkspacePage(t *testing.T) {
 		}
 		_, a, err := l.StartAttempt(t.Context(), out[0].Run)
 		if err == nil {
-			_, err = l.EnterWorkspace(t.Context(), a, 1)
+			_, err = l.Workspaces.Enter(t.Context(), a, 1)
 		}
 		if err == nil {
-			_, err = l.AddWorkspaceArtifact(t.Context(), ledger.Author{Attempt: a, Key: "k"}, ledger.Artifact{Workspace: 1, Title: "The draft", Type: "text"}, []byte("draft"))
+			_, err = l.Workspaces.AddArtifact(t.Context(), workspace.Author{Attempt: a, Key: "k"}, artifact.Artifact{Workspace: 1, Title: "The draft", Type: "text"}, []byte("draft"))
 		}
 		if err == nil {
 			err = l.Finish(t.Context(), a, ledger.Result{Outcome: domain.OutcomeSuccess})
@@ -745,7 +748,7 @@ func TestSharedFolder(t *testing.T) {
 		_, a, err := l.StartAttempt(t.Context(), out[0].Run)
 		for name, content := range map[string][]byte{"site.zip": archive, "broken.zip": []byte("no archive"), "note.txt": []byte("x")} {
 			if err == nil {
-				_, err = l.AddArtifact(t.Context(), a, ledger.Artifact{Agent: "bookkeeper", Key: name, Name: name}, content)
+				_, err = l.Artifacts.Add(t.Context(), a, artifact.Artifact{Agent: "bookkeeper", Key: name, Name: name}, content)
 			}
 		}
 		if err == nil {

@@ -16,7 +16,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 )
 
 // thumb is the minimum height of controls on a phone, in pixels, as promised in style.css.
@@ -304,7 +304,7 @@ func TestInChromiumWithoutScripts(t *testing.T) {
 	b.shows("#items", "touch approved.txt")
 	b.click("#items button", "Approve once")
 	b.shows("#items", "Nothing waits for you")
-	if wants = h.settled(wants.ID); wants.Inbox[0].Answer != ledger.ApprovalOnce || wants.Outcome != domain.OutcomeSuccess {
+	if wants = h.settled(wants.ID); wants.Inbox[0].Answer != inbox.ApprovalOnce || wants.Outcome != domain.OutcomeSuccess {
 		t.Errorf("%+v", wants)
 	}
 	if _, err := os.Stat(filepath.Join(h.dir, "books", "approved.txt")); err != nil {

@@ -18,6 +18,8 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/folderzip"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/artifact"
+	"rouse/internal/ledger/inbox"
 	"rouse/internal/text"
 )
 
@@ -97,7 +99,7 @@ func (s *site) run(r *http.Request, p page) (templ.Component, error) {
 		}
 	}
 	for _, item := range v.Inbox {
-		if item.State == ledger.ItemOpen {
+		if item.State == inbox.ItemOpen {
 			v.Waiting = append(v.Waiting, item)
 		}
 	}
@@ -306,8 +308,8 @@ func (s *site) artifactFiles(r *http.Request) (string, error) {
 	return tree.String(), err
 }
 
-func (s *site) artifactOf(r *http.Request) (ledger.Artifact, []byte, error) {
-	return s.ledger.ArtifactBytes(r.Context(), pathID(r, "id"), pathID(r, "artifact"))
+func (s *site) artifactOf(r *http.Request) (artifact.Artifact, []byte, error) {
+	return s.ledger.Artifacts.Bytes(r.Context(), pathID(r, "id"), pathID(r, "artifact"))
 }
 
 // isArchive reports whether an artifact may be a shared directory.

@@ -19,6 +19,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/web"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/fileop"
 	"rouse/internal/text"
 )
 
@@ -81,13 +82,13 @@ func (s *site) changesOf(ctx context.Context, id int64, d api.RunDetail) (out ch
 }
 
 func (s *site) fileChanges(ctx context.Context, run int64) ([]fileChange, error) {
-	ops, err := s.ledger.FileOps(ctx, ledger.FileOpFilter{Run: run, Limit: maxFiles})
+	ops, err := s.ledger.FileOps.List(ctx, fileop.Filter{Run: run, Limit: maxFiles})
 	if err != nil {
 		return nil, err
 	}
 
 	// The operations are sorted newest first.
-	byPath := map[string][]ledger.FileOp{}
+	byPath := map[string][]fileop.Op{}
 	var paths []string
 	for _, op := range slices.Backward(ops) {
 		if byPath[op.Path] == nil {
@@ -108,13 +109,13 @@ func (s *site) fileChanges(ctx context.Context, run int64) ([]fileChange, error)
 }
 
 // fileChange compares a file before the first operation of a run with the file after the last.
-func (s *site) fileChange(ctx context.Context, ops []ledger.FileOp) (fileChange, error) {
+func (s *site) fileChange(ctx context.Context, ops []fileop.Op) (fileChange, error) {
 	first, last := ops[0], ops[len(ops)-1]
 	out := fileChange{Path: first.Path, Did: string(last.Type), Undone: !last.UndoneAt.IsZero()}
 	switch {
-	case last.Type == ledger.FileDirCreate, last.Type == ledger.FileDirDelete:
+	case last.Type == fileop.DirCreate, last.Type == fileop.DirDelete:
 		return out, nil
-	case first.Type == ledger.FileMoveAway:
+	case first.Type == fileop.MoveAway:
 		out.Why = "the file was moved unchanged"
 		return out, nil
 	case first.BeforeHash != "" && first.NoUndoReason != "":
@@ -128,7 +129,7 @@ func (s *site) fileChange(ctx context.Context, ops []ledger.FileOp) (fileChange,
 	var before []byte
 	var err error
 	if first.BeforeHash != "" {
-		if before, err = s.ledger.FileBefore(ctx, first.ID); err != nil {
+		if before, err = s.ledger.FileOps.Before(ctx, first.ID); err != nil {
 			return out, err
 		}
 	}
@@ -149,7 +150,7 @@ func (s *site) fileChange(ctx context.Context, ops []ledger.FileOp) (fileChange,
 
 // contentAfter returns the content of a file after an operation. That is the current content, or
 // the content saved before a later operation, if its hash matches. Otherwise why is the reason.
-func (s *site) contentAfter(ctx context.Context, op ledger.FileOp) (content []byte, why string, err error) {
+func (s *site) contentAfter(ctx context.Context, op fileop.Op) (content []byte, why string, err error) {
 	if op.AfterHash == "" {
 		return nil, "", nil // the operation deleted the file
 	}
@@ -157,13 +158,13 @@ func (s *site) contentAfter(ctx context.Context, op ledger.FileOp) (content []by
 		return now, "", nil
 	}
 
-	later, err := s.ledger.FileOps(ctx, ledger.FileOpFilter{Agent: op.Agent, Path: op.Path, Limit: maxFiles})
+	later, err := s.ledger.FileOps.List(ctx, fileop.Filter{Agent: op.Agent, Path: op.Path, Limit: maxFiles})
 	if err != nil {
 		return nil, "", err
 	}
 	for _, next := range later {
 		if next.ID > op.ID && next.BeforeHash == op.AfterHash && next.NoUndoReason == "" && next.Size <= maxCompared {
-			content, err = s.ledger.FileBefore(ctx, next.ID)
+			content, err = s.ledger.FileOps.Before(ctx, next.ID)
 			return content, "", err
 		}
 	}
@@ -253,7 +254,7 @@ func (s *site) noticesOf(ctx context.Context, run int64, events []api.Event) ([]
 		out = append(out, n)
 	}
 
-	pending, err := s.ledger.UndeliveredNotices(ctx, maxFiles)
+	pending, err := s.ledger.Outbox.Undelivered(ctx, maxFiles)
 	for _, n := range pending {
 		if n.Run == run && n.State == ledger.NoticePending {
 			out = append(out, noticeOf{Channel: n.Channel, Title: n.Title, State: n.State, Error: n.Error})

@@ -11,7 +11,7 @@ import (
 	"github.com/a-h/templ"
 
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/runs"
 	"rouse/internal/text"
 )
 
@@ -69,8 +69,8 @@ func (s *site) runs(r *http.Request, p page) (templ.Component, error) {
 }
 
 // parse parses the filter. Dates are in the given time zone.
-func (f runsFilter) parse(zone *time.Location) (ledger.RunFilter, error) {
-	out := ledger.RunFilter{Job: f.Job, Agent: f.Agent, Outcome: domain.Outcome(f.Outcome), State: domain.State(f.State), Trigger: domain.Trigger(f.Trigger), Text: f.Text, Limit: runsOnPage}
+func (f runsFilter) parse(zone *time.Location) (runs.Filter, error) {
+	out := runs.Filter{Job: f.Job, Agent: f.Agent, Outcome: domain.Outcome(f.Outcome), State: domain.State(f.State), Trigger: domain.Trigger(f.Trigger), Text: f.Text, Limit: runsOnPage}
 	if f.Before != "" {
 		id, err := strconv.ParseInt(f.Before, 10, 64)
 		if err != nil || id < 1 {

@@ -15,7 +15,9 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/incident"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/runs"
 )
 
 // Limits of the data read for the page.
@@ -80,7 +82,7 @@ type notRun struct {
 
 func (s *site) todayRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /{$}", s.show(s.today))
-	s.pauseRoutes(mux, "", ledger.PauseAll)
+	s.pauseRoutes(mux, "", pause.All)
 }
 
 func (s *site) today(r *http.Request, p page) (templ.Component, error) {
@@ -109,17 +111,17 @@ func (s *site) today(r *http.Request, p page) (templ.Component, error) {
 		return nil, err
 	}
 	var ran, failedBefore []api.Run
-	var instants []ledger.Occurrence
+	var instants []runs.Occurrence
 	var errs [8]error
 	t.Items, errs[0] = s.answers.Inbox.List(ctx)
-	t.Running, errs[1] = s.answers.Runs.List(ctx, ledger.RunFilter{State: domain.StateRunning, Limit: maxToday})
+	t.Running, errs[1] = s.answers.Runs.List(ctx, runs.Filter{State: domain.StateRunning, Limit: maxToday})
 	t.Pauses, errs[2] = s.answers.Pauses.List(ctx)
-	t.Incidents, errs[3] = s.answers.Incidents.List(ctx, ledger.IncidentFilter{Limit: maxIncidents})
-	ran, errs[4] = s.answers.Runs.List(ctx, ledger.RunFilter{Since: t.Day, After: floor, Limit: maxToday, Brief: true})
-	t.Latest, errs[5] = s.answers.Runs.List(ctx, ledger.RunFilter{State: domain.StateFinished, Since: t.Day, After: floor, Limit: latest})
+	t.Incidents, errs[3] = s.answers.Incidents.List(ctx, incident.Filter{Limit: maxIncidents})
+	ran, errs[4] = s.answers.Runs.List(ctx, runs.Filter{Since: t.Day, After: floor, Limit: maxToday, Brief: true})
+	t.Latest, errs[5] = s.answers.Runs.List(ctx, runs.Filter{State: domain.StateFinished, Since: t.Day, After: floor, Limit: latest})
 	// Failures of the night before may no longer be in the lists of a busy day.
-	failedBefore, errs[6] = s.answers.Runs.List(ctx, ledger.RunFilter{Outcome: domain.OutcomeError, Since: t.Yesterday, Until: t.Day, After: floor, Limit: maxToday, Brief: true})
-	instants, errs[7] = s.ledger.NotRun(ctx, t.Day, p.Now, maxToday)
+	failedBefore, errs[6] = s.answers.Runs.List(ctx, runs.Filter{Outcome: domain.OutcomeError, Since: t.Yesterday, Until: t.Day, After: floor, Limit: maxToday, Brief: true})
+	instants, errs[7] = s.ledger.Occurrences.NotRun(ctx, t.Day, p.Now, maxToday)
 	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, err
 	}
@@ -173,7 +175,7 @@ func (t *today) count(ran []api.Run) {
 }
 
 // notRunOf groups the instants that did not run by job and reason.
-func notRunOf(instants []ledger.Occurrence) []notRun {
+func notRunOf(instants []runs.Occurrence) []notRun {
 	type why struct{ job, reason string }
 	at := map[why]int{}
 	var out []notRun
@@ -195,7 +197,7 @@ func notRunOf(instants []ledger.Occurrence) []notRun {
 }
 
 // fill puts past runs, skipped instants and future runs onto the lanes of the jobs.
-func (t *today) fill(ran []api.Run, instants []ledger.Occurrence, coming []api.Occurrence) {
+func (t *today) fill(ran []api.Run, instants []runs.Occurrence, coming []api.Occurrence) {
 	byJob := map[string][]moment{}
 	last := map[string]*api.Run{}
 	for i, r := range ran {

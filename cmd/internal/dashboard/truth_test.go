@@ -16,6 +16,9 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/steps"
+	"rouse/internal/ledger/workspace"
 )
 
 // nodes returns all elements of a page.
@@ -99,10 +102,10 @@ func seedHistory(t *testing.T) func(*ledger.Ledger) {
 		for _, o := range []domain.Outcome{domain.OutcomeSuccess, domain.OutcomeNothing, domain.OutcomePartial, domain.OutcomeError, domain.OutcomeTimeout, domain.OutcomeBudget, domain.OutcomeCancelled, domain.OutcomeSkipped} {
 			finished(t, l, "books", o)
 		}
-		seedItem(t, l, ledger.Question{Call: "c1", Title: "A question", Expires: ledger.ApprovalExpires})
-		seedItem(t, l, ledger.Question{Kind: ledger.KindApproval, Call: "c1", Title: "An action", Options: []string{ledger.ApprovalOnce, ledger.ApprovalDeny}, Expires: ledger.ApprovalExpires, Action: ledger.Action{Tool: "x", Description: "y", Hash: "z"}})
-		seedItem(t, l, ledger.Question{Kind: ledger.KindPause, Call: "c1", Title: "A pause", Options: []string{ledger.PauseContinue, ledger.PauseStop}})
-		if _, err := l.CreateWorkspace(t.Context(), ledger.Author{}, ledger.Workspace{Agent: "bookkeeper", Skill: "tax", Name: "2026", State: []byte(`{"step":1}`)}); err != nil {
+		seedItem(t, l, inbox.Question{Call: "c1", Title: "A question", Expires: inbox.ApprovalExpires})
+		seedItem(t, l, inbox.Question{Kind: inbox.KindApproval, Call: "c1", Title: "An action", Options: []string{inbox.ApprovalOnce, inbox.ApprovalDeny}, Expires: inbox.ApprovalExpires, Action: inbox.Action{Tool: "x", Description: "y", Hash: "z"}})
+		seedItem(t, l, inbox.Question{Kind: inbox.KindPause, Call: "c1", Title: "A pause", Options: []string{inbox.PauseContinue, inbox.PauseStop}})
+		if _, err := l.Workspaces.Create(t.Context(), workspace.Author{}, workspace.Workspace{Agent: "bookkeeper", Skill: "tax", Name: "2026", State: []byte(`{"step":1}`)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -212,21 +215,21 @@ func TestHostileContent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		step := ledger.Step{Run: run.ID, Attempt: a.Number, Number: 1, Text: hostile + long, Model: "m", Notices: []string{hostile}}
+		step := steps.Step{Run: run.ID, Attempt: a.Number, Number: 1, Text: hostile + long, Model: "m", Notices: []string{hostile}}
 		call := ledger.Call{Run: run.ID, Attempt: a.Number, Step: 1, ID: "1", Key: "1", Tool: "file_read", Args: object(t, map[string]any{"path": hostile + long}), Effect: domain.EffectRead}
 		done := call
 		done.State, done.Envelope = domain.CallDone, object(t, map[string]any{"ok": false, "kind": "not_found", "message": hostile + long})
 		for _, err := range []error{
-			l.StartStep(t.Context(), a, step), l.FinishStep(t.Context(), a, step), l.StartCall(t.Context(), a, call), l.FinishCall(t.Context(), a, done),
+			l.Steps.StartStep(t.Context(), a, step), l.Steps.FinishStep(t.Context(), a, step), l.Steps.StartCall(t.Context(), a, call), l.Steps.FinishCall(t.Context(), a, done),
 			l.Finish(t.Context(), a, ledger.Result{Outcome: domain.OutcomeError, Summary: hostile + long, Error: hostile + long}),
 		} {
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		seedItem(t, l, ledger.Question{Call: "c1", Title: hostile, Message: hostile + long, Options: []string{hostile}, Expires: ledger.ApprovalExpires})
-		seedItem(t, l, ledger.Question{Kind: ledger.KindApproval, Call: "c1", Title: hostile, Expires: ledger.ApprovalExpires, Options: []string{ledger.ApprovalOnce}, Action: ledger.Action{Tool: "shell_run", Description: hostile + long, Hash: "h"}})
-		if _, err := l.CreateWorkspace(t.Context(), ledger.Author{}, ledger.Workspace{Agent: "bookkeeper", Skill: "tax", Name: "w", Phase: "p", State: object(t, map[string]any{"text": hostile + long[:200_000]})}); err != nil {
+		seedItem(t, l, inbox.Question{Call: "c1", Title: hostile, Message: hostile + long, Options: []string{hostile}, Expires: inbox.ApprovalExpires})
+		seedItem(t, l, inbox.Question{Kind: inbox.KindApproval, Call: "c1", Title: hostile, Expires: inbox.ApprovalExpires, Options: []string{inbox.ApprovalOnce}, Action: inbox.Action{Tool: "shell_run", Description: hostile + long, Hash: "h"}})
+		if _, err := l.Workspaces.Create(t.Context(), workspace.Author{}, workspace.Workspace{Agent: "bookkeeper", Skill: "tax", Name: "w", Phase: "p", State: object(t, map[string]any{"text": hostile + long[:200_000]})}); err != nil {
 			t.Fatal(err)
 		}
 	})

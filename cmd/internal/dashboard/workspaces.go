@@ -7,7 +7,8 @@ import (
 	"github.com/a-h/templ"
 
 	"rouse/cmd/internal/api"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/artifact"
+	"rouse/internal/ledger/workspace"
 )
 
 func (s *site) workspaceRoutes(mux *http.ServeMux) {
@@ -25,7 +26,7 @@ func (s *site) workspaces(r *http.Request, p page) (templ.Component, error) {
 		return nil, err
 	}
 
-	found, err := s.answers.Workspaces.List(r.Context(), ledger.WorkspaceFilter{Agent: q.Get("agent"), Skill: q.Get("skill"), Status: ledger.WorkspaceStatus(q.Get("status")), Before: before, Limit: itemsOnPage})
+	found, err := s.answers.Workspaces.List(r.Context(), workspace.Filter{Agent: q.Get("agent"), Skill: q.Get("skill"), Status: workspace.Status(q.Get("status")), Before: before, Limit: itemsOnPage})
 	older := ""
 	if len(found) == itemsOnPage {
 		older = link([]string{"workspaces"}, "agent", q.Get("agent"), "skill", q.Get("skill"), "status", q.Get("status"), "before", found[len(found)-1].ID)
@@ -66,11 +67,11 @@ func actionsOf(w api.Workspace) []workspaceAction {
 			workspaceAction{"retry", "Put it back, and run again from there", ""})
 	}
 	switch w.Status {
-	case ledger.WorkspaceActive:
+	case workspace.Active:
 		out = append(out, workspaceAction{"pause", "Pause", ""}, workspaceAction{"archive", "Archive", ""})
-	case ledger.WorkspacePaused:
+	case workspace.Paused:
 		out = append(out, workspaceAction{"resume", "Resume", "main"}, workspaceAction{"archive", "Archive", ""})
-	case ledger.WorkspaceArchived:
+	case workspace.Archived:
 		out = append(out, workspaceAction{"resume", "Take it up again", ""})
 	}
 	return out
@@ -83,9 +84,9 @@ func statusMark(w api.Workspace) mark {
 		return mark{"!", "amber", "to be reviewed"}
 	case w.Run != "":
 		return mark{"◌", "accent", "at work"}
-	case w.Status == ledger.WorkspaceActive:
+	case w.Status == workspace.Active:
 		return mark{"●", "good", "active"}
-	case w.Status == ledger.WorkspacePaused:
+	case w.Status == workspace.Paused:
 		return mark{"■", "amber", "paused"}
 	}
 	return mark{"○", "grey", string(w.Status)}
@@ -93,5 +94,5 @@ func statusMark(w api.Workspace) mark {
 
 // undecided reports whether an artifact waits for the owner's decision.
 func undecided(a api.WorkspaceArtifact) bool {
-	return !slices.Contains([]string{ledger.ArtifactApproved, ledger.ArtifactRejected}, a.Approval)
+	return !slices.Contains([]string{artifact.Approved, artifact.Rejected}, a.Approval)
 }

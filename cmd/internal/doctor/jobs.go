@@ -18,13 +18,14 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/record"
+	"rouse/internal/ledger/runs"
 	"rouse/internal/text"
 )
 
 // checkQueue counts the unfinished runs, and reports why a queued run does not start.
 func (d *Checker) checkQueue(ctx context.Context) api.Check {
-	n, err := d.Ledger.Counts(ctx)
-	queued, readErr := d.Ledger.Runs(ctx, ledger.RunFilter{State: domain.StateQueued, Limit: 100})
+	n, err := d.Ledger.Runs.Counts(ctx)
+	queued, readErr := d.Ledger.Runs.List(ctx, runs.Filter{State: domain.StateQueued, Limit: 100})
 	if err := errors.Join(err, readErr); err != nil {
 		return undone("queue", err)
 	}
@@ -88,8 +89,8 @@ func (d *Checker) checkWatches(ctx context.Context) api.Check {
 
 // checkFlaws reports problems of jobs and planned wakes that do not keep runs from starting.
 func (d *Checker) checkFlaws(ctx context.Context, s *plan.Setup) []api.Check {
-	last, err := d.Ledger.LastRuns(ctx)
-	wakes, readErr := d.Ledger.Wakes(ctx)
+	last, err := d.Ledger.Runs.Last(ctx)
+	wakes, readErr := d.Ledger.Wakes.List(ctx)
 	if err := errors.Join(err, readErr); err != nil {
 		return []api.Check{undone("work", err)}
 	}

@@ -12,7 +12,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/service"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/runs"
 	"rouse/internal/space"
 	"rouse/internal/text"
 	"rouse/scheduler/schedule"
@@ -99,7 +99,7 @@ func (d *Checker) checkClock(ctx context.Context, now time.Time, s *plan.Setup, 
 			source = "fixed by TZ in the environment"
 		}
 	}
-	latest, err := d.Ledger.Runs(ctx, ledger.RunFilter{Limit: 1})
+	latest, err := d.Ledger.Runs.List(ctx, runs.Filter{Limit: 1})
 	if err != nil {
 		return undone("clock", err)
 	}

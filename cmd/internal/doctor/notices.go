@@ -47,7 +47,7 @@ func (d *Checker) checkNotices(ctx context.Context) []api.Check {
 }
 
 func (d *Checker) checkOutbox(ctx context.Context) api.Check {
-	waiting, err := d.Ledger.UndeliveredNotices(ctx, maxUndelivered+1)
+	waiting, err := d.Ledger.Outbox.Undelivered(ctx, maxUndelivered+1)
 	if err != nil {
 		return undone("outbox", err)
 	}

@@ -22,6 +22,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 )
 
 // readEvery is the minimum time between two reads of a busy ledger.
@@ -111,7 +112,7 @@ func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Run counts events until ctx is done.
 func (m *Metrics) Run(ctx context.Context) error {
-	ledger.Poll(ctx, m.o.Ledger, readEvery, func() {
+	event.Poll(ctx, m.o.Ledger.DB, readEvery, func() {
 		if err := m.read(ctx); err != nil && ctx.Err() == nil {
 			m.o.Logger.Debug("the record could not be counted", "error", err) // reported by the next request
 		}
@@ -124,12 +125,12 @@ func (m *Metrics) read(ctx context.Context) (err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.known {
-		if m.after, err = m.o.Ledger.NewestEvent(ctx); err != nil {
+		if m.after, err = m.o.Ledger.Events.Newest(ctx); err != nil {
 			return err
 		}
 		m.known = true
 	}
-	return ledger.EachEvent(ctx, m.o.Ledger, ledger.EventFilter{After: m.after}, func(e ledger.Event) error {
+	return event.Each(ctx, m.o.Ledger.Events, event.Filter{After: m.after}, func(e ledger.Event) error {
 		if err := m.count(ctx, e); err != nil {
 			return err
 		}
@@ -165,7 +166,7 @@ func (m *Metrics) count(ctx context.Context, e ledger.Event) error {
 		m.runs.WithLabelValues(e.Job, string(data.Outcome)).Inc()
 	}
 
-	run, err := m.o.Ledger.Run(ctx, e.Run)
+	run, err := m.o.Ledger.Runs.Get(ctx, e.Run)
 	if errors.Is(err, ledger.ErrNotFound) {
 		return nil // the run was removed in the meantime
 	}

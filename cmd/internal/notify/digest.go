@@ -11,6 +11,10 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/incident"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/runs"
 	"rouse/internal/text"
 )
 
@@ -43,7 +47,7 @@ func (n *Notifier) appendDigests(ctx context.Context) (time.Time, error) {
 	for channel, r := range rules {
 		channels[channel] = r.Digest != nil
 	}
-	err := n.ledger.KeepDigests(ctx, channels)
+	err := n.ledger.Outbox.KeepDigests(ctx, channels)
 
 	next = time.Time{}
 	for channel, r := range rules {
@@ -70,14 +74,14 @@ func (n *Notifier) appendDigests(ctx context.Context) (time.Time, error) {
 // appendDigest adds the digest of a channel to the outbox if it is due. It returns the time of the
 // channel's next digest.
 func (n *Notifier) appendDigest(ctx context.Context, channel string, r Rules, now time.Time) (time.Time, error) {
-	from, err := n.ledger.DigestThrough(ctx, channel, now)
+	from, err := n.ledger.Outbox.DigestThrough(ctx, channel, now)
 	if err != nil {
 		return time.Time{}, err
 	}
 	if from.Sub(now) > clockAhead {
 		n.log.Warn("the clock was ahead when the last digest was made; the next one begins now", "channel", channel, "last", from)
 		from = now
-		if err := n.ledger.RestartDigest(ctx, channel, now); err != nil {
+		if err := n.ledger.Outbox.RestartDigest(ctx, channel, now); err != nil {
 			return time.Time{}, err
 		}
 	}
@@ -92,7 +96,7 @@ func (n *Notifier) appendDigest(ctx context.Context, channel string, r Rules, no
 		return time.Time{}, fmt.Errorf("channel %s: %w", channel, err)
 	}
 	notice := ledger.Notice{Channel: channel, Key: fmt.Sprintf("%s%s:%d", digestKey, channel, from.UnixMilli()), Title: s.title(), Body: s.body(r.zone())}
-	if _, err := n.ledger.AppendDigest(ctx, from, now, notice); err != nil {
+	if _, err := n.ledger.Outbox.AppendDigest(ctx, from, now, notice); err != nil {
 		return time.Time{}, fmt.Errorf("channel %s: %w", channel, err)
 	}
 	return r.Digest.Next(now, r.zone()), nil
@@ -114,13 +118,13 @@ type summary struct {
 	runs      int
 	failed    int
 	tokens    int64
-	cost      int64             // in millionths of a US dollar
-	open      []ledger.Incident // at the time of the digest
-	recovered []ledger.Incident
+	cost      int64               // in millionths of a US dollar
+	open      []incident.Incident // at the time of the digest
+	recovered []incident.Incident
 	notRun    map[domain.Decision]int
-	waiting   []ledger.Item
+	waiting   []inbox.Item
 	queued    int
-	pauses    []ledger.Pause
+	pauses    []pause.Pause
 	lost      int // notices that could not be delivered
 }
 
@@ -136,22 +140,22 @@ func (n *Notifier) summarize(ctx context.Context, from, to time.Time) (summary, 
 	s := summary{from: from, to: to, notRun: map[domain.Decision]int{}}
 	within := func(t time.Time) bool { return !t.Before(from) && t.Before(to) }
 
-	ended, err := n.ledger.EndedBetween(ctx, from, to)
+	ended, err := n.ledger.Runs.EndedBetween(ctx, from, to)
 	if err != nil {
 		return s, err
 	}
 	s.count(ended)
 
-	if s.open, err = n.ledger.Incidents(ctx, ledger.IncidentFilter{Limit: maxDigestRead}); err != nil {
+	if s.open, err = n.ledger.Incidents.List(ctx, incident.Filter{Limit: maxDigestRead}); err != nil {
 		return s, err
 	}
-	all, err := n.ledger.Incidents(ctx, ledger.IncidentFilter{Closed: true, Limit: maxDigestRead})
+	all, err := n.ledger.Incidents.List(ctx, incident.Filter{Closed: true, Limit: maxDigestRead})
 	if err != nil {
 		return s, err
 	}
-	s.recovered = slices.DeleteFunc(all, func(i ledger.Incident) bool { return !within(i.ClosedAt) })
+	s.recovered = slices.DeleteFunc(all, func(i incident.Incident) bool { return !within(i.ClosedAt) })
 
-	instants, err := n.ledger.NotRun(ctx, from, to, maxDigestRead)
+	instants, err := n.ledger.Occurrences.NotRun(ctx, from, to, maxDigestRead)
 	if err != nil {
 		return s, err
 	}
@@ -161,19 +165,19 @@ func (n *Notifier) summarize(ctx context.Context, from, to time.Time) (summary, 
 		}
 	}
 
-	if s.waiting, err = n.ledger.Inbox(ctx); err != nil {
+	if s.waiting, err = n.ledger.Inbox.List(ctx); err != nil {
 		return s, err
 	}
-	counts, err := n.ledger.Counts(ctx)
+	counts, err := n.ledger.Runs.Counts(ctx)
 	if err != nil {
 		return s, err
 	}
 	s.queued = counts.Queued
-	if s.pauses, err = n.ledger.Pauses(ctx, to); err != nil {
+	if s.pauses, err = n.ledger.Pauses.List(ctx, to); err != nil {
 		return s, err
 	}
 
-	undelivered, err := n.ledger.UndeliveredNotices(ctx, maxDigestRead)
+	undelivered, err := n.ledger.Outbox.Undelivered(ctx, maxDigestRead)
 	for _, u := range undelivered {
 		if u.State == ledger.NoticeFailed && within(u.NextAt) { // NextAt of a failed notice is the time it failed
 			s.lost++
@@ -183,7 +187,7 @@ func (n *Notifier) summarize(ctx context.Context, from, to time.Time) (summary, 
 }
 
 // count adds up the runs by job. Jobs with the most failures come first.
-func (s *summary) count(ended []ledger.Ended) {
+func (s *summary) count(ended []runs.Ended) {
 	at := map[string]int{}
 	for _, e := range ended {
 		name := e.Job
@@ -294,7 +298,7 @@ func (s *summary) standing() []string {
 	}
 	for _, p := range s.pauses {
 		name := p.Name
-		if p.Scope == ledger.PauseAll {
+		if p.Scope == pause.All {
 			name = "everything"
 		}
 		out = append(out, "paused: "+cmp.Or(name, p.Scope))

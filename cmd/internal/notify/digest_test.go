@@ -12,6 +12,8 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/incident"
 	"rouse/scheduler/schedule"
 )
 
@@ -40,7 +42,7 @@ func end(t *testing.T, l *ledger.Ledger, job string, res ledger.Result) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res.Tell = &ledger.EndNotices{}
+	res.Tell = &incident.EndNotices{}
 	if err := l.Finish(t.Context(), a, res); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +60,7 @@ func TestDigest(t *testing.T) {
 			end(t, l, "backup", ledger.Result{Outcome: domain.OutcomeError, Error: "the disk is full", Kind: "shell_run unmet"})
 		}
 		end(t, l, "backup", ledger.Result{Outcome: domain.OutcomeTimeout, Error: "too slow"})
-		if _, err := l.Acknowledge(t.Context(), 2, ""); err != nil {
+		if _, err := l.Incidents.Acknowledge(t.Context(), 2, ""); err != nil {
 			t.Fatal(err)
 		}
 		accepted, err := l.Enqueue(t.Context(), ledger.Request{Job: "ask", Agent: "clerk", Trigger: domain.TriggerManual})
@@ -69,7 +71,7 @@ func TestDigest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Finish(t.Context(), a, ledger.Result{Wait: &ledger.Question{Kind: ledger.KindInput, Title: "ask asks", Message: "Which?", Expires: 30 * 24 * time.Hour}}); err != nil {
+		if err := l.Finish(t.Context(), a, ledger.Result{Wait: &inbox.Question{Kind: inbox.KindInput, Title: "ask asks", Message: "Which?", Expires: 30 * 24 * time.Hour}}); err != nil {
 			t.Fatal(err)
 		}
 
@@ -186,7 +188,7 @@ func TestDigestAfterClockAhead(t *testing.T) {
 	p := &post{}
 	inBubbleWith(t, Options{Channels: map[string]Channel{"mail": p}}, func(t *testing.T, l *ledger.Ledger, n *Notifier) {
 		ahead := time.Now().AddDate(1, 0, 0)
-		if _, err := l.DigestThrough(t.Context(), "mail", ahead); err != nil {
+		if _, err := l.Outbox.DigestThrough(t.Context(), "mail", ahead); err != nil {
 			t.Fatal(err)
 		}
 		n.SetChannels(map[string]Channel{"mail": p}, map[string]Rules{"mail": daily(t, "daily at 08:00", "UTC")})

@@ -14,6 +14,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/outbox"
 )
 
 const (
@@ -264,17 +265,17 @@ func (n *Notifier) wait(ctx context.Context, changed <-chan struct{}, next time.
 func (n *Notifier) deliver(ctx context.Context) (time.Time, error) {
 	// Get the busy channels before reading: the outbox then reflects every message they have sent.
 	busy := n.sending()
-	due, err := n.ledger.PendingNotices(ctx, n.now(), pageSize)
+	due, err := n.ledger.Outbox.Pending(ctx, n.now(), pageSize)
 	if err != nil {
 		return time.Time{}, err
 	}
 	n.sendAll(ctx, due, busy)
-	return n.ledger.NextNotice(ctx, n.now())
+	return n.ledger.Outbox.Next(ctx, n.now())
 }
 
 // retryUnavailable makes notices due if their channel was unreachable and may work again.
 func (n *Notifier) retryUnavailable(ctx context.Context) error {
-	waiting, err := n.ledger.UndeliveredNotices(ctx, 10*pageSize)
+	waiting, err := n.ledger.Outbox.Undelivered(ctx, 10*pageSize)
 	if err != nil {
 		return err
 	}
@@ -289,7 +290,7 @@ func (n *Notifier) retryUnavailable(ctx context.Context) error {
 		}
 	}
 	for channel := range channels {
-		if err := n.ledger.HurryNotices(ctx, channel, ErrUnavailable.Error()); err != nil {
+		if err := n.ledger.Outbox.Hurry(ctx, channel, ErrUnavailable.Error()); err != nil {
 			return err
 		}
 	}
@@ -364,7 +365,7 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) error {
 	channel, rules, sendErr := n.channel(notice.Channel)
 	if until := rules.quietUntil(n.now()); !until.IsZero() {
 		notice.Error, notice.NextAt = QuietHours+rules.Quiet.String(), until
-		return n.ledger.UpdateNotice(ctx, notice)
+		return n.ledger.Outbox.Update(ctx, notice)
 	}
 
 	var receipt Receipt
@@ -421,20 +422,20 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) error {
 			return err
 		}
 	}
-	return n.ledger.UpdateNotice(ctx, notice)
+	return n.ledger.Outbox.Update(ctx, notice)
 }
 
 // fallBack adds a copy of a notice for another channel. Repeated calls add the copy once. A copy is
 // not copied again: two broken channels would exchange it forever.
 func (n *Notifier) fallBack(ctx context.Context, notice ledger.Notice, to string) error {
-	if strings.HasPrefix(notice.Key, ledger.FallbackKey) {
+	if strings.HasPrefix(notice.Key, outbox.FallbackKey) {
 		return nil
 	}
 
 	other := notice
-	other.ID, other.Channel, other.Key = 0, to, ledger.FallbackKey+strconv.FormatInt(notice.ID, 10)
+	other.ID, other.Channel, other.Key = 0, to, outbox.FallbackKey+strconv.FormatInt(notice.ID, 10)
 	other.Body = strings.TrimSpace(notice.Body + "\n" + fmt.Sprintf("(told here, for the channel %s did not take it: %s)", notice.Channel, notice.Error))
-	return n.ledger.AppendNotices(ctx, other)
+	return n.ledger.Outbox.Append(ctx, other)
 }
 
 // send sends a message with a time limit. A channel that ignores its context is abandoned.
@@ -493,7 +494,7 @@ func (n *Notifier) CanDeliver(ctx context.Context, channel string) error {
 	if !errors.Is(err, ErrNotAsked) {
 		return err
 	}
-	last, found, failed := n.ledger.LastNotice(ctx, channel)
+	last, found, failed := n.ledger.Outbox.Last(ctx, channel)
 	switch {
 	case failed != nil || !found:
 		return err

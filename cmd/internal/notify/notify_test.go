@@ -91,7 +91,7 @@ func inBubbleWith(t *testing.T, o Options, test func(t *testing.T, l *ledger.Led
 
 func put(t *testing.T, l *ledger.Ledger, channel, title string) {
 	t.Helper()
-	if err := l.AppendNotices(t.Context(), ledger.Notice{Channel: channel, Title: title, Job: "j"}); err != nil {
+	if err := l.Outbox.Append(t.Context(), ledger.Notice{Channel: channel, Title: title, Job: "j"}); err != nil {
 		t.Fatal(err)
 	}
 	synctest.Wait()
@@ -100,7 +100,7 @@ func put(t *testing.T, l *ledger.Ledger, channel, title string) {
 func left(t *testing.T, l *ledger.Ledger) []ledger.Notice {
 	t.Helper()
 	synctest.Wait()
-	out, err := l.UndeliveredNotices(t.Context(), 10)
+	out, err := l.Outbox.Undelivered(t.Context(), 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestReadWhileSending(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	p := &post{do: func(ledger.Notice) error { close(begun); <-release; return nil }}
 	n := New(Options{Ledger: l, Channels: map[string]Channel{"desktop": p}})
-	if err := l.AppendNotices(t.Context(), ledger.Notice{Channel: "desktop", Title: "one", Job: "j"}); err != nil {
+	if err := l.Outbox.Append(t.Context(), ledger.Notice{Channel: "desktop", Title: "one", Job: "j"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := n.deliver(t.Context()); err != nil {
@@ -195,7 +195,7 @@ func TestReadWhileSending(t *testing.T) {
 	<-begun
 
 	busy := n.sending()
-	due, err := l.PendingNotices(t.Context(), n.now(), pageSize)
+	due, err := l.Outbox.Pending(t.Context(), n.now(), pageSize)
 	if err != nil || len(due) != 1 {
 		t.Fatalf("%+v, %v", due, err)
 	}
@@ -277,7 +277,7 @@ func TestHangingChannelWithMuchDue(t *testing.T) {
 		for i := range 4 * pageSize {
 			much = append(much, ledger.Notice{Channel: "bad", Title: fmt.Sprint(i), Job: "j"})
 		}
-		if err := l.AppendNotices(t.Context(), much...); err != nil {
+		if err := l.Outbox.Append(t.Context(), much...); err != nil {
 			t.Fatal(err)
 		}
 		put(t, l, "good", "one")
@@ -294,7 +294,7 @@ func TestHangingChannelWithMuchDue(t *testing.T) {
 
 		close(release)
 		time.Sleep(time.Hour)
-		rest, err := l.UndeliveredNotices(t.Context(), len(much))
+		rest, err := l.Outbox.Undelivered(t.Context(), len(much))
 		if err != nil || len(rest) != 0 {
 			t.Errorf("%d are left (%v)", len(rest), err)
 		}
@@ -381,7 +381,7 @@ func TestStartRetriesUnavailable(t *testing.T) {
 	}
 	defer l.Close()
 
-	if err := l.AppendNotices(t.Context(), ledger.Notice{Channel: "desktop", Title: "one"}); err != nil {
+	if err := l.Outbox.Append(t.Context(), ledger.Notice{Channel: "desktop", Title: "one"}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -405,7 +405,7 @@ func TestStartRetriesUnavailable(t *testing.T) {
 		there = true
 	}
 
-	if rest, err := l.UndeliveredNotices(t.Context(), 10); err != nil || len(rest) != 0 || len(p.titles()) != 2 {
+	if rest, err := l.Outbox.Undelivered(t.Context(), 10); err != nil || len(rest) != 0 || len(p.titles()) != 2 {
 		t.Errorf("%+v (%v), sent %v", rest, err, p.titles())
 	}
 }
@@ -416,7 +416,7 @@ func TestSetChannels(t *testing.T) {
 	old, fresh := &post{}, &post{}
 	inBubbleWith(t, Options{Channels: map[string]Channel{"ops": old}}, func(t *testing.T, l *ledger.Ledger, n *Notifier) {
 		tell := func(channel, title string) {
-			if err := l.AppendNotices(t.Context(), ledger.Notice{Channel: channel, Title: title}); err != nil {
+			if err := l.Outbox.Append(t.Context(), ledger.Notice{Channel: channel, Title: title}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
@@ -431,7 +431,7 @@ func TestSetChannels(t *testing.T) {
 		if one, two := old.titles(), fresh.titles(); !slices.Equal(one, []string{"one"}) || !slices.Equal(two, []string{"two", "three"}) {
 			t.Errorf("before %v, after %v", one, two)
 		}
-		if rest, err := l.UndeliveredNotices(t.Context(), 10); err != nil || len(rest) != 1 || !strings.Contains(rest[0].Error, `no channel "ops"`) {
+		if rest, err := l.Outbox.Undelivered(t.Context(), 10); err != nil || len(rest) != 1 || !strings.Contains(rest[0].Error, `no channel "ops"`) {
 			t.Errorf("%+v (%v)", rest, err)
 		}
 	})
@@ -496,7 +496,7 @@ func TestDesktop(t *testing.T) {
 		t.Errorf("doctor says: %v", err)
 	}
 	deliverAll(t, n)
-	if rest, err := l.UndeliveredNotices(t.Context(), 10); err != nil || len(rest) != 0 {
+	if rest, err := l.Outbox.Undelivered(t.Context(), 10); err != nil || len(rest) != 0 {
 		t.Fatalf("undelivered: %+v (%v)", rest, err)
 	}
 
@@ -550,7 +550,7 @@ func TestNoticesHaveTheirLink(t *testing.T) {
 			return "http://127.0.0.1:7311/jobs/" + n.Job
 		}}
 	inBubbleWith(t, o, func(t *testing.T, l *ledger.Ledger, _ *Notifier) {
-		if err := l.AppendNotices(t.Context(), ledger.Notice{Job: "j", Channel: "a", Title: "t", Body: "It is done."}, ledger.Notice{Channel: "a", Title: "t", Body: "Alone."}); err != nil {
+		if err := l.Outbox.Append(t.Context(), ledger.Notice{Job: "j", Channel: "a", Title: "t", Body: "It is done."}, ledger.Notice{Channel: "a", Title: "t", Body: "Alone."}); err != nil {
 			t.Fatal(err)
 		}
 		if got := <-bodies; got != "It is done.\nhttp://127.0.0.1:7311/jobs/j" {

@@ -20,7 +20,7 @@ func TestReceipts(t *testing.T) {
 			t.Parallel()
 			inBubble(t, map[string]Channel{"a": &post{receipt: receipt}}, func(t *testing.T, l *ledger.Ledger) {
 				put(t, l, "a", "hello")
-				last, _, err := l.LastNotice(t.Context(), "a")
+				last, _, err := l.Outbox.Last(t.Context(), "a")
 				if err != nil || last.State != want || last.Answer != receipt.Answer || last.Tries != 1 {
 					t.Errorf("%+v, %v", last, err)
 				}
@@ -55,7 +55,7 @@ func TestQuietHours(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if last, _, _ := l.LastNotice(t.Context(), "quiet"); len(quiet.titles()) != 1 || last.Error != "" || last.State == ledger.NoticePending {
+		if last, _, _ := l.Outbox.Last(t.Context(), "quiet"); len(quiet.titles()) != 1 || last.Error != "" || last.State == ledger.NoticePending {
 			t.Errorf("%+v", last)
 		}
 	})

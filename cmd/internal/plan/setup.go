@@ -13,7 +13,7 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
 	"rouse/internal/fspath"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
 	"rouse/internal/text"
 )
 
@@ -52,9 +52,9 @@ func OutcomesText(on []domain.Outcome) string { return strings.Join(text.Strings
 // KnownScope is Known for the scope of a pause. A pause of everything works without a configuration.
 func (s *Setup) KnownScope(scope, name string) error {
 	switch scope {
-	case ledger.PauseJob:
+	case pause.Job:
 		return s.Known(name, "")
-	case ledger.PauseAgent:
+	case pause.Agent:
 		return s.Known("", name)
 	}
 	return nil
@@ -63,16 +63,16 @@ func (s *Setup) KnownScope(scope, name string) error {
 // Overlaps reports whether two pauses have a job in common.
 func (s *Setup) Overlaps(scopeA, nameA, scopeB, nameB string) bool {
 	agentOf := func(scope, name string) string {
-		if j := s.Job(name); scope == ledger.PauseJob && j != nil {
+		if j := s.Job(name); scope == pause.Job && j != nil {
 			return j.Agent
 		}
 		return name
 	}
-	if scopeA == scopeB && scopeA != ledger.PauseAll {
+	if scopeA == scopeB && scopeA != pause.All {
 		return nameA == nameB
 	}
 	// One is about a job and the other about its agent, or one is about everything.
-	return scopeA == ledger.PauseAll || scopeB == ledger.PauseAll || agentOf(scopeA, nameA) == agentOf(scopeB, nameB)
+	return scopeA == pause.All || scopeB == pause.All || agentOf(scopeA, nameA) == agentOf(scopeB, nameB)
 }
 
 // Setup is a configuration with its plan. It is immutable: a reload replaces it as a whole.

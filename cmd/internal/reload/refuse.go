@@ -68,7 +68,7 @@ func (r *Reloader) notify(ctx context.Context, found []api.Problem, held string)
 			Body: formatProblems(found, maxNotified) + "\nThat of " + held + " holds."})
 	}
 
-	err := r.Ledger.AppendNotices(ctx, notices...)
+	err := r.Ledger.Outbox.Append(ctx, notices...)
 	if err != nil && ctx.Err() == nil {
 		r.Logger.Error("the owner could not be notified of the problem with the configuration", "error", err)
 	}
@@ -78,7 +78,7 @@ func (r *Reloader) notify(ctx context.Context, found []api.Problem, held string)
 func (r *Reloader) record(ctx context.Context, kind string, data map[string]any) {
 	text, err := json.Marshal(data)
 	if err == nil {
-		err = r.Ledger.AppendEvents(ctx, ledger.Event{Kind: kind, At: time.Now(), Data: text})
+		err = r.Ledger.Events.Append(ctx, ledger.Event{Kind: kind, At: time.Now(), Data: text})
 	}
 	if err != nil && ctx.Err() == nil {
 		r.Logger.Error("an event could not be recorded", "event", kind, "error", err)

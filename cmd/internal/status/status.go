@@ -57,7 +57,7 @@ const maxCounted = 10_000
 
 // Status returns the state of the process, for rouse status.
 func (r *Reporter) Status(ctx context.Context) (api.Status, error) {
-	c, err := r.Ledger.Counts(ctx)
+	c, err := r.Ledger.Runs.Counts(ctx)
 	st := api.Status{PID: os.Getpid(), Version: buildinfo.Version(), Home: r.Home, StartedAt: api.At(r.StartedAt), Zone: r.Setup().Config.Zone().String(), Ready: r.ready.Load(), Foreground: !r.Serves,
 		Queued: c.Queued, Running: c.Running, Waiting: c.Waiting}
 	st.Dashboard, st.DashboardProblem = r.Door.URL("/"), r.Door.Problem()
@@ -125,19 +125,19 @@ func (r *Reporter) replicaState() *api.Replica {
 
 // Snapshot returns the current numbers that are not on record.
 func (r *Reporter) Snapshot(ctx context.Context) (out metrics.Snapshot, err error) {
-	c, err := r.Ledger.Counts(ctx)
+	c, err := r.Ledger.Runs.Counts(ctx)
 	if err != nil {
 		return out, err
 	}
-	items, err := r.Ledger.Inbox(ctx)
+	items, err := r.Ledger.Inbox.List(ctx)
 	if err != nil {
 		return out, err
 	}
-	notices, err := r.Ledger.UndeliveredNotices(ctx, maxCounted)
+	notices, err := r.Ledger.Outbox.Undelivered(ctx, maxCounted)
 	if err != nil {
 		return out, err
 	}
-	blocked, err := r.Ledger.BlockedRuns(ctx)
+	blocked, err := r.Ledger.Runs.Blocked(ctx)
 	if err != nil {
 		return out, err
 	}

@@ -15,6 +15,8 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/steps"
 )
 
 // ending lists the events that end an attempt.
@@ -29,14 +31,14 @@ func (t *Traces) spansOf(ctx context.Context, e ledger.Event) (spans []*otlp.Spa
 	if e.Run == 0 || !slices.Contains(ending, e.Kind) {
 		return nil, of, nil
 	}
-	run, err := t.o.Ledger.Run(ctx, e.Run)
+	run, err := t.o.Ledger.Runs.Get(ctx, e.Run)
 	if errors.Is(err, ledger.ErrNotFound) {
 		return nil, of, nil // the run was removed in the meantime
 	}
 	if err != nil {
 		return nil, of, err
 	}
-	attempts, err := t.o.Ledger.Attempts(ctx, e.Run)
+	attempts, err := t.o.Ledger.Runs.Attempts(ctx, e.Run)
 	if err != nil {
 		return nil, of, err
 	}
@@ -80,7 +82,7 @@ func (t *Traces) began(ctx context.Context, e ledger.Event, attempts []ledger.At
 		return began, nil // a restarted run has at least two attempts
 	}
 
-	err = ledger.EachEvent(ctx, t.o.Ledger, ledger.EventFilter{Run: e.Run}, func(earlier ledger.Event) error {
+	err = event.Each(ctx, t.o.Ledger.Events, event.Filter{Run: e.Run}, func(earlier ledger.Event) error {
 		if earlier.ID < e.ID && earlier.Kind == "run.finished" {
 			began = earlier.At
 		}
@@ -178,11 +180,11 @@ func (b *oneTrace) run(e ledger.Event, attempts []ledger.Attempt) {
 
 // attempt adds the spans of an attempt's steps and calls.
 func (b *oneTrace) attempt(ctx context.Context, a ledger.Attempt) error {
-	steps, err := b.t.o.Ledger.Steps(ctx, a.Run)
+	steps, err := b.t.o.Ledger.Steps.List(ctx, a.Run)
 	if err != nil {
 		return err
 	}
-	calls, err := b.t.o.Ledger.Calls(ctx, a.Run)
+	calls, err := b.t.o.Ledger.Steps.Calls(ctx, a.Run)
 	if err != nil {
 		return err
 	}
@@ -202,7 +204,7 @@ func (b *oneTrace) attempt(ctx context.Context, a ledger.Attempt) error {
 	return nil
 }
 
-func (b *oneTrace) step(a ledger.Attempt, s ledger.Step, byKey map[string][]byte) {
+func (b *oneTrace) step(a ledger.Attempt, s steps.Step, byKey map[string][]byte) {
 	parent := b.root
 	if of, ok := byKey[s.ParentCall]; ok && s.ParentCall != "" {
 		parent = of

@@ -21,6 +21,7 @@ import (
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 	"rouse/internal/text"
 )
 
@@ -71,7 +72,7 @@ func New(ctx context.Context, o Options) (*Traces, error) {
 	t := &Traces{o: o, sender: newSender(o.URL, o.Headers), resource: &resource.Resource{Attributes: []*common.KeyValue{
 		textAttribute("service.name", "rouse"), textAttribute("service.version", o.Version), textAttribute("service.instance.id", o.Ledger.ID())}}}
 	var err error
-	t.after, err = o.Ledger.NewestEvent(ctx)
+	t.after, err = o.Ledger.Events.Newest(ctx)
 	return t, err
 }
 
@@ -90,7 +91,7 @@ func (t *Traces) Problem() string {
 
 // Run exports until ctx is done. Then it sends the remaining spans, for a limited time.
 func (t *Traces) Run(ctx context.Context) error {
-	ledger.Poll(ctx, t.o.Ledger, readEvery, func() {
+	event.Poll(ctx, t.o.Ledger.DB, readEvery, func() {
 		if err := t.read(ctx); err != nil && ctx.Err() == nil {
 			t.failed(err)
 		}
@@ -107,7 +108,7 @@ func (t *Traces) Run(ctx context.Context) error {
 
 // read sends the spans of the events since the last call.
 func (t *Traces) read(ctx context.Context) error {
-	return ledger.EachEvent(ctx, t.o.Ledger, ledger.EventFilter{After: t.after}, func(e ledger.Event) error {
+	return event.Each(ctx, t.o.Ledger.Events, event.Filter{After: t.after}, func(e ledger.Event) error {
 		if err := t.send(ctx, e); err != nil {
 			return err
 		}

@@ -23,6 +23,7 @@ import (
 	"rouse/cmd/internal/traces"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/steps"
 )
 
 // receiver is a test server for traces.
@@ -158,13 +159,13 @@ func attempt(t *testing.T, l *ledger.Ledger, run int64, tool string) ledger.Atte
 	try(t, err)
 	at := time.Now()
 	call := ledger.Call{Step: 1, Index: 0, ID: "id", Key: "key", Tool: tool, Args: json.RawMessage(`{"path":"canary args"}`), Effect: domain.EffectRead, StartedAt: at}
-	try(t, l.StartStep(ctx, a, ledger.Step{Number: 1, StartedAt: at}))
-	try(t, l.FinishStep(ctx, a, ledger.Step{Number: 1, Model: "big", Text: "canary text", Message: json.RawMessage(`{}`), Usage: ledger.Usage{TokensIn: 11, TokensOut: 7, CostMicroUSD: 1500}, FinishedAt: at}))
-	try(t, l.StartCall(ctx, a, call))
-	try(t, l.StartStep(ctx, a, ledger.Step{Number: 2, ParentCall: "key", StartedAt: at}))
-	try(t, l.FinishStep(ctx, a, ledger.Step{Number: 2, FinishedAt: at}))
+	try(t, l.Steps.StartStep(ctx, a, steps.Step{Number: 1, StartedAt: at}))
+	try(t, l.Steps.FinishStep(ctx, a, steps.Step{Number: 1, Model: "big", Text: "canary text", Message: json.RawMessage(`{}`), Usage: ledger.Usage{TokensIn: 11, TokensOut: 7, CostMicroUSD: 1500}, FinishedAt: at}))
+	try(t, l.Steps.StartCall(ctx, a, call))
+	try(t, l.Steps.StartStep(ctx, a, steps.Step{Number: 2, ParentCall: "key", StartedAt: at}))
+	try(t, l.Steps.FinishStep(ctx, a, steps.Step{Number: 2, FinishedAt: at}))
 	call.State, call.Envelope, call.FinishedAt = domain.CallFailed, json.RawMessage(`{"ok":false,"message":"canary result"}`), at
-	try(t, l.FinishCall(ctx, a, call))
+	try(t, l.Steps.FinishCall(ctx, a, call))
 	return a
 }
 
@@ -259,7 +260,7 @@ func TestInterruptedAttempt(t *testing.T) {
 	_, stop := start(t, l, r.URL)
 	_, a, err := l.StartAttempt(t.Context(), enqueue(t, l))
 	try(t, err)
-	try(t, l.StartStep(t.Context(), a, ledger.Step{Number: 1, StartedAt: time.Now()}))
+	try(t, l.Steps.StartStep(t.Context(), a, steps.Step{Number: 1, StartedAt: time.Now()}))
 	try(t, l.Interrupt(t.Context(), a, "canary", &ledger.Result{Outcome: domain.OutcomeInterrupted}))
 	stop()
 

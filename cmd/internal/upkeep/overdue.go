@@ -5,7 +5,8 @@ import (
 	"time"
 
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/incident"
+	"rouse/internal/ledger/runs"
 )
 
 // overdueLook is the maximum interval between two checks, because the configuration and the clock can change.
@@ -34,7 +35,7 @@ func (k *Keeper) WatchOverdue(ctx context.Context) error {
 // RecordOverdue updates the incidents of overdue jobs. It returns the end of the next window, if any.
 func (k *Keeper) RecordOverdue(ctx context.Context, now time.Time) (next time.Time, err error) {
 	s := k.Setup()
-	open, err := k.Ledger.Incidents(ctx, ledger.IncidentFilter{Limit: maxOpenIncidents})
+	open, err := k.Ledger.Incidents.List(ctx, incident.Filter{Limit: maxOpenIncidents})
 	if err != nil {
 		return next, err
 	}
@@ -55,22 +56,22 @@ func (k *Keeper) RecordOverdue(ctx context.Context, now time.Time) (next time.Ti
 		}
 
 		closing[name] = false
-		record := ledger.Overdue{Job: name, Agent: j.Agent, Missed: o.Missed, Why: o.Why, Notices: k.Runner.Notices.OverdueNotices(name, time.Duration(j.ExpectSuccessWithin), o.Due, o.Why)}
-		last, err := k.Ledger.Runs(ctx, ledger.RunFilter{Job: name, Limit: 1})
+		record := incident.Overdue{Job: name, Agent: j.Agent, Missed: o.Missed, Why: o.Why, Notices: k.Runner.Notices.OverdueNotices(name, time.Duration(j.ExpectSuccessWithin), o.Due, o.Why)}
+		last, err := k.Ledger.Runs.List(ctx, runs.Filter{Job: name, Limit: 1})
 		if err != nil {
 			return next, err
 		}
 		if len(last) > 0 {
 			record.LastRun = last[0].ID
 		}
-		if err := k.Ledger.RecordOverdue(ctx, record, now); err != nil {
+		if err := k.Ledger.Incidents.RecordOverdue(ctx, record, now); err != nil {
 			return next, err
 		}
 	}
 
 	for job, gone := range closing {
 		if gone {
-			if err := k.Ledger.CloseOverdue(ctx, job, now); err != nil {
+			if err := k.Ledger.Incidents.CloseOverdue(ctx, job, now); err != nil {
 				return next, err
 			}
 		}

@@ -121,7 +121,7 @@ func (k *Keeper) prune(ctx context.Context) {
 	var err error
 	if k.Nodes.Leading() { // one node does it for all
 		// Current is asked each time because a reload may have changed keep.
-		n, err = k.Ledger.Prune(ctx, k.Ledger.Now(), k.Setup().Config.KeepOf)
+		n, err = k.Ledger.Maint.Prune(ctx, k.Ledger.Now(), k.Setup().Config.KeepOf)
 	}
 	switch {
 	case err != nil && ctx.Err() == nil:

@@ -9,17 +9,18 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/internal/folderzip"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/artifact"
 	"rouse/internal/text"
 )
 
-func newArtifacts(shared []ledger.Artifact) []api.Artifact {
-	return convert(shared, func(a ledger.Artifact) api.Artifact {
+func newArtifacts(shared []artifact.Artifact) []api.Artifact {
+	return convert(shared, func(a artifact.Artifact) api.Artifact {
 		return api.Artifact{ID: api.ID(a.ID), Name: a.Name, Version: a.Version, Parent: api.OptionalID(a.Parent), Size: a.Size, Hash: a.Hash, Description: a.Description, At: api.At(a.At)}
 	})
 }
 
 // artifactNames lists the names of artifacts, each once, in the order in which they were first shared.
-func artifactNames(shared []ledger.Artifact) []string {
+func artifactNames(shared []artifact.Artifact) []string {
 	out := []string{}
 	for _, a := range shared {
 		if !slices.Contains(out, a.Name) {
@@ -37,17 +38,17 @@ func (s *Runs) withArtifacts(ctx context.Context, runs ...ledger.Run) ([]api.Run
 	}
 
 	// One query for all runs: a listing has up to a thousand.
-	shared, err := s.ledger.Artifacts(ctx, ids...)
+	shared, err := s.ledger.Artifacts.List(ctx, ids...)
 	if err != nil {
 		return nil, err
 	}
 
-	byRun := map[int64][]ledger.Artifact{}
+	byRun := map[int64][]artifact.Artifact{}
 	for _, a := range shared {
 		byRun[a.Run] = append(byRun[a.Run], a)
 	}
 
-	nodes, err := s.ledger.Nodes(ctx)
+	nodes, err := s.ledger.Nodes.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +57,7 @@ func (s *Runs) withArtifacts(ctx context.Context, runs ...ledger.Run) ([]api.Run
 	for i, run := range runs {
 		out[i] = newRun(run, byRun[run.ID])
 		if len(nodes) > 0 && run.Attempt > 0 { // several share the ledger
-			made, err := s.ledger.AttemptNodes(ctx, run.ID)
+			made, err := s.ledger.Nodes.OfAttempts(ctx, run.ID)
 			if err != nil {
 				return nil, err
 			}
@@ -102,17 +103,17 @@ func (s *Runs) artifact(w http.ResponseWriter, r *http.Request) {
 }
 
 // artifactOf reads the artifact that a request names.
-func (s *Runs) artifactOf(r *http.Request) (ledger.Artifact, []byte, error) {
+func (s *Runs) artifactOf(r *http.Request) (artifact.Artifact, []byte, error) {
 	run, err := runID(r.PathValue("id"))
 	if err != nil {
-		return ledger.Artifact{}, nil, err
+		return artifact.Artifact{}, nil, err
 	}
 
 	n, err := parseID(r.PathValue("artifact"), "an artifact", "rouse show "+api.ID(run)+" --json")
 	if err != nil {
-		return ledger.Artifact{}, nil, err
+		return artifact.Artifact{}, nil, err
 	}
-	return s.ledger.ArtifactBytes(r.Context(), run, n)
+	return s.ledger.Artifacts.Bytes(r.Context(), run, n)
 }
 
 // artifactFiles lists a folder that was shared.

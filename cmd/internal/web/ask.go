@@ -16,6 +16,7 @@ import (
 	"rouse/cmd/internal/status"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 )
 
 // maxWait bounds how long a client may ask to wait, in seconds.
@@ -64,7 +65,7 @@ func (s *asks) runAgent(r *http.Request, in api.AgentRunRequest) (any, error) {
 	run, err := s.awaitEnd(ctx, id, nil)
 	// Who waits no longer is told how far it is.
 	if errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil {
-		run, err = s.ledger.Run(r.Context(), id)
+		run, err = s.ledger.Runs.Get(r.Context(), id)
 	}
 	if err != nil {
 		return nil, err
@@ -99,7 +100,7 @@ func (s *asks) awaitEnd(ctx context.Context, id int64, beat func() error) (ledge
 	defer alive.Stop()
 	for {
 		changed := s.ledger.Changed() // before reading, so that no change is missed
-		run, err := s.ledger.Run(ctx, id)
+		run, err := s.ledger.Runs.Get(ctx, id)
 		if err != nil || run.State == domain.StateFinished || run.WaitsForPerson() {
 			return run, err
 		}
@@ -131,9 +132,9 @@ func (s *asks) agentRun(ctx context.Context, run ledger.Run) (api.AgentRun, erro
 	if !run.WaitsForPerson() {
 		return out, nil
 	}
-	items, err := s.ledger.ItemsOf(ctx, run.ID)
+	items, err := s.ledger.Inbox.OfRun(ctx, run.ID)
 	for _, i := range items {
-		if i.State == ledger.ItemOpen && i.Kind != ledger.KindInfo {
+		if i.State == inbox.ItemOpen && i.Kind != inbox.KindInfo {
 			item := newItem(i)
 			out.Item = &item
 			break
@@ -299,7 +300,7 @@ func (s *asks) streamChat(w http.ResponseWriter, r *http.Request, ask api.ChatRe
 
 // sendChat sends the chunks of an answer.
 func (s *asks) sendChat(r *http.Request, ask api.ChatRequest, number int64, send func(any) error, beat func() error) error {
-	first, err := s.ledger.Run(r.Context(), number)
+	first, err := s.ledger.Runs.Get(r.Context(), number)
 	if err != nil {
 		return err
 	}

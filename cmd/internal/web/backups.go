@@ -12,6 +12,7 @@ import (
 	"rouse/cmd/internal/access"
 	"rouse/cmd/internal/api"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 	"rouse/internal/ledger/store"
 )
 
@@ -44,7 +45,7 @@ func (s *databases) restoreDatabase(r *http.Request, ask api.RestoreRequest) (an
 
 	agent := r.PathValue("agent")
 	return s.replaceDatabase(r, ask.Force, func(ctx context.Context, databases *pool.Pool, idle func(context.Context) error) (api.Replaced, error) {
-		if err := s.ledger.LabelAdopted(ctx, agent); err != nil {
+		if err := s.ledger.Labels.Adopted(ctx, agent); err != nil {
 			return api.Replaced{}, err
 		}
 		return databases.Restore(ctx, agent, pool.RestoreSpec{From: from, Force: ask.Force, BeforeReplace: idle})
@@ -99,13 +100,13 @@ func (s *databases) accept(ctx context.Context, agent string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.ledger.LabelAdopted(ctx, agent); err != nil {
+	if err := s.ledger.Labels.Adopted(ctx, agent); err != nil {
 		return err
 	}
 	if err := databases.Accept(ctx, agent); err != nil {
 		return err
 	}
-	if err := s.ledger.CloseDatabaseItems(context.WithoutCancel(ctx), agent, ledger.DatabaseAdopt); err != nil {
+	if err := s.ledger.Inbox.CloseDatabaseItems(context.WithoutCancel(ctx), agent, inbox.DatabaseAdopt); err != nil {
 		return err
 	}
 	return s.recordDatabase(ctx, "database.accepted", agent, "as it is, with what others wrote")
@@ -121,28 +122,28 @@ func (s *databases) recordDatabase(ctx context.Context, kind, agent, text string
 
 	// It is done: a client that leaves now must not keep it out of the record.
 	ctx = context.WithoutCancel(ctx)
-	if err := s.ledger.AppendEvents(ctx, ledger.Event{Kind: kind, Data: data}); err != nil {
+	if err := s.ledger.Events.Append(ctx, ledger.Event{Kind: kind, Data: data}); err != nil {
 		return err
 	}
 
 	s.storage.Reconsider()
-	return errors.Join(s.closeDamageItems(ctx, agent), s.ledger.CloseDatabaseItems(ctx, agent, ""))
+	return errors.Join(s.closeDamageItems(ctx, agent), s.ledger.Inbox.CloseDatabaseItems(ctx, agent, ""))
 }
 
 // closeDamageItems closes the inbox items about a database that can be used again. Following their
 // advice now, to restore a backup, would lose what was written since.
 func (s *databases) closeDamageItems(ctx context.Context, agent string) error {
-	items, err := s.ledger.Inbox(ctx)
+	items, err := s.ledger.Inbox.List(ctx)
 	if err != nil {
 		return err
 	}
 
 	for _, i := range items {
-		if i.Kind != ledger.KindInfo || i.Call != ledger.CallDatabase || i.Agent != agent {
+		if i.Kind != inbox.KindInfo || i.Call != inbox.CallDatabase || i.Agent != agent {
 			continue
 		}
 		// Somebody else may have closed the item meanwhile, which is what we want.
-		if _, err := s.ledger.Answer(ctx, i.ID, ledger.InfoSeen); err != nil && !errors.Is(err, ledger.ErrClosed) {
+		if _, err := s.ledger.Answer(ctx, i.ID, inbox.InfoSeen); err != nil && !errors.Is(err, inbox.ErrClosed) {
 			return err
 		}
 	}

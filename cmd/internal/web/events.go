@@ -15,6 +15,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 	"rouse/internal/live"
 )
 
@@ -34,7 +35,7 @@ var errStopping = errors.New("the server stops")
 
 // eventStream is one answer of events.
 type eventStream struct {
-	filter ledger.EventFilter
+	filter event.Filter
 	kinds  []string // "run.finished", or "run.*"
 	follow bool
 	sent   bool // as server-sent events
@@ -93,7 +94,7 @@ func (s *events) serve(w http.ResponseWriter, r *http.Request) {
 // newStream reads what is asked for, and sends the header.
 func (s *events) newStream(w http.ResponseWriter, r *http.Request) (*eventStream, error) {
 	q := r.URL.Query()
-	es := &eventStream{w: w, filter: ledger.EventFilter{Job: q.Get("job"), Limit: eventPage}, kinds: q["kind"], follow: flag(r, "follow")}
+	es := &eventStream{w: w, filter: event.Filter{Job: q.Get("job"), Limit: eventPage}, kinds: q["kind"], follow: flag(r, "follow")}
 	es.sent = strings.Contains(r.Header.Get("Accept"), mediaEvents)
 	es.follow = es.follow || es.sent
 
@@ -104,7 +105,7 @@ func (s *events) newStream(w http.ResponseWriter, r *http.Request) (*eventStream
 			return nil, err
 		}
 		// To follow a run that does not exist would wait for ever.
-		if _, err = s.ledger.Run(r.Context(), es.filter.Run); err != nil {
+		if _, err = s.ledger.Runs.Get(r.Context(), es.filter.Run); err != nil {
 			return nil, err
 		}
 	}
@@ -120,7 +121,7 @@ func (s *events) newStream(w http.ResponseWriter, r *http.Request) (*eventStream
 			return nil, usage("after must be the id of an event, not %q", after)
 		}
 	case flag(r, "from_now") || es.sent && es.filter.Run == 0:
-		if es.filter.After, err = s.ledger.NewestEvent(r.Context()); err != nil {
+		if es.filter.After, err = s.ledger.Events.Newest(r.Context()); err != nil {
 			return nil, err
 		}
 	}
@@ -149,7 +150,7 @@ func (s *events) stream(r *http.Request, es *eventStream) error {
 		// closes changed, and a run that ends after the check is read in the next round.
 		changed, happening := s.ledger.Changed(), es.live.changed()
 		over := es.filter.Run != 0 && s.finished(r, es.filter.Run)
-		page, err := s.ledger.Events(r.Context(), es.filter)
+		page, err := s.ledger.Events.List(r.Context(), es.filter)
 		if err != nil {
 			return err
 		}
@@ -263,7 +264,7 @@ func (es *eventStream) wants(kind string) bool {
 // finished says whether a run is over for now; its record may hold the finish of an
 // earlier attempt.
 func (s *events) finished(r *http.Request, id int64) bool {
-	run, err := s.ledger.Run(r.Context(), id)
+	run, err := s.ledger.Runs.Get(r.Context(), id)
 	return err == nil && (run.State == domain.StateFinished || run.WaitsForPerson())
 }
 
@@ -274,7 +275,7 @@ func dispatchOf(e ledger.Event) api.Dispatch {
 		return api.DispatchStarted
 	case "call.started", "call.finished":
 		return api.DispatchActivity
-	case ledger.EventProgress, api.EventProgress:
+	case event.Progress, api.EventProgress:
 		return api.DispatchProgress
 	case "run.waiting":
 		return api.DispatchClarification

@@ -18,6 +18,8 @@ import (
 	"rouse/internal/form"
 	"rouse/internal/fspath"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/label"
 	"rouse/internal/text"
 )
 
@@ -54,14 +56,14 @@ const (
 // defaultClosed is how many closed items are listed where nobody says.
 const defaultClosed = 50
 
-func newItem(i ledger.Item) api.Item {
+func newItem(i inbox.Item) api.Item {
 	action, hash := "rouse answer "+api.ID(i.ID)+" "+answers(i), ""
-	if i.Kind == ledger.KindApproval {
+	if i.Kind == inbox.KindApproval {
 		action, hash = i.Action.Description, i.Action.Hash
 	}
 
 	runs := []string{api.ID(i.Run)}
-	if i.Kind == ledger.KindDatabase { // it is no run's
+	if i.Kind == inbox.KindDatabase { // it is no run's
 		runs = []string{}
 	}
 
@@ -70,11 +72,11 @@ func newItem(i ledger.Item) api.Item {
 }
 
 // answers shows what can be given as an answer to an item.
-func answers(i ledger.Item) string {
+func answers(i inbox.Item) string {
 	if len(i.InputSchema) > 0 {
 		return "JSON"
 	}
-	if i.Kind == ledger.KindInput {
+	if i.Kind == inbox.KindInput {
 		return "TEXT"
 	}
 	return strings.Join(i.Options, "|")
@@ -82,7 +84,7 @@ func answers(i ledger.Item) string {
 
 // List returns what waits for a person; the same question of several runs is one item.
 func (s *Inbox) List(ctx context.Context) ([]api.Item, error) {
-	items, err := s.ledger.Inbox(ctx)
+	items, err := s.ledger.Inbox.List(ctx)
 	out := []api.Item{}
 	type action struct{ agent, hash string }
 	asked := map[action]int{}
@@ -102,13 +104,13 @@ func (s *Inbox) List(ctx context.Context) ([]api.Item, error) {
 
 // Item is one item of the inbox, also one that is closed.
 func (s *Inbox) Item(ctx context.Context, id int64) (api.Item, error) {
-	i, err := s.ledger.Item(ctx, id)
+	i, err := s.ledger.Inbox.Get(ctx, id)
 	out := newItem(i)
-	if err != nil || i.State != ledger.ItemOpen || i.Action.Hash == "" {
+	if err != nil || i.State != inbox.ItemOpen || i.Action.Hash == "" {
 		return out, err
 	}
 
-	open, err := s.ledger.Inbox(ctx)
+	open, err := s.ledger.Inbox.List(ctx)
 	for _, o := range open {
 		if o.ID != i.ID && o.Agent == i.Agent && o.Action.Hash == i.Action.Hash {
 			out.Runs = append(out.Runs, newItem(o).Run)
@@ -123,18 +125,18 @@ func (s *Inbox) closed(r *http.Request) (any, error) {
 
 // Closed is what waited for a person and does no more, the newest first: items whose numbers are below before, or all (0).
 func (s *Inbox) Closed(ctx context.Context, before int64, n int) ([]api.Item, error) {
-	items, err := s.ledger.ClosedItems(ctx, before, n)
+	items, err := s.ledger.Inbox.Closed(ctx, before, n)
 	return convert(items, newItem), err
 }
 
 // Answer answers an item. The run is what became of the one that asked.
 func (s *Inbox) Answer(ctx context.Context, n int64, in api.Answer) (api.Run, error) {
-	item, err := s.ledger.Item(ctx, n)
+	item, err := s.ledger.Inbox.Get(ctx, n)
 	if err != nil {
 		return api.Run{}, err
 	}
 	// A question that was answered takes the same answer again.
-	if item.State != ledger.ItemOpen && (item.Kind != ledger.KindInput || item.State != ledger.ItemAnswered) {
+	if item.State != inbox.ItemOpen && (item.Kind != inbox.KindInput || item.State != inbox.ItemAnswered) {
 		return api.Run{}, closedReason(item)
 	}
 	// rouse approve must not answer a question that happens to have the number.
@@ -143,8 +145,8 @@ func (s *Inbox) Answer(ctx context.Context, n int64, in api.Answer) (api.Run, er
 	}
 
 	// An approval without a tool is one of a definition, which holds until it changes in any case.
-	if in.Text == ledger.ApprovalAlways && item.Kind == ledger.KindApproval && item.Action.Tool == "" {
-		in.Text = ledger.ApprovalOnce
+	if in.Text == inbox.ApprovalAlways && item.Kind == inbox.KindApproval && item.Action.Tool == "" {
+		in.Text = inbox.ApprovalOnce
 	}
 
 	text, err := matchAnswer(item, in.Text)
@@ -155,29 +157,29 @@ func (s *Inbox) Answer(ctx context.Context, n int64, in api.Answer) (api.Run, er
 		return api.Run{}, usage("the reason has more than %d characters", maxAnswer)
 	}
 
-	if item.Kind == ledger.KindDatabase { // there is one answer, and no run to go on
+	if item.Kind == inbox.KindDatabase { // there is one answer, and no run to go on
 		return api.Run{Agent: item.Agent}, s.databases.accept(ctx, item.Agent)
 	}
 
-	if item.State == ledger.ItemOpen { // what it takes is no text for the record
+	if item.State == inbox.ItemOpen { // what it takes is no text for the record
 		if taken, err := s.takeSignIn(ctx, item, text); taken {
 			if err != nil {
 				return api.Run{}, err
 			}
-			run, err := s.ledger.Run(ctx, item.Run)
+			run, err := s.ledger.Runs.Get(ctx, item.Run)
 			return s.runs.oneWithArtifacts(ctx, run, err)
 		}
 	}
 
 	reply := ledger.Reply{Text: text, All: in.All, Untrusted: in.Untrusted}
-	if text == ledger.ApprovalDeny && item.Kind == ledger.KindApproval {
+	if text == inbox.ApprovalDeny && item.Kind == inbox.KindApproval {
 		reply.Reason = strings.TrimSpace(in.Reason)
 	}
 	run, err := s.ledger.AnswerAs(ctx, n, reply)
 
 	// Somebody was faster, or it expired since it was read above: say which.
-	if errors.Is(err, ledger.ErrClosed) {
-		if item, err = s.ledger.Item(ctx, n); err == nil {
+	if errors.Is(err, inbox.ErrClosed) {
+		if item, err = s.ledger.Inbox.Get(ctx, n); err == nil {
 			err = closedReason(item)
 		}
 	}
@@ -186,19 +188,19 @@ func (s *Inbox) Answer(ctx context.Context, n int64, in api.Answer) (api.Run, er
 	}
 
 	// A dispatcher may have resumed the run already, so show it as it is now.
-	run, err = s.ledger.Run(ctx, run.ID)
+	run, err = s.ledger.Runs.Get(ctx, run.ID)
 	return s.runs.oneWithArtifacts(ctx, run, err)
 }
 
 // closedReason says why an item can no longer be answered.
-func closedReason(i ledger.Item) error {
+func closedReason(i inbox.Item) error {
 	why := "nobody answered it in time"
 	switch i.State {
-	case ledger.ItemAnswered:
+	case inbox.ItemAnswered:
 		why = fmt.Sprintf("it was answered %q", text.Truncate(i.Answer, maxQuoted))
-	case ledger.ItemWithdrawn:
+	case inbox.ItemWithdrawn:
 		why = "its run ended otherwise, or asks again"
-	case ledger.ItemOpen:
+	case inbox.ItemOpen:
 		// An open item that has expired has a run that no daemon has ended yet.
 		if i.ExpiresAt.IsZero() || time.Now().Before(i.ExpiresAt) {
 			why = "its run does not wait for it"
@@ -206,9 +208,9 @@ func closedReason(i ledger.Item) error {
 	}
 
 	see := fmt.Sprintf("rouse show %d", i.Run)
-	if i.Kind == ledger.KindDatabase { // it is no run's
+	if i.Kind == inbox.KindDatabase { // it is no run's
 		see = "rouse doctor"
-		if i.State == ledger.ItemWithdrawn {
+		if i.State == inbox.ItemWithdrawn {
 			why = "the database was replaced, or its ledger is back"
 		}
 	}
@@ -218,7 +220,7 @@ func closedReason(i ledger.Item) error {
 
 // matchAnswer parses an answer: the words or the numbers of options, or else free text, which only a
 // question accepts. What looks like the number of an option but is none is refused as a typing error.
-func matchAnswer(i ledger.Item, answer string) (string, error) {
+func matchAnswer(i inbox.Item, answer string) (string, error) {
 	answer = strings.TrimSpace(answer)
 	switch n := utf8.RuneCountInString(answer); {
 	case n == 0:
@@ -254,7 +256,7 @@ func matchAnswer(i ledger.Item, answer string) (string, error) {
 		if n, err := strconv.Atoi(p); err == nil && len(p) < 3 && !slices.ContainsFunc(i.Options, isNumber) {
 			return "", usage("there is no option %d; there are %s", n, numbered(i.Options))
 		}
-		if i.Kind != ledger.KindInput {
+		if i.Kind != inbox.KindInput {
 			return "", usage("%q is no answer to this; the answers are %s", text.Truncate(answer, maxQuoted), numbered(i.Options))
 		}
 
@@ -268,7 +270,7 @@ func matchAnswer(i ledger.Item, answer string) (string, error) {
 }
 
 // fillForm is an answer to an item with an input schema, as JSON. Whether that fits, the ledger says.
-func fillForm(i ledger.Item, answer string) (string, error) {
+func fillForm(i inbox.Item, answer string) (string, error) {
 	f, err := form.Parse(i.InputSchema)
 	if err != nil {
 		return "", err
@@ -306,36 +308,36 @@ func option(options []string, text string) (string, bool) {
 	return "", false
 }
 
-func newGrant(g ledger.StandingApproval) api.Grant {
+func newGrant(g inbox.StandingApproval) api.Grant {
 	return api.Grant{ID: api.ID(g.ID), Agent: g.Agent, Tool: g.Action.Tool, Action: g.Action.Description, Item: api.ID(g.Item), CreatedAt: api.At(g.CreatedAt)}
 }
 
 func (s *Inbox) grants(r *http.Request) (any, error) {
-	given, err := s.ledger.StandingApprovals(r.Context())
+	given, err := s.ledger.Inbox.StandingApprovals(r.Context())
 	return convert(given, newGrant), err
 }
 
 func (s *Inbox) revoke(ctx context.Context, n int64) (api.Grant, error) {
-	g, err := s.ledger.RevokeApproval(ctx, n)
+	g, err := s.ledger.Inbox.RevokeApproval(ctx, n)
 	return newGrant(g), err
 }
 
-func newLabel(l ledger.Label) api.Label {
+func newLabel(l label.Label) api.Label {
 	return api.Label{Kind: string(l.Kind), Place: l.Name, Label: l.Letter, Run: api.OptionalID(l.Run), At: api.At(l.At)}
 }
 
 func (s *Inbox) labels(r *http.Request) (any, error) {
-	found, err := s.ledger.Labels(r.Context())
+	found, err := s.ledger.Labels.List(r.Context())
 	return convert(found, newLabel), err
 }
 
 // clearLabel takes a label off what an owner has inspected: a path with all below it, or all that an agent keeps.
 func (s *Inbox) clearLabel(r *http.Request, ask api.ClearLabel) (any, error) {
-	if ask.Label != ledger.TaintUntrusted && ask.Label != ledger.TaintPrivate || (ask.Agent != "") == filepath.IsAbs(ask.Path) {
+	if ask.Label != label.TaintUntrusted && ask.Label != label.TaintPrivate || (ask.Agent != "") == filepath.IsAbs(ask.Path) {
 		return nil, usage("a label A or B, and an agent or an absolute path are needed")
 	}
 
-	var places []ledger.Place
+	var places []label.Place
 	if ask.Agent == "" {
 		places = append(places, s.storage.PlaceOf(filepath.Clean(ask.Path)))
 	} else {
@@ -345,7 +347,7 @@ func (s *Inbox) clearLabel(r *http.Request, ask api.ClearLabel) (any, error) {
 		}
 	}
 
-	cleared, err := s.ledger.ClearLabel(r.Context(), ask.Label, places...)
+	cleared, err := s.ledger.Labels.Clear(r.Context(), ask.Label, places...)
 	if errors.Is(err, ledger.ErrNotFound) {
 		return nil, s.notLabelled(r, ask)
 	}
@@ -354,17 +356,17 @@ func (s *Inbox) clearLabel(r *http.Request, ask api.ClearLabel) (any, error) {
 
 // notLabelled says why there was no label to take off; that of a folder is not taken off a part of it.
 func (s *Inbox) notLabelled(r *http.Request, ask api.ClearLabel) error {
-	word := map[string]string{ledger.TaintUntrusted: "untrusted", ledger.TaintPrivate: "labelled private"}[ask.Label]
+	word := map[string]string{label.TaintUntrusted: "untrusted", label.TaintPrivate: "labelled private"}[ask.Label]
 	if ask.Agent != "" {
 		return usage("nothing that agent %s keeps is %s; see: rouse grants", ask.Agent, word)
 	}
 
-	all, err := s.ledger.Labels(r.Context())
+	all, err := s.ledger.Labels.List(r.Context())
 	if err != nil {
 		return err
 	}
 	for _, l := range all {
-		if l.Kind == ledger.PlaceFile && l.Letter == ask.Label && fspath.Within(ask.Path, l.Name) {
+		if l.Kind == label.PlaceFile && l.Letter == ask.Label && fspath.Within(ask.Path, l.Name) {
 			return usage("%s is %s because all of %s is, where a program of run %d may have written anything; name that folder", ask.Path, word, l.Name, l.Run)
 		}
 	}
@@ -372,7 +374,7 @@ func (s *Inbox) notLabelled(r *http.Request, ask api.ClearLabel) error {
 }
 
 // withLink adds the sign-in link to an item that asks for a sign-in. The link is not recorded.
-func (s *Inbox) withLink(ctx context.Context, out api.Item, i ledger.Item) api.Item {
+func (s *Inbox) withLink(ctx context.Context, out api.Item, i inbox.Item) api.Item {
 	link, err := s.signIns.SignInLink(ctx, i)
 	out.Link = link
 	if err != nil {
@@ -382,7 +384,7 @@ func (s *Inbox) withLink(ctx context.Context, out api.Item, i ledger.Item) api.I
 }
 
 // takeSignIn completes a sign-in with an answer, if an item asks for a sign-in.
-func (s *Inbox) takeSignIn(ctx context.Context, i ledger.Item, pasted string) (taken bool, err error) {
+func (s *Inbox) takeSignIn(ctx context.Context, i inbox.Item, pasted string) (taken bool, err error) {
 	taken, err = s.signIns.AnswerSignIn(ctx, i, pasted)
 	if err != nil && !errors.As(err, new(*api.Error)) {
 		err = &api.Error{Status: http.StatusUnprocessableEntity, Message: err.Error()}

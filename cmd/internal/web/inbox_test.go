@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 )
 
 // An answer may be an option in words or by its number; a slip of the finger is refused.
@@ -29,7 +29,7 @@ func TestMatchAnswer(t *testing.T) {
 		{"recovery", recovery, false, "Again", "again"}, {"recovery", recovery, false, "4", "stop"}, {"recovery", recovery, false, "yes", `refused: "yes" is no answer to this; the answers are 1. done`},
 		{"recovery", recovery, false, "done,again", "refused: only one"}, {"info", []string{"seen"}, false, "1", "seen"}, {"info", []string{"seen"}, false, "why?", "refused: "},
 	} {
-		got, err := matchAnswer(ledger.Item{Kind: c.kind, Options: c.options, Multiple: c.multiple}, c.text)
+		got, err := matchAnswer(inbox.Item{Kind: c.kind, Options: c.options, Multiple: c.multiple}, c.text)
 		if err != nil {
 			got = "refused: " + err.Error()
 			got = got[:min(len(got), len(c.want))]

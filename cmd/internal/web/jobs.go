@@ -13,6 +13,8 @@ import (
 	"rouse/cmd/internal/control"
 	"rouse/cmd/internal/why"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/incident"
+	"rouse/internal/ledger/pause"
 )
 
 // jobs answers requests about jobs and agents.
@@ -130,7 +132,7 @@ func (s *Pauses) routes() []Route {
 
 // List returns the current and future pauses.
 func (s *Pauses) List(ctx context.Context) ([]api.Pause, error) {
-	all, err := s.ledger.Pauses(ctx, time.Now())
+	all, err := s.ledger.Pauses.List(ctx, time.Now())
 	return convert(all, api.NewPause), err
 }
 
@@ -153,11 +155,11 @@ func (s *Pauses) End(ctx context.Context, scope, name string) (api.Resumed, erro
 // pauseScope refuses a scope and a name that do not go together.
 func pauseScope(scope, name string) error {
 	switch {
-	case scope != ledger.PauseJob && scope != ledger.PauseAgent && scope != ledger.PauseAll:
+	case scope != pause.Job && scope != pause.Agent && scope != pause.All:
 		return usage("scope must be job, agent or all, not %q", scope)
-	case scope == ledger.PauseAll && name != "":
+	case scope == pause.All && name != "":
 		return usage("scope all has no name, and %q was given", name)
-	case scope != ledger.PauseAll && name == "":
+	case scope != pause.All && name == "":
 		return usage("name the %s", scope)
 	}
 	return nil
@@ -187,12 +189,12 @@ const (
 )
 
 func (s *Incidents) list(r *http.Request) (any, error) {
-	return s.List(r.Context(), ledger.IncidentFilter{Job: r.URL.Query().Get("job"), Closed: flag(r, "all"), Limit: int(number(r, "n", defaultIncidents))})
+	return s.List(r.Context(), incident.Filter{Job: r.URL.Query().Get("job"), Closed: flag(r, "all"), Limit: int(number(r, "n", defaultIncidents))})
 }
 
 // List returns incidents: jobs that fail, by the kind of error.
-func (s *Incidents) List(ctx context.Context, f ledger.IncidentFilter) ([]api.Incident, error) {
-	all, err := s.ledger.Incidents(ctx, f)
+func (s *Incidents) List(ctx context.Context, f incident.Filter) ([]api.Incident, error) {
+	all, err := s.ledger.Incidents.List(ctx, f)
 	return convert(all, api.NewIncident), err
 }
 
@@ -203,8 +205,8 @@ func (s *Incidents) Acknowledge(ctx context.Context, n int64, note string) (api.
 		return api.Incident{}, usage("the note has more than %d characters", maxNote)
 	}
 
-	i, err := s.ledger.Acknowledge(ctx, n, note)
-	if over, ok := errors.AsType[*ledger.IncidentOverError](err); ok {
+	i, err := s.ledger.Incidents.Acknowledge(ctx, n, note)
+	if over, ok := errors.AsType[*incident.OverError](err); ok {
 		return api.Incident{}, conflict("%v", over)
 	}
 	return api.NewIncident(i), err

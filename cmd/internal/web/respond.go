@@ -12,7 +12,9 @@ import (
 	"rouse/agentdb/pool"
 	"rouse/cmd/internal/api"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 	"rouse/internal/ledger/store"
+	"rouse/internal/ledger/workspace"
 )
 
 // responder writes responses. All parts of a Server share one.
@@ -67,7 +69,7 @@ func (s *responder) Failure(r *http.Request, err error) *api.Error {
 	var failure *api.Error
 	var bad *agentdb.Error
 	var target *store.TargetError
-	var answer *ledger.AnswerError
+	var answer *inbox.AnswerError
 	switch {
 	case errors.As(err, &failure):
 	case errors.As(err, &bad):
@@ -76,9 +78,9 @@ func (s *responder) Failure(r *http.Request, err error) *api.Error {
 		failure = &api.Error{Status: http.StatusUnprocessableEntity, Message: err.Error(), Usage: true, Fields: answer.Problems}
 	case errors.As(err, &target):
 		failure = &api.Error{Status: http.StatusUnprocessableEntity, Message: target.Message}
-	case errors.As(err, new(*ledger.WorkspaceError)):
+	case errors.As(err, new(*workspace.Error)):
 		failure = &api.Error{Status: http.StatusUnprocessableEntity, Message: err.Error()}
-	case errors.As(err, new(*ledger.ConflictError)), errors.As(err, new(*ledger.BlockedError)), errors.As(err, new(*ledger.ReadOnlyError)), errors.As(err, new(*pool.QuarantinedError)):
+	case errors.As(err, new(*workspace.ConflictError)), errors.As(err, new(*workspace.BlockedError)), errors.As(err, new(*ledger.ReadOnlyError)), errors.As(err, new(*pool.QuarantinedError)):
 		failure = &api.Error{Status: http.StatusConflict, Message: err.Error()}
 	case errors.Is(err, ledger.ErrNotFound):
 		failure = &api.Error{Status: http.StatusNotFound, Message: err.Error(), Usage: true}

@@ -11,6 +11,9 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/artifact"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/steps"
 	"rouse/internal/text"
 )
 
@@ -19,19 +22,19 @@ const maxShownBody = 4000
 
 // Run is a run with all that happened in it.
 func (s *Runs) Run(ctx context.Context, id int64) (api.RunDetail, error) {
-	run, err := s.ledger.Run(ctx, id)
+	run, err := s.ledger.Runs.Get(ctx, id)
 	if err != nil {
 		return api.RunDetail{}, err
 	}
 
-	attempts, e1 := s.ledger.Attempts(ctx, id)
-	steps, e2 := s.ledger.Steps(ctx, id)
-	calls, e3 := s.ledger.Calls(ctx, id)
-	events, e4 := s.ledger.Events(ctx, ledger.EventFilter{Run: id, Limit: maxRuns})
-	items, e5 := s.ledger.ItemsOf(ctx, id)
-	shared, e6 := s.ledger.Artifacts(ctx, id)
-	body, e7 := s.ledger.DeliveryBody(ctx, id)
-	nodes, e8 := s.ledger.AttemptNodes(ctx, id)
+	attempts, e1 := s.ledger.Runs.Attempts(ctx, id)
+	steps, e2 := s.ledger.Steps.List(ctx, id)
+	calls, e3 := s.ledger.Steps.Calls(ctx, id)
+	events, e4 := s.ledger.Events.List(ctx, event.Filter{Run: id, Limit: maxRuns})
+	items, e5 := s.ledger.Inbox.OfRun(ctx, id)
+	shared, e6 := s.ledger.Artifacts.List(ctx, id)
+	body, e7 := s.ledger.Runs.DeliveryBody(ctx, id)
+	nodes, e8 := s.ledger.Nodes.OfAttempts(ctx, id)
 	checkout, e9 := s.checkouts.Checkout(ctx, run, false)
 	if err := cmp.Or(e1, e2, e3, e4, e5, e6, e7, e8, e9); err != nil {
 		return api.RunDetail{}, err
@@ -46,7 +49,7 @@ func (s *Runs) Run(ctx context.Context, id int64) (api.RunDetail, error) {
 	return d, nil
 }
 
-func newRun(r ledger.Run, shared []ledger.Artifact) api.Run {
+func newRun(r ledger.Run, shared []artifact.Artifact) api.Run {
 	return api.Run{
 		ID: api.ID(r.ID), Job: r.Job, Agent: r.Agent, Trigger: r.Trigger, TriggerDetail: object(r.Detail),
 		State: r.State, WaitingFor: r.WaitingFor, Outcome: r.Outcome, Exit: r.Exit, Verified: r.Verified, Attempt: r.Attempt,
@@ -63,7 +66,7 @@ func letters(text string) []string { return orEmpty(strings.Split(text, "")) }
 
 // newSteps nests the calls in their steps, in the order in which they happened, and the steps that a
 // call itself made in that call.
-func newSteps(steps []ledger.Step, calls []ledger.Call) []api.Step {
+func newSteps(steps []steps.Step, calls []ledger.Call) []api.Step {
 	type key struct{ attempt, step int }
 	under := map[key][]ledger.Call{}
 	for _, c := range calls {

@@ -13,6 +13,7 @@ import (
 	"rouse/cmd/internal/why"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/runs"
 	"rouse/internal/text"
 )
 
@@ -59,20 +60,20 @@ const (
 
 func (s *Runs) list(r *http.Request) (any, error) {
 	q := r.URL.Query()
-	return s.List(r.Context(), ledger.RunFilter{Job: q.Get("job"), Agent: q.Get("agent"), Trigger: domain.Trigger(q.Get("trigger")), Outcome: domain.Outcome(q.Get("outcome")),
+	return s.List(r.Context(), runs.Filter{Job: q.Get("job"), Agent: q.Get("agent"), Trigger: domain.Trigger(q.Get("trigger")), Outcome: domain.Outcome(q.Get("outcome")),
 		State: domain.State(q.Get("state")), Text: q.Get("text"), Since: since(r), Before: number(r, "before", 0), Limit: int(number(r, "n", defaultRuns))})
 }
 
 // List returns runs, the newest first.
-func (s *Runs) List(ctx context.Context, f ledger.RunFilter) ([]api.Run, error) {
-	found, err := s.ledger.Runs(ctx, f)
+func (s *Runs) List(ctx context.Context, f runs.Filter) ([]api.Run, error) {
+	found, err := s.ledger.Runs.List(ctx, f)
 	if err != nil {
 		return nil, err
 	}
 
 	if f.Job != "" && !f.Brief { // include the wakes that the job planned
 		f.Woken = true
-		woken, err := s.ledger.Runs(ctx, f)
+		woken, err := s.ledger.Runs.List(ctx, f)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +102,7 @@ func (s *Runs) List(ctx context.Context, f ledger.RunFilter) ([]api.Run, error) 
 
 // Pending returns what a run waits for.
 func (s *Runs) Pending(ctx context.Context, id int64) (api.Pending, error) {
-	run, err := s.ledger.Run(ctx, id)
+	run, err := s.ledger.Runs.Get(ctx, id)
 	if err != nil {
 		return api.Pending{}, err
 	}
@@ -122,13 +123,13 @@ func (s *Runs) Fire(ctx context.Context, in api.RunRequest) (api.Run, error) {
 		return api.Run{}, err
 	}
 
-	run, err := s.ledger.Run(ctx, id)
+	run, err := s.ledger.Runs.Get(ctx, id)
 	return s.oneWithArtifacts(ctx, run, err)
 }
 
 // Cancel cancels a run that is not over.
 func (s *Runs) Cancel(ctx context.Context, id int64) (api.Run, error) {
-	run, err := s.ledger.Run(ctx, id)
+	run, err := s.ledger.Runs.Get(ctx, id)
 	if err != nil {
 		return api.Run{}, err
 	}
@@ -147,7 +148,7 @@ func (s *Runs) Cancel(ctx context.Context, id int64) (api.Run, error) {
 
 // Retry has a run tried again.
 func (s *Runs) Retry(ctx context.Context, id int64) (api.Run, error) {
-	run, err := s.ledger.Run(ctx, id)
+	run, err := s.ledger.Runs.Get(ctx, id)
 	if err != nil {
 		return api.Run{}, err
 	}
@@ -186,7 +187,7 @@ func (s *Runs) undoRun(r *http.Request, ask api.UndoRequest, progress func(done,
 
 // Undo undoes a run, or returns what that would do.
 func (s *Runs) Undo(ctx context.Context, id int64, ask api.UndoRequest, progress func(done, of int64)) (out api.Undo, err error) {
-	run, err := s.ledger.Run(ctx, id)
+	run, err := s.ledger.Runs.Get(ctx, id)
 	if err != nil {
 		return out, err
 	}
@@ -220,7 +221,7 @@ func (s *Runs) checkoutRoutes() []Route {
 
 // Checkout is the private clone of a run, with its changes.
 func (s *Runs) Checkout(ctx context.Context, id int64) (api.Checkout, error) {
-	run, err := s.ledger.Run(ctx, id)
+	run, err := s.ledger.Runs.Get(ctx, id)
 	if err != nil {
 		return api.Checkout{}, err
 	}
@@ -253,7 +254,7 @@ func (s *Runs) Discard(ctx context.Context, id int64) (api.Checkout, error) {
 }
 
 func (s *Runs) finishedRun(ctx context.Context, id int64) (ledger.Run, error) {
-	run, err := s.ledger.Run(ctx, id)
+	run, err := s.ledger.Runs.Get(ctx, id)
 	if err == nil && run.State != domain.StateFinished {
 		err = conflict("run %d has not finished (%s); cancel it first, or wait", id, run.State)
 	}

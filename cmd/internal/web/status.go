@@ -56,15 +56,15 @@ func (s *host) state(ctx context.Context) (api.State, error) {
 	out.Jobs = convert(jobs, func(j ledger.JobState) api.JobState {
 		return api.JobState{Name: j.Name, Hash: j.ScheduleHash, Anchor: api.At(j.Anchor), Watermark: api.At(j.Watermark)}
 	})
-	if out.Pauses, err = s.ledger.Pauses(ctx, time.Time{}); err != nil {
+	if out.Pauses, err = s.ledger.Pauses.List(ctx, time.Time{}); err != nil {
 		return out, err
 	}
-	if out.Wakes, err = s.ledger.Wakes(ctx); err != nil {
+	if out.Wakes, err = s.ledger.Wakes.List(ctx); err != nil {
 		return out, err
 	}
 	out.Pauses, out.Wakes = orEmpty(out.Pauses), orEmpty(out.Wakes)
 
-	open, err := s.ledger.Unfinished(ctx)
+	open, err := s.ledger.Runs.Unfinished(ctx)
 	out.Runs = convert(open, func(run ledger.Run) api.OpenRun {
 		return api.OpenRun{ID: api.ID(run.ID), Job: run.Job, Agent: run.Agent, Trigger: run.Trigger, State: run.State, WaitingFor: run.WaitingFor,
 			NotBefore: api.At(run.NotBefore), QueuedAt: api.At(run.QueuedAt), Attempt: run.Attempt, Interruptions: run.Interruptions}

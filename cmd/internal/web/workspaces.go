@@ -9,6 +9,10 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/artifact"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/workspace"
 )
 
 // How much of a workspace is shown.
@@ -45,15 +49,15 @@ func (s *Workspaces) routes() []Route {
 	}
 }
 
-func newWorkspace(w ledger.Workspace) api.Workspace {
+func newWorkspace(w workspace.Workspace) api.Workspace {
 	return api.Workspace{ID: api.ID(w.ID), Agent: w.Agent, Skill: w.Skill, Name: w.Name, Status: w.Status, StatusBy: w.StatusBy, Phase: w.Phase, Role: w.Role,
 		SchemaVersion: w.SchemaVersion, LockVersion: w.LockVersion, Review: api.OptionalID(w.Review), CreatedAt: api.At(w.CreatedAt), UpdatedAt: api.At(w.UpdatedAt)}
 }
 
 // withRun adds the run that works in a workspace, the newest of those that are not over.
-func (s *Workspaces) withRun(ctx context.Context, w ledger.Workspace) (api.Workspace, error) {
+func (s *Workspaces) withRun(ctx context.Context, w workspace.Workspace) (api.Workspace, error) {
 	out := newWorkspace(w)
-	runs, err := s.ledger.WorkspaceRuns(ctx, w.ID, shownWorkspaceRuns)
+	runs, err := s.ledger.Workspaces.Runs(ctx, w.ID, shownWorkspaceRuns)
 	for _, r := range runs {
 		if r.State != domain.StateFinished {
 			out.Run, out.WaitingFor = api.ID(r.ID), r.WaitingFor
@@ -65,17 +69,17 @@ func (s *Workspaces) withRun(ctx context.Context, w ledger.Workspace) (api.Works
 
 func (s *Workspaces) list(r *http.Request) (any, error) {
 	q := r.URL.Query()
-	f := ledger.WorkspaceFilter{Agent: q.Get("agent"), Skill: q.Get("skill"), Status: ledger.WorkspaceStatus(q.Get("status")),
+	f := workspace.Filter{Agent: q.Get("agent"), Skill: q.Get("skill"), Status: workspace.Status(q.Get("status")),
 		Limit: int(number(r, "n", maxWorkspaces)), Before: number(r, "before", 0)}
-	if f.Status != "" && f.Status != ledger.WorkspaceActive && f.Status != ledger.WorkspacePaused && f.Status != ledger.WorkspaceArchived {
+	if f.Status != "" && f.Status != workspace.Active && f.Status != workspace.Paused && f.Status != workspace.Archived {
 		return nil, usage("a workspace is active, paused or archived, not %q", f.Status)
 	}
 	return s.List(r.Context(), f)
 }
 
 // List returns workspaces.
-func (s *Workspaces) List(ctx context.Context, f ledger.WorkspaceFilter) ([]api.Workspace, error) {
-	found, err := s.ledger.Workspaces(ctx, f)
+func (s *Workspaces) List(ctx context.Context, f workspace.Filter) ([]api.Workspace, error) {
+	found, err := s.ledger.Workspaces.List(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +100,7 @@ func withWorkspace[T any](answer func(ctx context.Context, workspace int64) (T, 
 
 // Workspace is a workspace with what it holds, and who works in it.
 func (s *Workspaces) Workspace(ctx context.Context, n int64) (api.WorkspaceDetail, error) {
-	w, err := s.ledger.Workspace(ctx, n)
+	w, err := s.ledger.Workspaces.Get(ctx, n)
 	if err != nil {
 		return api.WorkspaceDetail{}, err
 	}
@@ -109,14 +113,14 @@ func (s *Workspaces) Workspace(ctx context.Context, n int64) (api.WorkspaceDetai
 		return out, err
 	}
 
-	artifacts, err := s.ledger.WorkspaceArtifacts(ctx, n, false)
+	artifacts, err := s.ledger.Workspaces.Artifacts(ctx, n, false)
 	if err != nil {
 		return out, err
 	}
 	out.Artifacts = convert(artifacts, newWorkspaceArtifact)
 
-	events, err := s.ledger.WorkspaceEvents(ctx, n, shownEvents)
-	out.Events = convert(events, func(e ledger.WorkspaceEvent) api.WorkspaceEvent {
+	events, err := s.ledger.Workspaces.Events(ctx, n, shownEvents)
+	out.Events = convert(events, func(e workspace.Event) api.WorkspaceEvent {
 		return api.WorkspaceEvent{At: api.At(e.At), Kind: e.Kind, Run: api.OptionalID(e.Run), LockVersion: e.LockVersion, Data: rawJSON(string(e.Data))}
 	})
 	return out, err
@@ -124,7 +128,7 @@ func (s *Workspaces) Workspace(ctx context.Context, n int64) (api.WorkspaceDetai
 
 // addRuns adds the runs that work in a workspace, and those that are over.
 func (s *Workspaces) addRuns(ctx context.Context, workspace int64, out *api.WorkspaceDetail) error {
-	runs, err := s.ledger.WorkspaceRuns(ctx, workspace, shownWorkspaceRuns)
+	runs, err := s.ledger.Workspaces.Runs(ctx, workspace, shownWorkspaceRuns)
 	if err != nil {
 		return err
 	}
@@ -151,43 +155,43 @@ func (s *Workspaces) addRuns(ctx context.Context, workspace int64, out *api.Work
 // workspaceRun is how far a run has got in its workspace, and what it waits for.
 func (s *Workspaces) workspaceRun(ctx context.Context, run ledger.Run, shown api.Run) (api.WorkspaceRun, error) {
 	out := api.WorkspaceRun{Run: shown, Progress: json.RawMessage("null"), Inbox: []api.Item{}}
-	last, err := s.ledger.LastCheckpoint(ctx, run.ID)
+	last, err := s.ledger.Workspaces.LastCheckpoint(ctx, run.ID)
 	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
 		return out, err
 	}
 	out.Step = last.Step
 
-	if e, ok, err := s.ledger.LastEvent(ctx, run.ID, ledger.EventProgress); err != nil {
+	if e, ok, err := s.ledger.Events.Last(ctx, run.ID, event.Progress); err != nil {
 		return out, err
 	} else if ok && json.Valid(e.Data) {
 		out.Progress = e.Data
 	}
 
-	items, err := s.ledger.ItemsOf(ctx, run.ID)
+	items, err := s.ledger.Inbox.OfRun(ctx, run.ID)
 	for _, i := range items {
-		if i.State == ledger.ItemOpen {
+		if i.State == inbox.ItemOpen {
 			out.Inbox = append(out.Inbox, newItem(i))
 		}
 	}
 	return out, err
 }
 
-func newWorkspaceArtifact(a ledger.Artifact) api.WorkspaceArtifact {
-	return api.WorkspaceArtifact{Artifact: newArtifacts([]ledger.Artifact{a})[0], Title: a.Title, Type: a.Type, Status: a.Status,
+func newWorkspaceArtifact(a artifact.Artifact) api.WorkspaceArtifact {
+	return api.WorkspaceArtifact{Artifact: newArtifacts([]artifact.Artifact{a})[0], Title: a.Title, Type: a.Type, Status: a.Status,
 		Approval: a.Approval, ApprovalRef: a.ApprovalRef, Role: a.Role, Run: api.ID(a.Run)}
 }
 
 // Change does what an owner wants of a workspace: pause, resume, archive, acknowledge, discard or retry.
 func (s *Workspaces) Change(ctx context.Context, n int64, action string) (_ any, err error) {
-	statuses := map[string]ledger.WorkspaceStatus{"pause": ledger.WorkspacePaused, "resume": ledger.WorkspaceActive, "archive": ledger.WorkspaceArchived}
-	var w ledger.Workspace
+	statuses := map[string]workspace.Status{"pause": workspace.Paused, "resume": workspace.Active, "archive": workspace.Archived}
+	var w workspace.Workspace
 	switch status, ok := statuses[action]; {
 	case ok:
-		w, err = s.ledger.ChangeWorkspace(ctx, ledger.Author{}, n, ledger.WorkspaceChange{Status: status})
+		w, err = s.ledger.Workspaces.Change(ctx, workspace.Author{}, n, workspace.Change{Status: status})
 	case action == "acknowledge":
-		w, err = s.ledger.AcknowledgeReview(ctx, n)
+		w, err = s.ledger.Workspaces.AcknowledgeReview(ctx, n)
 	case action == "discard":
-		w, err = s.ledger.DiscardReview(ctx, n)
+		w, err = s.ledger.Workspaces.DiscardReview(ctx, n)
 	case action == "retry":
 		return s.retryReview(ctx, n)
 	default:
@@ -210,7 +214,7 @@ func (s *Workspaces) retryReview(ctx context.Context, n int64) (any, error) {
 	if out.Retry, err = s.runs.oneWithArtifacts(ctx, run, nil); err != nil {
 		return nil, err
 	}
-	w, err := s.ledger.Workspace(ctx, n)
+	w, err := s.ledger.Workspaces.Get(ctx, n)
 	if err != nil {
 		return nil, err
 	}
@@ -224,22 +228,22 @@ func (s *Workspaces) decideArtifact(decision string) http.Handler {
 		if err != nil {
 			return nil, err
 		}
-		artifact, err := parseID(r.PathValue("artifact"), "an artifact", "rouse workspaces show "+api.ID(n))
+		number, err := parseID(r.PathValue("artifact"), "an artifact", "rouse workspaces show "+api.ID(n))
 		if err != nil {
 			return nil, err
 		}
-		return s.DecideArtifact(r.Context(), n, artifact, decision)
+		return s.DecideArtifact(r.Context(), n, number, decision)
 	})
 }
 
 // DecideArtifact approves or rejects an artifact of a workspace.
-func (s *Workspaces) DecideArtifact(ctx context.Context, n, artifact int64, word string) (api.WorkspaceArtifact, error) {
-	decisions := map[string]string{"approve": ledger.ArtifactApproved, "reject": ledger.ArtifactRejected}
+func (s *Workspaces) DecideArtifact(ctx context.Context, n, number int64, word string) (api.WorkspaceArtifact, error) {
+	decisions := map[string]string{"approve": artifact.Approved, "reject": artifact.Rejected}
 	decision, ok := decisions[word]
 	if !ok {
 		return api.WorkspaceArtifact{}, usage("an artifact can be given to approve or reject, not %q", word)
 	}
 
-	a, err := s.ledger.DecideArtifact(ctx, n, artifact, decision)
+	a, err := s.ledger.Workspaces.DecideArtifact(ctx, n, number, decision)
 	return newWorkspaceArtifact(a), err
 }

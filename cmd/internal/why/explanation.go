@@ -14,6 +14,9 @@ import (
 	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/incident"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/runs"
 	"rouse/internal/text"
 	"rouse/scheduler"
 	"rouse/scheduler/schedule"
@@ -27,9 +30,9 @@ type explanation struct {
 	job     *config.Job // nil: not configured any more
 	now     time.Time
 	zone    *time.Location
-	pauses  []ledger.Pause
-	failing []ledger.Incident // that are open
-	watch   api.Watch         // as it is now; without a daemon nothing is known
+	pauses  []pause.Pause
+	failing []incident.Incident // that are open
+	watch   api.Watch           // as it is now; without a daemon nothing is known
 
 	written       string               // the time that was asked for, as it was written
 	asked         *schedule.ParsedTime // nil: up to now
@@ -40,7 +43,7 @@ type explanation struct {
 	scheduled  bool      // the scheduler knows a clock that starts the job
 	anchor     time.Time // since when this home knows the current schedule
 	notTakenUp string    // why no daemon follows the schedule yet
-	rows       []ledger.Occurrence
+	rows       []runs.Occurrence
 	lines      []line
 	more       bool // there are more before the first line
 }
@@ -83,10 +86,10 @@ const upcomingShown = 3
 // loadStanding loads how far the job's schedule has been dealt with, and the pauses.
 func (e *explanation) loadStanding(ctx context.Context) error {
 	var err error
-	if e.failing, err = e.Ledger.Incidents(ctx, ledger.IncidentFilter{Job: e.name}); err != nil {
+	if e.failing, err = e.Ledger.Incidents.List(ctx, incident.Filter{Job: e.name}); err != nil {
 		return err
 	}
-	if e.pauses, err = e.Ledger.Pauses(ctx, time.Time{}); err != nil {
+	if e.pauses, err = e.Ledger.Pauses.List(ctx, time.Time{}); err != nil {
 		return err
 	}
 	st, known, err := e.Ledger.JobState(ctx, e.name)
@@ -123,7 +126,7 @@ func (e *explanation) add(rank int, ex api.Explanation) {
 // addRecorded adds the occurrences that the ledger has rows of.
 func (e *explanation) addRecorded(ctx context.Context) error {
 	var err error
-	e.rows, err = e.Ledger.OccurrencesAround(ctx, e.name, e.pivot, max(e.before, 1), max(e.after, 1))
+	e.rows, err = e.Ledger.Occurrences.Around(ctx, e.name, e.pivot, max(e.before, 1), max(e.after, 1))
 	for _, o := range e.rows {
 		e.add(rankOccurrence, e.occurrence(o))
 	}
@@ -131,7 +134,7 @@ func (e *explanation) addRecorded(ctx context.Context) error {
 }
 
 // occurrence is a row, decided or not yet.
-func (e *explanation) occurrence(o ledger.Occurrence) api.Explanation {
+func (e *explanation) occurrence(o runs.Occurrence) api.Explanation {
 	ex := api.Explanation{Source: o.Source, Nominal: api.At(o.Nominal), Actual: api.At(o.Actual),
 		Decision: o.Decision, Reason: o.Reason, Outcome: o.Outcome, Through: api.At(o.Through)}
 	if o.Run != 0 {
@@ -182,7 +185,7 @@ func (e *explanation) addUndecided(ctx context.Context) error {
 		return nil
 	}
 
-	others, err := e.Ledger.Unfinished(ctx)
+	others, err := e.Ledger.Runs.Unfinished(ctx)
 	if err != nil {
 		return err
 	}
@@ -212,7 +215,7 @@ func (e *explanation) addUndecided(ctx context.Context) error {
 
 		would := map[domain.Decision]string{domain.DecisionRun: "run it", domain.DecisionSkipped: "skip it", domain.DecisionMissed: "count it as missed"}[due.Decision]
 		// The run that an earlier decision would queue has no number yet.
-		ex := e.occurrence(ledger.Occurrence{Source: due.Source, Nominal: due.Nominal, Actual: due.Actual, Through: due.Through, Instants: due.Instants,
+		ex := e.occurrence(runs.Occurrence{Source: due.Source, Nominal: due.Nominal, Actual: due.Actual, Through: due.Through, Instants: due.Instants,
 			Reason: strings.Replace(due.Reason, "run 0 ", "the one before it ", 1)})
 		ex.Reason = strings.TrimSuffix(fmt.Sprintf("not decided yet: %s would %s: %s", who, would, ex.Reason), ": ")
 		e.add(rankOccurrence, ex)
@@ -339,7 +342,7 @@ func (e *explanation) addOtherRuns(ctx context.Context) error {
 		to = e.lines[middle+after-1].Nominal.Time
 	}
 
-	runs, err := e.Ledger.OtherRunsAround(ctx, e.name, e.pivot, e.before, after, from, to)
+	runs, err := e.Ledger.Runs.OthersAround(ctx, e.name, e.pivot, e.before, after, from, to)
 	if err != nil {
 		return err
 	}
@@ -370,11 +373,11 @@ func (e *explanation) wokenRuns(ctx context.Context, after int, from, to time.Ti
 	} else if after == 0 {
 		to = e.pivot
 	}
-	f := ledger.RunFilter{Woken: true, Job: e.name, Since: from, Until: to, Limit: maxTimeline}
+	f := runs.Filter{Woken: true, Job: e.name, Since: from, Until: to, Limit: maxTimeline}
 	if e.job != nil {
 		f.Job, f.Agent = "", e.job.Agent
 	}
-	runs, err := e.Ledger.Runs(ctx, f)
+	runs, err := e.Ledger.Runs.List(ctx, f)
 	return slices.DeleteFunc(runs, func(r ledger.Run) bool {
 		var d ledger.Detail
 		return json.Unmarshal(r.Detail, &d) != nil || d.Wake == nil || d.Wake.Job != e.name && d.Wake.Job != ""

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"rouse/cmd/internal/api"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
 )
 
 // ModelPauses returns the models that are paused.
@@ -16,6 +16,6 @@ func (x *Explainer) ModelPauses(now time.Time) []api.ModelPause {
 	return out
 }
 
-func newModelPause(p ledger.ModelPause) api.ModelPause {
+func newModelPause(p pause.ModelPause) api.ModelPause {
 	return api.ModelPause{Model: p.Model, Since: api.At(p.Since), Until: api.At(p.Until), Reason: p.Reason}
 }

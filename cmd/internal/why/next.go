@@ -11,6 +11,7 @@ import (
 	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
 	"rouse/scheduler/schedule"
 )
 
@@ -33,12 +34,12 @@ func (x *Explainer) Next(ctx context.Context, job string, n int) ([]api.Occurren
 			Decision: u.Decision, Reason: u.Reason})
 	}
 
-	delayed, err := x.Ledger.Delayed(ctx, job, now, maxDelayed)
+	delayed, err := x.Ledger.Runs.Delayed(ctx, job, now, maxDelayed)
 	if err != nil {
 		return nil, err
 	}
 
-	pauses, err := x.Ledger.Pauses(ctx, now)
+	pauses, err := x.Ledger.Pauses.List(ctx, now)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +68,7 @@ func (x *Explainer) Next(ctx context.Context, job string, n int) ([]api.Occurren
 }
 
 // delayedRun is a run that has been accepted and waits for its time.
-func delayedRun(r ledger.Run, pauses []ledger.Pause) api.Occurrence {
+func delayedRun(r ledger.Run, pauses []pause.Pause) api.Occurrence {
 	o := api.Occurrence{Job: r.Job, Agent: r.Agent, Source: string(r.Trigger), Nominal: api.At(r.ScheduledAt), Actual: api.At(r.NotBefore),
 		Decision: domain.DecisionRun, Run: fmt.Sprint(r.ID)}
 	if r.ScheduledAt.IsZero() {
@@ -83,7 +84,7 @@ func delayedRun(r ledger.Run, pauses []ledger.Pause) api.Occurrence {
 	o.Reason = fmt.Sprintf("run %d, held back: %s", r.ID, schedule.HeldText(o.Source, r.NotBefore.Sub(o.Nominal.Time)))
 
 	// A pause never holds back a run that was started manually.
-	if p, ok := ledger.Paused(pauses, r.Job, r.Agent, r.NotBefore); ok && r.Trigger != domain.TriggerManual {
+	if p, ok := pause.Paused(pauses, r.Job, r.Agent, r.NotBefore); ok && r.Trigger != domain.TriggerManual {
 		o.Reason += "; waits for the end of the pause: " + p.String()
 	}
 

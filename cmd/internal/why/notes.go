@@ -13,6 +13,7 @@ import (
 	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/runs"
 	"rouse/internal/text"
 	"rouse/scheduler/schedule"
 )
@@ -22,7 +23,7 @@ const maxWakeNote = 80
 
 // wakeNotes describes the planned wakes of the job and its agent.
 func (e *explanation) wakeNotes(ctx context.Context) (out []string) {
-	wakes, err := e.Ledger.Wakes(ctx)
+	wakes, err := e.Ledger.Wakes.List(ctx)
 	if err != nil {
 		return []string{"the planned wakes are unknown: " + err.Error()}
 	}
@@ -115,7 +116,7 @@ func (e *explanation) askedNotes() (out []string) {
 	at := e.asked.At
 	if !slices.ContainsFunc(e.lines, func(l line) bool { return l.rank == rankOccurrence && l.Asked }) {
 		// A long absence is one row for all its instants.
-		i := slices.IndexFunc(e.rows, func(o ledger.Occurrence) bool { return !o.Nominal.After(at) && !o.Through.Before(at) })
+		i := slices.IndexFunc(e.rows, func(o runs.Occurrence) bool { return !o.Nominal.After(at) && !o.Through.Before(at) })
 		if i >= 0 {
 			return []string{fmt.Sprintf("%s lies in the stretch from %s to %s, for which one row stands", api.LocalTime(at, e.zone), api.LocalTime(e.rows[i].Nominal, e.zone), api.LocalTime(e.rows[i].Through, e.zone))}
 		}
@@ -237,7 +238,7 @@ func (e *explanation) followNotes(ctx context.Context) []string {
 
 // followNote is what became of the last run of a job that ended, for the job that follows it.
 func (e *explanation) followNote(ctx context.Context, job string, on []domain.Outcome) string {
-	last, err := e.Ledger.Runs(ctx, ledger.RunFilter{Job: job, State: domain.StateFinished, Limit: 1})
+	last, err := e.Ledger.Runs.List(ctx, runs.Filter{Job: job, State: domain.StateFinished, Limit: 1})
 	if err != nil {
 		return fmt.Sprintf("what became of %s cannot be read: %v", job, err)
 	}
@@ -247,7 +248,7 @@ func (e *explanation) followNote(ctx context.Context, job string, on []domain.Ou
 
 	r := last[0]
 	said := fmt.Sprintf("run %d of %s ended %s (%s)", r.ID, job, r.Outcome, api.LocalTime(r.FinishedAt, e.zone))
-	follower, found, err := e.Ledger.RunByKey(ctx, ledger.FollowerKey(r.ID, e.name))
+	follower, found, err := e.Ledger.Runs.ByKey(ctx, ledger.FollowerKey(r.ID, e.name))
 	why := cmp.Or(failureText(r.Error), failureText(r.Summary))
 	switch {
 	case err != nil:

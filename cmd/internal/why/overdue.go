@@ -10,6 +10,8 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/runs"
 	"rouse/internal/text"
 )
 
@@ -28,7 +30,7 @@ func (x *Explainer) Overdue(ctx context.Context, s *plan.Setup, j *config.Job, n
 		return nil, time.Time{}, nil
 	}
 
-	since, err := x.Ledger.LastDone(ctx, name)
+	since, err := x.Ledger.Runs.LastDone(ctx, name)
 	why := "The last success was at " + api.LocalTime(since, s.Config.Zone())
 	if err == nil && since.IsZero() {
 		since, why = x.StartedAt, "It has never succeeded"
@@ -54,15 +56,15 @@ func (x *Explainer) Overdue(ctx context.Context, s *plan.Setup, j *config.Job, n
 
 // whyOverdue returns the known cause: a pause, or the outcome of the last run.
 func (x *Explainer) whyOverdue(ctx context.Context, j *config.Job, now time.Time) (string, error) {
-	pauses, err := x.Ledger.Pauses(ctx, now)
+	pauses, err := x.Ledger.Pauses.List(ctx, now)
 	if err != nil {
 		return "", err
 	}
-	if p, ok := ledger.Paused(pauses, string(j.Name), j.Agent, now); ok {
+	if p, ok := pause.Paused(pauses, string(j.Name), j.Agent, now); ok {
 		return "; it is paused: " + PauseReason(p), nil
 	}
 
-	last, err := x.Ledger.Runs(ctx, ledger.RunFilter{Job: string(j.Name), Limit: 1})
+	last, err := x.Ledger.Runs.List(ctx, runs.Filter{Job: string(j.Name), Limit: 1})
 	switch {
 	case err != nil:
 		return "", err
@@ -77,8 +79,8 @@ func (x *Explainer) whyOverdue(ctx context.Context, j *config.Job, now time.Time
 }
 
 // PauseReason returns the reason of a pause, and its scope if it covers more than one job.
-func PauseReason(p ledger.Pause) string {
-	if p.Scope == ledger.PauseJob {
+func PauseReason(p pause.Pause) string {
+	if p.Scope == pause.Job {
 		return p.Reason
 	}
 	return strings.TrimSuffix(api.ScopeText(p.Scope, p.Name)+": "+p.Reason, ": ")

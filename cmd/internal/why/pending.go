@@ -9,7 +9,9 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
 	"rouse/internal/ledger/record"
+	"rouse/internal/ledger/runs"
 	"rouse/internal/text"
 )
 
@@ -19,7 +21,7 @@ const maxListed = 20
 // Pending returns the question or approval that a run waits for.
 func (x *Explainer) Pending(ctx context.Context, run ledger.Run) (api.Pending, error) {
 	now := x.Ledger.Now()
-	pauses, err := x.Ledger.Pauses(ctx, now)
+	pauses, err := x.Ledger.Pauses.List(ctx, now)
 	if err != nil {
 		return api.Pending{}, err
 	}
@@ -31,7 +33,7 @@ func (x *Explainer) Pending(ctx context.Context, run ledger.Run) (api.Pending, e
 	}
 
 	// Only the running runs are in its way.
-	on, err := x.Ledger.Runs(ctx, ledger.RunFilter{State: domain.StateRunning, Limit: maxListed + 1})
+	on, err := x.Ledger.Runs.List(ctx, runs.Filter{State: domain.StateRunning, Limit: maxListed + 1})
 	if err != nil || len(on) == 0 {
 		return api.Pending{}, err
 	}
@@ -64,7 +66,7 @@ func (x *Explainer) waitsForModel(run int64, now time.Time) string {
 }
 
 // pending returns what a queued or waiting run waits for, as far as the run itself tells.
-func (x *Explainer) pending(ctx context.Context, r ledger.Run, pauses []ledger.Pause, now time.Time, zone *time.Location) api.Pending {
+func (x *Explainer) pending(ctx context.Context, r ledger.Run, pauses []pause.Pause, now time.Time, zone *time.Location) api.Pending {
 	switch {
 	case r.State == domain.StateWaiting && r.WaitingFor == domain.WaitRetry:
 		// When it goes on comes first: what went wrong may be long, and be cut at its end.
@@ -89,7 +91,7 @@ func (x *Explainer) pending(ctx context.Context, r ledger.Run, pauses []ledger.P
 		return api.Pending{}
 	}
 
-	if p, ok := ledger.Paused(pauses, r.Job, r.Agent, now); ok && r.Trigger != domain.TriggerManual {
+	if p, ok := pause.Paused(pauses, r.Job, r.Agent, now); ok && r.Trigger != domain.TriggerManual {
 		return api.Pending{Reason: "waits for the end of the pause: " + p.String()}
 	}
 	if why := record.ObstaclesText(x.Runner.Blockers.Obstacles(ctx, r)); why != "" {

@@ -12,6 +12,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 	"rouse/internal/ledger/record"
 	"rouse/internal/text"
 )
@@ -28,7 +29,7 @@ func (e *explanation) fillRuns(ctx context.Context) error {
 			ids = append(ids, id)
 		}
 	}
-	runs, err := e.Ledger.RunsByID(ctx, ids)
+	runs, err := e.Ledger.Runs.ByID(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (e *explanation) nodes(ctx context.Context, r ledger.Run) (map[int]string, 
 	if e.Nodes == nil || r.Attempt == 0 {
 		return nil, nil
 	}
-	return e.Ledger.AttemptNodes(ctx, r.ID)
+	return e.Ledger.Nodes.OfAttempts(ctx, r.ID)
 }
 
 // blockedText says for how long a run was kept from starting that is not any more, and by what.
@@ -118,7 +119,7 @@ func (e *explanation) loopText(ctx context.Context, r ledger.Run) (string, error
 	if d.Folder == "" {
 		return "", nil
 	}
-	events, err := e.Ledger.Events(ctx, ledger.EventFilter{Run: r.ID, Limit: maxTimeline})
+	events, err := e.Ledger.Events.List(ctx, event.Filter{Run: r.ID, Limit: maxTimeline})
 	if err != nil {
 		return "", err
 	}
@@ -164,7 +165,7 @@ var endedText = map[domain.AttemptState]string{domain.AttemptDone: "had ended", 
 
 // retries adds a line for each attempt after the first.
 func (e *explanation) retries(ctx context.Context, r ledger.Run, nodes map[int]string) error {
-	attempts, err := e.Ledger.Attempts(ctx, r.ID)
+	attempts, err := e.Ledger.Runs.Attempts(ctx, r.ID)
 	if err != nil {
 		return err
 	}

@@ -31,13 +31,13 @@ func (x *Explainer) Simulate(ctx context.Context, job string, length time.Durati
 
 	o := simulate.Options{Jobs: s.Plan.Jobs, Job: job, From: now, To: now.Add(length), Most: maxSimulated, Policy: s.Plan.Policy, Runs: s.Config.Limits.Runs, RunsPerAgent: s.Config.Limits.RunsPerAgent,
 		Blocked: Blocked(s.Plan), Runtime: func(string, string) time.Duration { return simulatedRuntime }, States: map[string]ledger.JobState{}}
-	if o.Pauses, err = x.Ledger.Pauses(ctx, time.Time{}); err != nil {
+	if o.Pauses, err = x.Ledger.Pauses.List(ctx, time.Time{}); err != nil {
 		return nil, until, err
 	}
-	if o.Wakes, err = x.Ledger.Wakes(ctx); err != nil {
+	if o.Wakes, err = x.Ledger.Wakes.List(ctx); err != nil {
 		return nil, until, err
 	}
-	if o.Open, err = x.Ledger.Unfinished(ctx); err != nil {
+	if o.Open, err = x.Ledger.Runs.Unfinished(ctx); err != nil {
 		return nil, until, err
 	}
 

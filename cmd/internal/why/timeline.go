@@ -11,6 +11,8 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/webhook"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
+	"rouse/internal/ledger/pause"
 	"rouse/internal/text"
 	"rouse/watcher"
 )
@@ -36,11 +38,11 @@ func (e *explanation) timeline(ctx context.Context) ([]api.TimelineEntry, error)
 		to = e.now
 	}
 
-	events, err := e.Ledger.EventsBetween(ctx, "", from, to, maxTimeline, "daemon.started", "daemon.stopped", "clock.stepped", "zone.changed", "config.reloaded", "config.refused")
+	events, err := e.Ledger.Events.Between(ctx, "", from, to, maxTimeline, "daemon.started", "daemon.stopped", "clock.stepped", "zone.changed", "config.reloaded", "config.refused")
 	if err != nil {
 		return nil, err
 	}
-	blocked, err := e.Ledger.EventsBetween(ctx, e.name, from, to, maxTimeline, "file.blocked", ledger.FileBack, watcher.WaitsEvent, webhook.RefusedEvent)
+	blocked, err := e.Ledger.Events.Between(ctx, e.name, from, to, maxTimeline, "file.blocked", claim.FileBack, watcher.WaitsEvent, webhook.RefusedEvent)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +73,7 @@ func (e *explanation) daemonBefore(ctx context.Context, from time.Time, shown []
 		from = shown[0].At // there are more in the window than are shown
 	}
 
-	before, err := e.Ledger.EventsBetween(ctx, "", time.Time{}, from.Add(-time.Millisecond), 1, "daemon.started", "daemon.stopped")
+	before, err := e.Ledger.Events.Between(ctx, "", time.Time{}, from.Add(-time.Millisecond), 1, "daemon.started", "daemon.stopped")
 	if err != nil || len(before) == 0 {
 		return "", err
 	}
@@ -103,7 +105,7 @@ func (e *explanation) timelineEntry(event ledger.Event) api.TimelineEntry {
 		if data.More > 0 {
 			entry.Text += fmt.Sprintf(" (and %d more before it)", data.More)
 		}
-	case event.Kind == ledger.FileBack:
+	case event.Kind == claim.FileBack:
 		entry.Text = fmt.Sprintf("%s: %s", data.Path, watcher.BackText(data.Run))
 	case data.Path != "":
 		entry.Text = fmt.Sprintf("%s: this content was processed before, by run %d", data.Path, data.Run)
@@ -134,7 +136,7 @@ func (e *explanation) pauseEntries(from, to time.Time) []api.TimelineEntry {
 		about := api.ScopeText(p.Scope, p.Name)
 		add(p.Since, "begins", fmt.Sprintf("%s (by the %s)", api.NewPause(p).Text(e.zone), p.By))
 		// A pause that another one replaced did not end for the job.
-		replaced := slices.ContainsFunc(e.pauses, func(q ledger.Pause) bool {
+		replaced := slices.ContainsFunc(e.pauses, func(q pause.Pause) bool {
 			return q.ID > p.ID && q.Scope == p.Scope && q.Name == p.Name && q.Since.Equal(p.EndedAt)
 		})
 		switch {

@@ -14,7 +14,7 @@ import (
 
 // Handovers returns the next handovers of collecting watches, of one job or of all.
 func (x *Explainer) Handovers(ctx context.Context, job string, now time.Time) ([]api.Occurrence, error) {
-	states, err := x.Ledger.WatchStates(ctx)
+	states, err := x.Ledger.Watches.States(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (x *Explainer) collectNotes(ctx context.Context, job string, now time.Time,
 		return nil
 	}
 	out := []string{fmt.Sprintf("%s; files that arrive before %s go to one run", coming[0].Reason, api.LocalTime(coming[0].Nominal.Time, zone))}
-	if st, known, err := x.Ledger.WatchState(ctx, job); err == nil && known && st.Run == 0 && st.Collected.After(st.Since) {
+	if st, known, err := x.Ledger.Watches.State(ctx, job); err == nil && known && st.Run == 0 && st.Collected.After(st.Since) {
 		out = append(out, fmt.Sprintf("at %s there were no files, so there was no run", api.LocalTime(st.Collected, zone)))
 	}
 	return out

@@ -10,6 +10,7 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/pause"
 	"rouse/internal/live"
 	"rouse/scheduler/schedule"
 )
@@ -57,8 +58,8 @@ func TestPending(t *testing.T) {
 		}
 	}
 
-	pause := ledger.Pause{Scope: ledger.PauseAll, Since: noon.Add(-time.Hour), By: "owner"}
-	got := (&Explainer{}).pending(t.Context(), ledger.Run{State: domain.StateQueued, Trigger: domain.TriggerSchedule, Job: "j"}, []ledger.Pause{pause}, noon, time.UTC)
+	current := pause.Pause{Scope: pause.All, Since: noon.Add(-time.Hour), By: "owner"}
+	got := (&Explainer{}).pending(t.Context(), ledger.Run{State: domain.StateQueued, Trigger: domain.TriggerSchedule, Job: "j"}, []pause.Pause{current}, noon, time.UTC)
 	if !strings.HasPrefix(got.Reason, "waits for the end of the pause: ") {
 		t.Errorf("%+v", got)
 	}

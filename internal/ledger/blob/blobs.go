@@ -14,11 +14,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"rouse/internal/ledger/store"
 	"strings"
 	"sync"
 
 	"rouse/internal/atomicfile"
+	"rouse/internal/ledger/store"
 )
 
 // maxInline is the largest value, in bytes, that stays in the database.
@@ -253,4 +253,15 @@ func (v *valueFiles) remove(hashes []string) error {
 		}
 	}
 	return nil
+}
+
+// References are the columns that may refer to a large value, and for whom it is kept: the negative id of a workspace,
+// or a run.
+var References = []struct{ Table, Column, Owner string }{
+	{"calls", "args", "run"},
+	{"calls", "envelope", "run"},
+	{"steps", "message", "run"},
+	{"file_ops", "before", "run"},
+	{"deliveries", "body", "run"},
+	{"artifacts", "content", "case when workspace <> 0 then -workspace else run end"},
 }

@@ -9,9 +9,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"rouse/internal/ledger/store"
 	"strings"
 	"time"
+
+	"rouse/internal/ledger/store"
 )
 
 const (

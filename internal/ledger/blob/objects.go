@@ -10,12 +10,12 @@ import (
 	"io/fs"
 	"log/slog"
 	"regexp"
-	"rouse/internal/ledger/store"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"rouse/internal/ledger/store"
 	"rouse/internal/storage/objects"
 )
 

@@ -5,11 +5,12 @@ package budget
 import (
 	"context"
 	"fmt"
-	"rouse/internal/ledger/record"
-	"rouse/internal/ledger/store"
 	"slices"
 	"strings"
 	"time"
+
+	"rouse/internal/ledger/record"
+	"rouse/internal/ledger/store"
 )
 
 // What a budget is of.

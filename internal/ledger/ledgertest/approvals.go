@@ -10,21 +10,25 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/label"
+	"rouse/internal/ledger/runs"
 )
 
 // approvalQuestion is what a run asks that may not do something by itself.
-func approvalQuestion(key, hash string) *ledger.Question {
-	return &ledger.Question{Kind: ledger.KindApproval, Call: key, Title: "j asks", Message: "no grant covers it", Expires: ledger.ApprovalExpires,
-		Options: []string{ledger.ApprovalOnce, ledger.ApprovalAlways, ledger.ApprovalDeny},
-		Action:  ledger.Action{Tool: "send", Description: "to: \x00 bob", Hash: hash}}
+func approvalQuestion(key, hash string) *inbox.Question {
+	return &inbox.Question{Kind: inbox.KindApproval, Call: key, Title: "j asks", Message: "no grant covers it", Expires: inbox.ApprovalExpires,
+		Options: []string{inbox.ApprovalOnce, inbox.ApprovalAlways, inbox.ApprovalDeny},
+		Action:  inbox.Action{Tool: "send", Description: "to: \x00 bob", Hash: hash}}
 }
 
 // waitingForApproval is a run of a job that waits for an approval, with the item.
-func waitingForApproval(t *testing.T, l *ledger.Ledger, job string, q *ledger.Question) (int64, ledger.Item) {
+func waitingForApproval(t *testing.T, l *ledger.Ledger, job string, q *inbox.Question) (int64, inbox.Item) {
 	t.Helper()
 	run := enqueue(t, l, manual(job))[0].Run
-	ok(t, l.Finish(t.Context(), start(t, l, run), ledger.Result{Wait: q, Notices: []ledger.Notice{{Channel: "desktop", Title: job, Body: "rouse approve " + ledger.ItemPlaceholder}}}))
-	items := must[[]ledger.Item](t)(l.ItemsOf(t.Context(), run))
+	ok(t, l.Finish(t.Context(), start(t, l, run), ledger.Result{Wait: q, Notices: []ledger.Notice{{Channel: "desktop", Title: job, Body: "rouse approve " + inbox.ItemPlaceholder}}}))
+	items := must[[]inbox.Item](t)(l.Inbox.OfRun(t.Context(), run))
 	return run, items[len(items)-1]
 }
 
@@ -36,22 +40,22 @@ func approvalExpires(t *testing.T, open Open) {
 	// Expired from the start: no daemon has had a chance to close it.
 	late.Expires = -time.Second
 	run, item := waitingForApproval(t, l, "j", late)
-	for _, answer := range []string{ledger.ApprovalOnce, ledger.ApprovalAlways} {
-		if _, err := l.Answer(ctx, item.ID, answer); !errors.Is(err, ledger.ErrClosed) {
+	for _, answer := range []string{inbox.ApprovalOnce, inbox.ApprovalAlways} {
+		if _, err := l.Answer(ctx, item.ID, answer); !errors.Is(err, inbox.ErrClosed) {
 			t.Errorf("%s after its time: %v", answer, err)
 		}
 	}
 
-	if _, err := l.Deny(ctx, item.ID, "too late"); !errors.Is(err, ledger.ErrClosed) {
+	if _, err := l.Deny(ctx, item.ID, "too late"); !errors.Is(err, inbox.ErrClosed) {
 		t.Errorf("denied after its time: %v", err)
 	}
 
 	_, other := waitingForApproval(t, l, "j", approvalQuestion("p1", "same"))
-	must[ledger.Run](t)(l.Answer(ctx, other.ID, ledger.ApprovalOnce))
+	must[ledger.Run](t)(l.Answer(ctx, other.ID, inbox.ApprovalOnce))
 	if r := get(t, l, run); !r.WaitsForPerson() {
 		t.Errorf("the run goes on: %+v", r)
 	}
-	if due := must[[]ledger.Item](t)(l.OverdueItems(ctx, time.Now())); len(due) != 1 || due[0].ID != item.ID {
+	if due := must[[]inbox.Item](t)(l.Inbox.Overdue(ctx, time.Now())); len(due) != 1 || due[0].ID != item.ID {
 		t.Errorf("overdue: %+v", due)
 	}
 }
@@ -60,58 +64,58 @@ func approvalExpires(t *testing.T, open Open) {
 // is a standing approval until it is revoked, and for no other agent.
 func approvals(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	for answer, stands := range map[string]bool{ledger.ApprovalOnce: false, ledger.ApprovalAlways: true, ledger.ApprovalDeny: false} {
+	for answer, stands := range map[string]bool{inbox.ApprovalOnce: false, inbox.ApprovalAlways: true, inbox.ApprovalDeny: false} {
 		run, item := waitingForApproval(t, l, "j", approvalQuestion("p1", answer))
 		r := get(t, l, run)
 		if r.WaitingFor != domain.WaitApproval || !r.WaitsForPerson() || r.Parks != 1 || !r.NotBefore.Equal(item.ExpiresAt) || item.ExpiresAt.Sub(item.CreatedAt) != 72*time.Hour {
 			t.Fatalf("run %+v, item %+v", r, item)
 		}
-		if item.Kind != ledger.KindApproval || item.Action.Tool != "send" || item.Action.Hash != answer || item.Call != "p1" || item.Used != "" {
+		if item.Kind != inbox.KindApproval || item.Action.Tool != "send" || item.Action.Hash != answer || item.Call != "p1" || item.Used != "" {
 			t.Errorf("item: %+v", item)
 		}
-		if _, err := l.Answer(ctx, item.ID, "perhaps"); !errors.Is(err, ledger.ErrInvalidAnswer) {
+		if _, err := l.Answer(ctx, item.ID, "perhaps"); !errors.Is(err, inbox.ErrInvalidAnswer) {
 			t.Errorf("an answer that it does not offer: %v", err)
 		}
 
 		l = open(t)
 		var err error
-		if answer == ledger.ApprovalDeny {
+		if answer == inbox.ApprovalDeny {
 			_, err = l.Deny(ctx, item.ID, "not him")
 		} else {
 			_, err = l.Answer(ctx, item.ID, answer)
 		}
 
 		ok(t, err)
-		if _, err := l.Deny(ctx, item.ID, "too late"); !errors.Is(err, ledger.ErrClosed) {
+		if _, err := l.Deny(ctx, item.ID, "too late"); !errors.Is(err, inbox.ErrClosed) {
 			t.Errorf("a second answer: %v", err)
 		}
 		if r := get(t, l, run); r.WaitingFor != domain.WaitResume {
 			t.Errorf("after %s: %+v", answer, r)
 		}
-		if got := must[bool](t)(l.HasStandingApproval(ctx, "a", answer)); got != stands {
+		if got := must[bool](t)(l.Inbox.HasStandingApproval(ctx, "a", answer)); got != stands {
 			t.Errorf("%s stands: %v", answer, got)
 		}
 
 		wanted := fmt.Sprintf(`{"answer":%q,"item":%d}`, answer, item.ID)
-		if answer == ledger.ApprovalDeny {
+		if answer == inbox.ApprovalDeny {
 			wanted = fmt.Sprintf(`{"answer":%q,"item":%d,"reason":"not him"}`, answer, item.ID)
 		}
-		if e, _, err := l.LastEvent(ctx, run, "run.answered"); err != nil || string(e.Data) != wanted {
+		if e, _, err := l.Events.Last(ctx, run, "run.answered"); err != nil || string(e.Data) != wanted {
 			t.Errorf("event %s, want %s: %v", e.Data, wanted, err)
 		}
 
-		if must[bool](t)(l.HasStandingApproval(ctx, "b", answer)) {
+		if must[bool](t)(l.Inbox.HasStandingApproval(ctx, "b", answer)) {
 			t.Errorf("%s stands for another agent", answer)
 		}
 		if stands {
-			events := must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{}))
+			events := must[[]ledger.Event](t)(l.Events.List(ctx, event.Filter{}))
 			if !slices.ContainsFunc(events, func(e ledger.Event) bool {
 				return e.Kind == "grant.given" && strings.Contains(string(e.Data), fmt.Sprintf(`"item":%d`, item.ID))
 			}) {
 				t.Errorf("that it was given is not recorded: %+v", events)
 			}
 		}
-		if i := must[ledger.Item](t)(l.Item(ctx, item.ID)); i.Answer != answer || (answer == ledger.ApprovalDeny) != (i.Reason == "not him") {
+		if i := must[inbox.Item](t)(l.Inbox.Get(ctx, item.ID)); i.Answer != answer || (answer == inbox.ApprovalDeny) != (i.Reason == "not him") {
 			t.Errorf("item: %+v", i)
 		}
 	}
@@ -130,7 +134,7 @@ func approvalWithdrawn(t *testing.T, open Open) {
 
 	run, item = waitingForApproval(t, l, "j", approvalQuestion("p1", "gone"))
 	must[ledger.Run](t)(l.RequestCancel(ctx, run, "not needed"))
-	if i := must[ledger.Item](t)(l.Item(ctx, item.ID)); i.State != ledger.ItemWithdrawn {
+	if i := must[inbox.Item](t)(l.Inbox.Get(ctx, item.ID)); i.State != inbox.ItemWithdrawn {
 		t.Errorf("of a cancelled run: %+v", i)
 	}
 	recorded(t, l, run, "run.finished", "not needed")
@@ -140,30 +144,30 @@ func approvalWithdrawn(t *testing.T, open Open) {
 func revokeOnly(t *testing.T, l *ledger.Ledger) {
 	t.Helper()
 	ctx := t.Context()
-	given := must[[]ledger.StandingApproval](t)(l.StandingApprovals(ctx))
-	if len(given) != 1 || given[0].Agent != "a" || given[0].Action.Hash != ledger.ApprovalAlways || given[0].Action.Tool != "send" || given[0].Item == 0 {
+	given := must[[]inbox.StandingApproval](t)(l.Inbox.StandingApprovals(ctx))
+	if len(given) != 1 || given[0].Agent != "a" || given[0].Action.Hash != inbox.ApprovalAlways || given[0].Action.Tool != "send" || given[0].Item == 0 {
 		t.Fatalf("standing: %+v", given)
 	}
 
-	must[ledger.StandingApproval](t)(l.RevokeApproval(ctx, given[0].ID))
-	if _, err := l.RevokeApproval(ctx, given[0].ID); !errors.Is(err, ledger.ErrNotFound) {
+	must[inbox.StandingApproval](t)(l.Inbox.RevokeApproval(ctx, given[0].ID))
+	if _, err := l.Inbox.RevokeApproval(ctx, given[0].ID); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("revoked twice: %v", err)
 	}
-	if must[bool](t)(l.HasStandingApproval(ctx, "a", ledger.ApprovalAlways)) {
+	if must[bool](t)(l.Inbox.HasStandingApproval(ctx, "a", inbox.ApprovalAlways)) {
 		t.Error("it is in force after it was revoked")
 	}
-	events := must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{}))
+	events := must[[]ledger.Event](t)(l.Events.List(ctx, event.Filter{}))
 	if last := events[len(events)-1]; last.Kind != "grant.revoked" || !strings.Contains(string(last.Data), fmt.Sprintf(`"grant":%d`, given[0].ID)) {
 		t.Errorf("that it was revoked is not recorded: %s %s", last.Kind, last.Data)
 	}
 }
 
 // waitingInstant is a run of an instant of a job that waits for an answer, with its item.
-func waitingInstant(t *testing.T, l *ledger.Ledger, job string, n int, q *ledger.Question) (int64, ledger.Item) {
+func waitingInstant(t *testing.T, l *ledger.Ledger, job string, n int, q *inbox.Question) (int64, inbox.Item) {
 	t.Helper()
 	run := recordDue(t, l, due(job, noon.Add(time.Duration(n)*time.Minute), domain.OverlapAllow)).Run
 	ok(t, l.Finish(t.Context(), start(t, l, run), ledger.Result{Wait: q, Notices: []ledger.Notice{{Channel: "desktop", Title: job}}}))
-	items := must[[]ledger.Item](t)(l.ItemsOf(t.Context(), run))
+	items := must[[]inbox.Item](t)(l.Inbox.OfRun(t.Context(), run))
 	return run, items[len(items)-1]
 }
 
@@ -176,17 +180,17 @@ func approvalsTogether(t *testing.T, open Open) {
 		reply          ledger.Reply
 		second, manual string
 	}{
-		"once":   {reply: ledger.Reply{Text: ledger.ApprovalOnce}, second: skipped, manual: asks},
-		"always": {reply: ledger.Reply{Text: ledger.ApprovalAlways}, second: skipped, manual: resumes},
-		"all":    {reply: ledger.Reply{Text: ledger.ApprovalOnce, All: true}, second: resumes, manual: resumes},
-		"deny":   {reply: ledger.Reply{Text: ledger.ApprovalDeny}, second: denied, manual: denied},
+		"once":   {reply: ledger.Reply{Text: inbox.ApprovalOnce}, second: skipped, manual: asks},
+		"always": {reply: ledger.Reply{Text: inbox.ApprovalAlways}, second: skipped, manual: resumes},
+		"all":    {reply: ledger.Reply{Text: inbox.ApprovalOnce, All: true}, second: resumes, manual: resumes},
+		"deny":   {reply: ledger.Reply{Text: inbox.ApprovalDeny}, second: denied, manual: denied},
 	} {
-		before := len(must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 100)))
+		before := len(must[[]ledger.Notice](t)(l.Outbox.Pending(ctx, time.Now(), 100)))
 		first, item := waitingInstant(t, l, "j-"+hash, 0, approvalQuestion("p1", hash))
 		second, _ := waitingInstant(t, l, "j-"+hash, 1, approvalQuestion("p1", hash))
 		byHand, _ := waitingForApproval(t, l, "k", approvalQuestion("p7", hash))
 		other, _ := waitingInstant(t, l, "j-"+hash, 2, approvalQuestion("p1", "other than "+hash))
-		if n := len(must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 100))) - before; n != 2 {
+		if n := len(must[[]ledger.Notice](t)(l.Outbox.Pending(ctx, time.Now(), 100))) - before; n != 2 {
 			t.Errorf("%s: %d notices, want one for each action", hash, n)
 		}
 
@@ -197,7 +201,7 @@ func approvalsTogether(t *testing.T, open Open) {
 				t.Errorf("%s: run %d of the job %s is %s, want %s", hash, run, r.Job, got, want)
 			}
 			if want == skipped {
-				o := must[[]ledger.Occurrence](t)(l.Occurrences(ctx, r.Job, r.ScheduledAt, r.ScheduledAt, 1))
+				o := must[[]runs.Occurrence](t)(l.Occurrences.List(ctx, r.Job, r.ScheduledAt, r.ScheduledAt, 1))
 				if why := fmt.Sprintf("overlap: run %d, which asked the same, got the answer; --all releases every waiting run", first); r.Error != why || o[0].Decision != domain.DecisionSkipped || o[0].Reason != why {
 					t.Errorf("%s: %+v, %+v", hash, r, o)
 				}
@@ -210,8 +214,8 @@ func approvalsTogether(t *testing.T, open Open) {
 // asks for itself, and so does another job.
 func questionsTogether(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	ask := func(text string) *ledger.Question {
-		return &ledger.Question{Title: "j asks", Message: text, Options: []string{"red", "blue"}, Expires: time.Hour}
+	ask := func(text string) *inbox.Question {
+		return &inbox.Question{Title: "j asks", Message: text, Options: []string{"red", "blue"}, Expires: time.Hour}
 	}
 	for i, all := range []bool{false, true} {
 		job := fmt.Sprint("j", i)
@@ -223,13 +227,13 @@ func questionsTogether(t *testing.T, open Open) {
 		if joined.Action.Hash == "" || joined.Action.Hash != item.Action.Hash || own.Action.Hash != "" {
 			t.Errorf("hashes: %q, %q, %q", item.Action.Hash, joined.Action.Hash, own.Action.Hash)
 		}
-		if n := len(must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 100))); n != 4*(i+1) {
+		if n := len(must[[]ledger.Notice](t)(l.Outbox.Pending(ctx, time.Now(), 100))); n != 4*(i+1) {
 			t.Errorf("%d notices", n)
 		}
 
 		must[ledger.Run](t)(l.AnswerAs(ctx, item.ID, ledger.Reply{Text: "red", All: all, Untrusted: all}))
 		for _, run := range []int64{first, second, apart} {
-			if got := get(t, l, run).Taint; (got == ledger.TaintUntrusted) != (all && run != apart) {
+			if got := get(t, l, run).Taint; (got == label.TaintUntrusted) != (all && run != apart) {
 				t.Errorf("run %d has the labels %q", run, got)
 			}
 		}
@@ -243,7 +247,7 @@ func questionsTogether(t *testing.T, open Open) {
 				t.Errorf("run %d of the job %s is %s, want %s", run, r.Job, got, want)
 			}
 		}
-		if i := must[ledger.Item](t)(l.Item(ctx, joined.ID)); all && i.Answer != "red" || !all && i.State != ledger.ItemWithdrawn {
+		if i := must[inbox.Item](t)(l.Inbox.Get(ctx, joined.ID)); all && i.Answer != "red" || !all && i.State != inbox.ItemWithdrawn {
 			t.Errorf("the joined item: %+v", i)
 		}
 	}
@@ -272,7 +276,7 @@ func waitingOverlaps(t *testing.T, open Open) {
 		if r := get(t, l, first); (r.Outcome == domain.OutcomeCancelled) != (policy == domain.OverlapCancel) {
 			t.Errorf("%s: the first is %+v", policy, r)
 		}
-		if i := must[ledger.Item](t)(l.Item(ctx, item.ID)); (i.State == ledger.ItemWithdrawn) != (policy == domain.OverlapCancel) {
+		if i := must[inbox.Item](t)(l.Inbox.Get(ctx, item.ID)); (i.State == inbox.ItemWithdrawn) != (policy == domain.OverlapCancel) {
 			t.Errorf("%s: its item is %s", policy, i.State)
 		}
 
@@ -288,10 +292,10 @@ func waitingOverlaps(t *testing.T, open Open) {
 		if !errors.Is(begun[0].Err, ledger.ErrNotClaimable) {
 			t.Errorf("%s: it started beside the waiting run: %+v", policy, begun)
 		}
-		if w := must[map[string]ledger.WaitingRun](t)(l.RunsForPersons(ctx))[job]; w.Run != first || w.Text != "waits for an approval" {
+		if w := must[map[string]runs.WaitingRun](t)(l.Runs.ForPersons(ctx))[job]; w.Run != first || w.Text != "waits for an approval" {
 			t.Errorf("%s: %+v", policy, w)
 		}
-		must[ledger.Run](t)(l.Answer(ctx, item.ID, ledger.ApprovalOnce))
+		must[ledger.Run](t)(l.Answer(ctx, item.ID, inbox.ApprovalOnce))
 		if begun = must[[]ledger.Started](t)(l.Start(ctx, ledger.Start{Run: second.Run, Behind: true})); begun[0].Err != nil {
 			t.Errorf("%s: after the answer: %v", policy, begun[0].Err)
 		}
@@ -301,22 +305,22 @@ func waitingOverlaps(t *testing.T, open Open) {
 // definitionApproval: the approval of a job's definition is a standing one; if it is denied, the run ends.
 func definitionApproval(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	of := func(hash string) *ledger.Question {
+	of := func(hash string) *inbox.Question {
 		q := approvalQuestion("", hash)
 		q.Action.Tool = ""
-		q.Options = []string{ledger.ApprovalOnce, ledger.ApprovalDeny}
+		q.Options = []string{inbox.ApprovalOnce, inbox.ApprovalDeny}
 		return q
 	}
 
 	run, item := waitingForApproval(t, l, "j", of("good"))
-	must[ledger.Run](t)(l.Answer(ctx, item.ID, ledger.ApprovalOnce))
-	if r := get(t, l, run); r.WaitingFor != domain.WaitResume || !must[bool](t)(l.HasStandingApproval(ctx, "a", "good")) {
+	must[ledger.Run](t)(l.Answer(ctx, item.ID, inbox.ApprovalOnce))
+	if r := get(t, l, run); r.WaitingFor != domain.WaitResume || !must[bool](t)(l.Inbox.HasStandingApproval(ctx, "a", "good")) {
 		t.Errorf("approved: %+v", r)
 	}
 
 	run, item = waitingForApproval(t, l, "j", of("bad"))
 	must[ledger.Run](t)(l.Deny(ctx, item.ID, "who wrote this?"))
-	if r := get(t, l, run); r.Outcome != domain.OutcomeCancelled || r.Error != "its owner denied it: who wrote this?" || must[bool](t)(l.HasStandingApproval(ctx, "a", "bad")) {
+	if r := get(t, l, run); r.Outcome != domain.OutcomeCancelled || r.Error != "its owner denied it: who wrote this?" || must[bool](t)(l.Inbox.HasStandingApproval(ctx, "a", "bad")) {
 		t.Errorf("denied: %+v", r)
 	}
 }
@@ -325,13 +329,13 @@ func definitionApproval(t *testing.T, open Open) {
 func recordTaint(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run, item := waitingForApproval(t, l, "j", approvalQuestion("p1", "h"))
-	must[ledger.Run](t)(l.Answer(ctx, item.ID, ledger.ApprovalOnce))
+	must[ledger.Run](t)(l.Answer(ctx, item.ID, inbox.ApprovalOnce))
 	a := start(t, l, run)
-	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "C", Tier: "A", UsedApprovals: map[int64]string{item.ID: "p1"}}))
-	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "A", UsedApprovals: map[int64]string{item.ID: "p1"}}))
-	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Tier: "B"}))
-	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "C", Tier: "A"}))
-	if err := l.RecordTaint(ctx, a, ledger.TaintUpdate{UsedApprovals: map[int64]string{item.ID: "p2"}}); err == nil {
+	ok(t, l.Labels.RecordTaint(ctx, a, label.TaintUpdate{Taint: "C", Tier: "A", UsedApprovals: map[int64]string{item.ID: "p1"}}))
+	ok(t, l.Labels.RecordTaint(ctx, a, label.TaintUpdate{Taint: "A", UsedApprovals: map[int64]string{item.ID: "p1"}}))
+	ok(t, l.Labels.RecordTaint(ctx, a, label.TaintUpdate{Tier: "B"}))
+	ok(t, l.Labels.RecordTaint(ctx, a, label.TaintUpdate{Taint: "C", Tier: "A"}))
+	if err := l.Labels.RecordTaint(ctx, a, label.TaintUpdate{UsedApprovals: map[int64]string{item.ID: "p2"}}); err == nil {
 		t.Error("an approval was used for two calls")
 	}
 
@@ -339,16 +343,16 @@ func recordTaint(t *testing.T, open Open) {
 	if r := get(t, l, run); r.Taint != "AC" || r.Tier != "B" {
 		t.Errorf("run: %+v", r)
 	}
-	if i := must[ledger.Item](t)(l.Item(ctx, item.ID)); i.Used != "p1" {
+	if i := must[inbox.Item](t)(l.Inbox.Get(ctx, item.ID)); i.Used != "p1" {
 		t.Errorf("item: %+v", i)
 	}
 
 	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}))
-	if err := l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "B"}); !errors.Is(err, ledger.ErrFenced) {
+	if err := l.Labels.RecordTaint(ctx, a, label.TaintUpdate{Taint: "B"}); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("a mark of an attempt that is over: %v", err)
 	}
 
-	events := must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{Run: run}))
+	events := must[[]ledger.Event](t)(l.Events.List(ctx, event.Filter{Run: run}))
 	if n := len(slices.DeleteFunc(events, func(e ledger.Event) bool { return e.Kind != "run.tainted" })); n != 2 {
 		t.Errorf("%d events tell of two letters", n)
 	}
@@ -378,7 +382,7 @@ func initialTaint(t *testing.T, open Open) {
 	}
 
 	planner := enqueue(t, l, manual("j"))[0].Run
-	ok(t, l.RecordTaint(t.Context(), start(t, l, planner), ledger.TaintUpdate{Taint: "AB"}))
+	ok(t, l.Labels.RecordTaint(t.Context(), start(t, l, planner), label.TaintUpdate{Taint: "AB"}))
 	wake := ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.WakeDetail{AskedBy: planner}}}
 	if r := get(t, l, enqueue(t, l, wake)[0].Run); r.Taint != "AB" {
 		t.Errorf("a wake begins with %q", r.Taint)

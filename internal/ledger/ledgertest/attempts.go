@@ -9,6 +9,8 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
+	"rouse/internal/ledger/steps"
 )
 
 // anyText: what a tool or a model says, or a file is called, may be no UTF-8 and hold zero bytes; a run must be
@@ -16,17 +18,17 @@ import (
 func anyText(t *testing.T, open Open) {
 	l, ctx, now := open(t), t.Context(), time.Now()
 	const said = "a\x00b\xffc"
-	run := enqueue(t, l, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWatch, Claim: &ledger.Claim{Job: "j", Path: "/in/" + said, Hash: "h"}})[0].Run
-	if c, found, err := l.ClaimOf(ctx, "j", "/in/"+said, "h"); err != nil || !found || c.Run != run {
+	run := enqueue(t, l, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWatch, Claim: &claim.Claim{Job: "j", Path: "/in/" + said, Hash: "h"}})[0].Run
+	if c, found, err := l.Claims.Of(ctx, "j", "/in/"+said, "h"); err != nil || !found || c.Run != run {
 		t.Errorf("the claim: %+v %v %v", c, found, err)
 	}
 
 	a := start(t, l, run)
-	ok(t, l.StartStep(ctx, a, ledger.Step{Number: 1, StartedAt: now}))
-	ok(t, l.FinishStep(ctx, a, ledger.Step{Number: 1, Text: said, Message: json.RawMessage(`{"text":"a\u0000"}`), Notices: []string{said}, FinishedAt: now}))
-	ok(t, l.StartCall(ctx, a, ledger.Call{Step: 1, ID: said, Key: said, Tool: said, Args: json.RawMessage(said), Effect: domain.EffectRead, StartedAt: now}))
-	ok(t, l.FinishCall(ctx, a, ledger.Call{Step: 1, Tool: said, State: domain.CallDone, Envelope: json.RawMessage(said), FinishedAt: now}))
-	ok(t, l.AppendEvents(ctx, ledger.Event{Kind: "watch.degraded", Job: "j", Data: json.RawMessage(said)}))
+	ok(t, l.Steps.StartStep(ctx, a, steps.Step{Number: 1, StartedAt: now}))
+	ok(t, l.Steps.FinishStep(ctx, a, steps.Step{Number: 1, Text: said, Message: json.RawMessage(`{"text":"a\u0000"}`), Notices: []string{said}, FinishedAt: now}))
+	ok(t, l.Steps.StartCall(ctx, a, ledger.Call{Step: 1, ID: said, Key: said, Tool: said, Args: json.RawMessage(said), Effect: domain.EffectRead, StartedAt: now}))
+	ok(t, l.Steps.FinishCall(ctx, a, ledger.Call{Step: 1, Tool: said, State: domain.CallDone, Envelope: json.RawMessage(said), FinishedAt: now}))
+	ok(t, l.Events.Append(ctx, ledger.Event{Kind: "watch.degraded", Job: "j", Data: json.RawMessage(said)}))
 	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeError, Summary: said, Error: said, Exit: said,
 		Notices: []ledger.Notice{{Channel: "desktop", Title: said, Body: said}}}))
 	if r := get(t, l, run); r.State != domain.StateFinished || !strings.HasPrefix(r.Error, "a") || !strings.HasSuffix(r.Summary, "c") {
@@ -77,7 +79,7 @@ func finishUnstarted(t *testing.T, open Open) {
 	if r.State != domain.StateFinished || r.Outcome != domain.OutcomeSkipped || r.Error != "too late" || r.Attempt != 0 || !r.StartedAt.IsZero() || r.FinishedAt.IsZero() {
 		t.Errorf("%+v", r)
 	}
-	if attempts := must[[]ledger.Attempt](t)(l.Attempts(ctx, late)); len(attempts) != 0 {
+	if attempts := must[[]ledger.Attempt](t)(l.Runs.Attempts(ctx, late)); len(attempts) != 0 {
 		t.Errorf("attempts: %+v", attempts)
 	}
 
@@ -103,13 +105,13 @@ func interruptedUsage(t *testing.T, open Open) {
 	l, ctx, now := open(t), t.Context(), time.Now()
 	run := enqueue(t, l, manual("j"))[0].Run
 	a := start(t, l, run)
-	ok(t, l.StartStep(ctx, a, ledger.Step{Number: 1, StartedAt: now}))
-	ok(t, l.FinishStep(ctx, a, ledger.Step{Number: 1, Usage: ledger.Usage{TokensIn: 100, TokensOut: 10, TokensCached: 1}, FinishedAt: now}))
-	ok(t, l.StartCall(ctx, a, ledger.Call{Step: 1, Key: "k", Tool: "t", Effect: domain.EffectRead, StartedAt: now}))
-	within := ledger.Step{Number: 2, ParentCall: "k", Usage: ledger.Usage{TokensIn: 30}, StartedAt: now, FinishedAt: now}
-	ok(t, l.StartStep(ctx, a, within))
-	ok(t, l.FinishStep(ctx, a, within))
-	if steps := must[[]ledger.Step](t)(l.Steps(ctx, run)); len(steps) != 2 || steps[1].ParentCall != "k" {
+	ok(t, l.Steps.StartStep(ctx, a, steps.Step{Number: 1, StartedAt: now}))
+	ok(t, l.Steps.FinishStep(ctx, a, steps.Step{Number: 1, Usage: ledger.Usage{TokensIn: 100, TokensOut: 10, TokensCached: 1}, FinishedAt: now}))
+	ok(t, l.Steps.StartCall(ctx, a, ledger.Call{Step: 1, Key: "k", Tool: "t", Effect: domain.EffectRead, StartedAt: now}))
+	within := steps.Step{Number: 2, ParentCall: "k", Usage: ledger.Usage{TokensIn: 30}, StartedAt: now, FinishedAt: now}
+	ok(t, l.Steps.StartStep(ctx, a, within))
+	ok(t, l.Steps.FinishStep(ctx, a, within))
+	if steps := must[[]steps.Step](t)(l.Steps.List(ctx, run)); len(steps) != 2 || steps[1].ParentCall != "k" {
 		t.Errorf("steps: %+v", steps)
 	}
 
@@ -126,8 +128,8 @@ func interruptedUsage(t *testing.T, open Open) {
 		{ledger.Result{}, ledger.Result{Steps: 1, Usage: ledger.Usage{TokensIn: 100}}},
 	} {
 		a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
-		ok(t, l.StartStep(ctx, a, ledger.Step{Number: 1, StartedAt: now}))
-		ok(t, l.FinishStep(ctx, a, ledger.Step{Number: 1, Usage: ledger.Usage{TokensIn: 100}, FinishedAt: now}))
+		ok(t, l.Steps.StartStep(ctx, a, steps.Step{Number: 1, StartedAt: now}))
+		ok(t, l.Steps.FinishStep(ctx, a, steps.Step{Number: 1, Usage: ledger.Usage{TokensIn: 100}, FinishedAt: now}))
 		c.final.Outcome = domain.OutcomeInterrupted
 		ok(t, l.Interrupt(ctx, a, "killed", &c.final))
 		if r := get(t, l, a.Run); r.Steps != c.want.Steps || r.Calls != c.want.Calls || r.Usage != c.want.Usage {
@@ -141,10 +143,10 @@ func interruptedUsage(t *testing.T, open Open) {
 	for _, models := range [][]string{{"m"}, {"", "m", "killed"}} {
 		a := start(t, l, run)
 		for i, model := range models {
-			s := ledger.Step{Number: i + 1, Model: model, StartedAt: now, FinishedAt: now}
-			ok(t, l.StartStep(ctx, a, s))
+			s := steps.Step{Number: i + 1, Model: model, StartedAt: now, FinishedAt: now}
+			ok(t, l.Steps.StartStep(ctx, a, s))
 			if model != "killed" {
-				ok(t, l.FinishStep(ctx, a, s))
+				ok(t, l.Steps.FinishStep(ctx, a, s))
 			}
 		}
 		ok(t, l.Interrupt(ctx, a, "killed", nil))
@@ -159,10 +161,10 @@ func interruptedUsage(t *testing.T, open Open) {
 func endWithoutStart(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
-	if err := l.FinishStep(ctx, a, ledger.Step{Number: 7}); err == nil || !strings.Contains(err.Error(), "step 7") {
+	if err := l.Steps.FinishStep(ctx, a, steps.Step{Number: 7}); err == nil || !strings.Contains(err.Error(), "step 7") {
 		t.Errorf("a step: %v", err)
 	}
-	if err := l.FinishCall(ctx, a, ledger.Call{Step: 7, Index: 2}); err == nil || !strings.Contains(err.Error(), "call 2 in step 7") {
+	if err := l.Steps.FinishCall(ctx, a, ledger.Call{Step: 7, Index: 2}); err == nil || !strings.Contains(err.Error(), "call 2 in step 7") {
 		t.Errorf("a call: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/integrity"
 )
 
 // sketched are tests that record less of a run than an agent does: calls without their step, or a use that is
@@ -24,16 +25,16 @@ func audited(t *testing.T, l *ledger.Ledger, except string) {
 	}
 
 	made := map[string]bool{}
-	ok(t, l.Audit(t.Context(), ledger.AuditOptions{
-		Begin: func(c ledger.AuditCheck) { made[c.Name] = true },
-		Found: func(v ledger.Violation) error {
+	ok(t, integrity.Audit(t.Context(), l.DB, l.Blobs, integrity.Options{
+		Begin: func(c integrity.Check) { made[c.Name] = true },
+		Found: func(v integrity.Violation) error {
 			if !v.Clock && v.Check != except { // tests set clocks as they like
 				t.Errorf("audit: %s: %s", v.Check, v.Text)
 			}
 			return nil
 		},
 	}))
-	if len(made) != len(ledger.AuditChecks()) {
-		t.Errorf("audit: %d checks were made of %d", len(made), len(ledger.AuditChecks()))
+	if len(made) != len(integrity.Checks()) {
+		t.Errorf("audit: %d checks were made of %d", len(made), len(integrity.Checks()))
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/runs"
 )
 
 // backfill: an instant that did not run gets one run, however often it is asked for, and its row says what it
@@ -15,7 +16,7 @@ import (
 func backfill(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	at := func(hours int) ledger.Due { return due("j", noon.Add(time.Duration(hours)*time.Hour), "skip") }
-	record := func(d ledger.Due, decision domain.Decision, reason string) ledger.Occurrence {
+	record := func(d ledger.Due, decision domain.Decision, reason string) runs.Occurrence {
 		t.Helper()
 		return recordDue(t, l, decided(d, decision, reason))
 	}
@@ -34,7 +35,7 @@ func backfill(t *testing.T, open Open) {
 	asked := []ledger.Due{at(0), at(1), at(2), at(3), at(4), at(5), at(7)}
 	want := []string{"0: run " + fmt.Sprint(ran.Run) + " ", "1: new backfilled, was missed: no daemon ran", "2: new backfilled, was skipped",
 		"3: new backfilled, was skipped: condition: no new file", "4: new backfilled", "5: new backfilled, was missed: asleep", "7: new backfilled"}
-	tell := func(all []ledger.Occurrence) []string {
+	tell := func(all []runs.Occurrence) []string {
 		var out []string
 		for _, o := range all {
 			run := "new"
@@ -46,11 +47,11 @@ func backfill(t *testing.T, open Open) {
 		return out
 	}
 
-	first := must[[]ledger.Occurrence](t)(l.Backfill(ctx, noon, asked))
+	first := must[[]runs.Occurrence](t)(l.Backfill(ctx, noon, asked))
 	if got := tell(first); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("backfilled:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	second := must[[]ledger.Occurrence](t)(l.Backfill(ctx, noon, asked))
+	second := must[[]runs.Occurrence](t)(l.Backfill(ctx, noon, asked))
 	for i, o := range second {
 		if o.Run != first[i].Run || o.Reason != first[i].Reason {
 			t.Errorf("asked again: %+v, first %+v", o, first[i])
@@ -69,7 +70,7 @@ func backfill(t *testing.T, open Open) {
 
 	// One that is skipped before it begins makes its instant skipped, and can be backfilled again.
 	ok(t, l.Finish(ctx, start(t, l, r.ID), ledger.Result{Outcome: domain.OutcomeSkipped, Error: "condition: no new file"}))
-	again := must[[]ledger.Occurrence](t)(l.Backfill(ctx, noon, []ledger.Due{at(4)}))[0]
+	again := must[[]runs.Occurrence](t)(l.Backfill(ctx, noon, []ledger.Due{at(4)}))[0]
 	if again.Run == r.ID || again.Reason != "backfilled, was skipped: condition: no new file" {
 		t.Errorf("a backfill that was skipped, again: %+v", again)
 	}
@@ -77,8 +78,8 @@ func backfill(t *testing.T, open Open) {
 	// A row is kept as long as its run, however long ago its instant was.
 	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, noon.Add(100*24*time.Hour), []ledger.JobSpec{{Name: "j", ScheduleHash: "1"}}))
 	long := noon.Add(100 * 24 * time.Hour)
-	old := must[[]ledger.Occurrence](t)(l.Backfill(ctx, long, []ledger.Due{at(11)}))[0]
-	must[int](t)(l.Prune(ctx, long, func(string) time.Duration { return 30 * 24 * time.Hour }))
+	old := must[[]runs.Occurrence](t)(l.Backfill(ctx, long, []ledger.Due{at(11)}))[0]
+	must[int](t)(l.Maint.Prune(ctx, long, func(string) time.Duration { return 30 * 24 * time.Hour }))
 	if left := rows(t, l, "j", at(11).Nominal, at(11).Nominal); len(left) != 1 || left[0].Run != old.Run {
 		t.Errorf("an instant of long ago that was backfilled today: %+v", left)
 	}
@@ -93,7 +94,7 @@ func backfillYields(t *testing.T, open Open) {
 		for h := range 120 {
 			past = append(past, due(job, noon.Add(-time.Duration(h+1)*time.Hour), overlap))
 		}
-		queued := must[[]ledger.Occurrence](t)(l.Backfill(ctx, noon, past))
+		queued := must[[]runs.Occurrence](t)(l.Backfill(ctx, noon, past))
 
 		o := recordDue(t, l, due(job, noon.Add(time.Duration(i)*time.Minute), overlap))
 		if o.Decision != domain.DecisionRun {
@@ -104,7 +105,7 @@ func backfillYields(t *testing.T, open Open) {
 		}
 	}
 
-	on := must[[]ledger.Occurrence](t)(l.Backfill(ctx, noon, []ledger.Due{due("on", noon, "skip")}))[0]
+	on := must[[]runs.Occurrence](t)(l.Backfill(ctx, noon, []ledger.Due{due("on", noon, "skip")}))[0]
 	start(t, l, on.Run)
 	if o := recordDue(t, l, due("on", noon.Add(time.Minute), "skip")); o.Decision != domain.DecisionSkipped {
 		t.Errorf("due while a backfilled run is on: %+v", o)

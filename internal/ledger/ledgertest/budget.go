@@ -13,6 +13,7 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/budget"
+	"rouse/internal/ledger/steps"
 )
 
 const today = "2026-11-21"
@@ -32,7 +33,7 @@ func spent(t *testing.T, l *ledger.Ledger, period, scope, name string) budget.Sp
 func begin(t *testing.T, l *ledger.Ledger, job string) ledger.Attempt {
 	t.Helper()
 	a := start(t, l, enqueue(t, l, manual(job))[0].Run)
-	ok(t, l.StartStep(t.Context(), a, ledger.Step{Number: 1, StartedAt: time.Now()}))
+	ok(t, l.Steps.StartStep(t.Context(), a, steps.Step{Number: 1, StartedAt: time.Now()}))
 	return a
 }
 
@@ -70,7 +71,7 @@ func budgets(t *testing.T, open Open) {
 	if again, err := l.Budget.Settle(ctx, id, ledger.Usage{CostMicroUSD: 25}, ""); err != nil || again != nil {
 		t.Errorf("settled twice: %+v (%v)", again, err)
 	}
-	if steps := must[[]ledger.Step](t)(l.Steps(ctx, a.Run)); steps[0].Usage != (ledger.Usage{TokensIn: 30, TokensOut: 4, TokensCached: 10, CostMicroUSD: 25}) {
+	if steps := must[[]steps.Step](t)(l.Steps.List(ctx, a.Run)); steps[0].Usage != (ledger.Usage{TokensIn: 30, TokensOut: 4, TokensCached: 10, CostMicroUSD: 25}) {
 		t.Errorf("the step has not taken it: %+v", steps[0].Usage)
 	}
 
@@ -163,7 +164,7 @@ func budgetCrash(t *testing.T, open Open) {
 	if run := get(t, l, a.Run); run.Usage != took {
 		t.Errorf("the run: %+v", run.Usage)
 	}
-	if steps := must[[]ledger.Step](t)(l.Steps(ctx, a.Run)); steps[0].Usage != took {
+	if steps := must[[]steps.Step](t)(l.Steps.List(ctx, a.Run)); steps[0].Usage != took {
 		t.Errorf("the step: %+v", steps[0].Usage)
 	}
 	if sums, err := l.Budget.Settle(ctx, id, ledger.Usage{CostMicroUSD: 1}, ""); err != nil || sums != nil {

@@ -8,13 +8,15 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
+	"rouse/internal/ledger/event"
 )
 
 // claims follows one content through its life: taken, done, seen again, failed, taken over.
 func claims(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	drop := ledger.Request{Job: "inbox", Agent: "a", Trigger: domain.TriggerWatch,
-		Claim: &ledger.Claim{Job: "inbox", Path: "/in/a.csv", Hash: "h1", Size: 3}}
+		Claim: &claim.Claim{Job: "inbox", Path: "/in/a.csv", Hash: "h1", Size: 3}}
 	one := enqueue(t, l, drop)[0]
 	if one.BreakerTripped {
 		t.Errorf("there is no breaker: %+v", one)
@@ -24,7 +26,7 @@ func claims(t *testing.T, open Open) {
 	}
 
 	ok(t, l.Finish(ctx, start(t, l, one.Run), ledger.Result{Outcome: domain.OutcomeError, Error: "no"}))
-	pending := must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10))
+	pending := must[[]claim.Status](t)(l.Claims.PendingAfterMoves(ctx, 10))
 	if len(pending) != 1 || pending[0].Run != one.Run || pending[0].Outcome != domain.OutcomeError {
 		t.Fatalf("the after-move of a finished run is not pending: %+v", pending)
 	}
@@ -41,14 +43,14 @@ func claims(t *testing.T, open Open) {
 	}
 
 	ok(t, l.Finish(ctx, start(t, l, two.Run), ledger.Result{Outcome: domain.OutcomeSuccess}))
-	for _, c := range must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10)) {
+	for _, c := range must[[]claim.Status](t)(l.Claims.PendingAfterMoves(ctx, 10)) {
 		moved(t, l, c, "/in/done/a.csv")
 	}
 
 	if third := enqueue(t, l, drop)[0]; !third.Blocked || third.Outcome != domain.OutcomeSuccess {
 		t.Errorf("a done claim does not block: %+v", third)
 	}
-	if again := must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10)); len(again) != 1 {
+	if again := must[[]claim.Status](t)(l.Claims.PendingAfterMoves(ctx, 10)); len(again) != 1 {
 		t.Errorf("the same bytes dropped again get no after-move: %+v", again)
 	}
 
@@ -57,7 +59,7 @@ func claims(t *testing.T, open Open) {
 	}
 
 	named := drop
-	named.Trigger, named.Claim = domain.TriggerManual, &ledger.Claim{Job: "inbox", Path: "/in/named.csv", Hash: "h1"}
+	named.Trigger, named.Claim = domain.TriggerManual, &claim.Claim{Job: "inbox", Path: "/in/named.csv", Hash: "h1"}
 	failed := enqueue(t, l, named)[0]
 	ok(t, l.Finish(ctx, start(t, l, failed.Run), ledger.Result{Outcome: domain.OutcomeTimeout}))
 	named.Named = true
@@ -67,7 +69,7 @@ func claims(t *testing.T, open Open) {
 
 	// What a person cancelled has not failed: dropped again, it runs.
 	cancelled := drop
-	cancelled.Claim = &ledger.Claim{Job: "inbox", Path: "/in/cancelled.csv", Hash: "h1"}
+	cancelled.Claim = &claim.Claim{Job: "inbox", Path: "/in/cancelled.csv", Hash: "h1"}
 	must[ledger.Run](t)(l.RequestCancel(ctx, enqueue(t, l, cancelled)[0].Run, "not now"))
 	if again := enqueue(t, l, cancelled)[0]; !again.New {
 		t.Errorf("what was cancelled is not run again: %+v", again)
@@ -75,24 +77,24 @@ func claims(t *testing.T, open Open) {
 
 	// Undone content starts a run when it is dropped again. The file that lies there after the undo does not.
 	taken := drop
-	taken.Claim = &ledger.Claim{Job: "inbox", Path: "/in/undone.csv", Hash: "h1", ModTime: time.UnixMilli(1000)}
+	taken.Claim = &claim.Claim{Job: "inbox", Path: "/in/undone.csv", Hash: "h1", ModTime: time.UnixMilli(1000)}
 	first := enqueue(t, l, taken)[0]
-	ok(t, l.LeaveFiles(ctx, first.Run))
-	ok(t, l.DisownFiles(ctx, must[[]ledger.ClaimStatus](t)(l.ClaimsOfRun(ctx, first.Run))))
+	ok(t, l.Claims.LeaveFiles(ctx, first.Run))
+	ok(t, l.Claims.DisownFiles(ctx, must[[]claim.Status](t)(l.Claims.OfRun(ctx, first.Run))))
 	if busy := enqueue(t, l, taken)[0]; !busy.Blocked || busy.Outcome != "" {
 		t.Errorf("a run at work does not own its file: %+v", busy)
 	}
 	ok(t, l.Finish(ctx, start(t, l, first.Run), ledger.Result{Outcome: domain.OutcomeSuccess}))
-	ok(t, l.LeaveFiles(ctx, first.Run))
-	if c, _, err := l.ClaimOf(ctx, "inbox", taken.Claim.Path, "h1"); err != nil || c.After != ledger.AfterLeft {
+	ok(t, l.Claims.LeaveFiles(ctx, first.Run))
+	if c, _, err := l.Claims.Of(ctx, "inbox", taken.Claim.Path, "h1"); err != nil || c.After != claim.AfterLeft {
 		t.Errorf("the file of a run that is being undone is moved: %+v, %v", c, err)
 	}
-	ok(t, l.DisownFiles(ctx, must[[]ledger.ClaimStatus](t)(l.ClaimsOfRun(ctx, first.Run))))
+	ok(t, l.Claims.DisownFiles(ctx, must[[]claim.Status](t)(l.Claims.OfRun(ctx, first.Run))))
 	if lies := enqueue(t, l, taken)[0]; !lies.Blocked || lies.Run != first.Run {
 		t.Errorf("a file that lies there after the undo of its run gets another run by itself: %+v", lies)
 	}
 	dropped := taken
-	dropped.Claim = &ledger.Claim{Job: "inbox", Path: "/in/undone.csv", Hash: "h1", ModTime: time.UnixMilli(2000)}
+	dropped.Claim = &claim.Claim{Job: "inbox", Path: "/in/undone.csv", Hash: "h1", ModTime: time.UnixMilli(2000)}
 	second := enqueue(t, l, dropped)[0]
 	if !second.New {
 		t.Fatalf("the file of an undone run does not run when it is dropped again: %+v", second)
@@ -111,7 +113,7 @@ func claims(t *testing.T, open Open) {
 
 	// The same path with other content is another file.
 	other := drop
-	other.Claim = &ledger.Claim{Job: "inbox", Path: "/in/a.csv", Hash: "h2"}
+	other.Claim = &claim.Claim{Job: "inbox", Path: "/in/a.csv", Hash: "h2"}
 	if changed := enqueue(t, l, other)[0]; !changed.New {
 		t.Errorf("changed bytes did not run: %+v", changed)
 	}
@@ -120,13 +122,13 @@ func claims(t *testing.T, open Open) {
 // claimsStuck: a file that could not be moved away is the one that failed, and no run, until it is written again.
 func claimsStuck(t *testing.T, open Open) {
 	l, ctx, now := open(t), t.Context(), time.Now()
-	drop := ledger.Request{Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.Detail{Definition: "d"}, Claim: &ledger.Claim{Job: "in", Path: "/in/a", Hash: "h", ModTime: now}}
+	drop := ledger.Request{Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.Detail{Definition: "d"}, Claim: &claim.Claim{Job: "in", Path: "/in/a", Hash: "h", ModTime: now}}
 	first := enqueue(t, l, drop)[0]
 	ok(t, l.Finish(ctx, start(t, l, first.Run), ledger.Result{Outcome: domain.OutcomeError}))
 	fail := func() {
 		t.Helper()
-		pending := must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(t.Context(), 10))
-		if len(pending) != 1 || !must[bool](t)(l.FinishAfterMove(t.Context(), pending[0], ledger.AfterFailed, "", "no room")) {
+		pending := must[[]claim.Status](t)(l.Claims.PendingAfterMoves(t.Context(), 10))
+		if len(pending) != 1 || !must[bool](t)(l.Claims.FinishAfterMove(t.Context(), pending[0], claim.AfterFailed, "", "no room")) {
 			t.Fatalf("%+v", pending)
 		}
 	}
@@ -141,7 +143,7 @@ func claimsStuck(t *testing.T, open Open) {
 		t.Errorf("the file is told of each time that it is seen: %+v", events)
 	}
 
-	drop.Claim = &ledger.Claim{Job: "in", Path: "/in/a", Hash: "h", ModTime: now.Add(time.Second)}
+	drop.Claim = &claim.Claim{Job: "in", Path: "/in/a", Hash: "h", ModTime: now.Add(time.Second)}
 	if written := enqueue(t, l, drop)[0]; !written.New {
 		t.Errorf("written again: %+v", written)
 	}
@@ -150,7 +152,7 @@ func claimsStuck(t *testing.T, open Open) {
 // eventsOf are the events of a kind and a job.
 func eventsOf(t *testing.T, l *ledger.Ledger, job, kind string) []ledger.Event {
 	t.Helper()
-	all := must[[]ledger.Event](t)(l.Events(t.Context(), ledger.EventFilter{Job: job}))
+	all := must[[]ledger.Event](t)(l.Events.List(t.Context(), event.Filter{Job: job}))
 	return slices.DeleteFunc(all, func(e ledger.Event) bool { return e.Kind != kind })
 }
 
@@ -160,19 +162,19 @@ func releaseClaims(t *testing.T, open Open) {
 	run := enqueue(t, l, drops("in", "a", "b", "c"))[0].Run
 	a := start(t, l, run)
 	gone := drops("in", "a", "b").Claims
-	if err := l.ReleaseClaims(ctx, ledger.Attempt{Run: run, Number: a.Number + 1}, gone...); !errors.Is(err, ledger.ErrFenced) {
+	if err := l.Claims.Release(ctx, ledger.Attempt{Run: run, Number: a.Number + 1}, gone...); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("by an attempt that is not the running one: %v", err)
 	}
 	if again := enqueue(t, l, drops("in", "a"))[0]; !again.Blocked {
 		t.Errorf("a file in work was taken: %+v", again)
 	}
 
-	ok(t, l.ReleaseClaims(ctx, a, gone...))
+	ok(t, l.Claims.Release(ctx, a, gone...))
 	if again := enqueue(t, l, drops("in", "a", "b", "c"))[0]; !again.New || !slices.Equal(filesOf(t, l, again.Run), []string{"a", "b"}) {
 		t.Errorf("%+v of %v", again, filesOf(t, l, again.Run))
 	}
 	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}))
-	if due := must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10)); len(due) != 1 || due[0].Path != "/in/c" {
+	if due := must[[]claim.Status](t)(l.Claims.PendingAfterMoves(ctx, 10)); len(due) != 1 || due[0].Path != "/in/c" {
 		t.Errorf("due: %+v", due)
 	}
 }
@@ -181,36 +183,36 @@ func releaseClaims(t *testing.T, open Open) {
 func claimsBack(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	told := 0
-	failed := func(path string) (ledger.ClaimStatus, int64) {
+	failed := func(path string) (claim.Status, int64) {
 		t.Helper()
-		run := enqueue(t, l, ledger.Request{Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.Detail{Definition: "d"}, Claim: &ledger.Claim{Job: "in", Path: path, Hash: "h"}})[0].Run
+		run := enqueue(t, l, ledger.Request{Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.Detail{Definition: "d"}, Claim: &claim.Claim{Job: "in", Path: path, Hash: "h"}})[0].Run
 		ok(t, l.Finish(t.Context(), start(t, l, run), ledger.Result{Outcome: domain.OutcomeError}))
-		for _, c := range must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(t.Context(), 10)) {
+		for _, c := range must[[]claim.Status](t)(l.Claims.PendingAfterMoves(t.Context(), 10)) {
 			moved(t, l, c, "/failed"+path)
 		}
-		c, _, err := l.ClaimOf(t.Context(), "in", path, "h")
+		c, _, err := l.Claims.Of(t.Context(), "in", path, "h")
 		ok(t, err)
 		return c, run
 	}
-	mark := func(c ledger.ClaimStatus, definition string, want bool) time.Time {
+	mark := func(c claim.Status, definition string, want bool) time.Time {
 		t.Helper()
-		since, back, err := l.MarkBack(ctx, c, time.UnixMilli(7), definition, []ledger.Notice{{Job: "in", Channel: "desktop", Title: "back"}})
+		since, back, err := l.Claims.MarkBack(ctx, c, time.UnixMilli(7), definition, []ledger.Notice{{Job: "in", Channel: "desktop", Title: "back"}})
 		if err != nil || back != want {
 			t.Errorf("%s is back: %v (%v)", c.Path, back, err)
 		}
-		told = len(must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now().Add(time.Hour), 10)))
+		told = len(must[[]ledger.Notice](t)(l.Outbox.Pending(ctx, time.Now().Add(time.Hour), 10)))
 		return since
 	}
-	state := func(c ledger.ClaimStatus) string {
+	state := func(c claim.Status) string {
 		t.Helper()
-		now, _, err := l.ClaimOf(ctx, "in", c.Path, "h")
+		now, _, err := l.Claims.Of(ctx, "in", c.Path, "h")
 		ok(t, err)
 		return now.After
 	}
 
 	a, run := failed("/a")
 	mark(a, "another", false)
-	if got := state(a); got != ledger.AfterDone || told != 0 {
+	if got := state(a); got != claim.AfterDone || told != 0 {
 		t.Errorf("under another definition it is %s, told %d times", got, told)
 	}
 
@@ -220,35 +222,35 @@ func claimsBack(t *testing.T, open Open) {
 	}
 	b, _ := failed("/b")
 	mark(b, "d", true)
-	a, _, err := l.ClaimOf(ctx, "in", "/a", "h")
+	a, _, err := l.Claims.Of(ctx, "in", "/a", "h")
 	ok(t, err)
-	if again := mark(a, "d", true); !again.Equal(since) || a.After != ledger.AfterBack || a.ModTime.UnixMilli() != 7 || told != 1 {
+	if again := mark(a, "d", true); !again.Equal(since) || a.After != claim.AfterBack || a.ModTime.UnixMilli() != 7 || told != 1 {
 		t.Errorf("%+v since %s, first %s, told %d times", a, again, since, told)
 	}
-	if notices := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now().Add(time.Hour), 10)); len(notices) != 1 {
+	if notices := must[[]ledger.Notice](t)(l.Outbox.Pending(ctx, time.Now().Add(time.Hour), 10)); len(notices) != 1 {
 		t.Errorf("%d notices", len(notices))
 	}
 
 	// A retry takes it; what is read before that marks nothing any more.
 	must[ledger.Run](t)(l.Retry(ctx, run))
-	if got := state(a); got != ledger.AfterNone {
+	if got := state(a); got != claim.AfterNone {
 		t.Errorf("after a retry it is %q", got)
 	}
-	ok(t, l.BackGone(ctx, a))
+	ok(t, l.Claims.BackGone(ctx, a))
 	stale := a
-	stale.After = ledger.AfterDone
+	stale.After = claim.AfterDone
 	mark(stale, "d", true)
-	if got := state(a); got != ledger.AfterNone {
+	if got := state(a); got != claim.AfterNone {
 		t.Errorf("a retried claim was marked: %q", got)
 	}
-	if n := len(eventsOf(t, l, "in", ledger.FileBack)); n != 2 {
+	if n := len(eventsOf(t, l, "in", claim.FileBack)); n != 2 {
 		t.Errorf("%d events tell of two files that are back", n)
 	}
 
-	b, _, err = l.ClaimOf(ctx, "in", "/b", "h")
+	b, _, err = l.Claims.Of(ctx, "in", "/b", "h")
 	ok(t, err)
-	ok(t, l.BackGone(ctx, b))
-	if got := state(b); got != ledger.AfterDone {
+	ok(t, l.Claims.BackGone(ctx, b))
+	if got := state(b); got != claim.AfterDone {
 		t.Errorf("what has gone is %q", got)
 	}
 }

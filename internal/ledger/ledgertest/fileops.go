@@ -10,6 +10,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/fileop"
 )
 
 // fileOps: what runs did to files is known to whoever opens the ledger, with any bytes that
@@ -22,56 +23,56 @@ func fileOps(t *testing.T, open Open) {
 	odd, large := []byte("a\x00\xff"), bytes.Repeat([]byte("0123456789"), 20_000)
 	var ids []int64
 	for i, before := range [][]byte{nil, odd, large} {
-		op := ledger.FileOp{Agent: "clerk", Batch: fmt.Sprint("k", i), Type: ledger.FileWrite, Root: "/w", Path: fmt.Sprintf("/w/%d", i%2), Mode: 0o640, Size: int64(len(before)), AfterHash: "h"}
+		op := fileop.Op{Agent: "clerk", Batch: fmt.Sprint("k", i), Type: fileop.Write, Root: "/w", Path: fmt.Sprintf("/w/%d", i%2), Mode: 0o640, Size: int64(len(before)), AfterHash: "h"}
 		if before == nil {
-			op.Type, op.CreatedFolder = ledger.FileCreate, "/w/new"
+			op.Type, op.CreatedFolder = fileop.Create, "/w/new"
 		} else {
 			op.BeforeHash = "b"
 		}
 
-		added := must[ledger.FileOp](t)(l.AddFileOp(ctx, a, op, before))
+		added := must[fileop.Op](t)(l.FileOps.Add(ctx, a, op, before))
 		ids = append(ids, added.ID)
-		read := must[[]ledger.FileOp](t)(open(t).FileOps(ctx, ledger.FileOpFilter{ID: added.ID}))
+		read := must[[]fileop.Op](t)(open(t).FileOps.List(ctx, fileop.Filter{ID: added.ID}))
 		if len(read) != 1 || fmt.Sprintf("%+v", read[0]) != fmt.Sprintf("%+v", added) || read[0].Run != run || read[0].At.IsZero() {
 			t.Errorf("added %+v, read %+v", added, read)
 		}
-		if kept := must[[]byte](t)(open(t).FileBefore(ctx, added.ID)); !bytes.Equal(kept, before) {
+		if kept := must[[]byte](t)(open(t).FileOps.Before(ctx, added.ID)); !bytes.Equal(kept, before) {
 			t.Errorf("change %d: %d bytes became %d", i, len(before), len(kept))
 		}
 	}
 
-	if n := must[int64](t)(l.SavedFileBytes(ctx, run)); n != int64(len(odd)+len(large)) {
+	if n := must[int64](t)(l.FileOps.SavedBytes(ctx, run)); n != int64(len(odd)+len(large)) {
 		t.Errorf("%d bytes are kept", n)
 	}
 
-	lost := must[ledger.FileOp](t)(l.AddFileOp(ctx, a, ledger.FileOp{Agent: "clerk", Type: ledger.FileWrite, Root: "/w", Path: "/w/9", Size: 1 << 40, BeforeHash: "b", AfterHash: "h", NoUndoReason: "too large"}, large))
-	if kept := must[[]byte](t)(l.FileBefore(ctx, lost.ID)); len(kept) != 0 {
+	lost := must[fileop.Op](t)(l.FileOps.Add(ctx, a, fileop.Op{Agent: "clerk", Type: fileop.Write, Root: "/w", Path: "/w/9", Size: 1 << 40, BeforeHash: "b", AfterHash: "h", NoUndoReason: "too large"}, large))
+	if kept := must[[]byte](t)(l.FileOps.Before(ctx, lost.ID)); len(kept) != 0 {
 		t.Errorf("%d bytes are kept of a change that cannot be undone", len(kept))
 	}
-	if n := must[int64](t)(l.SavedFileBytes(ctx, run)); n != int64(len(odd)+len(large)) {
+	if n := must[int64](t)(l.FileOps.SavedBytes(ctx, run)); n != int64(len(odd)+len(large)) {
 		t.Errorf("with one that is not kept, %d bytes are", n)
 	}
 
 	filterFileOps(t, l, run, ids, lost.ID)
-	ok(t, l.MarkFileOpUndone(ctx, ids[1]))
-	if op := must[[]ledger.FileOp](t)(l.FileOps(ctx, ledger.FileOpFilter{ID: ids[1]}))[0]; op.UndoneAt.IsZero() {
+	ok(t, l.FileOps.MarkUndone(ctx, ids[1]))
+	if op := must[[]fileop.Op](t)(l.FileOps.List(ctx, fileop.Filter{ID: ids[1]}))[0]; op.UndoneAt.IsZero() {
 		t.Errorf("not undone: %+v", op)
 	}
-	if err := l.MarkFileOpUndone(ctx, ids[1]); err == nil {
+	if err := l.FileOps.MarkUndone(ctx, ids[1]); err == nil {
 		t.Error("one change was undone twice")
 	}
 
-	ok(t, l.DeleteFileOp(ctx, lost.ID))
-	if _, err := l.FileBefore(ctx, lost.ID); !errors.Is(err, ledger.ErrNotFound) {
+	ok(t, l.FileOps.Delete(ctx, lost.ID))
+	if _, err := l.FileOps.Before(ctx, lost.ID); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("a change that was dropped: %v", err)
 	}
-	if _, err := l.AddFileOp(ctx, ledger.Attempt{Run: run, Number: 7}, ledger.FileOp{Path: "/w/x"}, nil); !errors.Is(err, ledger.ErrFenced) {
+	if _, err := l.FileOps.Add(ctx, ledger.Attempt{Run: run, Number: 7}, fileop.Op{Path: "/w/x"}, nil); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("an attempt that is not the running one: %v", err)
 	}
 
 	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}))
-	must[int](t)(l.Prune(context.WithoutCancel(ctx), time.Now().Add(2*time.Hour), func(string) time.Duration { return time.Hour }))
-	if left := must[[]ledger.FileOp](t)(l.FileOps(ctx, ledger.FileOpFilter{})); len(left) != 0 {
+	must[int](t)(l.Maint.Prune(context.WithoutCancel(ctx), time.Now().Add(2*time.Hour), func(string) time.Duration { return time.Hour }))
+	if left := must[[]fileop.Op](t)(l.FileOps.List(ctx, fileop.Filter{})); len(left) != 0 {
 		t.Errorf("left of a run that is forgotten: %+v", left)
 	}
 }
@@ -80,17 +81,17 @@ func fileOps(t *testing.T, open Open) {
 func filterFileOps(t *testing.T, l *ledger.Ledger, run int64, ids []int64, lost int64) {
 	t.Helper()
 	for _, c := range []struct {
-		f    ledger.FileOpFilter
+		f    fileop.Filter
 		want []int64
 	}{
-		{ledger.FileOpFilter{Run: run}, []int64{lost, ids[2], ids[1], ids[0]}},
-		{ledger.FileOpFilter{Agent: "clerk", Path: "/w/0", Limit: -1}, []int64{ids[2], ids[0]}},
-		{ledger.FileOpFilter{Run: run, Batch: "k1"}, []int64{ids[1]}},
-		{ledger.FileOpFilter{Agent: "clerk", Limit: 1}, []int64{lost}},
-		{ledger.FileOpFilter{Agent: "other"}, nil}, {ledger.FileOpFilter{Run: run + 1}, nil},
+		{fileop.Filter{Run: run}, []int64{lost, ids[2], ids[1], ids[0]}},
+		{fileop.Filter{Agent: "clerk", Path: "/w/0", Limit: -1}, []int64{ids[2], ids[0]}},
+		{fileop.Filter{Run: run, Batch: "k1"}, []int64{ids[1]}},
+		{fileop.Filter{Agent: "clerk", Limit: 1}, []int64{lost}},
+		{fileop.Filter{Agent: "other"}, nil}, {fileop.Filter{Run: run + 1}, nil},
 	} {
 		var got []int64
-		for _, op := range must[[]ledger.FileOp](t)(l.FileOps(t.Context(), c.f)) {
+		for _, op := range must[[]fileop.Op](t)(l.FileOps.List(t.Context(), c.f)) {
 			got = append(got, op.ID)
 		}
 		if fmt.Sprint(got) != fmt.Sprint(c.want) {

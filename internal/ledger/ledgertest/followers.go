@@ -9,6 +9,9 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/artifact"
+	"rouse/internal/ledger/label"
+	"rouse/internal/ledger/runs"
 )
 
 func follows(job, after string, on ...domain.Outcome) ledger.Follower {
@@ -18,7 +21,7 @@ func follows(job, after string, on ...domain.Outcome) ledger.Follower {
 // followersOf are the runs that were queued after others, with the run that each follows.
 func followersOf(t *testing.T, l *ledger.Ledger) (out []string) {
 	t.Helper()
-	for _, r := range must[[]ledger.Run](t)(l.Runs(t.Context(), ledger.RunFilter{Trigger: domain.TriggerAfter})) {
+	for _, r := range must[[]ledger.Run](t)(l.Runs.List(t.Context(), runs.Filter{Trigger: domain.TriggerAfter})) {
 		var d ledger.Detail
 		ok(t, json.Unmarshal(r.Detail, &d))
 		if r.Key != ledger.FollowerKey(d.After.Run, r.Job) || r.Agent != "of-"+r.Job {
@@ -52,11 +55,11 @@ func followers(t *testing.T, open Open) {
 	// With what it handed over, and the letters of strangers' content that it has read.
 	first := enqueue(t, l, manual("import"))[0].Run
 	a := start(t, l, first)
-	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "AB"}))
-	must[ledger.Artifact](t)(l.AddArtifact(ctx, a, ledger.Artifact{Agent: "a", Key: "k", Name: "sums.csv", Description: "sums"}, []byte("1;2")))
+	ok(t, l.Labels.RecordTaint(ctx, a, label.TaintUpdate{Taint: "AB"}))
+	must[artifact.Artifact](t)(l.Artifacts.Add(ctx, a, artifact.Artifact{Agent: "a", Key: "k", Name: "sums.csv", Description: "sums"}, []byte("1;2")))
 	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess, Summary: "12 rows"}))
 	expect(fmt.Sprintf("report after import %d (success)", first))
-	report, found, err := l.RunByKey(ctx, ledger.FollowerKey(first, "report"))
+	report, found, err := l.Runs.ByKey(ctx, ledger.FollowerKey(first, "report"))
 	ok(t, err)
 	var d ledger.Detail
 	ok(t, json.Unmarshal(report.Detail, &d))
@@ -133,7 +136,7 @@ func sameFollowers(t *testing.T, open Open) {
 		run := enqueue(t, l, manual("import"))[0].Run
 		ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSuccess}))
 		var got string
-		for _, r := range must[[]ledger.Run](t)(l.Runs(ctx, ledger.RunFilter{Trigger: domain.TriggerAfter, After: run})) {
+		for _, r := range must[[]ledger.Run](t)(l.Runs.List(ctx, runs.Filter{Trigger: domain.TriggerAfter, After: run})) {
 			got += r.Agent + "'s " + r.Job
 		}
 		if got != c.want {

@@ -9,6 +9,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/runs"
 )
 
 // history asks what lay around a time: rows, runs by other triggers, events of no run.
@@ -24,7 +25,7 @@ func history(t *testing.T, open Open) {
 		t.Errorf("%+v %t (%v)", st, known, err)
 	}
 
-	if none := must[[]ledger.Occurrence](t)(l.NotRun(ctx, begin, time.Now(), 10)); len(none) != 0 {
+	if none := must[[]runs.Occurrence](t)(l.Occurrences.NotRun(ctx, begin, time.Now(), 10)); len(none) != 0 {
 		t.Errorf("these did run: %+v", none)
 	}
 	occurrencesAround(t, l, begin)
@@ -60,8 +61,8 @@ func sixHours(t *testing.T, l *ledger.Ledger) {
 	for i := range 6 {
 		time.Sleep(halfHour)
 		now := time.Now()
-		must[[]ledger.Occurrence](t)(l.RecordDue(ctx, now, []ledger.Due{due("j", now, "allow"), due("other", now, "allow")}, map[string]time.Time{"j": now}))
-		ok(t, l.AppendEvents(ctx, ledger.Event{Kind: "daemon.started"}, ledger.Event{Kind: "daemon.stopped"}, ledger.Event{Kind: "other"}, ledger.Event{Kind: "daemon.started", Job: "j"}))
+		must[[]runs.Occurrence](t)(l.RecordDue(ctx, now, []ledger.Due{due("j", now, "allow"), due("other", now, "allow")}, map[string]time.Time{"j": now}))
+		ok(t, l.Events.Append(ctx, ledger.Event{Kind: "daemon.started"}, ledger.Event{Kind: "daemon.stopped"}, ledger.Event{Kind: "other"}, ledger.Event{Kind: "daemon.started", Job: "j"}))
 		time.Sleep(halfHour)
 		enqueue(t, l, manual("j"), manual("other"))
 		// A run of a schedule is no "other run", wherever it comes from.
@@ -83,7 +84,7 @@ func occurrencesAround(t *testing.T, l *ledger.Ledger, begin time.Time) {
 		{at(5), 2, 2, "[1 3 5 7]"}, {at(5).Add(time.Millisecond), 2, 2, "[3 5 7 9]"}, {at(0), 5, 1, "[1]"}, {at(99), 2, 5, "[9 11]"}, {at(5), 1, 0, "[3]"},
 	} {
 		var times []time.Time
-		for _, o := range must[[]ledger.Occurrence](t)(l.OccurrencesAround(t.Context(), "j", c.at, c.before, c.after)) {
+		for _, o := range must[[]runs.Occurrence](t)(l.Occurrences.Around(t.Context(), "j", c.at, c.before, c.after)) {
 			times = append(times, o.Nominal)
 		}
 		if got := fmt.Sprint(halves(begin, times...)); got != c.want {
@@ -105,7 +106,7 @@ func otherRunsAround(t *testing.T, l *ledger.Ledger, begin time.Time) {
 		{at(99), 9, 9, time.Time{}, time.Time{}, "[2 4 6 8 10 12]"}, {at(0), 9, 1, time.Time{}, time.Time{}, "[2]"}, {at(7), 1, 0, time.Time{}, time.Time{}, "[6]"},
 	} {
 		var times []time.Time
-		for _, r := range must[[]ledger.Run](t)(l.OtherRunsAround(t.Context(), "j", c.at, c.before, c.after, c.from, c.to)) {
+		for _, r := range must[[]ledger.Run](t)(l.Runs.OthersAround(t.Context(), "j", c.at, c.before, c.after, c.from, c.to)) {
 			times = append(times, r.QueuedAt)
 		}
 		if got := fmt.Sprint(halves(begin, times...)); got != c.want {
@@ -119,7 +120,7 @@ func eventsBetween(t *testing.T, l *ledger.Ledger, begin time.Time) {
 	at := func(half int) time.Time { return begin.Add(time.Duration(half) * halfHour) }
 	events := func(job string, from, to time.Time, limit int, kinds ...string) string {
 		var out []string
-		for _, e := range must[[]ledger.Event](t)(l.EventsBetween(t.Context(), job, from, to, limit, kinds...)) {
+		for _, e := range must[[]ledger.Event](t)(l.Events.Between(t.Context(), job, from, to, limit, kinds...)) {
 			out = append(out, fmt.Sprint(halves(begin, e.At)[0], strings.TrimPrefix(e.Kind, "daemon")))
 		}
 		return strings.Join(out, " ")
@@ -147,7 +148,7 @@ func delayed(t *testing.T, open Open) {
 	ok(t, l.Finish(ctx, start(t, l, again), ledger.Result{Outcome: domain.OutcomeError, RetryAt: now.Add(90 * time.Second)}))
 	list := func(job string, limit int) string {
 		var out []string
-		for _, r := range must[[]ledger.Run](t)(l.Delayed(ctx, job, now, limit)) {
+		for _, r := range must[[]ledger.Run](t)(l.Runs.Delayed(ctx, job, now, limit)) {
 			out = append(out, fmt.Sprintf("%s %s %s", r.Job, r.State, r.NotBefore.Sub(now).Round(time.Second)))
 		}
 		return strings.Join(out, ", ")
@@ -158,7 +159,7 @@ func delayed(t *testing.T, open Open) {
 	if got := list("j", 2); got != "j waiting 1m30s, j queued 2m0s" {
 		t.Errorf("%s", got)
 	}
-	if runs, err := l.Delayed(ctx, "", now.Add(time.Hour), math.MaxInt32); len(runs) != 0 || err != nil {
+	if runs, err := l.Runs.Delayed(ctx, "", now.Add(time.Hour), math.MaxInt32); len(runs) != 0 || err != nil {
 		t.Errorf("%v (%v)", runs, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/runs"
 )
 
 // hotReads: what is asked of a large ledger again and again has the answers of going through all runs, whatever jobs there are: a busy
@@ -29,13 +30,13 @@ func hotReads(t *testing.T, open Open) {
 
 		// Everything that has ended is older than what is kept of one job.
 		if forgotten := rapid.SampledFrom([]string{"busy", "a", "z", "", "nobody's"}).Draw(rt, "forgotten"); rapid.Bool().Draw(rt, "prune") {
-			must[int](t)(l.Prune(t.Context(), time.Now().Add(time.Hour), func(job string) time.Duration {
+			must[int](t)(l.Maint.Prune(t.Context(), time.Now().Add(time.Hour), func(job string) time.Duration {
 				if job == forgotten {
 					return 0
 				}
 				return 1000 * time.Hour
 			}))
-			for _, r := range must[[]ledger.Run](t)(l.Runs(t.Context(), ledger.RunFilter{Limit: 10_000})) {
+			for _, r := range must[[]ledger.Run](t)(l.Runs.List(t.Context(), runs.Filter{Limit: 10_000})) {
 				if r.Job == forgotten && r.State == domain.StateFinished {
 					t.Errorf("run %d of %q is still there", r.ID, r.Job)
 				}
@@ -43,13 +44,13 @@ func hotReads(t *testing.T, open Open) {
 		}
 
 		all, last := map[int64]ledger.Run{}, map[string]ledger.Run{}
-		for _, r := range must[[]ledger.Run](t)(l.Runs(t.Context(), ledger.RunFilter{Limit: 10_000})) {
+		for _, r := range must[[]ledger.Run](t)(l.Runs.List(t.Context(), runs.Filter{Limit: 10_000})) {
 			all[r.ID] = r
 			if _, later := last[r.Job]; !later && r.Job != "" {
 				last[r.Job] = r
 			}
 		}
-		if got := must[map[string]ledger.Run](t)(l.LastRuns(t.Context())); !reflect.DeepEqual(got, last) {
+		if got := must[map[string]ledger.Run](t)(l.Runs.Last(t.Context())); !reflect.DeepEqual(got, last) {
 			t.Errorf("the last runs are %v, want %v", got, last)
 		}
 
@@ -60,7 +61,7 @@ func hotReads(t *testing.T, open Open) {
 				want[id] = r
 			}
 		}
-		if got := must[map[int64]ledger.Run](t)(l.RunsByID(t.Context(), asked)); !reflect.DeepEqual(got, want) {
+		if got := must[map[int64]ledger.Run](t)(l.Runs.ByID(t.Context(), asked)); !reflect.DeepEqual(got, want) {
 			t.Errorf("asked for %v: %v, want %v", asked, fmt.Sprint(got), want)
 		}
 	})

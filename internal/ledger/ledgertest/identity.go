@@ -5,6 +5,9 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/label"
 )
 
 // identity: a ledger has an id from its first opening on. A new epoch has another, and run ids above
@@ -49,7 +52,7 @@ func identity(t *testing.T, open Open) {
 func touch(t *testing.T, open Open) {
 	l := open(t)
 	run := enqueue(t, l, manual("j"))[0].Run
-	before, events := l.ID(), must[int64](t)(l.NewestEvent(t.Context()))
+	before, events := l.ID(), must[int64](t)(l.Events.Newest(t.Context()))
 	changed := l.Changed()
 
 	ok(t, l.Touch(t.Context()))
@@ -58,7 +61,7 @@ func touch(t *testing.T, open Open) {
 		t.Error("somebody is told of a change")
 	default:
 	}
-	if l.ID() != before || must[int64](t)(l.NewestEvent(t.Context())) != events || l.EpochOf(run).ID != before || open(t).ID() != before {
+	if l.ID() != before || must[int64](t)(l.Events.Newest(t.Context())) != events || l.EpochOf(run).ID != before || open(t).ID() != before {
 		t.Errorf("it changed something: %+v", l.Epochs())
 	}
 
@@ -72,43 +75,43 @@ func touch(t *testing.T, open Open) {
 func databaseItems(t *testing.T, open Open) {
 	l := open(t)
 	for range 2 {
-		ok(t, l.AskAboutDatabase(t.Context(), "a", "title", "text"))
+		ok(t, l.Inbox.AskAboutDatabase(t.Context(), "a", "title", "text"))
 	}
-	ok(t, l.AskAboutDatabase(t.Context(), "b", "title", "text"))
+	ok(t, l.Inbox.AskAboutDatabase(t.Context(), "b", "title", "text"))
 
-	items := must[[]ledger.Item](t)(l.Inbox(t.Context()))
-	if len(items) != 2 || items[0].Kind != ledger.KindDatabase || items[0].Agent != "a" || items[0].Run != 0 {
+	items := must[[]inbox.Item](t)(l.Inbox.List(t.Context()))
+	if len(items) != 2 || items[0].Kind != inbox.KindDatabase || items[0].Agent != "a" || items[0].Run != 0 {
 		t.Fatalf("%+v", items)
 	}
-	if due := must[[]ledger.Item](t)(l.OverdueItems(t.Context(), items[0].CreatedAt.AddDate(1, 0, 0))); len(due) != 0 {
+	if due := must[[]inbox.Item](t)(l.Inbox.Overdue(t.Context(), items[0].CreatedAt.AddDate(1, 0, 0))); len(due) != 0 {
 		t.Errorf("it expires: %+v", due)
 	}
 
-	if got := kinds(t, l, ledger.EventFilter{}); got != "database.asked database.asked" {
+	if got := kinds(t, l, event.Filter{}); got != "database.asked database.asked" {
 		t.Errorf("events: %s", got)
 	}
 
 	for _, want := range []string{"", "AB"} { // the second time after the first look
-		if got := must[string](t)(l.LabelsOf(t.Context(), ledger.TablePlace("a", "t"))); got != want {
+		if got := must[string](t)(l.Labels.Of(t.Context(), label.TablePlace("a", "t"))); got != want {
 			t.Errorf("the database has the labels %q, want %q", got, want)
 		}
-		ok(t, l.LabelAdopted(t.Context(), "a"))
+		ok(t, l.Labels.Adopted(t.Context(), "a"))
 	}
-	ok(t, l.LabelAdopted(t.Context(), "nobody asks"))
-	if labels := must[[]ledger.Label](t)(l.Labels(t.Context())); len(labels) != 2 || labels[0].Name != "a" || labels[0].Letter+labels[1].Letter != "AB" || labels[0].Run != 0 {
+	ok(t, l.Labels.Adopted(t.Context(), "nobody asks"))
+	if labels := must[[]label.Label](t)(l.Labels.List(t.Context())); len(labels) != 2 || labels[0].Name != "a" || labels[0].Letter+labels[1].Letter != "AB" || labels[0].Run != 0 {
 		t.Errorf("the adopted database has the labels %+v", labels)
 	}
 
-	ok(t, l.CloseDatabaseItems(t.Context(), "a", ledger.DatabaseAdopt))
-	ok(t, l.CloseDatabaseItems(t.Context(), "b", ""))
-	for i, want := range []string{ledger.ItemAnswered, ledger.ItemWithdrawn} {
-		if got := must[ledger.Item](t)(l.Item(t.Context(), items[i].ID)); got.State != want {
+	ok(t, l.Inbox.CloseDatabaseItems(t.Context(), "a", inbox.DatabaseAdopt))
+	ok(t, l.Inbox.CloseDatabaseItems(t.Context(), "b", ""))
+	for i, want := range []string{inbox.ItemAnswered, inbox.ItemWithdrawn} {
+		if got := must[inbox.Item](t)(l.Inbox.Get(t.Context(), items[i].ID)); got.State != want {
 			t.Errorf("item %d is %s, not %s", got.ID, got.State, want)
 		}
 	}
 
-	ok(t, l.AskAboutDatabase(t.Context(), "a", "title", "text"))
-	if items = must[[]ledger.Item](t)(l.Inbox(t.Context())); len(items) != 1 {
+	ok(t, l.Inbox.AskAboutDatabase(t.Context(), "a", "title", "text"))
+	if items = must[[]inbox.Item](t)(l.Inbox.List(t.Context())); len(items) != 1 {
 		t.Errorf("it is not asked again: %+v", items)
 	}
 }

@@ -11,15 +11,17 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/inbox"
 )
 
-func question(text string, options ...string) *ledger.Question {
-	return &ledger.Question{Title: "j asks", Message: text, Options: options, Expires: time.Hour}
+func question(text string, options ...string) *inbox.Question {
+	return &inbox.Question{Title: "j asks", Message: text, Options: options, Expires: time.Hour}
 }
 
-// inbox: a run that asks gives its lane back and waits for one answer, over a restart; the
+// inboxItems: a run that asks gives its lane back and waits for one answer, over a restart; the
 // second answer comes too late.
-func inbox(t *testing.T, open Open) {
+func inboxItems(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, manual("j"))[0].Run
 	a := start(t, l, run)
@@ -28,24 +30,24 @@ func inbox(t *testing.T, open Open) {
 	if r.State != domain.StateWaiting || r.WaitingFor != domain.WaitInput || r.Outcome != "" || r.Parks != 1 || r.Steps != 2 || !r.FinishedAt.IsZero() {
 		t.Fatalf("run: %+v", r)
 	}
-	if can := must[[]ledger.Run](t)(l.Claimable(ctx, time.Now().Add(1000*time.Hour), 0, 10)); len(can) != 0 {
+	if can := must[[]ledger.Run](t)(l.Runs.Claimable(ctx, time.Now().Add(1000*time.Hour), 0, 10)); len(can) != 0 {
 		t.Errorf("claimable without an answer: %+v", can)
 	}
 	if _, _, err := l.StartAttempt(ctx, run); !errors.Is(err, ledger.ErrNotClaimable) {
 		t.Errorf("started without an answer: %v", err)
 	}
-	if running := must[[]ledger.Run](t)(l.Running(ctx)); len(running) != 0 {
+	if running := must[[]ledger.Run](t)(l.Runs.Running(ctx)); len(running) != 0 {
 		t.Errorf("still running: %+v", running)
 	}
 
-	items := must[[]ledger.Item](t)(l.Inbox(ctx))
+	items := must[[]inbox.Item](t)(l.Inbox.List(ctx))
 	if len(items) != 1 || items[0].Run != run || items[0].Attempt != 1 || len(items[0].Options) != 2 || items[0].Multiple || items[0].ExpiresAt.Sub(items[0].CreatedAt) != time.Hour {
 		t.Fatalf("inbox: %+v", items)
 	}
-	if at := must[time.Time](t)(l.NextDue(ctx, time.Now())); !at.Equal(items[0].ExpiresAt) {
+	if at := must[time.Time](t)(l.Runs.NextDue(ctx, time.Now())); !at.Equal(items[0].ExpiresAt) {
 		t.Errorf("the next look is at %s", at)
 	}
-	if n := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10)); len(n) != 1 {
+	if n := must[[]ledger.Notice](t)(l.Outbox.Pending(ctx, time.Now(), 10)); len(n) != 1 {
 		t.Errorf("notices: %+v", n)
 	}
 
@@ -57,26 +59,26 @@ func inbox(t *testing.T, open Open) {
 	if again := must[ledger.Run](t)(l.Answer(ctx, items[0].ID, "b")); again.ID != run {
 		t.Errorf("the same answer again: %+v", again)
 	}
-	if _, err := l.Answer(ctx, items[0].ID, "a"); !errors.Is(err, ledger.ErrClosed) {
+	if _, err := l.Answer(ctx, items[0].ID, "a"); !errors.Is(err, inbox.ErrClosed) {
 		t.Errorf("a second answer: %v", err)
 	}
 	if _, err := l.Answer(ctx, 99, "a"); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("an answer to nothing: %v", err)
 	}
 
-	if can := must[[]ledger.Run](t)(l.Claimable(ctx, time.Now(), 0, 10)); len(can) != 1 {
+	if can := must[[]ledger.Run](t)(l.Runs.Claimable(ctx, time.Now(), 0, 10)); len(can) != 1 {
 		t.Errorf("claimable with an answer: %+v", can)
 	}
 
 	second := start(t, l, run)
-	attempts := must[[]ledger.Attempt](t)(l.Attempts(ctx, run))
-	of := must[[]ledger.Item](t)(l.ItemsOf(ctx, run))
-	if second.Number != 2 || attempts[0].State != domain.AttemptWaiting || len(of) != 1 || of[0].State != ledger.ItemAnswered || of[0].Answer != "b" {
+	attempts := must[[]ledger.Attempt](t)(l.Runs.Attempts(ctx, run))
+	of := must[[]inbox.Item](t)(l.Inbox.OfRun(ctx, run))
+	if second.Number != 2 || attempts[0].State != domain.AttemptWaiting || len(of) != 1 || of[0].State != inbox.ItemAnswered || of[0].Answer != "b" {
 		t.Errorf("attempts %+v, items %+v", attempts, of)
 	}
 
 	ok(t, l.Finish(ctx, second, ledger.Result{Outcome: domain.OutcomeSuccess}))
-	if left := must[[]ledger.Item](t)(l.Inbox(ctx)); len(left) != 0 {
+	if left := must[[]inbox.Item](t)(l.Inbox.List(ctx)); len(left) != 0 {
 		t.Errorf("still in the inbox: %+v", left)
 	}
 }
@@ -85,25 +87,25 @@ func inbox(t *testing.T, open Open) {
 func waitingEvents(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	schema := `{"type":"object"}`
-	for want, q := range map[string]*ledger.Question{
+	for want, q := range map[string]*inbox.Question{
 		`{"allow_multiple":false,"item":ITEM,"kind":"input","question":"Where to?"}`:                                  question("Where to?"),
 		`{"allow_multiple":false,"item":ITEM,"kind":"input","options":["a","b"],"question":"Which one?"}`:             question("Which one?", "a", "b"),
 		`{"allow_multiple":true,"item":ITEM,"kind":"input","options":["a","b"],"question":"Which ones?"}`:             {Title: "j asks", Message: "Which ones?", Options: []string{"a", "b"}, Multiple: true, Expires: time.Hour},
 		`{"allow_multiple":false,"input_schema":{"type":"object"},"item":ITEM,"kind":"input","question":"Where to?"}`: {Title: "j asks", Message: "Where to?", InputSchema: json.RawMessage(schema), Expires: time.Hour},
-		`{"action":"to: bob","item":ITEM,"kind":"approval","options":["once"],"question":"May I?"}`:                   {Kind: ledger.KindApproval, Title: "j asks", Message: "May I?", Options: []string{"once"}, Action: ledger.Action{Tool: "send", Description: "to: bob", Hash: "h"}, Expires: time.Hour},
+		`{"action":"to: bob","item":ITEM,"kind":"approval","options":["once"],"question":"May I?"}`:                   {Kind: inbox.KindApproval, Title: "j asks", Message: "May I?", Options: []string{"once"}, Action: inbox.Action{Tool: "send", Description: "to: bob", Hash: "h"}, Expires: time.Hour},
 	} {
 		run := enqueue(t, l, manual("j"))[0].Run
-		notices := []ledger.Notice{{Run: run, Channel: "desktop", Body: ledger.ItemPlaceholder}, {Run: run, Channel: "mail", Body: ledger.ItemPlaceholder}}
+		notices := []ledger.Notice{{Run: run, Channel: "desktop", Body: inbox.ItemPlaceholder}, {Run: run, Channel: "mail", Body: inbox.ItemPlaceholder}}
 		ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Wait: q, Notices: notices}))
 
-		item := fmt.Sprint(must[[]ledger.Item](t)(l.ItemsOf(ctx, run))[0].ID)
-		e, found, err := l.LastEvent(ctx, run, "run.waiting")
+		item := fmt.Sprint(must[[]inbox.Item](t)(l.Inbox.OfRun(ctx, run))[0].ID)
+		e, found, err := l.Events.Last(ctx, run, "run.waiting")
 		if want := strings.Replace(want, "ITEM", item, 1); err != nil || !found || string(e.Data) != want {
 			t.Errorf("event %s, want %s: %v", e.Data, want, err)
 		}
 
 		var told []string
-		for _, n := range must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 100)) {
+		for _, n := range must[[]ledger.Notice](t)(l.Outbox.Pending(ctx, time.Now(), 100)) {
 			if n.Run == run {
 				told = append(told, n.Channel+" "+n.Body)
 			}
@@ -132,15 +134,15 @@ func inboxEnds(t *testing.T, open Open) {
 	}
 
 	must[ledger.Run](t)(l.RequestCancel(ctx, runs[1], "not needed"))
-	items := must[[]ledger.Item](t)(l.Inbox(ctx))
+	items := must[[]inbox.Item](t)(l.Inbox.List(ctx))
 	if len(items) != 1 || items[0].Run != runs[0] {
 		t.Fatalf("inbox: %+v", items)
 	}
-	if due := must[[]ledger.Item](t)(l.OverdueItems(ctx, time.Now())); len(due) != 0 {
+	if due := must[[]inbox.Item](t)(l.Inbox.Overdue(ctx, time.Now())); len(due) != 0 {
 		t.Errorf("overdue at once: %+v", due)
 	}
 
-	due := must[[]ledger.Item](t)(l.OverdueItems(ctx, items[0].ExpiresAt))
+	due := must[[]inbox.Item](t)(l.Inbox.Overdue(ctx, items[0].ExpiresAt))
 	if len(due) != 1 {
 		t.Fatalf("overdue: %+v", due)
 	}
@@ -152,7 +154,7 @@ func inboxEnds(t *testing.T, open Open) {
 	if r := get(t, l, runs[0]); r.State != domain.StateFinished || r.Outcome != domain.OutcomeTimeout {
 		t.Errorf("expired: %+v", r)
 	}
-	if _, err := l.Answer(ctx, due[0].ID, "late"); !errors.Is(err, ledger.ErrClosed) {
+	if _, err := l.Answer(ctx, due[0].ID, "late"); !errors.Is(err, inbox.ErrClosed) {
 		t.Errorf("a late answer: %v", err)
 	}
 	// What is closed is listed from the newest on.
@@ -162,18 +164,18 @@ func inboxEnds(t *testing.T, open Open) {
 		want   []int64
 	}{{0, 10, []int64{due[0].ID + 1, due[0].ID}}, {0, 1, []int64{due[0].ID + 1}}, {due[0].ID + 1, 10, []int64{due[0].ID}}, {due[0].ID, 10, nil}} {
 		var got []int64
-		for _, i := range must[[]ledger.Item](t)(l.ClosedItems(ctx, c.before, c.limit)) {
+		for _, i := range must[[]inbox.Item](t)(l.Inbox.Closed(ctx, c.before, c.limit)) {
 			got = append(got, i.ID)
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("closed before %d: %d, want %d", c.before, got, c.want)
 		}
 	}
-	if n := must[int](t)(l.Prune(ctx, time.Now().Add(1000*time.Hour), func(string) time.Duration { return time.Hour })); n != 3 {
+	if n := must[int](t)(l.Maint.Prune(ctx, time.Now().Add(1000*time.Hour), func(string) time.Duration { return time.Hour })); n != 3 {
 		t.Errorf("%d runs were removed", n)
 	}
 
-	if of := must[[]ledger.Item](t)(l.ItemsOf(ctx, runs[0])); len(of) != 0 {
+	if of := must[[]inbox.Item](t)(l.Inbox.OfRun(ctx, runs[0])); len(of) != 0 {
 		t.Errorf("items of a removed run: %+v", of)
 	}
 }
@@ -181,31 +183,31 @@ func inboxEnds(t *testing.T, open Open) {
 // paused: a run that its skill paused waits for its owner without end, and goes on or stops as they say (OSL-13, OSL-15).
 func paused(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	for _, answer := range []string{ledger.PauseContinue, ledger.PauseStop} {
+	for _, answer := range []string{inbox.PauseContinue, inbox.PauseStop} {
 		run := enqueue(t, l, manual(answer))[0].Run
 		a := start(t, l, run)
-		ok(t, l.Finish(ctx, a, ledger.Result{Wait: &ledger.Question{Kind: ledger.KindPause, Call: "k1", Title: "j paused", Message: "a look", Options: []string{ledger.PauseContinue, ledger.PauseStop}, Expires: time.Hour}}))
+		ok(t, l.Finish(ctx, a, ledger.Result{Wait: &inbox.Question{Kind: inbox.KindPause, Call: "k1", Title: "j paused", Message: "a look", Options: []string{inbox.PauseContinue, inbox.PauseStop}, Expires: time.Hour}}))
 
 		l = open(t)
 		r := get(t, l, run)
 		if r.State != domain.StateWaiting || r.WaitingFor != domain.WaitPause || !r.WaitsForPerson() || !r.NotBefore.IsZero() {
 			t.Errorf("paused: %+v", r)
 		}
-		if due := must[[]ledger.Item](t)(l.OverdueItems(ctx, time.Now().AddDate(100, 0, 0))); len(due) != 0 {
+		if due := must[[]inbox.Item](t)(l.Inbox.Overdue(ctx, time.Now().AddDate(100, 0, 0))); len(due) != 0 {
 			t.Errorf("overdue: %+v", due)
 		}
 
-		items := must[[]ledger.Item](t)(l.Inbox(ctx))
-		if len(items) != 1 || items[0].Kind != ledger.KindPause || items[0].Call != "k1" || !items[0].ExpiresAt.IsZero() {
+		items := must[[]inbox.Item](t)(l.Inbox.List(ctx))
+		if len(items) != 1 || items[0].Kind != inbox.KindPause || items[0].Call != "k1" || !items[0].ExpiresAt.IsZero() {
 			t.Fatalf("inbox: %+v", items)
 		}
-		if _, err := l.Answer(ctx, items[0].ID, "go on"); !errors.Is(err, ledger.ErrInvalidAnswer) {
+		if _, err := l.Answer(ctx, items[0].ID, "go on"); !errors.Is(err, inbox.ErrInvalidAnswer) {
 			t.Errorf("an answer that is not offered: %v", err)
 		}
 
 		must[ledger.Run](t)(l.Answer(ctx, items[0].ID, answer))
 		r = get(t, l, run)
-		if stopped := answer == ledger.PauseStop; stopped != (r.Outcome == domain.OutcomeCancelled) || !stopped && r.WaitingFor != domain.WaitResume {
+		if stopped := answer == inbox.PauseStop; stopped != (r.Outcome == domain.OutcomeCancelled) || !stopped && r.WaitingFor != domain.WaitResume {
 			t.Errorf("%s: %+v", answer, r)
 		}
 		if !r.FinishedAt.IsZero() {
@@ -221,20 +223,20 @@ func paused(t *testing.T, open Open) {
 // and ends at once with the one that says so; whoever comes second changes nothing.
 func recovery(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	offered := []string{ledger.RecoveryDone, ledger.RecoveryAgain, ledger.RecoverySkip, ledger.RecoveryStop}
+	offered := []string{inbox.RecoveryDone, inbox.RecoveryAgain, inbox.RecoverySkip, inbox.RecoveryStop}
 	for _, answer := range offered {
 		run := enqueue(t, l, manual(answer))[0].Run
 		a := start(t, l, run)
 		// The info is replaced by the question about the same call.
-		ok(t, l.AddInfo(ctx, a, ledger.Question{Call: "p2", Title: "j was cut off", Message: "look"}))
-		ok(t, l.Finish(ctx, a, ledger.Result{Wait: &ledger.Question{Kind: ledger.KindRecovery, Call: "p2", Title: "j was cut off", Message: "Look.", Options: offered, Expires: time.Hour}}))
-		items := must[[]ledger.Item](t)(l.Inbox(ctx))
-		if len(items) != 1 || items[0].Kind != ledger.KindRecovery || items[0].Call != "p2" || items[0].Attempt != 1 {
+		ok(t, l.Inbox.AddInfo(ctx, a, inbox.Question{Call: "p2", Title: "j was cut off", Message: "look"}))
+		ok(t, l.Finish(ctx, a, ledger.Result{Wait: &inbox.Question{Kind: inbox.KindRecovery, Call: "p2", Title: "j was cut off", Message: "Look.", Options: offered, Expires: time.Hour}}))
+		items := must[[]inbox.Item](t)(l.Inbox.List(ctx))
+		if len(items) != 1 || items[0].Kind != inbox.KindRecovery || items[0].Call != "p2" || items[0].Attempt != 1 {
 			t.Fatalf("inbox: %+v", items)
 		}
 
 		for _, wrong := range []string{"maybe", "", "DONE"} {
-			if _, err := l.Answer(ctx, items[0].ID, wrong); !errors.Is(err, ledger.ErrInvalidAnswer) {
+			if _, err := l.Answer(ctx, items[0].ID, wrong); !errors.Is(err, inbox.ErrInvalidAnswer) {
 				t.Errorf("%q: %v", wrong, err)
 			}
 		}
@@ -244,13 +246,13 @@ func recovery(t *testing.T, open Open) {
 		must[ledger.Run](t)(l.Answer(ctx, items[0].ID, answer))
 
 		for _, late := range offered {
-			if _, err := l.Answer(ctx, items[0].ID, late); !errors.Is(err, ledger.ErrClosed) {
+			if _, err := l.Answer(ctx, items[0].ID, late); !errors.Is(err, inbox.ErrClosed) {
 				t.Errorf("%s after %s: %v", late, answer, err)
 			}
 		}
 
 		r := get(t, l, run)
-		switch stopped := answer == ledger.RecoveryStop; {
+		switch stopped := answer == inbox.RecoveryStop; {
 		case stopped && (r.State != domain.StateFinished || r.Outcome != domain.OutcomeCancelled || r.Error != "its owner stopped it: Look."):
 			t.Errorf("stopped: %+v", r)
 		case !stopped && (r.State != domain.StateWaiting || r.WaitingFor != domain.WaitResume):
@@ -263,7 +265,7 @@ func recovery(t *testing.T, open Open) {
 
 		ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSuccess}))
 	}
-	if items := must[[]ledger.Item](t)(l.Inbox(ctx)); len(items) != 0 {
+	if items := must[[]inbox.Item](t)(l.Inbox.List(ctx)); len(items) != 0 {
 		t.Errorf("still in the inbox: %+v", items)
 	}
 }
@@ -291,7 +293,7 @@ func infos(t *testing.T, open Open) {
 		},
 		"unanswered": func(a ledger.Attempt) error {
 			ok(t, l.Finish(ctx, a, ledger.Result{Wait: question("Go on?")}))
-			return l.ExpireItem(ctx, must[[]ledger.Item](t)(l.ItemsOf(ctx, a.Run))[0].ID, ledger.Result{Outcome: domain.OutcomeTimeout})
+			return l.ExpireItem(ctx, must[[]inbox.Item](t)(l.Inbox.OfRun(ctx, a.Run))[0].ID, ledger.Result{Outcome: domain.OutcomeTimeout})
 		},
 	} {
 		job, who := name, name
@@ -303,16 +305,16 @@ func infos(t *testing.T, open Open) {
 		tools := []string{"file_write", "mail_send"}
 		for i, tool := range tools {
 			c := ledger.Call{Step: 1, Index: i, Key: fmt.Sprint("p", i+1), Tool: tool, Effect: domain.EffectWrite, StartedAt: time.Now()}
-			ok(t, l.StartCall(ctx, a, c))
+			ok(t, l.Steps.StartCall(ctx, a, c))
 			// A killed attempt cannot say what became of its calls: Interrupt has to find out.
 			if name != "killed" && name != "goes on" {
 				c.State = domain.CallUncertain
-				ok(t, l.FinishCall(ctx, a, c))
+				ok(t, l.Steps.FinishCall(ctx, a, c))
 			}
 		}
 
 		ok(t, end(a))
-		items := must[[]ledger.Item](t)(l.Inbox(ctx))
+		items := must[[]inbox.Item](t)(l.Inbox.List(ctx))
 		// The next attempt can ask about the call, or the run has got over it.
 		if name == "goes on" || name == "success" {
 			if len(items) != 0 {
@@ -325,16 +327,16 @@ func infos(t *testing.T, open Open) {
 			t.Fatalf("%s: %+v", name, items)
 		}
 		for i, item := range items {
-			if item.Kind != ledger.KindInfo || item.Title != who+" was cut off" || !strings.Contains(item.Message, "a call of "+tools[i]) || !item.ExpiresAt.IsZero() {
+			if item.Kind != inbox.KindInfo || item.Title != who+" was cut off" || !strings.Contains(item.Message, "a call of "+tools[i]) || !item.ExpiresAt.IsZero() {
 				t.Errorf("%s: %+v", name, item)
 			}
 		}
-		if due := must[[]ledger.Item](t)(l.OverdueItems(ctx, time.Now().Add(10000*time.Hour))); len(due) != 0 {
+		if due := must[[]inbox.Item](t)(l.Inbox.Overdue(ctx, time.Now().Add(10000*time.Hour))); len(due) != 0 {
 			t.Errorf("overdue: %+v", due)
 		}
 
 		for _, item := range items {
-			must[ledger.Run](t)(l.Answer(ctx, item.ID, ledger.InfoSeen))
+			must[ledger.Run](t)(l.Answer(ctx, item.ID, inbox.InfoSeen))
 		}
 		if r := get(t, l, run); r.State != domain.StateFinished {
 			t.Errorf("%s, after it was seen: %+v", name, r)
@@ -348,34 +350,34 @@ func infosOnce(t *testing.T, open Open) {
 	run := enqueue(t, l, manual("j"))[0].Run
 	a := start(t, l, run)
 	for range 2 {
-		ok(t, l.AddInfo(ctx, a, ledger.Question{Call: "m1.1.1", Title: "t", Message: "m"}))
+		ok(t, l.Inbox.AddInfo(ctx, a, inbox.Question{Call: "m1.1.1", Title: "t", Message: "m"}))
 	}
 
-	ok(t, l.AddInfo(ctx, a, ledger.Question{Call: "m1.1.2", Title: "t", Message: "m"}))
-	if items := must[[]ledger.Item](t)(l.Inbox(ctx)); len(items) != 2 {
+	ok(t, l.Inbox.AddInfo(ctx, a, inbox.Question{Call: "m1.1.2", Title: "t", Message: "m"}))
+	if items := must[[]inbox.Item](t)(l.Inbox.List(ctx)); len(items) != 2 {
 		t.Errorf("inbox: %+v", items)
 	}
 
 	ok(t, l.Finish(ctx, a, ledger.Result{Wait: question("Go on?")}))
 	must[ledger.Run](t)(l.RequestCancel(ctx, run, "no"))
-	if items := must[[]ledger.Item](t)(l.Inbox(ctx)); len(items) != 2 || items[0].Kind != ledger.KindInfo {
+	if items := must[[]inbox.Item](t)(l.Inbox.List(ctx)); len(items) != 2 || items[0].Kind != inbox.KindInfo {
 		t.Errorf("what is to be known is gone with its run: %+v", items)
 	}
-	if err := l.AddInfo(ctx, a, ledger.Question{Title: "t", Message: "m"}); !errors.Is(err, ledger.ErrFenced) {
+	if err := l.Inbox.AddInfo(ctx, a, inbox.Question{Title: "t", Message: "m"}); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("of an attempt that is over: %v", err)
 	}
 
 	// What is found out later about a run that is over is told once, too.
 	for range 2 {
-		ok(t, l.AddRunInfo(ctx, run, ledger.Question{Call: ledger.CallFolder, Title: "t", Message: "later"}))
+		ok(t, l.Inbox.AddRunInfo(ctx, run, inbox.Question{Call: inbox.CallFolder, Title: "t", Message: "later"}))
 	}
-	if items := must[[]ledger.Item](t)(l.Inbox(ctx)); len(items) != 3 || items[2].Message != "later" || items[2].Run != run {
+	if items := must[[]inbox.Item](t)(l.Inbox.List(ctx)); len(items) != 3 || items[2].Message != "later" || items[2].Run != run {
 		t.Errorf("inbox: %+v", items)
 	}
-	if got := kinds(t, l, ledger.EventFilter{Run: run}); strings.Count(got, "run.info") != 3 {
+	if got := kinds(t, l, event.Filter{Run: run}); strings.Count(got, "run.info") != 3 {
 		t.Errorf("events: %s", got)
 	}
-	if err := l.AddRunInfo(ctx, run+1, ledger.Question{Call: ledger.CallFolder, Title: "t", Message: "m"}); !errors.Is(err, ledger.ErrNotFound) {
+	if err := l.Inbox.AddRunInfo(ctx, run+1, inbox.Question{Call: inbox.CallFolder, Title: "t", Message: "m"}); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("of a run that is not there: %v", err)
 	}
 }

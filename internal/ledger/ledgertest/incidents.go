@@ -11,24 +11,27 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/incident"
+	"rouse/internal/ledger/runs"
 )
 
 // ending is the end of a run with one notice, also for each failure.
 func ending(outcome domain.Outcome, kind string) ledger.Result {
 	told := ledger.Notice{Channel: "desktop", Title: "told"}
-	tell := &ledger.EndNotices{Recovery: []ledger.Notice{told}}
+	tell := &incident.EndNotices{Recovery: []ledger.Notice{told}}
 	if outcome.OpensIncident() {
-		tell.Notices = []ledger.EndNotice{{Notice: told, Every: 1}}
+		tell.Notices = []incident.EndNotice{{Notice: told, Every: 1}}
 	}
 	return ledger.Result{Outcome: outcome, Kind: kind, Error: "why " + kind, Tell: tell}
 }
 
 // ends runs a job once, to an end, and returns the effect on its incidents.
-func ends(t *testing.T, l *ledger.Ledger, job string, res ledger.Result) (meant ledger.IncidentChange) {
+func ends(t *testing.T, l *ledger.Ledger, job string, res ledger.Result) (meant incident.Change) {
 	t.Helper()
 	a := start(t, l, enqueue(t, l, manual(job))[0].Run)
 	ok(t, l.Finish(t.Context(), a, res))
-	for _, i := range must[[]ledger.Incident](t)(l.Incidents(t.Context(), ledger.IncidentFilter{Job: job, Closed: true})) {
+	for _, i := range must[[]incident.Incident](t)(l.Incidents.List(t.Context(), incident.Filter{Job: job, Closed: true})) {
 		if i.LastRun == a.Run {
 			meant.Failed = &i
 		}
@@ -42,7 +45,7 @@ func ends(t *testing.T, l *ledger.Ledger, job string, res ledger.Result) (meant 
 func openIncidents(t *testing.T, l *ledger.Ledger) string {
 	t.Helper()
 	var out []string
-	for _, i := range must[[]ledger.Incident](t)(l.Incidents(t.Context(), ledger.IncidentFilter{})) {
+	for _, i := range must[[]incident.Incident](t)(l.Incidents.List(t.Context(), incident.Filter{})) {
 		acked := ""
 		if !i.AckedAt.IsZero() {
 			acked = " known"
@@ -88,32 +91,32 @@ func incidents(t *testing.T, open Open) {
 		}
 	}
 
-	all := must[[]ledger.Incident](t)(l.Incidents(ctx, ledger.IncidentFilter{Job: "j", Closed: true}))
+	all := must[[]incident.Incident](t)(l.Incidents.List(ctx, incident.Filter{Job: "j", Closed: true}))
 	if len(all) != 4 || all[0].Failures != 1 || all[0].Told != 1 || all[0].Error != "why shell" || all[0].FirstRun == 0 || all[0].FirstRun != all[0].LastRun {
 		t.Errorf("of j: %+v", all)
 	}
-	over := must[[]ledger.Incident](t)(l.Incidents(ctx, ledger.IncidentFilter{Job: "other", Closed: true}))
+	over := must[[]incident.Incident](t)(l.Incidents.List(ctx, incident.Filter{Job: "other", Closed: true}))
 	if len(over) != 1 || over[0].ClosedAt.IsZero() || over[0].ClosedBy == 0 || over[0].Told != 2 {
 		t.Errorf("of other: %+v", over)
 	}
 	for _, c := range []struct {
-		filter ledger.IncidentFilter
+		filter incident.Filter
 		want   int
 	}{
-		{ledger.IncidentFilter{}, 1}, {ledger.IncidentFilter{Job: "j"}, 1}, {ledger.IncidentFilter{Job: "other"}, 0},
-		{ledger.IncidentFilter{Closed: true}, 5}, {ledger.IncidentFilter{Closed: true, Limit: 2}, 2}, {ledger.IncidentFilter{Job: "nobody", Closed: true}, 0},
+		{incident.Filter{}, 1}, {incident.Filter{Job: "j"}, 1}, {incident.Filter{Job: "other"}, 0},
+		{incident.Filter{Closed: true}, 5}, {incident.Filter{Closed: true, Limit: 2}, 2}, {incident.Filter{Job: "nobody", Closed: true}, 0},
 	} {
-		if found := must[[]ledger.Incident](t)(l.Incidents(ctx, c.filter)); len(found) != c.want {
+		if found := must[[]incident.Incident](t)(l.Incidents.List(ctx, c.filter)); len(found) != c.want {
 			t.Errorf("%+v: %+v, want %d", c.filter, found, c.want)
 		}
 	}
-	events := must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{Job: "other"}))
+	events := must[[]ledger.Event](t)(l.Events.List(ctx, event.Filter{Job: "other"}))
 	if !slices.ContainsFunc(events, func(e ledger.Event) bool { return e.Kind == "incident.opened" }) || !slices.ContainsFunc(events, func(e ledger.Event) bool { return e.Kind == "incident.closed" }) {
 		t.Errorf("events: %+v", events)
 	}
 
 	// The notices say which incident they are about.
-	last, _, err := l.LastNotice(ctx, "desktop")
+	last, _, err := l.Outbox.Last(ctx, "desktop")
 	ok(t, err)
 	if last.Incident != all[0].ID {
 		t.Errorf("the last notice is about %d, not %d", last.Incident, all[0].ID)
@@ -146,12 +149,12 @@ func incidentKinds(t *testing.T, open Open) {
 func acknowledge(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	id := ends(t, l, "j", ending(domain.OutcomeError, "shell")).Failed.ID
-	i := must[ledger.Incident](t)(l.Acknowledge(ctx, id, "I know"))
-	again := must[ledger.Incident](t)(l.Acknowledge(ctx, id, "others do"))
+	i := must[incident.Incident](t)(l.Incidents.Acknowledge(ctx, id, "I know"))
+	again := must[incident.Incident](t)(l.Incidents.Acknowledge(ctx, id, "others do"))
 	if i.AckedAt.IsZero() || again.Note != "I know" || !again.AckedAt.Equal(i.AckedAt) {
 		t.Errorf("%+v, and again %+v", i, again)
 	}
-	if _, err := l.Acknowledge(ctx, id+1, ""); !errors.Is(err, ledger.ErrNotFound) {
+	if _, err := l.Incidents.Acknowledge(ctx, id+1, ""); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("one that is not there: %v", err)
 	}
 
@@ -162,8 +165,8 @@ func acknowledge(t *testing.T, open Open) {
 		t.Errorf("a failure of another kind: %+v", meant.Failed)
 	}
 	ends(t, l, "j", ending(domain.OutcomeSuccess, ""))
-	var over *ledger.IncidentOverError
-	if _, err := l.Acknowledge(ctx, id, ""); !errors.As(err, &over) || over.Incident.ClosedBy == 0 {
+	var over *incident.OverError
+	if _, err := l.Incidents.Acknowledge(ctx, id, ""); !errors.As(err, &over) || over.Incident.ClosedBy == 0 {
 		t.Errorf("one that is over: %v", err)
 	}
 }
@@ -217,7 +220,7 @@ func incidentRace(t *testing.T, open Open) {
 	if got := openIncidents(t, l); got != fmt.Sprintf("j x %d", runs) {
 		t.Errorf("%q", got)
 	}
-	if got := kinds(t, l, ledger.EventFilter{Job: "j"}); strings.Count(got, "incident.opened") != 1 {
+	if got := kinds(t, l, event.Filter{Job: "j"}); strings.Count(got, "incident.opened") != 1 {
 		t.Errorf("events: %s", got)
 	}
 }
@@ -227,20 +230,20 @@ func incidentsKept(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	keep := func(string) time.Duration { return 24 * time.Hour }
 	ends(t, l, "old", ending(domain.OutcomeError, "x"))
-	ok(t, l.AppendNotices(ctx, ledger.Notice{Channel: "c", Title: "of no run"}))
-	for _, n := range must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10)) {
+	ok(t, l.Outbox.Append(ctx, ledger.Notice{Channel: "c", Title: "of no run"}))
+	for _, n := range must[[]ledger.Notice](t)(l.Outbox.Pending(ctx, time.Now(), 10)) {
 		n.State = ledger.NoticeDelivered
-		ok(t, l.UpdateNotice(ctx, n))
+		ok(t, l.Outbox.Update(ctx, n))
 	}
 
 	time.Sleep(23 * time.Hour)
 	ends(t, l, "new", ending(domain.OutcomeError, "x"))
 	time.Sleep(2 * time.Hour)
-	must[int](t)(l.Prune(ctx, time.Now(), keep))
+	must[int](t)(l.Maint.Prune(ctx, time.Now(), keep))
 	if got := openIncidents(t, l); got != "new x 1" {
 		t.Errorf("left: %q", got)
 	}
-	if _, there, err := l.LastNotice(ctx, "c"); there || err != nil {
+	if _, there, err := l.Outbox.Last(ctx, "c"); there || err != nil {
 		t.Errorf("an old notice of no run is left: %v", err)
 	}
 }
@@ -248,37 +251,37 @@ func incidentsKept(t *testing.T, open Open) {
 // digests are put into the outbox once for each span.
 func digests(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	began := must[time.Time](t)(l.DigestThrough(ctx, "mail", time.Now()))
+	began := must[time.Time](t)(l.Outbox.DigestThrough(ctx, "mail", time.Now()))
 	to := began.Add(time.Hour)
-	if !must[bool](t)(l.AppendDigest(ctx, began, to, ledger.Notice{Channel: "mail", Title: "day"})) {
+	if !must[bool](t)(l.Outbox.AppendDigest(ctx, began, to, ledger.Notice{Channel: "mail", Title: "day"})) {
 		t.Error("it was not added")
 	}
-	if must[bool](t)(l.AppendDigest(ctx, began, to.Add(time.Second), ledger.Notice{Channel: "mail", Title: "again"})) {
+	if must[bool](t)(l.Outbox.AppendDigest(ctx, began, to.Add(time.Second), ledger.Notice{Channel: "mail", Title: "again"})) {
 		t.Error("a second one of the same span was added")
 	}
-	if through := must[time.Time](t)(l.DigestThrough(ctx, "mail", time.Now())); !through.Equal(to) {
+	if through := must[time.Time](t)(l.Outbox.DigestThrough(ctx, "mail", time.Now())); !through.Equal(to) {
 		t.Errorf("the next one begins at %v, not %v", through, to)
 	}
-	if pending := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10)); len(pending) != 1 || pending[0].Title != "day" {
+	if pending := must[[]ledger.Notice](t)(l.Outbox.Pending(ctx, time.Now(), 10)); len(pending) != 1 || pending[0].Title != "day" {
 		t.Errorf("%+v", pending)
 	}
 
-	ok(t, l.KeepDigests(ctx, map[string]bool{"mail": true}))
-	if through := must[time.Time](t)(l.DigestThrough(ctx, "mail", time.Now())); !through.Equal(to) {
+	ok(t, l.Outbox.KeepDigests(ctx, map[string]bool{"mail": true}))
+	if through := must[time.Time](t)(l.Outbox.DigestThrough(ctx, "mail", time.Now())); !through.Equal(to) {
 		t.Errorf("a channel that keeps its digest begins at %v", through)
 	}
-	ok(t, l.KeepDigests(ctx, map[string]bool{"mail": false}))
-	if through := must[time.Time](t)(l.DigestThrough(ctx, "mail", time.Now())); through.Equal(to) {
+	ok(t, l.Outbox.KeepDigests(ctx, map[string]bool{"mail": false}))
+	if through := must[time.Time](t)(l.Outbox.DigestThrough(ctx, "mail", time.Now())); through.Equal(to) {
 		t.Error("a channel that gets its digest again goes on where it was")
 	}
 
 	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
 	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeError, Usage: ledger.Usage{TokensIn: 3, TokensOut: 4, CostMicroUSD: 5}}))
-	ended := must[[]ledger.Ended](t)(l.EndedBetween(ctx, time.Now().Add(-time.Hour), time.Now().Add(time.Hour)))
-	if len(ended) != 1 || ended[0] != (ledger.Ended{Job: "j", Agent: "a", Outcome: domain.OutcomeError, Runs: 1, Tokens: 7, Cost: 5}) {
+	ended := must[[]runs.Ended](t)(l.Runs.EndedBetween(ctx, time.Now().Add(-time.Hour), time.Now().Add(time.Hour)))
+	if len(ended) != 1 || ended[0] != (runs.Ended{Job: "j", Agent: "a", Outcome: domain.OutcomeError, Runs: 1, Tokens: 7, Cost: 5}) {
 		t.Errorf("%+v", ended)
 	}
-	if none := must[[]ledger.Ended](t)(l.EndedBetween(ctx, time.Now().Add(time.Minute), time.Now().Add(time.Hour))); len(none) != 0 {
+	if none := must[[]runs.Ended](t)(l.Runs.EndedBetween(ctx, time.Now().Add(time.Minute), time.Now().Add(time.Hour))); len(none) != 0 {
 		t.Errorf("of a time to come: %+v", none)
 	}
 }

@@ -18,7 +18,7 @@ type Open func(t *testing.T) *ledger.Ledger
 func Run(t *testing.T, fresh func(t *testing.T) Open) {
 	for name, test := range map[string]func(*testing.T, Open){
 		"Budget": budgets, "BudgetCrash": budgetCrash, "BudgetRace": budgetRace, "Months": months, "MonthRace": monthRace, "PruneSpending": pruneSpending,
-		"Inbox": inbox, "InboxEnds": inboxEnds, "WaitingEvents": waitingEvents, "Recovery": recovery, "Paused": paused, "Infos": infos, "InfosOnce": infosOnce,
+		"Inbox": inboxItems, "InboxEnds": inboxEnds, "WaitingEvents": waitingEvents, "Recovery": recovery, "Paused": paused, "Infos": infos, "InfosOnce": infosOnce,
 		"Approvals": approvals, "ApprovalWithdrawn": approvalWithdrawn, "ApprovalsTogether": approvalsTogether, "QuestionsTogether": questionsTogether, "WaitingOverlaps": waitingOverlaps, "ApprovalExpires": approvalExpires, "DefinitionApproval": definitionApproval, "RecordTaint": recordTaint, "Labels": labels, "InitialTaint": initialTaint,
 		"KeyIsOneRun": keyIsOneRun, "Claims": claims, "ClaimsBack": claimsBack, "Overlap": overlap, "DueOnce": dueOnce, "Watermarks": watermarks,
 		"Fencing": fencing, "RetryLater": retryLater, "Interrupt": interrupt, "Cancel": cancel, "Retry": retryFinished,
@@ -96,12 +96,12 @@ func start(t *testing.T, l *ledger.Ledger, run int64) ledger.Attempt {
 // recorded says whether an event of a kind is recorded of a run, with a text in its data.
 func recorded(t *testing.T, l *ledger.Ledger, run int64, kind, text string) {
 	t.Helper()
-	if e, found, err := l.LastEvent(t.Context(), run, kind); err != nil || !found || !strings.Contains(string(e.Data), text) {
+	if e, found, err := l.Events.Last(t.Context(), run, kind); err != nil || !found || !strings.Contains(string(e.Data), text) {
 		t.Errorf("the event %s of run %d: %q, want %q in it (%v)", kind, run, e.Data, text, err)
 	}
 }
 
 func get(t *testing.T, l *ledger.Ledger, run int64) ledger.Run {
 	t.Helper()
-	return must[ledger.Run](t)(l.Run(t.Context(), run))
+	return must[ledger.Run](t)(l.Runs.Get(t.Context(), run))
 }

@@ -9,6 +9,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
 	"rouse/internal/ledger/record"
 )
 
@@ -26,13 +27,13 @@ func obstacles(t *testing.T, open Open) {
 	}
 	told := func(want int) {
 		t.Helper()
-		if n := len(must[[]ledger.Notice](t)(l.UndeliveredNotices(ctx, 100))); n != want {
+		if n := len(must[[]ledger.Notice](t)(l.Outbox.Undelivered(ctx, 100))); n != want {
 			t.Errorf("%d notices, want %d", n, want)
 		}
 	}
 	blocked := func(want int) {
 		t.Helper()
-		if n := must[int](t)(l.BlockedRuns(ctx)); n != want {
+		if n := must[int](t)(l.Runs.Blocked(ctx)); n != want {
 			t.Errorf("%d are blocked, want %d", n, want)
 		}
 	}
@@ -49,14 +50,14 @@ func obstacles(t *testing.T, open Open) {
 	do(l.HoldRuns(ctx, hold(one, secret))) // a daemon that was killed says it again
 	told(1)
 	blocked(2)
-	r := must[ledger.Run](t)(l.Run(ctx, one))
+	r := must[ledger.Run](t)(l.Runs.Get(ctx, one))
 	if !r.Blocked.Now() || record.ObstaclesText(r.Blocked.By) != "secret: the secret x is not set (rouse.yaml:3)" || r.Attempt != 0 {
 		t.Errorf("%+v", r.Blocked)
 	}
 	if open := must[[]ledger.Obstacle](t)(l.OpenObstacles(ctx, "secret")); len(open) != 1 || open[0].Source != "secret/x" {
 		t.Errorf("%+v", open)
 	}
-	if n := len(must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{Run: one}))); n != 2 { // queued, blocked
+	if n := len(must[[]ledger.Event](t)(l.Events.List(ctx, event.Filter{Run: one}))); n != 2 { // queued, blocked
 		t.Errorf("%d events", n)
 	}
 
@@ -64,7 +65,7 @@ func obstacles(t *testing.T, open Open) {
 	folder := ledger.Obstacle{Kind: "folder", Source: "folder/f", Text: "f is not there"}
 	do(l.HoldRuns(ctx, hold(one, secret, folder)))
 	told(2)
-	if again := must[ledger.Run](t)(l.Run(ctx, one)); !again.Blocked.Since.Equal(r.Blocked.Since) || len(again.Blocked.By) != 2 {
+	if again := must[ledger.Run](t)(l.Runs.Get(ctx, one)); !again.Blocked.Since.Equal(r.Blocked.Since) || len(again.Blocked.By) != 2 {
 		t.Errorf("%+v", again.Blocked)
 	}
 
@@ -79,12 +80,12 @@ func obstacles(t *testing.T, open Open) {
 	started, _, err := l.StartAttempt(ctx, one)
 	do(err)
 	do(l.HoldRuns(ctx, hold(one, secret))) // too late
-	if r := must[ledger.Run](t)(l.Run(ctx, one)); r.State != domain.StateRunning || r.Blocked.Now() || r.Blocked.Until.IsZero() || started.ID != one {
+	if r := must[ledger.Run](t)(l.Runs.Get(ctx, one)); r.State != domain.StateRunning || r.Blocked.Now() || r.Blocked.Until.IsZero() || started.ID != one {
 		t.Errorf("%+v", r)
 	}
 	must[ledger.Run](t)(l.RequestCancel(ctx, two, "not needed"))
 	blocked(0)
-	if r := must[ledger.Run](t)(l.Run(ctx, two)); !strings.Contains(record.ObstaclesText(r.Blocked.By), "secret x") || r.Blocked.Now() {
+	if r := must[ledger.Run](t)(l.Runs.Get(ctx, two)); !strings.Contains(record.ObstaclesText(r.Blocked.By), "secret x") || r.Blocked.Now() {
 		t.Errorf("a cancelled run: %+v", r.Blocked)
 	}
 }
@@ -108,10 +109,10 @@ func obstaclesAgain(t *testing.T, open Open) {
 	}{{0, 1}, {time.Minute, 1}, {time.Hour, 1}, {time.Hour + ms, 2}, {2*time.Hour + ms, 2}} {
 		time.Sleep(time.Until(begin.Add(c.at)))
 		hold(run, secret)
-		if told := len(must[[]ledger.Notice](t)(l.UndeliveredNotices(ctx, 100))); told != c.told {
+		if told := len(must[[]ledger.Notice](t)(l.Outbox.Undelivered(ctx, 100))); told != c.told {
 			t.Errorf("the %d. time it was told of %d times, want %d", i+1, told, c.told)
 		}
-		if n := must[int](t)(l.BlockedRuns(ctx)); n != 1 {
+		if n := must[int](t)(l.Runs.Blocked(ctx)); n != 1 {
 			t.Errorf("the %d. time %d runs are blocked", i+1, n)
 		}
 		if b := get(t, l, run).Blocked; !b.Since.Equal(time.Now()) || !b.Now() {
@@ -127,8 +128,8 @@ func obstaclesAgain(t *testing.T, open Open) {
 		ok(t, l.ReleaseRuns(ctx, run, run))
 	}
 
-	events := must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{Run: run}))
-	if got := kinds(t, l, ledger.EventFilter{Run: run}); got != "run.queued"+strings.Repeat(" run.blocked run.unblocked", 5) {
+	events := must[[]ledger.Event](t)(l.Events.List(ctx, event.Filter{Run: run}))
+	if got := kinds(t, l, event.Filter{Run: run}); got != "run.queued"+strings.Repeat(" run.blocked run.unblocked", 5) {
 		t.Errorf("events: %s", got)
 	}
 	var waited struct{ Seconds float64 }
@@ -143,12 +144,12 @@ func obstaclesAgain(t *testing.T, open Open) {
 	time.Sleep(2 * time.Hour)
 	hold(enqueue(t, l, manual("j"))[0].Run, secret)
 	hold(run, secret)
-	if told := len(must[[]ledger.Notice](t)(l.UndeliveredNotices(ctx, 100))); told != 3 || !get(t, l, run).Blocked.Since.Equal(since) {
+	if told := len(must[[]ledger.Notice](t)(l.Outbox.Undelivered(ctx, 100))); told != 3 || !get(t, l, run).Blocked.Since.Equal(since) {
 		t.Errorf("it was told of %d times while it stayed: %+v", told, get(t, l, run).Blocked)
 	}
 
 	// Whoever waited for it gave up, and nobody said that it is over.
-	for _, r := range must[[]ledger.Run](t)(l.Unfinished(ctx)) {
+	for _, r := range must[[]ledger.Run](t)(l.Runs.Unfinished(ctx)) {
 		must[ledger.Run](t)(l.RequestCancel(ctx, r.ID, "not needed"))
 	}
 	folder := ledger.Obstacle{Kind: "folder", Source: "folder/f", Text: "f is not there"}

@@ -9,15 +9,18 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/runs"
 )
 
 // noon is when the tests of instants happen.
 var noon = time.Date(2026, 3, 29, 12, 0, 0, 0, time.UTC)
 
 // recordDue records one instant, and says what became of it.
-func recordDue(t *testing.T, l *ledger.Ledger, d ledger.Due) ledger.Occurrence {
+func recordDue(t *testing.T, l *ledger.Ledger, d ledger.Due) runs.Occurrence {
 	t.Helper()
-	return must[[]ledger.Occurrence](t)(l.RecordDue(t.Context(), noon, []ledger.Due{d}, nil))[0]
+	return must[[]runs.Occurrence](t)(l.RecordDue(t.Context(), noon, []ledger.Due{d}, nil))[0]
 }
 
 func decided(d ledger.Due, decision domain.Decision, reason string) ledger.Due {
@@ -25,9 +28,9 @@ func decided(d ledger.Due, decision domain.Decision, reason string) ledger.Due {
 	return d
 }
 
-func rows(t *testing.T, l *ledger.Ledger, job string, from, to time.Time) []ledger.Occurrence {
+func rows(t *testing.T, l *ledger.Ledger, job string, from, to time.Time) []runs.Occurrence {
 	t.Helper()
-	return must[[]ledger.Occurrence](t)(l.Occurrences(t.Context(), job, from, to, 100_000))
+	return must[[]runs.Occurrence](t)(l.Occurrences.List(t.Context(), job, from, to, 100_000))
 }
 
 // dueAgain: the clock was set back, and instants come again. One that was missed runs now;
@@ -77,7 +80,7 @@ func dueAgain(t *testing.T, open Open) {
 			}
 		}
 
-		if n := len(must[[]ledger.Run](t)(l.Runs(ctx, ledger.RunFilter{Job: string(c.decision)}))); n > 1 {
+		if n := len(must[[]ledger.Run](t)(l.Runs.List(ctx, runs.Filter{Job: string(c.decision)}))); n > 1 {
 			t.Errorf("%s: %d runs of one instant", c.decision, n)
 		}
 	}
@@ -100,16 +103,16 @@ func rewind(t *testing.T, open Open) {
 	l, ctx, now := open(t), t.Context(), time.Now()
 	specs := []ledger.JobSpec{{Name: "ahead", Agent: "a", ScheduleHash: "1"}, {Name: "behind", Agent: "a", ScheduleHash: "1"}}
 	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, now, specs))
-	pause(t, l, ledger.PauseJob, "before", 0)
-	pause(t, l, ledger.PauseJob, "until", 12*time.Hour)
+	setPause(t, l, pause.Job, "before", 0)
+	setPause(t, l, pause.Job, "until", 12*time.Hour)
 	time.Sleep(10 * time.Hour) // as it seemed
-	must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "before"))
-	pause(t, l, ledger.PauseAll, "", 0)
-	pause(t, l, ledger.PauseAgent, "hour", time.Hour)
-	pause(t, l, ledger.PauseAgent, "over", 0)
+	must[bool](t)(l.Pauses.End(ctx, pause.Job, "before"))
+	setPause(t, l, pause.All, "", 0)
+	setPause(t, l, pause.Agent, "hour", time.Hour)
+	setPause(t, l, pause.Agent, "over", 0)
 	time.Sleep(time.Minute)
-	must[bool](t)(l.EndPause(ctx, ledger.PauseAgent, "over"))
-	must[[]ledger.Occurrence](t)(l.RecordDue(ctx, time.Now(), []ledger.Due{due("ahead", now.Add(9*time.Hour), "allow")},
+	must[bool](t)(l.Pauses.End(ctx, pause.Agent, "over"))
+	must[[]runs.Occurrence](t)(l.RecordDue(ctx, time.Now(), []ledger.Due{due("ahead", now.Add(9*time.Hour), "allow")},
 		map[string]time.Time{"ahead": time.Now(), "behind": now.Add(time.Minute)}))
 	right := now.Add(time.Hour)
 	// Only the first call moves anything.
@@ -119,7 +122,7 @@ func rewind(t *testing.T, open Open) {
 	if a, b := states["ahead"], states["behind"]; !a.Watermark.Equal(right) || !b.Watermark.Equal(now.Add(time.Minute)) || !a.Anchor.Equal(now) {
 		t.Errorf("jobs: %+v", states)
 	}
-	if o := recordDue(t, l, due("ahead", now.Add(9*time.Hour), "allow")); o.Run == 0 || len(must[[]ledger.Run](t)(l.Runs(ctx, ledger.RunFilter{Job: "ahead"}))) != 1 {
+	if o := recordDue(t, l, due("ahead", now.Add(9*time.Hour), "allow")); o.Run == 0 || len(must[[]ledger.Run](t)(l.Runs.List(ctx, runs.Filter{Job: "ahead"}))) != 1 {
 		t.Errorf("an instant that ran ahead of time ran twice: %+v", o)
 	}
 
@@ -130,16 +133,16 @@ func rewind(t *testing.T, open Open) {
 	}{
 		{"before", "", 0, time.Hour}, {"until", "", 0, 12 * time.Hour}, {"x", "hour", time.Hour, 2 * time.Hour}, {"x", "over", 0, 0}, {"x", "all", time.Hour, 0},
 	} {
-		var mine []ledger.Pause
+		var mine []pause.Pause
 		for _, p := range pauses {
-			if (p.Scope == ledger.PauseAll) == (c.agent == "all") && (c.agent == "all" || p.Name == c.job || p.Name == c.agent) {
+			if (p.Scope == pause.All) == (c.agent == "all") && (c.agent == "all" || p.Name == c.job || p.Name == c.agent) {
 				mine = append(mine, p)
 			}
 		}
 
 		for at := time.Duration(0); at < 24*time.Hour; at += 30 * time.Minute {
 			want := at >= c.from && (at < c.to || c.agent == "all") && c.agent != "over"
-			if _, got := ledger.Paused(mine, c.job, c.agent, now.Add(at)); got != want {
+			if _, got := pause.Paused(mine, c.job, c.agent, now.Add(at)); got != want {
 				t.Errorf("%s %s after %s: paused is %v, want %v: %+v", c.job, c.agent, at, got, want, mine)
 			}
 		}
@@ -190,7 +193,7 @@ func stretches(t *testing.T, open Open) {
 		for _, o := range found {
 			got = append(got, fmt.Sprint(o.Instants))
 		}
-		if none := must[[]ledger.Occurrence](t)(l.NotRun(ctx, noon.Add(c.from), noon.Add(c.to), 100)); c.job == "" && !reflect.DeepEqual(none, found) {
+		if none := must[[]runs.Occurrence](t)(l.Occurrences.NotRun(ctx, noon.Add(c.from), noon.Add(c.to), 100)); c.job == "" && !reflect.DeepEqual(none, found) {
 			t.Errorf("what did not run from %s to %s: %+v, want %+v", c.from, c.to, none, found)
 		}
 		if g := strings.Join(got, " "); g != c.want {
@@ -198,11 +201,11 @@ func stretches(t *testing.T, open Open) {
 		}
 	}
 
-	if newest := must[[]ledger.Occurrence](t)(l.Occurrences(ctx, "j", noon, noon.Add(20*h), 1)); len(newest) != 1 || newest[0].Instants != 1 {
+	if newest := must[[]runs.Occurrence](t)(l.Occurrences.List(ctx, "j", noon, noon.Add(20*h), 1)); len(newest) != 1 || newest[0].Instants != 1 {
 		t.Errorf("the newest: %+v", newest)
 	}
 
-	event := must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{Job: "j"}))[0]
+	event := must[[]ledger.Event](t)(l.Events.List(ctx, event.Filter{Job: "j"}))[0]
 	if event.Kind != "occurrence.missed" || !strings.Contains(string(event.Data), `"instants":36001`) {
 		t.Errorf("event: %+v %s", event, event.Data)
 	}
@@ -280,23 +283,23 @@ func largeBatch(t *testing.T, open Open) {
 	}
 
 	began := time.Now()
-	recorded := must[[]ledger.Occurrence](t)(l.RecordDue(ctx, noon, due1, marks))
+	recorded := must[[]runs.Occurrence](t)(l.RecordDue(ctx, noon, due1, marks))
 	t.Logf("%d instants in %s", n, time.Since(began))
-	runs := map[int64]bool{}
+	runIDs := map[int64]bool{}
 	for i, o := range recorded {
-		if o.Job != due1[i].Job || o.Decision != domain.DecisionRun || o.Run == 0 || runs[o.Run] {
+		if o.Job != due1[i].Job || o.Decision != domain.DecisionRun || o.Run == 0 || runIDs[o.Run] {
 			t.Fatalf("instant %d: %+v", i, o)
 		}
-		runs[o.Run] = true
+		runIDs[o.Run] = true
 	}
 
-	if c := must[ledger.Counts](t)(l.Counts(ctx)); c.Queued != n {
+	if c := must[runs.Counts](t)(l.Runs.Counts(ctx)); c.Queued != n {
 		t.Errorf("%+v", c)
 	}
 
 	for _, o := range rows(t, l, "", noon, noon) {
 		var i int
-		if _, err := fmt.Sscanf(o.Job, "job %d", &i); err != nil || o.Source != due1[i].Source || !o.Nominal.Equal(noon) || o.Instants != 1 || !o.Through.IsZero() || !runs[o.Run] {
+		if _, err := fmt.Sscanf(o.Job, "job %d", &i); err != nil || o.Source != due1[i].Source || !o.Nominal.Equal(noon) || o.Instants != 1 || !o.Through.IsZero() || !runIDs[o.Run] {
 			t.Fatalf("read: %+v", o)
 		}
 	}
@@ -311,7 +314,7 @@ func largeBatch(t *testing.T, open Open) {
 func manyQueued(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	for i := range 300 {
-		must[[]ledger.Occurrence](t)(l.RecordDue(ctx, noon, []ledger.Due{due("j", noon.Add(time.Duration(i)*time.Minute), "queue_all")}, nil))
+		must[[]runs.Occurrence](t)(l.RecordDue(ctx, noon, []ledger.Due{due("j", noon.Add(time.Duration(i)*time.Minute), "queue_all")}, nil))
 	}
 
 	decisions := map[domain.Decision]int{}
@@ -330,7 +333,7 @@ func manyQueued(t *testing.T, open Open) {
 		many = append(many, due("crowded", noon.Add(time.Duration(i)*time.Minute), "allow"))
 	}
 
-	must[[]ledger.Occurrence](t)(l.RecordDue(ctx, noon, many, nil))
+	must[[]runs.Occurrence](t)(l.RecordDue(ctx, noon, many, nil))
 	for i, overlap := range []domain.Overlap{domain.OverlapSkip, domain.OverlapQueueOne, domain.OverlapQueueAll, domain.OverlapCancel} {
 		want := domain.DecisionSkipped
 		if overlap == domain.OverlapCancel {
@@ -346,7 +349,7 @@ func manyQueued(t *testing.T, open Open) {
 // retry turns that back.
 func skippedRun(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	read := func(job string) ledger.Occurrence {
+	read := func(job string) runs.Occurrence {
 		t.Helper()
 		found := rows(t, l, job, noon, noon)
 		if len(found) != 1 {
@@ -441,7 +444,7 @@ func jobsSync(t *testing.T, open Open) {
 			t.Errorf("step %d: %+v, want anchor %s, watermark %s", i, st, at(c.anchor), watermark)
 		}
 
-		must[[]ledger.Occurrence](t)(l.RecordDue(ctx, at(i), nil, map[string]time.Time{"j": at(i).Add(30 * time.Minute)}))
+		must[[]runs.Occurrence](t)(l.RecordDue(ctx, at(i), nil, map[string]time.Time{"j": at(i).Add(30 * time.Minute)}))
 	}
 }
 
@@ -474,8 +477,8 @@ func overlap(t *testing.T, open Open) {
 		{"skip", "skipped", "skipped"}, {"queue_one", "skipped", "run"}, {"queue_all", "run", "run"}, {"allow", "run", "run"}, {"cancel_previous", "run", "run"},
 	}
 	for _, c := range cases {
-		first := must[[]ledger.Occurrence](t)(l.RecordDue(ctx, at, []ledger.Due{due(string(c.policy), at, c.policy)}, nil))[0]
-		second := must[[]ledger.Occurrence](t)(l.RecordDue(ctx, at, []ledger.Due{due(string(c.policy), at.Add(time.Minute), c.policy)}, nil))[0]
+		first := must[[]runs.Occurrence](t)(l.RecordDue(ctx, at, []ledger.Due{due(string(c.policy), at, c.policy)}, nil))[0]
+		second := must[[]runs.Occurrence](t)(l.RecordDue(ctx, at, []ledger.Due{due(string(c.policy), at.Add(time.Minute), c.policy)}, nil))[0]
 		if first.Decision != "run" || second.Decision != c.queued {
 			t.Errorf("%s: %s while queued, want %s (%s)", c.policy, second.Decision, c.queued, second.Reason)
 		}
@@ -494,7 +497,7 @@ func overlap(t *testing.T, open Open) {
 			ok(t, err)
 		}
 
-		third := must[[]ledger.Occurrence](t)(l.RecordDue(ctx, at, []ledger.Due{due(string(c.policy), at.Add(2*time.Minute), c.policy)}, nil))[0]
+		third := must[[]runs.Occurrence](t)(l.RecordDue(ctx, at, []ledger.Due{due(string(c.policy), at.Add(2*time.Minute), c.policy)}, nil))[0]
 		if third.Decision != c.while {
 			t.Errorf("%s: %s while running, want %s (%s)", c.policy, third.Decision, c.while, third.Reason)
 		}
@@ -505,9 +508,9 @@ func overlap(t *testing.T, open Open) {
 func dueOnce(t *testing.T, open Open) {
 	ctx, at := t.Context(), time.Unix(1_700_000_000, 0).UTC()
 	l := open(t)
-	first := must[[]ledger.Occurrence](t)(l.RecordDue(ctx, at, []ledger.Due{due("j", at, "allow")}, nil))
+	first := must[[]runs.Occurrence](t)(l.RecordDue(ctx, at, []ledger.Due{due("j", at, "allow")}, nil))
 	for range 3 {
-		again := must[[]ledger.Occurrence](t)(l.RecordDue(ctx, at.Add(time.Hour), []ledger.Due{due("j", at, "allow")}, nil))
+		again := must[[]runs.Occurrence](t)(l.RecordDue(ctx, at.Add(time.Hour), []ledger.Due{due("j", at, "allow")}, nil))
 		if again[0].Run != first[0].Run {
 			t.Errorf("an instant got a second run: %+v", again)
 		}
@@ -515,8 +518,8 @@ func dueOnce(t *testing.T, open Open) {
 
 	missed := due("j", at.Add(time.Second), "skip")
 	missed.Decision, missed.Reason = domain.DecisionMissed, "the machine slept"
-	must[[]ledger.Occurrence](t)(l.RecordDue(ctx, at, []ledger.Due{missed}, nil))
-	rows := must[[]ledger.Occurrence](t)(l.Occurrences(ctx, "j", at.Add(-time.Hour), at.Add(time.Hour), 10))
+	must[[]runs.Occurrence](t)(l.RecordDue(ctx, at, []ledger.Due{missed}, nil))
+	rows := must[[]runs.Occurrence](t)(l.Occurrences.List(ctx, "j", at.Add(-time.Hour), at.Add(time.Hour), 10))
 	if len(rows) != 2 || rows[0].Decision != domain.DecisionMissed || rows[0].Reason != "the machine slept" || rows[1].Run != first[0].Run {
 		t.Errorf("occurrences: %+v", rows)
 	}
@@ -527,9 +530,9 @@ func watermarks(t *testing.T, open Open) {
 	spec := ledger.JobSpec{Name: "j", Agent: "a", ScheduleHash: "1"}
 	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, at, []ledger.JobSpec{spec}))
 	later := at.Add(time.Hour)
-	must[[]ledger.Occurrence](t)(l.RecordDue(ctx, later, nil, map[string]time.Time{"j": later}))
+	must[[]runs.Occurrence](t)(l.RecordDue(ctx, later, nil, map[string]time.Time{"j": later}))
 	// A late writer must not make instants due again.
-	must[[]ledger.Occurrence](t)(l.RecordDue(ctx, later, nil, map[string]time.Time{"j": at})) // never backwards
+	must[[]runs.Occurrence](t)(l.RecordDue(ctx, later, nil, map[string]time.Time{"j": at})) // never backwards
 	written := l.Changed()
 	same := must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, later.Add(time.Hour), []ledger.JobSpec{spec}))["j"]
 	if same.JobSpec != spec || !same.Watermark.Equal(later) || !same.Anchor.Equal(at) {

@@ -10,27 +10,31 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/runs"
+	"rouse/internal/ledger/wake"
 )
 
-// pause begins a pause of so long, by the owner; 0 is without an end.
-func pause(t *testing.T, l *ledger.Ledger, scope, name string, long time.Duration) ledger.Pause {
+// setPause begins a pause of so long, by the owner; 0 is without an end.
+func setPause(t *testing.T, l *ledger.Ledger, scope, name string, long time.Duration) pause.Pause {
 	t.Helper()
-	p := ledger.Pause{Scope: scope, Name: name, Reason: "holidays", By: ledger.ByUser}
+	p := pause.Pause{Scope: scope, Name: name, Reason: "holidays", By: ledger.ByUser}
 	if long > 0 {
 		p.Until = time.Now().Add(long)
 	}
-	return must[ledger.Pause](t)(l.SetPause(t.Context(), p))
+	return must[pause.Pause](t)(l.Pauses.Set(t.Context(), p))
 }
 
-func pausesFrom(t *testing.T, l *ledger.Ledger, from time.Time) []ledger.Pause {
+func pausesFrom(t *testing.T, l *ledger.Ledger, from time.Time) []pause.Pause {
 	t.Helper()
-	return must[[]ledger.Pause](t)(l.Pauses(t.Context(), from))
+	return must[[]pause.Pause](t)(l.Pauses.List(t.Context(), from))
 }
 
-func kinds(t *testing.T, l *ledger.Ledger, f ledger.EventFilter) string {
+func kinds(t *testing.T, l *ledger.Ledger, f event.Filter) string {
 	t.Helper()
 	var out []string
-	for _, e := range must[[]ledger.Event](t)(l.Events(t.Context(), f)) {
+	for _, e := range must[[]ledger.Event](t)(l.Events.List(t.Context(), f)) {
 		out = append(out, e.Kind)
 	}
 	return strings.Join(out, " ")
@@ -40,14 +44,14 @@ func kinds(t *testing.T, l *ledger.Ledger, f ledger.EventFilter) string {
 // thing is replaced, those of other things stay, and one that is over stays in the record.
 func pauseKept(t *testing.T, open Open) {
 	l, ctx, begin := open(t), t.Context(), time.Now()
-	set := pause(t, l, ledger.PauseJob, "j", time.Hour)
+	set := setPause(t, l, pause.Job, "j", time.Hour)
 	if read := pausesFrom(t, open(t), begin); len(read) != 1 || fmt.Sprintf("%+v", read[0]) != fmt.Sprintf("%+v", set) || !set.Since.Equal(begin) || set.ID == 0 {
 		t.Errorf("set %+v, read %+v", set, read)
 	}
 
-	agent, all := pause(t, l, ledger.PauseAgent, "j", 0), pause(t, l, ledger.PauseAll, "", 3*time.Hour)
+	agent, all := setPause(t, l, pause.Agent, "j", 0), setPause(t, l, pause.All, "", 3*time.Hour)
 	time.Sleep(time.Minute)
-	second := pause(t, l, ledger.PauseJob, "j", 2*time.Hour)
+	second := setPause(t, l, pause.Job, "j", 2*time.Hour)
 	on := pausesFrom(t, l, time.Now())
 	if len(on) != 3 || on[0].ID != agent.ID || on[1].ID != all.ID || on[2].ID != second.ID || second.ID == set.ID {
 		t.Errorf("on: %+v", on)
@@ -57,12 +61,12 @@ func pauseKept(t *testing.T, open Open) {
 	if len(past) != 4 || past[0].ID != set.ID || !past[0].EndedAt.Equal(second.Since) {
 		t.Errorf("a pause that was replaced is not in the record: %+v", past)
 	}
-	if ended := must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "other")); ended {
+	if ended := must[bool](t)(l.Pauses.End(ctx, pause.Job, "other")); ended {
 		t.Error("a pause was ended that nobody had set")
 	}
 
 	for _, want := range []bool{true, false} {
-		if ended := must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "j")); ended != want {
+		if ended := must[bool](t)(l.Pauses.End(ctx, pause.Job, "j")); ended != want {
 			t.Errorf("ended: %v, want %v", ended, want)
 		}
 	}
@@ -71,14 +75,14 @@ func pauseKept(t *testing.T, open Open) {
 	if on := pausesFrom(t, l, time.Now()); len(on) != 1 || on[0].ID != agent.ID {
 		t.Errorf("three hours later: %+v", on)
 	}
-	if ended := must[bool](t)(l.EndPause(ctx, ledger.PauseAll, "")); ended {
+	if ended := must[bool](t)(l.Pauses.End(ctx, pause.All, "")); ended {
 		t.Error("a pause that was over was ended")
 	}
 	if all := pausesFrom(t, l, time.Time{}); len(all) != 4 {
 		t.Errorf("the record: %+v", all)
 	}
 
-	if got := kinds(t, l, ledger.EventFilter{Job: "j"}); got != "paused paused resumed" {
+	if got := kinds(t, l, event.Filter{Job: "j"}); got != "paused paused resumed" {
 		t.Errorf("events of the job: %s", got)
 	}
 }
@@ -86,8 +90,8 @@ func pauseKept(t *testing.T, open Open) {
 // pauseRefused: a slip neither pauses everything nor pretends to.
 func pauseRefused(t *testing.T, open Open) {
 	l := open(t)
-	for _, p := range []ledger.Pause{{}, {Scope: "jobs", Name: "j"}, {Scope: ledger.PauseJob}, {Scope: ledger.PauseAgent}, {Scope: ledger.PauseAll, Name: "j"}} {
-		if _, err := l.SetPause(t.Context(), p); err == nil {
+	for _, p := range []pause.Pause{{}, {Scope: "jobs", Name: "j"}, {Scope: pause.Job}, {Scope: pause.Agent}, {Scope: pause.All, Name: "j"}} {
+		if _, err := l.Pauses.Set(t.Context(), p); err == nil {
 			t.Errorf("%+v was set", p)
 		}
 	}
@@ -101,14 +105,14 @@ func pauseRefused(t *testing.T, open Open) {
 func pauseCovers(t *testing.T, open Open) {
 	l, ctx, at := open(t), t.Context(), time.Now()
 	const ms = time.Millisecond
-	all := pause(t, l, ledger.PauseAll, "", time.Hour)
-	agent := pause(t, l, ledger.PauseAgent, "a", 2*time.Hour)
-	job := pause(t, l, ledger.PauseJob, "j", 0)
+	all := setPause(t, l, pause.All, "", time.Hour)
+	agent := setPause(t, l, pause.Agent, "a", 2*time.Hour)
+	job := setPause(t, l, pause.Job, "j", 0)
 	time.Sleep(3 * time.Hour)
-	must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "j"))
-	early := pause(t, l, ledger.PauseJob, "early", time.Hour)
+	must[bool](t)(l.Pauses.End(ctx, pause.Job, "j"))
+	early := setPause(t, l, pause.Job, "early", time.Hour)
 	time.Sleep(time.Minute)
-	must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "early"))
+	must[bool](t)(l.Pauses.End(ctx, pause.Job, "early"))
 	pauses := pausesFrom(t, l, at)
 	for _, c := range []struct {
 		job, agent string
@@ -122,7 +126,7 @@ func pauseCovers(t *testing.T, open Open) {
 		{"early", "x", 3*time.Hour - ms, 0}, {"early", "x", 3 * time.Hour, early.ID},
 		{"early", "x", 3*time.Hour + time.Minute - ms, early.ID}, {"early", "x", 3*time.Hour + time.Minute, 0},
 	} {
-		if p, ok := ledger.Paused(pauses, c.job, c.agent, at.Add(c.after)); p.ID != c.want || ok != (c.want != 0) {
+		if p, ok := pause.Paused(pauses, c.job, c.agent, at.Add(c.after)); p.ID != c.want || ok != (c.want != 0) {
 			t.Errorf("job %q of %q after %s: pause %d %v, want %d", c.job, c.agent, c.after, p.ID, ok, c.want)
 		}
 	}
@@ -131,15 +135,15 @@ func pauseCovers(t *testing.T, open Open) {
 	for range 2 {
 		slices.Reverse(pauses)
 		for job, want := range map[string]int64{"x": agent.ID, "j": job.ID} {
-			if p, _ := ledger.Paused(pauses, job, "a", at); p.ID != want {
+			if p, _ := pause.Paused(pauses, job, "a", at); p.ID != want {
 				t.Errorf("of several pauses of %s: %+v", job, p)
 			}
 		}
 
-		pauses = append(pauses, pause(t, l, ledger.PauseAgent, "x", time.Hour), pause(t, l, ledger.PauseJob, "x", 0), pause(t, l, ledger.PauseAll, "", 2*time.Hour))
+		pauses = append(pauses, setPause(t, l, pause.Agent, "x", time.Hour), setPause(t, l, pause.Job, "x", 0), setPause(t, l, pause.All, "", 2*time.Hour))
 		for range 2 {
 			slices.Reverse(pauses)
-			if p, _ := ledger.Paused(pauses, "x", "x", time.Now()); p.Scope != ledger.PauseJob {
+			if p, _ := pause.Paused(pauses, "x", "x", time.Now()); p.Scope != pause.Job {
 				t.Errorf("of several pauses, one of them without an end: %+v", p)
 			}
 		}
@@ -150,12 +154,12 @@ func pauseCovers(t *testing.T, open Open) {
 // is still on when somebody gets round to it.
 func pausedInstants(t *testing.T, open Open) {
 	l, ctx, at := open(t), t.Context(), time.Now()
-	pause(t, l, ledger.PauseJob, "job", time.Hour)
-	pause(t, l, ledger.PauseAgent, "paused", 0)
+	setPause(t, l, pause.Job, "job", time.Hour)
+	setPause(t, l, pause.Agent, "paused", 0)
 	time.Sleep(time.Hour)
-	must[bool](t)(l.EndPause(ctx, ledger.PauseAgent, "paused"))
+	must[bool](t)(l.Pauses.End(ctx, pause.Agent, "paused"))
 	time.Sleep(time.Hour)
-	second := pause(t, l, ledger.PauseAll, "", 0)
+	second := setPause(t, l, pause.All, "", 0)
 	const ms = time.Millisecond
 	for _, c := range []struct {
 		job, agent string
@@ -169,7 +173,7 @@ func pausedInstants(t *testing.T, open Open) {
 	} {
 		d := due(c.job, at.Add(c.after), "allow")
 		d.Agent = c.agent
-		o := must[[]ledger.Occurrence](t)(l.RecordDue(ctx, time.Now(), []ledger.Due{d}, nil))[0]
+		o := must[[]runs.Occurrence](t)(l.RecordDue(ctx, time.Now(), []ledger.Due{d}, nil))[0]
 		want := domain.DecisionRun
 		if c.want != "" {
 			want = domain.DecisionSkipped
@@ -178,20 +182,20 @@ func pausedInstants(t *testing.T, open Open) {
 			t.Errorf("%s of %s after %s: %+v, want %s %q", c.job, c.agent, c.after, o, want, c.want)
 		}
 
-		again := must[[]ledger.Occurrence](t)(l.Occurrences(ctx, c.job, d.Nominal, d.Nominal, 10))
+		again := must[[]runs.Occurrence](t)(l.Occurrences.List(ctx, c.job, d.Nominal, d.Nominal, 10))
 		if len(again) != 1 || again[0].Decision != want || again[0].Reason != c.want {
 			t.Errorf("%s of %s after %s: recorded as %+v", c.job, c.agent, c.after, again)
 		}
 	}
 
 	// What was held back stays held back, and what a person asks for is not the ledger's to hold.
-	must[bool](t)(l.EndPause(ctx, ledger.PauseAll, second.Name))
-	o := must[[]ledger.Occurrence](t)(l.RecordDue(ctx, time.Now(), []ledger.Due{due("now", at.Add(2*time.Hour), "allow")}, nil))[0]
+	must[bool](t)(l.Pauses.End(ctx, pause.All, second.Name))
+	o := must[[]runs.Occurrence](t)(l.RecordDue(ctx, time.Now(), []ledger.Due{due("now", at.Add(2*time.Hour), "allow")}, nil))[0]
 	if o.Decision != domain.DecisionSkipped || o.Run != 0 {
 		t.Errorf("an instant of a pause that is over: %+v", o)
 	}
 
-	pause(t, l, ledger.PauseAll, "", 0)
+	setPause(t, l, pause.All, "", 0)
 	if a := enqueue(t, l, manual("job"))[0]; !a.New {
 		t.Errorf("a manual run in a pause: %+v", a)
 	}
@@ -219,31 +223,31 @@ func planChanges(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	closes(t, l, "a run", false, func() { enqueue(t, l, manual("j")) })
 	closes(t, l, "an instant", false, func() {
-		must[[]ledger.Occurrence](t)(l.RecordDue(ctx, time.Now(), []ledger.Due{due("j", time.Now(), "allow")}, nil))
+		must[[]runs.Occurrence](t)(l.RecordDue(ctx, time.Now(), []ledger.Due{due("j", time.Now(), "allow")}, nil))
 	})
-	closes(t, l, "a pause", true, func() { pause(t, l, ledger.PauseJob, "j", 0) })
-	closes(t, l, "a pause in its place", true, func() { pause(t, l, ledger.PauseJob, "j", time.Hour) })
-	closes(t, l, "a resume", true, func() { must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "j")) })
-	closes(t, l, "a resume of nothing", false, func() { must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "j")) })
+	closes(t, l, "a pause", true, func() { setPause(t, l, pause.Job, "j", 0) })
+	closes(t, l, "a pause in its place", true, func() { setPause(t, l, pause.Job, "j", time.Hour) })
+	closes(t, l, "a resume", true, func() { must[bool](t)(l.Pauses.End(ctx, pause.Job, "j")) })
+	closes(t, l, "a resume of nothing", false, func() { must[bool](t)(l.Pauses.End(ctx, pause.Job, "j")) })
 	closes(t, l, "a wake", true, func() { setWake(t, l, "a", time.Now().Add(time.Hour)) })
 	closes(t, l, "a refused wake", false, func() {
-		if _, err := l.SetWake(ctx, ledger.Wake{Agent: "a"}, ledger.WakeUsage{Started: 1000}); !errors.Is(err, ledger.ErrWakeUsageChanged) {
+		if _, err := l.Wakes.Set(ctx, wake.Wake{Agent: "a"}, wake.Usage{Started: 1000}); !errors.Is(err, wake.ErrUsageChanged) {
 			t.Error(err)
 		}
 	})
-	closes(t, l, "wakes that are retained", false, func() { ok(t, l.CancelWakesExcept(ctx, []string{"a"})) })
-	closes(t, l, "a cancelled wake", true, func() { must[bool](t)(l.CancelWake(ctx, "a", "user")) })
-	closes(t, l, "a wake that is not there", false, func() { must[bool](t)(l.CancelWake(ctx, "a", "user")) })
+	closes(t, l, "wakes that are retained", false, func() { ok(t, l.Wakes.CancelExcept(ctx, []string{"a"})) })
+	closes(t, l, "a cancelled wake", true, func() { must[bool](t)(l.Wakes.Cancel(ctx, "a", "user")) })
+	closes(t, l, "a wake that is not there", false, func() { must[bool](t)(l.Wakes.Cancel(ctx, "a", "user")) })
 	setWake(t, l, "a", time.Now().Add(time.Hour))
-	closes(t, l, "wakes that are not retained", true, func() { ok(t, l.CancelWakesExcept(ctx, nil)) })
-	rule := ledger.PauseRule{After: 2}
+	closes(t, l, "wakes that are not retained", true, func() { ok(t, l.Wakes.CancelExcept(ctx, nil)) })
+	rule := pause.Rule{After: 2}
 	for i, want := range []bool{false, true, false} {
 		closes(t, l, fmt.Sprintf("failure %d", i+1), want, func() { failing(t, l, "f", domain.OutcomeError, rule) })
 	}
 }
 
 // failing makes a run of a job that ends in an outcome, under a rule.
-func failing(t *testing.T, l *ledger.Ledger, job string, o domain.Outcome, rule ledger.PauseRule) int64 {
+func failing(t *testing.T, l *ledger.Ledger, job string, o domain.Outcome, rule pause.Rule) int64 {
 	t.Helper()
 	run := enqueue(t, l, manual(job))[0].Run
 	ok(t, l.Finish(t.Context(), start(t, l, run), ledger.Result{Outcome: o, Error: "no such host", Pause: rule}))
@@ -251,11 +255,11 @@ func failing(t *testing.T, l *ledger.Ledger, job string, o domain.Outcome, rule 
 	return run
 }
 
-func pausedJobs(t *testing.T, l *ledger.Ledger, job string) []ledger.Pause {
+func pausedJobs(t *testing.T, l *ledger.Ledger, job string) []pause.Pause {
 	t.Helper()
-	var out []ledger.Pause
+	var out []pause.Pause
 	for _, p := range pausesFrom(t, l, time.Time{}) {
-		if p.Scope == ledger.PauseJob && p.Name == job && p.By == ledger.BySystem {
+		if p.Scope == pause.Job && p.Name == job && p.By == ledger.BySystem {
 			out = append(out, p)
 		}
 	}
@@ -281,7 +285,7 @@ func pauseAfterFailures(t *testing.T, open Open) {
 	} {
 		var paused []string
 		before := 0
-		rule := ledger.PauseRule{After: 3, Notices: []ledger.Notice{{Job: c.script, Channel: "desktop", Title: "paused " + c.script}}}
+		rule := pause.Rule{After: 3, Notices: []ledger.Notice{{Job: c.script, Channel: "desktop", Title: "paused " + c.script}}}
 		for i, what := range c.script {
 			playLetter(t, l, c.script, what, rule)
 			if n := len(pausedJobs(t, l, c.script)); n > before {
@@ -293,7 +297,7 @@ func pauseAfterFailures(t *testing.T, open Open) {
 		}
 
 		notices := 0
-		for _, n := range must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 1000)) {
+		for _, n := range must[[]ledger.Notice](t)(l.Outbox.Pending(ctx, time.Now(), 1000)) {
 			if n.Title == "paused "+c.script {
 				notices++
 			}
@@ -304,14 +308,14 @@ func pauseAfterFailures(t *testing.T, open Open) {
 		}
 
 		// What a script paused for everybody must not reach the next one.
-		for _, scope := range []string{ledger.PauseAll, ledger.PauseAgent} {
-			must[bool](t)(l.EndPause(ctx, scope, map[string]string{ledger.PauseAgent: "a"}[scope]))
+		for _, scope := range []string{pause.All, pause.Agent} {
+			must[bool](t)(l.Pauses.End(ctx, scope, map[string]string{pause.Agent: "a"}[scope]))
 		}
 	}
 }
 
 // playLetter plays one letter of a script of pauseAfterFailures: something that happens to a job.
-func playLetter(t *testing.T, l *ledger.Ledger, job string, what rune, rule ledger.PauseRule) {
+func playLetter(t *testing.T, l *ledger.Ledger, job string, what rune, rule pause.Rule) {
 	t.Helper()
 	ctx := t.Context()
 	outcomes := map[rune]domain.Outcome{'e': domain.OutcomeError, 't': domain.OutcomeTimeout, 'b': domain.OutcomeBudget, 's': domain.OutcomeSuccess,
@@ -319,14 +323,14 @@ func playLetter(t *testing.T, l *ledger.Ledger, job string, what rune, rule ledg
 
 	switch what {
 	case 'R':
-		must[bool](t)(l.EndPause(ctx, ledger.PauseJob, job))
+		must[bool](t)(l.Pauses.End(ctx, pause.Job, job))
 		time.Sleep(time.Second)
 	case 'U':
-		pause(t, l, ledger.PauseJob, job, 0)
+		setPause(t, l, pause.Job, job, 0)
 	case 'A':
-		pause(t, l, ledger.PauseAll, "", 0)
+		setPause(t, l, pause.All, "", 0)
 	case 'G':
-		pause(t, l, ledger.PauseAgent, "a", 0)
+		setPause(t, l, pause.Agent, "a", 0)
 	case 'o':
 		failing(t, l, "other", domain.OutcomeSuccess, rule)
 	case 'r':
@@ -350,14 +354,14 @@ func playLetter(t *testing.T, l *ledger.Ledger, job string, what rune, rule ledg
 // written with the end of the run or not at all.
 func pauseReason(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	rule := ledger.PauseRule{After: 1, Notices: []ledger.Notice{{Job: "j", Channel: "desktop", Title: "paused"}}}
+	rule := pause.Rule{After: 1, Notices: []ledger.Notice{{Job: "j", Channel: "desktop", Title: "paused"}}}
 	lost := enqueue(t, l, manual("j"))[0].Run
 	old := start(t, l, lost)
 	ok(t, l.Interrupt(ctx, old, "killed", nil))
 	if err := l.Finish(ctx, old, ledger.Result{Outcome: domain.OutcomeError, Pause: rule}); err == nil {
 		t.Error("an attempt that is not on ended its run")
 	}
-	if n, p := len(must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10))), pausedJobs(t, l, "j"); n != 0 || len(p) != 0 {
+	if n, p := len(must[[]ledger.Notice](t)(l.Outbox.Pending(ctx, time.Now(), 10))), pausedJobs(t, l, "j"); n != 0 || len(p) != 0 {
 		t.Errorf("an end that was refused paused the job: %+v, %d notices", p, n)
 	}
 
@@ -370,7 +374,7 @@ func pauseReason(t *testing.T, open Open) {
 	if at := get(t, l, run).FinishedAt; !at.Equal(p[0].Since) {
 		t.Errorf("paused since %s, the run ended at %s", p[0].Since, at)
 	}
-	if failing(t, l, "free", domain.OutcomeError, ledger.PauseRule{}); len(pausedJobs(t, l, "free")) != 0 {
+	if failing(t, l, "free", domain.OutcomeError, pause.Rule{}); len(pausedJobs(t, l, "free")) != 0 {
 		t.Error("a job without the rule was paused")
 	}
 
@@ -384,12 +388,12 @@ func pauseOrder(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	end := func(a ledger.Attempt, o domain.Outcome) {
 		t.Helper()
-		ok(t, l.Finish(ctx, a, ledger.Result{Outcome: o, Pause: ledger.PauseRule{After: 2}}))
+		ok(t, l.Finish(ctx, a, ledger.Result{Outcome: o, Pause: pause.Rule{After: 2}}))
 		time.Sleep(time.Second)
 	}
 
 	// The success of an old run that was tried again comes between two failures.
-	first := failing(t, l, "again", domain.OutcomeError, ledger.PauseRule{After: 2})
+	first := failing(t, l, "again", domain.OutcomeError, pause.Rule{After: 2})
 	a, b := start(t, l, enqueue(t, l, manual("again"))[0].Run), start(t, l, enqueue(t, l, manual("again"))[0].Run)
 	must[ledger.Run](t)(l.Retry(ctx, first))
 	end(start(t, l, first), domain.OutcomeSuccess)
@@ -419,7 +423,7 @@ func pauseRace(t *testing.T, open Open) {
 	for i := range 20 {
 		by, failed := fmt.Sprint("manual ", i), fmt.Sprint("failed ", i)
 		for _, err := range atOnce(two, func(_ int, l *ledger.Ledger) error {
-			_, err := l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseJob, Name: by, By: ledger.ByUser})
+			_, err := l.Pauses.Set(t.Context(), pause.Pause{Scope: pause.Job, Name: by, By: ledger.ByUser})
 			return err
 		}) {
 			ok(t, err)
@@ -428,7 +432,7 @@ func pauseRace(t *testing.T, open Open) {
 		// The second failure of two completes the rule, in whichever process it ends.
 		attempts := [2]ledger.Attempt{start(t, two[0], enqueue(t, two[0], manual(failed))[0].Run), start(t, two[1], enqueue(t, two[1], manual(failed))[0].Run)}
 		for _, err := range atOnce(two, func(n int, l *ledger.Ledger) error {
-			return l.Finish(t.Context(), attempts[n], ledger.Result{Outcome: domain.OutcomeError, Pause: ledger.PauseRule{After: 2}})
+			return l.Finish(t.Context(), attempts[n], ledger.Result{Outcome: domain.OutcomeError, Pause: pause.Rule{After: 2}})
 		}) {
 			ok(t, err)
 		}
@@ -448,9 +452,9 @@ func pauseRace(t *testing.T, open Open) {
 func modelPauses(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	since := time.UnixMilli(time.Now().UnixMilli()).UTC()
-	p := ledger.ModelPause{Model: "big", Since: since, Until: since.Add(time.Hour), Tries: 1, Reason: "no credit"}
-	ok(t, l.PauseModel(ctx, p, ledger.Notice{Channel: "desktop", Title: "paused", Key: "k"}))
-	if due := must[time.Time](t)(l.NextDue(ctx, since)); !due.Equal(p.Until) {
+	p := pause.ModelPause{Model: "big", Since: since, Until: since.Add(time.Hour), Tries: 1, Reason: "no credit"}
+	ok(t, l.Pauses.PauseModel(ctx, p, ledger.Notice{Channel: "desktop", Title: "paused", Key: "k"}))
+	if due := must[time.Time](t)(l.Runs.NextDue(ctx, since)); !due.Equal(p.Until) {
 		t.Errorf("next due %s, want %s", due, p.Until)
 	}
 
@@ -459,22 +463,22 @@ func modelPauses(t *testing.T, open Open) {
 		r := manual("later")
 		r.NotBefore = since.Add(c.run)
 		enqueue(t, l, r)
-		if due := must[time.Time](t)(l.NextDue(ctx, since)); !due.Equal(since.Add(c.due)) {
+		if due := must[time.Time](t)(l.Runs.NextDue(ctx, since)); !due.Equal(since.Add(c.due)) {
 			t.Errorf("next due %s, want %s", due, since.Add(c.due))
 		}
 	}
 
 	p.Until, p.Tries = since.Add(3*time.Hour), 2
-	ok(t, l.PauseModel(ctx, p))
+	ok(t, l.Pauses.PauseModel(ctx, p))
 	ok(t, l.Close())
 	l = open(t)
-	if got := must[[]ledger.ModelPause](t)(l.ModelPauses(ctx)); len(got) != 1 || got[0] != p {
+	if got := must[[]pause.ModelPause](t)(l.Pauses.Models(ctx)); len(got) != 1 || got[0] != p {
 		t.Errorf("paused: %+v, want %+v", got, p)
 	}
-	if due := must[time.Time](t)(l.NextDue(ctx, p.Until)); !due.IsZero() {
+	if due := must[time.Time](t)(l.Runs.NextDue(ctx, p.Until)); !due.IsZero() {
 		t.Errorf("a pause that is over is due %s", due)
 	}
-	if told := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 9)); len(told) != 1 {
+	if told := must[[]ledger.Notice](t)(l.Outbox.Pending(ctx, time.Now(), 9)); len(told) != 1 {
 		t.Errorf("told: %+v", told)
 	}
 
@@ -483,18 +487,18 @@ func modelPauses(t *testing.T, open Open) {
 	ok(t, l.Finish(ctx, start(t, l, waits), ledger.Result{Outcome: domain.OutcomeError, RetryAt: p.Until, Postpone: &ledger.Postponement{}}))
 	ok(t, l.Finish(ctx, start(t, l, fails), ledger.Result{Outcome: domain.OutcomeError, RetryAt: p.Until}))
 
-	ok(t, l.ResumeModel(ctx, "big"))
-	if c := must[[]ledger.Run](t)(l.Claimable(ctx, since, 0, 9)); len(c) != 1 || c[0].ID != waits {
+	ok(t, l.Pauses.ResumeModel(ctx, "big"))
+	if c := must[[]ledger.Run](t)(l.Runs.Claimable(ctx, since, 0, 9)); len(c) != 1 || c[0].ID != waits {
 		t.Errorf("due after the resumption: %+v", c)
 	}
-	ok(t, l.ResumeModel(ctx, "big")) // it answers all the time
+	ok(t, l.Pauses.ResumeModel(ctx, "big")) // it answers all the time
 	var kinds []string
-	for _, e := range must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{})) {
+	for _, e := range must[[]ledger.Event](t)(l.Events.List(ctx, event.Filter{})) {
 		if e.Run == 0 {
 			kinds = append(kinds, e.Kind)
 		}
 	}
-	if got := must[[]ledger.ModelPause](t)(l.ModelPauses(ctx)); len(got) != 0 || strings.Join(kinds, " ") != "model.paused model.paused model.resumed" {
+	if got := must[[]pause.ModelPause](t)(l.Pauses.Models(ctx)); len(got) != 0 || strings.Join(kinds, " ") != "model.paused model.paused model.resumed" {
 		t.Errorf("after the resumption: %+v, %v", got, kinds)
 	}
 }
@@ -504,9 +508,9 @@ func modelPauses(t *testing.T, open Open) {
 func postponedOverlaps(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	at := time.UnixMilli(time.Now().UnixMilli()).UTC()
-	due := func(job string, n int, policy domain.Overlap) ledger.Occurrence {
+	due := func(job string, n int, policy domain.Overlap) runs.Occurrence {
 		nominal := at.Add(time.Duration(n) * time.Hour)
-		return must[[]ledger.Occurrence](t)(l.RecordDue(ctx, nominal, []ledger.Due{{Job: job, Agent: "a", Source: "cron", Nominal: nominal, Actual: nominal, Decision: domain.DecisionRun, Overlap: policy}}, nil))[0]
+		return must[[]runs.Occurrence](t)(l.RecordDue(ctx, nominal, []ledger.Due{{Job: job, Agent: "a", Source: "cron", Nominal: nominal, Actual: nominal, Decision: domain.DecisionRun, Overlap: policy}}, nil))[0]
 	}
 
 	for policy, want := range map[domain.Overlap]domain.Decision{

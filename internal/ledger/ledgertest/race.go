@@ -9,6 +9,8 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
+	"rouse/internal/ledger/runs"
 )
 
 // race: two processes on one database do everything at once. One of them wins, the other is
@@ -21,7 +23,7 @@ func race(t *testing.T, open Open) {
 		req.Key = fmt.Sprint("key ", i)
 		run := raceEnqueue(t, two, req)
 		raceEnqueue(t, two, ledger.Request{Job: "w", Agent: "a", Trigger: domain.TriggerWatch,
-			Claim: &ledger.Claim{Job: "w", Path: "/in", Hash: fmt.Sprint(i)}})
+			Claim: &claim.Claim{Job: "w", Path: "/in", Hash: fmt.Sprint(i)}})
 		raceAttempt(t, two, run)
 		raceDue(t, two, due("s", at.Add(time.Duration(i)*time.Minute), "cancel_previous"))
 	}
@@ -94,7 +96,7 @@ func oneLost(errs [2]error, as error) bool {
 
 func raceDue(t *testing.T, two [2]*ledger.Ledger, d ledger.Due) {
 	t.Helper()
-	var got [2]ledger.Occurrence
+	var got [2]runs.Occurrence
 	for _, err := range atOnce(two, func(i int, l *ledger.Ledger) error {
 		o, err := l.RecordDue(t.Context(), d.Nominal, []ledger.Due{d}, nil)
 		if err == nil {

@@ -7,6 +7,10 @@ import (
 	"time"
 
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/fileop"
+	"rouse/internal/ledger/maint"
+	"rouse/internal/ledger/pause"
 )
 
 // restored: a ledger that was put back with its home sends nothing that may have been sent, pauses everything, gives no run id again, and
@@ -17,35 +21,35 @@ func restored(t *testing.T, open Open) {
 	a := start(t, l, run)
 	home, elsewhere := filepath.FromSlash("/old/h"), filepath.FromSlash("/old/house/x")
 	for _, path := range []string{filepath.Join(home, "agents", "ü", "x"), elsewhere} {
-		must[ledger.FileOp](t)(l.AddFileOp(ctx, a, ledger.FileOp{Agent: "a", Batch: path, Type: ledger.FileCreate, Root: filepath.Dir(path), Path: path, AfterHash: "h"}, nil))
+		must[fileop.Op](t)(l.FileOps.Add(ctx, a, fileop.Op{Agent: "a", Batch: path, Type: fileop.Create, Root: filepath.Dir(path), Path: path, AfterHash: "h"}, nil))
 	}
-	ok(t, l.AppendNotices(ctx, ledger.Notice{Channel: "c", Title: "t"}))
+	ok(t, l.Outbox.Append(ctx, ledger.Notice{Channel: "c", Title: "t"}))
 	before := l.ID()
 
-	done := must[ledger.Restored](t)(l.Restored(ctx, ledger.RestoreSpec{From: "b", TakenAt: time.Now(), NewestRun: 40, Home: home, At: filepath.FromSlash("/new/höme"), Pause: true}))
+	done := must[maint.Restored](t)(l.Maint.Restored(ctx, maint.RestoreSpec{From: "b", TakenAt: time.Now(), NewestRun: 40, Home: home, At: filepath.FromSlash("/new/höme"), Pause: true}))
 	if done.Notices != 1 || done.Queued != 1 || l.ID() == before {
 		t.Errorf("%+v, ledger %s and then %s", done, before, l.ID())
 	}
-	left := must[[]ledger.Notice](t)(l.UndeliveredNotices(ctx, 10))
+	left := must[[]ledger.Notice](t)(l.Outbox.Undelivered(ctx, 10))
 	if len(left) != 1 || left[0].State != ledger.NoticeFailed || !strings.Contains(left[0].Error, "it may have been delivered") {
 		t.Errorf("notices: %+v", left)
 	}
-	pauses := must[[]ledger.Pause](t)(l.Pauses(ctx, time.Now().Add(time.Minute)))
-	if _, paused := ledger.Paused(pauses, "j", "a", time.Now().Add(time.Second)); !paused {
+	pauses := must[[]pause.Pause](t)(l.Pauses.List(ctx, time.Now().Add(time.Minute)))
+	if _, paused := pause.Paused(pauses, "j", "a", time.Now().Add(time.Second)); !paused {
 		t.Errorf("pauses: %+v", pauses)
 	}
 	if next := enqueue(t, l, manual("j"))[0].Run; next != 41 {
 		t.Errorf("the next run is %d", next)
 	}
 
-	if got := kinds(t, l, ledger.EventFilter{}); strings.Count(got, "home.restored") != 1 {
+	if got := kinds(t, l, event.Filter{}); strings.Count(got, "home.restored") != 1 {
 		t.Errorf("events: %s", got)
 	}
 
 	files := func() {
 		t.Helper()
 		var paths []string
-		for _, op := range must[[]ledger.FileOp](t)(l.FileOps(ctx, ledger.FileOpFilter{Run: run})) {
+		for _, op := range must[[]fileop.Op](t)(l.FileOps.List(ctx, fileop.Filter{Run: run})) {
 			paths = append(paths, filepath.ToSlash(op.Root)+" "+filepath.ToSlash(op.Path))
 		}
 		if got, want := strings.Join(paths, "\n"), "/old/house /old/house/x\n/new/höme/agents/ü /new/höme/agents/ü/x"; got != want {
@@ -55,10 +59,10 @@ func restored(t *testing.T, open Open) {
 	files()
 
 	// Where it is not known where the home was, its files are left as they are; and nothing is paused unless that is wanted.
-	must[bool](t)(l.EndPause(ctx, ledger.PauseAll, ""))
-	must[ledger.Restored](t)(l.Restored(ctx, ledger.RestoreSpec{From: "b", TakenAt: time.Now(), At: filepath.FromSlash("/third")}))
+	must[bool](t)(l.Pauses.End(ctx, pause.All, ""))
+	must[maint.Restored](t)(l.Maint.Restored(ctx, maint.RestoreSpec{From: "b", TakenAt: time.Now(), At: filepath.FromSlash("/third")}))
 	files()
-	if pauses := must[[]ledger.Pause](t)(l.Pauses(ctx, time.Now().Add(time.Minute))); len(pauses) != 0 {
+	if pauses := must[[]pause.Pause](t)(l.Pauses.List(ctx, time.Now().Add(time.Minute))); len(pauses) != 0 {
 		t.Errorf("pauses: %+v", pauses)
 	}
 }

@@ -11,6 +11,11 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/budget"
+	"rouse/internal/ledger/claim"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/runs"
+	"rouse/internal/ledger/steps"
 )
 
 const day = 24 * time.Hour
@@ -42,17 +47,17 @@ func oldRecord(t *testing.T, l *ledger.Ledger, now time.Time) int64 {
 	// The first stretch is old in all its parts, the second reaches into what is kept.
 	over.Through, reaching.Through, reaching.Instants = ago(31), ago(29), 1000
 	all = append(all, over, reaching)
-	must[[]ledger.Occurrence](t)(l.RecordDue(ctx, now, all, map[string]time.Time{"j": now, "long": now, "behind": ago(50)}))
+	must[[]runs.Occurrence](t)(l.RecordDue(ctx, now, all, map[string]time.Time{"j": now, "long": now, "behind": ago(50)}))
 
 	for _, job := range []string{"j", "", "unknown"} {
 		for _, days := range []float64{50, 31, 29} {
-			ok(t, l.AppendEvents(ctx, ledger.Event{Kind: "watch.degraded", Job: job, At: ago(days)}))
+			ok(t, l.Events.Append(ctx, ledger.Event{Kind: "watch.degraded", Job: job, At: ago(days)}))
 		}
 	}
 
 	// Events of a run go with their run, however old they are.
 	run := enqueue(t, l, manual("j"))[0].Run
-	ok(t, l.AppendEvents(ctx, ledger.Event{Kind: "of a run", Job: "j", Run: run, At: ago(50)}))
+	ok(t, l.Events.Append(ctx, ledger.Event{Kind: "of a run", Job: "j", Run: run, At: ago(50)}))
 	return run
 }
 
@@ -61,7 +66,7 @@ func pruneTime(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	now := time.Now().Add(100 * day)
 	run := oldRecord(t, l, now)
-	removed := must[int](t)(l.Prune(ctx, now, keepLong))
+	removed := must[int](t)(l.Maint.Prune(ctx, now, keepLong))
 	for range 2 { // and once more: nothing is left to do
 		if removed != 0 {
 			t.Errorf("%d runs removed", removed)
@@ -78,7 +83,7 @@ func pruneTime(t *testing.T, open Open) {
 		}
 
 		var events []string
-		for _, e := range must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{})) {
+		for _, e := range must[[]ledger.Event](t)(l.Events.List(ctx, event.Filter{})) {
 			if e.Kind == "watch.degraded" || e.Kind == "of a run" {
 				events = append(events, fmt.Sprintf("%s %.0f", e.Job, now.Sub(e.At).Hours()/24))
 			}
@@ -87,7 +92,7 @@ func pruneTime(t *testing.T, open Open) {
 			t.Errorf("events left: %s", got)
 		}
 
-		removed = must[int](t)(l.Prune(ctx, now, keepLong))
+		removed = must[int](t)(l.Maint.Prune(ctx, now, keepLong))
 	}
 
 	// The watermark is past what was removed: it is not due again.
@@ -95,7 +100,7 @@ func pruneTime(t *testing.T, open Open) {
 	if !st.Watermark.Equal(now) {
 		t.Errorf("the watermark after the retention: %+v", st)
 	}
-	if _, err := l.Run(ctx, run); errors.Is(err, ledger.ErrNotFound) {
+	if _, err := l.Runs.Get(ctx, run); errors.Is(err, ledger.ErrNotFound) {
 		t.Error("an unfinished run was removed")
 	}
 }
@@ -111,12 +116,12 @@ func pruneMany(t *testing.T, open Open) {
 	}
 
 	later := noon.Add(n * time.Second)
-	must[[]ledger.Occurrence](t)(l.RecordDue(ctx, noon, all, map[string]time.Time{"j": later}))
-	must[int](t)(l.Prune(ctx, later.Add(time.Hour), func(string) time.Duration { return time.Hour }))
+	must[[]runs.Occurrence](t)(l.RecordDue(ctx, noon, all, map[string]time.Time{"j": later}))
+	must[int](t)(l.Maint.Prune(ctx, later.Add(time.Hour), func(string) time.Duration { return time.Hour }))
 	if left := rows(t, l, "j", noon, later); len(left) != 0 {
 		t.Errorf("%d instants are left", len(left))
 	}
-	if events := kinds(t, l, ledger.EventFilter{Limit: 2 * n}); events != "" {
+	if events := kinds(t, l, event.Filter{Limit: 2 * n}); events != "" {
 		t.Errorf("%d bytes of events are left", len(events))
 	}
 }
@@ -125,26 +130,26 @@ func pruneMany(t *testing.T, open Open) {
 // before it are gone as well, so that no failure from before counts again.
 func prunePauses(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	rule := ledger.PauseRule{After: 2}
+	rule := pause.Rule{After: 2}
 	for range 2 {
 		failing(t, l, "long", domain.OutcomeError, rule)
 		failing(t, l, "short", domain.OutcomeError, rule)
 	}
 
 	for _, job := range []string{"long", "short"} {
-		must[bool](t)(l.EndPause(ctx, ledger.PauseJob, job))
+		must[bool](t)(l.Pauses.End(ctx, pause.Job, job))
 	}
 
-	pause(t, l, ledger.PauseAll, "", day)
-	pause(t, l, ledger.PauseAgent, "over", 35*day)
-	pause(t, l, ledger.PauseAgent, "on", 0)
-	pause(t, l, ledger.PauseAgent, "ended", 0)
-	pause(t, l, ledger.PauseJob, "unknown", 35*day)
-	must[bool](t)(l.EndPause(ctx, ledger.PauseAgent, "ended"))
+	setPause(t, l, pause.All, "", day)
+	setPause(t, l, pause.Agent, "over", 35*day)
+	setPause(t, l, pause.Agent, "on", 0)
+	setPause(t, l, pause.Agent, "ended", 0)
+	setPause(t, l, pause.Job, "unknown", 35*day)
+	must[bool](t)(l.Pauses.End(ctx, pause.Agent, "ended"))
 
 	for _, want := range []string{"long over on unknown", "long on"} {
 		time.Sleep(40 * day)
-		must[int](t)(l.Prune(ctx, time.Now(), keepLong))
+		must[int](t)(l.Maint.Prune(ctx, time.Now(), keepLong))
 
 		var left []string
 		for _, p := range pausesFrom(t, l, time.Time{}) {
@@ -163,18 +168,18 @@ func prunePauses(t *testing.T, open Open) {
 
 func prune(t *testing.T, open Open) {
 	l, ctx, now := open(t), t.Context(), time.Now()
-	drop := ledger.Request{Job: "old", Agent: "a", Trigger: domain.TriggerWatch, Claim: &ledger.Claim{Job: "old", Path: "/a", Hash: "h"}}
+	drop := ledger.Request{Job: "old", Agent: "a", Trigger: domain.TriggerWatch, Claim: &claim.Claim{Job: "old", Path: "/a", Hash: "h"}}
 	old, young, open1 := enqueue(t, l, drop)[0].Run, enqueue(t, l, manual("young"))[0].Run, enqueue(t, l, manual("old"))[0].Run
 	for _, run := range []int64{old, young} {
 		a := start(t, l, run)
-		ok(t, l.StartStep(ctx, a, ledger.Step{Number: 1, StartedAt: now}))
+		ok(t, l.Steps.StartStep(ctx, a, steps.Step{Number: 1, StartedAt: now}))
 		large, err := json.Marshal(strings.Repeat("x", 100_000))
 		ok(t, err)
-		ok(t, l.FinishStep(ctx, a, ledger.Step{Number: 1, Message: large}))
+		ok(t, l.Steps.FinishStep(ctx, a, steps.Step{Number: 1, Message: large}))
 		ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}))
 	}
 
-	n := must[int](t)(l.Prune(ctx, now.Add(48*time.Hour), func(job string) time.Duration {
+	n := must[int](t)(l.Maint.Prune(ctx, now.Add(48*time.Hour), func(job string) time.Duration {
 		if job == "old" {
 			return 24 * time.Hour
 		}
@@ -183,12 +188,12 @@ func prune(t *testing.T, open Open) {
 	if n != 1 {
 		t.Errorf("%d runs removed, want 1", n)
 	}
-	if _, err := l.Run(ctx, old); !errors.Is(err, ledger.ErrNotFound) {
+	if _, err := l.Runs.Get(ctx, old); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("the old run: %v", err)
 	}
 
 	get(t, l, open1)
-	if steps := must[[]ledger.Step](t)(l.Steps(ctx, young)); len(steps[0].Message) < 100_000 {
+	if steps := must[[]steps.Step](t)(l.Steps.List(ctx, young)); len(steps[0].Message) < 100_000 {
 		t.Error("a value that a kept run shares was removed")
 	}
 	// Claims are never pruned: the file may still be lying there.
@@ -210,12 +215,12 @@ func pruneSpending(t *testing.T, open Open) {
 	}
 	keep := func(string) time.Duration { return time.Hour }
 	day := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	must[int](t)(l.Prune(ctx, day.AddDate(0, 0, 399), keep))
+	must[int](t)(l.Maint.Prune(ctx, day.AddDate(0, 0, 399), keep))
 	if s := spent(t, l, today, budget.ScopeJob, "j"); s.CostMicroUSD != 5 {
 		t.Errorf("not kept: %+v", s)
 	}
 
-	must[int](t)(l.Prune(ctx, day.AddDate(0, 0, 402), keep))
+	must[int](t)(l.Maint.Prune(ctx, day.AddDate(0, 0, 402), keep))
 	if s := spent(t, l, today, budget.ScopeJob, "j"); s.CostMicroUSD != 0 {
 		t.Errorf("kept for ever: %+v", s)
 	}
@@ -225,7 +230,7 @@ func pruneSpending(t *testing.T, open Open) {
 		after              int // days
 		november, december int64
 	}{{402, 5, 5}, {435, 0, 5}} {
-		must[int](t)(l.Prune(ctx, day.AddDate(0, 0, c.after), keep))
+		must[int](t)(l.Maint.Prune(ctx, day.AddDate(0, 0, c.after), keep))
 		for month, want := range map[string]int64{"2026-11": c.november, "2026-12": c.december} {
 			if s := spent(t, l, month, budget.ScopeJob, "j"); s.CostMicroUSD != want {
 				t.Errorf("%s after %d days: %+v, want %d", month, c.after, s, want)
@@ -243,24 +248,24 @@ func noticesOutliveRuns(t *testing.T, open Open) {
 		run := enqueue(t, l, manual(job))[0].Run
 		ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError, Notices: []ledger.Notice{{Run: run, Job: job, Channel: "mail", Title: "failed"}}}))
 	}
-	notices = must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now().Add(time.Hour), 10))
+	notices = must[[]ledger.Notice](t)(l.Outbox.Pending(ctx, time.Now().Add(time.Hour), 10))
 	if len(notices) != 2 {
 		t.Fatalf("%+v", notices)
 	}
 
 	now := time.Now().Add(31 * day)
 	for i, left := range []int{2, 1, 0} {
-		if removed := must[int](t)(l.Prune(ctx, now.Add(time.Duration(i)*10*day), keepLong)); removed != 2*((2-i)/2) {
+		if removed := must[int](t)(l.Maint.Prune(ctx, now.Add(time.Duration(i)*10*day), keepLong)); removed != 2*((2-i)/2) {
 			t.Errorf("%d. time: %d runs removed", i+1, removed)
 		}
 		if i == 0 { // as its channel read it before its run was removed
 			notices[0].State, notices[0].Tries = ledger.NoticeDelivered, 1
-			ok(t, l.UpdateNotice(ctx, notices[0]))
+			ok(t, l.Outbox.Update(ctx, notices[0]))
 		}
-		if n, found, err := l.LastNotice(ctx, "mail"); err != nil || found != (left > 0) || n.Run != 0 {
+		if n, found, err := l.Outbox.Last(ctx, "mail"); err != nil || found != (left > 0) || n.Run != 0 {
 			t.Errorf("%d. time: %+v, %t (%v)", i+1, n, found, err)
 		}
-		if pending := len(must[[]ledger.Notice](t)(l.UndeliveredNotices(ctx, 10))); pending != min(left, 1) {
+		if pending := len(must[[]ledger.Notice](t)(l.Outbox.Undelivered(ctx, 10))); pending != min(left, 1) {
 			t.Errorf("%d. time: %d are pending", i+1, pending)
 		}
 		Audited(t, l)

@@ -12,6 +12,10 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/event"
+	"rouse/internal/ledger/pause"
+	"rouse/internal/ledger/runs"
+	"rouse/internal/ledger/steps"
 )
 
 func keyIsOneRun(t *testing.T, open Open) {
@@ -39,14 +43,14 @@ func deliveries(t *testing.T, open Open) {
 		if again := enqueue(t, l, r)[0]; again.New || again.Run != first.Run {
 			t.Errorf("sent again: %+v, first %+v", again, first)
 		}
-		if got := must[string](t)(open(t).DeliveryBody(ctx, first.Run)); got != body {
+		if got := must[string](t)(open(t).Runs.DeliveryBody(ctx, first.Run)); got != body {
 			t.Errorf("%d bytes became %d", len(body), len(got))
 		}
 	}
 
 	other := manual("j")
 	other.Body = "of no webhook"
-	if got := must[string](t)(l.DeliveryBody(ctx, enqueue(t, l, other)[0].Run)); got != "" {
+	if got := must[string](t)(l.Runs.DeliveryBody(ctx, enqueue(t, l, other)[0].Run)); got != "" {
 		t.Errorf("with a run that no webhook started came %q", got)
 	}
 }
@@ -66,10 +70,10 @@ func fencing(t *testing.T, open Open) {
 	now := time.Now()
 	writes := map[string]error{
 		"Finish":     l.Finish(ctx, old, ledger.Result{Outcome: domain.OutcomeSuccess}),
-		"StartStep":  l.StartStep(ctx, old, ledger.Step{Number: 1, StartedAt: now}),
-		"FinishStep": l.FinishStep(ctx, old, ledger.Step{Number: 1}),
-		"StartCall":  l.StartCall(ctx, old, ledger.Call{Step: 1, Tool: "t", StartedAt: now}),
-		"FinishCall": l.FinishCall(ctx, old, ledger.Call{Step: 1}),
+		"StartStep":  l.Steps.StartStep(ctx, old, steps.Step{Number: 1, StartedAt: now}),
+		"FinishStep": l.Steps.FinishStep(ctx, old, steps.Step{Number: 1}),
+		"StartCall":  l.Steps.StartCall(ctx, old, ledger.Call{Step: 1, Tool: "t", StartedAt: now}),
+		"FinishCall": l.Steps.FinishCall(ctx, old, ledger.Call{Step: 1}),
 		"Interrupt":  l.Interrupt(ctx, old, "again", nil),
 	}
 	for name, err := range writes {
@@ -77,7 +81,7 @@ func fencing(t *testing.T, open Open) {
 			t.Errorf("%s by an old attempt: %v, want ErrFenced", name, err)
 		}
 	}
-	if err := l.StartStep(ctx, ledger.Attempt{Run: 999, Number: 1}, ledger.Step{Number: 1, StartedAt: now}); !errors.Is(err, ledger.ErrNotFound) {
+	if err := l.Steps.StartStep(ctx, ledger.Attempt{Run: 999, Number: 1}, steps.Step{Number: 1, StartedAt: now}); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("a step of no run: %v", err)
 	}
 
@@ -97,20 +101,20 @@ func retryLater(t *testing.T, open Open) {
 	at := time.Now().Add(time.Hour)
 	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError, Error: "flaky", RetryAt: at, Steps: 2, Usage: ledger.Usage{TokensIn: 5}, Notices: []ledger.Notice{{Channel: "desktop", Title: "later"}}}))
 	recorded(t, l, run, "run.retry", "flaky")
-	if n := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10)); len(n) != 1 || n[0].Title != "later" {
+	if n := must[[]ledger.Notice](t)(l.Outbox.Pending(ctx, time.Now(), 10)); len(n) != 1 || n[0].Title != "later" {
 		t.Errorf("notices: %+v", n)
 	}
 	if r := get(t, l, run); r.State != domain.StateWaiting || r.WaitingFor != domain.WaitRetry || r.Outcome != "" {
 		t.Errorf("run: %+v", r)
 	}
-	if c := must[[]ledger.Run](t)(l.Claimable(ctx, time.Now(), 0, 10)); len(c) != 0 {
+	if c := must[[]ledger.Run](t)(l.Runs.Claimable(ctx, time.Now(), 0, 10)); len(c) != 0 {
 		t.Errorf("claimable before its time: %+v", c)
 	}
-	if next := must[time.Time](t)(l.NextDue(ctx, time.Now())); next.UnixMilli() != at.UnixMilli() {
+	if next := must[time.Time](t)(l.Runs.NextDue(ctx, time.Now())); next.UnixMilli() != at.UnixMilli() {
 		t.Errorf("next due %v, want %v", next, at)
 	}
 
-	if c := must[[]ledger.Run](t)(l.Claimable(ctx, at, 0, 10)); len(c) != 1 {
+	if c := must[[]ledger.Run](t)(l.Runs.Claimable(ctx, at, 0, 10)); len(c) != 1 {
 		t.Errorf("not claimable at its time: %+v", c)
 	}
 
@@ -119,7 +123,7 @@ func retryLater(t *testing.T, open Open) {
 		t.Errorf("run: %+v", r)
 	}
 	recorded(t, l, run, "run.queued", `"retry":true`)
-	if c := must[[]ledger.Run](t)(l.Claimable(ctx, time.Now(), 0, 10)); len(c) != 1 {
+	if c := must[[]ledger.Run](t)(l.Runs.Claimable(ctx, time.Now(), 0, 10)); len(c) != 1 {
 		t.Errorf("not claimable at once: %+v", c)
 	}
 
@@ -139,12 +143,12 @@ func interrupt(t *testing.T, open Open) {
 	run := enqueue(t, l, manual("j"))[0].Run
 	a := start(t, l, run)
 	for i, effect := range []domain.Effect{domain.EffectRead, domain.EffectDatabase, domain.EffectWrite, domain.EffectExternal} {
-		ok(t, l.StartCall(ctx, a, ledger.Call{Step: 1, Index: i, ID: fmt.Sprint(i), Key: fmt.Sprint(i), Tool: "t", Effect: effect, StartedAt: now}))
+		ok(t, l.Steps.StartCall(ctx, a, ledger.Call{Step: 1, Index: i, ID: fmt.Sprint(i), Key: fmt.Sprint(i), Tool: "t", Effect: effect, StartedAt: now}))
 	}
 
 	ok(t, l.Interrupt(ctx, a, "the process was killed", nil))
 	var states []string
-	for _, c := range must[[]ledger.Call](t)(l.Calls(ctx, run)) {
+	for _, c := range must[[]ledger.Call](t)(l.Steps.Calls(ctx, run)) {
 		states = append(states, string(c.State))
 	}
 	if got := strings.Join(states, " "); got != "interrupted interrupted uncertain uncertain" {
@@ -160,7 +164,7 @@ func interrupt(t *testing.T, open Open) {
 		t.Errorf("run: %+v", r)
 	}
 
-	attempts := must[[]ledger.Attempt](t)(l.Attempts(ctx, run))
+	attempts := must[[]ledger.Attempt](t)(l.Runs.Attempts(ctx, run))
 	if len(attempts) != 2 || attempts[0].State != domain.AttemptInterrupted || attempts[1].State != domain.AttemptInterrupted {
 		t.Errorf("attempts: %+v", attempts)
 	}
@@ -181,7 +185,7 @@ func cancel(t *testing.T, open Open) {
 	if r := must[ledger.Run](t)(l.RequestCancel(ctx, ids[0].Run, "once more")); r.Error != "no need" {
 		t.Errorf("a run that is over: %+v", r)
 	}
-	if asked := must[map[int64]string](t)(l.Cancelling(ctx)); len(asked) != 1 || asked[ids[1].Run] != "no need" {
+	if asked := must[map[int64]string](t)(l.Runs.Cancelling(ctx)); len(asked) != 1 || asked[ids[1].Run] != "no need" {
 		t.Errorf("those that are to be cancelled: %v", asked)
 	}
 	if _, err := l.RequestCancel(ctx, 999, "x"); !errors.Is(err, ledger.ErrNotFound) {
@@ -213,22 +217,22 @@ func filters(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	ids := enqueue(t, l, manual("a"), manual("b"), manual("a"), manual("b"))
 	a := start(t, l, ids[0].Run)
-	said := ledger.Step{Run: ids[0].Run, Attempt: a.Number, Number: 1, Text: "The Total is 100%_sure"}
-	ok(t, l.StartStep(ctx, a, said))
-	ok(t, l.FinishStep(ctx, a, said))
+	said := steps.Step{Run: ids[0].Run, Attempt: a.Number, Number: 1, Text: "The Total is 100%_sure"}
+	ok(t, l.Steps.StartStep(ctx, a, said))
+	ok(t, l.Steps.FinishStep(ctx, a, said))
 	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess, Summary: "All! done", Error: "but late"}))
 
 	for _, c := range []struct {
-		f    ledger.RunFilter
+		f    runs.Filter
 		want int
 	}{
-		{ledger.RunFilter{}, 4}, {ledger.RunFilter{Job: "a"}, 2}, {ledger.RunFilter{Outcome: domain.OutcomeSuccess}, 1}, {ledger.RunFilter{State: domain.StateQueued}, 3},
-		{ledger.RunFilter{Limit: 2}, 2}, {ledger.RunFilter{Before: ids[1].Run}, 1}, {ledger.RunFilter{Agent: "nobody"}, 0}, {ledger.RunFilter{Since: time.Now().Add(time.Hour)}, 0},
-		{ledger.RunFilter{Until: time.Now().Add(time.Hour)}, 4}, {ledger.RunFilter{Until: time.Now().Add(-time.Hour)}, 0}, {ledger.RunFilter{After: ids[1].Run}, 2},
-		{ledger.RunFilter{Until: time.Now().Add(time.Hour), Before: ids[1].Run}, 1}, {ledger.RunFilter{Since: time.Now().Add(-time.Hour), After: ids[1].Run}, 2},
-		{ledger.RunFilter{Text: "total"}, 1}, {ledger.RunFilter{Text: "100%_"}, 1}, {ledger.RunFilter{Text: "100_"}, 0}, {ledger.RunFilter{Text: "l! d"}, 1}, {ledger.RunFilter{Text: "LATE"}, 1}, {ledger.RunFilter{Text: "late", Job: "b"}, 0},
+		{runs.Filter{}, 4}, {runs.Filter{Job: "a"}, 2}, {runs.Filter{Outcome: domain.OutcomeSuccess}, 1}, {runs.Filter{State: domain.StateQueued}, 3},
+		{runs.Filter{Limit: 2}, 2}, {runs.Filter{Before: ids[1].Run}, 1}, {runs.Filter{Agent: "nobody"}, 0}, {runs.Filter{Since: time.Now().Add(time.Hour)}, 0},
+		{runs.Filter{Until: time.Now().Add(time.Hour)}, 4}, {runs.Filter{Until: time.Now().Add(-time.Hour)}, 0}, {runs.Filter{After: ids[1].Run}, 2},
+		{runs.Filter{Until: time.Now().Add(time.Hour), Before: ids[1].Run}, 1}, {runs.Filter{Since: time.Now().Add(-time.Hour), After: ids[1].Run}, 2},
+		{runs.Filter{Text: "total"}, 1}, {runs.Filter{Text: "100%_"}, 1}, {runs.Filter{Text: "100_"}, 0}, {runs.Filter{Text: "l! d"}, 1}, {runs.Filter{Text: "LATE"}, 1}, {runs.Filter{Text: "late", Job: "b"}, 0},
 	} {
-		got := must[[]ledger.Run](t)(l.Runs(ctx, c.f))
+		got := must[[]ledger.Run](t)(l.Runs.List(ctx, c.f))
 		if len(got) != c.want {
 			t.Errorf("%+v gave %d runs, want %d", c.f, len(got), c.want)
 		}
@@ -241,19 +245,19 @@ func filters(t *testing.T, open Open) {
 	}
 
 	enqueue(t, l, ledger.Request{Agent: "a", Trigger: domain.TriggerSelf}) // of no job
-	if last := must[map[string]ledger.Run](t)(l.LastRuns(ctx)); len(last) != 2 || last["a"].ID != ids[2].Run || last["b"].ID != ids[3].Run {
+	if last := must[map[string]ledger.Run](t)(l.Runs.Last(ctx)); len(last) != 2 || last["a"].ID != ids[2].Run || last["b"].ID != ids[3].Run {
 		t.Errorf("last runs: %+v", last)
 	}
-	if c := must[ledger.Counts](t)(l.Counts(ctx)); c != (ledger.Counts{Queued: 4}) {
+	if c := must[runs.Counts](t)(l.Runs.Counts(ctx)); c != (runs.Counts{Queued: 4}) {
 		t.Errorf("counts: %+v", c)
 	}
 
 	// Each trigger is found, whether it is a frequent one or not.
 	for _, trigger := range []domain.Trigger{domain.TriggerSchedule, domain.TriggerWatch, domain.TriggerManual, domain.TriggerWebhook} {
 		run := enqueue(t, l, ledger.Request{Job: "c", Agent: "c", Trigger: trigger})[0].Run
-		for _, f := range []ledger.RunFilter{{}, {Job: "c"}, {Agent: "c"}, {State: domain.StateQueued}} {
+		for _, f := range []runs.Filter{{}, {Job: "c"}, {Agent: "c"}, {State: domain.StateQueued}} {
 			f.Trigger = trigger
-			got := must[[]ledger.Run](t)(l.Runs(ctx, f))
+			got := must[[]ledger.Run](t)(l.Runs.List(ctx, f))
 			if len(got) == 0 || got[0].ID != run || slices.ContainsFunc(got, func(r ledger.Run) bool { return r.Trigger != trigger }) {
 				t.Errorf("%+v gave %+v", f, got)
 			}
@@ -271,19 +275,19 @@ func lastTimes(t *testing.T, open Open) {
 		time.Sleep(time.Second)
 	}
 
-	runs := must[[]ledger.Run](t)(l.Runs(ctx, ledger.RunFilter{Job: "j"})) // the newest first
+	found := must[[]ledger.Run](t)(l.Runs.List(ctx, runs.Filter{Job: "j"})) // the newest first
 	for _, c := range []struct {
 		job    string
 		before int64
-		want   ledger.LastTimes
+		want   runs.LastTimes
 	}{
-		{"j", runs[0].ID + 1, ledger.LastTimes{SuccessStart: runs[0].StartedAt, SuccessEnd: runs[0].FinishedAt, End: runs[0].FinishedAt}},
-		{"j", runs[0].ID, ledger.LastTimes{SuccessStart: runs[0].StartedAt, SuccessEnd: runs[0].FinishedAt, End: runs[2].FinishedAt}},
-		{"j", runs[2].ID, ledger.LastTimes{SuccessStart: runs[0].StartedAt, SuccessEnd: runs[0].FinishedAt, End: runs[3].FinishedAt}},
-		{"j", runs[3].ID, ledger.LastTimes{SuccessStart: runs[0].StartedAt, SuccessEnd: runs[0].FinishedAt}},
-		{"nobody", runs[0].ID, ledger.LastTimes{}},
+		{"j", found[0].ID + 1, runs.LastTimes{SuccessStart: found[0].StartedAt, SuccessEnd: found[0].FinishedAt, End: found[0].FinishedAt}},
+		{"j", found[0].ID, runs.LastTimes{SuccessStart: found[0].StartedAt, SuccessEnd: found[0].FinishedAt, End: found[2].FinishedAt}},
+		{"j", found[2].ID, runs.LastTimes{SuccessStart: found[0].StartedAt, SuccessEnd: found[0].FinishedAt, End: found[3].FinishedAt}},
+		{"j", found[3].ID, runs.LastTimes{SuccessStart: found[0].StartedAt, SuccessEnd: found[0].FinishedAt}},
+		{"nobody", found[0].ID, runs.LastTimes{}},
 	} {
-		if got, err := l.LastTimes(ctx, c.job, c.before); err != nil || got != c.want {
+		if got, err := l.Runs.LastTimes(ctx, c.job, c.before); err != nil || got != c.want {
 			t.Errorf("%s before %d: %+v, want %+v: %v", c.job, c.before, got, c.want, err)
 		}
 	}
@@ -311,7 +315,7 @@ func runsByTime(t *testing.T, open Open) {
 				}
 
 				var got []int64
-				for _, r := range must[[]ledger.Run](t)(l.Runs(ctx, ledger.RunFilter{Job: job, Since: since, Until: until})) {
+				for _, r := range must[[]ledger.Run](t)(l.Runs.List(ctx, runs.Filter{Job: job, Since: since, Until: until})) {
 					got = append(got, r.ID)
 				}
 				if !slices.Equal(got, want) {
@@ -329,11 +333,11 @@ func idlePrune(t *testing.T, open Open) {
 	for _, run := range enqueue(t, l, manual("a"), manual("b"), manual("")) {
 		ok(t, l.Finish(ctx, start(t, l, run.Run), ledger.Result{Outcome: domain.OutcomeSuccess}))
 	}
-	ok(t, l.AppendEvents(ctx, ledger.Event{Kind: "daemon.started"}))
-	must[ledger.Pause](t)(l.SetPause(ctx, ledger.Pause{Scope: ledger.PauseJob, Name: "a", Reason: "x", By: "user"}))
+	ok(t, l.Events.Append(ctx, ledger.Event{Kind: "daemon.started"}))
+	must[pause.Pause](t)(l.Pauses.Set(ctx, pause.Pause{Scope: pause.Job, Name: "a", Reason: "x", By: "user"}))
 
 	woken := l.Changed()
-	if n := must[int](t)(l.Prune(ctx, time.Now(), func(string) time.Duration { return time.Hour })); n != 0 {
+	if n := must[int](t)(l.Maint.Prune(ctx, time.Now(), func(string) time.Duration { return time.Hour })); n != 0 {
 		t.Errorf("%d runs were removed that are not old", n)
 	}
 	select {
@@ -343,7 +347,7 @@ func idlePrune(t *testing.T, open Open) {
 	}
 
 	// Runs of no job are pruned as others are.
-	if n := must[int](t)(l.Prune(ctx, time.Now().Add(2*time.Hour), func(string) time.Duration { return time.Hour })); n != 3 {
+	if n := must[int](t)(l.Maint.Prune(ctx, time.Now().Add(2*time.Hour), func(string) time.Duration { return time.Hour })); n != 3 {
 		t.Errorf("%d runs were removed of 3 that are old", n)
 	}
 	select {
@@ -390,25 +394,25 @@ func recordSteps(t *testing.T, open Open) {
 	// Over 64 KiB, so it goes to a file.
 	large, err := json.Marshal(strings.Repeat("ü'\"\n", 30_000))
 	ok(t, err)
-	step := ledger.Step{Run: run, Attempt: 1, Number: 1, Message: large, Text: "hello", Notices: []string{"[System Notice] x"},
+	step := steps.Step{Run: run, Attempt: 1, Number: 1, Message: large, Text: "hello", Notices: []string{"[System Notice] x"},
 		Usage: ledger.Usage{TokensIn: 1, TokensOut: 2, TokensCached: 3}, StartedAt: now, FinishedAt: now.Add(time.Second)}
-	ok(t, l.StartStep(ctx, a, step))
-	ok(t, l.FinishStep(ctx, a, step))
+	ok(t, l.Steps.StartStep(ctx, a, step))
+	ok(t, l.Steps.FinishStep(ctx, a, step))
 	call := ledger.Call{Run: run, Attempt: 1, Step: 1, ID: "c", Key: "1/c", Tool: "t", Args: json.RawMessage(`{"a":1}`), Effect: domain.EffectRead,
 		State: domain.CallDone, Envelope: large, StartedAt: now, FinishedAt: now.Add(time.Second)}
-	ok(t, l.StartCall(ctx, a, call))
-	ok(t, l.FinishCall(ctx, a, call))
-	steps := must[[]ledger.Step](t)(l.Steps(ctx, run))
-	if fmt.Sprintf("%+v", steps) != fmt.Sprintf("%+v", []ledger.Step{step}) {
+	ok(t, l.Steps.StartCall(ctx, a, call))
+	ok(t, l.Steps.FinishCall(ctx, a, call))
+	listed := must[[]steps.Step](t)(l.Steps.List(ctx, run))
+	if fmt.Sprintf("%+v", listed) != fmt.Sprintf("%+v", []steps.Step{step}) {
 		t.Error("the step is not what was written")
 	}
 
-	calls := must[[]ledger.Call](t)(l.Calls(ctx, run))
+	calls := must[[]ledger.Call](t)(l.Steps.Calls(ctx, run))
 	if fmt.Sprintf("%+v", calls) != fmt.Sprintf("%+v", []ledger.Call{call}) {
 		t.Error("the call is not what was written")
 	}
 
-	events := must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{Run: run}))
+	events := must[[]ledger.Event](t)(l.Events.List(ctx, event.Filter{Run: run}))
 	var kinds []string
 	for i, e := range events {
 		kinds = append(kinds, e.Kind)
@@ -426,22 +430,22 @@ func stepEvents(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
 	for i, c := range []struct {
-		step      ledger.Step
+		step      steps.Step
 		kind, say string
 	}{
-		{ledger.Step{}, "step.finished", `{"step":0,"text":"","tokens_in":0,"tokens_out":0}`},
-		{ledger.Step{Text: "hello", Usage: ledger.Usage{TokensIn: 1, TokensOut: 2}}, "step.finished", `{"step":1,"text":"hello","tokens_in":1,"tokens_out":2}`},
-		{ledger.Step{Model: "big", Usage: ledger.Usage{CostMicroUSD: 250_000, EstimatedTokens: 1}}, "step.finished", `{"cost_usd":0.25,"estimated":true,"model":"big","step":2,"text":"","tokens_in":0,"tokens_out":0}`},
-		{ledger.Step{Model: "big", Retries: 2, RetryError: "overloaded"}, "step.retried", `{"error":"overloaded","model":"big","step":3,"times":2}`},
+		{steps.Step{}, "step.finished", `{"step":0,"text":"","tokens_in":0,"tokens_out":0}`},
+		{steps.Step{Text: "hello", Usage: ledger.Usage{TokensIn: 1, TokensOut: 2}}, "step.finished", `{"step":1,"text":"hello","tokens_in":1,"tokens_out":2}`},
+		{steps.Step{Model: "big", Usage: ledger.Usage{CostMicroUSD: 250_000, EstimatedTokens: 1}}, "step.finished", `{"cost_usd":0.25,"estimated":true,"model":"big","step":2,"text":"","tokens_in":0,"tokens_out":0}`},
+		{steps.Step{Model: "big", Retries: 2, RetryError: "overloaded"}, "step.retried", `{"error":"overloaded","model":"big","step":3,"times":2}`},
 	} {
 		c.step.Number = i
-		ok(t, l.StartStep(ctx, a, c.step))
-		ok(t, l.FinishStep(ctx, a, c.step))
-		if e, found, err := l.LastEvent(ctx, a.Run, c.kind); err != nil || !found || string(e.Data) != c.say {
+		ok(t, l.Steps.StartStep(ctx, a, c.step))
+		ok(t, l.Steps.FinishStep(ctx, a, c.step))
+		if e, found, err := l.Events.Last(ctx, a.Run, c.kind); err != nil || !found || string(e.Data) != c.say {
 			t.Errorf("%s %s, want %s: %v", c.kind, e.Data, c.say, err)
 		}
 	}
-	if got := kinds(t, l, ledger.EventFilter{Run: a.Run}); strings.Count(got, "step.retried") != 1 || !strings.HasSuffix(got, "step.retried step.finished") {
+	if got := kinds(t, l, event.Filter{Run: a.Run}); strings.Count(got, "step.retried") != 1 || !strings.HasSuffix(got, "step.retried step.finished") {
 		t.Errorf("events: %s", got)
 	}
 }
@@ -455,8 +459,8 @@ func recordWithEnd(t *testing.T, open Open) {
 	ok(t, err)
 	call := ledger.Call{Run: run, Attempt: 1, Step: 1, ID: "c", Key: "1/c", Tool: "t", Args: json.RawMessage(`{}`), Effect: domain.EffectRead,
 		State: domain.CallDone, Envelope: large, StartedAt: now, FinishedAt: now}
-	step := ledger.Step{Run: run, Attempt: 1, Number: 1, Message: json.RawMessage(`{}`), StartedAt: now, FinishedAt: now}
-	res := ledger.Result{Outcome: domain.OutcomeSuccess, Steps: 1, Calls: 1, Record: []ledger.Entry{ledger.CallFinished(call)}}
+	step := steps.Step{Run: run, Attempt: 1, Number: 1, Message: json.RawMessage(`{}`), StartedAt: now, FinishedAt: now}
+	res := ledger.Result{Outcome: domain.OutcomeSuccess, Steps: 1, Calls: 1, Record: []ledger.Entry{steps.CallFinished(call)}}
 	if err := l.Finish(ctx, a, res); err == nil {
 		t.Fatal("a run ended whose record could not be written: a call that never began")
 	}
@@ -464,13 +468,13 @@ func recordWithEnd(t *testing.T, open Open) {
 		t.Errorf("the run is %s without its record", r.State)
 	}
 
-	res.Record = []ledger.Entry{ledger.StepStarted(step), ledger.StepFinished(step), ledger.CallStarted(call), ledger.CallFinished(call)}
+	res.Record = []ledger.Entry{steps.StepStarted(step), steps.StepFinished(step), steps.CallStarted(call), steps.CallFinished(call)}
 	ok(t, l.Finish(ctx, a, res))
-	if calls := must[[]ledger.Call](t)(l.Calls(ctx, run)); fmt.Sprintf("%+v", calls) != fmt.Sprintf("%+v", []ledger.Call{call}) {
+	if calls := must[[]ledger.Call](t)(l.Steps.Calls(ctx, run)); fmt.Sprintf("%+v", calls) != fmt.Sprintf("%+v", []ledger.Call{call}) {
 		t.Error("the call is not what was written")
 	}
 	var kinds []string
-	for _, e := range must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{Run: run})) {
+	for _, e := range must[[]ledger.Event](t)(l.Events.List(ctx, event.Filter{Run: run})) {
 		kinds = append(kinds, e.Kind)
 	}
 	if got := strings.Join(kinds, " "); got != "run.queued run.started step.started step.finished call.started call.finished run.finished" {
@@ -498,15 +502,15 @@ func briefRuns(t *testing.T, open Open) {
 	must[ledger.Run](t)(l.RequestCancel(ctx, never, "no"))
 	on := start(t, l, enqueue(t, l, manual("j"))[0].Run).Run
 
-	used := must[[]ledger.Usage](t)(l.LastUsages(ctx, "j", 20))
+	used := must[[]ledger.Usage](t)(l.Runs.LastUsages(ctx, "j", 20))
 	if len(used) != 2 || used[0].CostMicroUSD != 20 || used[0].TokensIn != 40 || used[0].TokensOut != 20 || used[1].CostMicroUSD != 10 {
 		t.Errorf("used: %+v", used)
 	}
-	if used = must[[]ledger.Usage](t)(l.LastUsages(ctx, "j", 3)); len(used) != 1 { // of the last three that are over
+	if used = must[[]ledger.Usage](t)(l.Runs.LastUsages(ctx, "j", 3)); len(used) != 1 { // of the last three that are over
 		t.Errorf("of three: %+v", used)
 	}
 
-	brief := must[[]ledger.Run](t)(l.Runs(ctx, ledger.RunFilter{Job: "j", Brief: true}))
+	brief := must[[]ledger.Run](t)(l.Runs.List(ctx, runs.Filter{Job: "j", Brief: true}))
 	if len(brief) != 5 || brief[0].ID != on || brief[0].State != domain.StateRunning {
 		t.Fatalf("brief: %+v", brief)
 	}

@@ -12,6 +12,8 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
+	"rouse/internal/ledger/pause"
 )
 
 // Watches holds a ledger to what watches need of it.
@@ -32,7 +34,7 @@ func drops(job string, names ...string) ledger.Request {
 	r := ledger.Request{Job: job, Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.Detail{More: 7}}
 	for _, name := range names {
 		r.Detail.Files = append(r.Detail.Files, ledger.File{Path: "/in/" + name, Name: name, Hash: "h-" + name})
-		r.Claims = append(r.Claims, ledger.Claim{Job: job, Path: "/in/" + name, Hash: "h-" + name})
+		r.Claims = append(r.Claims, claim.Claim{Job: job, Path: "/in/" + name, Hash: "h-" + name})
 	}
 	return r
 }
@@ -50,9 +52,9 @@ func filesOf(t *testing.T, l *ledger.Ledger, run int64) []string {
 }
 
 // moved records that a file was moved.
-func moved(t *testing.T, l *ledger.Ledger, c ledger.ClaimStatus, dest string) {
+func moved(t *testing.T, l *ledger.Ledger, c claim.Status, dest string) {
 	t.Helper()
-	if !must[bool](t)(l.FinishAfterMove(t.Context(), c, ledger.AfterDone, dest, "")) {
+	if !must[bool](t)(l.Claims.FinishAfterMove(t.Context(), c, claim.AfterDone, dest, "")) {
 		t.Fatalf("%+v is ended already", c)
 	}
 }
@@ -77,7 +79,7 @@ func manyFiles(t *testing.T, open Open) {
 	}
 
 	ok(t, l.Finish(ctx, start(t, l, one.Run), ledger.Result{Outcome: domain.OutcomeError}))
-	pending := must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10))
+	pending := must[[]claim.Status](t)(l.Claims.PendingAfterMoves(ctx, 10))
 	if len(pending) != 2 || pending[0].Run != one.Run || pending[1].Outcome != domain.OutcomeError {
 		t.Fatalf("%+v", pending)
 	}
@@ -97,7 +99,7 @@ func manyFiles(t *testing.T, open Open) {
 	}
 
 	ok(t, l.Finish(ctx, start(t, l, one.Run), ledger.Result{Outcome: domain.OutcomeSuccess}))
-	pending = must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10))
+	pending = must[[]claim.Status](t)(l.Claims.PendingAfterMoves(ctx, 10))
 	if len(pending) != 1 || pending[0].Path != "/in/a" || pending[0].Dest != "/failed//in/a" {
 		t.Errorf("what is due after another try: %+v", pending)
 	}
@@ -148,30 +150,30 @@ func manyFilesRace(t *testing.T, open Open) {
 // watchStateKept: what a watch remembers survives, and is forgotten when that is asked for.
 func watchStateKept(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	if _, known, err := l.WatchState(ctx, "none"); known || err != nil {
+	if _, known, err := l.Watches.State(ctx, "none"); known || err != nil {
 		t.Errorf("%v %v", known, err)
 	}
 
 	since := time.Unix(1_700_000_000, 123e6).UTC()
-	one := ledger.WatchState{Job: "one", Since: since, Fingerprint: "p", Tree: strings.Repeat("tree ", 100_000), Round: 3, Run: 9}
-	two := ledger.WatchState{Job: "two", Since: since}
-	ok(t, l.SaveWatchStates(ctx, one, two))
-	got, known, err := l.WatchState(ctx, "one")
+	one := claim.WatchState{Job: "one", Since: since, Fingerprint: "p", Tree: strings.Repeat("tree ", 100_000), Round: 3, Run: 9}
+	two := claim.WatchState{Job: "two", Since: since}
+	ok(t, l.Watches.Save(ctx, one, two))
+	got, known, err := l.Watches.State(ctx, "one")
 	if !known || err != nil || got != one {
 		t.Errorf("%v %v, %.80v", known, err, got)
 	}
 
 	one.Tree = ""
-	all := must[map[string]ledger.WatchState](t)(l.WatchStates(ctx))
-	if !maps.Equal(all, map[string]ledger.WatchState{"one": one, "two": two}) {
+	all := must[map[string]claim.WatchState](t)(l.Watches.States(ctx))
+	if !maps.Equal(all, map[string]claim.WatchState{"one": one, "two": two}) {
 		t.Errorf("%+v", all)
 	}
 
 	two.Round = 1
-	ok(t, l.SaveWatchStates(ctx, two))
-	ok(t, l.DeleteWatchStates(ctx, "none", "one"))
-	all = must[map[string]ledger.WatchState](t)(l.WatchStates(ctx))
-	if !maps.Equal(all, map[string]ledger.WatchState{"two": two}) {
+	ok(t, l.Watches.Save(ctx, two))
+	ok(t, l.Watches.Delete(ctx, "none", "one"))
+	all = must[map[string]claim.WatchState](t)(l.Watches.States(ctx))
+	if !maps.Equal(all, map[string]claim.WatchState{"two": two}) {
 		t.Errorf("%+v", all)
 	}
 }
@@ -179,17 +181,17 @@ func watchStateKept(t *testing.T, open Open) {
 // watchStateWithRun: what is known of a folder is written with its run or not at all.
 func watchStateWithRun(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	ask := ledger.Request{Key: "folder/1", Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Watch: &ledger.WatchState{Job: "in", Fingerprint: "first", Round: 1}}
+	ask := ledger.Request{Key: "folder/1", Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Watch: &claim.WatchState{Job: "in", Fingerprint: "first", Round: 1}}
 	one := enqueue(t, l, ask)[0]
-	st, known, err := l.WatchState(ctx, "in")
+	st, known, err := l.Watches.State(ctx, "in")
 	if !one.New || !known || err != nil || st.Fingerprint != "first" || st.Run != one.Run {
 		t.Errorf("%+v: %+v %v (%v)", one, st, known, err)
 	}
 
 	// The same key again: a daemon that was killed after the commit repeats its request.
-	ask.Watch = &ledger.WatchState{Job: "in", Fingerprint: "second", Round: 2}
+	ask.Watch = &claim.WatchState{Job: "in", Fingerprint: "second", Round: 2}
 	two := enqueue(t, l, ask)[0]
-	if st, _, err := l.WatchState(ctx, "in"); two.New || two.Run != one.Run || err != nil || st.Fingerprint != "first" {
+	if st, _, err := l.Watches.State(ctx, "in"); two.New || two.Run != one.Run || err != nil || st.Fingerprint != "first" {
 		t.Errorf("a run that was there already: %+v: %+v (%v)", two, st, err)
 	}
 
@@ -198,7 +200,7 @@ func watchStateWithRun(t *testing.T, open Open) {
 	if _, err := l.Enqueue(ctx, bad); err == nil {
 		t.Error("a request that cannot be recorded was taken")
 	}
-	if st, _, err := l.WatchState(ctx, "in"); err != nil || st.Fingerprint != "first" {
+	if st, _, err := l.Watches.State(ctx, "in"); err != nil || st.Fingerprint != "first" {
 		t.Errorf("%+v (%v)", st, err)
 	}
 }
@@ -208,45 +210,45 @@ func finishAfterMove(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, drops("in", "a"))[0].Run
 	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError}))
-	failed := must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10))[0]
+	failed := must[[]claim.Status](t)(l.Claims.PendingAfterMoves(ctx, 10))[0]
 	must[ledger.Run](t)(l.Retry(ctx, run))
-	ended := func(c ledger.ClaimStatus, want bool) {
+	ended := func(c claim.Status, want bool) {
 		t.Helper()
-		if got := must[bool](t)(l.FinishAfterMove(ctx, c, ledger.AfterLeft, "", "")); got != want {
+		if got := must[bool](t)(l.Claims.FinishAfterMove(ctx, c, claim.AfterLeft, "", "")); got != want {
 			t.Errorf("%+v is ended: %v", c, got)
 		}
 	}
 
 	// The retried run has to learn where its file is, whoever records it: who has moved it, or who finds it later.
-	claim := func(after, dest string) ledger.ClaimStatus {
+	status := func(after, dest string) claim.Status {
 		t.Helper()
-		c, _, err := l.ClaimOf(ctx, failed.Job, failed.Path, failed.Hash)
+		c, _, err := l.Claims.Of(ctx, failed.Job, failed.Path, failed.Hash)
 		if ok(t, err); c.After != after || c.Dest != dest {
 			t.Errorf("%+v, want %q and %q", c, after, dest)
 		}
 		return c
 	}
-	retried := claim(ledger.AfterPending, "")
+	retried := status(claim.AfterPending, "")
 	if retried.Outcome != "" {
 		t.Errorf("%+v", retried)
 	}
 	ended(failed, false)
-	claim(ledger.AfterPending, "")
-	if must[bool](t)(l.FinishAfterMove(ctx, failed, ledger.AfterDone, "/failed/a", "")) {
+	status(claim.AfterPending, "")
+	if must[bool](t)(l.Claims.FinishAfterMove(ctx, failed, claim.AfterDone, "/failed/a", "")) {
 		t.Error("a move after the earlier outcome counts as the one after the next")
 	}
-	claim(ledger.AfterNone, "/failed/a")
+	status(claim.AfterNone, "/failed/a")
 
 	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError}))
 	must[ledger.Run](t)(l.Retry(ctx, run))
-	if !must[bool](t)(l.FinishAfterMove(ctx, retried, ledger.AfterNone, "/failed/a-2", "")) {
+	if !must[bool](t)(l.Claims.FinishAfterMove(ctx, retried, claim.AfterNone, "/failed/a-2", "")) {
 		t.Error("nobody may say where the file of a retried run is")
 	}
-	claim(ledger.AfterNone, "/failed/a-2")
+	status(claim.AfterNone, "/failed/a-2")
 
 	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSuccess}))
 	ended(failed, false)
-	pending := must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10))
+	pending := must[[]claim.Status](t)(l.Claims.PendingAfterMoves(ctx, 10))
 	if len(pending) != 1 || pending[0].Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", pending)
 	}
@@ -259,11 +261,11 @@ func finishAfterMove(t *testing.T, open Open) {
 		after, why string
 		told       bool
 	}{
-		{ledger.AfterDone, "", true}, {ledger.AfterFailed, "no room", true}, {ledger.AfterLeft, "it changed", true}, {ledger.AfterLeft, "", false}, {ledger.AfterNone, "", false},
+		{claim.AfterDone, "", true}, {claim.AfterFailed, "no room", true}, {claim.AfterLeft, "it changed", true}, {claim.AfterLeft, "", false}, {claim.AfterNone, "", false},
 	} {
 		job := fmt.Sprint("told", i)
 		ok(t, l.Finish(ctx, start(t, l, enqueue(t, l, drops(job, "a"))[0].Run), ledger.Result{Outcome: domain.OutcomeSuccess}))
-		must[bool](t)(l.FinishAfterMove(ctx, must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10))[0], c.after, "", c.why))
+		must[bool](t)(l.Claims.FinishAfterMove(ctx, must[[]claim.Status](t)(l.Claims.PendingAfterMoves(ctx, 10))[0], c.after, "", c.why))
 		if told := eventsOf(t, l, job, "file.after"); (len(told) == 1) != c.told {
 			t.Errorf("%s (%s): %+v", c.after, c.why, told)
 		}
@@ -275,11 +277,11 @@ func ownOutput(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, manual("in"))[0].Run
 	attempt := start(t, l, run)
-	wrote := func(name string) ledger.Claim {
-		return ledger.Claim{Job: "in", Path: "/in/" + name, Hash: "h-" + name}
+	wrote := func(name string) claim.Claim {
+		return claim.Claim{Job: "in", Path: "/in/" + name, Hash: "h-" + name}
 	}
-	ok(t, l.ClaimOwnOutput(ctx, attempt, wrote("report")))
-	ok(t, l.ClaimOwnOutput(ctx, attempt, wrote("report"))) // written again
+	ok(t, l.Claims.ClaimOutput(ctx, attempt, wrote("report")))
+	ok(t, l.Claims.ClaimOutput(ctx, attempt, wrote("report"))) // written again
 	if got := enqueue(t, l, drops("in", "report", "new"))[0]; !slices.Equal(filesOf(t, l, got.Run), []string{"new"}) {
 		t.Errorf("%v", filesOf(t, l, got.Run))
 	}
@@ -287,19 +289,19 @@ func ownOutput(t *testing.T, open Open) {
 		t.Errorf("another job may take it: %+v", other)
 	}
 
-	ok(t, l.ClaimOwnOutput(ctx, attempt, wrote("new"))) // a run of it is queued: that stays
-	if c, _, err := l.ClaimOf(ctx, "in", "/in/new", "h-new"); err != nil || c.Outcome != "" {
+	ok(t, l.Claims.ClaimOutput(ctx, attempt, wrote("new"))) // a run of it is queued: that stays
+	if c, _, err := l.Claims.Of(ctx, "in", "/in/new", "h-new"); err != nil || c.Outcome != "" {
 		t.Errorf("%+v (%v)", c, err)
 	}
 
 	ok(t, l.Finish(ctx, attempt, ledger.Result{Outcome: domain.OutcomeError}))
-	if due := must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10)); len(due) != 0 {
+	if due := must[[]claim.Status](t)(l.Claims.PendingAfterMoves(ctx, 10)); len(due) != 0 {
 		t.Errorf("a file that a run wrote is dealt with as if it had been dropped: %+v", due)
 	}
 	if got := enqueue(t, l, drops("in", "report"))[0]; !got.Blocked {
 		t.Errorf("the run failed, and its file starts another: %+v", got)
 	}
-	if err := l.ClaimOwnOutput(ctx, attempt, wrote("late")); !errors.Is(err, ledger.ErrFenced) {
+	if err := l.Claims.ClaimOutput(ctx, attempt, wrote("late")); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("%v", err)
 	}
 }
@@ -307,9 +309,9 @@ func ownOutput(t *testing.T, open Open) {
 // breaker: a path that is taken too often pauses its job, once; many paths do not.
 func breaker(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	rule := ledger.Breaker{MaxClaims: 3, Within: time.Minute, Notices: []ledger.Notice{{Job: "in", Channel: "desktop", Title: "paused by " + ledger.PathPlaceholder}}}
+	rule := pause.Breaker{MaxClaims: 3, Within: time.Minute, Notices: []ledger.Notice{{Job: "in", Channel: "desktop", Title: "paused by " + pause.PathPlaceholder}}}
 	ask := func(path, hash string) ledger.Accepted {
-		return enqueue(t, l, ledger.Request{Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Breaker: rule, Claim: &ledger.Claim{Job: "in", Path: path, Hash: hash}})[0]
+		return enqueue(t, l, ledger.Request{Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Breaker: rule, Claim: &claim.Claim{Job: "in", Path: path, Hash: hash}})[0]
 	}
 	for i := range 10 {
 		if a := ask(fmt.Sprint("/in/", i), "h"); !a.New || a.BreakerTripped {
@@ -342,21 +344,21 @@ func breaker(t *testing.T, open Open) {
 	// One run of many files has all of them, whichever of them is one too many.
 	for job, most := range map[string]int{"few": 9, "many": 1} {
 		r := drops(job, "a", "b", "c")
-		r.Breaker = ledger.Breaker{MaxClaims: most, Within: time.Minute}
+		r.Breaker = pause.Breaker{MaxClaims: most, Within: time.Minute}
 		a := enqueue(t, l, r)[0]
 		if !a.New || a.BreakerTripped != (job == "many") {
 			t.Errorf("%s: %+v", job, a)
 		}
 		for _, c := range r.Claims {
-			if got, _, err := l.ClaimOf(ctx, job, c.Path, c.Hash); err != nil || got.Run != a.Run {
+			if got, _, err := l.Claims.Of(ctx, job, c.Path, c.Hash); err != nil || got.Run != a.Run {
 				t.Errorf("%s: %+v (%v)", job, got, err)
 			}
 		}
 	}
-	must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "many"))
+	must[bool](t)(l.Pauses.End(ctx, pause.Job, "many"))
 
-	pauses := must[[]ledger.Pause](t)(l.Pauses(ctx, time.Now()))
-	notices := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10))
+	pauses := must[[]pause.Pause](t)(l.Pauses.List(ctx, time.Now()))
+	notices := must[[]ledger.Notice](t)(l.Outbox.Pending(ctx, time.Now(), 10))
 	if len(pauses) != 1 || pauses[0].Name != "in" || pauses[0].By != ledger.BySystem || !strings.Contains(pauses[0].Reason, "/in/a\x1b[2J\nb") || len(notices) != 1 || notices[0].Title != "paused by /in/a b" {
 		t.Errorf("%+v, %+v", pauses, notices)
 	}
@@ -367,7 +369,7 @@ func outcomeOf(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	is := func(run int64, want domain.Outcome) {
 		t.Helper()
-		if got, err := l.OutcomeOf(ctx, run); got != want || err != nil {
+		if got, err := l.Runs.OutcomeOf(ctx, run); got != want || err != nil {
 			t.Errorf("%q (%v), want %q", got, err, want)
 		}
 	}
@@ -380,7 +382,7 @@ func outcomeOf(t *testing.T, open Open) {
 	is(run, domain.OutcomeTimeout)
 	must[ledger.Run](t)(l.Retry(ctx, run))
 	is(run, "")
-	if _, err := l.OutcomeOf(ctx, 1<<40); !errors.Is(err, ledger.ErrNotFound) {
+	if _, err := l.Runs.OutcomeOf(ctx, 1<<40); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("%v", err)
 	}
 }

@@ -6,9 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
+
 	"rouse/internal/ledger/blob"
 	"rouse/internal/ledger/store"
-	"time"
 )
 
 // Entry is a part of the record of an attempt: that a step or a call started or ended.

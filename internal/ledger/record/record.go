@@ -6,11 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"rouse/internal/domain"
-	"rouse/internal/ledger/store"
 	"slices"
 	"strings"
 	"time"
+
+	"rouse/internal/domain"
+	"rouse/internal/ledger/store"
 )
 
 // Errors that callers tell apart.
@@ -19,6 +20,13 @@ var (
 	ErrFenced       = errors.New("the attempt is not the running one any more")
 	// ErrNoLane is an ErrNotClaimable that is over as soon as another run ends.
 	ErrNoLane = fmt.Errorf("other runs have its lanes: %w", ErrNotClaimable)
+)
+
+// Who pauses something, plans a wake or changes a workspace.
+const (
+	ByAgent  = "agent"
+	ByUser   = "user"
+	BySystem = "system"
 )
 
 // Usage is what calls of a model used.
@@ -102,6 +110,25 @@ func (r Run) Behind() bool {
 
 // Postponed reports whether a run waits for its model, which could not be asked.
 func (r Run) Postponed() bool { return r.WaitsForRetry() && r.Postponements > 0 }
+
+// WaitText describes the wait of a run that does not run now.
+func (r Run) WaitText() string {
+	switch {
+	case r.State != domain.StateWaiting:
+		return "is still " + string(r.State)
+	case r.WaitingFor == domain.WaitInput:
+		return "waits for an answer"
+	case r.WaitingFor == domain.WaitApproval:
+		return "waits for an approval"
+	case r.WaitingFor == domain.WaitPause:
+		return "is paused by its skill"
+	case r.Postponed():
+		return "waits for its model"
+	case r.WaitingFor == domain.WaitRetry:
+		return "waits for its next attempt"
+	}
+	return "waits to go on"
+}
 
 // Attempt is one try at a run. Its number fences off writers of earlier attempts.
 type Attempt struct {
@@ -218,7 +245,7 @@ func LockRun(tx *store.Tx, db *store.DB, id int64) (Run, error) {
 	return store.OrNotFound(r, err, "run %d", id)
 }
 
-// LockKnown is lockRun for a run that may have been removed.
+// LockKnown is LockRun for a run that may have been removed.
 func LockKnown(tx *store.Tx, db *store.DB, id int64) (Run, bool, error) {
 	return store.OrFalse(store.One(tx, RunFields, `select `+RunColumns+` from runs where id = $1`+db.ForUpdate, id))
 }
@@ -234,6 +261,9 @@ func CheckFence(tx *store.Tx, db *store.DB, a Attempt) (Run, error) {
 	}
 	return r, nil
 }
+
+// RunningRuns selects the runs that are running.
+const RunningRuns = `select ` + RunColumns + ` from runs where state = 'running' and state <> 'finished' order by id`
 
 const RunColumns = `id, key, job, agent, triggered_by, detail, state, waiting_for, not_before, outcome, exit, verified, attempt, interruptions,
 	scheduled_at, queued_at, started_at, finished_at, summary, error, steps, calls, tokens_in, tokens_out, tokens_cached, cost_micro_usd, estimated_tokens, estimated_micro_usd,

@@ -130,7 +130,7 @@ func SetClock(l *DB, clock time.Time, took time.Duration) {
 }
 
 // Skew returns how far the clock of the database is ahead of this machine. It is 0 for a file.
-func (l *DB) Skew() time.Duration { return time.Duration(l.skew.Load()) }
+func (c *clock) Skew() time.Duration { return time.Duration(c.skew.Load()) }
 
 // Now returns the time of the ledger. Several nodes use the time of their database.
-func (l *DB) Now() time.Time { return l.now() }
+func (c *clock) Now() time.Time { return c.now() }

@@ -140,20 +140,20 @@ func (l *DB) Close() error { return errors.Join(l.read.close(), l.close()) }
 
 // Changed returns a channel that is closed at the next commit. Get it before reading: what is
 // written in between closes it.
-func (l *DB) Changed() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.hasWaiters = true
-	return l.changed
+func (s *signals) Changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hasWaiters = true
+	return s.changed
 }
 
-func (l *DB) notifyChanged() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (s *signals) notifyChanged() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	// A new channel for each commit would cost something, and nobody may be waiting.
-	if l.hasWaiters {
-		close(l.changed)
-		l.changed, l.hasWaiters = make(chan struct{}), false
+	if s.hasWaiters {
+		close(s.changed)
+		s.changed, s.hasWaiters = make(chan struct{}), false
 	}
 }
 
@@ -245,17 +245,17 @@ func HostFault(err error) error {
 
 // PlanChanged returns a channel that is closed when a pause or a wake is next written. Get it
 // before reading, as with Changed.
-func (l *DB) PlanChanged() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.planChanged
+func (s *signals) PlanChanged() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.planChanged
 }
 
-func (l *DB) notifyPlanChanged() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	close(l.planChanged)
-	l.planChanged = make(chan struct{})
+func (s *signals) notifyPlanChanged() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.planChanged)
+	s.planChanged = make(chan struct{})
 }
 
 // Millis is an instant as the database holds it: milliseconds UTC, 0 for none.

@@ -11,6 +11,9 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
+	"rouse/internal/ledger/node"
+	"rouse/internal/ledger/pause"
 	"rouse/internal/ledger/record"
 	"rouse/scheduler/dispatch"
 )
@@ -178,8 +181,8 @@ func cancelled(c *cluster) {
 // paused: runs of a paused job wait on all nodes, those of others do not, and the end of the pause starts them.
 func paused(c *cluster) {
 	c.start()
-	pause := ledger.Pause{Scope: ledger.PauseJob, Name: "held"}
-	if _, err := c.nodes[0].l.SetPause(c.t.Context(), pause); err != nil {
+	pause := pause.Pause{Scope: pause.Job, Name: "held"}
+	if _, err := c.nodes[0].l.Pauses.Set(c.t.Context(), pause); err != nil {
 		c.t.Fatal(err)
 	}
 
@@ -196,7 +199,7 @@ func paused(c *cluster) {
 		}
 	}
 
-	if _, err := c.other(c.nodes[0].name).l.EndPause(c.t.Context(), pause.Scope, pause.Name); err != nil {
+	if _, err := c.other(c.nodes[0].name).l.Pauses.End(c.t.Context(), pause.Scope, pause.Name); err != nil {
 		c.t.Fatal(err)
 	}
 	for _, id := range held {
@@ -211,7 +214,7 @@ func answers(c *cluster) {
 	c.lanes = 1
 	c.execute = func(_ context.Context, _ string, run ledger.Run) ledger.Result {
 		if run.Job == "asks" && run.Attempt == 1 {
-			return ledger.Result{Wait: &ledger.Question{Title: "q", Message: "Go on?"}}
+			return ledger.Result{Wait: &inbox.Question{Title: "q", Message: "Go on?"}}
 		}
 		return success("")
 	}
@@ -222,11 +225,11 @@ func answers(c *cluster) {
 		c.t.Errorf("%+v", r)
 	}
 
-	items, err := c.l.Inbox(c.t.Context())
+	items, err := c.l.Inbox.List(c.t.Context())
 	if err != nil || len(items) != 1 {
 		c.t.Fatal(items, err)
 	}
-	made, err := c.l.AttemptNodes(c.t.Context(), id)
+	made, err := c.l.Nodes.OfAttempts(c.t.Context(), id)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -263,7 +266,7 @@ func late(c *cluster) {
 	if r := c.untilFinished(id); r.Summary != "second" || r.Attempt != 2 || r.Interruptions != 1 {
 		c.t.Errorf("%+v", r)
 	}
-	attempts, err := c.l.Attempts(c.t.Context(), id)
+	attempts, err := c.l.Runs.Attempts(c.t.Context(), id)
 	if err != nil || len(attempts) != 2 || attempts[0].State != domain.AttemptInterrupted || attempts[1].State != domain.AttemptDone {
 		c.t.Errorf("%+v (%v)", attempts, err)
 	}
@@ -339,7 +342,7 @@ func lost(c *cluster) {
 	c.start()
 	id := c.enqueue("", "job")
 	first := <-started
-	var frozen *node
+	var frozen *clusterNode
 	for _, n := range c.nodes {
 		if n.name == first {
 			frozen = n
@@ -370,7 +373,7 @@ func lost(c *cluster) {
 	if r := c.untilFinished(id); r.Outcome != domain.OutcomeSuccess || r.Summary != second || r.Attempt != 2 || r.Interruptions != 1 {
 		c.t.Errorf("%+v", r)
 	}
-	made, err := c.l.AttemptNodes(c.t.Context(), id)
+	made, err := c.l.Nodes.OfAttempts(c.t.Context(), id)
 	if err != nil || made[1] != first || made[2] != second {
 		c.t.Errorf("%v (%v)", made, err)
 	}
@@ -381,14 +384,14 @@ func names(c *cluster) {
 	if !c.shared {
 		c.t.Skip("there are no nodes")
 	}
-	join := func() (*ledger.Membership, error) {
-		return c.open().Join(c.t.Context(), ledger.Node{Name: "north", Host: "here", PID: 1, Triggers: true})
+	join := func() (*node.Membership, error) {
+		return c.open().Nodes.Join(c.t.Context(), node.Node{Name: "north", Host: "here", PID: 1, Triggers: true})
 	}
 	first, err := join()
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	taken, ok := errors.AsType[*ledger.NameTakenError](func() error { _, err := join(); return err }())
+	taken, ok := errors.AsType[*node.NameTakenError](func() error { _, err := join(); return err }())
 	if !ok || taken.Other.ID != first.Node().ID {
 		c.t.Errorf("%v", taken)
 	}
@@ -407,12 +410,12 @@ func names(c *cluster) {
 // leads: one node leads, and when it ends another one does at once.
 func leads(c *cluster) {
 	c.start()
-	leader := func() *node {
-		var found *node
+	leader := func() *clusterNode {
+		var found *clusterNode
 		c.until("that one leads", func() bool {
 			found = nil
 			for _, n := range c.nodes {
-				lead, err := n.l.Lead(c.t.Context())
+				lead, err := n.l.Nodes.Lead(c.t.Context())
 				if err != nil {
 					c.t.Fatal(err)
 				}
@@ -429,7 +432,7 @@ func leads(c *cluster) {
 	}
 	for len(c.nodes) > 1 {
 		first := leader()
-		c.nodes = slices.DeleteFunc(c.nodes, func(n *node) bool { return n == first })
+		c.nodes = slices.DeleteFunc(c.nodes, func(n *clusterNode) bool { return n == first })
 		first.end()
 		if err := errors.Join(<-first.over, first.m.Leave(c.t.Context())); err != nil {
 			c.t.Error(err)
@@ -617,7 +620,7 @@ func stranded(c *cluster) {
 		c.t.Fatal(err)
 	}
 	c.until("that nothing is left in River", func() bool {
-		jobs, err := c.l.RiverJobs(c.t.Context())
+		jobs, err := c.l.Nodes.RiverJobs(c.t.Context())
 		return err == nil && len(jobs) == 0
 	})
 	if r := c.run(id); r.Attempt != 1 {

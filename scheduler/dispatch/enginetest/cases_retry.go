@@ -8,6 +8,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/node"
 	"rouse/scheduler/dispatch"
 )
 
@@ -60,7 +61,7 @@ func earlyRetry(c *cluster) {
 	id := c.enqueue("", "flaky")
 	start := func(name string) (*ledger.Ledger, ledger.Started) {
 		l := c.open()
-		if _, err := l.Join(c.t.Context(), ledger.Node{Name: name, Host: "here", PID: 1}); err != nil {
+		if _, err := l.Nodes.Join(c.t.Context(), node.Node{Name: name, Host: "here", PID: 1}); err != nil {
 			c.t.Fatal(err)
 		}
 		started, err := l.Start(c.t.Context(), ledger.Start{Run: id})

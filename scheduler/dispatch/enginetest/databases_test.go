@@ -17,6 +17,7 @@ import (
 	"rouse/agentdb/placement"
 	"rouse/agentdb/pool"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/node"
 )
 
 // rowsJob is the job whose runs write into the database of their agent, which comes along to the worker that does them.
@@ -46,7 +47,7 @@ func (w *worker) writeRows(ctx context.Context, run ledger.Run) error {
 			if err == nil {
 				break
 			}
-			if errors.As(err, new(*ledger.AgentElsewhereError)) || errors.Is(err, ledger.ErrLeaseLost) {
+			if errors.As(err, new(*node.AgentElsewhereError)) || errors.Is(err, ledger.ErrLeaseLost) {
 				return err // others do the run
 			}
 			fmt.Fprintln(os.Stderr, "not written:", err)

@@ -17,6 +17,7 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/ledgertest"
+	"rouse/internal/ledger/node"
 	"rouse/scheduler/dispatch"
 	"rouse/scheduler/dispatch/river"
 )
@@ -94,7 +95,7 @@ type cluster struct {
 	db    *sql.DB
 	url   string
 	l     *ledger.Ledger // of the test: that of the first node, where nobody else may have it open
-	nodes []*node
+	nodes []*clusterNode
 	begun int // how many nodes have been started
 
 	lanes, perAgent int
@@ -104,11 +105,11 @@ type cluster struct {
 	execute         func(ctx context.Context, node string, run ledger.Run) ledger.Result
 }
 
-// node is a dispatcher at work, as a process of its own would be.
-type node struct {
+// clusterNode is a dispatcher at work, as a process of its own would be.
+type clusterNode struct {
 	name string
 	l    *ledger.Ledger
-	m    *ledger.Membership // nil: it has the ledger to itself
+	m    *node.Membership // nil: it has the ledger to itself
 	d    *dispatch.Dispatcher
 	end  context.CancelFunc
 	over chan error
@@ -131,13 +132,13 @@ func (c *cluster) start() {
 	}
 }
 
-func (c *cluster) startNode(name string) *node {
+func (c *cluster) startNode(name string) *clusterNode {
 	c.t.Helper()
-	n := &node{name: name, l: c.prepare(), over: make(chan error, 1)}
+	n := &clusterNode{name: name, l: c.prepare(), over: make(chan error, 1)}
 	if c.shared {
 		n.l = c.open()
 		var err error
-		if n.m, err = n.l.Join(c.t.Context(), ledger.Node{Name: name, Host: "here", Triggers: true, Lanes: c.lanes}); err != nil {
+		if n.m, err = n.l.Nodes.Join(c.t.Context(), node.Node{Name: name, Host: "here", Triggers: true, Lanes: c.lanes}); err != nil {
 			c.t.Fatal(err)
 		}
 	}
@@ -191,7 +192,7 @@ func (c *cluster) reopen() {
 }
 
 // other is a node that does not have a name; the only one where there is no other.
-func (c *cluster) other(name string) *node {
+func (c *cluster) other(name string) *clusterNode {
 	for _, n := range c.nodes {
 		if n.name != name {
 			return n
@@ -268,7 +269,7 @@ func (c *cluster) accept(r ledger.Request) int64 {
 
 func (c *cluster) run(id int64) ledger.Run {
 	c.t.Helper()
-	r, err := c.l.Run(c.t.Context(), id)
+	r, err := c.l.Runs.Get(c.t.Context(), id)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -302,7 +303,7 @@ func (c *cluster) untilFinished(id int64) ledger.Run {
 func (c *cluster) untilIdle() {
 	c.t.Helper()
 	c.until("the end of all runs", func() bool {
-		left, err := c.l.Unfinished(c.t.Context())
+		left, err := c.l.Runs.Unfinished(c.t.Context())
 		return err == nil && len(left) == 0
 	})
 }

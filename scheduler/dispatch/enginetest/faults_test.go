@@ -15,6 +15,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/claim"
 	"rouse/internal/ledger/ledgertest"
 )
 
@@ -173,7 +174,7 @@ func (f *faultTest) ask() {
 		}
 
 		// A queue that has grown long while nobody works would tell how long it is, and not how soon work is taken over.
-		if c, err := f.l.Counts(f.t.Context()); err == nil && c.Queued+c.Waiting > 20 {
+		if c, err := f.l.Runs.Counts(f.t.Context()); err == nil && c.Queued+c.Waiting > 20 {
 			i--
 			continue
 		}
@@ -184,7 +185,7 @@ func (f *faultTest) ask() {
 			r.Job, r.Agent = rowsJob, rowsAgent(i/5)
 		}
 		if i%7 == 0 {
-			claim := ledger.Claim{Job: "file", Path: fmt.Sprintf("/in/%d", i), Hash: fmt.Sprint(i), Size: 1}
+			claim := claim.Claim{Job: "file", Path: fmt.Sprintf("/in/%d", i), Hash: fmt.Sprint(i), Size: 1}
 			r = ledger.Request{Job: "file", Trigger: domain.TriggerWatch, Claim: &claim}
 			key = claim.Path
 		}
@@ -281,7 +282,7 @@ func (f *faultTest) killLeaders(workers []*process, times int) {
 	}
 }
 
-// leader is the id of the node that leads, 0 where there is none; as Ledger.Lead asks for it.
+// leader is the id of the node that leads, 0 where there is none; as Nodes.Lead asks for it.
 const leader = `select coalesce(max(split_part(leader_id, '/', 2)::bigint), 0) from river_leader where expires_at > now()`
 
 func (f *faultTest) gone(slot string) {
@@ -384,7 +385,7 @@ func (f *faultTest) note(kind, slot string, w *process) {
 // drained waits until nothing is left to do.
 func (f *faultTest) drained() {
 	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		left, err := f.l.Unfinished(f.t.Context())
+		left, err := f.l.Runs.Unfinished(f.t.Context())
 		if err == nil && len(left) == 0 {
 			return
 		}

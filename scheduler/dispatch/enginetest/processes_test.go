@@ -30,6 +30,7 @@ import (
 	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/node"
 	"rouse/scheduler/dispatch"
 	"rouse/scheduler/dispatch/river"
 )
@@ -136,10 +137,10 @@ func beWorker(ctx context.Context, name, through, direct string) error {
 
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	var l *ledger.Ledger
-	var m *ledger.Membership
+	var m *node.Membership
 	for { // the server, or the way to it, may be away for a moment
 		if l, err = ledger.Open(ctx, ledger.Options{DB: db, Logger: log}); err == nil {
-			m, err = l.Join(ctx, ledger.Node{Name: name, Host: "here", PID: os.Getpid(), Triggers: true, Lanes: 8})
+			m, err = l.Nodes.Join(ctx, node.Node{Name: name, Host: "here", PID: os.Getpid(), Triggers: true, Lanes: 8})
 		}
 		if err == nil {
 			break

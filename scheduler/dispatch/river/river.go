@@ -16,6 +16,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/node"
 	"rouse/scheduler/dispatch"
 )
 
@@ -38,21 +39,21 @@ type Options struct {
 // Engine is the River client of this process.
 type Engine struct {
 	o      Options
-	member *ledger.Membership
+	member *node.Membership
 	client *river.Client[pgx.Tx]
 }
 
 // New returns an engine. The process must have joined the nodes of its ledger.
-func New(o Options) *Engine { return &Engine{o: o, member: o.Ledger.Membership()} }
+func New(o Options) *Engine { return &Engine{o: o, member: o.Ledger.Nodes.Membership()} }
 
 // worker executes the runs that River brings to this process.
 type worker struct {
-	river.WorkerDefaults[ledger.RiverJob]
+	river.WorkerDefaults[node.RiverJob]
 	d *dispatch.Dispatcher
 }
 
 // Work implements river.Worker.
-func (w *worker) Work(ctx context.Context, job *river.Job[ledger.RiverJob]) error {
+func (w *worker) Work(ctx context.Context, job *river.Job[node.RiverJob]) error {
 	defer context.AfterFunc(ctx, func() {
 		if errors.Is(context.Cause(ctx), river.ErrJobCancelledRemotely) {
 			w.d.Cancel(context.WithoutCancel(ctx), job.Args.Run)
@@ -63,18 +64,18 @@ func (w *worker) Work(ctx context.Context, job *river.Job[ledger.RiverJob]) erro
 
 // Open implements dispatch.Engine.
 func (e *Engine) Open(ctx context.Context, d *dispatch.Dispatcher) error {
-	node := e.member.Node()
+	self := e.member.Node()
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &worker{d: d})
-	queues := map[string]river.QueueConfig{ledger.Queue(node.Name): {MaxWorkers: max(node.Lanes, 1)}}
-	if node.Lanes > 0 {
-		queues[ledger.AnyQueue] = river.QueueConfig{MaxWorkers: node.Lanes}
+	queues := map[string]river.QueueConfig{node.Queue(self.Name): {MaxWorkers: max(self.Lanes, 1)}}
+	if self.Lanes > 0 {
+		queues[node.AnyQueue] = river.QueueConfig{MaxWorkers: self.Lanes}
 	}
 
 	var err error
 	e.client, err = river.NewClient(riverpgxv5.New(e.o.Pool), &river.Config{
-		ID: e.member.RiverClient(), Schema: e.o.Ledger.RiverSchema(), Logger: slog.New(&quiet{Handler: e.o.Logger.Handler(), said: &said{at: map[string]time.Time{}}}), Queues: queues, Workers: workers,
-		FetchCooldown: ledger.RiverFetchCooldown, FetchPollInterval: pollEvery, FetchOnlyKnownKinds: true, LeaderElectionDisabled: !node.Triggers,
+		ID: e.member.RiverClient(), Schema: e.o.Ledger.Nodes.RiverSchema(), Logger: slog.New(&quiet{Handler: e.o.Logger.Handler(), said: &said{at: map[string]time.Time{}}}), Queues: queues, Workers: workers,
+		FetchCooldown: node.RiverFetchCooldown, FetchPollInterval: pollEvery, FetchOnlyKnownKinds: true, LeaderElectionDisabled: !self.Triggers,
 		// Runs may take hours. The nodes of the ledger find the runs of dead processes.
 		JobTimeout: -1, RescueStuckJobsAfter: 100 * 365 * 24 * time.Hour,
 		CancelledJobRetentionPeriod: keepJobs, CompletedJobRetentionPeriod: keepJobs, DiscardedJobRetentionPeriod: keepJobs,
@@ -95,8 +96,8 @@ func (e *Engine) Open(ctx context.Context, d *dispatch.Dispatcher) error {
 }
 
 // Start implements dispatch.Engine.
-func (e *Engine) Start(ctx context.Context, runs []ledger.RunFor) error {
-	return e.o.Ledger.SendRuns(ctx, runs)
+func (e *Engine) Start(ctx context.Context, runs []node.RunFor) error {
+	return e.o.Ledger.Nodes.SendRuns(ctx, runs)
 }
 
 // Close implements dispatch.Engine.

@@ -34,7 +34,7 @@ import (
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/endtoend"
 	"rouse/cmd/internal/homedir"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 )
 
 // Canaries that must not leak: a secret of the store, the model's key, and a variable in the
@@ -610,7 +610,7 @@ func (b *attackSuite) checkDaemonUnchanged(t *testing.T) {
 	}
 
 	var grants []api.Grant
-	given := func(g api.Grant) bool { return b.attack(g.Agent).Answer == ledger.ApprovalAlways }
+	given := func(g api.Grant) bool { return b.attack(g.Agent).Answer == inbox.ApprovalAlways }
 	if err := b.client.Get(t.Context(), "/v1/grants", nil, &grants); err != nil || len(slices.DeleteFunc(grants, given)) > 0 {
 		t.Errorf("somebody gave a standing approval: %+v %v", grants, err)
 	}

@@ -13,7 +13,7 @@ import (
 	"rouse/cmd/internal/audit"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/endtoend"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/integrity"
 )
 
 // TestAuditFindsDamagedDatabases checks that each kind of damage to an agent's database fails the
@@ -72,8 +72,8 @@ jobs: [{name: j, agent: a, playbook: [{call: db_execute, with: {sql: "create tab
 			}
 			c.damage(t, filepath.Join(damaged, "agents", "a", "db.sqlite"))
 
-			var found []ledger.Violation
-			if _, err := audit.Home(t.Context(), audit.Options{Home: damaged, Found: func(v ledger.Violation) error {
+			var found []integrity.Violation
+			if _, err := audit.Home(t.Context(), audit.Options{Home: damaged, Found: func(v integrity.Violation) error {
 				found = append(found, v)
 				return nil
 			}}); err != nil {

@@ -18,7 +18,7 @@ import (
 	"rouse/cmd/internal/endtoend"
 	"rouse/cmd/internal/homedir"
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/inbox"
 )
 
 const flowKillConfig = `version: 1
@@ -184,15 +184,15 @@ func (f *killedFlow) until(what string, ok func() bool) {
 // output.
 func (f *killedFlow) answer(i api.Item) {
 	f.t.Helper()
-	if i.State != ledger.ItemOpen {
+	if i.State != inbox.ItemOpen {
 		return
 	}
 
-	text := map[string]string{ledger.KindInput: `{"good": true}`, ledger.KindPause: ledger.PauseContinue}[i.Kind]
-	if i.Kind == ledger.KindRecovery {
-		text = ledger.RecoveryDone
+	text := map[string]string{inbox.KindInput: `{"good": true}`, inbox.KindPause: inbox.PauseContinue}[i.Kind]
+	if i.Kind == inbox.KindRecovery {
+		text = inbox.RecoveryDone
 		if f.lines() == "" {
-			text = ledger.RecoveryAgain
+			text = inbox.RecoveryAgain
 		}
 		f.t.Logf("the program was cut off; its owner says %s", text)
 	}

@@ -94,7 +94,7 @@ func TestPutBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	notices, err := l.UndeliveredNotices(t.Context(), 100) // they stay pending without a desktop
+	notices, err := l.Outbox.Undelivered(t.Context(), 100) // they stay pending without a desktop
 	told := 0
 	for _, n := range notices {
 		if strings.Contains(n.Title, "is back as it was when it failed") {

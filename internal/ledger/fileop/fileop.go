@@ -1,0 +1,168 @@
+// Package fileop has the changes of files by runs, with the contents before, so that they can be undone.
+package fileop
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"math"
+	"time"
+
+	"rouse/internal/ledger/blob"
+	"rouse/internal/ledger/record"
+	"rouse/internal/ledger/store"
+)
+
+// Type says what was done to a file.
+type Type string
+
+// The types.
+const (
+	Create Type = "create"
+	Write  Type = "write"
+	Edit   Type = "fileEdit"
+
+	// By commands (OSA-36).
+	Move      Type = "move" // two changes: there is a new name, and the old one is gone
+	Copy      Type = "copy"
+	Delete    Type = "delete"
+	DirCreate Type = "dirCreate" // its AfterHash is no hash
+	// MoveAway records the old name of a moved file. Its content is not stored, because the file has it under the new name.
+	// The FileMove recorded right before names it.
+	MoveAway  Type = "moveAway"
+	DirDelete Type = "dirDelete" // BeforeHash is not a hash
+	// Program is by a program that may change anything, found afterwards: made, changed or removed, as its hashes say.
+	Program Type = "program"
+)
+
+// Op is a change of a file by a run (OSA-35). It is recorded before the file changes: a
+// file that still has BeforeHash was not changed by it.
+type Op struct {
+	ID            int64
+	Run           int64
+	Agent         string
+	Batch         string // the key of the call
+	At            time.Time
+	Type          Type
+	Root          string // absolute: the granted folder in which the file is
+	Path          string // absolute
+	CreatedFolder string // absolute: the first of the folders that were made for the file, "" for none
+	Mode          uint32 // the permissions before
+	Size          int64  // bytes before
+	BeforeHash    string // SHA-256, hexadecimal; "" when there was no file
+	AfterHash     string
+	NoUndoReason  string    // why it cannot be undone; "" when it can
+	UndoneAt      time.Time // zero: it was not
+}
+
+// FileOps has the changes of files by runs, with the contents before.
+type FileOps struct {
+	DB    *store.DB
+	Blobs *blob.Blobs
+}
+
+// Add records what attempt a is about to do to a file, and the content before, unless
+// op.NoUndoReason says why that is not kept. It returns the op with its id.
+func (l *FileOps) Add(ctx context.Context, a record.Attempt, op Op, before []byte) (Op, error) {
+	ops := []Op{op}
+	err := l.AddAll(ctx, a, ops, [][]byte{before})
+	return ops[0], err
+}
+
+// AddAll records changes like Add, in one transaction, and sets their ids and times.
+func (l *FileOps) AddAll(ctx context.Context, a record.Attempt, ops []Op, before [][]byte) error {
+	now := l.DB.Now()
+	entries := make([]record.Entry, len(ops))
+	for i := range ops {
+		op := &ops[i]
+		op.Run, op.At = a.Run, now
+		var kept []byte
+		if op.BeforeHash != "" && op.NoUndoReason == "" {
+			// The columns have type text, but a file may hold any bytes.
+			kept = base64.StdEncoding.AppendEncode(nil, before[i])
+		}
+
+		entries[i] = record.NewEntry(kept, func(tx *store.Tx, _ record.Attempt, _, stored string) error {
+			return tx.QueryRow(`insert into file_ops (run, agent, batch, at, type, root, path, made, mode, size, before, before_hash, after_hash, lost)
+				values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) returning id`,
+				op.Run, op.Agent, op.Batch, store.Millis(op.At), op.Type, op.Root, op.Path, op.CreatedFolder, op.Mode, op.Size, stored, op.BeforeHash, op.AfterHash, op.NoUndoReason).Scan(&op.ID)
+		})
+	}
+
+	err := record.WriteEntries(ctx, l.Blobs, a, entries)
+	for i := range ops {
+		ops[i].At = store.Instant(store.Millis(now))
+	}
+	return err
+}
+
+// Delete deletes the record of a change that was not made after all.
+func (l *FileOps) Delete(ctx context.Context, id int64) error {
+	return store.Exec(ctx, l.DB, `delete from file_ops where id = $1`, id)
+}
+
+// MarkUndone records that a change was undone.
+func (l *FileOps) MarkUndone(ctx context.Context, id int64) error {
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
+		done, err := tx.Exec(`update file_ops set undone_at = $1 where id = $2 and undone_at = 0`, store.Millis(l.DB.Now()), id)
+		return record.RequireRow(done, err, "the change %d of a file was undone already, or is not known", id)
+	})
+}
+
+// Filter chooses changes; the zero value of a field chooses all.
+type Filter struct {
+	ID    int64
+	Run   int64
+	Agent string
+	Batch string
+	Path  string // absolute
+	Limit int    // 0 means 100; below 0 all
+}
+
+// List lists changes of files, the newest first.
+func (l *FileOps) List(ctx context.Context, f Filter) ([]Op, error) {
+	limit := f.Limit
+	switch {
+	case limit == 0:
+		limit = 100
+	case limit < 0:
+		limit = math.MaxInt32
+	}
+
+	query, args := `select id, run, agent, batch, at, type, root, path, made, mode, size, before_hash, after_hash, lost, undone_at from file_ops where 1 = 1`, []any{limit}
+	for _, c := range []struct {
+		column string
+		value  any
+		given  bool
+	}{{"id", f.ID, f.ID != 0}, {"run", f.Run, f.Run != 0}, {"agent", f.Agent, f.Agent != ""}, {"batch", f.Batch, f.Batch != ""}, {"path", l.DB.StoredPath(f.Path), f.Path != ""}} {
+		if c.given {
+			args = append(args, c.value)
+			query += fmt.Sprintf(` and %s = $%d`, c.column, len(args))
+		}
+	}
+
+	return store.List(store.Reads(ctx, l.DB), func(op *Op) []any {
+		return []any{
+			&op.ID, &op.Run, &op.Agent, &op.Batch, store.Time(&op.At), &op.Type, &op.Root, &op.Path, &op.CreatedFolder, &op.Mode, &op.Size,
+			&op.BeforeHash, &op.AfterHash, &op.NoUndoReason, store.Time(&op.UndoneAt),
+		}
+	}, query+` order by id desc limit $1`, args...)
+}
+
+// Before returns the content of a file before a change.
+func (l *FileOps) Before(ctx context.Context, id int64) ([]byte, error) {
+	stored, err := store.Value[string](store.Reads(ctx, l.DB), `select before from file_ops where id = $1`, id)
+	if stored, err = store.OrNotFound(stored, err, "file change %d", id); err != nil {
+		return nil, err
+	}
+	content, err := l.Blobs.UnpackBytes(ctx, stored)
+	if err != nil {
+		err = fmt.Errorf("read the file content before change %d: %w", id, err)
+	}
+	return content, err
+}
+
+// SavedBytes is the size of the contents that are kept from before a run changed files, in bytes.
+func (l *FileOps) SavedBytes(ctx context.Context, run int64) (int64, error) {
+	return store.Value[int64](store.Reads(ctx, l.DB), `select coalesce(sum(size), 0) from file_ops where run = $1 and lost = ''`, run)
+}
