@@ -362,13 +362,25 @@ func (s *shapeWriter) commentsOf(t *testing.T, pkg string) map[string]string {
 			for _, f := range fields.Fields.List {
 				says := strings.TrimSpace(f.Doc.Text() + " " + f.Comment.Text())
 				for _, name := range f.Names {
-					out[spec.Name.Name+"."+name.Name] = strings.Join(strings.Fields(says), " ")
+					out[spec.Name.Name+"."+name.Name] = withoutName(name.Name, strings.Join(strings.Fields(says), " "))
 				}
 			}
 			return true
 		})
 	}
 	return out
+}
+
+// withoutName removes the name of a field from the beginning of its comment.
+func withoutName(name, says string) string {
+	rest, ok := strings.CutPrefix(says, name+" ")
+	if !ok {
+		return says
+	}
+	for _, verb := range []string{"is ", "are "} {
+		rest = strings.TrimPrefix(rest, verb)
+	}
+	return rest
 }
 
 // TestJSONShapes checks the output of commands against the reference, on a home with a run, an
