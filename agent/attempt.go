@@ -80,8 +80,8 @@ func (r *Runner) execute(ctx context.Context, t *attempt) (ledger.Result, error)
 // admit checks that the owner has approved the definition and that the files that started the run
 // exist.
 func (r *Runner) admit(ctx context.Context, t *attempt) (err error) {
-	if r.homes != nil && t.Agent.Name != "" {
-		if err := r.homes.Arrive(ctx, t.Agent.Name); err != nil {
+	if r.placement != nil && t.Agent.Name != "" {
+		if err := r.placement.Acquire(ctx, t.Agent.Name); err != nil {
 			return fmt.Errorf("cannot move the database and files of agent %s to this node: %w", t.Agent.Name, err)
 		}
 	}

@@ -25,7 +25,7 @@ import (
 type post struct {
 	mu    sync.Mutex
 	sent  []string
-	need  tool.Need // of each letter, beside the action
+	need  tool.Access // of each letter, beside the action
 	fails bool
 	key   string // changes what a letter does, as another stamp would
 }
@@ -36,7 +36,7 @@ type letter struct {
 
 func (p *post) tools(t *testing.T) []tool.Tool {
 	t.Helper()
-	send, err := tool.Define(tool.Spec{Name: "send", Description: "sends a letter", Effect: domain.EffectExternal, Class: tool.ClassOther, Needs: tool.Needs(func(_ context.Context, _ tool.Invocation, l letter) (tool.Need, error) {
+	send, err := tool.Define(tool.Spec{Name: "send", Description: "sends a letter", Effect: domain.EffectExternal, Class: tool.ClassOther, Access: tool.AccessOf(func(_ context.Context, _ tool.Invocation, l letter) (tool.Access, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		n := p.need
@@ -63,7 +63,7 @@ func (p *post) all() string { return strings.Join(p.sent, " ") }
 // office is a bench whose agents can send letters, each only with leave.
 func office(t *testing.T, turns ...modeltest.Turn) (*bench, *post) {
 	t.Helper()
-	b, p := setup(t, turns...), &post{need: tool.Need{MissingGrant: "no grant covers letters"}}
+	b, p := setup(t, turns...), &post{need: tool.Access{MissingGrant: "no grant covers letters"}}
 	b.restart(p)
 	return b, p
 }
@@ -83,7 +83,7 @@ func send(id, to string) model.Call {
 }
 
 func (b *bench) adhoc(text string) int64 {
-	return b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: text}})
+	return b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: text}})
 }
 
 // heard is the last request of the model.
@@ -102,7 +102,7 @@ func TestApproved(t *testing.T) {
 	b.plan.Secrets = append(b.plan.Secrets, "letter")
 	id := b.adhoc("Write to Bob.")
 	res := b.ends(id)
-	told := b.runner.Notices.Asks(ledger.Run{ID: id, Job: "books", Attempt: 1}, res)
+	told := b.runner.Notices.QuestionNotices(ledger.Run{ID: id, Job: "books", Attempt: 1}, res)
 	if len(told) != 1 || !strings.Contains(told[0].Body, "a [secret] to bob\nrouse approve "+inbox.ItemPlaceholder+"\nrouse deny "+inbox.ItemPlaceholder) {
 		t.Errorf("notices: %+v", told)
 	}
@@ -245,7 +245,7 @@ func TestAlways(t *testing.T) {
 	b, p := office(t)
 	b.plan.Jobs["mail"] = plan.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{{Name: "send", With: map[string]any{"to": "{{ .Input.to }}"}}}}
 	mail := func(to string) int64 {
-		return b.enqueue(ledger.Request{Job: "mail", Agent: "plain", Detail: ledger.Detail{Input: map[string]string{"to": to}}})
+		return b.enqueue(ledger.Request{Job: "mail", Agent: "plain", Detail: ledger.TriggerDetail{Input: map[string]string{"to": to}}})
 	}
 	id := mail("bob")
 	b.ends(id)
@@ -326,7 +326,7 @@ func TestListsAreAuthorized(t *testing.T) {
 	b, p := office(t)
 	b.plan.Jobs["mail"] = plan.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{
 		{Name: "send", With: map[string]any{"to": "{{ .item }}"}, Each: []any{"bob", "eve"}, OnError: "continue"}}}
-	hand := ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: "send", Args: json.RawMessage(`{"to":"zoe"}`)}}
+	hand := ledger.Request{Agent: "plain", Detail: ledger.TriggerDetail{Tool: "send", Args: json.RawMessage(`{"to":"zoe"}`)}}
 	id := b.enqueue(ledger.Request{Job: "mail", Agent: "plain"})
 	b.ends(id)
 	b.say(inbox.ApprovalDeny)
@@ -413,7 +413,7 @@ func TestThirdLabel(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	p.need = tool.Need{AddsTaint: tool.Private | tool.Outward, Tier: "A", WritesMemory: true}
+	p.need = tool.Access{AddsTaint: tool.Private | tool.Outward, Tier: "A", WritesMemory: true}
 	if res := b.ends(id); res.Wait == nil || !strings.Contains(res.Wait.Message, "together") {
 		t.Fatalf("%+v", res)
 	}

@@ -55,7 +55,7 @@ func hashOf(text string) string {
 // batch queues a run of files as a watch does.
 func (b *bench) batch(job string, more int, files ...ledger.File) int64 {
 	b.t.Helper()
-	r := ledger.Request{Job: job, Agent: "clerk", Trigger: domain.TriggerWatch, Detail: ledger.Detail{Files: files, More: more}}
+	r := ledger.Request{Job: job, Agent: "clerk", Trigger: domain.TriggerWatch, Detail: ledger.TriggerDetail{Files: files, More: more}}
 	for _, f := range files {
 		r.Claims = append(r.Claims, claim.Claim{Job: job, Path: filepath.ToSlash(f.Path), Hash: f.Hash, Size: f.Size, ModTime: f.ModTime})
 	}
@@ -435,7 +435,7 @@ func TestBatchOfOne(t *testing.T) {
 		Notify: plan.Notify{On: []string{"success"}, Channels: []string{"desktop"}, Title: "{{ len .Files }} of {{ .More }}: {{ range .Files }}{{ .Name }}{{ end }}"}}
 	b.plan.Jobs["j"] = job
 	f := b.put("in/a.csv", "what\na\n")[0]
-	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: ledger.Detail{File: &f}})
+	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: ledger.TriggerDetail{File: &f}})
 	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || b.count() != 1 {
 		t.Errorf("%+v, %d rows", res, b.count())
 	}
@@ -465,7 +465,7 @@ func TestALeftFileComesAgain(t *testing.T) {
 
 	b.finish(id, 1, res)
 	again := func(f ledger.File) ledger.Accepted {
-		out, err := b.ledger.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "clerk", Trigger: domain.TriggerWatch, Detail: ledger.Detail{File: &f},
+		out, err := b.ledger.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "clerk", Trigger: domain.TriggerWatch, Detail: ledger.TriggerDetail{File: &f},
 			Claim: &claim.Claim{Job: "j", Path: filepath.ToSlash(f.Path), Hash: f.Hash, Size: f.Size, ModTime: f.ModTime}})
 		if err != nil {
 			t.Fatal(err)

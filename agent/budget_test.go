@@ -353,7 +353,7 @@ func TestWakeSpendsItsJobs(t *testing.T) {
 	b.change(func(_ *plan.Agent, j *plan.Job) { j.Budget = plan.Budget{CostMicroUSD: 2000} })
 	wake := func() ledger.Result {
 		out, err := b.ledger.Enqueue(t.Context(), ledger.Request{Agent: "clerk", Trigger: domain.TriggerSelf,
-			Detail: ledger.Detail{Wake: &ledger.WakeDetail{Job: "books", Instructions: "Look again.", ScheduledBy: ledger.ByAgent}}})
+			Detail: ledger.TriggerDetail{Wake: &ledger.WakeDetail{Job: "books", Instructions: "Look again.", ScheduledBy: ledger.ByAgent}}})
 		if err != nil {
 			t.Fatal(err)
 		}

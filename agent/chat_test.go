@@ -31,7 +31,7 @@ func TestChat(t *testing.T) {
 			a.Bounds.Steps, a.DefaultSteps = many, true
 		}
 		b.plan.Agents["clerk"] = a
-		return b.ends(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Go on.", Chat: chat}}))
+		return b.ends(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "Go on.", Chat: chat}}))
 	}
 	chat, bound, headless := busy(true, 0), busy(true, 20), busy(false, 0)
 	if chat.Exit != domain.ExitIterationCap || headless.Exit != domain.ExitIterationCap || headless.Steps-chat.Steps != many-few || bound.Steps-chat.Steps != 20-few {
@@ -43,7 +43,7 @@ func TestChat(t *testing.T) {
 		b.write("work/.env", "TOKEN=canary")
 		a := b.plan.Agents["clerk"]
 		b.plan.Agents["clerk"] = plan.Agent{Name: a.Name, Workdir: a.Workdir, Model: a.Model}
-		if res := b.ends(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Read it.", Chat: chat}})); res.Exit != want {
+		if res := b.ends(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "Read it.", Chat: chat}})); res.Exit != want {
 			t.Errorf("chat %v: %+v", chat, res)
 		}
 	}

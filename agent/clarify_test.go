@@ -32,7 +32,7 @@ func TestClarify(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	notices := b.runner.Notices.Asks(run, res)
+	notices := b.runner.Notices.QuestionNotices(run, res)
 	if len(notices) != 1 || notices[0].Title != "books asks" || !strings.Contains(notices[0].Body, "Which account?") || !strings.Contains(notices[0].Body, "Sparkasse") {
 		t.Errorf("notices: %+v", notices)
 	}
@@ -77,7 +77,7 @@ func TestBehindAQuestion(t *testing.T) {
 	ask := model.Call{ID: "1", Name: "clarify", Args: json.RawMessage(`{"question":"Go on?"}`)}
 	b := setup(t, modeltest.Turn{Calls: []model.Call{ask, insertCall("2", "behind")}}, modeltest.Turn{Text: "Then I end here."})
 	b.table()
-	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do it."}})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "Do it."}})
 	res := b.run(id)
 	b.answer(id, res, "no")
 	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || b.count() != 0 {
@@ -110,7 +110,7 @@ func TestQuestionOutlivesAKill(t *testing.T) {
 	t.Parallel()
 	ask := model.Call{ID: "1", Name: "clarify", Args: json.RawMessage(`{"question":"Go on?"}`)}
 	b := setup(t, modeltest.Turn{Calls: []model.Call{ask}}, modeltest.Turn{Text: "I make it up."})
-	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do it."}})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "Do it."}})
 	b.run(id)
 	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func TestClarifyUnanswered(t *testing.T) {
 	t.Parallel()
 	ask := model.Call{ID: "1", Name: "clarify", Args: json.RawMessage(`{"question":"Go on?"}`)}
 	b := setup(t, modeltest.Turn{Calls: []model.Call{ask}}, modeltest.Turn{Text: "Then I end here."})
-	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do it."}})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "Do it."}})
 	res := b.run(id)
 	if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: 1}, res); err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ var confining = sync.OnceValue(func() bool {
 	}
 	defer box.Close()
 	tier, _ := box.Tier(context.Background())
-	return tier.AtLeast(sandbox.TierB)
+	return tier.AtLeast(sandbox.TierLandlock)
 })
 
 func needConfinement(t *testing.T) {

@@ -351,7 +351,7 @@ func TestWhichRunsCheckConditions(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	file := ledger.Detail{File: &ledger.File{Path: path, Name: "a.csv", Size: 1, ModTime: info.ModTime()}}
+	file := ledger.TriggerDetail{File: &ledger.File{Path: path, Name: "a.csv", Size: 1, ModTime: info.ModTime()}}
 	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", When: []plan.Condition{{SQL: "select 0"}}, Playbook: []playbook.Call{{Name: "todo", With: map[string]any{"markdown": "x"}}}}
 	for i, c := range []struct {
 		request ledger.Request
@@ -362,8 +362,8 @@ func TestWhichRunsCheckConditions(t *testing.T) {
 		{ledger.Request{Job: "j", Trigger: domain.TriggerAPI}, domain.OutcomeSkipped},
 		{ledger.Request{Job: "j", Trigger: domain.TriggerWatch, Detail: file}, domain.OutcomeSuccess},
 		{ledger.Request{Job: "j", Trigger: domain.TriggerManual, Detail: file}, domain.OutcomeSuccess},
-		{ledger.Request{Trigger: domain.TriggerManual, Detail: ledger.Detail{Tool: "todo", Args: json.RawMessage(`{"markdown":"x"}`)}}, domain.OutcomeSuccess},
-		{ledger.Request{Trigger: domain.TriggerManual, Detail: ledger.Detail{Prompt: "x"}}, domain.OutcomeSuccess},
+		{ledger.Request{Trigger: domain.TriggerManual, Detail: ledger.TriggerDetail{Tool: "todo", Args: json.RawMessage(`{"markdown":"x"}`)}}, domain.OutcomeSuccess},
+		{ledger.Request{Trigger: domain.TriggerManual, Detail: ledger.TriggerDetail{Prompt: "x"}}, domain.OutcomeSuccess},
 	} {
 		c.request.Agent = "clerk"
 		accepted, err := b.ledger.Enqueue(t.Context(), c.request)

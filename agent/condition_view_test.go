@@ -195,7 +195,7 @@ func TestConditionSeesNoHome(t *testing.T) {
 	if err := errors.Join(os.Symlink(home, filepath.Join(b.dir, "given", "tool", "link")), os.Symlink(home, filepath.Join(b.dir, "alias"))); err != nil {
 		t.Fatal(err)
 	}
-	b.plan.Masks = tool.Masks{Hidden: []string{home}}
+	b.plan.Masks = tool.ProtectedPaths{Hidden: []string{home}}
 	for _, path := range []string{"given/home/secrets.json", "given/tool/link/secrets.json", "alias/secrets.json"} {
 		for _, read := range []string{"given", "given/tool", "alias", "given/home", "."} {
 			for _, network := range []bool{false, true} {

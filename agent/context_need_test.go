@@ -102,7 +102,7 @@ func TestSmallContexts(t *testing.T) {
 			m.Window = c.window
 			a.Model, a.Bounds.Steps = &m, 100
 			b.plan.Agents["clerk"] = a
-			res := b.execute(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Read huge.txt."}}))
+			res := b.execute(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "Read huge.txt."}}))
 			if res.Outcome != domain.OutcomeSuccess || len(p.seen) != 400 || p.largest > c.window*85/100 {
 				t.Errorf("%d of 400 lines were read in requests of up to %d tokens: %+v", len(p.seen), p.largest, res)
 			}
@@ -244,7 +244,7 @@ func TestServerSaysItsContext(t *testing.T) {
 			a.Model = &m
 			b.plan.Agents["clerk"] = a
 			for range 2 {
-				if res := b.execute(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Say that you are done."}})); res.Outcome != domain.OutcomeSuccess {
+				if res := b.execute(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "Say that you are done."}})); res.Outcome != domain.OutcomeSuccess {
 					t.Errorf("%+v", res)
 				}
 			}

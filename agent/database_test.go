@@ -77,7 +77,7 @@ func TestDatabaseSwitchedOff(t *testing.T) {
 		a := b.plan.Agents["clerk"]
 		a.Database = on
 		b.plan.Agents["clerk"] = a
-		id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Look."}})
+		id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "Look."}})
 		if res := b.execute(id); res.Outcome != domain.OutcomeSuccess {
 			t.Fatalf("%+v", res)
 		}

@@ -44,7 +44,7 @@ func TestWorkdirGoneForAMoment(t *testing.T) {
 	b.table()
 	b.put("work/a.txt", "some text")
 	work := b.plan.Agents["clerk"].Workdir
-	move, err := tool.Define(tool.Spec{Name: "move", Description: "moves the workdir", Effect: domain.EffectRead, Class: tool.ClassOther, Needs: tool.NoNeeds},
+	move, err := tool.Define(tool.Spec{Name: "move", Description: "moves the workdir", Effect: domain.EffectRead, Class: tool.ClassOther, Access: tool.NoNeeds},
 		func(_ context.Context, _ tool.Invocation, a struct {
 			Away bool `json:"away"`
 		}) (tool.Envelope, error) {
@@ -57,9 +57,9 @@ func TestWorkdirGoneForAMoment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	broken, err := tool.Define(tool.Spec{Name: "broken", Description: "needs the workdir", Effect: domain.EffectRead, Class: tool.ClassOther, Needs: func(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
+	broken, err := tool.Define(tool.Spec{Name: "broken", Description: "needs the workdir", Effect: domain.EffectRead, Class: tool.ClassOther, Access: func(context.Context, tool.Invocation, json.RawMessage) (tool.Access, error) {
 		_, err := os.Lstat(work)
-		return tool.Need{}, err
+		return tool.Access{}, err
 	}}, func(context.Context, tool.Invocation, struct{}) (tool.Envelope, error) {
 		return tool.Success("it is there"), nil
 	})

@@ -21,7 +21,7 @@ import (
 // label has a run of another agent hold labels, and record that it is about to write some places.
 func (b *bench) label(letters string, places ...label.Place) int64 {
 	b.t.Helper()
-	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Tool: "db_schema", Args: json.RawMessage(`{}`)}})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Tool: "db_schema", Args: json.RawMessage(`{}`)}})
 	_, a, err := b.ledger.StartAttempt(b.t.Context(), id)
 	if err == nil {
 		err = b.ledger.Labels.RecordTaint(b.t.Context(), a, label.TaintUpdate{Taint: letters, Writes: places})
@@ -53,8 +53,8 @@ func TestLabelsAreReadAtEachAccess(t *testing.T) {
 	b.place("plain/one.txt", "plain/two.txt")
 	var meanwhile func()
 	other, err := tool.Define(tool.Spec{Name: "meanwhile", Description: "another run goes on", Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeRun,
-		Needs: tool.Needs(func(context.Context, tool.Invocation, struct{}) (tool.Need, error) {
-			return tool.Need{Reads: []label.Place{b.at("plain/two.txt")}}, nil
+		Access: tool.AccessOf(func(context.Context, tool.Invocation, struct{}) (tool.Access, error) {
+			return tool.Access{Reads: []label.Place{b.at("plain/two.txt")}}, nil
 		})}, func(context.Context, tool.Invocation, struct{}) (tool.Envelope, error) {
 		meanwhile()
 		return tool.Success(nil), nil
@@ -120,7 +120,7 @@ func TestLabelsFollowFiles(t *testing.T) {
 	reads := func(path string) string {
 		t.Helper()
 		args, _ := json.Marshal(map[string]string{"path": path})
-		id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Tool: "file_read", Args: args}})
+		id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Tool: "file_read", Args: args}})
 		b.ends(id)
 		return b.met(id)
 	}
@@ -215,7 +215,7 @@ func TestPrivatePlaces(t *testing.T) {
 		{"db_query", `{"sql":"select * from t"}`, "B"},
 		{"db_export", `{"sql":"select * from t","path":"t.csv"}`, "B"},
 	} {
-		id := b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: c.name, Args: json.RawMessage(c.args)}})
+		id := b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.TriggerDetail{Tool: c.name, Args: json.RawMessage(c.args)}})
 		if res := b.ends(id); b.met(id) != c.want {
 			t.Errorf("%s %s brought %q, want %q (%s)", c.name, c.args, b.met(id), c.want, res.Error)
 		}
@@ -223,7 +223,7 @@ func TestPrivatePlaces(t *testing.T) {
 
 	drop := filepath.Join(b.dir, "plain", "in", "drop.txt")
 	b.plan.Jobs["drops"] = plan.Job{Name: "drops", Agent: "plain", Playbook: []playbook.Call{{Name: "file_read", With: map[string]any{"path": drop}}}, Watched: plan.Watched{Folder: filepath.Dir(drop)}}
-	id := b.enqueue(ledger.Request{Job: "drops", Agent: "plain", Detail: ledger.Detail{File: &ledger.File{Path: drop, Name: "drop.txt", Size: 5, ModTime: modified(t, drop).Truncate(time.Nanosecond)}}})
+	id := b.enqueue(ledger.Request{Job: "drops", Agent: "plain", Detail: ledger.TriggerDetail{File: &ledger.File{Path: drop, Name: "drop.txt", Size: 5, ModTime: modified(t, drop).Truncate(time.Nanosecond)}}})
 	if res := b.ends(id); b.met(id) != "A" {
 		t.Errorf("what started the run brought %q (%s)", b.met(id), res.Error)
 	}

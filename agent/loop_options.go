@@ -56,7 +56,7 @@ func (r *Runner) options(ctx context.Context, t *attempt) (o loop.Options, err e
 func (r *Runner) callOptions(ctx context.Context, t *attempt) (loop.Options, error) {
 	o, err := r.listedOptions(ctx, t)
 	o.Provider = manualCall{t.Detail, t.Redactor().Replace}
-	o.Invocation.MustSucceed = t.Detail.Check
+	o.Invocation.MustSucceed = t.Detail.FailOnExitCode
 	return o, err
 }
 
@@ -214,8 +214,8 @@ func (t *attempt) policy(p loop.Policy) loop.Policy {
 
 func (r *Runner) openRecorder(t *attempt) {
 	t.recorder = runlog.NewRecorder(r.ledger.Steps.Record, t.Try, t.Redactor(), t.NeedsModel())
-	if r.homes != nil {
-		t.recorder.Settle = func(ctx context.Context) error { return r.homes.Settle(ctx, t.Agent.Name) }
+	if r.placement != nil {
+		t.recorder.Settle = func(ctx context.Context) error { return r.placement.Pin(ctx, t.Agent.Name) }
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 // manualCall is a provider that makes the one call its owner typed.
 type manualCall struct {
-	detail ledger.Detail
+	detail ledger.TriggerDetail
 	redact func(string) string
 }
 

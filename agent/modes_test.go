@@ -30,7 +30,7 @@ func TestIsolated(t *testing.T) {
 		`file_write {"path":"report.md","content":"May: 12"}`), m.call(`share_artifact {"path":"report.md"}`), done)
 	b.clerk(func(a *plan.Agent) { a.Mode, a.HostFolder, a.Read = plan.ModeIsolated, host, []string{host} })
 
-	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Report on May."}})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "Report on May."}})
 	if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", res)
 	}

@@ -5,16 +5,16 @@ import (
 	"testing"
 	"time"
 
-	"rouse/internal/awake/awaketest"
 	"rouse/internal/domain"
 	"rouse/internal/ledger/inbox"
+	"rouse/internal/nosleep/nosleeptest"
 )
 
 // OSL-37: the machine is kept awake while a run of a skill that asks for it is on, not while it waits, and not for others; where that
 // cannot be had the skill is not run.
 func TestModuleAwake(t *testing.T) {
 	b, _ := moduleAgent(t)
-	l := awaketest.New(t)
+	l := nosleeptest.New(t)
 	more := declares{"bridgeRequirement": "optional", "compatibilityRequirements": []string{"system_tools", "awake"}}
 	const body = `await host.tools.invoke("system_execute_command", {command: "date", args: []}); return {message: "awake"}`
 

@@ -165,7 +165,7 @@ type startedRun struct {
 // start queues the run of a skill that goes on by itself, with the labels of this run and the
 // bounds of its job. A repeated call finds the run that it started.
 func (c *moduleCalls) start(ctx context.Context, in tool.Invocation, s *skills.Skill, args json.RawMessage) (tool.Envelope, error) {
-	if c.task.Detail.By != nil {
+	if c.task.Detail.StartedBy != nil {
 		return tool.Failure(tool.KindRejected, "another run started this one, which therefore starts none"), nil
 	}
 	c.mu.Lock()
@@ -183,7 +183,7 @@ func (c *moduleCalls) start(ctx context.Context, in tool.Invocation, s *skills.S
 	by := &ledger.StarterDetail{Run: c.task.Run.ID, Job: c.task.GoverningJob().Name}
 	accepted, err := c.runner.ledger.Enqueue(ctx, ledger.Request{
 		Key:   fmt.Sprintf("skill/%s/%d/%s", c.runner.ledger.EpochOf(c.task.Run.ID).ID, c.task.Run.ID, in.Key),
-		Agent: c.task.Run.Agent, Trigger: domain.TriggerAPI, Detail: ledger.Detail{Skill: s.Name, Given: args, Workspace: workspace, By: by},
+		Agent: c.task.Run.Agent, Trigger: domain.TriggerAPI, Detail: ledger.TriggerDetail{Skill: s.Name, SkillInput: args, Workspace: workspace, StartedBy: by},
 	})
 	if err != nil {
 		return tool.Envelope{}, err

@@ -84,7 +84,7 @@ type moduleHooks struct {
 
 // openHooks finds the hooks that are due for a task, and has its run call them. With busy another run does so now.
 func (r *moduleRunner) openHooks(ctx context.Context, m *moduleRun, t *attempt) (h *moduleHooks, busy string, err error) {
-	h = &moduleHooks{host: m.host, run: m.run, removes: t.Detail.Removes}
+	h = &moduleHooks{host: m.host, run: m.run, removes: t.Detail.Uninstall}
 	manifest := m.skill.Manifest
 	if len(manifest.LifecycleHooks) == 0 {
 		return h, "", nil

@@ -152,7 +152,7 @@ func TestModuleHooksDryRun(t *testing.T) {
 	t.Parallel()
 	b, _ := moduleAgent(t)
 	b.plan.Modules = map[string]*skills.Skill{"sums": moduleSkill(t, hooked(""), hooks("1.0.0", allHooks...))}
-	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Skill: "sums", Given: json.RawMessage("{}"), DryRun: true}})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Skill: "sums", SkillInput: json.RawMessage("{}"), DryRun: true}})
 	res := b.run(id)
 	if made := b.callsOf(id); res.Outcome != domain.OutcomeSuccess || !slices.Equal(made, []string{"host_storage_get done"}) || !strings.Contains(res.Summary, "the hooks onInstall, onEnable, onConfigure would come first") {
 		t.Errorf("%v %+v", made, res)
@@ -172,14 +172,14 @@ func TestModuleIsRemoved(t *testing.T) {
 	b.plan.Modules = map[string]*skills.Skill{"sums": moduleSkill(t, source, manifest)}
 	remove := func() ledger.Result {
 		t.Helper()
-		id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Skill: "sums", Removes: true}})
+		id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Skill: "sums", Uninstall: true}})
 		res := b.run(id)
 		b.end(id, res)
 		return res
 	}
 	run := func() ledger.Result {
 		t.Helper()
-		id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Skill: "sums", Given: json.RawMessage(`{"file":"x"}`)}})
+		id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Skill: "sums", SkillInput: json.RawMessage(`{"file":"x"}`)}})
 		res := b.run(id)
 		b.end(id, res)
 		return res

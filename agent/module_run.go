@@ -25,10 +25,10 @@ import (
 	"rouse/agent/tool/moduleapi/signin"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
-	"rouse/internal/awake"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/workspace"
+	"rouse/internal/nosleep"
 	"rouse/skills"
 	"rouse/skills/install"
 	"rouse/skills/module"
@@ -196,7 +196,7 @@ func (r *moduleRunner) startModule(ctx context.Context, m *moduleRun, t *attempt
 
 // moduleInput is what a module is given: the input of its job, or of whoever started it, checked against its schema (OSL-06).
 func moduleInput(t *attempt, data map[string]any) (json.RawMessage, error) {
-	input := t.Detail.Given
+	input := t.Detail.SkillInput
 	if len(input) == 0 {
 		v, err := playbook.ExpandValue("input", t.Job.Input, data)
 		if err != nil {
@@ -210,7 +210,7 @@ func moduleInput(t *attempt, data map[string]any) (json.RawMessage, error) {
 		}
 	}
 
-	if t.Detail.Removes {
+	if t.Detail.Uninstall {
 		return input, nil // hooks take none
 	}
 	if err := moduleapi.CheckValue(t.Job.Skill.Manifest.InputSchema, input); err != nil {
@@ -293,7 +293,7 @@ func (m *moduleRun) stayAwake(ctx context.Context) error {
 		return nil
 	}
 
-	release, err := awake.Hold(ctx, fmt.Sprintf("run %d of the skill %s is on", m.run.ID, m.skill.Name))
+	release, err := nosleep.Inhibit(ctx, fmt.Sprintf("run %d of the skill %s is on", m.run.ID, m.skill.Name))
 	if err != nil {
 		return fmt.Errorf("the skill %s needs this machine to be kept awake while it runs: %w", m.skill.Name, err)
 	}

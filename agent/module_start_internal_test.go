@@ -79,7 +79,7 @@ func TestCallStartsRun(t *testing.T) {
 	}
 	child := all[1]
 	of, err := plan.Resolve(child)
-	if err != nil || child.Agent != "clerk" || child.Job != "" || child.Taint != "AB" || of.Job.Skill.Name != "trips" || string(of.Detail.Given) != `{"to":"x"}` {
+	if err != nil || child.Agent != "clerk" || child.Job != "" || child.Taint != "AB" || of.Job.Skill.Name != "trips" || string(of.Detail.SkillInput) != `{"to":"x"}` {
 		t.Errorf("%+v %+v (%v)", child, of.Detail, err)
 	}
 	if permit.Bounds(of).Calls != 7 || of.Notify.Channels[0] != "mail" || !of.Unattended {

@@ -384,7 +384,7 @@ func TestModuleDryRun(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Skill: "sums", Given: given, DryRun: true}})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Skill: "sums", SkillInput: given, DryRun: true}})
 	res := b.run(id)
 	if made := b.callsOf(id); res.Outcome != domain.OutcomeSuccess || !slices.Equal(made, []string{"host_network_fetch done", "host_storage_get done"}) || !strings.Contains(res.Summary, `it would go on with storage.set {"key":"a","value":1}`) {
 		t.Errorf("%v %+v", made, res)

@@ -22,7 +22,7 @@ func (r *moduleRunner) enterWorkspace(ctx context.Context, t *attempt) error {
 	m, run := t.module, t.Run
 	name, err := workspaceName(t, t.data)
 	switch {
-	case t.Detail.Removes: // of all that it has, nothing is for one workspace
+	case t.Detail.Uninstall: // of all that it has, nothing is for one workspace
 		return nil
 	case err != nil:
 		return plan.EndEarly(domain.OutcomeError, "%v", err)

@@ -39,7 +39,7 @@ func TestLabelsFollowTransfers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			reader := b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: "file_read", Args: args}})
+			reader := b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.TriggerDetail{Tool: "file_read", Args: args}})
 			b.ends(reader)
 			if got := b.met(reader); got != want {
 				t.Errorf("%+v: %s brought %q, want %q", c, path, got, want)

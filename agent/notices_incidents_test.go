@@ -29,7 +29,7 @@ var failedRun = ledger.Run{ID: 7, Job: "j", Agent: "clerk", Attempt: 1}
 func tellTimes(b *bench, i incident.Incident, failures int) map[string]int {
 	out := map[string]int{}
 	for i.Failures = 1; i.Failures <= failures; i.Failures++ {
-		tell := b.runner.Notices.Tells(failedRun, ledger.Result{Outcome: domain.OutcomeError, Error: "no such table"})
+		tell := b.runner.Notices.EndNotices(failedRun, ledger.Result{Outcome: domain.OutcomeError, Error: "no such table"})
 		for _, n := range tell.For(incident.Change{Failed: &i}) {
 			out[n.Channel]++
 		}
@@ -65,7 +65,7 @@ func TestFailureWords(t *testing.T) {
 		10: {"j: error (10 times)", "no such table\nrouse show 7\n10 runs failed like this since 2026-11-24 14:02 UTC\nNext message at failure 20. To hear no more until it recovers: rouse ack 3"},
 	} {
 		i := incident.Incident{ID: 3, Job: "j", Failures: failures, OpenedAt: time.Date(2026, 11, 24, 14, 2, 0, 0, time.UTC)}
-		n := b.runner.Notices.Tells(failedRun, ledger.Result{Outcome: domain.OutcomeError, Error: "no such table"}).For(incident.Change{Failed: &i})
+		n := b.runner.Notices.EndNotices(failedRun, ledger.Result{Outcome: domain.OutcomeError, Error: "no such table"}).For(incident.Change{Failed: &i})
 		if len(n) == 0 || n[0].Title != want[0] || n[0].Body != want[1] {
 			t.Errorf("failure %d: %+v", failures, n)
 		}
@@ -90,7 +90,7 @@ func TestRecoveryIsTold(t *testing.T) {
 		{"error", nil, "", ""},
 		{"success", []incident.Incident{silent, was}, "usual each first", "j: success"},
 	} {
-		tell := failing(t, c.on).runner.Notices.Tells(failedRun, ledger.Result{Outcome: domain.OutcomeSuccess, Summary: "done"})
+		tell := failing(t, c.on).runner.Notices.EndNotices(failedRun, ledger.Result{Outcome: domain.OutcomeSuccess, Summary: "done"})
 		var channels []string
 		for _, n := range tell.For(incident.Change{Recovered: c.closed}) {
 			channels = append(channels, n.Channel)

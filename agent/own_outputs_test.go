@@ -205,7 +205,7 @@ func TestFolderRun(t *testing.T) {
 		{Name: "file_write", With: map[string]any{"path": "{{ .Folder }}/a.md", "content": "x"}, OnError: "continue"},
 	}}
 
-	d := ledger.Detail{Folder: folder, Round: 2, Changes: &ledger.Changes{Added: []string{"a.md"}, Modified: []string{"deep/b.md"}, Removed: []string{"c.md"}}}
+	d := ledger.TriggerDetail{Folder: folder, Round: 2, Changes: &ledger.Changes{Added: []string{"a.md"}, Modified: []string{"deep/b.md"}, Removed: []string{"c.md"}}}
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: d})
 	if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", res)
@@ -244,7 +244,7 @@ func TestNamesOfOtherModes(t *testing.T) {
 		"{{ .Changes.Added.Path }}": `uses "Changes.Added.Path", but Changes.Added is a list: take each of it with {{ range .Changes.Added }}`,
 	} {
 		b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "file_read", With: map[string]any{"path": path}}}}
-		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: ledger.Detail{Folder: b.dir, Round: 1}})
+		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: ledger.TriggerDetail{Folder: b.dir, Round: 1}})
 		if res := b.run(id); !strings.Contains(res.Error, say) {
 			t.Errorf("%s: %s, want %s", path, res.Error, say)
 		}
@@ -264,7 +264,7 @@ func TestHardLinkedSinceItsAcceptance(t *testing.T) {
 			t.Fatal(err)
 		}
 		info := must[os.FileInfo](t)(os.Stat(path))
-		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: ledger.Detail{File: &ledger.File{Path: path, Name: "linked.txt", Size: info.Size(), ModTime: info.ModTime()}}})
+		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: ledger.TriggerDetail{File: &ledger.File{Path: path, Name: "linked.txt", Size: info.Size(), ModTime: info.ModTime()}}})
 		if err := os.Link(path, filepath.Join(t.TempDir(), "other")); err != nil {
 			t.Skip("hard links cannot be made here")
 		}
@@ -346,7 +346,7 @@ func TestWatchParameters(t *testing.T) {
 	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Watched: plan.Watched{Folder: filepath.Join(b.dir, "in"), Parameters: map[string]string{"team": "books", "year": "2025"}},
 		Playbook: []playbook.Call{{Name: "todo", With: map[string]any{"markdown": "- [x] {{ .Input.team }} {{ .Input.year }}"}}}}
 	for want, input := range map[string]map[string]string{"- [x] books 2025": nil, "- [x] books 2026": {"year": "2026"}} {
-		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: ledger.Detail{Input: input}})
+		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: ledger.TriggerDetail{Input: input}})
 		if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
 			t.Fatalf("%+v", res)
 		}

@@ -78,7 +78,7 @@ func TestPhasedRun(t *testing.T) {
 
 	b.table()
 	b.phased()
-	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do the books."}})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "Do the books."}})
 	res := b.run(id)
 	if res.Wait == nil || res.Wait.Message != "Which account?" {
 		t.Fatalf("the first attempt: %+v", res)
@@ -133,7 +133,7 @@ func TestPhasedInterrupted(t *testing.T) {
 		modeltest.Turn{Text: "One row is written."})
 	b.table()
 	b.phased()
-	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do the books."}})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "Do the books."}})
 
 	// The first attempt ends while the model owes its third answer.
 	ctx, cancel := context.WithCancel(t.Context())
@@ -169,7 +169,7 @@ func TestPhasedPrompt(t *testing.T) {
 	a := b.plan.Agents["clerk"]
 	a.Allow, a.Database, a.Instructions = []string{"file_*"}, false, "Keep the books."
 	b.plan.Agents["clerk"] = a
-	if res := b.run(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do it."}})); res.Outcome != domain.OutcomeSuccess {
+	if res := b.run(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "Do it."}})); res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", res)
 	}
 

@@ -35,7 +35,7 @@ func TestPictureOfATool(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "What is it?"}})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "What is it?"}})
 	if res := b.run(id); res.Outcome != domain.OutcomeError {
 		t.Fatalf("%+v", res)
 	}

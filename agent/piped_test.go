@@ -108,7 +108,7 @@ func TestStructureAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	_, a, err := b.ledger.StartAttempt(t.Context(), b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Find it."}}))
+	_, a, err := b.ledger.StartAttempt(t.Context(), b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "Find it."}}))
 	if err != nil {
 		t.Fatal(err)
 	}

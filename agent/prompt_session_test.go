@@ -49,12 +49,12 @@ func TestSession(t *testing.T) {
 	b.table()
 	b.plan.Jobs["books"] = plan.Job{Name: "books", Agent: "clerk", Prompt: "Close the books.", KeepSession: true}
 	b.plan.Jobs["other"] = plan.Job{Name: "other", Agent: "clerk", Prompt: "Close the books."}
-	start := func(job string, d ledger.Detail) int64 {
+	start := func(job string, d ledger.TriggerDetail) int64 {
 		t.Helper()
 		return b.enqueue(ledger.Request{Job: job, Agent: "clerk", Detail: d})
 	}
 
-	first := start("books", ledger.Detail{Input: map[string]string{"year": "2026"}})
+	first := start("books", ledger.TriggerDetail{Input: map[string]string{"year": "2026"}})
 	b.ends(first)
 	b.say("May, please.\nAt its end you said:")
 	b.ends(first)
@@ -63,7 +63,7 @@ func TestSession(t *testing.T) {
 	}
 
 	requests := len(b.server.Requests())
-	b.ends(start("books", ledger.Detail{}))
+	b.ends(start("books", ledger.TriggerDetail{}))
 	told := b.firstPrompt(requests)
 	want := fmt.Sprintf(": success.\nIt was given as \"year\":\n> 2026\nYou asked your owner:\n> Which month?\nYour owner answered:\n> May, please.\n> At its end you said:\n" +
 		"At its end you said:\n> The books of May are closed.\n> Run 99, ended on Sunday: error.\n\nClose the books.")
@@ -76,22 +76,22 @@ func TestSession(t *testing.T) {
 		}
 	}
 
-	b.ends(start("other", ledger.Detail{}))
+	b.ends(start("other", ledger.TriggerDetail{}))
 	requests = len(b.server.Requests())
-	b.ends(start("other", ledger.Detail{}))
+	b.ends(start("other", ledger.TriggerDetail{}))
 	if told := b.firstPrompt(requests); told != "Close the books." {
 		t.Errorf("a job without a session is told\n%s", told)
 	}
 
 	requests = len(b.server.Requests())
-	fresh := start("books", ledger.Detail{Fresh: true})
+	fresh := start("books", ledger.TriggerDetail{NewSession: true})
 	b.ends(fresh)
 	if told := b.firstPrompt(requests); told != "Close the books." {
 		t.Errorf("a fresh run is told\n%s", told)
 	}
 
 	requests = len(b.server.Requests())
-	b.ends(start("books", ledger.Detail{}))
+	b.ends(start("books", ledger.TriggerDetail{}))
 	if told := b.firstPrompt(requests); strings.Count(told, "\nRun ") != 1 || !strings.Contains(told, fmt.Sprintf("\nRun %d, ended on", fresh)) {
 		t.Errorf("behind the fresh run one is told\n%s", told)
 	}
@@ -103,7 +103,7 @@ func TestSessionOfAKey(t *testing.T) {
 	key := `mail <100%_of "it"> {x}`
 	b := setup(t, completes("1", "There were three letters from Ann."), completes("2", "There were two letters from Bob."), completes("3", "The letters of Ann are answered."), done)
 	b.plan.Agents["twin"] = b.plan.Agents["clerk"]
-	for _, d := range []ledger.Detail{
+	for _, d := range []ledger.TriggerDetail{
 		{Prompt: "What came from Ann?", Session: key},
 		{Prompt: "What came from Bob?", Session: strings.ToUpper(key)},
 		{Prompt: "Answer them.", Session: key, Input: map[string]string{"session": strings.ToUpper(key)}},
@@ -114,7 +114,7 @@ func TestSessionOfAKey(t *testing.T) {
 		t.Errorf("told:\n%s", told)
 	}
 
-	b.ends(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "And Bob?", Session: strings.ToUpper(key)}}))
+	b.ends(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "And Bob?", Session: strings.ToUpper(key)}}))
 	if told := b.firstPrompt(3); !strings.Contains(told, "two letters") || strings.Contains(told, "Ann") {
 		t.Errorf("told:\n%s", told)
 	}
@@ -275,7 +275,7 @@ func TestSessionSummary(t *testing.T) {
 		t.Errorf("%d bytes:\n%s", len(summary), summary)
 	}
 
-	b.ends(b.enqueue(ledger.Request{Job: "books", Agent: "clerk", Detail: ledger.Detail{Fresh: true}}))
+	b.ends(b.enqueue(ledger.Request{Job: "books", Agent: "clerk", Detail: ledger.TriggerDetail{NewSession: true}}))
 	if told := b.firstPrompt(2); told != "Close the books." {
 		t.Errorf("a fresh run is told\n%s", told)
 	}

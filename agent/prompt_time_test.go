@@ -44,7 +44,7 @@ func TestTimeOfResults(t *testing.T) {
 	t.Parallel()
 	b := setup(t, turn("1", "file_read", `{"path":"a.txt"}`), turn("2", "file_read", `{"path":"a.txt"}`), done)
 	b.write("work/a.txt", "one")
-	run := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Read it."}})
+	run := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "Read it."}})
 	if res := b.run(run); res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", res)
 	}

@@ -227,7 +227,7 @@ func TestRecoveryAfterAFailure(t *testing.T) {
 func TestRecoveryOfAManualCall(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: "file_write", Args: bCall.Args}})
+	id := b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.TriggerDetail{Tool: "file_write", Args: bCall.Args}})
 	c := bCall
 	c.ID, c.Key, c.Args = "p1", "p1", json.RawMessage(`{"content":"`+strings.Repeat("ä", 3000)+`"}`)
 	b.cutOff(id, c, nil, nil)
@@ -250,7 +250,7 @@ func TestModelIsToldOfTheUnknown(t *testing.T) {
 	for name, ended := range map[string]*ledger.Result{"interrupted": nil, "failed": {Outcome: domain.OutcomeTimeout, Error: "too long", RetryAt: time.Now()}} {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t, modeltest.Turn{Fail: model.KindAuth}, modeltest.Turn{Text: "I looked: it is there."})
-			id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Write b."}})
+			id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "Write b."}})
 			c := bCall
 			c.ID, c.Key = "1", "m1.1.1"
 			message, err := json.Marshal(model.Message{Role: model.RoleAssistant, Calls: []model.Call{{ID: "1", Key: c.Key, Name: c.Tool, Args: c.Args}}})

@@ -280,7 +280,7 @@ func TestWhoReduces(t *testing.T) {
 	}
 
 	b := setup(t)
-	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Tool: "reduce", Args: json.RawMessage(`{"task":"t"}`)}})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Tool: "reduce", Args: json.RawMessage(`{"task":"t"}`)}})
 	b.run(id)
 	if _, envelopes := b.made(id); envelopes[0].Kind != tool.KindToolNotFound {
 		t.Errorf("a manual call: %+v", envelopes)

@@ -220,11 +220,11 @@ func TestReplayOfAPlaybook(t *testing.T) {
 		{Name: "db_insert", With: map[string]any{"table": "log", "row": map[string]any{"what": "{{ .Input.what }} after {{ .LastSuccess }}"}}, Save: "row"},
 		{Name: "file_write", With: map[string]any{"path": "a.txt", "content": "{{ .row }}"}},
 	}})
-	first := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: ledger.Detail{Input: map[string]string{"what": "tea"}}})
+	first := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: ledger.TriggerDetail{Input: map[string]string{"what": "tea"}}})
 	b.end(first, b.run(first))
-	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: ledger.Detail{Input: map[string]string{"what": "cake"}}})
+	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: ledger.TriggerDetail{Input: map[string]string{"what": "cake"}}})
 	b.end(id, b.run(id))
-	last := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: ledger.Detail{Input: map[string]string{"what": "rest"}}})
+	last := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: ledger.TriggerDetail{Input: map[string]string{"what": "rest"}}})
 	b.end(last, b.run(last))
 	if n := b.count(); n != 3 {
 		t.Fatalf("%d rows", n)
@@ -301,7 +301,7 @@ func TestReplayOfAWake(t *testing.T) {
 	b := recorded(t, plan.Job{Prompt: "Write."}, complete("1"))
 	before := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	b.end(before, b.run(before))
-	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Wake: &ledger.WakeDetail{Job: "j", Instructions: "Look again.", ScheduledBy: ledger.ByAgent, Planned: time.Now(), Asked: time.Now()}}})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Wake: &ledger.WakeDetail{Job: "j", Instructions: "Look again.", ScheduledBy: ledger.ByAgent, Planned: time.Now(), Asked: time.Now()}}})
 	b.end(id, b.run(id))
 	after := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	b.end(after, b.run(after))

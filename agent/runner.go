@@ -27,8 +27,8 @@ import (
 	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
-	"rouse/internal/live"
 	"rouse/internal/nofollow"
+	"rouse/internal/progress"
 	"rouse/scheduler/schedule"
 )
 
@@ -44,8 +44,8 @@ type Options struct {
 	Scratch string
 	// Storage is the folder for what skills with a module store, for each agent by itself; "" where they can store nothing.
 	Storage string
-	// Homes brings here what agents have, where several nodes do runs; nil: nothing is anywhere else.
-	Homes Homes
+	// Placement brings here what agents have, where several nodes do runs; nil: nothing is anywhere else.
+	Placement Placement
 	// Before is the folder for files before agent programs change them. "" is a temporary one,
 	// which no later start finds.
 	Before string
@@ -63,7 +63,7 @@ type Options struct {
 	// RequiresPhases.
 	Tools []tool.Tool
 	// Live shows what runs are doing at this moment; nil: nobody looks.
-	Live *live.Board
+	Live *progress.Tracker
 	// Desktop reports whether there is a desktop session. Nil means that there is none.
 	Desktop func() bool
 	// CanDeliver reports whether a channel can deliver now (yes, no, unknown), and why. Optional.
@@ -71,12 +71,12 @@ type Options struct {
 	Logger     *slog.Logger
 }
 
-// Homes has what an agent has be where its runs are done.
-type Homes interface {
-	// Arrive brings what an agent has here, before an attempt begins.
-	Arrive(ctx context.Context, agent string) error
-	// Settle is told before anything is on record by which an agent may have made files here.
-	Settle(ctx context.Context, agent string) error
+// Placement has what an agent has be where its runs are done.
+type Placement interface {
+	// Acquire brings what an agent has here, before an attempt begins.
+	Acquire(ctx context.Context, agent string) error
+	// Pin is told before anything is on record by which an agent may have made files here.
+	Pin(ctx context.Context, agent string) error
 	record.Placement
 }
 
@@ -85,7 +85,7 @@ type Runner struct {
 	parts         Options
 	ledger        *ledger.Ledger
 	databases     *pool.Pool
-	homes         Homes // nil: nothing of an agent is anywhere else
+	placement     Placement // nil: nothing of an agent is anywhere else
 	files         trigger.Files
 	recordings    *record.Store
 	modules       *moduleRunner
@@ -115,7 +115,7 @@ func New(o Options) (*Runner, error) {
 	}
 
 	r := &Runner{
-		ledger: o.Ledger, Plan: plan.NewCurrent(o.Ledger), databases: o.Databases, homes: o.Homes, files: trigger.Files{Ledger: o.Ledger, Log: o.Logger, Folder: o.Manifests}, recordings: record.NewStore(o.Recordings, o.Ledger, o.Homes, o.Logger),
+		ledger: o.Ledger, Plan: plan.NewCurrent(o.Ledger), databases: o.Databases, placement: o.Placement, files: trigger.Files{Ledger: o.Ledger, Log: o.Logger, Folder: o.Manifests}, recordings: record.NewStore(o.Recordings, o.Ledger, o.Placement, o.Logger),
 		fileLocks: tool.NewLocks(o.Locks), parts: o, log: o.Logger,
 	}
 	r.before = cmp.Or(o.Before, filepath.Join(os.TempDir(), "rouse-before-"+rand.Text()))
@@ -157,7 +157,7 @@ func New(o Options) (*Runner, error) {
 			return r, err
 		}
 		r.clones.Recover(ctx)
-		if err := file.RecoverBefore(ctx, r.ledger.FileOps, nofollow.Boundary{}, r.before); err != nil { // retried at the next start
+		if err := file.RecoverBefore(ctx, r.ledger.FileOps, nofollow.UntrustedDirs{}, r.before); err != nil { // retried at the next start
 			r.log.Error("what an agent program changed before its process died cannot be put on record; its run cannot be undone as a whole", "err", err)
 		}
 	}

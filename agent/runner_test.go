@@ -107,7 +107,7 @@ func (b *bench) newPool() {
 // told is what people are told of the end of a run that means nothing to incidents.
 func (b *bench) told(run ledger.Run, res ledger.Result) []ledger.Notice {
 	b.t.Helper()
-	tell := b.runner.Notices.Tells(run, res)
+	tell := b.runner.Notices.EndNotices(run, res)
 	if tell == nil {
 		return nil
 	}
@@ -288,7 +288,7 @@ func TestBoundsGoOn(t *testing.T) {
 func TestSecretsAreNotKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Tool: "todo", Args: json.RawMessage(`{"markdown":"- [ ] sk-canary-and-more sk-canary"}`)}})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Tool: "todo", Args: json.RawMessage(`{"markdown":"- [ ] sk-canary-and-more sk-canary"}`)}})
 	b.run(id)
 	calls, err := b.ledger.Steps.Calls(t.Context(), id)
 	if err != nil || len(calls) != 1 || string(calls[0].Args) != `{"markdown":"- [ ] [secret] [secret]"}` {
@@ -385,11 +385,11 @@ func TestRefusals(t *testing.T) {
 		say     string
 	}{
 		"unknown job":   {ledger.Request{Job: "gone", Agent: "clerk"}, plan.Job{}, domain.OutcomeError, `the job "gone" is no longer in the configuration`},
-		"unknown agent": {ledger.Request{Agent: "nobody", Detail: ledger.Detail{Prompt: "x"}}, plan.Job{}, domain.OutcomeError, `the agent "nobody" is no longer`},
-		"no model":      {ledger.Request{Agent: "plain", Detail: ledger.Detail{Prompt: "x"}}, plan.Job{}, domain.OutcomeError, "has no model"},
+		"unknown agent": {ledger.Request{Agent: "nobody", Detail: ledger.TriggerDetail{Prompt: "x"}}, plan.Job{}, domain.OutcomeError, `the agent "nobody" is no longer`},
+		"no model":      {ledger.Request{Agent: "plain", Detail: ledger.TriggerDetail{Prompt: "x"}}, plan.Job{}, domain.OutcomeError, "has no model"},
 		"a template":    {ledger.Request{Job: "j"}, plan.Job{Name: "j", Agent: "clerk", Prompt: "{{ .File.Path }}"}, domain.OutcomeError, `uses "File", which this run does not have`},
-		"a file gone":   {ledger.Request{Job: "j", Detail: ledger.Detail{File: &ledger.File{Path: filepath.Join(b.dir, "none.csv")}}}, plan.Job{Name: "j", Agent: "clerk", Prompt: "x"}, domain.OutcomeSkipped, "is gone"},
-		"a tool that was denied": {ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: "db_query", Args: json.RawMessage(`{"sql":"select 1"}`)}}, plan.Job{}, domain.OutcomeError,
+		"a file gone":   {ledger.Request{Job: "j", Detail: ledger.TriggerDetail{File: &ledger.File{Path: filepath.Join(b.dir, "none.csv")}}}, plan.Job{Name: "j", Agent: "clerk", Prompt: "x"}, domain.OutcomeSkipped, "is gone"},
+		"a tool that was denied": {ledger.Request{Agent: "plain", Detail: ledger.TriggerDetail{Tool: "db_query", Args: json.RawMessage(`{"sql":"select 1"}`)}}, plan.Job{}, domain.OutcomeError,
 			"tool_not_found"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -413,7 +413,7 @@ func TestFileThatChanged(t *testing.T) {
 	}
 
 	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Prompt: "x"}
-	res := b.run(b.enqueue(ledger.Request{Job: "j", Detail: ledger.Detail{File: &ledger.File{Path: path, Size: 3, Hash: "of the old"}}}))
+	res := b.run(b.enqueue(ledger.Request{Job: "j", Detail: ledger.TriggerDetail{File: &ledger.File{Path: path, Size: 3, Hash: "of the old"}}}))
 	if res.Outcome != domain.OutcomeSkipped || !strings.Contains(res.Error, "has changed") {
 		t.Errorf("%+v", res)
 	}

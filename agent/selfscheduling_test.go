@@ -138,7 +138,7 @@ func TestWakeShowsViews(t *testing.T) {
 	}
 
 	release()
-	if res := b.execute(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Begin."}})); res.Outcome != domain.OutcomeSuccess {
+	if res := b.execute(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "Begin."}})); res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", res)
 	}
 
@@ -180,7 +180,7 @@ func TestWakeGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	b.execute(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "{{ in between"}}))
+	b.execute(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "{{ in between"}}))
 	b.run(id)
 	if first, second := prompted(t, b.server.Requests()[0]), prompted(t, b.server.Requests()[2]); first != second || !strings.Contains(first, "word for word:\n\nCount.") {
 		t.Errorf("%s\nthen\n%s", first, second)
@@ -201,7 +201,7 @@ func prompted(t *testing.T, request json.RawMessage) string {
 func TestWakeTellsOfTheLastRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "Done."})
-	b.execute(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "x"}}))
+	b.execute(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "x"}}))
 
 	for range 25 {
 		run, a, err := b.ledger.StartAttempt(t.Context(), b.enqueue(ledger.Request{Job: "j", Agent: "clerk"}))
@@ -370,7 +370,7 @@ func TestNoticesOfWakes(t *testing.T) {
 		{"", domain.OutcomeInterrupted, "desktop", "clerk (wake): interrupted|It was.\nrouse show 7"},
 		{"", domain.OutcomeCancelled, "", ""},
 	} {
-		detail, err := json.Marshal(ledger.Detail{Wake: &ledger.WakeDetail{Job: c.job}})
+		detail, err := json.Marshal(ledger.TriggerDetail{Wake: &ledger.WakeDetail{Job: c.job}})
 		if err != nil {
 			t.Fatal(err)
 		}

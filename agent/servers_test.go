@@ -245,7 +245,7 @@ func TestServerDies(t *testing.T) {
 	b.served()
 	b.plan.Jobs["calls"] = plan.Job{Name: "calls", Agent: "plain", Playbook: []playbook.Call{{Name: "srv__work"}, {Name: "srv__die"}, {Name: "srv__other"}}}
 	b.runner.Set(b.plan)
-	id := b.enqueue(ledger.Request{Job: "calls", Agent: "plain", Detail: ledger.Detail{}})
+	id := b.enqueue(ledger.Request{Job: "calls", Agent: "plain", Detail: ledger.TriggerDetail{}})
 	if res := b.run(id); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "Whether the call took effect is unknown") {
 		t.Fatalf("%+v", res)
 	}

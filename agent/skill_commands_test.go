@@ -55,7 +55,7 @@ func confined(t *testing.T) {
 	}
 	defer box.Close()
 
-	if tier, why := box.Tier(t.Context()); !tier.AtLeast(sandbox.TierB) {
+	if tier, why := box.Tier(t.Context()); !tier.AtLeast(sandbox.TierLandlock) {
 		t.Skip("nothing confines a program here: ", why)
 	}
 }
@@ -122,7 +122,7 @@ func TestSkillScript(t *testing.T) {
 				a.Workdir, a.Commands = work, []shell.Grant{{Argv: []string{program, "*"}}}
 			})
 			if inside {
-				b.plan.Masks = tool.Masks{ReadOnly: []string{root}}
+				b.plan.Masks = tool.ProtectedPaths{ReadOnly: []string{root}}
 			}
 
 			res, calls := b.prompt("Count the lines of the book.")
@@ -332,7 +332,7 @@ func TestUnlistedToolCalled(t *testing.T) {
 func TestLoadedToolsAfterAnInterrupt(t *testing.T) {
 	t.Parallel()
 	b := setup(t, turn("1", "capabilities_load", `{"ids":["file_copy"]}`), modeltest.Turn{Fail: model.KindAuth}, done)
-	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Copy it."}})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "Copy it."}})
 	b.run(id)
 	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
 		t.Fatal(err)
@@ -481,7 +481,7 @@ func TestChangedSkillAllowsNothing(t *testing.T) {
 	b.clerk(func(a *plan.Agent) {
 		a.Workdir, a.Skills.Allowing, a.OnDenied = folderWith(t, "book.txt", "a\n"), true, tool.OnDeniedContinue
 	})
-	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Count."}})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "Count."}})
 	b.run(id)
 	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
 		t.Fatal(err)

@@ -67,7 +67,7 @@ var done = turn("end", "complete", `{"summary":"What the skill asks for was done
 // prompt makes a run of a prompt and gives its calls.
 func (b *bench) prompt(text string) (ledger.Result, []ledger.Call) {
 	b.t.Helper()
-	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: text}})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: text}})
 	res := b.run(id)
 	calls, err := b.ledger.Steps.Calls(b.t.Context(), id)
 	if err != nil {
@@ -230,7 +230,7 @@ func TestSkillOutlivesAKill(t *testing.T) {
 	t.Parallel()
 	b := setup(t, turn("1", "load_skill", `{"skill_name":"csv"}`), modeltest.Turn{Fail: model.KindAuth}, turn("2", "load_skill", `{"skill_name":"csv"}`), done)
 	b.sees(shelf(t, "csv"), "")
-	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do it."}})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "Do it."}})
 	b.run(id)
 	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ func TestTaint(t *testing.T) {
 	b.plan.Jobs["watch"] = plan.Job{Name: "watch", Agent: "plain", Playbook: []playbook.Call{{Name: "db_schema"}}, Watched: plan.Watched{Folder: filepath.Join(b.dir, "inbox")}}
 	b.plan.UntrustedFolders = []string{filepath.Join(b.dir, "plain", "done")}
 	by := func(name, args string) int64 {
-		return b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: name, Args: json.RawMessage(args)}})
+		return b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.TriggerDetail{Tool: name, Args: json.RawMessage(args)}})
 	}
 	wants := func(name, args, want string) {
 		t.Helper()
@@ -87,7 +87,7 @@ func TestTaint(t *testing.T) {
 	f := &ledger.File{Path: drop, Name: "drop.txt", Size: 5}
 	dropped := func(calls ...playbook.Call) int64 {
 		b.plan.Jobs["drops"] = plan.Job{Name: "drops", Agent: "plain", Playbook: calls}
-		id := b.enqueue(ledger.Request{Job: "drops", Agent: "plain", Detail: ledger.Detail{File: f}})
+		id := b.enqueue(ledger.Request{Job: "drops", Agent: "plain", Detail: ledger.TriggerDetail{File: f}})
 		f.ModTime = modified(t, drop)
 		b.ends(id)
 		return id
@@ -130,7 +130,7 @@ func TestPromptOfUntrustedMemory(t *testing.T) {
 	b := setup(t, modeltest.Turn{Text: "Nothing to do."}, modeltest.Turn{Text: "Nothing to do."})
 	first := b.adhoc("Look.")
 	b.ends(first)
-	other := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Folder: "/in", Tool: "db_schema", Args: json.RawMessage(`{}`)}})
+	other := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Folder: "/in", Tool: "db_schema", Args: json.RawMessage(`{}`)}})
 	_, a, err := b.ledger.StartAttempt(t.Context(), other)
 	if err == nil {
 		err = b.ledger.Labels.RecordTaint(t.Context(), a, label.TaintUpdate{Writes: []label.Place{label.TablePlace("clerk", "")}})
@@ -150,8 +150,8 @@ func TestPromptOfUntrustedMemory(t *testing.T) {
 func TestWakeInheritsTaint(t *testing.T) {
 	t.Parallel()
 	b, p := office(t)
-	p.need = tool.Need{AddsTaint: tool.Outward}
-	planner := b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: "send", Args: json.RawMessage(`{"to":"bob"}`)}})
+	p.need = tool.Access{AddsTaint: tool.Outward}
+	planner := b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.TriggerDetail{Tool: "send", Args: json.RawMessage(`{"to":"bob"}`)}})
 	_, a, err := b.ledger.StartAttempt(t.Context(), planner)
 	if err == nil {
 		err = b.ledger.Labels.RecordTaint(t.Context(), a, label.TaintUpdate{Taint: "AB"})
@@ -160,7 +160,7 @@ func TestWakeInheritsTaint(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	wake := b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.Detail{Wake: &ledger.WakeDetail{AskedBy: planner}, Tool: "send", Args: json.RawMessage(`{"to":"bob"}`)}})
+	wake := b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.TriggerDetail{Wake: &ledger.WakeDetail{AskedBy: planner}, Tool: "send", Args: json.RawMessage(`{"to":"bob"}`)}})
 	if res := b.ends(wake); res.Wait == nil || b.met(wake) != "AB" || p.all() != "" {
 		t.Errorf("%+v, met %q, sent %q", res, b.met(wake), p.all())
 	}

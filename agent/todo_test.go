@@ -20,7 +20,7 @@ func TestTodoOutlivesAKill(t *testing.T) {
 		clerk := b.plan.Agents["clerk"]
 		clerk.Phased = phased
 		b.plan.Agents["clerk"] = clerk
-		id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do it."}})
+		id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "Do it."}})
 		b.run(id)
 		if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
 			t.Fatal(err)

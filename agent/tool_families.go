@@ -290,7 +290,7 @@ func nextTools(r *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 	}
 
 	o := next.Options{Ledger: r.ledger, Limits: *t.Agent.SelfScheduling, Wake: t.Detail.Wake, Redact: t.Redactor().Replace}
-	if by := t.Detail.By; by != nil { // what it plans goes back to the same job
+	if by := t.Detail.StartedBy; by != nil { // what it plans goes back to the same job
 		o.Wake = &ledger.WakeDetail{Job: by.Job}
 	}
 	if t.Agent.Database {

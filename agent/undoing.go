@@ -16,7 +16,7 @@ func (r *Runner) undoer(agent string) undo.Undoer {
 	p := r.Plan.Load()
 	a, known := p.Agents[agent]
 	return undo.Undoer{
-		Ledger: r.ledger, Databases: r.databases, Locks: r.fileLocks, Clones: r.clones, Placement: r.homes,
+		Ledger: r.ledger, Databases: r.databases, Locks: r.fileLocks, Clones: r.clones, Placement: r.placement,
 		Boundary: p.Boundary, Specs: p.Specs, Workdir: a.Workdir, NoRows: known && !a.Database,
 	}
 }

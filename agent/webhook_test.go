@@ -36,7 +36,7 @@ func TestRunsOfWebhooks(t *testing.T) {
 			b := setup(t, modeltest.Turn{Text: "done"})
 			b.plan.Jobs["hook"] = plan.Job{Name: "hook", Agent: "clerk", Prompt: c.prompt, When: []plan.Condition{{That: c.that, Where: "rouse.yaml:14"}}}
 			id := b.enqueue(ledger.Request{Job: "hook", Agent: "clerk", Trigger: domain.TriggerWebhook, Body: c.body,
-				Detail: ledger.Detail{Webhook: &ledger.Delivery{Path: "/hooks/hook", ID: "d", Event: "issues", Bytes: int64(len(c.body))}}})
+				Detail: ledger.TriggerDetail{Webhook: &ledger.Delivery{Path: "/hooks/hook", ID: "d", Event: "issues", Bytes: int64(len(c.body))}}})
 			res := b.run(id)
 			if res.Outcome != c.outcome {
 				t.Fatalf("%+v", res)
@@ -71,7 +71,7 @@ func TestNoticeOfAWebhook(t *testing.T) {
 	b := setup(t)
 	b.plan.Jobs["hook"] = plan.Job{Name: "hook", Agent: "clerk", Notify: plan.Notify{On: []string{"success"}, Channels: []string{"desktop"}, Title: "Issue {{ .Payload.n }}", Body: "{{ .Delivery.Event }}: {{ .Body }}"}}
 	b.runner.Set(b.plan)
-	id := b.enqueue(ledger.Request{Job: "hook", Agent: "clerk", Trigger: domain.TriggerWebhook, Body: `{"n": 7}`, Detail: ledger.Detail{Webhook: &ledger.Delivery{Path: "/hooks/hook", ID: "d", Event: "issues"}}})
+	id := b.enqueue(ledger.Request{Job: "hook", Agent: "clerk", Trigger: domain.TriggerWebhook, Body: `{"n": 7}`, Detail: ledger.TriggerDetail{Webhook: &ledger.Delivery{Path: "/hooks/hook", ID: "d", Event: "issues"}}})
 	run, err := b.ledger.Runs.Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)

@@ -277,8 +277,8 @@ func TestManifestJSON(t *testing.T) {
 		`{"a":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + "}": "1:json",
 	} {
 		dir := tree(t, map[string]string{"sums/manifest.json": text})
-		if m, problems := skills.ReadManifest(filepath.Join(dir, "sums")); m != nil || said(problems) != want {
-			t.Errorf("%.40q: %s, want %s", text, said(problems), want)
+		if m, problems := skills.ReadManifest(filepath.Join(dir, "sums")); m != nil || describe(problems) != want {
+			t.Errorf("%.40q: %s, want %s", text, describe(problems), want)
 		}
 	}
 

@@ -30,7 +30,7 @@ func program(t testing.TB, files map[string]string) string {
 func places(problems []skills.Problem) string {
 	var out []string
 	for _, p := range problems {
-		out = append(out, filepath.Base(p.File)+":"+said([]skills.Problem{p}))
+		out = append(out, filepath.Base(p.File)+":"+describe([]skills.Problem{p}))
 	}
 	return strings.Join(out, ", ")
 }
@@ -125,7 +125,7 @@ func TestProgramRules(t *testing.T) {
 		if got := places(skills.Validate(dir)); got != "module.ts:0:link-outside" {
 			t.Error(got)
 		}
-		if s, problems := skills.Load(dir); s != nil || said(problems) != "0:link-outside" {
+		if s, problems := skills.Load(dir); s != nil || describe(problems) != "0:link-outside" {
 			t.Errorf("%v %v", s, problems)
 		}
 	})

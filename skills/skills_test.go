@@ -35,7 +35,7 @@ func tree(t testing.TB, files map[string]string) string {
 	return dir
 }
 
-func said(problems []skills.Problem) string {
+func describe(problems []skills.Problem) string {
 	var out []string
 	for _, p := range problems {
 		mark := ""
@@ -111,12 +111,12 @@ func TestRules(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(tree(t, map[string]string{"pdf/SKILL.md": c.text}), "pdf")
-			if got := said(skills.Validate(dir)); got != c.strict {
+			if got := describe(skills.Validate(dir)); got != c.strict {
 				t.Errorf("strict: %s, want %s", got, c.strict)
 			}
 
 			s, problems := skills.Load(dir)
-			if got := said(problems); got != c.lenient {
+			if got := describe(problems); got != c.lenient {
 				t.Errorf("lenient: %s, want %s", got, c.lenient)
 			}
 
@@ -155,16 +155,16 @@ func TestNotAFile(t *testing.T) {
 		if name == "out" && runtime.GOOS == "windows" {
 			continue
 		}
-		if _, problems := skills.Load(filepath.Join(dir, name)); said(problems) != want {
-			t.Errorf("%s: %s, want %s", name, said(problems), want)
+		if _, problems := skills.Load(filepath.Join(dir, name)); describe(problems) != want {
+			t.Errorf("%s: %s, want %s", name, describe(problems), want)
 		}
-		if got := said(skills.Validate(filepath.Join(dir, name))); name != "head" && name != "module" && got != want {
+		if got := describe(skills.Validate(filepath.Join(dir, name))); name != "head" && name != "module" && got != want {
 			t.Errorf("strict, %s: %s, want %s", name, got, want)
 		}
 	}
 
 	colon := tree(t, map[string]string{"SKILL.md": reader.Quote("---") + "\nname: a\ndescription: Use when: it is late\n---\n"})
-	if s, problems := skills.Load(colon); s == nil || s.Description != "Use when: it is late" || !strings.Contains(said(problems), reader.Quote("frontmatter-yaml")+"?") {
+	if s, problems := skills.Load(colon); s == nil || s.Description != "Use when: it is late" || !strings.Contains(describe(problems), reader.Quote("frontmatter-yaml")+"?") {
 		t.Errorf("a colon: %+v %v", s, problems)
 	}
 	both := tree(t, map[string]string{reader.Quote("skill.md"): "---\nname: b\ndescription: of the second\n---\n", reader.Quote("SKILL.md"): "---\nname: a\ndescription: of the first\n---\n"})
@@ -196,7 +196,7 @@ func TestDiscoverStops(t *testing.T) {
 	for _, s := range c.Skills() {
 		names = append(names, s.Name+" "+s.Description)
 	}
-	if got := strings.Join(names, ", "); got != "csv of the project, six x" || !strings.Contains(said(c.Problems()), row.Quote("shadowed")) {
+	if got := strings.Join(names, ", "); got != "csv of the project, six x" || !strings.Contains(describe(c.Problems()), row.Quote("shadowed")) {
 		t.Errorf("%s; %v", got, c.Problems())
 	}
 
@@ -490,7 +490,7 @@ func TestFrontmatterInSteps(t *testing.T) {
 
 			s, problems := skills.Load(dir)
 			if s == nil || s.Description != "Reads PDF." {
-				t.Errorf("%d bytes before %q: %+v, %s", size, mark, s, said(problems))
+				t.Errorf("%d bytes before %q: %+v, %s", size, mark, s, describe(problems))
 			}
 		}
 	}

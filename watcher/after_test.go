@@ -76,7 +76,7 @@ func (d *harness) write(name, text string) string {
 func (d *harness) handle(path string) fsys.Handle {
 	d.t.Helper()
 	d.must(os.MkdirAll(filepath.Dir(path), 0o755))
-	file, err := fsys.OpenHandle(nofollow.Boundary{}, path)
+	file, err := fsys.OpenHandle(nofollow.UntrustedDirs{}, path)
 	d.must(err)
 	d.t.Cleanup(func() { file.Root.Close() })
 	return file

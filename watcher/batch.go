@@ -146,7 +146,7 @@ func (f *folder) stillReady() []*readyFile {
 }
 
 func (f *folder) batchRequest(files []*readyFile, more int) ledger.Request {
-	r := ledger.Request{Job: f.Job, Agent: f.Agent, Trigger: domain.TriggerWatch, Detail: ledger.Detail{More: more, Definition: f.Definition}, Breaker: f.breaker()}
+	r := ledger.Request{Job: f.Job, Agent: f.Agent, Trigger: domain.TriggerWatch, Detail: ledger.TriggerDetail{More: more, Definition: f.Definition}, Breaker: f.breaker()}
 	for _, g := range files {
 		r.Detail.Files = append(r.Detail.Files, fileOf(g.path, g.stamp, g.hash))
 		r.Claims = append(r.Claims, claimOf(f.Job, g.path, g.stamp, g.hash))

@@ -30,7 +30,7 @@ func (b *bench) handedOver() (out []string) {
 	runs, err := b.ledger.Runs.List(b.t.Context(), runs.Filter{Job: "in"})
 	b.must(err)
 	for _, r := range slices.Backward(runs) {
-		var d ledger.Detail
+		var d ledger.TriggerDetail
 		b.must(json.Unmarshal(r.Detail, &d))
 		var names []string
 		for _, f := range d.Files {

@@ -444,7 +444,7 @@ func (f *folder) dispatch(ctx context.Context, cur, base tree.Tree, changes *led
 			// answer was lost queues nothing twice.
 			Key: fmt.Sprintf("folder/%s/%d/%d", f.Job, st.Since.UnixMilli(), l.state.Run),
 			Job: f.Job, Agent: f.Agent, Trigger: domain.TriggerWatch, Watch: &st,
-			Detail: ledger.Detail{Folder: f.root, Changes: changes, Round: st.Round},
+			Detail: ledger.TriggerDetail{Folder: f.root, Changes: changes, Round: st.Round},
 		})
 		return err
 	})

@@ -29,14 +29,14 @@ func (b *bench) folder() watcher.Watch {
 }
 
 // changes are what the runs of a job were told, oldest first.
-func (b *bench) changes(job string) []ledger.Detail {
+func (b *bench) changes(job string) []ledger.TriggerDetail {
 	b.t.Helper()
 	runs, err := b.ledger.Runs.List(b.t.Context(), runs.Filter{Job: job, Limit: 10_000})
 	if err != nil {
 		b.t.Fatal(err)
 	}
 
-	out := make([]ledger.Detail, len(runs))
+	out := make([]ledger.TriggerDetail, len(runs))
 	for i, r := range runs {
 		if err := json.Unmarshal(r.Detail, &out[len(runs)-1-i]); err != nil {
 			b.t.Fatal(err)
@@ -311,7 +311,7 @@ func (m *model) told(t *rapid.T) map[string]bool {
 	for _, e := range events {
 		switch e.Kind {
 		case "run.queued":
-			var d ledger.Detail
+			var d ledger.TriggerDetail
 			m.must(json.Unmarshal(outcomes[e.Run].Detail, &d))
 			if d.Round < 1 || d.Round > 5 || len(d.Changes.Added)+len(d.Changes.Removed)+len(d.Changes.Modified) == 0 {
 				t.Fatalf("run %d: %s", e.Run, outcomes[e.Run].Detail)

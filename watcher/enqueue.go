@@ -271,7 +271,7 @@ func (f *folder) alreadyClaimed(ctx context.Context, c candidate) (bool, error) 
 	case st.After == claim.AfterLeft && !saved:
 		// A failed file that stays in place is not looked at again at each scan.
 	default:
-		if back, err := f.isBack(ctx, c, st); err != nil || !back {
+		if back, err := f.fileReappeared(ctx, c, st); err != nil || !back {
 			return false, err
 		}
 	}
@@ -310,7 +310,7 @@ func (f *folder) reportUnreadable(ctx context.Context, path string, err error) {
 
 func request(w Watch, path string, now fsys.Stamp, hash string) ledger.Request {
 	file, claim := fileOf(path, now, hash), claimOf(w.Job, path, now, hash)
-	return ledger.Request{Job: w.Job, Agent: w.Agent, Trigger: domain.TriggerWatch, Detail: ledger.Detail{File: &file, Definition: w.Definition}, Claim: &claim}
+	return ledger.Request{Job: w.Job, Agent: w.Agent, Trigger: domain.TriggerWatch, Detail: ledger.TriggerDetail{File: &file, Definition: w.Definition}, Claim: &claim}
 }
 
 func fileOf(path string, now fsys.Stamp, hash string) ledger.File {

@@ -163,7 +163,7 @@ func TestReviewBack(t *testing.T) {
 		f := d.w.folders["in"]
 		taken := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))
 		d.write("inbox/a.csv", "1")
-		if back, err := f.isBack(t.Context(), d.settled("inbox/a.csv", taken.Hash), taken); !back || err != nil {
+		if back, err := f.fileReappeared(t.Context(), d.settled("inbox/a.csv", taken.Hash), taken); !back || err != nil {
 			t.Fatalf("%s: %t, %v", name, back, err)
 		}
 
@@ -194,7 +194,7 @@ func TestIsBack(t *testing.T) {
 	done, failed := taken, taken
 	done.Outcome, failed.After = domain.OutcomeSuccess, claim.AfterFailed
 	for name, c := range map[string]claim.Status{"it was done": done, "it could not be moved": failed} {
-		if back, err := f.isBack(t.Context(), one, c); back || err != nil || len(f.reappeared) != 0 {
+		if back, err := f.fileReappeared(t.Context(), one, c); back || err != nil || len(f.reappeared) != 0 {
 			t.Errorf("%s: %t, %v", name, back, err)
 		}
 	}
@@ -204,12 +204,12 @@ func TestIsBack(t *testing.T) {
 		told = fmt.Sprintf("%s %s %d", job, filepath.Base(path), run)
 		return nil
 	}
-	if back, err := f.isBack(t.Context(), one, taken); !back || err != nil || told != "in a.csv 1" {
+	if back, err := f.fileReappeared(t.Context(), one, taken); !back || err != nil || told != "in a.csv 1" {
 		t.Errorf("%t, %v, told %q", back, err, told)
 	}
 
 	d.must(d.w.ledger.Close())
-	if back, err := f.isBack(t.Context(), one, taken); back || err == nil || !f.debouncer.Has(one.Path) {
+	if back, err := f.fileReappeared(t.Context(), one, taken); back || err == nil || !f.debouncer.Has(one.Path) {
 		t.Errorf("not recorded: %t, %v", back, err)
 	}
 }

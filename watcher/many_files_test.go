@@ -44,7 +44,7 @@ func TestManyFiles(t *testing.T) {
 			break
 		}
 		for _, r := range page {
-			var d ledger.Detail
+			var d ledger.TriggerDetail
 			b.must(json.Unmarshal(r.Detail, &d))
 			seen[d.File.Path]++
 			before = r.ID

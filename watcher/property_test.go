@@ -192,7 +192,7 @@ func (m *model) check(t *rapid.T) {
 	m.must(err)
 	seen := map[string]bool{}
 	for _, r := range runs {
-		var d ledger.Detail
+		var d ledger.TriggerDetail
 		m.must(json.Unmarshal(r.Detail, &d))
 		files := d.Files
 		if d.File != nil {

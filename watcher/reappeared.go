@@ -14,9 +14,9 @@ import (
 	"rouse/watcher/settle"
 )
 
-// isBack says whether a file is there again as it was when its run failed. It stays where it is, and waits for its owner
+// fileReappeared says whether a file is there again as it was when its run failed. It stays where it is, and waits for its owner
 // to have that run tried again, or to change the job.
-func (f *folder) isBack(ctx context.Context, c candidate, st claim.Status) (bool, error) {
+func (f *folder) fileReappeared(ctx context.Context, c candidate, st claim.Status) (bool, error) {
 	if !st.Outcome.Failed() || st.After == claim.AfterFailed {
 		return false, nil
 	}
@@ -25,7 +25,7 @@ func (f *folder) isBack(ctx context.Context, c candidate, st claim.Status) (bool
 	if f.w.returnNotices != nil {
 		notices = f.w.returnNotices(f.Job, c.Path, st.Run)
 	}
-	since, back, err := f.w.ledger.Claims.MarkBack(ctx, st, c.stamp.ModTime(), f.Definition, notices)
+	since, back, err := f.w.ledger.Claims.MarkReappeared(ctx, st, c.stamp.ModTime(), f.Definition, notices)
 	if err != nil {
 		if ctx.Err() == nil {
 			f.w.log.Error("that a file is back after it failed could not be recorded; it is tried again", "job", f.Job, "path", c.Path, "error", err)

@@ -65,12 +65,12 @@ func (g *allowedRoots) openDir(dir string, create bool) (*os.Root, error) {
 		return nil, fmt.Errorf("%s: %w", dir, fs.ErrNotExist)
 	case in:
 		if rel = filepath.FromSlash(rel); create {
-			root, err = nofollow.MakeBelow(g.root, rel, owner.Usual(0o755))
+			root, err = nofollow.MakeBelow(g.root, rel, owner.ApplyUmask(0o755))
 		} else {
 			root, err = nofollow.OpenBelow(g.root, rel)
 		}
 	case create:
-		root, err = g.watch.Boundary.MakeRoot(dir, owner.Usual(0o755))
+		root, err = g.watch.Boundary.MakeRoot(dir, owner.ApplyUmask(0o755))
 	default:
 		root, err = g.watch.Boundary.OpenRoot(dir)
 	}
@@ -89,7 +89,7 @@ func (g *allowedRoots) openDestination(dir, below string, create bool) (*os.Root
 		return root, err
 	}
 	if create {
-		root, err = nofollow.MakeBelow(root, below, owner.Usual(0o755))
+		root, err = nofollow.MakeBelow(root, below, owner.ApplyUmask(0o755))
 	} else {
 		root, err = nofollow.OpenBelow(root, below)
 	}

@@ -425,7 +425,7 @@ func (s *script) names(job string) []string {
 }
 
 // label is a run as scripts write it.
-func label(d ledger.Detail) string {
+func label(d ledger.TriggerDetail) string {
 	if d.File != nil {
 		return d.File.Name
 	}
@@ -453,10 +453,10 @@ func label(d ledger.Detail) string {
 	return out
 }
 
-func (s *script) list(job string) []ledger.Detail {
+func (s *script) list(job string) []ledger.TriggerDetail {
 	runs, err := s.ledger.Runs.List(s.t.Context(), runs.Filter{Job: job, Limit: 10_000})
 	s.must(err)
-	out := make([]ledger.Detail, len(runs))
+	out := make([]ledger.TriggerDetail, len(runs))
 	for i, r := range runs {
 		s.must(json.Unmarshal(r.Detail, &out[len(runs)-1-i]))
 	}

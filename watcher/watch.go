@@ -73,7 +73,7 @@ type Watch struct {
 	OnSuccess, OnFailure After         // not of converge
 	// Boundary holds the places in which agents or strangers make names: below them no link is followed
 	// on the way to the folder, or to where its files are moved.
-	Boundary nofollow.Boundary
+	Boundary nofollow.UntrustedDirs
 }
 
 // validated is a copy of watches with their defaults, or an error of all that is wrong with them.
@@ -182,7 +182,7 @@ func (w Watch) equal(o Watch) bool {
 	if !w.Boundary.Equal(o.Boundary) {
 		return false
 	}
-	w.Boundary, o.Boundary = nofollow.Boundary{}, nofollow.Boundary{}
+	w.Boundary, o.Boundary = nofollow.UntrustedDirs{}, nofollow.UntrustedDirs{}
 	w.Collect.Next, o.Collect.Next = nil, nil
 	return reflect.DeepEqual(w, o)
 }

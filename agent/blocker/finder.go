@@ -104,7 +104,7 @@ func (f *Finder) Obstacles(ctx context.Context, run ledger.Run) []ledger.Obstacl
 	if why := f.workspaceBlocked(ctx, t); why != "" {
 		out = append(out, ledger.Obstacle{Kind: obstacleWorkspace, Source: "workspace/" + why, Text: why, Quiet: true})
 	}
-	if t.Detail.Tool != "" || t.Detail.Removes {
+	if t.Detail.Tool != "" || t.Detail.Uninstall {
 		return out
 	}
 
@@ -122,7 +122,7 @@ func (f *Finder) Recheck(ctx context.Context) (cleared bool, rest time.Duration)
 }
 
 func (f *Finder) diskObstacles(context.Context, *plan.Task) []ledger.Obstacle {
-	return obstacle(obstacleDisk, "disk", f.ledger.NoRoom(), "")
+	return obstacle(obstacleDisk, "disk", f.ledger.DiskFull(), "")
 }
 
 func configuredObstacles(_ *Finder, _ context.Context, t *plan.Task) []ledger.Obstacle {

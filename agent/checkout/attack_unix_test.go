@@ -254,15 +254,15 @@ func TestHostileClones(t *testing.T) {
 // also uses the weaker tier.
 func eachTier(t *testing.T, name string, attack func(t *testing.T, a attacked)) {
 	t.Helper()
-	tiers := []sandbox.Tier{sandbox.TierA}
+	tiers := []sandbox.Tier{sandbox.TierNamespaces}
 	if os.Getenv("ROUSE_TEST_ATTACKS") == "all" {
-		tiers = append(tiers, sandbox.TierB)
+		tiers = append(tiers, sandbox.TierLandlock)
 	}
 	for _, tier := range tiers {
 		t.Run(name+" on "+string(tier), func(t *testing.T) {
 			t.Parallel()
 			a := newAttacked(t)
-			if tier == sandbox.TierB {
+			if tier == sandbox.TierLandlock {
 				a.store.Sandbox = weaker(t)
 			}
 			attack(t, a)
@@ -272,7 +272,7 @@ func eachTier(t *testing.T, name string, attack func(t *testing.T, a attacked)) 
 
 func weaker(t *testing.T) *sandbox.Sandbox {
 	t.Helper()
-	box, err := sandbox.New(sandbox.Options{MaxTier: sandbox.TierB})
+	box, err := sandbox.New(sandbox.Options{MaxTier: sandbox.TierLandlock})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -105,7 +105,7 @@ func store(t *testing.T) *checkout.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tier, reasons := box.Tier(t.Context()); !tier.AtLeast(sandbox.TierB) {
+	if tier, reasons := box.Tier(t.Context()); !tier.AtLeast(sandbox.TierLandlock) {
 		t.Skip("programs cannot be confined here: ", reasons)
 	}
 	home, err := filepath.EvalSymlinks(t.TempDir())

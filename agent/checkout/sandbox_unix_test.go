@@ -16,12 +16,12 @@ import (
 // nor the owner's repository can be written.
 func TestGitOfTheAgent(t *testing.T) {
 	t.Parallel()
-	for _, tier := range []sandbox.Tier{sandbox.TierA, sandbox.TierB} {
+	for _, tier := range []sandbox.Tier{sandbox.TierNamespaces, sandbox.TierLandlock} {
 		t.Run(string(tier), func(t *testing.T) {
 			t.Parallel()
 			repo, s := owner(t), store(t)
 			git(t, repo, "branch", "topic")
-			if tier == sandbox.TierB {
+			if tier == sandbox.TierLandlock {
 				s.Sandbox = weaker(t)
 			}
 			c := made(t, s, repo, "1")

@@ -104,7 +104,7 @@ func hint(refused shell.Refusal, g plan.Condition) string {
 
 // argvOf returns the command with its links resolved, and the paths that it names, which it
 // may read. A link below the boundary gives no permission, because an agent may have made it.
-func argvOf(g plan.Condition, b nofollow.Boundary) (argv, named []string, err error) {
+func argvOf(g plan.Condition, b nofollow.UntrustedDirs) (argv, named []string, err error) {
 	argv = slices.Clone(g.Command)
 	if argv[0], err = exec.LookPath(argv[0]); err != nil {
 		return nil, nil, err

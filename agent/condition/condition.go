@@ -108,7 +108,7 @@ func Check(ctx context.Context, env Env) error {
 
 // applies reports whether conditions apply to a run. Files and changes that were handed
 // over must not be lost to a condition.
-func applies(run ledger.Run, d ledger.Detail) bool {
+func applies(run ledger.Run, d ledger.TriggerDetail) bool {
 	return d.File == nil && len(d.Files) == 0 && d.Folder == "" && slices.Contains([]domain.Trigger{domain.TriggerSchedule, domain.TriggerBackfill, domain.TriggerManual, domain.TriggerAPI, domain.TriggerWebhook, domain.TriggerAfter}, run.Trigger)
 }
 

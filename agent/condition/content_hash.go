@@ -11,7 +11,7 @@ import (
 )
 
 // ContentHash returns the SHA-256 of a file.
-func ContentHash(ctx context.Context, b nofollow.Boundary, path string) (string, error) {
+func ContentHash(ctx context.Context, b nofollow.UntrustedDirs, path string) (string, error) {
 	f, err := b.Open(path)
 	if err != nil {
 		return "", err

@@ -53,7 +53,7 @@ func Unmet(ctx context.Context, env Env, untrusted bool) (string, error) {
 
 // fileMissed returns why a file does not count as changed by the run, or "". The ledger knows
 // changes of earlier attempts and moved files, which the file's time does not show.
-func fileMissed(ctx context.Context, l *ledger.Ledger, b nofollow.Boundary, path string, a ledger.Attempt) (string, error) {
+func fileMissed(ctx context.Context, l *ledger.Ledger, b nofollow.UntrustedDirs, path string, a ledger.Attempt) (string, error) {
 	path = spelled(b, path)
 	why := fileUnmet(b, path, a.StartedAt)
 	if why == "" {
@@ -88,7 +88,7 @@ func fileMissed(ctx context.Context, l *ledger.Ledger, b nofollow.Boundary, path
 	return why, nil
 }
 
-func fileUnmet(b nofollow.Boundary, path string, started time.Time) string {
+func fileUnmet(b nofollow.UntrustedDirs, path string, started time.Time) string {
 	info, err := b.Stat(path)
 	if _, ok := errors.AsType[*nofollow.LinkError](err); ok {
 		return fmt.Sprintf("the file %s is none: %v", path, err)
@@ -244,7 +244,7 @@ func ClaimExpected(ctx context.Context, l *ledger.Ledger, t *plan.Attempt) error
 }
 
 // statOutput is a file as it is now; false when it cannot be told, or changes while it is read.
-func statOutput(ctx context.Context, b nofollow.Boundary, path string) (tool.Output, bool) {
+func statOutput(ctx context.Context, b nofollow.UntrustedDirs, path string) (tool.Output, bool) {
 	stat := func() (int64, time.Time, bool) {
 		info, err := b.Stat(path)
 		if err != nil || !info.Mode().IsRegular() {

@@ -19,7 +19,7 @@ import (
 
 // checkFile looks for a path or pattern. A network folder may never answer, so it uses a
 // goroutine.
-func checkFile(ctx context.Context, b nofollow.Boundary, g plan.Condition) (value string, ok bool, err error) {
+func checkFile(ctx context.Context, b nofollow.UntrustedDirs, g plan.Condition) (value string, ok bool, err error) {
 	type answer struct {
 		found string
 		err   error
@@ -48,7 +48,7 @@ func checkFile(ctx context.Context, b nofollow.Boundary, g plan.Condition) (valu
 
 // findFile returns "present" for the path itself, or the first file that matches it. An unreadable
 // folder matters only if nothing is found. It follows no link that an agent may have made.
-func findFile(ctx context.Context, b nofollow.Boundary, path string) (found string, err error) {
+func findFile(ctx context.Context, b nofollow.UntrustedDirs, path string) (found string, err error) {
 	path = spelled(b, path)
 	_, err = b.Stat(path)
 	if err == nil {
@@ -90,7 +90,7 @@ func IgnoreNotExist(err error) error {
 
 // trackingFS is a file tree that stops with its context and remembers what it could not read.
 type trackingFS struct {
-	boundary nofollow.Boundary
+	boundary nofollow.UntrustedDirs
 	base     string
 	ctx      context.Context
 	err      error
@@ -102,7 +102,7 @@ func (l *trackingFS) path(name string) string {
 }
 
 // spelled returns the path of a file as the system has it, if the file's name is in another form of Unicode than path.
-func spelled(b nofollow.Boundary, path string) string {
+func spelled(b nofollow.UntrustedDirs, path string) string {
 	if isASCII(path) {
 		return path
 	}

@@ -55,7 +55,7 @@ func Run(ctx context.Context, dir string, s Scenario, m *plan.Model) (Report, er
 
 	// The databases are closed even if the attempts failed, so that the folder can be inspected.
 	began := time.Now()
-	report.Run, err = st.Play(ctx, ledger.Request{Agent: Worker, Trigger: domain.TriggerManual, Detail: ledger.Detail{Prompt: st.Prompt}},
+	report.Run, err = st.Play(ctx, ledger.Request{Agent: Worker, Trigger: domain.TriggerManual, Detail: ledger.TriggerDetail{Prompt: st.Prompt}},
 		func(inbox.Item) (string, bool) { return st.Answer, st.Answer != "" })
 	report.Took = time.Since(began)
 	if err == nil {

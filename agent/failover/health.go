@@ -280,13 +280,13 @@ func (h *Health) refuse(m *plan.Model, why string, now time.Time, listed bool) {
 	h.refusals[m.Name] = r
 }
 
-// Refusal says why a model is not asked, if its server has refused it. Whoever insists asks all the same, unless the server lists others.
-func (h *Health) Refusal(m *plan.Model, insists bool) (why string) {
+// Refusal says why a model is not asked, if its server has refused it. Whoever ignorePause asks all the same, unless the server lists others.
+func (h *Health) Refusal(m *plan.Model, ignorePause bool) (why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
 	r, refused := h.refusals[m.Name]
-	if !refused || insists && !r.listed {
+	if !refused || ignorePause && !r.listed {
 		return ""
 	}
 	return r.why

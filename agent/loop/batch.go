@@ -47,7 +47,7 @@ func (r *run) executeCalls(ctx context.Context, t turn) (over, free bool, err er
 	}
 
 	switch {
-	case allowed < len(calls) && r.outer != nil: // the bound of the outer run
+	case allowed < len(calls) && r.parent != nil: // the bound of the outer run
 		r.endExhausted("the calls that were left to this run were used up")
 	case allowed < len(calls):
 		r.endExhausted("the %d calls of this run (bounds.calls) were used up", r.Bounds.Calls)
@@ -65,7 +65,7 @@ func (r *run) executeCalls(ctx context.Context, t turn) (over, free bool, err er
 // charged.
 func (r *run) onlyMovedData(calls []model.Call, envelopes []tool.Envelope) bool {
 	for i, c := range calls {
-		c, _ = r.innerCall(c)
+		c, _ = r.phasedCall(c)
 		t, ok := r.Registry.Lookup(c.Name)
 		var one struct { // a single row is a decision of the model, not a bulk move
 			Row json.RawMessage `json:"row"`
@@ -85,7 +85,7 @@ func (r *run) relieveMove() bool {
 
 	if !r.toldRelief {
 		r.toldRelief = true
-		r.advice = fmt.Sprintf("A step that only moves rows in bulk is not counted; %s more can be free.", text.Plural(r.relief()-r.relieved, "step"))
+		r.advice = fmt.Sprintf("A step that only moves rows in bulk is not counted; %s more can be free.", text.Plural(r.relief()-r.freeSteps, "step"))
 	}
 	return true
 }
@@ -169,7 +169,7 @@ func (r *run) appendResults(b *callBatch) error {
 			r.memorize(c, b.envelopes[i])
 		}
 
-		made, _ := r.innerCall(c)
+		made, _ := r.phasedCall(c)
 		r.noteOutcome(made.Name, made.Args, b.envelopes[i], b.envelopes[i].OK)
 		if !b.deduped[i] || b.envelopes[i].OK { // a known failure has its own advice
 			r.advise(made, b.envelopes[i])
@@ -315,7 +315,7 @@ func (r *run) runParallel(calls []model.Call, which []int, answer func(int)) {
 }
 
 func (r *run) endsRun(c model.Call) bool {
-	c, acts := r.innerCall(c)
+	c, acts := r.phasedCall(c)
 	if !acts {
 		parsed, invalid := memory.Parse(c.Args)
 		return invalid == nil && parsed.Phase == memory.End
@@ -329,7 +329,7 @@ func (r *run) hasEnded(c model.Call, e tool.Envelope) bool {
 	if !e.OK || !r.endsRun(c) {
 		return false
 	}
-	made, _ := r.innerCall(c)
+	made, _ := r.phasedCall(c)
 	t, _ := r.Registry.Lookup(made.Name)
 	return !t.Waits() || questionOf(e) != nil
 }
@@ -348,7 +348,7 @@ func (r *run) endedByCall(calls []model.Call, envelopes []tool.Envelope) bool {
 			continue
 		}
 
-		made, _ := r.innerCall(calls[i])
+		made, _ := r.phasedCall(calls[i])
 		if t, _ := r.Registry.Lookup(made.Name); t.Waits() {
 			q := questionOf(e) // not nil, see hasEnded
 			q.Call = calls[i].Key

@@ -327,20 +327,20 @@ func TestNoticeOrder(t *testing.T) {
 	h := newFileTools(t, steps(one("plan", `{"rows":[1,2]}`), one("look", `{"path":"/gone"}`), one("edit", `{"path":"/f","text":"1"}`), one("edit", `{"path":"/f","text":"2"}`), []model.Call{call("look", `{"path":"/a"}`), gone})...)
 	h.o.Bounds.Steps, h.o.Policy.Advice = 8, false
 	h.run(t, t.Context())
-	if got := said(h.log.steps[5].Notices, "steps remaining", "same look call has failed", "todo list has 2 open items"); got != "012" {
+	if got := describe(h.log.steps[5].Notices, "steps remaining", "same look call has failed", "todo list has 2 open items"); got != "012" {
 		t.Errorf("the notices come as %s: %q", got, h.log.steps[5].Notices)
 	}
 
 	h = newFileTools(t, say(call("look", `{"path":"/a"}`)), say(), say("end"))
 	h.o.Bounds.Steps = 3
 	h.run(t, t.Context())
-	if got := said(h.log.steps[2].Notices, "steps remaining", "Your last answer was empty"); got != "01" {
+	if got := describe(h.log.steps[2].Notices, "steps remaining", "Your last answer was empty"); got != "01" {
 		t.Errorf("the notices come as %s: %q", got, h.log.steps[2].Notices)
 	}
 }
 
 // said returns the order of words in the notices. ? stands for any other notice.
-func said(notices []string, words ...string) (order string) {
+func describe(notices []string, words ...string) (order string) {
 	for _, n := range notices {
 		i := slices.IndexFunc(words, func(w string) bool { return strings.Contains(n, w) })
 		if i < 0 {

@@ -9,7 +9,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/tool"
 	"rouse/internal/domain"
-	"rouse/internal/live"
+	"rouse/internal/progress"
 )
 
 type made = func(context.Context, model.Call) (tool.Envelope, domain.CallState, error)
@@ -23,7 +23,7 @@ func (r *run) callRecorded(ctx context.Context, step, index int, c model.Call, d
 		return tool.Envelope{}, "", err
 	}
 
-	live.From(ctx).Call(step, c.Name)
+	progress.From(ctx).Call(step, c.Name)
 	envelope, state, err := do(ctx, c)
 	if err != nil { // an error of the host; without an end in the record, the result is unknown
 		return envelope, "", err
@@ -197,7 +197,7 @@ func (r *run) authorize(ctx context.Context, calls []model.Call, blocked []bool)
 
 	denied, afterEnd := false, false
 	for i, c := range calls {
-		made, acts := r.innerCall(c)
+		made, acts := r.phasedCall(c)
 		switch e, settled := r.resolvedBefore(c, made); {
 		case settled:
 			// A denial in an earlier attempt also applies to the calls after it.

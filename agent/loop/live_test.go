@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"rouse/agent/model"
-	"rouse/internal/live"
+	"rouse/internal/progress"
 )
 
 // streamed is a model that calls between for each part of its answer.
@@ -31,7 +31,7 @@ func (shown) Begun(text string) string { return text }
 // TestAnswerIsSeenWhileItComes checks that a part of an answer is visible before the next part
 // arrives, until the answer is recorded (OSA-26).
 func TestAnswerIsSeenWhileItComes(t *testing.T) {
-	var board live.Board
+	var board progress.Tracker
 	seen := board.Begin(1, "j", shown{})
 	var texts []string
 	look := func(int) {

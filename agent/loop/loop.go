@@ -18,31 +18,31 @@ import (
 
 type run struct {
 	Options
-	result      Result
-	messages    []model.Message
-	view        []model.Message // part of messages that the model sees
-	results     []model.Result  // of the last step
-	staged      []string        // notices for the next request only
-	advice      string          // an additional notice about the last calls; a later one replaces it
-	knownMu     sync.Mutex      // guards books, advice, waiting and phased.durations, because calls run at the same time
-	books       *bookkeeping
-	charged     int     // charged steps
-	relieved    int     // steps that were not charged
-	toldRelief  bool    // the model knows that moving rows is not charged
-	phased      *phased // nil unless the run works in phases
-	window      *window
-	rotated     bool  // the context was replaced by a summary
-	empty       int   // empty answers since the last call
-	misread     int   // unusable answers since the last call
-	cutOff      int   // consecutive answers that were cut off inside a call
-	outputBytes int64 // bytes written by the model
-	idle        *idleTimer
-	lastStep    int                              // number of the last step, including steps of reductions
-	callsLeft   int                              // calls that the current batch leaves for reductions
-	outer       *run                             // enclosing run; nil for a top-level run
-	nestedSteps int                              // model steps of runs nested in calls of this one
-	replayable  int                              // calls that an earlier attempt has made and counted
-	waiting     map[string]*tool.ApprovalRequest // approvals needed within calls, by key; see knownMu
+	result       Result
+	messages     []model.Message
+	view         []model.Message // part of messages that the model sees
+	results      []model.Result  // of the last step
+	staged       []string        // notices for the next request only
+	advice       string          // an additional notice about the last calls; a later one replaces it
+	knownMu      sync.Mutex      // guards books, advice, waiting and phased.durations, because calls run at the same time
+	callHistory  *bookkeeping
+	stepsCharged int     // stepsCharged steps
+	freeSteps    int     // steps that were not charged
+	toldRelief   bool    // the model knows that moving rows is not charged
+	phased       *phased // nil unless the run works in phases
+	window       *window
+	rotated      bool  // the context was replaced by a summary
+	empty        int   // empty answers since the last call
+	misread      int   // unusable answers since the last call
+	cutOff       int   // consecutive answers that were cut off inside a call
+	outputBytes  int64 // bytes written by the model
+	idle         *idleTimer
+	lastStep     int                              // number of the last step, including steps of reductions
+	callsLeft    int                              // calls that the current batch leaves for reductions
+	parent       *run                             // enclosing run; nil for a top-level run
+	nestedSteps  int                              // model steps of runs nested in calls of this one
+	replayable   int                              // calls that an earlier attempt has made and counted
+	waiting      map[string]*tool.ApprovalRequest // approvals needed within calls, by key; see knownMu
 	// Number of fallbacks the run has switched to, and notices about them that are not recorded
 	// yet.
 	fallbacksSeen int
@@ -86,7 +86,7 @@ func newRun(o Options) *run {
 	}
 
 	o.Bounds = o.Bounds.withDefaults()
-	r := &run{Options: o, messages: slices.Clone(o.Messages), books: newBookkeeping(), window: newWindow(o), phased: newPhased(o), approved: map[string]string{}}
+	r := &run{Options: o, messages: slices.Clone(o.Messages), callHistory: newBookkeeping(), window: newWindow(o), phased: newPhased(o), approved: map[string]string{}}
 	if f := o.Fallback; f != nil && f.Note != "" { // a reduction shares the Fallback and must not repeat the note
 		r.switchNotices, f.Note = []string{f.Note}, ""
 	}
@@ -129,10 +129,10 @@ func (r *run) relief() int {
 
 // relieve uses up one free step. It returns false if all are used up, so that the step is charged.
 func (r *run) relieve() bool {
-	if r.relieved >= r.relief() {
+	if r.freeSteps >= r.relief() {
 		return false
 	}
-	r.relieved++
+	r.freeSteps++
 	return true
 }
 
@@ -142,7 +142,7 @@ func (r *run) stepsLeft() int {
 	if r.limit() <= 0 {
 		return -1
 	}
-	return max(r.limit()-r.charged, 0) + r.relief() - r.relieved
+	return max(r.limit()-r.stepsCharged, 0) + r.relief() - r.freeSteps
 }
 
 // nextStep counts a step that is asked of the model, and returns its number.
@@ -187,7 +187,7 @@ func (r *run) restore() (over bool) {
 		var args json.RawMessage
 		ok := json.Unmarshal([]byte(m.Text), &e) == nil && e.OK
 		if c, known := askedCalls[m.CallID]; known {
-			made, acts := r.innerCall(c)
+			made, acts := r.phasedCall(c)
 			// Other steps could not be parsed and were never in the memory.
 			if acts || ok {
 				r.memorize(c, e)
@@ -195,7 +195,7 @@ func (r *run) restore() (over bool) {
 
 			m.Name, args = made.Name, made.Args
 			if t, planning := r.Registry.Lookup(made.Name); planning && t.Class() == tool.ClassPlan {
-				r.books.todoWritten(e)
+				r.callHistory.todoWritten(e)
 			}
 
 			calls, envelopes = append(calls, c), append(envelopes, e)
@@ -240,7 +240,7 @@ func (r *run) iterate(ctx context.Context) error {
 		if r.endIfStopped(ctx) {
 			return nil
 		}
-		if !r.Policy.NoModel && (r.Exhausted || r.limit() > 0 && r.charged >= r.limit()) {
+		if !r.Policy.NoModel && (r.Exhausted || r.limit() > 0 && r.stepsCharged >= r.limit()) {
 			return r.closeWithText(ctx)
 		}
 		if !r.fitHistory() {
@@ -248,7 +248,7 @@ func (r *run) iterate(ctx context.Context) error {
 		}
 
 		// Charge before the notices are written, because they count the current step.
-		r.charged++
+		r.stepsCharged++
 		r.orderNotices()
 		t, failure, err := r.step(ctx, false)
 		if err != nil {
@@ -257,7 +257,7 @@ func (r *run) iterate(ctx context.Context) error {
 
 		if failure != nil {
 			if r.makeRoom(failure) {
-				r.charged-- // the server rejected the request before the model did any work
+				r.stepsCharged-- // the server rejected the request before the model did any work
 				continue
 			}
 			if failure = r.askInParts(ctx, failure); failure == nil {
@@ -273,7 +273,7 @@ func (r *run) iterate(ctx context.Context) error {
 		}
 
 		if free {
-			r.charged--
+			r.stepsCharged--
 		}
 	}
 }
@@ -391,10 +391,10 @@ func (r *run) endFailed(ctx context.Context, failure error) {
 func (r *run) closeWithText(ctx context.Context) error {
 	r.result.Exit, r.result.Outcome = domain.ExitIterationCap, domain.OutcomeBudget
 	more := ""
-	if free := r.result.Steps - r.charged; free > 0 {
+	if free := r.result.Steps - r.stepsCharged; free > 0 {
 		more = fmt.Sprintf(", beside %d that were not charged", free)
 	}
-	if name, times := r.books.streakOf(); times > 0 && r.phased == nil { // in phases every call is an agent_step
+	if name, times := r.callHistory.streakOf(); times > 0 && r.phased == nil { // in phases every call is an agent_step
 		more += fmt.Sprintf("; at the end it made the same %s call %d times", name, times)
 	}
 

@@ -33,7 +33,7 @@ func (r *run) nest(ctx context.Context, o Options) (Result, error) {
 	// Pending calls, the board and the phases belong to the outer run.
 	o.PendingCalls, o.Interrupted, o.Board, o.PriorDurations, o.PriorSteps, o.Reducer = nil, false, nil, nil, 0, nil
 	nested := newRun(o)
-	nested.lastStep, nested.outer, nested.replayable = r.lastStep, r, answered(o.PriorCalls)
+	nested.lastStep, nested.parent, nested.replayable = r.lastStep, r, answered(o.PriorCalls)
 	if o.Completer != nil {
 		o.Completer.run = nested
 	}
@@ -52,7 +52,7 @@ func (r *run) count(asked, made int, spent Spent) {
 	r.nestedSteps += asked
 	for range asked { // they were asked of the same model
 		if !r.relieve() {
-			r.charged++
+			r.stepsCharged++
 		}
 	}
 
@@ -95,7 +95,7 @@ func (c *Completer) Complete(ctx context.Context, in tool.Invocation, a Completi
 		return Result{}, errors.New("loop: a completion was asked for outside of a run")
 	}
 
-	if r.outer != nil && r.outer.stepsLeft() >= 0 && r.nestedSteps >= r.outer.stepsLeft() { // the outer run counts these steps afterwards
+	if r.parent != nil && r.parent.stepsLeft() >= 0 && r.nestedSteps >= r.parent.stepsLeft() { // the outer run counts these steps afterwards
 		return Result{Outcome: domain.OutcomeError, Error: "the steps of this run are used up, and each question to the model takes one"}, nil
 	}
 
@@ -205,7 +205,7 @@ func answered(prior map[string]PriorCall) (n int) {
 // canWait reports whether the run may wait for its owner. A reduction may not, because it starts
 // from the beginning each time.
 func (r *run) canWait() bool {
-	return r.outer == nil || r.Policy.NoModel && r.outer.canWait()
+	return r.parent == nil || r.Policy.NoModel && r.parent.canWait()
 }
 
 // park makes the run wait for its owner to approve a call within the call with the key.
@@ -268,7 +268,7 @@ type Reducer struct {
 func ReduceSpec(description string) tool.Spec {
 	return tool.Spec{
 		Name: "reduce", Description: description, Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
-		Example: `{"task":"Which of the contracts end this year? Name each with its date.","paths":["contracts"]}`, Args: reflect.TypeFor[reduceArgs](), Requires: tool.RequiresModel, Nests: true, OnDemand: true, Timeout: -1, Needs: tool.NoNeeds,
+		Example: `{"task":"Which of the contracts end this year? Name each with its date.","paths":["contracts"]}`, Args: reflect.TypeFor[reduceArgs](), Requires: tool.RequiresModel, Nests: true, OnDemand: true, Timeout: -1, Access: tool.NoNeeds,
 	}
 }
 
@@ -408,10 +408,10 @@ func reduceEnvelope(ctx context.Context, res Result, warnings []string) tool.Env
 }
 
 func (r *run) recursive(c model.Call) bool {
-	if r.outer == nil {
+	if r.parent == nil {
 		return false
 	}
-	t, ok := r.outer.Registry.Lookup(c.Name)
+	t, ok := r.parent.Registry.Lookup(c.Name)
 	return ok && t.Nests()
 }
 

@@ -33,7 +33,7 @@ func (r *run) orderNotices() {
 	var first []string
 	add := func(format string, args ...any) { first = append(first, noticePrefix+fmt.Sprintf(format, args...)) }
 	// The current step is already charged, but the model can still use it.
-	if left := r.limit() - r.charged + 1; r.limit() > 0 && left <= r.Policy.BudgetWarning {
+	if left := r.limit() - r.stepsCharged + 1; r.limit() > 0 && left <= r.Policy.BudgetWarning {
 		add("%d of %d steps remaining.", left, r.limit())
 	}
 
@@ -42,25 +42,25 @@ func (r *run) orderNotices() {
 		r.advice = ""
 	}
 
-	if r.Policy.StaleTodoSteps > 0 && r.books.openItems > 0 && r.books.stepsSinceTodo >= r.Policy.StaleTodoSteps {
-		add("Your todo list has %d open items and has not been written for %d steps. Bring it up to date, or go on with its next item.", r.books.openItems, r.books.stepsSinceTodo)
-		r.books.stepsSinceTodo = 0 // repeat the notice after the same number of steps
+	if r.Policy.StaleTodoSteps > 0 && r.callHistory.openItems > 0 && r.callHistory.stepsSinceTodo >= r.Policy.StaleTodoSteps {
+		add("Your todo list has %d open items and has not been written for %d steps. Bring it up to date, or go on with its next item.", r.callHistory.openItems, r.callHistory.stepsSinceTodo)
+		r.callHistory.stepsSinceTodo = 0 // repeat the notice after the same number of steps
 	}
 
-	r.books.stepsSinceTodo++
+	r.callHistory.stepsSinceTodo++
 	r.staged = append(first, r.staged...)
 }
 
 func (r *run) lookupKnown(t tool.Tool, c model.Call, sig string) (e tool.Envelope, times int, ok bool) {
 	r.knownMu.Lock()
 	defer r.knownMu.Unlock()
-	return r.books.lookup(t, c, sig)
+	return r.callHistory.lookup(t, c, sig)
 }
 
 func (r *run) learnResult(t tool.Tool, c model.Call, sig string, e tool.Envelope, text, pathState string) {
 	r.knownMu.Lock()
 	defer r.knownMu.Unlock()
-	r.books.record(t, c, sig, e, text, pathState)
+	r.callHistory.record(t, c, sig, e, text, pathState)
 }
 
 // adviseKnown sets the advice for a call that was answered with a known result.
@@ -92,14 +92,14 @@ func (r *run) advise(c model.Call, e tool.Envelope) {
 	}
 
 	if t.Class() == tool.ClassPlan {
-		r.books.todoWritten(e)
+		r.callHistory.todoWritten(e)
 	}
 
 	if !r.Policy.Advice {
 		return
 	}
 
-	if advice := r.books.advise(t, c, e); advice != "" {
+	if advice := r.callHistory.advise(t, c, e); advice != "" {
 		r.advice = advice
 	}
 }
@@ -112,14 +112,14 @@ func (r *run) noteRefusals(b *callBatch) {
 
 	made := make([]model.Call, len(b.calls))
 	for i, c := range b.calls {
-		made[i], _ = r.innerCall(c)
+		made[i], _ = r.phasedCall(c)
 	}
-	again := r.books.noteRefusals(made, b.envelopes, func(c model.Call) tool.Class {
+	again := r.callHistory.noteRefusals(made, b.envelopes, func(c model.Call) tool.Class {
 		t, _ := r.Registry.Lookup(c.Name)
 		return t.Class()
 	})
 
-	s := r.books.refusal
+	s := r.callHistory.refusal
 	if !again || s.times != maxRepeats || !r.Policy.Advice {
 		return
 	}
@@ -132,7 +132,7 @@ func (r *run) noteRefusals(b *callBatch) {
 // endedByRefusals ends the run after maxRefusals consecutive refusals of the same call, and reports
 // whether it did.
 func (r *run) endedByRefusals() bool {
-	s := r.books.refusal
+	s := r.callHistory.refusal
 	if s.times < maxRefusals {
 		return false
 	}
@@ -148,12 +148,12 @@ func (r *run) noteResults(calls []model.Call, envelopes []tool.Envelope) {
 
 	made, results := make([]model.Call, 0, len(calls)), make([]tool.Envelope, 0, len(calls))
 	for i, c := range calls {
-		if one, acts := r.innerCall(c); acts {
+		if one, acts := r.phasedCall(c); acts {
 			made, results = append(made, one), append(results, envelopes[i])
 		}
 	}
-	r.books.noteResults(made, results)
-	if s := r.books.stuck; s != nil && s.times == maxSameResults/2 && r.Policy.Advice && r.advice == "" {
+	r.callHistory.noteResults(made, results)
+	if s := r.callHistory.stuck; s != nil && s.times == maxSameResults/2 && r.Policy.Advice && r.advice == "" {
 		r.advice = fmt.Sprintf("The same %s call has had the same result %d times, and nothing else has changed. After %d times the run ends. Do something else, or end the run.", s.call.Name, s.times, maxSameResults)
 	}
 }
@@ -161,7 +161,7 @@ func (r *run) noteResults(calls []model.Call, envelopes []tool.Envelope) {
 // endedBySameResults ends the run after maxSameResults answers in which a call had the same result.
 // It reports whether it did.
 func (r *run) endedBySameResults() bool {
-	s := r.books.stuck
+	s := r.callHistory.stuck
 	if s == nil || s.times < maxSameResults {
 		return false
 	}

@@ -109,7 +109,7 @@ func (r *run) renderMemory() {
 
 	// Exclude the view of the last request from the percentage that this one shows.
 	r.window.extra = 0
-	s := memory.Signals{Used: r.PriorSteps + r.charged, Budget: r.PriorSteps + r.limit()}
+	s := memory.Signals{Used: r.PriorSteps + r.stepsCharged, Budget: r.PriorSteps + r.limit()}
 	if r.window.budget > 0 {
 		s.Context = min(100*r.window.total(r.messages)/r.window.budget, 100)
 	}
@@ -162,9 +162,9 @@ func (r *run) recordIndex(i int) int {
 
 func (r *run) isStep(c model.Call) bool { return r.phased != nil && c.Name == memory.StepTool }
 
-// innerCall returns the call that a step makes, or false for a step without a call. Any other call
+// phasedCall returns the call that a step makes, or false for a step without a call. Any other call
 // is its own inner call. A question is a call of the asking tool.
-func (r *run) innerCall(c model.Call) (model.Call, bool) {
+func (r *run) phasedCall(c model.Call) (model.Call, bool) {
 	if !r.isStep(c) {
 		return c, true
 	}
@@ -201,7 +201,7 @@ func (r *run) askTool() string {
 func (r *run) affordable(calls []model.Call, left int) (fit, spare int) {
 	for i, c := range calls {
 		price := 1
-		if _, acts := r.innerCall(c); acts && r.isStep(c) {
+		if _, acts := r.phasedCall(c); acts && r.isStep(c) {
 			price = 2
 		}
 		if left < price {
@@ -222,7 +222,7 @@ func (r *run) repeatedTooOften(calls []model.Call) []bool {
 	// The calls of this answer are not in the memory yet, so count them in addition.
 	last, streak := r.phased.memory.Streak()
 	for i, c := range calls {
-		made, ok := r.innerCall(c)
+		made, ok := r.phasedCall(c)
 		if !ok {
 			continue
 		}
@@ -252,7 +252,7 @@ func (b *callBatch) answerStep(ctx context.Context, i int) (tool.Envelope, strin
 	}
 
 	return r.callRecorded(ctx, b.step, r.recordIndex(i), step, func(ctx context.Context, c model.Call) (tool.Envelope, domain.CallState, error) {
-		made, acts := r.innerCall(c)
+		made, acts := r.phasedCall(c)
 		if e := b.refusals[i]; e != nil && !acts {
 			return *e, domain.CallFailed, nil
 		}
@@ -288,7 +288,7 @@ func (b *callBatch) answerStep(ctx context.Context, i int) (tool.Envelope, strin
 // memorize stores a call and its result in the memory. It returns the reply to a step without an
 // inner call.
 func (r *run) memorize(c model.Call, e tool.Envelope) tool.Envelope {
-	made, acts := r.innerCall(c)
+	made, acts := r.phasedCall(c)
 	if acts {
 		r.rebuildTodo(made, e)
 	}
@@ -303,7 +303,7 @@ func (r *run) memorize(c model.Call, e tool.Envelope) tool.Envelope {
 	a := r.memoryAction(made, e)
 	a.Duration = r.phased.durations[made.Key]
 	if r.isStep(c) {
-		parsed, _ := memory.Parse(c.Args) // innerCall has validated it
+		parsed, _ := memory.Parse(c.Args) // phasedCall has validated it
 		a.Thinking, a.Summary = parsed.Thinking, parsed.Summary
 	}
 

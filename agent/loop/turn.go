@@ -12,7 +12,7 @@ import (
 
 	"rouse/agent/model"
 	"rouse/internal/domain"
-	"rouse/internal/live"
+	"rouse/internal/progress"
 )
 
 // MaxRetryWait limits the delay before a failed turn is retried.
@@ -76,7 +76,7 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 		return turn{}, nil, err
 	}
 	t, failure, err = r.askWithRetries(ctx, s.Number, reserved, noTools)
-	live.From(ctx).Answered(s.Number)
+	progress.From(ctx).Answered(s.Number)
 	if err != nil {
 		return t, nil, err
 	}
@@ -130,7 +130,7 @@ func (r *run) askWithRetries(ctx context.Context, step int, reserved reservation
 	var down error // last failure of the model
 	var retried model.Retried
 	for try := 0; ; try++ {
-		live.From(ctx).Ask(step)
+		progress.From(ctx).Ask(step)
 		t, failure = r.ask(ctx, step, noTools)
 		r.staged = nil
 		if err := r.settle(writing, reserved, &t, failure); err != nil {
@@ -261,7 +261,7 @@ func (r *run) ask(ctx context.Context, step int, noTools bool) (turn, error) {
 	t := turn{limit: req.MaxOutput}
 	var text strings.Builder
 	var lines repeatedLine
-	seen := live.From(ctx)
+	seen := progress.From(ctx)
 	for e, err := range r.Provider.Stream(ctx, req) {
 		if err != nil {
 			return t.broken(), err

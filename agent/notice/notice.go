@@ -59,8 +59,8 @@ func address(n ledger.Notice, channels []string) []ledger.Notice {
 	return out
 }
 
-// Asks tells the owner that a run asks something: nobody, or each of the job's channels.
-func (w *Writer) Asks(run ledger.Run, res ledger.Result) []ledger.Notice {
+// QuestionNotices tells the owner that a run asks something: nobody, or each of the job's channels.
+func (w *Writer) QuestionNotices(run ledger.Run, res ledger.Result) []ledger.Notice {
 	t, _ := w.plan.Resolve(run)
 	return w.notices(t, res)
 }
@@ -104,7 +104,7 @@ func nameOf(run ledger.Run) string {
 }
 
 // addDelivery adds what a webhook brought. Where that cannot be read a notice is worded without it.
-func (w *Writer) addDelivery(data map[string]any, run ledger.Run, d ledger.Detail) {
+func (w *Writer) addDelivery(data map[string]any, run ledger.Run, d ledger.TriggerDetail) {
 	if d.Webhook == nil {
 		return
 	}
@@ -327,9 +327,9 @@ func QuotaSpent(ctx context.Context, l *ledger.Ledger, t *plan.Task, p pause.Mod
 	}, t.OwnerChannels())
 }
 
-// Tells returns the notices of the end of a run, or nil if the caller waits for the run. A channel
+// EndNotices returns the notices of the end of a run, or nil if the caller waits for the run. A channel
 // gets only some failures of an incident, and the recovery.
-func (w *Writer) Tells(run ledger.Run, res ledger.Result) *incident.EndNotices {
+func (w *Writer) EndNotices(run ledger.Run, res ledger.Result) *incident.EndNotices {
 	// What keeps a task from being resolved is what the run ends with, and so in the notice.
 	p := w.plan.Load()
 	t, _ := w.plan.Resolve(run)

@@ -58,7 +58,7 @@ func NewAuthorizer(l *ledger.Ledger, t *plan.Attempt) *Authorizer {
 }
 
 // untrustedTrigger names the untrusted content that started a run.
-func untrustedTrigger(d ledger.Detail) string {
+func untrustedTrigger(d ledger.TriggerDetail) string {
 	switch {
 	case d.File != nil:
 		return fmt.Sprintf("the file %q that started the run", d.File.Name)
@@ -98,7 +98,7 @@ func callWords(name string, args json.RawMessage) string {
 
 // Authorize implements loop.Authorizer.
 func (g *Authorizer) Authorize(ctx context.Context, in tool.Invocation, t tool.Tool, args json.RawMessage) (tool.Verdict, error) {
-	need, err := t.Need(ctx, in, args)
+	need, err := t.Access(ctx, in, args)
 	if domain.IsFileFault(err) {
 		refused := tool.FaultEnvelope(err)
 		refused.Tool = t.Name()
@@ -248,7 +248,7 @@ var _ loop.Authorizer = (*Authorizer)(nil)
 
 // lookUp adds the labels of what a call reads, and all that the agent keeps if the call may write
 // it.
-func (g *Authorizer) lookUp(ctx context.Context, need *tool.Need) error {
+func (g *Authorizer) lookUp(ctx context.Context, need *tool.Access) error {
 	if need.WritesMemory { // its database, and where it may write
 		need.Writes = append(append(need.Writes, g.roots.Writable()...), label.TablePlace(g.rules.Agent, ""))
 	}
@@ -334,7 +334,7 @@ func (g *Authorizer) AdmitPrompt(ctx context.Context, t *plan.Attempt, s Shown) 
 }
 
 // promptNeed returns the need of a prompt.
-func (g *Authorizer) promptNeed(t *plan.Attempt, s Shown) (need tool.Need) {
+func (g *Authorizer) promptNeed(t *plan.Attempt, s Shown) (need tool.Access) {
 	if s.Folder {
 		need = g.roots.ReadNeed(cmp.Or(t.Agent.HostFolder, "."))
 	}
@@ -375,7 +375,7 @@ func Kept(p *plan.Active, name string) ([]label.Place, error) {
 }
 
 // kept are the agent's database, and where it may write.
-func kept(a plan.Agent, b nofollow.Boundary) ([]label.Place, error) {
+func kept(a plan.Agent, b nofollow.UntrustedDirs) ([]label.Place, error) {
 	out := []label.Place{label.TablePlace(a.Name, "")}
 	roots, err := tool.NewRootsWithin(b, a.Workdir, grants(&plan.Attempt{Task: plan.Task{Agent: a}}))
 	if errors.Is(err, os.ErrNotExist) { // it has never run

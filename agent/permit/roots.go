@@ -34,7 +34,7 @@ func Roots(l *ledger.Ledger, t *plan.Attempt, g *Authorizer) (*tool.Roots, error
 	// A run must not change the skills that it is given, wherever they lie.
 	for _, s := range t.Agent.Skills.All() {
 		if !slices.ContainsFunc(t.Plan.Masks.ReadOnly, func(f string) bool { return fspath.Within(s.Dir, f) }) {
-			out.Mask(tool.Masks{ReadOnly: []string{s.Dir}})
+			out.Mask(tool.ProtectedPaths{ReadOnly: []string{s.Dir}})
 		}
 	}
 
@@ -99,7 +99,7 @@ func MakeWorkdir(t *plan.Task) error {
 	}
 
 	for _, folder := range folders {
-		dir, err := t.Plan.Boundary.MakeRoot(folder, owner.Usual(0o755))
+		dir, err := t.Plan.Boundary.MakeRoot(folder, owner.ApplyUmask(0o755))
 		if err != nil {
 			return err
 		}

@@ -15,14 +15,14 @@ import (
 // Active is the plan in force, with values that are derived from it once for all runs.
 type Active struct {
 	Plan
-	Desktop         func() bool       // reports whether there is a desktop session; optional
-	Redactor        *redact.Redactor  // removes Secrets
-	AnswerRedactor  *redact.Redactor  // removes only the long ones of Secrets, for API responses
-	Specs           tool.Specs        // specs of all tools
-	HostTools       tool.Specs        // tools for files and programs, which agents of ModeNone do not have
-	WatchedFolders  []string          // UntrustedFolders and the watched folders of jobs
-	Writers         Writers           // folders that an agent or an untrusted source can write to
-	WritableFolders nofollow.Boundary // folders of Writers, workdirs and folders of skills
+	Desktop         func() bool            // reports whether there is a desktop session; optional
+	Redactor        *redact.Redactor       // removes Secrets
+	AnswerRedactor  *redact.Redactor       // removes only the long ones of Secrets, for API responses
+	Specs           tool.Specs             // specs of all tools
+	HostTools       tool.Specs             // tools for files and programs, which agents of ModeNone do not have
+	WatchedFolders  []string               // UntrustedFolders and the watched folders of jobs
+	Writers         Writers                // folders that an agent or an untrusted source can write to
+	WritableFolders nofollow.UntrustedDirs // folders of Writers, workdirs and folders of skills
 }
 
 // NewActive derives the values of a plan. specs are the specs of the built-in tools. secrets are
@@ -107,7 +107,7 @@ func writersOf(p Plan) (out Writers) {
 
 // boundary returns the folders with content that can change between the approval of a command and
 // its execution.
-func (w Writers) boundary(p Plan) nofollow.Boundary {
+func (w Writers) boundary(p Plan) nofollow.UntrustedDirs {
 	var out []string
 	for _, one := range w {
 		out = append(out, one.Folder)
@@ -127,13 +127,13 @@ func (w Writers) Overlaps(path string) bool { return w.Of(path, "") != nil }
 // Of returns the first folder that a path equals, lies in, or contains, or nil. It ignores folders
 // that only the executor of the given agent writes to.
 func (w Writers) Of(path, agent string) *Writer {
-	glance := nofollow.NewGlance()
-	held := glance.Boundary(path)
+	glance := nofollow.NewStatCache()
+	held := glance.UntrustedDirs(path)
 	for i, one := range w {
 		if one.program && one.Agent == agent && agent != "" {
 			continue
 		}
-		if glance.Boundary(one.Folder).Covers(path) || held.Covers(one.Folder) {
+		if glance.UntrustedDirs(one.Folder).Covers(path) || held.Covers(one.Folder) {
 			return &w[i]
 		}
 	}

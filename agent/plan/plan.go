@@ -205,7 +205,7 @@ type Watched struct {
 
 // TriggeredBy adapts the trigger of a run to the current definition of the job. For a batch job, a
 // single file becomes a batch. Parameters of the watch are added.
-func (j Job) TriggeredBy(d ledger.Detail) ledger.Detail {
+func (j Job) TriggeredBy(d ledger.TriggerDetail) ledger.TriggerDetail {
 	if j.Watched.Batch && d.File != nil {
 		d.Files, d.File = []ledger.File{*d.File}, nil
 	}
@@ -289,13 +289,13 @@ type Plan struct {
 	// Clones is the folder of the private clones in which agents write. Optional.
 	Clones string
 	// Masks holds the places that no tool of any agent may change or read.
-	Masks tool.Masks
+	Masks tool.ProtectedPaths
 	// UntrustedFolders holds absolute folders in which untrusted sources leave files, including
 	// those of disabled jobs.
 	UntrustedFolders []string
 	// Boundary holds the places in which agents or untrusted sources can create links. Such links
 	// are not followed.
-	Boundary nofollow.Boundary
+	Boundary nofollow.UntrustedDirs
 }
 
 // Skills holds the skills that an agent sees, and the style in which its prompt lists them.

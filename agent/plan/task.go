@@ -22,8 +22,8 @@ type Task struct {
 	Run             ledger.Run
 	Agent           Agent
 	Job             Job
-	Origin          *Job          // job that began the chain of a run without a job, or nil
-	Detail          ledger.Detail // trigger of the run, in the form that the job expects
+	Origin          *Job                 // job that began the chain of a run without a job, or nil
+	Detail          ledger.TriggerDetail // trigger of the run, in the form that the job expects
 	Model           *Model
 	Models          []*Model // the model and its fallbacks; empty without a model
 	Notify          Notify   // outcomes and channels of notices
@@ -69,7 +69,7 @@ func (p *Active) Resolve(run ledger.Run) (*Task, error) {
 			return t, cmp.Or[error](damaged, &NotConfiguredError{Kind: "skill", Name: d.Skill})
 		}
 	}
-	if run.Job == "" && (run.Trigger == domain.TriggerSelf || d.By != nil) { // no user waits for it
+	if run.Job == "" && (run.Trigger == domain.TriggerSelf || d.StartedBy != nil) { // no user waits for it
 		t.Notify = wakeNotify(t.Origin, t.Channels)
 	}
 
@@ -99,19 +99,19 @@ func (p *Active) Resolve(run ledger.Run) (*Task, error) {
 
 // ParseDetail returns the trigger of a run. It returns an empty detail and an error if the record
 // is damaged.
-func ParseDetail(run ledger.Run) (ledger.Detail, error) {
-	var d ledger.Detail
+func ParseDetail(run ledger.Run) (ledger.TriggerDetail, error) {
+	var d ledger.TriggerDetail
 	if len(run.Detail) == 0 {
 		return d, nil
 	}
 	if err := json.Unmarshal(run.Detail, &d); err != nil {
-		return ledger.Detail{}, fmt.Errorf("the record of what triggered run %d is damaged: %w", run.ID, err)
+		return ledger.TriggerDetail{}, fmt.Errorf("the record of what triggered run %d is damaged: %w", run.ID, err)
 	}
 	return d, nil
 }
 
 // originJob returns the job that began the chain of a run without a job, or nil.
-func (p *Active) originJob(run ledger.Run, d ledger.Detail) *Job {
+func (p *Active) originJob(run ledger.Run, d ledger.TriggerDetail) *Job {
 	if run.Job != "" {
 		return nil
 	}

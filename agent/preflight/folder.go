@@ -12,7 +12,7 @@ import (
 )
 
 // Readable returns why a folder or a file cannot be read, or "".
-func Readable(b nofollow.Boundary, path string) string {
+func Readable(b nofollow.UntrustedDirs, path string) string {
 	info, err := b.Stat(path)
 	if err != nil {
 		return explain(path, err)
@@ -29,7 +29,7 @@ func Readable(b nofollow.Boundary, path string) string {
 }
 
 // Folder returns why a folder cannot be listed, or "".
-func Folder(b nofollow.Boundary, path string) string {
+func Folder(b nofollow.UntrustedDirs, path string) string {
 	folder, err := b.OpenRoot(path)
 	if err != nil {
 		return explain(path, err)
@@ -39,7 +39,7 @@ func Folder(b nofollow.Boundary, path string) string {
 
 // Writable returns why files cannot be created in a folder, or "". A run creates a missing folder,
 // so Writable then checks the nearest existing folder above.
-func Writable(b nofollow.Boundary, path string) string {
+func Writable(b nofollow.UntrustedDirs, path string) string {
 	folder, err := b.OpenRoot(path)
 	if err == nil {
 		return explain(path, errors.Join(allowed(folder, true), folder.Close()))

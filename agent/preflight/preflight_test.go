@@ -139,10 +139,10 @@ func TestModes(t *testing.T) {
 	if err := os.Chmod(dir, 0o500); err != nil {
 		t.Fatal(err)
 	}
-	if why := Writable(nofollow.Boundary{}, dir); !strings.Contains(why, "may not be written by the user that rouse runs as") {
+	if why := Writable(nofollow.UntrustedDirs{}, dir); !strings.Contains(why, "may not be written by the user that rouse runs as") {
 		t.Errorf("%q", why)
 	}
-	if why := Folder(nofollow.Boundary{}, dir); why != "" {
+	if why := Folder(nofollow.UntrustedDirs{}, dir); why != "" {
 		t.Errorf("%q", why)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // TestReadersAreConfined checks that the kernel confines the process that reads a file, on each
 // tier with a filter.
 func TestReadersAreConfined(t *testing.T) {
-	for _, tier := range []sandbox.Tier{sandbox.TierA, sandbox.TierB} {
+	for _, tier := range []sandbox.Tier{sandbox.TierNamespaces, sandbox.TierLandlock} {
 		if is, why := boxes[tier].Tier(t.Context()); is != tier {
 			t.Logf("tier %s cannot be tried here: %v", tier, why)
 			continue

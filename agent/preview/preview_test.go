@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	sandbox.Child()
 	Child()
 
-	for tier, o := range map[sandbox.Tier]sandbox.Options{sandbox.TierA: {}, sandbox.TierB: {MaxTier: sandbox.TierB}, sandbox.TierD: {OffReason: "as where nothing confines"}} {
+	for tier, o := range map[sandbox.Tier]sandbox.Options{sandbox.TierNamespaces: {}, sandbox.TierLandlock: {MaxTier: sandbox.TierLandlock}, sandbox.TierNone: {OffReason: "as where nothing confines"}} {
 		box, err := sandbox.New(o)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -116,7 +116,7 @@ func TestWords(t *testing.T) {
 		all = append(all, c.draw)
 	}
 
-	out, err := New(boxes[sandbox.TierA]).PDF(t.Context(), strings.NewReader(pages(all...)), 0, 10_000)
+	out, err := New(boxes[sandbox.TierNamespaces]).PDF(t.Context(), strings.NewReader(pages(all...)), 0, 10_000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,23 +161,23 @@ func TestPages(t *testing.T) {
 		from, chars, first, last int
 		cut                      bool
 	}{{0, 60, 1, 2, false}, {2, 60, 2, 3, false}, {60, 60, 60, 60, false}, {3, 15, 3, 3, true}, {5, 15_000, 5, 54, false}} {
-		out, err := New(boxes[sandbox.TierA]).PDF(t.Context(), strings.NewReader(file), c.from, c.chars)
+		out, err := New(boxes[sandbox.TierNamespaces]).PDF(t.Context(), strings.NewReader(file), c.from, c.chars)
 		if err != nil || out.Pages != 60 || out.First != c.first || out.Last != c.last || out.Cut != c.cut || len([]rune(out.Text)) > c.chars {
 			t.Errorf("%+v: %+v, %v", c, out, err)
 		}
 	}
 
-	if out, err := New(boxes[sandbox.TierA]).PDF(t.Context(), strings.NewReader(file), 61, 60); err != nil || out.Pages != 60 || out.First != 61 || out.Text != "" {
+	if out, err := New(boxes[sandbox.TierNamespaces]).PDF(t.Context(), strings.NewReader(file), 61, 60); err != nil || out.Pages != 60 || out.First != 61 || out.Text != "" {
 		t.Errorf("%+v, %v", out, err)
 	}
 
 	broken := pages(said("One"), "BT /F 10 Tf (Two) Tj ET >> ", said("Three"))
-	if out, err := New(boxes[sandbox.TierA]).PDF(t.Context(), strings.NewReader(broken), 1, 1000); err != nil || !strings.Contains(out.Text, "Three") {
+	if out, err := New(boxes[sandbox.TierNamespaces]).PDF(t.Context(), strings.NewReader(broken), 1, 1000); err != nil || !strings.Contains(out.Text, "Three") {
 		t.Errorf("%+v, %v", out, err)
 	}
 
 	newer := "%PDF-2.0\n" + strings.TrimPrefix(file, "%PDF-1.4\n") + strings.Repeat("\x00", 300)
-	if out, err := New(boxes[sandbox.TierA]).PDF(t.Context(), strings.NewReader(newer), 1, 60); err != nil || out.Pages != 60 {
+	if out, err := New(boxes[sandbox.TierNamespaces]).PDF(t.Context(), strings.NewReader(newer), 1, 60); err != nil || out.Pages != 60 {
 		t.Errorf("a newer version, with bytes behind its end: %+v, %v", out, err)
 	}
 }
@@ -188,7 +188,7 @@ func TestHostilePDF(t *testing.T) {
 	good := pages(said("One"))
 	encrypted := strings.Replace(good, "/Root 1 0 R", "/Root 1 0 R/Encrypt<</Filter/Standard/V 5/R 6/Length 256>>/ID[(a)(b)]", 1)
 	locked := strings.Replace(good, "/Root 1 0 R", "/Root 1 0 R/Encrypt<</Filter/Standard/V 2/R 3/Length 128/P -1/O("+strings.Repeat("o", 32)+")/U("+strings.Repeat("u", 32)+")>>/ID[(a)(b)]", 1)
-	v, brief := New(boxes[sandbox.TierA]), New(boxes[sandbox.TierA])
+	v, brief := New(boxes[sandbox.TierNamespaces]), New(boxes[sandbox.TierNamespaces])
 	v.time = 2 * time.Minute // on a slow machine, the memory limit must be reached before the timeout
 	brief.time = 500 * time.Millisecond
 	for name, c := range map[string]struct{ file, want string }{
@@ -227,7 +227,7 @@ func TestDamagedPDF(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
 	good := pages(said("One"), said("Two"))
-	v := New(boxes[sandbox.TierA])
+	v := New(boxes[sandbox.TierNamespaces])
 	v.time = 2 * time.Second
 	for range 12 {
 		bad := []byte(good)
@@ -246,7 +246,7 @@ func TestCancelled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := New(boxes[sandbox.TierA]).PDF(ctx, strings.NewReader(""), 1, 1); !errors.Is(err, context.Canceled) {
+	if _, err := New(boxes[sandbox.TierNamespaces]).PDF(ctx, strings.NewReader(""), 1, 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }
@@ -262,7 +262,7 @@ func TestPNG(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	data, err := New(boxes[sandbox.TierA]).PNG(t.Context(), bytes.NewReader(file.Bytes()))
+	data, err := New(boxes[sandbox.TierNamespaces]).PNG(t.Context(), bytes.NewReader(file.Bytes()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func TestPNG(t *testing.T) {
 
 	for want, bad := range map[string][]byte{"65536 times 65536": huge, "cannot be read": file.Bytes()[:40], "BMP": []byte("BM")} {
 		var fault *Fault
-		if _, err := New(boxes[sandbox.TierA]).PNG(t.Context(), bytes.NewReader(bad)); !errors.As(err, &fault) || !strings.Contains(fault.Message, want) {
+		if _, err := New(boxes[sandbox.TierNamespaces]).PNG(t.Context(), bytes.NewReader(bad)); !errors.As(err, &fault) || !strings.Contains(fault.Message, want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
@@ -310,7 +310,7 @@ func TestHostileXLSX(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	v := New(boxes[sandbox.TierA])
+	v := New(boxes[sandbox.TierNamespaces])
 	v.time = 500 * time.Millisecond
 	var fault *Fault
 	if _, err := v.XLSX(t.Context(), &file, "", 8, 8); !errors.As(err, &fault) || !strings.Contains(fault.Message, "within 500ms") {

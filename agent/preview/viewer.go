@@ -84,7 +84,7 @@ func (v *Viewer) show(ctx context.Context, r request, content io.Reader, into an
 		Self: true, Argv: []string{"rouse", childName}, Dir: rootFolder(), Wall: v.time,
 		// Any tier is sufficient: the limits apply on all of them, and a file cannot take over the
 		// parsers.
-		MinTier: sandbox.TierD, Limits: sandbox.Limits{Memory: maxMemory, Processes: 8, OpenFiles: 32, FileSize: 1},
+		MinTier: sandbox.TierNone, Limits: sandbox.Limits{Memory: maxMemory, Processes: 8, OpenFiles: 32, FileSize: 1},
 		Env:   []string{"GOMAXPROCS=2", "GOTRACEBACK=none", "GORACE=" + os.Getenv("GORACE")}, // the daemon's environment contains secrets
 		Stdin: r.with(content), Stdout: &text,
 	})

@@ -188,4 +188,4 @@ func TierProblem(err error) error {
 }
 
 // RequireStrongest makes a launcher refuse programs if this machine does not have the strongest sandbox.
-func RequireStrongest(l *shell.Launcher) { l.MinTier = sandbox.TierA }
+func RequireStrongest(l *shell.Launcher) { l.MinTier = sandbox.TierNamespaces }

@@ -36,12 +36,12 @@ func (p *Hosts) TooWeak(ctx context.Context, t *plan.Task) string {
 		return ""
 	}
 	least := t.MinTier()
-	need, when := cmp.Or(sandbox.Tier(least), sandbox.TierB), ""
-	if tier != sandbox.TierD && tier.AtLeast(need) {
-		if least != "" || tier == sandbox.TierA || len(uses.Labelled) == 0 || len(t.Agent.Untrusted) == 0 {
+	need, when := cmp.Or(sandbox.Tier(least), sandbox.TierLandlock), ""
+	if tier != sandbox.TierNone && tier.AtLeast(need) {
+		if least != "" || tier == sandbox.TierNamespaces || len(uses.Labelled) == 0 || len(t.Agent.Untrusted) == 0 {
 			return ""
 		}
-		refused, need = uses.Labelled, sandbox.TierA
+		refused, need = uses.Labelled, sandbox.TierNamespaces
 		when = fmt.Sprintf(" once a run has met untrusted content (%s)", text.List(t.Agent.Untrusted, maxUntrusted))
 	}
 
@@ -50,9 +50,9 @@ func (p *Hosts) TooWeak(ctx context.Context, t *plan.Task) string {
 		asked = " (min_tier)"
 	}
 	switch {
-	case tier == sandbox.TierD:
+	case tier == sandbox.TierNone:
 		remedy = "; or run them without a sandbox: sandbox: off, with a reason"
-	case t.Agent.Mode == plan.ModeIsolated && !tier.AtLeast(sandbox.TierB):
+	case t.Agent.Mode == plan.ModeIsolated && !tier.AtLeast(sandbox.TierLandlock):
 		remedy = ""
 	}
 	return fmt.Sprintf("the sandbox of this machine is too weak for %s%s: tier %s is needed%s, and it has tier %s; %s%s",
@@ -82,7 +82,7 @@ func (p *Hosts) RepositoryFlaw(ctx context.Context, t *plan.Task) string {
 		}
 		flaw := fmt.Sprintf("%s reads the git repository %s, and cannot change it: git add, commit, checkout and stash fail", who, text.Visible(repository))
 		if box, err := p.Sandbox(""); err == nil {
-			if tier, _ := box.Tier(context.WithoutCancel(ctx)); tier == sandbox.TierB && shell.BesideOnly {
+			if tier, _ := box.Tier(context.WithoutCancel(ctx)); tier == sandbox.TierLandlock && shell.BesideOnly {
 				flaw += "; " + shell.NothingBeside(folder, repository)
 			}
 		}

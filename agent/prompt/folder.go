@@ -92,7 +92,7 @@ func (r Sources) showsPlainFolder(ctx context.Context, t *plan.Attempt) bool {
 // and only if plain is set. What cannot be read is left out.
 //
 // gitStatus is optional. Texts are redacted before they are cut. part limits the length of a part.
-func ProjectFolder(b nofollow.Boundary, dir string, plain bool, redact func(string) string, part func(most int) int, gitStatus func() string) string {
+func ProjectFolder(b nofollow.UntrustedDirs, dir string, plain bool, redact func(string) string, part func(most int) int, gitStatus func() string) string {
 	roots, err := tool.NewRootsWithin(b, dir, nil)
 	if err != nil {
 		return ""

@@ -32,7 +32,7 @@ func filled(t *testing.T, content map[string]string) string {
 // TestFolder: OSA-39, a project is described: its kind, files, manifest, branch, and advice.
 func TestFolder(t *testing.T) {
 	t.Parallel()
-	got := described(nofollow.Boundary{}, filled(t, map[string]string{
+	got := described(nofollow.UntrustedDirs{}, filled(t, map[string]string{
 		"go.mod": "module x\n", "main.go": "package main", "vendor/y/y.go": "y", "sub/deep/a.go": "a", ".git/HEAD": "ref: refs/heads/main\n", ".env": "PASSWORD=1", "server.pem": "key",
 		"AGENTS.md": "Be brief.", "CLAUDE.md": "Be long.", "line\nbreak": "x",
 	}))
@@ -42,12 +42,12 @@ func TestFolder(t *testing.T) {
 	}
 
 	for name, content := range map[string]map[string]string{"empty": nil, "a desk": {"report.md": "x"}, "a folder of that name": {"go.mod/x": "x"}} {
-		if got := described(nofollow.Boundary{}, filled(t, content)); got != "" {
+		if got := described(nofollow.UntrustedDirs{}, filled(t, content)); got != "" {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
 
-	if got := described(nofollow.Boundary{}, filepath.Join(t.TempDir(), "gone")); got != "" {
+	if got := described(nofollow.UntrustedDirs{}, filepath.Join(t.TempDir(), "gone")); got != "" {
 		t.Errorf("%s", got)
 	}
 }
@@ -57,7 +57,7 @@ func TestFolder(t *testing.T) {
 func TestPlainFolder(t *testing.T) {
 	t.Parallel()
 	plain := func(content map[string]string) string {
-		return ProjectFolder(nofollow.Boundary{}, filled(t, content), true, func(text string) string { return text }, whole, nil)
+		return ProjectFolder(nofollow.UntrustedDirs{}, filled(t, content), true, func(text string) string { return text }, whole, nil)
 	}
 	many, long := map[string]string{"sub/a.md": ""}, map[string]string{}
 	for i := range 3000 {
@@ -89,7 +89,7 @@ func TestFolderBounded(t *testing.T) {
 	}
 
 	dir := filled(t, content)
-	got := described(nofollow.Boundary{}, dir)
+	got := described(nofollow.UntrustedDirs{}, dir)
 	files, rest, _ := strings.Cut(got, "\nWhat AGENTS.md says to agents:\n")
 	if n := utf8.RuneCountInString(files); n > 8_200 || !strings.HasSuffix(files, "…\n") {
 		t.Errorf("%d characters of files, and then %.100s", n, rest)
@@ -103,13 +103,13 @@ func TestFolderBounded(t *testing.T) {
 	if err := os.Symlink(filepath.Join(outside, "secret.md"), filepath.Join(dir, "AGENTS.md")); err != nil {
 		t.Skip("symbolic links cannot be made here")
 	}
-	if got := described(nofollow.Boundary{}, dir); strings.Contains(got, "SECRET") || !strings.Contains(got, "kind Go") {
+	if got := described(nofollow.UntrustedDirs{}, dir); strings.Contains(got, "SECRET") || !strings.Contains(got, "kind Go") {
 		t.Errorf("%s", got)
 	}
 }
 
 // described is the prompt's text of a folder with no secrets.
-func described(b nofollow.Boundary, dir string) string {
+func described(b nofollow.UntrustedDirs, dir string) string {
 	return ProjectFolder(b, dir, false, func(text string) string { return text }, whole, nil)
 }
 
@@ -121,7 +121,7 @@ func TestFolderCutsAreRedacted(t *testing.T) {
 	for before := maxAdviceBytes/2 - len(secret); before <= maxAdviceBytes/2; before++ {
 		// As far from the end as from the beginning, so that it lies across both cuts.
 		long := strings.Repeat("x", before) + secret + strings.Repeat("y", maxAdviceBytes) + secret + strings.Repeat("z", before)
-		got := ProjectFolder(nofollow.Boundary{}, filled(t, map[string]string{"AGENTS.md": long}), false, redact, whole, nil)
+		got := ProjectFolder(nofollow.UntrustedDirs{}, filled(t, map[string]string{"AGENTS.md": long}), false, redact, whole, nil)
 		for n := range len(secret) - 3 {
 			if part := secret[n : n+4]; strings.Contains(got, part) {
 				t.Fatalf("with %d bytes before it %q is told", before, part)
@@ -143,7 +143,7 @@ func TestFolderContract(t *testing.T) {
 		for _, later := range advice[i:] {
 			files[later] = "From " + later
 		}
-		got := described(nofollow.Boundary{}, filled(t, files))
+		got := described(nofollow.UntrustedDirs{}, filled(t, files))
 		for _, part := range []string{"It is a project of kind Go.", `It is under git, on the branch "main".`, "\nmain.go\n", manifest + ":\nmodule x\n", "What " + name + " says to agents:\nFrom " + name} {
 			if !strings.Contains(got, part) {
 				t.Errorf("%q is not in\n%s", part, got)
@@ -158,7 +158,7 @@ func TestFolderContract(t *testing.T) {
 	for i := range 300 {
 		many[fmt.Sprintf("%03d-%s", i, strings.Repeat("n", 100))] = ""
 	}
-	_, tree, _ := strings.Cut(described(nofollow.Boundary{}, filled(t, many)), "Its files when this run began:\n")
+	_, tree, _ := strings.Cut(described(nofollow.UntrustedDirs{}, filled(t, many)), "Its files when this run began:\n")
 	tree, _, _ = strings.Cut(tree, "\n\n"+manifest+":")
 	if n, most := len(tree), row.Number("8,000"); n > most+100 || n < most-200 {
 		t.Errorf("the tree has %d characters", n)

@@ -38,7 +38,7 @@ type session struct {
 func (r Sources) readSession(ctx context.Context, t *plan.Attempt) (session, error) {
 	f := runs.Filter{Job: t.Run.Job, Agent: t.Run.Agent, Session: t.Detail.Session, State: domain.StateFinished, Before: t.Run.ID, Limit: maxTurns + maxOlder}
 	keeps := t.Run.Job != "" && t.Job.KeepSession
-	if t.Detail.Fresh || !keeps && f.Session == "" {
+	if t.Detail.NewSession || !keeps && f.Session == "" {
 		return session{}, nil
 	}
 
@@ -135,7 +135,7 @@ func (r Sources) earlierRuns(ctx context.Context, f runs.Filter, began time.Time
 				continue
 			}
 
-			if out = append(out, one); d.Fresh || len(out) == maxTurns+maxOlder {
+			if out = append(out, one); d.NewSession || len(out) == maxTurns+maxOlder {
 				return out, nil
 			}
 		}

@@ -100,7 +100,7 @@ func TestWakeBounds(t *testing.T) {
 		a := plan.Agent{Name: "ann", Bounds: draw.Draw(t, "agent")}
 		p := plan.Active{Plan: plan.Plan{Agents: map[string]plan.Agent{"ann": a, "bob": {Name: "bob"}}, Jobs: map[string]plan.Job{"j": {Name: "j", Agent: "ann", Bounds: draw.Draw(t, "job")}}}}
 		of := func(run ledger.Run, w *ledger.WakeDetail) loop.Bounds {
-			detail, err := json.Marshal(ledger.Detail{Wake: w})
+			detail, err := json.Marshal(ledger.TriggerDetail{Wake: w})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -27,8 +27,8 @@ import (
 
 // Placement makes recordings available on other nodes.
 type Placement interface {
-	// KeepRecording uploads a recording.
-	KeepRecording(ctx context.Context, agent, path string) error
+	// UploadRecording uploads a recording.
+	UploadRecording(ctx context.Context, agent, path string) error
 	// Recording opens a recording by its file name. It returns fs.ErrNotExist if there is no such
 	// recording.
 	Recording(ctx context.Context, agent, name string) (io.ReadCloser, error)
@@ -83,7 +83,7 @@ func (s *Store) end(ctx context.Context, rec *Recorder, agent string) {
 	if !rec.close() || s.placement == nil {
 		return
 	}
-	if err := s.placement.KeepRecording(ctx, agent, rec.path); err != nil {
+	if err := s.placement.UploadRecording(ctx, agent, rec.path); err != nil {
 		s.log.Warn("a recording is at this node alone, because it could not be shipped", "run", rec.attempt.Run, "attempt", rec.attempt.Number, "error", err)
 	}
 }

@@ -74,10 +74,10 @@ func (h *host) runWithCanaries(ctx context.Context, t Tier, c Command, canaries 
 		Canary: canaries, Threads: countUserThreads(h.scan()) + uint64(maxThreads(c.Limits))}
 	var arguments []string
 	switch t {
-	case TierA:
+	case TierNamespaces:
 		arguments, s.Rules = bubblewrapArgs(l, c), tierARules(l)
 		s.Places, err = places(l)
-	case TierB:
+	case TierLandlock:
 		if s.Rules, err = tierBRules(l, c.Network); err == nil && c.Temp == "" {
 			cleanup, err = s.makeTemp(h.scratch)
 		}
@@ -114,7 +114,7 @@ func (h *host) start(ctx context.Context, s launchSpec, arguments []string, c Co
 		k.ownDepth = 2 // bwrap is root, and the supervisor its child
 		cmd.Path = h.bwrap
 		cmd.Args = []string{"bwrap", "--args", fmt.Sprint(bwrapFD), "--", selfPath, supervisorArg}
-	case h.pidNamespace && s.Tier == TierB:
+	case h.pidNamespace && s.Tier == TierLandlock:
 		// As process 1 of its own namespace, the supervisor can kill all other processes at once.
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
 	}
@@ -367,7 +367,7 @@ func (h *host) layout(t Tier, c Command) (l layout, cleanup func(), err error) {
 		}
 		return hide
 	})
-	if l, err = newLayout(c); err != nil || t != TierA {
+	if l, err = newLayout(c); err != nil || t != TierNamespaces {
 		return l, func() {}, err
 	}
 
@@ -406,7 +406,7 @@ type placeholder struct {
 
 // openPlaceholder opens the parent folder of a placeholder. It does not follow links below the
 // boundary or the mask's root.
-func openPlaceholder(b nofollow.Boundary, m mask) (placeholder, error) {
+func openPlaceholder(b nofollow.UntrustedDirs, m mask) (placeholder, error) {
 	root, err := b.OpenRoot(m.root)
 	if err != nil {
 		return placeholder{}, err
@@ -421,7 +421,7 @@ func openPlaceholder(b nofollow.Boundary, m mask) (placeholder, error) {
 // createPlaceholders creates empty folders for masked names that do not exist, because mounting
 // over a name requires that it exists. The last command that masks a name removes the folder,
 // unless the folder is no longer empty. The caller must hold the host's lock.
-func (h *host) createPlaceholders(l layout, b nofollow.Boundary) (cleanup func(), err error) {
+func (h *host) createPlaceholders(l layout, b nofollow.UntrustedDirs) (cleanup func(), err error) {
 	made := map[string]placeholder{}
 	release := func() {
 		for path, p := range made {

@@ -26,23 +26,23 @@ func (*host) close() error { return nil }
 
 func (h *host) probe(_ context.Context, most Tier) (Tier, []string) {
 	reasons := []string{"tiers A and B are for Linux and macOS; here neither files nor the network can be denied"}
-	if !most.AtLeast(TierC) {
-		return TierD, []string{"nothing stronger than tier " + string(most) + " is wanted"}
+	if !most.AtLeast(TierLimits) {
+		return TierNone, []string{"nothing stronger than tier " + string(most) + " is wanted"}
 	}
 
 	token, err := unprivilegedToken()
 	if err != nil {
-		return TierD, append(reasons, "tier C does not work: "+err.Error())
+		return TierNone, append(reasons, "tier C does not work: "+err.Error())
 	}
 
 	token.Close()
 	job, err := newJob(defaultLimits)
 	if err != nil {
-		return TierD, append(reasons, "tier C does not work: "+err.Error())
+		return TierNone, append(reasons, "tier C does not work: "+err.Error())
 	}
 
 	windows.CloseHandle(job)
-	return TierC, reasons
+	return TierLimits, reasons
 }
 
 func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
@@ -66,7 +66,7 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 	// The process is created suspended and resumed inside its job, so that all of its children are
 	// inside.
 	attr := &syscall.SysProcAttr{CreationFlags: windows.CREATE_SUSPENDED | windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_NO_WINDOW}
-	if t == TierC {
+	if t == TierLimits {
 		token, err := unprivilegedToken()
 		if err != nil {
 			return fail(err)

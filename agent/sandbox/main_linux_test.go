@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 // eachTier runs a test on each tier of this machine, in parallel with others.
 func eachTier(t *testing.T, each func(t *testing.T, s *sandbox.Sandbox)) {
 	t.Parallel()
-	for _, tier := range []sandbox.Tier{sandbox.TierA, sandbox.TierB} {
+	for _, tier := range []sandbox.Tier{sandbox.TierNamespaces, sandbox.TierLandlock} {
 		t.Run("tier "+string(tier), func(t *testing.T) {
 			t.Parallel()
 			each(t, only(t, tier))
@@ -53,7 +53,7 @@ func eachTier(t *testing.T, each func(t *testing.T, s *sandbox.Sandbox)) {
 
 // eachTierAlone runs a test on each tier of this machine, without parallel tests.
 func eachTierAlone(t *testing.T, each func(t *testing.T, s *sandbox.Sandbox)) {
-	for _, tier := range []sandbox.Tier{sandbox.TierA, sandbox.TierB} {
+	for _, tier := range []sandbox.Tier{sandbox.TierNamespaces, sandbox.TierLandlock} {
 		t.Run("tier "+string(tier), func(t *testing.T) { each(t, only(t, tier)) })
 	}
 }
@@ -69,8 +69,8 @@ func unraced(t *testing.T) {
 
 // sandboxes are shared by all tests, because probing a tier takes longer than most commands.
 var sandboxes = map[sandbox.Tier]func() (*sandbox.Sandbox, error){
-	sandbox.TierA: sync.OnceValues(func() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Options{MaxTier: sandbox.TierA}) }),
-	sandbox.TierB: sync.OnceValues(func() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Options{MaxTier: sandbox.TierB}) }),
+	sandbox.TierNamespaces: sync.OnceValues(func() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Options{MaxTier: sandbox.TierNamespaces}) }),
+	sandbox.TierLandlock:   sync.OnceValues(func() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Options{MaxTier: sandbox.TierLandlock}) }),
 }
 
 // only returns a sandbox with exactly that tier.

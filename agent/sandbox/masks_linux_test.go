@@ -74,7 +74,7 @@ func TestMasks(t *testing.T) {
 		tier, _ := s.Tier(t.Context())
 		printed := strings.Split(out.String(), "==\n")
 		for i, test := range maskCases {
-			if printed[i] != test.out && (test.always || tier == sandbox.TierA) {
+			if printed[i] != test.out && (test.always || tier == sandbox.TierNamespaces) {
 				t.Errorf("%s: it printed %q", test.name, printed[i])
 			}
 
@@ -153,7 +153,7 @@ func TestMasksAreShared(t *testing.T) {
 // recreate it.
 func TestMasksAreNotGiven(t *testing.T) {
 	t.Parallel()
-	s := only(t, sandbox.TierA)
+	s := only(t, sandbox.TierNamespaces)
 	first, _ := script(t, "echo begun; read line")
 	name := filepath.Join(first.Dir, "new")
 	first.Masked = []string{name}
@@ -191,7 +191,7 @@ func TestMasksAreNotGiven(t *testing.T) {
 func TestMasksOfManyCommands(t *testing.T) {
 	t.Parallel()
 	unraced(t)
-	s := only(t, sandbox.TierA)
+	s := only(t, sandbox.TierNamespaces)
 	c, _ := script(t, "")
 	c.Argv, c.Stdout, c.Stderr = []string{"true"}, nil, nil
 	c.Masked = []string{filepath.Join(c.Dir, "new"), filepath.Join(c.Dir, "folder", "new")}

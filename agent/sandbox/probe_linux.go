@@ -22,51 +22,51 @@ const scopedABI = 6
 // probe tries the tiers, strongest first.
 func (h *host) probe(ctx context.Context, most Tier) (Tier, []string) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
-		return TierD, []string{"there is no /proc here, through which commands are started; mount it"}
+		return TierNone, []string{"there is no /proc here, through which commands are started; mount it"}
 	}
 
 	h.short = false
 	var reasons []string
 	abi := landlockABI()
 	if abi == 0 {
-		return TierD, []string{"the kernel has no Landlock, or it is not switched on: it came with Linux 5.13, and must stand in /sys/kernel/security/lsm (start the kernel with lsm=landlock,… before the others)"}
+		return TierNone, []string{"the kernel has no Landlock, or it is not switched on: it came with Linux 5.13, and must stand in /sys/kernel/security/lsm (start the kernel with lsm=landlock,… before the others)"}
 	}
 
-	if most == TierA {
+	if most == TierNamespaces {
 		err := h.trialBubblewrap(ctx)
 		if err == nil {
-			return TierA, nil
+			return TierNamespaces, nil
 		}
 		reasons = append(reasons, "tier A does not work: "+err.Error())
 	}
 
-	if !most.AtLeast(TierB) {
-		return TierD, []string{"nothing stronger than tier " + string(most) + " is wanted"}
+	if !most.AtLeast(TierLandlock) {
+		return TierNone, []string{"nothing stronger than tier " + string(most) + " is wanted"}
 	}
 	if abi < scopedABI {
-		return TierD, append(reasons, fmt.Sprintf("tier B does not work: this kernel's Landlock is version %d, and before version %d (Linux 6.12) a command could end other programs of this user", abi, scopedABI))
+		return TierNone, append(reasons, fmt.Sprintf("tier B does not work: this kernel's Landlock is version %d, and before version %d (Linux 6.12) a command could end other programs of this user", abi, scopedABI))
 	}
 
 	// A normal user needs a user namespace to create a PID namespace, and user namespaces may be
 	// unavailable.
 	h.pidNamespace = os.Geteuid() == 0
-	err := h.trial(ctx, TierB)
+	err := h.trial(ctx, TierLandlock)
 	if err != nil && h.pidNamespace {
 		h.pidNamespace = false // root of a container may not be allowed to create namespaces
-		err = h.trial(ctx, TierB)
+		err = h.trial(ctx, TierLandlock)
 	}
 	if err != nil {
-		return TierD, append(reasons, "tier B does not work: "+err.Error())
+		return TierNone, append(reasons, "tier B does not work: "+err.Error())
 	}
 
-	return TierB, reasons
+	return TierLandlock, reasons
 }
 
 func (h *host) trialBubblewrap(ctx context.Context) error {
 	if h.bwrap = findBwrap(); h.bwrap == "" {
 		return errors.New("the program bwrap is not installed; install the package bubblewrap (apt install bubblewrap)")
 	}
-	if err := h.trial(ctx, TierA); err != nil {
+	if err := h.trial(ctx, TierNamespaces); err != nil {
 		return errors.New(diagnose(err.Error()))
 	}
 	return nil

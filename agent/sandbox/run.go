@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"rouse/internal/live"
+	"rouse/internal/progress"
 )
 
 const (
@@ -56,7 +56,7 @@ func maxThreads(l Limits) int { return 4 * l.Processes }
 
 // runToEnd starts cmd, waits for its end, and ends it if a timeout or limit requires it.
 func runToEnd(ctx context.Context, cmd *exec.Cmd, k processTree, c Command) (Result, error) {
-	out := &activity{last: time.Now(), seen: live.From(ctx)}
+	out := &activity{last: time.Now(), seen: progress.From(ctx)}
 	// An escaped process may hold the pipes open. They are closed after WaitDelay.
 	cmd.Stdin, cmd.WaitDelay = c.Stdin, time.Second
 	cmd.Stdout, cmd.Stderr = out.wrap(c.Stdout), out.wrap(c.Stderr)
@@ -190,7 +190,7 @@ type activity struct {
 	mu    sync.Mutex
 	last  time.Time
 	write sync.Mutex // separate from mu: a writer that blocks must not stall the timeouts
-	seen  *live.Run
+	seen  *progress.Run
 }
 
 func (o *activity) idleFor() time.Duration {

@@ -46,7 +46,7 @@ func TestResults(t *testing.T) {
 			t.Run(test.script, func(t *testing.T) {
 				t.Parallel()
 				c, out := script(t, test.script)
-				if s, _ := s.Tier(t.Context()); s == sandbox.TierA {
+				if s, _ := s.Tier(t.Context()); s == sandbox.TierNamespaces {
 					c.Env = append(c.Env, "TMPDIR=/tmp")
 				}
 
@@ -155,7 +155,7 @@ func TestCannotStart(t *testing.T) {
 
 func TestWeakerTierStartsNothing(t *testing.T) {
 	t.Parallel()
-	for _, most := range []sandbox.Tier{sandbox.TierB, sandbox.TierD} {
+	for _, most := range []sandbox.Tier{sandbox.TierLandlock, sandbox.TierNone} {
 		s, err := sandbox.New(sandbox.Options{MaxTier: most})
 		if err != nil {
 			t.Fatal(err)
@@ -164,10 +164,10 @@ func TestWeakerTierStartsNothing(t *testing.T) {
 
 		have, lacks := s.Tier(t.Context())
 		dir := t.TempDir()
-		for _, min := range []sandbox.Tier{sandbox.TierA, sandbox.TierD} {
+		for _, min := range []sandbox.Tier{sandbox.TierNamespaces, sandbox.TierNone} {
 			_, err := s.Run(t.Context(), sandbox.Command{Argv: []string{"touch", "started"}, Dir: dir, Write: []string{dir}, Env: []string{path}, MinTier: min})
 			var weak *sandbox.TierError
-			wanted := have == sandbox.TierD || min == sandbox.TierA
+			wanted := have == sandbox.TierNone || min == sandbox.TierNamespaces
 			if errors.As(err, &weak) != wanted || (wanted && (weak.Have != have || !slices.Equal(weak.Reasons, lacks))) {
 				t.Errorf("tier %s for %s: %v", have, min, err)
 			}
@@ -187,8 +187,8 @@ func TestOff(t *testing.T) {
 	defer s.Close()
 
 	c, out := script(t, "echo here; exit 4")
-	c.MinTier = sandbox.TierA
-	if res := run(t, s, c); res.Exit != 4 || res.Tier != sandbox.TierD || out.String() != "here\n" {
+	c.MinTier = sandbox.TierNamespaces
+	if res := run(t, s, c); res.Exit != 4 || res.Tier != sandbox.TierNone || out.String() != "here\n" {
 		t.Errorf("it ended with %+v\n%s", res, out)
 	}
 	if _, err := sandbox.New(sandbox.Options{OffReason: " "}); err == nil {
@@ -398,7 +398,7 @@ func TestTemp(t *testing.T) {
 		run(t, s, c)
 
 		left, err := os.ReadDir(c.Temp)
-		if want := map[sandbox.Tier]int{sandbox.TierA: 3, sandbox.TierB: 1}[tier]; err != nil || len(left) < want {
+		if want := map[sandbox.Tier]int{sandbox.TierNamespaces: 3, sandbox.TierLandlock: 1}[tier]; err != nil || len(left) < want {
 			t.Errorf("%v %v\n%s", left, err, out)
 		}
 	})
@@ -408,7 +408,7 @@ func TestTemp(t *testing.T) {
 // is cleaned up after a kill.
 func TestScratch(t *testing.T) {
 	unraced(t)
-	for _, tier := range []sandbox.Tier{sandbox.TierA, sandbox.TierB} {
+	for _, tier := range []sandbox.Tier{sandbox.TierNamespaces, sandbox.TierLandlock} {
 		t.Run("tier "+string(tier), func(t *testing.T) {
 			elsewhere := t.TempDir()
 			t.Setenv("TMPDIR", elsewhere)
@@ -433,7 +433,7 @@ func TestScratch(t *testing.T) {
 			}
 			var out bytes.Buffer
 			run(t, s, sandbox.Command{Argv: []string{"sh", "-c", `echo "$TMPDIR"`}, Dir: dir, Write: []string{dir}, Env: []string{path}, Stdout: &out})
-			if tier == sandbox.TierB && !strings.HasPrefix(out.String(), scratch) {
+			if tier == sandbox.TierLandlock && !strings.HasPrefix(out.String(), scratch) {
 				t.Errorf("its temporary files are in %s", out.String())
 			}
 			if left, _ := filepath.Glob(filepath.Join(scratch, "rouse-*")); len(left) > 0 {

@@ -20,10 +20,10 @@ type Tier string
 
 // Tiers, strongest first.
 const (
-	TierA Tier = "A" // Linux: bubblewrap, Landlock, seccomp
-	TierB Tier = "B" // Linux: Landlock, seccomp; macOS: Seatbelt
-	TierC Tier = "C" // Windows: restricted token, job object; the network is not confined
-	TierD Tier = "D" // no confinement
+	TierNamespaces Tier = "A" // Linux: bubblewrap, Landlock, seccomp
+	TierLandlock   Tier = "B" // Linux: Landlock, seccomp; macOS: Seatbelt
+	TierLimits     Tier = "C" // Windows: restricted token, job object; the network is not confined
+	TierNone       Tier = "D" // no confinement
 )
 
 // AtLeast reports whether t confines at least as strongly as min. It returns false if either is not
@@ -34,7 +34,7 @@ func (t Tier) AtLeast(min Tier) bool {
 
 // Valid reports whether t is one of the four tiers.
 func (t Tier) Valid() bool {
-	return t == TierA || t == TierB || t == TierC || t == TierD
+	return t == TierNamespaces || t == TierLandlock || t == TierLimits || t == TierNone
 }
 
 // Options configure a Sandbox.
@@ -63,7 +63,7 @@ type Sandbox struct {
 // New returns a Sandbox. It does not probe the machine: the first command or [Sandbox.Tier] does.
 func New(o Options) (*Sandbox, error) {
 	if o.MaxTier == "" {
-		o.MaxTier = TierA
+		o.MaxTier = TierNamespaces
 	}
 	if !o.MaxTier.Valid() {
 		return nil, fmt.Errorf("sandbox: there is no tier %q; tiers are A, B, C and D", o.MaxTier)
@@ -112,7 +112,7 @@ func (s *Sandbox) Off() bool { return s.options.OffReason != "" }
 // not be started in ctx and the tier is not known yet, Tier returns "".
 func (s *Sandbox) Tier(ctx context.Context) (Tier, []string) {
 	if s.options.OffReason != "" {
-		return TierD, []string{"it is off: " + s.options.OffReason}
+		return TierNone, []string{"it is off: " + s.options.OffReason}
 	}
 
 	s.mu.Lock()
@@ -128,7 +128,7 @@ func (s *Sandbox) Tier(ctx context.Context) (Tier, []string) {
 	tier, reasons := s.host.probe(ctx, s.options.MaxTier)
 	// A cancelled trial does not describe the machine. The next caller probes again.
 	if ctx.Err() != nil {
-		return TierD, []string{"the check was interrupted: " + context.Cause(ctx).Error()}
+		return TierNone, []string{"the check was interrupted: " + context.Cause(ctx).Error()}
 	}
 	// The same applies if this process lacked resources, which may be available later.
 	if s.host.short {
@@ -168,7 +168,7 @@ type Command struct {
 	Replaced map[string]string
 	// Boundary holds the folders in which other users can create names. A link below them that
 	// leads to Dir, Read or Write is rejected.
-	Boundary nofollow.Boundary
+	Boundary nofollow.UntrustedDirs
 
 	// Temp is a folder for this command only. On tier A the command sees it as /tmp and /dev/shm.
 	// On other tiers the caller must pass its path to the command and add it to Write. If Temp is
@@ -242,7 +242,7 @@ func (s *Sandbox) Run(ctx context.Context, c Command) (Result, error) {
 	}
 
 	// With sandbox: off the owner has accepted tier D for all commands.
-	if !s.Off() && (tier == TierD || !tier.AtLeast(c.MinTier)) {
+	if !s.Off() && (tier == TierNone || !tier.AtLeast(c.MinTier)) {
 		return Result{}, &TierError{Have: tier, Need: c.MinTier, Reasons: reasons}
 	}
 

@@ -29,13 +29,13 @@ func (*host) close() error { return nil }
 
 func (h *host) probe(ctx context.Context, most Tier) (Tier, []string) {
 	reasons := []string{"tier A is for Linux"}
-	if !most.AtLeast(TierB) {
-		return TierD, []string{"nothing stronger than tier " + string(most) + " is wanted"}
+	if !most.AtLeast(TierLandlock) {
+		return TierNone, []string{"nothing stronger than tier " + string(most) + " is wanted"}
 	}
 	if err := h.trial(ctx); err != nil {
-		return TierD, append(reasons, "tier B does not work: "+err.Error())
+		return TierNone, append(reasons, "tier B does not work: "+err.Error())
 	}
-	return TierB, reasons
+	return TierLandlock, reasons
 }
 
 // trial starts a command. It returns an error if the command does not run, or if it could read a
@@ -57,7 +57,7 @@ func (h *host) trial(ctx context.Context) error {
 		return err
 	}
 
-	res, err := h.run(ctx, TierB, c)
+	res, err := h.run(ctx, TierLandlock, c)
 	switch {
 	case err != nil:
 		return errors.Unwrap(err)
@@ -81,7 +81,7 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 	}
 
 	argv := append([]string{path}, c.Argv[1:]...)
-	if t == TierB && c.Temp == "" {
+	if t == TierLandlock && c.Temp == "" {
 		temp, err := MkdirTemp(h.scratch, "sandbox")
 		if err != nil {
 			return fail(err)
@@ -94,7 +94,7 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 		}
 	}
 
-	if t == TierB {
+	if t == TierLandlock {
 		argv = append([]string{sandboxExec, "-p", profile(l, c.Network), "/bin/sh", "-c", ulimits(c.Limits) + `exec "$0" "$@"`}, argv...)
 	}
 

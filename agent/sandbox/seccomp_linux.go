@@ -130,7 +130,7 @@ func newFilter(t Tier, network bool) []unix.SockFilter {
 	}
 
 	denied := slices.Concat(deniedCalls, archDenied)
-	if t == TierB {
+	if t == TierLandlock {
 		denied = slices.Concat(denied, extendedCalls, processCalls, watchCalls)
 		f.only(unix.SYS_UTIMENSAT, f.touch)
 		for _, number := range slices.Concat(attributeCalls, archAttributes) {

@@ -242,7 +242,7 @@ func (s launchSpec) startCommand(reports *json.Encoder) (pid int, restore func()
 	return pid, restore, nil
 }
 
-func (s launchSpec) confined() bool { return s.Tier.AtLeast(TierB) }
+func (s launchSpec) confined() bool { return s.Tier.AtLeast(TierLandlock) }
 
 // confineThread removes privileges from the calling thread, and verifies that they are gone.
 func (s launchSpec) confineThread(ruleset int) error {

@@ -50,7 +50,7 @@ func (c Command) validated() (Command, error) {
 	}
 
 	if c.MinTier == "" {
-		c.MinTier = TierB
+		c.MinTier = TierLandlock
 	}
 	if !c.MinTier.Valid() {
 		return fail("there is no tier %q; tiers are A, B, C and D", c.MinTier)

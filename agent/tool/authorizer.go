@@ -55,7 +55,7 @@ type ApprovalRequest struct {
 
 // Decide judges a call, in the order deny, grant, tier, approval. taint is that of the run before
 // the call. said is called only for an action that needs an approval.
-func (g Authorizer) Decide(tool string, n Need, taint Taint, said func(hash string) (OwnerDecision, error)) (Verdict, error) {
+func (g Authorizer) Decide(tool string, n Access, taint Taint, said func(hash string) (OwnerDecision, error)) (Verdict, error) {
 	if n.Refused != nil {
 		return refuse(*n.Refused, tool, false), nil
 	}
@@ -67,7 +67,7 @@ func (g Authorizer) Decide(tool string, n Need, taint Taint, said func(hash stri
 	if why != "" {
 		var err error
 		if n.Bind != nil {
-			n, err = RefusedNeed(n.Bind(n))
+			n, err = RefusedAccess(n.Bind(n))
 			if err != nil {
 				return Verdict{}, err
 			}
@@ -126,7 +126,7 @@ func (g Authorizer) minTier(taint Taint) string {
 }
 
 // approvalReasons returns why a call needs an approval, or "", and the settings that would allow it.
-func (g Authorizer) approvalReasons(n Need, taint Taint) (reasons string, settings []string) {
+func (g Authorizer) approvalReasons(n Access, taint Taint) (reasons string, settings []string) {
 	var why []string
 	if n.MissingGrant != "" {
 		why = append(why, n.MissingGrant)
@@ -159,7 +159,7 @@ func (g Authorizer) approvalReasons(n Need, taint Taint) (reasons string, settin
 }
 
 // origin describes the origin of one label.
-func (g Authorizer) origin(label Taint, n Need, taint Taint) string {
+func (g Authorizer) origin(label Taint, n Access, taint Taint) string {
 	switch {
 	case taint&label == 0, label == Outward && n.AddsTaint&Outward != 0:
 		return "this call"

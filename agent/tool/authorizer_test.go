@@ -30,7 +30,7 @@ func TestAuthorizer(t *testing.T) {
 								for _, onDenied := range modes {
 									for _, said := range saids {
 										n++
-										need := tool.Need{Refused: deny, MissingGrant: missing, NeedsApproval: asks == "asks", NoStandingApproval: asks == "each", Tier: tier, AddsTaint: adds, Action: "x", Shown: "do x"}
+										need := tool.Access{Refused: deny, MissingGrant: missing, NeedsApproval: asks == "asks", NoStandingApproval: asks == "each", Tier: tier, AddsTaint: adds, Action: "x", Shown: "do x"}
 										asked := false
 										v, err := tool.Authorizer{Agent: "a", OnDenied: onDenied, MinTier: least}.Decide("send", need, taint, func(string) (tool.OwnerDecision, error) { asked = true; return said, nil })
 										if err != nil {
@@ -68,7 +68,7 @@ func verdict(v tool.Verdict) string {
 }
 
 // wanted is the rule in the words of the documents, one after the other.
-func wanted(n tool.Need, least, onDenied string, taint tool.Taint, s tool.OwnerDecision) string {
+func wanted(n tool.Access, least, onDenied string, taint tool.Taint, s tool.OwnerDecision) string {
 	if n.Refused != nil { // deny
 		return "invalid_args false"
 	}
@@ -121,7 +121,7 @@ func TestActionHash(t *testing.T) {
 
 // What an owner is shown says what would be done and why it is asked.
 func TestApprovalSays(t *testing.T) {
-	n := tool.Need{MissingGrant: "no grant covers mail", AddsTaint: tool.Outward, Action: "to bob", Shown: "mail bob"}
+	n := tool.Access{MissingGrant: "no grant covers mail", AddsTaint: tool.Outward, Action: "to bob", Shown: "mail bob"}
 	v, err := tool.Authorizer{Agent: "a"}.Decide("send", n, tool.Untrusted|tool.Private, func(hash string) (tool.OwnerDecision, error) {
 		if hash != tool.ActionHash("a", "send", "to bob") {
 			t.Errorf("asked about %s", hash)
@@ -132,7 +132,7 @@ func TestApprovalSays(t *testing.T) {
 		t.Errorf("%+v %v", v.Ask, err)
 	}
 
-	n = tool.Need{Tier: "D"}
+	n = tool.Access{Tier: "D"}
 	v, err = tool.Authorizer{Agent: "a"}.Decide("send", n, tool.Untrusted, nil)
 	if err != nil || v.Refusal == nil || !strings.Contains(v.Refusal.Message, "tier D here") || !strings.Contains(v.Refusal.Message, "tier A at least") {
 		t.Errorf("%+v %v", v, err)
@@ -143,12 +143,12 @@ func TestApprovalSays(t *testing.T) {
 func TestBind(t *testing.T) {
 	t.Parallel()
 	bound := 0
-	need := tool.Need{Action: "x", Shown: "do x", Bind: func(n tool.Need) (tool.Need, error) {
+	need := tool.Access{Action: "x", Shown: "do x", Bind: func(n tool.Access) (tool.Access, error) {
 		bound++
 		n.Action, n.Shown, n.NoStandingApproval = "x with y", "do x with y", true
 		return n, nil
 	}}
-	decide := func(n tool.Need, said tool.OwnerDecision) (v tool.Verdict, hash string) {
+	decide := func(n tool.Access, said tool.OwnerDecision) (v tool.Verdict, hash string) {
 		t.Helper()
 		v, err := tool.Authorizer{Agent: "a"}.Decide("send", n, 0, func(h string) (tool.OwnerDecision, error) { hash = h; return said, nil })
 		if err != nil {
@@ -170,7 +170,7 @@ func TestBind(t *testing.T) {
 	}
 
 	refused := tool.Failure(tool.KindRejected, "a link")
-	need.Bind = func(tool.Need) (tool.Need, error) { return tool.Need{Refused: &refused}, nil }
+	need.Bind = func(tool.Access) (tool.Access, error) { return tool.Access{Refused: &refused}, nil }
 	if v, _ := decide(need, tool.OwnerDecision{Once: true}); v.Refusal == nil || v.Refusal.Message != "a link" {
 		t.Errorf("%+v", v)
 	}
@@ -181,8 +181,8 @@ func TestBind(t *testing.T) {
 func TestActionOfArguments(t *testing.T) {
 	t.Parallel()
 	spec := tool.Spec{Name: "look", Description: "looks", Effect: domain.EffectRead, Class: tool.ClassRead}
-	spec.Needs = tool.Needs(func(context.Context, tool.Invocation, struct{}) (tool.Need, error) {
-		return tool.Need{AddsTaint: tool.AllTaints}, nil
+	spec.Access = tool.AccessOf(func(context.Context, tool.Invocation, struct{}) (tool.Access, error) {
+		return tool.Access{AddsTaint: tool.AllTaints}, nil
 	})
 	look, err := tool.Define(spec, func(context.Context, tool.Invocation, struct {
 		Path string `json:"path"`
@@ -195,7 +195,7 @@ func TestActionOfArguments(t *testing.T) {
 	}
 
 	action := func(args string) string {
-		n, err := look.Need(t.Context(), tool.Invocation{}, []byte(args))
+		n, err := look.Access(t.Context(), tool.Invocation{}, []byte(args))
 		if err != nil || n.Action == "" {
 			t.Fatalf("%s: %+v %v", args, n, err)
 		}
@@ -213,41 +213,41 @@ func TestActionOfArguments(t *testing.T) {
 // does not, nobody knows.
 func TestNeed(t *testing.T) {
 	t.Parallel()
-	says := func(n tool.Need) func(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
-		return func(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) { return n, nil }
+	says := func(n tool.Access) func(context.Context, tool.Invocation, json.RawMessage) (tool.Access, error) {
+		return func(context.Context, tool.Invocation, json.RawMessage) (tool.Access, error) { return n, nil }
 	}
 	type path struct {
 		Path string `json:"path"`
 	}
-	first := tool.Needs(func(_ context.Context, _ tool.Invocation, a path) (tool.Need, error) {
+	first := tool.AccessOf(func(_ context.Context, _ tool.Invocation, a path) (tool.Access, error) {
 		if a.Path == "link" {
-			return tool.Need{}, tool.Refuse(tool.KindInvalidArgs, "a link")
+			return tool.Access{}, tool.Refuse(tool.KindInvalidArgs, "a link")
 		}
-		return tool.Need{MissingGrant: "its own"}, nil
+		return tool.Access{MissingGrant: "its own"}, nil
 	})
 
 	for name, c := range map[string]struct {
 		scope   tool.Scope
-		needs   func(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error)
+		needs   func(context.Context, tool.Invocation, json.RawMessage) (tool.Access, error)
 		args    string
 		missing string
 		adds    tool.Taint
 		refused bool
 	}{
 		"confined":          {tool.ScopeAgent, nil, `{"path":"x"}`, "", 0, false},
-		"confined, says":    {tool.ScopeAgent, says(tool.Need{MissingGrant: "its own"}), `{"path":"x"}`, "its own", 0, false},
+		"confined, says":    {tool.ScopeAgent, says(tool.Access{MissingGrant: "its own"}), `{"path":"x"}`, "its own", 0, false},
 		"unknown":           {tool.ScopeOutside, nil, `{"path":"x"}`, "no grant covers look, which may do anything", tool.AllTaints, false},
 		"judged elsewhere":  {tool.ScopeOutside, tool.NoNeeds, `{"path":"x"}`, "", 0, false},
 		"unknown, unfit":    {tool.ScopeOutside, nil, `{"path":1,"more":2}`, "", 0, false},
 		"refused first":     {tool.ScopeOutside, first, `{"path":"link"}`, "", 0, true},
 		"not refused first": {tool.ScopeOutside, first, `{"path":"x"}`, "its own", 0, false},
 	} {
-		look, err := tool.Define(tool.Spec{Name: "look", Description: "looks", Effect: domain.EffectRead, Class: tool.ClassRead, Scope: c.scope, Needs: c.needs},
+		look, err := tool.Define(tool.Spec{Name: "look", Description: "looks", Effect: domain.EffectRead, Class: tool.ClassRead, Scope: c.scope, Access: c.needs},
 			func(context.Context, tool.Invocation, path) (tool.Envelope, error) { return tool.Success(nil), nil })
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, err := look.Need(t.Context(), tool.Invocation{}, []byte(c.args))
+		n, err := look.Access(t.Context(), tool.Invocation{}, []byte(c.args))
 		if err != nil || n.MissingGrant != c.missing || n.AddsTaint != c.adds || (n.Refused != nil) != c.refused {
 			t.Errorf("%s: %+v (%v)", name, n, err)
 		}
@@ -258,7 +258,7 @@ func TestNeed(t *testing.T) {
 func TestDenialSays(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[string]string{"": "the owner of this agent does not allow it", "not today": "the owner of this agent does not allow it: not today"} {
-		v, err := tool.Authorizer{Agent: "a"}.Decide("look", tool.Need{MissingGrant: "none"}, 0, func(string) (tool.OwnerDecision, error) {
+		v, err := tool.Authorizer{Agent: "a"}.Decide("look", tool.Access{MissingGrant: "none"}, 0, func(string) (tool.OwnerDecision, error) {
 			return tool.OwnerDecision{Denied: true, Reason: reason}, nil
 		})
 		if err != nil || v.Refusal == nil || v.Refusal.Message != want {

@@ -47,7 +47,7 @@ func (r *Roots) lstat(path string) (fs.FileInfo, error) {
 }
 
 // Boundary returns the folders in which others than the owner could make links to the roots.
-func (r *Roots) Boundary() nofollow.Boundary { return r.boundary }
+func (r *Roots) Boundary() nofollow.UntrustedDirs { return r.boundary }
 
 // ProgramMasks lists the masked places within the roots that a program would see or could create,
 // and files with secrets if they are hidden. Masked places that it may read are left out.

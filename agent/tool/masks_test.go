@@ -39,7 +39,7 @@ func TestMasks(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	roots.Mask(tool.Masks{ReadOnly: []string{filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "jobs.d", "more.yaml"), filepath.Join(dir, "skills")}, Hidden: []string{filepath.Join(dir, "way")}}.Resolved())
+	roots.Mask(tool.ProtectedPaths{ReadOnly: []string{filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "jobs.d", "more.yaml"), filepath.Join(dir, "skills")}, Hidden: []string{filepath.Join(dir, "way")}}.Resolved())
 	read := func(path string) bool {
 		f, err := roots.Open(path)
 		if err == nil {

@@ -29,7 +29,7 @@ type Grant struct {
 // which no path, symbolic link or race leads out of.
 type Roots struct {
 	workdir   string
-	boundary  nofollow.Boundary
+	boundary  nofollow.UntrustedDirs
 	roots     []root
 	onOutput  func(context.Context, Output) error
 	onWrite   func(context.Context, label.Place) error
@@ -48,13 +48,13 @@ type root struct {
 
 // NewRoots is NewRootsWithin if only the owner makes links on the way to the roots.
 func NewRoots(workdir string, grants []Grant) (*Roots, error) {
-	return NewRootsWithin(nofollow.Boundary{}, workdir, grants)
+	return NewRootsWithin(nofollow.UntrustedDirs{}, workdir, grants)
 }
 
 // NewRootsWithin grants a workdir, read-write unless one of the grants is for writing, and the
 // grants. Paths are kept resolved and by name, so that one folder is one root by all its names. No
 // link below the boundary is ever followed: another agent may have made it.
-func NewRootsWithin(b nofollow.Boundary, workdir string, grants []Grant) (*Roots, error) {
+func NewRootsWithin(b nofollow.UntrustedDirs, workdir string, grants []Grant) (*Roots, error) {
 	dir, err := b.Resolve(workdir)
 	if err == nil {
 		_, err = b.Stat(dir)
@@ -323,9 +323,9 @@ func (r *Roots) allowedRoots(write bool) string {
 	return fmt.Sprintf("what this run may %s: %s", verb, strings.Join(out, ", "))
 }
 
-// Masks are places that no agent may change, even if nothing is there yet: a later run trusts what
+// ProtectedPaths are places that no agent may change, even if nothing is there yet: a later run trusts what
 // is in them. A folder that was granted further inside is not masked.
-type Masks struct {
+type ProtectedPaths struct {
 	ReadOnly []string // absolute; no tool changes them: configurations, skills
 	Hidden   []string // nor reads them: the daemon's home
 }
@@ -337,7 +337,7 @@ type mask struct {
 
 // Mask keeps the tools of a run out of masked places within its roots. Links must be resolved
 // (see Resolved).
-func (r *Roots) Mask(m Masks) {
+func (r *Roots) Mask(m ProtectedPaths) {
 	for _, path := range m.ReadOnly {
 		r.masks = append(r.masks, mask{filepath.Clean(path), false})
 	}
@@ -347,8 +347,8 @@ func (r *Roots) Mask(m Masks) {
 }
 
 // Resolved adds the paths that links lead to now. The names stay, because links can change.
-func (m Masks) Resolved() Masks {
-	return Masks{WithResolvedLinks(m.ReadOnly), WithResolvedLinks(m.Hidden)}
+func (m ProtectedPaths) Resolved() ProtectedPaths {
+	return ProtectedPaths{WithResolvedLinks(m.ReadOnly), WithResolvedLinks(m.Hidden)}
 }
 
 // WithResolvedLinks returns paths and what they are once links are followed.

@@ -25,7 +25,7 @@ func (r *Roots) OnWrite(record func(context.Context, label.Place) error) { r.onW
 
 // ProgramNeed returns the need of a program that is confined to the roots: it can read all of them,
 // and write where the run may write.
-func (r *Roots) ProgramNeed() (n Need) {
+func (r *Roots) ProgramNeed() (n Access) {
 	above := map[string][]label.FileID{} // of folders: a batch has a thousand files in few of them
 	for _, g := range r.roots {
 		t := r.taintOf(g.Grant, g.Path)
@@ -77,7 +77,7 @@ func (r *Roots) notPrivate(g Grant) string {
 }
 
 // ReadNeed returns the need of a call that reads a file, or lists or searches a folder.
-func (r *Roots) ReadNeed(path string) (n Need) {
+func (r *Roots) ReadNeed(path string) (n Access) {
 	if path == "" {
 		path = "."
 	}
@@ -97,8 +97,8 @@ func (r *Roots) ReadNeed(path string) (n Need) {
 
 // bindPath refuses a path that no approval could make usable: one that is masked, holds secrets by
 // its name, or cannot be reached. What lies there is not looked at: success would tell.
-func (r *Roots) bindPath(path string, write bool) func(Need) (Need, error) {
-	return func(n Need) (Need, error) {
+func (r *Roots) bindPath(path string, write bool) func(Access) (Access, error) {
+	return func(n Access) (Access, error) {
 		p, err := r.Resolve(path, write)
 		if err != nil {
 			return n, err
@@ -109,7 +109,7 @@ func (r *Roots) bindPath(path string, write bool) func(Need) (Need, error) {
 
 // WriteNeed returns the need of a call that changes a file. It reads, too: its answer shows a part
 // of the file's old content.
-func (r *Roots) WriteNeed(path string) Need {
+func (r *Roots) WriteNeed(path string) Access {
 	n := r.ReadNeed(path)
 	_, abs := r.innermost(path, true)
 	if abs == "" {
@@ -132,7 +132,7 @@ func (r *Roots) WriteNeed(path string) Need {
 
 // TransferNeed returns the need of a call that moves or copies a file or folder. The new path gets
 // the labels of the old one.
-func (r *Roots) TransferNeed(from, to string, moves bool) Need {
+func (r *Roots) TransferNeed(from, to string, moves bool) Access {
 	n := r.ReadNeed(from)
 	_, abs := r.innermost(to, true)
 	if abs == "" {
@@ -143,7 +143,7 @@ func (r *Roots) TransferNeed(from, to string, moves bool) Need {
 	place.ID = label.FileID{} // the call replaces this file; AnnounceAs records the new one
 	n.Writes = []label.Place{place}
 	source, target := r.bindPath(from, moves), r.bindPath(to, true)
-	n.Bind = func(n Need) (Need, error) {
+	n.Bind = func(n Access) (Access, error) {
 		if _, err := source(n); err != nil {
 			return n, err
 		}
@@ -153,7 +153,7 @@ func (r *Roots) TransferNeed(from, to string, moves bool) Need {
 }
 
 // RemoveNeed returns the need of a call that deletes a file or folder without reading it.
-func (r *Roots) RemoveNeed(path string) Need { return Need{Bind: r.bindPath(path, true)} }
+func (r *Roots) RemoveNeed(path string) Access { return Access{Bind: r.bindPath(path, true)} }
 
 // HasBelow reports whether an absolute path is a granted path or contains one.
 func (r *Roots) HasBelow(abs string) bool {
@@ -189,13 +189,13 @@ func overlapsAny(folders []string, abs string) bool {
 }
 
 // PathNeeds returns the Needs of a tool that reads the file of its argument path, or changes it.
-func (r *Roots) PathNeeds(writes bool) NeedsFunc {
-	return func(_ context.Context, _ Invocation, args json.RawMessage) (Need, error) {
+func (r *Roots) PathNeeds(writes bool) AccessFunc {
+	return func(_ context.Context, _ Invocation, args json.RawMessage) (Access, error) {
 		var a struct {
 			Path string `json:"path"`
 		}
 		if err := json.Unmarshal(args, &a); err != nil {
-			return Need{}, nil //nolint:nilerr // the call itself says what is wrong with them
+			return Access{}, nil //nolint:nilerr // the call itself says what is wrong with them
 		}
 
 		path := filepath.Clean(a.Path)

@@ -155,15 +155,15 @@ type Spec struct {
 	// StatKey returns a text that changes if the file at a path does; nil: only the run's own calls
 	// change it.
 	StatKey func(path string) string
-	// Needs tells the authorizer what a call would do. It changes nothing, and gets arguments that fit
+	// AccessOf tells the authorizer what a call would do. It changes nothing, and gets arguments that fit
 	// the schema. It may be nil for a tool that is Confined. Any other tool without it needs an
 	// approval for each call.
-	Needs func(ctx context.Context, in Invocation, args json.RawMessage) (Need, error)
+	Access func(ctx context.Context, in Invocation, args json.RawMessage) (Access, error)
 }
 
 // NoNeeds is the Needs of a tool that is not Confined and needs no approval, because its effects
 // are judged elsewhere.
-func NoNeeds(context.Context, Invocation, json.RawMessage) (Need, error) { return Need{}, nil }
+func NoNeeds(context.Context, Invocation, json.RawMessage) (Access, error) { return Access{}, nil }
 
 // Confined reports whether scope and effect alone keep the tool within what belongs to the agent.
 func (s Spec) Confined() bool {

@@ -96,8 +96,8 @@ func Define[A any](s Spec, run func(ctx context.Context, in Invocation, args A) 
 // DefineChecked is Define for a tool whose arguments are checked before its owner is asked about
 // the call, and again when it is made.
 func DefineChecked[A any](s Spec, check func(args A) error, run func(ctx context.Context, in Invocation, args A) (Envelope, error)) (Tool, error) {
-	needs, checked := s.Needs, Needs(func(_ context.Context, _ Invocation, a A) (Need, error) { return Need{}, check(a) })
-	s.Needs = func(ctx context.Context, in Invocation, args json.RawMessage) (Need, error) {
+	needs, checked := s.Access, AccessOf(func(_ context.Context, _ Invocation, a A) (Access, error) { return Access{}, check(a) })
+	s.Access = func(ctx context.Context, in Invocation, args json.RawMessage) (Access, error) {
 		if n, err := checked(ctx, in, args); err != nil {
 			return n, err
 		}
@@ -116,7 +116,7 @@ func DefineChecked[A any](s Spec, check func(args A) error, run func(ctx context
 func (t Tool) WithHandler(by func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error)) Tool {
 	spec := *t.spec
 	// Nothing instead of nil: a tool without Needs would be asked about at each call.
-	spec.StatKey, spec.Canonical, spec.Needs = nil, nil, NoNeeds
+	spec.StatKey, spec.Canonical, spec.Access = nil, nil, NoNeeds
 	t.run, t.spec = by, &spec
 	return t
 }

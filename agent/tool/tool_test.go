@@ -329,7 +329,7 @@ func TestFileFaults(t *testing.T) {
 		"anything else":         {errors.New("the host is broken"), true},
 	} {
 		for effect, uncertain := range map[domain.Effect]bool{domain.EffectRead: false, domain.EffectDatabase: false, domain.EffectWrite: true, domain.EffectExternal: true} {
-			failing, err := tool.Define(tool.Spec{Name: "fails", Description: "fails", Effect: effect, Class: tool.ClassOther, Needs: tool.NoNeeds}, func(context.Context, tool.Invocation, arguments) (tool.Envelope, error) {
+			failing, err := tool.Define(tool.Spec{Name: "fails", Description: "fails", Effect: effect, Class: tool.ClassOther, Access: tool.NoNeeds}, func(context.Context, tool.Invocation, arguments) (tool.Envelope, error) {
 				return tool.Envelope{}, c.err
 			})
 			if err != nil {

@@ -246,7 +246,7 @@ func (r Files) awaitMove(ctx context.Context, job string, f ledger.File) error {
 }
 
 // fileChanged says why what is at a file's path is not the file, "" when it is.
-func fileChanged(ctx context.Context, b nofollow.Boundary, f ledger.File) (string, error) {
+func fileChanged(ctx context.Context, b nofollow.UntrustedDirs, f ledger.File) (string, error) {
 	const changed = "has changed since it was accepted; what it holds now gets a run of its own"
 	info, err := b.Stat(f.Path)
 	link, linked := errors.AsType[*nofollow.LinkError](err)

@@ -61,7 +61,7 @@ type Undoer struct {
 	Locks     *tool.Locks
 	Clones    *runclone.Clones
 	Placement Placement // nil unless several nodes share a ledger
-	Boundary  nofollow.Boundary
+	Boundary  nofollow.UntrustedDirs
 	Specs     tool.Specs
 	Workdir   string // workdir of the agent; "" if the agent is no longer configured
 	NoRows    bool   // the agent has no database, and opening it would create one
@@ -69,10 +69,10 @@ type Undoer struct {
 
 // Placement moves an agent's files and database to this node.
 type Placement interface {
-	// Arrive moves the files and the database of an agent to this node.
-	Arrive(ctx context.Context, agent string) error
-	// Settle must be called before a record says that files of the agent may have changed here.
-	Settle(ctx context.Context, agent string) error
+	// Acquire moves the files and the database of an agent to this node.
+	Acquire(ctx context.Context, agent string) error
+	// Pin must be called before a record says that files of the agent may have changed here.
+	Pin(ctx context.Context, agent string) error
 }
 
 // Any reports whether the run changed anything that can be undone.
@@ -83,7 +83,7 @@ func (u Result) Any() bool { return len(u.Files) > 0 || u.Database.Changes > 0 |
 // An undo that was interrupted by a crash can be repeated.
 func (u Undoer) Undo(ctx context.Context, run ledger.Run, spec Options) (Result, error) {
 	if u.Placement != nil && !spec.DryRun {
-		if err := u.Placement.Arrive(ctx, run.Agent); err != nil {
+		if err := u.Placement.Acquire(ctx, run.Agent); err != nil {
 			return Result{}, err
 		}
 	}
@@ -161,7 +161,7 @@ func (u Undoer) apply(ctx context.Context, run ledger.Run, spec Options, out *Re
 	}
 
 	if u.Placement != nil { // the undo may have restored files
-		if err := u.Placement.Settle(ctx, run.Agent); err != nil {
+		if err := u.Placement.Pin(ctx, run.Agent); err != nil {
 			return err
 		}
 	}

@@ -94,7 +94,7 @@ func TestEmptiedCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	north = c.start("north", north.dir)
-	north.keeper.KeepAll(t.Context())
+	north.keeper.AcquireAll(t.Context())
 	north.mustWrite("clerk", fmt.Sprintf(addNote, "c"))
 	if got := south.read("clerk", notes); got != "a b c" {
 		t.Errorf("the other node finds %q", got)
@@ -137,7 +137,7 @@ func TestTakeLocal(t *testing.T) {
 		t.Fatal(err)
 	}
 	north = c.start("north", north.dir)
-	north.keeper.KeepAll(t.Context())
+	north.keeper.AcquireAll(t.Context())
 	for _, n := range []*nodeName{north, west} {
 		if got := n.read("clerk", notes); got != "a local" {
 			t.Errorf("%s finds %q", n.name, got)

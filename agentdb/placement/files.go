@@ -70,8 +70,8 @@ func (k *Manager) Stay(ctx context.Context, name string, h pool.Hold) error {
 	return nil
 }
 
-// Arrive has all of an agent be here that comes along, before a run of it begins: its database, where it has one.
-func (k *Manager) Arrive(ctx context.Context, name string) error {
+// Acquire has all of an agent be here that comes along, before a run of it begins: its database, where it has one.
+func (k *Manager) Acquire(ctx context.Context, name string) error {
 	h, err := k.Hold(ctx, name)
 	if err != nil {
 		return err
@@ -86,11 +86,11 @@ func (k *Manager) Arrive(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	return k.Settle(ctx, name)
+	return k.Pin(ctx, name)
 }
 
-// KeepAll ships the databases of this node's agents that are nowhere else yet, so that other nodes can get them.
-func (k *Manager) KeepAll(ctx context.Context) {
+// AcquireAll ships the databases of this node's agents that are nowhere else yet, so that other nodes can get them.
+func (k *Manager) AcquireAll(ctx context.Context) {
 	homes, err := k.o.Ledger.Nodes.AgentHomes(ctx)
 	if err != nil && ctx.Err() == nil {
 		k.o.Logger.Warn("whether the databases of all agents are shipped is not known; each is shipped with its next run", "error", err)
@@ -99,15 +99,15 @@ func (k *Manager) KeepAll(ctx context.Context) {
 		if h.State == node.HomeKept || h.Node != k.o.Node {
 			continue
 		}
-		if err := k.Arrive(ctx, h.Agent); err != nil && ctx.Err() == nil {
+		if err := k.Acquire(ctx, h.Agent); err != nil && ctx.Err() == nil {
 			k.o.Logger.Warn("the database of an agent is at this node alone; it is tried again with its next run", "agent", h.Agent, "error", err)
 		}
 	}
 }
 
-// Settle puts on record whether other nodes can get an agent: not when it has files here. It comes before anything is on record that
+// Pin puts on record whether other nodes can get an agent: not when it has files here. It comes before anything is on record that
 // made files.
-func (k *Manager) Settle(ctx context.Context, name string) error {
+func (k *Manager) Pin(ctx context.Context, name string) error {
 	a := k.agent(name)
 	files := k.hasFiles(a)
 	a.keeping.Lock()

@@ -61,9 +61,9 @@ type agent struct {
 	name string
 	path string // of the database
 
-	mu       sync.Mutex // held while it is fetched or shipped
-	follower *replica.Follower
-	store    *store
+	mu      sync.Mutex // held while it is fetched or shipped
+	shipper *replica.Shipper
+	store   *store
 
 	keeping sync.Mutex // held while it is looked whether the agent has files, and that is put on record
 	alone   bool       // this process put on record that it has; with keeping
@@ -127,7 +127,7 @@ func (k *Manager) agent(name string) *agent {
 	a := k.agents[name]
 	if a == nil {
 		a = &agent{name: name, path: filepath.Join(k.o.Agents, name, "db.sqlite"), store: &store{}, writes: tendEvery - 1}
-		a.follower = replica.New(a.path, k.stateFile("agent-"+name+".json"), replica.NewClient(a.store, database))
+		a.shipper = replica.New(a.path, k.stateFile("agent-"+name+".json"), replica.NewClient(a.store, database))
 		k.agents[name] = a
 	}
 	return a
@@ -197,12 +197,12 @@ func (k *Manager) Fetch(ctx context.Context, name string, h pool.Hold) error {
 	mine, shipped := h.Node == "", version(newest)
 	switch {
 	// What is here goes on. A file that knows of another state than was shipped last is an old one that was put back, or the ledger was.
-	case mine && k.holds(a, h.Lease) && a.follower.Last() == shipped && (shipped.TX == 0 || a.exists()):
+	case mine && k.holds(a, h.Lease) && a.shipper.Last() == shipped && (shipped.TX == 0 || a.exists()):
 		return nil
 	case shipped.TX == 0 && mine && a.homeState() != node.HomeKept: // nobody else ever had it
 	case shipped.TX == 0: // nothing of it was acknowledged anywhere
 		err = k.discard(a)
-	case a.follower.Holds(ctx, shipped):
+	case a.shipper.Holds(ctx, shipped):
 	default:
 		err = k.restore(ctx, a, copies)
 	}
@@ -286,11 +286,11 @@ func (k *Manager) restore(ctx context.Context, a *agent, copies node.AgentCopies
 	if err != nil {
 		return errors.Join(err, dbfile.DiscardNew(a.path))
 	}
-	if err := k.replace(a, a.follower.Last().TX > version.TX); err != nil {
+	if err := k.replace(a, a.shipper.Last().TX > version.TX); err != nil {
 		return err
 	}
 	k.o.Logger.Info("the database of an agent was brought here", "agent", a.name, "node", k.o.Node, "as", version.TX.String())
-	return a.follower.Restored(version)
+	return a.shipper.Restored(version)
 }
 
 // replace has the new file take the place of the one that is there; newer says that this one knows of more than the ledger.
@@ -335,7 +335,7 @@ func (k *Manager) discard(a *agent) error {
 			return err
 		}
 	}
-	return k.drop(a, aside, a.follower.Last().TX > 0)
+	return k.drop(a, aside, a.shipper.Last().TX > 0)
 }
 
 func syncFile(path string) error {
@@ -381,7 +381,7 @@ func (k *Manager) leaseText(a *agent, lease int64) string {
 // Opened implements pool.Watcher.
 func (k *Manager) Opened(name string, db *agentdb.DB) {
 	file, found := db.File()
-	k.agent(name).follower.Opened(k.running, file, found, func() {})
+	k.agent(name).shipper.Opened(k.running, file, found, func() {})
 }
 
 // Closed implements pool.Watcher.
@@ -390,7 +390,7 @@ func (k *Manager) Closed(key string) {
 	defer k.mu.Unlock()
 	for name, a := range k.agents {
 		if strings.EqualFold(name, key) {
-			a.follower.Closed()
+			a.shipper.Closed()
 		}
 	}
 }
@@ -424,17 +424,17 @@ func (k *Manager) Ship(ctx context.Context, name string, h pool.Hold) error {
 func (k *Manager) ship(ctx context.Context, a *agent, h pool.Hold) error {
 	copies := k.o.Ledger.Nodes.AgentCopies(node.AgentHome{Agent: a.name, Node: k.o.Node, Lease: h.Lease})
 	a.store.set(copies)
-	if err := a.follower.Prepare(ctx); err != nil {
+	if err := a.shipper.Prepare(ctx); err != nil {
 		return err
 	}
-	if err := a.follower.Cut(ctx); err != nil {
+	if err := a.shipper.Cut(ctx); err != nil {
 		return err
 	}
-	n, err := a.follower.Ship(ctx, k.o.Ledger.Now().UnixMilli())
+	n, err := a.shipper.Ship(ctx, k.o.Ledger.Now().UnixMilli())
 	if err != nil {
 		return err
 	}
-	if err := a.follower.Drain(ctx); err != nil {
+	if err := a.shipper.Drain(ctx); err != nil {
 		return err
 	}
 

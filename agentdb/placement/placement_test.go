@@ -118,7 +118,7 @@ func (n *nodeName) startRun(id int64) (ledger.Run, error) {
 	if started[0].Err != nil {
 		return ledger.Run{ID: id}, started[0].Err
 	}
-	if err := n.keeper.Arrive(n.t.Context(), started[0].Run.Agent); err != nil {
+	if err := n.keeper.Acquire(n.t.Context(), started[0].Run.Agent); err != nil {
 		n.t.Fatal(err)
 	}
 	return started[0].Run, nil
@@ -373,7 +373,7 @@ func TestFilesStay(t *testing.T) {
 			if err := os.WriteFile(made, []byte("x"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := north.keeper.Settle(t.Context(), "clerk"); err != nil {
+			if err := north.keeper.Pin(t.Context(), "clerk"); err != nil {
 				t.Fatal(err)
 			}
 			north.mustWrite("clerk", makeNotes) // what is shipped does not change that
@@ -430,7 +430,7 @@ func TestFromAHome(t *testing.T) {
 		t.Errorf("a database that was not shipped is read: %v", err)
 	}
 	north := c.start("north", dir)
-	north.keeper.KeepAll(t.Context())
+	north.keeper.AcquireAll(t.Context())
 	if _, err := south.run("clerk"); err != nil {
 		t.Fatal(err)
 	}
@@ -454,7 +454,7 @@ func TestGivenByItsOwner(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(north.dir, "agents/clerk/work/sub"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := north.keeper.Settle(t.Context(), "clerk"); err != nil {
+	if err := north.keeper.Pin(t.Context(), "clerk"); err != nil {
 		t.Fatal(err)
 	}
 
@@ -678,10 +678,10 @@ func TestRecordings(t *testing.T) {
 	if err := os.WriteFile(file, []byte(strings.Repeat("a line\n", 300_000)), 0o600); err != nil { // of several parts
 		t.Fatal(err)
 	}
-	if err := south.keeper.KeepRecording(t.Context(), "clerk", file); !elsewhere(err, "north") {
+	if err := south.keeper.UploadRecording(t.Context(), "clerk", file); !elsewhere(err, "north") {
 		t.Errorf("a node that has not got the agent keeps a recording: %v", err)
 	}
-	if err := north.keeper.KeepRecording(t.Context(), "clerk", file); err != nil {
+	if err := north.keeper.UploadRecording(t.Context(), "clerk", file); err != nil {
 		t.Fatal(err)
 	}
 

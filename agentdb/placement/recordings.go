@@ -14,8 +14,8 @@ import (
 // recordings is the prefix of the recordings of an agent's runs.
 const recordings = "recordings/"
 
-// KeepRecording has the file of a recording be where other nodes find it.
-func (k *Manager) KeepRecording(ctx context.Context, agent, path string) error {
+// UploadRecording has the file of a recording be where other nodes find it.
+func (k *Manager) UploadRecording(ctx context.Context, agent, path string) error {
 	home, err := k.o.Ledger.Nodes.AgentHome(ctx, agent, k.o.Node)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"rouse/internal/text"
 )
 
-func newApply(at *place) *cobra.Command {
+func newApply(env *cli) *cobra.Command {
 	var pick, diff bool
 	cmd := &cobra.Command{
 		Use:   "apply RUN",
@@ -29,7 +29,7 @@ branch of the run stays in your repository until rouse discard RUN.`,
 		Example: `  rouse apply 42 --diff
   rouse apply 42
   rouse apply 42 --cherry-pick`,
-		RunE: at.with(toRead, func(s *session, args []string) error {
+		RunE: env.with(toRead, func(s *session, args []string) error {
 			var c api.Checkout
 			path := "/v1/runs/" + url.PathEscape(args[0])
 			if diff {
@@ -52,14 +52,14 @@ branch of the run stays in your repository until rouse discard RUN.`,
 	return withJSON(cmd)
 }
 
-func newDiscard(at *place) *cobra.Command {
+func newDiscard(env *cli) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "discard RUN",
 		Short: "Removes the clone and the branch of a run that worked in a checkout",
 		Long: `Removes the clone of a finished run, and its branch in your repository. What was applied stays.
 A branch that you have changed since, or that is checked out, stays as well and is named.`,
 		Example: "  rouse discard 42",
-		RunE: sending(at, "/v1/runs/%s/discard", func(s *session, c api.Checkout) error {
+		RunE: sending(env, "/v1/runs/%s/discard", func(s *session, c api.Checkout) error {
 			return sayf(s.out, "run %s: its clone and the branch %s are removed\n", c.Run, text.OneLine(c.Branch))
 		}),
 	})

@@ -19,7 +19,7 @@ import (
 	"rouse/internal/text"
 )
 
-func newArtifact(at *place) *cobra.Command {
+func newArtifact(env *cli) *cobra.Command {
 	var to string
 	var version int
 	var list bool
@@ -33,7 +33,7 @@ A folder is shared as one ZIP archive: --list shows its files, --to writes the a
 		Example: `  rouse artifact 12 report.md
   rouse artifact 12 site.zip --list
   rouse artifact 12 site.zip --to site.zip`,
-		RunE: at.with(toRead, func(s *session, args []string) error {
+		RunE: env.with(toRead, func(s *session, args []string) error {
 			var d api.RunDetail
 			if err := s.get("/v1/runs/"+args[0], nil, &d); err != nil {
 				return err
@@ -85,7 +85,7 @@ func writeNew(path string, mode fs.FileMode, write func(io.Writer) error) error 
 	if err := atomicfile.StreamNew(path, mode, write); err != nil {
 		return err
 	}
-	return os.Chmod(path, owner.Usual(mode))
+	return os.Chmod(path, owner.ApplyUmask(mode))
 }
 
 // artifactOf returns one version of a shared artifact. Version 0 means the latest.

@@ -15,7 +15,7 @@ import (
 	"rouse/internal/text"
 )
 
-func newAudit(at *place) *cobra.Command {
+func newAudit(env *cli) *cobra.Command {
 	var list bool
 	cmd := &cobra.Command{
 		Use:   "audit [HOME|BACKUP]",
@@ -29,7 +29,7 @@ What breaks a promise is printed with its ids, and the exit code is 1. What a cl
 explains as well is a warning, which does not count.`,
 		Example: `  rouse audit
   rouse audit /mnt/usb/rouse`,
-		RunE: func(cmd *cobra.Command, args []string) error { return runAudit(cmd, at, list, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return runAudit(cmd, env, list, args) },
 	}
 
 	cmd.Flags().BoolVar(&list, "list", false, "list the checks, and make none")
@@ -42,13 +42,13 @@ type audited struct {
 	Result audit.Result          `json:"result"`
 }
 
-func runAudit(cmd *cobra.Command, at *place, listOnly bool, args []string) error {
+func runAudit(cmd *cobra.Command, env *cli, listOnly bool, args []string) error {
 	if listOnly {
 		return jsonOr(cmd, audit.Checks(), func() error {
 			return list(cmd.OutOrStdout(), audit.Checks(), "", "CHECK PROMISE", func(c integrity.Check) []string { return []string{c.Name, c.Promise} })
 		})
 	}
-	home, isBackup, err := toAudit(at, args)
+	home, isBackup, err := toAudit(env, args)
 	if err != nil {
 		return err
 	}
@@ -75,9 +75,9 @@ func runAudit(cmd *cobra.Command, at *place, listOnly bool, args []string) error
 }
 
 // toAudit returns the home or the backup to check, and reports whether it is a backup.
-func toAudit(at *place, args []string) (home string, isBackup bool, err error) {
+func toAudit(env *cli, args []string) (home string, isBackup bool, err error) {
 	if len(args) == 0 {
-		home, err = at.homeDir()
+		home, err = env.homeDir()
 	} else {
 		home, err = filepath.Abs(args[0])
 	}

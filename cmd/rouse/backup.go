@@ -21,7 +21,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-func newBackup(at *place) *cobra.Command {
+func newBackup(env *cli) *cobra.Command {
 	var ask api.HomeBackupRequest
 	var verify bool
 	cmd := &cobra.Command{
@@ -51,7 +51,7 @@ never copied. Values of secrets in the configuration are replaced by [secret].
 				return verifyBackup(cmd, dest)
 			}
 			ask.Dest = api.Path(dest)
-			return at.with(toChange, func(s *session, _ []string) error { return backUpHome(s, ask) })(cmd, args)
+			return env.with(toChange, func(s *session, _ []string) error { return backUpHome(s, ask) })(cmd, args)
 		},
 	}
 
@@ -131,7 +131,7 @@ type restoreOptions struct {
 	from, at                    string
 }
 
-func newRestore(at *place) *cobra.Command {
+func newRestore(env *cli) *cobra.Command {
 	var o restoreOptions
 	cmd := &cobra.Command{
 		Use:   "restore DIR|FILE | --from URL",
@@ -161,9 +161,9 @@ on_miss decides about; notices that were to be delivered are not sent.`,
 			case o.at != "" && o.from == "":
 				return usagef("--at is for --from: a backup is of one instant")
 			case o.from != "":
-				return restoreReplica(cmd, at, o)
+				return restoreReplica(cmd, env, o)
 			}
-			return runRestore(cmd, at, o, args[0], "")
+			return runRestore(cmd, env, o, args[0], "")
 		},
 	}
 
@@ -177,7 +177,7 @@ on_miss decides about; notices that were to be delivered are not sent.`,
 }
 
 // restoreReplica makes a backup from the continuous replicas and restores that backup.
-func restoreReplica(cmd *cobra.Command, at *place, o restoreOptions) (err error) {
+func restoreReplica(cmd *cobra.Command, env *cli, o restoreOptions) (err error) {
 	var when time.Time
 	if o.at != "" {
 		// The home and its configured zone do not exist yet, so use this machine's zone.
@@ -195,7 +195,7 @@ func restoreReplica(cmd *cobra.Command, at *place, o restoreOptions) (err error)
 	if err != nil {
 		return err
 	}
-	home, err := at.homeDir()
+	home, err := env.homeDir()
 	if err != nil {
 		return err
 	}
@@ -212,10 +212,10 @@ func restoreReplica(cmd *cobra.Command, at *place, o restoreOptions) (err error)
 	if err := replicate.Fetch(cmd.Context(), store, when, fetched); err != nil {
 		return fmt.Errorf("%s cannot be restored from: %w", t, err)
 	}
-	return runRestore(cmd, at, o, fetched, t.String())
+	return runRestore(cmd, env, o, fetched, t.String())
 }
 
-func runRestore(cmd *cobra.Command, at *place, o restoreOptions, src, said string) error {
+func runRestore(cmd *cobra.Command, env *cli, o restoreOptions, src, said string) error {
 	src, err := filepath.Abs(src)
 	if err != nil {
 		return err
@@ -224,7 +224,7 @@ func runRestore(cmd *cobra.Command, at *place, o restoreOptions, src, said strin
 		return verifyBackup(cmd, src)
 	}
 
-	home, release, err := homeToReplace(cmd, at)
+	home, release, err := homeToReplace(cmd, env)
 	if err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func runRestore(cmd *cobra.Command, at *place, o restoreOptions, src, said strin
 	r, err := hearing(cmd, func(hear backup.Hear) (backup.Restored, error) {
 		return backup.Restore(cmd.Context(), backup.RestoreOptions{
 			Source: src, Said: said, Home: home, Replace: o.replace, Force: o.force, Paused: !o.goOn, Hear: hear,
-		}, func(dir string) (func(), error) { return homedir.Hold(cmd.Context(), dir, at.sayWaiting) })
+		}, func(dir string) (func(), error) { return homedir.Hold(cmd.Context(), dir, env.printWaiting) })
 	})
 	if err != nil {
 		return err
@@ -242,8 +242,8 @@ func runRestore(cmd *cobra.Command, at *place, o restoreOptions, src, said strin
 }
 
 // homeToReplace returns the real path of the home to restore to, and locks it if it has content.
-func homeToReplace(cmd *cobra.Command, at *place) (home string, release func(), err error) {
-	if home, err = at.homeDir(); err != nil {
+func homeToReplace(cmd *cobra.Command, env *cli) (home string, release func(), err error) {
+	if home, err = env.homeDir(); err != nil {
 		return "", nil, err
 	}
 	if real, err := filepath.EvalSymlinks(home); err == nil {
@@ -253,7 +253,7 @@ func homeToReplace(cmd *cobra.Command, at *place) (home string, release func(), 
 	if entries, err := os.ReadDir(home); err != nil || len(entries) == 0 { // an empty home needs no lock
 		return home, func() {}, nil //nolint:nilerr // replacing the home reports the error
 	}
-	release, err = homedir.Hold(cmd.Context(), home, at.sayWaiting)
+	release, err = homedir.Hold(cmd.Context(), home, env.printWaiting)
 	return home, release, err
 }
 

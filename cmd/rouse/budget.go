@@ -12,7 +12,7 @@ import (
 	"rouse/internal/text"
 )
 
-func newBudget(at *place) *cobra.Command {
+func newBudget(env *cli) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "budget",
 		Short: "Says what models have cost today and this month, what is left, and what is to come",
@@ -22,7 +22,7 @@ RESERVED may still be taken by calls that are on. TO COME are the runs that the 
 until the day or the month ends, each at what the last twenty runs of its job took in the median; for a job that has not run
 yet there is no forecast. Amounts that no server or program reported
 are estimates and marked as such: an answer broke off or never came, or an executor does not report its cost.`,
-		RunE: showing(at, "/v1/budget", printBudget),
+		RunE: showing(env, "/v1/budget", printBudget),
 	})
 }
 

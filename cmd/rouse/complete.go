@@ -34,20 +34,20 @@ const (
 // completions maps the name of an argument or a flag value to a function that returns its possible
 // values. The functions only read: the configuration without its secrets, and data of the daemon.
 // If no process holds the home, they read the ledger file.
-var completions = map[string]func(context.Context, *place) []string{
-	"JOB": func(_ context.Context, at *place) []string {
-		return at.named(func(cfg *config.Config) (out []string) {
+var completions = map[string]func(context.Context, *cli) []string{
+	"JOB": func(_ context.Context, env *cli) []string {
+		return env.named(func(cfg *config.Config) (out []string) {
 			for _, j := range cfg.Jobs {
 				out = append(out, string(j.Name)+"\tof "+j.Agent)
 			}
 			return out
 		})
 	},
-	"AGENT": func(_ context.Context, at *place) []string { return at.named(agentNames) },
-	"TOOL":  func(context.Context, *place) []string { return toolNames() },
-	"KEY":   func(context.Context, *place) []string { return keyNames() },
-	"RUN": func(ctx context.Context, at *place) []string {
-		return recorded(ctx, at, "/v1/runs", runName, func(ctx context.Context, l *ledger.Ledger) (out []api.Run, err error) {
+	"AGENT": func(_ context.Context, env *cli) []string { return env.named(agentNames) },
+	"TOOL":  func(context.Context, *cli) []string { return toolNames() },
+	"KEY":   func(context.Context, *cli) []string { return keyNames() },
+	"RUN": func(ctx context.Context, env *cli) []string {
+		return recorded(ctx, env, "/v1/runs", runName, func(ctx context.Context, l *ledger.Ledger) (out []api.Run, err error) {
 			runs, err := l.Runs.List(ctx, runs.Filter{Limit: maxCompletions, Brief: true})
 			for _, r := range runs {
 				out = append(out, api.Run{ID: fmt.Sprint(r.ID), Job: r.Job, Agent: r.Agent, State: r.State, Outcome: r.Outcome, WaitingFor: r.WaitingFor, QueuedAt: api.At(r.QueuedAt)})
@@ -55,9 +55,9 @@ var completions = map[string]func(context.Context, *place) []string{
 			return out, err
 		})
 	},
-	"ITEM": func(ctx context.Context, at *place) []string {
+	"ITEM": func(ctx context.Context, env *cli) []string {
 		name := func(i api.Item) string { return i.ID + "\t" + shorten(i.Title, 60) }
-		return recorded(ctx, at, "/v1/inbox", name, func(ctx context.Context, l *ledger.Ledger) (out []api.Item, err error) {
+		return recorded(ctx, env, "/v1/inbox", name, func(ctx context.Context, l *ledger.Ledger) (out []api.Item, err error) {
 			items, err := l.Inbox.List(ctx)
 			for _, i := range items {
 				out = append(out, api.Item{ID: fmt.Sprint(i.ID), Title: i.Title})
@@ -65,9 +65,9 @@ var completions = map[string]func(context.Context, *place) []string{
 			return out, err
 		})
 	},
-	"INCIDENT": func(ctx context.Context, at *place) []string {
+	"INCIDENT": func(ctx context.Context, env *cli) []string {
 		name := func(i api.Incident) string { return i.ID + "\t" + shorten(i.Of()+" "+i.Error, 60) }
-		return recorded(ctx, at, "/v1/incidents", name, func(ctx context.Context, l *ledger.Ledger) (out []api.Incident, err error) {
+		return recorded(ctx, env, "/v1/incidents", name, func(ctx context.Context, l *ledger.Ledger) (out []api.Incident, err error) {
 			incidents, err := l.Incidents.List(ctx, incident.Filter{})
 			for _, i := range incidents {
 				out = append(out, api.Incident{ID: fmt.Sprint(i.ID), Job: i.Job, Error: i.Error})
@@ -75,17 +75,17 @@ var completions = map[string]func(context.Context, *place) []string{
 			return out, err
 		})
 	},
-	"KIND":    func(context.Context, *place) []string { return eventKinds() },
-	"OUTCOME": func(context.Context, *place) []string { return outcomes },
-	"STATE":   func(context.Context, *place) []string { return states },
-	"TRIGGER": func(context.Context, *place) []string { return triggers },
+	"KIND":    func(context.Context, *cli) []string { return eventKinds() },
+	"OUTCOME": func(context.Context, *cli) []string { return outcomes },
+	"STATE":   func(context.Context, *cli) []string { return states },
+	"TRIGGER": func(context.Context, *cli) []string { return triggers },
 }
 
 // fileArguments are the arguments that the shell completes with file names.
 var fileArguments = strings.Fields("DIR FILE FOLDER PATH HOME BACKUP ARCHIVE")
 
 // completable adds completions to all commands.
-func completable(root *cobra.Command, at *place) {
+func completable(root *cobra.Command, env *cli) {
 	eachCommand(root, func(cmd *cobra.Command) {
 		arguments := argumentsOf(cmd)
 		// Only the last argument of a command can repeat. An example is the tool in rouse tools.
@@ -98,7 +98,7 @@ func completable(root *cobra.Command, at *place) {
 				if n >= len(arguments) {
 					return nil, cobra.ShellCompDirectiveNoFileComp
 				}
-				return complete(cmd.Context(), at, arguments[n].name, begun)
+				return complete(cmd.Context(), env, arguments[n].name, begun)
 			}
 		}
 
@@ -109,7 +109,7 @@ func completable(root *cobra.Command, at *place) {
 			}
 			// The error only means that a function is registered already.
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-				return complete(cmd.Context(), at, strings.ToUpper(name), begun)
+				return complete(cmd.Context(), env, strings.ToUpper(name), begun)
 			})
 		})
 	})
@@ -117,7 +117,7 @@ func completable(root *cobra.Command, at *place) {
 
 // complete returns the values that start with begun. names lists alternatives, such as JOB|RUN. The
 // shell completes file names itself.
-func complete(ctx context.Context, at *place, names, begun string) (out []string, directive cobra.ShellCompDirective) {
+func complete(ctx context.Context, env *cli, names, begun string) (out []string, directive cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(ctx, completeFor)
 	defer cancel()
 
@@ -125,7 +125,7 @@ func complete(ctx context.Context, at *place, names, begun string) (out []string
 	for name := range strings.SplitSeq(names, "|") {
 		switch find, known := completions[name]; {
 		case known:
-			for _, one := range find(ctx, at) {
+			for _, one := range find(ctx, env) {
 				if strings.HasPrefix(one, begun) {
 					out = append(out, one)
 				}
@@ -138,14 +138,14 @@ func complete(ctx context.Context, at *place, names, begun string) (out []string
 }
 
 // named returns names from the configuration. It never opens a keyring, which may ask the user.
-func (at *place) named(names func(*config.Config) []string) []string {
-	path, err := yaml.Find(at.config, os.Getenv)
+func (env *cli) named(names func(*config.Config) []string) []string {
+	path, err := yaml.Find(env.config, os.Getenv)
 	if err != nil {
 		return nil
 	}
 
 	// Read also returns a partial document, so a mistake elsewhere does not disable completion.
-	doc, _ := yaml.Read(yaml.Options{Path: path, Home: at.home, HoldSecrets: true, Secret: func(string) (string, bool, error) { return "", false, nil }})
+	doc, _ := yaml.Read(yaml.Options{Path: path, Home: env.home, HoldSecrets: true, Secret: func(string) (string, bool, error) { return "", false, nil }})
 	if doc == nil {
 		return nil
 	}
@@ -184,8 +184,8 @@ func keyNames() (out []string) {
 }
 
 // recorded requests a list from the process that holds the home, or else reads the ledger file.
-func recorded[T any](ctx context.Context, at *place, path string, name func(T) string, read func(context.Context, *ledger.Ledger) ([]T, error)) (out []string) {
-	home, err := at.homeDir()
+func recorded[T any](ctx context.Context, env *cli, path string, name func(T) string, read func(context.Context, *ledger.Ledger) ([]T, error)) (out []string) {
+	home, err := env.homeDir()
 	if err != nil {
 		return nil
 	}

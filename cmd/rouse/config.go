@@ -18,23 +18,23 @@ import (
 	"rouse/internal/text"
 )
 
-func newConfig(at *place) *cobra.Command {
+func newConfig(env *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Checks, shows and describes the configuration",
 	}
 
-	cmd.AddCommand(newConfigCheck(at), newConfigShow(at), newConfigSchema(), newConfigReload(at))
+	cmd.AddCommand(newConfigCheck(env), newConfigShow(env), newConfigSchema(), newConfigReload(env))
 	return cmd
 }
 
-func newConfigReload(at *place) *cobra.Command {
+func newConfigReload(env *cli) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "reload",
 		Short: "Has the daemon read the configuration again, and says what changed; exits 1 on errors",
 		Long: `Has the daemon read the configuration again, and says what changed. It does so by itself
 when a file changes; with errors nothing changes, and they are listed.`,
-		RunE: at.inHome(func(cmd *cobra.Command, _ []string, home string) error {
+		RunE: env.inHome(func(cmd *cobra.Command, _ []string, home string) error {
 			// Do not use at.open: a reload in this process would have no effect.
 			client, err := homedir.ConnectDaemon(cmd.Context(), home)
 			if errors.Is(err, api.ErrNoDaemon) {
@@ -88,12 +88,12 @@ type checked struct {
 	Problems []config.Problem `json:"problems"`
 }
 
-func newConfigCheck(at *place) *cobra.Command {
+func newConfigCheck(env *cli) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "check",
 		Short: "Checks the configuration and lists every problem; exits 1 on errors",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := at.check()
+			cfg, err := env.check()
 			var wrong *config.Errors
 			// Mistakes in the configuration are the result of this command, not an error.
 			if err != nil && !errors.As(err, &wrong) {
@@ -132,12 +132,12 @@ func newConfigCheck(at *place) *cobra.Command {
 	})
 }
 
-func newConfigShow(at *place) *cobra.Command {
+func newConfigShow(env *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show",
 		Short: "Prints the configuration as it takes effect, defaults filled in and secrets masked",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := at.load()
+			cfg, err := env.load()
 			if err != nil {
 				return err
 			}

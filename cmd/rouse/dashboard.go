@@ -15,7 +15,7 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-func newDashboard(at *place) *cobra.Command {
+func newDashboard(env *cli) *cobra.Command {
 	var print, rotate, sessions bool
 	var end string
 	cmd := &cobra.Command{
@@ -25,7 +25,7 @@ func newDashboard(at *place) *cobra.Command {
 followed once, within ten minutes. A browser stays logged in for 30 days.
 
 Programs send the token of HOME/dashboard/token as Authorization: Bearer.`,
-		RunE: at.with(toChange, func(s *session, _ []string) error {
+		RunE: env.with(toChange, func(s *session, _ []string) error {
 			var a api.Access
 			path, said := "/v1/access/rotate", "there is another token, and nobody is logged in any more"
 			switch {
@@ -52,14 +52,14 @@ Programs send the token of HOME/dashboard/token as Authorization: Bearer.`,
 	return cmd
 }
 
-func newOpen(at *place) *cobra.Command {
+func newOpen(env *cli) *cobra.Command {
 	var print, item bool
 	cmd := &cobra.Command{
 		Use:   "open RUN|JOB",
 		Short: "Opens the page of a run, a job or an item of the inbox",
 		Long: `Opens the page of a run by its number, of a job by its name or, with --item, of an item of
 the inbox by its number, in your browser.`,
-		RunE: at.with(toChange, func(s *session, args []string) error {
+		RunE: env.with(toChange, func(s *session, args []string) error {
 			path, err := pageOf(s, args[0], item)
 			if err != nil {
 				return err

@@ -25,7 +25,7 @@ import (
 	"rouse/internal/text"
 )
 
-func newDB(at *place) *cobra.Command {
+func newDB(env *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "db AGENT [schema|query|import|export|log|views|run-view|undo|backup|backups|restore|accept|reset]",
 		Short: "Reads and fills an agent's database, as actor user",
@@ -74,7 +74,7 @@ That is a run, so rouse undo undoes it.`,
 	f.BoolVar(&o.overwrite, "overwrite", false, "export: replace the file if it exists")
 	f.StringVar(&o.mode, "mode", "", "import: insert or upsert (default insert)")
 	f.StringSliceVar(&o.keys, "key", nil, "import: key `columns` for upsert")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return runDB(cmd, at, o, args) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return runDB(cmd, env, o, args) }
 	return withJSON(cmd)
 }
 
@@ -108,7 +108,7 @@ var dbVerbs = []dbVerb{
 }
 
 // runDB executes the verb that follows the agent.
-func runDB(cmd *cobra.Command, at *place, o dbOptions, args []string) error {
+func runDB(cmd *cobra.Command, env *cli, o dbOptions, args []string) error {
 	if len(args) == 0 {
 		return usagef("say whose database: rouse db AGENT; the agents are in rouse config show")
 	}
@@ -121,7 +121,7 @@ func runDB(cmd *cobra.Command, at *place, o dbOptions, args []string) error {
 	var usages []string
 	for _, v := range dbVerbs {
 		if v.name == name && len(rest) >= v.least && len(rest) <= v.most {
-			return at.with(v.purpose, func(s *session, args []string) error { return v.run(s, o, args) })(cmd, rest)
+			return env.with(v.purpose, func(s *session, args []string) error { return v.run(s, o, args) })(cmd, rest)
 		}
 		usages = append(usages, v.usage)
 	}
@@ -455,7 +455,7 @@ func dbExport(s *session, o dbOptions, args []string) error {
 		err = write(s.out)
 	case o.overwrite:
 		if err = atomicfile.Stream(o.to, 0o644, write); err == nil {
-			err = os.Chmod(o.to, owner.Usual(0o644))
+			err = os.Chmod(o.to, owner.ApplyUmask(0o644))
 		}
 	default:
 		if err = writeNew(o.to, 0o644, write); errors.Is(err, fs.ErrExist) {

@@ -126,7 +126,7 @@ func wrongCommand(ctx context.Context, line string) string {
 	for i, a := range args {
 		args[i] = strings.Trim(a, `'"`)
 	}
-	root := newRoot(&place{stderr: io.Discard})
+	root := newRoot(&cli{stderr: io.Discard})
 	root.InitDefaultCompletionCmd()
 	root.SetContext(ctx)
 	if slices.Contains(args, "--help") || args[0] == "help" {

@@ -14,7 +14,7 @@ import (
 	"rouse/internal/text"
 )
 
-func newDoctor(at *place) *cobra.Command {
+func newDoctor(env *cli) *cobra.Command {
 	var fix, offline bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -31,12 +31,12 @@ databases, the folder of its socket. --fix takes that away from others; what age
 workdirs is left as it is. Exits 1 if something would stop a run.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// Fix the modes first: rouse does not open a home that other users can write to.
-			mended, err := fixModes(at, fix)
+			mended, err := fixModes(env, fix)
 			if err != nil {
 				return err
 			}
 
-			checks, err := diagnose(cmd, at, offline)
+			checks, err := diagnose(cmd, env, offline)
 			if err != nil {
 				return err
 			}
@@ -56,8 +56,8 @@ workdirs is left as it is. Exits 1 if something would stop a run.`,
 }
 
 // fixModes makes the files of the home private and returns a check with their names.
-func fixModes(at *place, fix bool) ([]api.Check, error) {
-	home, err := at.homeDir()
+func fixModes(env *cli, fix bool) ([]api.Check, error) {
+	home, err := env.homeDir()
 	if err != nil || !fix {
 		return nil, nil //nolint:nilerr // diagnose reports an unknown home
 	}
@@ -71,9 +71,9 @@ func fixModes(at *place, fix bool) ([]api.Check, error) {
 }
 
 // diagnose asks the daemon. If the home cannot be opened, diagnose returns that as a finding.
-func diagnose(cmd *cobra.Command, at *place, offline bool) ([]api.Check, error) {
-	at.beside = true // doctor checks the disk of the home, so a substitute must be on the same disk
-	s, err := at.open(cmd, toRead)
+func diagnose(cmd *cobra.Command, env *cli, offline bool) ([]api.Check, error) {
+	env.beside = true // doctor checks the disk of the home, so a substitute must be on the same disk
+	s, err := env.open(cmd, toRead)
 	if err != nil {
 		// A home that cannot be opened is a finding of doctor, not an error of the command.
 		return []api.Check{{Name: "start", Detail: err.Error(), Remedy: "see the message; nothing can run before it is solved"}}, nil

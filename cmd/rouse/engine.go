@@ -26,7 +26,7 @@ import (
 	"rouse/internal/text"
 )
 
-func newEngine(at *place) *cobra.Command {
+func newEngine(env *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "engine [status|migrate|take]",
 		Short: "Says where the ledger is and which nodes share it, and moves it",
@@ -37,13 +37,13 @@ func newEngine(at *place) *cobra.Command {
 	status := withJSON(&cobra.Command{
 		Use:   "status",
 		Short: "Says where the ledger is, and which nodes share it; exits 1 when something keeps them from being one",
-		RunE: at.with(toRead, func(s *session, _ []string) error {
+		RunE: env.with(toRead, func(s *session, _ []string) error {
 			var e api.Engine
 			err := s.show("/v1/engine", nil, &e, func() error { return printEngine(s.out, s.home, e) })
 			return failIf(len(e.Problems) > 0, err)
 		}),
 	})
-	cmd.AddCommand(status, newEngineMigrate(at), newEngineTake())
+	cmd.AddCommand(status, newEngineMigrate(env), newEngineTake())
 	return cmd
 }
 
@@ -93,7 +93,7 @@ type engineMigrated struct {
 	Left   map[string]string   `json:"left,omitempty"` // nodes that still have files of agents, by agent
 }
 
-func newEngineMigrate(at *place) *cobra.Command {
+func newEngineMigrate(env *cli) *cobra.Command {
 	var o engineMigrateOptions
 	cmd := &cobra.Command{
 		Use:   "migrate --to URL | --from URL",
@@ -118,18 +118,18 @@ Agents' databases and files stay where they are: on PostgreSQL, they belong to t
 		if (o.to == "") == (o.from == "") {
 			return usagef("say either --to URL or --from URL")
 		}
-		return engineMigrate(cmd, at, o)
+		return engineMigrate(cmd, env, o)
 	}
 	return withJSON(cmd)
 }
 
-func engineMigrate(cmd *cobra.Command, at *place, o engineMigrateOptions) (err error) {
+func engineMigrate(cmd *cobra.Command, env *cli, o engineMigrateOptions) (err error) {
 	ctx := cmd.Context()
-	home, err := at.homeDir()
+	home, err := env.homeDir()
 	if err != nil {
 		return err
 	}
-	release, err := homedir.HoldAny(ctx, home, at.sayWaiting)
+	release, err := homedir.HoldAny(ctx, home, env.printWaiting)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func engineMigrate(cmd *cobra.Command, at *place, o engineMigrateOptions) (err e
 	}
 	defer func() { err = errors.Join(err, here.Close()) }()
 
-	there, closeThere, err := openThere(ctx, at, o)
+	there, closeThere, err := openThere(ctx, env, o)
 	if err != nil {
 		return err
 	}
@@ -182,9 +182,9 @@ func engineMigrate(cmd *cobra.Command, at *place, o engineMigrateOptions) (err e
 }
 
 // openThere opens the ledger in PostgreSQL with the store for its large values.
-func openThere(ctx context.Context, at *place, o engineMigrateOptions) (*ledger.Ledger, func() error, error) {
+func openThere(ctx context.Context, env *cli, o engineMigrateOptions) (*ledger.Ledger, func() error, error) {
 	engine := config.Engine{Blobs: o.blobs}
-	if cfg, err := at.load(); err == nil && (o.blobs == "" || o.blobs == cfg.Engine.Blobs) {
+	if cfg, err := env.load(); err == nil && (o.blobs == "" || o.blobs == cfg.Engine.Blobs) {
 		engine = cfg.Engine
 	}
 	values, err := cluster.OpenValues(engine)

@@ -25,7 +25,7 @@ import (
 	"rouse/internal/text"
 )
 
-func newExplain(at *place) *cobra.Command {
+func newExplain(env *cli) *cobra.Command {
 	var job string
 	cmd := &cobra.Command{
 		Use:   "explain [KEY | --request JOB]",
@@ -45,7 +45,7 @@ and each tool. No program is started, and no model is asked.`,
 				if len(args) > 0 {
 					return usagef("give a key or --request, not both")
 				}
-				return explainRequest(cmd, at, job)
+				return explainRequest(cmd, env, job)
 			}
 			if len(args) == 0 {
 				return listKeys(cmd, yaml.Keys())
@@ -116,8 +116,8 @@ func keyDefault(k yaml.Key) string {
 }
 
 // explainRequest prints the first request that a run of the job sends to its model.
-func explainRequest(cmd *cobra.Command, at *place, job string) error {
-	cfg, err := at.load()
+func explainRequest(cmd *cobra.Command, env *cli, job string) error {
+	cfg, err := env.load()
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func explainRequest(cmd *cobra.Command, at *place, job string) error {
 	if !slices.Contains(names, job) {
 		return usagef("%s", text.NoSuch("job", job, names))
 	}
-	tables, err := tablesOf(cmd, at, cfg, job)
+	tables, err := tablesOf(cmd, env, cfg, job)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func printRequest(w io.Writer, first plan.FirstRequest) error {
 }
 
 // tablesOf returns the tables in the database of a job's agent. It does not create a missing home.
-func tablesOf(cmd *cobra.Command, at *place, cfg *config.Config, job string) (tables api.Schema, err error) {
+func tablesOf(cmd *cobra.Command, env *cli, cfg *config.Config, job string) (tables api.Schema, err error) {
 	if _, err := os.Stat(filepath.Join(string(cfg.Home), "ledger.db")); err != nil && homedir.SharedLedger(string(cfg.Home)) == nil {
 		return tables, nil //nolint:nilerr // the home does not exist, so it has no tables
 	}
@@ -168,7 +168,7 @@ func tablesOf(cmd *cobra.Command, at *place, cfg *config.Config, job string) (ta
 		return tables, nil
 	}
 
-	s, err := at.open(cmd, toRead)
+	s, err := env.open(cmd, toRead)
 	if err != nil {
 		return tables, err
 	}

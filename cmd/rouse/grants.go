@@ -16,7 +16,7 @@ import (
 	"rouse/internal/text"
 )
 
-func newGrants(at *place) *cobra.Command {
+func newGrants(env *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "grants",
 		Short: "Lists standing approvals, which hold until you revoke them, in addition to the configured grants",
@@ -24,7 +24,7 @@ func newGrants(at *place) *cobra.Command {
 It also lists the labels on data, with the run that set each: files and tables that hold what a run
 wrote after it had read untrusted content (A) or private data (B). Whichever run reads them gets the
 label, too, until you have checked them and run "rouse grants trust" for A, or "rouse grants release" for B.`,
-		RunE: at.with(toRead, func(s *session, _ []string) error {
+		RunE: env.with(toRead, func(s *session, _ []string) error {
 			var standing standingPermission
 			if err := s.get("/v1/grants", nil, &standing.Grants); err != nil {
 				return err
@@ -39,7 +39,7 @@ label, too, until you have checked them and run "rouse grants trust" for A, or "
 			})
 		}),
 	}
-	cmd.AddCommand(newRevoke(at), newClearLabel(at, trustVerb), newClearLabel(at, releaseVerb))
+	cmd.AddCommand(newRevoke(env), newClearLabel(env, trustVerb), newClearLabel(env, releaseVerb))
 	return withJSON(cmd)
 }
 
@@ -61,11 +61,11 @@ func printGrants(w io.Writer, given []api.Grant, now time.Time) {
 	}
 }
 
-func newRevoke(at *place) *cobra.Command {
+func newRevoke(env *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke GRANT",
 		Short: "Revokes a standing approval: the agent has to ask again",
-		RunE: sending(at, "/v1/grants/%s/revoke", func(s *session, g api.Grant) error {
+		RunE: sending(env, "/v1/grants/%s/revoke", func(s *session, g api.Grant) error {
 			return sayf(s.out, "grant %s of %s is revoked\n", g.ID, text.OneLine(g.Agent))
 		}),
 	}
@@ -89,12 +89,12 @@ wrote there first: later runs may send it without asking, if they read nothing e
 What the configuration calls private stays so.`,
 }
 
-func newClearLabel(at *place, v labelVerb) *cobra.Command {
+func newClearLabel(env *cli, v labelVerb) *cobra.Command {
 	return &cobra.Command{
 		Use:   v.use + " AGENT|PATH...",
 		Short: v.short,
 		Long:  v.long + "\n\nWhat holds a slash or a dot is a path: write ./notes for a file that is called as an agent could be.",
-		RunE: at.with(toRead, func(s *session, args []string) error {
+		RunE: env.with(toRead, func(s *session, args []string) error {
 			// If one place fails, still clear the others.
 			var failed []error
 			for _, arg := range args {

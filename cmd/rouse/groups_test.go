@@ -5,7 +5,7 @@ import "testing"
 // TestHelpGroups checks that every command is in a group of the help and limits the size of groups.
 func TestHelpGroups(t *testing.T) {
 	const most = 12
-	root := newRoot(&place{})
+	root := newRoot(&cli{})
 	members := map[string]int{}
 	for _, cmd := range root.Commands() {
 		if !cmd.IsAvailableCommand() {

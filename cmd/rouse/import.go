@@ -22,12 +22,12 @@ import (
 
 // importer holds the flags that all formats share.
 type importer struct {
-	at     *place
+	at     *cli
 	output string
 	users  bool
 }
 
-func newImport(at *place) *cobra.Command {
+func newImport(env *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import",
 		Short: "Writes the jobs of another scheduler as a configuration",
@@ -36,7 +36,7 @@ What could not be carried over stands in a comment at its job, and a job that la
 that matters is off. The file is read and never executed; nothing that it names is read.`,
 	}
 
-	i := &importer{at: at}
+	i := &importer{at: env}
 	cmd.PersistentFlags().StringVarP(&i.output, "output", "o", "", "write to this `file`, which must not be there yet")
 	crontab := i.format("crontab FILE...", "A crontab of a user (crontab -l), of the system (/etc/crontab, /etc/cron.d), or - for what comes in", nil,
 		func(files []imports.File, _ []string) (*imports.Document, error) {

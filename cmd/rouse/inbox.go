@@ -19,13 +19,13 @@ import (
 	"rouse/internal/text"
 )
 
-func newInbox(at *place) *cobra.Command {
+func newInbox(env *cli) *cobra.Command {
 	var closed bool
 	var wanted pages
 	cmd := &cobra.Command{
 		Use:   "inbox",
 		Short: "Lists what waits for you: questions of runs, actions that need your approval, and calls that were cut off",
-		RunE: at.with(toRead, func(s *session, _ []string) error {
+		RunE: env.with(toRead, func(s *session, _ []string) error {
 			if closed {
 				items, err := getPages(s, "/v1/inbox/closed", url.Values{}, wanted, func(i api.Item) string { return i.ID })
 				if err != nil {
@@ -164,7 +164,7 @@ func answerHint(i api.Item) string {
 	return fmt.Sprintf("rouse answer %s %s%s", i.ID, with, all)
 }
 
-func newAnswer(at *place) *cobra.Command {
+func newAnswer(env *cli) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "answer ITEM [TEXT]",
@@ -186,9 +186,9 @@ If several scheduled runs ask the same, one of them goes on and the others end a
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				return fillForm(cmd, at, args[0], all)
+				return fillForm(cmd, env, args[0], all)
 			}
-			return sendAnswer(cmd, at, args[0], api.Answer{Text: strings.Join(args[1:], " "), All: all})
+			return sendAnswer(cmd, env, args[0], api.Answer{Text: strings.Join(args[1:], " "), All: all})
 		},
 	}
 
@@ -197,8 +197,8 @@ If several scheduled runs ask the same, one of them goes on and the others end a
 }
 
 // sendAnswer answers an item and prints the new state of its run.
-func sendAnswer(cmd *cobra.Command, at *place, item string, answer api.Answer) error {
-	s, err := at.open(cmd, toRead)
+func sendAnswer(cmd *cobra.Command, env *cli, item string, answer api.Answer) error {
+	s, err := env.open(cmd, toRead)
 	if err != nil {
 		return err
 	}
@@ -264,7 +264,7 @@ func joinedRuns(s *session, i api.Item, answered string) (more int, note string,
 	return more, note, nil
 }
 
-func newApprove(at *place) *cobra.Command {
+func newApprove(env *cli) *cobra.Command {
 	var always, all bool
 	cmd := &cobra.Command{
 		Use:   "approve ITEM",
@@ -284,7 +284,7 @@ one of them goes on.`,
 			if always {
 				answer.Text = inbox.ApprovalAlways
 			}
-			return sendAnswer(cmd, at, args[0], answer)
+			return sendAnswer(cmd, env, args[0], answer)
 		},
 	}
 
@@ -293,7 +293,7 @@ one of them goes on.`,
 	return withJSON(cmd)
 }
 
-func newDeny(at *place) *cobra.Command {
+func newDeny(env *cli) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "deny ITEM [REASON]",
 		Short: "Denies what a run asks for, and gives the agent the reason",
@@ -301,7 +301,7 @@ func newDeny(at *place) *cobra.Command {
 agent sees the reason. A run that was blocked by the definition of its job ends.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return sendAnswer(cmd, at, args[0], api.Answer{Text: inbox.ApprovalDeny, Reason: strings.Join(args[1:], " "), Kind: inbox.KindApproval})
+			return sendAnswer(cmd, env, args[0], api.Answer{Text: inbox.ApprovalDeny, Reason: strings.Join(args[1:], " "), Kind: inbox.KindApproval})
 		},
 	})
 }
@@ -363,8 +363,8 @@ func aboutField(f form.Field) string {
 }
 
 // fillForm asks on a terminal for each value of the answer.
-func fillForm(cmd *cobra.Command, at *place, item string, all bool) error {
-	s, err := at.open(cmd, toRead)
+func fillForm(cmd *cobra.Command, env *cli, item string, all bool) error {
+	s, err := env.open(cmd, toRead)
 	if err != nil {
 		return err
 	}
@@ -420,5 +420,5 @@ func fillForm(cmd *cobra.Command, at *place, item string, all bool) error {
 	if err != nil {
 		return err
 	}
-	return sendAnswer(cmd, at, item, api.Answer{Text: string(answer), Kind: inbox.KindInput, All: all})
+	return sendAnswer(cmd, env, item, api.Answer{Text: string(answer), Kind: inbox.KindInput, All: all})
 }

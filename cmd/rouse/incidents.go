@@ -14,7 +14,7 @@ import (
 	"rouse/internal/text"
 )
 
-func newIncidents(at *place) *cobra.Command {
+func newIncidents(env *cli) *cobra.Command {
 	var job string
 	var all bool
 	cmd := &cobra.Command{
@@ -25,7 +25,7 @@ the first failure to the next success. You are told of the first failure, of eve
 channel says, and of the recovery; of no further failure once you acknowledge it: rouse ack.`,
 		Example: `  rouse incidents
   rouse incidents --job backup --all`,
-		RunE: at.with(toRead, func(s *session, _ []string) error {
+		RunE: env.with(toRead, func(s *session, _ []string) error {
 			query := queryOf("job", job, "n", strconv.Itoa(pageSize))
 			if all {
 				query.Set("all", "true")
@@ -54,7 +54,7 @@ func printIncidents(w io.Writer, incidents []api.Incident) error {
 	})
 }
 
-func newAck(at *place) *cobra.Command {
+func newAck(env *cli) *cobra.Command {
 	var note string
 	cmd := &cobra.Command{
 		Use:   "ack INCIDENT",
@@ -65,7 +65,7 @@ the job has recovered is told; it ends the incident, and a later failure opens a
 a failure of another kind meanwhile.`,
 		Example: `  rouse ack 3
   rouse ack 3 --note "the bank is down until Monday"`,
-		RunE: at.with(toRead, func(s *session, args []string) error {
+		RunE: env.with(toRead, func(s *session, args []string) error {
 			var i api.Incident
 			return s.send("/v1/incidents/"+url.PathEscape(args[0])+"/acknowledge", api.Acknowledgement{Note: note}, &i, func() error {
 				return sayf(s.out, "incident %s of %s is known: further failures (%s) are counted, and told when it has recovered\n", i.ID, text.OneLine(i.Of()), i.Kind)
@@ -77,13 +77,13 @@ a failure of another kind meanwhile.`,
 	return withJSON(cmd)
 }
 
-func newNotify(at *place) *cobra.Command {
+func newNotify(env *cli) *cobra.Command {
 	var channel string
 	cmd := &cobra.Command{
 		Use:   "notify TEXT",
 		Short: "Tries a notification channel",
 		Args:  cobra.MinimumNArgs(1),
-		RunE: at.with(toChange, func(s *session, args []string) error {
+		RunE: env.with(toChange, func(s *session, args []string) error {
 			var sent api.NotifySent
 			return s.send("/v1/notices", api.NotifyRequest{Channel: channel, Text: strings.Join(args, " ")}, &sent, func() error {
 				return sayf(s.out, "sent to %s\n", sent.Channel)

@@ -146,7 +146,7 @@ func writeStarter(dir string, content []byte, folders ...string) (string, error)
 		err = atomicfile.Write(filepath.Join(dir, "rouse.schema.json"), schema, 0o644)
 	}
 	if err == nil {
-		err = os.Chmod(filepath.Join(dir, "rouse.schema.json"), owner.Usual(0o644))
+		err = os.Chmod(filepath.Join(dir, "rouse.schema.json"), owner.ApplyUmask(0o644))
 	}
 	return path, err
 }

@@ -17,11 +17,11 @@ import (
 	"rouse/watcher"
 )
 
-func newJobs(at *place) *cobra.Command {
+func newJobs(env *cli) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "jobs",
 		Short: "Lists each job: triggers, next occurrence, last outcome",
-		RunE:  showing(at, "/v1/jobs", printJobs),
+		RunE:  showing(env, "/v1/jobs", printJobs),
 	})
 }
 
@@ -75,7 +75,7 @@ func lastOf(j api.Job, now time.Time) string {
 	return last
 }
 
-func newNext(at *place) *cobra.Command {
+func newNext(env *cli) *cobra.Command {
 	var cost bool
 	var n int
 	cmd := &cobra.Command{
@@ -91,7 +91,7 @@ the median, and at the price that nine of ten cost no more than. What a job has 
 		Example: `  rouse next
   rouse next morning-report -n 10
   rouse next --cost`,
-		RunE: at.with(toRead, func(s *session, args []string) error {
+		RunE: env.with(toRead, func(s *session, args []string) error {
 			q := queryOf("job", strings.Join(args, ""))
 			if cost {
 				var c api.Cost
@@ -161,7 +161,7 @@ func comingNote(o api.Occurrence, zone *time.Location) string {
 	return shorten(said, 160)
 }
 
-func newBackfill(at *place) *cobra.Command {
+func newBackfill(env *cli) *cobra.Command {
 	var ask api.BackfillRequest
 	cmd := &cobra.Command{
 		Use:   "backfill JOB --from T [--to T] [--dry-run]",
@@ -179,7 +179,7 @@ not count as an overlap while they wait. Pauses, conditions (when:) and budgets 
 		Example: `  rouse backfill morning-report --from 2026-11-01 --to 2026-11-07 --dry-run
   rouse backfill morning-report --from 2026-11-01 --to 2026-11-07
   rouse runs --job morning-report --trigger backfill`,
-		RunE: at.with(toChange, func(s *session, args []string) error {
+		RunE: env.with(toChange, func(s *session, args []string) error {
 			var out api.Backfill
 			return s.send("/v1/jobs/"+url.PathEscape(args[0])+"/backfill", ask, &out, func() error { return printBackfill(s, out) })
 		}),

@@ -21,7 +21,7 @@ import (
 	"rouse/internal/text"
 )
 
-func newLedger(at *place) *cobra.Command {
+func newLedger(env *cli) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "ledger [backup|backups|restore|accept|reset]",
@@ -44,11 +44,11 @@ The last three need the daemon to be stopped.`,
 
 	cmd.Flags().BoolVar(&force, "force", false, "backup: replace FILE")
 	cmd.Args = cobra.ArbitraryArgs
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return runLedger(cmd, at, force, args) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return runLedger(cmd, env, force, args) }
 	return withJSON(cmd)
 }
 
-func runLedger(cmd *cobra.Command, at *place, force bool, args []string) error {
+func runLedger(cmd *cobra.Command, env *cli, force bool, args []string) error {
 	word, rest := "", args
 	if len(args) > 0 {
 		word, rest = args[0], args[1:]
@@ -56,25 +56,25 @@ func runLedger(cmd *cobra.Command, at *place, force bool, args []string) error {
 
 	switch {
 	case word == "":
-		return at.with(toRead, ledgerState)(cmd, nil)
+		return env.with(toRead, ledgerState)(cmd, nil)
 	case word == "backup" && len(rest) <= 1:
-		return at.with(toChange, func(s *session, args []string) error {
+		return env.with(toChange, func(s *session, args []string) error {
 			return backUpDatabase(s, "/v1/ledger/backups", strings.Join(args, ""), force)
 		})(cmd, rest)
 	case word == "backups" && len(rest) == 0:
-		return ledgerBackups(cmd, at)
+		return ledgerBackups(cmd, env)
 	case word == "restore" && len(rest) == 1:
 		from, err := backupSource(rest[0])
 		if err != nil {
 			return err
 		}
-		return ledgerReplace(cmd, at, func(ctx context.Context, l ledger.Options) (maint.Replaced, error) {
+		return ledgerReplace(cmd, env, func(ctx context.Context, l ledger.Options) (maint.Replaced, error) {
 			return maint.Restore(ctx, l, from)
 		})
 	case word == "reset" && len(rest) == 0:
-		return ledgerReplace(cmd, at, maint.Reset)
+		return ledgerReplace(cmd, env, maint.Reset)
 	case word == "accept" && len(rest) == 0:
-		return holdHome(cmd, at, func(l ledger.Options) error {
+		return holdHome(cmd, env, func(l ledger.Options) error {
 			if err := maint.Accept(cmd.Context(), l); err != nil {
 				return err
 			}
@@ -100,8 +100,8 @@ func ledgerState(s *session, _ []string) error {
 	})
 }
 
-func ledgerBackups(cmd *cobra.Command, at *place) error {
-	home, err := at.homeDir()
+func ledgerBackups(cmd *cobra.Command, env *cli) error {
+	home, err := env.homeDir()
 	if err != nil {
 		return err
 	}
@@ -131,12 +131,12 @@ func backupSource(from string) (string, error) {
 }
 
 // holdHome locks the home for a command that replaces or checks the whole ledger.
-func holdHome(cmd *cobra.Command, at *place, do func(ledger.Options) error) error {
-	home, err := at.homeDir()
+func holdHome(cmd *cobra.Command, env *cli, do func(ledger.Options) error) error {
+	home, err := env.homeDir()
 	if err != nil {
 		return err
 	}
-	release, err := homedir.Hold(cmd.Context(), home, at.sayWaiting)
+	release, err := homedir.Hold(cmd.Context(), home, env.printWaiting)
 	if err != nil {
 		return err
 	}
@@ -144,8 +144,8 @@ func holdHome(cmd *cobra.Command, at *place, do func(ledger.Options) error) erro
 	return do(homedir.LedgerOptions(home))
 }
 
-func ledgerReplace(cmd *cobra.Command, at *place, replace func(context.Context, ledger.Options) (maint.Replaced, error)) error {
-	return holdHome(cmd, at, func(l ledger.Options) error {
+func ledgerReplace(cmd *cobra.Command, env *cli, replace func(context.Context, ledger.Options) (maint.Replaced, error)) error {
+	return holdHome(cmd, env, func(l ledger.Options) error {
 		r, err := replace(cmd.Context(), l)
 		if err != nil {
 			return err

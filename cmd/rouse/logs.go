@@ -19,7 +19,7 @@ import (
 	"rouse/internal/text"
 )
 
-func newLogs(at *place) *cobra.Command {
+func newLogs(env *cli) *cobra.Command {
 	var follow bool
 	var kinds []string
 	var since, job string
@@ -41,7 +41,7 @@ While it follows, it also prints an answer as its model writes it (step.output, 
 			}
 			q := queryOf("run", strings.Join(args, ""), "job", job)
 			q["kind"] = kinds
-			return at.with(toRead, func(s *session, _ []string) error {
+			return env.with(toRead, func(s *session, _ []string) error {
 				from, err := s.since("--since", since)
 				if err != nil {
 					return err

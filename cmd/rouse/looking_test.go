@@ -36,7 +36,7 @@ jobs: [{name: j, agent: a, schedule: daily at 08:00, playbook: [{call: notify, w
 	arguments := map[string]string{"JOB": "j", "AGENT": "a", "TOOL": "notify", "KEY": "jobs"}
 
 	var lines [][]string
-	eachCommand(newRoot(&place{}), func(cmd *cobra.Command) {
+	eachCommand(newRoot(&cli{}), func(cmd *cobra.Command) {
 		line := strings.Fields(cmd.CommandPath())[1:]
 		for i := range line {
 			if slices.Contains(makers, strings.Join(line[:i+1], ".")) {

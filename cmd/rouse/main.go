@@ -25,7 +25,7 @@ func main() {
 	sandbox.Child()
 	preview.Child()
 	module.Child()
-	owner.Tighten()
+	owner.RestrictUmask()
 	dial.GuardDefault()
 	cobra.EnableCommandSorting = false // keep the order of the groups in the help
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -20,7 +20,7 @@ import (
 	"rouse/internal/text"
 )
 
-func newMCP(at *place) *cobra.Command {
+func newMCP(env *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "mcp",
 		Short: "Lets another agent program ask rouse, by the Model Context Protocol on standard input and output",
@@ -29,17 +29,17 @@ why they ran or did not, the inbox, questions (no approvals), and agents' databa
 Over the network the same is at /mcp of the dashboard, with its token.
 
   {"mcpServers": {"rouse": {"command": "rouse", "args": ["mcp", "--config", "/home/me/rouse.yaml"]}}}`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runMCP(cmd, at) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runMCP(cmd, env) },
 	}
 }
 
-func runMCP(cmd *cobra.Command, at *place) error {
+func runMCP(cmd *cobra.Command, env *cli) error {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 
 	// Open the home for each call only, so that a daemon can start between calls.
 	connect := func(ctx context.Context) (mcpserver.Connection, error) {
-		s, err := at.connect(ctx, toChange)
+		s, err := env.connect(ctx, toChange)
 		if err != nil {
 			return mcpserver.Connection{}, err
 		}
@@ -50,8 +50,8 @@ func runMCP(cmd *cobra.Command, at *place) error {
 	return server.ServeStream(ctx, cmd.InOrStdin(), cmd.OutOrStdout())
 }
 
-func newMCPServers(at *place) *cobra.Command {
-	list := showing(at, "/v1/mcp-servers", listMCPServers)
+func newMCPServers(env *cli) *cobra.Command {
+	list := showing(env, "/v1/mcp-servers", listMCPServers)
 	cmd := &cobra.Command{
 		Use:   "mcp-servers",
 		Short: "Lists the MCP servers whose tools agents may have, approves their tools, and signs in there",
@@ -67,7 +67,7 @@ programs ask rouse.)`,
 		RunE: list,
 	}
 	cmd.PersistentFlags().Bool("json", false, "print JSON")
-	cmd.AddCommand(&cobra.Command{Use: "list", Short: "Lists the MCP servers", RunE: list}, newMCPShow(at), newMCPApprove(at), newMCPRevoke(at), newMCPSignIn(at))
+	cmd.AddCommand(&cobra.Command{Use: "list", Short: "Lists the MCP servers", RunE: list}, newMCPShow(env), newMCPApprove(env), newMCPRevoke(env), newMCPSignIn(env))
 	return cmd
 }
 
@@ -99,7 +99,7 @@ func mcpCounts(s api.MCPServer) string {
 	return cmp.Or(strings.Join(out, ", "), map[bool]string{true: "never asked", false: "none"}[s.SeenAt.IsZero()])
 }
 
-func newMCPShow(at *place) *cobra.Command {
+func newMCPShow(env *cli) *cobra.Command {
 	var kept bool
 	var as string
 	cmd := &cobra.Command{
@@ -111,7 +111,7 @@ what has changed since you approved them. Whatever it says is its own word, also
 Its program is started without folders and without a network. One that does not start so can be given
 those of an agent with --as: only for a program that you trust with them. What it may write there is
 labelled as untrusted.`,
-		RunE: at.with(toChange, func(s *session, args []string) error {
+		RunE: env.with(toChange, func(s *session, args []string) error {
 			server, err := lookAtMCP(s, args[0], as, kept)
 			if err != nil {
 				return err
@@ -181,7 +181,7 @@ func indented(s string) string {
 	return "  " + strings.Join(lines, "\n  ")
 }
 
-func newMCPApprove(at *place) *cobra.Command {
+func newMCPApprove(env *cli) *cobra.Command {
 	var yes bool
 	var as string
 	cmd := &cobra.Command{
@@ -192,7 +192,7 @@ for the agents that have the server. What is approved is what is shown: its desc
 arguments. Where they change, the tool is off until it is approved again.
 
 To show them, its program is started without folders and without a network; see --as.`,
-		RunE: at.with(toChange, func(s *session, args []string) error { return approveMCP(s, args[0], args[1:], as, yes) }),
+		RunE: env.with(toChange, func(s *session, args []string) error { return approveMCP(s, args[0], args[1:], as, yes) }),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "approve without being asked")
 	addLookAs(cmd, &as)
@@ -242,11 +242,11 @@ func mcpTools(server string, tools []string) (out []string) {
 	return out
 }
 
-func newMCPRevoke(at *place) *cobra.Command {
+func newMCPRevoke(env *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke NAME [TOOL…]",
 		Short: "Takes back the approval of the tools of an MCP server, of all or of some",
-		RunE: at.with(toChange, func(s *session, args []string) error {
+		RunE: env.with(toChange, func(s *session, args []string) error {
 			var out api.MCPApproved
 			return s.send(mcpPath(args[0], "revoke"), api.MCPApproval{Tools: mcpTools(args[0], args[1:])}, &out, func() error {
 				return sayf(s.out, "%s not approved any more: %s\n", text.Plural(len(out.Tools), "tool"), orDash(text.OneLine(strings.Join(out.Tools, ", "))))
@@ -255,7 +255,7 @@ func newMCPRevoke(at *place) *cobra.Command {
 	}
 }
 
-func newMCPSignIn(at *place) *cobra.Command {
+func newMCPSignIn(env *cli) *cobra.Command {
 	var reply string
 	cmd := &cobra.Command{
 		Use:   "sign-in NAME",
@@ -264,7 +264,7 @@ func newMCPSignIn(at *place) *cobra.Command {
 open. A running daemon hears when your browser comes back; else give the address that it was sent
 to with --reply. The tokens are kept as secrets are, and renewed by themselves; rouse skills sign-ins
 lists them and forgets them.`,
-		RunE: at.with(toChange, func(s *session, args []string) error {
+		RunE: env.with(toChange, func(s *session, args []string) error {
 			var out api.MCPSignIn
 			return s.send(mcpPath(args[0], "sign-in"), api.MCPReply{Address: reply}, &out, func() error {
 				switch {

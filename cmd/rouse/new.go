@@ -27,7 +27,7 @@ import (
 	"rouse/internal/text"
 )
 
-func newNew(at *place) *cobra.Command {
+func newNew(env *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new",
 		Short: "Adds a job or an agent to the configuration, or writes a skill",
@@ -42,7 +42,7 @@ On a terminal and without flags the command asks a few questions.`,
   rouse new job invoices --watch ./inbox --prompt "Put the invoice into the table invoices."
   rouse new skill word-count`,
 	}
-	cmd.AddCommand(newNewJob(at), newNewAgent(at), newSkillsNew("skill"))
+	cmd.AddCommand(newNewJob(env), newNewAgent(env), newSkillsNew("skill"))
 	return cmd
 }
 
@@ -54,7 +54,7 @@ type jobDraft struct {
 	webhook                bool
 }
 
-func newNewJob(at *place) *cobra.Command {
+func newNewJob(env *cli) *cobra.Command {
 	var d jobDraft
 	cmd := &cobra.Command{
 		Use:   "job [NAME]",
@@ -70,7 +70,7 @@ when you run it. On a terminal and without flags the command asks.
   rouse new job summary --after invoices --prompt "Tell me what changed."`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d.name = strings.Join(args, "")
-			return d.add(cmd, at)
+			return d.add(cmd, env)
 		},
 	}
 
@@ -88,7 +88,7 @@ when you run it. On a terminal and without flags the command asks.
 // agentDraft holds the settings of a new agent.
 type agentDraft struct{ name, instructions, workdir, model string }
 
-func newNewAgent(at *place) *cobra.Command {
+func newNewAgent(env *cli) *cobra.Command {
 	var d agentDraft
 	cmd := &cobra.Command{
 		Use:   "agent [NAME]",
@@ -98,7 +98,7 @@ func newNewAgent(at *place) *cobra.Command {
   rouse new agent clerk --instructions "You keep the household books. Amounts are in euro." --workdir ./books`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d.name = strings.Join(args, "")
-			return d.add(cmd, at)
+			return d.add(cmd, env)
 		},
 	}
 
@@ -110,8 +110,8 @@ func newNewAgent(at *place) *cobra.Command {
 }
 
 // add asks for missing settings and adds the job.
-func (j *jobDraft) add(cmd *cobra.Command, at *place) error {
-	e := &draft{at: at, list: "jobs", name: func() string { return j.name }, text: j.block}
+func (j *jobDraft) add(cmd *cobra.Command, env *cli) error {
+	e := &draft{at: env, list: "jobs", name: func() string { return j.name }, text: j.block}
 	ask, err := e.begin(cmd)
 	if err != nil {
 		return err
@@ -239,8 +239,8 @@ func (j *jobDraft) block() string {
 }
 
 // add asks for missing settings and adds the agent.
-func (a *agentDraft) add(cmd *cobra.Command, at *place) error {
-	e := &draft{at: at, list: "agents", name: func() string { return a.name }, text: a.block}
+func (a *agentDraft) add(cmd *cobra.Command, env *cli) error {
+	e := &draft{at: env, list: "agents", name: func() string { return a.name }, text: a.block}
 	ask, err := e.begin(cmd)
 	if err != nil {
 		return err
@@ -299,7 +299,7 @@ func (a *agentDraft) block() string {
 
 // draft holds a configuration and the entry to add.
 type draft struct {
-	at   *place
+	at   *cli
 	path string
 	old  []byte
 	cfg  *config.Config // of old

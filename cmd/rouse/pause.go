@@ -52,7 +52,7 @@ type pauseOptions struct {
 	length, until, reason string
 }
 
-func newPause(at *place) *cobra.Command {
+func newPause(env *cli) *cobra.Command {
 	var o pauseOptions
 	cmd := &cobra.Command{
 		Use:   "pause [JOB | --agent A | --all] [--for 4h | --until T | tomorrow] [--reason R]",
@@ -72,7 +72,7 @@ you start yourself with "rouse run" still runs. Pausing what is paused replaces 
   rouse pause --all
   rouse pause`,
 		Args: cobra.MaximumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error { return runPause(cmd, at, o, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return runPause(cmd, env, o, args) },
 	}
 
 	f := cmd.Flags()
@@ -117,15 +117,15 @@ func (o pauseOptions) ask(cmd *cobra.Command, args []string) (api.PauseRequest, 
 	return ask, nil
 }
 
-func runPause(cmd *cobra.Command, at *place, o pauseOptions, args []string) error {
+func runPause(cmd *cobra.Command, env *cli, o pauseOptions, args []string) error {
 	ask, err := o.ask(cmd, args)
 	switch {
 	case err != nil:
 		return err
 	case ask.Scope == "":
-		return showing(at, "/v1/pauses", listPauses)(cmd, nil)
+		return showing(env, "/v1/pauses", listPauses)(cmd, nil)
 	}
-	return at.with(toChange, func(s *session, _ []string) error {
+	return env.with(toChange, func(s *session, _ []string) error {
 		var p api.Paused
 		return s.send("/v1/pauses", ask, &p, func() error { return printPaused(s, p) })
 	})(cmd, args)
@@ -176,7 +176,7 @@ func listPauses(s *session, pauses []api.Pause) error {
 	})
 }
 
-func newResume(at *place) *cobra.Command {
+func newResume(env *cli) *cobra.Command {
 	var o scopeFlags
 	cmd := &cobra.Command{
 		Use:   "resume JOB | --agent A | --all",
@@ -198,7 +198,7 @@ is said. Wakes and files that waited start at once; occurrences that were skippe
 				return usagef("%q was not understood: resume takes effect at once", shorten(rest[0], 60))
 			}
 
-			return at.with(toRead, func(s *session, _ []string) error { return runResume(s, scope, name) })(cmd, args)
+			return env.with(toRead, func(s *session, _ []string) error { return runResume(s, scope, name) })(cmd, args)
 		},
 	}
 

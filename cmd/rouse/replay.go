@@ -22,7 +22,7 @@ type replayOptions struct {
 	answers    bool
 }
 
-func newReplay(at *place) *cobra.Command {
+func newReplay(env *cli) *cobra.Command {
 	var o replayOptions
 	cmd := &cobra.Command{
 		Use:   "replay RUN",
@@ -50,7 +50,7 @@ be played. Exits 0 when nothing is different, else 1.`,
 			}
 
 			var rec replay.Recording
-			err := at.with(toChange, func(s *session, args []string) (err error) {
+			err := env.with(toChange, func(s *session, args []string) (err error) {
 				var kept api.Recording
 				if err := s.get("/v1/runs/"+args[0]+"/recording", nil, &kept); err != nil {
 					return err
@@ -64,7 +64,7 @@ be played. Exits 0 when nothing is different, else 1.`,
 			case o.save != "":
 				return saveRecording(cmd.OutOrStdout(), rec, o)
 			}
-			return playRecording(cmd, at, rec, o.with)
+			return playRecording(cmd, env, rec, o.with)
 		},
 	}
 
@@ -91,10 +91,10 @@ func saveRecording(out io.Writer, rec replay.Recording, o replayOptions) error {
 	return sayf(out, "%s holds %s; use it as a model: {name: …, provider: replay, recording: %s}\n", o.save, text.Plural(len(rec.Exchanges), "exchange"), o.save)
 }
 
-func playRecording(cmd *cobra.Command, at *place, rec replay.Recording, with string) error {
-	cfg, err := at.load()
+func playRecording(cmd *cobra.Command, env *cli, rec replay.Recording, with string) error {
+	cfg, err := env.load()
 	if with != "" {
-		cfg, err = plan.Load(with, at.home)
+		cfg, err = plan.Load(with, env.home)
 	}
 	if err != nil {
 		return err

@@ -41,7 +41,7 @@ var larger = map[string]int{
 	"cmd/internal/dashboard.today fields":      22,
 	"cmd/internal/why.explanation fields":      21,
 	"internal/ledger/artifact.Artifact fields": 21,
-	"internal/ledger.Detail fields":            29,
+	"internal/ledger.TriggerDetail fields":     29,
 	"internal/ledger/record.Run fields":        31,
 	"skills.Manifest fields":                   29,
 

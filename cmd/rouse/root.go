@@ -84,12 +84,12 @@ func (f failure) Unwrap() error { return f.error }
 
 // run executes one command line and returns the exit code of the process.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	at := &place{stderr: stderr}
-	root := newRoot(at) //nolint:contextcheck // cobra passes the context on
+	env := &cli{stderr: stderr}
+	root := newRoot(env) //nolint:contextcheck // cobra passes the context on
 	// Add completions only for a completion request of a shell. cobra has a second request name,
 	// with a suffix, for completion without descriptions.
 	if slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, cobra.ShellCompRequestCmd) }) {
-		completable(root, at) //nolint:contextcheck // as above
+		completable(root, env) //nolint:contextcheck // as above
 	}
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -97,7 +97,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
-		at.warnBroken()
+		env.warnBroken()
 		return exitDone
 	}
 
@@ -125,7 +125,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exitFailed
 }
 
-func newRoot(at *place) *cobra.Command {
+func newRoot(env *cli) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rouse",
 		Short: "Wakes AI agents when something happens",
@@ -139,9 +139,9 @@ lands in a folder, or you ask. Describe agents and jobs in rouse.yaml, start
 	}
 
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.PersistentFlags().StringVar(&at.config, "config", "", "configuration `file` (default ./rouse.yaml, then HOME/rouse.yaml)")
-	root.PersistentFlags().StringVar(&at.home, "home", "", "`folder` that holds all state (default the configuration's home, $ROUSE_HOME or ~/.rouse)")
-	for _, g := range groups(at) {
+	root.PersistentFlags().StringVar(&env.config, "config", "", "configuration `file` (default ./rouse.yaml, then HOME/rouse.yaml)")
+	root.PersistentFlags().StringVar(&env.home, "home", "", "`folder` that holds all state (default the configuration's home, $ROUSE_HOME or ~/.rouse)")
+	for _, g := range groups(env) {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
 		for _, cmd := range g.commands {
 			cmd.GroupID = g.title
@@ -162,23 +162,23 @@ type group struct {
 	commands []*cobra.Command
 }
 
-func groups(at *place) []group {
+func groups(env *cli) []group {
 	return []group{
 		{"Start", []*cobra.Command{
-			newInit(), newNew(at), newImport(at), newServe(at), newRun(at), newWake(at), newCall(at), newReplay(at), newBackfill(at), newDashboard(at), newOpen(at),
+			newInit(), newNew(env), newImport(env), newServe(env), newRun(env), newWake(env), newCall(env), newReplay(env), newBackfill(env), newDashboard(env), newOpen(env),
 		}},
 		{"Look", []*cobra.Command{
-			newStatus(at), newJobs(at), newNext(at), newWhy(at), newSimulate(at), newRuns(at), newShow(at), newLogs(at), newWatch(at), newArtifact(at),
-			newIncidents(at), newBudget(at),
+			newStatus(env), newJobs(env), newNext(env), newWhy(env), newSimulate(env), newRuns(env), newShow(env), newLogs(env), newWatch(env), newArtifact(env),
+			newIncidents(env), newBudget(env),
 		}},
 		{"Decide", []*cobra.Command{
-			newInbox(at), newAnswer(at), newApprove(at), newDeny(at), newPause(at), newResume(at), newStop(at), newRetry(at), newUndo(at), newApply(at), newDiscard(at),
-			newAck(at),
+			newInbox(env), newAnswer(env), newApprove(env), newDeny(env), newPause(env), newResume(env), newStop(env), newRetry(env), newUndo(env), newApply(env), newDiscard(env),
+			newAck(env),
 		}},
-		{"Keep", []*cobra.Command{newBackup(at), newRestore(at), newDB(at), newLedger(at), newWorkspaces(at), newAudit(at)}},
-		{"Extend", []*cobra.Command{newSkills(at), newTools(), newGrants(at), newMCPServers(at), newMCP(at), newWebhooks(at)}},
+		{"Keep", []*cobra.Command{newBackup(env), newRestore(env), newDB(env), newLedger(env), newWorkspaces(env), newAudit(env)}},
+		{"Extend", []*cobra.Command{newSkills(env), newTools(), newGrants(env), newMCPServers(env), newMCP(env), newWebhooks(env)}},
 		{"Administer", []*cobra.Command{
-			newConfig(at), newExplain(at), newSecrets(at), newDoctor(at), newSelftest(at), newService(at), newNotify(at), newEngine(at), newVersion(),
+			newConfig(env), newExplain(env), newSecrets(env), newDoctor(env), newSelftest(env), newService(env), newNotify(env), newEngine(env), newVersion(),
 		}},
 	}
 }

@@ -29,7 +29,7 @@ type runOptions struct {
 	quiet               bool
 }
 
-func newRun(at *place) *cobra.Command {
+func newRun(env *cli) *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
 		Use:   "run JOB | run --agent AGENT --prompt TEXT",
@@ -56,7 +56,7 @@ is executed by this command, which then always waits; meanwhile other commands c
 			if err != nil {
 				return err
 			}
-			return at.with(toRun, func(s *session, _ []string) error { return fireAndFollow(s, fire, o) })(cmd, args)
+			return env.with(toRun, func(s *session, _ []string) error { return fireAndFollow(s, fire, o) })(cmd, args)
 		},
 	}
 
@@ -77,7 +77,7 @@ is executed by this command, which then always waits; meanwhile other commands c
 
 // fire returns the request for the command line.
 func (o runOptions) fire(args []string) (api.RunRequest, error) {
-	f := api.RunRequest{Agent: o.agent, Prompt: o.prompt, Session: o.session, Fresh: o.fresh}
+	f := api.RunRequest{Agent: o.agent, Prompt: o.prompt, Session: o.session, NewSession: o.fresh}
 	switch {
 	case len(args) == 1 && o.prompt != "":
 		return f, usagef("give a job or --prompt, not both")
@@ -318,7 +318,7 @@ func followRemote(ctx context.Context, s *session, id string, quiet bool) error 
 
 func endedWell(r api.Run) bool { return r.Outcome.Done() }
 
-func newCall(at *place) *cobra.Command {
+func newCall(env *cli) *cobra.Command {
 	var check bool
 	cmd := &cobra.Command{
 		Use:   "call AGENT TOOL [JSON]",
@@ -331,14 +331,14 @@ is one, and so is a server's answer of 400 and above, as in a playbook.`,
 		Example: `  rouse call bookkeeper db_query '{"sql": "select * from expenses limit 5"}'
   rouse call bookkeeper shell_run '{"command": "./backup.sh"}' --check`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			fire := api.RunRequest{Agent: args[0], Tool: args[1], Args: json.RawMessage("{}"), Check: check}
+			fire := api.RunRequest{Agent: args[0], Tool: args[1], Args: json.RawMessage("{}"), FailOnExitCode: check}
 			if len(args) == 3 {
 				if !json.Valid([]byte(args[2])) {
 					return usagef("the arguments are not JSON: %s", shorten(args[2], 80))
 				}
 				fire.Args = json.RawMessage(args[2])
 			}
-			return at.with(toRun, func(s *session, _ []string) error { return callManually(s, fire) })(cmd, args)
+			return env.with(toRun, func(s *session, _ []string) error { return callManually(s, fire) })(cmd, args)
 		},
 	}
 
@@ -365,8 +365,8 @@ func callManually(s *session, fire api.RunRequest) error {
 	return fmt.Errorf("run %s made no call: %s", d.ID, runSummary(d.Run))
 }
 
-func newStop(at *place) *cobra.Command {
-	cmd := newRunAction(at, "stop", "cancel", "Stops a run: at once if it is queued, after its current call if it runs",
+func newStop(env *cli) *cobra.Command {
+	cmd := newRunAction(env, "stop", "cancel", "Stops a run: at once if it is queued, after its current call if it runs",
 		func(r api.Run) string {
 			if r.State == "finished" {
 				return fmt.Sprintf("run %s is cancelled", r.ID)
@@ -380,7 +380,7 @@ It stops one run, never the daemon. The daemon ends with Ctrl-C in its terminal,
 if it is a service, or with SIGTERM. "rouse stop" without a run tells which of these applies here.`
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return usagef("RUN is missing; runs that can be stopped are listed by: rouse runs --state running. %s", at.howToStop(cmd.Context()))
+			return usagef("RUN is missing; runs that can be stopped are listed by: rouse runs --state running. %s", env.howToStop(cmd.Context()))
 		}
 		return cobra.ExactArgs(1)(cmd, args)
 	}
@@ -388,8 +388,8 @@ if it is a service, or with SIGTERM. "rouse stop" without a run tells which of t
 }
 
 // howToStop explains how to stop the daemon of this home.
-func (at *place) howToStop(ctx context.Context) string {
-	home, err := at.homeDir()
+func (env *cli) howToStop(ctx context.Context) string {
+	home, err := env.homeDir()
 	if err != nil {
 		return "To stop the daemon: rouse service stop, or Ctrl-C in its terminal"
 	}
@@ -404,17 +404,17 @@ func (at *place) howToStop(ctx context.Context) string {
 	return fmt.Sprintf("To stop the daemon: Ctrl-C in its terminal, or kill %d", st.PID)
 }
 
-func newRetry(at *place) *cobra.Command {
-	return newRunAction(at, "retry", "retry", "Runs a finished run again as a new attempt, or one that waits for its retry at once",
+func newRetry(env *cli) *cobra.Command {
+	return newRunAction(env, "retry", "retry", "Runs a finished run again as a new attempt, or one that waits for its retry at once",
 		func(r api.Run) string { return fmt.Sprintf("run %s is queued again", r.ID) })
 }
 
 // newRunAction returns a command that posts an action on one run to the API.
-func newRunAction(at *place, name, action, short string, said func(api.Run) string) *cobra.Command {
+func newRunAction(env *cli, name, action, short string, said func(api.Run) string) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   name + " RUN",
 		Short: short,
-		RunE: sending(at, "/v1/runs/%s/"+action, func(s *session, r api.Run) error {
+		RunE: sending(env, "/v1/runs/%s/"+action, func(s *session, r api.Run) error {
 			text := said(r)
 			// If no process executes the run, the API only records the request.
 			if !s.executes(r) && r.State != domain.StateFinished {

@@ -20,7 +20,7 @@ type runsOptions struct {
 	pages
 }
 
-func newRuns(at *place) *cobra.Command {
+func newRuns(env *cli) *cobra.Command {
 	var o runsOptions
 	cmd := &cobra.Command{
 		Use:   "runs",
@@ -41,7 +41,7 @@ Wakes that you plan belong to no job: rouse runs --agent AGENT --trigger self.`,
 					return usagef("--%s %q is none of %s", flag.name, flag.value, strings.Join(flag.known, ", "))
 				}
 			}
-			return at.with(toRead, func(s *session, _ []string) error { return listRuns(s, o) })(cmd, args)
+			return env.with(toRead, func(s *session, _ []string) error { return listRuns(s, o) })(cmd, args)
 		},
 	}
 

@@ -21,7 +21,7 @@ import (
 	"rouse/internal/text"
 )
 
-func newSecrets(at *place) *cobra.Command {
+func newSecrets(env *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "secrets",
 		Short: "Keeps the values behind secret:NAME, and says who uses them",
@@ -30,11 +30,11 @@ They are in the keyring of the system, or, where there is none that answers, enc
 HOME/secrets.age; what is in neither is taken from the environment as ROUSE_SECRET_NAME.`,
 	}
 
-	cmd.AddCommand(newSecretsSet(at), newSecretsList(at), newSecretsRemove(at))
+	cmd.AddCommand(newSecretsSet(env), newSecretsList(env), newSecretsRemove(env))
 	return cmd
 }
 
-func newSecretsSet(at *place) *cobra.Command {
+func newSecretsSet(env *cli) *cobra.Command {
 	var in string
 	cmd := &cobra.Command{
 		Use:   "set NAME",
@@ -54,7 +54,7 @@ A running daemon uses the new value at once.`,
 			}
 			return cobra.ExactArgs(1)(nil, args)
 		},
-		RunE: at.inHome(func(cmd *cobra.Command, args []string, home string) error {
+		RunE: env.inHome(func(cmd *cobra.Command, args []string, home string) error {
 			name, to := args[0], secret.Source(in)
 			if to != "" && to != secret.InKeyring && to != secret.InFile {
 				return usagef("--in takes keyring or file, not %q", text.OneLine(in))
@@ -138,11 +138,11 @@ func tellDaemon(ctx context.Context, w io.Writer, home string) error {
 	return sayf(w, "the daemon uses it now\n")
 }
 
-func newSecretsRemove(at *place) *cobra.Command {
+func newSecretsRemove(env *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Forgets a value",
-		RunE: at.inHome(func(cmd *cobra.Command, args []string, home string) error {
+		RunE: env.inHome(func(cmd *cobra.Command, args []string, home string) error {
 			store, err := secret.New(secret.Options{Home: home})
 			if err != nil {
 				return err
@@ -187,12 +187,12 @@ type secretUser struct {
 	OnlyTo string `json:"only_to,omitempty"`
 }
 
-func newSecretsList(at *place) *cobra.Command {
+func newSecretsList(env *cli) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "list",
 		Short: "Lists the secrets, where each is kept and who may use it; never a value",
-		RunE: at.inHome(func(cmd *cobra.Command, _ []string, home string) error {
-			secrets, err := listSecrets(at, home)
+		RunE: env.inHome(func(cmd *cobra.Command, _ []string, home string) error {
+			secrets, err := listSecrets(env, home)
 			if err != nil {
 				return err
 			}
@@ -201,7 +201,7 @@ func newSecretsList(at *place) *cobra.Command {
 	})
 }
 
-func listSecrets(at *place, home string) ([]secretEntry, error) {
+func listSecrets(env *cli, home string) ([]secretEntry, error) {
 	store, err := secret.New(secret.Options{Home: home})
 	if err != nil {
 		return nil, err
@@ -210,7 +210,7 @@ func listSecrets(at *place, home string) ([]secretEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := at.load() // rouse config check reports its problems
+	cfg, err := env.load() // rouse config check reports its problems
 	if cfg == nil && err != nil && !errors.Is(err, yaml.ErrNoFile) {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ import (
 )
 
 type selftestOptions struct {
-	at    *place
+	at    *cli
 	model string
 	keep  string
 }
@@ -42,8 +42,8 @@ type scenarioResult struct {
 	TookMS    int64          `json:"took_ms"`
 }
 
-func newSelftest(at *place) *cobra.Command {
-	o := selftestOptions{at: at}
+func newSelftest(env *cli) *cobra.Command {
+	o := selftestOptions{at: env}
 	cmd := &cobra.Command{
 		Use:   "selftest [SCENARIO…]",
 		Short: "Whether this binary does what it promises, played with a scripted model; or what a model of yours can do",

@@ -33,7 +33,7 @@ type serveOptions struct {
 	logFile        string // log file of a service; "" means the terminal
 }
 
-func newServe(at *place) *cobra.Command {
+func newServe(env *cli) *cobra.Command {
 	var o serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -46,7 +46,7 @@ configuration takes effect without a restart; a mistake in it changes nothing an
 
 With engine.postgres in the configuration several of them share one ledger, each with a home and a
 name of its own (docs/operate/several-machines.md).`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd, at, o) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd, env, o) },
 	}
 
 	cmd.Flags().StringVar(&o.logFile, "log-file", "", "write what is said to this `file` instead; at 10 MiB it becomes FILE.1, and another is begun")
@@ -57,7 +57,7 @@ name of its own (docs/operate/several-machines.md).`,
 	return cmd
 }
 
-func serve(cmd *cobra.Command, at *place, o serveOptions) (err error) {
+func serve(cmd *cobra.Command, env *cli, o serveOptions) (err error) {
 	if o.logFile != "" {
 		log, err := service.OpenLog(o.logFile)
 		if err != nil {
@@ -80,7 +80,7 @@ func serve(cmd *cobra.Command, at *place, o serveOptions) (err error) {
 	cmd.SetOut(shown)
 	cmd.SetErr(said)
 
-	d, cfg, err := openDaemon(cmd, at, o, said)
+	d, cfg, err := openDaemon(cmd, env, o, said)
 	if err != nil {
 		if o.logFile != "" {
 			fmt.Fprintln(cmd.ErrOrStderr(), "rouse:", err) // the caller prints err to the original stderr, not to the log file
@@ -134,8 +134,8 @@ func exitWhenLost(ctx context.Context, d *daemon.Daemon, said *logging.Writer) (
 }
 
 // openDaemon reads the configuration and opens the home.
-func openDaemon(cmd *cobra.Command, at *place, o serveOptions, said *logging.Writer) (*daemon.Daemon, *config.Config, error) {
-	cfg, err := at.load()
+func openDaemon(cmd *cobra.Command, env *cli, o serveOptions, said *logging.Writer) (*daemon.Daemon, *config.Config, error) {
+	cfg, err := env.load()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -145,8 +145,8 @@ func openDaemon(cmd *cobra.Command, at *place, o serveOptions, said *logging.Wri
 
 	v := &logging.Var{} // lets a reload change the logger's settings
 	d, err := daemon.OpenWaiting(cmd.Context(), daemon.Options{
-		Home: string(cfg.Home), FlagHome: at.home, Config: cfg, Adopt: o.adopt, Serves: true, Node: o.node, NoTriggers: !o.triggers, NoWork: !o.work, Logger: logging.New(cfg, v, said), LogVar: v,
-	}, at.sayWaiting)
+		Home: string(cfg.Home), FlagHome: env.home, Config: cfg, Adopt: o.adopt, Serves: true, Node: o.node, NoTriggers: !o.triggers, NoWork: !o.work, Logger: logging.New(cfg, v, said), LogVar: v,
+	}, env.printWaiting)
 	return d, cfg, err
 }
 

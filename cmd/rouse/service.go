@@ -27,7 +27,7 @@ import (
 // stopSlack is added to limits.drain. A service manager kills the daemon if it takes longer to end.
 const stopSlack = time.Minute
 
-func newService(at *place) *cobra.Command {
+func newService(env *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "service",
 		Short: "A service of yours that starts the daemon when you log in, and again when it fails",
@@ -36,11 +36,11 @@ on macOS, the Task Scheduler on Windows. It starts when you log in, and again wh
 home is a service of its own. Nothing of this needs root.`,
 	}
 
-	cmd.AddCommand(newServiceInstall(at),
-		startingCommand(at, "start", "Starts the service, and waits until every trigger is armed", target.Start),
-		newServiceStop(at),
-		startingCommand(at, "restart", "Stops the service and starts it again, as after an upgrade", target.Restart),
-		newServiceStatus(at), newServiceLogs(at), newServiceUninstall(at))
+	cmd.AddCommand(newServiceInstall(env),
+		startingCommand(env, "start", "Starts the service, and waits until every trigger is armed", target.Start),
+		newServiceStop(env),
+		startingCommand(env, "restart", "Stops the service and starts it again, as after an upgrade", target.Restart),
+		newServiceStatus(env), newServiceLogs(env), newServiceUninstall(env))
 	return cmd
 }
 
@@ -52,14 +52,14 @@ type target struct {
 }
 
 // service finds the service of the home. A name on the command line overrides the recorded one.
-func (at *place) service(name string) (t target, err error) {
+func (env *cli) service(name string) (t target, err error) {
 	if os.Geteuid() == 0 && os.Getenv("SUDO_USER") != "" {
 		return t, errors.New("the service is one of a user, and not of the machine: it acts with your files, your keyring and your desktop; run this as yourself, without sudo (loginctl enable-linger keeps it on while nobody is logged in)")
 	}
 	if t.Manager, err = service.For(runtime.GOOS); err != nil {
 		return t, err
 	}
-	if t.spec.Home, err = at.homeDir(); err != nil {
+	if t.spec.Home, err = env.homeDir(); err != nil {
 		return t, err
 	}
 	if t.recorded, err = service.Recorded(t.spec.Home); err != nil {
@@ -92,9 +92,9 @@ func (at *place) service(name string) (t target, err error) {
 }
 
 // installed returns a RunE that calls f with the service of the home, which must be installed.
-func (at *place) installed(f func(cmd *cobra.Command, t target) error) func(*cobra.Command, []string) error {
+func (env *cli) installed(f func(cmd *cobra.Command, t target) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
-		t, err := at.service("")
+		t, err := env.service("")
 		if err == nil && t.recorded.Name == "" {
 			err = fmt.Errorf("no service is installed for the home %s; install one with: rouse service install", t.spec.Home)
 		}
@@ -106,19 +106,19 @@ func (at *place) installed(f func(cmd *cobra.Command, t target) error) func(*cob
 }
 
 // startingCommand returns a command that starts the service and waits until it is ready.
-func startingCommand(at *place, name, short string, start func(target, service.Spec) error) *cobra.Command {
+func startingCommand(env *cli, name, short string, start func(target, service.Spec) error) *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   name,
 		Short: short,
-		RunE: at.installed(func(cmd *cobra.Command, t target) error {
+		RunE: env.installed(func(cmd *cobra.Command, t target) error {
 			if err := t.refuseOther(cmd.Context()); err != nil {
 				return err
 			}
 			if err := start(t, t.spec); err != nil {
 				return fmt.Errorf("%s did not %s %s: %w; see: rouse service logs", t.Title(), name, t.spec.Name, err)
 			}
-			return t.untilReady(cmd, at, wait)
+			return t.untilReady(cmd, env, wait)
 		}),
 	}
 	cmd.Flags().DurationVar(&wait, "wait", 30*time.Second, "wait this long for it to be ready")
@@ -139,19 +139,19 @@ func (t target) refuseOther(ctx context.Context) error {
 }
 
 // untilReady waits until the daemon is ready and prints that.
-func (t target) untilReady(cmd *cobra.Command, at *place, wait time.Duration) error {
-	st, _, err := daemonStatus(cmd.Context(), at, wait)
+func (t target) untilReady(cmd *cobra.Command, env *cli, wait time.Duration) error {
+	st, _, err := daemonStatus(cmd.Context(), env, wait)
 	if err != nil || !st.Ready {
 		return fmt.Errorf("the service %s was started, and is not ready after %s; see what it says: rouse service logs", t.spec.Name, wait)
 	}
 	return sayf(cmd.OutOrStdout(), "ready: the service %s serves %s (process %d)\n", t.spec.Name, st.Home, st.PID)
 }
 
-func newServiceStop(at *place) *cobra.Command {
+func newServiceStop(env *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
 		Short: "Stops the service until the next login; running jobs finish within limits.drain",
-		RunE: at.installed(func(cmd *cobra.Command, t target) error {
+		RunE: env.installed(func(cmd *cobra.Command, t target) error {
 			if is, err := t.State(cmd.Context(), t.spec); err == nil && is.Known && !is.Running && t.tells() {
 				return sayf(cmd.OutOrStdout(), "the service %s does not run\n", t.spec.Name)
 			}
@@ -183,12 +183,12 @@ type serviceStatus struct {
 	Daemon    *api.Status `json:"daemon"`   // even one outside the service; null if none answers
 }
 
-func newServiceStatus(at *place) *cobra.Command {
+func newServiceStatus(env *cli) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "status",
 		Short: "Says how the service is, as its manager and the daemon itself see it; exits 1 unless it is ready",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			t, err := at.service("")
+			t, err := env.service("")
 			if err != nil {
 				return err
 			}
@@ -265,12 +265,12 @@ func (st serviceStatus) print(w io.Writer, t target, now time.Time) error {
 	return nil
 }
 
-func newServiceLogs(at *place) *cobra.Command {
+func newServiceLogs(env *cli) *cobra.Command {
 	var o service.LogOptions
 	cmd := &cobra.Command{
 		Use:   "logs",
 		Short: "Shows what the service's daemon has said: from the journal, or from service.log in the home",
-		RunE: at.installed(func(cmd *cobra.Command, t target) error {
+		RunE: env.installed(func(cmd *cobra.Command, t target) error {
 			if o.Lines < 0 {
 				return usagef("-n must not be negative")
 			}
@@ -283,12 +283,12 @@ func newServiceLogs(at *place) *cobra.Command {
 	return cmd
 }
 
-func newServiceUninstall(at *place) *cobra.Command {
+func newServiceUninstall(env *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "uninstall",
 		Short: "Stops the service and takes it away; the home with its history stays",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			t, err := at.service("")
+			t, err := env.service("")
 			if err != nil {
 				return err
 			}
@@ -309,7 +309,7 @@ type serviceInstallOptions struct {
 	force, dryRun bool
 }
 
-func newServiceInstall(at *place) *cobra.Command {
+func newServiceInstall(env *cli) *cobra.Command {
 	var o serviceInstallOptions
 	cmd := &cobra.Command{
 		Use:   "install",
@@ -322,7 +322,7 @@ again with --force.
 Its program is the one that this command is, its configuration and home are those that this
 command finds. Programs of agents are looked up in the $PATH of this shell. Other variables
 of this shell are not there: what the configuration takes from them is said.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return installService(cmd, at, o) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return installService(cmd, env, o) },
 	}
 
 	cmd.Flags().StringVar(&o.name, "name", "", "of the service (default rouse, and for another home than ~/.rouse one made of its path)")
@@ -331,17 +331,17 @@ of this shell are not there: what the configuration takes from them is said.`,
 	return cmd
 }
 
-func installService(cmd *cobra.Command, at *place, o serviceInstallOptions) error {
+func installService(cmd *cobra.Command, env *cli, o serviceInstallOptions) error {
 	if o.name != "" {
 		if err := service.CheckName(o.name); err != nil {
 			return usageError{err}
 		}
 	}
-	t, err := at.service(o.name)
+	t, err := env.service(o.name)
 	if err != nil {
 		return err
 	}
-	cfg, err := at.load()
+	cfg, err := env.load()
 	if err != nil {
 		return fmt.Errorf("no service is installed with a configuration that no daemon could start with:\n%w", err)
 	}
@@ -357,7 +357,7 @@ func installService(cmd *cobra.Command, at *place, o serviceInstallOptions) erro
 		return err
 	}
 	out := cmd.OutOrStdout()
-	warn(out, t.doubts(cmd.Context(), at, cfg)...)
+	warn(out, t.doubts(cmd.Context(), env, cfg)...)
 	if plan.Installed && t.recorded.Name != "" {
 		return sayf(out, "the service %s is installed already, just so (%s)\n", t.spec.Name, plan.File)
 	}
@@ -456,16 +456,16 @@ func ownProgram() (string, error) {
 }
 
 // doubts returns warnings about problems that the service would meet later.
-func (t target) doubts(ctx context.Context, at *place, cfg *config.Config) (out []string) {
+func (t target) doubts(ctx context.Context, env *cli, cfg *config.Config) (out []string) {
 	if service.Temporary(t.spec.Program) {
 		out = append(out, fmt.Sprintf("the program lies in a temporary folder (%s): the service ends when it is cleared away; install rouse elsewhere first, and run service install of that one", t.spec.Program))
 	}
 
-	env, err := t.Environment(ctx)
-	if err != nil || env == nil {
+	session, err := t.Environment(ctx)
+	if err != nil || session == nil {
 		return out // the installation reports that the manager cannot be asked
 	}
-	lacking, err := plan.CheckWith(t.spec.Config, t.spec.Home, func(name string) string { return env[name] }) //nolint:contextcheck // the search for an Ollama server has its own time limit
+	lacking, err := plan.CheckWith(t.spec.Config, t.spec.Home, func(name string) string { return session[name] }) //nolint:contextcheck // the search for an Ollama server has its own time limit
 	var all *config.Errors
 	switch {
 	case errors.As(err, &all):
@@ -479,7 +479,7 @@ func (t target) doubts(ctx context.Context, at *place, cfg *config.Config) (out 
 	case len(cfg.Models) > len(lacking.Models):
 		out = append(out, "the model comes from a key in the environment of this shell, which the service has not: name it under models:, with api_key: secret:NAME")
 	}
-	if len(out) > 0 && env != nil && all != nil {
+	if len(out) > 0 && session != nil && all != nil {
 		out = append(out, "keep what is secret with: rouse secrets set NAME, and write secret:NAME; other values belong in the configuration, or in ~/.config/environment.d for all services")
 	}
 	return out

@@ -27,8 +27,8 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// place holds the locations of a command: its configuration and its home.
-type place struct {
+// cli holds the locations of a command: its configuration and its home.
+type cli struct {
 	config string
 	home   string
 	beside bool      // the substitute for a missing home must be on the same disk
@@ -37,28 +37,28 @@ type place struct {
 }
 
 // load reads the configuration. The error lists every problem, except missing secrets.
-func (at *place) load() (*config.Config, error) { return at.read(plan.Load) }
+func (env *cli) load() (*config.Config, error) { return env.read(plan.Load) }
 
 // check reads the configuration as load does, but also reports missing secrets.
-func (at *place) check() (*config.Config, error) { return at.read(plan.Check) }
+func (env *cli) check() (*config.Config, error) { return env.read(plan.Check) }
 
-func (at *place) read(load func(path, home string) (*config.Config, error)) (*config.Config, error) {
-	path, err := yaml.Find(at.config, os.Getenv)
+func (env *cli) read(load func(path, home string) (*config.Config, error)) (*config.Config, error) {
+	path, err := yaml.Find(env.config, os.Getenv)
 	if err != nil {
 		return nil, err
 	}
-	return load(path, at.home)
+	return load(path, env.home)
 }
 
 // homeDir returns the home. Mistakes elsewhere in the configuration must not hide the history.
-func (at *place) homeDir() (string, error) {
-	if at.home != "" {
-		return filepath.Abs(at.home)
+func (env *cli) homeDir() (string, error) {
+	if env.home != "" {
+		return filepath.Abs(env.home)
 	}
 
-	path, err := yaml.Find(at.config, os.Getenv)
+	path, err := yaml.Find(env.config, os.Getenv)
 	if err != nil {
-		if at.config != "" || !errors.Is(err, yaml.ErrNoFile) {
+		if env.config != "" || !errors.Is(err, yaml.ErrNoFile) {
 			return "", err
 		}
 		return config.DefaultHome(os.Getenv)
@@ -68,9 +68,9 @@ func (at *place) homeDir() (string, error) {
 }
 
 // inHome returns a RunE that calls f with the path of the home.
-func (at *place) inHome(f func(cmd *cobra.Command, args []string, home string) error) func(*cobra.Command, []string) error {
+func (env *cli) inHome(f func(cmd *cobra.Command, args []string, home string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		home, err := at.homeDir()
+		home, err := env.homeDir()
 		if err != nil {
 			return err
 		}
@@ -142,8 +142,8 @@ const (
 )
 
 // open connects to the daemon or a command that executes a run. Otherwise it opens the home.
-func (at *place) open(cmd *cobra.Command, purpose purpose) (*session, error) {
-	s, err := at.connect(cmd.Context(), purpose)
+func (env *cli) open(cmd *cobra.Command, purpose purpose) (*session, error) {
+	s, err := env.connect(cmd.Context(), purpose)
 	if err != nil {
 		return nil, err
 	}
@@ -152,9 +152,9 @@ func (at *place) open(cmd *cobra.Command, purpose purpose) (*session, error) {
 }
 
 // with returns a RunE that opens a session for f and closes it afterwards.
-func (at *place) with(purpose purpose, f func(s *session, args []string) error) func(*cobra.Command, []string) error {
+func (env *cli) with(purpose purpose, f func(s *session, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		s, err := at.open(cmd, purpose)
+		s, err := env.open(cmd, purpose)
 		if err != nil {
 			return err
 		}
@@ -163,14 +163,14 @@ func (at *place) with(purpose purpose, f func(s *session, args []string) error) 
 	}
 }
 
-func (at *place) connect(ctx context.Context, purpose purpose) (s *session, err error) {
-	dir, err := at.homeDir()
+func (env *cli) connect(ctx context.Context, purpose purpose) (s *session, err error) {
+	dir, err := env.homeDir()
 	if err != nil {
 		return nil, err
 	}
 
-	err = homedir.Wait(ctx, at.sayWaiting, func() (err error) {
-		s, err = at.try(ctx, dir, purpose)
+	err = homedir.Wait(ctx, env.printWaiting, func() (err error) {
+		s, err = env.try(ctx, dir, purpose)
 		if err == nil && purpose == toRun && !s.daemon && s.local == nil {
 			s.Close() // otherwise each retry would leave an open connection
 			return homedir.Held(dir)
@@ -186,31 +186,31 @@ func (at *place) connect(ctx context.Context, purpose purpose) (s *session, err 
 }
 
 // warn prints a line to standard error.
-func (at *place) warn(line string) {
-	if at.stderr != nil { // tests leave it nil
-		fmt.Fprintln(at.stderr, "rouse:", line)
+func (env *cli) warn(line string) {
+	if env.stderr != nil { // tests leave it nil
+		fmt.Fprintln(env.stderr, "rouse:", line)
 	}
 }
 
-// sayWaiting prints which process the command waits for.
-func (at *place) sayWaiting(held *homedir.HeldError) { at.warn(held.Waiting()) }
+// printWaiting prints which process the command waits for.
+func (env *cli) printWaiting(held *homedir.HeldError) { env.warn(held.Waiting()) }
 
 // warnBroken prints the first mistake of the configuration if the command ignored it.
-func (at *place) warnBroken() {
+func (env *cli) warnBroken() {
 	var wrong *config.Errors
 	switch {
-	case at.broken == nil:
-	case errors.As(at.broken, &wrong) && len(wrong.Problems) > 0:
-		at.warn("the configuration has a mistake and was not used: " + text.OneLine(wrong.Problems[0].String()))
+	case env.broken == nil:
+	case errors.As(env.broken, &wrong) && len(wrong.Problems) > 0:
+		env.warn("the configuration has a mistake and was not used: " + text.OneLine(wrong.Problems[0].String()))
 	default:
-		at.warn("the configuration cannot be read and was not used: " + text.OneLine(at.broken.Error()))
+		env.warn("the configuration cannot be read and was not used: " + text.OneLine(env.broken.Error()))
 	}
 }
 
-func (at *place) try(ctx context.Context, dir string, purpose purpose) (*session, error) {
+func (env *cli) try(ctx context.Context, dir string, purpose purpose) (*session, error) {
 	client, st, err := homedir.Connect(ctx, dir)
 	if err == nil {
-		client.OnConfigProblem(at.warn)
+		client.OnConfigProblem(env.warn)
 		// Nothing to close: connections to another process end with this process.
 		return &session{Client: client, home: dir, opened: dir, zone: loadZone(st.Zone), daemon: !st.Foreground, close: func() {}}, nil
 	}
@@ -218,21 +218,21 @@ func (at *place) try(ctx context.Context, dir string, purpose purpose) (*session
 		return nil, err
 	}
 
-	cfg, problem := at.load()
+	cfg, problem := env.load()
 	// Without a configuration a command can only read history. It must not create a home.
 	if errors.Is(problem, yaml.ErrNoFile) {
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("there is no history at %s, and %w", dir, problem)
 		}
-		if at.home == "" { // the home was not given with --home
-			at.warn("no configuration was found here; this is what is in " + dir)
+		if env.home == "" { // the home was not given with --home
+			env.warn("no configuration was found here; this is what is in " + dir)
 		}
 	}
 
 	var wanted []config.SecretRef
 	if problem != nil {
 		if !errors.Is(problem, yaml.ErrNoFile) {
-			at.broken = problem
+			env.broken = problem
 		}
 		if cfg != nil {
 			wanted = cfg.Secrets.Refs
@@ -243,7 +243,7 @@ func (at *place) try(ctx context.Context, dir string, purpose purpose) (*session
 
 	opened, forget := dir, func() {}
 	if _, missing := os.Stat(dir); purpose == toRead && errors.Is(missing, fs.ErrNotExist) && !cfg.Engine.Shared() {
-		if opened, err = os.MkdirTemp(at.tempOf(dir), ".rouse-"); err != nil {
+		if opened, err = os.MkdirTemp(env.tempOf(dir), ".rouse-"); err != nil {
 			return nil, err
 		}
 		forget = func() { _ = os.RemoveAll(opened) } // remove the empty substitute
@@ -255,15 +255,15 @@ func (at *place) try(ctx context.Context, dir string, purpose purpose) (*session
 	}
 
 	if why := d.ReadOnly(); why != nil {
-		at.warn("read-only: " + text.OneLine(why.Error()))
+		env.warn("read-only: " + text.OneLine(why.Error()))
 	}
 	return &session{Client: api.InProcess(d.Handler), home: dir, opened: opened, zone: d.Current().Config.Zone(), local: d, nodes: d.Nodes.WorkedOn(ctx), close: func() { d.Close(); forget() }}, nil //nolint:contextcheck // close must also work after Ctrl-C
 }
 
 // tempOf returns the parent folder for the substitute of a missing home. That is "" for the default
 // or, if beside is set, the nearest existing folder above the home.
-func (at *place) tempOf(home string) string {
-	if !at.beside {
+func (env *cli) tempOf(home string) string {
+	if !env.beside {
 		return ""
 	}
 	above := filepath.Dir(home)
@@ -298,16 +298,16 @@ func (s *session) send(path string, body, v any, print func() error) error {
 }
 
 // showing returns a RunE that requests a T and prints it. Arguments replace each %s in path.
-func showing[T any](at *place, path string, print func(s *session, v T) error) func(*cobra.Command, []string) error {
-	return at.with(toRead, func(s *session, args []string) error {
+func showing[T any](env *cli, path string, print func(s *session, v T) error) func(*cobra.Command, []string) error {
+	return env.with(toRead, func(s *session, args []string) error {
 		var v T
 		return s.show(filled(path, args), nil, &v, func() error { return print(s, v) })
 	})
 }
 
 // sending is like showing, but posts an empty object and prints the T in the response.
-func sending[T any](at *place, path string, print func(s *session, v T) error) func(*cobra.Command, []string) error {
-	return at.with(toRead, func(s *session, args []string) error {
+func sending[T any](env *cli, path string, print func(s *session, v T) error) func(*cobra.Command, []string) error {
+	return env.with(toRead, func(s *session, args []string) error {
 		var v T
 		return s.send(filled(path, args), struct{}{}, &v, func() error { return print(s, v) })
 	})

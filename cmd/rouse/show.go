@@ -19,11 +19,11 @@ import (
 	"rouse/internal/text"
 )
 
-func newShow(at *place) *cobra.Command {
+func newShow(env *cli) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "show RUN",
 		Short: "Shows one run: trigger, attempts, steps, calls, outcome",
-		RunE: showing(at, "/v1/runs/%s", func(s *session, d api.RunDetail) error {
+		RunE: showing(env, "/v1/runs/%s", func(s *session, d api.RunDetail) error {
 			printDetail(s.out, d, s.mark(d.Run), s.now())
 			return s.sayNoDaemon(d.Run)
 		}),
@@ -140,7 +140,7 @@ func printAsked(w io.Writer, d api.RunDetail, now time.Time) {
 
 // printWake prints the reason for a wake, and the agent or user that planned it.
 func printWake(w io.Writer, r api.Run, now time.Time) {
-	var d ledger.Detail
+	var d ledger.TriggerDetail
 	// triggerText prints an unreadable detail.
 	if json.Unmarshal(r.TriggerDetail, &d) != nil || d.Wake == nil {
 		return
@@ -155,7 +155,7 @@ func printWake(w io.Writer, r api.Run, now time.Time) {
 
 // triggerText describes the trigger of a run.
 func triggerText(r api.Run) string {
-	var d ledger.Detail
+	var d ledger.TriggerDetail
 	if err := json.Unmarshal(r.TriggerDetail, &d); err != nil {
 		return fmt.Sprintf("%s %s", r.Trigger, r.TriggerDetail)
 	}
@@ -165,7 +165,7 @@ func triggerText(r api.Run) string {
 	return string(r.Trigger)
 }
 
-func detailText(d ledger.Detail) string {
+func detailText(d ledger.TriggerDetail) string {
 	switch {
 	case d.Wake != nil:
 		by := api.Wake{ScheduledBy: d.Wake.ScheduledBy, Job: d.Wake.Job}
@@ -194,13 +194,13 @@ func detailText(d ledger.Detail) string {
 	case d.Skill != "":
 		said := "the skill " + d.Skill
 		switch {
-		case d.Removes:
+		case d.Uninstall:
 			said = "before the removal of " + said
 		case d.DryRun:
 			said = "a dry run of " + said
 		}
-		if d.By != nil {
-			said += fmt.Sprintf(", which run %d called", d.By.Run)
+		if d.StartedBy != nil {
+			said += fmt.Sprintf(", which run %d called", d.StartedBy.Run)
 		}
 		return said
 	case len(d.Input) > 0:
@@ -214,7 +214,7 @@ func detailText(d ledger.Detail) string {
 }
 
 // filesText returns the names of the first files of a batch.
-func filesText(d ledger.Detail) string {
+func filesText(d ledger.TriggerDetail) string {
 	const most = 5
 	names := make([]string, len(d.Files))
 	for i, f := range d.Files {
@@ -228,7 +228,7 @@ func filesText(d ledger.Detail) string {
 }
 
 // folderText returns the number of runs of a folder and the latest changes in it.
-func folderText(d ledger.Detail) string {
+func folderText(d ledger.TriggerDetail) string {
 	text := fmt.Sprintf("run %d of the folder %s", d.Round, d.Folder)
 	if c := d.Changes; c != nil {
 		text += fmt.Sprintf(": %d added, %d removed, %d modified", len(c.Added), len(c.Removed), len(c.Modified))

@@ -31,15 +31,15 @@ import (
 const defaultRuntime = time.Minute
 
 type simulateOptions struct {
-	at       *place
+	at       *cli
 	job      string
 	from, to string
 	outages  []string
 	runtimes []string
 }
 
-func newSimulate(at *place) *cobra.Command {
-	o := simulateOptions{at: at}
+func newSimulate(env *cli) *cobra.Command {
+	o := simulateOptions{at: env}
 	cmd := &cobra.Command{
 		Use:   "simulate [JOB]",
 		Short: "What would run, be skipped or be missed, and why: a virtual clock over the real configuration",

@@ -22,7 +22,7 @@ import (
 	"rouse/skills/install"
 )
 
-func newSkills(at *place) *cobra.Command {
+func newSkills(env *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "skills",
 		Short: "Lists, checks, writes, tests, runs, installs, trusts and removes skills",
@@ -31,24 +31,24 @@ agent how to do something, with a program (manifest.json and module.ts), or with
 looked for in HOME/skills, in ~/.agents/skills, and in the folders under skills.roots of the
 configuration.`,
 	}
-	cmd.AddCommand(newSkillsList(at), newSkillsShow(at), newSkillsSearch(at), newSkillsValidate(), newSkillsNew("new"), newSkillsTest(), newSkillsRun(at), newSkillsSignIns(at),
-		newSkillsInstall(at), newSkillsTrust(at), newSkillsRemove(at), newSkillsPin(at), newSkillsOutdated(at))
+	cmd.AddCommand(newSkillsList(env), newSkillsShow(env), newSkillsSearch(env), newSkillsValidate(), newSkillsNew("new"), newSkillsTest(), newSkillsRun(env), newSkillsSignIns(env),
+		newSkillsInstall(env), newSkillsTrust(env), newSkillsRemove(env), newSkillsPin(env), newSkillsOutdated(env))
 	return cmd
 }
 
 // skills returns the skills of the configuration or, if it is unusable, of the home and the user.
-func (at *place) skills() (*skills.Catalog, error) {
-	cfg, err := at.load()
+func (env *cli) skills() (*skills.Catalog, error) {
+	cfg, err := env.load()
 	var wrong *config.Errors
 	switch {
 	// A mistake elsewhere in the configuration must not hide the skills.
 	case err == nil || errors.As(err, &wrong) && cfg != nil && cfg.Home != "":
 		return cfg.FoundSkills().Catalog(), nil
-	case !errors.Is(err, yaml.ErrNoFile) || at.config != "":
+	case !errors.Is(err, yaml.ErrNoFile) || env.config != "":
 		return nil, err
 	}
 
-	home, err := at.homeDir()
+	home, err := env.homeDir()
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (at *place) skills() (*skills.Catalog, error) {
 	return skills.Discover(cfg.SkillRoots(os.Getenv)...), nil
 }
 
-func newSkillsList(at *place) *cobra.Command {
+func newSkillsList(env *cli) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "list",
 		Short: "Lists the skills that agents may see, and why others are not loaded",
@@ -68,7 +68,7 @@ are not those that were installed. Agents do not get it until its owner says
 rouse skills pin NAME, or installs it again. KIND is instructions (SKILL.md), module (a program)
 or both.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := at.skills()
+			all, err := env.skills()
 			if err != nil {
 				return err
 			}
@@ -104,7 +104,7 @@ func brief(description string) string {
 }
 
 // pick finds a skill by its name or by its folder.
-func (at *place) pick(nameOrDir string) (*skills.Skill, []skills.Problem, error) {
+func (env *cli) pick(nameOrDir string) (*skills.Skill, []skills.Problem, error) {
 	// Names of skills cannot contain these characters, so this is a folder.
 	if strings.ContainsAny(nameOrDir, `/\.`) {
 		s, problems := skills.Load(nameOrDir)
@@ -114,7 +114,7 @@ func (at *place) pick(nameOrDir string) (*skills.Skill, []skills.Problem, error)
 		return s, problems, nil
 	}
 
-	all, err := at.skills()
+	all, err := env.skills()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -143,12 +143,12 @@ type shownSkill struct {
 	NoTools []string          `json:"no_tools,omitempty"` // why some declared tools are not available
 }
 
-func newSkillsShow(at *place) *cobra.Command {
+func newSkillsShow(env *cli) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "show NAME|FOLDER",
 		Short: "Prints a skill: what it says of itself and asks for, its files, its instructions and docs",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, problems, err := at.pick(args[0])
+			s, problems, err := env.pick(args[0])
 			if err != nil {
 				return err
 			}
@@ -232,13 +232,13 @@ func printSkill(w io.Writer, s *skills.Skill) {
 	print("folder", s.Dir)
 }
 
-func newSkillsSearch(at *place) *cobra.Command {
+func newSkillsSearch(env *cli) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "search WORDS",
 		Short: "Finds skills by words of their name, description and tags, as agents do with capabilities_discover",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			all, err := at.skills()
+			all, err := env.skills()
 			if err != nil {
 				return err
 			}
@@ -258,7 +258,7 @@ func newSkillsSearch(at *place) *cobra.Command {
 	})
 }
 
-func newSkillsSignIns(at *place) *cobra.Command {
+func newSkillsSignIns(env *cli) *cobra.Command {
 	var remove string
 	cmd := &cobra.Command{
 		Use:   "sign-ins",
@@ -270,7 +270,7 @@ STATUS is authorized, expired (its owner is asked to sign in again when the skil
 What is removed is forgotten here; the service itself lists and ends what it gave.`,
 		Example: `  rouse skills sign-ins
   rouse skills sign-ins --remove clerk/mail-digest/acme`,
-		RunE: at.with(toRead, func(s *session, _ []string) error {
+		RunE: env.with(toRead, func(s *session, _ []string) error {
 			if remove != "" {
 				var name api.SignInName
 				return s.send("/v1/sign-ins/remove", api.SignInName{Name: remove}, &name, func() error {

@@ -22,8 +22,8 @@ import (
 )
 
 // inSkills returns a RunE that calls f with the folder of installed skills.
-func (at *place) inSkills(f func(cmd *cobra.Command, args []string, root string) error) func(*cobra.Command, []string) error {
-	return at.inHome(func(cmd *cobra.Command, args []string, home string) error {
+func (env *cli) inSkills(f func(cmd *cobra.Command, args []string, root string) error) func(*cobra.Command, []string) error {
+	return env.inHome(func(cmd *cobra.Command, args []string, home string) error {
 		return f(cmd, args, filepath.Join(home, "skills"))
 	})
 }
@@ -49,7 +49,7 @@ type installOptions struct {
 	yes, replace   bool
 }
 
-func newSkillsInstall(at *place) *cobra.Command {
+func newSkillsInstall(env *cli) *cobra.Command {
 	var o installOptions
 	cmd := &cobra.Command{
 		Use:   "install FOLDER|ARCHIVE|URL",
@@ -61,8 +61,8 @@ Then it asks, and installs the skill in HOME/skills, pinned by the hash of its f
 instructions are followed by agents: install what you have read.`,
 		Example: `  rouse skills install ./csv-report
   rouse skills install https://github.com/anthropics/skills --path skills/pdf --revision main`,
-		RunE: at.inSkills(func(cmd *cobra.Command, args []string, root string) error {
-			return installSkill(cmd, at, o, args[0], root)
+		RunE: env.inSkills(func(cmd *cobra.Command, args []string, root string) error {
+			return installSkill(cmd, env, o, args[0], root)
 		}),
 	}
 
@@ -77,10 +77,10 @@ instructions are followed by agents: install what you have read.`,
 }
 
 // installSkill shows a skill, asks for confirmation, and installs it.
-func installSkill(cmd *cobra.Command, at *place, o installOptions, from, root string) (err error) {
+func installSkill(cmd *cobra.Command, env *cli, o installOptions, from, root string) (err error) {
 	source := install.Source{From: from, Path: o.path, Revision: o.revision}
 	if source.Remote() {
-		if err := at.checkGitSettings(cmd.Context()); err != nil {
+		if err := env.checkGitSettings(cmd.Context()); err != nil {
 			return err
 		}
 	}
@@ -120,11 +120,11 @@ func installSkill(cmd *cobra.Command, at *place, o installOptions, from, root st
 }
 
 // checkGitSettings fails if an agent can write git settings, which can name programs that git runs.
-func (at *place) checkGitSettings(ctx context.Context) error {
-	cfg, err := at.load()
+func (env *cli) checkGitSettings(ctx context.Context) error {
+	cfg, err := env.load()
 	var wrong *config.Errors
 	switch {
-	case errors.Is(err, yaml.ErrNoFile) && at.config == "":
+	case errors.Is(err, yaml.ErrNoFile) && env.config == "":
 		return nil // there are no agents
 	case err != nil && (!errors.As(err, &wrong) || cfg == nil):
 		return err
@@ -189,11 +189,11 @@ func confirm(cmd *cobra.Command, question, no string) error {
 	return d.err
 }
 
-func newSkillsPin(at *place) *cobra.Command {
+func newSkillsPin(env *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "pin NAME",
 		Short: "Accepts an installed skill as it is now, after you changed it",
-		RunE: at.inSkills(func(cmd *cobra.Command, args []string, root string) error {
+		RunE: env.inSkills(func(cmd *cobra.Command, args []string, root string) error {
 			p, err := install.Pin(cmd.Context(), root, args[0])
 			if err != nil {
 				return err
@@ -211,20 +211,20 @@ type outdated struct {
 	Error string `json:"error,omitempty"`
 }
 
-func newSkillsOutdated(at *place) *cobra.Command {
+func newSkillsOutdated(env *cli) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "outdated",
 		Short: "Lists installed skills, and whether their sources hold newer ones",
 		Long: `Lists installed skills, and whether their sources hold newer ones: current, newer, or unknown
 where the source cannot be asked. rouse skills install SOURCE --replace brings a newer one. It
 exits 1 unless all are current.`,
-		RunE: at.inSkills(func(cmd *cobra.Command, _ []string, root string) error {
+		RunE: env.inSkills(func(cmd *cobra.Command, _ []string, root string) error {
 			pinned, err := install.Installed(root)
 			if err != nil {
 				return err
 			}
 			if slices.ContainsFunc(pinned, func(p install.Pinned) bool { return install.Source{From: p.Source}.Remote() }) {
-				if err := at.checkGitSettings(cmd.Context()); err != nil {
+				if err := env.checkGitSettings(cmd.Context()); err != nil {
 					return err
 				}
 			}
@@ -274,7 +274,7 @@ func isOutdated(ctx context.Context, root string, p install.Pinned) outdated {
 	return out
 }
 
-func newSkillsRemove(at *place) *cobra.Command {
+func newSkillsRemove(env *cli) *cobra.Command {
 	var without bool
 	cmd := &cobra.Command{
 		Use:   "remove NAME",
@@ -285,13 +285,13 @@ One with a module may want to be told before: where it names the hooks onDisable
 they are called for each agent that has run it, as a recorded run under the agent's grants. The skill
 stays where one of them fails, unless --without-hooks says to remove it all the same. What it
 has stored stays in HOME/storage.`,
-		RunE: at.inSkills(func(cmd *cobra.Command, args []string, root string) error {
+		RunE: env.inSkills(func(cmd *cobra.Command, args []string, root string) error {
 			pinned, err := install.Installed(root)
 			if err != nil {
 				return err
 			}
 			if slices.ContainsFunc(pinned, func(p install.Pinned) bool { return p.Name == args[0] }) {
-				if err := tellRemoved(cmd, at, filepath.Join(root, args[0]), without); err != nil {
+				if err := tellRemoved(cmd, env, filepath.Join(root, args[0]), without); err != nil {
 					return err
 				}
 			}
@@ -306,13 +306,13 @@ has stored stays in HOME/storage.`,
 }
 
 // tellRemoved calls the remove hooks of a skill, once per agent that has run the skill.
-func tellRemoved(cmd *cobra.Command, at *place, dir string, without bool) error {
+func tellRemoved(cmd *cobra.Command, env *cli, dir string, without bool) error {
 	s, _ := skills.Load(dir) // a skill that cannot be loaded has no hooks, but can be removed
 	if s == nil || s.Manifest == nil {
 		return nil
 	}
 	last := slices.DeleteFunc(slices.Clone(s.Manifest.LifecycleHooks), func(name string) bool { return name != "onDisable" && name != "onUninstall" })
-	agents, err := at.agentsThatStored(s.Name)
+	agents, err := env.agentsThatStored(s.Name)
 	if err != nil || len(last) == 0 || len(agents) == 0 {
 		return err
 	}
@@ -320,7 +320,7 @@ func tellRemoved(cmd *cobra.Command, at *place, dir string, without bool) error 
 		return sayf(cmd.OutOrStdout(), "%s of %s not called for %s\n", strings.Join(last, " and "), s.Name, strings.Join(agents, ", "))
 	}
 
-	return at.with(toRun, func(session *session, _ []string) error {
+	return env.with(toRun, func(session *session, _ []string) error {
 		for _, agent := range agents {
 			if err := tellAgent(session, agent, s.Name); err != nil {
 				return fmt.Errorf("the skill %s is not removed, for its hooks could not be called for the agent %s: %w; say --without-hooks to remove it all the same", s.Name, agent, err)
@@ -331,8 +331,8 @@ func tellRemoved(cmd *cobra.Command, at *place, dir string, without bool) error 
 }
 
 // agentsThatStored returns the agents with data of a skill. The data records the called hooks.
-func (at *place) agentsThatStored(skill string) ([]string, error) {
-	home, err := at.homeDir()
+func (env *cli) agentsThatStored(skill string) ([]string, error) {
+	home, err := env.homeDir()
 	if err != nil {
 		return nil, err
 	}
@@ -353,7 +353,7 @@ func (at *place) agentsThatStored(skill string) ([]string, error) {
 // tellAgent starts a run that calls the hooks, and waits for its end.
 func tellAgent(s *session, agent, skill string) error {
 	var r api.Run
-	if err := s.execute(api.RunRequest{Agent: agent, Skill: skill, Removes: true}, &r); err != nil {
+	if err := s.execute(api.RunRequest{Agent: agent, Skill: skill, Uninstall: true}, &r); err != nil {
 		return err
 	}
 	if !endedWell(r) {
@@ -362,7 +362,7 @@ func tellAgent(s *session, agent, skill string) error {
 	return sayf(s.out, "run %s has called its hooks for %s\n", r.ID, agent)
 }
 
-func newSkillsTrust(at *place) *cobra.Command {
+func newSkillsTrust(env *cli) *cobra.Command {
 	var yes, revoke bool
 	cmd := &cobra.Command{
 		Use:   "trust FOLDER",
@@ -371,11 +371,11 @@ func newSkillsTrust(at *place) *cobra.Command {
 it where it lies, by the hash of its files: once any of them changes, it is not loaded until it is
 trusted again. A skill that an agent could change is refused.`,
 		Example: `  rouse skills trust .agents/skills/release-notes`,
-		RunE: at.inHome(func(cmd *cobra.Command, args []string, home string) error {
+		RunE: env.inHome(func(cmd *cobra.Command, args []string, home string) error {
 			if revoke {
 				return revokeTrust(cmd, home, args[0])
 			}
-			return trustSkill(cmd, at, home, args[0], yes)
+			return trustSkill(cmd, env, home, args[0], yes)
 		}),
 	}
 
@@ -385,13 +385,13 @@ trusted again. A skill that an agent could change is refused.`,
 }
 
 // trustSkill shows a skill, asks for confirmation, and trusts exactly the shown files.
-func trustSkill(cmd *cobra.Command, at *place, home, folder string, yes bool) error {
+func trustSkill(cmd *cobra.Command, env *cli, home, folder string, yes bool) error {
 	s, problems := skills.Load(folder)
 	if s == nil {
 		return errors.New(firstError(problems))
 	}
 
-	cfg, err := at.load()
+	cfg, err := env.load()
 	var wrong *config.Errors
 	switch {
 	// Ignore mistakes in the configuration: this skill may fix them, and writable folders are

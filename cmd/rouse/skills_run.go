@@ -18,7 +18,7 @@ import (
 // maxSkillInput is the maximum size of a skill's input on the command line, in bytes.
 const maxSkillInput = 512 << 10
 
-func newSkillsRun(at *place) *cobra.Command {
+func newSkillsRun(env *cli) *cobra.Command {
 	var agent, input, workspace string
 	var dry bool
 	cmd := &cobra.Command{
@@ -41,8 +41,8 @@ A skill that asks you something, or pauses, waits for you in the inbox: rouse in
 			if err != nil {
 				return err
 			}
-			ask := api.RunRequest{Agent: agent, Skill: args[0], Given: given, DryRun: dry, Workspace: workspace}
-			return at.with(toRun, func(s *session, _ []string) error { return runSkill(s, ask) })(cmd, args)
+			ask := api.RunRequest{Agent: agent, Skill: args[0], SkillInput: given, DryRun: dry, Workspace: workspace}
+			return env.with(toRun, func(s *session, _ []string) error { return runSkill(s, ask) })(cmd, args)
 		},
 	}
 

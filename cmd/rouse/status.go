@@ -14,13 +14,13 @@ import (
 	"rouse/internal/text"
 )
 
-func newStatus(at *place) *cobra.Command {
+func newStatus(env *cli) *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Says whether a daemon serves this home; exits 1 if none does",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			st, home, err := daemonStatus(cmd.Context(), at, wait)
+			st, home, err := daemonStatus(cmd.Context(), env, wait)
 			if errors.Is(err, api.ErrNoDaemon) {
 				none := api.Status{Home: home, Problem: homedir.Problem(cmd.Context(), home), ConfigProblems: []api.Problem{}, ConfigRestart: []string{}, WatchProblems: []string{}, Calendars: []api.Calendar{}, ModelPauses: []api.ModelPause{}, Engine: api.Engine{Nodes: []api.Node{}, Agents: map[string]string{}, Problems: []string{}}}
 				return failIf(true, jsonOr(cmd, none, func() error {
@@ -101,8 +101,8 @@ func printStatus(w io.Writer, st api.Status, now time.Time) {
 }
 
 // daemonStatus requests the daemon's status until the daemon is ready or the wait is over.
-func daemonStatus(ctx context.Context, at *place, wait time.Duration) (api.Status, string, error) {
-	home, err := at.homeDir()
+func daemonStatus(ctx context.Context, env *cli, wait time.Duration) (api.Status, string, error) {
+	home, err := env.homeDir()
 	if err != nil {
 		return api.Status{}, "", err
 	}

@@ -17,7 +17,7 @@ import (
 func TestTimeRequests(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, hourly)
-	s, err := (&place{config: p.config}).connect(t.Context(), toChange)
+	s, err := (&cli{config: p.config}).connect(t.Context(), toChange)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestNextOfDelayedRuns(t *testing.T) {
 	p := newPast(t, hourly)
 	now := time.Now()
 	reqs := []ledger.Request{
-		{Job: "hourly", Agent: "clerk", Trigger: domain.TriggerSchedule, Key: "1", Detail: ledger.Detail{Source: "cron"}, ScheduledAt: now.Add(-time.Second), NotBefore: now.Add(20 * time.Second)},
+		{Job: "hourly", Agent: "clerk", Trigger: domain.TriggerSchedule, Key: "1", Detail: ledger.TriggerDetail{Source: "cron"}, ScheduledAt: now.Add(-time.Second), NotBefore: now.Add(20 * time.Second)},
 		{Job: "hourly", Agent: "clerk", Trigger: domain.TriggerWatch, Key: "2"},
 	}
 	accepted, err := p.l.Enqueue(t.Context(), reqs...)

@@ -13,7 +13,7 @@ import (
 	"rouse/internal/text"
 )
 
-func newUndo(at *place) *cobra.Command {
+func newUndo(env *cli) *cobra.Command {
 	var ask api.UndoRequest
 	cmd := &cobra.Command{
 		Use:   "undo RUN",
@@ -38,7 +38,7 @@ something stands in the way.`,
   rouse undo 42
   rouse undo 42 --force
   rouse undo 42 --only files`,
-		RunE: at.with(toRead, func(s *session, args []string) error { return undoRun(s, args[0], ask) }),
+		RunE: env.with(toRead, func(s *session, args []string) error { return undoRun(s, args[0], ask) }),
 	}
 
 	cmd.Flags().BoolVar(&ask.Force, "force", false, "also where files or rows were changed later; what came later is lost there")

@@ -67,7 +67,7 @@ func TestPagesForPackages(t *testing.T) {
 	if err := p.Run(); err != nil {
 		t.Fatalf("%v: %s", err, &p.Err)
 	}
-	for _, cmd := range newRoot(&place{}).Commands() {
+	for _, cmd := range newRoot(&cli{}).Commands() {
 		if cmd.Hidden || cmd.Name() == "help" || cmd.IsAdditionalHelpTopicCommand() {
 			continue
 		}

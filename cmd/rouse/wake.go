@@ -17,7 +17,7 @@ type wakeOptions struct {
 	clear bool
 }
 
-func newWake(at *place) *cobra.Command {
+func newWake(env *cli) *cobra.Command {
 	var o wakeOptions
 	cmd := &cobra.Command{
 		Use:     "wake [AGENT] [--at T | --in 2h] [--instructions TEXT] [--clear]",
@@ -35,7 +35,7 @@ times).`,
   rouse wake bookkeeper --in 2h --instructions "Look whether the bank has answered."
   rouse wake bookkeeper --at "2026-11-23 08:00"
   rouse wake bookkeeper --clear`,
-		RunE: func(cmd *cobra.Command, args []string) error { return runWake(cmd, at, o, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return runWake(cmd, env, o, args) },
 	}
 
 	f := cmd.Flags()
@@ -71,7 +71,7 @@ func (o wakeOptions) planning(cmd *cobra.Command) (bool, error) {
 	return planning, nil
 }
 
-func runWake(cmd *cobra.Command, at *place, o wakeOptions, args []string) error {
+func runWake(cmd *cobra.Command, env *cli, o wakeOptions, args []string) error {
 	planning, err := o.planning(cmd)
 	switch {
 	case err != nil:
@@ -79,17 +79,17 @@ func runWake(cmd *cobra.Command, at *place, o wakeOptions, args []string) error 
 	case len(args) == 0 && (planning || o.clear):
 		return usagef("name the agent; agents that plan are listed by: rouse wake")
 	case len(args) == 0:
-		return showing(at, "/v1/slots", listWakes)(cmd, nil)
+		return showing(env, "/v1/slots", listWakes)(cmd, nil)
 	}
 
 	o.Agent = args[0]
 	switch {
 	case planning:
-		return at.with(toChange, func(s *session, _ []string) error { return planWake(s, o.WakeRequest) })(cmd, args)
+		return env.with(toChange, func(s *session, _ []string) error { return planWake(s, o.WakeRequest) })(cmd, args)
 	case o.clear:
-		return at.with(toRead, func(s *session, _ []string) error { return clearWake(s, o.Agent) })(cmd, args)
+		return env.with(toRead, func(s *session, _ []string) error { return clearWake(s, o.Agent) })(cmd, args)
 	}
-	return at.with(toRead, func(s *session, _ []string) error {
+	return env.with(toRead, func(s *session, _ []string) error {
 		var slots []api.AgentWake
 		if err := s.get("/v1/slots", url.Values{"agent": {o.Agent}}, &slots); err != nil {
 			return err

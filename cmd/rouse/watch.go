@@ -30,7 +30,7 @@ const (
 	askFor = 10 * time.Second
 )
 
-func newWatch(at *place) *cobra.Command {
+func newWatch(env *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "watch",
 		Short: "Shows live what runs, what waits, what comes and what was last; q ends it",
@@ -39,7 +39,7 @@ the daemon, and asks it only when something happened. q or Ctrl-C ends it.
 
 Where standard output is no terminal, and where TERM is dumb, it prints lines: what is on, and then
 each event of a run. For programs there is rouse logs -f --json.`,
-		RunE: at.inHome(func(cmd *cobra.Command, _ []string, home string) error {
+		RunE: env.inHome(func(cmd *cobra.Command, _ []string, home string) error {
 			// Do not use at.open: a command that only watches must not open the home.
 			client, err := connectToWatch(cmd.Context(), home)
 			if err != nil {

@@ -25,13 +25,13 @@ import (
 // sendTimeout is the maximum time for a daemon to accept a delivery.
 const sendTimeout = 30 * time.Second
 
-func newWebhooks(at *place) *cobra.Command {
+func newWebhooks(env *cli) *cobra.Command {
 	cmd := withJSON(&cobra.Command{
 		Use:   "webhooks",
 		Short: "Lists the webhooks of jobs: where other programs send their requests",
-		RunE:  showing(at, "/v1/webhooks", listWebhooks),
+		RunE:  showing(env, "/v1/webhooks", listWebhooks),
 	})
-	cmd.AddCommand(newWebhookSend(at))
+	cmd.AddCommand(newWebhookSend(env))
 	return cmd
 }
 
@@ -55,13 +55,13 @@ func listWebhooks(s *session, hooks []api.Webhook) error {
 }
 
 type sendOptions struct {
-	at              *place
+	at              *cli
 	body, id, event string
 	kind            string
 }
 
-func newWebhookSend(at *place) *cobra.Command {
-	o := sendOptions{at: at}
+func newWebhookSend(env *cli) *cobra.Command {
+	o := sendOptions{at: env}
 	cmd := &cobra.Command{
 		Use:   "send JOB",
 		Short: "Sends a request to the webhook of a job, signed as its sender signs",

@@ -17,7 +17,7 @@ import (
 	"rouse/internal/text"
 )
 
-func newWhy(at *place) *cobra.Command {
+func newWhy(env *cli) *cobra.Command {
 	var when string
 	var n int
 	cmd := &cobra.Command{
@@ -46,7 +46,7 @@ slash is a job; ./NAME is a file.`,
 			}
 
 			if !isPath(args[0]) {
-				return at.with(toRead, func(s *session, args []string) error {
+				return env.with(toRead, func(s *session, args []string) error {
 					var why api.Why
 					if err := s.get("/v1/why", url.Values{"job": args, "at": {when}, "n": {strconv.Itoa(n)}}, &why); err != nil {
 						return err
@@ -61,7 +61,7 @@ slash is a job; ./NAME is a file.`,
 			if err != nil {
 				return err
 			}
-			return at.with(toRead, func(s *session, _ []string) error {
+			return env.with(toRead, func(s *session, _ []string) error {
 				var files []api.WhyFile
 				return s.show("/v1/why/file", url.Values{"path": {path}}, &files, func() error { return printWhyFiles(s, files) })
 			})(cmd, args)

@@ -19,7 +19,7 @@ import (
 
 var workspaceStatuses = text.Strings([]workspace.Status{workspace.Active, workspace.Paused, workspace.Archived})
 
-func newWorkspaces(at *place) *cobra.Command {
+func newWorkspaces(env *cli) *cobra.Command {
 	var agent, status string
 	var wanted pages
 	cmd := &cobra.Command{
@@ -31,7 +31,7 @@ for one agent.
 Where a run ended badly in the middle of its changes, no run works in its workspace until you have
 looked at it with "rouse workspaces show" and said: acknowledge (it is right as it is), discard
 (back to the last checkpoint of that run), or retry (back to it, and a new run from there).`,
-		RunE: at.with(toRead, func(s *session, _ []string) error {
+		RunE: env.with(toRead, func(s *session, _ []string) error {
 			all, err := getPages(s, "/v1/workspaces", queryOf("agent", agent, "status", status), wanted, func(w api.Workspace) string { return w.ID })
 			if err != nil {
 				return err
@@ -48,16 +48,16 @@ looked at it with "rouse workspaces show" and said: acknowledge (it is right as 
 	wanted.flags(cmd.Flags(), pageSize, "workspace", "")
 	cmd.Flags().StringVar(&status, "status", "", "only this `status`: "+strings.Join(workspaceStatuses, ", "))
 	cmd.AddCommand(
-		newWorkspaceShow(at),
-		newWorkspaceAction(at, "pause", "Lets no run work in a workspace, until you resume it"),
-		newWorkspaceAction(at, "resume", "Lets runs work in a workspace again that was paused or archived"),
-		newWorkspaceAction(at, "archive", "Puts a workspace away that is done with"),
-		newWorkspaceAction(at, "acknowledge", "Takes a workspace as a run left it that ended in the middle of its changes"),
-		newWorkspaceAction(at, "discard", "Puts a workspace back to the last checkpoint of such a run"),
-		newWorkspaceRetry(at),
-		newArtifactDecision(at, "approve", "Approves an artifact of a workspace, in the version that is shown"),
-		newArtifactDecision(at, "reject", "Rejects an artifact of a workspace, in the version that is shown"),
-		newWorkspaceArtifact(at),
+		newWorkspaceShow(env),
+		newWorkspaceAction(env, "pause", "Lets no run work in a workspace, until you resume it"),
+		newWorkspaceAction(env, "resume", "Lets runs work in a workspace again that was paused or archived"),
+		newWorkspaceAction(env, "archive", "Puts a workspace away that is done with"),
+		newWorkspaceAction(env, "acknowledge", "Takes a workspace as a run left it that ended in the middle of its changes"),
+		newWorkspaceAction(env, "discard", "Puts a workspace back to the last checkpoint of such a run"),
+		newWorkspaceRetry(env),
+		newArtifactDecision(env, "approve", "Approves an artifact of a workspace, in the version that is shown"),
+		newArtifactDecision(env, "reject", "Rejects an artifact of a workspace, in the version that is shown"),
+		newWorkspaceArtifact(env),
 	)
 	return withJSON(cmd)
 }
@@ -80,11 +80,11 @@ func workspaceRun(w api.Workspace) string {
 
 func orDash(s string) string { return cmp.Or(s, "–") }
 
-func newWorkspaceShow(at *place) *cobra.Command {
+func newWorkspaceShow(env *cli) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "show WORKSPACE",
 		Short: "Shows one workspace: who works in it, how far, what that waits for; artifacts, past runs, state",
-		RunE: showing(at, "/v1/workspaces/%s", func(s *session, d api.WorkspaceDetail) error {
+		RunE: showing(env, "/v1/workspaces/%s", func(s *session, d api.WorkspaceDetail) error {
 			printWorkspace(s.out, d, s.now())
 			return nil
 		}),
@@ -197,21 +197,21 @@ func printWorkspaceArtifacts(w io.Writer, d api.WorkspaceDetail) {
 }
 
 // newWorkspaceAction returns a command that performs an action on one workspace.
-func newWorkspaceAction(at *place, name, short string) *cobra.Command {
+func newWorkspaceAction(env *cli, name, short string) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   name + " WORKSPACE",
 		Short: short,
-		RunE: sending(at, "/v1/workspaces/%s/"+name, func(s *session, w api.Workspace) error {
+		RunE: sending(env, "/v1/workspaces/%s/"+name, func(s *session, w api.Workspace) error {
 			return sayf(s.out, "workspace %s (%s) is %s\n", w.ID, text.OneLine(w.Name), w.Status)
 		}),
 	})
 }
 
-func newWorkspaceRetry(at *place) *cobra.Command {
+func newWorkspaceRetry(env *cli) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "retry WORKSPACE",
 		Short: "Puts a workspace back to that checkpoint, and has a new run begin from it",
-		RunE: sending(at, "/v1/workspaces/%s/retry", func(s *session, w api.RetriedWorkspace) error {
+		RunE: sending(env, "/v1/workspaces/%s/retry", func(s *session, w api.RetriedWorkspace) error {
 			said := fmt.Sprintf("run %s begins from the checkpoint", w.Retry.ID)
 			if !s.executes(w.Retry) {
 				said += " when a daemon starts: rouse serve"
@@ -222,22 +222,22 @@ func newWorkspaceRetry(at *place) *cobra.Command {
 }
 
 // newArtifactDecision returns a command for an owner's decision, which overrides the skill's.
-func newArtifactDecision(at *place, name, short string) *cobra.Command {
+func newArtifactDecision(env *cli, name, short string) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   name + " WORKSPACE ARTIFACT",
 		Short: short,
-		RunE: sending(at, "/v1/workspaces/%s/artifacts/%s/"+name, func(s *session, a api.WorkspaceArtifact) error {
+		RunE: sending(env, "/v1/workspaces/%s/artifacts/%s/"+name, func(s *session, a api.WorkspaceArtifact) error {
 			return sayf(s.out, "artifact %s (%s, version %d) is %s\n", a.ID, shorten(a.Title, 80), a.Version, a.Approval)
 		}),
 	})
 }
 
-func newWorkspaceArtifact(at *place) *cobra.Command {
+func newWorkspaceArtifact(env *cli) *cobra.Command {
 	var to string
 	cmd := &cobra.Command{
 		Use:   "artifact WORKSPACE ARTIFACT",
 		Short: "Prints an artifact of a workspace, or writes it to a file",
-		RunE: at.with(toRead, func(s *session, args []string) error {
+		RunE: env.with(toRead, func(s *session, args []string) error {
 			var d api.WorkspaceDetail
 			if err := s.get("/v1/workspaces/"+url.PathEscape(args[0]), nil, &d); err != nil {
 				return err

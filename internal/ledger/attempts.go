@@ -412,7 +412,7 @@ func requeue(tx *store.Tx, r Run) {
 // retriedDetail adds to what triggered a run that a person had it tried again. One that is damaged stays as it is: the
 // next attempt says so.
 func retriedDetail(detail json.RawMessage) string {
-	var d Detail
+	var d TriggerDetail
 	if json.Unmarshal(detail, &d) != nil {
 		return string(detail)
 	}

@@ -98,7 +98,7 @@ func newLargeRun(t *testing.T, l *ledger.Ledger) (r largeRun) {
 			t.Fatal(err)
 		}
 	}
-	accepted, err := l.Enqueue(ctx, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWebhook, Detail: ledger.Detail{Webhook: &ledger.Delivery{}}, Body: string(large)})
+	accepted, err := l.Enqueue(ctx, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWebhook, Detail: ledger.TriggerDetail{Webhook: &ledger.Delivery{}}, Body: string(large)})
 	check(err)
 	r.run = accepted[0].Run
 	_, r.attempt, err = l.StartAttempt(ctx, r.run)
@@ -179,7 +179,7 @@ func TestValues(t *testing.T) {
 		t.Error(err)
 	}
 	ledgertest.Audited(t, other)
-	if _, err := l.Enqueue(t.Context(), ledger.Request{Job: "small", Agent: "a", Trigger: domain.TriggerWebhook, Detail: ledger.Detail{Webhook: &ledger.Delivery{}}, Body: "small"}); err != nil || len(place.values(t)) != 7 {
+	if _, err := l.Enqueue(t.Context(), ledger.Request{Job: "small", Agent: "a", Trigger: domain.TriggerWebhook, Detail: ledger.TriggerDetail{Webhook: &ledger.Delivery{}}, Body: "small"}); err != nil || len(place.values(t)) != 7 {
 		t.Errorf("a small one: %v, %d at the place", err, len(place.values(t)))
 	}
 
@@ -243,7 +243,7 @@ func TestValues(t *testing.T) {
 // newLargeRunAgain is a run with one large value, the body of its request.
 func newLargeRunAgain(t *testing.T, l *ledger.Ledger) bodyOnly {
 	t.Helper()
-	accepted, err := l.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWebhook, Detail: ledger.Detail{Webhook: &ledger.Delivery{}}, Body: string(large)})
+	accepted, err := l.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWebhook, Detail: ledger.TriggerDetail{Webhook: &ledger.Delivery{}}, Body: string(large)})
 	if err != nil {
 		t.Fatal(err)
 	}

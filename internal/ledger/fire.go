@@ -68,7 +68,7 @@ func fireWake(tx *store.Tx, db *store.DB, now time.Time, id int64, st wake.State
 // enqueueWake turns a wake into a run: one to be executed, or one that says why it was not.
 func enqueueWake(tx *store.Tx, db *store.DB, now time.Time, d wake.Decision) (int64, error) {
 	s := d.Wake
-	of := Detail{Source: "slot", Wake: &WakeDetail{ID: s.ID, Instructions: s.Instructions, ContextViews: s.ContextViews,
+	of := TriggerDetail{Source: "slot", Wake: &WakeDetail{ID: s.ID, Instructions: s.Instructions, ContextViews: s.ContextViews,
 		ScheduledBy: s.ScheduledBy, Planned: s.At.UTC(), Asked: s.CreatedAt.UTC(), AskedBy: s.Run, Job: s.Job, Depth: s.Depth}}
 	detail, err := json.Marshal(of)
 	if err != nil {

@@ -190,7 +190,7 @@ func enqueueDue(tx *store.Tx, now time.Time, d Due) (Accepted, error) {
 // instantDetail is what triggers the run of an instant. One that JSON cannot write fails the whole batch.
 func instantDetail(d Due) (string, error) {
 	nominal := d.Nominal.UTC()
-	detail, err := json.Marshal(Detail{Source: d.Source, Nominal: &nominal})
+	detail, err := json.Marshal(TriggerDetail{Source: d.Source, Nominal: &nominal})
 	return string(detail), err
 }
 

@@ -19,7 +19,7 @@ func (l *Ledger) RetryReview(ctx context.Context, id int64) (Run, error) {
 			return 0, err
 		}
 
-		var d Detail
+		var d TriggerDetail
 		if err := json.Unmarshal(r.Detail, &d); err != nil {
 			return 0, fmt.Errorf("the details of run %d are damaged: %w", r.ID, err)
 		}

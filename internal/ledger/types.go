@@ -15,35 +15,35 @@ import (
 	"rouse/internal/text"
 )
 
-// Detail is the JSON of Run.Detail; a trigger fills what it knows.
-type Detail struct {
-	Source  string            `json:"source,omitempty"`  // of a schedule: cron, every, at, start
-	Nominal *time.Time        `json:"nominal,omitempty"` // of a schedule
-	File    *File             `json:"file,omitempty"`    // of a watch, per file
-	Files   []File            `json:"files,omitempty"`   // of a watch in batches
-	More    int               `json:"more,omitempty"`    // files that were ready and come in a later batch
-	Folder  string            `json:"folder,omitempty"`  // of a watch that converges
-	Changes *Changes          `json:"changes,omitempty"` // of a watch that converges
-	Round   int               `json:"round,omitempty"`   // how many runs since the folder last came to rest, this one included
-	Input   map[string]string `json:"input,omitempty"`   // of a manual run
-	Prompt  string            `json:"prompt,omitempty"`  // of an ad-hoc run
-	Session string            `json:"session,omitempty"` // of an ad-hoc run: the key of the session that it belongs to
-	Fresh   bool              `json:"fresh,omitempty"`   // its session begins with it
-	Chat    bool              `json:"chat,omitempty"`    // of a request of a conversation, whose asker waits
-	Tool    string            `json:"tool,omitempty"`    // of a manual call
-	Args    json.RawMessage   `json:"args,omitempty"`
-	Check   bool              `json:"check,omitempty"` // a program that fails is a failed call
-	Skill   string            `json:"skill,omitempty"` // of a skill that is run without a job
-	Given   json.RawMessage   `json:"given,omitempty"` // its input, a JSON object
-	DryRun  bool              `json:"dry_run,omitempty"`
+// TriggerDetail is the JSON of Run.Detail; a trigger fills what it knows.
+type TriggerDetail struct {
+	Source         string            `json:"source,omitempty"`  // of a schedule: cron, every, at, start
+	Nominal        *time.Time        `json:"nominal,omitempty"` // of a schedule
+	File           *File             `json:"file,omitempty"`    // of a watch, per file
+	Files          []File            `json:"files,omitempty"`   // of a watch in batches
+	More           int               `json:"more,omitempty"`    // files that were ready and come in a later batch
+	Folder         string            `json:"folder,omitempty"`  // of a watch that converges
+	Changes        *Changes          `json:"changes,omitempty"` // of a watch that converges
+	Round          int               `json:"round,omitempty"`   // how many runs since the folder last came to rest, this one included
+	Input          map[string]string `json:"input,omitempty"`   // of a manual run
+	Prompt         string            `json:"prompt,omitempty"`  // of an ad-hoc run
+	Session        string            `json:"session,omitempty"` // of an ad-hoc run: the key of the session that it belongs to
+	NewSession     bool              `json:"fresh,omitempty"`   // its session begins with it
+	Chat           bool              `json:"chat,omitempty"`    // of a request of a conversation, whose asker waits
+	Tool           string            `json:"tool,omitempty"`    // of a manual call
+	Args           json.RawMessage   `json:"args,omitempty"`
+	FailOnExitCode bool              `json:"check,omitempty"` // a program that fails is a failed call
+	Skill          string            `json:"skill,omitempty"` // of a skill that is run without a job
+	SkillInput     json.RawMessage   `json:"given,omitempty"` // its input, a JSON object
+	DryRun         bool              `json:"dry_run,omitempty"`
 	// Workspace is the name of the workspace that such a skill works in.
-	Workspace string         `json:"workspace,omitempty"`
-	Removes   bool           `json:"removes,omitempty"` // the skill is told that it will be removed, and is not run
-	Wake      *WakeDetail    `json:"wake,omitempty"`    // of a wake
-	By        *StarterDetail `json:"by,omitempty"`      // of a run that another one started
-	After     *EndedRun      `json:"after,omitempty"`   // of a run that follows one of another job
-	Webhook   *Delivery      `json:"webhook,omitempty"`
-	Once      *Once          `json:"once,omitempty"` // where whoever asked named the request, to send it again
+	Workspace      string          `json:"workspace,omitempty"`
+	Uninstall      bool            `json:"removes,omitempty"` // the skill is told that it will be removed, and is not run
+	Wake           *WakeDetail     `json:"wake,omitempty"`    // of a wake
+	StartedBy      *StarterDetail  `json:"by,omitempty"`      // of a run that another one started
+	After          *EndedRun       `json:"after,omitempty"`   // of a run that follows one of another job
+	Webhook        *Delivery       `json:"webhook,omitempty"`
+	IdempotencyKey *IdempotencyKey `json:"once,omitempty"` // where whoever asked named the request, to send it again
 	// Untrusted says that whoever asked may repeat what strangers have written, as the model of another program may.
 	Untrusted bool `json:"untrusted,omitempty"`
 	// Retried says that a person had the run tried again: its model is asked also while that is paused.
@@ -60,8 +60,8 @@ type Delivery struct {
 	Bytes int64  `json:"bytes"`           // of the body
 }
 
-// Once is what whoever asked for a run calls their request: they may send it again, and it stays one run.
-type Once struct {
+// IdempotencyKey is what whoever asked for a run calls their request: they may send it again, and it stays one run.
+type IdempotencyKey struct {
 	Key     string `json:"key"`
 	Request string `json:"request"` // SHA-256 of what was asked, hexadecimal: another request is refused under the same key
 }
@@ -73,26 +73,26 @@ type StarterDetail struct {
 }
 
 // asker is the run that asked for a run, or whose end did, 0 where none did.
-func (d Detail) asker() int64 {
+func (d TriggerDetail) asker() int64 {
 	switch {
 	case d.After != nil:
 		return d.After.Run
 	case d.Wake != nil:
 		return d.Wake.AskedBy
-	case d.By != nil:
-		return d.By.Run
+	case d.StartedBy != nil:
+		return d.StartedBy.Run
 	}
 	return 0
 }
 
 // Chain is the job at the beginning of the chain that a run goes back to, "" where there is none: whoever asked for it spends
 // what that job may.
-func (d Detail) Chain() string {
+func (d TriggerDetail) Chain() string {
 	switch {
 	case d.Wake != nil:
 		return d.Wake.Job
-	case d.By != nil:
-		return d.By.Job
+	case d.StartedBy != nil:
+		return d.StartedBy.Job
 	}
 	return ""
 }
@@ -149,7 +149,7 @@ type Request struct {
 	Key                    string
 	Job, Agent             string
 	Trigger                domain.Trigger
-	Detail                 Detail
+	Detail                 TriggerDetail
 	ScheduledAt, NotBefore time.Time
 	// Claim is committed with the run; it takes the place of Key.
 	Claim *claim.Claim

@@ -17,17 +17,17 @@ import (
 // maxLinks is the maximum number of links that locate follows in a path, as in operating systems.
 const maxLinks = 40
 
-// Boundary is a set of folders below which other users or agents can create names. Links below
+// UntrustedDirs is a set of folders below which other users or agents can create names. Links below
 // these folders are not followed. The zero Boundary has no folders, so it follows every link.
-type Boundary struct {
+type UntrustedDirs struct {
 	folders map[string]bool // resolved, clean and folded paths
 }
 
 // NewBoundary returns the boundary of absolute folders. Missing folders are included by name.
-func NewBoundary(folders ...string) Boundary { return NewGlance().Boundary(folders...) }
+func NewBoundary(folders ...string) UntrustedDirs { return NewStatCache().UntrustedDirs(folders...) }
 
-// Glance resolves many paths at about the same time. It caches each name that it has looked at.
-type Glance struct{ names map[string]seen }
+// StatCache resolves many paths at about the same time. It caches each name that it has looked at.
+type StatCache struct{ names map[string]seen }
 
 // seen is the cached state of a path: a link with its target, another file or folder, or missing.
 type seen struct {
@@ -36,11 +36,11 @@ type seen struct {
 	err           error // error of reading a link
 }
 
-// NewGlance returns an empty Glance.
-func NewGlance() *Glance { return &Glance{names: map[string]seen{}} }
+// NewStatCache returns an empty Glance.
+func NewStatCache() *StatCache { return &StatCache{names: map[string]seen{}} }
 
-// Boundary is like NewBoundary, but uses the cache.
-func (g *Glance) Boundary(folders ...string) Boundary {
+// UntrustedDirs is like NewBoundary, but uses the cache.
+func (g *StatCache) UntrustedDirs(folders ...string) UntrustedDirs {
 	type folder struct {
 		path          string
 		linked, depth int
@@ -48,7 +48,7 @@ func (g *Glance) Boundary(folders ...string) Boundary {
 	all := make([]folder, len(folders))
 	for i, path := range folders {
 		all[i] = folder{path, 1, len(elements(path))}
-		if at, err := (Boundary{}).locate(path, g.look); err == nil && at.resolved == filepath.Clean(path) {
+		if at, err := (UntrustedDirs{}).locate(path, g.look); err == nil && at.resolved == filepath.Clean(path) {
 			all[i].linked = 0
 		}
 	}
@@ -58,7 +58,7 @@ func (g *Glance) Boundary(folders ...string) Boundary {
 	// in the other folders.
 	slices.SortStableFunc(all, func(x, y folder) int { return cmp.Or(x.linked-y.linked, x.depth-y.depth) })
 
-	b := Boundary{map[string]bool{}}
+	b := UntrustedDirs{map[string]bool{}}
 	for _, f := range all {
 		if at, err := b.locate(f.path, g.look); err == nil && at.folder == "" {
 			b.folders[fold(at.resolved)] = true
@@ -68,12 +68,12 @@ func (g *Glance) Boundary(folders ...string) Boundary {
 }
 
 // Resolve resolves all links of a path.
-func (g *Glance) Resolve(path string) (string, error) {
-	at, err := (Boundary{}).locate(path, g.look)
+func (g *StatCache) Resolve(path string) (string, error) {
+	at, err := (UntrustedDirs{}).locate(path, g.look)
 	return at.resolved, err
 }
 
-func (g *Glance) look(path string) seen {
+func (g *StatCache) look(path string) seen {
 	at, ok := g.names[path]
 	if !ok {
 		at = look(path)
@@ -112,7 +112,7 @@ type location struct {
 }
 
 // locate resolves the links of a path down to the boundary, using look. Missing parts are kept.
-func (b Boundary) locate(path string, look func(string) seen) (location, error) {
+func (b UntrustedDirs) locate(path string, look func(string) seen) (location, error) {
 	if path == "" { // the system does not treat an empty path as the current folder
 		return location{}, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
 	}
@@ -168,7 +168,7 @@ func (b Boundary) locate(path string, look func(string) seen) (location, error) 
 }
 
 // has reports whether a path is a folder of the boundary.
-func (b Boundary) has(path string) bool {
+func (b UntrustedDirs) has(path string) bool {
 	return len(b.folders) > 0 && b.folders[fold(path)]
 }
 
@@ -188,16 +188,16 @@ func elements(path string) []string {
 }
 
 // Resolve resolves the links of a path down to the boundary.
-func (b Boundary) Resolve(path string) (string, error) {
+func (b UntrustedDirs) Resolve(path string) (string, error) {
 	at, err := b.locate(path, look)
 	return at.resolved, err
 }
 
 // Equal reports whether two boundaries are the same.
-func (b Boundary) Equal(o Boundary) bool { return maps.Equal(b.folders, o.folders) }
+func (b UntrustedDirs) Equal(o UntrustedDirs) bool { return maps.Equal(b.folders, o.folders) }
 
 // Holds returns the folder of the boundary that contains a path, or "" if there is none.
-func (b Boundary) Holds(path string) (folder string) {
+func (b UntrustedDirs) Holds(path string) (folder string) {
 	at, err := b.locate(path, look)
 	if err != nil {
 		return ""
@@ -206,13 +206,13 @@ func (b Boundary) Holds(path string) (folder string) {
 }
 
 // Covers reports whether a path is a folder of the boundary or lies below one.
-func (b Boundary) Covers(path string) bool {
+func (b UntrustedDirs) Covers(path string) bool {
 	at, err := b.locate(path, look)
 	return err == nil && (at.folder != "" || b.has(at.resolved))
 }
 
 // Within returns the part of a path below the boundary, or "" if there is none.
-func (b Boundary) Within(path string) string {
+func (b UntrustedDirs) Within(path string) string {
 	at, err := b.locate(path, look)
 	if err != nil {
 		return ""
@@ -222,16 +222,16 @@ func (b Boundary) Within(path string) string {
 
 // OpenRoot opens a folder. It returns a *LinkError if a link below the boundary is in the path. The
 // caller must close the root.
-func (b Boundary) OpenRoot(path string) (*os.Root, error) { return b.open(path, 0) }
+func (b UntrustedDirs) OpenRoot(path string) (*os.Root, error) { return b.open(path, 0) }
 
 // MakeRoot is like OpenRoot, but creates missing folders. Folders at and below the boundary get the
 // given mode.
-func (b Boundary) MakeRoot(path string, mode fs.FileMode) (*os.Root, error) {
+func (b UntrustedDirs) MakeRoot(path string, mode fs.FileMode) (*os.Root, error) {
 	return b.open(path, mode)
 }
 
 // open opens a folder. If create is not 0, it creates missing folders with that mode.
-func (b Boundary) open(path string, create fs.FileMode) (*os.Root, error) {
+func (b UntrustedDirs) open(path string, create fs.FileMode) (*os.Root, error) {
 	at, err := b.locate(path, look)
 	if err != nil {
 		return nil, err
@@ -363,7 +363,7 @@ func enter(in *os.Root, name, top string, create fs.FileMode) (*os.Root, error) 
 
 // Stat returns information about a file or folder. It returns a *LinkError for a link below the
 // boundary.
-func (b Boundary) Stat(path string) (fs.FileInfo, error) {
+func (b UntrustedDirs) Stat(path string) (fs.FileInfo, error) {
 	folder, _, info, err := b.find(path)
 	if err != nil {
 		return nil, err
@@ -373,7 +373,7 @@ func (b Boundary) Stat(path string) (fs.FileInfo, error) {
 
 // find opens the parent folder of a path and returns information about the path's last element. The
 // caller must close the folder.
-func (b Boundary) find(path string) (folder *os.Root, name string, info fs.FileInfo, err error) {
+func (b UntrustedDirs) find(path string) (folder *os.Root, name string, info fs.FileInfo, err error) {
 	at, err := b.locate(path, look)
 	if err != nil {
 		return nil, "", nil, err
@@ -399,7 +399,7 @@ func (b Boundary) find(path string) (folder *os.Root, name string, info fs.FileI
 }
 
 // ReadDir lists a folder. It returns a *LinkError if a link below the boundary is in the path.
-func (b Boundary) ReadDir(path string) ([]fs.DirEntry, error) {
+func (b UntrustedDirs) ReadDir(path string) ([]fs.DirEntry, error) {
 	folder, err := b.OpenRoot(path)
 	if err != nil {
 		return nil, err
@@ -410,7 +410,7 @@ func (b Boundary) ReadDir(path string) ([]fs.DirEntry, error) {
 }
 
 // Open opens a regular file for reading. It returns a *LinkError for a link below the boundary.
-func (b Boundary) Open(path string) (*os.File, error) {
+func (b UntrustedDirs) Open(path string) (*os.File, error) {
 	folder, name, info, err := b.find(path)
 	if err != nil {
 		return nil, err

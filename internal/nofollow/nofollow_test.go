@@ -91,10 +91,10 @@ func TestOpen(t *testing.T) {
 		}
 		root.Close()
 	}
-	if _, err := (nofollow.Boundary{}).OpenRoot(filepath.Join(dir, "own", "a.txt")); !errors.Is(err, syscall.ENOTDIR) {
+	if _, err := (nofollow.UntrustedDirs{}).OpenRoot(filepath.Join(dir, "own", "a.txt")); !errors.Is(err, syscall.ENOTDIR) {
 		t.Errorf("a file was opened as a folder: %v", err)
 	}
-	if _, err := (nofollow.Boundary{}).OpenRoot(""); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := (nofollow.UntrustedDirs{}).OpenRoot(""); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no path led to a folder: %v", err)
 	}
 	for _, path := range []string{"loop/a", "nowhere/a.txt", "disk/work/in/a.txt/b", "disk/work", "own"} {
@@ -108,7 +108,7 @@ func TestOpen(t *testing.T) {
 func TestNoBoundary(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, "a/b.txt", "text", "l", "->a", "a/l.txt", "->b.txt")
-	if text, err := contentOf(nofollow.Boundary{}, filepath.Join(dir, "l", "l.txt")); err != nil || string(text) != "text" {
+	if text, err := contentOf(nofollow.UntrustedDirs{}, filepath.Join(dir, "l", "l.txt")); err != nil || string(text) != "text" {
 		t.Errorf("%q, %v", text, err)
 	}
 }
@@ -314,7 +314,7 @@ func TestBoundaryByLinks(t *testing.T) {
 	if held := b.Holds(filepath.Join(dir, "own", "deep")); held != "" {
 		t.Errorf("%s was taken for a place of strangers", held)
 	}
-	if !b.Equal(nofollow.NewBoundary(work)) || b.Equal(nofollow.Boundary{}) {
+	if !b.Equal(nofollow.NewBoundary(work)) || b.Equal(nofollow.UntrustedDirs{}) {
 		t.Errorf("%+v", b)
 	}
 }
@@ -324,7 +324,7 @@ func TestBoundaryByLinks(t *testing.T) {
 func TestGlance(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, "disk/work/a.txt", "a", "link", "->disk", "chain", "->link/work", "loop", "->loop")
-	glance := nofollow.NewGlance()
+	glance := nofollow.NewStatCache()
 	resolves := func(path, want string) {
 		t.Helper()
 		real, err := glance.Resolve(dir + "/" + path)
@@ -352,13 +352,13 @@ func TestGlance(t *testing.T) {
 		t.Fatal(err)
 	}
 	resolves("missing/below/it", "missing/below/it")
-	if real, err := (nofollow.Boundary{}).Resolve(dir + "/missing/below"); err != nil || real != filepath.Join(dir, "disk/below") {
+	if real, err := (nofollow.UntrustedDirs{}).Resolve(dir + "/missing/below"); err != nil || real != filepath.Join(dir, "disk/below") {
 		t.Errorf("%s, %v", real, err)
 	}
 }
 
 // contentOf returns the content of a file that Open opens.
-func contentOf(b nofollow.Boundary, path string) ([]byte, error) {
+func contentOf(b nofollow.UntrustedDirs, path string) ([]byte, error) {
 	file, err := b.Open(path)
 	if err != nil {
 		return nil, err

@@ -255,7 +255,7 @@ func TestMakeFolders(t *testing.T) {
 			t.Errorf("%s: %v, want %v (%v)", name, info.Mode(), want, err)
 		}
 	}
-	if got := Usual(0o644); got != 0o640 {
+	if got := ApplyUmask(0o644); got != 0o640 {
 		t.Errorf("%#o", got)
 	}
 }

@@ -23,9 +23,9 @@ func Umask() fs.FileMode {
 	return defaultUmask
 }
 
-// Usual applies the umask from before Tighten to a mode. Use it with Chmod for files and folders
+// ApplyUmask applies the umask from before Tighten to a mode. Use it with Chmod for files and folders
 // that other programs need, for example in workdirs and exports.
-func Usual(mode fs.FileMode) fs.FileMode { return mode &^ Umask() }
+func ApplyUmask(mode fs.FileMode) fs.FileMode { return mode &^ Umask() }
 
 // MakeFolders is like os.MkdirAll, for folders that other programs need. New folders get the mode
 // Usual(0o755).
@@ -70,5 +70,5 @@ func makeFolders(in files, path string) error {
 	case err != nil:
 		return err
 	}
-	return in.Chmod(path, Usual(0o755))
+	return in.Chmod(path, ApplyUmask(0o755))
 }

@@ -2,5 +2,5 @@
 
 package owner
 
-// Tighten does nothing, because files have no modes for other users here.
-func Tighten() {}
+// RestrictUmask does nothing, because files have no modes for other users here.
+func RestrictUmask() {}

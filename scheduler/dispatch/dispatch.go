@@ -38,8 +38,8 @@ type Options struct {
 	// Engine executes the runs. If nil, this process does.
 	Engine Engine
 	// Placed, if set, returns the only node for the runs of an agent, or "" for any. The policy of a job has priority.
-	Placed func(agent string) string
-	Now    func() time.Time // the wall clock; nil means the system's
+	PinnedNode func(agent string) string
+	Now        func() time.Time // the wall clock; nil means the system's
 }
 
 // Dispatcher decides when runs start. An Engine executes them.
@@ -56,11 +56,11 @@ type Dispatcher struct {
 	asked   chan chan<- struct{} // who asks whether the loop goes round
 
 	// Used by the goroutine of Run alone.
-	queue     backlog
-	pauses    []pause.Pause
-	nodes     *nodes    // nil unless this process leads a shared ledger
-	nodesRead time.Time // when they were last read
-	unsure    []int64   // runs whose start failed, and may have been written
+	queue             backlog
+	pauses            []pause.Pause
+	nodes             *nodes    // nil unless this process leads a shared ledger
+	nodesRead         time.Time // when they were last read
+	unconfirmedStarts []int64   // runs whose start failed, and may have been written
 
 	leads    atomic.Bool // result of the last check
 	looking  sync.Mutex  // of lookedAt

@@ -46,16 +46,16 @@ func (e *executor) ObstacleNotices(run ledger.Run, o ledger.Obstacle) []ledger.N
 	return []ledger.Notice{{Run: run.ID, Job: run.Job, Channel: "desktop", Title: o.Text}}
 }
 
-func (e *executor) Asks(run ledger.Run, res ledger.Result) []ledger.Notice {
+func (e *executor) QuestionNotices(run ledger.Run, res ledger.Result) []ledger.Notice {
 	if e.notices == nil {
 		return nil
 	}
 	return e.notices(run, res)
 }
 
-func (e *executor) Tells(run ledger.Run, res ledger.Result) *incident.EndNotices {
+func (e *executor) EndNotices(run ledger.Run, res ledger.Result) *incident.EndNotices {
 	out := &incident.EndNotices{}
-	for _, n := range e.Asks(run, res) {
+	for _, n := range e.QuestionNotices(run, res) {
 		out.Notices = append(out.Notices, incident.EndNotice{Notice: n, Every: 1})
 	}
 	return out

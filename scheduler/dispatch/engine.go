@@ -37,7 +37,7 @@ func (e local) Start(writing context.Context, runs []node.RunFor) error {
 	if err != nil {
 		for _, r := range runs {
 			d.releaseLanes(r.Run)
-			d.unsure = append(d.unsure, r.Run)
+			d.unconfirmedStarts = append(d.unconfirmedStarts, r.Run)
 		}
 		return err
 	}

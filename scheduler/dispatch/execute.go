@@ -83,7 +83,7 @@ func (d *Dispatcher) finishWaiting(ctx context.Context, run ledger.Run, a ledger
 	if res.Wait.Expires <= 0 {
 		res.Wait.Expires = defaultAnswerWait
 	}
-	res.Notices = d.o.Executor.Asks(run, res)
+	res.Notices = d.o.Executor.QuestionNotices(run, res)
 	if res.Wait.Kind == inbox.KindPause {
 		d.log.Info("a run was paused by its skill", "job", run.Job, "run", run.ID, "reason", res.Wait.Message)
 	} else {
@@ -107,7 +107,7 @@ func (d *Dispatcher) expireQuestions(writing context.Context, now time.Time) err
 
 		res := ledger.Result{Outcome: domain.OutcomeTimeout, Error: fmt.Sprintf("nobody answered within %s: %s", i.ExpiresAt.Sub(i.CreatedAt), i.Message)}
 		res = d.o.Executor.OnFinalize(writing, run, res)
-		res.Tell = d.o.Executor.Tells(run, res)
+		res.Tell = d.o.Executor.EndNotices(run, res)
 		res.Pause = d.pauseRule(run, res)
 		if err := d.o.Ledger.ExpireItem(writing, i.ID, res); err != nil {
 			return err
@@ -151,7 +151,7 @@ func (d *Dispatcher) finish(ctx context.Context, run ledger.Run, a ledger.Attemp
 
 	// Nobody is told of a failure that is tried again, nor does it count towards a pause.
 	if res.RetryAt.IsZero() {
-		res.Tell = d.o.Executor.Tells(run, res)
+		res.Tell = d.o.Executor.EndNotices(run, res)
 		res.Pause = d.pauseRule(run, res)
 	}
 

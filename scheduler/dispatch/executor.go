@@ -26,10 +26,10 @@ type Executor interface {
 	// cut off for the last time, nobody answered it, or its function failed. It may add to what
 	// the record says of the end.
 	OnFinalize(ctx context.Context, run ledger.Run, res ledger.Result) ledger.Result
-	// Asks tells people that a run waits for one of them.
-	Asks(run ledger.Run, res ledger.Result) []ledger.Notice
-	// Tells returns the notices of the end of a run, or nil if it causes no notices and changes no incidents.
-	Tells(run ledger.Run, res ledger.Result) *incident.EndNotices
+	// QuestionNotices tells people that a run waits for one of them.
+	QuestionNotices(run ledger.Run, res ledger.Result) []ledger.Notice
+	// EndNotices returns the notices of the end of a run, or nil if it causes no notices and changes no incidents.
+	EndNotices(run ledger.Run, res ledger.Result) *incident.EndNotices
 	// PauseNotices tell them that this end is one failure too many, and pauses the job.
 	PauseNotices(run ledger.Run, res ledger.Result, failures int) []ledger.Notice
 	// ObstacleNotices tell them what keeps a run from starting; of each obstacle the first such notices are sent.
@@ -70,11 +70,11 @@ func (ExecutorFunc) OnFinalize(_ context.Context, _ ledger.Run, res ledger.Resul
 	return res
 }
 
-// Asks implements Executor.
-func (ExecutorFunc) Asks(ledger.Run, ledger.Result) []ledger.Notice { return nil }
+// QuestionNotices implements Executor.
+func (ExecutorFunc) QuestionNotices(ledger.Run, ledger.Result) []ledger.Notice { return nil }
 
-// Tells implements Executor.
-func (ExecutorFunc) Tells(ledger.Run, ledger.Result) *incident.EndNotices { return nil }
+// EndNotices implements Executor.
+func (ExecutorFunc) EndNotices(ledger.Run, ledger.Result) *incident.EndNotices { return nil }
 
 // PauseNotices implements Executor.
 func (ExecutorFunc) PauseNotices(ledger.Run, ledger.Result, int) []ledger.Notice { return nil }

@@ -17,9 +17,9 @@ const (
 	// restFor is the delay after which the leader sends a run again that could not start. It doubles each time, up to maxRest.
 	restFor = 100 * time.Millisecond
 	maxRest = 15 * time.Second
-	// comeAfter is how long a run waits for the node that has its agent's database, if that node has no free lane. After that, another
+	// migrateDelay is how long a run waits for the node that has its agent's database, if that node has no free lane. After that, another
 	// node may take over both. The delay keeps agents from moving back and forth.
-	comeAfter = 5 * time.Second
+	migrateDelay = 5 * time.Second
 )
 
 // nodes is the leader's view of the nodes: their free lanes, and the places of agents.
@@ -107,8 +107,8 @@ func (d *Dispatcher) Leads() bool { return d.leads.Load() }
 // placed returns the only node for the runs of a job and an agent, or "" for any.
 func (d *Dispatcher) placed(job, agent string) string {
 	node := d.o.Executor.Policy(job).Node
-	if node == "" && d.o.Placed != nil {
-		node = d.o.Placed(agent)
+	if node == "" && d.o.PinnedNode != nil {
+		node = d.o.PinnedNode(agent)
 	}
 	return node
 }
@@ -190,7 +190,7 @@ func (n *nodes) place(r queuedRun, busy bool) (node string, ok bool) {
 		if free > 0 {
 			return home.Node, true
 		}
-		if comes := r.since.Add(comeAfter); n.now.Before(comes) {
+		if comes := r.since.Add(migrateDelay); n.now.Before(comes) {
 			n.next = domain.Earlier(n.next, comes)
 			return "", false
 		}

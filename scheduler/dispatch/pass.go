@@ -210,7 +210,7 @@ func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over
 		return true, time.Time{}, nil
 	case r.NotBefore.After(now):
 		return false, r.NotBefore, nil
-	case !d.isHere(r): // the node that may do it does
+	case !d.canRunHere(r): // the node that may do it does
 		return false, time.Time{}, nil
 	}
 
@@ -230,8 +230,8 @@ func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over
 	return false, next, d.startQueued(ctx, writing, now)
 }
 
-// isHere reports whether a run may be done beside this process's node.
-func (d *Dispatcher) isHere(r ledger.Run) bool {
+// canRunHere reports whether a run may be done beside this process's node.
+func (d *Dispatcher) canRunHere(r ledger.Run) bool {
 	m := d.o.Ledger.Nodes.Membership()
 	if m == nil {
 		return true
@@ -247,7 +247,7 @@ func (d *Dispatcher) finishUnstarted(writing context.Context, id int64, res ledg
 		return err
 	}
 
-	res.Tell = d.o.Executor.Tells(run, res)
+	res.Tell = d.o.Executor.EndNotices(run, res)
 	err = d.o.Ledger.FinishUnstarted(writing, id, res)
 	if errors.Is(err, ledger.ErrNotClaimable) { // it was cancelled, or ended by somebody else
 		return nil

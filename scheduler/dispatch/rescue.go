@@ -52,8 +52,8 @@ func (d *Dispatcher) rescueFirst(ctx, writing context.Context) error {
 
 // giveBack ends attempts that nobody does: their start was committed, and the answer was lost with the connection.
 func (d *Dispatcher) giveBack(ctx, writing context.Context) error {
-	for len(d.unsure) > 0 {
-		r, mine, err := d.startedHere(ctx, d.unsure[0])
+	for len(d.unconfirmedStarts) > 0 {
+		r, mine, err := d.startedHere(ctx, d.unconfirmedStarts[0])
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (d *Dispatcher) giveBack(ctx, writing context.Context) error {
 			}
 			d.log.Warn("an attempt was started, and is given back", "job", r.Job, "run", r.ID, "attempt", r.Attempt)
 		}
-		d.unsure = d.unsure[1:]
+		d.unconfirmedStarts = d.unconfirmedStarts[1:]
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func (d *Dispatcher) interrupt(ctx context.Context, run ledger.Run, a ledger.Att
 
 	res.Error = why
 	res = d.o.Executor.OnFinalize(ctx, run, res)
-	res.Tell = d.o.Executor.Tells(run, res)
+	res.Tell = d.o.Executor.EndNotices(run, res)
 	res.Pause = d.pauseRule(run, res)
 
 	return d.o.Ledger.Interrupt(ctx, a, reason, &res)

@@ -9,7 +9,7 @@ import (
 
 // BenchmarkStart runs a module from start to end, on the strongest tier and without a sandbox.
 func BenchmarkStart(b *testing.B) {
-	for _, o := range []sandbox.Options{{}, {MaxTier: sandbox.TierB}, {OffReason: "to measure what confinement costs"}} {
+	for _, o := range []sandbox.Options{{}, {MaxTier: sandbox.TierLandlock}, {OffReason: "to measure what confinement costs"}} {
 		s, err := sandbox.New(o)
 		if err != nil {
 			b.Fatal(err)

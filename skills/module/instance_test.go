@@ -311,7 +311,7 @@ func TestConfined(t *testing.T) {
 		t.Errorf("it ran on tier %s, and there is %s", i.Tier(), tier)
 	}
 
-	weak, err := sandbox.New(sandbox.Options{MaxTier: sandbox.TierD})
+	weak, err := sandbox.New(sandbox.Options{MaxTier: sandbox.TierNone})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -381,7 +381,7 @@ func TestClockOfTheHost(t *testing.T) {
 func TestEachTier(t *testing.T) {
 	unraced(t)
 	t.Parallel()
-	for _, o := range []sandbox.Options{{MaxTier: sandbox.TierA}, {MaxTier: sandbox.TierB}, {OffReason: "a test"}} {
+	for _, o := range []sandbox.Options{{MaxTier: sandbox.TierNamespaces}, {MaxTier: sandbox.TierLandlock}, {OffReason: "a test"}} {
 		s, err := sandbox.New(o)
 		if err != nil {
 			t.Fatal(err)

@@ -47,7 +47,7 @@ func (s Handle) Sibling(name string) Handle {
 }
 
 // OpenHandle opens the folder of a file at any path. The caller closes its root.
-func OpenHandle(b nofollow.Boundary, path string) (Handle, error) {
+func OpenHandle(b nofollow.UntrustedDirs, path string) (Handle, error) {
 	root, err := b.OpenRoot(filepath.Dir(path))
 	return Handle{root, filepath.Base(path)}, err
 }

@@ -184,7 +184,7 @@ func needTierA(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer box.Close()
-	if tier, lacks := box.Tier(t.Context()); !tier.AtLeast(sandbox.TierA) {
+	if tier, lacks := box.Tier(t.Context()); !tier.AtLeast(sandbox.TierNamespaces) {
 		t.Skipf("this machine confines programs on tier %s: %v", tier, lacks)
 	}
 }

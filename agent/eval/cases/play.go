@@ -130,9 +130,9 @@ func (p *played) model() (*agentplan.Model, error) {
 }
 
 func (p *played) request() (ledger.Request, error) {
-	d := ledger.Detail{Skill: p.skill.Name, Given: p.Input, Workspace: p.Workspace}
-	if len(d.Given) == 0 {
-		d.Given = json.RawMessage("{}")
+	d := ledger.TriggerDetail{Skill: p.skill.Name, SkillInput: p.Input, Workspace: p.Workspace}
+	if len(d.SkillInput) == 0 {
+		d.SkillInput = json.RawMessage("{}")
 	}
 	if p.File != "" {
 		path := filepath.Join(p.Work, filepath.FromSlash(p.File))

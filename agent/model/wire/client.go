@@ -22,7 +22,7 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/redact"
-	"rouse/internal/live"
+	"rouse/internal/progress"
 )
 
 const (
@@ -170,7 +170,7 @@ func (c *Client) Stream(ctx context.Context, x Exchange, maxOutput int) iter.Seq
 		defer cancel()
 
 		lost := &lostRequests{}
-		live.From(ctx).Waits(c.shownName(), "")
+		progress.From(ctx).Waits(c.shownName(), "")
 		err := c.runTurn(context.WithValue(ctx, lostKey{}, lost), x, maxOutput, lost, func(e model.Event) bool { return yield(e, nil) })
 		if err == nil || errors.Is(err, errStopped) {
 			return
@@ -240,7 +240,7 @@ func (c *Client) roundTrip(ctx context.Context, x Exchange, a *Accumulator, emit
 	a.answering, a.textBytes = true, 0
 	return c.readAnswer(resp, func(f Frame) error {
 		text, err := x.Decode(f, a)
-		live.From(ctx).Arrived(len(f.Data)) // counts reasoning and calls as well as text
+		progress.From(ctx).Arrived(len(f.Data)) // counts reasoning and calls as well as text
 		a.textBytes += len(text)
 		a.frames++
 		if text != "" && !emit(model.Event{Text: text}) {

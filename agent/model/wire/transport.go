@@ -20,7 +20,7 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 
 	"rouse/agent/model"
-	"rouse/internal/live"
+	"rouse/internal/progress"
 )
 
 const (
@@ -80,7 +80,7 @@ func (c *Client) checkRetry(ctx context.Context, resp *http.Response, err error)
 		return false, nil
 	}
 	lost.noteRetry(failure, resp, err)
-	live.From(ctx).Waits(c.shownName(), failure.Message)
+	progress.From(ctx).Waits(c.shownName(), failure.Message)
 	return true, nil
 }
 

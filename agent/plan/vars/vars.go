@@ -28,7 +28,7 @@ func (s instant) MarshalJSON() ([]byte, error) { return json.Marshal(s.String())
 
 // Of returns what prompts, playbooks and notices can name. Other names are absent, so
 // that using one is an error.
-func Of(run ledger.Run, attempt int, d ledger.Detail, lastSuccess, lastRun time.Time) map[string]any {
+func Of(run ledger.Run, attempt int, d ledger.TriggerDetail, lastSuccess, lastRun time.Time) map[string]any {
 	scheduled := run.ScheduledAt
 	if scheduled.IsZero() { // not started by a clock: due when it was asked for
 		scheduled = run.QueuedAt
@@ -103,7 +103,7 @@ func endedOf(e ledger.EndedRun) ended {
 // Types returns the types of all template names; nil if only the run knows.
 func Types() map[string]reflect.Type {
 	out := map[string]reflect.Type{"Manifest": reflect.TypeFor[string]()}
-	for _, d := range []ledger.Detail{{File: &ledger.File{}}, {Files: make([]ledger.File, 1)}, {Folder: "."}, {Webhook: &ledger.Delivery{}}, {After: &ledger.EndedRun{}}} {
+	for _, d := range []ledger.TriggerDetail{{File: &ledger.File{}}, {Files: make([]ledger.File, 1)}, {Folder: "."}, {Webhook: &ledger.Delivery{}}, {After: &ledger.EndedRun{}}} {
 		for name, value := range Of(ledger.Run{}, 1, d, time.Time{}, time.Time{}) {
 			out[name] = reflect.TypeOf(value)
 		}
@@ -138,7 +138,7 @@ func AddBody(data map[string]any, body string) {
 }
 
 // Changes are those of a folder; a manual run may have none.
-func Changes(d ledger.Detail) ledger.Changes {
+func Changes(d ledger.TriggerDetail) ledger.Changes {
 	if d.Changes == nil {
 		return ledger.Changes{Added: []string{}, Removed: []string{}, Modified: []string{}}
 	}

@@ -247,9 +247,9 @@ func TestAskedInVain(t *testing.T) {
 	b := setup(t)
 	bind := func(name, args string) *tool.Envelope {
 		one, _ := b.r.Lookup(name)
-		n, err := one.Need(t.Context(), tool.Invocation{Run: 1, Agent: "ann", Key: "1"}, json.RawMessage(args))
+		n, err := one.Access(t.Context(), tool.Invocation{Run: 1, Agent: "ann", Key: "1"}, json.RawMessage(args))
 		if err == nil {
-			n, err = tool.RefusedNeed(n.Bind(n))
+			n, err = tool.RefusedAccess(n.Bind(n))
 		}
 		if err != nil {
 			t.Fatal(err)

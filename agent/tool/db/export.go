@@ -39,7 +39,7 @@ var exportSpec = tool.Spec{
 func (o Options) exportTool(s tool.Spec) (tool.Tool, error) {
 	s.Canonical = o.Roots.Canonical
 	writes := o.Roots.PathNeeds(true)
-	s.Needs = func(ctx context.Context, in tool.Invocation, args json.RawMessage) (tool.Need, error) {
+	s.Access = func(ctx context.Context, in tool.Invocation, args json.RawMessage) (tool.Access, error) {
 		n, err := writes(ctx, in, args)
 		rows := o.readNeed(in.Agent)
 		n.AddsTaint, n.Reads = n.AddsTaint|rows.AddsTaint, append(n.Reads, rows.Reads...)
@@ -125,7 +125,7 @@ func writeTemp(ctx context.Context, p *tool.FileHandle, db *agentdb.DB, spec age
 	}
 
 	// Chmod, because the umask reduces the mode given at creation.
-	if err = file.Chmod(owner.Usual(0o644)); err == nil {
+	if err = file.Chmod(owner.ApplyUmask(0o644)); err == nil {
 		done, err = db.Export(ctx, spec, file)
 	}
 	if err == nil {

@@ -134,7 +134,7 @@ func Specs() tool.Specs {
 func Tools(o Options) ([]tool.Tool, error) {
 	var out []tool.Tool
 	for _, m := range members {
-		m.spec.Needs = o.needs(m.showsRows, m.spec.Effect != domain.EffectRead)
+		m.spec.Access = o.needs(m.showsRows, m.spec.Effect != domain.EffectRead)
 		t, err := m.define(o, m.spec)
 		if err != nil {
 			return nil, err
@@ -148,8 +148,8 @@ func Tools(o Options) ([]tool.Tool, error) {
 // needs returns the function that describes a call to the authorizer. A call reads rows, which
 // carry the taint of the runs that wrote them, and the file at its argument path. It writes the
 // table it names, or any table if it does not name one.
-func (o Options) needs(shows, keeps bool) func(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
-	return func(ctx context.Context, in tool.Invocation, args json.RawMessage) (n tool.Need, err error) {
+func (o Options) needs(shows, keeps bool) func(context.Context, tool.Invocation, json.RawMessage) (tool.Access, error) {
+	return func(ctx context.Context, in tool.Invocation, args json.RawMessage) (n tool.Access, err error) {
 		var a struct{ Table, Path string }
 		if err := json.Unmarshal(args, &a); err != nil {
 			return n, nil //nolint:nilerr // the call itself says what is wrong with them
@@ -174,8 +174,8 @@ func (o Options) needs(shows, keeps bool) func(context.Context, tool.Invocation,
 
 // bindDatabase refuses a call if its database cannot be used, before the owner is asked for an
 // approval. then is the next check and may be nil.
-func (o Options) bindDatabase(ctx context.Context, agent string, then func(tool.Need) (tool.Need, error)) func(tool.Need) (tool.Need, error) {
-	return func(n tool.Need) (tool.Need, error) {
+func (o Options) bindDatabase(ctx context.Context, agent string, then func(tool.Access) (tool.Access, error)) func(tool.Access) (tool.Access, error) {
+	return func(n tool.Access) (tool.Access, error) {
 		_, release, err := o.Pool.Get(ctx, agent)
 		if err != nil && ctx.Err() == nil {
 			e := tool.Failure(tool.KindUnavailable, "%s", err.Error())
@@ -196,7 +196,7 @@ func (o Options) bindDatabase(ctx context.Context, agent string, then func(tool.
 
 // readNeed returns the need of a call that shows rows. It covers all tables, because a query may
 // name any table and views hide the tables they use.
-func (o Options) readNeed(agent string) (n tool.Need) {
+func (o Options) readNeed(agent string) (n tool.Access) {
 	if n.Reads = []label.Place{label.TablePlace(agent, "")}; o.Private {
 		n.AddsTaint |= tool.Private
 		n.NotPrivate = "private: {database: false}"

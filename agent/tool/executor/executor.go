@@ -170,7 +170,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 
 	p := &program{o}
 	s := runSpec
-	s.Needs = tool.Needs(p.need)
+	s.Access = tool.AccessOf(p.need)
 	t, err := tool.Define(s, p.run)
 	return []tool.Tool{t}, err
 }
@@ -191,7 +191,7 @@ type action struct {
 }
 
 // need tells the authorizer what the program can reach (docs/dev/security-tests.md).
-func (p *program) need(ctx context.Context, in tool.Invocation, a Args) (tool.Need, error) {
+func (p *program) need(ctx context.Context, in tool.Invocation, a Args) (tool.Access, error) {
 	s, roots := p.Settings, p.Launcher.Roots
 	n := roots.ProgramNeed()
 	act := action{Job: in.Job, Argv: s.Argv, Path: p.Located.Path, Dir: roots.Workdir(), Home: s.Home, Network: "none", Read: s.Read, Login: s.Login, Tier: p.Launcher.Tier(ctx)}
@@ -205,7 +205,7 @@ func (p *program) need(ctx context.Context, in tool.Invocation, a Args) (tool.Ne
 		act.Network = "host"
 		n.AddsTaint |= tool.Outward | tool.Untrusted
 	}
-	if act.Tier == sandbox.TierD { // unconfined it reaches everything
+	if act.Tier == sandbox.TierNone { // unconfined it reaches everything
 		n.AddsTaint |= tool.Outward
 	}
 	if (s.Secret || len(s.Login) > 0) && !s.Public {

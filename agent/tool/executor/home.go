@@ -15,7 +15,7 @@ import (
 
 // prepareHome makes the HOME of a program, with links to the logins of its owner, under the same
 // names.
-func prepareHome(b nofollow.Boundary, s Settings) error {
+func prepareHome(b nofollow.UntrustedDirs, s Settings) error {
 	home, err := b.MakeRoot(s.Home, 0o700)
 	if err != nil {
 		return fmt.Errorf("the program's HOME %s cannot be made: %w", s.Home, err)

@@ -111,7 +111,7 @@ func TakeBefore(ctx context.Context, roots *tool.Roots, in tool.Invocation, dir 
 }
 
 // list lists the entries of the roots, up to the limit.
-func (b *Before) list(ctx context.Context, boundary nofollow.Boundary) (entries map[string]*beforeEntry, more bool, err error) {
+func (b *Before) list(ctx context.Context, boundary nofollow.UntrustedDirs) (entries map[string]*beforeEntry, more bool, err error) {
 	entries = map[string]*beforeEntry{}
 	for _, path := range b.Roots {
 		root, err := boundary.OpenRoot(path)
@@ -186,7 +186,7 @@ func entryOf(root *os.Root, rel string, d fs.DirEntry) *beforeEntry {
 }
 
 // keep copies the contents of files, smallest first, so that as many as possible are kept.
-func (b *Before) keep(ctx context.Context, boundary nofollow.Boundary) error {
+func (b *Before) keep(ctx context.Context, boundary nofollow.UntrustedDirs) error {
 	contents, err := os.OpenFile(filepath.Join(b.dir, beforeContents), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
@@ -230,7 +230,7 @@ func (b *Before) keep(ctx context.Context, boundary nofollow.Boundary) error {
 }
 
 // readWithin reads a file below a root without following links, up to maxRaw bytes.
-func readWithin(boundary nofollow.Boundary, root, path string) ([]byte, error) {
+func readWithin(boundary nofollow.UntrustedDirs, root, path string) ([]byte, error) {
 	rel, err := filepath.Rel(root, path)
 	if err != nil {
 		return nil, err
@@ -282,7 +282,7 @@ type Settled struct {
 
 // Settle records the changes since, with the content before, and removes what was kept. roots hear
 // of the files that were written; nil after a crash. An error is the host's.
-func (b *Before) Settle(ctx context.Context, log *fileop.FileOps, boundary nofollow.Boundary, roots *tool.Roots) (out Settled, err error) {
+func (b *Before) Settle(ctx context.Context, log *fileop.FileOps, boundary nofollow.UntrustedDirs, roots *tool.Roots) (out Settled, err error) {
 	now, more, err := b.list(ctx, boundary)
 	if err != nil {
 		return out, err
@@ -347,7 +347,7 @@ func (b *Before) fill(op *fileop.Op, saved int64) ([]byte, int64, error) {
 
 // changes are in the order of paths. Undo goes backwards, so that it finds the folders that it
 // removes empty.
-func (b *Before) changes(ctx context.Context, boundary nofollow.Boundary, now map[string]*beforeEntry) (ops []fileop.Op, err error) {
+func (b *Before) changes(ctx context.Context, boundary nofollow.UntrustedDirs, now map[string]*beforeEntry) (ops []fileop.Op, err error) {
 	all := maps.Clone(b.Entries)
 	maps.Copy(all, now)
 	paths := slices.Sorted(maps.Keys(all))
@@ -365,7 +365,7 @@ func (b *Before) changes(ctx context.Context, boundary nofollow.Boundary, now ma
 
 // change returns the change of one path, or nil. left is the number of bytes that may still be
 // read.
-func change(boundary nofollow.Boundary, path string, was, is *beforeEntry, left *int64) *fileop.Op {
+func change(boundary nofollow.UntrustedDirs, path string, was, is *beforeEntry, left *int64) *fileop.Op {
 	op := &fileop.Op{Type: fileop.Program, Path: path, Root: cmp.Or(is, was).root}
 	switch {
 	case was != nil && is != nil && was.Kind == is.Kind && was.same(is):
@@ -442,7 +442,7 @@ func (b *Before) Discard() error { return os.RemoveAll(b.dir) }
 
 // RecoverBefore records the changes that programs of a process that died had made, from what was
 // kept in the folders of dir. Their attempts must not have been ended yet.
-func RecoverBefore(ctx context.Context, log *fileop.FileOps, boundary nofollow.Boundary, dir string) error {
+func RecoverBefore(ctx context.Context, log *fileop.FileOps, boundary nofollow.UntrustedDirs, dir string) error {
 	left, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -471,7 +471,7 @@ func RecoverBefore(ctx context.Context, log *fileop.FileOps, boundary nofollow.B
 }
 
 // findRoots sets the root of each entry again. A root that is behind a link now is left out.
-func (b *Before) findRoots(boundary nofollow.Boundary) {
+func (b *Before) findRoots(boundary nofollow.UntrustedDirs) {
 	b.Roots = slices.DeleteFunc(b.Roots, func(root string) bool {
 		at, err := boundary.Resolve(root)
 		return err != nil || at != root

@@ -49,7 +49,7 @@ func TestKeptFileBecomesAPipe(t *testing.T) {
 		rounds = 100 * n
 	}
 	for range rounds {
-		content, err := readWithin(nofollow.Boundary{}, dir, name)
+		content, err := readWithin(nofollow.UntrustedDirs{}, dir, name)
 		if err == nil && string(content) != "text" {
 			t.Fatalf("read %q", content)
 		}

@@ -38,14 +38,14 @@ func TestBeforeOutlivesACrash(t *testing.T) {
 	}
 
 	for range 2 { // the second start finds nothing
-		if err := file.RecoverBefore(t.Context(), l.FileOps, nofollow.Boundary{}, kept); err != nil {
+		if err := file.RecoverBefore(t.Context(), l.FileOps, nofollow.UntrustedDirs{}, kept); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if left, err := os.ReadDir(kept); err != nil || len(left) > 0 {
 		t.Errorf("%v %v", left, err)
 	}
-	undone, done, err := file.UndoRun(t.Context(), l.FileOps, tool.NewLocks(""), nofollow.Boundary{}, in.Run, false, false)
+	undone, done, err := file.UndoRun(t.Context(), l.FileOps, tool.NewLocks(""), nofollow.UntrustedDirs{}, in.Run, false, false)
 	if err != nil || !done || len(undone) != 3 {
 		t.Fatalf("%+v %v %v", undone, done, err)
 	}
@@ -64,7 +64,7 @@ func keepBefore(t *testing.T, dir, work, kept string) (*ledger.Ledger, tool.Invo
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	accepted, err := l.Enqueue(t.Context(), ledger.Request{Agent: "a", Trigger: domain.TriggerManual, Detail: ledger.Detail{Prompt: "x"}})
+	accepted, err := l.Enqueue(t.Context(), ledger.Request{Agent: "a", Trigger: domain.TriggerManual, Detail: ledger.TriggerDetail{Prompt: "x"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestAfterIsBounded(t *testing.T) {
 		}
 	}
 
-	settled, err := before.Settle(t.Context(), l.FileOps, nofollow.Boundary{}, nil)
+	settled, err := before.Settle(t.Context(), l.FileOps, nofollow.UntrustedDirs{}, nil)
 	if err != nil || settled.Files != files || settled.Kept != 512<<20/size || !strings.Contains(settled.Why, "more than 512 MiB") {
 		t.Errorf("%d of %d kept: %s (%v)", settled.Kept, settled.Files, settled.Why, err)
 	}

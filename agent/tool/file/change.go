@@ -305,7 +305,7 @@ func writeTemp(p *tool.FileHandle, text string, mode fs.FileMode) (*atomicfile.F
 	}
 
 	if mode == 0 {
-		mode = owner.Usual(0o644)
+		mode = owner.ApplyUmask(0o644)
 	}
 
 	// Chmod, for the mode given at creation is cut by the umask.

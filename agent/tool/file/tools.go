@@ -58,16 +58,16 @@ var members = []member{
 	taking(readSpec, (*files).read),
 	taking(writeSpec, (*files).write, (*files).writeNeed),
 	taking(editSpec, (*files).edit),
-	taking(moveSpec, (*files).move, func(f *files, a transferArgs) (tool.Need, error) { return f.transferNeed(a, true) }),
-	taking(copySpec, (*files).copy, func(f *files, a transferArgs) (tool.Need, error) { return f.transferNeed(a, false) }),
-	taking(deleteSpec, (*files).deletePath, func(f *files, a deleteArgs) (tool.Need, error) {
+	taking(moveSpec, (*files).move, func(f *files, a transferArgs) (tool.Access, error) { return f.transferNeed(a, true) }),
+	taking(copySpec, (*files).copy, func(f *files, a transferArgs) (tool.Access, error) { return f.transferNeed(a, false) }),
+	taking(deleteSpec, (*files).deletePath, func(f *files, a deleteArgs) (tool.Access, error) {
 		return f.roots.RemoveNeed(filepath.Clean(a.Path)), nil
 	}),
 	taking(folderSpec, (*files).makeFolder),
 	taking(searchSpec, (*files).fileSearch),
 	taking(historySpec, (*files).history),
 	taking(undoSpec, (*files).undo),
-	taking(shareSpec, (*files).share, func(f *files, a shareArgs) (tool.Need, error) {
+	taking(shareSpec, (*files).share, func(f *files, a shareArgs) (tool.Access, error) {
 		return f.roots.ReadNeed(filepath.Clean(a.Path)), f.checkShare(a)
 	}),
 	taking(alias(readSpec, tool.Spec{Name: "read_file", Description: readAliasText, Class: tool.ClassRead, Paging: paged("offset"), Example: `{"path":"report.md","limit":50}`}), (*files).readAlias),
@@ -79,12 +79,12 @@ var members = []member{
 
 // taking returns the member whose arguments are an A. need replaces the need of a tool that only
 // reads or changes the file at its path.
-func taking[A any](s tool.Spec, run func(*files, context.Context, tool.Invocation, A) (tool.Envelope, error), need ...func(*files, A) (tool.Need, error)) member {
+func taking[A any](s tool.Spec, run func(*files, context.Context, tool.Invocation, A) (tool.Envelope, error), need ...func(*files, A) (tool.Access, error)) member {
 	s.Args = reflect.TypeFor[A]()
 	return member{s, func(f *files, s tool.Spec) (tool.Tool, error) {
-		s.Needs = f.roots.PathNeeds(s.Effect == domain.EffectWrite)
+		s.Access = f.roots.PathNeeds(s.Effect == domain.EffectWrite)
 		if len(need) > 0 {
-			s.Needs = tool.Needs(func(_ context.Context, _ tool.Invocation, a A) (tool.Need, error) { return need[0](f, a) })
+			s.Access = tool.AccessOf(func(_ context.Context, _ tool.Invocation, a A) (tool.Access, error) { return need[0](f, a) })
 		}
 		return tool.Define(s, func(ctx context.Context, in tool.Invocation, a A) (tool.Envelope, error) { return run(f, ctx, in, a) })
 	}}

@@ -65,9 +65,9 @@ func (r *transferResult) count(items []item, size int64) {
 	}
 }
 
-func (f *files) transferNeed(a transferArgs, moves bool) (tool.Need, error) {
+func (f *files) transferNeed(a transferArgs, moves bool) (tool.Access, error) {
 	if a.From == "" || a.To == "" {
-		return tool.Need{}, nil // the call will be refused
+		return tool.Access{}, nil // the call will be refused
 	}
 	return f.roots.TransferNeed(filepath.Clean(a.From), f.target(a), moves), nil
 }

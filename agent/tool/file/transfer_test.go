@@ -83,7 +83,7 @@ func TestTransfers(t *testing.T) {
 					}
 					continue
 				}
-				ops, done, err := file.UndoRun(t.Context(), b.ledger.FileOps, nil, nofollow.Boundary{}, b.last, false, false)
+				ops, done, err := file.UndoRun(t.Context(), b.ledger.FileOps, nil, nofollow.UntrustedDirs{}, b.last, false, false)
 				if err != nil || !done || b.tree(t) != all {
 					t.Fatalf("undo of the run: %+v %v %v %q", ops, done, err, b.tree(t))
 				}
@@ -116,12 +116,12 @@ func TestTransferChains(t *testing.T) {
 	}
 
 	write(t, filepath.Join(b.dir, "c.txt"), "mine")
-	ops, done, err := file.UndoRun(t.Context(), b.ledger.FileOps, nil, nofollow.Boundary{}, b.last, false, false)
+	ops, done, err := file.UndoRun(t.Context(), b.ledger.FileOps, nil, nofollow.UntrustedDirs{}, b.last, false, false)
 	if err != nil || done || b.tree(t) != "c.txt=mine" || !strings.Contains(fmt.Sprint(ops), "changed since") {
 		t.Fatalf("%v %v %v %q", ops, done, err, b.tree(t))
 	}
 	write(t, filepath.Join(b.dir, "c.txt"), "c")
-	if _, done, err = file.UndoRun(t.Context(), b.ledger.FileOps, nil, nofollow.Boundary{}, b.last, false, false); err != nil || !done || b.tree(t) != "in/a.txt=a" {
+	if _, done, err = file.UndoRun(t.Context(), b.ledger.FileOps, nil, nofollow.UntrustedDirs{}, b.last, false, false); err != nil || !done || b.tree(t) != "in/a.txt=a" {
 		t.Fatalf("%v %v %q", done, err, b.tree(t))
 	}
 }
@@ -224,7 +224,7 @@ func TestTransferAfterCrash(t *testing.T) {
 			if ops, err := b.ledger.FileOps.List(t.Context(), fileop.Filter{Run: in.Run, Limit: -1}); err != nil || len(ops) != 6 {
 				t.Errorf("%d changes are on record (%v)", len(ops), err)
 			}
-			if _, done, err := file.UndoRun(t.Context(), b.ledger.FileOps, nil, nofollow.Boundary{}, in.Run, false, false); err != nil || !done || b.tree(t) != "in/a.txt=a in/b.txt=b" {
+			if _, done, err := file.UndoRun(t.Context(), b.ledger.FileOps, nil, nofollow.UntrustedDirs{}, in.Run, false, false); err != nil || !done || b.tree(t) != "in/a.txt=a in/b.txt=b" {
 				t.Errorf("%v %v %q", done, err, b.tree(t))
 			}
 		})
@@ -261,7 +261,7 @@ func TestMoveBetweenFileSystems(t *testing.T) {
 	if got := b.tree(t); got != "./" {
 		t.Errorf("%q stays", got)
 	}
-	if _, done, err := file.UndoRun(t.Context(), b.ledger.FileOps, nil, nofollow.Boundary{}, b.last, false, false); err != nil || !done || b.tree(t) != "a.txt=a in/deep/b.txt=b" {
+	if _, done, err := file.UndoRun(t.Context(), b.ledger.FileOps, nil, nofollow.UntrustedDirs{}, b.last, false, false); err != nil || !done || b.tree(t) != "a.txt=a in/deep/b.txt=b" {
 		t.Errorf("%v %v %q", done, err, b.tree(t))
 	}
 	if left, err := os.ReadDir(far); err != nil || len(left) > 0 {

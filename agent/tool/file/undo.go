@@ -20,7 +20,7 @@ import (
 // Undo reverts one recorded change of a file. It refuses, with a *tool.Refusal, if the file was
 // changed since, unless force is set. A change that cannot be restored at all is always refused. It
 // has access only to the folder that was granted to the run, through no link below the boundary.
-func Undo(ctx context.Context, log *fileop.FileOps, locks *tool.Locks, b nofollow.Boundary, op fileop.Op, force bool) error {
+func Undo(ctx context.Context, log *fileop.FileOps, locks *tool.Locks, b nofollow.UntrustedDirs, op fileop.Op, force bool) error {
 	gone := func(path string, err error) error {
 		return tool.RefusePath(tool.KindNotFound, "the folder of %s is gone: %v", path, err)
 	}
@@ -340,7 +340,7 @@ type Undone struct {
 // UndoRun reverts all changes of files by a run, the newest first. Without force it reverts all or
 // none: a file that was changed since prevents it. With dry it only reports the obstacles. Changes
 // that were undone before are left out.
-func UndoRun(ctx context.Context, log *fileop.FileOps, locks *tool.Locks, b nofollow.Boundary, run int64, force, dry bool) (out []Undone, done bool, err error) {
+func UndoRun(ctx context.Context, log *fileop.FileOps, locks *tool.Locks, b nofollow.UntrustedDirs, run int64, force, dry bool) (out []Undone, done bool, err error) {
 	ops, err := log.List(ctx, fileop.Filter{Run: run, Limit: -1})
 	if err != nil {
 		return nil, false, err
@@ -397,7 +397,7 @@ func UndoRun(ctx context.Context, log *fileop.FileOps, locks *tool.Locks, b nofo
 
 // obstacleNow returns why the newest change of a file cannot be undone. A change that was not made
 // prevents nothing.
-func obstacleNow(b nofollow.Boundary, op fileop.Op, gone func(path string) bool) string {
+func obstacleNow(b nofollow.UntrustedDirs, op fileop.Op, gone func(path string) bool) string {
 	roots, err := tool.NewRootsWithin(b, op.Root, nil)
 	if err != nil {
 		return fmt.Sprintf("the folder %s is gone", op.Root)

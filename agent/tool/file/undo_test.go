@@ -171,20 +171,20 @@ func TestUndoRun(t *testing.T) {
 	}
 
 	var bad *tool.Refusal
-	if err := file.Undo(ctx, b.ledger.FileOps, nil, nofollow.Boundary{}, ops[0], false); !errors.As(err, &bad) || !strings.Contains(err.Error(), "changed since") || b.text("a.txt") != "mine\n" {
+	if err := file.Undo(ctx, b.ledger.FileOps, nil, nofollow.UntrustedDirs{}, ops[0], false); !errors.As(err, &bad) || !strings.Contains(err.Error(), "changed since") || b.text("a.txt") != "mine\n" {
 		t.Errorf("%v", err)
 	}
-	if err := file.Undo(ctx, b.ledger.FileOps, nil, nofollow.Boundary{}, ops[0], true); err != nil || b.text("a.txt") != "one\n" {
+	if err := file.Undo(ctx, b.ledger.FileOps, nil, nofollow.UntrustedDirs{}, ops[0], true); err != nil || b.text("a.txt") != "one\n" {
 		t.Errorf("%v", err)
 	}
-	if err := file.Undo(ctx, b.ledger.FileOps, nil, nofollow.Boundary{}, ops[1], false); err != nil || b.text("a.txt") != "old\n" {
+	if err := file.Undo(ctx, b.ledger.FileOps, nil, nofollow.UntrustedDirs{}, ops[1], false); err != nil || b.text("a.txt") != "old\n" {
 		t.Errorf("%v", err)
 	}
 
 	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o640 {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
-	if op, err := b.ledger.FileOps.List(ctx, fileop.Filter{ID: ops[1].ID}); err != nil || file.Undo(ctx, b.ledger.FileOps, nil, nofollow.Boundary{}, op[0], true) == nil {
+	if op, err := b.ledger.FileOps.List(ctx, fileop.Filter{ID: ops[1].ID}); err != nil || file.Undo(ctx, b.ledger.FileOps, nil, nofollow.UntrustedDirs{}, op[0], true) == nil {
 		t.Error("undone twice")
 	}
 }
@@ -247,7 +247,7 @@ func TestUndoOfNothing(t *testing.T) {
 		if why := whyNot(t, b.run(t)); len(why) == 0 || !strings.Contains(why[0], "did not come about") {
 			t.Errorf("%s: %q", op.Path, why)
 		}
-		if err := file.Undo(t.Context(), b.ledger.FileOps, nil, nofollow.Boundary{}, op, false); err != nil {
+		if err := file.Undo(t.Context(), b.ledger.FileOps, nil, nofollow.UntrustedDirs{}, op, false); err != nil {
 			t.Errorf("%v", err)
 		}
 	}
@@ -295,7 +295,7 @@ func TestWriteOfTheSameBytes(t *testing.T) {
 		t.Fatalf("%+v, %v", ops, err)
 	}
 	for i, op := range ops { // the newest first
-		if err := file.Undo(t.Context(), b.ledger.FileOps, nil, nofollow.Boundary{}, op, false); err != nil {
+		if err := file.Undo(t.Context(), b.ledger.FileOps, nil, nofollow.UntrustedDirs{}, op, false); err != nil {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
@@ -348,7 +348,7 @@ func TestUndoAllOfARun(t *testing.T) {
 	state := func() string { return b.text("sub/a.txt") + " " + b.text("b.txt") }
 	undo := func(force, dry bool) string {
 		t.Helper()
-		out, done, err := file.UndoRun(t.Context(), b.ledger.FileOps, nil, nofollow.Boundary{}, b.last, force, dry)
+		out, done, err := file.UndoRun(t.Context(), b.ledger.FileOps, nil, nofollow.UntrustedDirs{}, b.last, force, dry)
 		if err != nil {
 			t.Fatal(err)
 		}

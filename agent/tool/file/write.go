@@ -53,7 +53,7 @@ type writeResult struct {
 const writeAliasText = "Write a text file as a whole, with the folders it needs. An existing file is replaced."
 
 // writeNeed refuses too much content before the owner is asked about the call.
-func (f *files) writeNeed(a writeArgs) (tool.Need, error) {
+func (f *files) writeNeed(a writeArgs) (tool.Access, error) {
 	return f.roots.WriteNeed(filepath.Clean(a.Path)), checkLength(a.Content)
 }
 

@@ -35,7 +35,7 @@ type draft struct {
 }
 
 // needs describes the commit to the authorizer. It does not change the repository.
-func (f *family) needs(ctx context.Context, in tool.Invocation, a commitArgs) (tool.Need, error) {
+func (f *family) needs(ctx context.Context, in tool.Invocation, a commitArgs) (tool.Access, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 

@@ -81,12 +81,12 @@ func Tools(o Options) ([]tool.Tool, error) {
 
 	f := &family{Options: o, proposedTrees: map[string]string{}}
 	read, write := statusSpec, commitSpec
-	read.Needs = func(ctx context.Context, _ tool.Invocation, _ json.RawMessage) (tool.Need, error) {
+	read.Access = func(ctx context.Context, _ tool.Invocation, _ json.RawMessage) (tool.Access, error) {
 		return f.readNeed(ctx)
 	}
-	write.Needs = tool.Needs(f.needs)
+	write.Access = tool.AccessOf(f.needs)
 	compare := diffSpec
-	compare.Needs = read.Needs
+	compare.Access = read.Access
 	status, err := tool.Define(read, f.status)
 	diff, also := tool.Define(compare, f.gitDiff)
 	commit, too := tool.Define(write, f.commit)
@@ -104,7 +104,7 @@ func Repository(folder string) bool {
 }
 
 // readNeed returns the need of a call that only reads.
-func (f *family) readNeed(ctx context.Context) (tool.Need, error) {
+func (f *family) readNeed(ctx context.Context) (tool.Access, error) {
 	n := f.Launcher.Roots.ReadNeed("")
 	n.Tier = string(f.Launcher.Tier(ctx))
 	return n, nil

@@ -460,7 +460,7 @@ func TestNeeds(t *testing.T) {
 		if !ok {
 			t.Fatal("there is no tool")
 		}
-		n, err := add.Need(t.Context(), tool.Invocation{}, json.RawMessage(`{"a":1,"b":2}`))
+		n, err := add.Access(t.Context(), tool.Invocation{}, json.RawMessage(`{"a":1,"b":2}`))
 		if err != nil || n.AddsTaint.String() != c.taint || n.NeedsApproval != c.asks || n.MissingGrant != "" {
 			t.Errorf("%s: %+v (%v)", name, n, err)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"rouse/internal/live"
+	"rouse/internal/progress"
 	"rouse/internal/text"
 )
 
@@ -239,7 +239,7 @@ func (s *session) callTask(ctx context.Context, name string, args json.RawMessag
 		switch now.ID = id; {
 		case now != t:
 			t, changed = now, time.Now()
-			live.From(ctx).Arrived(len(t.Message) + 1)
+			progress.From(ctx).Arrived(len(t.Message) + 1)
 		case time.Since(changed) > s.server.timeout():
 			s.cancelTask(ctx, id)
 			return nil, &noProgressError{s.server.timeout()}

@@ -217,7 +217,7 @@ func (s *Sessions) Tools(given []Given, roots *tool.Roots, named []string) (out 
 			if err != nil {
 				return nil, err
 			}
-			spec.Needs = s.needs(g.Server, d.Name, roots)
+			spec.Access = s.needs(g.Server, d.Name, roots)
 			one, err := tool.DefineBySchema(spec, func(ctx context.Context, in tool.Invocation, args json.RawMessage) (tool.Envelope, error) {
 				return s.call(ctx, in, g.Server, d, args), nil
 			})
@@ -247,8 +247,8 @@ func (s *Sessions) unapproved(server Server, its string) (tool.Tool, error) {
 	spec := baseSpec(server)
 	spec.Name, spec.Schema, spec.Scope = ToolName(server.Name, its), json.RawMessage(`{"type":"object"}`), tool.ScopeOutside
 	refused := s.notApproved(server, its)
-	spec.Needs = func(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
-		return tool.Need{Refused: &refused}, nil
+	spec.Access = func(context.Context, tool.Invocation, json.RawMessage) (tool.Access, error) {
+		return tool.Access{Refused: &refused}, nil
 	}
 	return tool.DefineBySchema(spec, func(context.Context, tool.Invocation, json.RawMessage) (tool.Envelope, error) { return refused, nil })
 }
@@ -273,9 +273,9 @@ func (s *Sessions) notApproved(server Server, its string) tool.Envelope {
 
 // needs returns the function that tells the authorizer which taint a call adds and which paths it
 // reads and writes.
-func (s *Sessions) needs(server Server, name string, roots *tool.Roots) func(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
-	return func(ctx context.Context, _ tool.Invocation, args json.RawMessage) (tool.Need, error) {
-		n := tool.Need{Action: string(args), AddsTaint: tool.Untrusted, NeedsApproval: matches(server.Ask, name)}
+func (s *Sessions) needs(server Server, name string, roots *tool.Roots) func(context.Context, tool.Invocation, json.RawMessage) (tool.Access, error) {
+	return func(ctx context.Context, _ tool.Invocation, args json.RawMessage) (tool.Access, error) {
+		n := tool.Access{Action: string(args), AddsTaint: tool.Untrusted, NeedsApproval: matches(server.Ask, name)}
 		if server.IsOutward() {
 			n.AddsTaint |= tool.Outward
 		}

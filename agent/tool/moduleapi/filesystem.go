@@ -61,7 +61,7 @@ func placeTool(s tool.Spec, otherwise func(*Host) string, do func(h *Host, path 
 	s.Args = reflect.TypeFor[placeArgs]()
 	return member{s, func(h *Host, s tool.Spec) (tool.Tool, error) {
 		s.Canonical, s.StatKey = h.o.Roots.Canonical, h.o.Roots.StatKey
-		s.Needs = tool.Needs(func(_ context.Context, _ tool.Invocation, a placeArgs) (tool.Need, error) {
+		s.Access = tool.AccessOf(func(_ context.Context, _ tool.Invocation, a placeArgs) (tool.Access, error) {
 			return h.o.Roots.ReadNeed(filepath.Clean(cmp.Or(a.Path, otherwise(h)))), nil
 		})
 		return tool.Define(s, func(_ context.Context, _ tool.Invocation, a placeArgs) (tool.Envelope, error) {
@@ -168,12 +168,12 @@ func (h *Host) writeFile(s tool.Spec) (tool.Tool, error) {
 		return json.Marshal(map[string]string{"path": a.Path, "content": a.Data})
 	}
 	s.Canonical = h.o.Roots.Canonical
-	s.Needs = tool.Needs(func(ctx context.Context, in tool.Invocation, a writeArgs) (tool.Need, error) {
+	s.Access = tool.AccessOf(func(ctx context.Context, in tool.Invocation, a writeArgs) (tool.Access, error) {
 		args, err := arguments(a)
 		if err != nil {
-			return tool.Need{}, err
+			return tool.Access{}, err
 		}
-		return h.o.WriteFile.Need(ctx, in, args)
+		return h.o.WriteFile.Access(ctx, in, args)
 	})
 	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a writeArgs) (tool.Envelope, error) {
 		args, err := arguments(a)

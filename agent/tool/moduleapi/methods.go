@@ -194,7 +194,7 @@ type member struct {
 	define func(*Host, tool.Spec) (tool.Tool, error)
 }
 
-type needs = func(*Host, context.Context, tool.Invocation, json.RawMessage) (tool.Need, error)
+type needs = func(*Host, context.Context, tool.Invocation, json.RawMessage) (tool.Access, error)
 
 // serve returns the member that a function answers. need and check are optional.
 func serve[A any](s tool.Spec, need needs, check func(*Host, A) error, run func(*Host, context.Context, tool.Invocation, A) (tool.Envelope, error)) member {
@@ -202,7 +202,7 @@ func serve[A any](s tool.Spec, need needs, check func(*Host, A) error, run func(
 	return member{s, func(h *Host, s tool.Spec) (tool.Tool, error) {
 		call := func(ctx context.Context, in tool.Invocation, a A) (tool.Envelope, error) { return run(h, ctx, in, a) }
 		if need != nil {
-			s.Needs = func(ctx context.Context, in tool.Invocation, args json.RawMessage) (tool.Need, error) {
+			s.Access = func(ctx context.Context, in tool.Invocation, args json.RawMessage) (tool.Access, error) {
 				return need(h, ctx, in, args)
 			}
 		}
@@ -213,8 +213,8 @@ func serve[A any](s tool.Spec, need needs, check func(*Host, A) error, run func(
 	}}
 }
 
-func noNeeds(*Host, context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
-	return tool.Need{}, nil
+func noNeeds(*Host, context.Context, tool.Invocation, json.RawMessage) (tool.Access, error) {
+	return tool.Access{}, nil
 }
 
 var members = []member{

@@ -24,7 +24,7 @@ func onlyReads(raw json.RawMessage) bool {
 }
 
 func (h *Host) fetch(s tool.Spec) (tool.Tool, error) {
-	s.Needs = tool.Needs(h.requests.Need)
+	s.Access = tool.AccessOf(h.requests.Need)
 	return tool.Define(s, func(ctx context.Context, _ tool.Invocation, a web.RequestArgs) (tool.Envelope, error) {
 		return h.requests.Send(ctx, a)
 	})

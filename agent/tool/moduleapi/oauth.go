@@ -45,10 +45,10 @@ func signsIn(m *skills.Manifest, c Capabilities) bool {
 func oauthTool(s tool.Spec, do func(*Host, context.Context, signin.Provider) (any, error)) member {
 	s.Args = reflect.TypeFor[providerArgs]()
 	return member{s, func(h *Host, s tool.Spec) (tool.Tool, error) {
-		s.Needs = tool.Needs(func(_ context.Context, _ tool.Invocation, a providerArgs) (tool.Need, error) {
+		s.Access = tool.AccessOf(func(_ context.Context, _ tool.Invocation, a providerArgs) (tool.Access, error) {
 			_, client, err := h.provider(a.ProviderID)
 			// Nothing of what the run knows is sent to the token server.
-			return tool.Need{AddsTaint: privateUnless(client.Public)}, err
+			return tool.Access{AddsTaint: privateUnless(client.Public)}, err
 		})
 		return tool.Define(s, func(ctx context.Context, _ tool.Invocation, a providerArgs) (tool.Envelope, error) {
 			p, _, err := h.provider(a.ProviderID)

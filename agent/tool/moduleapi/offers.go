@@ -128,7 +128,7 @@ func (o Offer) Spec() tool.Spec {
 
 var offered = tool.Spec{
 	Effect: domain.EffectDatabase, Class: tool.ClassExec, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
-	Requires: tool.RequiresOffer, Nests: true, Timeout: -1, Needs: tool.NoNeeds,
+	Requires: tool.RequiresOffer, Nests: true, Timeout: -1, Access: tool.NoNeeds,
 }
 
 // ExecuteName returns the name of the tool that runs a skill.

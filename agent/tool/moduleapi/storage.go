@@ -63,12 +63,12 @@ func StoragePlace(path string) label.Place {
 	return label.Place{Kind: label.PlaceFile, Name: path}
 }
 
-func (h *Host) readsStorage(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
-	return tool.Need{Reads: []label.Place{h.storagePlace()}}, nil
+func (h *Host) readsStorage(context.Context, tool.Invocation, json.RawMessage) (tool.Access, error) {
+	return tool.Access{Reads: []label.Place{h.storagePlace()}}, nil
 }
 
-func (h *Host) writesStorage(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
-	return tool.Need{Writes: []label.Place{h.storagePlace()}}, nil
+func (h *Host) writesStorage(context.Context, tool.Invocation, json.RawMessage) (tool.Access, error) {
+	return tool.Access{Writes: []label.Place{h.storagePlace()}}, nil
 }
 
 // stored returns the answer to a call of the storage. A broken storage is the skill's fault, not

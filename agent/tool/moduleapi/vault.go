@@ -28,12 +28,12 @@ type given struct{ name, value string }
 // resolve returns the placeholder of a secret, or of the token that the binding stands for. The
 // module gets its value after the answer was recorded.
 func (h *Host) resolve(s tool.Spec) (tool.Tool, error) {
-	s.Needs = tool.Needs(func(_ context.Context, _ tool.Invocation, a bindingArgs) (tool.Need, error) {
+	s.Access = tool.AccessOf(func(_ context.Context, _ tool.Invocation, a bindingArgs) (tool.Access, error) {
 		grant, err := h.binding(a.Name)
 		if id, ok := h.boundProvider(a.Name); ok {
 			_, grant, err = h.provider(id)
 		}
-		return tool.Need{AddsTaint: privateUnless(grant.Public)}, err
+		return tool.Access{AddsTaint: privateUnless(grant.Public)}, err
 	})
 	return tool.Define(s, func(ctx context.Context, _ tool.Invocation, a bindingArgs) (tool.Envelope, error) {
 		if id, ok := h.boundProvider(a.Name); ok {

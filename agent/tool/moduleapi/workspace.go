@@ -104,12 +104,12 @@ func answerOf(result any, err error) (tool.Envelope, error) {
 	return tool.Success(result), nil
 }
 
-func (h *Host) workspaceReads(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
-	return tool.Need{Reads: h.workspacePlaces()}, nil
+func (h *Host) workspaceReads(context.Context, tool.Invocation, json.RawMessage) (tool.Access, error) {
+	return tool.Access{Reads: h.workspacePlaces()}, nil
 }
 
-func (h *Host) workspaceWrites(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
-	return tool.Need{Writes: h.workspacePlaces()}, nil
+func (h *Host) workspaceWrites(context.Context, tool.Invocation, json.RawMessage) (tool.Access, error) {
+	return tool.Access{Writes: h.workspacePlaces()}, nil
 }
 func (h *Host) workspacePlaces() []label.Place {
 	w := h.o.Workspace

@@ -423,7 +423,7 @@ func TestChain(t *testing.T) {
 func (b *bench) woken() {
 	b.t.Helper()
 	run := b.wakeUp()
-	var d ledger.Detail
+	var d ledger.TriggerDetail
 	if err := json.Unmarshal(run.Detail, &d); err != nil {
 		b.t.Fatal(err)
 	}

@@ -140,7 +140,7 @@ func PlanWake(ctx context.Context, l *ledger.Ledger, limits schedule.Limits, r R
 			break
 		}
 		var stored wake.Wake
-		stored, err = l.Wakes.Set(ctx, r.slot(ask.At, clamped.At), u)
+		stored, err = l.Wakes.Set(ctx, r.wake(ask.At, clamped.At), u)
 		slot = &stored
 	}
 	if err != nil {
@@ -169,8 +169,8 @@ func (r Request) depth() int {
 	return r.Wake.Depth
 }
 
-// slot returns the wake in its stored form. A wake planned by the owner starts a new chain.
-func (r Request) slot(asked, at time.Time) wake.Wake {
+// wake returns the wake in its stored form. A wake planned by the owner starts a new chain.
+func (r Request) wake(asked, at time.Time) wake.Wake {
 	s := wake.Wake{
 		Agent: r.Agent, At: at, AskedAt: asked, Instructions: r.Instructions, ContextViews: r.ContextViews, Priority: r.Priority, OnMiss: r.OnMiss,
 		ScheduledBy: ledger.ByAgent, Run: r.Run, Key: r.Key, Job: r.Job, Depth: r.depth() + 1,

@@ -69,8 +69,8 @@ func (e *unapprovableError) Error() string { return e.why }
 // fileBinder finds the files of a command line. It never follows a link at or below a folder in
 // which agents can write: the link could point elsewhere after the approval.
 type fileBinder struct {
-	writable nofollow.Boundary // folders in which an agent or another program can write
-	bases    []string          // folders against which relative paths are resolved
+	writable nofollow.UntrustedDirs // folders in which an agent or another program can write
+	bases    []string               // folders against which relative paths are resolved
 	files    []*namedFile
 	known    map[string]*namedFile // by path
 	mentions int
@@ -482,7 +482,7 @@ func (b *fileBinder) copyOf(m mention) (string, bool) {
 
 // linkNeighbours creates links next to a copy, one for each file next to the original. Scripts may
 // look for these files.
-func (f *namedFile) linkNeighbours(writable nofollow.Boundary) {
+func (f *namedFile) linkNeighbours(writable nofollow.UntrustedDirs) {
 	folder := filepath.Dir(f.Path)
 	entries, err := writable.ReadDir(folder) // following a link made since would reveal names in another folder
 	if err != nil || len(entries) > maxNeighbours {

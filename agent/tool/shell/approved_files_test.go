@@ -15,7 +15,7 @@ import (
 )
 
 // asked returns the need of a command, with the files that it names.
-func (b *bench) asked(command string) tool.Need {
+func (b *bench) asked(command string) tool.Access {
 	b.t.Helper()
 	b.options.Launcher.Writable = nofollow.NewBoundary(b.dir)
 	n := b.need(command)
@@ -23,7 +23,7 @@ func (b *bench) asked(command string) tool.Need {
 		return n
 	}
 
-	n, err := tool.RefusedNeed(n.Bind(n))
+	n, err := tool.RefusedAccess(n.Bind(n))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func (b *bench) asked(command string) tool.Need {
 }
 
 // approve makes the owner approve a command in its current form.
-func (b *bench) approve(command string) tool.Need {
+func (b *bench) approve(command string) tool.Access {
 	b.t.Helper()
 	n := b.asked(command)
 	if n.Refused != nil {

@@ -71,7 +71,7 @@ func (f *family) resolve(command string) (resolvedCommand, error) {
 // movesAway refuses an mv into a temporary folder, where the files would be lost. For other
 // programs see temporaries. Without confinement there are no such folders.
 func (f *family) movesAway(ctx context.Context, o resolvedCommand) error {
-	if o.argv == nil || o.argv[0] != "mv" || f.host.Tier(ctx) == sandbox.TierD {
+	if o.argv == nil || o.argv[0] != "mv" || f.host.Tier(ctx) == sandbox.TierNone {
 		return nil
 	}
 	p, err := f.roots.Resolve(destination(o.argv), true)
@@ -178,13 +178,13 @@ func (a action) text() (string, error) {
 }
 
 // needs describes a call to the authorizer.
-func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
+func (f *family) needs(ctx context.Context, command string) (tool.Access, error) {
 	o, err := f.resolve(command)
 	if err == nil {
 		err = f.movesAway(ctx, o)
 	}
 	if err != nil {
-		return tool.Need{}, err
+		return tool.Access{}, err
 	}
 
 	// The result gets the labels of everything the command could read.
@@ -197,7 +197,7 @@ func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 
 	// Without confinement a command can send data anywhere. An irreversible change counts as an
 	// external effect.
-	if a.Tier == sandbox.TierD || f.irreversible(o) {
+	if a.Tier == sandbox.TierNone || f.irreversible(o) {
 		n.AddsTaint |= tool.Outward
 	}
 
@@ -210,7 +210,7 @@ func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 	// An installer needs an approval for each call, because the installed software may change.
 	n.Shown, n.NoStandingApproval = o.display(a), installsSoftware(o.tree, maxNested)
 	n.MissingGrant, n.Grant = o.missingGrant(), o.grantLine()
-	n.Bind = func(n tool.Need) (tool.Need, error) { return f.bind(n, o, a) }
+	n.Bind = func(n tool.Access) (tool.Access, error) { return f.bind(n, o, a) }
 	n.Action, err = a.text()
 	return n, err
 }
@@ -269,7 +269,7 @@ const Unknown = "\uFFFC"
 
 // Foresee returns the need of a planned command, with the reason it is refused or the grant it
 // lacks. For a command that contains Unknown it only checks whether any grant is for its program.
-func Foresee(grants []Grant, secrets []tool.SecretGrant, command string) (n tool.Need) {
+func Foresee(grants []Grant, secrets []tool.SecretGrant, command string) (n tool.Access) {
 	f := &family{grants: grants, secrets: secrets}
 	o, err := f.resolve(command)
 	known := !strings.Contains(command, Unknown)
@@ -288,7 +288,7 @@ func Foresee(grants []Grant, secrets []tool.SecretGrant, command string) (n tool
 
 // bind adds the content of the named files to the action that is approved. It refuses a command
 // that could not be started.
-func (f *family) bind(n tool.Need, o resolvedCommand, a action) (tool.Need, error) {
+func (f *family) bind(n tool.Access, o resolvedCommand, a action) (tool.Access, error) {
 	if err := f.host.cannotStart(o.commandLine, a.Tier); err != nil {
 		return n, err
 	}

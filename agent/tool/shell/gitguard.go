@@ -36,7 +36,7 @@ type gitGuard struct {
 
 // openGuard opens the places that are folders. It does not follow links below the boundary. The
 // caller must close the guard.
-func openGuard(b nofollow.Boundary, places ...string) (*gitGuard, error) {
+func openGuard(b nofollow.UntrustedDirs, places ...string) (*gitGuard, error) {
 	g := &gitGuard{owners: map[string]fs.FileInfo{}}
 	for _, place := range slices.Sorted(slices.Values(places)) {
 		if slices.ContainsFunc(g.roots, func(root *os.Root) bool { return fspath.Within(place, root.Name()) }) {
@@ -64,7 +64,7 @@ func (g *gitGuard) close() {
 
 // newGitGuard records the existing files and repositories before a command. The caller must close
 // the guard.
-func newGitGuard(b nofollow.Boundary, places []string) (*gitGuard, error) {
+func newGitGuard(b nofollow.UntrustedDirs, places []string) (*gitGuard, error) {
 	g, err := openGuard(b, places...)
 	if err != nil {
 		return nil, fmt.Errorf("the folders that a command may write cannot be opened: %w", err)
@@ -151,7 +151,7 @@ func (g *gitGuard) disarm() (disarmed []Disarmed, err error) {
 
 // Disarm takes all repositories in folders out of use and returns the renamed ones.
 func Disarm(folders ...string) ([]Disarmed, error) {
-	g, err := openGuard(nofollow.Boundary{}, folders...)
+	g, err := openGuard(nofollow.UntrustedDirs{}, folders...)
 	if err != nil {
 		return nil, err
 	}

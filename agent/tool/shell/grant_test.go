@@ -203,12 +203,12 @@ func FuzzNeeds(f *testing.F) {
 
 	b := newBench(f)
 	run, _ := b.registry().Lookup("shell_run")
-	need := func(t *testing.T, line string) (n tool.Need, argv []string) {
+	need := func(t *testing.T, line string) (n tool.Access, argv []string) {
 		args, err := json.Marshal(map[string]string{"command": line})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n, err = run.Need(t.Context(), b.in, args); err != nil {
+		if n, err = run.Access(t.Context(), b.in, args); err != nil {
 			t.Fatal(err)
 		}
 

@@ -32,7 +32,7 @@ type Launcher struct {
 	Scratch string
 	// Writable are the folders in which an agent or another program can write between an approval
 	// and the call.
-	Writable nofollow.Boundary
+	Writable nofollow.UntrustedDirs
 	// Checkout is the private clone of the run (see agent/checkout). The agent controls git and its
 	// hooks there, so repositories that a command makes there are not disarmed. The host never runs
 	// git there. Optional.
@@ -286,7 +286,7 @@ func noProgram(name string) tool.Envelope {
 func (h *Launcher) cannotStart(l commandLine, tier sandbox.Tier) error {
 	switch _, err := script(l.script); {
 	// The authorizer reports any other tier that is too weak.
-	case tier == sandbox.TierD && h.MinTier == sandbox.TierD && !h.Sandbox.Off():
+	case tier == sandbox.TierNone && h.MinTier == sandbox.TierNone && !h.Sandbox.Off():
 		return tool.Refuse(tool.KindRejected, "commands cannot be confined here (tier D), and are started so only where their owner says sandbox: off, with a reason; rouse doctor says what to install")
 	case l.argv == nil && err != nil:
 		return tool.Refuse(tool.KindUnavailable, "%s", err.Error())

@@ -167,7 +167,7 @@ func newBench(t testing.TB) *bench {
 // confined skips the test if there is no sandbox.
 func (b *bench) confined() *bench {
 	b.t.Helper()
-	if tier, why := b.options.Launcher.Sandbox.Tier(b.t.Context()); tier == sandbox.TierD {
+	if tier, why := b.options.Launcher.Sandbox.Tier(b.t.Context()); tier == sandbox.TierNone {
 		b.t.Skip("nothing confines a program here: ", why)
 	}
 	return b
@@ -193,7 +193,7 @@ func (b *bench) registry() *tool.Registry {
 	return r
 }
 
-func (b *bench) need(command string) tool.Need {
+func (b *bench) need(command string) tool.Access {
 	b.t.Helper()
 	t, ok := b.registry().Lookup("shell_run")
 	if !ok {
@@ -201,7 +201,7 @@ func (b *bench) need(command string) tool.Need {
 	}
 
 	args, _ := json.Marshal(map[string]any{"command": command})
-	n, err := t.Need(b.t.Context(), b.in, args)
+	n, err := t.Access(b.t.Context(), b.in, args)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ var namedPath = regexp.MustCompile(`'(/[^']+)'|"(/[^"]+)"|(?:^|[\s=(])(/[^\s'":,
 // program that did not fail it considers only git repositories, because coding agents hide failures
 // of git.
 func (h *Launcher) Refused(p Program, ended Ended, printed ...string) *Refusal {
-	if ended.Tier == sandbox.TierD {
+	if ended.Tier == sandbox.TierNone {
 		return nil
 	}
 

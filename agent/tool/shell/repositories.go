@@ -30,7 +30,7 @@ func (h *Launcher) ViewOf(gitDir string) (gitview.View, error) {
 }
 
 // readView reads a configuration. A repository without a configuration has an empty view.
-func readView(b nofollow.Boundary, config string) (gitview.View, error) {
+func readView(b nofollow.UntrustedDirs, config string) (gitview.View, error) {
 	if info, err := os.Lstat(config); err != nil || !info.Mode().IsRegular() {
 		return gitview.New(nil) //nolint:wrapcheck // of nothing there is no error
 	}
@@ -116,7 +116,7 @@ func (g *gitGuard) show(c *sandbox.Command, config, as string, tier sandbox.Tier
 		c.Masked = append(c.Masked, config)
 		return nil, nil //nolint:nilerr // git says that it cannot read it
 	}
-	if tier == sandbox.TierA {
+	if tier == sandbox.TierNamespaces {
 		c.Replaced[config] = as
 		return nil, os.WriteFile(as, []byte(view.Config("")), 0o600)
 	}
@@ -202,7 +202,7 @@ func (h *Launcher) refusedByGit(ended Ended, line string, refused bool) string {
 			return fmt.Sprintf("the configuration of the git repository %s has settings that are hidden from programs, and this sandbox cannot show git the others; install bubblewrap (tier A), or %s", text.Visible(top), UseCheckout(top))
 		case fspath.Within(path, repository):
 			return cannotChange(top)
-		case ended.Tier == sandbox.TierB && BesideOnly && fspath.Within(repository, filepath.Dir(path)) && !h.outside(filepath.Dir(path), true):
+		case ended.Tier == sandbox.TierLandlock && BesideOnly && fspath.Within(repository, filepath.Dir(path)) && !h.outside(filepath.Dir(path), true):
 			return NothingBeside(filepath.Dir(path), top) + "; " + UseCheckout(top)
 		}
 	}
@@ -228,7 +228,7 @@ func NothingBeside(folder, repository string) string {
 // created its files.
 func (e Ended) Beside(workdir string) string {
 	i := slices.IndexFunc(e.repositories, func(path string) bool { return fspath.Within(path, workdir) })
-	if e.Tier != sandbox.TierB || !BesideOnly || i < 0 {
+	if e.Tier != sandbox.TierLandlock || !BesideOnly || i < 0 {
 		return ""
 	}
 	top := topOf(e.repositories[i])

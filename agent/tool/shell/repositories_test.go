@@ -14,7 +14,7 @@ import (
 func onTiers(t *testing.T, test func(*testing.T, *bench)) {
 	t.Helper()
 	needGit(t)
-	for _, tier := range []sandbox.Tier{sandbox.TierA, sandbox.TierB} {
+	for _, tier := range []sandbox.Tier{sandbox.TierNamespaces, sandbox.TierLandlock} {
 		t.Run(string(tier), func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t).confined()
@@ -119,7 +119,7 @@ func TestGitReadsWithin(t *testing.T) {
 			printf '[http]\n\textraHeader = t0ken\n' >> two/.git/modules/lib/config
 			git -C two config extensions.worktreeConfig true; git -C tree config --worktree http.extraHeader t0ken`)
 
-		a := b.options.Launcher.Tier(t.Context()) == sandbox.TierA
+		a := b.options.Launcher.Tier(t.Context()) == sandbox.TierNamespaces
 		for command, want := range map[string]string{
 			"git -C one log --oneline": "first of one", "cd one && git status --short; git log --oneline": "first of one", "git -C pile log --oneline": "first of one",
 			"git -C two log --oneline": "first of two", "git -C two/lib log --oneline": "first of one", "git -C tree log --oneline": "first of two", "git -C two worktree list": "/tree",
@@ -144,7 +144,7 @@ func TestGitRefusals(t *testing.T) {
 	t.Parallel()
 	onTiers(t, func(t *testing.T, b *bench) {
 		b.owns(`echo one > a; mkdir sub; git init -q .; git add .; git commit -qm first; git branch side; echo two > a`)
-		a := b.options.Launcher.Tier(t.Context()) == sandbox.TierA
+		a := b.options.Launcher.Tier(t.Context()) == sandbox.TierNamespaces
 		const read, beside = "programs read the git repository ", "can make, rename or remove nothing in the folder "
 		for _, c := range []struct{ command, hint string }{
 			{"git add a", read}, {"git commit -qam x", read}, {"git commit -am x || true", read}, {"git checkout side", read}, {"git checkout -b x", read}, {"git stash", read},

@@ -136,7 +136,7 @@ func TestOutside(t *testing.T) {
 	b.write("sub/linked/.git", "gitdir: elsewhere\n")
 	b.write("masked/x", "kept")
 	b.write("free/x", "x")
-	b.roots.Mask(tool.Masks{ReadOnly: []string{filepath.Join(b.dir, "masked")}, Hidden: []string{filepath.Join(b.dir, "later")}})
+	b.roots.Mask(tool.ProtectedPaths{ReadOnly: []string{filepath.Join(b.dir, "masked")}, Hidden: []string{filepath.Join(b.dir, "later")}})
 	touch := []string{outside, ".git/config", ".git/hooks/pre-commit", "sub/inner/.git/config", "sub/inner/.git/hooks", "sub/linked/.git", "masked/x", "masked/y", "later", "free/own"}
 	_, got := b.run(b.me + " as touch " + strings.Join(touch, " "))
 	if got["exit_code"] != 0.0 {
@@ -505,13 +505,13 @@ func TestUndoRunOfCommands(t *testing.T) {
 	}
 
 	b.write("new/stranger", "x")
-	if out, done, err := file.UndoRun(t.Context(), b.ledger.FileOps, nil, nofollow.Boundary{}, b.in.Run, false, true); err != nil || done || !strings.Contains(fmt.Sprint(out), "the folder holds something") {
+	if out, done, err := file.UndoRun(t.Context(), b.ledger.FileOps, nil, nofollow.UntrustedDirs{}, b.in.Run, false, true); err != nil || done || !strings.Contains(fmt.Sprint(out), "the folder holds something") {
 		t.Errorf("%v %v %v", out, done, err)
 	}
 	if err := os.Remove(filepath.Join(b.dir, "new/stranger")); err != nil {
 		t.Fatal(err)
 	}
-	if out, done, err := file.UndoRun(t.Context(), b.ledger.FileOps, nil, nofollow.Boundary{}, b.in.Run, false, false); err != nil || !done || b.tree() != before {
+	if out, done, err := file.UndoRun(t.Context(), b.ledger.FileOps, nil, nofollow.UntrustedDirs{}, b.in.Run, false, false); err != nil || !done || b.tree() != before {
 		t.Errorf("%v %v %v\n%s", out, done, err, b.tree())
 	}
 }

@@ -90,11 +90,11 @@ func (r *Recovered) command(ctx context.Context, dir string) error {
 	// The roots were not links when the command ran. A link now may point to another agent's
 	// folder.
 	for _, path := range n.Roots {
-		if at, err := (nofollow.Boundary{}).Resolve(path); err != nil || at != path {
+		if at, err := (nofollow.UntrustedDirs{}).Resolve(path); err != nil || at != path {
 			return errors.Join(err, fmt.Errorf("%s is a link by now, or lies behind one, to %s; put the folder back in its place", path, at))
 		}
 	}
-	g, err := openGuard(nofollow.Boundary{}, n.Roots...)
+	g, err := openGuard(nofollow.UntrustedDirs{}, n.Roots...)
 	if err != nil {
 		return err
 	}

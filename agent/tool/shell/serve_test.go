@@ -31,7 +31,7 @@ func TestHomeIsMaskedWhateverIsGiven(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.roots.Mask(tool.Masks{Hidden: []string{home}})
+	b.roots.Mask(tool.ProtectedPaths{Hidden: []string{home}})
 
 	for _, files := range []shell.Exposure{shell.ExposeNothing, shell.ExposeReading, shell.ExposeWriting} {
 		t.Run(string(files), func(t *testing.T) {

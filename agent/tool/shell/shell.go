@@ -173,7 +173,7 @@ type runResult struct {
 
 func (f *family) runTool() (tool.Tool, error) {
 	s := runSpec
-	s.Needs = tool.Needs(func(ctx context.Context, _ tool.Invocation, a runArgs) (tool.Need, error) {
+	s.Access = tool.AccessOf(func(ctx context.Context, _ tool.Invocation, a runArgs) (tool.Access, error) {
 		return f.needs(ctx, a.Command)
 	})
 	return tool.DefineChecked(s, runArgs.check, func(ctx context.Context, in tool.Invocation, a runArgs) (tool.Envelope, error) {
@@ -196,7 +196,7 @@ type bashArgs struct {
 // bashTool returns bash. It is like shell_run, with its own limits and a result in plain text.
 func (f *family) bashTool() (tool.Tool, error) {
 	s := bashSpec
-	s.Needs = tool.Needs(func(ctx context.Context, _ tool.Invocation, a bashArgs) (tool.Need, error) {
+	s.Access = tool.AccessOf(func(ctx context.Context, _ tool.Invocation, a bashArgs) (tool.Access, error) {
 		return f.needs(ctx, a.Command)
 	})
 	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a bashArgs) (tool.Envelope, error) {

@@ -63,7 +63,7 @@ func (l leftover) shown(tier sandbox.Tier) string {
 	switch {
 	case place == homeFolder:
 		return "~/" + rel
-	case tier == sandbox.TierA:
+	case tier == sandbox.TierNamespaces:
 		return "/tmp/" + rel
 	}
 	return "$TMPDIR/" + rel
@@ -128,7 +128,7 @@ func (t temporaries) settle(ctx context.Context) (kept *Kept, discarded []leftov
 
 // leftovers lists the files and links in the temporary places.
 func (t temporaries) leftovers() (out []leftover, err error) {
-	places, err := openGuard(nofollow.Boundary{}, filepath.Join(t.own, homeFolder), filepath.Join(t.own, tempFolder))
+	places, err := openGuard(nofollow.UntrustedDirs{}, filepath.Join(t.own, homeFolder), filepath.Join(t.own, tempFolder))
 	if err != nil {
 		return nil, fmt.Errorf("the temporary places of a command cannot be opened: %w", err)
 	}
@@ -139,7 +139,7 @@ func (t temporaries) leftovers() (out []leftover, err error) {
 		file: func(path string, info fs.FileInfo) {
 			one := leftover{strings.TrimPrefix(path, t.own+string(filepath.Separator)), stampOf(info)}
 			data := info.Mode().IsRegular() || info.Mode().Type() == fs.ModeSymlink
-			if data && (one.size > 0 || !slices.Contains(t.mounted, one.shown(sandbox.TierA))) {
+			if data && (one.size > 0 || !slices.Contains(t.mounted, one.shown(sandbox.TierNamespaces))) {
 				out = append(out, one)
 			}
 		},
@@ -258,7 +258,7 @@ func makeFolder(in *os.Root, what string) (name string, folder *os.Root, err err
 	if folder, err = nofollow.OpenBelow(in, name); err != nil {
 		return "", nil, err
 	}
-	if err := folder.Chmod(".", owner.Usual(0o777)); err != nil {
+	if err := folder.Chmod(".", owner.ApplyUmask(0o777)); err != nil {
 		return "", nil, errors.Join(err, folder.Close())
 	}
 	return name, folder, nil
@@ -271,7 +271,7 @@ func (t temporaries) move(ctx context.Context, from, kept *os.Root, rel string) 
 		return context.Cause(ctx)
 	}
 
-	to, err := nofollow.MakeBelow(kept, filepath.Dir(rel), owner.Usual(0o755))
+	to, err := nofollow.MakeBelow(kept, filepath.Dir(rel), owner.ApplyUmask(0o755))
 	if err != nil {
 		return err
 	}

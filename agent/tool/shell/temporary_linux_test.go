@@ -93,7 +93,7 @@ func TestNothingIsLostByAMove(t *testing.T) {
 		"ended":                  `mv g.txt "$TMPDIR/x"; kill -9 $$`,
 	}
 
-	for _, tier := range []sandbox.Tier{sandbox.TierA, sandbox.TierB} {
+	for _, tier := range []sandbox.Tier{sandbox.TierNamespaces, sandbox.TierLandlock} {
 		for name, command := range moves {
 			t.Run(string(tier)+" "+name, func(t *testing.T) {
 				t.Parallel()
@@ -315,14 +315,14 @@ func (b *bench) within(t *testing.T) (outer, owners string) {
 // happen in the original folder.
 func TestWorkdirSwappedWhileItRuns(t *testing.T) {
 	t.Parallel()
-	for _, tier := range []sandbox.Tier{sandbox.TierA, sandbox.TierB} {
+	for _, tier := range []sandbox.Tier{sandbox.TierNamespaces, sandbox.TierLandlock} {
 		t.Run(string(tier), func(t *testing.T) {
 			t.Parallel()
 			b := onTier(t, tier)
 			outer, owners := b.within(t)
 			before := tree(t, b.dir, "owners")
-			if tier == sandbox.TierA { // tier A leaves an empty folder there and removes it afterwards
-				b.roots.Mask(tool.Masks{Hidden: []string{filepath.Join(outer, "inner/later")}})
+			if tier == sandbox.TierNamespaces { // tier A leaves an empty folder there and removes it afterwards
+				b.roots.Mask(tool.ProtectedPaths{Hidden: []string{filepath.Join(outer, "inner/later")}})
 			}
 
 			swapped := make(chan error, 1)

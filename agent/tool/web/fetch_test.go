@@ -376,8 +376,8 @@ func TestSlow(t *testing.T) {
 
 func TestNeed(t *testing.T) {
 	fetch := tools(t, Options{Grants: []Grant{{Host: "example.com"}}, Secrets: []tool.SecretGrant{{Name: "api", OnlyTo: "example.com", Value: "sesame-sesame"}, {Name: "open", OnlyTo: "example.com", Value: "weather-key", Public: true}}})[0]
-	need := func(a string) tool.Need {
-		n, err := fetch.Need(t.Context(), tool.Invocation{}, json.RawMessage(a))
+	need := func(a string) tool.Access {
+		n, err := fetch.Access(t.Context(), tool.Invocation{}, json.RawMessage(a))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -442,9 +442,9 @@ func TestAskedInVain(t *testing.T) {
 		"https://localhost/":       {true, false},
 	} {
 		before := asked.Load()
-		n, err := fetch.Need(t.Context(), tool.Invocation{}, json.RawMessage(fmt.Sprintf(`{"url":%q,"method":"POST"}`, url)))
+		n, err := fetch.Access(t.Context(), tool.Invocation{}, json.RawMessage(fmt.Sprintf(`{"url":%q,"method":"POST"}`, url)))
 		if err == nil {
-			n, err = tool.RefusedNeed(n.Bind(n))
+			n, err = tool.RefusedAccess(n.Bind(n))
 		}
 		if err != nil || (n.Refused != nil) != want.refused || asked.Load() > before != want.looksUp {
 			t.Errorf("%s: %+v (%v), %d questions", url, n.Refused, err, asked.Load()-before)

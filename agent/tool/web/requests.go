@@ -53,7 +53,7 @@ func NewRequests(o Options, refuses func(method, url string) string) (*Requests,
 }
 
 // Need returns the labels and grants that a request needs.
-func (r *Requests) Need(ctx context.Context, in tool.Invocation, a RequestArgs) (tool.Need, error) {
+func (r *Requests) Need(ctx context.Context, in tool.Invocation, a RequestArgs) (tool.Access, error) {
 	return r.fetcher.need(ctx, in, a.args())
 }
 

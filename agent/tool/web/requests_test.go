@@ -62,7 +62,7 @@ func TestRequests(t *testing.T) {
 		{"/api/long", "longer than 2 MiB", "GET /api/long"},
 	} {
 		a := RequestArgs{URL: server.URL + c.path}
-		need, err := tool.RefusedNeed(r.Need(t.Context(), tool.Invocation{}, a))
+		need, err := tool.RefusedAccess(r.Need(t.Context(), tool.Invocation{}, a))
 		if err != nil || (need.Refused != nil) != (c.asked == "") || need.MissingGrant != "" {
 			t.Errorf("%s: %+v (%v)", c.path, need, err)
 		}

@@ -92,7 +92,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 
 	spec := fetchSpec
 	spec.Description += f.grantsText()
-	spec.Needs = tool.Needs(f.need)
+	spec.Access = tool.AccessOf(f.need)
 	fetch, err := tool.Define(spec, f.fetch)
 
 	return []tool.Tool{fetch}, err
@@ -147,13 +147,13 @@ func reads(raw json.RawMessage) bool {
 // can send data out. A GET or HEAD to a host granted by name can send data only in its URL and
 // headers. It counts as an external effect only if the run holds private data and the owner did not
 // write the URL.
-func (f *fetcher) need(ctx context.Context, _ tool.Invocation, a args) (tool.Need, error) {
+func (f *fetcher) need(ctx context.Context, _ tool.Invocation, a args) (tool.Access, error) {
 	q, secrets, err := f.parse(a)
 	if err != nil {
-		return tool.Need{}, err
+		return tool.Access{}, err
 	}
 
-	n := tool.Need{Action: q.action(), Shown: f.redact(q.shown()), AddsTaint: tool.Untrusted | tool.Outward}
+	n := tool.Access{Action: q.action(), Shown: f.redact(q.shown()), AddsTaint: tool.Untrusted | tool.Outward}
 	for _, s := range secrets {
 		if !s.Public {
 			n.AddsTaint |= tool.Private
@@ -171,7 +171,7 @@ func (f *fetcher) need(ctx context.Context, _ tool.Invocation, a args) (tool.Nee
 		n.Grant = fmt.Sprintf("grants: {network: [{host: %q, methods: [%s]}]}", q.target.url.Host, q.method)
 	}
 
-	n.Bind = func(n tool.Need) (tool.Need, error) {
+	n.Bind = func(n tool.Access) (tool.Access, error) {
 		if f.leadsInwards(ctx, q.target, access) {
 			return n, tool.Refuse(tool.KindRejected, "%s", &privateAddrError{to: q.target})
 		}
@@ -182,14 +182,14 @@ func (f *fetcher) need(ctx context.Context, _ tool.Invocation, a args) (tool.Nee
 
 // Foresee returns the need of a planned request, with the reason it is refused or the grant it
 // lacks. It does not resolve names.
-func Foresee(grants []Grant, secrets []tool.SecretGrant, url, method string) tool.Need {
+func Foresee(grants []Grant, secrets []tool.SecretGrant, url, method string) tool.Access {
 	f := &fetcher{secrets: secrets, redact: func(text string) string { return text }}
 	for _, g := range grants {
 		if r, err := g.rule(); err == nil { // invalid grants are rejected when the configuration is loaded
 			f.rules = append(f.rules, r)
 		}
 	}
-	n, _ := tool.RefusedNeed(f.need(context.Background(), tool.Invocation{}, args{URL: url, Method: method}))
+	n, _ := tool.RefusedAccess(f.need(context.Background(), tool.Invocation{}, args{URL: url, Method: method}))
 	return n
 }
 

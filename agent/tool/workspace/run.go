@@ -27,17 +27,17 @@ type runArgs struct {
 var owners = []string{"answer", "acknowledge", "discard"}
 
 // runNeed requires an approval for each action in owners.
-func (o Options) runNeed(ctx context.Context, in tool.Invocation, a runArgs) (tool.Need, error) {
+func (o Options) runNeed(ctx context.Context, in tool.Invocation, a runArgs) (tool.Access, error) {
 	if !slices.Contains(owners, a.Action) {
 		all, err := o.all(ctx, in, "")
-		return tool.Need{Reads: places(all)}, err
+		return tool.Access{Reads: places(all)}, err
 	}
 
 	shown := fmt.Sprintf("%s what run %s left half changed in workspace %s", a.Action, a.RunID, a.WorkspaceID)
 	if a.Action == "answer" {
 		shown = fmt.Sprintf("answer inbox item %s in your place: %s", a.Item, a.Answer)
 	}
-	return tool.Need{NeedsApproval: true, NoStandingApproval: true, Shown: shown}, nil
+	return tool.Access{NeedsApproval: true, NoStandingApproval: true, Shown: shown}, nil
 }
 
 type runResult struct {

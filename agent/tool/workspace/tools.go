@@ -73,14 +73,14 @@ func Tools(o Options) ([]tool.Tool, error) {
 	}
 
 	spec := workspaceSpec
-	spec.Needs = tool.Needs(o.workspaceNeed)
+	spec.Access = tool.AccessOf(o.workspaceNeed)
 	manage, err := tool.Define(spec, o.manageWorkspace)
 	if err != nil {
 		return nil, err
 	}
 
 	spec = runSpec
-	spec.Needs = tool.Needs(o.runNeed)
+	spec.Access = tool.AccessOf(o.runNeed)
 	runs, err := tool.Define(spec, o.manageRun)
 	if err != nil {
 		return nil, err

@@ -33,13 +33,13 @@ type workspaceArgs struct {
 
 // workspaceNeed returns the places that a call reads labels from and the places it writes labels
 // to.
-func (o Options) workspaceNeed(ctx context.Context, in tool.Invocation, a workspaceArgs) (tool.Need, error) {
+func (o Options) workspaceNeed(ctx context.Context, in tool.Invocation, a workspaceArgs) (tool.Access, error) {
 	switch a.Action {
 	case "create":
-		return tool.Need{Writes: []label.Place{label.WorkspacePlace(in.Agent, o.skill(a), o.newName(a))}}, nil
+		return tool.Access{Writes: []label.Place{label.WorkspacePlace(in.Agent, o.skill(a), o.newName(a))}}, nil
 	case "list":
 		all, err := o.all(ctx, in, "")
-		return tool.Need{Reads: places(all)}, err
+		return tool.Access{Reads: places(all)}, err
 	}
 
 	w, err := o.find(ctx, in, a.WorkspaceID)
@@ -47,11 +47,11 @@ func (o Options) workspaceNeed(ctx context.Context, in tool.Invocation, a worksp
 		if err = tool.LedgerRefusal(err); errors.As(err, new(*tool.Refusal)) {
 			err = nil // the call itself reports the error
 		}
-		return tool.Need{}, err
+		return tool.Access{}, err
 	}
 
 	// The result of a write contains the current workspace, so writes also read.
-	need := tool.Need{Reads: []label.Place{place(w)}}
+	need := tool.Access{Reads: []label.Place{place(w)}}
 	if !slices.Contains(workspaceReads, a.Action) {
 		need.Writes = need.Reads
 	}

@@ -168,7 +168,7 @@ func TestWorkspaceLabels(t *testing.T) {
 			b.call("workspace_manage", `{"action":"create","name":"rome"}`)
 		}
 		one, _ := b.registry.Lookup("workspace_manage")
-		need, err := one.Need(t.Context(), b.run, json.RawMessage(args))
+		need, err := one.Access(t.Context(), b.run, json.RawMessage(args))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +255,7 @@ func TestRunManage(t *testing.T) {
 
 	one, _ := b.registry.Lookup("run_manage")
 	for action, asks := range map[string]bool{"list": false, "cancel": false, "retry": false, "answer": true, "acknowledge": true, "discard": true} {
-		need, err := one.Need(ctx, b.run, json.RawMessage(fmt.Sprintf(`{"action":%q,"item":"1","answer":"yes"}`, action)))
+		need, err := one.Access(ctx, b.run, json.RawMessage(fmt.Sprintf(`{"action":%q,"item":"1","answer":"yes"}`, action)))
 		if err != nil || need.NeedsApproval != asks || need.NoStandingApproval != asks || need.Refused != nil {
 			t.Errorf("%s: %+v %v", action, need, err)
 		}

@@ -189,25 +189,25 @@ type RunRequest struct {
 	// Session is the key of an agent's session, any text of up to 200 characters. A run with a
 	// prompt sees the conversation of earlier runs with the same key.
 	Session string `json:"session,omitempty"`
-	// Fresh starts the session anew. It applies to the session key, or to a job with session: keep.
-	Fresh bool `json:"fresh,omitempty"`
+	// NewSession starts the session anew. It applies to the session key, or to a job with session: keep.
+	NewSession bool `json:"fresh,omitempty"`
 	// Tool and Args request a single manual call.
 	Tool string          `json:"tool,omitempty"`
 	Args json.RawMessage `json:"args,omitempty"`
-	// Check makes the call fail if a program fails or a server responds with an error.
-	Check bool `json:"check,omitempty"`
+	// FailOnExitCode makes the call fail if a program fails or a server responds with an error.
+	FailOnExitCode bool `json:"check,omitempty"`
 	// Skill requests one run of the skill's module with Given, a JSON object, as its input. DryRun
 	// stops the run before the first call that would change anything.
-	Skill  string          `json:"skill,omitempty"`
-	Given  json.RawMessage `json:"given,omitempty"`
-	DryRun bool            `json:"dry_run,omitempty"`
+	Skill      string          `json:"skill,omitempty"`
+	SkillInput json.RawMessage `json:"given,omitempty"`
+	DryRun     bool            `json:"dry_run,omitempty"`
 	// Workspace is the name of the workspace the run uses.
 	Workspace string `json:"workspace,omitempty"`
 	// Untrusted means that the request may contain untrusted content. The run then starts with the
 	// label A.
 	Untrusted bool `json:"untrusted,omitempty"`
-	// Removes calls the skill's removal hooks instead of running the skill.
-	Removes bool `json:"removes,omitempty"`
+	// Uninstall calls the skill's removal hooks instead of running the skill.
+	Uninstall bool `json:"removes,omitempty"`
 	// Chat is set by the server for runs that answer in a conversation.
 	Chat bool `json:"-"`
 	// Trigger is set by the server. Empty means that a person requested the run.

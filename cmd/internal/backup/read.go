@@ -100,7 +100,7 @@ func check(ctx context.Context, dir string, visit visitor) (Manifest, error) {
 	return m, nil
 }
 
-func checkFile(within nofollow.Boundary, dir string, e Entry, visit visitor) error {
+func checkFile(within nofollow.UntrustedDirs, dir string, e Entry, visit visitor) error {
 	f, err := within.Open(filepath.Join(dir, filepath.FromSlash(e.Path)))
 	if err != nil {
 		return fmt.Errorf("%s of it cannot be read: %w", e.Path, err)

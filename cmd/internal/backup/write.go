@@ -23,10 +23,10 @@ import (
 
 	"rouse/cmd/internal/layout"
 	"rouse/internal/atomicfile"
+	"rouse/internal/diskspace"
 	"rouse/internal/fspath"
 	"rouse/internal/gitlayout"
 	"rouse/internal/nofollow"
-	"rouse/internal/space"
 	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
 )
@@ -99,7 +99,7 @@ type sink interface {
 type writer struct {
 	Options
 	to       sink
-	within   nofollow.Boundary
+	within   nofollow.UntrustedDirs
 	manifest Manifest
 	configs  map[string]Config // configuration files in the home, by relative path
 	done, of int64
@@ -424,7 +424,7 @@ func (w *writer) progress(done int64) {
 
 // room returns an error if the file system of a directory has too little free space.
 func room(folder string, needs int64) error {
-	left, err := space.Of(folder)
+	left, err := diskspace.Free(folder)
 	if err != nil {
 		return nil //nolint:nilerr // free space is unknown; writing to a full disk fails anyway
 	}

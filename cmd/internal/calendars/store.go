@@ -102,7 +102,7 @@ func (s Store) Keep(from Source, now time.Time, text []byte, failure error) (cha
 			failure = fmt.Errorf("what its server sent is no calendar that can be used: %w", failure)
 		}
 	}
-	if err := os.MkdirAll(s.dir, owner.Usual(0o700)); err != nil {
+	if err := os.MkdirAll(s.dir, owner.ApplyUmask(0o700)); err != nil {
 		return false, err
 	}
 

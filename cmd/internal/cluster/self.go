@@ -196,7 +196,7 @@ func (s *Self) SetSchedules(ctx context.Context, p *plan.Plan) error {
 
 // recordSchedules puts on record what the clock and the ends of runs start from now on, by the configuration of who leads.
 func (s *Self) recordSchedules(ctx context.Context, p *plan.Plan) error {
-	if err := s.Ledger.SetFollowers(ctx, p.Followers); err != nil {
+	if err := s.Ledger.SetSuccessors(ctx, p.Followers); err != nil {
 		return err
 	}
 	return s.Scheduler.Set(ctx, p.Jobs, p.SelfScheduling)

@@ -10,12 +10,12 @@ import (
 
 // Calendar is where the times of a name come from.
 type Calendar struct {
-	Name     Name     `key:"name" need:"yes" say:"by which exclude and only of jobs name it" eg:"closed"`
-	Holidays string   `key:"holidays" say:"the public holidays of a country or a part of one, like DE, DE-BY or US" eg:"DE-BY"`
-	File     Path     `key:"file" say:"an iCalendar file (.ics), read when it changes" eg:"./closed.ics"`
-	URL      string   `key:"url" say:"of an iCalendar file, https:// or webcal://; best as secret:NAME where whoever knows it may read the calendar" eg:"https://example.com/closed.ics"`
-	Near     bool     `key:"private_network" say:"the server of url may be on this machine or its network"`
-	Refresh  Duration `key:"refresh" default:"6h" positive:"yes" say:"how often url is fetched, 5m at least"`
+	Name     Name     `key:"name" required:"yes" doc:"by which exclude and only of jobs name it" example:"closed"`
+	Holidays string   `key:"holidays" doc:"the public holidays of a country or a part of one, like DE, DE-BY or US" example:"DE-BY"`
+	File     Path     `key:"file" doc:"an iCalendar file (.ics), read when it changes" example:"./closed.ics"`
+	URL      string   `key:"url" doc:"of an iCalendar file, https:// or webcal://; best as secret:NAME where whoever knows it may read the calendar" example:"https://example.com/closed.ics"`
+	Near     bool     `key:"private_network" doc:"the server of url may be on this machine or its network"`
+	Refresh  Duration `key:"refresh" default:"6h" positive:"yes" doc:"how often url is fetched, 5m at least"`
 
 	At Position
 }

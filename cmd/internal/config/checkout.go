@@ -8,22 +8,22 @@ import (
 
 // Checkout gives each run a private clone of one of your repositories as its workdir.
 type Checkout struct {
-	Repo   Path     `key:"repo" need:"yes" say:"a git repository of yours; runs do not write in it, and rouse brings the branch of each run there as data" eg:"~/src/app"`
-	Ref    string   `key:"ref" say:"the branch, tag or commit at which a run begins" unset:"the branch that is checked out in repo" eg:"main"`
-	Branch string   `key:"branch" default:"rouse/{{ .Job }}-{{ .Run }}" say:"name of the new branch, a template of .Job, .Agent and .Run; without a job .Job is the agent's name"`
-	Keep   Duration `key:"keep" default:"14d" positive:"yes" say:"how long a clone is kept that is neither applied nor discarded; the branch stays in repo"`
+	Repo   Path     `key:"repo" required:"yes" doc:"a git repository of yours; runs do not write in it, and rouse brings the branch of each run there as data" example:"~/src/app"`
+	Ref    string   `key:"ref" doc:"the branch, tag or commit at which a run begins" defaultdoc:"the branch that is checked out in repo" example:"main"`
+	Branch string   `key:"branch" default:"rouse/{{ .Job }}-{{ .Run }}" doc:"name of the new branch, a template of .Job, .Agent and .Run; without a job .Job is the agent's name"`
+	Keep   Duration `key:"keep" default:"14d" positive:"yes" doc:"how long a clone is kept that is neither applied nor discarded; the branch stays in repo"`
 
-	OnSuccess *CheckoutSuccess `key:"on_success" say:"what is done with the branch of a run that ended with success" unset:"it waits in repo to be applied or discarded"`
+	OnSuccess *CheckoutSuccess `key:"on_success" doc:"what is done with the branch of a run that ended with success" defaultdoc:"it waits in repo to be applied or discarded"`
 
 	At Position
 }
 
 // CheckoutSuccess sends the branch of a run to a server.
 type CheckoutSuccess struct {
-	Push        string `key:"push" need:"yes" say:"a remote of repo by its name, to which the branch is pushed" eg:"origin"`
-	Token       string `key:"token" secret:"yes" say:"the token for a remote with an https address, and for pull requests; it is sent to the host of the remote alone" unset:"git uses your own SSH key" eg:"secret:github"`
-	PullRequest bool   `key:"open_pull_request" say:"open a pull request at GitHub, or a merge request at GitLab, on the branch ref"`
-	Provider    string `key:"provider" enum:"github|gitlab" say:"the kind of the server, if its host is not github.com or gitlab.com"`
+	Push        string `key:"push" required:"yes" doc:"a remote of repo by its name, to which the branch is pushed" example:"origin"`
+	Token       string `key:"token" secret:"yes" doc:"the token for a remote with an https address, and for pull requests; it is sent to the host of the remote alone" defaultdoc:"git uses your own SSH key" example:"secret:github"`
+	PullRequest bool   `key:"open_pull_request" doc:"open a pull request at GitHub, or a merge request at GitLab, on the branch ref"`
+	Provider    string `key:"provider" enum:"github|gitlab" doc:"the kind of the server, if its host is not github.com or gitlab.com"`
 }
 
 // CheckoutOf returns the checkout of a job, or nil if its runs have none.

@@ -14,18 +14,18 @@ import (
 
 // Executor is an installed agent program that does prompts in the place of the loop.
 type Executor struct {
-	Argv    []string          `key:"argv" need:"yes" say:"the program by its name or its path, and its arguments, which are templates; with {{ .Prompt }} in one of them the task is told there, otherwise it is the program's input" eg:"[claude, -p, --output-format, stream-json]"`
-	Output  string            `key:"output" enum:"json|text" default:"json" say:"what it prints: JSON as claude, codex and gemini print it, or the documented form; or text, which is its answer"`
-	Network string            `key:"network" enum:"none|host" default:"none" say:"host lets it reach its model, and everything else"`
-	Env     map[string]string `key:"env" say:"variables of its environment; secret:NAME and ${NAME} stand for secrets" eg:"{ANTHROPIC_API_KEY: secret:anthropic}"`
-	Private *bool             `key:"private" default:"true" say:"false: what env and login open is not private data, as with the key of a model's API, so that its use does not make a run ask"`
-	Login   []LoginGrant      `key:"login" say:"files and folders by which it is signed in, which it finds in its HOME under the names that they have in yours: paths, or {path: X, write: true}"`
-	Home    Path              `key:"home" say:"the folder that it has as HOME, and keeps" unset:"HOME/agents/NAME/home" eg:"./homes/claude"`
-	Read    []Path            `key:"read" say:"what else it has to read to work, as the folder that it was installed to" eg:"[/opt/claude]"`
-	Memory  Size              `key:"memory" positive:"yes" say:"of it and all that it starts" unset:"2GiB"`
-	Price   *Price            `key:"price" say:"price in USD per million tokens of a program that does not report its cost; {input: 0, output: 0} for one that costs nothing per run, such as a subscription"`
+	Argv    []string          `key:"argv" required:"yes" doc:"the program by its name or its path, and its arguments, which are templates; with {{ .Prompt }} in one of them the task is told there, otherwise it is the program's input" example:"[claude, -p, --output-format, stream-json]"`
+	Output  string            `key:"output" enum:"json|text" default:"json" doc:"what it prints: JSON as claude, codex and gemini print it, or the documented form; or text, which is its answer"`
+	Network string            `key:"network" enum:"none|host" default:"none" doc:"host lets it reach its model, and everything else"`
+	Env     map[string]string `key:"env" doc:"variables of its environment; secret:NAME and ${NAME} stand for secrets" example:"{ANTHROPIC_API_KEY: secret:anthropic}"`
+	Private *bool             `key:"private" default:"true" doc:"false: what env and login open is not private data, as with the key of a model's API, so that its use does not make a run ask"`
+	Login   []LoginGrant      `key:"login" doc:"files and folders by which it is signed in, which it finds in its HOME under the names that they have in yours: paths, or {path: X, write: true}"`
+	Home    Path              `key:"home" doc:"the folder that it has as HOME, and keeps" defaultdoc:"HOME/agents/NAME/home" example:"./homes/claude"`
+	Read    []Path            `key:"read" doc:"what else it has to read to work, as the folder that it was installed to" example:"[/opt/claude]"`
+	Memory  Size              `key:"memory" positive:"yes" doc:"of it and all that it starts" defaultdoc:"2GiB"`
+	Price   *Price            `key:"price" doc:"price in USD per million tokens of a program that does not report its cost; {input: 0, output: 0} for one that costs nothing per run, such as a subscription"`
 
-	Limits []sentence `key:"limits" say:"messages of the program that mean that its model cannot be asked now, beside those that rouse knows: the run waits instead of failing"`
+	Limits []sentence `key:"limits" doc:"messages of the program that mean that its model cannot be asked now, beside those that rouse knows: the run waits instead of failing"`
 
 	At Position
 	// HasSecret reports whether a secret is in its environment.
@@ -34,14 +34,14 @@ type Executor struct {
 
 // sentence is a message by which a program reports that its model cannot be asked now.
 type sentence struct {
-	Match string   `key:"match" need:"yes" say:"regular expression for the error message" eg:"quota of the team is used up"`
-	Wait  Duration `key:"wait" positive:"yes" say:"time until the run starts again" unset:"until the time in the message, else as for a model that is down" eg:"1h"`
+	Match string   `key:"match" required:"yes" doc:"regular expression for the error message" example:"quota of the team is used up"`
+	Wait  Duration `key:"wait" positive:"yes" doc:"time until the run starts again" defaultdoc:"until the time in the message, else as for a model that is down" example:"1h"`
 }
 
 // LoginGrant is a path, or a mapping that says more of it.
 type LoginGrant struct {
-	Path  Path `key:"path" need:"yes" say:"the file or folder" eg:"~/.claude.json"`
-	Write bool `key:"write" say:"it may change what is there, as for tokens that it renews; a program that strangers could talk into it can leave settings there that your own sessions follow"`
+	Path  Path `key:"path" required:"yes" doc:"the file or folder" example:"~/.claude.json"`
+	Write bool `key:"write" doc:"it may change what is there, as for tokens that it renews; a program that strangers could talk into it can leave settings there that your own sessions follow"`
 }
 
 // ExecutorOf is the program that does a job, nil where the loop does.

@@ -29,57 +29,57 @@ const DefaultKeep = 90 * 24 * time.Hour
 
 // Job is what triggers a run and what it does.
 type Job struct {
-	Name    Name   `key:"name" need:"yes" own:"yes" say:"by which commands and the history name it" eg:"morning-report"`
-	Agent   string `key:"agent" need:"yes" say:"name of the agent that does it" eg:"bookkeeper"`
-	Enabled *bool  `key:"enabled" default:"true" say:"false: nothing starts it but you"`
+	Name    Name   `key:"name" required:"yes" jobonly:"yes" doc:"by which commands and the history name it" example:"morning-report"`
+	Agent   string `key:"agent" required:"yes" doc:"name of the agent that does it" example:"bookkeeper"`
+	Enabled *bool  `key:"enabled" default:"true" doc:"false: nothing starts it but you"`
 
-	Prompt     string         `key:"prompt" own:"yes" say:"a template; what the model is asked to do" eg:"Write yesterday's spending by category to report.md."`
-	PromptFile Path           `key:"prompt_file" own:"yes" say:"read when the configuration is, into prompt" eg:"./report.md"`
-	Playbook   []PlaybookCall `key:"playbook" own:"yes" say:"a fixed list of calls, without a model" eg:"[{call: notify, with: {title: done}}]"`
-	Skill      string         `key:"skill" own:"yes" say:"name of a skill with a module, which is run without a model of its own" eg:"csv-report"`
-	Input      map[string]any `key:"input" own:"yes" say:"what the module is given: templates, and expressions after '= '" eg:"{month: '{{ .Scheduled }}'}"`
+	Prompt     string         `key:"prompt" jobonly:"yes" doc:"a template; what the model is asked to do" example:"Write yesterday's spending by category to report.md."`
+	PromptFile Path           `key:"prompt_file" jobonly:"yes" doc:"read when the configuration is, into prompt" example:"./report.md"`
+	Playbook   []PlaybookCall `key:"playbook" jobonly:"yes" doc:"a fixed list of calls, without a model" example:"[{call: notify, with: {title: done}}]"`
+	Skill      string         `key:"skill" jobonly:"yes" doc:"name of a skill with a module, which is run without a model of its own" example:"csv-report"`
+	Input      map[string]any `key:"input" jobonly:"yes" doc:"what the module is given: templates, and expressions after '= '" example:"{month: '{{ .Scheduled }}'}"`
 
-	Workspace string `key:"workspace" own:"yes" say:"name of the workspace in which the module works, a template; it is made when it is first needed" eg:"books"`
+	Workspace string `key:"workspace" jobonly:"yes" doc:"name of the workspace in which the module works, a template; it is made when it is first needed" example:"books"`
 
-	Schedule string     `key:"schedule" own:"yes" say:"five or six cron fields, @daily and the like, or words: daily at 08:00, weekly on mon at 08:00, monthly on 31 at 08:00 (the last day of shorter months)" eg:"'0 8 * * 1-5'"`
-	Every    string     `key:"every" own:"yes" say:"a length of time" eg:"30m"`
-	RunAt    string     `key:"at" own:"yes" say:"RFC 3339; fires once" eg:"2026-12-01T08:00:00+01:00"`
-	Window   *window    `key:"window" own:"yes" say:"hours in which it runs once, at a moment that its name and the date decide"`
-	Watch    *Watch     `key:"watch" own:"yes" say:"a folder whose files start runs"`
-	Webhook  *Webhook   `key:"webhook" own:"yes" say:"signed requests of other programs that start runs"`
-	Follows  []Followed `key:"after" own:"yes" say:"jobs whose runs it follows: it runs once for each of them that has ended, and knows it as .After"`
+	Schedule string     `key:"schedule" jobonly:"yes" doc:"five or six cron fields, @daily and the like, or words: daily at 08:00, weekly on mon at 08:00, monthly on 31 at 08:00 (the last day of shorter months)" example:"'0 8 * * 1-5'"`
+	Every    string     `key:"every" jobonly:"yes" doc:"a length of time" example:"30m"`
+	RunAt    string     `key:"at" jobonly:"yes" doc:"RFC 3339; fires once" example:"2026-12-01T08:00:00+01:00"`
+	Window   *window    `key:"window" jobonly:"yes" doc:"hours in which it runs once, at a moment that its name and the date decide"`
+	Watch    *Watch     `key:"watch" jobonly:"yes" doc:"a folder whose files start runs"`
+	Webhook  *Webhook   `key:"webhook" jobonly:"yes" doc:"signed requests of other programs that start runs"`
+	Follows  []Followed `key:"after" jobonly:"yes" doc:"jobs whose runs it follows: it runs once for each of them that has ended, and knows it as .After"`
 
-	Host          string         `key:"host" say:"with engine.postgres: the node that does the job's runs, and sees the folder of its watch" unset:"the agent's; any" eg:"nas"`
-	Timezone      string         `key:"timezone" say:"time zone of the schedule and of collect" unset:"the daemon's" eg:"Europe/Berlin"`
-	Exclude       []string       `key:"exclude" say:"dates, ranges 2026-12-24..2026-12-31, and names of calendars, in whose times the schedule is silent" eg:"[2026-12-24..2026-12-31]"`
-	Only          []string       `key:"only" say:"the same: outside of them the schedule is silent" eg:"[2026-12-24..2026-12-31]"`
-	OnMiss        domain.OnMiss  `key:"on_miss" enum:"skip|run_once|run_catchup" default:"run_once" say:"what is done for instants that passed unserved"`
-	CatchupWindow Duration       `key:"catchup_window" default:"24h" positive:"yes" say:"how old a missed instant may be"`
-	MaxCatchup    int            `key:"max_catchup" default:"100" positive:"yes" say:"runs of one run_catchup"`
-	StartDeadline Duration       `key:"start_deadline" positive:"yes" say:"longest wait in the queue" unset:"none"`
-	Overlap       domain.Overlap `key:"overlap" enum:"skip|queue_one|queue_all|cancel_previous|allow" default:"skip" say:"when it is due while it runs"`
-	Jitter        Duration       `key:"jitter" say:"spreads the start over this time"`
-	RunOnStart    bool           `key:"run_on_start" say:"runs when the daemon starts"`
-	PauseAfter    int            `key:"pause_after_failures" positive:"yes" say:"failed runs in a row after which the job is paused" unset:"never" eg:"5"`
+	Host          string         `key:"host" doc:"with engine.postgres: the node that does the job's runs, and sees the folder of its watch" defaultdoc:"the agent's; any" example:"nas"`
+	Timezone      string         `key:"timezone" doc:"time zone of the schedule and of collect" defaultdoc:"the daemon's" example:"Europe/Berlin"`
+	Exclude       []string       `key:"exclude" doc:"dates, ranges 2026-12-24..2026-12-31, and names of calendars, in whose times the schedule is silent" example:"[2026-12-24..2026-12-31]"`
+	Only          []string       `key:"only" doc:"the same: outside of them the schedule is silent" example:"[2026-12-24..2026-12-31]"`
+	OnMiss        domain.OnMiss  `key:"on_miss" enum:"skip|run_once|run_catchup" default:"run_once" doc:"what is done for instants that passed unserved"`
+	CatchupWindow Duration       `key:"catchup_window" default:"24h" positive:"yes" doc:"how old a missed instant may be"`
+	MaxCatchup    int            `key:"max_catchup" default:"100" positive:"yes" doc:"runs of one run_catchup"`
+	StartDeadline Duration       `key:"start_deadline" positive:"yes" doc:"longest wait in the queue" defaultdoc:"none"`
+	Overlap       domain.Overlap `key:"overlap" enum:"skip|queue_one|queue_all|cancel_previous|allow" default:"skip" doc:"when it is due while it runs"`
+	Jitter        Duration       `key:"jitter" doc:"spreads the start over this time"`
+	RunOnStart    bool           `key:"run_on_start" doc:"runs when the daemon starts"`
+	PauseAfter    int            `key:"pause_after_failures" positive:"yes" doc:"failed runs in a row after which the job is paused" defaultdoc:"never" example:"5"`
 
-	ExpectSuccessWithin Duration `key:"expect_success_within" positive:"yes" say:"maximum time between two runs that end as success or nothing; if it passes, an incident opens and you get a notice, for any reason" unset:"not watched" eg:"26h"`
+	ExpectSuccessWithin Duration `key:"expect_success_within" positive:"yes" doc:"maximum time between two runs that end as success or nothing; if it passes, an incident opens and you get a notice, for any reason" defaultdoc:"not watched" example:"26h"`
 
-	Retry        retry       `key:"retry" say:"further attempts after a failure"`
-	Resume       *bool       `key:"resume" default:"true" say:"go on after a crash"`
-	When         []Condition `key:"when" say:"conditions that cost nothing and must all hold, or the run is skipped; not checked for the files of a watch"`
-	Expect       []Expect    `key:"expect" say:"checked by the host after a run; unmet means error"`
-	ContextViews []string    `key:"context_views" say:"saved views of the agent's database whose rows are put into the prompt" eg:"[open_invoices]"`
-	Session      string      `key:"session" enum:"fresh|keep" default:"fresh" say:"keep: a run is told what was said in the runs of the job before it, never what their tools brought"`
-	Record       bool        `key:"record" say:"keeps what its model is asked and answers as long as the run, for rouse replay"`
-	UndoOnFail   bool        `key:"undo_on_failure" say:"takes back what a failed run wrote: rows and files"`
-	Keep         Duration    `key:"keep" default:"90d" positive:"yes" say:"how long history is kept"`
-	Bounds       Bounds      `key:"bounds" say:"of one run; what is left out is the agent's"`
-	Budget       budget      `key:"budget" say:"of all its runs in a day, or in a calendar month, of the daemon's timezone, beside the agent's"`
-	Model        string      `key:"model" unset:"the agent's" say:"name of the model that does its prompt" eg:"local"`
-	Executor     *Executor   `key:"executor" own:"yes" say:"the agent program that does its prompt" unset:"the agent's"`
-	Checkout     *Checkout   `key:"checkout" own:"yes" say:"each of its runs works in a private clone of a repository of yours, on a branch of its own" unset:"the agent's"`
-	MinTier      string      `key:"min_tier" enum:"A|B|C|D" say:"the weakest confinement on which its programs may run" unset:"the agent's"`
-	Notify       Notify      `key:"notify" say:"who is told how its runs end"`
+	Retry        retry       `key:"retry" doc:"further attempts after a failure"`
+	Resume       *bool       `key:"resume" default:"true" doc:"go on after a crash"`
+	When         []Condition `key:"when" doc:"conditions that cost nothing and must all hold, or the run is skipped; not checked for the files of a watch"`
+	Expect       []Expect    `key:"expect" doc:"checked by the host after a run; unmet means error"`
+	ContextViews []string    `key:"context_views" doc:"saved views of the agent's database whose rows are put into the prompt" example:"[open_invoices]"`
+	Session      string      `key:"session" enum:"fresh|keep" default:"fresh" doc:"keep: a run is told what was said in the runs of the job before it, never what their tools brought"`
+	Record       bool        `key:"record" doc:"keeps what its model is asked and answers as long as the run, for rouse replay"`
+	UndoOnFail   bool        `key:"undo_on_failure" doc:"takes back what a failed run wrote: rows and files"`
+	Keep         Duration    `key:"keep" default:"90d" positive:"yes" doc:"how long history is kept"`
+	Bounds       Bounds      `key:"bounds" doc:"of one run; what is left out is the agent's"`
+	Budget       budget      `key:"budget" doc:"of all its runs in a day, or in a calendar month, of the daemon's timezone, beside the agent's"`
+	Model        string      `key:"model" defaultdoc:"the agent's" doc:"name of the model that does its prompt" example:"local"`
+	Executor     *Executor   `key:"executor" jobonly:"yes" doc:"the agent program that does its prompt" defaultdoc:"the agent's"`
+	Checkout     *Checkout   `key:"checkout" jobonly:"yes" doc:"each of its runs works in a private clone of a repository of yours, on a branch of its own" defaultdoc:"the agent's"`
+	MinTier      string      `key:"min_tier" enum:"A|B|C|D" doc:"the weakest confinement on which its programs may run" defaultdoc:"the agent's"`
+	Notify       Notify      `key:"notify" doc:"who is told how its runs end"`
 
 	At       Position
 	TextFile string // that its prompt was read from
@@ -95,24 +95,24 @@ func (j *Job) Prompts() bool { return j.Playbook == nil && j.Skill == "" }
 
 // PlaybookCall is one call of a playbook.
 type PlaybookCall struct {
-	Call    string         `key:"call" need:"yes" say:"a tool" eg:"notify"`
-	With    map[string]any `key:"with" say:"its arguments: templates, and expressions after '= '" eg:"{title: '{{ .Job }} is done'}"`
-	Save    string         `key:"save" say:"name for its result" eg:"imported"`
-	If      string         `key:"if" say:"an expression; false skips the call" eg:"Attempt == 1"`
-	Each    any            `key:"each" say:"a list, or '= ' and an expression that gives one, such as '= Files' in a batch or '= Changes.Added' with converge; the call is made for each of them, which templates and expressions know as item, and its place from 0 on as index" eg:"'= Files'"`
-	OnError string         `key:"on_error" enum:"fail|continue" default:"fail" say:"what a failed call does to the run"`
+	Call    string         `key:"call" required:"yes" doc:"a tool" example:"notify"`
+	With    map[string]any `key:"with" doc:"its arguments: templates, and expressions after '= '" example:"{title: '{{ .Job }} is done'}"`
+	Save    string         `key:"save" doc:"name for its result" example:"imported"`
+	If      string         `key:"if" doc:"an expression; false skips the call" example:"Attempt == 1"`
+	Each    any            `key:"each" doc:"a list, or '= ' and an expression that gives one, such as '= Files' in a batch or '= Changes.Added' with converge; the call is made for each of them, which templates and expressions know as item, and its place from 0 on as index" example:"'= Files'"`
+	OnError string         `key:"on_error" enum:"fail|continue" default:"fail" doc:"what a failed call does to the run"`
 
-	MustSucceed *bool      `key:"must_succeed" say:"an exit code other than 0, of web_fetch a status of 400 and above, of git_commit that there is nothing to commit, is a failure of the call" unset:"true; of git_commit false"`
-	Expect      callExpect `key:"expect" say:"what has to be true of the call once it was made; otherwise it failed"`
+	MustSucceed *bool      `key:"must_succeed" doc:"an exit code other than 0, of web_fetch a status of 400 and above, of git_commit that there is nothing to commit, is a failure of the call" defaultdoc:"true; of git_commit false"`
+	Expect      callExpect `key:"expect" doc:"what has to be true of the call once it was made; otherwise it failed"`
 
 	At Position
 }
 
 // callExpect is what has to be true of one call. All that is given has to hold.
 type callExpect struct {
-	Exit   []int  `key:"exit" say:"the exit codes of shell_run that are a success" eg:"[0, 24]"`
-	Status []int  `key:"status" say:"the status codes of web_fetch that are a success" eg:"[200]"`
-	That   string `key:"that" say:"an expression that is true; it knows the result of the call as result" eg:"result.text contains 'ok'"`
+	Exit   []int  `key:"exit" doc:"the exit codes of shell_run that are a success" example:"[0, 24]"`
+	Status []int  `key:"status" doc:"the status codes of web_fetch that are a success" example:"[200]"`
+	That   string `key:"that" doc:"an expression that is true; it knows the result of the call as result" example:"result.text contains 'ok'"`
 }
 
 // Step is the call as the playbook provider takes it.
@@ -125,46 +125,46 @@ func (p PlaybookCall) Step() playbook.Call {
 
 // window is when a job runs once at a moment that nobody chooses.
 type window struct {
-	From string `key:"from" need:"yes" say:"a time of day, like 02:00" eg:"'02:00'"`
-	To   string `key:"to" need:"yes" say:"a time of day, of the next day when it is before from" eg:"'05:00'"`
-	Days string `key:"days" say:"on which it opens, like 1-5 or mon,thu" unset:"all" eg:"mon-fri"`
+	From string `key:"from" required:"yes" doc:"a time of day, like 02:00" example:"'02:00'"`
+	To   string `key:"to" required:"yes" doc:"a time of day, of the next day when it is before from" example:"'05:00'"`
+	Days string `key:"days" doc:"on which it opens, like 1-5 or mon,thu" defaultdoc:"all" example:"mon-fri"`
 
 	At Position
 }
 
 // Followed is a job whose runs are followed.
 type Followed struct {
-	Job string           `key:"job" need:"yes" say:"name of the job whose runs it follows" eg:"fetch"`
-	On  []domain.Outcome `key:"on" enum:"success|nothing|partial|error|timeout|budget_exceeded|cancelled|interrupted|skipped" default:"[success]" say:"how its runs have to have ended"`
+	Job string           `key:"job" required:"yes" doc:"name of the job whose runs it follows" example:"fetch"`
+	On  []domain.Outcome `key:"on" enum:"success|nothing|partial|error|timeout|budget_exceeded|cancelled|interrupted|skipped" default:"[success]" doc:"how its runs have to have ended"`
 
 	At Position
 }
 
 type Watch struct {
-	Path           Path              `key:"path" need:"yes" say:"the folder" eg:"./inbox"`
-	Include        []string          `key:"include" say:"globs of file names; one like *.tmp takes what is left out otherwise" unset:"all but hidden and half-written files" eg:"['*.csv']"`
-	Exclude        []string          `key:"exclude" say:"globs of file names" unset:"none" eg:"['*.part']"`
-	Case           string            `key:"case" enum:"any|exact" default:"any" say:"of names in include and exclude: with any, *.pdf matches SCAN.PDF"`
-	OpenFiles      string            `key:"open_files" enum:"wait|take" default:"wait" say:"files that a program has open for writing, where the system tells: wait until they are closed"`
-	Recursive      bool              `key:"recursive" say:"also what is in its folders"`
-	Mode           string            `key:"mode" enum:"per_file|batch|converge" default:"per_file" say:"per_file: a run for each file, as .File; batch: one for all that came until the folder is quiet, as .Files, .More and .Manifest; converge: one for the folder, again until it stays as it is, as .Folder, .Changes and .Round"`
-	Collect        *collect          `key:"collect" say:"hands over all new files to one run, at a time of day or at an interval; implies mode: batch"`
-	Responsiveness string            `key:"responsiveness" enum:"fast|balanced|patient" default:"balanced" say:"how long a file must stay unchanged, and a folder quiet: 200ms, 1s, 3s"`
-	MaxWait        Duration          `key:"max_wait" positive:"yes" say:"how long a folder that is never quiet is waited for; of batch and converge" unset:"30s"`
-	MaxFiles       int               `key:"max_files" positive:"yes" say:"maximum number of files of one batch; more files make another batch" unset:"500, with collect 10000, or as many as a playbook has calls for" eg:"500"`
-	Existing       string            `key:"existing" enum:"process|ignore" say:"files that were there before the job" unset:"process with per_file, else ignore"`
-	Parameters     map[string]string `key:"parameters" say:"texts that templates know as .Input, where --input gives no others" eg:"{kind: invoice}"`
-	FollowSymlinks bool              `key:"follow_symlinks" say:"also links to what is in the folder"`
-	OnSuccess      After             `key:"on_success" default:"leave" say:"leave, delete, or {move: FOLDER}, which may end in a template: ./sorted/{{ .File.Name }}; not with mode: converge"`
-	OnFailure      After             `key:"on_failure" default:"leave" say:"like on_success, after a failed run"`
+	Path           Path              `key:"path" required:"yes" doc:"the folder" example:"./inbox"`
+	Include        []string          `key:"include" doc:"globs of file names; one like *.tmp takes what is left out otherwise" defaultdoc:"all but hidden and half-written files" example:"['*.csv']"`
+	Exclude        []string          `key:"exclude" doc:"globs of file names" defaultdoc:"none" example:"['*.part']"`
+	Case           string            `key:"case" enum:"any|exact" default:"any" doc:"of names in include and exclude: with any, *.pdf matches SCAN.PDF"`
+	OpenFiles      string            `key:"open_files" enum:"wait|take" default:"wait" doc:"files that a program has open for writing, where the system tells: wait until they are closed"`
+	Recursive      bool              `key:"recursive" doc:"also what is in its folders"`
+	Mode           string            `key:"mode" enum:"per_file|batch|converge" default:"per_file" doc:"per_file: a run for each file, as .File; batch: one for all that came until the folder is quiet, as .Files, .More and .Manifest; converge: one for the folder, again until it stays as it is, as .Folder, .Changes and .Round"`
+	Collect        *collect          `key:"collect" doc:"hands over all new files to one run, at a time of day or at an interval; implies mode: batch"`
+	Responsiveness string            `key:"responsiveness" enum:"fast|balanced|patient" default:"balanced" doc:"how long a file must stay unchanged, and a folder quiet: 200ms, 1s, 3s"`
+	MaxWait        Duration          `key:"max_wait" positive:"yes" doc:"how long a folder that is never quiet is waited for; of batch and converge" defaultdoc:"30s"`
+	MaxFiles       int               `key:"max_files" positive:"yes" doc:"maximum number of files of one batch; more files make another batch" defaultdoc:"500, with collect 10000, or as many as a playbook has calls for" example:"500"`
+	Existing       string            `key:"existing" enum:"process|ignore" doc:"files that were there before the job" defaultdoc:"process with per_file, else ignore"`
+	Parameters     map[string]string `key:"parameters" doc:"texts that templates know as .Input, where --input gives no others" example:"{kind: invoice}"`
+	FollowSymlinks bool              `key:"follow_symlinks" doc:"also links to what is in the folder"`
+	OnSuccess      After             `key:"on_success" default:"leave" doc:"leave, delete, or {move: FOLDER}, which may end in a template: ./sorted/{{ .File.Name }}; not with mode: converge"`
+	OnFailure      After             `key:"on_failure" default:"leave" doc:"like on_success, after a failed run"`
 
 	At Position
 }
 
 // collect describes when a watch hands over the collected files.
 type collect struct {
-	Until string   `key:"until" say:"time of day in the job's time zone; if it was missed, the handover follows at the next start" eg:"'08:00'"`
-	Every Duration `key:"every" positive:"yes" say:"time between two handovers" eg:"24h"`
+	Until string   `key:"until" doc:"time of day in the job's time zone; if it was missed, the handover follows at the next start" example:"'08:00'"`
+	Every Duration `key:"every" positive:"yes" doc:"time between two handovers" example:"24h"`
 }
 
 // When returns the rule in words.
@@ -278,51 +278,51 @@ func (w *Watch) MovedTo() (out []string) {
 
 // Webhook is where other programs send requests that start runs of a job.
 type Webhook struct {
-	Path    string `key:"path" need:"yes" say:"begins with /hooks/" eg:"/hooks/bank"`
-	Secret  string `key:"secret" need:"yes" secret:"yes" say:"with which the requests are signed: secret:NAME" eg:"secret:bank"`
-	Scheme  string `key:"scheme" enum:"standard|github|gitlab|stripe|slack" default:"standard" say:"how they are signed; standard is Standard Webhooks"`
-	MaxBody Size   `key:"max_body" default:"1MiB" positive:"yes" say:"of a request"`
+	Path    string `key:"path" required:"yes" doc:"begins with /hooks/" example:"/hooks/bank"`
+	Secret  string `key:"secret" required:"yes" secret:"yes" doc:"with which the requests are signed: secret:NAME" example:"secret:bank"`
+	Scheme  string `key:"scheme" enum:"standard|github|gitlab|stripe|slack" default:"standard" doc:"how they are signed; standard is Standard Webhooks"`
+	MaxBody Size   `key:"max_body" default:"1MiB" positive:"yes" doc:"of a request"`
 }
 
 type retry struct {
-	Attempts   int              `key:"attempts" default:"1" positive:"yes" say:"in all; 1 means no retry"`
-	Backoff    Duration         `key:"backoff" default:"30s" positive:"yes" say:"pause before the second attempt; it doubles with each further one"`
-	MaxBackoff Duration         `key:"max_backoff" default:"15m" positive:"yes" say:"longest pause"`
-	On         []domain.Outcome `key:"on" enum:"error|timeout" default:"[error, timeout]" say:"outcomes after which it is tried again"`
+	Attempts   int              `key:"attempts" default:"1" positive:"yes" doc:"in all; 1 means no retry"`
+	Backoff    Duration         `key:"backoff" default:"30s" positive:"yes" doc:"pause before the second attempt; it doubles with each further one"`
+	MaxBackoff Duration         `key:"max_backoff" default:"15m" positive:"yes" doc:"longest pause"`
+	On         []domain.Outcome `key:"on" enum:"error|timeout" default:"[error, timeout]" doc:"outcomes after which it is tried again"`
 }
 
 type Condition struct {
-	SQL     string   `key:"sql" say:"gives one true value on the agent's database; knows :last_success, :last_run and :now" eg:"select count(*) > 0 from expenses where _created_at > :last_success"`
-	Command []string `key:"command" say:"a program and its arguments, without a shell, in the agent's workdir; ./NAME is relative to this file; exit 0 is true" eg:"[./has-news.sh]"`
-	Write   bool     `key:"write" say:"the command may change what its agent may; otherwise it only reads"`
-	Read    []Path   `key:"read" say:"what the command may read beside its agent's folders and the paths among its arguments" eg:"[./feeds]"`
-	Network string   `key:"network" enum:"none|host" default:"none" say:"of the command"`
-	Sandbox string   `key:"sandbox" enum:"off" say:"off runs the command without any confinement; needs reason" unset:"it is confined, as the agent's commands are"`
-	Reason  string   `key:"reason" say:"why sandbox is off, in your words" eg:"it only asks the clock"`
-	HTTP    string   `key:"http" say:"a URL; true when a GET gives 2xx" eg:"https://example.com/health"`
-	File    Path     `key:"file" say:"a path, or a glob of files; true when something is there" eg:"'./inbox/*.csv'"`
-	That    string   `key:"that" say:"an expression that is true; it knows what templates do, as Payload of a webhook" eg:"Payload.type == 'payment'"`
-	Not     bool     `key:"not" say:"holds when the condition is false"`
-	Timeout Duration `key:"timeout" default:"10s" positive:"yes" say:"of this check"`
+	SQL     string   `key:"sql" doc:"gives one true value on the agent's database; knows :last_success, :last_run and :now" example:"select count(*) > 0 from expenses where _created_at > :last_success"`
+	Command []string `key:"command" doc:"a program and its arguments, without a shell, in the agent's workdir; ./NAME is relative to this file; exit 0 is true" example:"[./has-news.sh]"`
+	Write   bool     `key:"write" doc:"the command may change what its agent may; otherwise it only reads"`
+	Read    []Path   `key:"read" doc:"what the command may read beside its agent's folders and the paths among its arguments" example:"[./feeds]"`
+	Network string   `key:"network" enum:"none|host" default:"none" doc:"of the command"`
+	Sandbox string   `key:"sandbox" enum:"off" doc:"off runs the command without any confinement; needs reason" defaultdoc:"it is confined, as the agent's commands are"`
+	Reason  string   `key:"reason" doc:"why sandbox is off, in your words" example:"it only asks the clock"`
+	HTTP    string   `key:"http" doc:"a URL; true when a GET gives 2xx" example:"https://example.com/health"`
+	File    Path     `key:"file" doc:"a path, or a glob of files; true when something is there" example:"'./inbox/*.csv'"`
+	That    string   `key:"that" doc:"an expression that is true; it knows what templates do, as Payload of a webhook" example:"Payload.type == 'payment'"`
+	Not     bool     `key:"not" doc:"holds when the condition is false"`
+	Timeout Duration `key:"timeout" default:"10s" positive:"yes" doc:"of this check"`
 
 	At Position
 }
 
 type Expect struct {
-	File Path   `key:"file" say:"must exist and be changed by the run; writing the same content is an error" eg:"./out/report.md"`
-	SQL  string `key:"sql" say:"gives one true value on the agent's database" eg:"select count(*) > 0 from reports where day = date('now')"`
+	File Path   `key:"file" doc:"must exist and be changed by the run; writing the same content is an error" example:"./out/report.md"`
+	SQL  string `key:"sql" doc:"gives one true value on the agent's database" example:"select count(*) > 0 from reports where day = date('now')"`
 	// Command is not resolved like that of a condition: what it names is the project's own.
-	Command []string `key:"command" say:"a program and its arguments, without a shell, in the workdir of the run, confined and without a network: exit 0 is true; of any other the last lines that it printed stand in the error" eg:"[go, test, ./...]"`
-	Timeout Duration `key:"timeout" default:"10m" positive:"yes" say:"of the command"`
+	Command []string `key:"command" doc:"a program and its arguments, without a shell, in the workdir of the run, confined and without a network: exit 0 is true; of any other the last lines that it printed stand in the error" example:"[go, test, ./...]"`
+	Timeout Duration `key:"timeout" default:"10m" positive:"yes" doc:"of the command"`
 
 	At Position
 }
 
 type Notify struct {
-	On       []string `key:"on" enum:"success|nothing|partial|error|timeout|budget_exceeded|cancelled|interrupted|skipped|failure|waiting" unset:"success, failure, waiting; failure, waiting for a schedule with gaps of less than an hour (successes are in the daily digest)" say:"outcomes that send a notice; failure is every outcome that opens an incident (error, timeout, budget_exceeded, interrupted), waiting a run that needs your answer"`
-	Channels []string `key:"channels" say:"names of notifications" unset:"the channels of the agent, else the first of notifications, else desktop if there is a desktop session" eg:"[ops]"`
-	Title    string   `key:"title" say:"a template" eg:"'{{ .Job }}'"`
-	Body     string   `key:"body" say:"a template" eg:"'{{ .Summary }}'"`
+	On       []string `key:"on" enum:"success|nothing|partial|error|timeout|budget_exceeded|cancelled|interrupted|skipped|failure|waiting" defaultdoc:"success, failure, waiting; failure, waiting for a schedule with gaps of less than an hour (successes are in the daily digest)" doc:"outcomes that send a notice; failure is every outcome that opens an incident (error, timeout, budget_exceeded, interrupted), waiting a run that needs your answer"`
+	Channels []string `key:"channels" doc:"names of notifications" defaultdoc:"the channels of the agent, else the first of notifications, else desktop if there is a desktop session" example:"[ops]"`
+	Title    string   `key:"title" doc:"a template" example:"'{{ .Job }}'"`
+	Body     string   `key:"body" doc:"a template" example:"'{{ .Summary }}'"`
 
 	Digested bool // its successes are told in the digest of its channels, for it runs so often
 }

@@ -12,35 +12,35 @@ import (
 
 // MCPServer is a server of the Model Context Protocol, whose tools agents may have.
 type MCPServer struct {
-	Name    Name              `key:"name" need:"yes" say:"with which its tools are called: NAME__TOOL" eg:"files"`
-	Argv    []string          `key:"argv" say:"of a program that serves on its standard input and output: the program with its arguments; it is confined as programs of agents are" eg:"[/opt/mcp/files-server]"`
-	URL     string            `key:"url" say:"of a server with an address (streamable HTTP): where it is asked" eg:"https://mcp.example.com/mcp"`
-	Env     map[string]string `key:"env" say:"what the program is given beside PATH, HOME and TMPDIR, as {API_KEY: secret:NAME}" eg:"{API_KEY: secret:files}"`
-	Headers map[string]string `key:"headers" say:"sent with each request, as {Authorization: \"Bearer ${secret:NAME}\"}" eg:"{Authorization: 'Bearer ${secret:files}'}"`
-	Read    []Path            `key:"read" say:"files and folders that the program may read beside the system, such as its own" eg:"[/opt/mcp]"`
-	Files   string            `key:"files" enum:"none|read|write" default:"none" say:"what the program sees of the folders of its agent: nothing, or as the agent's commands read them, or change them"`
-	Network string            `key:"network" enum:"none|host" default:"none" say:"of the program"`
-	Near    bool              `key:"private_network" say:"the url may be on this machine or its network"`
-	Private *bool             `key:"private" say:"what it answers is private data (B)" unset:"true where it is given a secret, or you are signed in there"`
-	Start   Duration          `key:"start_timeout" default:"30s" positive:"yes" say:"until it has said which tools it has"`
-	Timeout Duration          `key:"timeout" default:"2m" positive:"yes" say:"of one call"`
-	Tools   mcpTools          `key:"tools" say:"which of its tools there are, and how they are treated"`
-	OAuth   *mcpOAuth         `key:"oauth" say:"the client that you have registered where it has people sign in (rouse mcp-servers sign-in)" unset:"rouse registers itself"`
+	Name    Name              `key:"name" required:"yes" doc:"with which its tools are called: NAME__TOOL" example:"files"`
+	Argv    []string          `key:"argv" doc:"of a program that serves on its standard input and output: the program with its arguments; it is confined as programs of agents are" example:"[/opt/mcp/files-server]"`
+	URL     string            `key:"url" doc:"of a server with an address (streamable HTTP): where it is asked" example:"https://mcp.example.com/mcp"`
+	Env     map[string]string `key:"env" doc:"what the program is given beside PATH, HOME and TMPDIR, as {API_KEY: secret:NAME}" example:"{API_KEY: secret:files}"`
+	Headers map[string]string `key:"headers" doc:"sent with each request, as {Authorization: \"Bearer ${secret:NAME}\"}" example:"{Authorization: 'Bearer ${secret:files}'}"`
+	Read    []Path            `key:"read" doc:"files and folders that the program may read beside the system, such as its own" example:"[/opt/mcp]"`
+	Files   string            `key:"files" enum:"none|read|write" default:"none" doc:"what the program sees of the folders of its agent: nothing, or as the agent's commands read them, or change them"`
+	Network string            `key:"network" enum:"none|host" default:"none" doc:"of the program"`
+	Near    bool              `key:"private_network" doc:"the url may be on this machine or its network"`
+	Private *bool             `key:"private" doc:"what it answers is private data (B)" defaultdoc:"true where it is given a secret, or you are signed in there"`
+	Start   Duration          `key:"start_timeout" default:"30s" positive:"yes" doc:"until it has said which tools it has"`
+	Timeout Duration          `key:"timeout" default:"2m" positive:"yes" doc:"of one call"`
+	Tools   mcpTools          `key:"tools" doc:"which of its tools there are, and how they are treated"`
+	OAuth   *mcpOAuth         `key:"oauth" doc:"the client that you have registered where it has people sign in (rouse mcp-servers sign-in)" defaultdoc:"rouse registers itself"`
 
 	At Position
 }
 
 type mcpTools struct {
-	Allow    []string `key:"allow" say:"globs of its tools, by their own names; all others are left out, approved or not" unset:"all" eg:"['get_*']"`
-	ReadOnly []string `key:"read_only" say:"globs of its tools that only read, by your word: a call that was cut off is made again" unset:"none; what the server says of that is not believed" eg:"['get_*']"`
-	Ask      []string `key:"ask" say:"globs of its tools whose every call waits for your approval" unset:"none" eg:"['delete_*']"`
+	Allow    []string `key:"allow" doc:"globs of its tools, by their own names; all others are left out, approved or not" defaultdoc:"all" example:"['get_*']"`
+	ReadOnly []string `key:"read_only" doc:"globs of its tools that only read, by your word: a call that was cut off is made again" defaultdoc:"none; what the server says of that is not believed" example:"['get_*']"`
+	Ask      []string `key:"ask" doc:"globs of its tools whose every call waits for your approval" defaultdoc:"none" example:"['delete_*']"`
 }
 
 type mcpOAuth struct {
-	Issuer       string   `key:"issuer" say:"the address of who signs people in, who alone gets the client_secret" unset:"whom the server names" eg:"https://login.example.com"`
-	ClientID     string   `key:"client_id" need:"yes" say:"as the server knows rouse" eg:"rouse"`
-	ClientSecret string   `key:"client_secret" secret:"yes" say:"secret:NAME; none for a client without one"`
-	Scopes       []string `key:"scopes" unset:"what the server asks for" say:"what is asked for when somebody signs in" eg:"[read]"`
+	Issuer       string   `key:"issuer" doc:"the address of who signs people in, who alone gets the client_secret" defaultdoc:"whom the server names" example:"https://login.example.com"`
+	ClientID     string   `key:"client_id" required:"yes" doc:"as the server knows rouse" example:"rouse"`
+	ClientSecret string   `key:"client_secret" secret:"yes" doc:"secret:NAME; none for a client without one"`
+	Scopes       []string `key:"scopes" defaultdoc:"what the server asks for" doc:"what is asked for when somebody signs in" example:"[read]"`
 }
 
 // AllServers returns MCP servers as agents use them.

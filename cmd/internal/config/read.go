@@ -48,7 +48,7 @@ func ReadPlain(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s is not a plain file", Display(path))
 	}
 
-	f, err := (nofollow.Boundary{}).Open(path)
+	f, err := (nofollow.UntrustedDirs{}).Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no file %s", Display(path))
 	}

@@ -8,14 +8,14 @@ import (
 
 // selfScheduling limits the wakes that an agent plans. A nil pointer means the value of the mode.
 type selfScheduling struct {
-	Enabled     *bool     `key:"enabled" default:"true" say:"whether the block counts; without the block it is off"`
-	Mode        string    `key:"mode" enum:"ambient|reactive|project|manual" default:"ambient" say:"in manual only the owner plans; the other modes set the limits below"`
-	Horizon     *Duration `key:"horizon" positive:"yes" say:"a wake is at most this far ahead" unset:"the mode's: 7d, 24h, 30d, 7d"`
-	MinInterval *Duration `key:"min_interval" say:"and at least this far; 0s is no limit" unset:"the mode's: 1h, 5m, 1h, 15m"`
-	DailyCap    *int      `key:"daily_cap" say:"wakes that may start in 24 hours; 0 is no limit" unset:"the mode's: 6, 48, 4; in manual it does not count" eg:"3"`
-	QuietHours  *string   `key:"quiet_hours" say:"hours like 22:00-07:00 of the daemon's time zone without wakes, or none" unset:"the mode's: 22:00-07:00 in ambient and project" eg:"'22:00-07:00'"`
-	Days        []string  `key:"days" say:"days like mon, or mon-fri, of the daemon's time zone on which it may wake" unset:"all" eg:"[mon-fri]"`
-	MaxChain    int       `key:"max_chain" positive:"yes" say:"wakes in a row without anything else that starts the agent" unset:"no limit" eg:"5"`
+	Enabled     *bool     `key:"enabled" default:"true" doc:"whether the block counts; without the block it is off"`
+	Mode        string    `key:"mode" enum:"ambient|reactive|project|manual" default:"ambient" doc:"in manual only the owner plans; the other modes set the limits below"`
+	Horizon     *Duration `key:"horizon" positive:"yes" doc:"a wake is at most this far ahead" defaultdoc:"the mode's: 7d, 24h, 30d, 7d"`
+	MinInterval *Duration `key:"min_interval" doc:"and at least this far; 0s is no limit" defaultdoc:"the mode's: 1h, 5m, 1h, 15m"`
+	DailyCap    *int      `key:"daily_cap" doc:"wakes that may start in 24 hours; 0 is no limit" defaultdoc:"the mode's: 6, 48, 4; in manual it does not count" example:"3"`
+	QuietHours  *string   `key:"quiet_hours" doc:"hours like 22:00-07:00 of the daemon's time zone without wakes, or none" defaultdoc:"the mode's: 22:00-07:00 in ambient and project" example:"'22:00-07:00'"`
+	Days        []string  `key:"days" doc:"days like mon, or mon-fri, of the daemon's time zone on which it may wake" defaultdoc:"all" example:"[mon-fri]"`
+	MaxChain    int       `key:"max_chain" positive:"yes" doc:"wakes in a row without anything else that starts the agent" defaultdoc:"no limit" example:"5"`
 }
 
 // Fill gives what was left out the value of the mode, where it has an effect.

@@ -12,24 +12,24 @@ import (
 
 // skillSettings say where skills are looked for, beside the places where everybody keeps them.
 type skillSettings struct {
-	Roots    []skillRoot    `key:"roots" say:"folders with skills, beside HOME/skills, ~/.agents/skills and the .agents/skills next to the configuration; of two skills of one name the later one counts"`
-	Settings []skillSetting `key:"settings" say:"of skills with a module, one entry for each"`
+	Roots    []skillRoot    `key:"roots" doc:"folders with skills, beside HOME/skills, ~/.agents/skills and the .agents/skills next to the configuration; of two skills of one name the later one counts"`
+	Settings []skillSetting `key:"settings" doc:"of skills with a module, one entry for each"`
 	// SignInPort is of the loopback address alone.
-	SignInPort int `key:"sign_in_port" positive:"yes" say:"port on 127.0.0.1 to which browsers are sent when somebody has signed in for a skill; takes effect with the next start" unset:"any that is free" eg:"7312"`
+	SignInPort int `key:"sign_in_port" positive:"yes" doc:"port on 127.0.0.1 to which browsers are sent when somebody has signed in for a skill; takes effect with the next start" defaultdoc:"any that is free" example:"7312"`
 }
 
 // skillSetting is what the owner of a skill says of its module.
 type skillSetting struct {
-	Name   string         `key:"name" need:"yes" say:"of the skill" eg:"csv-report"`
-	Config map[string]any `key:"config" say:"what its config-schema.json describes; the module sees it as host.config" eg:"{currency: EUR}"`
-	Tools  []string       `key:"tools" say:"globs of tools of its agent that the module may call with host.tools.callTool" unset:"none" eg:"[db_query]"`
+	Name   string         `key:"name" required:"yes" doc:"of the skill" example:"csv-report"`
+	Config map[string]any `key:"config" doc:"what its config-schema.json describes; the module sees it as host.config" example:"{currency: EUR}"`
+	Tools  []string       `key:"tools" doc:"globs of tools of its agent that the module may call with host.tools.callTool" defaultdoc:"none" example:"[db_query]"`
 	// Background has jobs run it that nobody starts, which its manifest says that it is not made for (OSL-16).
-	Background bool `key:"background" say:"jobs with a schedule or a watch may run it, though it says that it must not run unattended"`
+	Background bool `key:"background" doc:"jobs with a schedule or a watch may run it, though it says that it must not run unattended"`
 }
 
 type skillRoot struct {
-	Path    Path  `key:"path" need:"yes" say:"the folder" eg:"./skills"`
-	Trusted *bool `key:"trusted" default:"true" say:"false: its skills are listed, and loaded when each was trusted with rouse skills trust; a folder that agents can write to is refused"`
+	Path    Path  `key:"path" required:"yes" doc:"the folder" example:"./skills"`
+	Trusted *bool `key:"trusted" default:"true" doc:"false: its skills are listed, and loaded when each was trusted with rouse skills trust; a folder that agents can write to is refused"`
 }
 
 // FoundSkills are the skills of a configuration.

@@ -44,8 +44,8 @@ func Fields(t reflect.Type) []Field {
 
 		has := func(name string) bool { return tag.Get(name) != "" }
 		out = append(out, Field{
-			Index: i, Key: key, Enum: tag.Get("enum"), DefaultDoc: tag.Get("unset"), Doc: tag.Get("say"), Example: tag.Get("eg"),
-			Default: tag.Get("default"), Required: has("need"), Positive: has("positive"), Secret: has("secret"), Env: has("env"), JobOnly: has("own"),
+			Index: i, Key: key, Enum: tag.Get("enum"), DefaultDoc: tag.Get("defaultdoc"), Doc: tag.Get("doc"), Example: tag.Get("example"),
+			Default: tag.Get("default"), Required: has("required"), Positive: has("positive"), Secret: has("secret"), Env: has("env"), JobOnly: has("jobonly"),
 		})
 	}
 

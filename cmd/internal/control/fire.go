@@ -37,18 +37,18 @@ func (x *Runs) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 		return 0, err
 	}
 
-	req := ledger.Request{Job: f.Job, Agent: f.Agent, Trigger: cmp.Or(f.Trigger, domain.TriggerManual), Detail: ledger.Detail{
-		Input: f.Input, Prompt: f.Prompt, Session: f.Session, Fresh: f.Fresh, Chat: f.Chat, Tool: f.Tool, Args: f.Args, Check: f.Check,
-		Skill: f.Skill, Given: f.Given, DryRun: f.DryRun, Workspace: f.Workspace, Removes: f.Removes, Untrusted: f.Untrusted,
+	req := ledger.Request{Job: f.Job, Agent: f.Agent, Trigger: cmp.Or(f.Trigger, domain.TriggerManual), Detail: ledger.TriggerDetail{
+		Input: f.Input, Prompt: f.Prompt, Session: f.Session, NewSession: f.NewSession, Chat: f.Chat, Tool: f.Tool, Args: f.Args, FailOnExitCode: f.FailOnExitCode,
+		Skill: f.Skill, SkillInput: f.SkillInput, DryRun: f.DryRun, Workspace: f.Workspace, Uninstall: f.Uninstall, Untrusted: f.Untrusted,
 	}}
 	if err := hasSession(now, f); err != nil {
 		return 0, err
 	}
-	if err := nameOnce(&req, f); err != nil {
+	if err := setIdempotencyKey(&req, f); err != nil {
 		return 0, err
 	}
 	if f.Key != "" { // before anything else is looked at: what was accepted once stays accepted
-		if run, known, err := x.askedBefore(ctx, req); known || err != nil {
+		if run, known, err := x.findByKey(ctx, req); known || err != nil {
 			return run, otherRequest(err, f.Key)
 		}
 	}
@@ -95,7 +95,7 @@ func hasSession(s *plan.Setup, f api.RunRequest) error {
 		return refuse("a session is for an agent and a prompt; the runs of a job have one with session: keep in the configuration")
 	case utf8.RuneCountInString(f.Session) > maxSessionKey:
 		return refuse("the key of a session has up to %d characters, not %d", maxSessionKey, utf8.RuneCountInString(f.Session))
-	case !f.Fresh || f.Session != "":
+	case !f.NewSession || f.Session != "":
 		return nil
 	case f.Job == "":
 		return refuse("there is no session that could begin again: name one, or a job that keeps one")
@@ -121,7 +121,7 @@ func runnable(s *plan.Setup, f api.RunRequest) error {
 		return &api.Error{Status: 400, Message: fmt.Sprintf("the skill %s asks for what is not available in this version: %s", f.Skill, strings.Join(lacks, ", "))}
 	}
 	switch keeps := moduleapi.KeepsWorkspace(skill.Manifest); {
-	case f.Removes:
+	case f.Uninstall:
 		return nil // it is asked for nothing that its settings or its input are for
 	case f.Workspace != "" && !keeps:
 		return &api.Error{Status: 400, Message: fmt.Sprintf("the skill %s keeps no workspaces", f.Skill), Usage: true}
@@ -131,7 +131,7 @@ func runnable(s *plan.Setup, f api.RunRequest) error {
 	if _, err := s.Config.ModuleConfig(skill); err != nil {
 		return &api.Error{Status: 400, Message: fmt.Sprintf("the settings of the skill %s (skills.settings): %v", f.Skill, err)}
 	}
-	if err := moduleapi.CheckValue(skill.Manifest.InputSchema, f.Given); err != nil {
+	if err := moduleapi.CheckValue(skill.Manifest.InputSchema, f.SkillInput); err != nil {
 		return &api.Error{Status: 400, Message: fmt.Sprintf("the input does not fit the inputSchema of the skill %s: %v", f.Skill, err), Usage: true}
 	}
 	return nil
@@ -139,7 +139,7 @@ func runnable(s *plan.Setup, f api.RunRequest) error {
 
 // refuseSecrets refuses a request that would put a secret of the configuration into the history.
 func (x *Runs) refuseSecrets(f api.RunRequest) error {
-	for what, value := range map[string]any{"prompt holds": f.Prompt, "input holds": f.Input, "session holds": f.Session, "arguments hold": f.Args, "input of the skill holds": f.Given, "Idempotency-Key holds": f.Key} {
+	for what, value := range map[string]any{"prompt holds": f.Prompt, "input holds": f.Input, "session holds": f.Session, "arguments hold": f.Args, "input of the skill holds": f.SkillInput, "Idempotency-Key holds": f.Key} {
 		// As JSON, which covers values that are nested in the input or the arguments.
 		text, err := json.Marshal(value)
 		if err != nil {
@@ -223,13 +223,13 @@ func (x *Runs) fireFolder(ctx context.Context, j *config.Job) (int64, error) {
 var errOtherRequest = errors.New("the key stands for another request")
 
 // newOnce names a request by the key that its sender chose.
-func newOnce(key string, request []byte) *ledger.Once {
+func newOnce(key string, request []byte) *ledger.IdempotencyKey {
 	sum := sha256.Sum256(request)
-	return &ledger.Once{Key: key, Request: hex.EncodeToString(sum[:])}
+	return &ledger.IdempotencyKey{Key: key, Request: hex.EncodeToString(sum[:])}
 }
 
-// nameOnce sets the key of a request. Each job, and each agent without a job, has its own keys.
-func nameOnce(req *ledger.Request, f api.RunRequest) error {
+// setIdempotencyKey sets the key of a request. Each job, and each agent without a job, has its own keys.
+func setIdempotencyKey(req *ledger.Request, f api.RunRequest) error {
 	if f.Key == "" {
 		return nil
 	}
@@ -242,22 +242,22 @@ func nameOnce(req *ledger.Request, f api.RunRequest) error {
 	if f.Job != "" {
 		scope = "job/" + f.Job
 	}
-	req.Key, req.Detail.Once = "asked/"+scope+"/"+f.Key, newOnce(f.Key, asked)
+	req.Key, req.Detail.IdempotencyKey = "asked/"+scope+"/"+f.Key, newOnce(f.Key, asked)
 	return nil
 }
 
-// askedBefore is the run of a request that was made before under its key. errOtherRequest: that was another one.
-func (x *Runs) askedBefore(ctx context.Context, req ledger.Request) (id int64, known bool, err error) {
+// findByKey is the run of a request that was made before under its key. errOtherRequest: that was another one.
+func (x *Runs) findByKey(ctx context.Context, req ledger.Request) (id int64, known bool, err error) {
 	run, known, err := x.Ledger.Runs.ByKey(ctx, req.Key)
-	if !known || err != nil || req.Detail.Once == nil {
+	if !known || err != nil || req.Detail.IdempotencyKey == nil {
 		return run.ID, known, err
 	}
 
-	var before ledger.Detail
+	var before ledger.TriggerDetail
 	if err := json.Unmarshal(run.Detail, &before); err != nil {
 		return 0, false, fmt.Errorf("what asked for run %d is damaged: %w", run.ID, err)
 	}
-	if before.Once != nil && before.Once.Request != req.Detail.Once.Request {
+	if before.IdempotencyKey != nil && before.IdempotencyKey.Request != req.Detail.IdempotencyKey.Request {
 		return 0, false, errOtherRequest
 	}
 	return run.ID, true, nil
@@ -270,7 +270,7 @@ func (x *Runs) enqueueOnce(ctx context.Context, req ledger.Request) (id int64, i
 		return 0, false, err
 	}
 	if !accepted[0].New {
-		if _, _, err := x.askedBefore(ctx, req); err != nil {
+		if _, _, err := x.findByKey(ctx, req); err != nil {
 			return 0, false, err
 		}
 	}

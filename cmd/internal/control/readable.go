@@ -53,7 +53,7 @@ func (x *Runs) readable(ctx context.Context, j *config.Job, path api.Path) (stri
 	if err != nil {
 		return refuse(err.Error())
 	}
-	roots.Mask(tool.Masks{Hidden: slices.Concat(p.Masks.Hidden, tool.WithResolvedLinks(s.Config.Files), tool.WithResolvedLinks(places.Included(s.Config)))})
+	roots.Mask(tool.ProtectedPaths{Hidden: slices.Concat(p.Masks.Hidden, tool.WithResolvedLinks(s.Config.Files), tool.WithResolvedLinks(places.Included(s.Config)))})
 	handle, err := roots.Resolve(abs, false)
 	var no *tool.Refusal
 	switch {

@@ -62,12 +62,12 @@ func (x *Runs) Webhook(path string) (webhook.Hook, bool) {
 func (x *Runs) Deliver(ctx context.Context, h webhook.Hook, got webhook.Delivery, body string) (webhook.Accepted, error) {
 	req := ledger.Request{
 		Key: deliveryKey(h.Job, got), Job: h.Job, Trigger: domain.TriggerWebhook, Body: body,
-		Detail: ledger.Detail{Webhook: &ledger.Delivery{Path: h.Path, ID: got.ID, Event: got.Event, Bytes: int64(len(body))}},
+		Detail: ledger.TriggerDetail{Webhook: &ledger.Delivery{Path: h.Path, ID: got.ID, Event: got.Event, Bytes: int64(len(body))}},
 	}
 	if got.Keyed {
-		req.Detail.Once = newOnce(got.ID, []byte(body))
+		req.Detail.IdempotencyKey = newOnce(got.ID, []byte(body))
 	}
-	if run, known, err := x.askedBefore(ctx, req); known || err != nil {
+	if run, known, err := x.findByKey(ctx, req); known || err != nil {
 		return webhook.Accepted{Run: run, Repeated: known}, otherBody(err)
 	}
 

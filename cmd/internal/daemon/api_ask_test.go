@@ -159,7 +159,7 @@ func TestAgentsAreAsked(t *testing.T) {
 			t.Errorf("%s: %d", body, status)
 		}
 	}
-	if r := f.recorded(again.Run.ID); again.Run.Outcome != domain.OutcomeSuccess || r.Session != "thread 7" || !r.Fresh {
+	if r := f.recorded(again.Run.ID); again.Run.Outcome != domain.OutcomeSuccess || r.Session != "thread 7" || !r.NewSession {
 		t.Errorf("of a session: %+v, recorded %+v", again, r)
 	}
 	if _, status := ask("nobody", `{"prompt":"x"}`); status != http.StatusNotFound {
@@ -180,7 +180,7 @@ func TestAgentsAreAsked(t *testing.T) {
 }
 
 // recorded is what is on record of what a run was asked for.
-func (f *apiFixture) recorded(id string) (d ledger.Detail) {
+func (f *apiFixture) recorded(id string) (d ledger.TriggerDetail) {
 	f.t.Helper()
 	n, err := strconv.ParseInt(id, 10, 64)
 	if err != nil {
@@ -202,8 +202,8 @@ func TestSessionsAreRefused(t *testing.T) {
 	f := newAPIFixture(t)
 	for want, ask := range map[string]api.RunRequest{
 		"a session is for an agent and a prompt":                 {Job: "report", Session: "k"},
-		"the job report keeps no session":                        {Job: "report", Fresh: true},
-		"there is no session that could begin":                   {Agent: "ann", Prompt: "x", Fresh: true},
+		"the job report keeps no session":                        {Job: "report", NewSession: true},
+		"there is no session that could begin":                   {Agent: "ann", Prompt: "x", NewSession: true},
 		"the key of a session has up to 200 characters, not 201": {Agent: "ann", Prompt: "x", Session: strings.Repeat("ü", 201)},
 	} {
 		var failure *api.Error

@@ -169,7 +169,7 @@ func TestEveryRouteRefuses(t *testing.T) {
 		switch {
 		case route.Local:
 			all = append(all, refused{how: "from the network", want: []int{http.StatusForbidden}})
-		case route.Says != "":
+		case route.Summary != "":
 			all = append(all, wrong(route)...)
 		}
 		for _, r := range all {

@@ -629,7 +629,7 @@ func TestEveryRouteIsAsDescribed(t *testing.T) {
 
 	for _, route := range f.routes() {
 		name := route.Method + " " + route.Path
-		if route.Says == "" || described.paths[route.Path][strings.ToLower(route.Method)] == nil {
+		if route.Summary == "" || described.paths[route.Path][strings.ToLower(route.Method)] == nil {
 			t.Errorf("%s has no description", name)
 		}
 		if slices.Contains(notTried, name) {

@@ -41,7 +41,7 @@ import (
 	"rouse/cmd/internal/web"
 	"rouse/cmd/internal/why"
 	"rouse/internal/ledger"
-	"rouse/internal/live"
+	"rouse/internal/progress"
 	"rouse/scheduler"
 	"rouse/scheduler/dispatch"
 	"rouse/watcher"
@@ -82,9 +82,9 @@ type Daemon struct {
 	supervision *supervision.Supervision
 	redirects   *signins.Redirects
 	notifier    *notify.Notifier
-	session     notify.Session // desktop session
-	live        live.Board     // current activity of the runs of this process
-	traces      *traces.Traces // nil if none are sent
+	session     notify.Session   // desktop session
+	live        progress.Tracker // current activity of the runs of this process
+	traces      *traces.Traces   // nil if none are sent
 
 	stopFollowing context.CancelFunc // ends the event streams of Handler
 	stopping      <-chan struct{}    // closed with them
@@ -236,13 +236,13 @@ func (d *Daemon) openParts(ctx context.Context, o Options, startedAt time.Time) 
 	}
 	d.redirects = &signins.Redirects{Listens: o.Serves, Setup: d.Current, Logger: d.log}
 	part := func(name string) string { return filepath.Join(d.home.Dir, name) }
-	var homes agent.Homes
+	var homes agent.Placement
 	if d.roaming != nil {
 		homes = d.roaming
 	}
 	d.runner, err = agent.New(agent.Options{ //nolint:contextcheck // it cleans up after a process that died, also when a start is interrupted
 		Ledger: d.ledger, Databases: d.databases, Locks: part("locks"), Manifests: part("manifests"), Recordings: part("recordings"),
-		Scratch: part("commands"), Before: part("before"), Storage: part("storage"), Checkouts: part("checkouts"), Servers: part("mcp"), Version: buildinfo.Version(), Live: &d.live, Logger: d.log, Homes: homes,
+		Scratch: part("commands"), Before: part("before"), Storage: part("storage"), Checkouts: part("checkouts"), Servers: part("mcp"), Version: buildinfo.Version(), Live: &d.live, Logger: d.log, Placement: homes,
 		SignIns: &servers.SignInOptions{Store: &signins.Store{Home: d.home.Dir}, Listen: d.redirects.Address},
 		Desktop: d.session.Exists, CanDeliver: d.canDeliver,
 	})
@@ -294,7 +294,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options, startedAt time.Time) 
 		Runs: o.Config.Limits.Runs, RunsPerAgent: o.Config.Limits.RunsPerAgent, Drain: time.Duration(o.Config.Limits.Drain),
 	}
 	if d.Nodes.Shared() {
-		d.dispatcher.Placed = func(agent string) string { return d.Current().Plan.NodeOfAgent(agent) }
+		d.dispatcher.PinnedNode = func(agent string) string { return d.Current().Plan.NodeOfAgent(agent) }
 	}
 	if !o.Serves {
 		return nil

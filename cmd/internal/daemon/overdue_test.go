@@ -178,7 +178,7 @@ func finish(t *testing.T, d *Daemon, job string, outcome domain.Outcome) {
 		t.Fatal(err)
 	}
 	res := ledger.Result{Outcome: outcome, Error: "it was not done"}
-	res.Tell = d.runner.Notices.Tells(run, res)
+	res.Tell = d.runner.Notices.EndNotices(run, res)
 	if err := d.ledger.Finish(ctx, a, res); err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func (d *Daemon) RunOnly(ctx context.Context, id string) error {
 
 	// Where nodes share the ledger, the configuration of who leads counts.
 	if !d.Nodes.Shared() && d.Current().Usable() == nil {
-		if err := d.ledger.SetFollowers(ctx, d.Current().Plan.Followers); err != nil {
+		if err := d.ledger.SetSuccessors(ctx, d.Current().Plan.Followers); err != nil {
 			return err
 		}
 	}

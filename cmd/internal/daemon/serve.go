@@ -71,7 +71,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	}
 	start("metrics", rest, d.metrics.Run)
 	if d.roaming != nil {
-		start("homes", rest, func(ctx context.Context) error { d.roaming.KeepAll(ctx); return nil })
+		start("homes", rest, func(ctx context.Context) error { d.roaming.AcquireAll(ctx); return nil })
 	}
 	if d.replicator != nil {
 		start("replicate", rest, d.replicator.Run)

@@ -237,7 +237,7 @@ func says(name, args string) modeltest.Turn {
 var (
 	toBob    = says("send", `{"to":"bob","text":"Dear <Bob>"}`)
 	wellDone = modeltest.Turn{Text: "It is done."}
-	unasked  = func(s *tool.Spec) { s.Needs = tool.NoNeeds }
+	unasked  = func(s *tool.Spec) { s.Access = tool.NoNeeds }
 )
 
 func expect(t *testing.T, what, got, want string) {
@@ -312,7 +312,7 @@ var everywhere = map[string]func(t *testing.T){
 	},
 	"Scope": func(t *testing.T) {
 		for scope, outside := range map[tool.Scope]bool{tool.ScopeOutside: true, tool.ScopeAgent: false, tool.ScopeRun: false} {
-			o := openOffice(t, letter(func(s *tool.Spec) { s.Scope, s.Needs = scope, tool.NoNeeds }), "", ", record: true", toBob, wellDone)
+			o := openOffice(t, letter(func(s *tool.Spec) { s.Scope, s.Access = scope, tool.NoNeeds }), "", ", record: true", toBob, wellDone)
 			got := o.problems(", grants: {read: ['.']}", ", watch: {path: ., mode: converge}", "prompt: Write.")
 			if warned := strings.Contains(got, "                 send, ") && strings.Contains(got, "effect beyond the host  send, "); warned != outside {
 				t.Errorf("scope %q: config check says %q", scope, got)
@@ -341,7 +341,7 @@ var everywhere = map[string]func(t *testing.T){
 			// A change of a file that is not recorded was none.
 			tool.WritesFiles: "", tool.WritesNothing: "", tool.WritesRows: "", tool.WritesUndo: "", tool.WritesArtifact: "",
 		} {
-			o := openOffice(t, letter(func(s *tool.Spec) { s.Writes, s.Needs = writes, tool.NoNeeds }), "", "", toBob, wellDone)
+			o := openOffice(t, letter(func(s *tool.Spec) { s.Writes, s.Access = writes, tool.NoNeeds }), "", "", toBob, wellDone)
 			run, _ := o.expectSent("bob")
 			if got := o.leftByUndo(run); want == "" && got != "" {
 				t.Errorf("writes %q: undo names %q", writes, got)
@@ -361,7 +361,7 @@ var everywhere = map[string]func(t *testing.T){
 			tool.RequiresSelfScheduling: {"", "does not plan its own runs"},
 			tool.RequiresCommands:       {"", ""}, tool.RequiresNetwork: {"", ""}, tool.RequiresRepository: {"", ""},
 		} {
-			o := openOffice(t, letter(func(s *tool.Spec) { s.Requires, s.Needs = given, tool.NoNeeds }), lacks.keys, "", toBob, wellDone)
+			o := openOffice(t, letter(func(s *tool.Spec) { s.Requires, s.Access = given, tool.NoNeeds }), lacks.keys, "", toBob, wellDone)
 			run, _ := o.expectSent("")
 			if c := o.call(run); !strings.Contains(string(c.Envelope), "tool_not_found") {
 				t.Errorf("given with %s: %s", given, c.Envelope)
@@ -373,11 +373,11 @@ var everywhere = map[string]func(t *testing.T){
 			tool.RequiresDatabase: "", tool.RequiresModel: "", tool.RequiresSelfScheduling: ", self_scheduling: {mode: ambient}", tool.RequiresCommands: ", grants: {commands: [{argv: [true]}]}",
 			tool.RequiresNetwork: ", grants: {network: [{host: example.com}]}", tool.RequiresRepository: ", tools: {allow: [send]}",
 		} {
-			o := openOffice(t, letter(func(s *tool.Spec) { s.Requires, s.Needs = given, tool.NoNeeds }), keys, "", toBob, wellDone)
+			o := openOffice(t, letter(func(s *tool.Spec) { s.Requires, s.Access = given, tool.NoNeeds }), keys, "", toBob, wellDone)
 			o.expectSent("bob")
 		}
 
-		ofModule := openOffice(t, letter(func(s *tool.Spec) { s.Requires, s.Needs = tool.RequiresModule, tool.NoNeeds }), "", "", toBob, wellDone)
+		ofModule := openOffice(t, letter(func(s *tool.Spec) { s.Requires, s.Access = tool.RequiresModule, tool.NoNeeds }), "", "", toBob, wellDone)
 		run, _ := ofModule.expectSent("")
 		if c := ofModule.call(run); !strings.Contains(string(c.Envelope), "tool_not_found") {
 			t.Errorf("given to a model: %s", c.Envelope)
@@ -409,7 +409,7 @@ var everywhere = map[string]func(t *testing.T){
 	},
 	"AliasOf": func(t *testing.T) {
 		for keys, sent := range map[string]string{"": "", `, tools: {allow: ["*"]}`: "", `, tools: {allow: ["se*"]}`: "bob"} {
-			o := openOffice(t, letter(func(s *tool.Spec) { s.AliasOf, s.Needs = "notify", tool.NoNeeds }), keys, "", toBob, wellDone)
+			o := openOffice(t, letter(func(s *tool.Spec) { s.AliasOf, s.Access = "notify", tool.NoNeeds }), keys, "", toBob, wellDone)
 			o.expectSent(sent)
 		}
 	},
@@ -420,18 +420,18 @@ var everywhere = map[string]func(t *testing.T){
 			t.Errorf("approval: %+v", res.Wait)
 		}
 
-		o = openOffice(t, letter(func(s *tool.Spec) { s.SummaryArg, s.Needs = "text", tool.NoNeeds }), "", "", toBob, wellDone)
+		o = openOffice(t, letter(func(s *tool.Spec) { s.SummaryArg, s.Access = "text", tool.NoNeeds }), "", "", toBob, wellDone)
 		run, _ := o.expectSent("bob")
 		expect(t, "undo", o.leftByUndo(run), "what send did stays: Dear <Bob>")
 	},
 	"Ends": func(t *testing.T) {
-		o := openOffice(t, letter(func(s *tool.Spec) { s.Ends, s.Needs = true, tool.NoNeeds }), "", "", toBob)
+		o := openOffice(t, letter(func(s *tool.Spec) { s.Ends, s.Access = true, tool.NoNeeds }), "", "", toBob)
 		if _, res := o.expectSent("bob"); res.Outcome != domain.OutcomeSuccess {
 			t.Errorf("%+v", res)
 		}
 	},
 	"Waits": func(t *testing.T) {
-		o := openOffice(t, letter(func(s *tool.Spec) { s.Ends, s.Waits, s.Needs = true, true, tool.NoNeeds }), "", "", toBob)
+		o := openOffice(t, letter(func(s *tool.Spec) { s.Ends, s.Waits, s.Access = true, true, tool.NoNeeds }), "", "", toBob)
 		o.says = map[string]string{"question": "Which Bob?"}
 		if _, res := o.expectSent("bob"); res.Wait == nil || res.Wait.Message != "Which Bob?" {
 			t.Errorf("%+v", res)
@@ -450,7 +450,7 @@ var everywhere = map[string]func(t *testing.T){
 	"Once": func(t *testing.T) {
 		for once, on := range map[bool]int{false: 1, true: 0} {
 			o := openOffice(t, letter(func(s *tool.Spec) {
-				s.Effect, s.Scope, s.Once, s.Needs = domain.EffectDatabase, tool.ScopeAgent, once, tool.NoNeeds
+				s.Effect, s.Scope, s.Once, s.Access = domain.EffectDatabase, tool.ScopeAgent, once, tool.NoNeeds
 			}), "", "")
 			recorded := -1
 			o.look = func(ctx context.Context, in tool.Invocation) {
@@ -482,7 +482,7 @@ var everywhere = map[string]func(t *testing.T){
 	},
 	"Nests": func(t *testing.T) {
 		for nests, sent := range map[bool]string{false: "bob", true: ""} {
-			o := openOffice(t, letter(func(s *tool.Spec) { s.Nests, s.Class, s.Needs = nests, tool.ClassExec, tool.NoNeeds }), "", "", says("reduce", `{"task":"Write to Bob."}`), toBob, wellDone, wellDone)
+			o := openOffice(t, letter(func(s *tool.Spec) { s.Nests, s.Class, s.Access = nests, tool.ClassExec, tool.NoNeeds }), "", "", says("reduce", `{"task":"Write to Bob."}`), toBob, wellDone, wellDone)
 			o.expectSent(sent)
 		}
 	},
@@ -531,25 +531,25 @@ var everywhere = map[string]func(t *testing.T){
 		}
 	},
 	"Timeout": func(t *testing.T) {
-		o := openOffice(t, letter(func(s *tool.Spec) { s.Timeout, s.Needs = time.Millisecond, tool.NoNeeds }), "", "", toBob, wellDone)
+		o := openOffice(t, letter(func(s *tool.Spec) { s.Timeout, s.Access = time.Millisecond, tool.NoNeeds }), "", "", toBob, wellDone)
 		o.wait = true
 		run, _ := o.expectSent("")
 		expect(t, "the call", string(o.call(run).Envelope), `"timeout"`)
 		expect(t, "undo", o.leftByUndo(run), "what send may have done before it failed stays")
 	},
 	"Enum": func(t *testing.T) {
-		o := openOffice(t, letter(func(s *tool.Spec) { s.Enum, s.Needs = map[string][]string{"how": {"air", "sea"}}, tool.NoNeeds }), "", "", says("send", `{"how":"pigeon"}`), wellDone)
+		o := openOffice(t, letter(func(s *tool.Spec) { s.Enum, s.Access = map[string][]string{"how": {"air", "sea"}}, tool.NoNeeds }), "", "", says("send", `{"how":"pigeon"}`), wellDone)
 		run, _ := o.expectSent("")
 		expect(t, "described", o.firstRequest(), `["air","sea"]`)
 		expect(t, "the call", string(o.call(run).Envelope), "invalid_args")
 	},
 	"Suggested": func(t *testing.T) {
-		o := openOffice(t, letter(func(s *tool.Spec) { s.Suggested, s.Needs = map[string][]string{"to": {"ann", "cid"}}, tool.NoNeeds }), "", "", toBob, wellDone)
+		o := openOffice(t, letter(func(s *tool.Spec) { s.Suggested, s.Access = map[string][]string{"to": {"ann", "cid"}}, tool.NoNeeds }), "", "", toBob, wellDone)
 		o.expectSent("bob") // whom nobody suggested
 		expect(t, "described", o.firstRequest(), `["ann","cid"]`)
 	},
 	"Synonyms": func(t *testing.T) {
-		another := letter(func(s *tool.Spec) { s.Synonyms, s.Needs = [][2]string{{"to", "recipient"}}, tool.NoNeeds })
+		another := letter(func(s *tool.Spec) { s.Synonyms, s.Access = [][2]string{{"to", "recipient"}}, tool.NoNeeds })
 		o := openOffice(t, another, "", "", says("send", `{"recipient":"bob"}`), wellDone)
 		o.expectSent("bob")
 		const rest = ", private: {workdir: false, database: false}"
@@ -572,7 +572,7 @@ var everywhere = map[string]func(t *testing.T){
 	"ReadsOnly": func(t *testing.T) {
 		o := openOffice(t, letter(func(s *tool.Spec) {
 			s.ReadsOnly = func(args json.RawMessage) bool { return strings.Contains(string(args), "bob") }
-			s.Needs = tool.NoNeeds
+			s.Access = tool.NoNeeds
 		}), "", "", toBob, wellDone)
 		run, _ := o.expectSent("bob")
 		if c := o.call(run); c.Effect != domain.EffectRead {

@@ -171,7 +171,7 @@ func window(asked string, steps []shownStep, r api.Run) int {
 
 // cause describes the trigger of a run.
 func cause(r api.Run) string {
-	var d ledger.Detail
+	var d ledger.TriggerDetail
 	if json.Unmarshal(r.TriggerDetail, &d) != nil {
 		return string(r.Trigger)
 	}

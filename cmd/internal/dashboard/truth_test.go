@@ -207,7 +207,7 @@ var forbidden = regexp.MustCompile("(?i)<script>|<img|\x1b|\u202e|\u2066|\x00|\x
 func TestHostileContent(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	h := open(t, configuration, func(l *ledger.Ledger) {
-		out, err := l.Enqueue(t.Context(), ledger.Request{Job: "books", Agent: "bookkeeper", Trigger: domain.TriggerManual, Detail: ledger.Detail{File: &ledger.File{Name: hostile, Path: "/" + hostile}}})
+		out, err := l.Enqueue(t.Context(), ledger.Request{Job: "books", Agent: "bookkeeper", Trigger: domain.TriggerManual, Detail: ledger.TriggerDetail{File: &ledger.File{Name: hostile, Path: "/" + hostile}}})
 		if err != nil {
 			t.Fatal(err)
 		}

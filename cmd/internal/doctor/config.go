@@ -15,7 +15,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/plan"
-	"rouse/internal/awake"
+	"rouse/internal/nosleep"
 	"rouse/internal/text"
 	"rouse/skills"
 	"rouse/skills/module"
@@ -149,7 +149,7 @@ func CheckModules(ctx context.Context, cfg *config.Config) (out []config.Problem
 		}
 		path := fmt.Sprintf("jobs[%d].skill", i)
 		if s.Manifest.StaysAwake() && !checked[s.Dir] {
-			if err := awake.Check(ctx); err != nil {
+			if err := nosleep.Check(ctx); err != nil {
 				out = append(out, config.Problem{File: j.At.File, Line: j.At.Line, Column: j.At.Column, Path: path, Name: string(j.Name), Warning: true,
 					Message: fmt.Sprintf("the skill %s needs this machine to be kept awake while it runs, which cannot be had here: %v", s.Name, err)})
 			}

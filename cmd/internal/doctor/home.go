@@ -89,7 +89,7 @@ func (d *Checker) LedgerProblem() string {
 	if since, err := d.Ledger.WritesFail(); err != nil {
 		return fmt.Sprintf("nothing could be written to the ledger since %s: %v", api.LocalTime(since, d.zone()), err)
 	}
-	return d.Ledger.NoRoom()
+	return d.Ledger.DiskFull()
 }
 
 // checkLedger reports whether the ledger can be written, and whether it has a backup.

@@ -12,8 +12,8 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/service"
+	"rouse/internal/diskspace"
 	"rouse/internal/ledger/runs"
-	"rouse/internal/space"
 	"rouse/internal/text"
 	"rouse/scheduler/schedule"
 )
@@ -37,7 +37,7 @@ func checkDisk(s *plan.Setup, home string) api.Check {
 		if _, err := os.Stat(folder); err != nil {
 			continue // a workdir is made when its agent first runs
 		}
-		left, err := space.Of(folder)
+		left, err := diskspace.Free(folder)
 		switch {
 		case err != nil:
 			unknown = append(unknown, fmt.Sprintf("%s (%v)", folder, err))
@@ -77,7 +77,7 @@ func checkWhereAgentsWork(s *plan.Setup) []api.Check {
 	return []api.Check{Passed("agents", strings.Join(said, "; "))}
 }
 
-func leftOf(l space.Left) string {
+func leftOf(l diskspace.Space) string {
 	if !l.CountsInodes {
 		return text.Size(l.Bytes) + " left"
 	}

@@ -8,7 +8,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
-	"rouse/internal/awake"
+	"rouse/internal/nosleep"
 	"rouse/internal/text"
 	"rouse/skills"
 	"rouse/skills/install"
@@ -46,7 +46,7 @@ func checkSkills(ctx context.Context, cfg *config.Config) api.Check {
 		programs++
 		why := s.Manifest.Obstacles(runtime.GOOS)
 		if s.Manifest.StaysAwake() {
-			if err := awake.Check(ctx); err != nil {
+			if err := nosleep.Check(ctx); err != nil {
 				why = append(why, fmt.Sprintf("it needs this machine to be kept awake while it runs: %v", err))
 			}
 		}

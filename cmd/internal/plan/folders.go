@@ -15,7 +15,7 @@ import (
 
 // newBoundary ends the owner's own folders where others make names: agents in their workdirs and write grants, strangers in the
 // watched folders, and both in the folders that their files are moved to. Disabled agents and jobs count too.
-func newBoundary(cfg *config.Config) nofollow.Boundary {
+func newBoundary(cfg *config.Config) nofollow.UntrustedDirs {
 	places := slices.Concat(config.ExecutorPlaces(cfg), []string{clonesFolder(cfg)}, untrustedFolders(cfg))
 	for _, a := range cfg.Agents {
 		places = append(append(places, string(a.Workdir)), paths(a.Grants.Write)...)
@@ -39,8 +39,8 @@ func untrustedFolders(cfg *config.Config) (out []string) {
 }
 
 // newMasks returns the places that later runs trust, so no agent may change them (docs/dev/security-tests.md).
-func newMasks(cfg *config.Config) tool.Masks {
-	m := tool.Masks{ReadOnly: slices.Concat(cfg.Files, places.Included(cfg)), Hidden: []string{string(cfg.Home)}}
+func newMasks(cfg *config.Config) tool.ProtectedPaths {
+	m := tool.ProtectedPaths{ReadOnly: slices.Concat(cfg.Files, places.Included(cfg)), Hidden: []string{string(cfg.Home)}}
 	for _, r := range cfg.SkillRoots(os.Getenv) {
 		if r.Trusted {
 			m.ReadOnly = append(m.ReadOnly, r.Path)

@@ -56,7 +56,7 @@ func (p *Plan) addJob(cfg *config.Config, i int, models map[string]*agentplan.Mo
 	}
 
 	for _, f := range j.Follows {
-		p.Followers = append(p.Followers, ledger.Follower{Job: name, Agent: j.Agent, After: f.Job, Outcomes: f.On})
+		p.Followers = append(p.Followers, ledger.Successor{Job: name, Agent: j.Agent, After: f.Job, Outcomes: f.On})
 	}
 
 	if j.Watch != nil {

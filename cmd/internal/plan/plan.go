@@ -22,7 +22,7 @@ type Plan struct {
 	Jobs   []scheduler.Job
 	// SelfScheduling names the agents that may plan their own runs.
 	SelfScheduling []string
-	Followers      []ledger.Follower
+	Followers      []ledger.Successor
 	Watches        []watcher.Watch
 	Channels       map[string]notify.Channel
 	policies       map[string]dispatch.Policy

@@ -70,7 +70,7 @@ type State struct {
 // Replicator copies a home to a place.
 type Replicator struct {
 	o      Options
-	ledger *replica.Follower
+	ledger *replica.Shipper
 	files  files
 	wake   chan struct{} // capacity 1
 	rounds sync.Mutex    // held during a round
@@ -84,8 +84,8 @@ type Replicator struct {
 	tended  map[string]time.Time // last maintenance, by database
 
 	mu        sync.Mutex
-	followers map[string]*replica.Follower // by the agent in lower case
-	names     map[string]string            // of agents, as their folders have them
+	followers map[string]*replica.Shipper // by the agent in lower case
+	names     map[string]string           // of agents, as their folders have them
 	pending   pending
 	state     State
 	unusable  map[string]bool // quarantined databases, which are skipped
@@ -101,7 +101,7 @@ func New(ctx context.Context, o Options) (*Replicator, error) {
 	if !ok {
 		return nil, errors.New("a ledger on PostgreSQL is copied by its server: leave replicate out")
 	}
-	r := &Replicator{o: o, wake: make(chan struct{}, 1), shipped: map[string]int{}, tended: map[string]time.Time{}, followers: map[string]*replica.Follower{}, names: map[string]string{}, pending: pending{dirty: map[string]bool{}, onTheWay: map[string]bool{}}, unusable: map[string]bool{}}
+	r := &Replicator{o: o, wake: make(chan struct{}, 1), shipped: map[string]int{}, tended: map[string]time.Time{}, followers: map[string]*replica.Shipper{}, names: map[string]string{}, pending: pending{dirty: map[string]bool{}, onTheWay: map[string]bool{}}, unusable: map[string]bool{}}
 	r.files = files{store: o.Store, home: o.Home, configs: o.Configs}
 	r.clock = wallClock{now: o.Now, log: o.Logger}
 	r.state.To = o.To
@@ -135,7 +135,7 @@ func (r *Replicator) stateFile(name string) string {
 }
 
 // follower returns the follower of an agent's database. It creates the follower if necessary.
-func (r *Replicator) follower(agent string) *replica.Follower {
+func (r *Replicator) follower(agent string) *replica.Shipper {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := strings.ToLower(agent)
@@ -260,10 +260,10 @@ func (r *Replicator) bound() {
 	}
 }
 
-func (r *Replicator) all() []*replica.Follower {
+func (r *Replicator) all() []*replica.Shipper {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := []*replica.Follower{r.ledger}
+	out := []*replica.Shipper{r.ledger}
 	for _, f := range r.followers {
 		out = append(out, f)
 	}
@@ -293,7 +293,7 @@ func (r *Replicator) findChanged() {
 type part struct {
 	key     string
 	prefix  string // prefix of its files in the place
-	f       *replica.Follower
+	f       *replica.Shipper
 	release func()
 }
 

@@ -146,7 +146,7 @@ func try(t *testing.T, err error) {
 
 func enqueue(t *testing.T, l *ledger.Ledger) int64 {
 	t.Helper()
-	a, err := l.Enqueue(t.Context(), ledger.Request{Job: "report", Agent: "ann", Trigger: domain.TriggerManual, Detail: ledger.Detail{Prompt: "canary prompt"}})
+	a, err := l.Enqueue(t.Context(), ledger.Request{Job: "report", Agent: "ann", Trigger: domain.TriggerManual, Detail: ledger.TriggerDetail{Prompt: "canary prompt"}})
 	try(t, err)
 	return a[0].Run
 }

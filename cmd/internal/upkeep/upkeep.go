@@ -184,7 +184,7 @@ func (k *Keeper) KeepRoom(ctx context.Context, reconsider func()) error {
 		if problem != told && problem != "" {
 			k.Logger.Warn("runs that are on when the disk is full may not be recorded", "problem", problem)
 		}
-		now := k.Ledger.NoRoom()
+		now := k.Ledger.DiskFull()
 		switch {
 		case now == was:
 		case now != "":

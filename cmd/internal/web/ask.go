@@ -51,7 +51,7 @@ func (s *asks) runAgent(r *http.Request, in api.AgentRunRequest) (any, error) {
 		return nil, usage("wait must be a number of seconds up to %d, not %d", maxWait, in.Wait)
 	}
 
-	id, err := s.ask(r, api.RunRequest{Agent: r.PathValue("agent"), Prompt: in.Prompt, Input: in.Input, Session: in.Session, Fresh: in.Fresh})
+	id, err := s.ask(r, api.RunRequest{Agent: r.PathValue("agent"), Prompt: in.Prompt, Input: in.Input, Session: in.Session, NewSession: in.Fresh})
 	if err != nil {
 		return nil, err
 	}

@@ -24,13 +24,13 @@ type databases struct {
 }
 
 func (s *databases) routes() []Route {
-	file := Route{Method: http.MethodPost, Path: "/v1/agents/{agent}/import", Says: "Imports the file that is sent into a table.", Body: Content{Media: mediaBytes},
+	file := Route{Method: http.MethodPost, Path: "/v1/agents/{agent}/import", Summary: "Imports the file that is sent into a table.", Body: Content{Media: mediaBytes},
 		Query: []Param{
-			{Name: "table", Kind: ParamText, Says: "where its rows go"}, {Name: "name", Kind: ParamText, Says: "of the file, whose extension can say the format"},
-			{Name: "format", Kind: ParamText, Says: "csv, json, …"}, {Name: "mode", Kind: ParamText, Says: "what becomes of rows that are there"},
-			{Name: "key", Kind: ParamText, Many: true, Says: "columns by which rows are the same"}, {Name: "size", Kind: ParamCursor, Says: "bytes of the file, for the progress"},
+			{Name: "table", Kind: ParamText, Description: "where its rows go"}, {Name: "name", Kind: ParamText, Description: "of the file, whose extension can say the format"},
+			{Name: "format", Kind: ParamText, Description: "csv, json, …"}, {Name: "mode", Kind: ParamText, Description: "what becomes of rows that are there"},
+			{Name: "key", Kind: ParamText, Many: true, Description: "columns by which rows are the same"}, {Name: "size", Kind: ParamCursor, Description: "bytes of the file, for the progress"},
 		}, Answer: []Content{linesOf[api.Imported]()}, handler: http.HandlerFunc(s.importFile)}
-	export := Route{Method: http.MethodPost, Path: "/v1/agents/{agent}/export", Says: "The answer of a query as a file; the header Rouse-Exported says what it is.", Body: jsonOf[api.ExportRequest](),
+	export := Route{Method: http.MethodPost, Path: "/v1/agents/{agent}/export", Summary: "The answer of a query as a file; the header Rouse-Exported says what it is.", Body: jsonOf[api.ExportRequest](),
 		Answer: []Content{{Media: mediaBytes}}, handler: http.HandlerFunc(s.exportFile)}
 
 	return []Route{
@@ -38,8 +38,8 @@ func (s *databases) routes() []Route {
 		post[api.QueryRequest, api.Rows]("/v1/agents/{agent}/query", "What an agent's database answers to a query that reads.", s.answer(withBody(s.query))),
 		get[api.Stats]("/v1/agents/{agent}/stats", "How large an agent's database is.", s.answer(s.stats)),
 		get[[]api.Change]("/v1/agents/{agent}/changes", "Who changed what in an agent's database, the newest first.", s.answer(s.changes),
-			Param{Name: "n", Kind: ParamCount, Most: maxRuns, Says: "how many, at most 1000"}, Param{Name: "before", Kind: ParamCursor, Says: "those older than the change of this id"},
-			Param{Name: "table", Kind: ParamText, Says: "of one table"}, Param{Name: "run", Kind: ParamCursor, Says: "by one run"}),
+			Param{Name: "n", Kind: ParamCount, Most: maxRuns, Description: "how many, at most 1000"}, Param{Name: "before", Kind: ParamCursor, Description: "those older than the change of this id"},
+			Param{Name: "table", Kind: ParamText, Description: "of one table"}, Param{Name: "run", Kind: ParamCursor, Description: "by one run"}),
 		get[[]api.View]("/v1/agents/{agent}/views", "The saved views of an agent's database.", s.answer(s.views)),
 		post[api.ViewRequest, api.ViewResult]("/v1/agents/{agent}/views/{view}/run", "What a saved view answers.", s.answer(withBody(s.runView))),
 		work(s.responder, "/v1/agents/{agent}/backups", "Copies an agent's database.", s.backup),

@@ -16,7 +16,7 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/event"
-	"rouse/internal/live"
+	"rouse/internal/progress"
 )
 
 const (
@@ -47,22 +47,22 @@ type eventStream struct {
 type events struct {
 	*responder
 	ledger    *ledger.Ledger
-	live      *live.Board
+	live      *progress.Tracker
 	stopping  <-chan struct{}
 	heartbeat time.Duration // of streams
 }
 
 func (s *events) routes() []Route {
-	return []Route{{Method: http.MethodGet, Path: "/v1/events", Says: "What happens, as JSON lines from the beginning or, with Accept: text/event-stream, as server-sent events from now on. Last-Event-ID resumes them.",
+	return []Route{{Method: http.MethodGet, Path: "/v1/events", Summary: "What happens, as JSON lines from the beginning or, with Accept: text/event-stream, as server-sent events from now on. Last-Event-ID resumes them.",
 		Query: []Param{
-			{Name: "run", Kind: ParamCursor, Says: "of one run; a stream ends with it"},
-			{Name: "job", Kind: ParamText, Says: "of one job"},
-			{Name: "kind", Kind: ParamText, Many: true, Says: "of these kinds: run.finished, or run.* for all that begin so"},
-			{Name: "since", Kind: ParamTime, Says: "since then"},
-			{Name: "after", Kind: ParamCursor, Says: "those behind the event of this id"},
-			{Name: "follow", Kind: ParamFlag, Says: "lines also of what is yet to happen"},
-			{Name: "from_now", Kind: ParamFlag, Says: "nothing that has happened before"},
-			{Name: "live", Kind: ParamFlag, Says: "of a stream that is followed: also what is not on record, twice a second at most: the parts of an answer as a model writes it (step.output, step.draft), and that something goes on (step.progress)"},
+			{Name: "run", Kind: ParamCursor, Description: "of one run; a stream ends with it"},
+			{Name: "job", Kind: ParamText, Description: "of one job"},
+			{Name: "kind", Kind: ParamText, Many: true, Description: "of these kinds: run.finished, or run.* for all that begin so"},
+			{Name: "since", Kind: ParamTime, Description: "since then"},
+			{Name: "after", Kind: ParamCursor, Description: "those behind the event of this id"},
+			{Name: "follow", Kind: ParamFlag, Description: "lines also of what is yet to happen"},
+			{Name: "from_now", Kind: ParamFlag, Description: "nothing that has happened before"},
+			{Name: "live", Kind: ParamFlag, Description: "of a stream that is followed: also what is not on record, twice a second at most: the parts of an answer as a model writes it (step.output, step.draft), and that something goes on (step.progress)"},
 		},
 		Answer: []Content{{mediaLines, reflect.TypeFor[api.Event]()}, {mediaEvents, reflect.TypeFor[api.Event]()}}, handler: http.HandlerFunc(s.serve)}}
 }
@@ -313,15 +313,15 @@ const betweenLive = 500 * time.Millisecond
 // liveEvents are the live events of one stream (OSA-26). They are made of the states of the board when the stream may send some: a client that
 // takes them slowly gets fewer and longer parts.
 type liveEvents struct {
-	board *live.Board
-	sent  map[int64]live.State // of a run, as its client knows it
-	last  time.Time            // when some were sent
-	timer <-chan time.Time     // nil while nothing has changed since
-	next  <-chan struct{}      // closed with the first change since; kept until it is heard, whatever else the stream is woken for
+	board *progress.Tracker
+	sent  map[int64]progress.State // of a run, as its client knows it
+	last  time.Time                // when some were sent
+	timer <-chan time.Time         // nil while nothing has changed since
+	next  <-chan struct{}          // closed with the first change since; kept until it is heard, whatever else the stream is woken for
 }
 
 // newLiveEvents begins with what the runs are doing now.
-func newLiveEvents(b *live.Board) *liveEvents {
+func newLiveEvents(b *progress.Tracker) *liveEvents {
 	l := &liveEvents{board: b}
 	l.wait()
 	return l
@@ -349,7 +349,7 @@ func (l *liveEvents) changed() <-chan struct{} {
 func (l *liveEvents) wait() { l.timer = time.After(max(0, betweenLive-time.Since(l.last))) }
 
 // states are what the runs do; changed tells what happens from now on.
-func (l *liveEvents) states(run int64, job string) []live.State {
+func (l *liveEvents) states(run int64, job string) []progress.State {
 	l.timer, l.next = nil, l.board.Changed() // before reading, so that no change falls between
 	return l.board.States(run, job)
 }
@@ -370,7 +370,7 @@ func (es *eventStream) sendLive(flush *http.ResponseController) error {
 	}
 
 	known := l.sent
-	l.sent = make(map[int64]live.State, len(states))
+	l.sent = make(map[int64]progress.State, len(states))
 	for _, s := range states {
 		kind, data := liveEvent(known[s.Run], s)
 		l.sent[s.Run] = s
@@ -393,7 +393,7 @@ func (es *eventStream) sendLive(flush *http.ResponseController) error {
 
 // liveEvent is what a client has to be told that knows a run as it was; "" where there is nothing. A text that goes on is told by what
 // was added, and any other as a whole.
-func liveEvent(was, is live.State) (kind string, data liveData) {
+func liveEvent(was, is progress.State) (kind string, data liveData) {
 	data = liveData{Step: is.Step, Cut: is.Cut}
 	begun := was.Step == is.Step && was.Try == is.Try
 	added, longer := strings.CutPrefix(is.Text, was.Text)

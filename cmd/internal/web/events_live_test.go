@@ -7,26 +7,26 @@ import (
 	"time"
 
 	"rouse/cmd/internal/api"
-	"rouse/internal/live"
+	"rouse/internal/progress"
 )
 
 // TestLiveEvent: what a client is told that knows an older state: what was added, or all of it; and that something goes on, where
 // there is nothing new to read (OSA-26); and no more often than twice in a second.
 func TestLiveEvent(t *testing.T) {
 	t.Parallel()
-	at := func(try int, text string, bytes int64) live.State {
-		return live.State{Run: 1, Step: 2, Try: try, Text: text, Bytes: bytes}
+	at := func(try int, text string, bytes int64) progress.State {
+		return progress.State{Run: 1, Step: 2, Try: try, Text: text, Bytes: bytes}
 	}
 	cut := at(1, "All", 9)
 	cut.Cut = true
-	calls := live.State{Run: 1, Step: 2, Try: 1, Tool: "shell_run"}
+	calls := progress.State{Run: 1, Step: 2, Try: 1, Tool: "shell_run"}
 
 	for name, c := range map[string]struct {
-		was, is    live.State
+		was, is    progress.State
 		kind, text string
 	}{
-		"nothing yet":             {live.State{}, live.State{}, "", "-"},
-		"asked":                   {live.State{}, at(1, "", 0), api.EventProgress, "-"},
+		"nothing yet":             {progress.State{}, progress.State{}, "", "-"},
+		"asked":                   {progress.State{}, at(1, "", 0), api.EventProgress, "-"},
 		"something that is hid":   {at(1, "", 0), at(1, "", 5), api.EventProgress, "-"},
 		"the same":                {at(1, "All", 5), at(1, "All", 5), "", "-"},
 		"no more to read":         {at(1, "All", 5), at(1, "All", 9), api.EventProgress, "-"},
@@ -51,7 +51,7 @@ func TestLiveEvent(t *testing.T) {
 	}
 
 	synctest.Test(t, func(t *testing.T) {
-		l := newLiveEvents(&live.Board{})
+		l := newLiveEvents(&progress.Tracker{})
 		for _, want := range []time.Duration{0, 500 * time.Millisecond} {
 			began := time.Now()
 			if <-l.due(); time.Since(began) != want {
@@ -66,7 +66,7 @@ func TestLiveEvent(t *testing.T) {
 // TestLiveChangesAreNotMissed: what a run does is heard of by a stream that is woken for something else at the same time, and goes round (OSA-26).
 func TestLiveChangesAreNotMissed(t *testing.T) {
 	t.Parallel()
-	var board live.Board
+	var board progress.Tracker
 	run := board.Begin(1, "j", nil)
 	defer run.End()
 

@@ -37,8 +37,8 @@ func (s *Inbox) routes() []Route {
 	return []Route{
 		get[[]api.Item]("/v1/inbox", "What waits for a person.", s.answer(asked(s.List))),
 		get[[]api.Item]("/v1/inbox/closed", "What waited for a person and does no more, the newest first.", s.answer(s.closed),
-			Param{Name: "n", Kind: ParamCount, Most: maxRuns, Says: "how many at most"},
-			Param{Name: "before", Kind: ParamCursor, Says: "those before the item of this id"}),
+			Param{Name: "n", Kind: ParamCount, Most: maxRuns, Description: "how many at most"},
+			Param{Name: "before", Kind: ParamCursor, Description: "those before the item of this id"}),
 		post[api.Answer, api.Run]("/v1/inbox/{id}/answer", "Answers an item, and answers with the run that goes on.", s.answer(withIDBody("an item", "rouse inbox", s.Answer))),
 		get[[]api.Grant]("/v1/grants", "Standing approvals.", s.answer(s.grants)),
 		post[api.Nothing, api.Grant]("/v1/grants/{id}/revoke", "Takes a standing approval back.", s.answer(withID("a grant", "rouse grants", s.revoke))),

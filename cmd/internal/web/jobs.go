@@ -27,18 +27,18 @@ type jobs struct {
 }
 
 func (s *jobs) routes() []Route {
-	number := Param{Name: "n", Kind: ParamCount, Most: maxRuns, Says: "how many of each job"}
+	number := Param{Name: "n", Kind: ParamCount, Most: maxRuns, Description: "how many of each job"}
 	return []Route{
 		get[[]api.Job]("/v1/jobs", "The jobs, with what starts them and their last and next runs.", s.answer(asked(s.catalog.Jobs))),
 		get[[]api.Agent]("/v1/agents", "The agents.", s.answer(asked(s.catalog.Agents))),
-		get[[]api.Occurrence]("/v1/next", "What comes when.", s.answer(s.next), number, Param{Name: "job", Kind: ParamText, Says: "of one job"}),
+		get[[]api.Occurrence]("/v1/next", "What comes when.", s.answer(s.next), number, Param{Name: "job", Kind: ParamText, Description: "of one job"}),
 		post[api.BackfillRequest, api.Backfill]("/v1/jobs/{name}/backfill", "Queues the runs of the past instants of a job that did not run, or says which it would.", s.answer(withBody(s.backfill))),
-		get[api.Cost]("/v1/cost", "What the runs of the coming week will cost, by those of the past.", s.answer(s.cost), Param{Name: "job", Kind: ParamText, Says: "of one job"}),
+		get[api.Cost]("/v1/cost", "What the runs of the coming week will cost, by those of the past.", s.answer(s.cost), Param{Name: "job", Kind: ParamText, Description: "of one job"}),
 		get[api.Budget]("/v1/budget", "What models have cost today, what is left, and what is to come.", s.answer(asked(s.costs.Budget))),
 		get[api.Why]("/v1/why", "Why a job ran, or did not, at each of its instants.", s.answer(s.why), number,
-			Param{Name: "job", Kind: ParamText, Says: "which; it is needed"}, Param{Name: "at", Kind: ParamText, Says: "around which time, as a person writes it; now where it is left out"}),
+			Param{Name: "job", Kind: ParamText, Description: "which; it is needed"}, Param{Name: "at", Kind: ParamText, Description: "around which time, as a person writes it; now where it is left out"}),
 		get[[]api.WhyFile]("/v1/why/file", "What the jobs that watch its folder make of a file, or of each file in a folder.", s.answer(s.whyFile),
-			Param{Name: "path", Kind: ParamText, Says: "its whole path; it is needed"}),
+			Param{Name: "path", Kind: ParamText, Description: "its whole path; it is needed"}),
 	}
 }
 
@@ -88,7 +88,7 @@ func (s *wakes) routes() []Route {
 	return []Route{
 		get[[]api.AgentWake]("/v1/slots", "The wakes that agents have planned, and may plan.", s.answer(func(r *http.Request) (any, error) {
 			return s.schedule.Wakes(r.Context(), r.URL.Query().Get("agent"))
-		}), Param{Name: "agent", Kind: ParamText, Says: "of one agent"}),
+		}), Param{Name: "agent", Kind: ParamText, Description: "of one agent"}),
 		post[api.WakeRequest, api.PlannedWake]("/v1/slots", "Plans an agent's next wake.", s.answer(withBody(s.setWake))),
 		post[api.AgentName, api.CancelledWake]("/v1/slots/clear", "Cancels an agent's next wake.", s.answer(withBody(s.cancelWake))),
 	}
@@ -174,9 +174,9 @@ type Incidents struct {
 func (s *Incidents) routes() []Route {
 	return []Route{
 		get[[]api.Incident]("/v1/incidents", "Jobs that fail, by the kind of error: those that are open, the oldest first.", s.answer(s.list),
-			Param{Name: "job", Kind: ParamText, Says: "those of this job"},
-			Param{Name: "all", Kind: ParamFlag, Says: "those that are over, too, the newest first"},
-			Param{Name: "n", Kind: ParamCount, Most: maxRuns, Says: "how many at most"}),
+			Param{Name: "job", Kind: ParamText, Description: "those of this job"},
+			Param{Name: "all", Kind: ParamFlag, Description: "those that are over, too, the newest first"},
+			Param{Name: "n", Kind: ParamCount, Most: maxRuns, Description: "how many at most"}),
 		post[api.Acknowledgement, api.Incident]("/v1/incidents/{id}/acknowledge", "Says that somebody knows of an incident: nobody is told of further failures of it.", s.answer(withIDBody("an incident", "rouse incidents", func(ctx context.Context, n int64, in api.Acknowledgement) (api.Incident, error) {
 			return s.Acknowledge(ctx, n, in.Note)
 		}))),

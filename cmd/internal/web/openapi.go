@@ -80,14 +80,14 @@ func describe(route Route, types *typeSchemas) (document, error) {
 		parameters = append(parameters, document{"name": m[1], "in": "path", "required": true, "schema": document{"type": "string"}})
 	}
 	for _, p := range route.Query {
-		parameters = append(parameters, document{"name": p.Name, "in": "query", "description": p.Says, "schema": p.schema()})
+		parameters = append(parameters, document{"name": p.Name, "in": "query", "description": p.Description, "schema": p.schema()})
 	}
 
 	for _, p := range route.Header {
-		parameters = append(parameters, document{"name": p.Name, "in": "header", "description": p.Says, "schema": p.schema()})
+		parameters = append(parameters, document{"name": p.Name, "in": "header", "description": p.Description, "schema": p.schema()})
 	}
 
-	says := route.Says
+	says := route.Summary
 	if route.Local {
 		says += " On the socket of the home alone."
 	}

@@ -27,13 +27,13 @@ const (
 // Route is one thing that can be asked of the API. What it says of itself is checked before its handler
 // hears of a request, and is what /v1/openapi.json tells.
 type Route struct {
-	Method string // "GET", "POST"
-	Path   string // as of http.ServeMux, /v1/runs/{id}
-	Says   string // what it does, in a sentence
-	Query  []Param
-	Header []Param
-	Body   Content   // what is sent; its Type is nil where nothing is
-	Answer []Content // what a success is: one, or what Accept chooses among
+	Method  string // "GET", "POST"
+	Path    string // as of http.ServeMux, /v1/runs/{id}
+	Summary string // what it does, in a sentence
+	Query   []Param
+	Header  []Param
+	Body    Content   // what is sent; its Type is nil where nothing is
+	Answer  []Content // what a success is: one, or what Accept chooses among
 	// Local says that it is answered on the socket of the home alone: what it does is for who holds the home.
 	Local   bool
 	handler http.Handler
@@ -41,12 +41,12 @@ type Route struct {
 
 // Param is a value of the query. One that is empty is as one that is absent.
 type Param struct {
-	Name   string
-	Kind   ParamKind
-	Values []string // that there are; nil: any of its kind
-	Many   bool     // it may stand several times
-	Most   int64    // largest value of a count; 0: any
-	Says   string
+	Name        string
+	Kind        ParamKind
+	Values      []string // that there are; nil: any of its kind
+	Many        bool     // it may stand several times
+	Most        int64    // largest value of a count; 0: any
+	Description string
 }
 
 // ParamKind is what the values of a parameter look like.
@@ -81,17 +81,17 @@ func (r Route) takesNothing() bool {
 
 // get is a route that answers with a T as JSON.
 func get[T any](path, says string, handler http.Handler, query ...Param) Route {
-	return Route{Method: http.MethodGet, Path: path, Says: says, Query: query, Answer: []Content{jsonOf[T]()}, handler: handler}
+	return Route{Method: http.MethodGet, Path: path, Summary: says, Query: query, Answer: []Content{jsonOf[T]()}, handler: handler}
 }
 
 // post is a route that takes an In as JSON, and answers with an Out.
 func post[In, Out any](path, says string, handler http.Handler) Route {
-	return Route{Method: http.MethodPost, Path: path, Says: says, Body: jsonOf[In](), Answer: []Content{jsonOf[Out]()}, handler: handler}
+	return Route{Method: http.MethodPost, Path: path, Summary: says, Body: jsonOf[In](), Answer: []Content{jsonOf[Out]()}, handler: handler}
 }
 
 // work is a route that takes an In as JSON, and answers with lines that end in an Out.
 func work[In, Out any](s *responder, path, says string, do func(r *http.Request, in In, progress func(done, of int64)) (Out, error)) Route {
-	return Route{Method: http.MethodPost, Path: path, Says: says, Body: jsonOf[In](), Answer: []Content{linesOf[Out]()}, handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return Route{Method: http.MethodPost, Path: path, Summary: says, Body: jsonOf[In](), Answer: []Content{linesOf[Out]()}, handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var in In
 		if err := read(r, &in); err != nil {
 			s.fail(w, r, err)
@@ -303,7 +303,7 @@ const maxKey = 200
 
 // once has a route heed an Idempotency-Key.
 func (r Route) once() Route {
-	r.Header = append(r.Header, Param{Name: idempotencyKey, Kind: ParamText, Says: "1 to 200 plain characters: the same request with the same key is the same run, as long as that is kept"})
+	r.Header = append(r.Header, Param{Name: idempotencyKey, Kind: ParamText, Description: "1 to 200 plain characters: the same request with the same key is the same run, as long as that is kept"})
 	return r
 }
 

@@ -28,17 +28,17 @@ type Runs struct {
 }
 
 func (s *Runs) routes() []Route {
-	artifact := Route{Method: http.MethodGet, Path: "/v1/runs/{id}/artifacts/{artifact}", Says: "The bytes of a file that a run shared.", Answer: []Content{{Media: mediaBytes}}, handler: http.HandlerFunc(s.artifact)}
+	artifact := Route{Method: http.MethodGet, Path: "/v1/runs/{id}/artifacts/{artifact}", Summary: "The bytes of a file that a run shared.", Answer: []Content{{Media: mediaBytes}}, handler: http.HandlerFunc(s.artifact)}
 	return []Route{
 		get[[]api.Run]("/v1/runs", "Runs, the newest first.", s.answer(s.list),
-			Param{Name: "n", Kind: ParamCount, Most: maxRuns, Says: "how many, at most 1000"},
-			Param{Name: "before", Kind: ParamCursor, Says: "those older than the run of this id: the last of the page before"},
-			Param{Name: "since", Kind: ParamTime, Says: "asked for since then"},
-			Param{Name: "job", Kind: ParamText, Says: "of one job, including wakes that it planned"}, Param{Name: "agent", Kind: ParamText, Says: "of one agent"},
-			Param{Name: "trigger", Kind: ParamText, Values: text.Strings(domain.Triggers()), Says: "what asked for them"},
-			Param{Name: "state", Kind: ParamText, Values: text.Strings(domain.States()), Says: "where they are"},
-			Param{Name: "outcome", Kind: ParamText, Values: text.Strings(domain.Outcomes()), Says: "how they ended"},
-			Param{Name: "text", Kind: ParamText, Says: "with this text in a summary, an error or the output of a model"}),
+			Param{Name: "n", Kind: ParamCount, Most: maxRuns, Description: "how many, at most 1000"},
+			Param{Name: "before", Kind: ParamCursor, Description: "those older than the run of this id: the last of the page before"},
+			Param{Name: "since", Kind: ParamTime, Description: "asked for since then"},
+			Param{Name: "job", Kind: ParamText, Description: "of one job, including wakes that it planned"}, Param{Name: "agent", Kind: ParamText, Description: "of one agent"},
+			Param{Name: "trigger", Kind: ParamText, Values: text.Strings(domain.Triggers()), Description: "what asked for them"},
+			Param{Name: "state", Kind: ParamText, Values: text.Strings(domain.States()), Description: "where they are"},
+			Param{Name: "outcome", Kind: ParamText, Values: text.Strings(domain.Outcomes()), Description: "how they ended"},
+			Param{Name: "text", Kind: ParamText, Description: "with this text in a summary, an error or the output of a model"}),
 		post[api.RunRequest, api.Run]("/v1/runs", "Asks for a run of a job, or of an agent, a tool or a skill.", s.answer(withBody(s.fire))).once(),
 		get[api.RunDetail]("/v1/runs/{id}", "A run with everything that happened in it.", s.answer(withRun(s.Run))),
 		get[api.Pending]("/v1/runs/{id}/pending", "What a run waits for.", s.answer(withRun(s.Pending))),

@@ -19,7 +19,7 @@ import (
 	"rouse/cmd/internal/status"
 	"rouse/cmd/internal/why"
 	"rouse/internal/ledger"
-	"rouse/internal/live"
+	"rouse/internal/progress"
 )
 
 // Options are the parts of a process that answer requests. Live and Redact are optional.
@@ -34,9 +34,9 @@ type Options struct {
 	Backups  *homebackup.Maker
 	Door     *access.Door
 
-	Live     *live.Board     // current activity of the runs of this process
-	Network  bool            // the process can serve browsers and programs on the network
-	Stopping <-chan struct{} // closed when the server stops; event streams end then
+	Live     *progress.Tracker // current activity of the runs of this process
+	Network  bool              // the process can serve browsers and programs on the network
+	Stopping <-chan struct{}   // closed when the server stops; event streams end then
 	Logger   *slog.Logger
 	Redact   func(json.RawMessage) json.RawMessage // removes secrets from responses
 }

@@ -33,7 +33,7 @@ func (s *host) routes() []Route {
 		get[api.State]("/v1/state", "How far schedules, plans, pauses and runs have got: what a simulation begins with.", s.answer(asked(s.state))),
 		get[[]api.Check]("/v1/doctor", "Everything that would stop a run, each with its remedy. Nothing is started: what takes a program is answered as it was found last.", s.answer(func(r *http.Request) (any, error) {
 			return s.doctor.Doctor(r.Context(), flag(r, "offline"))
-		}), Param{Name: "offline", Kind: ParamFlag, Says: "ask nothing of the network"}),
+		}), Param{Name: "offline", Kind: ParamFlag, Description: "ask nothing of the network"}),
 		local(post[api.DoctorRequest, []api.Check]("/v1/doctor", "Tries everything that would stop a run: it also finds out what takes a program, such as which tools an MCP server has.", s.answer(withBody(func(r *http.Request, in api.DoctorRequest) (any, error) {
 			return s.doctor.Doctor(r.Context(), in.Offline)
 		}))))[0],

@@ -35,8 +35,8 @@ func (s *Workspaces) routes() []Route {
 	}
 	return []Route{
 		get[[]api.Workspace]("/v1/workspaces", "Workspaces, those written last first.", s.answer(s.list),
-			Param{Name: "agent", Kind: ParamText, Says: "of one agent"}, Param{Name: "skill", Kind: ParamText, Says: "of one skill"}, Param{Name: "status", Kind: ParamText, Says: "active, paused or archived"},
-			Param{Name: "n", Kind: ParamCount, Most: maxWorkspaces, Says: "how many, at most 1000"}, Param{Name: "before", Kind: ParamCursor, Says: "those written before the workspace of this id"}),
+			Param{Name: "agent", Kind: ParamText, Description: "of one agent"}, Param{Name: "skill", Kind: ParamText, Description: "of one skill"}, Param{Name: "status", Kind: ParamText, Description: "active, paused or archived"},
+			Param{Name: "n", Kind: ParamCount, Most: maxWorkspaces, Description: "how many, at most 1000"}, Param{Name: "before", Kind: ParamCursor, Description: "those written before the workspace of this id"}),
 		get[api.WorkspaceDetail]("/v1/workspaces/{id}", "A workspace with its runs, artifacts and events.", s.answer(withWorkspace(s.Workspace))),
 		post[api.Nothing, api.Workspace]("/v1/workspaces/{id}/pause", "Has no run work in a workspace until it is resumed.", act("pause")),
 		post[api.Nothing, api.Workspace]("/v1/workspaces/{id}/resume", "Has runs work in a workspace again.", act("resume")),

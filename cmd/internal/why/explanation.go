@@ -379,7 +379,7 @@ func (e *explanation) wokenRuns(ctx context.Context, after int, from, to time.Ti
 	}
 	runs, err := e.Ledger.Runs.List(ctx, f)
 	return slices.DeleteFunc(runs, func(r ledger.Run) bool {
-		var d ledger.Detail
+		var d ledger.TriggerDetail
 		return json.Unmarshal(r.Detail, &d) != nil || d.Wake == nil || d.Wake.Job != e.name && d.Wake.Job != ""
 	}), err
 }
@@ -394,7 +394,7 @@ func (e *explanation) sort() int {
 
 // requestText says what asked for a run, where its trigger does not say enough.
 func requestText(r ledger.Run) string {
-	var d ledger.Detail
+	var d ledger.TriggerDetail
 	if err := json.Unmarshal(r.Detail, &d); err != nil {
 		return "" // the trigger, which is shown as well, has to do
 	}
@@ -419,7 +419,7 @@ func requestText(r ledger.Run) string {
 }
 
 // folderReason says what a run of a folder that converges was told of.
-func folderReason(d ledger.Detail) string {
+func folderReason(d ledger.TriggerDetail) string {
 	what := cmp.Or(d.Changes.Text(), "nothing is in it")
 	if d.Round <= 1 {
 		return "round 1: " + what

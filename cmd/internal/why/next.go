@@ -76,7 +76,7 @@ func delayedRun(r ledger.Run, pauses []pause.Pause) api.Occurrence {
 	}
 
 	// For a scheduled run the source (cron, interval) says more than its trigger.
-	var detail ledger.Detail
+	var detail ledger.TriggerDetail
 	if json.Unmarshal(r.Detail, &detail) == nil && detail.Source != "" {
 		o.Source = detail.Source
 	}

@@ -114,7 +114,7 @@ func lateText(l api.Explanation, r ledger.Run) string {
 
 // loopText says how the loop of a folder ended with a run, "" when it did not.
 func (e *explanation) loopText(ctx context.Context, r ledger.Run) (string, error) {
-	var d ledger.Detail
+	var d ledger.TriggerDetail
 	_ = json.Unmarshal(r.Detail, &d) // a detail that cannot be read names no folder
 	if d.Folder == "" {
 		return "", nil

@@ -11,7 +11,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/ledger"
-	"rouse/internal/live"
+	"rouse/internal/progress"
 	"rouse/scheduler"
 	"rouse/watcher"
 )
@@ -23,7 +23,7 @@ type Explainer struct {
 	Runner    *agent.Runner
 	Scheduler *scheduler.Scheduler
 	Watcher   *watcher.Watcher                          // nil without a daemon
-	Live      *live.Board                               // current activity of the runs of this process
+	Live      *progress.Tracker                         // current activity of the runs of this process
 	Nodes     func(context.Context) (api.Engine, error) // nodes that share the ledger; nil if it is not shared
 	StartedAt time.Time                                 // of this process
 }

@@ -11,7 +11,7 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/pause"
-	"rouse/internal/live"
+	"rouse/internal/progress"
 	"rouse/scheduler/schedule"
 )
 
@@ -68,7 +68,7 @@ func TestPending(t *testing.T) {
 // A run that does not wait for a model says nothing of one.
 func TestWaitsForNoModel(t *testing.T) {
 	t.Parallel()
-	board := &live.Board{}
+	board := &progress.Tracker{}
 	board.Begin(1, "j", nil)
 	if got := (&Explainer{Live: board}).waitsForModel(1, noon); got != "" {
 		t.Error(got)

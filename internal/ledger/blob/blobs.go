@@ -27,8 +27,8 @@ const maxInline = 64 << 10
 // Mark begins the text that refers to a value beside the database. No JSON text begins like it.
 const Mark = "blob:sha256:"
 
-// largeValues is where values over maxInline are: beside the database, each under a name that begins with the hash of its content.
-type largeValues interface {
+// blobStore is where values over maxInline are: beside the database, each under a name that begins with the hash of its content.
+type blobStore interface {
 	// put keeps a value durably, before a row refers to it. The name "" says that it stays in the database for now.
 	put(ctx context.Context, text string) (name string, err error)
 	// get reads a value, and proves that it is what was put.
@@ -46,7 +46,7 @@ type largeValues interface {
 // Blobs are the large values of a ledger.
 type Blobs struct {
 	DB     *store.DB
-	values largeValues // nil: they are in the database
+	values blobStore // nil: they are in the database
 }
 
 // New returns the large values of a ledger.
@@ -54,9 +54,9 @@ func New(db *store.DB, o store.Options) *Blobs {
 	l := &Blobs{DB: db}
 	switch {
 	case o.Blobs != "":
-		l.values = &valueFiles{dir: o.Blobs, roomFor: func(write func() error) error { return store.RoomFor(db, write) }}
+		l.values = &fileBlobs{dir: o.Blobs, roomFor: func(write func() error) error { return store.RoomFor(db, write) }}
 	case o.Values != nil:
-		v := &valueObjects{store: o.Values, now: db.Now, log: db.Logger}
+		v := &bucketBlobs{store: o.Values, now: db.Now, log: db.Logger}
 		v.mine = func(ctx context.Context) error { return l.checkClaim(ctx, v) }
 		l.values = v
 	}
@@ -156,15 +156,15 @@ func sumOf(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// valueFiles are large values in the folder of a home, each in a file whose name is the hash of its content.
-type valueFiles struct {
+// fileBlobs are large values in the folder of a home, each in a file whose name is the hash of its content.
+type fileBlobs struct {
 	dir     string
 	roomFor func(write func() error) error // has a write repeated for which there was no room
 	inUse   sync.RWMutex                   // held for reading from the write of a file to the row that refers to it
 }
 
-// put implements largeValues.
-func (v *valueFiles) put(_ context.Context, text string) (string, error) {
+// put implements blobStore.
+func (v *fileBlobs) put(_ context.Context, text string) (string, error) {
 	hash := sumOf([]byte(text))
 	path := v.path(hash)
 	// The size is enough: a file that was cut off is shorter, and is written again.
@@ -176,7 +176,7 @@ func (v *valueFiles) put(_ context.Context, text string) (string, error) {
 	return hash, v.roomFor(func() error { return writeBlob(path, text) })
 }
 
-func (v *valueFiles) path(hash string) string { return filepath.Join(v.dir, hash[:2], hash) }
+func (v *fileBlobs) path(hash string) string { return filepath.Join(v.dir, hash[:2], hash) }
 
 // writeBlob makes the file and its name durable before a row refers to it, and the name of its
 // folder too, which may be new.
@@ -197,8 +197,8 @@ func writeBlob(path, text string) error {
 	return atomicfile.SyncFolder(filepath.Dir(dir))
 }
 
-// get implements largeValues.
-func (v *valueFiles) get(_ context.Context, hash string) (json.RawMessage, error) {
+// get implements blobStore.
+func (v *fileBlobs) get(_ context.Context, hash string) (json.RawMessage, error) {
 	text, err := os.ReadFile(v.path(hash))
 	if err != nil {
 		return nil, fmt.Errorf("a large value of the record is missing: %w; restore the home from a backup", err)
@@ -209,8 +209,8 @@ func (v *valueFiles) get(_ context.Context, hash string) (json.RawMessage, error
 	return text, nil
 }
 
-// fault implements largeValues. It holds no more of a value than a part.
-func (v *valueFiles) fault(_ context.Context, hash string) string {
+// fault implements blobStore. It holds no more of a value than a part.
+func (v *fileBlobs) fault(_ context.Context, hash string) string {
 	if raw, err := hex.DecodeString(hash); err != nil || len(raw) != sha256.Size {
 		return "has no hash for its name"
 	}
@@ -233,20 +233,20 @@ func (v *valueFiles) fault(_ context.Context, hash string) string {
 	return ""
 }
 
-// hold implements largeValues: from the file to the row that refers to it, prune must not take the file for an orphan.
-func (v *valueFiles) hold() (release func()) {
+// hold implements blobStore: from the file to the row that refers to it, prune must not take the file for an orphan.
+func (v *fileBlobs) hold() (release func()) {
 	v.inUse.RLock()
 	return v.inUse.RUnlock
 }
 
-// exclude implements largeValues: nobody may start to refer to a file between the query for its references and its removal.
-func (v *valueFiles) exclude() (release func()) {
+// exclude implements blobStore: nobody may start to refer to a file between the query for its references and its removal.
+func (v *fileBlobs) exclude() (release func()) {
 	v.inUse.Lock()
 	return v.inUse.Unlock
 }
 
-// remove implements largeValues.
-func (v *valueFiles) remove(hashes []string) error {
+// remove implements blobStore.
+func (v *fileBlobs) remove(hashes []string) error {
 	for _, h := range hashes {
 		if err := os.Remove(v.path(h)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

@@ -49,7 +49,7 @@ func (l *Blobs) Claim(ctx context.Context, adopt bool) error {
 	if l.DB.Postgres == nil {
 		return nil
 	}
-	v, ok := l.values.(*valueObjects)
+	v, ok := l.values.(*bucketBlobs)
 	if !ok {
 		id, err := l.claimID(ctx)
 		if err == nil && id != "" {
@@ -78,7 +78,7 @@ func (l *Blobs) Claim(ctx context.Context, adopt bool) error {
 }
 
 // claimPlace makes a place that is nobody's this ledger's, and takes over what is that of the database it was copied from.
-func (l *Blobs) claimPlace(ctx context.Context, v *valueObjects, adopt bool) error {
+func (l *Blobs) claimPlace(ctx context.Context, v *bucketBlobs, adopt bool) error {
 	err := l.checkClaim(ctx, v)
 	var no *unclaimedError
 	if !errors.As(err, &no) || no.copied && !adopt {
@@ -127,7 +127,7 @@ func (e *unclaimedError) Error() string {
 }
 
 // checkClaim says whether a place is this ledger's. The error is an *unclaimedError where it may become that.
-func (l *Blobs) checkClaim(ctx context.Context, v *valueObjects) error {
+func (l *Blobs) checkClaim(ctx context.Context, v *bucketBlobs) error {
 	id, err := l.claimID(ctx)
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (l *Blobs) checkClaim(ctx context.Context, v *valueObjects) error {
 	return nil
 }
 
-func (v *valueObjects) readClaim(ctx context.Context) (c valuesClaim, err error) {
+func (v *bucketBlobs) readClaim(ctx context.Context) (c valuesClaim, err error) {
 	r, err := v.store.Get(ctx, claimName, 0, 0)
 	if err != nil {
 		return c, err
@@ -191,7 +191,7 @@ func (l *Blobs) databaseID(ctx context.Context) (string, error) {
 
 // Check tries whether the place of large values is this ledger's, and can be written, read, listed and emptied.
 func (l *Blobs) Check(ctx context.Context) error {
-	v, ok := l.values.(*valueObjects)
+	v, ok := l.values.(*bucketBlobs)
 	if !ok {
 		return nil
 	}
@@ -205,7 +205,7 @@ func (l *Blobs) Check(ctx context.Context) error {
 	return err
 }
 
-func (v *valueObjects) probe(ctx context.Context, name string) error {
+func (v *bucketBlobs) probe(ctx context.Context, name string) error {
 	if err := v.store.Put(ctx, name, strings.NewReader(name), int64(len(name))); err != nil {
 		return fmt.Errorf("nothing can be written there: %w", err)
 	}

@@ -37,13 +37,13 @@ var errNoValues = errors.New("the large values of this ledger are in a bucket or
 // valueName is the hash of a value, when it was written, and a chance of its own.
 var valueName = regexp.MustCompile(`^([0-9a-f]{64})\.([0-9]{1,16})\.[A-Z0-9]{1,40}$`)
 
-// valueObjects are large values in a bucket, or in a folder that all processes of the ledger reach.
+// bucketBlobs are large values in a bucket, or in a folder that all processes of the ledger reach.
 //
 // Each write has a name of its own, also where the content is known: so a name that no row refers to a day after it was written
 // will never be referred to, and may be removed without asking other nodes, which a bucket has no lock for.
 //
 // A place that does not take a value loses none: it stays in the database, as all do without such a place.
-type valueObjects struct {
+type bucketBlobs struct {
 	store objects.Store
 	mine  func(context.Context) error // whether the place is the ledger's: the folder of another disk could have taken its place
 	now   func() time.Time
@@ -57,8 +57,8 @@ type valueObjects struct {
 
 func objectName(name string) string { return valuesPrefix + name[:2] + "/" + name }
 
-// put implements largeValues.
-func (v *valueObjects) put(ctx context.Context, text string) (string, error) {
+// put implements blobStore.
+func (v *bucketBlobs) put(ctx context.Context, text string) (string, error) {
 	if v.resting() {
 		return "", nil
 	}
@@ -80,14 +80,14 @@ func (v *valueObjects) put(ctx context.Context, text string) (string, error) {
 }
 
 // resting says whether the place has failed a moment ago.
-func (v *valueObjects) resting() bool {
+func (v *bucketBlobs) resting() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.why != nil && time.Now().Before(v.rests)
 }
 
 // note takes down whether the place works, and says so once.
-func (v *valueObjects) note(err error) {
+func (v *bucketBlobs) note(err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := time.Now()
@@ -103,7 +103,7 @@ func (v *valueObjects) note(err error) {
 
 // Problem is since when, and why, the place of large values takes none; nil when it does, or there is none.
 func (l *Blobs) Problem() (since time.Time, why error) {
-	v, ok := l.values.(*valueObjects)
+	v, ok := l.values.(*bucketBlobs)
 	if !ok {
 		return time.Time{}, nil
 	}
@@ -112,8 +112,8 @@ func (l *Blobs) Problem() (since time.Time, why error) {
 	return v.since, v.why
 }
 
-// get implements largeValues.
-func (v *valueObjects) get(ctx context.Context, name string) (json.RawMessage, error) {
+// get implements blobStore.
+func (v *bucketBlobs) get(ctx context.Context, name string) (json.RawMessage, error) {
 	text, fault, err := v.read(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("a large value of the record cannot be read: %w; what is there is read when it is asked for again", err)
@@ -125,7 +125,7 @@ func (v *valueObjects) get(ctx context.Context, name string) (json.RawMessage, e
 }
 
 // read reads a value, or says what is wrong with it.
-func (v *valueObjects) read(ctx context.Context, name string) (text json.RawMessage, fault string, err error) {
+func (v *bucketBlobs) read(ctx context.Context, name string) (text json.RawMessage, fault string, err error) {
 	parts := valueName.FindStringSubmatch(name)
 	if parts == nil {
 		return nil, "has no hash for its name", nil
@@ -148,8 +148,8 @@ func (v *valueObjects) read(ctx context.Context, name string) (text json.RawMess
 	return text, "", nil
 }
 
-// fault implements largeValues.
-func (v *valueObjects) fault(ctx context.Context, name string) string {
+// fault implements blobStore.
+func (v *bucketBlobs) fault(ctx context.Context, name string) string {
 	_, fault, err := v.read(ctx, name)
 	if err != nil {
 		return "cannot be read: " + err.Error()
@@ -157,19 +157,19 @@ func (v *valueObjects) fault(ctx context.Context, name string) string {
 	return fault
 }
 
-// hold implements largeValues: what is new stays by its age.
-func (v *valueObjects) hold() (release func()) { return func() {} }
+// hold implements blobStore: what is new stays by its age.
+func (v *bucketBlobs) hold() (release func()) { return func() {} }
 
-// exclude implements largeValues.
-func (v *valueObjects) exclude() (release func()) { return func() {} }
+// exclude implements blobStore.
+func (v *bucketBlobs) exclude() (release func()) { return func() {} }
 
-// remove implements largeValues: they go when values are collected.
-func (v *valueObjects) remove([]string) error { return nil }
+// remove implements blobStore: they go when values are collected.
+func (v *bucketBlobs) remove([]string) error { return nil }
 
 // Collect removes large values that no row refers to, and that are too old to be those of a row that is being written. One node
 // does it. Nothing is removed from a place that another database has taken over.
 func (l *Blobs) Collect(ctx context.Context, now time.Time) error {
-	v, ok := l.values.(*valueObjects)
+	v, ok := l.values.(*bucketBlobs)
 	if !ok || l.DB.Postgres == nil {
 		return nil
 	}
@@ -201,7 +201,7 @@ func (l *Blobs) Collect(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-func (l *Blobs) collectPart(ctx context.Context, v *valueObjects, prefix string, before time.Time) (int, error) {
+func (l *Blobs) collectPart(ctx context.Context, v *bucketBlobs, prefix string, before time.Time) (int, error) {
 	all, err := v.store.List(ctx, prefix, "")
 	if err != nil {
 		return 0, err

@@ -117,10 +117,10 @@ func (l *Claims) Release(ctx context.Context, a record.Attempt, claims ...Claim)
 // FileBack is the kind of the event that a file whose run failed is there again as it was.
 const FileBack = "file.back"
 
-// MarkBack records that a content whose run failed is there again, and says since when: what puts files back, as a sync
+// MarkReappeared records that a content whose run failed is there again, and says since when: what puts files back, as a sync
 // does, must not have each of them tried again and again. False: the job has another definition by now, or the run is not
 // kept any more, so that the content gets a run of its own. The notices are sent for the first content that is back of a job.
-func (l *Claims) MarkBack(ctx context.Context, c Status, modified time.Time, definition string, notices []record.Notice) (since time.Time, back bool, err error) {
+func (l *Claims) MarkReappeared(ctx context.Context, c Status, modified time.Time, definition string, notices []record.Notice) (since time.Time, back bool, err error) {
 	told, err := json.Marshal(map[string]any{"path": c.Path, "hash": c.Hash, "run": c.Run})
 	if err != nil {
 		return time.Time{}, false, err

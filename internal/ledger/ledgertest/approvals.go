@@ -368,13 +368,13 @@ func initialTaint(t *testing.T, open Open) {
 		want string
 	}{
 		"manual":    {manual("j"), ""},
-		"file":      {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual, Detail: ledger.Detail{File: file}}, "A"},
-		"files":     {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.Detail{Files: []ledger.File{*file}}}, "A"},
-		"folder":    {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.Detail{Folder: "/in"}}, "A"},
+		"file":      {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual, Detail: ledger.TriggerDetail{File: file}}, "A"},
+		"files":     {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.TriggerDetail{Files: []ledger.File{*file}}}, "A"},
+		"folder":    {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.TriggerDetail{Folder: "/in"}}, "A"},
 		"webhook":   {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWebhook}, "A"},
-		"a program": {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual, Detail: ledger.Detail{Untrusted: true}}, "A"},
-		"forgotten": {ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.WakeDetail{AskedBy: 99}}}, "A"},
-		"owner's":   {ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.WakeDetail{}}}, ""},
+		"a program": {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual, Detail: ledger.TriggerDetail{Untrusted: true}}, "A"},
+		"forgotten": {ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.TriggerDetail{Wake: &ledger.WakeDetail{AskedBy: 99}}}, "A"},
+		"owner's":   {ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.TriggerDetail{Wake: &ledger.WakeDetail{}}}, ""},
 	} {
 		if r := get(t, l, enqueue(t, l, c.r)[0].Run); r.Taint != c.want {
 			t.Errorf("%s begins with %q, want %q", name, r.Taint, c.want)
@@ -383,7 +383,7 @@ func initialTaint(t *testing.T, open Open) {
 
 	planner := enqueue(t, l, manual("j"))[0].Run
 	ok(t, l.Labels.RecordTaint(t.Context(), start(t, l, planner), label.TaintUpdate{Taint: "AB"}))
-	wake := ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.WakeDetail{AskedBy: planner}}}
+	wake := ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.TriggerDetail{Wake: &ledger.WakeDetail{AskedBy: planner}}}
 	if r := get(t, l, enqueue(t, l, wake)[0].Run); r.Taint != "AB" {
 		t.Errorf("a wake begins with %q", r.Taint)
 	}

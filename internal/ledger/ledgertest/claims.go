@@ -122,7 +122,7 @@ func claims(t *testing.T, open Open) {
 // claimsStuck: a file that could not be moved away is the one that failed, and no run, until it is written again.
 func claimsStuck(t *testing.T, open Open) {
 	l, ctx, now := open(t), t.Context(), time.Now()
-	drop := ledger.Request{Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.Detail{Definition: "d"}, Claim: &claim.Claim{Job: "in", Path: "/in/a", Hash: "h", ModTime: now}}
+	drop := ledger.Request{Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.TriggerDetail{Definition: "d"}, Claim: &claim.Claim{Job: "in", Path: "/in/a", Hash: "h", ModTime: now}}
 	first := enqueue(t, l, drop)[0]
 	ok(t, l.Finish(ctx, start(t, l, first.Run), ledger.Result{Outcome: domain.OutcomeError}))
 	fail := func() {
@@ -185,7 +185,7 @@ func claimsBack(t *testing.T, open Open) {
 	told := 0
 	failed := func(path string) (claim.Status, int64) {
 		t.Helper()
-		run := enqueue(t, l, ledger.Request{Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.Detail{Definition: "d"}, Claim: &claim.Claim{Job: "in", Path: path, Hash: "h"}})[0].Run
+		run := enqueue(t, l, ledger.Request{Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.TriggerDetail{Definition: "d"}, Claim: &claim.Claim{Job: "in", Path: path, Hash: "h"}})[0].Run
 		ok(t, l.Finish(t.Context(), start(t, l, run), ledger.Result{Outcome: domain.OutcomeError}))
 		for _, c := range must[[]claim.Status](t)(l.Claims.PendingAfterMoves(t.Context(), 10)) {
 			moved(t, l, c, "/failed"+path)
@@ -196,7 +196,7 @@ func claimsBack(t *testing.T, open Open) {
 	}
 	mark := func(c claim.Status, definition string, want bool) time.Time {
 		t.Helper()
-		since, back, err := l.Claims.MarkBack(ctx, c, time.UnixMilli(7), definition, []ledger.Notice{{Job: "in", Channel: "desktop", Title: "back"}})
+		since, back, err := l.Claims.MarkReappeared(ctx, c, time.UnixMilli(7), definition, []ledger.Notice{{Job: "in", Channel: "desktop", Title: "back"}})
 		if err != nil || back != want {
 			t.Errorf("%s is back: %v (%v)", c.Path, back, err)
 		}

@@ -14,15 +14,15 @@ import (
 	"rouse/internal/ledger/runs"
 )
 
-func follows(job, after string, on ...domain.Outcome) ledger.Follower {
-	return ledger.Follower{Job: job, Agent: "of-" + job, After: after, Outcomes: on}
+func follows(job, after string, on ...domain.Outcome) ledger.Successor {
+	return ledger.Successor{Job: job, Agent: "of-" + job, After: after, Outcomes: on}
 }
 
 // followersOf are the runs that were queued after others, with the run that each follows.
 func followersOf(t *testing.T, l *ledger.Ledger) (out []string) {
 	t.Helper()
 	for _, r := range must[[]ledger.Run](t)(l.Runs.List(t.Context(), runs.Filter{Trigger: domain.TriggerAfter})) {
-		var d ledger.Detail
+		var d ledger.TriggerDetail
 		ok(t, json.Unmarshal(r.Detail, &d))
 		if r.Key != ledger.FollowerKey(d.After.Run, r.Job) || r.Agent != "of-"+r.Job {
 			t.Errorf("a run that follows: %+v", r)
@@ -37,7 +37,7 @@ func followersOf(t *testing.T, l *ledger.Ledger) (out []string) {
 // only for the outcomes that they wait for.
 func followers(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	ok(t, l.SetFollowers(ctx, []ledger.Follower{
+	ok(t, l.SetSuccessors(ctx, []ledger.Successor{
 		follows("report", "import", domain.OutcomeSuccess), follows("alarm", "import", domain.OutcomeError, domain.OutcomeCancelled), follows("last", "report", domain.OutcomeSuccess),
 	}))
 
@@ -61,7 +61,7 @@ func followers(t *testing.T, open Open) {
 	expect(fmt.Sprintf("report after import %d (success)", first))
 	report, found, err := l.Runs.ByKey(ctx, ledger.FollowerKey(first, "report"))
 	ok(t, err)
-	var d ledger.Detail
+	var d ledger.TriggerDetail
 	ok(t, json.Unmarshal(report.Detail, &d))
 	if !found || report.Taint != "AB" || report.State != domain.StateQueued || d.After.Summary != "12 rows" || len(d.After.Artifacts) != 1 || d.After.Artifacts[0].Name != "sums.csv" || d.After.Artifacts[0].Size != 3 {
 		t.Errorf("it begins with %+v (%+v)", d.After, report)
@@ -101,10 +101,10 @@ func followers(t *testing.T, open Open) {
 	expect(had...)
 
 	// Another configuration counts from then on.
-	ok(t, l.SetFollowers(ctx, []ledger.Follower{follows("last", "import", domain.OutcomeSuccess)}))
+	ok(t, l.SetSuccessors(ctx, []ledger.Successor{follows("last", "import", domain.OutcomeSuccess)}))
 	run := enqueue(t, l, manual("import"))[0].Run
 	end(run, ledger.Result{Outcome: domain.OutcomeSuccess})
-	ok(t, l.SetFollowers(ctx, nil))
+	ok(t, l.SetSuccessors(ctx, nil))
 	end(enqueue(t, l, manual("import"))[0].Run, ledger.Result{Outcome: domain.OutcomeSuccess})
 	had = append(had, fmt.Sprintf("last after import %d (success)", run))
 	slices.Sort(had)
@@ -114,9 +114,9 @@ func followers(t *testing.T, open Open) {
 // sameFollowers: what is as it was is not written again, and any change of it is in force at once.
 func sameFollowers(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	ok(t, l.SetFollowers(ctx, []ledger.Follower{follows("b", "import", domain.OutcomeSuccess), follows("c", "import", domain.OutcomeSuccess)}))
+	ok(t, l.SetSuccessors(ctx, []ledger.Successor{follows("b", "import", domain.OutcomeSuccess), follows("c", "import", domain.OutcomeSuccess)}))
 	before := l.Changed()
-	ok(t, l.SetFollowers(ctx, []ledger.Follower{follows("c", "import", domain.OutcomeSuccess), follows("b", "import", domain.OutcomeSuccess)}))
+	ok(t, l.SetSuccessors(ctx, []ledger.Successor{follows("c", "import", domain.OutcomeSuccess), follows("b", "import", domain.OutcomeSuccess)}))
 	select {
 	case <-before:
 		t.Error("the same followers in another order were written again")
@@ -126,13 +126,13 @@ func sameFollowers(t *testing.T, open Open) {
 	other := follows("b", "import", domain.OutcomeSuccess)
 	other.Agent = "another"
 	for _, c := range []struct {
-		f    ledger.Follower
+		f    ledger.Successor
 		want string
 	}{
 		{other, "another's b"}, {follows("b", "import", domain.OutcomeSuccess), "of-b's b"}, {follows("b", "import", domain.OutcomeError), ""},
 		{follows("b", "import", domain.OutcomeSuccess), "of-b's b"}, {follows("a", "import", domain.OutcomeSuccess), "of-a's a"}, {follows("a", "export", domain.OutcomeSuccess), ""},
 	} {
-		ok(t, l.SetFollowers(ctx, []ledger.Follower{c.f}))
+		ok(t, l.SetSuccessors(ctx, []ledger.Successor{c.f}))
 		run := enqueue(t, l, manual("import"))[0].Run
 		ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSuccess}))
 		var got string
@@ -148,7 +148,7 @@ func sameFollowers(t *testing.T, open Open) {
 // followersRace: of two processes that end a run one does, and its followers are queued once.
 func followersRace(t *testing.T, open Open) {
 	two, ctx := [2]*ledger.Ledger{open(t), open(t)}, t.Context()
-	ok(t, two[0].SetFollowers(ctx, []ledger.Follower{follows("report", "import", domain.OutcomeSuccess, domain.OutcomeCancelled)}))
+	ok(t, two[0].SetSuccessors(ctx, []ledger.Successor{follows("report", "import", domain.OutcomeSuccess, domain.OutcomeCancelled)}))
 	for range 20 {
 		run := enqueue(t, two[0], manual("import"))[0].Run
 		a := start(t, two[1], run)

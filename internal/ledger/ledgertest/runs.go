@@ -37,7 +37,7 @@ func deliveries(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	large := strings.Repeat("ü'\"\n", 30_000) // beside the database
 	for i, body := range []string{"", "paid", large} {
-		r := ledger.Request{Key: fmt.Sprint("hook/", i), Job: "j", Agent: "a", Trigger: domain.TriggerWebhook, Detail: ledger.Detail{Webhook: &ledger.Delivery{ID: "1"}}, Body: body}
+		r := ledger.Request{Key: fmt.Sprint("hook/", i), Job: "j", Agent: "a", Trigger: domain.TriggerWebhook, Detail: ledger.TriggerDetail{Webhook: &ledger.Delivery{ID: "1"}}, Body: body}
 		first := enqueue(t, l, r)[0]
 		r.Body = "other"
 		if again := enqueue(t, l, r)[0]; again.New || again.Run != first.Run {
@@ -202,7 +202,7 @@ func retryFinished(t *testing.T, open Open) {
 
 	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError, Error: "x"}))
 	r := must[ledger.Run](t)(l.Retry(ctx, run))
-	var d ledger.Detail
+	var d ledger.TriggerDetail
 	ok(t, json.Unmarshal(r.Detail, &d))
 	if r.State != domain.StateQueued || r.Outcome != "" || r.Error != "" || !d.Retried {
 		t.Errorf("run: %+v, %+v", r, d)

@@ -256,7 +256,7 @@ func wakeFires(t *testing.T, open Open) {
 		t.Errorf("run: %+v", r)
 	}
 
-	var detail ledger.Detail
+	var detail ledger.TriggerDetail
 	ok(t, json.Unmarshal(r.Detail, &detail))
 	want := ledger.WakeDetail{ID: s.ID, Instructions: "look again", ContextViews: []string{"plan", "facts"}, ScheduledBy: ledger.ByAgent,
 		Planned: at.UTC(), Asked: s.CreatedAt, AskedBy: asking, Job: "j", Depth: 2}
@@ -496,7 +496,7 @@ func wakeText(t *testing.T, open Open) {
 			t.Errorf("text %d is not what was written: %.300s", i, fmt.Sprint(all))
 		}
 
-		var detail ledger.Detail
+		var detail ledger.TriggerDetail
 		ok(t, json.Unmarshal(get(t, l, fire(t, l, 0, s.ID)[0].Run).Detail, &detail))
 		if detail.Wake.Instructions != text || !slices.Equal(detail.Wake.ContextViews, views) {
 			t.Errorf("text %d is not what the run gets: %.200q", i, detail.Wake.Instructions)

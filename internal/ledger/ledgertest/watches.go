@@ -31,7 +31,7 @@ func Watches(t *testing.T, fresh func(t *testing.T) Open) {
 
 // drops is a request of one run for files of a job.
 func drops(job string, names ...string) ledger.Request {
-	r := ledger.Request{Job: job, Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.Detail{More: 7}}
+	r := ledger.Request{Job: job, Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.TriggerDetail{More: 7}}
 	for _, name := range names {
 		r.Detail.Files = append(r.Detail.Files, ledger.File{Path: "/in/" + name, Name: name, Hash: "h-" + name})
 		r.Claims = append(r.Claims, claim.Claim{Job: job, Path: "/in/" + name, Hash: "h-" + name})
@@ -41,7 +41,7 @@ func drops(job string, names ...string) ledger.Request {
 
 func filesOf(t *testing.T, l *ledger.Ledger, run int64) []string {
 	t.Helper()
-	var d ledger.Detail
+	var d ledger.TriggerDetail
 	ok(t, json.Unmarshal(get(t, l, run).Detail, &d))
 	var names []string
 	for _, f := range d.Files {
@@ -196,7 +196,7 @@ func watchStateWithRun(t *testing.T, open Open) {
 	}
 
 	bad := ask
-	bad.Key, bad.Detail = "folder/2", ledger.Detail{Args: json.RawMessage("{")}
+	bad.Key, bad.Detail = "folder/2", ledger.TriggerDetail{Args: json.RawMessage("{")}
 	if _, err := l.Enqueue(ctx, bad); err == nil {
 		t.Error("a request that cannot be recorded was taken")
 	}

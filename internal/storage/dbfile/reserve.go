@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"rouse/internal/space"
+	"rouse/internal/diskspace"
 )
 
 // Reserve is a file beside a database, PATH-reserve, that reserves disk space for running work when
@@ -49,7 +49,7 @@ func (r *Reserve) Keep() error {
 		return nil
 	}
 
-	left, err := space.Of(filepath.Dir(r.path))
+	left, err := diskspace.Free(filepath.Dir(r.path))
 	if err == nil && left.Bytes < r.Needs() {
 		r.gone.Store(true)
 		return nil

@@ -62,7 +62,7 @@ func (w *worker) writeRows(ctx context.Context, run ledger.Run) error {
 }
 
 func (w *worker) writeRow(ctx context.Context, run ledger.Run, n int) error {
-	if err := w.keeper.Arrive(ctx, run.Agent); err != nil {
+	if err := w.keeper.Acquire(ctx, run.Agent); err != nil {
 		return err
 	}
 	db, release, err := w.pool.Get(ctx, run.Agent)

@@ -136,7 +136,7 @@ func withoutActions(source, in string) (out string, whole bool) {
 }
 
 // judge reports that the authorizer will refuse a call, or will ask for approval.
-func (c *checker) judge(path string, need tool.Need, whole bool, agent *config.Agent, hint string) {
+func (c *checker) judge(path string, need tool.Access, whole bool, agent *config.Agent, hint string) {
 	switch {
 	case need.Refused != nil && whole:
 		c.bad(path, "the call would be refused: %s", need.Refused.Message)

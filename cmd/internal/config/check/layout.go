@@ -59,7 +59,7 @@ func (c *protected) layout() {
 	all, folders := c.trusted(), places.All(c.cfg)
 
 	// Places are compared by what they are: agents write in the folder that a link leads to.
-	glance := nofollow.NewGlance()
+	glance := nofollow.NewStatCache()
 	real := make([]string, len(folders))
 	for i, p := range folders {
 		real[i] = places.OwnersPath(p.Folder, glance)
@@ -67,13 +67,13 @@ func (c *protected) layout() {
 
 	// What is trusted is followed link by link, so that neither its name nor what that stands for may lie there.
 	inside := map[int][]trusted{}
-	others := glance.Boundary(real...)
+	others := glance.UntrustedDirs(real...)
 	for _, t := range all {
 		if !places.Holds(others, t.path) {
 			continue
 		}
 		for i, folder := range real { // also those that the first one holds: they are mended together
-			if places.Holds(glance.Boundary(folder), t.path) {
+			if places.Holds(glance.UntrustedDirs(folder), t.path) {
 				inside[i] = append(inside[i], t)
 			}
 		}
@@ -103,7 +103,7 @@ func (c *protected) layoutProblem(p *places.Place, found []trusted) {
 }
 
 // around are the trusted things that a place lies within, or would become a part of.
-func (c *protected) around(real string, whole []trusted, glance *nofollow.Glance) (out []trusted) {
+func (c *protected) around(real string, whole []trusted, glance *nofollow.StatCache) (out []trusted) {
 	for _, t := range whole {
 		if fspath.Within(strings.ToLower(real), strings.ToLower(places.OwnersPath(t.path, glance))) { // some disks do not tell case apart
 			out = append(out, t)
@@ -124,7 +124,7 @@ func (c *protected) around(real string, whole []trusted, glance *nofollow.Glance
 
 // notOfTheHome refuses to give a program what rouse keeps in its home, links followed.
 func (c *protected) notOfTheHome(path, folder string) {
-	glance := nofollow.NewGlance()
+	glance := nofollow.NewStatCache()
 	if c.cfg.Home == "" || folder == "" {
 		return
 	}
@@ -135,7 +135,7 @@ func (c *protected) notOfTheHome(path, folder string) {
 }
 
 func (c report) inHome(folder string) bool {
-	glance := nofollow.NewGlance()
+	glance := nofollow.NewStatCache()
 	return folder != "" && c.cfg.Home != "" && fspath.Within(places.OwnersPath(folder, glance), places.OwnersPath(string(c.cfg.Home), glance))
 }
 

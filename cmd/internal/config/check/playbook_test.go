@@ -13,7 +13,7 @@ import (
 )
 
 // said is all that a configuration with one playbook of one agent is told, its warnings last.
-func said(t *testing.T, agent, job, calls string) string {
+func describe(t *testing.T, agent, job, calls string) string {
 	t.Helper()
 	path := configtest.Write(t, "rouse.yaml", fmt.Sprintf("version: 1\nhome: ./state\nagents:\n  - {name: clerk, workdir: ./work%s}\njobs:\n  - {name: j, agent: clerk%s, playbook: [%s]}\n", agent, job, calls), "in/.keep", "", "work/.keep", "")
 	cfg, err := configtest.Load(path, nil)
@@ -56,7 +56,7 @@ func TestArgumentsOfCalls(t *testing.T) {
 		{"{call: read_file, with: {path: a}}", "read_file is another name of file_read, which only an agent has whose tools.allow names it; call file_read"},
 		{"{call: reduce, with: {task: x}}", "reduce is for models, and a playbook has none; use a prompt"},
 	} {
-		if got := said(t, "", "", c.call); (c.want == "") != (got == "") || !strings.Contains(got, c.want) || strings.Count(got, "\n") > 0 {
+		if got := describe(t, "", "", c.call); (c.want == "") != (got == "") || !strings.Contains(got, c.want) || strings.Count(got, "\n") > 0 {
 			t.Errorf("%s:\n%s\nwant\n%s", c.call, got, c.want)
 		}
 	}
@@ -101,7 +101,7 @@ func TestKnownValues(t *testing.T) {
 		{file, "{call: db_schema, save: Files}, " + write("{{ .Files.any }}"), ""},
 		{file, "{call: db_schema, save: x}, " + write("{{ $v := .File }}{{ $v = .x }}{{ $v.any }}"), ""},
 	} {
-		if got := said(t, "", c.job, c.call); (c.want == "") != (got == "") || !strings.Contains(got, c.want) || strings.Count(got, "\n") > 0 {
+		if got := describe(t, "", c.job, c.call); (c.want == "") != (got == "") || !strings.Contains(got, c.want) || strings.Count(got, "\n") > 0 {
 			t.Errorf("%s %s:\n%s\nwant\n%s", c.job, c.call, got, c.want)
 		}
 	}
@@ -138,7 +138,7 @@ func TestCallsWithoutGrant(t *testing.T) {
 		{", grants: {write: [./in]}", "", "{call: db_import, with: {path: a.csv, table: t}}", ""},
 		{"", "", "{call: git_status}", "call: warning: work is no git repository, so that the agent has no git_status"},
 	} {
-		got := said(t, c.agent, c.job, c.call)
+		got := describe(t, c.agent, c.job, c.call)
 		if (c.want == "") != (got == "") || !strings.Contains(got, c.want) || strings.Count(got, "\n") > 0 {
 			t.Errorf("%s %s:\n%s\nwant\n%s", c.agent, c.call, got, c.want)
 		}

@@ -58,10 +58,10 @@ func All(c *config.Config) (out []Place) {
 // FindWriter returns a place that holds a folder or lies in it, so that others may write there, or
 // nil. Places of the executor of the agent except do not count.
 func FindWriter(c *config.Config, folder, except string) *Place {
-	glance := nofollow.NewGlance()
+	glance := nofollow.NewStatCache()
 	for _, p := range All(c) {
 		own := except != "" && p.program == except
-		if !own && (Holds(glance.Boundary(p.Folder), folder) || Holds(glance.Boundary(folder), OwnersPath(p.Folder, glance))) {
+		if !own && (Holds(glance.UntrustedDirs(p.Folder), folder) || Holds(glance.UntrustedDirs(folder), OwnersPath(p.Folder, glance))) {
 			return &p
 		}
 	}
@@ -81,9 +81,9 @@ func Writer(c *config.Config, folder string) string { return FindWriter(c, folde
 
 // WriterAround is Writer for what is kept under a name of its own in a folder: who may write elsewhere in it does not matter.
 func WriterAround(c *config.Config, folder string) string {
-	glance := nofollow.NewGlance()
+	glance := nofollow.NewStatCache()
 	for _, p := range All(c) {
-		if Holds(glance.Boundary(OwnersPath(p.Folder, glance)), folder) {
+		if Holds(glance.UntrustedDirs(OwnersPath(p.Folder, glance)), folder) {
 			return p.String()
 		}
 	}
@@ -91,12 +91,12 @@ func WriterAround(c *config.Config, folder string) string {
 }
 
 // Holds reports whether a path is a folder of the boundary, or lies in one.
-func Holds(b nofollow.Boundary, path string) bool {
+func Holds(b nofollow.UntrustedDirs, path string) bool {
 	return b.Holds(filepath.Join(path, "any")) != ""
 }
 
 // OwnersPath is a path with its links followed, all of which are the owner's as far as is known here.
-func OwnersPath(path string, glance *nofollow.Glance) string {
+func OwnersPath(path string, glance *nofollow.StatCache) string {
 	if real, err := glance.Resolve(path); err == nil {
 		return real
 	}

@@ -91,7 +91,7 @@ func TestAfterKills(t *testing.T) {
 	jobs, followed := map[string]int{}, map[string]int{}
 	for _, r := range runs {
 		jobs[r.Job]++
-		var d ledger.Detail
+		var d ledger.TriggerDetail
 		if err := json.Unmarshal(r.TriggerDetail, &d); err != nil {
 			t.Fatal(err)
 		}

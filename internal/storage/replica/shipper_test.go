@@ -23,7 +23,7 @@ type home struct {
 	t       testing.TB
 	path    string
 	client  *Client
-	f       *Follower
+	f       *Shipper
 	db      *sqlite.DB
 	keeper  *dbfile.Keeper
 	at      int64

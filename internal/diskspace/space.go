@@ -1,8 +1,8 @@
-// Package space returns the free space of file systems.
-package space
+// Package diskspace returns the free space of file systems.
+package diskspace
 
-// Left is the free space of a file system for this user.
-type Left struct {
+// Space is the free space of a file system for this user.
+type Space struct {
 	ID     string // identifies the file system
 	Bytes  int64
 	Inodes int64

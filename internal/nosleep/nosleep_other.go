@@ -1,6 +1,6 @@
 //go:build !linux && !darwin && !windows
 
-package awake
+package nosleep
 
 import (
 	"context"

@@ -132,8 +132,8 @@ func (l *DB) KeepReserve() error {
 	return l.file.reserve.Keep()
 }
 
-// NoRoom says why nothing new should start, "" while there is room on the disk.
-func (l *DB) NoRoom() string {
+// DiskFull says why nothing new should start, "" while there is room on the disk.
+func (l *DB) DiskFull() string {
 	if l.file == nil || !l.file.reserve.Gone() {
 		return ""
 	}

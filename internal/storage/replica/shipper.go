@@ -29,7 +29,7 @@ const (
 	drainAt = 1000 * 4096
 )
 
-// Follower reads the transactions of one database from its write-ahead log and ships them to a
+// Shipper reads the transactions of one database from its write-ahead log and ships them to a
 // litestream.ReplicaClient as LTX files.
 //
 // A read transaction (keep) prevents SQLite from restarting the log while it contains data that is
@@ -41,7 +41,7 @@ const (
 // copies never mix states of different files. The salts and the running checksum of the log
 // identify a position in it. For a closed file without a log, the clean-shutdown marker's size and
 // checksum do.
-type Follower struct {
+type Shipper struct {
 	path   string // path of the database
 	state  string // file that stores the shipped state
 	client litestream.ReplicaClient
@@ -77,8 +77,8 @@ type state struct {
 
 // New returns a Follower for the database at path. It does not read the database yet. stateFile
 // stores the shipped state.
-func New(path, stateFile string, client litestream.ReplicaClient) *Follower {
-	f := &Follower{path: path, state: stateFile, client: client}
+func New(path, stateFile string, client litestream.ReplicaClient) *Shipper {
+	f := &Shipper{path: path, state: stateFile, client: client}
 	text, err := os.ReadFile(stateFile)
 	if err != nil || json.Unmarshal(text, &f.known) != nil {
 		f.known = state{} // the whole database is shipped next
@@ -88,21 +88,21 @@ func New(path, stateFile string, client litestream.ReplicaClient) *Follower {
 
 // Shipped reports whether everything that was written to a closed file is shipped. It returns false
 // if that is unknown or the file has changed.
-func (f *Follower) Shipped() bool {
+func (f *Shipper) Shipped() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m, err := dbfile.ReadMarker(f.path)
 	return err == nil && f.closedAs(m) && !dbfile.HasLog(f.path)
 }
 
-func (f *Follower) closedAs(m dbfile.Marker) bool {
+func (f *Shipper) closedAs(m dbfile.Marker) bool {
 	return f.known.Whole && f.known.Size > 0 && m.State == dbfile.StateClosed && m.Size == f.known.Size && m.Sum == f.known.Sum
 }
 
 // Opened starts following a database. It must be called before the first write, or in the writer's
 // turn. committed is called after writes and must not block. If the log does not continue the
 // shipped data, the whole database is shipped next.
-func (f *Follower) Opened(ctx context.Context, db *sqlite.DB, found dbfile.Marker, committed func()) {
+func (f *Shipper) Opened(ctx context.Context, db *sqlite.DB, found dbfile.Marker, committed func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.db, f.found = db, nil
@@ -116,7 +116,7 @@ func (f *Follower) Opened(ctx context.Context, db *sqlite.DB, found dbfile.Marke
 
 // continues sets f.at to the position in the log up to which the opened file is shipped. It returns
 // false if there is no such position.
-func (f *Follower) continues(found dbfile.Marker) bool {
+func (f *Shipper) continues(found dbfile.Marker) bool {
 	if !f.known.Whole {
 		return false
 	}
@@ -140,7 +140,7 @@ func (f *Follower) continues(found dbfile.Marker) bool {
 }
 
 // closing releases the log and records whether all of it is shipped.
-func (f *Follower) closing() {
+func (f *Shipper) closing() {
 	if !f.mu.TryLock() { // do not wait for a call that is shipping
 		f.letGo()
 		return
@@ -158,7 +158,7 @@ func (f *Follower) closing() {
 
 // Closed records the checksum of the file from its marker. It must be called after the file is
 // closed.
-func (f *Follower) Closed() {
+func (f *Shipper) Closed() {
 	if !f.mu.TryLock() {
 		return
 	}
@@ -174,7 +174,7 @@ func (f *Follower) Closed() {
 	_ = f.save() // the whole database is shipped next
 }
 
-func (f *Follower) save() error {
+func (f *Shipper) save() error {
 	if err := os.MkdirAll(filepath.Dir(f.state), 0o700); err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (f *Follower) save() error {
 }
 
 // hold opens a new keep, so that the log can only grow.
-func (f *Follower) hold(ctx context.Context) error {
+func (f *Shipper) hold(ctx context.Context) error {
 	s, err := sqlite.OpenSnapshot(ctx, f.path)
 	if err != nil {
 		return err
@@ -202,7 +202,7 @@ func (f *Follower) hold(ctx context.Context) error {
 	return f.replaceKeep(s)
 }
 
-func (f *Follower) replaceKeep(s *sqlite.Snapshot) error {
+func (f *Shipper) replaceKeep(s *sqlite.Snapshot) error {
 	f.keepMu.Lock()
 	defer f.keepMu.Unlock()
 	before := f.keep
@@ -214,7 +214,7 @@ func (f *Follower) replaceKeep(s *sqlite.Snapshot) error {
 	return before.Close()
 }
 
-func (f *Follower) letGo() {
+func (f *Shipper) letGo() {
 	f.keepMu.Lock()
 	defer f.keepMu.Unlock()
 	if f.keep != nil {
@@ -226,7 +226,7 @@ func (f *Follower) letGo() {
 
 // Bound releases a log that has become too large before it could be shipped, and reports whether it
 // did. It does not block.
-func (f *Follower) Bound() (gone bool) {
+func (f *Shipper) Bound() (gone bool) {
 	f.keepMu.Lock()
 	held := f.keep != nil
 	f.keepMu.Unlock()
@@ -238,7 +238,7 @@ func (f *Follower) Bound() (gone bool) {
 }
 
 // Waiting returns the approximate size of the log that is not shipped, in bytes.
-func (f *Follower) Waiting() int64 {
+func (f *Shipper) Waiting() int64 {
 	info, err := os.Stat(f.path + "-wal")
 	if err != nil {
 		return 0
@@ -248,7 +248,7 @@ func (f *Follower) Waiting() int64 {
 
 // Prepare does the slow part of a Cut in advance: it reads the log, or copies the whole database if
 // the log is not enough. The database must be open.
-func (f *Follower) Prepare(ctx context.Context) error {
+func (f *Shipper) Prepare(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.db == nil {
@@ -275,7 +275,7 @@ func (f *Follower) Prepare(ctx context.Context) error {
 
 // ask compares the known state with the copies. They can differ if a process died after writing a
 // copy.
-func (f *Follower) ask(ctx context.Context) error {
+func (f *Shipper) ask(ctx context.Context) error {
 	files, err := f.client.LTXFiles(ctx, 0, f.known.TX, false)
 	if err != nil {
 		return err
@@ -302,7 +302,7 @@ func (f *Follower) ask(ctx context.Context) error {
 }
 
 // newest returns the newest transaction among the copies, or 0 if there are no copies.
-func (f *Follower) newest(ctx context.Context) (ltx.TXID, error) {
+func (f *Shipper) newest(ctx context.Context) (ltx.TXID, error) {
 	versions, err := Versions(ctx, f.client)
 	if err != nil || len(versions) == 0 {
 		return 0, err
@@ -311,7 +311,7 @@ func (f *Follower) newest(ctx context.Context) (ltx.TXID, error) {
 }
 
 // Cut determines the transactions that Ship writes. The caller must prevent writes during the call.
-func (f *Follower) Cut(ctx context.Context) error {
+func (f *Shipper) Cut(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.db == nil || !f.whole {
@@ -321,7 +321,7 @@ func (f *Follower) Cut(ctx context.Context) error {
 }
 
 // scan reads the transactions added to the log since the last call.
-func (f *Follower) scan(ctx context.Context) error {
+func (f *Shipper) scan(ctx context.Context) error {
 	l, err := openLog(f.path)
 	if errors.Is(err, errNoLog) {
 		f.whole = f.whole && f.end.Offset == 0
@@ -371,7 +371,7 @@ func (f *Follower) scan(ctx context.Context) error {
 // Ship writes the transactions that Cut found. If the log does not continue the shipped data, Ship
 // writes the whole database first. at is the timestamp in Unix milliseconds. n is the number of
 // transactions written, from 0 to 2.
-func (f *Follower) Ship(ctx context.Context, at int64) (n int, err error) {
+func (f *Shipper) Ship(ctx context.Context, at int64) (n int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.db == nil {
@@ -415,7 +415,7 @@ func (f *Follower) Ship(ctx context.Context, at int64) (n int, err error) {
 
 // read encodes the found transactions as an LTX file. It returns an error if the log was released
 // meanwhile.
-func (f *Follower) read(at int64) (io.Reader, error) {
+func (f *Shipper) read(at int64) (io.Reader, error) {
 	l, err := openLog(f.path)
 	if err != nil {
 		return nil, err
@@ -431,14 +431,14 @@ func (f *Follower) read(at int64) (io.Reader, error) {
 }
 
 // remember saves that one more transaction is shipped.
-func (f *Follower) remember(at int64) error {
+func (f *Shipper) remember(at int64) error {
 	f.asked = true
 	f.known = state{TX: f.known.TX + 1, At: at, Whole: f.whole, Position: f.at}
 	return f.save()
 }
 
 // Drain checkpoints a shipped log, so that it does not grow without limit.
-func (f *Follower) Drain(ctx context.Context) error {
+func (f *Shipper) Drain(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.db == nil || !f.whole || f.end.Offset < drainAt || f.drained {
@@ -461,7 +461,7 @@ func (f *Follower) Drain(ctx context.Context) error {
 }
 
 // Restored records that the closed file was restored from a transaction.
-func (f *Follower) Restored(v Version) error {
+func (f *Shipper) Restored(v Version) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m, err := dbfile.ReadMarker(f.path)
@@ -479,7 +479,7 @@ func (f *Follower) Restored(v Version) error {
 }
 
 // Last returns the last transaction known to be shipped.
-func (f *Follower) Last() Version {
+func (f *Shipper) Last() Version {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return Version{f.known.TX, time.UnixMilli(f.known.At).UTC()}
@@ -487,7 +487,7 @@ func (f *Follower) Last() Version {
 
 // Holds reports whether the closed file is intact and has the state of a transaction. It reads the
 // whole file.
-func (f *Follower) Holds(ctx context.Context, v Version) bool {
+func (f *Shipper) Holds(ctx context.Context, v Version) bool {
 	m, err := dbfile.ReadMarker(f.path)
 	if err != nil || m.Reason != "" || !f.Shipped() || f.Last() != v {
 		return false

@@ -1,18 +1,18 @@
-package awake_test
+package nosleep_test
 
 import (
 	"strings"
 	"testing"
 	"time"
 
-	"rouse/internal/awake"
-	"rouse/internal/awake/awaketest"
+	"rouse/internal/nosleep"
+	"rouse/internal/nosleep/nosleeptest"
 )
 
 // OSL-37: the machine is kept awake from Hold to release.
 func TestHold(t *testing.T) {
-	l := awaketest.New(t)
-	release, err := awake.Hold(t.Context(), "a run is on")
+	l := nosleeptest.New(t)
+	release, err := nosleep.Inhibit(t.Context(), "a run is on")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,12 +33,12 @@ func TestHold(t *testing.T) {
 
 // OSL-37: Hold returns an error if logind refuses or is missing.
 func TestCannotHold(t *testing.T) {
-	awaketest.New(t).Refuse()
-	if err := awake.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "logind does not keep this machine awake: Interactive authentication required.") {
+	nosleeptest.New(t).Refuse()
+	if err := nosleep.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "logind does not keep this machine awake: Interactive authentication required.") {
 		t.Errorf("%v", err)
 	}
 	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+t.TempDir()+"/none")
-	if err := awake.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "the system bus does not answer") {
+	if err := nosleep.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "the system bus does not answer") {
 		t.Errorf("%v", err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// Follower is a job that begins when a run of another one has ended.
-type Follower struct {
+// Successor is a job that begins when a run of another one has ended.
+type Successor struct {
 	Job, Agent string
 	After      string // the job whose runs it follows
 	Outcomes   []domain.Outcome
@@ -41,11 +41,11 @@ type EndedArtifact struct {
 	Hash        string `json:"hash"` // SHA-256, hexadecimal
 }
 
-// SetFollowers replaces the followers by those of the configuration that is in force. Runs that have ended before are followed as
+// SetSuccessors replaces the followers by those of the configuration that is in force. Runs that have ended before are followed as
 // it was then.
-func (l *Ledger) SetFollowers(ctx context.Context, all []Follower) error {
+func (l *Ledger) SetSuccessors(ctx context.Context, all []Successor) error {
 	known, err := followers(ctx, l.DB)
-	if err != nil || slices.EqualFunc(known, sortedFollowers(all), sameFollower) {
+	if err != nil || slices.EqualFunc(known, sortedSuccessors(all), sameSuccessor) {
 		return err // most reloads are about something else
 	}
 
@@ -62,23 +62,23 @@ func (l *Ledger) SetFollowers(ctx context.Context, all []Follower) error {
 	})
 }
 
-// sortedFollowers are in an order that does not depend on the collation of a database.
-func sortedFollowers(all []Follower) []Follower {
-	return slices.SortedFunc(slices.Values(all), func(a, b Follower) int {
+// sortedSuccessors are in an order that does not depend on the collation of a database.
+func sortedSuccessors(all []Successor) []Successor {
+	return slices.SortedFunc(slices.Values(all), func(a, b Successor) int {
 		return cmp.Or(strings.Compare(a.After, b.After), strings.Compare(a.Job, b.Job))
 	})
 }
 
-func sameFollower(a, b Follower) bool {
+func sameSuccessor(a, b Successor) bool {
 	return a.After == b.After && a.Job == b.Job && a.Agent == b.Agent && slices.Equal(a.Outcomes, b.Outcomes)
 }
 
-func followers(ctx context.Context, db *store.DB) ([]Follower, error) {
-	all, err := store.List(store.Reads(ctx, db), followerFields, `select after, job, agent, outcomes from followers`)
-	return sortedFollowers(all), err
+func followers(ctx context.Context, db *store.DB) ([]Successor, error) {
+	all, err := store.List(store.Reads(ctx, db), successorFields, `select after, job, agent, outcomes from followers`)
+	return sortedSuccessors(all), err
 }
 
-func followerFields(f *Follower) []any {
+func successorFields(f *Successor) []any {
 	return []any{&f.After, &f.Job, &f.Agent, store.Decoded(&f.Outcomes)}
 }
 
@@ -92,13 +92,13 @@ func startFollowers(tx *store.Tx, r Run, res Result, now time.Time) error {
 	if r.Job == "" {
 		return nil
 	}
-	all, err := store.List(tx, followerFields, `select after, job, agent, outcomes from followers where after = $1`, r.Job)
-	all = slices.DeleteFunc(all, func(f Follower) bool { return !slices.Contains(f.Outcomes, res.Outcome) })
+	all, err := store.List(tx, successorFields, `select after, job, agent, outcomes from followers where after = $1`, r.Job)
+	all = slices.DeleteFunc(all, func(f Successor) bool { return !slices.Contains(f.Outcomes, res.Outcome) })
 	if err != nil || len(all) == 0 {
 		return err
 	}
 
-	var d Detail
+	var d TriggerDetail
 	_ = json.Unmarshal(r.Detail, &d) // one that is damaged was no trial: those are made by people, and are short
 	if d.DryRun {
 		return nil
@@ -108,13 +108,13 @@ func startFollowers(tx *store.Tx, r Run, res Result, now time.Time) error {
 	if ended.Artifacts, err = endedArtifacts(tx, r.ID); err != nil {
 		return err
 	}
-	detail, err := json.Marshal(Detail{After: ended})
+	detail, err := json.Marshal(TriggerDetail{After: ended})
 	if err != nil {
 		return err
 	}
 
-	for _, f := range sortedFollowers(all) {
-		request := Request{Job: f.Job, Agent: f.Agent, Trigger: domain.TriggerAfter, Detail: Detail{After: ended}}
+	for _, f := range sortedSuccessors(all) {
+		request := Request{Job: f.Job, Agent: f.Agent, Trigger: domain.TriggerAfter, Detail: TriggerDetail{After: ended}}
 		if _, err := insertRun(tx, now, request, FollowerKey(r.ID, f.Job), string(detail)); err != nil {
 			return err
 		}

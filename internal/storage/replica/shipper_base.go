@@ -11,7 +11,7 @@ import (
 )
 
 // copyBase copies the whole database and records the position of the copy in the log.
-func (f *Follower) copyBase(ctx context.Context) (err error) {
+func (f *Shipper) copyBase(ctx context.Context) (err error) {
 	s, err := sqlite.OpenSnapshot(ctx, f.path)
 	if err != nil {
 		return err
@@ -67,14 +67,14 @@ func (f *Follower) copyBase(ctx context.Context) (err error) {
 	return nil
 }
 
-func (f *Follower) dropBase() string {
+func (f *Shipper) dropBase() string {
 	if f.base != "" {
 		_ = os.RemoveAll(filepath.Dir(f.base)) // the next start removes it
 	}
 	return ""
 }
 
-func (f *Follower) shipBase(ctx context.Context, at int64) (commit uint32, err error) {
+func (f *Shipper) shipBase(ctx context.Context, at int64) (commit uint32, err error) {
 	file, err := os.Open(f.base)
 	if err != nil {
 		return 0, err

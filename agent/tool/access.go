@@ -12,8 +12,8 @@ import (
 	"rouse/internal/ledger/label"
 )
 
-// Need is what one call would do. The authorizer decides on it before the call is made.
-type Need struct {
+// Access is what one call would do. The authorizer decides on it before the call is made.
+type Access struct {
 	Refused *Envelope // answers a call that nobody could allow; the other fields do not count then
 	// MissingGrant says which grant the call lacks; "" if the agent's grants cover it. Grant is the
 	// setting that would grant it, or "".
@@ -36,56 +36,56 @@ type Need struct {
 	Tier          string // the confinement of the program that the call starts, or ""
 	// Bind is called only if an approval is needed. It adds to the action what has to be looked up,
 	// such as the content of files. It may refuse the call, or rule out a standing approval. Optional.
-	Bind func(Need) (Need, error)
+	Bind func(Access) (Access, error)
 }
 
 // Labels returns the labels that a call adds to a run that already has others.
-func (n Need) Labels(held Taint) Taint {
+func (n Access) Labels(held Taint) Taint {
 	if n.OnlyAddress && (held|n.AddsTaint)&Private != 0 {
 		return n.AddsTaint | Outward
 	}
 	return n.AddsTaint
 }
 
-// NeedsFunc returns what a call would do.
-type NeedsFunc func(ctx context.Context, in Invocation, args json.RawMessage) (Need, error)
+// AccessFunc returns what a call would do.
+type AccessFunc func(ctx context.Context, in Invocation, args json.RawMessage) (Access, error)
 
-// Needs adapts a function of typed arguments to Spec.Needs.
-func Needs[A any](of func(ctx context.Context, in Invocation, args A) (Need, error)) NeedsFunc {
-	return func(ctx context.Context, in Invocation, args json.RawMessage) (Need, error) {
+// AccessOf adapts a function of typed arguments to Spec.Needs.
+func AccessOf[A any](of func(ctx context.Context, in Invocation, args A) (Access, error)) AccessFunc {
+	return func(ctx context.Context, in Invocation, args json.RawMessage) (Access, error) {
 		var a A
 		if err := jsonread.UnmarshalNumbers(args, &a); err != nil { // large ids stay exact
-			return Need{}, fmt.Errorf("the arguments were not understood: %w", err)
+			return Access{}, fmt.Errorf("the arguments were not understood: %w", err)
 		}
 		return of(ctx, in, a)
 	}
 }
 
-// RefusedNeed turns the error of a refused call into a need that refuses it.
-func RefusedNeed(n Need, err error) (Need, error) {
+// RefusedAccess turns the error of a refused call into a need that refuses it.
+func RefusedAccess(n Access, err error) (Access, error) {
 	if refusal, ok := errors.AsType[*Refusal](err); ok {
-		return Need{Refused: &refusal.Envelope}, nil
+		return Access{Refused: &refusal.Envelope}, nil
 	}
 	return n, err
 }
 
-// Need returns what a call would do; the zero Need if its arguments will be refused. A tool without
+// Access returns what a call would do; the zero Need if its arguments will be refused. A tool without
 // Needs that is not Confined may do anything: each call needs an approval and brings all labels.
-func (t Tool) Need(ctx context.Context, in Invocation, args json.RawMessage) (Need, error) {
-	if t.spec.Needs == nil && t.spec.Confined() {
-		return Need{}, nil
+func (t Tool) Access(ctx context.Context, in Invocation, args json.RawMessage) (Access, error) {
+	if t.spec.Access == nil && t.spec.Confined() {
+		return Access{}, nil
 	}
 
 	fitting, err := t.validate(args)
 	if err != nil {
-		return Need{}, nil //nolint:nilerr // the call itself says what is wrong with them
+		return Access{}, nil //nolint:nilerr // the call itself says what is wrong with them
 	}
-	if t.spec.Needs != nil {
-		n, err := RefusedNeed(t.spec.Needs(ctx, in, fitting))
+	if t.spec.Access != nil {
+		n, err := RefusedAccess(t.spec.Access(ctx, in, fitting))
 		n.Action = cmp.Or(n.Action, string(fitting)) // also without a missing grant: a label may be the reason to ask
 		return n, err
 	}
-	return Need{
+	return Access{
 		MissingGrant: "no grant covers " + t.spec.Name + ", which may do anything",
 		Action:       string(fitting), AddsTaint: AllTaints, WritesMemory: true,
 	}, nil

@@ -1,4 +1,4 @@
-package live
+package progress
 
 import (
 	"context"
@@ -37,8 +37,8 @@ type State struct {
 	Retry string // reason for a retry, "" in the first attempt
 }
 
-// Board holds the states of the runs of a process. The zero value is an empty board.
-type Board struct {
+// Tracker holds the states of the runs of a process. The zero value is an empty board.
+type Tracker struct {
 	mu      sync.Mutex
 	runs    map[int64]*Run
 	changed chan struct{} // nil if there are no waiting readers
@@ -46,7 +46,7 @@ type Board struct {
 
 // Run is the state of one run on a Board. The methods of a nil Run do nothing.
 type Run struct {
-	board *Board
+	board *Tracker
 	clean Cleaner
 
 	// Guarded by the mutex of the board.
@@ -60,7 +60,7 @@ type Run struct {
 }
 
 // Begin adds a run to the board until End is called. It returns nil if the board is nil.
-func (b *Board) Begin(run int64, job string, clean Cleaner) *Run {
+func (b *Tracker) Begin(run int64, job string, clean Cleaner) *Run {
 	if b == nil {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (b *Board) Begin(run int64, job string, clean Cleaner) *Run {
 }
 
 // Changed returns a channel that is closed at the next change.
-func (b *Board) Changed() <-chan struct{} {
+func (b *Tracker) Changed() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.changed == nil {
@@ -87,7 +87,7 @@ func (b *Board) Changed() <-chan struct{} {
 
 // States returns the states of the active runs, ordered by id. If run is not 0 or job is not "", it
 // returns only the states of that run or job.
-func (b *Board) States(run int64, job string) []State {
+func (b *Tracker) States(run int64, job string) []State {
 	b.mu.Lock()
 	var runs []*Run
 	for id, r := range b.runs {

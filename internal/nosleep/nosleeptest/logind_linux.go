@@ -1,4 +1,4 @@
-package awaketest
+package nosleeptest
 
 import (
 	"bufio"

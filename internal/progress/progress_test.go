@@ -1,10 +1,10 @@
-package live_test
+package progress_test
 
 import (
 	"strings"
 	"testing"
 
-	"rouse/internal/live"
+	"rouse/internal/progress"
 )
 
 // whole is a Cleaner that returns the whole text.
@@ -15,10 +15,10 @@ func (whole) Begun(text string) string { return text }
 // TestBoard: the newest state of each run, with limits, and no state of a finished run (OSA-26).
 func TestBoard(t *testing.T) {
 	t.Parallel()
-	var b live.Board
+	var b progress.Tracker
 	r := b.Begin(7, "report", whole{})
 	b.Begin(8, "other", whole{})
-	one := func() live.State {
+	one := func() progress.State {
 		t.Helper()
 		states := b.States(7, "report")
 		if len(states) != 1 {
@@ -55,10 +55,10 @@ func TestBoard(t *testing.T) {
 	}
 
 	r.Ask(2)
-	r.Text(2, strings.Repeat("x", live.MaxText))
+	r.Text(2, strings.Repeat("x", progress.MaxText))
 	r.Text(2, "y")
 	r.Text(2, "z")
-	if s := one(); len(s.Text) != live.MaxText || !s.Cut {
+	if s := one(); len(s.Text) != progress.MaxText || !s.Cut {
 		t.Errorf("%d bytes are held, cut: %v", len(s.Text), s.Cut)
 	}
 
@@ -79,11 +79,11 @@ func TestBoard(t *testing.T) {
 // A nil Run does nothing.
 func TestNobodyLooks(t *testing.T) {
 	t.Parallel()
-	var none *live.Board
+	var none *progress.Tracker
 	r := none.Begin(1, "", nil)
 	r.Ask(1)
 	r.Text(1, "a")
 	r.Arrived(1)
-	live.From(r.With(t.Context())).End()
-	live.From(t.Context()).Call(1, "x")
+	progress.From(r.With(t.Context())).End()
+	progress.From(t.Context()).Call(1, "x")
 }

@@ -1,3 +1,0 @@
-// Package awaketest provides a fake logind on a private D-Bus for tests. It is empty except on
-// Linux.
-package awaketest

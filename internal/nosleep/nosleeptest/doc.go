@@ -1,0 +1,3 @@
+// Package nosleeptest provides a fake logind on a private D-Bus for tests. It is empty except on
+// Linux.
+package nosleeptest
