@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -186,7 +185,7 @@ func (b *bench) noChild() {
 		return
 	}
 	// On tier A the number is one of another namespace, in which everything has ended with its first process.
-	if cmd, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline"); err == nil && strings.Contains(string(cmd), "600") && syscall.Kill(pid, 0) == nil {
+	if cmd, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline"); err == nil && strings.Contains(string(cmd), "600") {
 		b.t.Errorf("process %d goes on", pid)
 	}
 }

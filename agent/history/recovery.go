@@ -91,7 +91,7 @@ func (h *History) AskAboutUncertain(ctx context.Context, l *ledger.Ledger, specs
 
 	q.Message = fmt.Sprintf("The run was cut off during %s, which began at %s: %s %s\nWhether it took effect is not known. Look, and answer: %s.",
 		callPlace(t, c.Key), c.StartedAt.UTC().Format(time.RFC3339), c.Tool, shownCall(specs, *c), words)
-	return &plan.EarlyEnd{ledger.Result{Wait: &q}}
+	return &plan.EarlyEnd{Result: ledger.Result{Wait: &q}}
 }
 
 // goesOnWithin says whether a call was made within one that the model asked for and that is made again.

@@ -174,7 +174,7 @@ func AwaitApproval(ctx context.Context, l *ledger.Ledger, t *plan.Task) error {
 		return err
 	}
 
-	return &plan.EarlyEnd{ledger.Result{Wait: &inbox.Question{
+	return &plan.EarlyEnd{Result: ledger.Result{Wait: &inbox.Question{
 		Kind: inbox.KindApproval, Title: cmp.Or(t.Run.Job, t.Run.Agent) + " asks to begin", Expires: inbox.ApprovalExpires,
 		Message: fmt.Sprintf("It may use %s, and others than you can change its definition: %s. It begins once you approve the definition as it stands; a changed one is asked about again.", u.uses, u.foreign),
 		Options: []string{inbox.ApprovalOnce, inbox.ApprovalDeny},

@@ -221,7 +221,7 @@ func (l *Loader) logChunk(ctx context.Context, c *Chunk, before [][]any) error {
 			return err
 		}
 
-		key := func(row []any) string { return changelog.Image{columns, row}.Pick(keys).String() }
+		key := func(row []any) string { return changelog.Image{Columns: columns, Values: row}.Pick(keys).String() }
 		stays := map[string]bool{}
 		for _, row := range rows {
 			stays[key(row)] = true

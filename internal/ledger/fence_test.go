@@ -30,7 +30,7 @@ var readers = strings.Fields(`Artifacts.Bytes Artifacts.List BackUpDaily Backup 
 	Blobs.UnpackBytes Blobs.UnpackColumn Budget.SpendingOn Budget.SpentSince Changed CheckFile Claims.Of Claims.OfRun Claims.OnPath Claims.PendingAfterMoves Close Damaged
 	Epoch EpochOf Epochs Events.Between Events.Last Events.List Events.Newest File FileOps.Before FileOps.List FileOps.SavedBytes FileState GiveSpaceBack ID Inbox.Closed
 	Inbox.Get Inbox.HasStandingApproval Inbox.List Inbox.OfRun Inbox.Overdue Inbox.StandingApprovals Incidents.List JobState Jobs KeepReserve Labels.List Labels.Of
-	Labels.Unlabelled NewestRun NoRoom Nodes.AgentCopies Nodes.AgentHomes Nodes.Alive Nodes.Lead Nodes.Leader Nodes.List Nodes.Membership Nodes.OfAttempts
+	Labels.Unlabelled NewestRun DiskFull Nodes.AgentCopies Nodes.AgentHomes Nodes.Alive Nodes.Lead Nodes.Leader Nodes.List Nodes.Membership Nodes.OfAttempts
 	Nodes.Orphans Nodes.RiverJobs Nodes.RiverSchema Nodes.SentRuns Now Occurrences.Around Occurrences.Latest Occurrences.List Occurrences.NotRun OpenObstacles Outbox.Last
 	Outbox.Next Outbox.Pending Outbox.Undelivered Pauses.List Pauses.Models PlanChanged ReadOnly Redact RedactWith Runs.Attempts Runs.Blocked Runs.ByID Runs.ByKey
 	Runs.Cancelling Runs.Claimable Runs.Counts Runs.Delayed Runs.DeliveryBody Runs.EndedBetween Runs.ForPersons Runs.Get Runs.Held Runs.Last Runs.LastDone Runs.LastTimes

@@ -379,7 +379,7 @@ func OpenWaiting(ctx context.Context, o Options, say func(*homedir.HeldError)) (
 	err = homedir.Wait(ctx, say, func() (err error) {
 		d, err = Open(ctx, o)
 		if errors.As(err, new(*homedir.HeldError)) && homedir.Answers(ctx, o.Home) {
-			return &homedir.ServedError{err}
+			return &homedir.ServedError{Held: err}
 		}
 		return err
 	})

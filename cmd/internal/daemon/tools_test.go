@@ -620,7 +620,7 @@ var everywhere = map[string]func(t *testing.T){
 			o.expectSent(name)
 		}
 	},
-	"Needs": func(t *testing.T) {
+	"Access": func(t *testing.T) {
 		// Nobody knows what it does: its owner is asked, and what it may have met is on record.
 		o := openOffice(t, letter(nil), "", "", toBob, wellDone)
 		run, res := o.expectSent("")

@@ -60,7 +60,7 @@ func (m *Maker) Wait() { m.making.Wait() }
 // instant.
 func (m *Maker) BackUp(ctx context.Context, ask api.HomeBackupRequest, progress func(done, of int64)) (api.HomeBackup, error) {
 	if m.Nodes.Shared() {
-		return api.HomeBackup{}, &api.Error{Status: http.StatusConflict, Message: (&homedir.SharedLedgerError{m.Home, m.Nodes.Address}).Error()}
+		return api.HomeBackup{}, &api.Error{Status: http.StatusConflict, Message: (&homedir.SharedLedgerError{Home: m.Home, Address: m.Nodes.Address}).Error()}
 	}
 	dest, err := access.LocalPath(ctx, ask.Dest)
 	if err == nil {

@@ -4,6 +4,7 @@ package event
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -34,8 +35,11 @@ func (l *Events) Append(ctx context.Context, events ...record.Event) error {
 
 // List lists events, oldest first.
 func (l *Events) List(ctx context.Context, f Filter) ([]record.Event, error) {
-	if f.Limit <= 0 {
+	switch {
+	case f.Limit == 0:
 		f.Limit = 1000
+	case f.Limit < 0:
+		f.Limit = math.MaxInt32
 	}
 
 	query, args := eventsQuery(f)
@@ -135,5 +139,5 @@ type Filter struct {
 	Job   string
 	After int64
 	Since time.Time // zero means no limit
-	Limit int       // 0 means 1000
+	Limit int       // zero means 1000, a negative limit means no limit
 }

@@ -448,6 +448,15 @@ func stepEvents(t *testing.T, open Open) {
 	if got := kinds(t, l, event.Filter{Run: a.Run}); strings.Count(got, "step.retried") != 1 || !strings.HasSuffix(got, "step.retried step.finished") {
 		t.Errorf("events: %s", got)
 	}
+
+	more := make([]ledger.Event, 1200)
+	for i := range more {
+		more[i] = ledger.Event{Kind: "module.log", Job: "j", Run: a.Run}
+	}
+	ok(t, l.Events.Append(ctx, more...))
+	if n := len(strings.Fields(kinds(t, l, event.Filter{Run: a.Run, Limit: -1}))); n <= len(more) {
+		t.Errorf("without a limit there are %d events", n)
+	}
 }
 
 // recordWithEnd: what is left of the record is committed together with the end of the attempt, in front of it, or neither is.

@@ -115,7 +115,7 @@ func (d *decoder) splice(root *node, e entry) {
 			d.Problem(e.value.at, e.key, "must be 1, the only version there is")
 		}
 	case !slices.Contains(includable, e.key):
-		d.Problem(e.at, e.key, "an included file holds only lists of models, agents, calendars, jobs and notifications").Hint = text.DidYouMean(e.key, includable)
+		d.Problem(e.at, e.key, "an included file holds only lists of models, agents, mcp, calendars, jobs and notifications").Hint = text.DidYouMean(e.key, includable)
 	case e.value.kind != list:
 		d.Problem(e.value.at, e.key, "must be a list, not %s", e.value)
 	default:
