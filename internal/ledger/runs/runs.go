@@ -69,8 +69,8 @@ func briefFields(r *record.Run) []any {
 	return []any{&r.ID, &r.Job, &r.State, &r.WaitingFor, &r.Outcome, store.Time(&r.QueuedAt), store.Time(&r.StartedAt), store.Time(&r.FinishedAt), &r.Usage.CostMicroUSD}
 }
 
-// LastUsages returns the usage of the last finished runs of a job, newest first. It looks at the
-// number of runs in of and omits those that never started.
+// LastUsages returns the usage of the last finished runs of a job. The number of runs is of. Runs
+// that never started count towards it, but are omitted.
 func (l *Runs) LastUsages(ctx context.Context, job string, of int) ([]record.Usage, error) {
 	return store.List(store.Reads(ctx, l.DB), func(u *record.Usage) []any {
 		return []any{&u.TokensIn, &u.TokensOut, &u.CostMicroUSD, &u.EstimatedMicroUSD}
