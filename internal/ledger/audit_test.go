@@ -115,7 +115,7 @@ func failAndBlock(t *testing.T, l *ledger.Ledger) {
 	must0(t, l.ReleaseRuns(ctx, accepted[1].Run))
 }
 
-// broken returns the names and the messages of the checks that report violations in a closed ledger.
+// broken returns the names and messages of the checks that report violations in a closed ledger.
 func broken(t *testing.T, dir string) (checks []string, texts []string) {
 	t.Helper()
 	l, err := ledger.OpenReadOnly(t.Context(), ledger.Options{Path: filepath.Join(dir, "ledger.db"), Blobs: filepath.Join(dir, "blobs")}, &ledger.ReadOnlyError{Why: "it is audited"})
