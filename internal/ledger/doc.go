@@ -17,9 +17,10 @@
 // flags as 0 and 1, JSON as text. Migrations are written for SQLite, and toPostgres replaces the
 // types. Writes share the group-commit goroutine of package sqlite. Reads use a pool.
 //
-// Reserve adds the estimated cost of a model call to the day's total before the call is made, and
-// Settle replaces it with the real cost. A process that is killed overspends by at most one call.
+// Budget.Reserve adds the maximum cost of a model call to the sums of its day and month before the
+// call is made. Budget.Settle replaces it with the real cost. A process that is killed overspends
+// by at most one call.
 //
-// Values over 64 KiB are stored by their content hash in files beside the database. Readers get
-// them like any other value.
+// Values over 64 KiB are stored by their content hash outside the database: in files beside it, or
+// in a bucket. Readers get them like any other value.
 package ledger

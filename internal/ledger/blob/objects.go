@@ -166,7 +166,7 @@ func (v *bucketBlobs) fault(ctx context.Context, name string) string {
 	return fault
 }
 
-// hold implements blobStore. It does nothing, because new values are kept by their age.
+// hold implements blobStore. It needs no lock, because new values are kept by their age.
 func (v *bucketBlobs) hold() (release func()) { return func() {} }
 
 // exclude implements blobStore.

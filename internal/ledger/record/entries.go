@@ -60,8 +60,8 @@ func WriteEntries(ctx context.Context, l *blob.Blobs, a Attempt, entries []Entry
 	})
 }
 
-// PackedEntries are entries whose large values are stored outside the database. The caller must
-// hold the Blobs until they are written.
+// PackedEntries are entries with large values that are already stored outside the database. The
+// caller must hold the Blobs until they are written.
 type PackedEntries []packedEntry
 
 type packedEntry struct {
