@@ -121,9 +121,10 @@ func nextAttempt(r Run, now time.Time) (Run, error) {
 	return r, nil
 }
 
-// Finish ends an attempt. It commits the rest of its record, the outcome, event and notices, and
-// the pending move of the run's file in one transaction. With RetryAt, the run waits for its next
-// attempt instead, unless it is to be cancelled. With Wait, the run waits for an answer.
+// Finish ends an attempt. In one transaction it commits the rest of the attempt's record, the
+// outcome, the event, the notices, and the pending move of the run's file. With RetryAt, the run
+// waits for its next attempt instead, unless it is to be cancelled. With Wait, the run waits for an
+// answer.
 func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 	defer l.Blobs.Hold()()
 	left, err := record.PackEntries(ctx, l.Blobs, res.Record)

@@ -36,8 +36,8 @@ func OverlapCandidates(policy domain.Overlap) (begun bool, most int) {
 	return true, 1
 }
 
-// ObstacleOverlap is the kind of obstacle of a run that waits until an earlier run of its job has
-// got an answer from a person.
+// ObstacleOverlap is the kind of obstacle of a run that waits behind an earlier run of its job. The
+// earlier run waits for a person.
 const ObstacleOverlap = "overlap"
 
 // maxObstacles is the maximum length of the obstacles in the reason of a skipped occurrence, in

@@ -203,9 +203,10 @@ func (l *Budget) checkLimit(tx *store.Tx, r Reservation, acc account) (*Exceeded
 	return nil, nil
 }
 
-// Settle replaces a reservation with the usage of the call, adds the usage to its step, and returns
-// the sums of the day and the month. why is the reason for the estimated part of the usage. If the
-// attempt has ended in the meantime, the reservation is already settled and Settle returns no sums.
+// Settle replaces a reservation with the usage of the call, and adds the usage to its step. It
+// returns the sums of the day and the month. why is the reason for the estimated part of the usage.
+// If the attempt has ended in the meantime, the reservation is already settled and Settle returns
+// no sums.
 func (l *Budget) Settle(ctx context.Context, id int64, used record.Usage, why string) ([]Spending, error) {
 	var out []Spending
 	err := store.WriteQuietly(ctx, l.DB, func(tx *store.Tx) error {

@@ -87,7 +87,7 @@ func (l *Nodes) OfAttempts(ctx context.Context, run int64) (map[int]string, erro
 
 // Orphans returns the running runs without a process that executes them. In a file, these are all
 // running runs, so the caller must not have started any. In a shared ledger, these are the runs of
-// nodes that are gone, and runs with a River job that has ended or was deleted.
+// nodes that are gone. Runs with a River job that has ended or was deleted are orphans, too.
 func (l *Nodes) Orphans(ctx context.Context) ([]record.Run, error) {
 	if l.DB.Postgres == nil {
 		return store.List(store.Reads(ctx, l.DB), record.RunFields, record.RunningRuns)

@@ -186,8 +186,8 @@ const (
 	rareTrigger = `triggered_by not in ('schedule', 'watch')`
 )
 
-// clockSlack is the maximum total time that the clock may have been set back without runs being
-// missed in a search by time.
+// clockSlack is the maximum total time that the clock may have been set back. A search by time
+// misses no runs up to that limit.
 const clockSlack = 25 * time.Hour
 
 // boundByTime limits a filter with a time to the ids of runs from about that time. Otherwise the

@@ -121,8 +121,8 @@ func RoomFor(l *DB, write func() error) error {
 	return write()
 }
 
-// FreeReserve deletes the reserve file of the ledger at a path, to make room for writes that must
-// happen before the ledger is opened.
+// FreeReserve deletes the reserve file of the ledger at a path. This makes room for writes that
+// must happen before the ledger is opened.
 func FreeReserve(path string) error { return dbfile.NewReserve(path, reserveSize).Release() }
 
 // KeepReserve creates the reserve file again if it is gone. It is cheap if the file exists. It does

@@ -46,8 +46,9 @@ type file struct {
 	since   time.Time
 }
 
-// pageSize is the page size of new ledgers, in bytes. It is small because a run changes one or two
-// short rows in each of a dozen tables and indexes, and each changed page is written as a whole.
+// pageSize is the page size of new ledgers, in bytes. A run changes one or two short rows in each
+// of a dozen tables and indexes. Each changed page is written as a whole, so small pages save
+// writes.
 const pageSize = 1024
 
 // logSize is the maximum size of the log of a ledger, in bytes.
