@@ -15,30 +15,32 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// Reply is an answer to an item of the inbox.
+// Reply is an answer to an inbox item.
 type Reply struct {
 	Text   string
-	Reason string // of a denial
-	All    bool   // for all runs that ask the same, not only for the run of the item
-	// Untrusted says that the text may repeat what strangers have written.
+	Reason string // reason of a denial
+	All    bool   // answers all runs with the same question, not only the item's run
+	// Untrusted means that the text may repeat untrusted content.
 	Untrusted bool
 }
 
-// Answer is AnswerAs for an answer to the run of one item.
+// Answer answers the run of one item with a text.
 func (l *Ledger) Answer(ctx context.Context, id int64, answer string) (Run, error) {
 	return l.AnswerAs(ctx, id, Reply{Text: answer})
 }
 
-// AnswerAs closes an item and resumes its run, or ends it if the reply says so. Other runs that ask the same are treated as
-// answerJoined says. To an item with an input schema the answer is JSON. The same answer to a question once more changes nothing. The
-// error is ErrClosed if somebody was faster or the item has expired, and ErrInvalidAnswer if it offers no such answer, an
-// *AnswerError where fields are wrong.
+// AnswerAs closes an item and resumes its run, or ends the run if the reply requires it. It also
+// applies the reply to other items with the same question, see answerJoined. If the item has an
+// input schema, the reply must be JSON. Repeating the same answer has no effect.
+//
+// It returns ErrClosed if the item is already closed or has expired. It returns ErrInvalidAnswer if
+// the item does not offer the answer, and an *AnswerError if fields do not match the schema.
 func (l *Ledger) AnswerAs(ctx context.Context, id int64, reply Reply) (Run, error) {
 	now := l.Now()
 	var run Run
 	err := store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		i, r, err := inbox.Lock(tx, l.DB, id)
-		// The same once more: whoever asks again could not know that the first answer had come through.
+		// A client that repeats its answer could not know that the first one arrived.
 		if errors.Is(err, inbox.ErrClosed) && i.HasAnswer(reply.Text) {
 			run, err = record.LockRun(tx, l.DB, i.Run)
 			return err
@@ -48,7 +50,7 @@ func (l *Ledger) AnswerAs(ctx context.Context, id int64, reply Reply) (Run, erro
 		}
 
 		run = r
-		// Expire would have closed it, but no daemon was running then.
+		// ExpireItem did not close it, because no daemon was running.
 		if i.Expired(now) {
 			return fmt.Errorf("inbox item %d could be answered until %s: %w", id, i.ExpiresAt.UTC().Format(time.RFC3339), inbox.ErrClosed)
 		}
@@ -71,12 +73,12 @@ func (l *Ledger) AnswerAs(ctx context.Context, id int64, reply Reply) (Run, erro
 	return run, err
 }
 
-// Deny answers an approval with no; the run gets the reason.
+// Deny denies an approval. The run gets the reason.
 func (l *Ledger) Deny(ctx context.Context, id int64, reason string) (Run, error) {
 	return l.AnswerAs(ctx, id, Reply{Text: inbox.ApprovalDeny, Reason: reason})
 }
 
-// answerOne closes one item.
+// answerOne closes one item and resumes or ends its run.
 func answerOne(tx *store.Tx, db *store.DB, i inbox.Item, r Run, reply Reply, now time.Time) error {
 	answer, reason := reply.Text, reply.Reason
 	inbox.Close(tx, i, inbox.ItemAnswered, answer, reason, now)
@@ -108,9 +110,10 @@ func answerOne(tx *store.Tx, db *store.DB, i inbox.Item, r Run, reply Reply, now
 	return nil
 }
 
-// answerJoined applies the answer to an item to the others that ask the same. A denial and Reply.All are for all of them. Any other
-// answer releases one run: the scheduled ones end as skipped, because their effect would be had again, and those of other triggers
-// wait for an answer of their own unless a standing approval covers them.
+// answerJoined applies a reply to the other open items with the same question. A denial or
+// Reply.All applies to all of them. Any other answer releases only the run of the answered item.
+// Scheduled runs then end as skipped, because their effect would happen twice. Runs of other
+// triggers keep waiting for their own answer, unless a standing approval covers them.
 func answerJoined(tx *store.Tx, db *store.DB, of inbox.Item, reply Reply, now time.Time) error {
 	denied := of.Kind == inbox.KindApproval && reply.Text == inbox.ApprovalDeny
 	stands := of.Kind == inbox.KindApproval && (reply.Text == inbox.ApprovalAlways || reply.Text == inbox.ApprovalOnce && of.Action.Tool == "")
@@ -127,7 +130,7 @@ func answerJoined(tx *store.Tx, db *store.DB, of inbox.Item, reply Reply, now ti
 
 	for _, id := range same {
 		i, r, err := inbox.Lock(tx, db, id)
-		// It is not this answer that closes it: its run has ended, or Expire will end it.
+		// This reply does not close it: its run has ended, or ExpireItem will end it.
 		if errors.Is(err, inbox.ErrClosed) || i.Expired(now) {
 			continue
 		}
@@ -152,11 +155,11 @@ func answerJoined(tx *store.Tx, db *store.DB, of inbox.Item, reply Reply, now ti
 	return nil
 }
 
-// ExpireItem ends the run of an item that nobody answered.
+// ExpireItem ends the run of an item that was not answered in time.
 func (l *Ledger) ExpireItem(ctx context.Context, id int64, res Result) error {
 	now := l.Now()
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
-		// Answered or withdrawn meanwhile, which is as good.
+		// The item was answered or withdrawn in the meantime.
 		i, r, err := inbox.Lock(tx, l.DB, id)
 		if errors.Is(err, inbox.ErrClosed) {
 			return nil

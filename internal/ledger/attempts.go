@@ -16,17 +16,18 @@ import (
 	"rouse/internal/ledger/workspace"
 )
 
-// Started answers Start for one run.
+// Started is the result of Start for one run.
 type Started struct {
 	Run     Run
 	Attempt Attempt
 	Err     error // ErrNotClaimable or ErrNotFound
 }
 
-// Start moves queued runs, and those that wait for retry or resume, to running, all in one transaction. A run that cannot
-// be started any more has its error, and so has one whose lanes other nodes have, or whose agent is elsewhere.
+// Start moves queued runs, and runs that wait for a retry or to resume, to running. It uses one
+// transaction. A run that cannot start gets an error in its Started. This includes runs
+// without a free lane on any node, and runs of an agent that another node keeps.
 func (l *Ledger) Start(ctx context.Context, starts ...Start) ([]Started, error) {
-	// Nothing begins whose record would go into a file that is gone.
+	// A lost file could not record the run.
 	if err := l.CheckFile(ctx); err != nil {
 		return nil, err
 	}
@@ -34,12 +35,12 @@ func (l *Ledger) Start(ctx context.Context, starts ...Start) ([]Started, error) 
 	now := l.Now()
 	out := make([]Started, len(starts))
 	err := store.Write(ctx, l.DB, func(tx *store.Tx) error {
-		if l.Postgres != nil { // before the lock of a run or a claim: processes that take both in another order would wait for each other
+		if l.Postgres != nil { // taken before the lock of a run or a claim, to avoid deadlocks between processes
 			tx.Run(`select pg_advisory_xact_lock($1::int, $2::int)`, l.Class, store.LockLanes)
 		}
 		for i, s := range starts {
 			started, err := l.startRun(tx, s, now)
-			// These concern one run; the others of the batch start all the same.
+			// These errors concern one run; the other runs of the batch still start.
 			if err != nil && !errors.Is(err, ErrNotClaimable) && !errors.Is(err, ErrNotFound) {
 				return err
 			}
@@ -55,7 +56,7 @@ func startedRun(id int64, r Run, now time.Time, err error) Started {
 	return Started{r, Attempt{Run: id, Number: r.Attempt, State: domain.AttemptRunning, StartedAt: store.Instant(store.Millis(now))}, err}
 }
 
-// StartAttempt is Start for a single run without bounds.
+// StartAttempt starts a single run without limits.
 func (l *Ledger) StartAttempt(ctx context.Context, run int64) (Run, Attempt, error) {
 	started, err := l.Start(ctx, Start{Run: run})
 	if err != nil {
@@ -67,7 +68,8 @@ func (l *Ledger) StartAttempt(ctx context.Context, run int64) (Run, Attempt, err
 // waitingBeside selects the oldest other run of a job that waits for a person.
 const waitingBeside = `select ` + record.RunColumns + ` from runs where job = $1 and id <> $2 and state = 'waiting' and waiting_for in ('input', 'approval', 'pause') and state <> 'finished' order by id limit 1`
 
-// checkBehind returns ErrNotClaimable for a queued run of an instant if another run of its job waits for a person: see Start.Behind.
+// checkBehind returns ErrNotClaimable if Start.Behind is set for a queued scheduled run and another
+// run of its job waits for a person.
 func checkBehind(tx *store.Tx, r Run, s Start) error {
 	if !s.Behind || !r.Behind() {
 		return nil
@@ -105,23 +107,24 @@ func (l *Ledger) startRun(tx *store.Tx, s Start, now time.Time) (Run, error) {
 	return r, record.AddEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.started"}, map[string]any{"attempt": r.Attempt})
 }
 
-// nextAttempt is a run as it is with its next attempt.
+// nextAttempt returns a run as it is once its next attempt has started.
 func nextAttempt(r Run, now time.Time) (Run, error) {
 	if !r.Claimable() {
 		return r, fmt.Errorf("run %d is %s: %w", r.ID, r.State, ErrNotClaimable)
 	}
 
 	r.State, r.WaitingFor, r.NotBefore, r.Attempt = domain.StateRunning, "", time.Time{}, r.Attempt+1
-	// A run started with its first attempt; later ones do not move that.
+	// The start of the run is the start of its first attempt.
 	if r.StartedAt.IsZero() {
 		r.StartedAt = store.Instant(store.Millis(now))
 	}
 	return r, nil
 }
 
-// Finish commits how an attempt ended: what is left of its record, outcome, event, notices and the after-move of its
-// file together. With RetryAt the run waits for its next attempt instead, unless somebody
-// asked to cancel it meanwhile. With Wait it waits for an answer.
+// Finish ends an attempt. In one transaction it commits the rest of the attempt's record, the
+// outcome, the event, the notices, and the pending move of the run's file. With RetryAt, the run
+// waits for its next attempt instead, unless it is to be cancelled. With Wait, the run waits for an
+// answer.
 func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 	defer l.Blobs.Hold()()
 	left, err := record.PackEntries(ctx, l.Blobs, res.Record)
@@ -131,7 +134,7 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 
 	now := l.Now()
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
-		res := res // an operation may run again
+		res := res // the operation may run more than once
 		r, err := record.CheckFence(tx, l.DB, a)
 		if err != nil {
 			return err
@@ -152,7 +155,7 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 		}
 		addUsage(tx, a.Run, res)
 
-		// Somebody asked for the end meanwhile: neither a retry nor a question outlives that.
+		// A request to cancel the run overrides a retry or a question.
 		if (!res.RetryAt.IsZero() || res.Wait != nil) && r.CancelReason != "" {
 			res.Outcome, res.Error, res.RetryAt, res.Wait = domain.OutcomeCancelled, r.CancelReason, time.Time{}, nil
 		}
@@ -161,7 +164,8 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 		}
 
 		if res.RetryAt.IsZero() {
-			// No later attempt will ask about its calls with an unknown effect, so the owner is told now.
+			// No later attempt will ask about calls with an unknown effect, so the owner is
+			// notified now.
 			if res.Outcome.Failed() || res.Outcome == domain.OutcomeCancelled {
 				if err := inbox.AddUncertainCallInfos(tx, r, a.Number, now); err != nil {
 					return err
@@ -186,7 +190,7 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 }
 
 func (l *Ledger) endAttempt(tx *store.Tx, a Attempt, state domain.AttemptState, why string, now time.Time) error {
-	// Nobody settles its open reservations any more: they become spending with its end.
+	// The attempt can no longer settle its open reservations, so they count as spent.
 	if err := l.Budget.SettleAttempt(tx, a); err != nil {
 		return err
 	}
@@ -201,14 +205,15 @@ func addUsage(tx *store.Tx, run int64, res Result) {
 		res.Steps, res.Calls, res.Usage.TokensIn, res.Usage.TokensOut, res.Usage.TokensCached, res.Usage.CostMicroUSD, res.Usage.EstimatedTokens, res.Usage.EstimatedMicroUSD, run)
 }
 
-// finish gives a run its outcome, whatever state it was in.
+// finish gives a run its outcome, regardless of its state.
 func finish(tx *store.Tx, db *store.DB, r Run, res Result, now time.Time) error {
 	tx.Run(`update runs set state = 'finished', waiting_for = '', not_before = 0, outcome = $1, exit = $2, verified = $3, finished_at = $4,
 		summary = $5, error = $6 where id = $7`,
 		string(res.Outcome), string(res.Exit), store.Flag(res.Verified), store.Millis(now), tx.Redact(res.Summary), tx.Redact(res.Error), r.ID)
 
 	endBlock(tx, r, now)
-	// No other trigger claims files. Rows with own = 1 are outputs of the job, which stay where they are.
+	// Only these triggers claim files. Rows with own = 1 are files that the job has written; they
+	// stay in place.
 	if r.Trigger == domain.TriggerWatch || r.Trigger == domain.TriggerManual {
 		tx.Run(`update claims set outcome = $1, after = 'pending' where run = $2 and own = 0`, string(res.Outcome), r.ID)
 	}
@@ -242,14 +247,15 @@ func finish(tx *store.Tx, db *store.DB, r Run, res Result, now time.Time) error 
 		map[string]any{"outcome": res.Outcome, "exit": res.Exit, "summary": res.Summary, "error": res.Error})
 }
 
-// A run that is skipped makes its instant skipped too; a retry turns both back.
+// Statements that keep the decision of an occurrence consistent with its run: skipped with it, and
+// run again after a retry.
 const (
 	skipOccurrence = `update occurrences set decision = 'skipped', reason = $1 where run = $2 and run <> 0`
 	runOccurrence  = `update occurrences set decision = 'run', reason = 'retried manually' where run = $1 and run <> 0 and decision <> 'run'`
 )
 
-// FinishUnstarted ends a run that got no attempt for it: it has not started, and no time of a start is kept.
-// ErrNotClaimable when it is on, waits for a person, or is finished.
+// FinishUnstarted ends a run without starting an attempt, so its start time does not change. It
+// returns ErrNotClaimable if the run is running, waits for a person, or is finished.
 func (l *Ledger) FinishUnstarted(ctx context.Context, run int64, res Result) error {
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		r, err := record.LockRun(tx, l.DB, run)
@@ -264,7 +270,8 @@ func (l *Ledger) FinishUnstarted(ctx context.Context, run int64, res Result) err
 	})
 }
 
-// endUnstarted ends a run that gets no other attempt, which could ask about the calls with an unknown effect of the last one.
+// endUnstarted ends a run that gets no further attempt. It notifies the owner of calls of the last
+// attempt with an unknown effect, because no attempt will ask about them.
 func endUnstarted(tx *store.Tx, db *store.DB, r Run, res Result, now time.Time) error {
 	if err := inbox.AddUncertainCallInfos(tx, r, r.Attempt, now); err != nil {
 		return err
@@ -272,10 +279,12 @@ func endUnstarted(tx *store.Tx, db *store.DB, r Run, res Result, now time.Time) 
 	return finish(tx, db, r, res, now)
 }
 
-// Interrupt ends an attempt that was cut off: its process is gone, or has to go. Calls
-// that were on become interrupted, or uncertain when they may have changed the world. The
-// run waits for its next attempt, or is finished: with final, or as cancelled when somebody
-// asked to cancel it. What the attempt used is what final says, or else what it recorded.
+// Interrupt ends an attempt after its process has died, or because it must stop. Running calls
+// become uncertain if they may have had an effect, otherwise interrupted.
+//
+// The run then waits for its next attempt. It is finished with final if that is not nil, and as
+// cancelled if a cancel was requested. The usage of the attempt comes from final if it counts any
+// step or call, otherwise from the record.
 func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final *Result) error {
 	now := l.Now()
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
@@ -292,7 +301,7 @@ func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final 
 		}
 		tx.Run(`update runs set interruptions = interruptions + 1, state = 'waiting', waiting_for = 'resume', not_before = 0 where id = $1`, r.ID)
 
-		// A request to cancel decides where the caller does not: an interrupted run would resume otherwise.
+		// Without a final result, a requested cancel ends the run. Otherwise the run would resume.
 		last := final
 		if last == nil && r.CancelReason != "" {
 			last = &Result{Outcome: domain.OutcomeCancelled, Error: r.CancelReason}
@@ -318,8 +327,8 @@ func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final 
 	})
 }
 
-// interruptCalls marks the calls in which an attempt was cut off: uncertain where nobody can
-// know whether they took effect, else interrupted. A call that an earlier attempt completed was
+// interruptCalls marks the calls that were running when an attempt was cut off. A call is uncertain
+// if its effect is unknown, otherwise interrupted. A call that an earlier attempt completed was
 // only being replayed, and is not uncertain.
 func interruptCalls(tx *store.Tx, a Attempt, now time.Time) {
 	tx.Run(`update calls set state = 'uncertain', finished_at = $1 where run = $2 and attempt = $3 and state = 'running' and effect in ('write', 'external')
@@ -328,8 +337,9 @@ func interruptCalls(tx *store.Tx, a Attempt, now time.Time) {
 	tx.Run(`update calls set state = 'interrupted', finished_at = $1 where run = $2 and attempt = $3 and state = 'running'`, store.Millis(now), a.Run, a.Number)
 }
 
-// recordedUsage is what an attempt used, as far as its steps and calls say. In a run of a model a step that
-// ended and names none only finished the calls of an earlier attempt, and is not counted.
+// recordedUsage returns the usage of an attempt according to its steps and calls. In a run with a
+// model, it does not count finished steps without a model name. Such steps only completed the calls
+// of an earlier attempt.
 func recordedUsage(tx *store.Tx, a Attempt) (Result, error) {
 	var used Result
 	err := tx.QueryRow(`select count(*) filter (where model <> '' or finished_at = 0 or not exists (select 1 from steps as asked where asked.run = $1 and asked.model <> '')), cast(coalesce(sum(tokens_in), 0) as bigint), cast(coalesce(sum(tokens_out), 0) as bigint),
@@ -341,8 +351,8 @@ func recordedUsage(tx *store.Tx, a Attempt) (Result, error) {
 	return used, err
 }
 
-// RequestCancel ends a run that is not running at once; a running one gets a reason that
-// its dispatcher observes. A finished run is returned as it is.
+// RequestCancel ends a run at once if it is not running. For a running run it records the reason,
+// which the run's dispatcher observes. A finished run is returned unchanged.
 func (l *Ledger) RequestCancel(ctx context.Context, run int64, reason string) (Run, error) {
 	err := store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		r, err := record.LockRun(tx, l.DB, run)
@@ -370,8 +380,9 @@ func (l *Ledger) cancelRun(tx *store.Tx, r Run, reason string, now time.Time) er
 	return record.AddEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.cancel"}, map[string]any{"reason": reason})
 }
 
-// Retry queues a finished run again; its next attempt carries the next number. A run that waits for a retry is
-// due at once. The error is a *BlockedError while its owner has to decide on what the run left half changed.
+// Retry queues a finished run again. Its next attempt gets the next number. A run that waits for a
+// retry becomes due at once. It returns a *BlockedError if a workspace of the run still needs a
+// review by its owner.
 func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 	err := store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		r, err := record.LockRun(tx, l.DB, run)
@@ -399,18 +410,18 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 	return l.Runs.Get(ctx, run)
 }
 
-// requeue queues a finished run, with its files and its instant.
+// requeue queues a finished run again and reopens its file claims and its occurrence.
 func requeue(tx *store.Tx, r Run) {
 	tx.Run(`update runs set state = 'queued', outcome = '', exit = '', verified = 0, finished_at = 0, summary = '', error = '', cancel_reason = '',
 		interruptions = 0, parks = 0, postponements = 0, blocked_since = 0, blocked_until = 0, blocked_by = '', detail = $1 where id = $2`, retriedDetail(r.Detail), r.ID)
-	// Its files are in work again: an unfinished claim keeps other runs from taking them. One that is being moved
-	// away stays pending, until it is recorded where it has come to lie.
+	// An unfinished claim keeps other runs from taking the files. If the file of a claim is being
+	// moved, the claim stays pending until its destination is recorded.
 	tx.Run(`update claims set outcome = '', after = case when after = 'pending' then after else '' end where run = $1 and own = 0`, r.ID)
 	tx.Run(runOccurrence, r.ID)
 }
 
-// retriedDetail adds to what triggered a run that a person had it tried again. One that is damaged stays as it is: the
-// next attempt says so.
+// retriedDetail returns the trigger detail with Retried set. It returns damaged JSON unchanged; the
+// next attempt reports it.
 func retriedDetail(detail json.RawMessage) string {
 	var d TriggerDetail
 	if json.Unmarshal(detail, &d) != nil {
@@ -425,13 +436,13 @@ func retriedDetail(detail json.RawMessage) string {
 	return string(text)
 }
 
-// Start is a request for an attempt of a run by this process.
+// Start is a request to start an attempt of a run in this process.
 type Start struct {
 	Run int64
-	Job int64 // the River job of the run, or 0
-	// AgentLanes and JobLanes limit the running runs of the agent and the job, over all nodes. Zero means no limit. They are
-	// ignored for a file, whose process counts its runs itself.
+	Job int64 // River job of the run, or 0
+	// AgentLanes and JobLanes limit the running runs of the agent and the job on all nodes. Zero
+	// means no limit. They are ignored on SQLite, where a single process counts its runs itself.
 	AgentLanes, JobLanes int
-	// Behind keeps the run of an instant queued while another run of its job waits for a person.
+	// Behind keeps a scheduled run queued while another run of its job waits for a person.
 	Behind bool
 }

@@ -26,7 +26,7 @@ import (
 	"rouse/internal/ledger/wake"
 )
 
-// must0 fails a test.
+// must0 fails the test if err is not nil.
 func must0(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -34,7 +34,7 @@ func must0(t *testing.T, err error) {
 	}
 }
 
-// auditedLedger makes a ledger in which something is recorded of every kind that is audited.
+// auditedLedger creates a ledger with rows for every kind of check.
 func auditedLedger(t *testing.T, dir string) {
 	t.Helper()
 	l, ctx := openIn(t, dir), t.Context()
@@ -48,7 +48,8 @@ func auditedLedger(t *testing.T, dir string) {
 	rows, err := l.RecordDue(ctx, now, []ledger.Due{due(2*time.Minute, domain.DecisionRun), due(time.Minute, domain.DecisionMissed)}, map[string]time.Time{"j": now})
 	must0(t, err)
 
-	// A run with a step that costs, a call, and artifacts of both sizes, in its second attempt.
+	// A run with a step that costs money, a call, and artifacts of both sizes, in its second
+	// attempt.
 	run := rows[0].Run
 	_, a, err := l.StartAttempt(ctx, run)
 	must0(t, err)
@@ -70,7 +71,7 @@ func auditedLedger(t *testing.T, dir string) {
 	}
 	must0(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess, Exit: domain.ExitEnded, Steps: 1, Calls: 1, Usage: used, Notices: []ledger.Notice{{Run: run, Channel: "c", Title: "done"}}}))
 
-	// A claimed file, and a run that asks.
+	// A claimed file, and a run that asks a question.
 	accepted, err := l.Enqueue(ctx, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWatch, Claim: &claim.Claim{Job: "j", Path: "/in/1", Hash: "h"}}, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual})
 	must0(t, err)
 	_, a, err = l.StartAttempt(ctx, accepted[0].Run)
@@ -85,8 +86,8 @@ func auditedLedger(t *testing.T, dir string) {
 	must0(t, l.Close())
 }
 
-// broken are the checks that find something in a ledger that nobody has open.
-// failAndBlock leaves an incident that is over, one that is open, a run that is kept from starting, and one that was.
+// failAndBlock leaves a closed incident, an open incident, a blocked run, and a run that was
+// blocked.
 func failAndBlock(t *testing.T, l *ledger.Ledger) {
 	t.Helper()
 	ctx := t.Context()
@@ -114,6 +115,7 @@ func failAndBlock(t *testing.T, l *ledger.Ledger) {
 	must0(t, l.ReleaseRuns(ctx, accepted[1].Run))
 }
 
+// broken returns the names and messages of the checks that report violations in a closed ledger.
 func broken(t *testing.T, dir string) (checks []string, texts []string) {
 	t.Helper()
 	l, err := ledger.OpenReadOnly(t.Context(), ledger.Options{Path: filepath.Join(dir, "ledger.db"), Blobs: filepath.Join(dir, "blobs")}, &ledger.ReadOnlyError{Why: "it is audited"})
@@ -129,12 +131,13 @@ func broken(t *testing.T, dir string) (checks []string, texts []string) {
 	return checks, texts
 }
 
-// withoutKeys has a table take rows twice, as after a damage of its index.
+// withoutKeys returns SQL that removes the keys of a table, so that it accepts duplicate rows as
+// after damage of its index.
 func withoutKeys(table string) string {
 	return "create table copied as select * from " + table + "; drop table " + table + "; alter table copied rename to " + table + ";"
 }
 
-// Each damage of a real ledger is found by the check that is about it, and by no other.
+// TestAuditFindsDamage checks that each damage is found by the check for it, and by no other check.
 func TestAuditFindsDamage(t *testing.T) {
 	t.Parallel()
 	sound := t.TempDir()
@@ -264,7 +267,8 @@ func TestAuditFindsDamage(t *testing.T) {
 	}
 }
 
-// A value that is removed with its runs while the audit goes on is not missed.
+// TestAuditWhileValuesAreRemoved checks that a value that is removed with its runs during the audit
+// is not reported.
 func TestAuditWhileValuesAreRemoved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

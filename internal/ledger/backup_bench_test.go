@@ -16,7 +16,8 @@ import (
 	"rouse/internal/ledger/maint"
 )
 
-// manyRuns makes a ledger of finished runs, each with an attempt, a step, three calls and nine events.
+// manyRuns creates a ledger of finished runs, each with an attempt, a step, three calls and nine
+// events.
 func manyRuns(b *testing.B, dir string, runs int) {
 	b.Helper()
 	l := openIn(b, dir)
@@ -48,7 +49,7 @@ func manyRuns(b *testing.B, dir string, runs int) {
 	}
 }
 
-// ROUSE_BENCH_RUNS is how many runs the ledgers of these measurements have.
+// The environment variable ROUSE_BENCH_RUNS sets the number of runs in these ledgers.
 func benchRuns() int {
 	if n, err := strconv.Atoi(os.Getenv("ROUSE_BENCH_RUNS")); err == nil {
 		return n
@@ -56,7 +57,7 @@ func benchRuns() int {
 	return 20_000
 }
 
-// BenchmarkAudit proves a ledger, and says how much memory that took beside what SQLite may.
+// BenchmarkAudit measures the time and the memory of an audit, without SQLite's own memory.
 func BenchmarkAudit(b *testing.B) {
 	dir, runs := b.TempDir(), benchRuns()
 	manyRuns(b, dir, runs)
@@ -84,7 +85,8 @@ func BenchmarkAudit(b *testing.B) {
 	b.ReportMetric(float64(after.HeapInuse)/(1<<20), "MiB-heap")
 }
 
-// BenchmarkWritesBesideBackup compares how long a write takes alone, and while the ledger is copied again and again.
+// BenchmarkWritesBesideBackup compares the duration of a write alone with that of a write during
+// repeated backups.
 func BenchmarkWritesBesideBackup(b *testing.B) {
 	dir := b.TempDir()
 	manyRuns(b, dir, benchRuns())
@@ -135,6 +137,6 @@ func copyOnce(ctx context.Context, l *ledger.Ledger, to string) error {
 		return err
 	}
 	defer release()
-	defer func() { _ = s.Close() }() // it only read
+	defer func() { _ = s.Close() }() // it was only used to read
 	return s.CopyTo(ctx, to, nil)
 }

@@ -23,7 +23,7 @@ import (
 	"rouse/internal/storage/objects"
 )
 
-// flaky is a place that may be out of reach.
+// flaky is a storage location that can be made unreachable.
 type flaky struct {
 	objects.Folder
 	down atomic.Bool
@@ -45,7 +45,7 @@ func (f *flaky) Get(ctx context.Context, name string, offset, length int64) (io.
 	return f.Folder.Get(ctx, name, offset, length)
 }
 
-// values are the files of large values at a place.
+// values returns the files of the large values at the location.
 func (f *flaky) values(t *testing.T) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(f.Path, "values", "*", "*"))
@@ -57,11 +57,11 @@ func (f *flaky) values(t *testing.T) []string {
 
 func newFlaky(t *testing.T) *flaky { return &flaky{Folder: objects.Folder{Path: t.TempDir()}} }
 
-// withValues opens the ledger of a database whose large values are at a place.
+// withValues opens the ledger of a database with a storage location for large values.
 func withValues(t *testing.T, url string, s objects.Store) *ledger.Ledger {
 	t.Helper()
 	db := ledgertest.OpenPostgres(t, url)
-	db.SetMaxIdleConns(0) // tests open many, and a server takes a hundred connections
+	db.SetMaxIdleConns(0) // tests open many connections, and the server allows a hundred
 	l, err := ledger.Open(context.WithoutCancel(t.Context()), ledger.Options{DB: db, Values: s})
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func claimed(t *testing.T, url string, s objects.Store) *ledger.Ledger {
 	return l
 }
 
-// largeRun is a run with a large value in each of the columns that may hold one, and another in a workspace.
+// largeRun is a run with a large value in each column that may hold one, and one in a workspace.
 type largeRun struct {
 	run       int64
 	attempt   ledger.Attempt
@@ -122,7 +122,7 @@ func newLargeRun(t *testing.T, l *ledger.Ledger) (r largeRun) {
 	return r
 }
 
-// read reads all of them.
+// read reads all large values of the run.
 func (r largeRun) read(t *testing.T, l *ledger.Ledger) error {
 	t.Helper()
 	ctx := t.Context()
@@ -151,7 +151,7 @@ func (r largeRun) read(t *testing.T, l *ledger.Ledger) error {
 	return errors.Join(errs...)
 }
 
-// inDatabase is how many large values are in the database itself.
+// inDatabase returns the number of large values in the database itself.
 func inDatabase(t *testing.T, url string) (n int) {
 	t.Helper()
 	err := ledgertest.OpenPostgres(t, url).QueryRowContext(t.Context(), `select (select count(*) from steps where length(message) > 65536) + (select count(*) from calls where length(args) > 65536)
@@ -163,8 +163,8 @@ func inDatabase(t *testing.T, url string) (n int) {
 	return n
 }
 
-// Large values are at the place, for each process of the ledger, and are held to their content when they are read; what the place does
-// not take is lost by nobody.
+// TestValues checks that all processes of a ledger store large values at the location, that content
+// is verified, and that values stay in the database if the location fails.
 func TestValues(t *testing.T) {
 	t.Parallel()
 	url, _ := ledgertest.Postgres(t)
@@ -183,7 +183,8 @@ func TestValues(t *testing.T) {
 		t.Errorf("a small one: %v, %d at the place", err, len(place.values(t)))
 	}
 
-	// Out of reach: what is written stays in the database and is read, what is there is an error that says so.
+	// While the location is unreachable, new values stay in the database and can be read. Reading
+	// older values returns an error with the reason.
 	place.down.Store(true)
 	while := newLargeRunAgain(t, l)
 	if err := while.read(t, l); err != nil {
@@ -212,7 +213,7 @@ func TestValues(t *testing.T) {
 		t.Errorf("%d at the place", len(place.values(t)))
 	}
 
-	// Another folder in its place, as of a disk that is not mounted, takes none.
+	// Another folder at its path, as when a disk is not mounted, receives no values.
 	if err := errors.Join(os.Rename(place.Path, place.Path+"-away"), os.Mkdir(place.Path, 0o700)); err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +225,7 @@ func TestValues(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Damaged and gone: each is said by its name, and a value that another one took the place of is not believed.
+	// Errors name the damaged or missing value. A value with other content is not returned.
 	first := place.values(t)[0]
 	if err := os.WriteFile(first, append(bytes.Clone(large[:1000]), '"'), 0o600); err != nil {
 		t.Fatal(err)
@@ -240,7 +241,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// newLargeRunAgain is a run with one large value, the body of its request.
+// newLargeRunAgain creates a run with one large value, the body of its request.
 func newLargeRunAgain(t *testing.T, l *ledger.Ledger) bodyOnly {
 	t.Helper()
 	accepted, err := l.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWebhook, Detail: ledger.TriggerDetail{Webhook: &ledger.Delivery{}}, Body: string(large)})
@@ -261,8 +262,8 @@ func (b bodyOnly) read(t *testing.T, l *ledger.Ledger) error {
 	return err
 }
 
-// What no row refers to is removed a day after it was written, and nothing else is: neither what is new, nor what a workspace needs, nor by a
-// database that the place does not belong to any more.
+// TestValuesAreCollected checks that values without references are removed a day after they were
+// written. New values, values of a workspace, and values at a location of another database stay.
 func TestValuesAreCollected(t *testing.T) {
 	t.Parallel()
 	url, _ := ledgertest.Postgres(t)
@@ -281,7 +282,7 @@ func TestValuesAreCollected(t *testing.T) {
 		}
 	}
 
-	// A prune by the hour: the run is removed, and its values are not a day old.
+	// Pruning after two hours removes the run, but its values are less than a day old.
 	hour := func(string) time.Duration { return time.Hour }
 	if n, err := l.Maint.Prune(t.Context(), time.Now().Add(2*time.Hour), hour); n != 1 || err != nil {
 		t.Fatal(n, err)
@@ -293,7 +294,7 @@ func TestValuesAreCollected(t *testing.T) {
 		t.Errorf("%d are there while they are new", n)
 	}
 
-	// As another database that took the place over would have it.
+	// Simulate that another database has taken over the location.
 	claim := filepath.Join(place.Path, "rouse-values.json")
 	own, err := os.ReadFile(claim)
 	if err != nil {
@@ -315,7 +316,7 @@ func TestValuesAreCollected(t *testing.T) {
 	if _, err := l.Maint.Prune(t.Context(), time.Now().Add(30*time.Hour), hour); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(place.values(t)); n != 1+1+1 { // the workspace's, the body of the other run, and what is nobody's
+	if n := len(place.values(t)); n != 1+1+1 { // the workspace's value, the body of the other run, and the foreign file
 		t.Errorf("%d are left: %v", n, place.values(t))
 	}
 	_, content, err := l.Artifacts.Bytes(t.Context(), r.run, r.artifacts[1])
@@ -327,7 +328,8 @@ func TestValuesAreCollected(t *testing.T) {
 	}
 }
 
-// A place belongs to one ledger, and a ledger has one place: each other one is refused in words.
+// TestValuesAreClaimed checks that a location has one ledger and a ledger has one location, and
+// that others get a clear error.
 func TestValuesAreClaimed(t *testing.T) {
 	t.Parallel()
 	url, _ := ledgertest.Postgres(t)
@@ -349,7 +351,7 @@ func TestValuesAreClaimed(t *testing.T) {
 	refused("a place with something else", url, full, false, "notes.txt")
 	refused("a place that is gone", url, gone, false, "no such file")
 	refused("a place that is down", url, closed, false, errDown.Error())
-	for range 2 { // again, as each start does
+	for range 2 { // again, as on each start
 		claimed(t, url, place)
 	}
 	refused("another place", url, elsewhere, false, "are not there")
@@ -358,7 +360,7 @@ func TestValuesAreClaimed(t *testing.T) {
 	refused("without a place", url, nil, false, "put engine.blobs back")
 	claimed(t, other, elsewhere)
 
-	// A copy of the database, with all its rows.
+	// A copy of the database with all its rows.
 	claim := filepath.Join(place.Path, "rouse-values.json")
 	own, err := os.ReadFile(claim)
 	if err != nil {
@@ -373,7 +375,7 @@ func TestValuesAreClaimed(t *testing.T) {
 	}
 	claimed(t, url, place)
 
-	// A claim that was cut off before the ledger knew of it.
+	// A claim that was interrupted before the ledger recorded it.
 	if _, err := ledgertest.OpenPostgres(t, url).ExecContext(t.Context(), `delete from blobs where run = 0`); err != nil {
 		t.Fatal(err)
 	}
@@ -384,7 +386,8 @@ func TestValuesAreClaimed(t *testing.T) {
 	refused("a claim that is none", url, place, false, "none that this rouse understands")
 }
 
-// A copy takes large values to the place and back into a home, with those that outlive their run.
+// TestCopyWithValues checks that a copy moves large values to the location and back into a home,
+// including those that outlive their run.
 func TestCopyWithValues(t *testing.T) {
 	t.Parallel()
 	first, second := t.TempDir(), t.TempDir()
@@ -427,7 +430,7 @@ func TestCopyWithValues(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// What a workspace needs stays there too when the run is removed.
+	// Values of a workspace stay when the run is removed.
 	home := openIn(t, second)
 	if n, err := home.Maint.Prune(t.Context(), time.Now().Add(48*time.Hour), func(string) time.Duration { return time.Hour }); n != 1 || err != nil {
 		t.Fatal(n, err)

@@ -9,7 +9,7 @@ import (
 	"rouse/internal/ledger/budget"
 )
 
-// A day is as long as its zone makes it, and ends where its date does.
+// TestDayOf checks the end of days of different lengths.
 func TestDayOf(t *testing.T) {
 	for _, c := range []struct{ zone, at, name, ends string }{
 		{"UTC", "2026-11-21T00:00:00Z", "2026-11-21", "2026-11-22T00:00:00Z"},
@@ -18,9 +18,9 @@ func TestDayOf(t *testing.T) {
 		{"Europe/Berlin", "2026-11-20T22:59:59Z", "2026-11-20", "2026-11-20T23:00:00Z"},
 		{"Europe/Berlin", "2026-03-28T23:30:00Z", "2026-03-29", "2026-03-29T22:00:00Z"},     // 23 hours
 		{"Europe/Berlin", "2026-10-24T22:30:00Z", "2026-10-25", "2026-10-25T23:00:00Z"},     // 25 hours
-		{"America/Sao_Paulo", "2018-11-03T12:00:00Z", "2018-11-03", "2018-11-04T03:00:00Z"}, // the next begins at one
-		{"America/Sao_Paulo", "2018-02-18T02:30:00Z", "2018-02-17", "2018-02-18T03:00:00Z"}, // its last hour came twice
-		{"Pacific/Apia", "2011-12-30T09:00:00Z", "2011-12-29", "2011-12-30T10:00:00Z"},      // the next is the 31st
+		{"America/Sao_Paulo", "2018-11-03T12:00:00Z", "2018-11-03", "2018-11-04T03:00:00Z"}, // the next day begins at one
+		{"America/Sao_Paulo", "2018-02-18T02:30:00Z", "2018-02-17", "2018-02-18T03:00:00Z"}, // its last hour occurs twice
+		{"Pacific/Apia", "2011-12-30T09:00:00Z", "2011-12-29", "2011-12-30T10:00:00Z"},      // the next day is the 31st
 		{"Asia/Kathmandu", "2026-11-21T12:00:00Z", "2026-11-21", "2026-11-21T18:15:00Z"},
 	} {
 		zone, err := time.LoadLocation(c.zone)
@@ -57,7 +57,8 @@ func TestDayOfAny(t *testing.T) {
 	})
 }
 
-// A month ends when its last day does, whatever the clocks of the zone do, and names what its days are of.
+// TestMonthOf checks that a month ends with its last day, also when the clocks change, and that its
+// name is a prefix of the names of its days.
 func TestMonthOf(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

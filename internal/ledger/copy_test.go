@@ -19,8 +19,8 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// A ledger that is taken to another database and back is the same, row for row, whatever is in it; a copy that was cut off
-// is not used, and goes on where it ended.
+// TestCopy checks that a ledger copied to another database and back has the same rows. An
+// interrupted copy cannot be used, and continues at the same point.
 func TestCopy(t *testing.T) {
 	t.Parallel()
 	first, second := t.TempDir(), t.TempDir()
@@ -28,7 +28,7 @@ func TestCopy(t *testing.T) {
 	large := `"` + strings.Repeat("large ", 20_000) + `"`
 	run, attempt, call := withLargeCall(t, from, large)
 
-	between := func() *ledger.Ledger { // each time as another process would open it
+	between := func() *ledger.Ledger { // opened anew each time, as by another process
 		return openCopy(t, ledger.Options{Path: filepath.Join(second, "ledger.db"), Blobs: filepath.Join(second, "blobs")})
 	}
 	copied := copyInParts(t, from, between)
@@ -59,7 +59,7 @@ func TestCopy(t *testing.T) {
 	goesOn(t, from, to)
 }
 
-// The same over PostgreSQL.
+// The same with PostgreSQL.
 func copyOnPostgres(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
 	from := everyTable(t, first)
@@ -83,7 +83,7 @@ func copyOnPostgres(t *testing.T) {
 	goesOn(t, from, back)
 	goesOn(t, from, there)
 
-	// A node at work is in the way.
+	// A live node prevents the copy.
 	if _, err := there.Nodes.Join(t.Context(), node.Node{Name: "north", Host: "here"}); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func openCopy(t *testing.T, o ledger.Options) *ledger.Ledger {
 	return l
 }
 
-// copyInParts cuts a copy off a few times, and has it go on.
+// copyInParts interrupts a copy a few times and continues it.
 func copyInParts(t *testing.T, from *ledger.Ledger, open func() *ledger.Ledger) []maint.CopiedTable {
 	t.Helper()
 	for part := range 4 {
@@ -144,7 +144,8 @@ func copyInParts(t *testing.T, from *ledger.Ledger, open func() *ledger.Ledger) 
 	return copied
 }
 
-// A whole copy is made once more where nobody has heard of its end, but not over what was recorded since.
+// TestCopyAgain checks that a complete copy is repeated if its end was not reported, but not over
+// later changes.
 func TestCopyAgain(t *testing.T) {
 	t.Parallel()
 	from := openIn(t, t.TempDir())
@@ -152,7 +153,7 @@ func TestCopyAgain(t *testing.T) {
 	if _, err := from.Enqueue(t.Context(), request, request); err != nil {
 		t.Fatal(err)
 	}
-	if err := from.Exec(t.Context(), "delete from runs where id = 2", "delete from events where run = 2"); err != nil { // its id is not given again
+	if err := from.Exec(t.Context(), "delete from runs where id = 2", "delete from events where run = 2"); err != nil { // the id is not assigned again
 		t.Fatal(err)
 	}
 	to := openCopy(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
@@ -168,7 +169,8 @@ func TestCopyAgain(t *testing.T) {
 	}
 }
 
-// Ledgers of different versions are told apart before anything is copied.
+// TestCopyOfAnotherVersion checks that ledgers of different versions are rejected before any row is
+// copied.
 func TestCopyOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	for what, statement := range map[string]string{"is not the same in both": "alter table pauses add column more text not null default ''", "different tables": "create table more (id integer primary key)"} {
@@ -182,7 +184,7 @@ func TestCopyOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// A copy that is not whole is refused by whoever wants to work on it.
+// TestUnfinishedCopy checks that an incomplete copy cannot be opened.
 func TestUnfinishedCopy(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -203,13 +205,13 @@ func TestUnfinishedCopy(t *testing.T) {
 	if _, err := ledger.Open(t.Context(), o); !errors.Is(err, store.ErrUnfinishedCopy) {
 		t.Errorf("it is opened: %v", err)
 	}
-	other := openCopy(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")}) // one with an id of its own
+	other := openCopy(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")}) // a ledger with its own id
 	if _, err := maint.Copy(t.Context(), other.Maint, openCopy(t, o).Maint, maint.CopyOptions{}); err == nil || !strings.Contains(err.Error(), "another ledger was begun") {
 		t.Errorf("another ledger is mixed into it: %v", err)
 	}
 }
 
-// goesOn: ids of the copy are above all that the ledger has given.
+// goesOn checks that new ids in the copy are above all ids that the ledger has assigned.
 func goesOn(t *testing.T, from, to *ledger.Ledger) {
 	t.Helper()
 	newest, err := from.NewestRun(t.Context())
@@ -243,7 +245,7 @@ func withLargeCall(t *testing.T, l *ledger.Ledger, args string) (ledger.Run, led
 	return run, attempt, call.Key
 }
 
-// everyTable is a ledger with rows in every table, more than one part of a copy takes.
+// everyTable creates a ledger with rows in every table, more than one chunk of a copy.
 func everyTable(t *testing.T, dir string) *ledger.Ledger {
 	t.Helper()
 	if err := openIn(t, dir).Close(); err != nil {
@@ -253,7 +255,7 @@ func everyTable(t *testing.T, dir string) *ledger.Ledger {
 	return openIn(t, dir)
 }
 
-// fill writes rows into every table that there is, with values of the kinds of its columns.
+// fill writes rows into every table, with values of the types of its columns.
 func fill(t *testing.T, path string, some int, many map[string]int) {
 	t.Helper()
 	db := openSQLite(t, path)

@@ -14,8 +14,9 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// An older copy that takes the place of a ledger in use is refused until its owner accepts it, and
-// never gets the log of the one that was open: also where nobody noticed, because the process was killed.
+// TestDisplacedFile checks that an older copy in place of an open ledger is refused until its owner
+// accepts it. It must not get the log of the ledger that was open, even if the process was killed
+// before it noticed.
 func TestDisplacedFile(t *testing.T) {
 	t.Parallel()
 	for name, noticed := range map[string]bool{"noticed": true, "killed before": false} {
@@ -61,7 +62,8 @@ func TestDisplacedFile(t *testing.T) {
 	}
 }
 
-// A home that is copied whole after a kill goes on elsewhere without a question.
+// TestCopiedWithItsLog checks that a home that was copied completely after a kill opens without
+// confirmation.
 func TestCopiedWithItsLog(t *testing.T) {
 	t.Parallel()
 	from, to := filepath.Join(t.TempDir(), "ledger.db"), filepath.Join(t.TempDir(), "ledger.db")

@@ -1,27 +1,26 @@
-// Package ledger is the host's own record: jobs, occurrences, runs, attempts, steps, calls,
-// events, the inbox, pauses, wakes, claims of files, watches, the outbox, incidents, digests, artifacts,
-// workspaces, and what models cost.
+// Package ledger records the jobs, runs and attempts of rouse, and everything that belongs to them:
+// steps, calls, events, inbox items, pauses, wakes, file claims, artifacts, workspaces and model
+// costs.
 //
-// The methods of Ledger change runs, whatever else has to be written in the same transaction. Each other subject has a package below
-// this one, and a field of Ledger: Inbox, Workspaces, Events. Its functions that take a store.Tx write the rows of the subject in a
-// transaction of the ledger.
+// The methods of Ledger change runs, together with all rows that the same transaction must write.
+// Every other subject has its own package below this one and a field in Ledger, such as Inbox or
+// Events. Functions of those packages that take a store.Tx write in a transaction of the caller.
 //
 // # Design
 //
-// There is one way in for work, Enqueue (RecordDue for schedules), and one way out, Finish.
-// What has to be true together is written together: a run with its key and its claim; an
-// outcome with its event, its notices and the after-move of its file. Every write of a run
-// names the attempt it belongs to, and is refused with ErrFenced when that attempt is not the
-// running one any more.
+// Runs are created by Enqueue, and by RecordDue for schedules. They end in Finish. Rows that must
+// be consistent are written in one transaction: a run with its key and its claim, or an outcome
+// with its event, its notices and the move of its file. Every write for a run names the attempt
+// that makes it. It returns ErrFenced if another attempt has started.
 //
-// The same SQL runs on SQLite and on PostgreSQL: $1 parameters, instants as integer
-// milliseconds UTC (0: none), flags as 0 and 1, JSON as text. Migrations are
-// written for SQLite, and toPostgres replaces the types.
-// Writes share the group-commit goroutine of package sqlite; reads use a pool.
+// SQLite and PostgreSQL run the same SQL: $1 parameters, times as milliseconds UTC (0 for none),
+// flags as 0 and 1, JSON as text. Migrations are written for SQLite, and toPostgres replaces the
+// types. Writes share the group-commit goroutine of package sqlite. Reads use a pool.
 //
-// Money is spent through Reserve and Settle: a call of a model is counted in the sums of its
-// day before it is made, so that a process that dies has overspent by one call at most.
+// Budget.Reserve adds the maximum cost of a model call to the sums of its day and month before the
+// call is made. Budget.Settle replaces it with the real cost. A process that is killed overspends
+// by at most one call.
 //
-// Values over 64 KiB are stored once by content in files beside the database and are read back
-// transparently.
+// Values over 64 KiB are stored by their content hash outside the database: in files beside it, or
+// in a bucket. Readers get them like any other value.
 package ledger

@@ -15,17 +15,17 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// Enqueue accepts requests, all of them in one transaction: a run under its unique key
-// and, for a file, its claim. What comes back is on disk.
+// Enqueue accepts requests in one transaction: for each, a run under its unique key and, for a
+// file, its claim. The results are durable when it returns.
 //
-// A content that a run has claimed, unfinished or done, gives Blocked; if its file had been
-// moved away, it has been dropped again and is due to be moved again. A claim whose run failed
-// gives Blocked as long as the definition of its job is the same, and then passes to a new run.
+// Content that an unfinished or successful run has claimed is Blocked. If its file had been moved
+// away, the new copy is also due to be moved. Content of a failed run is Blocked while its job has
+// the same definition. After that, a new run takes over the claim.
 func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, error) {
-	// Marshalled before the transaction, where an error would make the other writers run again.
+	// Marshal before the transaction: an error inside it would make the other writers run again.
 	details := make([]string, len(reqs))
 	for i, r := range reqs {
-		if w := r.Detail.Webhook; w != nil { // strangers may send a secret; what a signature covers was checked before
+		if w := r.Detail.Webhook; w != nil { // untrusted senders may include secrets; the signature was verified before
 			clean := *w
 			clean.ID, clean.Event = l.Redact(w.ID), l.Redact(w.Event)
 			r.Detail.Webhook = &clean
@@ -40,7 +40,7 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 	defer l.Blobs.Hold()()
 	bodies, hashes := make([]string, len(reqs)), make([]string, len(reqs))
 	for i, r := range reqs {
-		text, err := json.Marshal(l.Redact(r.Body)) // as which nothing that a stranger writes looks like the name of a file
+		text, err := json.Marshal(l.Redact(r.Body)) // as JSON text, no untrusted body can look like the file name of a blob
 		if err == nil {
 			bodies[i], hashes[i], err = l.Blobs.Pack(ctx, string(text))
 		}
@@ -59,7 +59,8 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 				out[i], err = insertRun(tx, now, r, r.Key, details[i])
 			}
 
-			// A repeated request finds its run, and what the watch has seen since then must not be undone.
+			// A repeated request returns its existing run and must not undo later state of the
+			// watch.
 			if err == nil && r.Watch != nil && out[i].New {
 				st := *r.Watch
 				st.Run = out[i].Run
@@ -78,7 +79,7 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 	return out, err
 }
 
-// insertRun inserts a run unless its key has one.
+// insertRun inserts a run, or returns the run that already has the key.
 func insertRun(tx *store.Tx, now time.Time, r Request, key, detail string) (Accepted, error) {
 	if key == "" {
 		key = string(r.Trigger) + "/" + rand.Text()
@@ -101,8 +102,8 @@ func insertRun(tx *store.Tx, now time.Time, r Request, key, detail string) (Acce
 	return Accepted{Run: id, New: true}, record.AddEvent(tx, Event{Run: id, Job: r.Job, At: now, Kind: "run.queued"}, map[string]any{"trigger": r.Trigger})
 }
 
-// enqueueClaims queues the run of a request's files. Of many files, those that other runs have
-// claimed are left out; if all are, there is no run.
+// enqueueClaims queues the run of a request with files. Files that other runs have claimed are left
+// out. If all are claimed, it queues no run.
 func enqueueClaims(tx *store.Tx, db *store.DB, now time.Time, r Request, detail string) (Accepted, error) {
 	claims := r.Claims
 	if r.Claim != nil {
@@ -135,7 +136,7 @@ func enqueueClaims(tx *store.Tx, db *store.DB, now time.Time, r Request, detail 
 	// A claim that passes to a new run has the next generation, and so another key.
 	key := fmt.Sprintf("file/%d/%d", mine[0].id, mine[0].generation)
 	if mine[0].wanted {
-		key = "again/" + key // the audit accepts several successes of such content
+		key = "again/" + key // the audit accepts several successful runs of such content
 	}
 	if len(r.Claims) > 0 {
 		key = "batch/" + key
@@ -164,15 +165,16 @@ func enqueueClaims(tx *store.Tx, db *store.DB, now time.Time, r Request, detail 
 	return a, nil
 }
 
-// newClaim is a claim that a run is about to get.
+// newClaim is a claim that a new run is about to get.
 type newClaim struct {
 	claim.Claim
 	id, generation int64
-	wanted         bool // the content had its run, and a user requested another one
+	wanted         bool // the content already had a run, and a user requested another one
 }
 
-// claimContent inserts the claim first, so that of two processes that saw the same file the second
-// waits for the first and is blocked by it. blocked says by which run.
+// claimContent claims content for a new run. It inserts the row first, so that a second process
+// that sees the same file waits for the first. If another run has the claim, it returns that run in
+// blocked.
 func claimContent(tx *store.Tx, db *store.DB, now time.Time, c claim.Claim, r Request) (_ newClaim, blocked *Accepted, err error) {
 	t := newClaim{Claim: c}
 	var run, modified int64
@@ -185,11 +187,11 @@ func claimContent(tx *store.Tx, db *store.DB, now time.Time, c claim.Claim, r Re
 		return t, nil, err
 	}
 
-	// The same file as before, which could not be moved away: its failed run is not repeated.
+	// The file could not be moved away and is unchanged, so its failed run is not repeated.
 	stuck := after == claim.AfterFailed && modified == store.Millis(c.ModTime)
 	undone := after == claim.AfterUndone && modified != store.Millis(c.ModTime)
 	t.wanted = outcome != "" && (r.Again || undone)
-	// Generation 0 was inserted above, by this transaction, and belongs to no run yet.
+	// Generation 0 was inserted by this transaction and belongs to no run yet.
 	if t.generation > 0 && !t.wanted && (outcome == "" || outcome.Done() || stuck || after == claim.AfterUndone) {
 		return t, &Accepted{Run: run, Blocked: true, Outcome: outcome}, repeatAfterMove(tx, now, c, t.id, run, after)
 	}
@@ -204,23 +206,24 @@ func claimContent(tx *store.Tx, db *store.DB, now time.Time, c claim.Claim, r Re
 	return t, nil, nil
 }
 
-// repeatAfterMove handles the same content at the same path again: nothing runs, but the file
-// is moved or deleted as after the run that had it first.
+// repeatAfterMove marks a file for moving or deletion if its content had already run at the same
+// path. It queues no run.
 func repeatAfterMove(tx *store.Tx, now time.Time, c claim.Claim, id, run int64, after string) error {
 	if after != claim.AfterDone && after != claim.AfterFailed {
 		return nil
 	}
-	// Where the first one went stays known: of the same bytes no second copy is made there.
+	// The destination of the first file stays known, so no second copy is made there.
 	tx.Run(`update claims set after = 'pending' where id = $1`, id)
 	if after == claim.AfterFailed {
-		return nil // the same file, which could not be moved before: no event each time it is seen
+		return nil // the same file could not be moved before; do not add an event each time it is seen
 	}
 
 	return record.AddEvent(tx, Event{Job: c.Job, At: now, Kind: "file.blocked"}, map[string]any{"path": c.Path, "hash": c.Hash, "run": run})
 }
 
-// initialTaint is the taint that a run starts with: files, webhooks and agent programs are untrusted, and what another run asked for
-// inherits from that. One that has been pruned may have read anything.
+// initialTaint returns the taint that a run starts with. Files, webhooks and requests of other
+// programs are untrusted. Other runs inherit the taint of the run that caused them. If that run has
+// been pruned, the taint is untrusted.
 func initialTaint(tx *store.Tx, r Request) (string, error) {
 	d := r.Detail
 	switch {
@@ -230,7 +233,7 @@ func initialTaint(tx *store.Tx, r Request) (string, error) {
 		return "", nil
 	}
 
-	// A wake may act on what its planner has read, and a skill on what its input is made of.
+	// A wake may act on content that its planner has read, and a skill on its input.
 	taint, known, err := store.OrFalse(store.Value[string](tx, `select taint from runs where id = $1`, d.asker()))
 	if err == nil && !known {
 		return label.TaintUntrusted, nil

@@ -9,13 +9,13 @@ import (
 	"rouse/internal/storage/dbfile"
 )
 
-// OpenLate opens a ledger that is checked in the background, however small it is.
+// OpenLate opens a ledger that is checked in the background, regardless of its size.
 func OpenLate(ctx context.Context, o Options) (*Ledger, error) {
 	o.Late = true
 	return Open(ctx, o)
 }
 
-// OpenMigrating opens a ledger as a later version would whose migrations are those of this one and a second one.
+// OpenMigrating opens a ledger as a later version with a second migration would.
 func OpenMigrating(ctx context.Context, o Options, second string) (*Ledger, error) {
 	first, err := fs.ReadFile(store.Migrations, "0001_ledger.sql")
 	if err != nil {
@@ -25,12 +25,12 @@ func OpenMigrating(ctx context.Context, o Options, second string) (*Ledger, erro
 	return Open(ctx, o)
 }
 
-// MarkOpen makes a closed ledger one whose process was killed.
+// MarkOpen marks a closed ledger as if its process had been killed.
 func MarkOpen(path string) error {
 	return dbfile.WriteMarker(path, dbfile.Marker{State: dbfile.StateOpen})
 }
 
-// Exec changes the file as nothing of rouse does.
+// Exec changes the file with statements that rouse itself does not use.
 func (l *Ledger) Exec(ctx context.Context, statements ...string) error {
 	return store.WriteQuietly(ctx, l.DB, func(tx *store.Tx) error {
 		for _, s := range statements {
@@ -42,5 +42,5 @@ func (l *Ledger) Exec(ctx context.Context, statements ...string) error {
 	})
 }
 
-// SetFailing is how the disk takes a write.
+// SetFailing sets the error of the last write.
 func (l *Ledger) SetFailing(err error) { store.SetFailing(l.DB, err) }

@@ -25,7 +25,7 @@ import (
 	"rouse/internal/storage/objects"
 )
 
-// readers are the methods of a ledger that write nothing, or nothing but a file.
+// readers are the methods of a ledger that do not write, or only write a file.
 var readers = strings.Fields(`Artifacts.Bytes Artifacts.List BackUpDaily Backup Backups Blobs.Check Blobs.Exclude Blobs.Fault Blobs.Hold Blobs.Pack Blobs.Problem Blobs.Remove Blobs.Unpack
 	Blobs.UnpackBytes Blobs.UnpackColumn Budget.SpendingOn Budget.SpentSince Changed CheckFile Claims.Of Claims.OfRun Claims.OnPath Claims.PendingAfterMoves Close Damaged
 	Epoch EpochOf Epochs Events.Between Events.Last Events.List Events.Newest File FileOps.Before FileOps.List FileOps.SavedBytes FileState GiveSpaceBack ID Inbox.Closed
@@ -38,11 +38,13 @@ var readers = strings.Fields(`Artifacts.Bytes Artifacts.List BackUpDaily Backup 
 	WaitChecked Wakes.List Wakes.Next Wakes.Usage Watches.State Watches.States Workspaces.ArtifactChain Workspaces.Artifacts Workspaces.DiscardedCalls Workspaces.Events
 	Workspaces.Get Workspaces.LastCheckpoint Workspaces.List Workspaces.Named Workspaces.Runs WritesFail`)
 
-// Not tried: Join makes another node of the process, TakeBack goes by which nodes are alive, and the others are tests' own.
+// Not tested: Join registers another node of the process, TakeBack depends on the live nodes, and
+// the others are only for tests.
 var notFenced = []string{"Nodes.Join", "Exec", "SetFailing", "Nodes.TakeBack"}
 
-// TestFence takes the lease of a node away and has it write by every method that there is: none of them writes anything, and each says why. A
-// method that is new is tried as well, with values of its types, or has to be called a reader.
+// TestFence takes the lease of a node away and calls every method that writes. Each call must
+// return an error and change no row. New methods are called automatically with values of their
+// types, unless they are listed in readers.
 func TestFence(t *testing.T) {
 	t.Parallel()
 	url, _ := ledgertest.Postgres(t)
@@ -84,7 +86,7 @@ func TestFence(t *testing.T) {
 		}
 	}
 
-	// What nodes ship of agents is written beside those methods.
+	// Copies of agents are written outside those methods.
 	l, lost := lostNode(t, url, "ships", place, db)
 	copies := l.Nodes.AgentCopies(node.AgentHome{Agent: "a", Node: "ships", Lease: 1})
 	for what, err := range map[string]error{
@@ -101,7 +103,7 @@ func TestFence(t *testing.T) {
 		t.Errorf("it ships:\n%s\nbefore\n%s", now, before)
 	}
 
-	// What a node says of itself is no part of the record, and follows its lease all the same.
+	// The node's own row is not part of the record, but requires the lease, too.
 	l, lost = lostNode(t, url, "config", place, db)
 	if err := lost.SetConfig(t.Context(), "another"); err != nil {
 		t.Error(err)
@@ -115,7 +117,7 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// lostNode is a node whose lease another one has just taken, which it was not told yet.
+// lostNode returns a node that has just lost its lease without knowing it.
 func lostNode(t *testing.T, url, name string, place objects.Store, db *sql.DB) (*ledger.Ledger, *node.Membership) {
 	t.Helper()
 	l := withValues(t, url, place)
@@ -129,7 +131,7 @@ func lostNode(t *testing.T, url, name string, place objects.Store, db *sql.DB) (
 	return l, m
 }
 
-// contents is what all tables hold, but for the nodes themselves.
+// contents returns the rows of all tables except the nodes.
 func contents(t *testing.T, db *sql.DB) string {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), `select table_name from information_schema.tables where table_schema = current_schema() and table_name <> 'nodes' order by 1`)
@@ -156,11 +158,12 @@ func contents(t *testing.T, db *sql.DB) string {
 	return all
 }
 
-// fenced is a record in which there is something to write by each method.
+// fenced is a ledger in which each method has rows to write.
 type fenced struct {
 	queued, running int64
 	attempt         ledger.Attempt
-	arguments       map[string][]any // those that a method needs to get as far as to write, after its context
+	// arguments has the arguments after the context for methods that would fail before they write.
+	arguments map[string][]any
 }
 
 func newFenced(t *testing.T, l *ledger.Ledger) *fenced {
@@ -211,10 +214,11 @@ func newFenced(t *testing.T, l *ledger.Ledger) *fenced {
 type method struct {
 	reflect.Method
 	name string
-	part int // the field of the ledger that has the method; -1: the ledger itself has it
+	part int // index of the ledger's field that has the method; -1 for the ledger itself
 }
 
-// methodsOfLedger returns the methods of the ledger and of its parts. It leaves out those that are called within a transaction.
+// methodsOfLedger returns the methods of the ledger and of its parts, except those that are called
+// within a transaction.
 func methodsOfLedger() []method {
 	var all []method
 	add := func(of reflect.Type, prefix string, part int) {
@@ -234,7 +238,7 @@ func methodsOfLedger() []method {
 	return all
 }
 
-// call calls a method with what it needs, or with values of its types, and returns its error.
+// call calls a method with its arguments, or with values of their types, and returns its error.
 func (f *fenced) call(t *testing.T, l *ledger.Ledger, m method) error {
 	t.Helper()
 	args := []reflect.Value{reflect.ValueOf(l)}
@@ -262,7 +266,7 @@ func (f *fenced) call(t *testing.T, l *ledger.Ledger, m method) error {
 	return err
 }
 
-// some is a value of a type that a method has not refused before it writes.
+// some returns a value of a type that methods do not reject before they write.
 func (f *fenced) some(t reflect.Type) reflect.Value {
 	switch t {
 	case reflect.TypeFor[ledger.Attempt]():

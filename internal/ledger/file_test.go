@@ -22,7 +22,8 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// filled makes a ledger with runs and events in many pages, long values and free pages, and closes it.
+// filled creates a ledger with runs and events in many pages, large values and free pages, and
+// closes it.
 func filled(t testing.TB, runs int) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "ledger.db")
@@ -46,9 +47,9 @@ func filled(t testing.TB, runs int) (path string) {
 	return path
 }
 
-const page = 1024 // of a new ledger
+const page = 1024 // page size of a new ledger
 
-// damages are what happens to files: of a disk, of a copy that broke off, of a mistake.
+// damages are changes to a file as caused by a disk, an interrupted copy, or a mistake.
 var damages = []struct {
 	name string
 	do   func(r *rand.Rand, b []byte) []byte
@@ -82,9 +83,9 @@ func pageOf(r *rand.Rand, b []byte) []byte {
 	return b[at : at+page]
 }
 
-// Every change of a byte of a ledger that was closed is seen before anything is written over it,
-// whether it is checked at once or, as a large one is, while it is written to. ROUSE_TEST_MUTATIONS is
-// how many damages are tried.
+// TestDamageIsDetected checks that any changed byte of a closed ledger is detected before it is
+// overwritten. The ledger is checked at once, or in the background while it is written.
+// ROUSE_TEST_MUTATIONS sets the number of damages.
 func TestDamageIsDetected(t *testing.T) {
 	t.Parallel()
 	mutations, err := strconv.Atoi(os.Getenv("ROUSE_TEST_MUTATIONS"))
@@ -136,8 +137,8 @@ func TestDamageIsDetected(t *testing.T) {
 	t.Logf("%d damages seen", seen)
 }
 
-// A write can come upon damage that the check has not come to, or that came to the file after it: it is told what is to be done, as every
-// later one is.
+// TestDamageThatAWriteFinds checks a write that meets damage before the check does, or damage that
+// happened after the check. That write and all later ones return the remedy.
 func TestDamageThatAWriteFinds(t *testing.T) {
 	t.Parallel()
 	path := filled(t, 300)
@@ -168,8 +169,8 @@ func TestDamageThatAWriteFinds(t *testing.T) {
 	}
 }
 
-// TestDamageThatAReadFinds: a read that comes upon damage says what to do, and ends all writing like a write would; one of a process to which the
-// file does not belong says the same, and leaves the file's marker to its owner.
+// TestDamageThatAReadFinds checks that a read that meets damage returns the remedy and makes the
+// ledger read-only. In a process that does not own the file, it leaves the marker unchanged.
 func TestDamageThatAReadFinds(t *testing.T) {
 	t.Parallel()
 	reads := map[string]func(l *ledger.Ledger) error{
@@ -221,7 +222,7 @@ func TestDamageThatAReadFinds(t *testing.T) {
 	}
 }
 
-// overwriteAllButTheFirstPage damages a file that is open: SQLite knows its schema by then.
+// overwriteAllButTheFirstPage damages an open file. SQLite has already read its schema.
 func overwriteAllButTheFirstPage(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -238,7 +239,8 @@ func overwriteAllButTheFirstPage(t *testing.T, path string) {
 	}
 }
 
-// useLedger opens a ledger, writes to it and closes it; the error says that it is damaged.
+// useLedger opens a ledger, writes to it and closes it. It returns an error if the ledger is
+// damaged.
 func useLedger(t testing.TB, path string, late bool) (err error) {
 	open := ledger.Open
 	if late {
@@ -251,7 +253,7 @@ func useLedger(t testing.TB, path string, late bool) (err error) {
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
 
-	// Before the check has ended, or after it, as it happens: a write is in the log, or refused.
+	// The write happens before or after the end of the check, so it is in the log or refused.
 	if _, err := l.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI}); err != nil && sqlite.Corrupt(err) {
 		return err
 	}
@@ -259,7 +261,8 @@ func useLedger(t testing.TB, path string, late bool) (err error) {
 	return l.WaitChecked(t.Context())
 }
 
-// What is written while a large file is compared is kept, and in the file after it was closed.
+// TestWritesWhileCompared checks that writes during the comparison of a large file are kept and are
+// in the file after it is closed.
 func TestWritesWhileCompared(t *testing.T) {
 	t.Parallel()
 	path := filled(t, 10)
@@ -278,7 +281,7 @@ func TestWritesWhileCompared(t *testing.T) {
 		if _, err := os.Stat(path + "-wal"); !os.IsNotExist(err) {
 			t.Fatalf("round %d: the log is still there: %v", i, err)
 		}
-		// At once, so that the checksum is compared.
+		// Now, so that the checksum is compared.
 		again := openIn(t, filepath.Dir(path))
 		if runs, err := again.Runs.List(t.Context(), runs.Filter{Job: "late", Limit: 10}); err != nil || len(runs) != i+1 {
 			t.Fatalf("round %d: %d runs, %v", i, len(runs), err)
@@ -289,8 +292,8 @@ func TestWritesWhileCompared(t *testing.T) {
 	}
 }
 
-// A ledger whose process was killed while it was compared is compared again: until then nothing got into
-// the file, so its checksum holds.
+// TestKilledWhileCompared checks that the comparison is repeated if the process is killed during
+// it. Until it ends, no write reaches the file, so the checksum stays valid.
 func TestKilledWhileCompared(t *testing.T) {
 	t.Parallel()
 	path := filled(t, 100)
@@ -318,8 +321,8 @@ func TestKilledWhileCompared(t *testing.T) {
 	}
 }
 
-// A ledger that was not closed has no checksum: its structure is checked, at once or while it is used,
-// and damage stops what is written, for good.
+// TestDamageAfterAKill checks a ledger that was not closed and so has no checksum. Its structure is
+// checked at once or in the background, and damage permanently stops writes.
 func TestDamageAfterAKill(t *testing.T) {
 	t.Parallel()
 	for _, late := range []bool{false, true} {
@@ -329,7 +332,7 @@ func TestDamageAfterAKill(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		// Pages of tables and indexes that neither opening nor a run reads.
+		// Pages of tables and indexes that are read neither on opening nor by a run.
 		for at := len(data) - 8*page; at < len(data); at++ {
 			data[at] = 0x5a
 		}
@@ -352,8 +355,8 @@ func TestDamageAfterAKill(t *testing.T) {
 	}
 }
 
-// A damaged ledger can be read as far as it goes, and is not written; a backup brings it back, with
-// what was damaged beside it.
+// TestReadOnlyAndRestore checks that the readable part of a damaged ledger can be read, but not
+// written. A backup restores it and keeps the damaged file.
 func TestReadOnlyAndRestore(t *testing.T) {
 	t.Parallel()
 	path := filled(t, 10)
@@ -428,7 +431,8 @@ func TestReadOnlyAndRestore(t *testing.T) {
 	}
 }
 
-// What a program of the owner changed is taken over when the owner says so, and only then.
+// TestAcceptAndReset checks that a change by another program is accepted only at the owner's
+// request.
 func TestAcceptAndReset(t *testing.T) {
 	t.Parallel()
 	path := filled(t, 10)
@@ -472,7 +476,8 @@ func TestAcceptAndReset(t *testing.T) {
 		t.Errorf("%d runs, %v", len(runs), err)
 	}
 
-	// A folder in its place is left to its owner, and where there is nothing an empty one is made.
+	// A folder at the path of the ledger is not replaced. Without a ledger, an empty one is
+	// created.
 	folder := ledger.Options{Path: t.TempDir()}
 	_, err = maint.Reset(t.Context(), folder)
 	for what, err := range map[string]error{"reset": err, "accepted": maint.Accept(t.Context(), folder)} {
@@ -485,7 +490,8 @@ func TestAcceptAndReset(t *testing.T) {
 	}
 }
 
-// Since when writes fail is when the first of them did, until one succeeds.
+// TestWritesFailSince checks that the time of failure is that of the first failed write, until a
+// write succeeds.
 func TestWritesFailSince(t *testing.T) {
 	t.Parallel()
 	l := openIn(t, t.TempDir())
@@ -506,7 +512,8 @@ func TestWritesFailSince(t *testing.T) {
 	}
 }
 
-// One backup a day is made, and of these a week's is kept; those of the owner stay.
+// TestDailyBackups checks that one backup a day is made, that those of a week are kept, and that
+// backups of the owner stay.
 func TestDailyBackups(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ledger.db")
@@ -535,7 +542,8 @@ func TestDailyBackups(t *testing.T) {
 	}
 }
 
-// Space that retention frees is given back in small steps, between which others write.
+// TestGivesSpaceBack checks that space freed by retention is given back in small steps between
+// other writes.
 func TestGivesSpaceBack(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ledger.db")
@@ -554,7 +562,7 @@ func TestGivesSpaceBack(t *testing.T) {
 	if err != nil || err2 != nil || freed < 9<<20 || after.FreeBytes > 1<<20 {
 		t.Errorf("freed %d: %+v %v %v", freed, after, err, err2)
 	}
-	// At once, and not when the log is next full.
+	// The file shrinks now, not when the log is next full.
 	if info, err := os.Stat(path); err != nil || info.Size() > 2<<20 {
 		t.Errorf("the file has %d bytes, %v", info.Size(), err)
 	}

@@ -13,8 +13,8 @@ import (
 	"rouse/internal/ledger/wake"
 )
 
-// FireWakes decides about wakes that are due, by their ids. A wake is deleted in the
-// transaction that queues its run. lanes is how many runs may execute at once; 0: no limit.
+// FireWakes decides about due wakes, by their ids. The transaction that queues the run of a wake
+// deletes the wake. lanes limits the running runs; 0 means no limit.
 func (l *Ledger) FireWakes(ctx context.Context, now time.Time, lanes int, ids ...int64) ([]wake.Decision, error) {
 	out := make([]wake.Decision, len(ids))
 	err := store.Write(ctx, l.DB, func(tx *store.Tx) error {
@@ -23,7 +23,7 @@ func (l *Ledger) FireWakes(ctx context.Context, now time.Time, lanes int, ids ..
 			return err
 		}
 
-		// Counted once for the batch: what it queues is not running yet.
+		// Count once for the batch: runs queued by it are not running yet.
 		running, err := store.Value[int](tx, countRunning)
 		if err != nil {
 			return err
@@ -41,8 +41,8 @@ func (l *Ledger) FireWakes(ctx context.Context, now time.Time, lanes int, ids ..
 	return out, err
 }
 
-// fireWake locks the wake's row for this transaction: of two processes the second waits,
-// and finds it gone or deferred.
+// fireWake decides about one wake. It locks the row of the wake: a second process waits, and finds
+// the wake gone or deferred.
 func fireWake(tx *store.Tx, db *store.DB, now time.Time, id int64, st wake.State) (wake.Decision, error) {
 	s, planned, err := store.OrFalse(store.One(tx, wake.Fields, `select `+wake.Columns+` from slots where id = $1`+db.ForUpdate, id))
 	if err != nil || !planned {
@@ -56,7 +56,7 @@ func fireWake(tx *store.Tx, db *store.DB, now time.Time, id int64, st wake.State
 	switch {
 	case d.Decision == wake.Run || d.Decision == wake.Dropped:
 		d.Run, err = enqueueWake(tx, db, now, d)
-	// A wake that came too early keeps its time, and there is nothing to write.
+	// A wake that came too early keeps its time, so no row changes.
 	case d.Decision == wake.Deferred && !d.At.Equal(s.At):
 		tx.Run(`update slots set at = $1, deferred = $2 where id = $3`, store.Millis(d.At), store.Flag(d.Wake.Deferred), s.ID)
 		err = record.AddEvent(tx, Event{Job: s.Job, At: now, Kind: "slot.later"}, map[string]any{"agent": s.Agent, "at": d.At.UTC(), "reason": d.Reason})
@@ -65,7 +65,8 @@ func fireWake(tx *store.Tx, db *store.DB, now time.Time, id int64, st wake.State
 	return d, err
 }
 
-// enqueueWake turns a wake into a run: one to be executed, or one that says why it was not.
+// enqueueWake replaces a wake with its run. The run of a dropped wake is finished at once with the
+// reason.
 func enqueueWake(tx *store.Tx, db *store.DB, now time.Time, d wake.Decision) (int64, error) {
 	s := d.Wake
 	of := TriggerDetail{Source: "slot", Wake: &WakeDetail{ID: s.ID, Instructions: s.Instructions, ContextViews: s.ContextViews,
@@ -82,16 +83,17 @@ func enqueueWake(tx *store.Tx, db *store.DB, now time.Time, d wake.Decision) (in
 	tx.Run(`delete from slots where id = $1`, s.ID)
 
 	if d.Decision == wake.Dropped {
-		// The run exists only to say why nothing ran. It was never started, so finish needs no more of it.
+		// The run only records the reason. It never started, so finish needs no other fields.
 		err = finish(tx, db, Run{ID: a.Run, Trigger: domain.TriggerSelf}, Result{Outcome: domain.OutcomeCancelled, Error: d.Reason}, now)
 	}
 
 	return a.Run, err
 }
 
-// countRunning repeats the condition of the partial index runs_unfinished: SQLite uses such an
-// index only where it can see that the condition holds.
+// countRunning repeats the condition of the partial index runs_unfinished, because SQLite uses such
+// an index only if the query implies its condition.
 const countRunning = `select count(*) from runs where state = 'running' and state <> 'finished'`
 
-// lastWake ignores runs that were dropped or cancelled before they started: they woke nobody.
+// lastWake selects the last wake of an agent. It ignores runs that were dropped or cancelled before
+// they started.
 const lastWake = `select queued_at from runs where agent = $1 and triggered_by = 'self' and (state <> 'finished' or started_at <> 0) order by id desc limit 1`

@@ -8,9 +8,9 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// SyncJobs replaces the ledger's jobs by those of the configuration. A new job, one that was
-// removed before, and one whose schedule changed start from now. An unchanged job keeps its
-// anchor and watermark, and a removed one its history.
+// SyncJobs replaces the jobs of the ledger with those of the configuration. A job that is new, was
+// removed before, or has a changed schedule starts from now. An unchanged job keeps its anchor and
+// watermark. A removed job keeps its history.
 func (l *Ledger) SyncJobs(ctx context.Context, now time.Time, specs []JobSpec) (map[string]JobState, error) {
 	known, err := l.Jobs(ctx)
 	if err != nil {
@@ -22,11 +22,11 @@ func (l *Ledger) SyncJobs(ctx context.Context, now time.Time, specs []JobSpec) (
 		out[st.Name] = st
 	}
 	if len(known) == len(specs) && !slices.ContainsFunc(specs, func(s JobSpec) bool { return out[s.Name].JobSpec != s }) {
-		return out, nil // most starts and reloads are about something else
+		return out, nil // most starts and reloads change no job
 	}
 
 	err = store.Write(ctx, l.DB, func(tx *store.Tx) error {
-		// The operation may run more than once.
+		// the operation may run more than once
 		clear(out)
 		const candidate = 2 // removed, unless the configuration still has it
 		tx.Run(`update jobs set removed = $1 where removed = 0`, candidate)
@@ -50,7 +50,7 @@ func (l *Ledger) SyncJobs(ctx context.Context, now time.Time, specs []JobSpec) (
 	return out, err
 }
 
-// Jobs lists how far the jobs of the configuration have been dealt with.
+// Jobs returns the schedule state of all configured jobs.
 func (l *Ledger) Jobs(ctx context.Context) ([]JobState, error) {
 	return store.List(store.Reads(ctx, l.DB), jobFields, `select name, agent, schedule_hash, anchor, watermark from jobs where removed <> 1 order by name`)
 }
@@ -59,9 +59,9 @@ func jobFields(s *JobState) []any {
 	return []any{&s.Name, &s.Agent, &s.ScheduleHash, store.Time(&s.Anchor), store.Time(&s.Watermark)}
 }
 
-// RewindWatermarks moves the watermarks back to now, after a clock that ran ahead was set right. What ran
-// in the time that comes again has its row and does not run twice. A pause that began in that
-// time begins now and keeps its length; one that was ended in it is over.
+// RewindWatermarks moves the watermarks back to now, after the clock ran ahead and was corrected.
+// Occurrences that ran in the repeated time have rows and do not run twice. A pause that began in
+// that time begins now and keeps its length. A pause that was ended in that time ends now.
 func (l *Ledger) RewindWatermarks(ctx context.Context, now time.Time) error {
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		tx.Run(`update jobs set watermark = $1 where watermark > $1`, store.Millis(now))
@@ -73,8 +73,8 @@ func (l *Ledger) RewindWatermarks(ctx context.Context, now time.Time) error {
 	})
 }
 
-// JobState is how far a configured job has been dealt with; false for a job that is new to
-// this ledger, or was gone when a daemon last looked.
+// JobState returns the schedule state of a configured job. It returns false if the job is new to
+// this ledger, or was removed at the last SyncJobs.
 func (l *Ledger) JobState(ctx context.Context, name string) (JobState, bool, error) {
 	return store.OrFalse(store.One(store.Reads(ctx, l.DB), jobFields, `select name, agent, schedule_hash, anchor, watermark from jobs where name = $1 and removed <> 1`, name))
 }

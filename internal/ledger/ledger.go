@@ -25,7 +25,7 @@ import (
 	"rouse/internal/ledger/workspace"
 )
 
-// Ledger is safe for use by many goroutines.
+// Ledger is the ledger of one rouse installation. It is safe for concurrent use.
 type Ledger struct {
 	*store.DB
 	Artifacts   *artifact.Artifacts
@@ -49,13 +49,11 @@ type Ledger struct {
 	Workspaces  *workspace.Workspaces
 }
 
-// What the database of the ledger says and takes.
 type (
 	Options       = store.Options
 	ReadOnlyError = store.ReadOnlyError
 )
 
-// The rows that all subjects of the ledger share.
 type (
 	Usage    = record.Usage
 	Run      = record.Run
@@ -76,14 +74,14 @@ const (
 	NoticeFailed     = record.NoticeFailed
 )
 
-// Who pauses something, plans a wake or changes a workspace.
+// Actors that can pause something, plan a wake or change a workspace.
 const (
 	ByAgent  = record.ByAgent
 	ByUser   = record.ByUser
 	BySystem = record.BySystem
 )
 
-// Errors of the database of the ledger.
+// Errors of the database.
 var (
 	ErrNotClaimable = record.ErrNotClaimable
 	ErrFenced       = record.ErrFenced
@@ -92,27 +90,28 @@ var (
 	ErrLeaseLost    = store.ErrLeaseLost
 )
 
-// Open opens or creates a ledger. A file that cannot be used or written is a *ReadOnlyError, which
-// wraps a *sqlite.CorruptError where it is damaged, lost or not a ledger.
+// Open opens or creates a ledger. It returns a *ReadOnlyError if the file cannot be used or
+// written. That error wraps a *sqlite.CorruptError if the file is damaged, lost or not a ledger.
 func Open(ctx context.Context, o Options) (*Ledger, error) { return with(o)(store.Open(ctx, o)) }
 
-// OpenReadOnly opens a ledger that cannot be written, for why; whatever would write is refused with
-// that. It has to be of the schema that this rouse knows.
+// OpenReadOnly opens a ledger that cannot be written because of why. Every write returns why. It
+// returns an error if the file does not have the schema version of this rouse.
 func OpenReadOnly(ctx context.Context, o Options, why *ReadOnlyError) (*Ledger, error) {
 	return with(o)(store.OpenReadOnly(ctx, o, why))
 }
 
-// OpenShared opens a ledger for reading that another process may have open, and write.
+// OpenShared opens a ledger for reading while another process may have it open for writing.
 func OpenShared(ctx context.Context, o Options) (*Ledger, error) {
 	return with(o)(store.OpenShared(ctx, o))
 }
 
-// OpenFrozen opens a ledger for reading that nobody has open, and beside which nothing is to be written: one of a backup.
+// OpenFrozen opens a ledger for reading without creating files beside it, for example one in a
+// backup. No other process may have it open.
 func OpenFrozen(ctx context.Context, o Options) (*Ledger, error) {
 	return with(o)(store.OpenFrozen(ctx, o))
 }
 
-// with returns a function that makes a ledger of an opened database.
+// with returns a function that builds a ledger from an opened database.
 func with(o Options) func(*store.DB, error) (*Ledger, error) {
 	return func(db *store.DB, err error) (*Ledger, error) {
 		if err != nil {

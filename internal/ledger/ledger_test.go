@@ -49,8 +49,8 @@ func openIn(t interface {
 	return l
 }
 
-// TestPostgres holds the same SQL to the same promises on PostgreSQL. ROUSE_TEST_POSTGRES
-// is the URL of a database in which schemas may be created.
+// TestPostgres runs the same tests on PostgreSQL. ROUSE_TEST_POSTGRES is the URL of a database in
+// which schemas may be created.
 func TestPostgres(t *testing.T) {
 	if os.Getenv("ROUSE_TEST_POSTGRES") == "" {
 		t.Skip("ROUSE_TEST_POSTGRES is not set; .ci/run sets it")
@@ -74,7 +74,8 @@ func TestPostgres(t *testing.T) {
 	})
 }
 
-// restart: a server that drops every connection of the ledger between two writes costs no write.
+// restart checks that writes survive a server that drops all connections of the ledger between
+// them.
 func restart(t *testing.T, admin *sql.DB, name string, l *ledger.Ledger) {
 	for i := range 3 {
 		if _, err := l.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI}); err != nil {
@@ -89,8 +90,7 @@ func restart(t *testing.T, admin *sql.DB, name string, l *ledger.Ledger) {
 	}
 }
 
-// deadlock: PostgreSQL ends one of two processes that wait for each other; its writes are
-// done again instead of being given up.
+// deadlock checks that writes are retried if PostgreSQL ends one of two deadlocked processes.
 func deadlock(t *testing.T, admin *sql.DB) {
 	table := fmt.Sprintf("rouse_test_%d_deadlock", os.Getpid())
 	if _, err := admin.ExecContext(t.Context(), fmt.Sprintf("create table %[1]s (id int primary key, n int); insert into %[1]s values (0, 0), (1, 0)", table)); err != nil {
@@ -117,7 +117,7 @@ func deadlock(t *testing.T, admin *sql.DB) {
 					return err
 				}
 
-				if first { // each holds a row before it asks for the other's
+				if first { // each holds a row before it requests the other's
 					first = false
 					held.Done()
 					held.Wait()
@@ -151,7 +151,8 @@ func TestOpenRefusesForeignFile(t *testing.T) {
 	}
 }
 
-// A ledger of a newer rouse is refused, and not taken for a damaged one.
+// TestOpenRefusesANewerOne checks that a ledger of a newer rouse is refused, and is not reported as
+// damaged.
 func TestOpenRefusesANewerOne(t *testing.T) {
 	t.Parallel()
 	path := filled(t, 1)
@@ -170,7 +171,8 @@ func TestOpenRefusesANewerOne(t *testing.T) {
 	}
 }
 
-// The values of runs that are forgotten are removed, whichever of them are gone already.
+// TestForgottenValues checks that the values of removed runs are removed, even if some are already
+// gone.
 func TestForgottenValues(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -203,7 +205,8 @@ func TestForgottenValues(t *testing.T) {
 	}
 }
 
-// A ledger whose table of identities is empty says so, and is not opened.
+// TestOpenRefusesNoIdentity checks that a ledger with an empty table of epochs is not opened and
+// returns a clear error.
 func TestOpenRefusesNoIdentity(t *testing.T) {
 	dir := t.TempDir()
 	must0(t, openIn(t, dir).Close())
@@ -222,8 +225,8 @@ func TestOpenRefusesNoIdentity(t *testing.T) {
 	}
 }
 
-// A large value that is not what was written is reported as damaged, and not returned; the
-// same value written again mends a file that was cut off.
+// TestDamagedBlob checks that a large value with other content is reported as damaged. Writing the
+// value again repairs a truncated file.
 func TestDamagedBlob(t *testing.T) {
 	dir := t.TempDir()
 	l := openIn(t, dir)
@@ -267,7 +270,8 @@ func TestDamagedBlob(t *testing.T) {
 	}
 }
 
-// Without a folder for them, large values are in the database, and go with it.
+// TestValuesInTheDatabase checks large values without a folder for them. They stay in the database,
+// can be read after reopening, and are removed with their run.
 func TestValuesInTheDatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	large := `"` + strings.Repeat("x", 100_000) + `"`
@@ -300,7 +304,8 @@ func TestValuesInTheDatabase(t *testing.T) {
 	}
 }
 
-// A large value goes with the last run that refers to it, and takes its file along.
+// TestPrunedValues checks that a large value and its file are removed with the last run that refers
+// to it.
 func TestPrunedValues(t *testing.T) {
 	dir := t.TempDir()
 	l := openIn(t, dir)
@@ -337,8 +342,8 @@ func TestPrunedValues(t *testing.T) {
 	}
 }
 
-// TestQueueInvariants performs random operations, reopening included, and checks that no
-// accepted run is lost, none has two attempts on, and a finished one stays finished.
+// TestQueueInvariants performs random operations, including reopening. It checks that no accepted
+// run is lost, no run has two active attempts, and finished runs stay finished.
 func TestQueueInvariants(t *testing.T) {
 	t.Parallel()
 	base, folders := t.TempDir(), 0
@@ -447,8 +452,8 @@ func TestQueueInvariants(t *testing.T) {
 	})
 }
 
-// BenchmarkEnqueue accepts runs durably: compare one caller with BenchmarkFsync of package
-// sqlite, and sixteen with one.
+// BenchmarkEnqueue accepts runs durably. Compare a single caller with BenchmarkFsync of package
+// sqlite, and sixteen callers with one.
 func BenchmarkEnqueue(b *testing.B) {
 	for _, callers := range []int{1, 16} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
@@ -475,7 +480,7 @@ func BenchmarkEnqueue(b *testing.B) {
 	}
 }
 
-// BenchmarkRecordDue accepts a thousand due instants durably: one row and one queued run for each.
+// BenchmarkRecordDue records a thousand due times durably, each with one row and one queued run.
 func BenchmarkRecordDue(b *testing.B) {
 	const jobs = 1000
 	l := openIn(b, b.TempDir())
@@ -497,7 +502,7 @@ func BenchmarkRecordDue(b *testing.B) {
 	b.ReportMetric(float64(b.N)*jobs/b.Elapsed().Seconds(), "instants/s")
 }
 
-// BenchmarkRun is the ledger's part of one run: accepted, started, finished.
+// BenchmarkRun measures the ledger's part of one run: accepted, started, finished.
 func BenchmarkRun(b *testing.B) {
 	l := openIn(b, b.TempDir())
 	b.ReportAllocs()
@@ -520,7 +525,8 @@ func BenchmarkRun(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "runs/s")
 }
 
-// A listing of a time finds all of its runs also where the clock was set back, so that ids do not grow with time.
+// TestRunsAfterClockSetBack checks that a search by time finds all runs even if the clock was set
+// back, so that ids do not grow with time.
 func TestRunsAfterClockSetBack(t *testing.T) {
 	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Now: func() time.Time { return now }})

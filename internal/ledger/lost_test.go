@@ -11,8 +11,8 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// A ledger whose files are deleted, replaced or cut off while it is open takes no more writes, and
-// leaves alone what stands in their place.
+// TestLostFile checks that a ledger accepts no more writes if its files are deleted, replaced or
+// truncated while it is open. It must not change the files in their place.
 func TestLostFile(t *testing.T) {
 	t.Parallel()
 	for name, take := range map[string]func(t *testing.T, path string){
@@ -33,7 +33,7 @@ func TestLostFile(t *testing.T) {
 				}
 				return l
 			}
-			if err := openAt().Close(); err != nil { // so that the file holds all tables
+			if err := openAt().Close(); err != nil { // so that the file has all tables
 				t.Fatal(err)
 			}
 
@@ -84,7 +84,7 @@ func cut(t *testing.T, path string, size int64) {
 	}
 }
 
-// put puts another file into the place of one.
+// put puts another file in place of a file.
 func put(t *testing.T, path string) {
 	t.Helper()
 	if err := os.WriteFile(path+".other", []byte("another"), 0o600); err != nil {

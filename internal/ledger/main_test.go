@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestMain keeps the property tests short unless -rapid.checks says otherwise. It is the program of TestPowerCuts, too.
+// TestMain keeps the property tests short unless -rapid.checks is set. It is also the program of
+// TestPowerCuts.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(workloadIn); dir != "" {
 		os.Exit(beWorkload(dir))
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// noCancel is the context of operations that outlive a test's own.
+// noCancel is the context of operations that outlive the test's own context.
 var noCancel = context.Background()
 
 func sortedKeys(m map[string]int64) []string { return slices.Sorted(maps.Keys(m)) }

@@ -18,7 +18,7 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// secondMigration is what a later version could do: it adds a column, and a table filled from others.
+// secondMigration is a possible later migration: it adds a column, and a table filled from others.
 const secondMigration = `alter table jobs add column note text not null default 'none';
 create table noted (name text primary key, runs integer not null);
 insert into noted select job, count(*) from runs group by job;`
@@ -39,7 +39,7 @@ func fillForMigration(t testing.TB, l *ledger.Ledger) {
 	}
 }
 
-// checkMigrated checks that a migrated ledger has its content and takes new runs.
+// checkMigrated checks that a migrated ledger has its content and accepts new runs.
 func checkMigrated(t *testing.T, l *ledger.Ledger) {
 	t.Helper()
 	if err := l.Exec(t.Context(), "insert into noted select 'migrated', 1 from noted where name = 'j' and runs = 2"); err != nil {
@@ -55,7 +55,8 @@ func checkMigrated(t *testing.T, l *ledger.Ledger) {
 	}
 }
 
-// A ledger of an earlier schema is backed up and migrated. The backup is a ledger too.
+// TestMigration checks that a ledger of an earlier schema is backed up and migrated, and that the
+// backup is a ledger, too.
 func TestMigration(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -85,7 +86,7 @@ func TestMigration(t *testing.T) {
 	}
 }
 
-// A migration that fails leaves the ledger as it was.
+// TestMigrationFails checks that a failed migration leaves the ledger unchanged.
 func TestMigrationFails(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -101,7 +102,8 @@ func TestMigrationFails(t *testing.T) {
 	checkMigrated(t, l)
 }
 
-// A ledger of a higher schema is refused with what to do, also for reading.
+// TestNewerSchema checks that a ledger of a newer schema is refused with a remedy, also for
+// reading.
 func TestNewerSchema(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ledger.db")
@@ -123,7 +125,7 @@ func TestNewerSchema(t *testing.T) {
 	}
 }
 
-// migratePostgres is TestMigration without a backup, which the server makes.
+// migratePostgres is TestMigration without a backup, which is the server's task.
 func migratePostgres(t *testing.T, db *sql.DB) {
 	l, err := ledger.Open(t.Context(), ledger.Options{DB: db})
 	if err != nil {
@@ -134,7 +136,7 @@ func migratePostgres(t *testing.T, db *sql.DB) {
 		t.Fatal(err)
 	}
 
-	for range 2 { // the second finds nothing to do
+	for range 2 { // the second time there is no work
 		if l, err = ledger.OpenMigrating(t.Context(), ledger.Options{DB: db}, secondMigration); err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +148,7 @@ func migratePostgres(t *testing.T, db *sql.DB) {
 	}
 }
 
-// makeForMigration makes the file of a ledger with fillForMigration.
+// makeForMigration creates the file of a ledger with fillForMigration.
 func makeForMigration(t testing.TB, path string) {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), ledger.Options{Path: path})
@@ -159,7 +161,8 @@ func makeForMigration(t testing.TB, path string) {
 	}
 }
 
-// FuzzMigration migrates damaged ledgers: a damaged file is migrated, or refused and left as it was.
+// FuzzMigration migrates damaged ledgers. A damaged file is either migrated, or refused and left
+// unchanged.
 func FuzzMigration(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "ledger.db")
 	makeForMigration(f, path)
@@ -171,9 +174,9 @@ func FuzzMigration(f *testing.F) {
 	f.Add(uint32(0), []byte(nil), uint32(0))
 	f.Add(uint32(60), []byte{0, 0, 0, 9}, uint32(0))                    // another schema
 	f.Add(uint32(100), []byte{0, 0xff}, uint32(0))                      // the first page
-	f.Add(uint32(5*page), []byte{0xa5, 0xa5, 0xa5, 0xa5}, uint32(0))    // another
+	f.Add(uint32(5*page), []byte{0xa5, 0xa5, 0xa5, 0xa5}, uint32(0))    // another page
 	f.Add(uint32(0), []byte(nil), uint32(page))                         // a page is missing
-	f.Add(uint32(0), []byte(nil), uint32(len(sound)-1))                 // all of it is
+	f.Add(uint32(0), []byte(nil), uint32(len(sound)-1))                 // the whole file is missing
 	f.Add(uint32(len(sound)-40), []byte("finished' or 1"), uint32(100)) // a row
 	f.Fuzz(func(t *testing.T, at uint32, change []byte, cut uint32) {
 		data := slices.Clone(sound)

@@ -14,19 +14,20 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// Hold says what keeps a queued run from starting now.
+// Hold is a queued run with the obstacles that keep it from starting.
 type Hold struct {
 	Run int64
 	By  []Obstacle
-	// Notices tell its owner, of each obstacle by its source, unless they were told of it already.
+	// Notices has the owner's notices for each obstacle, by its source. They are sent only once per
+	// obstacle.
 	Notices map[string][]Notice
 }
 
-// tellAgain is for how long an obstacle that comes and goes is told of once.
+// tellAgain is the minimum time between two notices about an obstacle that comes and goes.
 const tellAgain = time.Hour
 
-// HoldRuns records what keeps runs from starting, and tells of the obstacles that nobody was told of yet, in one transaction. A run that
-// is not queued any more is left as it is.
+// HoldRuns records the obstacles of runs, and sends notices for new obstacles, in one transaction.
+// It ignores runs that are not queued any more.
 func (l *Ledger) HoldRuns(ctx context.Context, holds ...Hold) error {
 	if len(holds) == 0 {
 		return nil
@@ -34,7 +35,7 @@ func (l *Ledger) HoldRuns(ctx context.Context, holds ...Hold) error {
 
 	now := l.Now()
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
-		// What only runs waited for that were cancelled is known to be there no more.
+		// Obstacles stay open if all their runs were cancelled. Close them once no run is blocked.
 		blocked, err := store.Value[int](tx, runs.BlockedRuns)
 		if err != nil {
 			return err
@@ -57,8 +58,8 @@ func (l *Ledger) HoldRuns(ctx context.Context, holds ...Hold) error {
 }
 
 func holdRun(tx *store.Tx, r Run, h Hold, now time.Time) error {
-	// What is in its way may change while it waits, which is one wait all the same; and a daemon that was
-	// killed says again what is on record.
+	// The wait continues if the obstacles change while the run waits. A daemon that was killed
+	// reports again the obstacles that are already recorded.
 	since := now
 	if r.Blocked.Now() {
 		since = r.Blocked.Since
@@ -84,7 +85,7 @@ func holdRun(tx *store.Tx, r Run, h Hold, now time.Time) error {
 	return nil
 }
 
-// meetObstacle records that an obstacle is there, and tells of it once.
+// meetObstacle records that an obstacle exists, and adds its notices once.
 func meetObstacle(tx *store.Tx, o Obstacle, notices []Notice, now time.Time) error {
 	var over, told time.Time
 	err := store.Scan(tx, []any{store.Time(&over), store.Time(&told)}, `select over_at, told_at from obstacles where source = $1`, o.Source)
@@ -94,7 +95,7 @@ func meetObstacle(tx *store.Tx, o Obstacle, notices []Notice, now time.Time) err
 	case err != nil:
 		return err
 	case !over.IsZero():
-		// It is there again. One that comes and goes is not told of each time.
+		// The obstacle is back. Notify again only after tellAgain.
 		if now.Sub(told) > tellAgain {
 			told = time.Time{}
 		}
@@ -108,7 +109,8 @@ func meetObstacle(tx *store.Tx, o Obstacle, notices []Notice, now time.Time) err
 	return nil
 }
 
-// ReleaseRuns records that nothing is in the way of some runs any more, and so of no other run that waited for the same.
+// ReleaseRuns records that runs are no longer blocked. It also closes their obstacles, so that no
+// other run waits for them.
 func (l *Ledger) ReleaseRuns(ctx context.Context, runs ...int64) error {
 	if len(runs) == 0 {
 		return nil
@@ -138,19 +140,20 @@ func (l *Ledger) ReleaseRuns(ctx context.Context, runs ...int64) error {
 	})
 }
 
-// endBlock notes until when a run was blocked; nothing where it is not.
+// endBlock records the end of a run's blocked time, if the run is blocked.
 func endBlock(tx *store.Tx, r Run, now time.Time) {
 	if r.Blocked.Now() {
 		tx.Run(`update runs set blocked_until = $1 where id = $2`, store.Millis(now), r.ID)
 	}
 }
 
-// OpenObstacles lists the obstacles of a kind that are there, as far as runs came upon them.
+// OpenObstacles returns the open obstacles of a kind that runs have met.
 func (l *Ledger) OpenObstacles(ctx context.Context, kind string) ([]Obstacle, error) {
 	return store.List(store.Reads(ctx, l.DB), func(o *Obstacle) []any { return []any{&o.Kind, &o.Source, &o.Text} }, `select kind, source, reason from obstacles where kind = $1 and over_at = 0 order by source`, kind)
 }
 
-// blockedFirst is the oldest of some queued runs, if something is in its way: further ones of its job would wait behind it for the same.
+// blockedFirst returns the oldest of some queued runs that is blocked. Further runs of its job
+// would wait behind it for the same reason.
 func blockedFirst(queued []Run) (Run, bool) {
 	i := slices.IndexFunc(queued, func(r Run) bool { return r.State == domain.StateQueued && r.Blocked.Now() })
 	if i < 0 {

@@ -14,13 +14,14 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// RecordDue gives each instant its one row, queues the runs, and advances the watermarks
-// of the jobs, all in one transaction. An instant that has a row keeps it, and the row is
-// returned, so it does not matter how often, or by whom, it is reported. Only an instant that
-// was missed, and is due again because the clock was set back, may run after all.
+// RecordDue records each due time in one row, queues the runs, and advances the watermarks of the
+// jobs, all in one transaction. If a row exists, RecordDue keeps and returns it, so repeated
+// reports are harmless. One exception: a missed time may still run if the clock was set back and
+// the time is due again.
 func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, watermarks map[string]time.Time) ([]runs.Occurrence, error) {
 	out := make([]runs.Occurrence, len(due))
-	// A pause counts at the nominal instant. One that is over by now may cover an earlier instant.
+	// Pauses apply at the nominal time, so a pause that has ended by now may still cover a due
+	// time.
 	earliest := now
 	for _, d := range due {
 		if d.Nominal.Before(earliest) {
@@ -50,8 +51,8 @@ func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, waterm
 	return out, err
 }
 
-// recordOccurrence inserts the row of the instant first, so that of two schedulers the second
-// waits for the first and finds its decision.
+// recordOccurrence records one due time. It inserts the row first, so that a second scheduler waits
+// for the first and finds its decision.
 func (l *Ledger) recordOccurrence(tx *store.Tx, now time.Time, d Due, pauses []pause.Pause) (runs.Occurrence, error) {
 	o := runs.Occurrence{Job: d.Job, Source: d.Source, Nominal: d.Nominal, Actual: d.Actual, Decision: d.Decision, Reason: d.Reason,
 		Through: d.Through, Instants: d.Instants}
@@ -64,7 +65,7 @@ func (l *Ledger) recordOccurrence(tx *store.Tx, now time.Time, d Due, pauses []p
 		return o, err
 	}
 	if !isNew {
-		// The instant has a row. It stands, unless it was missed and may run after all.
+		// The existing row stays, unless it was missed and may still run.
 		old, err := recordedOccurrence(tx, l.DB, d)
 		switch {
 		case err != nil:
@@ -95,7 +96,7 @@ func (l *Ledger) recordOccurrence(tx *store.Tx, now time.Time, d Due, pauses []p
 		return o, err
 	}
 
-	// What is not to run was inserted as it was decided.
+	// Other decisions were inserted unchanged.
 	if d.Decision != domain.DecisionRun {
 		return o, nil
 	}
@@ -104,24 +105,24 @@ func (l *Ledger) recordOccurrence(tx *store.Tx, now time.Time, d Due, pauses []p
 	return o, nil
 }
 
-// insertOccurrence inserts the row of an instant, and reports whether it had none.
+// insertOccurrence inserts the row of a scheduled time and reports whether it is new.
 func insertOccurrence(tx *store.Tx, now time.Time, o runs.Occurrence) (bool, error) {
 	return store.Changed(tx, `insert into occurrences (job, nominal, actual, decision, reason, recorded_at, source, through, instants)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (job, nominal) do nothing`,
 		o.Job, store.Millis(o.Nominal), store.Millis(o.Actual), o.Decision, o.Reason, store.Millis(now), o.Source, store.Millis(o.Through), o.Instants)
 }
 
-// updateOccurrence records what was decided about an instant.
+// updateOccurrence writes the decision about a scheduled time.
 func updateOccurrence(tx *store.Tx, o runs.Occurrence) {
 	tx.Run(`update occurrences set decision = $1, reason = $2, run = $3, source = $4, actual = $5 where job = $6 and nominal = $7`,
 		o.Decision, o.Reason, o.Run, o.Source, store.Millis(o.Actual), o.Job, store.Millis(o.Nominal))
 }
 
-// recordStretch records a stretch of missed instants whose first instant has a row already. A
-// row that stands for a stretch is extended; next to any other row, the rest gets its own.
+// recordStretch records a range of missed times. The first of them already has a row. If that row
+// is a range, it is extended. Otherwise the rest gets its own row.
 func recordStretch(tx *store.Tx, now time.Time, old runs.Occurrence, d Due) (runs.Occurrence, error) {
 	if old.Through.IsZero() {
-		// The first instant keeps its own row, and the stretch begins right behind it.
+		// The first time keeps its own row, and the range begins right after it.
 		if d.Instants == 1 {
 			return old, nil
 		}
@@ -138,8 +139,7 @@ func recordStretch(tx *store.Tx, now time.Time, old runs.Occurrence, d Due) (run
 	return store.One(tx, runs.OccurrenceFields, runs.OneOccurrence, d.Job, store.Millis(d.Nominal))
 }
 
-// detachFirst separates the first instant of a stretch from the rest, so that it has a row of
-// its own.
+// detachFirst splits the first time off a range, so that it has its own row.
 func detachFirst(tx *store.Tx, now time.Time, o runs.Occurrence) error {
 	if o.Through.IsZero() {
 		return nil
@@ -152,7 +152,7 @@ func detachFirst(tx *store.Tx, now time.Time, o runs.Occurrence) error {
 	return err
 }
 
-// occurrenceData is what the event of an occurrence that does not run says.
+// occurrenceData returns the event data of an occurrence that does not run.
 func occurrenceData(o runs.Occurrence) map[string]any {
 	data := map[string]any{"nominal": o.Nominal.UTC(), "reason": o.Reason}
 	if !o.Through.IsZero() {
@@ -161,12 +161,12 @@ func occurrenceData(o runs.Occurrence) map[string]any {
 	return data
 }
 
-// recordedOccurrence reads the row of an instant. PostgreSQL locks it for this transaction, so
-// that of two schedulers that see a missed instant again the second finds the first's decision.
+// recordedOccurrence reads the row of a scheduled time. On PostgreSQL it locks the row. If two
+// schedulers see the same missed time again, the second then finds the decision of the first.
 func recordedOccurrence(tx *store.Tx, db *store.DB, d Due) (runs.Occurrence, error) {
 	query := runs.OneOccurrence
 	if db.ForUpdate != "" {
-		// PostgreSQL refuses to lock the nullable side of the outer join.
+		// PostgreSQL cannot lock the nullable side of the outer join.
 		query += db.ForUpdate + ` of o`
 	}
 	return store.One(tx, runs.OccurrenceFields, query, d.Job, store.Millis(d.Nominal))
@@ -178,7 +178,7 @@ func enqueueDue(tx *store.Tx, now time.Time, d Due) (Accepted, error) {
 		return Accepted{}, err
 	}
 
-	var notBefore time.Time // zero when Actual has come: a clock that is set back must not delay the run
+	var notBefore time.Time // zero if Actual has passed: a clock that is set back must not delay the run
 	if d.Actual.After(now) {
 		notBefore = d.Actual
 	}
@@ -187,17 +187,17 @@ func enqueueDue(tx *store.Tx, now time.Time, d Due) (Accepted, error) {
 		instantKey(d), detail)
 }
 
-// instantDetail is what triggers the run of an instant. One that JSON cannot write fails the whole batch.
+// instantDetail returns the trigger detail of a scheduled run, as JSON.
 func instantDetail(d Due) (string, error) {
 	nominal := d.Nominal.UTC()
 	detail, err := json.Marshal(TriggerDetail{Source: d.Source, Nominal: &nominal})
 	return string(detail), err
 }
 
-// instantKey makes an instant one run, whoever asks for it.
+// instantKey returns the run key of a scheduled time, so that the time gets only one run.
 func instantKey(d Due) string { return fmt.Sprintf("time/%s/%d", d.Job, store.Millis(d.Nominal)) }
 
-// decideWithRuns decides a due instant by the job's other runs, as the ledger has them.
+// decideWithRuns decides about a due time, considering the job's other runs in the ledger.
 func (l *Ledger) decideWithRuns(tx *store.Tx, now time.Time, d Due, pauses []pause.Pause) (decision domain.Decision, reason string, err error) {
 	begun, most := OverlapCandidates(d.Overlap)
 	others, err := store.List(tx, record.RunFields, overlappingRuns+l.ForUpdate, d.Job, store.Flag(begun), most)
@@ -210,7 +210,8 @@ func (l *Ledger) decideWithRuns(tx *store.Tx, now time.Time, d Due, pauses []pau
 		return decision, reason, nil
 	}
 
-	// They are cancelled in the transaction that queues their successor: never both, never neither.
+	// The runs are cancelled in the transaction that queues their successor, so that both happen or
+	// neither.
 	for _, r := range others {
 		if err := l.cancelRun(tx, r, replacedReason, now); err != nil {
 			return "", "", err
@@ -220,12 +221,13 @@ func (l *Ledger) decideWithRuns(tx *store.Tx, now time.Time, d Due, pauses []pau
 	return decision, reason, nil
 }
 
-// Backfill queues the runs of past instants that have none, or whose run was skipped before it began, all in
-// one transaction; the row of each says what it was before. An instant that ran keeps its row and its run, so
-// that it does not matter how often it is asked for, or what the scheduler decides meanwhile.
+// Backfill queues runs for past scheduled times without a run, or with a run that was skipped
+// before it began. It uses one transaction, and the reason of each row names its previous decision.
+// A time that already ran keeps its row and its run, so repeated calls are harmless.
 //
-// Neither pauses nor overlaps are looked at: a pause holds the runs back while it lasts, and they wait behind
-// all others (Run.Yields). The due instants carry no decision; the rows are returned in their order.
+// Backfill ignores pauses and overlaps when it queues. A pause still keeps the runs from starting,
+// and they wait behind all other runs (Run.Yields). The decisions of due are ignored. The rows are
+// returned in the order of due.
 func (l *Ledger) Backfill(ctx context.Context, now time.Time, due []Due) ([]runs.Occurrence, error) {
 	return store.InTx(ctx, l.DB, func(tx *store.Tx) ([]runs.Occurrence, error) {
 		out := make([]runs.Occurrence, len(due))
@@ -239,8 +241,8 @@ func (l *Ledger) Backfill(ctx context.Context, now time.Time, due []Due) ([]runs
 	})
 }
 
-// backfillOne inserts the row first, as recordOccurrence does, so that of two writers the second finds the
-// decision of the first.
+// backfillOne backfills one scheduled time. Like recordOccurrence it inserts the row first, so that
+// a second writer finds the decision of the first.
 func backfillOne(tx *store.Tx, db *store.DB, now time.Time, d Due) (runs.Occurrence, error) {
 	o := runs.Occurrence{Job: d.Job, Source: d.Source, Nominal: d.Nominal, Actual: d.Actual, Decision: domain.DecisionRun, Instants: 1}
 	isNew, err := insertOccurrence(tx, now, o)
@@ -265,7 +267,7 @@ func backfillOne(tx *store.Tx, db *store.DB, now time.Time, d Due) (runs.Occurre
 		return o, err
 	}
 
-	// A run that was skipped has the key of the instant; the next one is told apart by it.
+	// A skipped run already has the key of this time; add its id to the key of the next run.
 	key := instantKey(d)
 	request := Request{Job: d.Job, Agent: d.Agent, Trigger: domain.TriggerBackfill, ScheduledAt: d.Nominal}
 	a, err := insertRun(tx, now, request, key, detail)

@@ -10,21 +10,23 @@ import (
 	"rouse/internal/text"
 )
 
-// maxQueueAll is how many runs of a job `overlap: queue_all` keeps queued.
+// maxQueueAll is the maximum number of queued runs of a job with `overlap: queue_all`.
 const maxQueueAll = 100
 
-// overlappingRuns selects the runs that decide an overlap policy, as Run.Overlaps does. A run that waits for its model counts as queued,
-// because a night without a model would pile such runs up. The condition state <> 'finished' lets SQLite use the partial index.
+// overlappingRuns selects the runs that decide an overlap policy, as Run.Overlaps does. A run that
+// waits for its model counts as queued, so that such runs do not pile up while the model is
+// unavailable. The condition state <> 'finished' lets SQLite use the partial index.
 const overlappingRuns = `select ` + record.RunColumns + ` from runs where job = $1
 	and (state = 'queued' or state = 'waiting' and waiting_for = 'retry' and postponements > 0 or $2 = 1 and state in ('running', 'waiting')) and state <> 'finished'
 	and not (state = 'queued' and triggered_by = 'backfill') order by id limit $3`
 
-// OverlapCandidates returns which runs of a job decide an overlap policy: the queued ones, and with begun also those that run or wait.
-// The oldest of them are read, at most so many. The limit matters: a job can have any number of runs queued, and all writers share the
-// transaction in which an instant is decided.
+// OverlapCandidates returns the selection of runs that decide an overlap policy: the oldest queued
+// runs of a job, at most the number in most. If begun is true, runs that run or wait are also
+// selected. The limit keeps the transaction short, because all writers share it and a job can have
+// any number of queued runs.
 func OverlapCandidates(policy domain.Overlap) (begun bool, most int) {
 	switch policy {
-	case domain.OverlapAllow, domain.OverlapQueueOne: // of allow for one that is blocked alone
+	case domain.OverlapAllow, domain.OverlapQueueOne: // allow needs only a blocked run
 		return false, 1
 	case domain.OverlapQueueAll:
 		return false, maxQueueAll
@@ -34,16 +36,18 @@ func OverlapCandidates(policy domain.Overlap) (begun bool, most int) {
 	return true, 1
 }
 
-// ObstacleOverlap is the kind of the obstacle of a run that starts after an earlier run of its job, which waits for a person.
+// ObstacleOverlap is the kind of obstacle of a run that waits behind an earlier run of its job. The
+// earlier run waits for a person.
 const ObstacleOverlap = "overlap"
 
-// maxObstacles is how much of what is in the way of another run is told of an instant, in characters.
+// maxObstacles is the maximum length of the obstacles in the reason of a skipped occurrence, in
+// characters.
 const maxObstacles = 200
 
 const replacedReason = "overlap: a newer occurrence took its place"
 
-// DecideDue says what becomes of an instant that is to run, given the runs that it overlaps with,
-// oldest first, and the pauses. cancelOthers says that it replaces those runs. It is pure.
+// DecideDue decides about a due time that is to run. others are the runs that it overlaps, oldest
+// first. If cancelOthers is true, the new run replaces them. It does not read or write the ledger.
 func DecideDue(d Due, others []Run, pauses []pause.Pause) (decision domain.Decision, reason string, cancelOthers bool) {
 	if p, ok := pause.Paused(pauses, d.Job, d.Agent, d.Nominal); ok {
 		return domain.DecisionSkipped, p.String(), false
@@ -56,7 +60,7 @@ func DecideDue(d Due, others []Run, pauses []pause.Pause) (decision domain.Decis
 	return decision, reason, cancelOthers
 }
 
-// decideOverlap applies an overlap policy; others are the runs that decide it, oldest first.
+// decideOverlap applies an overlap policy. others are the runs that decide it, oldest first.
 func decideOverlap(policy domain.Overlap, others []Run) (decision domain.Decision, reason string, cancelOthers bool) {
 	var queued []Run
 	for _, r := range others {
@@ -65,7 +69,8 @@ func decideOverlap(policy domain.Overlap, others []Run) (decision domain.Decisio
 		}
 	}
 
-	// A job that cannot work now has one run that waits, whatever may run side by side: they would all begin at once when it can.
+	// A blocked job keeps one waiting run, even if its runs may overlap. Otherwise all of them
+	// would start at once when the obstacle is gone.
 	if r, blocked := blockedFirst(queued); blocked && policy != domain.OverlapCancel {
 		return domain.DecisionSkipped, fmt.Sprintf("overlap: run %d waits already: %s", r.ID, text.Truncate(record.ObstaclesText(r.Blocked.By), maxObstacles)), false
 	}

@@ -6,7 +6,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// TestDecideDue checks what becomes of an instant beside other runs of its job; of pauses see the conformance suite.
+// TestDecideDue checks the decision about a due time that overlaps other runs of its job. The
+// conformance suite tests pauses.
 func TestDecideDue(t *testing.T) {
 	queued, running := Run{ID: 1, State: domain.StateQueued}, Run{ID: 2, State: domain.StateRunning}
 	waiting := func(what domain.Wait) []Run { return []Run{{ID: 3, State: domain.StateWaiting, WaitingFor: what}} }

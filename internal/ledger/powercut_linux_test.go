@@ -22,8 +22,9 @@ import (
 	"rouse/internal/powercut"
 )
 
-// TestPowerCuts cuts the power at random instants of a program that uses a ledger, and opens what may be left on the disk: it opens
-// without a question, everything that was on record is, every promise holds, and it goes on. ROUSE_TEST_POWERCUTS is how many cuts.
+// TestPowerCuts simulates power cuts at random moments of a program that uses a ledger, and opens
+// the possible remains on disk. The ledger must open without confirmation, have all recorded rows,
+// pass the audit, and accept new runs. ROUSE_TEST_POWERCUTS sets the number of cuts.
 func TestPowerCuts(t *testing.T) {
 	t.Parallel()
 	cuts, err := strconv.Atoi(os.Getenv("ROUSE_TEST_POWERCUTS"))
@@ -73,8 +74,9 @@ func recordWorkload(t *testing.T, home string, o powercut.Options) *powercut.Tra
 	return trace
 }
 
-// TestPowerCutsOfAMigration cuts the power at random instants while a ledger is migrated, and, in a
-// new home, while a ledger is made: it opens, and has all that it had. ROUSE_TEST_POWERCUTS is how many cuts.
+// TestPowerCutsOfAMigration simulates power cuts at random moments of a migration, and of the
+// creation of a ledger in a new home. The ledger must open with all its content.
+// ROUSE_TEST_POWERCUTS sets the number of cuts.
 func TestPowerCutsOfAMigration(t *testing.T) {
 	t.Parallel()
 	cuts, err := strconv.Atoi(os.Getenv("ROUSE_TEST_POWERCUTS"))
@@ -112,9 +114,9 @@ func TestPowerCutsOfAMigration(t *testing.T) {
 	}
 }
 
-// TestFailingSyncs tells a program that works with a ledger that some syncs failed, of which nobody knows whether what was written
-// is on disk. It reads by key before it decides: nothing is lost, and nothing there twice. ROUSE_TEST_FAILING_SYNCS is how many
-// runs each of three agents makes.
+// TestFailingSyncs reports failed syncs to a program that uses a ledger, so that it is unknown
+// whether the writes are on disk. The program looks up the key before it decides, so that no run is
+// lost or duplicated. ROUSE_TEST_FAILING_SYNCS sets the number of runs of each of three agents.
 func TestFailingSyncs(t *testing.T) {
 	t.Parallel()
 	each, err := strconv.Atoi(os.Getenv("ROUSE_TEST_FAILING_SYNCS"))
@@ -165,7 +167,8 @@ func TestFailingSyncs(t *testing.T) {
 	t.Logf("%d syncs failed; %d writes failed and were there all the same; %d runs, none lost or twice", failed, kept, len(runs))
 }
 
-// keepInodes has the marker of a ledger name its files by the numbers that they have by now: a power cut does not change those.
+// keepInodes updates the inode numbers in the marker of a ledger, because a power cut would not
+// change them.
 func keepInodes(path string) error {
 	marker, err := os.ReadFile(path + "-seal")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -180,7 +183,7 @@ func keepInodes(path string) error {
 	return errors.Join(err, os.WriteFile(path+"-seal", marker, 0o600))
 }
 
-// checkAfterCut opens a ledger and looks for what was on record.
+// checkAfterCut opens a ledger and checks that it has all recorded rows.
 func checkAfterCut(t *testing.T, dir string, said []string) error {
 	ctx := t.Context()
 	l, err := ledger.Open(ctx, ledger.Options{Path: filepath.Join(dir, "ledger.db"), Blobs: filepath.Join(dir, "blobs")})
@@ -216,7 +219,7 @@ func checkAfterCut(t *testing.T, dir string, said []string) error {
 		return err
 	}
 
-	// Whoever got no answer asks again: it is the same run.
+	// A client without a response repeats its request and gets the same run.
 	request := ledger.Request{Job: "j0", Agent: "a", Trigger: domain.TriggerAPI, Key: "0.0.0"}
 	before, known, err := l.Runs.ByKey(ctx, request.Key)
 	if err != nil {

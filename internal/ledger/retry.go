@@ -9,8 +9,8 @@ import (
 	"rouse/internal/ledger/workspace"
 )
 
-// RetryReview puts a workspace back to the last checkpoint of the run that left it half changed, and queues a run that begins from
-// that checkpoint. The workspace needs no review then.
+// RetryReview restores a workspace to the last checkpoint of the run that left it half changed. It
+// also queues a run that begins from that checkpoint. The workspace then needs no review.
 func (l *Ledger) RetryReview(ctx context.Context, id int64) (Run, error) {
 	now := l.Now()
 	run, err := store.InTx(ctx, l.DB, func(tx *store.Tx) (int64, error) {
@@ -28,7 +28,8 @@ func (l *Ledger) RetryReview(ctx context.Context, id int64) (Run, error) {
 			return 0, err
 		}
 
-		// What the first run had read is in the checkpoint.
+		// The checkpoint may contain content that the first run had read, so the new run inherits
+		// its taint.
 		if _, err := tx.Exec(`update runs set workspace = $1, checkpoint = $2, taint = $3 where id = $4`, w.ID, last.ID, r.Taint, a.Run); err != nil {
 			return 0, err
 		}

@@ -13,14 +13,14 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// Successor is a job that begins when a run of another one has ended.
+// Successor is a job that starts when a run of another job has ended.
 type Successor struct {
 	Job, Agent string
-	After      string // the job whose runs it follows
+	After      string // job that it follows
 	Outcomes   []domain.Outcome
 }
 
-// EndedRun is the run that one of a Follower was queued for, as it was when it ended.
+// EndedRun is the ended run that a successor's run was queued for.
 type EndedRun struct {
 	Run        int64           `json:"run"`
 	Job        string          `json:"job"`
@@ -31,7 +31,7 @@ type EndedRun struct {
 	Artifacts  []EndedArtifact `json:"artifacts,omitempty"`
 }
 
-// EndedArtifact is what an EndedRun handed over.
+// EndedArtifact is an artifact of an EndedRun.
 type EndedArtifact struct {
 	ID          int64  `json:"id"`
 	Name        string `json:"name"`
@@ -41,12 +41,12 @@ type EndedArtifact struct {
 	Hash        string `json:"hash"` // SHA-256, hexadecimal
 }
 
-// SetSuccessors replaces the followers by those of the configuration that is in force. Runs that have ended before are followed as
-// it was then.
+// SetSuccessors replaces the successors with those of the current configuration. Successors of runs
+// that have already ended do not change.
 func (l *Ledger) SetSuccessors(ctx context.Context, all []Successor) error {
 	known, err := followers(ctx, l.DB)
 	if err != nil || slices.EqualFunc(known, sortedSuccessors(all), sameSuccessor) {
-		return err // most reloads are about something else
+		return err // most reloads change no successor
 	}
 
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
@@ -62,7 +62,8 @@ func (l *Ledger) SetSuccessors(ctx context.Context, all []Successor) error {
 	})
 }
 
-// sortedSuccessors are in an order that does not depend on the collation of a database.
+// sortedSuccessors returns the successors in an order that does not depend on the collation of a
+// database.
 func sortedSuccessors(all []Successor) []Successor {
 	return slices.SortedFunc(slices.Values(all), func(a, b Successor) int {
 		return cmp.Or(strings.Compare(a.After, b.After), strings.Compare(a.Job, b.Job))
@@ -82,12 +83,13 @@ func successorFields(f *Successor) []any {
 	return []any{&f.After, &f.Job, &f.Agent, store.Decoded(&f.Outcomes)}
 }
 
-// FollowerKey makes a run that has ended one run of a job that follows it, however often it ends.
+// FollowerKey returns the key of the run of job that follows a run. It ensures that only one such
+// run exists, even if the first run ends several times.
 func FollowerKey(run int64, job string) string { return fmt.Sprintf("after/%d/%s", run, job) }
 
-// startFollowers queues the runs that follow a run, in the transaction that writes its outcome: whatever is killed, there are
-// both or neither. A run that is tried again manually ends again, and is followed by none that has followed it before. What was
-// only tried out is followed by nothing.
+// startFollowers queues the runs that follow a run, in the transaction that writes its outcome. A
+// crash therefore leaves both or neither. If a run ends again after a manual retry, a job that has
+// already followed it does not run again. Dry runs have no followers.
 func startFollowers(tx *store.Tx, r Run, res Result, now time.Time) error {
 	if r.Job == "" {
 		return nil
@@ -99,7 +101,7 @@ func startFollowers(tx *store.Tx, r Run, res Result, now time.Time) error {
 	}
 
 	var d TriggerDetail
-	_ = json.Unmarshal(r.Detail, &d) // one that is damaged was no trial: those are made by people, and are short
+	_ = json.Unmarshal(r.Detail, &d) // a dry run has a short detail and cannot be damaged
 	if d.DryRun {
 		return nil
 	}
@@ -122,7 +124,7 @@ func startFollowers(tx *store.Tx, r Run, res Result, now time.Time) error {
 	return nil
 }
 
-// endedArtifacts are what a run handed over and is still there.
+// endedArtifacts returns the artifacts of a run that were not discarded.
 func endedArtifacts(tx *store.Tx, run int64) ([]EndedArtifact, error) {
 	return store.List(tx, func(a *EndedArtifact) []any {
 		return []any{&a.ID, &a.Name, &a.Description, &a.Version, &a.Size, &a.Hash}

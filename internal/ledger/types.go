@@ -15,64 +15,72 @@ import (
 	"rouse/internal/text"
 )
 
-// TriggerDetail is the JSON of Run.Detail; a trigger fills what it knows.
+// TriggerDetail is the JSON of Run.Detail. Each trigger sets only its own fields.
 type TriggerDetail struct {
-	Source         string            `json:"source,omitempty"`  // of a schedule: cron, every, at, start
-	Nominal        *time.Time        `json:"nominal,omitempty"` // of a schedule
-	File           *File             `json:"file,omitempty"`    // of a watch, per file
-	Files          []File            `json:"files,omitempty"`   // of a watch in batches
-	More           int               `json:"more,omitempty"`    // files that were ready and come in a later batch
-	Folder         string            `json:"folder,omitempty"`  // of a watch that converges
-	Changes        *Changes          `json:"changes,omitempty"` // of a watch that converges
-	Round          int               `json:"round,omitempty"`   // how many runs since the folder last came to rest, this one included
-	Input          map[string]string `json:"input,omitempty"`   // of a manual run
-	Prompt         string            `json:"prompt,omitempty"`  // of an ad-hoc run
-	Session        string            `json:"session,omitempty"` // of an ad-hoc run: the key of the session that it belongs to
-	NewSession     bool              `json:"fresh,omitempty"`   // its session begins with it
-	Chat           bool              `json:"chat,omitempty"`    // of a request of a conversation, whose asker waits
-	Tool           string            `json:"tool,omitempty"`    // of a manual call
-	Args           json.RawMessage   `json:"args,omitempty"`
-	FailOnExitCode bool              `json:"check,omitempty"` // a program that fails is a failed call
-	Skill          string            `json:"skill,omitempty"` // of a skill that is run without a job
-	SkillInput     json.RawMessage   `json:"given,omitempty"` // its input, a JSON object
-	DryRun         bool              `json:"dry_run,omitempty"`
-	// Workspace is the name of the workspace that such a skill works in.
-	Workspace      string          `json:"workspace,omitempty"`
-	Uninstall      bool            `json:"removes,omitempty"` // the skill is told that it will be removed, and is not run
-	Wake           *WakeDetail     `json:"wake,omitempty"`    // of a wake
-	StartedBy      *StarterDetail  `json:"by,omitempty"`      // of a run that another one started
-	After          *EndedRun       `json:"after,omitempty"`   // of a run that follows one of another job
-	Webhook        *Delivery       `json:"webhook,omitempty"`
-	IdempotencyKey *IdempotencyKey `json:"once,omitempty"` // where whoever asked named the request, to send it again
-	// Untrusted says that whoever asked may repeat what strangers have written, as the model of another program may.
+	Source  string     `json:"source,omitempty"`  // kind of schedule (cron, every, at or start), or slot for a wake
+	Nominal *time.Time `json:"nominal,omitempty"` // scheduled time
+	File    *File      `json:"file,omitempty"`    // file, for a watch with one run per file
+	Files   []File     `json:"files,omitempty"`   // files, for a watch in batches
+	More    int        `json:"more,omitempty"`    // number of ready files left for a later batch
+	Folder  string     `json:"folder,omitempty"`  // folder, for a watch that converges
+	Changes *Changes   `json:"changes,omitempty"` // changes since the last run, for a watch that converges
+	// number of runs since the folder was last unchanged, including this one
+	Round      int               `json:"round,omitempty"`
+	Input      map[string]string `json:"input,omitempty"`   // input of a manual run
+	Prompt     string            `json:"prompt,omitempty"`  // prompt of an ad-hoc run
+	Session    string            `json:"session,omitempty"` // session key of an ad-hoc run
+	NewSession bool              `json:"fresh,omitempty"`   // whether the run begins its session
+	// whether the run is a chat request with a waiting client
+	Chat           bool            `json:"chat,omitempty"`
+	Tool           string          `json:"tool,omitempty"` // tool of a manual call
+	Args           json.RawMessage `json:"args,omitempty"`
+	FailOnExitCode bool            `json:"check,omitempty"` // whether a failing program fails the call
+	Skill          string          `json:"skill,omitempty"` // skill that runs without a job
+	SkillInput     json.RawMessage `json:"given,omitempty"` // input of the skill, a JSON object
+	DryRun         bool            `json:"dry_run,omitempty"`
+	// name of the workspace, for a skill that runs without a job
+	Workspace string `json:"workspace,omitempty"`
+	// whether the skill is only told that it will be removed, and does not run
+	Uninstall bool           `json:"removes,omitempty"`
+	Wake      *WakeDetail    `json:"wake,omitempty"`  // wake that started the run
+	StartedBy *StarterDetail `json:"by,omitempty"`    // run that started this run with a call
+	After     *EndedRun      `json:"after,omitempty"` // ended run of another job that this run follows
+	Webhook   *Delivery      `json:"webhook,omitempty"`
+	// key with which the client may repeat the request
+	IdempotencyKey *IdempotencyKey `json:"once,omitempty"`
+	// whether the requester may repeat untrusted content, as the model of another program may
 	Untrusted bool `json:"untrusted,omitempty"`
-	// Retried says that a person had the run tried again: its model is asked also while that is paused.
+	// whether a person retried the run; its model is then called even while the model is paused
 	Retried bool `json:"retried,omitempty"`
-	// Definition is a hash of what the job was when it took a file: what failed is not tried again under the same one.
+	// hash of the job's definition when the job claimed a file; a failed file is not retried under
+	// the same definition
 	Definition string `json:"definition,omitempty"`
 }
 
-// Delivery is a request that a webhook got, without its body.
+// Delivery is a request that a webhook received, without its body.
 type Delivery struct {
-	Path  string `json:"path"`            // of the webhook
-	ID    string `json:"id"`              // as its sender numbers them
-	Event string `json:"event,omitempty"` // what its sender calls it, "" where they do not say
-	Bytes int64  `json:"bytes"`           // of the body
+	Path  string `json:"path"`            // path of the webhook
+	ID    string `json:"id"`              // sender's id of the delivery
+	Event string `json:"event,omitempty"` // sender's name of the event; may be empty
+	Bytes int64  `json:"bytes"`           // size of the body
 }
 
-// IdempotencyKey is what whoever asked for a run calls their request: they may send it again, and it stays one run.
+// IdempotencyKey is the client's name for a request. A request that is repeated with the same key
+// gets the same run.
 type IdempotencyKey struct {
-	Key     string `json:"key"`
-	Request string `json:"request"` // SHA-256 of what was asked, hexadecimal: another request is refused under the same key
+	Key string `json:"key"`
+	// SHA-256 of the request, hexadecimal; a different request with the same key is refused
+	Request string `json:"request"`
 }
 
-// StarterDetail is the run that started another one by a call.
+// StarterDetail is the run that started another run with a call.
 type StarterDetail struct {
 	Run int64  `json:"run"`
-	Job string `json:"job,omitempty"` // at the beginning of its chain, "" for none
+	Job string `json:"job,omitempty"` // first job of the chain of runs; may be empty
 }
 
-// asker is the run that asked for a run, or whose end did, 0 where none did.
+// asker returns the run that caused this run, either by asking for it or by ending. It returns 0 if
+// no run did.
 func (d TriggerDetail) asker() int64 {
 	switch {
 	case d.After != nil:
@@ -85,8 +93,8 @@ func (d TriggerDetail) asker() int64 {
 	return 0
 }
 
-// Chain is the job at the beginning of the chain that a run goes back to, "" where there is none: whoever asked for it spends
-// what that job may.
+// Chain returns the first job of the chain that led to the run, or "" without a chain. The run
+// spends the budget of that job.
 func (d TriggerDetail) Chain() string {
 	switch {
 	case d.Wake != nil:
@@ -97,8 +105,8 @@ func (d TriggerDetail) Chain() string {
 	return ""
 }
 
-// Changes are what happened in a folder since its last run: slash-separated paths relative
-// to it, sorted. Of very many the first are listed; More says how many are not.
+// Changes are the changes in a folder since its last run, as sorted slash-separated paths relative
+// to the folder. If there are too many, More counts the paths that are not listed.
 type Changes struct {
 	Added    []string `json:"added"`
 	Removed  []string `json:"removed"`
@@ -106,7 +114,8 @@ type Changes struct {
 	More     int      `json:"more,omitempty"`
 }
 
-// Text names the changes for a person, the first of each kind. Names are quoted: others may have chosen them.
+// Text describes the changes for a person, with at most maxNamed names of each kind. It quotes the
+// names, because untrusted parties may have chosen them.
 func (c Changes) Text() string {
 	var parts []string
 	for _, kind := range []struct {
@@ -130,7 +139,7 @@ func (c Changes) Text() string {
 	return strings.Join(parts, "; ")
 }
 
-// maxNamed is how many changes of a kind are named to a person.
+// maxNamed is the maximum number of names in each kind of Changes.Text.
 const maxNamed = 5
 
 // File is a file that triggered a run.
@@ -142,67 +151,69 @@ type File struct {
 	ModTime time.Time `json:"mod_time"`
 }
 
-// Request asks for a run.
+// Request is a request for a run.
 type Request struct {
-	// Key makes the request idempotent: a key that was seen returns its run. "" makes a
-	// new run each time.
+	// Key makes the request idempotent: a known key returns its existing run. If empty, each
+	// request creates a new run.
 	Key                    string
 	Job, Agent             string
 	Trigger                domain.Trigger
 	Detail                 TriggerDetail
 	ScheduledAt, NotBefore time.Time
-	// Claim is committed with the run; it takes the place of Key.
+	// Claim is committed with the run and replaces Key. Optional.
 	Claim *claim.Claim
-	// Claims are those of Detail.Files, in the same order, for one run of many files. Files that
-	// other runs have claimed are left out of the run.
+	// Claims are the claims of Detail.Files, in the same order, for one run with many files. Files
+	// that other runs have claimed are left out of the run.
 	Claims []claim.Claim
-	// Breaker pauses the job when it claims one path too often.
+	// Breaker pauses the job if it claims the same path too often.
 	Breaker pause.Breaker
-	// Named says that a person named the file: it is tried also where the same content has failed.
+	// Named means that a person named the file. It is then tried even if the same content has
+	// failed before.
 	Named bool
-	// Again requests another run of content that already had its run, with any outcome.
+	// Again requests another run of content that already had a run, with any outcome.
 	Again bool
-	// Watch is remembered with a new run, which becomes its Run.
+	// Watch is saved if a run is created. Its Run is set to that run.
 	Watch *claim.WatchState
-	// Body is what came with Detail.Webhook, UTF-8. It is kept with a new run (Runs.DeliveryBody).
+	// Body is the body of Detail.Webhook, in UTF-8. It is saved if a run is created, and
+	// Runs.DeliveryBody returns it.
 	Body string
 }
 
-// Accepted answers a Request.
+// Accepted is the result of a Request.
 type Accepted struct {
 	Run int64
 	New bool
-	// Blocked says that the content was claimed before, or all of the contents: Run is that run,
-	// unfinished (Outcome ""), done, or failed under the definition that the job still has.
+	// Blocked means that all contents of the request are already claimed. Run is then the claiming
+	// run. It is unfinished (Outcome ""), done, or failed under the job's current definition.
 	Blocked bool
-	// Broken says that the breaker paused the job.
+	// BreakerTripped means that the breaker paused the job.
 	BreakerTripped bool
 	Outcome        domain.Outcome
 }
 
-// Due is an instant that has come.
+// Due is a scheduled time of a job that has come.
 type Due struct {
 	Job, Agent, Source string
 	Nominal, Actual    time.Time
 	Decision           domain.Decision
 	Reason             string
 	Overlap            domain.Overlap // decides a DecisionRun against the job's other runs
-	// Through and Instants let one row stand for a long stretch of instants, which are all
-	// missed: from Nominal to Through, both included. Instants 0: too many to count.
+	// Through and Instants describe a range of missed scheduled times that share one row. The range
+	// is from Nominal to Through, both included. If Instants is 0, there are too many to count.
 	Through  time.Time
 	Instants int
 }
 
-// JobSpec is a configured job as the ledger keeps it.
+// JobSpec is a configured job, as the ledger stores it.
 type JobSpec struct{ Name, Agent, ScheduleHash string }
 
-// JobState is how far a job's schedule has been processed.
+// JobState is a job with the progress of its schedule.
 type JobState struct {
 	JobSpec
 	Anchor, Watermark time.Time
 }
 
-// Result is how an attempt ended.
+// Result is the result of an attempt.
 type Result struct {
 	Outcome        domain.Outcome
 	Exit           domain.Exit
@@ -210,31 +221,33 @@ type Result struct {
 	Verified       bool
 	Usage          Usage
 	Steps, Calls   int
-	// RetryAt, when set, is when the next attempt starts: the run does not end with this one.
+	// RetryAt is the time of the next attempt. If it is set, the run does not end with this
+	// attempt.
 	RetryAt time.Time
 	Notices []Notice
-	// Kind is the kind of error that a failed run ended with, in a few words that stay the same when the details do not;
-	// "": as much as outcome and exit tell.
+	// Kind is the kind of error of a failed run: a few words without details that vary. If empty,
+	// outcome and exit describe the error.
 	Kind string
 	// Tell has the notices of the end. If nil, the end causes no notices and changes no incidents.
 	Tell  *incident.EndNotices
 	Pause pause.Rule
-	// Wait, when set, lets the run wait for an answer; Outcome is "" then.
+	// Wait is the question that the run waits for. Optional. If it is set, Outcome is empty.
 	Wait *inbox.Question
-	// Postpone, when set, says that the run has not begun, because its model cannot be asked, and may
-	// wait for it. With RetryAt it does.
+	// Postpone means that the run could not begin because its model is unavailable. Optional. The
+	// run is postponed only if RetryAt is also set.
 	Postpone *Postponement
-	// Record is what is still to be recorded of the attempt's steps and calls: it comes first, in the same transaction.
+	// Record has the steps and calls of the attempt that are not recorded yet. They are written
+	// first, in the same transaction.
 	Record []Entry
 }
 
-// Postponement is what a run waits for that has not begun.
+// Postponement describes why a run that could not begin waits.
 type Postponement struct {
-	Until   time.Time // before which nothing is to be tried; zero: nobody knows
-	Notices []Notice  // for its owner, when it waits
+	Until   time.Time // earliest time of the next try; zero if unknown
+	Notices []Notice  // notices for the owner if the run waits
 }
 
-// WakeDetail is the detail of a wake that its run gets.
+// WakeDetail is the part of a wake that its run can see.
 type WakeDetail struct {
 	ID           int64     `json:"slot"`
 	Instructions string    `json:"instructions"`

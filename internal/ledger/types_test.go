@@ -6,7 +6,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// What a run waits for counts while it waits, and a run of a backfill yields while it is queued.
+// TestWaitingRuns checks which runs wait for a retry, a model or a person, and that a run of a
+// backfill yields while it is queued.
 func TestWaitingRuns(t *testing.T) {
 	for name, c := range map[string]struct {
 		run                            Run

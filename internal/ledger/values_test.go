@@ -5,20 +5,20 @@ import (
 	"testing"
 )
 
-// TestLedgerTakesValues fails on a method that takes a function, by itself or in a request: it could run inside a
-// transaction. These functions run outside of transactions.
+// TestLedgerTakesValues fails on a method with a function parameter, alone or in a request, because
+// the function could run inside a transaction. The listed functions run outside of transactions.
 func TestLedgerTakesValues(t *testing.T) {
 	t.Parallel()
 	allowed := map[string]bool{
 		"Backup":      true, // reports its progress
 		"RedactWith":  true, // removes secrets from texts
-		"Maint.Prune": true, // asks how long the runs of a job are kept
-		"Snapshot":    true, // has other databases copied while the ledger is not written
+		"Maint.Prune": true, // returns the retention period of a job
+		"Snapshot":    true, // copies other databases while writes are blocked
 	}
 
 	for _, m := range methodsOfLedger() {
 		seen := map[reflect.Type]bool{}
-		for n := 1; n < m.Type.NumIn(); n++ { // the first is the ledger, or its part
+		for n := 1; n < m.Type.NumIn(); n++ { // the first parameter is the ledger or its part
 			if takesFunction(m.Type.In(n), seen) && !allowed[m.name] {
 				t.Errorf("%s takes a function in %s", m.name, m.Type.In(n))
 			}

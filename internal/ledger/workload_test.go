@@ -18,8 +18,9 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// workloadIn is the variable that makes this program one that fills the ledger of a folder; workloadIs says how: busy, by being migrated
-// alone, or with so many runs of each agent on a disk that fails.
+// workloadIn is the environment variable with the folder of the ledger that this program fills.
+// workloadIs selects the workload: busy, migrated, or the number of runs of each agent on a failing
+// disk.
 const (
 	workloadIn = "ROUSE_TEST_WORKLOAD_IN"
 	workloadIs = "ROUSE_TEST_WORKLOAD_IS"
@@ -46,12 +47,12 @@ func beWorkload(dir string) (status int) {
 	return 0
 }
 
-// busy opens a ledger several times, as daemons do one after the other, and has three agents work with it at once. It says on its
-// standard output what it was told to be on record.
+// busy opens a ledger several times, as consecutive daemons do, and lets three agents use it at
+// once. It writes each recorded row to standard output.
 func busy(options ledger.Options) error {
 	for life := range 3 {
 		open := ledger.Open
-		if life == 1 { // so that what is written stays in the log for a while
+		if life == 1 { // keeps writes in the log for a while
 			open = ledger.OpenLate
 		}
 		l, err := open(context.Background(), options)
@@ -81,7 +82,8 @@ func threeAgents(do func(agent int) error) error {
 	return errors.Join(errs...)
 }
 
-// persevering works with a ledger whose disk fails at times: what may or may not be on record is looked up by its key.
+// persevering uses a ledger with a disk that sometimes fails. After a failure it looks up the key
+// to find out whether the write is recorded.
 func persevering(options ledger.Options, each int) error {
 	ctx := context.Background()
 	var l *ledger.Ledger
@@ -110,7 +112,7 @@ func persevering(options ledger.Options, each int) error {
 			if err == nil {
 				err = again(func() error {
 					err := l.FinishUnstarted(ctx, run.ID, ledger.Result{Outcome: domain.OutcomeSkipped})
-					if errors.Is(err, ledger.ErrNotClaimable) { // by the try before, which was said to have failed
+					if errors.Is(err, ledger.ErrNotClaimable) { // by the previous try, which reported a failure
 						return nil
 					}
 					return err
@@ -125,7 +127,7 @@ func persevering(options ledger.Options, each int) error {
 	return errors.Join(err, again(l.Close))
 }
 
-// again tries until something works.
+// again calls do until it succeeds.
 func again(do func() error) (err error) {
 	for range 60 {
 		if err = do(); err == nil {
@@ -151,7 +153,7 @@ func work(l *ledger.Ledger, agent, life int) error {
 		}
 		now := time.Now()
 		step := steps.Step{Number: 1, StartedAt: now, FinishedAt: now, Text: "as ever"}
-		// A value of a file of its own, which all three write at about the same time.
+		// A value with its own file, which all three agents write at about the same time.
 		call := ledger.Call{Step: 1, ID: "c", Key: key, Tool: "t", Effect: domain.EffectWrite, State: domain.CallDone, StartedAt: now, FinishedAt: now, Envelope: value(life, i)}
 		err = errors.Join(l.Steps.Record(ctx, a, steps.StepStarted(step), steps.CallStarted(call)), l.Steps.FinishCall(ctx, a, call), l.Steps.FinishStep(ctx, a, step))
 		if err != nil {
@@ -167,7 +169,7 @@ func work(l *ledger.Ledger, agent, life int) error {
 	return nil
 }
 
-// say writes a line in one call, which is how a trace has it.
+// say writes a line in a single call, as a trace records it.
 func say(line string) { _, _ = os.Stdout.WriteString(line + "\n") }
 
 func value(life, i int) json.RawMessage {

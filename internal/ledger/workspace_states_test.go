@@ -20,24 +20,26 @@ import (
 	"rouse/internal/ledger/workspace"
 )
 
-// workspaceModel is what a workspace has to be, kept beside it.
+// workspaceModel is the expected state of a workspace.
 type workspaceModel struct {
-	status    workspace.Status
-	version   int64
-	n, kept   int             // what its state counts, and what it counted at the run's last checkpoint
-	review    int64           // the run under review
-	artifacts []int64         // that count, the oldest first
-	keptThen  []int64         // those of the checkpoint
-	first     map[int64]int64 // of each artifact, the first version of it
-	versions  map[int64]int   // of each first version, how many there were, discarded ones among them
+	status  workspace.Status
+	version int64
+	// n counts the changes of its state, and kept is n at the run's last checkpoint.
+	n, kept   int
+	review    int64           // run under review
+	artifacts []int64         // valid artifacts, oldest first
+	keptThen  []int64         // artifacts of the checkpoint
+	first     map[int64]int64 // first version of each artifact
+	versions  map[int64]int   // number of versions of each first version, including discarded ones
 	run       *ledger.Attempt
 	partial   bool
 	calls     int
 }
 
-// TestWorkspaceStates plays random work of runs, crashes and decisions of an owner on a workspace: it is always in the state that
-// the rules say, a repeated call changes nothing, no run works in it while a review is open, what is discarded does not count, and nothing but its owner
-// approves an artifact (OSL-25, OSL-27, OSL-28, OSL-29, OSL-30, UNI-12, C-6).
+// TestWorkspaceStates applies random work of runs, crashes and decisions of an owner to a
+// workspace. The state must always match the rules, and a repeated call must change no state. No
+// run works in the workspace during a review, discarded artifacts do not count, and only the owner
+// approves artifacts (OSL-25, OSL-27, OSL-28, OSL-29, OSL-30, UNI-12, C-6).
 func TestWorkspaceStates(t *testing.T) {
 	t.Parallel()
 	statuses := contract.Of(t, "C-6").Between("such as ", ". Only")
@@ -62,14 +64,14 @@ func TestWorkspaceStates(t *testing.T) {
 			m.calls++
 			return workspace.Author{Attempt: *m.run, Key: fmt.Sprintf("k%d", m.calls)}
 		}
-		// expect checks an error against what blocks a run.
+		// expect checks that an error is returned exactly if runs are blocked.
 		expect := func(t *rapid.T, what string, err error) bool {
 			if open() != (err == nil) || err != nil && !errors.As(err, &blocked) {
 				t.Fatalf("%s: %v, with %+v", what, err, m)
 			}
 			return err == nil
 		}
-		// begin has a run work in the workspace, if one may.
+		// begin starts a run in the workspace if that is allowed.
 		begin := func(t *rapid.T) bool {
 			if m.run != nil {
 				return true
@@ -102,7 +104,7 @@ func TestWorkspaceStates(t *testing.T) {
 				by, given := key(), m.version
 				stale := rapid.Bool().Draw(t, "stale")
 				switch {
-				case stale && given > 1: // 0 says nothing
+				case stale && given > 1: // 0 would mean any version
 					given--
 				case stale:
 					given++
@@ -123,7 +125,7 @@ func TestWorkspaceStates(t *testing.T) {
 				m.version++
 				m.partial = true
 
-				// The same call after a crash.
+				// Repeat the call, as after a crash.
 				again, err := l.Workspaces.Change(noCancel, by, w.ID, c)
 				if err != nil || again.LockVersion != m.version {
 					t.Fatalf("the repeated call: %+v %v", again, err)
@@ -261,8 +263,9 @@ func TestWorkspaceStates(t *testing.T) {
 	})
 }
 
-// OSL-30: a run that failed leaves a workspace under review when it has changed anything outside since its last checkpoint, or may have: a call
-// that was cut off counts, and one that failed or only read does not.
+// TestReviewOfCalls checks OSL-30: a failed run leaves a workspace under review if it may have
+// changed anything outside since its last checkpoint. Interrupted calls count. Calls that failed or
+// only read do not.
 func TestReviewOfCalls(t *testing.T) {
 	t.Parallel()
 	var seconds atomic.Int64
@@ -274,8 +277,8 @@ func TestReviewOfCalls(t *testing.T) {
 	defer l.Close()
 	for name, c := range map[string]struct {
 		effect     domain.Effect
-		state      domain.CallState // "": it is cut off
-		checkpoint bool             // made after it
+		state      domain.CallState // empty if it is cut off
+		checkpoint bool             // whether a checkpoint was made after it
 		review     bool
 	}{
 		"done":             {effect: domain.EffectExternal, state: domain.CallDone, review: true},

@@ -1,5 +1,7 @@
-// Package blob keeps the large values of the ledger outside of its database, by their content: in files beside it, or in a bucket that
-// all nodes reach. A row refers to a value by its name. A value is removed after the last row that refers to it.
+// Package blob stores large values of the ledger outside its database, by content: in files beside
+// it, or in a bucket that all nodes can reach.
+//
+// A row refers to a value by its name. A value is removed after the last row that refers to it.
 package blob
 
 import (
@@ -21,35 +23,36 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// maxInline is the largest value, in bytes, that stays in the database.
+// maxInline is the maximum size of a value in the database, in bytes.
 const maxInline = 64 << 10
 
-// Mark begins the text that refers to a value beside the database. No JSON text begins like it.
+// Mark is the prefix of a reference to a value outside the database. No JSON text begins with it.
 const Mark = "blob:sha256:"
 
-// blobStore is where values over maxInline are: beside the database, each under a name that begins with the hash of its content.
+// blobStore stores values over maxInline. The name of a value begins with the hash of its content.
 type blobStore interface {
-	// put keeps a value durably, before a row refers to it. The name "" says that it stays in the database for now.
+	// put stores a value durably, before a row refers to it. An empty name means that the value
+	// stays in the database for now.
 	put(ctx context.Context, text string) (name string, err error)
-	// get reads a value, and proves that it is what was put.
+	// get reads a value and verifies its hash.
 	get(ctx context.Context, name string) (json.RawMessage, error)
-	// fault says what is wrong with a value; "" for nothing.
+	// fault returns a description of the fault of a value, or "" if it is intact.
 	fault(ctx context.Context, name string) string
-	// hold keeps what is put from being removed until a row refers to it.
+	// hold keeps new values from being removed until a row refers to them.
 	hold() (release func())
-	// exclude waits until nobody holds, and keeps others from it.
+	// exclude waits until all holds are released, and blocks new ones.
 	exclude() (release func())
-	// remove removes values that no row refers to any more.
+	// remove removes values without references.
 	remove(names []string) error
 }
 
-// Blobs are the large values of a ledger.
+// Blobs holds the large values of a ledger.
 type Blobs struct {
 	DB     *store.DB
-	values blobStore // nil: they are in the database
+	values blobStore // nil if they are in the database
 }
 
-// New returns the large values of a ledger.
+// New returns the Blobs of a ledger.
 func New(db *store.DB, o store.Options) *Blobs {
 	l := &Blobs{DB: db}
 	switch {
@@ -63,7 +66,8 @@ func New(db *store.DB, o store.Options) *Blobs {
 	return l
 }
 
-// Hold keeps what pack moves away from being taken for an orphan until a row refers to it.
+// Hold keeps values stored with Pack from being removed as orphans, until a row refers to them. The
+// caller must call release.
 func (l *Blobs) Hold() (release func()) {
 	if l.values == nil {
 		return func() {}
@@ -71,7 +75,7 @@ func (l *Blobs) Hold() (release func()) {
 	return l.values.hold()
 }
 
-// Exclude waits until no value is being stored, and keeps others from storing any until release.
+// Exclude waits until all holds are released, and blocks new ones until release is called.
 func (l *Blobs) Exclude() (release func()) {
 	if l.values == nil {
 		return func() {}
@@ -79,7 +83,7 @@ func (l *Blobs) Exclude() (release func()) {
 	return l.values.exclude()
 }
 
-// Remove removes values that no row refers to any more.
+// Remove removes values without references.
 func (l *Blobs) Remove(names []string) error {
 	if l.values == nil {
 		return nil
@@ -87,7 +91,8 @@ func (l *Blobs) Remove(names []string) error {
 	return l.values.remove(names)
 }
 
-// Fault returns what is wrong with a value, or "". It is "" for all values if they are in the database.
+// Fault returns a description of the fault of a value, or "" if it is intact. Values in the
+// database have no faults.
 func (l *Blobs) Fault(ctx context.Context, name string) string {
 	if l.values == nil {
 		return ""
@@ -95,8 +100,8 @@ func (l *Blobs) Fault(ctx context.Context, name string) string {
 	return l.values.fault(ctx, name)
 }
 
-// Pack moves a large value out of the database, where it is before the row that refers to it. It returns the text to store,
-// and the name to refer to it by, "" where there is none.
+// Pack moves a large value out of the database, before a row refers to it. It returns the text to
+// store in the row. name is the name for Keep, or "" if the value stays in the row.
 func (l *Blobs) Pack(ctx context.Context, text string) (stored, name string, err error) {
 	if len(text) <= maxInline || l.values == nil {
 		return text, "", nil
@@ -124,7 +129,8 @@ func (l *Blobs) Unpack(ctx context.Context, stored string) (json.RawMessage, err
 	return text, store.HostFault(err)
 }
 
-// UnpackBytes unpacks a value that is stored in Base64, because a file may hold any bytes and columns have the type text.
+// UnpackBytes returns a value that is stored in Base64. File content may be any bytes, but columns
+// have the type text.
 func (l *Blobs) UnpackBytes(ctx context.Context, stored string) ([]byte, error) {
 	text, err := l.Unpack(ctx, stored)
 	if err != nil {
@@ -137,29 +143,31 @@ func (l *Blobs) UnpackBytes(ctx context.Context, stored string) ([]byte, error) 
 	return content, err
 }
 
-// UnpackColumn unpacks a value in its place.
+// UnpackColumn replaces *v with its unpacked value.
 func (l *Blobs) UnpackColumn(ctx context.Context, v *json.RawMessage) (err error) {
 	*v, err = l.Unpack(ctx, string(*v))
 	return err
 }
 
-// Keep keeps a large value for a run. Retention finds out from these rows when no run needs the value any more.
+// Keep records that a run refers to a large value. Retention uses these rows to find values without
+// references.
 func Keep(tx *store.Tx, hash string, run int64) {
 	if hash != "" {
 		tx.Run(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, hash, run)
 	}
 }
 
-// sumOf is the hash of a value, as names begin with it.
+// sumOf returns the hash of a value, which its name begins with.
 func sumOf(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// fileBlobs are large values in the folder of a home, each in a file whose name is the hash of its content.
+// fileBlobs stores each large value in a file of a folder. The name of the file is the hash of the
+// content.
 type fileBlobs struct {
 	dir     string
-	roomFor func(write func() error) error // has a write repeated for which there was no room
+	roomFor func(write func() error) error // repeats a write that failed on a full disk
 	inUse   sync.RWMutex                   // held for reading from the write of a file to the row that refers to it
 }
 
@@ -167,9 +175,9 @@ type fileBlobs struct {
 func (v *fileBlobs) put(_ context.Context, text string) (string, error) {
 	hash := sumOf([]byte(text))
 	path := v.path(hash)
-	// The size is enough: a file that was cut off is shorter, and is written again.
-	// That it has its name does not say that the name is on disk: another call may be about to sync the folder, or was
-	// killed before it did.
+	// Comparing sizes is enough: a truncated file is shorter and is written again. An existing name
+	// may not be on disk yet, because another call is about to sync the folder or was killed
+	// before. So sync the folders here, too.
 	if info, err := os.Stat(path); err == nil && info.Size() == int64(len(text)) {
 		return hash, errors.Join(atomicfile.SyncFolder(filepath.Dir(path)), atomicfile.SyncFolder(v.dir))
 	}
@@ -178,8 +186,8 @@ func (v *fileBlobs) put(_ context.Context, text string) (string, error) {
 
 func (v *fileBlobs) path(hash string) string { return filepath.Join(v.dir, hash[:2], hash) }
 
-// writeBlob makes the file and its name durable before a row refers to it, and the name of its
-// folder too, which may be new.
+// writeBlob writes a file and makes it and its name durable. It also syncs the parent folder,
+// because the file's folder may be new.
 func writeBlob(path, text string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -209,7 +217,7 @@ func (v *fileBlobs) get(_ context.Context, hash string) (json.RawMessage, error)
 	return text, nil
 }
 
-// fault implements blobStore. It holds no more of a value than a part.
+// fault implements blobStore. It streams the file, so that large values do not fill the memory.
 func (v *fileBlobs) fault(_ context.Context, hash string) string {
 	if raw, err := hex.DecodeString(hash); err != nil || len(raw) != sha256.Size {
 		return "has no hash for its name"
@@ -233,13 +241,15 @@ func (v *fileBlobs) fault(_ context.Context, hash string) string {
 	return ""
 }
 
-// hold implements blobStore: from the file to the row that refers to it, prune must not take the file for an orphan.
+// hold implements blobStore. Without it, prune could remove a new file as an orphan before a row
+// refers to it.
 func (v *fileBlobs) hold() (release func()) {
 	v.inUse.RLock()
 	return v.inUse.RUnlock
 }
 
-// exclude implements blobStore: nobody may start to refer to a file between the query for its references and its removal.
+// exclude implements blobStore. It blocks new references to a file between the query for references
+// and the removal.
 func (v *fileBlobs) exclude() (release func()) {
 	v.inUse.Lock()
 	return v.inUse.Unlock
@@ -255,8 +265,8 @@ func (v *fileBlobs) remove(hashes []string) error {
 	return nil
 }
 
-// References are the columns that may refer to a large value, and for whom it is kept: the negative id of a workspace,
-// or a run.
+// References lists the columns that may refer to a large value, with the SQL expression of its
+// owner. The owner is a run, or the negative id of a workspace.
 var References = []struct{ Table, Column, Owner string }{
 	{"calls", "args", "run"},
 	{"calls", "envelope", "run"},

@@ -16,24 +16,26 @@ import (
 )
 
 const (
-	// claimName is the object that says whose the large values at a place are.
+	// claimName is the name of the object that records the owner of a storage location.
 	claimName = "rouse-values.json"
-	// claimMark begins the row of run 0, among those of values, that says at which place they are.
+	// claimMark is the prefix of the hash in a row of blobs with run 0. That row holds the id of
+	// the claimed location.
 	claimMark   = "claim:"
 	claimFormat = 1
 	maxClaim    = 64 << 10 // bytes
 )
 
-// valuesClaim says whose the large values at a place are.
+// valuesClaim records the ledger that owns the large values at a storage location.
 type valuesClaim struct {
 	Format   int       `json:"format"`
-	ID       string    `json:"id"`       // as the ledger has it in its claim row
-	Database string    `json:"database"` // the server and the table: no copy of a database has the same
+	ID       string    `json:"id"`       // also stored in the claim row of the ledger
+	Database string    `json:"database"` // server and table; a copied database has another value
 	Ledger   string    `json:"ledger"`
 	Since    time.Time `json:"since"`
 }
 
-// RefusedError is a place that large values cannot be kept at, in words for its owner.
+// RefusedError is returned for a storage location that cannot be used. Its message is for the
+// owner.
 type RefusedError struct{ Message string }
 
 func (e *RefusedError) Error() string { return e.Message }
@@ -42,9 +44,12 @@ func refuseValues(format string, args ...any) error {
 	return &RefusedError{fmt.Sprintf(format, args...)}
 }
 
-// Claim makes the place of large values this ledger's, unless it is already, and tries that it can be read, listed, written and
-// emptied. Where the ledger is a copy of the database that has the place, adopt takes it over. A ledger that has large values somewhere and was opened
-// without a place is refused as well.
+// Claim claims the storage location of large values for this ledger, unless it already has it. It
+// then checks that objects can be read, listed, written and removed there.
+//
+// If the location belongs to a database that this ledger's database is a copy of, Claim fails
+// unless adopt is set. It also fails if the ledger has large values but was opened without a
+// location.
 func (l *Blobs) Claim(ctx context.Context, adopt bool) error {
 	if l.DB.Postgres == nil {
 		return nil
@@ -63,12 +68,13 @@ func (l *Blobs) Claim(ctx context.Context, adopt bool) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }() // the lock is given up before
+	defer func() { _ = conn.Close() }() // the lock is released before
 	if _, err := conn.ExecContext(ctx, `select pg_advisory_lock($1, $2)`, l.DB.Class, store.LockValues); err != nil {
 		return err
 	}
 	defer func() {
-		_, _ = conn.ExecContext(context.WithoutCancel(ctx), `select pg_advisory_unlock($1, $2)`, l.DB.Class, store.LockValues) // the session ends with it
+		// otherwise the lock ends with the session
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), `select pg_advisory_unlock($1, $2)`, l.DB.Class, store.LockValues)
 	}()
 
 	if err := l.claimPlace(ctx, v, adopt); err != nil {
@@ -77,7 +83,8 @@ func (l *Blobs) Claim(ctx context.Context, adopt bool) error {
 	return l.Check(ctx)
 }
 
-// claimPlace makes a place that is nobody's this ledger's, and takes over what is that of the database it was copied from.
+// claimPlace claims a location without an owner. With adopt, it also takes over a location from the
+// database that this one is a copy of.
 func (l *Blobs) claimPlace(ctx context.Context, v *bucketBlobs, adopt bool) error {
 	err := l.checkClaim(ctx, v)
 	var no *unclaimedError
@@ -111,12 +118,12 @@ func (l *Blobs) claimPlace(ctx context.Context, v *bucketBlobs, adopt bool) erro
 	})
 }
 
-// unclaimedError is a place that is not this ledger's, and may become it.
+// unclaimedError is returned for a location that this ledger does not own, but may claim.
 type unclaimedError struct {
 	claim    valuesClaim
-	database string // of this ledger
-	copied   bool   // it is that of a database of which this one is a copy
-	begun    bool   // it is this ledger's, which was not told any more
+	database string // id of this ledger's database
+	copied   bool   // the location belongs to a database that this one is a copy of
+	begun    bool   // the location names this ledger, but the claim row is missing
 }
 
 func (e *unclaimedError) Error() string {
@@ -126,7 +133,8 @@ func (e *unclaimedError) Error() string {
 	return "the place is not the ledger's yet; rouse serve makes it that"
 }
 
-// checkClaim says whether a place is this ledger's. The error is an *unclaimedError where it may become that.
+// checkClaim checks that a location belongs to this ledger. It returns an *unclaimedError if the
+// ledger may claim it.
 func (l *Blobs) checkClaim(ctx context.Context, v *bucketBlobs) error {
 	id, err := l.claimID(ctx)
 	if err != nil {
@@ -171,25 +179,28 @@ func (v *bucketBlobs) readClaim(ctx context.Context) (c valuesClaim, err error) 
 	return c, nil
 }
 
-// claimID is the id of the place that the ledger has claimed; "" where it has claimed none.
+// claimID returns the id of the location that the ledger has claimed, or "" if it has not claimed
+// one.
 func (l *Blobs) claimID(ctx context.Context) (string, error) {
 	row, err := store.OrZero(store.Value[string](store.Reads(ctx, l.DB), `select hash from blobs where run = 0 and hash like $1`, claimMark+"%"))
 	return strings.TrimPrefix(row, claimMark), err
 }
 
-// databaseID is what no copy of this database has: its server and its table.
+// databaseID returns an identifier that a copy of this database does not share. It consists of the
+// server and the table.
 func (l *Blobs) databaseID(ctx context.Context) (string, error) {
 	server, err := store.Value[string](store.Reads(ctx, l.DB), `select system_identifier::text from pg_control_system()`)
 	if err != nil {
 		if ctx.Err() != nil {
 			return "", err
 		}
-		server = "?" // some keep this from users: the table says enough within a server
+		server = "?" // some servers hide it from users; the table is unique within a server
 	}
 	return fmt.Sprintf("%s/%d", server, uint32(l.DB.Class)), nil
 }
 
-// Check tries whether the place of large values is this ledger's, and can be written, read, listed and emptied.
+// Check checks that the storage location belongs to this ledger. It also checks that objects can be
+// written, read, listed and removed there.
 func (l *Blobs) Check(ctx context.Context) error {
 	v, ok := l.values.(*bucketBlobs)
 	if !ok {

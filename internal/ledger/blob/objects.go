@@ -20,39 +20,47 @@ import (
 )
 
 const (
-	// valuesPrefix is before the names of all large values, which are VALUES/AB/HASH.MILLISECONDS.CHANCE.
+	// valuesPrefix is the prefix of all large values. Their full names are
+	// values/AB/HASH.MILLISECONDS.RANDOM.
 	valuesPrefix = "values/"
-	// collectAfter is for how long a value stays that no row refers to: it may be one whose row is being written.
+	// collectAfter is the minimum age of a value without references before it is removed. A younger
+	// value may belong to a row that is being written.
 	collectAfter = 24 * time.Hour
-	// valueAnswers is how long a place may take to keep a value, and valueRate how many bytes of it a second.
+	// valueAnswers is the base of the timeout for storing a value. valueRate adds a second for each
+	// so many bytes.
 	valueAnswers = 15 * time.Second
 	valueRate    = 64 << 10
-	// valuesRest is how long a place that failed is not asked to keep anything: each write would wait for it.
+	// valuesRest is how long put skips a location that has failed, because every write would wait
+	// for it.
 	valuesRest = 30 * time.Second
 )
 
-// errNoValues is a record whose large values are at a place that is not known.
+// errNoValues is returned for a record with large values at an unknown location.
 var errNoValues = errors.New("the large values of this ledger are in a bucket or a folder of all nodes, and the configuration does not say in which any more: put engine.blobs back")
 
-// valueName is the hash of a value, when it was written, and a chance of its own.
+// valueName matches the name of a value: its hash, the time it was written, and a random part.
 var valueName = regexp.MustCompile(`^([0-9a-f]{64})\.([0-9]{1,16})\.[A-Z0-9]{1,40}$`)
 
-// bucketBlobs are large values in a bucket, or in a folder that all processes of the ledger reach.
+// bucketBlobs stores large values in a bucket, or in a folder that all processes of the ledger can
+// reach.
 //
-// Each write has a name of its own, also where the content is known: so a name that no row refers to a day after it was written
-// will never be referred to, and may be removed without asking other nodes, which a bucket has no lock for.
+// Each write uses a new name, even for known content. A name without references a day after it was
+// written therefore never gets any. It can be removed without a lock across nodes, which buckets do
+// not have.
 //
-// A place that does not take a value loses none: it stays in the database, as all do without such a place.
+// If the location fails, values stay in the database, as they do without a location.
 type bucketBlobs struct {
 	store objects.Store
-	mine  func(context.Context) error // whether the place is the ledger's: the folder of another disk could have taken its place
-	now   func() time.Time
-	log   *slog.Logger
+	// mine returns an error if the location does not belong to the ledger, for example because
+	// another disk is mounted there.
+	mine func(context.Context) error
+	now  func() time.Time
+	log  *slog.Logger
 
 	mu    sync.Mutex
-	why   error     // of the last failure; nil: it works
-	since time.Time // by this process's clock: of the first of them
-	rests time.Time // until then it is not asked
+	why   error     // last failure; nil if the location works
+	since time.Time // time of the first failure, by the clock of this process
+	rests time.Time // end of the pause after a failure
 }
 
 func objectName(name string) string { return valuesPrefix + name[:2] + "/" + name }
@@ -70,7 +78,7 @@ func (v *bucketBlobs) put(ctx context.Context, text string) (string, error) {
 	if err == nil {
 		err = v.store.Put(limited, objectName(name), strings.NewReader(text), int64(len(text)))
 	}
-	if ctx.Err() != nil { // it says nothing of the place
+	if ctx.Err() != nil { // not a failure of the location
 		return "", context.Cause(ctx)
 	}
 	if v.note(err); err != nil {
@@ -79,14 +87,14 @@ func (v *bucketBlobs) put(ctx context.Context, text string) (string, error) {
 	return name, nil
 }
 
-// resting says whether the place has failed a moment ago.
+// resting reports whether the location has failed within valuesRest.
 func (v *bucketBlobs) resting() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.why != nil && time.Now().Before(v.rests)
 }
 
-// note takes down whether the place works, and says so once.
+// note records whether the location works, and logs each change once.
 func (v *bucketBlobs) note(err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -101,7 +109,8 @@ func (v *bucketBlobs) note(err error) {
 	v.why, v.rests = err, now.Add(valuesRest)
 }
 
-// Problem is since when, and why, the place of large values takes none; nil when it does, or there is none.
+// Problem returns the last failure of the storage location, and the time of the first failure. why
+// is nil if the location works or is not configured.
 func (l *Blobs) Problem() (since time.Time, why error) {
 	v, ok := l.values.(*bucketBlobs)
 	if !ok {
@@ -124,7 +133,7 @@ func (v *bucketBlobs) get(ctx context.Context, name string) (json.RawMessage, er
 	return text, nil
 }
 
-// read reads a value, or says what is wrong with it.
+// read reads a value, or returns a description of its fault.
 func (v *bucketBlobs) read(ctx context.Context, name string) (text json.RawMessage, fault string, err error) {
 	parts := valueName.FindStringSubmatch(name)
 	if parts == nil {
@@ -157,17 +166,17 @@ func (v *bucketBlobs) fault(ctx context.Context, name string) string {
 	return fault
 }
 
-// hold implements blobStore: what is new stays by its age.
+// hold implements blobStore. It needs no lock, because new values are kept by their age.
 func (v *bucketBlobs) hold() (release func()) { return func() {} }
 
 // exclude implements blobStore.
 func (v *bucketBlobs) exclude() (release func()) { return func() {} }
 
-// remove implements blobStore: they go when values are collected.
+// remove implements blobStore. It does nothing, because Collect removes the values.
 func (v *bucketBlobs) remove([]string) error { return nil }
 
-// Collect removes large values that no row refers to, and that are too old to be those of a row that is being written. One node
-// does it. Nothing is removed from a place that another database has taken over.
+// Collect removes large values without references that are older than collectAfter. Only one node
+// does it. It removes no value from a location that another database has taken over.
 func (l *Blobs) Collect(ctx context.Context, now time.Time) error {
 	v, ok := l.values.(*bucketBlobs)
 	if !ok || l.DB.Postgres == nil {
@@ -176,13 +185,13 @@ func (l *Blobs) Collect(ctx context.Context, now time.Time) error {
 
 	removed := 0
 	err := func() error {
-		if err := l.DB.Touch(ctx); err != nil { // who has lost its lease removes nothing
+		if err := l.DB.Touch(ctx); err != nil { // a node without its lease must not remove values
 			return err
 		}
 		if err := l.checkClaim(ctx, v); err != nil {
 			return err
 		}
-		for i := range 256 { // as many names at a time as a page of them, and not all
+		for i := range 256 { // list in parts, because there may be many names
 			n, err := l.collectPart(ctx, v, fmt.Sprintf("%s%02x/", valuesPrefix, i), now.Add(-collectAfter))
 			removed += n
 			if err != nil {

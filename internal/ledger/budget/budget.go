@@ -1,5 +1,8 @@
-// Package budget counts what calls of models cost, by day and month, and refuses a call that a limit has no room for.
-// A call is reserved before it is made, and settled after it: a process that dies has overspent by one call at most.
+// Package budget counts the cost of model calls by day and month, and refuses a call that exceeds a
+// limit.
+//
+// The cost of a call is reserved before the call and settled after it. A process that is killed
+// overspends by at most one call.
 package budget
 
 import (
@@ -13,28 +16,28 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// What a budget is of.
+// The scopes of a budget.
 const (
 	ScopeDaemon = "daemon"
 	ScopeAgent  = "agent"
 	ScopeJob    = "job"
 )
 
-// KeepSpending is how long the sums of a day are kept, in days.
+// KeepSpending is the retention period of the sums of a day, in days.
 const KeepSpending = 400
 
-// Day is a day of a time zone: over it a budget lasts.
+// Day is a day or a month in a time zone, the period of a budget.
 type Day struct {
-	Name string    // 2026-11-21
-	Ends time.Time // the first instant that is not of this day
+	Name string    // 2026-11-21, or 2026-11 for a month
+	Ends time.Time // first moment after the period
 }
 
-// DayOf is the day of an instant. A day has as many hours as its zone gives it, and ends when
-// its date does: midnight may not exist.
+// DayOf returns the day of a time. A day ends when its date does, so it may have 23 or 25 hours,
+// and midnight may not exist.
 func DayOf(at time.Time, zone *time.Location) Day {
 	at = at.In(zone)
 	name := at.Format(time.DateOnly)
-	// Searched for, because time.Date cannot name a midnight that does not exist or comes twice.
+	// A search, because time.Date cannot name a midnight that does not exist or comes twice.
 	low, high := at, at.Add(50*time.Hour) // longer than the longest day
 	for high.Sub(low) > time.Nanosecond {
 		middle := low.Add(high.Sub(low) / 2)
@@ -48,7 +51,7 @@ func DayOf(at time.Time, zone *time.Location) Day {
 	return Day{Name: name, Ends: high.UTC()}
 }
 
-// MonthOf is the calendar month of an instant, as 2026-11, and its first instant that is not of it.
+// MonthOf returns the calendar month of a time.
 func MonthOf(at time.Time, zone *time.Location) Day {
 	at = at.In(zone)
 	next := time.Date(at.Year(), at.Month()+1, 1, 12, 0, 0, 0, zone) // noon, which every day has
@@ -56,37 +59,37 @@ func MonthOf(at time.Time, zone *time.Location) Day {
 	return Day{Name: MonthOfDay(at.Format(time.DateOnly)), Ends: DayOf(last, zone).Ends}
 }
 
-// MonthOfDay is the month of a day.
+// MonthOfDay returns the month of a day.
 func MonthOfDay(day string) string { return day[:min(len(day), len("2026-11"))] }
 
-// Limit is the most that may be taken in a day, and in a calendar month; 0 is no limit.
+// Limit holds the maximum spending in a day and in a calendar month. Zero means no limit.
 type Limit struct{ CostMicroUSD, Tokens, MonthMicroUSD, MonthTokens int64 }
 
-// Reservation is what one call of a model may take. Whatever becomes of the process, it
-// counts from the moment that it is committed.
+// Reservation is the maximum cost of one model call. Once it is committed it counts, even if the
+// process is killed.
 type Reservation struct {
 	Step       int
 	Day        string
-	Agent, Job string       // Job "": of no job
-	Usage      record.Usage // the most that the call is expected to take
+	Agent, Job string       // empty without a job
+	Usage      record.Usage // maximum expected usage of the call
 	// The limits that apply.
 	DaemonLimit, AgentLimit, JobLimit Limit
 }
 
-// Spending is what was spent in a day or a month, and what calls in progress may still spend.
+// Spending holds the spending of a day or a month, and the reservations of calls in progress.
 type Spending struct {
 	Day, Scope, Name                 string
 	Tokens, CostMicroUSD             int64
 	ReservedTokens, ReservedMicroUSD int64
-	// The part of what was spent that is estimated, and why the last of it is.
+	// The estimated part of the spending, and the reason for the latest estimate.
 	EstimatedTokens, EstimatedMicroUSD int64
 	EstimatedWhy                       string
 }
 
-// Monthly says that it is of a month: Day is 2026-11 then.
+// Monthly reports whether the spending is of a month. Day is then 2026-11, for example.
 func (s Spending) Monthly() bool { return len(s.Day) == len("2026-11") }
 
-// Limit is the part of a limit that this is held against: in money, and in tokens.
+// Limit returns the part of a limit that applies to the period of s.
 func (s Spending) Limit(l Limit) (costMicroUSD, tokens int64) {
 	if s.Monthly() {
 		return l.MonthMicroUSD, l.MonthTokens
@@ -94,14 +97,14 @@ func (s Spending) Limit(l Limit) (costMicroUSD, tokens int64) {
 	return l.CostMicroUSD, l.Tokens
 }
 
-// Exceeded is a limit of a day or a month that has no room for a call.
+// Exceeded is a limit of a day or a month that a call would exceed.
 type Exceeded struct {
 	Spending
 	Limit Limit
-	Money bool // the limit in money is exceeded; false: the one in tokens
+	Money bool // whether the cost limit is exceeded, not the token limit
 }
 
-// Budget has the sums of what was spent.
+// Budget holds the spending of a ledger.
 type Budget struct{ DB *store.DB }
 
 // account is a row of spending, with its limit.
@@ -112,7 +115,8 @@ type account struct {
 
 const spendingColumns = `period, scope, name, tokens, cost_micro_usd, reserved_tokens, reserved_micro_usd, estimated_tokens, estimated_micro_usd, estimated_why`
 
-// accounts are in the order in which they are locked, the same for every reservation, so that two of them cannot wait for each other.
+// accounts returns the accounts of a reservation. Their order is the order of locking and always
+// the same, so that two reservations cannot deadlock.
 func (r Reservation) accounts() []account {
 	whose := []account{{scope: ScopeDaemon, limit: r.DaemonLimit}, {scope: ScopeAgent, name: r.Agent, limit: r.AgentLimit}}
 	if r.Job != "" {
@@ -129,7 +133,7 @@ func (r Reservation) accounts() []account {
 	return out
 }
 
-// lock reads the row of an account, makes it where there is none, and locks it for this transaction.
+// lock reads and locks the row of an account. It creates the row if it does not exist.
 func (l *Budget) lock(tx *store.Tx, acc account) (Spending, error) {
 	tx.Run(`insert into spending (period, scope, name) values ($1, $2, $3) on conflict do nothing`, acc.period, acc.scope, acc.name)
 	return store.One(tx, spendingFields, `select `+spendingColumns+` from spending where period = $1 and scope = $2 and name = $3`+l.DB.ForUpdate, acc.period, acc.scope, acc.name)
@@ -144,11 +148,10 @@ func spendingFields(s *Spending) []any {
 	}
 }
 
-// Reserve commits that a model is about to be called, when every limit has room for it. If one
-// has not, it is returned and nothing is written. Attempts that reserve at the same time see
-// each other's reservations.
+// Reserve reserves the cost of a model call if no limit is exceeded. Otherwise it returns the
+// exceeded limit and writes no row. Concurrent attempts see each other's reservations.
 func (l *Budget) Reserve(ctx context.Context, a record.Attempt, r Reservation) (id int64, full *Exceeded, err error) {
-	// Not l.do: a reservation starts and ends nothing, so nobody has to be notified.
+	// A reservation starts and ends no run, so no waiter needs to wake.
 	err = store.WriteQuietly(ctx, l.DB, func(tx *store.Tx) error {
 		id, full = 0, nil
 		if _, err := record.CheckFence(tx, l.DB, a); err != nil {
@@ -156,7 +159,7 @@ func (l *Budget) Reserve(ctx context.Context, a record.Attempt, r Reservation) (
 		}
 
 		for _, acc := range r.accounts() {
-			// All limits are checked before any sum is changed: a refusal writes nothing.
+			// All limits are checked before a sum is changed, so that a refusal changes no row.
 			var err error
 			if full, err = l.checkLimit(tx, r, acc); err != nil || full != nil {
 				return err
@@ -178,8 +181,8 @@ func (l *Budget) Reserve(ctx context.Context, a record.Attempt, r Reservation) (
 	return id, full, err
 }
 
-// checkLimit locks the row of an account for this transaction, and returns its limit if that has no room. A call that costs nothing fits
-// any limit in money.
+// checkLimit locks the row of an account, and returns its limit if the call would exceed it. A call
+// without cost fits any cost limit.
 func (l *Budget) checkLimit(tx *store.Tx, r Reservation, acc account) (*Exceeded, error) {
 	s, err := l.lock(tx, acc)
 	if err != nil {
@@ -200,9 +203,10 @@ func (l *Budget) checkLimit(tx *store.Tx, r Reservation, acc account) (*Exceeded
 	return nil, nil
 }
 
-// Settle replaces what was reserved for a call by what it used, also in its step, and returns
-// the sums of its day. why is the reason for the part of it that is estimated. If its attempt was
-// ended meanwhile, the reservation was settled with it.
+// Settle replaces a reservation with the usage of the call, and adds the usage to its step. It
+// returns the sums of the day and the month. why is the reason for the estimated part of the usage.
+// If the attempt has ended in the meantime, the reservation is already settled and Settle returns
+// no sums.
 func (l *Budget) Settle(ctx context.Context, id int64, used record.Usage, why string) ([]Spending, error) {
 	var out []Spending
 	err := store.WriteQuietly(ctx, l.DB, func(tx *store.Tx) error {
@@ -225,10 +229,11 @@ func (l *Budget) Settle(ctx context.Context, id int64, used record.Usage, why st
 	return out, err
 }
 
-// maxUse is more than any call can take: 10,000 USD in micro-USD, and as many tokens.
+// maxUse is more than any call can use: 10,000 USD in micro-USD, and as many tokens.
 const maxUse = 10_000_000_000
 
-// impossible reports whether a use cannot be true. Booked, it would free what others have spent, or use up every budget.
+// impossible reports whether a usage cannot be true. Counting it would reduce the spending of other
+// calls, or use up every budget.
 func impossible(u record.Usage) bool {
 	all := []int64{u.TokensIn, u.TokensOut, u.TokensCached, u.CostMicroUSD, u.EstimatedTokens, u.EstimatedMicroUSD}
 	return slices.Min(all) < 0 || slices.Max(all) > maxUse
@@ -267,8 +272,8 @@ func (l *Budget) settle(tx *store.Tx, h openReservation, used record.Usage, why 
 	return out, nil
 }
 
-// SettleAttempt counts what an attempt still has reserved as spent: the call may have been
-// made, and nobody knows what it cost. All of it is estimated, and the most that it can have been.
+// SettleAttempt counts the open reservations of an attempt as spent, because their calls may have
+// been made at an unknown cost. It counts the maximum, and all of it as estimated.
 func (l *Budget) SettleAttempt(tx *store.Tx, a record.Attempt) error {
 	open, err := store.List(tx, reservationFields, `delete from reservations where run = $1 and attempt = $2 returning `+reservationColumns, a.Run, a.Number)
 	if err != nil {
@@ -284,12 +289,13 @@ func (l *Budget) SettleAttempt(tx *store.Tx, a record.Attempt) error {
 	return nil
 }
 
-// SpendingOn lists what was taken in a day or a month, and what is reserved.
+// SpendingOn returns the spending and the reservations of a day or a month.
 func (l *Budget) SpendingOn(ctx context.Context, period string) ([]Spending, error) {
 	return store.List(store.Reads(ctx, l.DB), spendingFields, `select `+spendingColumns+` from spending where period = $1 order by scope, name`, period)
 }
 
-// SpentSince is what all agents together have taken from a day on (2026-11-21), that one included.
+// SpentSince returns the spending of all agents together since a day (2026-11-21), including that
+// day.
 func (l *Budget) SpentSince(ctx context.Context, day string) (tokens, costMicroUSD int64, err error) {
 	err = store.Scan(store.Reads(ctx, l.DB), []any{&tokens, &costMicroUSD}, `select cast(coalesce(sum(tokens), 0) as bigint), cast(coalesce(sum(cost_micro_usd), 0) as bigint)
 		from spending where scope = $1 and period >= $2 and length(period) = 10`, ScopeDaemon, day)

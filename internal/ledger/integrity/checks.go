@@ -15,17 +15,17 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// rowCheck finds the rows that break a promise.
+// rowCheck returns a check with a query for violating rows.
 func rowCheck(name, promise, query, say string) Check {
 	return Check{Name: name, Promise: promise, query: query, say: say}
 }
 
-// clockCheck is a rowCheck of a promise that a clock which was set back breaks as well.
+// clockCheck returns a rowCheck that a clock which was set back can also violate.
 func clockCheck(name, promise, query, say string) Check {
 	return Check{Name: name, Promise: promise, query: query, say: say, Clock: true}
 }
 
-// auditTime are the checks of instants, of what is claimed and of what is planned.
+// auditTime lists the checks of occurrences, claims, wakes and epochs.
 var auditTime = []Check{
 	rowCheck("occurrence-once", "an instant of a job has one row",
 		`select job, nominal as t_nominal, count(*) from occurrences group by job, nominal having count(*) > 1 order by job, nominal`,
@@ -38,7 +38,7 @@ var auditTime = []Check{
 	rowCheck("occurrence-one-run", "a run stands for one instant",
 		`select run, count(*), min(job) from occurrences where run <> 0 group by run having count(*) > 1 order by run`,
 		"run %d stands for %d instants of the job %s"),
-	// One that was skipped may have left its instant to a backfilled run.
+	// The occurrence of a skipped run may belong to a backfilled run now.
 	rowCheck("run-occurrence", "a run of a schedule has its instant",
 		`select r.id, r.job, r.scheduled_at as t_scheduled from runs r where r.triggered_by in ('schedule', 'backfill') and r.key like 'time/%' and r.outcome <> 'skipped'
 			and not exists (select 1 from occurrences o where o.run = r.id and o.run <> 0) order by r.id`,
@@ -67,7 +67,7 @@ var auditTime = []Check{
 		"the epoch %d (%s) has the runs from %d to %d (0: it goes on), and the next begins with run %d"),
 }
 
-// auditRuns are the checks of runs and of what is recorded of them.
+// auditRuns returns the checks of runs and their records.
 func auditRuns() []Check {
 	return []Check{
 		rowCheck("run-state", "a finished run has an outcome and an end, any other has neither, and one that waits says for what",
@@ -117,7 +117,8 @@ func auditRuns() []Check {
 		{
 			Name: "notice-run", Promise: "a notice is of a run that the ledger has given",
 			find: func(ctx context.Context, a *auditor) error {
-				// Not the newest run that is there: retention may have removed it, and a notice outlives its run.
+				// Compare with the last assigned id, because retention may have removed the newest
+				// run, and a notice outlives its run.
 				return a.each(ctx, a.check.say, `select id, run, channel, state from outbox where state not in ('pending', 'delivered', 'unverified', 'failed') or run > (`+a.db.RunIDs.Newest+`) order by id`)
 			},
 			say: "the notice %d is of run %d, for the channel %s, and %s; no such run or state is known",
@@ -128,7 +129,8 @@ func auditRuns() []Check {
 	}
 }
 
-// runRows finds rows of runs that are not there. A notice that was pending outlives its run.
+// runRows returns a query for rows of runs that do not exist. It omits the outbox, because a
+// pending notice outlives its run.
 func runRows() string {
 	var parts []string
 	for _, table := range []string{"attempts", "steps", "calls", "inbox", "file_ops", "deliveries", "reservations", "blobs", "events"} {
@@ -138,7 +140,7 @@ func runRows() string {
 	return strings.Join(parts, " union all ") + " order by 2, 1"
 }
 
-// auditMoney are the checks of what models cost.
+// auditMoney lists the checks of model costs.
 var auditMoney = []Check{
 	rowCheck("spent-run", "what a run took is the sum of its steps",
 		`select r.id, r.job, r.tokens_in, r.tokens_out, r.cost_micro_usd, s.tin, s.tout, s.cost from runs r
@@ -172,8 +174,9 @@ var auditMoney = []Check{
 		"of %s there are %d tokens and %d millionths of a dollar reserved, and the reservations are of %d and %d"),
 }
 
-// auditSteps compares the sums of all days with the steps since then. The steps of runs that are no longer kept are
-// missing, so that the days hold more. A day may begin up to a day apart in another time zone.
+// auditSteps compares the spending of all days with the steps in that time. Steps of removed runs
+// are missing, so the spending may be higher. It skips two days at the start, because a day may
+// begin up to a day apart in another time zone.
 func auditSteps(ctx context.Context, a *auditor) error {
 	var first sql.NullString
 	var spent, stepped int64
@@ -196,7 +199,7 @@ func auditSteps(ctx context.Context, a *auditor) error {
 	return nil
 }
 
-// auditTold are the checks of what people are told: of incidents, and of what keeps runs from starting.
+// auditTold lists the checks of incidents, their notices, and the obstacles of runs.
 var auditTold = []Check{
 	rowCheck("incident-one", "a job has one open incident of a kind at most",
 		`select job, min(agent), kind, count(*) from incidents where closed_at = 0 group by job, case job when '' then agent else '' end, kind having count(*) > 1 order by 1, 2, 3`,
@@ -206,13 +209,14 @@ var auditTold = []Check{
 			where i.failures < 1 or i.first_run < 1 or i.last_run < 1 or (i.closed_at <> 0) <> (i.closed_by <> 0) or r.job <> i.job or (i.job = '' and r.agent <> i.agent) or (i.note <> '' and i.acked_at = 0)
 			order by i.id`,
 		"the incident %d of the job %q (%s) has %d failures and was closed by run %d (0: by none) of the job %q"),
-	// What it came to is in its events: somebody may have had the run tried again since.
+	// The outcome comes from the events, because the run may have been retried since.
 	rowCheck("incident-closed", "the run that closed an incident has ended well",
 		`select i.id, i.job, i.kind, r.id from incidents i join runs r on r.id = i.closed_by where i.closed_by <> 0
 			and not exists (select 1 from events e where e.run = r.id and e.run <> 0 and e.kind = 'run.finished' and (e.data like '%"outcome":"success"%' or e.data like '%"outcome":"nothing"%'))
 			order by i.id`,
 		"the incident %d of the job %q (%s) was closed by run %d, which has not succeeded: its failures are told of no more"),
-	// Notices go with their runs, so that there may be fewer. What another channel is told in place of one is a copy.
+	// Notices are removed with their runs, so there may be fewer. Notices to a fallback channel are
+	// copies and do not count.
 	rowCheck("incident-told", "an incident has counted its notices",
 		`select i.id, i.job, i.kind, i.told, count(*) from incidents i join outbox o on o.incident = i.id and o.incident <> 0 and coalesce(o.key, '') not like '`+outbox.FallbackKey+`%'
 			group by i.id, i.job, i.kind, i.told having count(*) > i.told order by i.id`,
@@ -232,7 +236,7 @@ var auditTold = []Check{
 		"for the %s %s something was in the way from %s to %s"),
 }
 
-// auditKept are the checks of what is kept: artifacts, large values, and the file itself.
+// auditKept returns the checks of artifacts, large values, and the SQLite file.
 func auditKept() []Check {
 	return []Check{
 		{Name: "value-owner", Promise: "a large value that the record refers to is kept for the run that does", find: auditReferences},
@@ -262,7 +266,7 @@ func auditBlobs(ctx context.Context, a *auditor) error {
 			return nil
 		}
 
-		// It may have been removed with its runs since the audit began.
+		// The value may have been removed with its runs since the audit began.
 		if kept, err := store.Value[int](store.Reads(ctx, a.db), `select count(*) from blobs where hash = $1`, hash); err != nil || kept == 0 {
 			return err
 		}
@@ -270,7 +274,8 @@ func auditBlobs(ctx context.Context, a *auditor) error {
 	}, `select hash, count(*), min(run) from blobs where run <> 0 group by hash order by hash`)
 }
 
-// auditArtifacts reads what is in the ledger itself; files were read as large values.
+// auditArtifacts checks the artifacts in the database. Other checks cover those stored as large
+// values.
 func auditArtifacts(ctx context.Context, a *auditor) error {
 	return a.rows(ctx, func(row []any) error {
 		text, _ := row[4].(string)
@@ -286,7 +291,7 @@ func auditArtifacts(ctx context.Context, a *auditor) error {
 	}, fmt.Sprintf(`select id, name, size, hash, content, run from artifacts where substr(content, 1, %d) <> '%s' order by id`, len(blob.Mark), blob.Mark))
 }
 
-// auditFile has SQLite read the whole file; PostgreSQL checks its own.
+// auditFile checks the SQLite file. PostgreSQL checks its own files.
 func auditFile(ctx context.Context, a *auditor) error {
 	if a.db.Path == "" {
 		return nil

@@ -1,4 +1,5 @@
-// Package integrity proves what the ledger promises from its rows, and from the files of its large values.
+// Package integrity audits a ledger: it checks the rows, and the files of large values, for
+// violations of the ledger's guarantees.
 package integrity
 
 import (
@@ -15,41 +16,42 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// intact is the check that the file itself is sound.
+// intact is the name of the check of the SQLite file.
 const intact = "intact"
 
-// Check is a promise of the ledger that can be proved from its rows.
+// Check is a guarantee of the ledger that can be verified from its rows.
 type Check struct {
 	Name    string `json:"name"`
 	Promise string `json:"promise"`
-	// Clock says that a clock that was set back breaks it too, so that what is found is a warning.
+	// whether a clock that was set back can also break the guarantee; a violation is then only a
+	// warning
 	Clock bool `json:"clock,omitempty"`
 
-	// query finds the rows that break it; find does where one query cannot. say words a row, by its columns: one that
-	// begins with t_ is an instant.
+	// query finds the violating rows. find replaces query if a single query is not enough. say is
+	// the format of a row's message. Columns with the prefix t_ are times.
 	query, say string
 	find       func(context.Context, *auditor) error
 }
 
-// Violation is what breaks a promise.
+// Violation is a violation of a guarantee.
 type Violation struct {
 	Check string `json:"check"`
 	Text  string `json:"text"`
-	Clock bool   `json:"clock,omitempty"` // a clock that was set back explains it as well
+	Clock bool   `json:"clock,omitempty"` // whether a clock that was set back may be the cause
 }
 
-// Options hear how an audit goes on. All of them are needed.
+// Options holds the callbacks of an audit. All are required.
 type Options struct {
 	Begin func(Check)
 	Found func(Violation) error // an error ends the audit
 }
 
-// Checks are all checks, in the order in which they are made.
+// Checks returns all checks in the order of execution.
 func Checks() []Check {
 	return slices.Concat(auditTime, auditRuns(), auditMoney, auditTold, auditKept())
 }
 
-// auditor is one audit: all of it reads the same instant of the ledger.
+// auditor is one audit. All its queries see the same state of the ledger.
 type auditor struct {
 	db    *store.DB
 	blobs *blob.Blobs
@@ -58,14 +60,15 @@ type auditor struct {
 	found func(Violation) error
 }
 
-// Audit proves what the ledger promises from its rows and from the files of its large values, all at one instant and
-// while others write. It changes nothing, and holds no more than a row of what it reads.
+// Audit checks the rows and the large values of the ledger for violations. It reads a consistent
+// snapshot while other processes write. It changes no data, and holds only one row in memory at a
+// time.
 func Audit(ctx context.Context, db *store.DB, blobs *blob.Blobs, o Options) (err error) {
 	tx, err := store.BeginRead(ctx, db)
 	if err != nil {
 		return fmt.Errorf("the ledger cannot be audited: %w", err)
 	}
-	defer func() { err = errors.Join(err, ignoreDone(tx.Rollback())) }() // it only read
+	defer func() { err = errors.Join(err, ignoreDone(tx.Rollback())) }() // it was only used to read
 
 	for _, check := range Checks() {
 		o.Begin(check)
@@ -79,7 +82,7 @@ func Audit(ctx context.Context, db *store.DB, blobs *blob.Blobs, o Options) (err
 		case err == nil:
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case sqlite.Corrupt(err): // which is found, and hinders no other check
+		case sqlite.Corrupt(err): // report the damage and continue with the other checks
 			if err := o.Found(Violation{Check: intact, Text: fmt.Sprintf("the check %s could not be made, because the ledger is damaged: %v", check.Name, err)}); err != nil {
 				return err
 			}
@@ -90,7 +93,7 @@ func Audit(ctx context.Context, db *store.DB, blobs *blob.Blobs, o Options) (err
 	return nil
 }
 
-// ignoreDone is for a transaction that its context may have ended.
+// ignoreDone ignores the error of a transaction that was already ended by its context.
 func ignoreDone(err error) error {
 	if errors.Is(err, sql.ErrTxDone) {
 		return nil
@@ -98,19 +101,20 @@ func ignoreDone(err error) error {
 	return err
 }
 
-// report reports a violation of the check that is made.
+// report reports a violation of the current check.
 func (a *auditor) report(format string, args ...any) error {
 	return a.found(Violation{Check: a.check.Name, Text: fmt.Sprintf(format, args...), Clock: a.check.Clock})
 }
 
-// each reports each row of a query.
+// each reports every row of a query as a violation.
 func (a *auditor) each(ctx context.Context, say, query string, args ...any) error {
 	return a.rows(ctx, func(row []any) error { return a.report(say, row...) }, query, args...)
 }
 
-// rows hands on each row of a query: integers, texts, and instants of columns that begin with t_.
+// rows calls use with each row of a query. The values are integers, strings, and formatted times
+// for columns with the prefix t_.
 func (a *auditor) rows(ctx context.Context, use func([]any) error, query string, args ...any) error {
-	rows, err := a.tx.QueryContext(ctx, query, args...) //nolint:sqlclosecheck,rowserrcheck // eachRow closes them
+	rows, err := a.tx.QueryContext(ctx, query, args...) //nolint:sqlclosecheck,rowserrcheck // EachRow closes them
 	return store.EachRow(rows, err, func(names []string, row []any) error {
 		for i, v := range row {
 			n, isInt := v.(int64)

@@ -13,23 +13,25 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// copyChunk is how many rows one transaction of a copy takes.
+// copyChunk is the number of rows that one transaction copies.
 const copyChunk = 2000
 
-// CopiedTable is what a Copy has taken of one table.
+// CopiedTable is a table that Copy has copied.
 type CopiedTable struct {
 	Name string
 	Rows int64 // in both ledgers
 }
 
-// CopyOptions are what a Copy tells its caller.
+// CopyOptions holds the options of Copy.
 type CopyOptions struct {
-	Progress func(table string, rows, of int64) // after each part; nil: nobody wants to know
+	Progress func(table string, rows, of int64) // called after each chunk; optional
 }
 
-// Copy makes to, which nothing was recorded in, hold all that from holds, under its id: whichever databases they are on. Nobody
-// else may use either of them meanwhile, and the caller sees to that where one is a file. A copy that was cut off goes on.
-// At the end the rows of both are counted.
+// Copy copies all rows of from into the empty ledger to, which gets the id of from. Each ledger may
+// be on SQLite or PostgreSQL. A copy that was interrupted continues. At the end, Copy compares the
+// numbers of rows.
+//
+// No other process may use either ledger. The caller must ensure that for a ledger in a file.
 func Copy(ctx context.Context, from, to *Maint, o CopyOptions) ([]CopiedTable, error) {
 	for _, l := range []*Maint{from, to} {
 		if l.DB.Postgres == nil {
@@ -69,15 +71,16 @@ func Copy(ctx context.Context, from, to *Maint, o CopyOptions) ([]CopiedTable, e
 	return copied, store.ReadEpochs(ctx, to.DB)
 }
 
-// copiedTable is one table, with its columns in the order of both ledgers, and those of its key.
+// copiedTable is a table, with the columns that both ledgers have and those of its key.
 type copiedTable struct {
 	name         string
 	columns, key []string
-	text         map[string]bool // columns
-	counts       bool            // its ids are given by the database
+	text         map[string]bool // columns of type text
+	counts       bool            // whether the database assigns its ids
 }
 
-// notCopied lists tables that a copy leaves out, like those of River: they belong to one database.
+// notCopied lists tables that belong to one database and are not copied. The tables of River are
+// not copied either.
 var notCopied = []string{"schema_version", "copies", "blobs", "agent_copies"}
 
 func copiedTables(ctx context.Context, from, to *Maint) ([]copiedTable, error) {
@@ -94,7 +97,7 @@ func copiedTables(ctx context.Context, from, to *Maint) ([]copiedTable, error) {
 		if at := slices.IndexFunc(wants, func(w copiedTable) bool { return w.name == t.name }); at < 0 || !slices.Equal(sorted(wants[at].columns), sorted(t.columns)) {
 			return nil, fmt.Errorf("the table %s is not the same in both ledgers: they are of different versions", t.name)
 		} else if from.DB.Postgres == nil {
-			has[i].text = wants[at].text // PostgreSQL is strict about it
+			has[i].text = wants[at].text // PostgreSQL requires the type text
 		}
 	}
 	if len(has) != len(wants) {
@@ -105,7 +108,7 @@ func copiedTables(ctx context.Context, from, to *Maint) ([]copiedTable, error) {
 
 func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
 
-// tables reads what there is to copy, from the database itself, so that nothing is forgotten that a later version adds.
+// tables reads the tables to copy from the database, so that tables added later are included.
 func (l *Maint) tables(ctx context.Context) ([]copiedTable, error) {
 	query := `select m.name, c.name, c.type, c.pk, m.sql like '%autoincrement%' from sqlite_schema m join pragma_table_info(m.name) c
 		where m.type = 'table' and m.name not like 'sqlite_%' order by m.name, c.cid`
@@ -119,7 +122,7 @@ func (l *Maint) tables(ctx context.Context) ([]copiedTable, error) {
 
 	type column struct {
 		table, name, kind string
-		keyPlace          int // from 1; 0: not in the key
+		keyPlace          int // from 1; 0 if not in the key
 		counts            bool
 	}
 	columns, err := store.List(store.Reads(ctx, l.DB), func(c *column) []any { return []any{&c.table, &c.name, &c.kind, &c.keyPlace, &c.counts} }, query)
@@ -150,7 +153,8 @@ func (l *Maint) tables(ctx context.Context) ([]copiedTable, error) {
 	return all, err
 }
 
-// excludeNodes keeps processes from joining until release, and refuses while one is at work.
+// excludeNodes keeps nodes from joining until release is called. It returns an error if a node is
+// alive.
 func (l *Maint) excludeNodes(ctx context.Context) (release func(), err error) {
 	alive, err := l.Nodes.Alive(ctx)
 	if err != nil {
@@ -172,12 +176,13 @@ func (l *Maint) excludeNodes(ctx context.Context) (release func(), err error) {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return func() {
-		_, _ = conn.ExecContext(context.WithoutCancel(ctx), `select pg_advisory_unlock($1, $2)`, l.DB.Class, store.LockJoin) // the session ends with it
+		// otherwise the lock ends with the session
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), `select pg_advisory_unlock($1, $2)`, l.DB.Class, store.LockJoin)
 		_ = conn.Close()
 	}, nil
 }
 
-// sameCounts reports whether two ledgers have as many rows in each table.
+// sameCounts reports whether two ledgers have the same number of rows in each table.
 func sameCounts(ctx context.Context, from, to *Maint, tables []copiedTable) (bool, error) {
 	for _, t := range tables {
 		wants, err := from.count(ctx, t)
@@ -195,8 +200,9 @@ func (l *Maint) count(ctx context.Context, t copiedTable) (int64, error) {
 	return store.Value[int64](store.Reads(ctx, l.DB), `select count(*) from `+t.name)
 }
 
-// beginCopy marks to as a copy that is not whole, unless it is one of from already, and empties what a new ledger holds.
-// same says that both hold as much: then a whole copy of from is nothing new.
+// beginCopy marks to as an incomplete copy, unless it is already a copy of from, and empties its
+// tables. same means that both ledgers have the same number of rows. A complete copy of from then
+// needs no new copy.
 func beginCopy(ctx context.Context, from, to *Maint, tables []copiedTable, same bool) error {
 	return store.Write(ctx, to.DB, func(tx *store.Tx) error {
 		var source string
@@ -211,7 +217,8 @@ func beginCopy(ctx context.Context, from, to *Maint, tables []copiedTable, same 
 			return err
 		}
 
-		// One that has never given a run an id has no history: what it knows of jobs and of its own making is in from as well.
+		// A ledger that has never assigned a run id has no history. Its jobs and its epoch are
+		// replaced by those of from.
 		newest, err := store.Value[int64](tx, to.DB.RunIDs.Newest)
 		if err != nil {
 			return err
@@ -228,7 +235,7 @@ func beginCopy(ctx context.Context, from, to *Maint, tables []copiedTable, same 
 	})
 }
 
-// ordered is a key as both databases order it.
+// ordered returns the order of a key, which is the same in both databases.
 func (l *Maint) ordered(t copiedTable) string {
 	terms := make([]string, len(t.key))
 	for i, column := range t.key {
@@ -239,7 +246,7 @@ func (l *Maint) ordered(t copiedTable) string {
 	return strings.Join(terms, ", ")
 }
 
-// copyTable copies the rows that come after the last that is there.
+// copyTable copies the rows after the last row that to has.
 func copyTable(ctx context.Context, from, to *Maint, t copiedTable, progress func(string, int64, int64)) (int64, error) {
 	of, err := from.count(ctx, t)
 	if err != nil {
@@ -283,7 +290,7 @@ func copyTable(ctx context.Context, from, to *Maint, t copiedTable, progress fun
 	return now, err
 }
 
-// lastKey is the key of the last row, nil when there is none.
+// lastKey returns the key of the last row, or nil if the table is empty.
 func (l *Maint) lastKey(ctx context.Context, t copiedTable) ([]any, error) {
 	last, err := l.anyRows(ctx, fmt.Sprintf(`select %s from %s order by %s limit 1`, strings.Join(t.key, ", "), t.name,
 		strings.ReplaceAll(l.ordered(t), ",", " desc,")+" desc"))
@@ -294,7 +301,7 @@ func (l *Maint) lastKey(ctx context.Context, t copiedTable) ([]any, error) {
 }
 
 func (l *Maint) anyRows(ctx context.Context, query string, args ...any) (all [][]any, err error) {
-	rows, err := store.Reads(ctx, l.DB).Query(query, args...) //nolint:sqlclosecheck,rowserrcheck // eachRow closes them
+	rows, err := store.Reads(ctx, l.DB).Query(query, args...) //nolint:sqlclosecheck,rowserrcheck // EachRow closes them
 	return all, store.EachRow(rows, err, func(_ []string, row []any) error {
 		all = append(all, slices.Clone(row))
 		return nil
@@ -310,17 +317,18 @@ func (l *Maint) rowsAfter(ctx context.Context, t copiedTable, after []any) ([][]
 	return l.anyRows(ctx, fmt.Sprintf(`select %s from %s%s order by %s limit %d`, strings.Join(t.columns, ", "), t.name, where, l.ordered(t), copyChunk), after...)
 }
 
-// insertRows writes rows of from. Values that it keeps in files come along, and go into files where this ledger has any.
+// insertRows writes rows of from. Large values are copied too, and are stored outside the database
+// if this ledger does that.
 func (l *Maint) insertRows(ctx context.Context, from *Maint, t copiedTable, rows [][]any) error {
 	defer l.Blobs.Hold()()
 
 	type reference struct {
 		hash  string
-		owner int64 // a run, or the negative id of a workspace
+		owner int64 // run, or the negative id of a workspace
 	}
 	var kept []reference
 	for _, row := range rows {
-		// What looks like the name of a large value in any other column was written by somebody else.
+		// Only these columns hold references. A similar text in another column is data.
 		for _, large := range blob.References {
 			if large.Table != t.name {
 				continue
@@ -337,7 +345,7 @@ func (l *Maint) insertRows(ctx context.Context, from *Maint, t copiedTable, rows
 			if row[at] = stored; hash != "" {
 				kept = append(kept, reference{hash, row[slices.Index(t.columns, "run")].(int64)})
 				if w := slices.Index(t.columns, "workspace"); w >= 0 && row[w] != int64(0) {
-					kept = append(kept, reference{hash, -row[w].(int64)}) // which outlives its runs
+					kept = append(kept, reference{hash, -row[w].(int64)}) // the workspace outlives its runs
 				}
 			}
 		}
@@ -365,7 +373,7 @@ func (l *Maint) insertRows(ctx context.Context, from *Maint, t copiedTable, rows
 	})
 }
 
-// insertGroup is how many rows one statement inserts: a way over the network for each, and not for each row.
+// insertGroup is the number of rows that one statement inserts. It saves network round trips.
 const insertGroup = 50
 
 func (l *Maint) insertStatement(t copiedTable, rows int) string {
@@ -380,7 +388,8 @@ func (l *Maint) insertStatement(t copiedTable, rows int) string {
 	return fmt.Sprintf("insert into %s (%s)%s values %s", t.name, strings.Join(t.columns, ", "), overriding, strings.Join(all, ", "))
 }
 
-// asText is a value of a column of texts, which SQLite may have stored as it was given.
+// asText returns a value of a text column as a string. SQLite may store values of other types in
+// such columns.
 func asText(v any) any {
 	switch v := v.(type) {
 	case nil, string:
@@ -392,7 +401,7 @@ func asText(v any) any {
 	}
 }
 
-// endCopy has the ids go on after those of from, and marks the copy as whole.
+// endCopy continues the ids after those of from, and marks the copy as complete.
 func endCopy(ctx context.Context, from, to *Maint, tables []copiedTable) error {
 	newest, err := from.DB.NewestRun(ctx)
 	if err != nil {
@@ -406,7 +415,7 @@ func endCopy(ctx context.Context, from, to *Maint, tables []copiedTable) error {
 			}
 			tx.Run(fmt.Sprintf(`select setval(pg_get_serial_sequence('%[1]s', '%[2]s'), greatest(coalesce(max(%[2]s), 0), 1), max(%[2]s) is not null) from %[1]s`, t.name, t.key[0]))
 		}
-		if newest > 0 { // above those that are kept
+		if newest > 0 { // removed runs may have had higher ids
 			for _, statement := range to.DB.RunIDs.Skip {
 				tx.Run(statement, newest)
 			}

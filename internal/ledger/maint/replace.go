@@ -15,15 +15,16 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// Replaced is what became of a ledger that was replaced.
+// Replaced describes the replacement of a ledger.
 type Replaced struct {
-	From    string   `json:"from"`   // the backup; "" is an empty ledger
-	Kept    string   `json:"kept"`   // the folder in which the one before is; "" when there was none
-	Skipped []string `json:"passed"` // newer backups that "last" did not take, because they are damaged
+	From    string   `json:"from"`   // path of the backup; empty for an empty ledger
+	Kept    string   `json:"kept"`   // folder of the previous ledger; may be empty
+	Skipped []string `json:"passed"` // newer backups that "last" skipped because they are damaged
 }
 
-// Restore replaces a ledger that nobody has open by a copy of a backup: "last", the name of one or
-// how it begins, or a file. The one before is kept; a crash leaves the old one or the new one.
+// Restore replaces a ledger with a copy of a backup. from is "last", a name of a backup or a unique
+// prefix of one, or an absolute file path. No process may have the ledger open. The previous ledger
+// is kept. A crash leaves either the old or the new one.
 func Restore(ctx context.Context, o store.Options, from string) (Replaced, error) {
 	all, err := store.Backups(o.Path)
 	if err != nil {
@@ -46,20 +47,22 @@ func Restore(ctx context.Context, o store.Options, from string) (Replaced, error
 	return replace(ctx, o, out, func(path string) error { return dbfile.CopyBackup(ctx, out.From, path, store.ApplicationID) })
 }
 
-// Reset replaces a ledger that nobody has open, which is kept, by an empty one.
+// Reset replaces a ledger with an empty one and keeps the previous one. No process may have the
+// ledger open.
 func Reset(ctx context.Context, o store.Options) (Replaced, error) {
 	return replace(ctx, o, Replaced{Skipped: []string{}}, func(string) error { return nil })
 }
 
-// replace has make write the new ledger; if that writes nothing, it is an empty one.
+// replace replaces a ledger with the file that make writes. If make writes no file, the new ledger
+// is empty.
 func replace(ctx context.Context, o store.Options, out Replaced, make func(path string) error) (Replaced, error) {
 	o = o.WithDefaults()
 	if err := refuseFolder(o.Path); err != nil {
 		return out, err
 	}
 
-	// A replacement that was cut off is completed first. What is there may well be damaged: that is
-	// why it is replaced.
+	// Complete a replacement that was interrupted. The current file may be damaged, which is a
+	// reason to replace it.
 	if _, _, err := dbfile.Inspect(o.Path, o.Logger); err != nil && !errors.As(err, new(*sqlite.CorruptError)) {
 		return out, err
 	}
@@ -68,7 +71,7 @@ func replace(ctx context.Context, o store.Options, out Replaced, make func(path 
 	}
 
 	// The new file is complete, with the newest schema and its checksum, before the old one is
-	// touched.
+	// changed.
 	aside := dbfile.AsidePath()
 	err := make(o.Path + dbfile.NewSuffix)
 	if err == nil {
@@ -82,7 +85,7 @@ func replace(ctx context.Context, o store.Options, out Replaced, make func(path 
 	}
 
 	kept := filepath.Join(filepath.Dir(o.Path), aside)
-	// The folder alone says nothing: something of one that was removed can be left.
+	// The folder may exist with remains of an earlier ledger, so check for the file.
 	if _, err := os.Stat(filepath.Join(kept, filepath.Base(o.Path))); err == nil {
 		out.Kept = kept
 	}
@@ -90,7 +93,7 @@ func replace(ctx context.Context, o store.Options, out Replaced, make func(path 
 	return out, nil
 }
 
-// refuseFolder says what to do about a folder in the place of a ledger; nil when there is none.
+// refuseFolder returns an error if the path of a ledger is a folder.
 func refuseFolder(path string) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return &store.TargetError{Message: fmt.Sprintf("the ledger %s is a folder: move it away, and say this again", path)}
@@ -98,7 +101,7 @@ func refuseFolder(path string) error {
 	return nil
 }
 
-// prepareNew brings a new ledger to the newest schema and records in it what happened.
+// prepareNew migrates a new ledger to the newest schema and records the replacement in it.
 func prepareNew(ctx context.Context, o store.Options, from, aside string) error {
 	kind, text := "ledger.restored", "from "+from
 	if from == "" {
@@ -112,7 +115,7 @@ func prepareNew(ctx context.Context, o store.Options, from, aside string) error 
 	return recordReplaced(ctx, o, kind, text)
 }
 
-// recordReplaced opens a ledger to write an event about what its owner did with it.
+// recordReplaced opens a ledger and adds an event about an action of its owner.
 func recordReplaced(ctx context.Context, o store.Options, kind, text string) error {
 	data, err := json.Marshal(map[string]string{"by": "user", "text": text})
 	if err != nil {
@@ -129,8 +132,8 @@ func recordReplaced(ctx context.Context, o store.Options, kind, text string) err
 	return errors.Join(err, db.Close())
 }
 
-// Accept lets a ledger that nobody has open be used again that was refused because another program
-// changed it, if it is sound.
+// Accept makes a ledger usable again that was refused because another program changed it. It
+// returns an error if the file is not intact. No process may have the ledger open.
 func Accept(ctx context.Context, o store.Options) error {
 	o = o.WithDefaults()
 	if _, err := os.Stat(o.Path); errors.Is(err, fs.ErrNotExist) {
@@ -153,7 +156,7 @@ func Accept(ctx context.Context, o store.Options) error {
 	if err := sqlite.Verify(ctx, o.Path, store.ApplicationID, true); err != nil {
 		return fmt.Errorf("it cannot be accepted as it is: %w", store.Refusal(o.Path, err))
 	}
-	// An opened file gets its checksum when it is closed.
+	// The file gets its checksum when it is opened and closed.
 	if err := dbfile.WriteMarker(o.Path, dbfile.Marker{State: dbfile.StateOpen}); err != nil {
 		return err
 	}

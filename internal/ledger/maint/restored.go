@@ -12,24 +12,25 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// RestoreSpec says from what a home was put back.
+// RestoreSpec describes the restore of a home directory.
 type RestoreSpec struct {
-	From      string    // the backup
-	TakenAt   time.Time // the instant of which it is
-	NewestRun int64     // the last that the home knew whose place it takes; 0: it is not known
-	Home, At  string    // absolute: where the home was, and where it is now
-	Pause     bool      // nothing runs until its owner has it go on
+	From      string    // path of the backup
+	TakenAt   time.Time // time of the backup
+	NewestRun int64     // last run id of the replaced home; 0 if unknown
+	Home, At  string    // absolute paths of the home in the backup and now
+	Pause     bool      // whether to pause everything until the owner resumes
 }
 
-// Restored is what was not left as it was in the backup, and what its owner may want to look at.
+// Restored describes the changes to a restored ledger, and the runs that its owner may have to
+// check.
 type Restored struct {
-	Notices int `json:"notices_dropped"` // that were to be delivered, and may have been
-	Queued  int `json:"queued"`          // runs that were queued, on or waiting
+	Notices int `json:"notices_dropped"` // pending notices that were dropped, because they may have been delivered
+	Queued  int `json:"queued"`          // runs that were queued, running or waiting
 }
 
-// Restored is for a ledger that was put back with its home, before anything runs. The world has gone on without it: it begins an
-// epoch, whose run ids no other has given; notices that were to be delivered are not sent, because they may have been; and everything is paused
-// where that is wanted.
+// Restored prepares a ledger that was restored with its home, before any run starts. It begins a
+// new epoch, so that run ids are not assigned twice. It drops pending notices, because they may
+// have been delivered. If s.Pause is set, it pauses everything.
 func (l *Maint) Restored(ctx context.Context, s RestoreSpec) (out Restored, err error) {
 	newest, err := l.DB.NewestRun(ctx)
 	if err != nil {
@@ -58,8 +59,8 @@ func (l *Maint) Restored(ctx context.Context, s RestoreSpec) (out Restored, err 
 	return out, err
 }
 
-// moveHome has what is recorded of files in the home be about those of the new one: an undo is never to change the files of the home
-// that was copied.
+// moveHome changes recorded paths in the old home to the new home. Otherwise an undo could change
+// files of the home that was copied.
 func moveHome(tx *store.Tx, from, to string) error {
 	if from == "" || from == to {
 		return nil

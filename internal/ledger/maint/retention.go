@@ -1,5 +1,5 @@
-// Package maint keeps a ledger in order: it removes what is old, audits and copies a ledger, replaces it by a backup, and settles a
-// ledger that was restored.
+// Package maint maintains a ledger. It removes old records, copies a ledger, replaces it with a
+// backup, and prepares a restored ledger for use.
 package maint
 
 import (
@@ -16,14 +16,14 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// How many runs, and how many other rows, are removed in one transaction, so that other writers
-// get their turn.
+// The numbers of runs and of other rows that one transaction removes. Small transactions let other
+// writers proceed.
 const (
 	pruneBatch = 200
 	pruneRows  = 2000
 )
 
-// Maint has what keeps a ledger in order: it removes what is old, audits, and settles a ledger that was restored.
+// Maint removes old records of a ledger, and prepares a restored ledger for use.
 type Maint struct {
 	DB     *store.DB
 	Blobs  *blob.Blobs
@@ -31,12 +31,12 @@ type Maint struct {
 	Pauses *pause.Pauses
 }
 
-// Prune removes finished runs that are older than their job keeps them, with everything
-// recorded of them, and the equally old record of its schedule: the job's watermark still says
-// that those instants have been dealt with. Claims stay for ever, or old files would run again.
-// It returns how many runs were removed.
+// Prune removes finished runs that are older than the retention period of their job. It also
+// removes their records and the equally old occurrences of the job. The watermark of the job still
+// covers those occurrences. Claims are kept forever, because old files would run again otherwise.
+// It returns the number of removed runs.
 func (l *Maint) Prune(ctx context.Context, now time.Time, keep func(job string) time.Duration) (int, error) {
-	// A backup needs the large values of its instant.
+	// A backup needs the large values at its snapshot.
 	release, err := store.HoldValues(ctx, l.DB)
 	if err != nil {
 		return 0, err
@@ -69,9 +69,10 @@ func (l *Maint) Prune(ctx context.Context, now time.Time, keep func(job string) 
 	return total, l.Blobs.Collect(ctx, now)
 }
 
-// pruneRecord removes the old runs of a job, and then occurrences, pauses, events that belong to no run, and what else is as old.
+// pruneRecord removes the old runs of a job, and then old occurrences, pauses, and events without a
+// run.
 func (l *Maint) pruneRecord(ctx context.Context, job string, before time.Time) (total int, err error) {
-	// Mostly there is nothing to do.
+	// Usually there are no old rows.
 	if some, err := l.anyOld(ctx, oldOfAnyKind, job, store.Millis(before)); err != nil || !some {
 		return 0, err
 	}
@@ -99,7 +100,7 @@ func (l *Maint) pruneRecord(ctx context.Context, job string, before time.Time) (
 	return total, nil
 }
 
-// oldSpending compares periods as texts, whatever zone their days are of.
+// oldSpending compares periods as text, regardless of their time zone.
 const oldSpending = `period < case length(period) when 10 then $1 else $2 end`
 
 // pruneSpending removes the sums of old days and months.
@@ -111,8 +112,8 @@ func (l *Maint) pruneSpending(ctx context.Context, now time.Time) error {
 	return store.Exec(ctx, l.DB, `delete from spending where `+oldSpending, day, budget.MonthOfDay(day))
 }
 
-// prunableNames lists the jobs that may have a record, "" for what belongs to no job. It skips
-// from job to job in the indexes of runs and of events, however many there are.
+// prunableNames selects the jobs that may have a record, and "" for records without a job. It skips
+// from job to job in the indexes of runs and events, which is fast for any number of rows.
 const prunableNames = `with recursive named(job) as (select min(job) from runs
 		union all select (select min(job) from runs where job > named.job) from named where named.job is not null),
 	eventful(job) as (select min(job) from events where run = 0
@@ -120,13 +121,14 @@ const prunableNames = `with recursive named(job) as (select min(job) from runs
 	select job from named where job is not null union select job from eventful where job is not null union select name from jobs
 	union select name from pauses where scope = 'job' union select job from incidents union select job from outbox where run = 0 union select '' order by 1`
 
-// oldRows finds old rows, by a job, the instant before which its record is old, and how many; and removes those that were found.
+// oldRows has a query that finds old rows, and a statement that removes the rows it finds. The
+// parameters of the query are a job, a time limit, and a maximum number of rows.
 type oldRows struct{ find, remove string }
 
-// A job's pauses are kept as long as its runs: they say which failures came before it was last
-// resumed.
+// Pauses of a job are kept as long as its runs: they tell which failures happened before the job
+// was last resumed.
 var (
-	// An instant stays as long as its run: one of long ago may have been backfilled today.
+	// An occurrence is kept as long as its run, because an old one may have been backfilled today.
 	oldOccurrences = oldRows{`select nominal from occurrences where job = $1 and nominal < $2 and through < $2
 		and not exists (select 1 from runs where runs.id = occurrences.run)
 		and nominal <= (select watermark from jobs where name = $1) order by nominal limit $3`, `delete from occurrences where job = $1 and nominal in (%s)`}
@@ -135,10 +137,11 @@ var (
 		and ((ended_at <> 0 and ended_at < $2) or (until <> 0 and until < $2)) limit $3`, `delete from pauses where id in (%s)`}
 )
 
-// otherRows are all but runs.
+// otherRows lists all old rows except runs.
 var otherRows = []oldRows{oldOccurrences, oldEvents, oldPauses, oldIncidents, oldNotices}
 
-// oldOfAnyKind asks at once what the questions for each kind of old rows ask: there may be thousands of jobs, of which hardly one has any.
+// oldOfAnyKind combines the queries for all kinds of old rows. There may be thousands of jobs, and
+// most have no old rows.
 var oldOfAnyKind = func() string {
 	query := `select 1 where exists (` + oldRuns + `)`
 	for _, o := range otherRows {
@@ -149,7 +152,8 @@ var oldOfAnyKind = func() string {
 
 func (o oldRows) statement() string { return fmt.Sprintf(o.remove, o.find) }
 
-// anyOld says whether a query for old rows finds one. It is asked before a transaction is opened: each wakes everybody.
+// anyOld reports whether a query for old rows finds one. It avoids a write transaction, because
+// each one wakes all waiters.
 func (l *Maint) anyOld(ctx context.Context, find, job string, before int64) (bool, error) {
 	_, some, err := store.OrFalse(store.Value[int64](store.Reads(ctx, l.DB), find, job, before, 1))
 	return some, err
@@ -175,7 +179,8 @@ func (l *Maint) pruneOld(ctx context.Context, old oldRows, job string, before in
 	return nil
 }
 
-// oldRuns leaves out those that left a workspace half changed: they may be tried again from their checkpoint.
+// oldRuns skips runs that left a workspace half changed, because they may be retried from their
+// checkpoint.
 const oldRuns = `select id from runs where job = $1 and state = 'finished' and finished_at < $2
 	and not exists (select 1 from workspaces where review <> 0 and review = runs.id) order by finished_at, id limit $3`
 
@@ -198,11 +203,12 @@ func (l *Maint) pruneJob(ctx context.Context, job string, before time.Time) (int
 		return 0, err
 	}
 
-	// After the commit: a crash in between leaves a file without a row, never a row without its file.
+	// Remove files after the commit: a crash in between leaves a file without a row, never a row
+	// without its file.
 	return len(ids), l.Blobs.Remove(orphans)
 }
 
-// pruneRun removes one run and returns the blobs that no other run refers to.
+// pruneRun removes one run and returns its large values that no other run refers to.
 func pruneRun(tx *store.Tx, id int64) ([]string, error) {
 	for _, statement := range []string{
 		`delete from attempts where run = $1`, `delete from steps where run = $1`, `delete from calls where run = $1`,
@@ -221,19 +227,21 @@ func pruneRun(tx *store.Tx, id int64) ([]string, error) {
 	return freed, err
 }
 
-// oldNotices are the notices of no run; the others go with their runs. A notice that is pending for keepPending longer than the record is
-// kept has no process left that would deliver it or give it up.
+// oldNotices finds notices without a run; other notices are removed with their runs. It also finds
+// notices that are still pending long after the retention period, because no process would deliver
+// them any more.
 var oldNotices = oldRows{`select id from outbox where run = 0 and job = $1 and created_at < $2
 	and (state <> 'pending' or created_at < $2 - ` + strconv.FormatInt(keepPending.Milliseconds(), 10) + `) limit $3`, `delete from outbox where id in (%s)`}
 
-// keepPending is longer than a daemon tries to deliver a notice.
+// keepPending is longer than the daemon tries to deliver a notice.
 const keepPending = 14 * 24 * time.Hour
 
-// removedRuns selects the runs of notices that are not there any more.
+// removedRuns selects the runs of notices that no longer exist.
 const removedRuns = `select distinct run from outbox where run > 0 and not exists (select 1 from runs where runs.id = outbox.run)`
 
-// detachNotices makes the notices that outlive their run notices of no run, which oldNotices finds, and so the events of their
-// delivery. A notice that was pending when its run was removed is delivered all the same.
+// detachNotices removes the reference to a removed run from notices and their delivery events.
+// oldNotices then finds them. A notice that was pending when its run was removed is still
+// delivered.
 func (l *Maint) detachNotices(ctx context.Context) error {
 	runs, err := store.Values[int64](store.Reads(ctx, l.DB), removedRuns)
 	if err != nil || len(runs) == 0 {
@@ -252,5 +260,6 @@ func (l *Maint) detachNotices(ctx context.Context) error {
 	})
 }
 
-// oldIncidents go with the run that failed last, open or not: nobody knows any more what happened.
+// oldIncidents finds incidents by the time of their last failure, whether open or closed. The run
+// of that failure is as old, so the cause is no longer recorded.
 var oldIncidents = oldRows{`select id from incidents where job = $1 and last_at < $2 order by last_at limit $3`, `delete from incidents where id in (%s)`}

@@ -17,20 +17,22 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// insistEvery is how often something is tried again that a broken connection is in the way of.
+// insistEvery is the interval between retries after a broken connection.
 const insistEvery = 100 * time.Millisecond
 
-// copyPart is how many bytes of an object one row of agent_copies has; the last has fewer.
+// copyPart is the size of an object's part in a row of agent_copies, in bytes. The last part may be
+// smaller.
 const copyPart = 1 << 20
 
-// AgentCopies are what nodes have shipped of an agent's database and files, as objects with names. They can be read by all
-// nodes, and written by the one that has the agent, as long as it does.
+// AgentCopies holds the copies of an agent's database and files in the ledger's database, as named
+// objects. All nodes can read them. Only the node that has the agent can write them.
 type AgentCopies struct {
 	l    *Nodes
 	home AgentHome
 }
 
-// AgentCopies gives what is shipped of an agent. What is written is written as the node of that home, under its lease.
+// AgentCopies returns the copies of an agent. Writes are made under the lease of home, and fail
+// once another node has the agent.
 func (l *Nodes) AgentCopies(home AgentHome) AgentCopies { return AgentCopies{l, home} }
 
 // CopyObject is an object of an agent.
@@ -39,8 +41,9 @@ type CopyObject struct {
 	Bytes int64
 }
 
-// held begins a statement that does something under the lease of an agent. A node that others have taken for dead, or whose
-// agent another one has, does nothing; who takes the agent waits for what is on (takeHome).
+// held begins a statement that runs under the lease of an agent. The statement does nothing if this
+// node is marked as gone, or if another node has the agent. A node that takes the agent waits for
+// running statements, see takeHome.
 const held = `with held as (select 1 from agent_homes where agent = $1 and node = $2 and lease = $3
 		and ($4::bigint = 0 or exists (select 1 from nodes where id = $4 and gone_at = 0)) for key share)
 	`
@@ -49,8 +52,8 @@ func (c AgentCopies) lease() []any {
 	return []any{c.home.Agent, c.home.Node, c.home.Lease, store.NodeID(c.l.DB)}
 }
 
-// Put writes an object whole, or not at all; one of that name is replaced. The error is an *AgentElsewhereError when another node
-// has the agent by now.
+// Put writes an object completely or not at all, and replaces an object with the same name. It
+// returns an *AgentElsewhereError if another node has the agent now.
 func (c AgentCopies) Put(ctx context.Context, name string, r io.Reader, size int64) error {
 	if c.l.DB.Postgres == nil {
 		return errors.New("the ledger is a file: nothing is shipped to it")
@@ -67,8 +70,9 @@ func (c AgentCopies) Put(ctx context.Context, name string, r io.Reader, size int
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() // after Commit it does nothing
-	// The lease is held until the end, and a process that is frozen meanwhile holds up who wants it.
+	defer tx.Rollback() // no effect after Commit
+	// The lease is held until the end. Without a timeout, a frozen process would block a node that
+	// wants the agent.
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf(`set local idle_in_transaction_session_timeout = %d`, store.MaxIdleInTx)); err != nil {
 		return err
 	}
@@ -96,7 +100,7 @@ func (c AgentCopies) put(ctx context.Context, db execer, name string, part int, 
 	return c.refused(ctx, done, err)
 }
 
-// refused says who has the agent when nothing was done.
+// refused returns an error that names the node of the agent if a statement changed no row.
 func (c AgentCopies) refused(ctx context.Context, done sql.Result, err error) error {
 	if err != nil {
 		return fmt.Errorf("the copies of %s in the ledger's database: %w", c.home.Agent, err)
@@ -112,13 +116,14 @@ func (c AgentCopies) refused(ctx context.Context, done sql.Result, err error) er
 	if err != nil {
 		return err
 	}
-	if now.Node == c.home.Node && now.Lease == c.home.Lease { // it is this node that counts as gone
+	if now.Node == c.home.Node && now.Lease == c.home.Lease { // this node is marked as gone
 		return store.ErrLeaseLost
 	}
 	return &AgentElsewhereError{c.home.Agent, now.Node}
 }
 
-// Get reads an object from an offset, length bytes or, with 0, to its end. fs.ErrNotExist: there is none.
+// Get returns a reader of an object from an offset. It reads length bytes, or to the end if length
+// is 0. It returns fs.ErrNotExist if there is no such object. The caller must close the reader.
 func (c AgentCopies) Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
 	r := &copyReader{ctx: ctx, l: c.l, agent: c.home.Agent, name: name, part: offset / copyPart}
 	if err := r.next(); err != nil {
@@ -134,14 +139,14 @@ func (c AgentCopies) Get(ctx context.Context, name string, offset, length int64)
 	return io.NopCloser(r), nil
 }
 
-// copyReader reads the parts of an object one by one.
+// copyReader reads the parts of an object one after the other.
 type copyReader struct {
 	ctx         context.Context
 	l           *Nodes
 	agent, name string
-	part        int64 // the next
+	part        int64 // number of the next part
 	data        []byte
-	last        bool // it was read
+	last        bool // whether the last part was read
 }
 
 func (r *copyReader) next() error {
@@ -170,9 +175,9 @@ func (r *copyReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// List gives the objects whose names begin with prefix and come after a name, in order.
+// List returns the objects with a name that begins with prefix and is greater than after, in order.
 func (c AgentCopies) List(ctx context.Context, prefix, after string) ([]CopyObject, error) {
-	// All names that begin with it come before it with the greatest byte of a text behind it.
+	// The upper bound is the prefix followed by the greatest code point.
 	var all []CopyObject
 	err := c.l.insist(ctx, func() (err error) {
 		all, err = store.List(store.Reads(ctx, c.l.DB), func(o *CopyObject) []any { return []any{&o.Name, &o.Bytes} }, `select name, sum(length(data)) from agent_copies where agent = $1 and name >= $2 and name < $3 and name > $4 group by name order by name`,
@@ -182,7 +187,7 @@ func (c AgentCopies) List(ctx context.Context, prefix, after string) ([]CopyObje
 	return all, err
 }
 
-// Newest is the last name that begins with prefix, "" where none does.
+// Newest returns the last name that begins with prefix, or "" if there is no such object.
 func (c AgentCopies) Newest(ctx context.Context, prefix string) (name string, err error) {
 	err = c.l.insist(ctx, func() (err error) {
 		name, err = store.Value[string](store.Reads(ctx, c.l.DB), `select coalesce(max(name), '') from agent_copies where agent = $1 and name >= $2 and name < $3`, c.home.Agent, prefix, prefix+"\U0010FFFF")
@@ -191,7 +196,7 @@ func (c AgentCopies) Newest(ctx context.Context, prefix string) (name string, er
 	return name, err
 }
 
-// Delete removes objects. A node that has the agent no more removes nothing.
+// Delete removes objects. It does nothing if this node does not have the agent any more.
 func (c AgentCopies) Delete(ctx context.Context, names ...string) error {
 	if len(names) == 0 {
 		return nil
@@ -200,7 +205,7 @@ func (c AgentCopies) Delete(ctx context.Context, names ...string) error {
 	return err
 }
 
-// Keep says whether other nodes can get what the agent has.
+// Keep records whether other nodes can take over the agent.
 func (c AgentCopies) Keep(ctx context.Context, state HomeState) error {
 	return c.l.insist(ctx, func() error {
 		done, err := c.l.DB.Postgres.ExecContext(ctx, held+`update agent_homes set kept = $5 from held where agent = $1`, append(c.lease(), int(state))...)
@@ -208,8 +213,8 @@ func (c AgentCopies) Keep(ctx context.Context, state HomeState) error {
 	})
 }
 
-// insist does once more what a broken connection has kept from being done, for as long as a node may keep its lease. What it does has to be
-// the same when it is done twice.
+// insist calls do, and retries it while the connection is broken and this node may keep its lease.
+// do must be idempotent.
 func (l *Nodes) insist(ctx context.Context, do func() error) error {
 	for begun := time.Now(); ; {
 		err := do()
@@ -227,7 +232,8 @@ func (l *Nodes) insist(ctx context.Context, do func() error) error {
 	}
 }
 
-// broken says whether an error is one of the connection to the database, or of a server that is stopping or starting.
+// broken reports whether an error comes from the connection, or from a server that is stopping or
+// starting.
 func broken(err error) bool {
 	var refused *pgconn.PgError
 	switch {

@@ -11,32 +11,33 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// AgentHome says which node has the database and the files of an agent.
+// AgentHome records the node that has the database and the files of an agent.
 type AgentHome struct {
 	Agent string
 	Node  string
-	Lease int64 // grows each time that another node gets them
+	Lease int64 // increases each time that another node takes over the agent
 	State HomeState
-	Works bool // the node is there, and does runs
+	Works bool // whether the node is alive and executes runs
 }
 
-// HomeState says whether other nodes can get what an agent has.
+// HomeState is the ability of other nodes to take over an agent.
 type HomeState int
 
-// The states, as they are on disk.
+// The states, as they are stored.
 const (
-	HomeAlone HomeState = iota // the node alone has it, or has files that do not come along
-	HomeKept                   // all of it is in the ledger's database as well
-	HomeNew                    // the node has just been given the agent, which had nothing: what it does first settles that
+	HomeAlone HomeState = iota // only the node has the data, or has files that are not copied
+	HomeKept                   // the ledger's database has a complete copy
+	HomeNew                    // the node has just received an agent without data; its first action sets the state
 )
 
-// Free says whether another node can get the agent.
+// Free reports whether another node can take over the agent.
 func (s HomeState) Free() bool { return s != HomeAlone }
 
-// ErrAgentAway is a run whose agent another node does not give away just now; it may do so in a moment.
+// ErrAgentAway is returned for a run if another node does not release the agent now. It may do so
+// soon.
 var ErrAgentAway = fmt.Errorf("%w: its agent is in use", record.ErrNotClaimable)
 
-// AgentElsewhereError is an agent's database, or its files, that another node has.
+// AgentElsewhereError is returned if another node has the database and the files of an agent.
 type AgentElsewhereError struct{ Agent, Node string }
 
 func (e *AgentElsewhereError) Error() string {
@@ -49,7 +50,7 @@ func agentHomeFields(h *AgentHome) []any {
 	return []any{&h.Agent, &h.Node, &h.Lease, &h.State, &h.Works}
 }
 
-// AgentHomes lists the agents whose database and files are at a node, by their names.
+// AgentHomes returns the homes of all agents that have one, by agent name.
 func (l *Nodes) AgentHomes(ctx context.Context) (map[string]AgentHome, error) {
 	all, err := store.List(store.Reads(ctx, l.DB), agentHomeFields, `select `+agentHomeColumns+` from agent_homes h`)
 	homes := make(map[string]AgentHome, len(all))
@@ -59,7 +60,7 @@ func (l *Nodes) AgentHomes(ctx context.Context) (map[string]AgentHome, error) {
 	return homes, err
 }
 
-// AgentHome says which node has an agent's database and files. Those of an agent that had none are node's from now on.
+// AgentHome returns the home of an agent. An agent without a home gets node as its home.
 func (l *Nodes) AgentHome(ctx context.Context, agent, node string) (AgentHome, error) {
 	const query = `select ` + agentHomeColumns + ` from agent_homes h where h.agent = $1`
 	var h AgentHome
@@ -81,8 +82,9 @@ func (l *Nodes) AgentHome(ctx context.Context, agent, node string) (AgentHome, e
 	return store.One(store.Reads(ctx, l.DB), agentHomeFields, query, agent)
 }
 
-// takeHome says whether this node may do a run of an agent: where it has the agent's database and files, and where it can get them,
-// which it does with that. Those of an agent that had none are its from now on.
+// takeHome ensures that this node has the agent of a run that is about to start. If another node
+// has the agent and it is free, this node takes it over. If the agent has no home, this node
+// becomes its home. It returns an error that wraps ErrNotClaimable if the run cannot start here.
 func (l *Nodes) takeHome(tx *store.Tx, r record.Run, now time.Time) error {
 	m := l.member.Load()
 	if r.Agent == "" || m == nil {
@@ -91,7 +93,7 @@ func (l *Nodes) takeHome(tx *store.Tx, r record.Run, now time.Time) error {
 	node := m.node
 	tx.Run(`insert into agent_homes (agent, node, since, kept) values ($1, $2, $3, $4) on conflict do nothing`, r.Agent, node.Home, store.Millis(now), int(HomeNew))
 
-	// Runs are started one after the other (Start), so that it stays where it is meanwhile.
+	// Starts are serialized by Start, so the home does not change in the meantime.
 	const query = `select node, kept from agent_homes where agent = $1`
 	var home string
 	var state HomeState
@@ -115,7 +117,8 @@ func (l *Nodes) takeHome(tx *store.Tx, r record.Run, now time.Time) error {
 		return err
 	}
 
-	// What the node before is shipping just now (AgentCopies.Put) comes first, and all other starts do not wait for it.
+	// A copy that the other node is writing (AgentCopies.Put) has priority. Skip the locked row, so
+	// that other starts do not wait for it.
 	err = tx.QueryRow(query+` for update skip locked`, r.Agent).Scan(&home, &state)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && !state.Free() {
 		return fmt.Errorf("run %d waits for what the node %s is shipping of its agent: %w", r.ID, home, ErrAgentAway)
@@ -127,8 +130,9 @@ func (l *Nodes) takeHome(tx *store.Tx, r record.Run, now time.Time) error {
 	return nil
 }
 
-// TakeAgents gives the database and files of agents to a node; with local, those that lie in its home count from then on, whatever
-// was shipped. It is refused while another node has them that is at work.
+// TakeAgents makes a node the home of agents. With local, the data in its home directory is
+// authoritative, and the copies of the agents' databases are deleted. It returns an error if
+// another node that has one of the agents is alive.
 func (l *Nodes) TakeAgents(ctx context.Context, node string, local bool, agents ...string) error {
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		for _, agent := range agents {
@@ -141,9 +145,9 @@ func (l *Nodes) TakeAgents(ctx context.Context, node string, local bool, agents 
 				return err
 			}
 
-			// What is on its way under the lease before comes first.
+			// Wait for writes under the previous lease.
 			tx.Run(`select agent from agent_homes where agent = $1`+l.DB.ForUpdate, agent)
-			if local { // what was shipped does not count any more
+			if local { // the copies are obsolete
 				if _, err := tx.Exec(`delete from agent_copies where agent = $1 and name >= 'db/' and name < 'db0'`, agent); err != nil {
 					return err
 				}

@@ -22,13 +22,16 @@ const (
 	pingEvery = 500 * time.Millisecond
 	// pingTimeout is the timeout of one check.
 	pingTimeout = 2 * time.Second
-	// giveUpAfter is how long a node continues without a successful check. It ends before other nodes take over its work.
+	// giveUpAfter is how long a node continues without a successful check. It ends before other
+	// nodes take over its work.
 	giveUpAfter = 3 * time.Second
-	// idleTimeout is the idle timeout of a node's session. PostgreSQL ends the session of a frozen or disconnected node.
+	// idleTimeout is the idle timeout of a node's session. PostgreSQL ends the session of a frozen
+	// or disconnected node.
 	idleTimeout = 4 * time.Second
 	// deadAfter is how long a node may have no session. It may be reconnecting.
 	deadAfter = 1200 * time.Millisecond
-	// succeedWithin is how long a starting node waits for the session of an earlier process with the same name to end.
+	// succeedWithin is how long a starting node waits for the session of an earlier process with
+	// the same name to end.
 	succeedWithin = idleTimeout + 2*time.Second
 	// reconnectEvery is the pause between two attempts to get another session.
 	reconnectEvery = 100 * time.Millisecond
@@ -36,21 +39,24 @@ const (
 	tellEvery = 3 * time.Millisecond
 )
 
-// databaseClock is the current time of the database in milliseconds. It is not the start of the transaction.
+// databaseClock is the current time of the database in milliseconds. It is not the start of the
+// transaction.
 const databaseClock = `(extract(epoch from clock_timestamp()) * 1000)::bigint`
 
 // Membership is a process's right to write into a ledger that it shares with others.
 //
-// Each node keeps a session of PostgreSQL that holds an advisory lock. PostgreSQL ends the session when the process ends or
-// stops responding. The first node that finds the lock free marks the node as gone, which ends its attempts. Every transaction
-// checks this mark, so that a frozen process cannot write after it resumes.
+// Each node keeps a session of PostgreSQL that holds an advisory lock. PostgreSQL ends the session
+// when the process ends or stops responding. The first node that finds the lock free marks the node
+// as gone, which ends its attempts. Every transaction checks this mark, so that a frozen process
+// cannot write after it resumes.
 type Membership struct {
 	l     *Nodes
 	db    *sql.DB
 	log   *slog.Logger
 	node  Node
 	class int32
-	// config is the configuration of the node's own session, which does not belong to the connection pool.
+	// config is the configuration of the node's own session, which does not belong to the
+	// connection pool.
 	config *pgx.ConnConfig
 
 	stop  context.CancelFunc
@@ -58,8 +64,8 @@ type Membership struct {
 	lease *store.Lease
 }
 
-// Join adds this process to the nodes of the ledger, until Leave. It returns a *NameTakenError if another process with that
-// name is alive, and ErrPooled if the database does not keep sessions.
+// Join adds this process to the nodes of the ledger, until Leave. It returns a *NameTakenError if a
+// live node has the same name, and ErrPooled if the database does not keep sessions.
 func (l *Nodes) Join(ctx context.Context, n Node) (*Membership, error) {
 	if l.DB.Postgres == nil {
 		return nil, errors.New("only a ledger on PostgreSQL can be shared by several processes")
@@ -77,7 +83,7 @@ func (l *Nodes) Join(ctx context.Context, n Node) (*Membership, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach the ledger's database: %w", err)
 	}
-	m.config.OnNotification = nil // which is the other connection's
+	m.config.OnNotification = nil // it belongs to the other connection
 	pg, err := pgx.ConnectConfig(ctx, m.config)
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach the ledger's database: %w", err)
@@ -86,7 +92,7 @@ func (l *Nodes) Join(ctx context.Context, n Node) (*Membership, error) {
 		return nil, errors.Join(err, pg.Close(ctx))
 	}
 
-	// Only the values of ctx are kept: a process leaves after everything else has ended.
+	// Keep only the values of ctx: the membership ends after all other work.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	m.stop = stop
 	m.lease = store.NewLease(l.DB, m.node.ID)
@@ -136,13 +142,14 @@ func (m *Membership) Leave(ctx context.Context) error {
 	return errors.Join(err, pg.Close(ctx))
 }
 
-// RefusePooler returns ErrPooled if a pooler gives the connection's session to other connections between transactions.
+// RefusePooler returns ErrPooled if a pooler gives the connection's session to other connections
+// between transactions.
 func RefusePooler(ctx context.Context, db *sql.DB) error {
 	one, err := db.Conn(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = one.Close() }() // it only asked
+	defer func() { _ = one.Close() }() // it was only used to query
 	other, err := db.Conn(ctx)
 	if err != nil {
 		return err
@@ -158,7 +165,7 @@ func RefusePooler(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() // it only asks
+	defer tx.Rollback() // it was only used to query
 	if err := tx.QueryRowContext(ctx, pid, pgx.QueryExecModeSimpleProtocol).Scan(&used); err != nil {
 		return err
 	}
@@ -173,7 +180,8 @@ func (m *Membership) register(ctx context.Context, pg *pgx.Conn) error {
 	if _, err := pg.Exec(ctx, `select pg_advisory_lock($1, $2)`, m.class, store.LockJoin); err != nil {
 		return err
 	}
-	defer func() { // the session would keep it for as long as the node is there
+	// otherwise the session would keep the lock as long as the node lives
+	defer func() {
 		_, _ = pg.Exec(context.WithoutCancel(ctx), `select pg_advisory_unlock($1, $2)`, m.class, store.LockJoin)
 	}()
 	if err := m.succeed(ctx, pg); err != nil {
@@ -192,7 +200,7 @@ func (m *Membership) register(ctx context.Context, pg *pgx.Conn) error {
 	if err := m.lock(ctx, pg); err != nil {
 		return err
 	}
-	return m.ping(ctx, pg, map[int64]sighting{}) // it also sets the time of the ledger
+	return m.ping(ctx, pg, map[int64]sighting{}) // also sets the clock of the ledger
 }
 
 // succeed waits until no node with this name is alive. It marks a node without a session as gone.
@@ -225,8 +233,8 @@ func (m *Membership) succeed(ctx context.Context, pg *pgx.Conn) error {
 	}
 }
 
-// lock takes the node's lock and subscribes to the writes of other nodes. It first ends an earlier session of this node, which may
-// remain after a network failure.
+// lock takes the node's lock and subscribes to the writes of other nodes. It first ends an earlier
+// session of this node, which may remain after a network failure.
 func (m *Membership) lock(ctx context.Context, pg *pgx.Conn) error {
 	for _, step := range []struct {
 		statement string
@@ -247,7 +255,7 @@ func (m *Membership) lock(ctx context.Context, pg *pgx.Conn) error {
 
 // hold keeps a session with the node's lock until ctx ends or the lock is lost.
 func (m *Membership) hold(ctx context.Context, pg *pgx.Conn) {
-	heard := time.Now() // when the database last answered
+	heard := time.Now() // time of the last answer of the database
 	for {
 		err := m.watch(ctx, pg, &heard)
 		m.closeSession(ctx, pg)
@@ -312,8 +320,8 @@ func (m *Membership) relock(ctx context.Context) (*pgx.Conn, error) {
 type sighting struct {
 	node     Node
 	unlocked time.Time // when its lock was found free; zero if it holds the lock
-	silent   bool      // it made no requests for pingTimeout
-	met      bool      // it has held its lock
+	silent   bool      // whether it made no requests for pingTimeout
+	met      bool      // whether it was seen with its lock
 }
 
 // watch checks the other nodes and reports their writes, until ctx ends or the session breaks.
@@ -356,14 +364,15 @@ func (m *Membership) watch(ctx context.Context, pg *pgx.Conn, heard *time.Time) 
 	}
 }
 
-// Why nodes are gone.
+// Reasons why nodes are gone.
 const (
 	whyEnded  = "its process ended"
 	whyBefore = "its session had ended before this node started"
 	whySilent = "it was not heard of for 4s: it is frozen, or cut off from the database"
 )
 
-// others selects the nodes that are not marked as gone, with the idle time of their sessions in seconds: null without a session.
+// others selects the nodes that are not marked as gone, with the idle time of their sessions in
+// seconds: null without a session.
 const others = `select n.id, n.name, n.host, n.pid, extract(epoch from clock_timestamp() - a.state_change)::float8, ` + databaseClock + `
 	from nodes n left join pg_locks l on l.locktype = 'advisory' and l.granted and l.objsubid = 2 and l.classid::bigint = $1 and l.objid::bigint = n.id
 		and l.database = (select oid from pg_database where datname = current_database())
@@ -389,7 +398,7 @@ func (m *Membership) ping(ctx context.Context, pg *pgx.Conn, seen map[int64]sigh
 	if err != nil {
 		return err
 	}
-	if took := time.Since(begun); took < pingTimeout/4 { // else it says little
+	if took := time.Since(begun); took < pingTimeout/4 { // a slow answer is too imprecise
 		store.SetClock(m.l.DB, store.Instant(clock), took)
 	}
 
@@ -411,7 +420,8 @@ func (m *Membership) ping(ctx context.Context, pg *pgx.Conn, seen map[int64]sigh
 	return nil
 }
 
-// lookAfter marks dead nodes as gone, and removes a leader that is gone. If another process holds a lock, the next check tries again.
+// lookAfter marks dead nodes as gone, and removes a leader that is gone. If another process holds a
+// lock, the next check tries again.
 func (m *Membership) lookAfter(ctx context.Context, pg *pgx.Conn, seen map[int64]sighting) error {
 	for id, s := range seen {
 		if s.unlocked.IsZero() || time.Since(s.unlocked) < deadAfter {
@@ -443,7 +453,8 @@ func (m *Membership) lookAfter(ctx context.Context, pg *pgx.Conn, seen map[int64
 // waitBriefly limits the wait for locks. A waiting node could not check the others.
 const waitBriefly = `set local lock_timeout = 200`
 
-// briefly calls do with a timeout. It logs errors of statements, and returns errors of the connection.
+// briefly calls do with a timeout. It logs errors of statements, and returns errors of the
+// connection.
 func (m *Membership) briefly(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
@@ -455,14 +466,17 @@ func (m *Membership) briefly(ctx context.Context, do func(context.Context) error
 	return err
 }
 
-// bury marks a node as gone if its lock is free and it has no open transaction. PostgreSQL soon ends the transactions of a dead node.
+// bury marks a node as gone if its lock is free and it has no open transaction. PostgreSQL soon
+// ends the transactions of a dead node.
 func (m *Membership) bury(ctx context.Context, pg *pgx.Conn, n Node, why string) error {
 	gone := int64(0)
 	err := pgx.BeginFunc(ctx, pg, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, waitBriefly); err != nil {
 			return err
 		}
-		var free bool // until the commit: a node that reconnects waits for the lock, and then finds the mark
+		// free is held until the commit. A node that reconnects waits for the lock and then finds
+		// the mark.
+		var free bool
 		if err := tx.QueryRow(ctx, `select pg_try_advisory_xact_lock($1, $2)`, m.class, int32(n.ID)).Scan(&free); err != nil || !free {
 			return err
 		}

@@ -1,5 +1,5 @@
-// Package node has the processes that share a ledger on PostgreSQL: their membership and leases, the agents whose database and files
-// each of them has, and the queue of River that brings runs to them.
+// Package node manages the processes that share a ledger on PostgreSQL: their membership and
+// leases, the agents that each of them has, and the River queue that brings runs to them.
 package node
 
 import (
@@ -16,21 +16,24 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// Node is a current or former process of a shared ledger. Its times are those of the database.
+// Node is a current or former process of a shared ledger. Its times are by the clock of the
+// database.
 type Node struct {
-	ID        int64  // of one start of it
-	Name      string // unique among those that are at work
-	Home      string // the node whose files it has: "" for its own name; a command that works beside a node names that
+	ID   int64  // unique for each start
+	Name string // unique among live nodes
+	// Home is the name of the node that owns the files, or empty for this node's own name. A
+	// command that runs beside a node uses the name of that node.
+	Home      string
 	Host      string
 	PID       int
 	Version   string
-	Config    string // a hash of its configuration
-	Address   string // of its pages; "" where there are none
-	Triggers  bool   // it looks for reasons to start runs, and may lead
-	Lanes     int    // how many runs it does at once; 0: it is given none
+	Config    string // hash of its configuration
+	Address   string // address of its web pages; empty without pages
+	Triggers  bool   // whether it checks triggers and may lead
+	Lanes     int    // maximum number of concurrent runs; 0 if it receives none
 	StartedAt time.Time
-	GoneAt    time.Time // zero: it may write
-	Why       string    // it is gone
+	GoneAt    time.Time // zero while it may write
+	Why       string    // reason that it is gone
 }
 
 // Alive reports whether the node may write.
@@ -46,12 +49,12 @@ func nodeFields(n *Node) []any {
 	return []any{&n.ID, &n.Name, &n.Home, &n.Host, &n.PID, &n.Version, &n.Config, &n.Address, &n.Triggers, &n.Lanes, store.Time(&n.StartedAt), store.Time(&n.GoneAt), &n.Why}
 }
 
-// Nodes has the processes that share a ledger on PostgreSQL, the agents whose database and files each of them has, and the queue that
-// brings runs to them. For a file there are none.
+// Nodes holds the processes that share a ledger on PostgreSQL, their agents, and the River queue.
+// There are no nodes for a ledger in a file.
 type Nodes struct {
 	DB     *store.DB
 	river  *river.Client[pgx.Tx]
-	member atomic.Pointer[Membership] // nil: this process has the ledger to itself
+	member atomic.Pointer[Membership] // nil if this process does not share the ledger
 }
 
 // New returns the nodes of a ledger.
@@ -66,7 +69,8 @@ func New(db *store.DB) (*Nodes, error) {
 	return n, err
 }
 
-// List returns the nodes that are alive, and the last node of each other name. It is empty for a file.
+// List returns the nodes that are alive, and the last node of each other name. It is empty for a
+// file.
 func (l *Nodes) List(ctx context.Context) ([]Node, error) {
 	return store.List(store.Reads(ctx, l.DB), nodeFields, `select `+nodeColumns+` from nodes n where gone_at = 0 or id = (select max(id) from nodes m where m.name = n.name) order by name, id`)
 }
@@ -81,8 +85,9 @@ func (l *Nodes) OfAttempts(ctx context.Context, run int64) (map[int]string, erro
 	return store.Pairs[int, string](store.Reads(ctx, l.DB), `select a.number, n.name from attempts a join nodes n on n.id = a.node where a.run = $1`, run)
 }
 
-// Orphans returns the running runs that no process executes. In a file, these are all running runs: the caller must not have started
-// any. In a shared ledger, these are the runs of nodes that are gone, and those whose River job has ended or was deleted.
+// Orphans returns the running runs without a process that executes them. In a file, these are all
+// running runs, so the caller must not have started any. In a shared ledger, these are the runs of
+// nodes that are gone. Runs with a River job that has ended or was deleted are orphans, too.
 func (l *Nodes) Orphans(ctx context.Context) ([]record.Run, error) {
 	if l.DB.Postgres == nil {
 		return store.List(store.Reads(ctx, l.DB), record.RunFields, record.RunningRuns)
@@ -103,8 +108,8 @@ const (
 	jobLanesTaken   = `select count(*) from runs where state = 'running' and state <> 'finished' and job = $1`
 )
 
-// CheckStart checks the conditions of a start on PostgreSQL: the time, the lanes of all nodes, and the place of the agent. The lock of
-// Start serializes these checks.
+// CheckStart checks the conditions of a start on PostgreSQL: the time, the lanes of all nodes, and
+// the home of the agent. The lock of Start serializes these checks.
 func (l *Nodes) CheckStart(tx *store.Tx, r record.Run, agentLanes, jobLanes int, now time.Time) error {
 	// Another process may have started the run since it was read, so that it waits for a retry.
 	if r.NotBefore.After(now) {
@@ -125,7 +130,7 @@ func (l *Nodes) CheckStart(tx *store.Tx, r record.Run, agentLanes, jobLanes int,
 	return l.takeHome(tx, r, now)
 }
 
-// NameTakenError reports that another node with the same name is alive.
+// NameTakenError reports that a live node has the same name.
 type NameTakenError struct{ Other Node }
 
 func (e *NameTakenError) Error() string {

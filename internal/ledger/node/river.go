@@ -21,8 +21,8 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// RiverJob holds the arguments of the River job that brings a run to a node. River's tables are in the database of the ledger, so that
-// an attempt and its job end in one transaction.
+// RiverJob holds the arguments of the River job that brings a run to a node. River's tables are in
+// the database of the ledger, so that an attempt and its job end in one transaction.
 type RiverJob struct {
 	Run   int64  `json:"run"`
 	Job   string `json:"job,omitempty"`
@@ -32,7 +32,8 @@ type RiverJob struct {
 // Kind implements river.JobArgs.
 func (RiverJob) Kind() string { return "run" }
 
-// InsertOpts implements river.JobArgsWithInsertOpts. A run has at most one unfinished job. The ledger decides on retries.
+// InsertOpts implements river.JobArgsWithInsertOpts. A run has at most one unfinished job. The
+// ledger decides on retries.
 func (RiverJob) InsertOpts() river.InsertOpts {
 	return river.InsertOpts{MaxAttempts: 1, UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: []rivertype.JobState{
 		rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRetryable, rivertype.JobStateRunning, rivertype.JobStateScheduled,
@@ -50,7 +51,8 @@ func Queue(node string) string {
 	if node == "" {
 		return AnyQueue
 	}
-	// River accepts lower-case letters, digits, and single dashes and underscores. The checksum keeps queue names unique.
+	// River accepts lower-case letters, digits, and single dashes and underscores. The checksum
+	// keeps queue names unique.
 	plain := strings.Join(strings.FieldsFunc(strings.ToLower(node), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }), "-")
 	return fmt.Sprintf("node_%s_%08x", strings.TrimRight(plain[:min(len(plain), 40)], "-"), crc32.ChecksumIEEE([]byte(node)))
 }
@@ -116,7 +118,7 @@ func onTx(tx *store.Tx, use func(context.Context, pgx.Tx) error) error {
 type SentRun struct {
 	Run        int64
 	Agent, Job string
-	On         bool   // it is running
+	On         bool   // whether it is running
 	Node       string // the node that executes it, if it is running
 	Queue      string // the River queue, if it is not running yet
 }
@@ -135,8 +137,8 @@ func (l *Nodes) SentRuns(ctx context.Context) ([]SentRun, error) {
 		where j.kind = 'run' and j.state in ('available', 'pending', 'retryable', 'running', 'scheduled') and r.state in ('queued', 'waiting')`)
 }
 
-// EndJob finishes the River job of an attempt. It does not use river.JobCompleteTx, which only the job's worker can call: another node
-// ends the attempts of a dead one.
+// EndJob finishes the River job of an attempt. It does not use river.JobCompleteTx, which only the
+// job's worker can call: another node ends the attempts of a dead one.
 func (l *Nodes) EndJob(tx *store.Tx, a record.Attempt, state domain.AttemptState) {
 	if l.DB.Postgres == nil {
 		return
@@ -164,7 +166,8 @@ func (l *Nodes) CancelJob(tx *store.Tx, r record.Run) error {
 	})
 }
 
-// TakeBack removes the River jobs of nodes that are gone or accept no more runs. The leader then sends the runs to other nodes.
+// TakeBack removes the River jobs of nodes that are gone or accept no more runs. The leader then
+// sends the runs to other nodes.
 func (l *Nodes) TakeBack(ctx context.Context) error {
 	if _, err := l.DB.Postgres.ExecContext(ctx, `delete from river_job where kind = 'run' and state in ('available', 'pending', 'retryable', 'scheduled') and queue <> $1
 		and not exists (select 1 from nodes where nodes.queue = river_job.queue and gone_at = 0 and lanes > 0)`, AnyQueue); err != nil {
@@ -175,12 +178,14 @@ func (l *Nodes) TakeBack(ctx context.Context) error {
 	return err
 }
 
-// depose removes a leader that is gone, and starts an election. River itself would wait up to 15 seconds.
+// depose removes a leader that is gone, and starts an election. River itself would wait up to 15
+// seconds.
 const depose = `with led as (delete from river_leader where not exists (select 1 from nodes where gone_at = 0 and name || '/' || id = leader_id) returning leader_id)
 	select pg_notify(current_schema() || '.river_leadership', json_build_object('action', 'resigned', 'leader_id', leader_id)::text) from led`
 
-// Lead reports whether this process leads: it starts runs, fires schedules, sends notices and removes old records. River elects the
-// leader among the nodes with triggers. A process with a file always leads.
+// Lead reports whether this process leads: it starts runs, fires schedules, sends notices and
+// removes old records. River elects the leader among the nodes with triggers. A process with a file
+// always leads.
 func (l *Nodes) Lead(ctx context.Context) (bool, error) {
 	m := l.member.Load()
 	if m == nil {
@@ -190,7 +195,7 @@ func (l *Nodes) Lead(ctx context.Context) (bool, error) {
 	return leader == m.node.clientID(), err
 }
 
-// Leader returns the id of the leading node, or 0 if there is none.
+// Leader returns the id of the leading node, or 0 without a leader.
 func (l *Nodes) Leader(ctx context.Context) (int64, error) {
 	leader, err := l.riverLeader(ctx)
 	if err != nil || leader == "" {
@@ -211,7 +216,8 @@ type JobCount struct {
 	Jobs        int
 }
 
-// RiverJobs counts the unfinished River jobs. It also returns paused queues, with the state "paused".
+// RiverJobs counts the unfinished River jobs. It also returns paused queues, with the state
+// "paused".
 func (l *Nodes) RiverJobs(ctx context.Context) ([]JobCount, error) {
 	return store.List(store.Reads(ctx, l.DB), func(c *JobCount) []any { return []any{&c.Name, &c.State, &c.Jobs} },
 		`select queue, state::text, count(*) from river_job where kind = 'run' and finalized_at is null group by queue, state

@@ -12,26 +12,28 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// Entry is a part of the record of an attempt: that a step or a call started or ended.
+// Entry is the start or the end of a step or a call, to be recorded for an attempt.
 type Entry struct {
 	value  []byte // may be large
 	err    error
 	write  func(tx *store.Tx, a Attempt, job, stored string) error
-	events []Event // that follow what is written, of the attempt's run and job
+	events []Event // added after the write, with the attempt's run and job
 }
 
-// NewEntry returns an entry. write stores it in a transaction, with the value, or the name of a large one, in stored.
+// NewEntry returns an entry. write stores it in a transaction. Its argument stored is the value, or
+// a reference to it if the value is large.
 func NewEntry(value []byte, write func(tx *store.Tx, a Attempt, job, stored string) error) Entry {
 	return Entry{value: value, write: write}
 }
 
-// Failed returns an entry that cannot be recorded because of err, if err is not nil.
+// Failed returns e with err added. An entry with an error cannot be written. A nil err is
+// ignored.
 func (e Entry) Failed(err error) Entry {
 	e.err = errors.Join(e.err, err)
 	return e
 }
 
-// Telling adds an event.
+// Telling returns e with an event added.
 func (e Entry) Telling(at time.Time, kind string, data map[string]any) Entry {
 	raw, err := json.Marshal(data)
 	if err != nil {
@@ -41,7 +43,7 @@ func (e Entry) Telling(at time.Time, kind string, data map[string]any) Entry {
 	return e
 }
 
-// WriteEntries writes entries whose values may be large, fenced by a, all or none of them.
+// WriteEntries writes entries with possibly large values in one transaction, fenced by a.
 func WriteEntries(ctx context.Context, l *blob.Blobs, a Attempt, entries []Entry) error {
 	defer l.Hold()()
 	packed, err := PackEntries(ctx, l, entries)
@@ -58,7 +60,8 @@ func WriteEntries(ctx context.Context, l *blob.Blobs, a Attempt, entries []Entry
 	})
 }
 
-// PackedEntries are entries whose large values are beside the database, which hold keeps until they are written.
+// PackedEntries are entries with large values that are already stored outside the database. The
+// caller must hold the Blobs until they are written.
 type PackedEntries []packedEntry
 
 type packedEntry struct {
@@ -81,7 +84,8 @@ func PackEntries(ctx context.Context, l *blob.Blobs, entries []Entry) (PackedEnt
 	return out, nil
 }
 
-// Write writes them in their order, and their events; the caller has looked at the fence of a.
+// Write writes the entries in order, and then their events. The caller must have checked the fence
+// of a.
 func (p PackedEntries) Write(tx *store.Tx, a Attempt, job string) error {
 	var events []Event
 	for _, e := range p {
@@ -94,8 +98,7 @@ func (p PackedEntries) Write(tx *store.Tx, a Attempt, job string) error {
 	return addEventsOf(tx, a.Run, job, events)
 }
 
-// RequireRow turns an update that matched no row into an error: what it had to record would be
-// lost.
+// RequireRow returns an error if an update matched no row, because the update would be lost.
 func RequireRow(updated sql.Result, err error, format string, args ...any) error {
 	if err != nil {
 		return err

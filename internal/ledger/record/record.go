@@ -1,5 +1,6 @@
-// Package record has the rows that the subjects of the ledger share: runs, attempts, events, notices, and the entries of an attempt's
-// record. It reads, locks and adds them within a transaction of the caller.
+// Package record has the rows that the subjects of the ledger share: runs, attempts, events,
+// notices, and the entries of an attempt's record. It reads, locks and adds them within a
+// transaction of the caller.
 package record
 
 import (
@@ -14,83 +15,85 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// Errors that callers tell apart.
+// Errors that callers distinguish.
 var (
 	ErrNotClaimable = errors.New("the run cannot be started now")
 	ErrFenced       = errors.New("the attempt is not the running one any more")
-	// ErrNoLane is an ErrNotClaimable that is over as soon as another run ends.
+	// ErrNoLane wraps ErrNotClaimable. The run can start once another run ends.
 	ErrNoLane = fmt.Errorf("other runs have its lanes: %w", ErrNotClaimable)
 )
 
-// Who pauses something, plans a wake or changes a workspace.
+// Actors that can pause something, plan a wake or change a workspace.
 const (
 	ByAgent  = "agent"
 	ByUser   = "user"
 	BySystem = "system"
 )
 
-// Usage is what calls of a model used.
+// Usage is the usage of model calls.
 type Usage struct {
 	TokensIn, TokensOut, TokensCached, CostMicroUSD int64
-	// The part of the tokens and of the cost that no server has reported: it was counted by what was
-	// sent and received.
+	// The part of the tokens and of the cost that no server has reported. It is estimated from the
+	// sent and received data.
 	EstimatedTokens, EstimatedMicroUSD int64
 }
 
-// Run is one requested execution of a job, or of an agent alone when Job is "".
+// Run is one requested execution of a job, or of an agent alone if Job is empty.
 type Run struct {
 	ID         int64
-	Key        string // unique: the same key is the same run
+	Key        string // unique; requests with the same key share a run
 	Job, Agent string
 	Trigger    domain.Trigger
-	Detail     json.RawMessage // what asked for it; see Detail
+	Detail     json.RawMessage // JSON of ledger.TriggerDetail
 	State      domain.State
 	WaitingFor domain.Wait
 	NotBefore  time.Time
 	Outcome    domain.Outcome
 	Exit       domain.Exit
 	Verified   bool
-	// Attempt is the number of the latest attempt, 0 before the first.
+	// Attempt is the number of the latest attempt, or 0 before the first.
 	Attempt, Interruptions int
 	Parks                  int // attempts that ended in a question
-	Postponements          int // attempts whose model could not be asked
+	Postponements          int // attempts that could not reach their model
 
 	ScheduledAt, QueuedAt, StartedAt, FinishedAt time.Time
 
 	Summary, Error string
 	Steps, Calls   int
 	Usage          Usage
-	CancelReason   string // not "": cancellation was requested
-	Taint          string // the letters of its taint; they only grow
-	Tier           string // the weakest confinement of the programs it has started, "" before the first
-	Workspace      int64  // that it works in; 0: none
-	Checkpoint     int64  // that it was begun from; 0: none
+	CancelReason   string // set if cancellation was requested
+	Taint          string // letters of its taint; they are only added
+	Tier           string // weakest sandbox level of the started programs; empty before the first
+	Workspace      int64  // id of the workspace it works in, or 0
+	Checkpoint     int64  // id of the checkpoint it began from, or 0
 	Blocked        Blocked
 }
 
-// WaitsForPerson reports whether a run waits for a person.
+// WaitsForPerson reports whether the run waits for a person.
 func (r Run) WaitsForPerson() bool {
 	return r.State == domain.StateWaiting && slices.Contains([]domain.Wait{domain.WaitInput, domain.WaitApproval, domain.WaitPause}, r.WaitingFor)
 }
 
-// WaitsForRetry reports whether a run waits until it is tried again.
+// WaitsForRetry reports whether the run waits for a retry.
 func (r Run) WaitsForRetry() bool {
 	return r.State == domain.StateWaiting && r.WaitingFor == domain.WaitRetry
 }
 
-// Claimable reports whether a run may get its next attempt.
+// Claimable reports whether the run may get its next attempt.
 func (r Run) Claimable() bool {
 	return r.State == domain.StateQueued || r.State == domain.StateWaiting && (r.WaitingFor == domain.WaitRetry || r.WaitingFor == domain.WaitResume)
 }
 
-// Yields reports whether a run waits behind all others, also those that come later: one of a backfill that is
-// queued. An instant that is due now neither overlaps with it nor replaces it.
+// Yields reports whether the run waits behind all others, including later ones. This applies to
+// queued runs of a backfill. A run that is due now does not overlap with such a run and does not
+// replace it.
 func (r Run) Yields() bool {
 	return r.State == domain.StateQueued && r.Trigger == domain.TriggerBackfill
 }
 
-// Overlaps reports whether a run decides the overlap policy of an instant of its job: see ledger.OverlapCandidates. A run that has begun counts
-// until it ends, also while it waits for a person or for its next attempt.
+// Overlaps reports whether the run decides the overlap policy of its job, see
+// ledger.OverlapCandidates. With begun, a run that has started counts until it ends, even while it
+// waits.
 func (r Run) Overlaps(begun bool) bool {
 	switch r.State {
 	case domain.StateQueued:
@@ -103,15 +106,16 @@ func (r Run) Overlaps(begun bool) bool {
 	return false
 }
 
-// Behind reports whether a run starts after the runs of its job that wait for a person: a queued one of an instant.
+// Behind reports whether the run starts only after the runs of its job that wait for a person. This
+// applies to queued scheduled runs.
 func (r Run) Behind() bool {
 	return r.State == domain.StateQueued && r.Job != "" && r.Trigger.OfInstant()
 }
 
-// Postponed reports whether a run waits for its model, which could not be asked.
+// Postponed reports whether the run waits because its model was unavailable.
 func (r Run) Postponed() bool { return r.WaitsForRetry() && r.Postponements > 0 }
 
-// WaitText describes the wait of a run that does not run now.
+// WaitText describes why the run waits, for a run that is not running.
 func (r Run) WaitText() string {
 	switch {
 	case r.State != domain.StateWaiting:
@@ -130,7 +134,7 @@ func (r Run) WaitText() string {
 	return "waits to go on"
 }
 
-// Attempt is one try at a run. Its number fences off writers of earlier attempts.
+// Attempt is one execution of a run. Writers of earlier attempts are fenced off by its number.
 type Attempt struct {
 	Run                   int64
 	Number                int
@@ -139,7 +143,7 @@ type Attempt struct {
 	Error                 string
 }
 
-// Call is one tool invocation.
+// Call is one tool call.
 type Call struct {
 	Run                   int64
 	Attempt, Step, Index  int
@@ -155,28 +159,28 @@ type Call struct {
 type Notice struct {
 	ID, Run           int64
 	Job, Agent        string
-	Key               string // unique when set: a repeated append adds nothing
+	Key               string // unique if set; adding the same key again does nothing
 	Channel           string
 	Title, Body       string // ItemPlaceholder in Body stands for the number of the inbox item
-	ViewRef           string // the view of the agent that it is about, "" for none
+	ViewRef           string // view of the agent that it is about; optional
 	Outcome           domain.Outcome
-	Incident          int64  // that it is about, 0 for none
-	State             string // pending, delivered, unverified, failed
+	Incident          int64  // incident that it is about, or 0
+	State             string // pending, delivered, unverified or failed
 	Tries             int
-	NextAt, CreatedAt time.Time // NextAt of one that failed is when it was given up
+	NextAt, CreatedAt time.Time // NextAt of a failed notice is when delivery was given up
 	Error             string
-	Answer            string // of the channel that took it, "" where that says nothing
+	Answer            string // response of the channel that accepted it; may be empty
 }
 
 // The states of a notice.
 const (
 	NoticePending    = "pending"
-	NoticeDelivered  = "delivered"  // its channel said that it took it
-	NoticeUnverified = "unverified" // it was sent, and nobody said that it arrived
+	NoticeDelivered  = "delivered"  // the channel confirmed the delivery
+	NoticeUnverified = "unverified" // sent without a confirmation
 	NoticeFailed     = "failed"
 )
 
-// Event is one thing that happened. ID orders all of them, Seq those of a run.
+// Event is something that happened. ID orders all events, Seq the events of a run.
 type Event struct {
 	ID, Run int64
 	Seq     int
@@ -186,16 +190,16 @@ type Event struct {
 	Data    json.RawMessage
 }
 
-// Obstacle is one thing that keeps a run from starting, before it has cost anything.
+// Obstacle is a condition that keeps a run from starting, before the run has cost anything.
 type Obstacle struct {
-	// Kind is a stable word for programs: secret, model, no_model, model_paused, folder, program, confinement, skill,
-	// database, workspace, agent, overlap.
+	// stable word for programs: secret, model, no_model, model_paused, folder, program,
+	// confinement, skill, database, workspace, agent or overlap
 	Kind string `json:"kind"`
-	// Source is what is in the way, the same for all the runs that it is in the way of: secret/api.
+	// identifier of the obstacle, the same for all affected runs: secret/api
 	Source string `json:"source"`
-	Text   string `json:"text"`            // what is wrong and what to do, never the value of a secret
-	Where  string `json:"where,omitempty"` // file:line of the configuration, "" where it is not known
-	// Quiet says that its owner is told of it in another way, or need not be.
+	Text   string `json:"text"`            // description and remedy, never the value of a secret
+	Where  string `json:"where,omitempty"` // file:line of the configuration; empty if unknown
+	// whether the owner needs no notice, for example because another one covers it
 	Quiet bool `json:"-"`
 }
 
@@ -207,7 +211,7 @@ func (o Obstacle) String() string {
 	return out
 }
 
-// ObstaclesText is why a run does not start, "" without an obstacle.
+// ObstaclesText returns why a run does not start, or "" without obstacles.
 func ObstaclesText(all []Obstacle) string {
 	var out []string
 	for _, o := range all {
@@ -216,17 +220,18 @@ func ObstaclesText(all []Obstacle) string {
 	return strings.Join(out, "; ")
 }
 
-// Blocked is the time in which a run was kept from starting.
+// Blocked is the period in which a run was kept from starting.
 type Blocked struct {
-	Since, Until time.Time // Since is zero where nothing was in its way, and Until while something is
+	// Since is zero if the run was never blocked. Until is zero while it is blocked.
+	Since, Until time.Time
 	By           []Obstacle
 }
 
-// Now says whether something is in the way of the run.
+// Now reports whether the run is blocked now.
 func (b Blocked) Now() bool { return !b.Since.IsZero() && b.Until.IsZero() }
 
-// obstacleColumn is the destination of a column with obstacles. Damaged ones are left out: the run is checked again before it
-// starts.
+// obstacleColumn is the scan destination of a column with obstacles. It ignores damaged JSON,
+// because the run is checked again before it starts.
 type obstacleColumn []Obstacle
 
 // Scan implements sql.Scanner.
@@ -237,20 +242,20 @@ func (c *obstacleColumn) Scan(v any) error {
 	return nil
 }
 
-// LockRun reads a run that is about to be changed. PostgreSQL locks the row for this
-// transaction, so that of two processes the second sees what the first wrote; SQLite
-// has one writer at a time anyway.
+// LockRun reads a run that is about to be changed. On PostgreSQL it locks the row, so that a second
+// process sees the changes of the first. SQLite has only one writer at a time.
 func LockRun(tx *store.Tx, db *store.DB, id int64) (Run, error) {
 	r, err := store.One(tx, RunFields, `select `+RunColumns+` from runs where id = $1`+db.ForUpdate, id)
 	return store.OrNotFound(r, err, "run %d", id)
 }
 
-// LockKnown is LockRun for a run that may have been removed.
+// LockKnown is like LockRun, for a run that may have been removed.
 func LockKnown(tx *store.Tx, db *store.DB, id int64) (Run, bool, error) {
 	return store.OrFalse(store.One(tx, RunFields, `select `+RunColumns+` from runs where id = $1`+db.ForUpdate, id))
 }
 
-// CheckFence returns the run of an attempt if that attempt is the running one.
+// CheckFence returns the run of an attempt. It returns ErrFenced if the attempt is not running any
+// more.
 func CheckFence(tx *store.Tx, db *store.DB, a Attempt) (Run, error) {
 	r, err := LockRun(tx, db, a.Run)
 	if err != nil {
@@ -279,13 +284,14 @@ func RunFields(r *Run) []any {
 	}
 }
 
-// IdsAtOnce is how many ids a query asks for. The number is fixed, so that its text is always the same and prepared once.
+// IdsAtOnce is the number of ids in a query. It is fixed, so that the text of the query does not
+// vary and is prepared once.
 const IdsAtOnce = 64
 
-// IdPlaces are the places of idArgs.
+// IdPlaces are the placeholders for IdArgs.
 var IdPlaces = Places(1, IdsAtOnce)
 
-// Places lists n places from $first on.
+// Places returns n placeholders, starting with $first.
 func Places(first, n int) string {
 	var all []string
 	for i := range n {
@@ -294,7 +300,8 @@ func Places(first, n int) string {
 	return strings.Join(all, ", ")
 }
 
-// IdArgs are up to idsAtOnce ids. The last is repeated in the places that are left over.
+// IdArgs returns the arguments for up to IdsAtOnce ids. It repeats the last id in the remaining
+// places. ids must not be empty.
 func IdArgs(ids []int64) []any {
 	args := make([]any, IdsAtOnce)
 	for i := range args {
@@ -303,10 +310,11 @@ func IdArgs(ids []int64) []any {
 	return args
 }
 
-// MaxEventText keeps an event small, in characters: the whole text is in its step.
+// MaxEventText is the maximum length of a text in an event, in characters. The full text is in the
+// step.
 const MaxEventText = 200
 
-// AddEvent appends an event; a run's events are numbered from 1.
+// AddEvent adds an event. The events of a run are numbered from 1.
 func AddEvent(tx *store.Tx, e Event, data map[string]any) error {
 	text := string(e.Data)
 	if data != nil {
@@ -318,22 +326,22 @@ func AddEvent(tx *store.Tx, e Event, data map[string]any) error {
 	}
 	text = tx.RedactJSON(text)
 
-	// Events of no run are not numbered: seq is 0.
+	// Events without a run have seq 0.
 	if e.Run == 0 {
 		tx.Run(`insert into events (job, at, kind, data) values ($1, $2, $3, $4)`, e.Job, store.Millis(e.At), e.Kind, text)
 		return nil
 	}
 
-	// The cast hides the value from SQLite's planner, which inspects it because of a partial index
-	// and would then plan the statement again on every call. And values(…) with a subquery: an
-	// insert … select from the same table would be copied to a temporary one first.
+	// The cast hides the value from SQLite's planner. Otherwise the planner inspects it because of
+	// a partial index and plans the statement again on every call. The subquery in values(…) avoids
+	// a temporary copy, which an insert … select from the same table needs.
 	tx.Run(`insert into events (run, seq, job, at, kind, data)
 		values ($1, (select coalesce(max(seq), 0) + 1 from events where run = cast($1 as bigint) and run <> 0), $2, $3, $4, $5)`,
 		e.Run, e.Job, store.Millis(e.At), e.Kind, text)
 	return nil
 }
 
-// addEventsOf appends events of one run and job.
+// addEventsOf adds events of one run and job.
 func addEventsOf(tx *store.Tx, run int64, job string, events []Event) error {
 	for _, e := range events {
 		e.Run, e.Job = run, job
@@ -350,10 +358,10 @@ func EventFields(e *Event) []any {
 	return []any{&e.ID, &e.Run, &e.Seq, &e.Job, store.Time(&e.At), &e.Kind, store.Raw(&e.Data)}
 }
 
-// AddNotices puts notices into the outbox; a key that is there adds nothing.
+// AddNotices adds notices to the outbox. It skips keys that already exist.
 func AddNotices(tx *store.Tx, now time.Time, notices ...Notice) {
 	for _, n := range notices {
-		// NULL, because the column is unique and any number of notices have no key.
+		// The column is unique, so notices without a key must be NULL.
 		tx.Run(`insert into outbox (key, run, job, agent, channel, title, body, view_ref, outcome, incident, state, next_at, created_at)
 			values (nullif(cast($1 as text), ''), $2, $3, $4, $5, $6, $7, $8, $9, $10, 'pending', $11, $11) on conflict (key) do nothing`,
 			n.Key, n.Run, n.Job, n.Agent, n.Channel, tx.Redact(n.Title), tx.Redact(n.Body), n.ViewRef, string(n.Outcome), n.Incident, store.Millis(now))

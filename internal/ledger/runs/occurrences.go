@@ -12,18 +12,18 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// Occurrences reads the instants of the schedules of jobs.
+// Occurrences reads the occurrences of scheduled jobs.
 type Occurrences struct{ DB *store.DB }
 
-// Around lists the last instants of a job before a time and the first from it
-// on, oldest first.
+// Around returns the last occurrences of a job before a time, and the first ones from that time on,
+// oldest first.
 func (l *Occurrences) Around(ctx context.Context, job string, at time.Time, before, after int) ([]Occurrence, error) {
 	out, err := store.List(store.Reads(ctx, l.DB), OccurrenceFields, rowsBefore, job, store.Millis(at), before)
 	if err != nil {
 		return nil, err
 	}
 
-	// The query finds the nearest ones first.
+	// The query returns the nearest ones first.
 	slices.Reverse(out)
 	later, err := store.List(store.Reads(ctx, l.DB), OccurrenceFields, rowsFrom, job, store.Millis(at), after)
 	return append(out, later...), err
@@ -35,7 +35,7 @@ const (
 
 	othersBefore = `select ` + record.RunColumns + ` from runs where job = $1 and triggered_by not in ('schedule', 'backfill') and id >= $2 and id < $3 and queued_at >= $4 order by id desc limit $5`
 	othersFrom   = `select ` + record.RunColumns + ` from runs where job = $1 and triggered_by not in ('schedule', 'backfill') and id >= $2 and id < $3 order by id limit $4`
-	// Each end by itself: asked for together, they are found by a scan of all that lies between.
+	// Two subqueries, because a single query for both ends would scan all rows in between.
 	runRange = `select coalesce((select min(id) from runs where job = $1), 0), coalesce((select max(id) from runs where job = $1), 0) + 1`
 	runFrom  = `select id, queued_at from runs where job = $1 and id >= $2 order by id limit 1`
 
@@ -43,17 +43,16 @@ const (
 	anyRunFrom  = `select id, queued_at from runs where id >= $1 order by id limit 1`
 )
 
-// OthersAround lists the runs of a job that no schedule asked for: the last that were queued
-// before a time and the first from it on, within a window whose bounds may be zero for none.
-// They are in the order in which they were accepted.
+// OthersAround returns the runs of a job that were not started by a schedule: the last that were
+// queued before a time, and the first from that time on. from and to bound the result if they are
+// not zero. The runs are in the order of their ids.
 func (l *Runs) OthersAround(ctx context.Context, job string, at time.Time, before, after int, from, to time.Time) ([]record.Run, error) {
 	middle, err := firstRunFrom(ctx, l.DB, job, at)
 	if err != nil {
 		return nil, err
 	}
 
-	// The window has a first id, so that the query does not go through all runs of schedules to the very
-	// first one when there are fewer of the others than are wanted.
+	// The lower bound keeps the query from scanning all scheduled runs if there are few others.
 	first := int64(0)
 	if !from.IsZero() {
 		if first, err = firstRunFrom(ctx, l.DB, job, from); err != nil {
@@ -73,7 +72,7 @@ func (l *Runs) OthersAround(ctx context.Context, job string, at time.Time, befor
 
 	end := int64(1<<63 - 1)
 	if !to.IsZero() {
-		// The end of the window belongs to it.
+		// The end of the window is included.
 		if end, err = firstRunFrom(ctx, l.DB, job, to.Add(time.Millisecond)); err != nil {
 			return nil, err
 		}
@@ -83,9 +82,11 @@ func (l *Runs) OthersAround(ctx context.Context, job string, at time.Time, befor
 	return append(out, later...), err
 }
 
-// firstRunFrom is the id of the first run of a job ("": of any) that was queued at a time or later, and one
-// more than the last id when there is none. Ids grow with time, except where a clock was set
-// back, so a search that halves what is left finds it in a few queries, however many runs there are.
+// firstRunFrom returns the id of the first run of a job that was queued at a time or later. If
+// there is no such run, it returns the last id plus one. An empty job means all jobs.
+//
+// Ids grow with time, unless the clock was set back. A binary search therefore needs few queries,
+// even with many runs.
 func firstRunFrom(ctx context.Context, db *store.DB, job string, at time.Time) (int64, error) {
 	ends, from, of := runRange, runFrom, []any{job}
 	if job == "" {
@@ -97,7 +98,7 @@ func firstRunFrom(ctx context.Context, db *store.DB, job string, at time.Time) (
 		return 0, err
 	}
 
-	// split says on which side of a run between low and high the answer lies.
+	// split moves low or high to the run at middle.
 	split := func(middle int64) error {
 		var id, queued int64
 		err := store.Scan(store.Reads(ctx, db), []any{&id, &queued}, from, append(of, middle)...)
@@ -112,7 +113,7 @@ func firstRunFrom(ctx context.Context, db *store.DB, job string, at time.Time) (
 		return nil
 	}
 
-	// Most questions are about the latest runs: it goes back from them, in steps that double, before it halves.
+	// Most searches are for recent runs, so it first steps back from the end with doubled steps.
 	for step, first := int64(1), low; low < high && low == first; step *= 2 {
 		if err := split(max(low, high-step)); err != nil {
 			return 0, err
@@ -127,8 +128,8 @@ func firstRunFrom(ctx context.Context, db *store.DB, job string, at time.Time) (
 	return low, nil
 }
 
-// Delayed lists the runs that wait for a time to come, of a job or of all (""), the
-// earliest first.
+// Delayed returns the runs with a start time in the future, earliest first. An empty job means all
+// jobs.
 func (l *Runs) Delayed(ctx context.Context, job string, now time.Time, limit int) ([]record.Run, error) {
 	return store.List(store.Reads(ctx, l.DB), record.RunFields, delayedRuns, store.Millis(now), limit, job)
 }
@@ -136,7 +137,7 @@ func (l *Runs) Delayed(ctx context.Context, job string, now time.Time, limit int
 const delayedRuns = `select ` + record.RunColumns + ` from runs where not_before <> 0 and not_before > $1 and state in ('queued', 'waiting')
 	and ($3 = '' or job = $3) order by not_before, id limit $2`
 
-// Ended are the runs of a job, or of an agent without one, that ended with an outcome.
+// Ended counts the runs of a job, or of an agent without a job, that ended with an outcome.
 type Ended struct {
 	Job, Agent string
 	Outcome    domain.Outcome
@@ -145,7 +146,7 @@ type Ended struct {
 	Cost       int64 // in millionths of a US dollar
 }
 
-// runsEnded goes from job to job, for the index of what has ended begins with it.
+// runsEnded goes from job to job, because the index of ended runs begins with the job.
 const runsEnded = `with recursive names(job) as (select min(job) from runs
 		union all select (select min(job) from runs where job > names.job) from names where names.job is not null)
 	select r.job, r.agent, r.outcome, count(*), cast(coalesce(sum(r.tokens_in + r.tokens_out), 0) as bigint), cast(coalesce(sum(r.cost_micro_usd), 0) as bigint)
@@ -159,16 +160,16 @@ func (l *Runs) EndedBetween(ctx context.Context, from, to time.Time) ([]Ended, e
 	}, runsEnded, store.Millis(from), store.Millis(to))
 }
 
-// Occurrence is one due instant of a job's schedule.
+// Occurrence is one scheduled time of a job, with the decision about it.
 type Occurrence struct {
 	Job, Source     string
 	Nominal, Actual time.Time
 	Decision        domain.Decision
 	Reason          string
 	Run             int64
-	Outcome         domain.Outcome // of the run
-	// Through and Instants are those of a Due that stands for many; Instants is 0 when
-	// they are too many to count, and 1 for a row of its own.
+	Outcome         domain.Outcome // outcome of the run
+	// Through and Instants describe a row for a range of missed times, see ledger.Due. Instants is
+	// 0 if there are too many to count, and 1 for a row with a single time.
 	Through  time.Time
 	Instants int
 }
@@ -182,8 +183,8 @@ func OccurrenceFields(o *Occurrence) []any {
 
 const OneOccurrence = occurrences + ` where o.job = $1 and o.nominal = $2`
 
-// List lists the instants of a job ("": of all) between two times, newest first. A row
-// that stands for a stretch is listed when any part of the stretch lies between them.
+// List returns the occurrences of a job between two times, newest first. An empty job means all
+// jobs. A row for a range is included if a part of the range is between the two times.
 func (l *Occurrences) List(ctx context.Context, job string, from, to time.Time, limit int) ([]Occurrence, error) {
 	args := []any{store.Millis(from), store.Millis(to), limit}
 	if job != "" {
@@ -192,17 +193,18 @@ func (l *Occurrences) List(ctx context.Context, job string, from, to time.Time, 
 	return store.List(store.Reads(ctx, l.DB), OccurrenceFields, occurrencesBetween(job), args...)
 }
 
-// NotRun is Occurrences of all jobs without those that became runs.
+// NotRun returns the occurrences of all jobs that did not become runs, between two times, newest
+// first.
 func (l *Occurrences) NotRun(ctx context.Context, from, to time.Time, limit int) ([]Occurrence, error) {
 	return store.List(store.Reads(ctx, l.DB), OccurrenceFields, notRun, store.Millis(from), store.Millis(to), limit)
 }
 
-// notRun adds 0 as occurrencesBetween does.
+// notRun adds 0 to a column, as occurrencesBetween does.
 const notRun = occurrences + ` where o.nominal >= $1 and o.nominal <= $2 and o.decision <> 'run' union all ` +
 	occurrences + ` where o.through <> 0 and o.through >= $1 and o.nominal + 0 < $1 and o.decision <> 'run' order by 3 desc, 1 limit $3`
 
-// occurrencesBetween adds 0 or an empty text to columns to keep SQLite from their index: the one
-// on stretches, which are few, is better there than the one on instants.
+// occurrencesBetween adds 0 or an empty text to columns, so that SQLite does not use their index.
+// The index on ranges is faster there, because there are few ranges.
 func occurrencesBetween(job string) string {
 	within, reaching := ` where o.nominal >= $1 and o.nominal <= $2`, ` where o.through <> 0 and o.through >= $1 and o.nominal + 0 < $1`
 	if job != "" {
@@ -211,7 +213,7 @@ func occurrencesBetween(job string) string {
 	return occurrences + within + ` union all ` + occurrences + reaching + ` order by 3 desc, 1 limit $3`
 }
 
-// Latest is the latest instant of a job's schedules that something was decided about, up to a time; zero before the first.
+// Latest returns the latest occurrence of a job up to a time. Without one it returns the zero time.
 func (l *Occurrences) Latest(ctx context.Context, job string, until time.Time) (time.Time, error) {
 	return store.TimeOf(store.Reads(ctx, l.DB), `select coalesce(max(nominal), 0) from occurrences where job = $1 and nominal <= $2`, job, store.Millis(until))
 }

@@ -11,23 +11,23 @@ import (
 	"rouse/internal/text"
 )
 
-// vacuumStep is how many bytes are given back in one transaction, so that other writers get their
-// turn.
+// vacuumStep is the number of bytes freed in one transaction. Small steps let other writers
+// proceed.
 const vacuumStep = 1 << 20
 
-// slack is the part of the file that may be free, as a divisor: what is written next fills it.
+// slack is the divisor for the part of the file that may stay free. New rows reuse that part.
 const slack = 10
 
-// FileState is what is known of the file of a ledger.
+// FileState describes the SQLite file of a ledger.
 type FileState struct {
 	Path      string `json:"path"`
-	Bytes     int64  `json:"bytes"` // with its log
+	Bytes     int64  `json:"bytes"` // size, including the log
 	FreeBytes int64  `json:"free_bytes"`
-	Checked   bool   `json:"checked"`   // the whole file was checked since it was opened
-	ReadOnly  string `json:"read_only"` // why nothing is written to it; "": it is
+	Checked   bool   `json:"checked"`   // whether the whole file was checked since it was opened
+	ReadOnly  string `json:"read_only"` // reason that the ledger is read-only; empty if it is writable
 }
 
-// FileState measures the file of the ledger.
+// FileState returns the state of the ledger's file. It returns an error if the ledger has no file.
 func (l *DB) FileState(ctx context.Context) (FileState, error) {
 	if l.Path == "" {
 		return FileState{}, errNoFile
@@ -43,13 +43,13 @@ func (l *DB) FileState(ctx context.Context) (FileState, error) {
 	return s, err
 }
 
-// GiveSpaceBack shortens the file in small steps until at most a tenth of it is free, and returns the number of
-// bytes that it freed.
+// GiveSpaceBack shortens the file in small steps until at most a tenth of it is free. It returns
+// the number of freed bytes.
 func (l *DB) GiveSpaceBack(ctx context.Context) (freed int64, err error) {
 	if errors.Is(l.hasFile(), errNoFile) {
 		return 0, nil
 	}
-	// What is given back goes through the log, which cannot be emptied before.
+	// Freed pages go through the log, which cannot be emptied before the check is done.
 	if err := l.WaitChecked(ctx); err != nil {
 		return 0, err
 	}
@@ -71,11 +71,12 @@ func (l *DB) GiveSpaceBack(ctx context.Context) (freed int64, err error) {
 		return freed, context.Cause(ctx)
 	}
 
-	// The file is cut off when the log is brought into it, and it may be long until that is full.
+	// The file is truncated when the log is copied into it, which may take long to happen by
+	// itself.
 	return freed, l.file.db.Checkpoint(ctx)
 }
 
-// vacuum gives a few pages back, if enough are free.
+// vacuum frees a few pages if more than a slack part of the file is free.
 func vacuum(tx *Tx) (freed int64, err error) {
 	var free, all, size int64
 	for pragma, value := range map[string]*int64{"freelist_count": &free, "page_count": &all, "page_size": &size} {
@@ -87,7 +88,7 @@ func vacuum(tx *Tx) (freed int64, err error) {
 		return 0, nil
 	}
 
-	// A row comes for each page, and no page moves before its row is asked for.
+	// The pragma returns a row per page, and frees a page only when its row is read.
 	pages := vacuumStep / size
 	rows, err := tx.Query(fmt.Sprintf("pragma incremental_vacuum(%d)", pages))
 	if err != nil {
@@ -100,11 +101,11 @@ func vacuum(tx *Tx) (freed int64, err error) {
 	return min(free, pages) * size, rows.Err()
 }
 
-// reserveSize is the room that is kept for a full disk: thousands of runs end in it.
+// reserveSize is the size of the file reserved for a full disk. Thousands of runs can finish in it.
 const reserveSize = 16 << 20
 
-// RoomFor writes to the disk of the ledger. What does not fit is written once more in the room that was kept for that; it has left
-// everything as it was, so that it can be.
+// RoomFor calls write, which writes to the disk of the ledger. If the disk is full, it deletes the
+// reserve file and calls write again. A write that fails must leave everything unchanged.
 func RoomFor(l *DB, write func() error) error {
 	err := write()
 	if !sqlite.Full(err) && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) || l.file == nil {
@@ -120,11 +121,12 @@ func RoomFor(l *DB, write func() error) error {
 	return write()
 }
 
-// FreeReserve frees the room that is kept beside the ledger of a path, for what has to be written before it can be opened.
+// FreeReserve deletes the reserve file of the ledger at a path. This makes room for writes that
+// must happen before the ledger is opened.
 func FreeReserve(path string) error { return dbfile.NewReserve(path, reserveSize).Release() }
 
-// KeepReserve makes room for the time when the disk is full, or again after that. It is cheap where there is nothing to do. A ledger on
-// PostgreSQL has none.
+// KeepReserve creates the reserve file again if it is gone. It is cheap if the file exists. It does
+// nothing for a ledger without a file.
 func (l *DB) KeepReserve() error {
 	if l.file == nil {
 		return nil
@@ -132,7 +134,7 @@ func (l *DB) KeepReserve() error {
 	return l.file.reserve.Keep()
 }
 
-// DiskFull says why nothing new should start, "" while there is room on the disk.
+// DiskFull returns why no new run should start, or "" if the disk has room.
 func (l *DB) DiskFull() string {
 	if l.file == nil || !l.file.reserve.Gone() {
 		return ""

@@ -15,15 +15,15 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// checkAtOnce is up to which size a ledger is checked before it is used, in bytes; that takes some
-// 100 ms at most. A larger one is checked while it is used.
+// checkAtOnce is the maximum size, in bytes, of a ledger that is checked before it is used. A
+// larger ledger is checked in the background.
 const checkAtOnce = 64 << 20
 
-// file is the upkeep of a ledger's SQLite file: its marker, and the check that reads all of it.
+// file manages the SQLite file of a ledger: its marker, and the check that reads the whole file.
 //
-// A file that was closed is compared with its checksum. As long as that goes on, what is written
-// stays in the log, so that damage is seen before anything is written over it. A file that was not
-// closed has no checksum; SQLite checks its structure.
+// A file that was closed properly is compared with its checksum. Until the comparison ends, writes
+// stay in the log, so that they do not overwrite damage. A file that was not closed has no
+// checksum, so SQLite checks its structure.
 type file struct {
 	path   string
 	log    *slog.Logger
@@ -31,26 +31,27 @@ type file struct {
 	marker *dbfile.Keeper
 	db     *sqlite.DB
 
-	comparing *os.File // what is compared with its checksum in the background; nil: nothing is
+	comparing *os.File // file compared with its checksum in the background, or nil
 	reserve   *dbfile.Reserve
-	hold      *sqlite.Hold  // nil: nothing has to stay in the log
-	stop      func()        // ends the check in the background
-	checked   chan struct{} // closed when that has ended
-	damaged   chan struct{} // closed when damage was found
-	once      sync.Once     // closes damaged
+	hold      *sqlite.Hold  // keeps writes in the log; nil if not needed
+	stop      func()        // cancels the background check
+	checked   chan struct{} // closed when the check has ended
+	damaged   chan struct{} // closed when damage is found
+	once      sync.Once     // guards the closing of damaged
 
 	backups sync.Mutex // held while a backup is written
 
 	mu      sync.Mutex
-	failing error // why the last write failed, of the disk's reasons; nil: it did not
+	failing error // disk error of the last write; nil if it succeeded
 	since   time.Time
 }
 
-// pageSize is that of new ledgers, in bytes. A run changes one or two short rows in each of a dozen tables and indexes, and every page that
-// is changed is written, and synced, as a whole.
+// pageSize is the page size of new ledgers, in bytes. A run changes one or two short rows in each
+// of a dozen tables and indexes. Each changed page is written as a whole, so small pages save
+// writes.
 const pageSize = 1024
 
-// logSize is how long its log gets: of 8 MiB a run alone writes a tenth less than of 4, and of 16 no less.
+// logSize is the maximum size of the log of a ledger, in bytes.
 const logSize = 8 << 20
 
 // openFile opens or creates the SQLite file of a ledger.
@@ -75,7 +76,8 @@ func (l *DB) openFile(ctx context.Context, o Options) error {
 		},
 	})
 	if err != nil {
-		if f.comparing != nil { // whatever else is said of a file that is not as it was closed would mislead
+		// a changed file makes any other error misleading
+		if f.comparing != nil {
 			if e := f.compare(ctx); sqlite.Corrupt(e) {
 				err = e
 			}
@@ -96,10 +98,11 @@ func (l *DB) openFile(ctx context.Context, o Options) error {
 	return nil
 }
 
-// large says whether the check of a file is left for later.
+// large reports whether the check of a file is left for later.
 func (o Options) large() bool { return o.Late || dbfile.Size(o.Path) > checkAtOnce }
 
-// inspectFile asks the marker of a file that nobody has open. whole says that no check is needed.
+// inspectFile reads the marker of a file that no process has open. It reports in whole whether the
+// file needs no check.
 func inspectFile(o Options) (f *file, whole bool, err error) {
 	f = &file{path: o.Path, log: o.Logger, reserve: dbfile.NewReserve(o.Path, reserveSize), stop: func() {}, checked: make(chan struct{}), damaged: make(chan struct{})}
 	if err := checkWritable(o.Path); err != nil {
@@ -109,13 +112,13 @@ func inspectFile(o Options) (f *file, whole bool, err error) {
 		return nil, false, err
 	}
 
-	// One that was refused before is read at once: it may have been put back as it was.
+	// A file that was refused before is read at once, because its owner may have restored it.
 	if f.found.State == dbfile.StateClosed && f.found.Reason == "" && o.large() && !dbfile.HasLog(o.Path) {
 		if err := dbfile.QuickInspect(o.Path); err != nil {
 			return nil, false, err
 		}
-		// Opened before SQLite opens it, and closed after that: closing a file takes away the locks
-		// that the process has on it.
+		// Open it before SQLite does, and close it after: closing a file releases all locks that
+		// the process has on it.
 		if f.comparing, err = os.Open(o.Path); err != nil {
 			return nil, false, err
 		}
@@ -127,8 +130,8 @@ func inspectFile(o Options) (f *file, whole bool, err error) {
 	return f, whole || o.Verified, nil
 }
 
-// checkWritable tries to open an existing file for writing: SQLite would open it for reading alone, and
-// fail at the first write.
+// checkWritable returns an error if an existing file cannot be opened for writing. SQLite would
+// open such a file read-only and fail at the first write.
 func checkWritable(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -143,8 +146,8 @@ func checkWritable(path string) error {
 	return f.Close()
 }
 
-// beforeMigration refuses to migrate a damaged file: a migration writes all over it, so that the
-// comparison cannot wait.
+// beforeMigration returns an error if the file is damaged. A migration rewrites the whole file, so
+// the comparison must happen before it.
 func (f *file) beforeMigration(ctx context.Context) error {
 	if f.comparing != nil {
 		if err := f.compare(ctx); err != nil {
@@ -154,7 +157,8 @@ func (f *file) beforeMigration(ctx context.Context) error {
 	return f.marker.MarkOpen()
 }
 
-// compare reads the whole file; a *sqlite.CorruptError says that it is not as it was closed.
+// compare reads the whole file. It returns a *sqlite.CorruptError if the file has changed since it
+// was closed.
 func (f *file) compare(ctx context.Context) error {
 	same, err := f.found.Matches(ctx, f.comparing)
 	switch {
@@ -170,9 +174,9 @@ func (f *file) compare(ctx context.Context) error {
 	return nil
 }
 
-// start begins the check in the background, if there is to be one.
+// start begins the background check if one is needed.
 func (f *file) start(ctx context.Context, late bool) error {
-	// It was made just now, or was not closed.
+	// The file is new, or was not closed properly.
 	if f.found.State == "" || dbfile.HasLog(f.path) {
 		if err := f.marker.MarkOpen(); err != nil {
 			return err
@@ -220,7 +224,7 @@ func (f *file) checkInBackground(ctx context.Context, check func(context.Context
 	}
 }
 
-// release lets what is written get into the file.
+// release lets the log be copied into the file.
 func (f *file) release() error {
 	if f.hold == nil {
 		return nil
@@ -234,13 +238,13 @@ func (f *file) release() error {
 	return err
 }
 
-// setDamaged stops all writing, also after a restart. The file stays as it is.
+// setDamaged stops all writes, also after a restart. The file stays unchanged.
 func (f *file) setDamaged(err error) {
 	var bad *sqlite.CorruptError
 	if !errors.As(err, &bad) {
 		bad = &sqlite.CorruptError{Path: f.path, Reason: fmt.Sprintf("it is damaged (%v)", err)}
 	}
-	if e := f.marker.Quarantine(bad); e != error(bad) { //nolint:errorlint // more than what was said
+	if e := f.marker.Quarantine(bad); e != error(bad) { //nolint:errorlint // the marker may return more than bad
 		f.log.Error("that the ledger is damaged could not be kept", "path", f.path, "error", e)
 	}
 
@@ -250,8 +254,9 @@ func (f *file) setDamaged(err error) {
 	})
 }
 
-// setLost keeps whatever stands in the ledger's place by now from being opened without a question. Where
-// nothing does, it is missed anyway, and goes on once it is put back with its log.
+// setLost marks a file that has appeared in place of the lost ledger, so that it is not opened
+// without confirmation. It does nothing if there is no file. The ledger works again once it is
+// restored with its log.
 func (f *file) setLost(lost *sqlite.LostError) {
 	if dbfile.Size(f.path) == 0 || f.marker.Quarantined() != nil {
 		return
@@ -259,13 +264,13 @@ func (f *file) setLost(lost *sqlite.LostError) {
 	f.log.Error("the ledger is lost, and is not opened any more without a question", "path", f.path, "error", f.marker.Lost(lost))
 }
 
-// close finishes what was accepted, and stores the checksum.
+// close finishes the accepted writes and stores the checksum.
 func (f *file) close() error {
-	// First, or what was accepted could get into the log after the next look at it.
+	// Close the writer first, or an accepted write could reach the log after the check below.
 	errs := []error{f.db.Writer().Close()}
 
-	// What is in the log gets into the file when it is closed, so the file has to be known. Where
-	// nothing was written, the marker holds as it is.
+	// Closing copies the log into the file, so the check must finish first if there is a log. If
+	// no write happened, the existing marker stays valid.
 	if f.comparing == nil || !dbfile.HasLog(f.path) {
 		f.stop()
 	}
@@ -296,7 +301,7 @@ func (f *file) closeCompared() error {
 	return f.comparing.Close()
 }
 
-// beforeWrite refuses to write to a damaged file, and voids the checksum of a sound one.
+// beforeWrite returns an error if the file is damaged. Otherwise it invalidates the checksum.
 func (f *file) beforeWrite() error {
 	err := f.marker.MarkOpen()
 	if err == nil || f.marker.Quarantined() != nil {
@@ -306,7 +311,7 @@ func (f *file) beforeWrite() error {
 	return err
 }
 
-// afterWrite remembers whether the disk takes what is written.
+// afterWrite records whether the disk accepted a write.
 func (f *file) afterWrite(err error) error {
 	switch {
 	case err == nil:
@@ -319,7 +324,7 @@ func (f *file) afterWrite(err error) error {
 	return err
 }
 
-// afterRead looks whether a read failed because of damage.
+// afterRead records damage if it was the cause of a failed read.
 func (f *file) afterRead(err error) error {
 	if !sqlite.Corrupt(err) {
 		return err
@@ -327,7 +332,8 @@ func (f *file) afterRead(err error) error {
 	return f.foundDamage(err)
 }
 
-// foundDamage ends a read or a write that came upon damage before the check did like those after it, with a *ReadOnlyError.
+// foundDamage records damage found by a read or a write. It returns a *ReadOnlyError, as all later
+// writes do.
 func (f *file) foundDamage(err error) error {
 	f.setDamaged(err)
 	return errors.Join(Refusal(f.path, f.marker.Quarantined()), err)
@@ -342,11 +348,11 @@ func (f *file) setFailing(err error) {
 	f.failing = err
 }
 
-// SetFailing makes a ledger report that its disk failed to take a write. It is for tests.
+// SetFailing sets the error of the last write. It is for tests.
 func SetFailing(l *DB, err error) { l.file.setFailing(err) }
 
-// WritesFail says why the disk did not take the last write, and since when that is so; nil when it
-// did, or when nothing was written yet.
+// WritesFail returns the error of the last write, and the time since when writes fail. The error is
+// nil if the last write succeeded, or if there was no write yet.
 func (l *DB) WritesFail() (since time.Time, err error) {
 	if l.file == nil {
 		return time.Time{}, nil
@@ -357,7 +363,8 @@ func (l *DB) WritesFail() (since time.Time, err error) {
 	return l.file.since, l.file.failing
 }
 
-// File is the database of a ledger on SQLite, and what was known of its file when it was opened; false for one on PostgreSQL.
+// File returns the SQLite database of the ledger, and the marker of its file as it was when opened.
+// It returns false for PostgreSQL.
 func (l *DB) File() (*sqlite.DB, dbfile.Marker, bool) {
 	if l.file == nil {
 		return nil, dbfile.Marker{}, false
@@ -365,8 +372,8 @@ func (l *DB) File() (*sqlite.DB, dbfile.Marker, bool) {
 	return l.file.db, l.file.found, true
 }
 
-// Damaged returns a channel that is closed when the ledger is found to be damaged, and cannot be
-// written any more; nil where that cannot be.
+// Damaged returns a channel that is closed when the ledger is found to be damaged and becomes
+// read-only. The channel is nil if the ledger has no writable file.
 func (l *DB) Damaged() <-chan struct{} {
 	if l.file == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// The labels of the backups that are made automatically, and how many of each are kept.
+// The labels of automatic backups, and how many of each are kept.
 const (
 	beforeSchema = "before-schema-"
 	daily        = "daily"
@@ -18,28 +18,29 @@ const (
 	keepDaily    = 7
 )
 
-// dailyAge is how old the newest daily backup may be. It is a little less than a day, so that the
-// hour at which it is made does not move on each day by the time between two looks.
+// dailyAge is the minimum age of the newest daily backup before the next one. It is less than a
+// day, so that the time of day of the backup does not drift.
 const dailyAge = 23 * time.Hour
 
-// errNoFile is what is said about a ledger that is not a file of its own.
+// errNoFile is returned by operations that need a ledger in a file.
 var errNoFile = errors.New("this ledger has no file of its own: PostgreSQL keeps and checks it, and has tools for its backups")
 
 // Backup is a copy of a ledger.
 type Backup = dbfile.Backup
 
-// TargetError is a place that a backup cannot be written to, or one that cannot be taken from.
+// TargetError is returned for a path that a backup cannot be written to or read from.
 type TargetError = dbfile.TargetError
 
-// BackupSpec says where a copy of the ledger goes.
+// BackupSpec holds the options of a backup.
 type BackupSpec struct {
-	File      string // "" means backups/TIME.sqlite beside the ledger
-	Overwrite bool   // File may exist
+	File      string // empty for backups/TIME.sqlite beside the ledger
+	Overwrite bool   // whether File may exist
 	Progress  func(done, of int64)
 }
 
-// Backup writes a copy of the ledger as it is at this instant, while others go on writing. The copy
-// has its name once it was verified. Values in the folder of blobs are not part of it.
+// Backup writes a copy of the ledger at this moment, while other writers continue. The copy gets
+// its final name after it is verified. It does not include large values stored outside the
+// database.
 func (l *DB) Backup(ctx context.Context, spec BackupSpec) (Backup, error) {
 	if err := l.hasFile(); err != nil {
 		return Backup{}, err
@@ -56,7 +57,7 @@ func (l *DB) Backup(ctx context.Context, spec BackupSpec) (Backup, error) {
 	return l.file.backup(ctx, path, spec)
 }
 
-// hasFile refuses where there is no file that could be written.
+// hasFile returns an error if the ledger has no file, or is read-only.
 func (l *DB) hasFile() error {
 	if err := l.ReadOnly(); err != nil {
 		return err
@@ -89,11 +90,11 @@ func (f *file) backup(ctx context.Context, path string, spec BackupSpec) (Backup
 	return made, Refusal(f.path, err)
 }
 
-// Backups lists the copies of the ledger at a path, and those that another took the place of, the
-// newest first.
+// Backups returns the backups of the ledger at a path, and the ledgers that were replaced, newest
+// first.
 func Backups(path string) ([]Backup, error) { return dbfile.BackupsAndReplaced(path) }
 
-// Backups lists the copies of this ledger.
+// Backups returns the backups of this ledger.
 func (l *DB) Backups() ([]Backup, error) {
 	if l.Path == "" {
 		return nil, errNoFile
@@ -101,8 +102,9 @@ func (l *DB) Backups() ([]Backup, error) {
 	return Backups(l.Path)
 }
 
-// BackUpDaily makes a backup if the newest of its kind is a day old, and removes those that are too
-// many. A file that is being checked is waited for: damage is not to push good copies out.
+// BackUpDaily makes a backup if the newest daily backup is about a day old, and removes the oldest
+// ones. It first waits until the file is checked, so that copies of a damaged file do not replace
+// good ones.
 func (l *DB) BackUpDaily(ctx context.Context) (made bool, err error) {
 	if errors.Is(l.hasFile(), errNoFile) {
 		return false, nil
@@ -133,7 +135,7 @@ func (l *DB) BackUpDaily(ctx context.Context) (made bool, err error) {
 	return true, l.file.prune()
 }
 
-// WaitChecked waits until the whole file was checked, and refuses one that is damaged.
+// WaitChecked waits until the whole file is checked. It returns an error if the file is damaged.
 func (l *DB) WaitChecked(ctx context.Context) error {
 	if err := l.hasFile(); err != nil {
 		return err
@@ -147,14 +149,15 @@ func (l *DB) WaitChecked(ctx context.Context) error {
 	}
 }
 
-// prune removes the backups that are too many.
+// prune removes the oldest automatic backups.
 func (f *file) prune() error {
 	f.backups.Lock()
 	defer f.backups.Unlock()
 	return errors.Join(dbfile.Prune(f.path, daily, keepDaily), dbfile.Prune(f.path, strings.TrimSuffix(beforeSchema, "-"), keepBefore))
 }
 
-// HoldValues keeps large values from being removed until release is called. Those who remove them hold it, too.
+// HoldValues keeps large values from being removed until release is called. Code that removes them
+// must hold it, too.
 func HoldValues(ctx context.Context, l *DB) (release func(), err error) {
 	select {
 	case l.pruning <- struct{}{}:
@@ -164,15 +167,17 @@ func HoldValues(ctx context.Context, l *DB) (release func(), err error) {
 	}
 }
 
-// Snapshot fixes the ledger at one instant, of which a copy can be made, and has the others be fixed at the same: they are
-// called while nothing is written to the ledger, so that no run and no call begins. What was recorded as done by then is in
-// their snapshots; of what they have done since, nothing but the calls that were on can be ahead of the ledger, as after a
-// crash. No large value is removed until release is called.
+// Snapshot fixes the state of the ledger, from which a copy can be made. It calls others while
+// writes to the ledger are blocked, so that other data is fixed at the same moment. No run or call
+// can begin meanwhile.
+//
+// All work that is recorded as done is therefore in the snapshots of others. As after a crash, only
+// running calls can be ahead of the ledger. Large values are not removed until release is called.
 func (l *DB) Snapshot(ctx context.Context, others func(context.Context) error) (_ *sqlite.Snapshot, release func(), err error) {
 	if err := l.hasFile(); err != nil {
 		return nil, nil, err
 	}
-	if err := l.WaitChecked(ctx); err != nil { // damage is not to take the place of good copies
+	if err := l.WaitChecked(ctx); err != nil { // a copy of a damaged file must not replace good copies
 		return nil, nil, err
 	}
 
@@ -198,7 +203,8 @@ func (l *DB) Snapshot(ctx context.Context, others func(context.Context) error) (
 	return s, release, nil
 }
 
-// Verify returns a *sqlite.CorruptError unless a file that nobody has open is an intact ledger.
+// Verify returns a *sqlite.CorruptError unless the file at a path is an intact ledger. No process
+// may have it open.
 func Verify(ctx context.Context, path string) error {
 	return sqlite.Verify(ctx, path, ApplicationID, false)
 }

@@ -11,17 +11,18 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// ID is which ledger this is: 32 hexadecimal digits, made with it and unlike those of any other. It
+// ID returns the id of the ledger: 32 hexadecimal digits, generated when the ledger was created. It
 // changes only with BeginEpoch.
 func (l *DB) ID() string {
 	epochs := l.Epochs()
 	return epochs[len(epochs)-1].ID
 }
 
-// Epochs are those that the ledger has had, in order; the last goes on. It must not be changed.
+// Epochs returns all epochs of the ledger in order. The last is the current one. The caller must
+// not change the slice.
 func (l *DB) Epochs() []domain.Epoch { return *l.epochs.Load() }
 
-// Epoch is the one of that id.
+// Epoch returns the epoch with an id.
 func (l *DB) Epoch(id string) (domain.Epoch, bool) {
 	for _, e := range l.Epochs() {
 		if e.ID == id {
@@ -31,7 +32,7 @@ func (l *DB) Epoch(id string) (domain.Epoch, bool) {
 	return domain.Epoch{}, false
 }
 
-// EpochOf is the one that a run belongs to.
+// EpochOf returns the epoch that a run belongs to.
 func (l *DB) EpochOf(run int64) domain.Epoch {
 	epochs := l.Epochs()
 	for _, e := range epochs {
@@ -42,7 +43,7 @@ func (l *DB) EpochOf(run int64) domain.Epoch {
 	return epochs[len(epochs)-1]
 }
 
-// ReadEpochs is part of opening a ledger.
+// ReadEpochs loads the epochs of a ledger that is being opened.
 func ReadEpochs(ctx context.Context, l *DB) error {
 	found, err := List(Reads(ctx, l), func(e *domain.Epoch) []any {
 		return []any{&e.ID, &e.First, &e.Last}
@@ -58,29 +59,29 @@ func ReadEpochs(ctx context.Context, l *DB) error {
 	return nil
 }
 
-// NewestRun is the highest run id that the ledger has given, also to a run that is no longer kept;
-// 0 before the first.
+// NewestRun returns the highest run id that the ledger has assigned, even if that run was removed.
+// It returns 0 if there was no run.
 func (l *DB) NewestRun(ctx context.Context) (int64, error) {
 	return Value[int64](Reads(ctx, l), l.RunIDs.Newest)
 }
 
-// runCounter is how a database counts run ids: each in its own way.
+// runCounter holds the statements for the run id counter of a database.
 type runCounter struct {
-	Newest string   // asks for the last that was given
-	Skip   []string // move the counter to $1
+	Newest string   // query of the last assigned id
+	Skip   []string // statements that advance the counter to $1
 }
 
 var (
 	countSQLite = runCounter{`select coalesce(max(seq), 0) from sqlite_sequence where name = 'runs'`,
-		// The table of the counters has no key that an upsert could use.
+		// sqlite_sequence has no unique key for an upsert.
 		[]string{`delete from sqlite_sequence where name = 'runs' and seq <= $1`, `insert into sqlite_sequence (name, seq) values ('runs', $1)`}}
 	countPostgres = runCounter{`select case when is_called then last_value else 0 end from runs_id_seq`,
 		[]string{`select setval('runs_id_seq', $1)`}}
 )
 
-// BeginEpoch gives the ledger a new id from the next run on. That run's id is above newest, the
-// highest that is known from elsewhere: the ledger was put back to an older state, and would give
-// ids again that it has given before. Runs that it knows stay in their epoch.
+// BeginEpoch gives the ledger a new id, starting with the next run. The id of that run is above
+// newest, the highest id known from elsewhere. Without it, a ledger that was restored to an older
+// state would assign ids again. Existing runs stay in their epoch.
 func (l *DB) BeginEpoch(ctx context.Context, newest int64) error {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
@@ -106,8 +107,8 @@ func (l *DB) BeginEpoch(ctx context.Context, newest int64) error {
 	return ReadEpochs(ctx, l)
 }
 
-// CheckFile looks whether the ledger's file is still the one that is open. Once it is not, the error
-// wraps a *sqlite.LostError, and nothing is written any more: neither a run nor a call begins that
+// CheckFile checks that the ledger's file is still the one that is open. If it is not, the error
+// wraps a *sqlite.LostError, and no further write succeeds. No run or call then begins, because it
 // could not be recorded.
 func (l *DB) CheckFile(ctx context.Context) error {
 	if l.file == nil {
@@ -133,8 +134,8 @@ func (l *DB) lost() error {
 	return nil
 }
 
-// Touch writes what is there already, and returns once it is on the disk: what proves that the ledger takes what happens
-// next. Nobody is told of a change, and nothing is kept of it.
+// Touch rewrites an existing value and returns once it is on disk. This proves that the ledger
+// accepts writes. It changes no data and wakes no waiter.
 func (l *DB) Touch(ctx context.Context) error {
 	err := WriteQuietly(ctx, l, func(tx *Tx) error {
 		_, err := tx.Exec(`update epochs set last_run = last_run where last_run = 0`)

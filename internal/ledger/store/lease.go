@@ -13,17 +13,18 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// Numbers of advisory locks, within the class of a ledger. A node has its id.
+// Keys of advisory locks, within the class of a ledger. A node uses its id.
 const (
 	LockJoin   = 0
 	LockLanes  = -1
-	LockValues = -2 // the place of large values
+	LockValues = -2 // storage of large values
 )
 
-// MaxIdleInTx is the idle timeout of a transaction in milliseconds. Without it, the locks of a frozen node would block the others.
+// MaxIdleInTx is the idle timeout of a transaction in milliseconds. Without it, the locks of a
+// frozen node would block the others.
 const MaxIdleInTx = 3000
 
-// ErrLeaseLost is returned by every write after other nodes have marked this one as gone.
+// ErrLeaseLost is returned by every write after other nodes have marked this node as gone.
 var ErrLeaseLost = errors.New("this node has lost its lease: the others have not heard of it for too long, and do its work now")
 
 // Lease is the right of a node to write. It ends when the other nodes mark the node as gone.
@@ -60,7 +61,7 @@ func (s *Lease) Lose(why error) {
 	s.once.Do(func() {
 		s.why = why
 		close(s.lost)
-		s.l.notifyChanged() // whoever waits for a change learns that there is none for it any more
+		s.l.notifyChanged() // wakes waiters, because no later change will
 	})
 }
 
@@ -72,7 +73,7 @@ func NodeID(l *DB) int64 {
 	return 0
 }
 
-// findClass sets the class of the advisory locks. It differs for each ledger in a database.
+// findClass sets the class of the advisory locks, which is unique for each ledger in a database.
 func (l *DB) findClass(ctx context.Context) error {
 	var oid int64
 	if err := l.Postgres.QueryRowContext(ctx, `select 'nodes'::regclass::oid::bigint`).Scan(&oid); err != nil {
@@ -87,8 +88,9 @@ func OnSession(conn *sql.Conn, use func(*pgx.Conn) error) error {
 	return conn.Raw(func(driver any) error { return use(driver.(*stdlib.Conn).Conn()) })
 }
 
-// fence begins each transaction on PostgreSQL. It returns ErrLeaseLost if this node is marked as gone, and notifies the other nodes of
-// the commit. Its row lock delays bury until the transaction ends.
+// fence starts each transaction on PostgreSQL. It returns ErrLeaseLost if this node is marked as
+// gone, and notifies the other nodes at the commit. Its row lock delays bury until the transaction
+// ends.
 func (l *DB) fence(tx *Tx) error {
 	lease := l.lease.Load()
 	if lease == nil { // a command that writes once
@@ -114,14 +116,14 @@ func (l *DB) fence(tx *Tx) error {
 	return nil
 }
 
-// RemoteChanged wakes those that wait for a change of the ledger, after another node has written.
+// RemoteChanged wakes all waiters for a change of the ledger, after another node has written.
 func RemoteChanged(l *DB) {
 	l.notifyChanged()
 	l.notifyPlanChanged()
 }
 
-// SetClock sets the time of the database, as it was half of took ago. It ignores small changes, which are errors of a measurement that
-// took so long.
+// SetClock sets the offset from the clock of the database, which was read half of took ago. It
+// ignores changes that are within the error of such a measurement.
 func SetClock(l *DB, clock time.Time, took time.Duration) {
 	skew := clock.Sub(l.wall().Add(-took / 2))
 	if was := time.Duration(l.skew.Load()); (skew - was).Abs() > max(100*time.Millisecond, took) {
@@ -132,5 +134,5 @@ func SetClock(l *DB, clock time.Time, took time.Duration) {
 // Skew returns how far the clock of the database is ahead of this machine. It is 0 for a file.
 func (c *clock) Skew() time.Duration { return time.Duration(c.skew.Load()) }
 
-// Now returns the time of the ledger. Several nodes use the time of their database.
+// Now returns the time of the ledger. Nodes that share a ledger use the clock of its database.
 func (c *clock) Now() time.Time { return c.now() }

@@ -25,7 +25,7 @@ var toPostgres = strings.NewReplacer(
 	"--postgres ", "",
 )
 
-// openPostgres brings the schema of a PostgreSQL database up to date. Processes that start at
+// openPostgres updates the schema of a PostgreSQL database and opens it. Processes that start at
 // the same time wait for each other on an advisory lock.
 func (l *DB) openPostgres(ctx context.Context, o Options) error {
 	db := o.DB
@@ -42,14 +42,15 @@ func (l *DB) openPostgres(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("cannot reach the ledger's database: %w", err)
 	}
-	defer func() { _ = conn.Close() }() // it goes back to the others
+	defer func() { _ = conn.Close() }() // returns it to the pool
 
 	// A second process finds the schema complete.
 	if _, err := conn.ExecContext(ctx, fmt.Sprintf("select pg_advisory_lock(%d)", ApplicationID)); err != nil {
 		return fmt.Errorf("cannot reach the ledger's database: %w", err)
 	}
 	defer func() {
-		_, _ = conn.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("select pg_advisory_unlock(%d)", ApplicationID)) // it ends with the session otherwise
+		// otherwise the lock ends with the session
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("select pg_advisory_unlock(%d)", ApplicationID))
 	}()
 	var schema string
 	if err := conn.QueryRowContext(ctx, `select current_schema()`).Scan(&schema); err != nil {
@@ -93,7 +94,7 @@ func (l *DB) openPostgres(ctx context.Context, o Options) error {
 		return err
 	}
 
-	// The caller owns db: closing the ledger ends its writer, and leaves the connections.
+	// The caller owns db. Closing the ledger only ends its writer and leaves the connections open.
 	l.Postgres = db
 	if err := l.findClass(ctx); err != nil {
 		return err
@@ -124,8 +125,8 @@ func together(ctx context.Context, conn any, statements []sqlite.Statement) erro
 	return conn.(*stdlib.Conn).Conn().SendBatch(ctx, batch).Close()
 }
 
-// Storable makes a text acceptable to PostgreSQL: UTF-8 without zero bytes, which the output of
-// tools and models, and names of files, may not be.
+// Storable returns text that PostgreSQL accepts: valid UTF-8 without NUL bytes. Names of files, and
+// texts of tools and models, may contain either.
 func Storable(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// reader reads from the ledger's database outside of transactions. It prepares each query once, because preparing one takes
-// several times as long as running it.
+// reader reads from the ledger's database outside of transactions. It prepares each query once,
+// because preparing takes several times as long as running.
 type reader struct {
 	db    *sql.DB
-	after func(error) error // maps the error of a read to that of its caller; nil: they are the same
+	after func(error) error // maps the error of a read to the caller's error; optional
 
 	mu       sync.Mutex
 	prepared map[string]*sql.Stmt
@@ -50,30 +50,30 @@ func (r *reader) close() error {
 	return errors.Join(errs...)
 }
 
-// BeginRead begins a transaction that reads one instant of the ledger.
+// BeginRead begins a read-only transaction with a consistent view of the ledger.
 func BeginRead(ctx context.Context, l *DB) (*sql.Tx, error) {
 	var options sql.TxOptions
-	if l.Path == "" { // a transaction of SQLite reads one instant anyway
+	if l.Path == "" { // SQLite transactions always have a consistent view
 		options = sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
 	}
 	return l.read.db.BeginTx(ctx, &options)
 }
 
-// Querier is where rows are read from: reads, or a transaction.
+// Querier is a source of rows: a Reader or a transaction.
 type Querier interface {
 	Query(text string, args ...any) (*sql.Rows, error)
 }
 
-// Reader is a querier outside of transactions.
+// Reader is a Querier outside of transactions.
 type Reader struct {
 	*reader
 	ctx context.Context
 }
 
-// Reads returns the querier of a ledger outside of transactions.
+// Reads returns the Reader of a ledger.
 func Reads(ctx context.Context, l *DB) Reader { return Reader{l.read, ctx} }
 
-// Query implements querier.
+// Query implements Querier.
 func (r Reader) Query(text string, args ...any) (*sql.Rows, error) {
 	s, err := r.statement(r.ctx, text) //nolint:sqlclosecheck // it is cached
 	if err != nil {
@@ -153,7 +153,7 @@ func Pairs[K comparable, V any](from Querier, text string, args ...any) (map[K]V
 	return out, err
 }
 
-// EachRow calls use with each row of a query, whatever its columns are. use must not keep the slice.
+// EachRow calls use with each row of a query and closes rows. use must not keep the slice.
 func EachRow(rows *sql.Rows, err error, use func(columns []string, row []any) error) error {
 	if err != nil {
 		return err
@@ -182,13 +182,14 @@ func EachRow(rows *sql.Rows, err error, use func(columns []string, row []any) er
 // ErrNotFound is returned for a row that does not exist.
 var ErrNotFound = errors.New("not in the ledger")
 
-// TimeOf is value for a column with a time.
+// TimeOf returns the first row of a query with a single time column, like Value.
 func TimeOf(from Querier, text string, args ...any) (time.Time, error) {
 	at, err := Value[int64](from, text, args...)
 	return Instant(at), err
 }
 
-// OrNotFound makes ErrNotFound of sql.ErrNoRows: "run 7 is not in the ledger".
+// OrNotFound replaces sql.ErrNoRows with ErrNotFound. The message begins with the formatted name,
+// as in "run 7 is not in the ledger".
 func OrNotFound[T any](v T, err error, format string, args ...any) (T, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf(format+" is %w", append(args, ErrNotFound)...)
@@ -196,13 +197,13 @@ func OrNotFound[T any](v T, err error, format string, args ...any) (T, error) {
 	return v, err
 }
 
-// OrZero makes the zero value of sql.ErrNoRows.
+// OrZero replaces sql.ErrNoRows with the zero value.
 func OrZero[T any](v T, err error) (T, error) {
 	v, _, err = OrFalse(v, err)
 	return v, err
 }
 
-// OrFalse makes false of sql.ErrNoRows.
+// OrFalse replaces sql.ErrNoRows with ok = false.
 func OrFalse[T any](v T, err error) (_ T, ok bool, _ error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
@@ -222,7 +223,7 @@ func Changed(tx *Tx, text string, args ...any) (bool, error) {
 	return n > 0, err
 }
 
-// Time is the destination of a column with a time.
+// Time returns the scan destination of a time column.
 func Time(t *time.Time) sql.Scanner { return (*timeColumn)(t) }
 
 type timeColumn time.Time
@@ -237,10 +238,10 @@ func (t *timeColumn) Scan(v any) error {
 	return nil
 }
 
-// Raw is the destination of a column with JSON that is returned as it is.
+// Raw returns the scan destination of a JSON column that is not decoded.
 func Raw(text *json.RawMessage) *[]byte { return (*[]byte)(text) }
 
-// Decoded is the destination of a column with JSON.
+// Decoded returns the scan destination of a JSON column that is decoded into into.
 func Decoded[T any](into *T) sql.Scanner { return jsonColumn[T]{into} }
 
 type jsonColumn[T any] struct{ into *T }
@@ -255,7 +256,7 @@ func (c jsonColumn[T]) Scan(v any) error {
 		text = v
 	}
 
-	var out T // a new one: the rows before may share memory with the last
+	var out T // a new value, because earlier rows may share memory with the last one
 	if err := json.Unmarshal(text, &out); err != nil {
 		return fmt.Errorf("the ledger is damaged: %w", err)
 	}

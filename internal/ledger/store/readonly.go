@@ -11,7 +11,8 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// ReadOnlyError is why a ledger can be read and not written, and what its owner can do.
+// ReadOnlyError is returned if a ledger can be read but not written. It has the reason and a remedy
+// for the owner.
 type ReadOnlyError struct {
 	Why, Remedy string
 	err         error
@@ -21,8 +22,8 @@ func (e *ReadOnlyError) Error() string { return e.Why + "; it is only read. " + 
 
 func (e *ReadOnlyError) Unwrap() error { return e.err }
 
-// Refusal makes of the error about a file that cannot be written one that says what to do, a
-// *ReadOnlyError; others stay as they are.
+// Refusal wraps an error of a file that cannot be written in a *ReadOnlyError with a remedy. It
+// returns other errors unchanged.
 func Refusal(path string, err error) error {
 	var bad *sqlite.CorruptError
 	switch {
@@ -36,13 +37,13 @@ func Refusal(path string, err error) error {
 	return err
 }
 
-// CannotWrite is the *ReadOnlyError of a file, or of its folder, that its disk or its owner does not
-// let be written.
+// CannotWrite returns the *ReadOnlyError for a file that cannot be written because of its disk or
+// its permissions.
 func CannotWrite(path string, err error) *ReadOnlyError {
 	return &ReadOnlyError{Why: fmt.Sprintf("%s cannot be written: %v", path, err), Remedy: "Look at the free space, at the owner and the permissions of the folder, and whether its disk is mounted to be read only", err: err}
 }
 
-// DamageRemedy is what the owner of a damaged ledger can do.
+// DamageRemedy returns instructions for the owner of a damaged ledger.
 func DamageRemedy(path, reason string) string {
 	remedy := ""
 	if dbfile.Acceptable(reason) {
@@ -58,18 +59,19 @@ func DamageRemedy(path, reason string) string {
 	return remedy + "To begin with an empty one: rouse ledger reset"
 }
 
-// OpenReadOnly opens a ledger that cannot be written, for why; whatever would write is refused with
-// that. It has to be of the schema that this rouse knows.
+// OpenReadOnly opens a ledger that cannot be written because of why. Every write returns why. It
+// returns an error if the file does not have the schema version of this rouse.
 func OpenReadOnly(ctx context.Context, o Options, why *ReadOnlyError) (*DB, error) {
 	return openReadOnly(ctx, o, why, sqlite.OpenReadOnly)
 }
 
-// OpenShared opens a ledger for reading that another process may have open, and write.
+// OpenShared opens a ledger for reading while another process may have it open for writing.
 func OpenShared(ctx context.Context, o Options) (*DB, error) {
 	return openReadOnly(ctx, o, onlyRead(o), sqlite.OpenShared)
 }
 
-// OpenFrozen opens a ledger for reading that nobody has open, and beside which nothing is to be written: one of a backup.
+// OpenFrozen opens a ledger for reading without creating files beside it, for example one in a
+// backup. No other process may have it open.
 func OpenFrozen(ctx context.Context, o Options) (*DB, error) {
 	return openReadOnly(ctx, o, onlyRead(o), sqlite.OpenReadOnly)
 }
@@ -78,11 +80,11 @@ func onlyRead(o Options) *ReadOnlyError {
 	return &ReadOnlyError{Why: "the ledger " + o.Path + " was opened to be read", Remedy: "Nothing is wrong with it"}
 }
 
-// Schema is the version of the schema that this rouse has.
+// Schema returns the schema version of this rouse.
 func Schema() int {
 	steps, err := fs.Glob(Migrations, "*.sql")
 	if err != nil {
-		return 0 // the pattern is sound
+		return 0 // the pattern is valid
 	}
 	return len(steps)
 }
@@ -103,7 +105,7 @@ func openReadOnly(ctx context.Context, o Options, why *ReadOnlyError, open func(
 		return nil, errors.Join(why, fmt.Errorf("it cannot be read either: it is of schema %d and this rouse reads schema %d", version, known), db.Close())
 	}
 
-	// A query can begin while the rows of another are read.
+	// A query can start while the rows of another query are read.
 	db.SetMaxOpenConns(readers)
 	l := newDB(o)
 	l.read, l.close, l.readOnly, l.RunIDs = newReader(db, func(err error) error { return damagedRead(o.Path, err) }), db.Close, why, countSQLite
@@ -116,7 +118,8 @@ func openReadOnly(ctx context.Context, o Options, why *ReadOnlyError, open func(
 
 const readers = 4
 
-// damagedRead is what the caller of a read is told that failed with err, where the file is not this process's to write: what to do, if it is damaged.
+// damagedRead adds the remedy to the error of a read if the file is damaged. It is for a file that
+// this process does not write.
 func damagedRead(path string, err error) error {
 	if !sqlite.Corrupt(err) {
 		return err
@@ -124,7 +127,8 @@ func damagedRead(path string, err error) error {
 	return errors.Join(Refusal(path, &sqlite.CorruptError{Path: path, Reason: fmt.Sprintf("it is damaged (%v)", err)}), err)
 }
 
-// Glance says what can be said against a closed ledger without reading it, a *ReadOnlyError, or nil.
+// Glance returns a *ReadOnlyError if a closed ledger cannot be used, as far as that is visible
+// without reading the file.
 func Glance(o Options) error {
 	err := dbfile.QuickInspect(o.Path)
 	if err == nil {
@@ -133,7 +137,7 @@ func Glance(o Options) error {
 	return Refusal(o.Path, err)
 }
 
-// ReadOnly is why the ledger is only read: a *ReadOnlyError, or nil.
+// ReadOnly returns a *ReadOnlyError if the ledger is read-only, or nil.
 func (l *DB) ReadOnly() error {
 	if l.readOnly != nil {
 		return l.readOnly

@@ -1,7 +1,8 @@
-// Package store opens the database of the ledger and runs its transactions, on SQLite and on PostgreSQL.
+// Package store opens the database of the ledger and runs its transactions, on SQLite and on
+// PostgreSQL.
 //
-// A transaction is a Tx that is passed down to the packages whose rows it changes. On PostgreSQL each transaction first checks that this
-// node still has its lease.
+// A transaction is a Tx that is passed down to the packages whose rows it changes. On PostgreSQL,
+// each transaction first checks that this node still has its lease.
 package store
 
 import (
@@ -24,27 +25,30 @@ import (
 //go:embed migrations/*.sql
 var embedded embed.FS
 
-// Migrations are the files of the folder migrations.
-var Migrations, _ = fs.Sub(embedded, "migrations") // it fails only for an invalid name
+// Migrations holds the files of the folder migrations.
+var Migrations, _ = fs.Sub(embedded, "migrations") // fails only for an invalid name
 
-// ApplicationID marks a file as a ledger: "rous".
+// ApplicationID marks a SQLite file as a ledger. It is "rous" in ASCII.
 const ApplicationID = 0x726f7573
 
-// Options say where the ledger is: a SQLite file, or a PostgreSQL database.
+// Options holds the location of a ledger, a SQLite file or a PostgreSQL database, and how to open
+// it.
 type Options struct {
-	Path   string           // SQLite file
-	Blobs  string           // folder for values over 64 KiB; "" keeps them in the database
-	DB     *sql.DB          // PostgreSQL, when Path is ""; stays the caller's to close
-	Values objects.Store    // of PostgreSQL: where values over 64 KiB are, for all its processes; nil keeps them in the database
-	Now    func() time.Time // the wall clock; nil means the system's
+	Path  string  // SQLite file
+	Blobs string  // folder for values over 64 KiB; empty keeps them in the database
+	DB    *sql.DB // PostgreSQL database if Path is empty; the caller must close it
+	// Values is the shared storage for values over 64 KiB, on PostgreSQL. If nil, they stay in the
+	// database.
+	Values objects.Store
+	Now    func() time.Time // wall clock; nil means the system's
 
-	Logger *slog.Logger // for damage that is found in the background; nil: nothing is logged
+	Logger *slog.Logger // for damage found in the background; optional
 
-	Copying bool // it is opened for a Copy, and may be one that is not whole
+	Copying bool // whether it is opened for a Copy, and may be incomplete
 
-	Verified   bool  // the file needs no check, and no backup before it is migrated
-	Late       bool  // the file is checked in the background, however small it is
-	Migrations fs.FS // of tests; nil means those of this rouse
+	Verified   bool  // skips the check of the file, and the backup before a migration
+	Late       bool  // checks the file in the background, regardless of its size
+	Migrations fs.FS // for tests; nil means those of this rouse
 }
 
 func (o Options) WithDefaults() Options {
@@ -60,49 +64,50 @@ func (o Options) WithDefaults() Options {
 	return o
 }
 
-// DB is the database of a ledger. It is safe for use by many goroutines.
+// DB is the database of a ledger. It is safe for concurrent use.
 type DB struct {
 	writer     *sqlite.Writer
 	read       *reader
 	StoredPath func(string) string // returns a file's path as the database stores it
-	ForUpdate  string              // the end of a query that reads a row to change it
+	ForUpdate  string              // suffix of a query that reads a row to change it
 	close      func() error
 	clock
-	lease     atomic.Pointer[Lease] // nil: this process has the ledger to itself
+	lease     atomic.Pointer[Lease] // nil if this process does not share the ledger
 	epochs    atomic.Pointer[[]domain.Epoch]
 	RunIDs    runCounter
-	Path      string         // of its SQLite file; "" on PostgreSQL
-	file      *file          // nil: there is none, or it is only read
-	readOnly  *ReadOnlyError // nil: it was opened to be written
+	Path      string         // SQLite file; empty on PostgreSQL
+	file      *file          // nil without a file, or if it is read-only
+	readOnly  *ReadOnlyError // nil if it was opened for writing
 	Logger    *slog.Logger
 	redaction atomic.Pointer[sqlite.Redaction]
-	pruning   chan struct{} // of capacity 1: held while large values may be removed, or must not be
+	// pruning has capacity 1. It is held while large values may be removed, or must not be removed.
+	pruning chan struct{}
 	signals
 
-	// Of PostgreSQL. For a file they are zero.
+	// Only set on PostgreSQL.
 	Postgres *sql.DB
-	Class    int32  // of its advisory locks: one for each ledger in a database
-	Channel  string // of the notifications of each transaction
+	Class    int32  // class of the advisory locks, unique for each ledger in a database
+	Channel  string // notification channel of all transactions
 	Schema   string
 }
 
-// clock tells the time of a ledger.
+// clock returns the time of a ledger.
 type clock struct {
 	wall func() time.Time // of this machine
-	now  func() time.Time // of the database, as far as it is known
+	now  func() time.Time // of the database, as far as known
 	skew atomic.Int64     // nanoseconds that the database's clock is ahead
 }
 
-// signals wake those that wait for a change.
+// signals holds the channels of callers that wait for a change.
 type signals struct {
 	mu          sync.Mutex
 	changed     chan struct{}
-	hasWaiters  bool // whether anyone holds changed
+	hasWaiters  bool // whether a caller has got changed
 	planChanged chan struct{}
 }
 
-// Open opens or creates a ledger. A file that cannot be used or written is a *ReadOnlyError, which
-// wraps a *sqlite.CorruptError where it is damaged, lost or not a ledger.
+// Open opens or creates a ledger. It returns a *ReadOnlyError if the file cannot be used or
+// written. That error wraps a *sqlite.CorruptError if the file is damaged, lost or not a ledger.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	o = o.WithDefaults()
 	l := newDB(o)
@@ -135,11 +140,11 @@ func newDB(o Options) *DB {
 	return l
 }
 
-// Close finishes what was accepted and closes the ledger.
+// Close finishes the accepted writes and closes the ledger.
 func (l *DB) Close() error { return errors.Join(l.read.close(), l.close()) }
 
-// Changed returns a channel that is closed at the next commit. Get it before reading: what is
-// written in between closes it.
+// Changed returns a channel that is closed at the next commit. Call it before reading, so that
+// commits in between close it.
 func (s *signals) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,21 +155,21 @@ func (s *signals) Changed() <-chan struct{} {
 func (s *signals) notifyChanged() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// A new channel for each commit would cost something, and nobody may be waiting.
+	// Create a new channel only if there may be waiters, because there are many commits.
 	if s.hasWaiters {
 		close(s.changed)
 		s.changed, s.hasWaiters = make(chan struct{}), false
 	}
 }
 
-// Tx is a transaction of the ledger that writes.
+// Tx is a write transaction of the ledger.
 type Tx = sqlite.Tx
 
 // Redaction removes secrets from texts and documents.
 type Redaction = sqlite.Redaction
 
-// RedactWith has secrets removed from all texts that are written from now on, whoever gave them: errors of programs and
-// servers, notices, questions, and what comes over the API.
+// RedactWith removes secrets from all texts that are written from now on, regardless of their
+// source. Examples are error messages, notices, questions and API requests.
 func (l *DB) RedactWith(r *Redaction) { l.redaction.Store(r) }
 
 // Redact returns a text, or a JSON document, without secrets.
@@ -173,10 +178,11 @@ func (l *DB) Redact(text string) string {
 	if r == nil {
 		return text
 	}
-	return string(r.Document(json.RawMessage(text))) // of what is not JSON it makes a text
+	return string(r.Document(json.RawMessage(text))) // treats invalid JSON as text
 }
 
-// Write writes in a transaction, and notifies those that wait for a change, or for one of the plan.
+// Write runs op in a write transaction and then wakes the waiters for a change. If op changed the
+// plan, it also wakes the waiters for that.
 func Write(ctx context.Context, l *DB, op func(*Tx) error) error {
 	replanned := false
 	err := WriteQuietly(ctx, l, func(tx *Tx) error {
@@ -196,7 +202,7 @@ func Write(ctx context.Context, l *DB, op func(*Tx) error) error {
 	return nil
 }
 
-// InTx is Write for an operation with a result.
+// InTx runs an operation with a result like Write.
 func InTx[T any](ctx context.Context, l *DB, op func(*Tx) (T, error)) (out T, err error) {
 	err = Write(ctx, l, func(tx *Tx) (err error) {
 		out, err = op(tx)
@@ -205,7 +211,7 @@ func InTx[T any](ctx context.Context, l *DB, op func(*Tx) (T, error)) (out T, er
 	return out, err
 }
 
-// Exec is Write for one statement.
+// Exec runs one statement like Write.
 func Exec(ctx context.Context, l *DB, statement string, args ...any) error {
 	return Write(ctx, l, func(tx *Tx) error {
 		tx.Run(statement, args...)
@@ -213,7 +219,8 @@ func Exec(ctx context.Context, l *DB, statement string, args ...any) error {
 	})
 }
 
-// WriteQuietly writes in a transaction without notifying anyone. Every write goes through it. It returns an error if the file is lost.
+// WriteQuietly runs write in a transaction without waking waiters. All writes go through it. It
+// returns an error if the file is lost or read-only.
 func WriteQuietly(ctx context.Context, l *DB, write func(*Tx) error) error {
 	op := func(tx *Tx) error {
 		tx.Redaction = l.redaction.Load()
@@ -235,7 +242,8 @@ func WriteQuietly(ctx context.Context, l *DB, write func(*Tx) error) error {
 	return HostFault(l.file.afterWrite(RoomFor(l, func() error { return l.writer.Do(ctx, op) })))
 }
 
-// HostFault wraps a file system error of the ledger, so that it is not mistaken for an error of a tool's path.
+// HostFault wraps a file system error of the ledger, so that it is not mistaken for an error of a
+// tool's path.
 func HostFault(err error) error {
 	if domain.IsFileFault(err) {
 		return &domain.HostError{Err: err}
@@ -243,7 +251,7 @@ func HostFault(err error) error {
 	return err
 }
 
-// PlanChanged returns a channel that is closed when a pause or a wake is next written. Get it
+// PlanChanged returns a channel that is closed when a pause or a wake is next written. Call it
 // before reading, as with Changed.
 func (s *signals) PlanChanged() <-chan struct{} {
 	s.mu.Lock()
@@ -258,7 +266,7 @@ func (s *signals) notifyPlanChanged() {
 	s.planChanged = make(chan struct{})
 }
 
-// Millis is an instant as the database holds it: milliseconds UTC, 0 for none.
+// Millis returns a time as the database stores it: milliseconds UTC, or 0 for the zero time.
 func Millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

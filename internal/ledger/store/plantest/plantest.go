@@ -1,5 +1,5 @@
-// Package plantest checks how SQLite finds the rows of the ledger's queries: with a million runs and twenty million events, a query
-// must read only the few rows that it needs, in the order of an index.
+// Package plantest checks the query plans of SQLite for the ledger's queries. A ledger can have a
+// million runs and twenty million events, so a query must use an index and read only a few rows.
 package plantest
 
 import (
@@ -14,11 +14,12 @@ import (
 // Query is a query and a part of its plan.
 type Query struct {
 	SQL string
-	By  string // must be in the plan
-	Few bool   // it may sort its rows, because there are few: of jobs, stretches, or runs that wait
+	By  string // part that the plan must contain
+	Few bool   // whether the query may sort its rows, because there are few
 }
 
-// Check fails for each query whose plan differs from what is expected, scans a large table, or sorts many rows.
+// Check reports an error for each query that scans a large table, sorts many rows, or has another
+// plan than expected.
 func Check(t *testing.T, queries map[string]Query) {
 	t.Helper()
 	db, err := store.Open(t.Context(), store.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
@@ -47,7 +48,8 @@ func Check(t *testing.T, queries map[string]Query) {
 		for _, step := range plan {
 			table, scan := strings.CutPrefix(step, "SCAN ")
 			table, _, _ = strings.Cut(table, " ")
-			// Through an index that holds nothing but what is asked for, or at the end of one.
+			// A scan is allowed in an index that holds only the wanted rows, or at the end of an
+			// index.
 			scan = scan && !strings.Contains(step, "outbox_undelivered") && !strings.Contains(step, "inbox_by_id") && !strings.Contains(step, "runs_unfinished")
 			large := table == "runs" || table == "events" || table == "occurrences" || table == "o" || table == "r" || table == "outbox" || table == "inbox"
 			sorts := strings.HasPrefix(step, "USE TEMP B-TREE FOR ORDER BY") && !q.Few
