@@ -1,11 +1,9 @@
-// Package audit proves what a home promises, from what lies in it: on a home that is served, on one that is not, and on what
-// a backup holds.
+// Package audit checks the consistency of a home, while a daemon serves it or not, and of a backup.
+// It only reads.
 //
-// # Design
-//
-// It reads and changes nothing, and believes no more of what it reads than its rows say. What is about the ledger alone is
-// proved there (integrity.Audit), at one instant of it. The agents' databases are held against that ledger as it is afterwards:
-// a run is in the ledger before it writes anywhere.
+// The ledger is checked first, by integrity.Audit in one snapshot. The agents' databases are
+// compared with the later state of the ledger. A run is recorded in the ledger before it writes
+// anywhere.
 package audit
 
 import (
@@ -22,34 +20,38 @@ import (
 // databases is the check of the agents' databases.
 var databases = integrity.Check{Name: "database", Promise: "an agent's database is sound, and the ledger knows the runs whose writes it keeps"}
 
-// Checks are all checks, in the order in which they are made.
+// Checks returns all checks in the order in which they run.
 func Checks() []integrity.Check { return append(integrity.Checks(), databases) }
 
-// Options say what is audited and who hears of it.
+// Options holds the options of an audit.
 type Options struct {
-	Home   string
-	Frozen bool                                   // nobody has it open, and nothing may be written there: what a backup holds
-	Begin  func(check integrity.Check, n, of int) // nil: nobody
-	Found  func(integrity.Violation) error        // an error ends the audit
+	Home string
+	// Frozen means that no process has the home open, and that the audit must not write there. This
+	// is the case for the content of a backup.
+	Frozen bool
+	// Begin is called when a check begins. Optional.
+	Begin func(check integrity.Check, n, of int)
+	// Found is called for each violation. If it returns an error, the audit ends.
+	Found func(integrity.Violation) error
 }
 
-// Result is what an audit has come to.
+// Result is the result of an audit.
 type Result struct {
 	Home       string  `json:"home"`
-	Ledger     string  `json:"ledger"` // its id
+	Ledger     string  `json:"ledger"` // ID of the ledger
 	Runs       int64   `json:"newest_run"`
 	Checks     []Check `json:"checks"`
 	Violations int     `json:"violations"`
-	Warnings   int     `json:"warnings"` // that a clock which was set back explains
+	Warnings   int     `json:"warnings"` // violations explained by a clock that was set back
 }
 
-// Check is what one check has come to.
+// Check is the result of one check.
 type Check struct {
 	integrity.Check
 	Violations int `json:"violations"`
 }
 
-// Home audits a home, or what a backup holds of one.
+// Home audits a home or the content of a backup.
 func Home(ctx context.Context, o Options) (_ Result, err error) {
 	at := ledger.Options{Path: filepath.Join(o.Home, "ledger.db"), Blobs: filepath.Join(o.Home, "blobs")}
 	open := ledger.OpenShared

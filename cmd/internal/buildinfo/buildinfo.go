@@ -1,4 +1,4 @@
-// Package buildinfo tells which version of rouse this program is, and what it was built from.
+// Package buildinfo returns the version and the build settings of this program.
 package buildinfo
 
 import (
@@ -7,24 +7,24 @@ import (
 	"runtime/debug"
 )
 
-// Set by -ldflags "-X rouse/cmd/internal/buildinfo.version=v1.2.3" in releases, else empty.
+// Set by -ldflags "-X rouse/cmd/internal/buildinfo.version=v1.2.3" in releases, empty otherwise.
 var (
 	version  string
 	commit   string
-	date     string // of the commit, RFC 3339
-	releases string // address of the list of releases
+	date     string // date of the commit in RFC 3339
+	releases string // URL of the list of releases
 )
 
 // Info describes the build of a program.
 type Info struct {
 	Version  string `json:"version"`
-	Commit   string `json:"commit"` // "" if unknown
-	Date     string `json:"date"`   // of the commit
+	Commit   string `json:"commit"` // empty if unknown
+	Date     string `json:"date"`   // date of the commit
 	Modified bool   `json:"modified"`
 	Go       string `json:"go"`
 	OS       string `json:"os"`
 	Arch     string `json:"arch"`
-	Releases string `json:"releases"` // address of the list of releases, "" if the build names none
+	Releases string `json:"releases"` // URL of the list of releases; may be empty
 }
 
 // This returns the build information of this program.
@@ -33,7 +33,7 @@ func This() Info {
 		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Releases: releases}
 }
 
-// Version returns the version of the release, or of the module, or the commit, or "devel".
+// Version returns the version of the release or module, or else the commit, or "devel".
 func Version() string {
 	if version != "" {
 		return version
@@ -47,7 +47,7 @@ func Version() string {
 	return "devel"
 }
 
-// built returns a setting that Go recorded in the build, or "".
+// built returns a setting that Go recorded in the build, or an empty string.
 func built(setting string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {

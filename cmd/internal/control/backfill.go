@@ -18,10 +18,11 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// maxBackfill is how many instants a span may have: a slip of the pen must not queue a year of minutes.
+// maxBackfill is the maximum number of scheduled times in a span. It keeps a typing error from
+// queuing a year of runs.
 const maxBackfill = 1000
 
-// Backfill queues the runs that a job missed in a time span. If the request is a dry run, it only lists them.
+// Backfill queues the runs that a job missed in a time span. A dry run only lists them.
 func (x *Runs) Backfill(ctx context.Context, job string, ask api.BackfillRequest) (api.Backfill, error) {
 	s, now := x.Setup(), x.Ledger.Now()
 	if err := s.Known(job, ""); err != nil {
@@ -64,7 +65,7 @@ func (x *Runs) Backfill(ctx context.Context, job string, ask api.BackfillRequest
 	return out, err
 }
 
-// backfillSpan reads from when to when, both included.
+// backfillSpan returns the requested time span, including both ends.
 func backfillSpan(ask api.BackfillRequest, now time.Time, zone *time.Location) (from, to time.Time, err error) {
 	if ask.From == "" {
 		return from, to, fmt.Errorf("say from when on: a time like 2026-03-08, \"2026-03-08 02:30\" or RFC 3339")
@@ -81,7 +82,7 @@ func backfillSpan(ask api.BackfillRequest, now time.Time, zone *time.Location) (
 		if err != nil {
 			return from, to, fmt.Errorf("to: %w", err)
 		}
-		// What is written to the minute, or as a date, means all of it.
+		// A time without seconds, or a date, includes the whole minute or day.
 		if to = end.At; end.Precision > time.Second {
 			to = to.Add(end.Precision - time.Millisecond)
 		}
@@ -93,7 +94,8 @@ func backfillSpan(ask api.BackfillRequest, now time.Time, zone *time.Location) (
 	return from, domain.Earlier(to, now), nil
 }
 
-// instantsBetween are the instants of a job's schedules, the oldest first and each once.
+// instantsBetween returns the scheduled times of a job in a span, oldest first and without
+// duplicates.
 func instantsBetween(j scheduler.Job, from, to time.Time) ([]ledger.Due, error) {
 	var out []ledger.Due
 	for _, sch := range j.Schedules {
@@ -110,14 +112,15 @@ func instantsBetween(j scheduler.Job, from, to time.Time) ([]ledger.Due, error) 
 	return slices.CompactFunc(out, func(a, b ledger.Due) bool { return a.Nominal.Equal(b.Nominal) }), nil
 }
 
-// planBackfill says of each instant whether it is to run and why, and returns those that are.
+// planBackfill adds the decision about each scheduled time to out, and returns the times to run.
 func (x *Runs) planBackfill(ctx context.Context, out *api.Backfill, due []ledger.Due, watermark time.Time) (chosen []ledger.Due, err error) {
 	out.Instants = make([]api.BackfillInstant, 0, len(due))
 	if len(due) == 0 {
 		return nil, nil
 	}
 
-	// Of every instant in the span one row at most, and the job's rows of other schedules that it had.
+	// The result has at most one row for each scheduled time, and rows of earlier schedules of the
+	// job.
 	recorded, err := x.Ledger.Occurrences.List(ctx, out.Job, out.From.Time, out.To.Time, maxBackfillRows)
 	if err != nil {
 		return nil, err
@@ -132,7 +135,7 @@ func (x *Runs) planBackfill(ctx context.Context, out *api.Backfill, due []ledger
 
 	for _, one := range due {
 		row, known := rows[one.Nominal.UnixMilli()]
-		if !known { // it may lie in a stretch of missed instants
+		if !known { // it may be part of a stretch of missed times
 			i := slices.IndexFunc(stretches, func(o runs.Occurrence) bool { return !one.Nominal.Before(o.Nominal) && !one.Nominal.After(o.Through) })
 			if known = i >= 0; known {
 				row = stretches[i]
@@ -153,10 +156,11 @@ func (x *Runs) planBackfill(ctx context.Context, out *api.Backfill, due []ledger
 	return chosen, nil
 }
 
-// maxBackfillRows bounds the rows of a span: its instants, and those of schedules that the job had before.
+// maxBackfillRows limits the rows of a span, including rows of earlier schedules of the job.
 const maxBackfillRows = 100 * maxBackfill
 
-// backfillDecision says whether an instant is to run, by its row if it has one.
+// backfillDecision reports whether a scheduled time needs a run, and the reason. The row is its
+// occurrence, if known is set.
 func backfillDecision(row runs.Occurrence, known, undecided bool) (runs bool, reason string) {
 	switch {
 	case !known && undecided:
@@ -173,7 +177,8 @@ func backfillDecision(row runs.Occurrence, known, undecided bool) (runs bool, re
 	return false, fmt.Sprintf("it ran: run %d, %s", row.Run, row.Outcome)
 }
 
-// queueBackfill queues what was planned. Where the scheduler was faster, its run stands.
+// queueBackfill queues the planned runs. If the scheduler has queued a run meanwhile, that run is
+// kept.
 func (x *Runs) queueBackfill(ctx context.Context, out *api.Backfill, due []ledger.Due, now time.Time) error {
 	queued, err := x.Ledger.Backfill(ctx, now, due)
 	if err != nil {

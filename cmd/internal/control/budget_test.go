@@ -6,7 +6,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// A forecast is the median of what ran, times what comes; where nothing ran there is none.
+// TestForeseen checks that a forecast is the median of past runs times the number of coming runs.
+// Without past runs, there is no forecast.
 func TestForeseen(t *testing.T) {
 	t.Parallel()
 	ran := func(costs ...int64) (out []ledger.Usage) {

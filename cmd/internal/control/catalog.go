@@ -27,7 +27,7 @@ func (x *Catalog) Jobs(ctx context.Context) ([]api.Job, error) {
 	return jobs, err
 }
 
-// FirstJobs returns the first n jobs, and the number of all: each job takes a while.
+// FirstJobs returns the first n jobs and the number of all jobs. Listing fewer jobs is faster.
 func (x *Catalog) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _ error) {
 	now := x.Setup()
 	if err := now.Usable(); err != nil {
@@ -39,7 +39,7 @@ func (x *Catalog) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _
 		return nil, 0, err
 	}
 
-	// Everything that is asked for all jobs at once is read before the loop.
+	// Read the data of all jobs before the loop.
 	watches := x.Explainer.Watches(ctx)
 	at := x.Ledger.Now()
 	pauses, err := x.Ledger.Pauses.List(ctx, at)
@@ -118,7 +118,8 @@ func (x *Catalog) Agents(context.Context) ([]api.Agent, error) {
 	return out, nil
 }
 
-// Known returns an error that suggests the nearest name if neither the configuration nor the history has the job or agent.
+// Known returns an error if the job or agent is not configured, with the nearest name as a
+// suggestion.
 func (x *Catalog) Known(job, agent string) error { return x.Setup().Known(job, agent) }
 
 // Zone returns the time zone of the configuration.
@@ -152,11 +153,12 @@ func (x *Catalog) Definition(job string) (api.Definition, error) {
 	return api.Definition{File: j.At.File, Line: j.At.Line, Text: shown}, nil
 }
 
-// itemAt is the item of a YAML list that begins on a line: that line and those that are indented further.
+// itemAt returns the item of a YAML list that begins at a line, with the following lines of greater
+// indentation.
 func itemAt(content string, line int) string {
 	lines := strings.Split(content, "\n")
 	if line < 1 || line > len(lines) {
-		return "" // the file is not what it was when it was read
+		return "" // the file has changed since it was loaded
 	}
 
 	indent := func(l string) int { return len(l) - len(strings.TrimLeft(l, " ")) }
@@ -167,12 +169,13 @@ func itemAt(content string, line int) string {
 	return strings.TrimRight(strings.Join(lines[from:end], "\n"), "\n ")
 }
 
-// OpenFile opens a regular file. It follows no link where agents or strangers can make links.
+// OpenFile opens a regular file. It does not follow links in folders where agents or strangers can
+// create links.
 func (x *Catalog) OpenFile(path string) (io.ReadCloser, error) {
 	return x.Setup().Plan.Runner.Boundary.Open(path)
 }
 
-// Notify sends a text to a channel at once, and returns the channel.
+// Notify sends a text to a channel immediately, and returns the name of the channel.
 func (x *Catalog) Notify(ctx context.Context, channel, text string) (string, error) {
 	if channel == "" {
 		usual := x.usualChannels()
@@ -188,7 +191,7 @@ func (x *Catalog) Notify(ctx context.Context, channel, text string) (string, err
 	return channel, nil
 }
 
-// usualChannels returns the channels for notices without a job and an agent.
+// usualChannels returns the channels for notices without a job or agent.
 func (x *Catalog) usualChannels() []string {
 	if usual := x.Setup().Config.DefaultChannels(); usual != nil || !x.DesktopExists() {
 		return usual

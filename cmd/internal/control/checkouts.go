@@ -17,10 +17,11 @@ import (
 	"rouse/internal/ledger/event"
 )
 
-// maxCheckoutDiff is how much of a diff is sent, in bytes.
+// maxCheckoutDiff is the maximum size of a diff in a response, in bytes.
 const maxCheckoutDiff = 256 << 10
 
-// Checkout returns the checkout of a run, or nil if the run has no checkout. If diff is true, it includes the changes.
+// Checkout returns the checkout of a run, or nil if the run has no checkout. If diff is set, the
+// result includes the changes.
 func (x *Checkouts) Checkout(ctx context.Context, run ledger.Run, diff bool) (*api.Checkout, error) {
 	s, err := x.Runner.Clones().Of(run)
 	if errors.Is(err, checkout.ErrNone) {
@@ -42,7 +43,8 @@ func (x *Checkouts) Checkout(ctx context.Context, run ledger.Run, diff bool) (*a
 	return &c, nil
 }
 
-// addSent adds where the branch was sent, which the events of its run say.
+// addSent adds the remote branch and the pull request of a checkout, which are recorded in the
+// run's events.
 func (x *Checkouts) addSent(ctx context.Context, run ledger.Run, c *api.Checkout) error {
 	events, err := x.Ledger.Events.List(ctx, event.Filter{Run: run.ID, Limit: -1})
 	if err != nil {
@@ -74,7 +76,7 @@ func newCheckout(run ledger.Run, s runclone.State) api.Checkout {
 	return c
 }
 
-// WaitingCheckouts returns the checkouts whose branches wait to be applied or discarded.
+// WaitingCheckouts returns the checkouts with branches that wait to be applied or discarded.
 func (x *Checkouts) WaitingCheckouts(ctx context.Context) ([]api.Checkout, error) {
 	all, err := x.Runner.Clones().Waiting()
 	out := []api.Checkout{}
@@ -87,7 +89,7 @@ func (x *Checkouts) WaitingCheckouts(ctx context.Context) ([]api.Checkout, error
 	return out, err
 }
 
-// Apply puts the commits of a run on the branch that it began from.
+// Apply applies the commits of a run to the branch that it started from.
 func (x *Checkouts) Apply(ctx context.Context, run ledger.Run, ask api.ApplyRequest) (api.Checkout, error) {
 	how := cmp.Or(checkout.How(ask.How), checkout.Merge)
 	if how != checkout.Merge && how != checkout.CherryPick {
@@ -117,10 +119,11 @@ func (x *Checkouts) Discard(ctx context.Context, run ledger.Run) (api.Checkout, 
 	if err != nil {
 		return api.Checkout{}, checkoutError(run, "discarded", err)
 	}
-	return newCheckout(run, s), nil // as it was
+	return newCheckout(run, s), nil // state before the removal
 }
 
-// checkoutError says why a branch was not applied or discarded. Nothing was lost.
+// checkoutError returns the error for a branch that was not applied or discarded. The branch is
+// unchanged.
 func checkoutError(run ledger.Run, done string, err error) error {
 	if errors.Is(err, checkout.ErrNone) {
 		return &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("run %d has no checkout, or it was discarded", run.ID)}

@@ -1,5 +1,6 @@
-// Package control answers what the API, the pages, the MCP server and the commands ask of a home: run, pause, wake, backfill,
-// budgets, replay, databases, checkouts, skills, sign-ins. Service has all of it, in one group of methods for each subject.
+// Package control implements the operations of a home for the API, the dashboard, the MCP server
+// and the commands. Service has one group of methods for each subject, such as runs, pauses,
+// budgets or skills.
 package control
 
 import (
@@ -15,9 +16,9 @@ import (
 	"rouse/scheduler"
 )
 
-// Parts are the parts of a process that Service works with.
+// Parts holds the parts of a process that Service uses.
 type Parts struct {
-	Setup     func() *plan.Setup // the configuration in force
+	Setup     func() *plan.Setup // returns the current configuration
 	Ledger    *ledger.Ledger
 	Runner    *agent.Runner
 	Scheduler *scheduler.Scheduler
@@ -29,12 +30,12 @@ type Parts struct {
 	Serves          bool                     // this process is a daemon
 	TakesTriggers   bool                     // this process accepts webhooks
 	RefuseElsewhere func(job string) error   // returns an error if the files of a job are on another node
-	Wake            func()                   // has the dispatcher consider all queued runs again
-	URL             func(path string) string // address of a page, "" if there are no pages
+	Wake            func()                   // makes the dispatcher consider all queued runs again
+	URL             func(path string) string // returns the URL of a page, or an empty string without a dashboard
 	DesktopExists   func() bool              // reports whether there is a desktop session
 }
 
-// Service answers all questions.
+// Service implements all operations of a home.
 type Service struct {
 	*Catalog
 	*Runs
@@ -54,12 +55,12 @@ func New(p *Parts) *Service {
 // Catalog lists jobs, agents and channels, and shows their definitions.
 type Catalog struct{ *Parts }
 
-// Runs starts runs, for requests and webhooks, and undoes, exports and replays them.
+// Runs starts, undoes, exports and replays runs, for requests and webhooks.
 type Runs struct {
 	*Parts
 
 	refusedMu sync.Mutex
-	refused   map[string]refusals // requests to webhooks by job, and runs that were asked for
+	refused   map[string]refusals // refused webhook requests by job, and refused run requests
 	throttle  throttle
 }
 
@@ -69,11 +70,11 @@ type Schedule struct{ *Parts }
 // Costs reports budgets and forecasts.
 type Costs struct{ *Parts }
 
-// Storage opens the databases of agents.
+// Storage provides access to the databases of agents.
 type Storage struct{ *Parts }
 
 // Checkouts applies and discards the branches of runs.
 type Checkouts struct{ *Parts }
 
-// Extensions shows skills and MCP servers, and signs in for them.
+// Extensions lists skills and MCP servers, and manages their sign-ins.
 type Extensions struct{ *Parts }

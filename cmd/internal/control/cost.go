@@ -16,12 +16,13 @@ import (
 )
 
 const (
-	costDays = 7  // how far Cost looks ahead
-	costRuns = 50 // runs of a job's history that it goes by
-	high     = 90 // the percentile of what is high
+	costDays = 7  // number of days that Cost looks ahead
+	costRuns = 50 // number of past runs of a job to use
+	high     = 90 // percentile for the high estimate
 )
 
-// Cost estimates the cost of the coming week, for one job or for all ("").
+// Cost estimates the cost of the coming week for a job. If job is empty, it estimates the cost of
+// all jobs.
 func (x *Costs) Cost(ctx context.Context, job string) (api.Cost, error) {
 	s, now := x.Setup(), x.Ledger.Now()
 	if err := s.Usable(); err != nil {
@@ -35,7 +36,7 @@ func (x *Costs) Cost(ctx context.Context, job string) (api.Cost, error) {
 		if name := string(j.Name); job == "" || name == job {
 			runs, after := x.comingRuns(s, &j, now, until, counted)
 			if runs == 0 && job == "" {
-				continue // nothing by the clock
+				continue // no scheduled runs
 			}
 
 			last, err := x.Ledger.Runs.LastUsages(ctx, name, costRuns)
@@ -58,7 +59,8 @@ func (x *Costs) Cost(ctx context.Context, job string) (api.Cost, error) {
 	return out, nil
 }
 
-// comingRuns counts the runs of a job until a time, and those that follow runs of other jobs.
+// comingRuns returns the number of runs of a job until a time. The number after includes only runs
+// that follow runs of other jobs.
 func (x *Costs) comingRuns(s *plan.Setup, j *config.Job, now, until time.Time, counted map[string]int) (runs, after int) {
 	if !config.On(j.Enabled) {
 		return 0, 0
@@ -72,7 +74,7 @@ func (x *Costs) comingRuns(s *plan.Setup, j *config.Job, now, until time.Time, c
 		}
 		n, known := counted[f.Job]
 		if !known {
-			n, _ = x.comingRuns(s, first, now, until, counted) // a circle was refused with the configuration
+			n, _ = x.comingRuns(s, first, now, until, counted) // the configuration cannot contain a cycle
 			counted[f.Job] = n
 		}
 		after += n
@@ -80,7 +82,7 @@ func (x *Costs) comingRuns(s *plan.Setup, j *config.Job, now, until time.Time, c
 	return runs + after, after
 }
 
-// costRow estimates the cost of runs by the last runs.
+// costRow estimates the cost of a number of runs from the usage of past runs.
 func costRow(runs int, last []ledger.Usage) api.CostRow {
 	row := api.CostRow{Runs: runs, PastRuns: len(last)}
 	if len(last) == 0 {
@@ -96,10 +98,10 @@ func costRow(runs int, last []ledger.Usage) api.CostRow {
 	return row
 }
 
-// usd converts millionths of a US dollar.
+// usd converts millionths of a US dollar to dollars.
 func usd[T int64 | float64](micro T) float64 { return float64(int64(micro)) / 1e6 }
 
-// sortedUsage returns the costs and the tokens of runs, each in ascending order.
+// sortedUsage returns the costs and token counts of runs, each in ascending order.
 func sortedUsage(runs []ledger.Usage) (cost, tokens []float64) {
 	for _, u := range runs {
 		cost, tokens = append(cost, float64(u.CostMicroUSD)), append(tokens, float64(u.TokensIn+u.TokensOut))
@@ -122,14 +124,14 @@ func percentile(values []float64, of int) float64 {
 }
 
 const (
-	forecastRuns = 20   // runs of a job's history that the median is taken of
-	forecastMax  = 1000 // occurrences that are counted; beyond them the number is extrapolated
+	forecastRuns = 20   // number of past runs of a job to use
+	forecastMax  = 1000 // maximum number of occurrences to count; more are extrapolated
 )
 
-// forecast is what the rest of a day is expected to cost.
+// forecast is the expected usage of coming runs.
 type forecast struct {
 	runs         int
-	unknown      int // of runs, those of jobs that have not run yet: nobody knows what they take
+	unknown      int // runs of jobs without past runs, so that their usage is unknown
 	cost, tokens float64
 }
 
@@ -137,7 +139,7 @@ func (f forecast) plus(o forecast) forecast {
 	return forecast{f.runs + o.runs, f.unknown + o.unknown, f.cost + o.cost, f.tokens + o.tokens}
 }
 
-// Budget returns the cost of models today and this month, and the limits.
+// Budget returns today's and this month's model costs, and the limits.
 func (x *Costs) Budget(ctx context.Context) (api.Budget, error) {
 	s, now := x.Setup(), x.Ledger.Now()
 	if err := s.Usable(); err != nil {
@@ -167,7 +169,7 @@ func (x *Costs) Budget(ctx context.Context) (api.Budget, error) {
 	return out, nil
 }
 
-// forecasts are those of each job, for the rest of the day and of the month, of which the first is the beginning.
+// forecasts returns forecasts of each job for the rest of the day and for the rest of the month.
 func (x *Costs) forecasts(ctx context.Context, s *plan.Setup, now, day, month time.Time) (ofDay, ofMonth []forecast, err error) {
 	for _, j := range s.Config.Jobs {
 		coming := x.comingUntil(string(j.Name), now, month)
@@ -183,8 +185,8 @@ func (x *Costs) forecasts(ctx context.Context, s *plan.Setup, now, day, month ti
 	return ofDay, ofMonth, nil
 }
 
-// budgetRows returns the budgets of a period: of the daemon, of each agent, and of each job with its forecast. of selects the
-// limits of the period.
+// budgetRows returns the budgets of the daemon, of each agent and of each job, with forecasts. The
+// function of selects the limits of the period.
 func budgetRows(s *plan.Setup, sums []budget.Spending, forecasts []forecast, of func(agentplan.Budget) agentplan.Budget) []api.BudgetRow {
 	var all forecast
 	byAgent := map[string]forecast{}
@@ -200,7 +202,7 @@ func budgetRows(s *plan.Setup, sums []budget.Spending, forecasts []forecast, of 
 		out = append(out, newBudgetRow(budget.ScopeAgent, string(a.Name), sums, of(plan.NewBudget(a.Budget)), byAgent[string(a.Name)]))
 	}
 	out = append(out, jobs...)
-	// Jobs and agents that were removed from the configuration meanwhile have still spent money.
+	// Add jobs and agents with costs that were removed from the configuration.
 	for _, sum := range sums {
 		if !slices.ContainsFunc(out, func(r api.BudgetRow) bool { return r.Scope == sum.Scope && r.Name == sum.Name }) {
 			out = append(out, newBudgetRow(sum.Scope, sum.Name, sums, agentplan.Budget{}, forecast{}))
@@ -209,7 +211,8 @@ func budgetRows(s *plan.Setup, sums []budget.Spending, forecasts []forecast, of 
 	return out
 }
 
-// foreseenRuns counts the scheduled runs until a time. coming is the result of comingUntil.
+// foreseenRuns returns the number of scheduled runs until a time. The argument coming is a result
+// of comingUntil.
 func foreseenRuns(coming []scheduler.Upcoming, now, until time.Time) (runs int) {
 	for _, u := range coming {
 		if u.Decision == domain.DecisionRun && !u.Actual.Before(now) && u.Actual.Before(until) {
@@ -217,7 +220,7 @@ func foreseenRuns(coming []scheduler.Upcoming, now, until time.Time) (runs int) 
 		}
 	}
 
-	// There are more occurrences than were counted: assume that they go on at the same rate.
+	// If there are more occurrences than counted, assume the same rate for the rest.
 	if len(coming) == forecastMax {
 		if seen := coming[len(coming)-1].Nominal.Sub(now); seen > 0 && seen < until.Sub(now) {
 			runs = int(float64(runs) * float64(until.Sub(now)) / float64(seen))
@@ -226,7 +229,7 @@ func foreseenRuns(coming []scheduler.Upcoming, now, until time.Time) (runs int) 
 	return runs
 }
 
-// foreseen estimates the usage of runs by the median of the last runs.
+// foreseen estimates the usage of runs by the median of past runs.
 func foreseen(runs int, last []ledger.Usage) forecast {
 	if len(last) == 0 {
 		return forecast{runs: runs, unknown: runs}
@@ -235,7 +238,8 @@ func foreseen(runs int, last []ledger.Usage) forecast {
 	return forecast{runs: runs, cost: median(cost) * float64(runs), tokens: median(tokens) * float64(runs)}
 }
 
-// comingUntil lists the occurrences of a job until a time. It asks for few first, which is faster.
+// comingUntil returns the occurrences of a job until a time. It requests only a few at first, which
+// is faster.
 func (x *Costs) comingUntil(job string, now, until time.Time) []scheduler.Upcoming {
 	for n := 8; ; n *= 8 {
 		coming := x.Scheduler.Next(job, min(n, forecastMax), now)
@@ -253,7 +257,8 @@ func newBudgetRow(scope, name string, sums []budget.Spending, limit agentplan.Bu
 	row := api.BudgetRow{Scope: scope, Name: name, RunsToCome: f.runs, RunsUnforeseen: f.unknown, ForecastUSD: usd(f.cost), ForecastTokens: int64(f.tokens),
 		SpentUSD: usd(s.CostMicroUSD), ReservedUSD: usd(s.ReservedMicroUSD), SpentTokens: s.Tokens, ReservedTokens: s.ReservedTokens,
 		EstimatedUSD: usd(s.EstimatedMicroUSD), EstimatedTokens: s.EstimatedTokens, EstimatedWhy: s.EstimatedWhy}
-	// 0 means no limit, which is left out of the row. Like the ledger, the row counts reserved money as spent.
+	// 0 means no limit, which the row omits. Like the ledger, the row counts reserved amounts as
+	// spent.
 	if most := limit.CostMicroUSD; most > 0 {
 		all, left := usd(most), usd(max(most-s.CostMicroUSD-s.ReservedMicroUSD, 0))
 		row.LimitUSD, row.LeftUSD = &all, &left

@@ -9,8 +9,9 @@ import (
 	"rouse/internal/ledger"
 )
 
-// TestCostRow: what a week costs is as many times what a run does; the median lies between the least and the most, what is high between the
-// median and the most, and of a hundred runs at least ninety cost no more.
+// TestCostRow checks that the cost of several runs is a multiple of the cost of one. The median
+// must be within the range of costs. At least 90 % of runs must cost no more than the high
+// estimate.
 func TestCostRow(t *testing.T) {
 	if r := costRow(7, nil); r.Runs != 7 || r.PastRuns != 0 || r.HighUSD != 0 {
 		t.Errorf("without a history: %+v", r)

@@ -15,21 +15,24 @@ import (
 	"rouse/internal/ledger/runs"
 )
 
-// Databases returns the pool, which can repair a database that cannot be opened. It returns an error for an unknown agent.
+// Databases returns the pool, which can also repair a database that cannot be opened. It returns an
+// error if the agent is unknown.
 func (x *Storage) Databases(agent string) (*pool.Pool, error) {
 	return x.Parts.Databases, x.Setup().Known("", agent)
 }
 
-// Kept returns the database of an agent and the folders that it can write.
+// Kept returns the places of an agent's database and of the folders it can write to.
 func (x *Storage) Kept(agent string) ([]label.Place, error) {
 	return permit.Kept(x.Runner.Plan.Load(), agent)
 }
 
-// PlaceOf returns the path with the identity of its file, so that a renamed file keeps its labels.
+// PlaceOf returns the place of a path. It includes the identity of the file, so that a renamed file
+// keeps its labels.
 func (x *Storage) PlaceOf(path string) label.Place { return tool.PlaceOf(path) }
 
-// Idle returns an error if a run of the agent is unfinished. If force is true, it ignores runs that wait for an answer. Without
-// a daemon, a running run is left over and will be resumed.
+// Idle returns an error if the agent has an unfinished run. If force is set, it ignores waiting
+// runs. Without a daemon, it then also ignores running runs, because they are left over and will be
+// resumed.
 func (x *Storage) Idle(ctx context.Context, agent string, force bool) error {
 	for _, state := range []domain.State{domain.StateRunning, domain.StateWaiting} {
 		runs, err := x.Ledger.Runs.List(ctx, runs.Filter{Agent: agent, State: state, Limit: 1})
@@ -52,12 +55,13 @@ func (x *Storage) Idle(ctx context.Context, agent string, force bool) error {
 	return nil
 }
 
-// Reconsider checks all queued runs again, because the reason that blocks a run may be gone.
+// Reconsider makes the dispatcher check all queued runs again, because the reason that blocks a run
+// may be gone.
 func (x *Storage) Reconsider() {
 	x.Wake()
 }
 
-// Database lends the database of an agent until the returned function is called.
+// Database opens the database of an agent. The caller must call the returned function when done.
 func (x *Storage) Database(ctx context.Context, agent string) (*agentdb.DB, func(), error) {
 	if err := x.Setup().Known("", agent); err != nil {
 		return nil, nil, err

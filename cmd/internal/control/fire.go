@@ -27,7 +27,7 @@ import (
 	"rouse/watcher"
 )
 
-// Fire queues a run and returns its id.
+// Fire queues a run and returns its ID.
 func (x *Runs) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 	now := x.Setup()
 	if err := now.Known(f.Job, f.Agent); err != nil {
@@ -47,7 +47,7 @@ func (x *Runs) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 	if err := setIdempotencyKey(&req, f); err != nil {
 		return 0, err
 	}
-	if f.Key != "" { // before anything else is looked at: what was accepted once stays accepted
+	if f.Key != "" { // first, because an accepted request stays accepted
 		if run, known, err := x.findByKey(ctx, req); known || err != nil {
 			return run, otherRequest(err, f.Key)
 		}
@@ -60,7 +60,7 @@ func (x *Runs) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 		}
 
 		req.Agent = j.Agent
-		// Through the watch, so that the same content is not processed twice.
+		// Use the watch, so that the same content is not processed twice.
 		if f.File != "" || converges(j) {
 			if err := x.admit(ctx, access.Caller(ctx), req); err != nil {
 				return 0, err
@@ -82,10 +82,10 @@ func (x *Runs) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 	return run, otherRequest(err, f.Key)
 }
 
-// maxSessionKey bounds the key of a session, in characters.
+// maxSessionKey is the maximum length of a session key, in characters.
 const maxSessionKey = 200
 
-// hasSession refuses a session, or a fresh beginning of one, where there is none.
+// hasSession returns an error if a request names or restarts a session that its run cannot have.
 func hasSession(s *plan.Setup, f api.RunRequest) error {
 	refuse := func(format string, args ...any) error {
 		return &api.Error{Status: 400, Message: fmt.Sprintf(format, args...), Usage: true}
@@ -110,7 +110,7 @@ func hasSession(s *plan.Setup, f api.RunRequest) error {
 	return nil
 }
 
-// runnable says what keeps a skill from being run with what it is given.
+// runnable returns an error if a request cannot run its skill.
 func runnable(s *plan.Setup, f api.RunRequest) error {
 	modules := s.Plan.Runner.Modules
 	skill, ok := modules[f.Skill]
@@ -122,7 +122,7 @@ func runnable(s *plan.Setup, f api.RunRequest) error {
 	}
 	switch keeps := moduleapi.KeepsWorkspace(skill.Manifest); {
 	case f.Uninstall:
-		return nil // it is asked for nothing that its settings or its input are for
+		return nil // uninstalling uses neither settings nor input
 	case f.Workspace != "" && !keeps:
 		return &api.Error{Status: 400, Message: fmt.Sprintf("the skill %s keeps no workspaces", f.Skill), Usage: true}
 	case f.Workspace == "" && skill.Manifest.NeedsWorkspace():
@@ -137,10 +137,11 @@ func runnable(s *plan.Setup, f api.RunRequest) error {
 	return nil
 }
 
-// refuseSecrets refuses a request that would put a secret of the configuration into the history.
+// refuseSecrets returns an error if a request contains a secret of the configuration. The secret
+// would be stored in the history.
 func (x *Runs) refuseSecrets(f api.RunRequest) error {
 	for what, value := range map[string]any{"prompt holds": f.Prompt, "input holds": f.Input, "session holds": f.Session, "arguments hold": f.Args, "input of the skill holds": f.SkillInput, "Idempotency-Key holds": f.Key} {
-		// As JSON, which covers values that are nested in the input or the arguments.
+		// JSON includes values nested in the input or the arguments.
 		text, err := json.Marshal(value)
 		if err != nil {
 			return err
@@ -152,12 +153,13 @@ func (x *Runs) refuseSecrets(f api.RunRequest) error {
 	return nil
 }
 
-// converges says whether a job is about the state of a folder rather than single files.
+// converges reports whether a job's watch is about the state of a folder, not about single files.
 func converges(j *config.Job) bool {
 	return j.Watch != nil && j.Watch.Mode == watcher.ModeConverge
 }
 
-// fireWatch claims a file as if it had been dropped, or the watched folder as if it had changed.
+// fireWatch claims a file as if it had been dropped. Without a file, it starts a run as if the
+// watched folder had changed.
 func (x *Runs) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest) (int64, error) {
 	switch {
 	case len(f.Input) > 0:
@@ -196,7 +198,7 @@ func (x *Runs) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest) (
 	return a.Run, nil
 }
 
-// fireFolder starts the run of a folder.
+// fireFolder starts a run for the folder of a converging watch.
 func (x *Runs) fireFolder(ctx context.Context, j *config.Job) (int64, error) {
 	if err := x.RefuseElsewhere(string(j.Name)); err != nil {
 		return 0, err
@@ -204,7 +206,7 @@ func (x *Runs) fireFolder(ctx context.Context, j *config.Job) (int64, error) {
 
 	var a ledger.Accepted
 	var err error
-	// A running watcher keeps the state of the folder, so it has to start the run itself.
+	// A running watcher keeps the state of the folder, so it must start the run itself.
 	if x.Explainer.Watcher != nil {
 		a, err = x.Explainer.Watcher.Trigger(ctx, string(j.Name))
 	} else if a, err = watcher.Trigger(ctx, x.Ledger, x.Setup().Plan.Watches, string(j.Name)); errors.Is(err, watcher.ErrBusy) {
@@ -219,22 +221,23 @@ func (x *Runs) fireFolder(ctx context.Context, j *config.Job) (int64, error) {
 	return a.Run, nil
 }
 
-// errOtherRequest says that something else was asked for before under the same key.
+// errOtherRequest is returned if the key was used for a different request.
 var errOtherRequest = errors.New("the key stands for another request")
 
-// newOnce names a request by the key that its sender chose.
+// newOnce returns the idempotency key of a request, with the request's hash.
 func newOnce(key string, request []byte) *ledger.IdempotencyKey {
 	sum := sha256.Sum256(request)
 	return &ledger.IdempotencyKey{Key: key, Request: hex.EncodeToString(sum[:])}
 }
 
-// setIdempotencyKey sets the key of a request. Each job, and each agent without a job, has its own keys.
+// setIdempotencyKey sets the key of a request. Each job, and each agent without a job, has its own
+// keys.
 func setIdempotencyKey(req *ledger.Request, f api.RunRequest) error {
 	if f.Key == "" {
 		return nil
 	}
 
-	asked, err := json.Marshal(f) // the maps in order
+	asked, err := json.Marshal(f) // encodes maps in a fixed order
 	if err != nil {
 		return err
 	}
@@ -246,7 +249,8 @@ func setIdempotencyKey(req *ledger.Request, f api.RunRequest) error {
 	return nil
 }
 
-// findByKey is the run of a request that was made before under its key. errOtherRequest: that was another one.
+// findByKey returns the run of an earlier request with the same key. It returns errOtherRequest if
+// the requests differ.
 func (x *Runs) findByKey(ctx context.Context, req ledger.Request) (id int64, known bool, err error) {
 	run, known, err := x.Ledger.Runs.ByKey(ctx, req.Key)
 	if !known || err != nil || req.Detail.IdempotencyKey == nil {
@@ -263,7 +267,8 @@ func (x *Runs) findByKey(ctx context.Context, req ledger.Request) (id int64, kno
 	return run.ID, true, nil
 }
 
-// enqueueOnce queues a run. One that was asked for under the same key, at the same time also, is the run.
+// enqueueOnce queues a run. If a request with the same key exists, even a concurrent one, it
+// returns the run of that request.
 func (x *Runs) enqueueOnce(ctx context.Context, req ledger.Request) (id int64, isNew bool, err error) {
 	accepted, err := x.Ledger.Enqueue(ctx, req)
 	if err != nil {
@@ -277,7 +282,7 @@ func (x *Runs) enqueueOnce(ctx context.Context, req ledger.Request) (id int64, i
 	return accepted[0].Run, accepted[0].New, nil
 }
 
-// otherRequest is what a client of the API is told of a key that stands for another request.
+// otherRequest converts errOtherRequest to an error for API clients.
 func otherRequest(err error, key string) error {
 	if errors.Is(err, errOtherRequest) {
 		return &api.Error{Status: http.StatusUnprocessableEntity, Message: fmt.Sprintf("something else was asked for before with the Idempotency-Key %q; a new request has a new one", key), Usage: true}
@@ -285,40 +290,42 @@ func otherRequest(err error, key string) error {
 	return err
 }
 
-// refusedEvent is the kind of the event of a run that was asked for in vain.
+// refusedEvent is the kind of event recorded for a refused run request.
 const refusedEvent = "run.refused"
 
-// refusedRun is its data.
+// refusedRun is the data of a refused event.
 type refusedRun struct {
 	Trigger domain.Trigger `json:"trigger"`
 	Agent   string         `json:"agent,omitempty"`
 	Reason  string         `json:"reason"`
-	More    int            `json:"more,omitempty"` // that were refused since the last event
+	More    int            `json:"more,omitempty"` // requests refused since the last event
 }
 
-// throttle counts what callers ask for. Each has an allowance for a minute, which comes back evenly.
+// throttle limits the rate of requests of each caller. Each caller has an allowance per minute,
+// which refills evenly.
 type throttle struct {
 	mu      sync.Mutex
 	callers map[string]allowance
 }
 
-// allowance is what a caller had left at a time.
+// allowance is the number of requests that a caller had left at a time.
 type allowance struct {
 	left float64
 	at   time.Time
 }
 
-// maxCallers is after how many the throttle forgets those who have asked for nothing lately.
+// maxCallers is the number of callers at which the throttle forgets idle ones.
 const maxCallers = 1000
 
-// take counts one request of a caller. It returns the time until the next one is allowed, or 0 if this one is.
+// take counts one request of a caller. It returns 0 if the request is allowed, or else the time
+// until the next request is allowed.
 func (t *throttle) take(caller string, perMinute int, now time.Time) (wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.callers == nil {
 		t.callers = map[string]allowance{}
 	}
-	if len(t.callers) >= maxCallers { // forget those that have their whole allowance again
+	if len(t.callers) >= maxCallers { // forget callers with a full allowance
 		maps.DeleteFunc(t.callers, func(_ string, a allowance) bool { return now.Sub(a.at) >= time.Minute })
 	}
 
@@ -327,7 +334,7 @@ func (t *throttle) take(caller string, perMinute int, now time.Time) (wait time.
 	if !known {
 		a = allowance{left: most, at: now}
 	}
-	a.left = min(most, a.left+max(0, now.Sub(a.at).Minutes())*most) // a clock that was set back gives nothing
+	a.left = min(most, a.left+max(0, now.Sub(a.at).Minutes())*most) // a clock that was set back adds no allowance
 	a.at = now
 	if a.left < 1 {
 		wait = time.Duration((1 - a.left) / most * float64(time.Minute))
@@ -339,8 +346,9 @@ func (t *throttle) take(caller string, perMinute int, now time.Time) (wait time.
 	return wait
 }
 
-// admit refuses what comes when its caller has asked too often, or too many runs wait: an *api.Error of the kind
-// task_limit_reached (OSA-26). Those that ask at the same moment may all be let in, so that a few more can wait than the limit says.
+// admit checks the limits for a new run. It returns an *api.Error of kind task_limit_reached if the
+// caller has sent too many requests or too many runs are queued. Concurrent requests may exceed the
+// queue limit slightly.
 func (x *Runs) admit(ctx context.Context, caller string, req ledger.Request) error {
 	limits := x.Setup().Config.Limits
 	if caller != "" && limits.AskedPerMinute > 0 {
@@ -351,14 +359,14 @@ func (x *Runs) admit(ctx context.Context, caller string, req ledger.Request) err
 	}
 
 	n, err := x.Ledger.Runs.Queued(ctx, limits.Queued)
-	if err != nil || n < limits.Queued || limits.Queued == 0 { // which a configuration that was not read from a file has
+	if err != nil || n < limits.Queued || limits.Queued == 0 { // 0 if the configuration was not loaded from a file
 		return err
 	}
 	return x.refuse(ctx, req, http.StatusServiceUnavailable, tryAgain,
 		fmt.Sprintf("as many runs wait for their turn as may: %d (limits.queued)", n))
 }
 
-// refuse puts a refusal on record, and returns it.
+// refuse records a refused request and returns its error.
 func (x *Runs) refuse(ctx context.Context, req ledger.Request, status int, after time.Duration, why string) error {
 	x.recordRefusal(ctx, fmt.Sprint(refusedEvent, status, req.Job, req.Agent), ledger.Event{Job: req.Job, Kind: refusedEvent}, func(more int) any {
 		x.Logger.Warn("a run was asked for and refused", "job", req.Job, "agent", req.Agent, "why", why, "more_before", more)
@@ -367,8 +375,8 @@ func (x *Runs) refuse(ctx context.Context, req ledger.Request, status int, after
 	return &api.Error{Status: status, Kind: api.KindLimit, RetryAfter: after, Message: why + "; ask again in " + api.RetryAfter(after) + " s"}
 }
 
-// recordRefusal records the event of a refused request, at most once per refusedEvery for each key. data gets the number of
-// refusals since the last event.
+// recordRefusal records the event of a refused request, at most once per refusedEvery for each key.
+// The function data gets the number of refusals since the last event.
 func (x *Runs) recordRefusal(ctx context.Context, key string, event ledger.Event, data func(more int) any) {
 	more, record := x.countRefused(key, time.Now())
 	if !record {

@@ -15,14 +15,14 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// Pause begins a pause.
+// Pause starts a pause.
 func (x *Schedule) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused, error) {
 	s, now := x.Setup(), x.Ledger.Now()
 	out := api.Paused{Zone: s.Config.Zone().String(), Running: []string{}, Held: []api.Pause{}}
 
 	err := s.KnownScope(ask.Scope, ask.Name)
 	if err == nil && ask.Until != "" {
-		err = s.Usable() // a local time is read in its zone
+		err = s.Usable() // local times need the configured time zone
 	}
 	if err != nil {
 		return out, err
@@ -39,7 +39,7 @@ func (x *Schedule) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused,
 	}
 
 	out.Pause = api.NewPause(p)
-	// A pause does not stop what is running, so name it: its owner may want to cancel it.
+	// A pause does not stop running runs. List them, because the owner may want to cancel them.
 	running, err := x.Ledger.Runs.Running(ctx)
 	if err != nil {
 		return out, err
@@ -55,7 +55,7 @@ func (x *Schedule) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused,
 	return out, err
 }
 
-// PauseEnd is when a pause ends; zero if the request has no end.
+// PauseEnd returns the time a requested pause ends, or the zero time if it has no end.
 func PauseEnd(ask api.PauseRequest, now time.Time, zone *time.Location) (time.Time, error) {
 	switch {
 	case ask.For != "" && ask.Until != "":
@@ -66,7 +66,7 @@ func PauseEnd(ask api.PauseRequest, now time.Time, zone *time.Location) (time.Ti
 			err = fmt.Errorf("a pause of %q would be none", ask.For)
 		}
 
-		// JSON cannot hold a time beyond the year 9999.
+		// JSON cannot represent a time after the year 9999.
 		if end := now.Add(length); err == nil && end.Year() > 9999 {
 			err = fmt.Errorf("%q is too long; without a length of time the pause lasts until somebody resumes", ask.For)
 		}
@@ -78,7 +78,8 @@ func PauseEnd(ask api.PauseRequest, now time.Time, zone *time.Location) (time.Ti
 		}
 
 		if !w.At.After(now) {
-			// A date means its first instant, which has passed although the day has not.
+			// A date means the start of the day, which may have passed although the day has not
+			// ended.
 			hint := ""
 			if w.Precision > 12*time.Hour && now.Before(w.At.Add(w.Precision)) {
 				hint = "; for the rest of today write tomorrow"
@@ -91,7 +92,7 @@ func PauseEnd(ask api.PauseRequest, now time.Time, zone *time.Location) (time.Ti
 	return time.Time{}, nil
 }
 
-// Resume ends a pause. It works for jobs and agents that are no longer configured, too.
+// Resume ends a pause. It also works for jobs and agents that are no longer configured.
 func (x *Schedule) Resume(ctx context.Context, scope, name string) (api.Resumed, error) {
 	s := x.Setup()
 	out := api.Resumed{Scope: scope, Name: name, Zone: s.Config.Zone().String(), Held: []api.Pause{}}
@@ -100,7 +101,7 @@ func (x *Schedule) Resume(ctx context.Context, scope, name string) (api.Resumed,
 		return out, err
 	}
 
-	// Only now: a name that ended a pause was right, whatever the configuration says.
+	// Check the name only if no pause ended, so that a removed job can be resumed.
 	if !ended && scope != pause.All {
 		if err := s.KnownScope(scope, name); err != nil {
 			return out, err
@@ -115,7 +116,7 @@ func (x *Schedule) Resume(ctx context.Context, scope, name string) (api.Resumed,
 	return out, &api.Error{Status: 409, Message: nothingToResume(scope, name, out.Held, s.Config.Zone())}
 }
 
-// nothingToResume names the other pauses that still cover the same jobs.
+// nothingToResume returns the message for a missing pause. It lists other pauses of the same jobs.
 func nothingToResume(scope, name string, held []api.Pause, zone *time.Location) string {
 	said := fmt.Sprintf("nothing to resume: %s is not paused", api.ScopeText(scope, name))
 	switch {
@@ -132,7 +133,7 @@ func nothingToResume(scope, name string, held []api.Pause, zone *time.Location) 
 	return said
 }
 
-// otherPauses lists the other pauses in force that cover some of the same jobs.
+// otherPauses returns the other current pauses that cover some of the same jobs.
 func (x *Schedule) otherPauses(ctx context.Context, s *plan.Setup, scope, name string) ([]api.Pause, error) {
 	out := []api.Pause{}
 	all, err := x.Ledger.Pauses.List(ctx, x.Ledger.Now())

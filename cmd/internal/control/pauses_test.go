@@ -8,7 +8,7 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-// When a pause ends, as it was asked for at Saturday noon in Berlin.
+// TestPauseEnd checks the end of pauses requested at Saturday noon in Berlin.
 func TestPauseEnd(t *testing.T) {
 	t.Parallel()
 	zone, err := time.LoadLocation("Europe/Berlin")
@@ -19,7 +19,7 @@ func TestPauseEnd(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, zone)
 	for name, c := range map[string]struct {
 		ask  api.PauseRequest
-		want string // RFC 3339, or a part of the error
+		want string // RFC 3339, or part of the error
 	}{
 		"nobody knows":     {api.PauseRequest{}, "0001-01-01T00:00:00Z"},
 		"hours":            {api.PauseRequest{For: "4h"}, "2026-11-21T15:00:00Z"},

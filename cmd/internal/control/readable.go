@@ -16,12 +16,12 @@ import (
 	"rouse/cmd/internal/config/places"
 )
 
-// readable returns the file that a request names for a run of a job, with the owner's links resolved. The job's run can read
-// that file, whatever its agent is granted.
+// readable returns the resolved path of the file that a request names for a run of a job. The run
+// can read that file, whatever the grants of its agent are.
 //
-// A request from the network may name files only where the job reads anyway: in its watched folder, or without one in the
-// folders of its agent. The owner's command may name any file. Nobody may name a file of the home, a configuration, or a file
-// that holds secrets by its name.
+// A request from the network can name only files that the job reads anyway: in its watched folder,
+// or in its agent's folders if it has no watch. The owner's command can name any file. Neither can
+// name a file of the home, a configuration file, or a file whose name indicates secrets.
 func (x *Runs) readable(ctx context.Context, j *config.Job, path api.Path) (string, error) {
 	s := x.Setup()
 	p := s.Plan.Runner
@@ -32,7 +32,7 @@ func (x *Runs) readable(ctx context.Context, j *config.Job, path api.Path) (stri
 		return "", &api.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf("%q is not an absolute path", path), Usage: true}
 	}
 
-	// The folders of all agents for the owner: they may lie in the home.
+	// For the owner, include the folders of all agents, because they may be in the home.
 	allowed := triggerFolders(j, p.Agents[j.Agent])
 	onNetwork := access.OnNetwork(ctx)
 	if !onNetwork {
@@ -69,7 +69,7 @@ func byCommand(j *config.Job, path api.Path) string {
 	return fmt.Sprintf("put it there, or start the run on the machine of rouse: rouse run %s --file %s", j.Name, path)
 }
 
-// triggerFolders are the folders in which a job may be given a file from the network.
+// triggerFolders returns the folders from which a network request can give a file to a job.
 func triggerFolders(j *config.Job, a agentplan.Agent) []tool.Grant {
 	if j.Watch != nil {
 		return []tool.Grant{{Path: string(j.Watch.Path)}}
@@ -77,7 +77,7 @@ func triggerFolders(j *config.Job, a agentplan.Agent) []tool.Grant {
 	return agentFolders(a)
 }
 
-// agentFolders are the folders that an agent reads, its workdir first.
+// agentFolders returns the folders that an agent can read, its workdir first.
 func agentFolders(a agentplan.Agent) (out []tool.Grant) {
 	for _, path := range slices.Concat([]string{a.Workdir}, a.Read, a.Write) {
 		if path != "" {

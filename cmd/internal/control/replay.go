@@ -18,7 +18,7 @@ import (
 	"rouse/internal/ledger"
 )
 
-// Replay repeats a finished run with the current configuration of its job, and without effects.
+// Replay repeats a finished run with the current configuration of its job and without effects.
 func (x *Runs) Replay(ctx context.Context, run int64) (api.Replay, error) {
 	now := x.Setup()
 	if err := now.Usable(); err != nil {
@@ -30,13 +30,13 @@ func (x *Runs) Replay(ctx context.Context, run int64) (api.Replay, error) {
 		return api.Replay{}, err
 	}
 	out, err := PlayRecording(ctx, now.Plan, rec)
-	if err != nil && ctx.Err() == nil { // of the recording, or of what is configured now
+	if err != nil && ctx.Err() == nil { // caused by the recording or the current configuration
 		err = &api.Error{Status: http.StatusConflict, Message: err.Error()}
 	}
 	return out, err
 }
 
-// PlayRecording plays a recording as a plan has its job now, without any effect.
+// PlayRecording replays a recording with the configuration of a plan and without effects.
 func PlayRecording(ctx context.Context, p *plan.Plan, rec replay.Recording) (api.Replay, error) {
 	res, err := playOnce(ctx, p.Runner, rec)
 	if err != nil {
@@ -53,7 +53,7 @@ func PlayRecording(ctx context.Context, p *plan.Plan, rec replay.Recording) (api
 	return out, nil
 }
 
-// playOnce plays a recording in a home of its own, which is thrown away.
+// playOnce replays a recording in a temporary home.
 func playOnce(ctx context.Context, p agentplan.Plan, rec replay.Recording) (res record.Result, err error) {
 	dir, err := os.MkdirTemp("", "rouse-replay-")
 	if err != nil {
@@ -61,7 +61,7 @@ func playOnce(ctx context.Context, p agentplan.Plan, rec replay.Recording) (res 
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
-	// A ledger and databases of its own, so that the home does not see the replay.
+	// Use a separate ledger and databases, so that the replay does not affect the home.
 	l, err := ledger.Open(ctx, ledger.Options{Path: filepath.Join(dir, "ledger.db"), Blobs: filepath.Join(dir, "blobs")})
 	if err != nil {
 		return res, err
@@ -74,7 +74,7 @@ func playOnce(ctx context.Context, p agentplan.Plan, rec replay.Recording) (res 
 	}
 	defer func() { err = errors.Join(err, databases.Close()) }()
 
-	runner, err := agent.New(agent.Options{Ledger: l, Databases: databases, Manifests: filepath.Join(dir, "manifests"), Scratch: filepath.Join(dir, "commands"), Before: filepath.Join(dir, "before")}) //nolint:contextcheck // its folder is new: there is nothing to clean up
+	runner, err := agent.New(agent.Options{Ledger: l, Databases: databases, Manifests: filepath.Join(dir, "manifests"), Scratch: filepath.Join(dir, "commands"), Before: filepath.Join(dir, "before")}) //nolint:contextcheck // its folder is new, so it has no cleanup to do
 	if err != nil {
 		return res, err
 	}

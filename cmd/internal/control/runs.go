@@ -14,8 +14,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// Undo reverts the changes of a finished run to files and to the database of its agent. It calls progress with the number of
-// changelog entries that are reverted.
+// Undo reverts the changes of a finished run to files and to the database of its agent. It calls
+// progress with the number of reverted changelog entries.
 func (x *Runs) Undo(ctx context.Context, run ledger.Run, ask api.UndoRequest, progress func(done, of int64)) (api.Undo, error) {
 	done, err := x.Runner.Undo(ctx, run, undo.Options{By: changelog.By{Actor: "user"}, Reason: "user", Only: ask.Only, Force: ask.Force, DryRun: ask.DryRun, Disown: true, Progress: progress})
 	if err != nil {
@@ -23,15 +23,15 @@ func (x *Runs) Undo(ctx context.Context, run ledger.Run, ask api.UndoRequest, pr
 	}
 
 	out := api.Undo{Run: strconv.FormatInt(run.ID, 10), Agent: run.Agent, Done: done.Done, CanUndo: done.CanUndo, Files: []api.UndoneFile{}, Checkout: done.Checkout, Database: done.Database, Left: done.Left}
-	// A hash stands for a file that was there; the client needs to know no more than that.
+	// A hash means that the file existed. The client needs no more than that.
 	for _, f := range done.Files {
 		out.Files = append(out.Files, api.UndoneFile{Path: f.Path, Type: string(f.Type), Before: f.BeforeHash != "", After: f.AfterHash != "", Why: f.Why})
 	}
 	return out, nil
 }
 
-// Cancelled handles a run that was cancelled while it waited for an answer: no attempt is left that could undo what the run
-// wrote.
+// Cancelled finalizes a run that was cancelled while it waited for an answer. Such a run has no
+// attempt that could undo its writes.
 func (x *Runs) Cancelled(ctx context.Context, run ledger.Run) {
 	res := x.Runner.OnFinalize(ctx, run, ledger.Result{Outcome: run.Outcome})
 	if res.Error != "" {
@@ -39,7 +39,8 @@ func (x *Runs) Cancelled(ctx context.Context, run ledger.Run) {
 	}
 }
 
-// Recording exports the record of a finished run as a file. History can be read whatever the configuration is.
+// Recording exports the record of a finished run as a file. It works even if the configuration
+// cannot be used.
 func (x *Runs) Recording(ctx context.Context, run int64) ([]byte, error) {
 	rec, err := x.recording(ctx, run)
 	if err != nil {

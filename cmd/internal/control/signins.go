@@ -44,12 +44,14 @@ func (x *Extensions) RemoveSignIn(ctx context.Context, name string) error {
 	return &api.Error{Status: http.StatusNotFound, Message: text.NoSuch("sign-in", name, names), Usage: true}
 }
 
-// SignInLink returns the sign-in link of an inbox item, or "" if the item is not a sign-in.
+// SignInLink returns the sign-in link of an inbox item, or an empty string if the item is not a
+// sign-in.
 func (x *Extensions) SignInLink(ctx context.Context, i inbox.Item) (string, error) {
 	return x.Runner.SignIns.Link(ctx, i)
 }
 
-// AnswerSignIn completes a sign-in with the pasted answer. It returns false if the item is not a sign-in.
+// AnswerSignIn completes a sign-in with the pasted answer. It returns false if the item is not a
+// sign-in.
 func (x *Extensions) AnswerSignIn(ctx context.Context, i inbox.Item, pasted string) (taken bool, err error) {
 	return x.Runner.SignIns.Answer(ctx, i, pasted)
 }

@@ -31,7 +31,7 @@ func (x *Extensions) Skill(_ context.Context, name string) (install.Detail, erro
 	return install.Describe(s, all.ProblemsOf(s))
 }
 
-// MCPServers returns the MCP servers with the tools that they had last. It starts no server.
+// MCPServers returns the MCP servers with the tools they had last. It starts no server.
 func (x *Extensions) MCPServers(context.Context) ([]api.MCPServer, error) {
 	out := []api.MCPServer{}
 	for _, st := range x.Runner.Servers.List() {
@@ -53,7 +53,8 @@ func (x *Extensions) mcpServer(st servers.State) api.MCPServer {
 	return out
 }
 
-// mcpNamed refuses the name of no server.
+// mcpNamed returns the state of an MCP server. It returns an error with a suggestion if the server
+// is not configured.
 func (x *Extensions) mcpNamed(name string) (servers.State, error) {
 	var names []string
 	for _, s := range x.Runner.Servers.List() {
@@ -65,7 +66,7 @@ func (x *Extensions) mcpNamed(name string) (servers.State, error) {
 	return servers.State{}, &api.Error{Status: http.StatusNotFound, Message: text.NoSuch("MCP server", name, names), Usage: true}
 }
 
-// mcpFailure is an error of something that an owner asked of a server.
+// mcpFailure converts an error of a server operation to an API error.
 func mcpFailure(err error) error {
 	if err == nil {
 		return nil
@@ -73,7 +74,7 @@ func mcpFailure(err error) error {
 	return &api.Error{Status: http.StatusUnprocessableEntity, Message: err.Error()}
 }
 
-// LookAtMCPServer starts an MCP server, or asks at its address, to list its tools.
+// LookAtMCPServer starts an MCP server, or connects to its address, to list its tools.
 func (x *Extensions) LookAtMCPServer(ctx context.Context, name string, how api.MCPLook) (api.MCPServer, error) {
 	if _, err := x.mcpNamed(name); err != nil {
 		return api.MCPServer{}, err
@@ -87,7 +88,7 @@ func (x *Extensions) LookAtMCPServer(ctx context.Context, name string, how api.M
 	return out, nil
 }
 
-// ApproveMCPTools approves tools of an MCP server as they were seen last.
+// ApproveMCPTools approves the tools of an MCP server in the version that was last seen.
 func (x *Extensions) ApproveMCPTools(ctx context.Context, name string, in api.MCPApproval) (api.MCPApproved, error) {
 	st, err := x.mcpNamed(name)
 	if err != nil {
@@ -106,7 +107,8 @@ func (x *Extensions) RevokeMCPTools(ctx context.Context, name string, in api.MCP
 	return api.MCPApproved{Tools: append([]string{}, revoked...), Unusable: map[string]string{}}, mcpFailure(err)
 }
 
-// SignInAtMCPServer begins a sign-in at an MCP server, or completes it with the address that the browser was sent to.
+// SignInAtMCPServer begins a sign-in at an MCP server. If in.Address is set, it completes the
+// sign-in with the address that the browser was redirected to.
 func (x *Extensions) SignInAtMCPServer(ctx context.Context, name string, in api.MCPReply) (api.MCPSignIn, error) {
 	if _, err := x.mcpNamed(name); err != nil {
 		return api.MCPSignIn{}, err

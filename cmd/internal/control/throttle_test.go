@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestThrottle: so many in a minute for each caller, which come back evenly (OSA-26).
+// TestThrottle checks that each caller has a number of requests per minute, which refill evenly
+// (OSA-26).
 func TestThrottle(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -18,7 +19,7 @@ func TestThrottle(t *testing.T) {
 	}{
 		{"token", 0, 0}, {"token", 0, 0},
 		{"token", 0, 30 * time.Second},
-		{"session 1", 0, 0}, // another one
+		{"session 1", 0, 0}, // another caller
 		{"token", 20 * time.Second, 10 * time.Second},
 		{"token", 30 * time.Second, 0},
 		{"token", 30 * time.Second, 30 * time.Second},

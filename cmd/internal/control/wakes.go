@@ -17,7 +17,8 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// Wakes returns the planned wake and the limits of each agent with self-scheduling, or of one agent.
+// Wakes returns the planned wake and the limits of each agent with self-scheduling. If agent is not
+// empty, it returns only that agent.
 func (x *Schedule) Wakes(ctx context.Context, agent string) ([]api.AgentWake, error) {
 	s := x.Setup()
 	if err := s.Known("", agent); err != nil {
@@ -36,7 +37,8 @@ func (x *Schedule) Wakes(ctx context.Context, agent string) ([]api.AgentWake, er
 			return nil, err
 		}
 
-		// A wake planned before planning was switched off stays until a daemon applies the change.
+		// A wake planned before self-scheduling was switched off remains until a daemon applies the
+		// change.
 		if agent != "" || wake.Planning || wake.Wake != nil {
 			out = append(out, wake)
 		}
@@ -45,7 +47,7 @@ func (x *Schedule) Wakes(ctx context.Context, agent string) ([]api.AgentWake, er
 	return out, nil
 }
 
-// agentWake returns the planned wake of an agent, and the limits of its planning.
+// agentWake returns the planned wake of an agent and its limits.
 func (x *Schedule) agentWake(ctx context.Context, s *plan.Setup, a *config.Agent) (api.AgentWake, error) {
 	name := string(a.Name)
 	out := api.AgentWake{Agent: name, Zone: s.Config.Zone().String()}
@@ -74,13 +76,13 @@ func (x *Schedule) agentWake(ctx context.Context, s *plan.Setup, a *config.Agent
 		return out, err
 	}
 	out.Limits = wakeLimits(limits)
-	if left := limits.WakesLeft(schedule.Usage{Started: usage.Started, Paused: usage.Paused}); left >= 0 { // else there is no daily cap
+	if left := limits.WakesLeft(schedule.Usage{Started: usage.Started, Paused: usage.Paused}); left >= 0 { // otherwise there is no daily limit
 		out.Left = &left
 	}
 	return out, nil
 }
 
-// planningOff says why no wakes are planned for an agent, and what to write into the configuration.
+// planningOff returns why an agent cannot plan wakes, and how to change the configuration.
 func planningOff(a *config.Agent) string {
 	switch {
 	case !config.On(a.Enabled):
@@ -103,7 +105,8 @@ func wakeLimits(l schedule.Limits) *api.WakeLimits {
 	return out
 }
 
-// SetWake plans the next wake of an agent for its owner. Fields that the request omits keep their values.
+// SetWake plans the next wake of an agent for the owner. Fields that the request omits keep their
+// values.
 func (x *Schedule) SetWake(ctx context.Context, ask api.WakeRequest) (api.PlannedWake, error) {
 	s := x.Setup()
 	out := api.PlannedWake{ClampReasons: []string{}, Warnings: []string{}}
@@ -131,7 +134,8 @@ func (x *Schedule) SetWake(ctx context.Context, ask api.WakeRequest) (api.Planne
 	return out, err
 }
 
-// planner returns the configured agent of a name, if wakes can be planned for it.
+// planner returns a configured agent and its limits. It returns an error if no wakes can be planned
+// for the agent.
 func planner(s *plan.Setup, name string) (*config.Agent, schedule.Limits, error) {
 	if err := s.Known("", name); err != nil {
 		return nil, schedule.Limits{}, err
@@ -144,7 +148,7 @@ func planner(s *plan.Setup, name string) (*config.Agent, schedule.Limits, error)
 	return a, limits, nil
 }
 
-// fillRequest parses the time; what was left out stays as it was planned.
+// fillRequest sets the time of a request, and copies omitted fields from the planned wake.
 func (x *Schedule) fillRequest(ctx context.Context, ask api.WakeRequest, zone *time.Location, r *next.Request) error {
 	usage := func(message string) error { return &api.Error{Message: message, Usage: true} }
 	old, planned, err := x.Ledger.Wakes.Next(ctx, ask.Agent)
@@ -195,7 +199,7 @@ func (x *Schedule) CancelWake(ctx context.Context, agent string) (api.CancelledW
 		return out, err
 	}
 
-	// The name is checked only now: the wake of an agent that is no longer configured can be cleared.
+	// Check the name only now, so that the wake of a removed agent can be cancelled.
 	if !cleared || !planned {
 		if err := s.Known("", agent); err != nil {
 			return out, err

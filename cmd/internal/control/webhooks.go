@@ -18,28 +18,31 @@ import (
 )
 
 const (
-	// maxDeliveries is how many runs of a webhook may wait in the queue; a sender keeps the others.
+	// maxDeliveries is the maximum number of queued runs of a webhook. The sender keeps further
+	// deliveries.
 	maxDeliveries = 1000
-	// tryAgain is when a sender may try again where nobody knows better.
+	// tryAgain is the default time after which a sender should retry.
 	tryAgain = time.Minute
-	// refusedEvery is how often requests that were refused are put on record, for each job: strangers must not fill it.
+	// refusedEvery is the minimum time between two recorded refusals of a job. It keeps strangers
+	// from filling the record.
 	refusedEvery = time.Minute
 )
 
-// refusedWebhook is the event of a request that started no run.
+// refusedWebhook is the data of the event for a refused webhook request.
 type refusedWebhook struct {
 	Path string `json:"path"`
 	Why  string `json:"why"`
-	More int    `json:"more,omitempty"` // that were refused since the last event
+	More int    `json:"more,omitempty"` // requests refused since the last event
 }
 
-// refusals bounds how often they are put on record.
+// refusals limits how often refusals are recorded.
 type refusals struct {
-	since time.Time // of the last event
-	more  int       // since then
+	since time.Time // time of the last event
+	more  int       // number of refusals since then
 }
 
-// deliveryKey is the key of the run of a delivery: its sender may try as often as they like.
+// deliveryKey returns the key of a delivery's run, so that a repeated delivery starts no second
+// run.
 func deliveryKey(job string, d webhook.Delivery) string { return "webhook/" + job + "/" + d.ID }
 
 // Webhook implements webhook.Engine.
@@ -58,7 +61,8 @@ func (x *Runs) Webhook(path string) (webhook.Hook, bool) {
 	return webhook.Hook{}, false
 }
 
-// Deliver implements webhook.Engine. What was kept before is found first: its sender need not wait for a pause to end.
+// Deliver implements webhook.Engine. It looks for an earlier delivery first, so that a repeated
+// delivery succeeds even during a pause.
 func (x *Runs) Deliver(ctx context.Context, h webhook.Hook, got webhook.Delivery, body string) (webhook.Accepted, error) {
 	req := ledger.Request{
 		Key: deliveryKey(h.Job, got), Job: h.Job, Trigger: domain.TriggerWebhook, Body: body,
@@ -85,7 +89,7 @@ func (x *Runs) Deliver(ctx context.Context, h webhook.Hook, got webhook.Delivery
 	}
 
 	req.Agent = j.Agent
-	// How often a sender sends is not counted: many do not send again what was refused.
+	// The rate of deliveries is not limited, because many senders do not repeat a refused delivery.
 	if err := x.admit(ctx, "", req); err != nil {
 		var refused *api.Error
 		if errors.As(err, &refused) {
@@ -97,7 +101,7 @@ func (x *Runs) Deliver(ctx context.Context, h webhook.Hook, got webhook.Delivery
 	return webhook.Accepted{Run: run, Repeated: !isNew}, otherBody(err)
 }
 
-// otherBody is what a sender is told of a key that stands for another request.
+// otherBody converts errOtherRequest to an error for webhook senders.
 func otherBody(err error) error {
 	if errors.Is(err, errOtherRequest) {
 		return webhook.ErrOtherBody
@@ -105,7 +109,7 @@ func otherBody(err error) error {
 	return err
 }
 
-// busyFor is why a job takes no delivery now, nil if it does.
+// busyFor returns an error if a job accepts no deliveries now, and nil otherwise.
 func (x *Runs) busyFor(ctx context.Context, j *config.Job) (*webhook.BusyError, error) {
 	now := x.Ledger.Now()
 	pauses, err := x.Ledger.Pauses.List(ctx, now)
@@ -127,7 +131,8 @@ func (x *Runs) busyFor(ctx context.Context, j *config.Job) (*webhook.BusyError, 
 	return &webhook.BusyError{Why: fmt.Sprintf("%d runs of this webhook wait already", n), After: tryAgain}, nil
 }
 
-// Refused implements webhook.Engine. Strangers can send any number of requests, so not all of them are recorded.
+// Refused implements webhook.Engine. It does not record each refusal, because strangers can send
+// any number of requests.
 func (x *Runs) Refused(ctx context.Context, h webhook.Hook, why string) {
 	x.recordRefusal(ctx, h.Job, ledger.Event{Job: h.Job, Kind: webhook.RefusedEvent}, func(more int) any {
 		x.Logger.Warn("a request to a webhook was refused", "job", h.Job, "path", h.Path, "why", why, "more_before", more)
@@ -135,7 +140,8 @@ func (x *Runs) Refused(ctx context.Context, h webhook.Hook, why string) {
 	})
 }
 
-// countRefused says whether a refusal goes on record, with how many others since the last one that did.
+// countRefused reports whether to record a refusal, and the number of refusals since the last
+// recorded one.
 func (x *Runs) countRefused(job string, now time.Time) (more int, record bool) {
 	x.refusedMu.Lock()
 	defer x.refusedMu.Unlock()
@@ -150,7 +156,7 @@ func (x *Runs) countRefused(job string, now time.Time) (more int, record bool) {
 	return r.more, true
 }
 
-// Webhooks returns the webhooks of jobs, with the last run of each.
+// Webhooks returns the webhooks of jobs, each with its last run.
 func (x *Runs) Webhooks(ctx context.Context) ([]api.Webhook, error) {
 	now := x.Setup()
 	if err := now.Usable(); err != nil {

@@ -21,8 +21,10 @@ import (
 	"rouse/skills/module"
 )
 
-// CheckPlan finds agents and jobs whose prompt and tools do not fit into the context of their model, and jobs whose
-// programs the sandbox of this machine will refuse something. It starts no run. If the plan cannot be built, CheckPlan reports nothing; starting with it does.
+// CheckPlan checks the plan of a configuration without starting a run. It reports agents and jobs
+// if their prompt and tools do not fit into the context of their model. It also reports jobs if the
+// sandbox of this machine will restrict their programs. If the plan cannot be built, it returns no
+// problems, because starting with the plan reports the error.
 func CheckPlan(ctx context.Context, cfg *config.Config) (out []config.Problem) {
 	p, err := plan.New(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -38,7 +40,7 @@ func CheckPlan(ctx context.Context, cfg *config.Config) (out []config.Problem) {
 		add(config.Position{File: cfg.Files[0]}, config.Problem{Message: err.Error(), Warning: true})
 	}
 	for _, n := range tight {
-		// Of an agent alone it is a warning: perhaps nobody ever gives it a prompt.
+		// For an agent it is only a warning, because the agent may never get a prompt.
 		at, path, name := placeOf(cfg, n)
 		add(at, config.Problem{Path: path, Name: name, Message: contextText(n), Hint: contextRemedy(n), Warning: n.Starts() || n.Job == ""})
 	}
@@ -55,7 +57,8 @@ func CheckPlan(ctx context.Context, cfg *config.Config) (out []config.Problem) {
 	return out
 }
 
-// tightContexts returns the needs that do not fit. It leaves out agents if one of their jobs is listed.
+// tightContexts returns the needs that exceed their context. It omits an agent if one of its jobs
+// is listed.
 func tightContexts(p agentplan.Plan) ([]agent.ContextNeed, error) {
 	needs, err := agent.ContextNeeds(p)
 	if err != nil {
@@ -68,7 +71,7 @@ func tightContexts(p agentplan.Plan) ([]agent.ContextNeed, error) {
 	}), nil
 }
 
-// placeOf is where the agent or the job stands in the configuration.
+// placeOf returns the position, path and name of the agent or job in the configuration.
 func placeOf(cfg *config.Config, n agent.ContextNeed) (at config.Position, path, name string) {
 	for i, j := range cfg.Jobs {
 		if n.Job != "" && string(j.Name) == n.Job {
@@ -84,7 +87,7 @@ func placeOf(cfg *config.Config, n agent.ContextNeed) (at config.Position, path,
 	return config.Position{File: cfg.Files[0]}, "", n.Agent
 }
 
-// contextText says what does not fit, with the numbers, in tokens.
+// contextText describes a need that does not fit, with its numbers of tokens.
 func contextText(n agent.ContextNeed) string {
 	what := "leaves too little room for the results of calls"
 	if !n.Starts() {
@@ -103,7 +106,7 @@ func contextRemedy(n agent.ContextNeed) string {
 	return fmt.Sprintf("it needs a context_window of %d or more, a shorter prompt, or fewer tools (tools: allow)", n.Least)
 }
 
-// checkContexts reports whether each prompt has room in the context of its model.
+// checkContexts checks that each prompt fits into the context of its model.
 func checkContexts(s *plan.Setup) api.Check {
 	if s.Plan == nil {
 		return Passed("contexts", "there is no plan whose prompts could be measured")
@@ -127,9 +130,9 @@ func checkContexts(s *plan.Setup) api.Check {
 	return Passed("contexts", "every prompt has room in the context of its model")
 }
 
-// CheckModules compiles the modules of the skills that jobs run or agents name, each in a process of its own. It reports
-// modules that do not compile (OSL-02), missing exports (OSL-05, OSL-06), and machines that cannot be kept awake (OSL-37).
-// It is for a check of the configuration, not for each reload: a module takes about a tenth of a second.
+// CheckModules compiles the modules of the skills that jobs and agents use, each in its own
+// process. It returns modules that do not compile, missing exports, and machines that cannot be
+// kept awake. Compiling takes time, so call it to check a configuration, not on each reload.
 func CheckModules(ctx context.Context, cfg *config.Config) (out []config.Problem, err error) {
 	checked := map[string]bool{}
 	check := func(at config.Position, path string, name config.Name, s *skills.Skill) error {
@@ -172,7 +175,8 @@ func CheckModules(ctx context.Context, cfg *config.Config) (out []config.Problem
 	return out, nil
 }
 
-// checkModule compiles the module of a skill. at is the place of problems outside of the module.
+// checkModule compiles the module of a skill. Problems outside of the module get the position of
+// at.
 func checkModule(ctx context.Context, at config.Problem, s *skills.Skill) (out []config.Problem, err error) {
 	program, err := module.Compile(ctx, s.Dir)
 	var wrong *module.SyntaxError
@@ -212,7 +216,7 @@ func (d *Checker) checkConfig(s *plan.Setup) api.Check {
 
 	if d.Serves {
 		if found := d.ProblemsOnDisk(); len(found) > 0 {
-			// Unlike s.Problem: an older configuration is in force.
+			// Unlike with s.Problem, an older configuration is in use.
 			return Failed(c.Name, fmt.Sprintf("%s; the one of %s stays in use", problemText(found), api.LocalTime(s.At, s.Config.Zone())),
 				"correct the file, and check it with: rouse config check; it takes effect by itself")
 		}

@@ -11,14 +11,15 @@ import (
 	"rouse/internal/noexec"
 )
 
-// confinement remembers how strongly commands can be confined, since finding it out starts programs.
+// confinement caches how strongly commands can be confined, because the check starts programs.
 type confinement struct {
 	mu    sync.Mutex
 	at    time.Time
 	found api.Check
 }
 
-// check tries how strongly commands can be confined. If no program may be started, it returns the last result.
+// check tests how strongly commands can be confined. If ctx forbids programs, it returns the last
+// result.
 func (c *confinement) check(ctx context.Context, scratch string, zone *time.Location) api.Check {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,14 +36,14 @@ func (c *confinement) check(ctx context.Context, scratch string, zone *time.Loca
 	}
 
 	found := checkConfinement(ctx, scratch)
-	if ctx.Err() == nil { // else the trial was cut off
+	if ctx.Err() == nil { // otherwise the test was cancelled
 		c.found, c.at = found, time.Now()
 	}
 	return found
 }
 
-// checkConfinement finds out how strongly commands can be confined here. A weak tier does not fail the check: a run whose
-// commands need more reports it.
+// checkConfinement tests how strongly commands can be confined on this machine. A weak tier does
+// not fail the check, because a run that needs a stronger one reports it.
 func checkConfinement(ctx context.Context, scratch string) api.Check {
 	s, err := sandbox.New(sandbox.Options{Scratch: scratch})
 	if err != nil {

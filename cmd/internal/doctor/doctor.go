@@ -1,5 +1,6 @@
-// Package doctor checks a home, its machine and its configuration for whatever keeps rouse from working, each check with its
-// remedy (rouse doctor). It also has the checks of rouse config check that need a plan or compile modules of skills.
+// Package doctor checks a home, its machine and its configuration for rouse doctor. Each failed
+// check has a remedy. The package also has the checks of rouse config check that need a plan or
+// compile modules of skills.
 package doctor
 
 import (
@@ -21,7 +22,7 @@ import (
 
 // Checker checks one home.
 type Checker struct {
-	Setup     func() *plan.Setup // the configuration in force
+	Setup     func() *plan.Setup // returns the current configuration
 	Home      string
 	Ledger    *ledger.Ledger
 	Runner    *agent.Runner
@@ -31,14 +32,15 @@ type Checker struct {
 	Logger    *slog.Logger
 
 	Serves     bool // this process is a daemon
-	Supervised bool // by the service manager
-	// The problems of a newer configuration on disk, and the secrets that it refers to. Nil without a daemon.
+	Supervised bool // the service manager started this process
+	// ProblemsOnDisk and WantedSecrets return the problems and secret references of a newer
+	// configuration on disk. Both are nil without a daemon.
 	ProblemsOnDisk func() []api.Problem
 	WantedSecrets  func() []config.SecretRef
 
-	LedgerAddress string                             // of a shared ledger
+	LedgerAddress string                             // address of a shared ledger
 	Nodes         func(context.Context) []api.Check  // checks of a shared ledger; nil if it is not shared
-	BackupProblem func() error                       // why the last daily backup of the ledger failed
+	BackupProblem func() error                       // error of the last daily backup of the ledger
 	OpenToOthers  func() (paths []string, err error) // files of the home that other users can read
 	OpenFiles     func() api.Check
 	Services      func() []api.Check // checks of the services of a daemon: dashboard, heartbeat, copies, traces
@@ -53,7 +55,7 @@ func (d *Checker) TryConfinement(ctx context.Context) api.Check {
 	return d.confinement.check(ctx, filepath.Join(d.Home, "commands"), d.zone())
 }
 
-// problemText returns problems as lines.
+// problemText returns problems as text, one per line.
 func problemText(found []api.Problem) string {
 	lines := make([]string, len(found))
 	for i, p := range found {
@@ -62,7 +64,7 @@ func problemText(found []api.Problem) string {
 	return strings.Join(lines, "\n")
 }
 
-const maxListed = 20 // names in a message
+const maxListed = 20 // maximum number of names in a message
 
 const seeMessage = "see the message"
 
@@ -74,11 +76,11 @@ func Failed(name, detail, remedy string) api.Check {
 	return api.Check{Name: name, Detail: detail, Remedy: remedy}
 }
 
-// undone returns a check that could not be made.
+// undone returns a failed check for a check that ended with an error.
 func undone(name string, err error) api.Check { return Failed(name, err.Error(), seeMessage) }
 
-// Doctor runs the checks, without the network if offline is true. If ctx forbids programs, a check that starts one returns its
-// last result.
+// Doctor runs all checks. If offline is set, it does not use the network. If ctx forbids programs,
+// checks that need one return their last result.
 func (d *Checker) Doctor(ctx context.Context, offline bool) ([]api.Check, error) {
 	s := d.Setup()
 	checks := []api.Check{d.checkConfig(s), d.checkHome(), checkDisk(s, d.Home), d.checkModes(), d.checkLedger(ctx)}
@@ -91,7 +93,7 @@ func (d *Checker) Doctor(ctx context.Context, offline bool) ([]api.Check, error)
 	}
 
 	var asked []askedServer
-	if s.Problem == nil { // else the models are not known
+	if s.Problem == nil { // otherwise the models are not known
 		models := checkModels(s)
 		if offline && len(s.Config.Models) > 0 {
 			models.NotTried = "their servers (--offline)"

@@ -36,7 +36,7 @@ func newSetup(t *testing.T, models ...string) *plan.Setup {
 	return &plan.Setup{Config: cfg}
 }
 
-// Doctor asks all servers at once, and one that hangs takes no more than its time.
+// TestServersAreBounded checks that Doctor asks all servers at once and limits the time of each.
 func TestServersAreBounded(t *testing.T) {
 	t.Parallel()
 	closed := make(chan struct{})
@@ -74,7 +74,7 @@ func TestServersAreBounded(t *testing.T) {
 	}
 }
 
-// A run that was queued in the future shows that the clock was wrong, or is.
+// TestClockOfTheLedger checks that a run queued in the future fails the clock check.
 func TestClockOfTheLedger(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -10,7 +10,8 @@ import (
 	"rouse/cmd/internal/plan"
 )
 
-// checkExecutors looks for the programs of executors and their logins. It starts none of them.
+// checkExecutors checks that the programs and logins of executors exist. It does not start the
+// programs.
 func checkExecutors(s *plan.Setup) (out []api.Check) {
 	seen := map[string]bool{}
 	add := func(agent string, enabled *bool, e *config.Executor) {

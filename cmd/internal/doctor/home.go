@@ -18,7 +18,8 @@ import (
 	"rouse/internal/text"
 )
 
-// checkClones reports the disk space of the private clones of runs, if there are any.
+// checkClones reports the disk space of the private clones of runs. It returns nil if there are no
+// clones.
 func (d *Checker) checkClones() []api.Check {
 	used, err := d.Runner.Clones().Usage()
 	waiting, listed := d.Runner.Clones().Waiting()
@@ -32,7 +33,7 @@ func (d *Checker) checkClones() []api.Check {
 		text.Size(used.Clones()), text.Plural(len(used.Runs), "clone"), text.Size(used.Mirrors), len(waiting)))}
 }
 
-// checkDatabases checks the agents' databases without opening any.
+// checkDatabases reports damaged databases of agents. It does not open them.
 func (d *Checker) checkDatabases(s *plan.Setup) api.Check {
 	var bad, remedies []string
 	for _, agent := range s.AgentNames() {
@@ -52,7 +53,8 @@ func (d *Checker) checkDatabases(s *plan.Setup) api.Check {
 	return Passed("databases", "nothing is known against any")
 }
 
-// checkHome writes in the home as the ledger does. No other check shows permissions, quotas, full and failing disks.
+// checkHome checks that files in the home can be written and synced, like the ledger. This finds
+// wrong permissions, exceeded quotas, and full or failing disks.
 func (d *Checker) checkHome() api.Check {
 	if err := tryDisk(d.Home); err != nil {
 		return Failed("home", err.Error(), "free some space, or check the permissions of "+d.Home+" and the health of its disk (the system's log has its errors)")
@@ -60,7 +62,7 @@ func (d *Checker) checkHome() api.Check {
 	return Passed("home", d.Home+" can be written, and what is written reaches the disk")
 }
 
-// tryDisk writes a file into a folder and forces it to the disk.
+// tryDisk writes a file into dir and syncs it to disk.
 func tryDisk(dir string) (err error) {
 	f, err := os.CreateTemp(dir, "doctor-*.tmp")
 	if err != nil {
@@ -81,7 +83,7 @@ func tryDisk(dir string) (err error) {
 	return nil
 }
 
-// LedgerProblem returns why the ledger cannot be written, or "".
+// LedgerProblem returns why the ledger cannot be written, or an empty string.
 func (d *Checker) LedgerProblem() string {
 	if err := d.Ledger.ReadOnly(); err != nil {
 		return err.Error()
@@ -92,7 +94,7 @@ func (d *Checker) LedgerProblem() string {
 	return d.Ledger.DiskFull()
 }
 
-// checkLedger reports whether the ledger can be written, and whether it has a backup.
+// checkLedger checks that the ledger can be written, and reports its last backup.
 func (d *Checker) checkLedger(ctx context.Context) api.Check {
 	const blocks = "see the message; nothing runs that cannot be recorded"
 	if problem := d.LedgerProblem(); problem != "" {
@@ -155,12 +157,12 @@ func (d *Checker) RestoredNote() string {
 	return restoredNote(n, d.zone())
 }
 
-// restoredNote says from what a home was restored.
+// restoredNote describes the backup that a home was restored from.
 func restoredNote(n backup.Note, zone *time.Location) string {
 	return fmt.Sprintf("restored at %s from %s, as the home %s was at %s", api.LocalTime(n.At, zone), n.Path, n.From, api.LocalTime(n.Of, zone))
 }
 
-// checkModes names the files of the home that other users can read.
+// checkModes returns a failed check if other users can read files of the home.
 func (d *Checker) checkModes() api.Check {
 	paths, err := d.OpenToOthers()
 	switch {

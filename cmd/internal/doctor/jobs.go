@@ -22,7 +22,7 @@ import (
 	"rouse/internal/text"
 )
 
-// checkQueue counts the unfinished runs, and reports why a queued run does not start.
+// checkQueue reports the number of unfinished runs. It fails if a queued run cannot start.
 func (d *Checker) checkQueue(ctx context.Context) api.Check {
 	n, err := d.Ledger.Runs.Counts(ctx)
 	queued, readErr := d.Ledger.Runs.List(ctx, runs.Filter{State: domain.StateQueued, Limit: 100})
@@ -39,7 +39,7 @@ func (d *Checker) checkQueue(ctx context.Context) api.Check {
 	return c
 }
 
-// checkDefinitions names the jobs that wait for their owner's approval before they start.
+// checkDefinitions reports jobs that do not start before the owner approves their definitions.
 func (d *Checker) checkDefinitions(ctx context.Context) []api.Check {
 	held, err := permit.UnapprovedJobs(ctx, d.Ledger, d.Runner.Plan.Load())
 	if err != nil {
@@ -80,7 +80,7 @@ func (d *Checker) checkWatches(ctx context.Context) api.Check {
 	if len(bad) > 0 {
 		c = Failed("watches", strings.Join(bad, "; "), "see the message; the folder is taken up as soon as it can be")
 	}
-	// The limit is per user and shared with editors and the like, so show it before it is reached.
+	// Report the limit before it is reached. It applies to all programs of the user.
 	if limit, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches"); err == nil {
 		c.Detail += fmt.Sprintf(" (%d folders in all; the system allows %s to all programs of a user)", used, strings.TrimSpace(string(limit)))
 	}
@@ -122,13 +122,13 @@ func (d *Checker) checkFlaws(ctx context.Context, s *plan.Setup) []api.Check {
 	return []api.Check{Failed("work", shorten(found), "see each message; the runs start in any case")}
 }
 
-// checkJobs names what keeps jobs from working, each thing once with the jobs that it concerns.
+// checkJobs reports the obstacles that keep jobs from starting, each once with the jobs it affects.
 func (d *Checker) checkJobs(ctx context.Context, s *plan.Setup) api.Check {
 	var order []ledger.Obstacle
 	jobs := map[string][]string{}
 	for i, j := range s.Config.Jobs {
 		for _, o := range d.Explainer.Obstacles(ctx, s, i) {
-			if o.Kind == "agent" { // which its owner wants
+			if o.Kind == "agent" { // disabled on purpose
 				continue
 			}
 			if jobs[o.Source] == nil {
@@ -150,7 +150,7 @@ func (d *Checker) checkJobs(ctx context.Context, s *plan.Setup) api.Check {
 	return Failed("jobs", shorten(said), "see each message; what waits runs by itself when it is mended")
 }
 
-// shorten joins sentences. It leaves out those beyond maxListed.
+// shorten joins at most maxListed sentences and the number of the others.
 func shorten(said []string) string {
 	if more := len(said) - maxListed; more > 0 {
 		said = append(said[:maxListed:maxListed], fmt.Sprintf("and %d more", more))
@@ -173,7 +173,7 @@ func (d *Checker) checkOverdue(ctx context.Context, s *plan.Setup) (out []api.Ch
 	return out
 }
 
-// checkCalendars reports the state of the calendars, if there are any.
+// checkCalendars reports the state of the calendars. It returns nil if there are no calendars.
 func (d *Checker) checkCalendars() []api.Check {
 	c := Passed("calendars", "")
 	var details []string

@@ -18,13 +18,13 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// Least free space of a file system: databases, logs and backups grow by more within days.
+// Minimum free space of a file system. Databases, logs and backups can use this much within days.
 const (
-	leastSpace  = 256 << 20 // bytes
+	leastSpace  = 256 << 20 // in bytes
 	leastInodes = 1000
 )
 
-// checkDisk reports the free space where rouse and the agents write.
+// checkDisk reports the free space of the home and the agents' workdirs.
 func checkDisk(s *plan.Setup, home string) api.Check {
 	folders := []string{home}
 	for _, a := range s.Config.Agents {
@@ -35,7 +35,7 @@ func checkDisk(s *plan.Setup, home string) api.Check {
 	seen := map[string]bool{}
 	for _, folder := range folders {
 		if _, err := os.Stat(folder); err != nil {
-			continue // a workdir is made when its agent first runs
+			continue // the first run of an agent creates its workdir
 		}
 		left, err := diskspace.Free(folder)
 		switch {
@@ -58,7 +58,8 @@ func checkDisk(s *plan.Setup, home string) api.Check {
 	return c
 }
 
-// checkWhereAgentsWork names the agents that do not work in their workdir, if there are any.
+// checkWhereAgentsWork reports isolated agents and agents without file tools. It returns nil if
+// there are no such agents.
 func checkWhereAgentsWork(s *plan.Setup) []api.Check {
 	var said []string
 	for _, a := range s.Config.Agents {
@@ -84,10 +85,12 @@ func leftOf(l diskspace.Space) string {
 	return fmt.Sprintf("%s and %d files left", text.Size(l.Bytes), l.Inodes)
 }
 
-// maxSkew is how far two clocks may be apart: signatures and tokens of most services allow for that.
+// maxSkew is the maximum difference between two clocks. Most services accept signatures and tokens
+// with this difference.
 const maxSkew = 2 * time.Minute
 
-// checkClock compares the clock with those of the servers that were asked and with the ledger, and reports the zone of schedules.
+// checkClock compares the clock with the clocks of the model servers and with the ledger. It also
+// reports the time zone of schedules.
 func (d *Checker) checkClock(ctx context.Context, now time.Time, s *plan.Setup, asked []askedServer) api.Check {
 	zone := s.Config.Zone()
 	source := "the time zone of this machine, followed when it changes"
@@ -131,7 +134,7 @@ func (d *Checker) checkClock(ctx context.Context, now time.Time, s *plan.Setup, 
 	return c
 }
 
-// checkService reports whether the daemon starts again by itself: after a failure, and when its user logs in.
+// checkService reports whether a service restarts the daemon after a failure and at login.
 func (d *Checker) checkService() api.Check {
 	installed, err := service.Recorded(d.Home)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"rouse/internal/text"
 )
 
-// checkMCP starts or asks each MCP server of agents, or else reports the last result.
+// checkMCP checks each MCP server of agents by starting or asking it. If that is not possible, it
+// reports the last result.
 func (d *Checker) checkMCP(ctx context.Context, offline bool) (out []api.Check) {
 	for _, st := range d.Runner.Servers.List() {
 		out = append(out, d.checkMCPServer(ctx, st, offline))

@@ -16,10 +16,10 @@ import (
 	"rouse/internal/text"
 )
 
-// maxUndelivered is how many notices of the outbox are counted.
+// maxUndelivered is the maximum number of undelivered notices that are counted.
 const maxUndelivered = 100
 
-// checkNotices checks each channel, and the outbox.
+// checkNotices checks each channel and the outbox.
 func (d *Checker) checkNotices(ctx context.Context) []api.Check {
 	var out []api.Check
 	cfg := d.Setup().Config

@@ -14,7 +14,7 @@ import (
 	"rouse/cmd/internal/secret"
 )
 
-// wanted returns the references to secrets in the configuration in force and in the one on disk.
+// wanted returns the secret references of the current configuration and of the one on disk.
 func (d *Checker) wanted(now *plan.Setup) []config.SecretRef {
 	refs := slices.Concat(now.Config.Secrets.Refs, now.Wanted)
 	if d.Serves {
@@ -23,10 +23,10 @@ func (d *Checker) wanted(now *plan.Setup) []config.SecretRef {
 	return refs
 }
 
-// checkSecrets reports whether the keyring answers, and which of the secrets that the configuration
-// refers to cannot be read, with the command that sets them (OSL-22).
+// checkSecrets checks the keyring and the secrets that the configuration uses. The remedy for an
+// unreadable secret is the command that sets it.
 func (d *Checker) checkSecrets(now *plan.Setup) api.Check {
-	// A new store, because one remembers a keyring that did not answer.
+	// Use a new store, because a store remembers that the keyring did not answer.
 	store, err := secret.New(secret.Options{Home: d.Home})
 	if err != nil {
 		return undone("secrets", err)
@@ -40,7 +40,7 @@ func (d *Checker) checkSecrets(now *plan.Setup) api.Check {
 		return Failed("secrets", err.Error(), "see the message; no secret can be set before it is solved")
 	}
 
-	of := map[string][]string{} // places that refer to a secret
+	of := map[string][]string{} // by name: the configuration paths that use the secret
 	for _, r := range d.wanted(now) {
 		if by := cmp.Or(r.Of, r.Path); !slices.Contains(of[r.Name], by) {
 			of[r.Name] = append(of[r.Name], by)

@@ -15,18 +15,19 @@ import (
 	"rouse/internal/text"
 )
 
-// askTimeout bounds what doctor asks of servers, which it asks all at once.
+// askTimeout is the timeout for asking all model servers concurrently.
 const askTimeout = 8 * time.Second
 
-// askedServer is what became of asking a model's server.
+// askedServer holds the response of a model's server.
 type askedServer struct {
 	listing model.Listing
-	at      time.Time // this machine's clock when it had answered
+	at      time.Time // local time of the response
 	err     error
-	none    bool // there is no server
+	none    bool // the model has no server
 }
 
-// askServers asks the server of each configured model for its models. That runs no model, and costs nothing.
+// askServers asks the server of each configured model for its list of models. It runs no model and
+// causes no cost.
 func (d *Checker) askServers(ctx context.Context, s *plan.Setup) []askedServer {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -35,7 +36,7 @@ func (d *Checker) askServers(ctx context.Context, s *plan.Setup) []askedServer {
 	var all sync.WaitGroup
 	for i, m := range s.Config.Models {
 		all.Go(func() {
-			// Without its key it would only be refused.
+			// Without its key, the request would be rejected.
 			if held := plan.SecretObstacles(s.Config, fmt.Sprintf("models[%d].", i)); len(held) > 0 {
 				out[i].err = errors.New(held[0].Text)
 				return
@@ -60,7 +61,8 @@ func (d *Checker) askServers(ctx context.Context, s *plan.Setup) []askedServer {
 	return out
 }
 
-// learnContexts notes the sizes of contexts that the servers name, so that prompts are measured against them.
+// learnContexts passes the context sizes reported by servers to the plan, which uses them to check
+// prompts.
 func learnContexts(s *plan.Setup, asked []askedServer) {
 	for i, m := range s.Config.Models {
 		if s.Plan != nil && asked[i].err == nil {
@@ -69,7 +71,7 @@ func learnContexts(s *plan.Setup, asked []askedServer) {
 	}
 }
 
-// checkServers checks the server, the key, the name and the context of each model that was asked.
+// checkServers checks the server, key, name and context size of each model.
 func checkServers(s *plan.Setup, asked []askedServer) []api.Check {
 	var out []api.Check
 	for i, a := range asked {
@@ -133,12 +135,13 @@ func checkServer(m config.Model, asked askedServer) api.Check {
 	return c
 }
 
-// missingModel says that a server has no such model, and which was probably meant.
+// missingModel returns a message that a server does not have a model, with a suggestion if
+// possible.
 func missingModel(name string, has []string) string {
 	if len(has) == 0 {
 		return "the server has no models"
 	}
-	const most = 20 // some servers have hundreds
+	const most = 20 // some servers list hundreds
 	if ask := text.DidYouMean(name, has); ask != "" {
 		return "the server does not have it; " + ask
 	}

@@ -14,7 +14,8 @@ import (
 	"rouse/skills/install"
 )
 
-// featureDetail lists the features that programs of skills can require, and those that are not here (OSL-37).
+// featureDetail lists the features that skill programs can require, and the ones not available on
+// this machine.
 func featureDetail() string {
 	var here, lacking []string
 	for _, f := range skills.Features() {
@@ -27,7 +28,7 @@ func featureDetail() string {
 	return fmt.Sprintf(" (features: %s; not available: %s)", strings.Join(here, ", "), strings.Join(lacking, ", "))
 }
 
-// checkSkills reports the installed skills that were changed, and the programs of skills that cannot run here (OSL-37).
+// checkSkills reports changed installed skills, and skill programs that cannot run on this machine.
 func checkSkills(ctx context.Context, cfg *config.Config) api.Check {
 	found, err := install.Inspect(cfg.FoundSkills().Catalog())
 	if err != nil {

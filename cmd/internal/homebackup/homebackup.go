@@ -1,5 +1,5 @@
-// Package homebackup copies a home while it is used: it fixes all databases at one instant for a backup that somebody asks for,
-// and opens the continuous copies of the configuration.
+// Package homebackup copies a home while it is in use. It makes backups with all databases at one
+// point in time, and opens the configured replication.
 package homebackup
 
 import (
@@ -37,27 +37,27 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// errNewcomer says that a database was made since those of the home were listed.
+// errNewcomer is returned if a database was created after the databases were listed.
 var errNewcomer = errors.New("agents went on making databases while the backup began; say it again")
 
 // Maker makes backups of one home.
 type Maker struct {
 	Home      string
-	Setup     func() *plan.Setup // the configuration in force
+	Setup     func() *plan.Setup // returns the current configuration
 	Ledger    *ledger.Ledger
 	Databases *pool.Pool
 	Nodes     *cluster.Self
-	Stopping  <-chan struct{} // closed when the process stops; backups are given up then
+	Stopping  <-chan struct{} // closed when the process stops, which cancels backups
 	Logger    *slog.Logger
 
 	making sync.WaitGroup
 }
 
-// Wait waits for the backups that are made.
+// Wait waits for running backups.
 func (m *Maker) Wait() { m.making.Wait() }
 
-// BackUp makes a backup of the whole home. Runs go on meanwhile: the ledger takes no writes for as long as it takes to fix the
-// instant.
+// BackUp makes a backup of the whole home. Runs continue meanwhile. The ledger accepts no writes
+// only while the snapshots are taken.
 func (m *Maker) BackUp(ctx context.Context, ask api.HomeBackupRequest, progress func(done, of int64)) (api.HomeBackup, error) {
 	if m.Nodes.Shared() {
 		return api.HomeBackup{}, &api.Error{Status: http.StatusConflict, Message: (&homedir.SharedLedgerError{Home: m.Home, Address: m.Nodes.Address}).Error()}
@@ -88,10 +88,10 @@ func (m *Maker) BackUp(ctx context.Context, ask api.HomeBackupRequest, progress 
 	}
 	note := backup.Note{At: time.Now().UTC(), Path: made.Path, Of: made.At.Time, Bytes: made.Bytes}
 	if err != nil {
-		note, _ = backup.ReadNote(m.Home, backup.LastFile) // the last good one is known beside one that failed
+		note, _ = backup.ReadNote(m.Home, backup.LastFile) // keep the last successful backup next to the error
 		note.Error, note.FailedAt = err.Error(), time.Now().UTC()
 	}
-	// A backup is good even if doctor cannot tell of it.
+	// The backup is valid even if doctor cannot report it.
 	if e := backup.Remember(m.Home, note); e != nil {
 		m.Logger.Warn("that the home was backed up could not be kept", "error", e)
 	}
@@ -107,7 +107,7 @@ func (m *Maker) copyHome(ctx context.Context, dest string, ask api.HomeBackupReq
 		return out, err
 	}
 
-	// A database may come between the list and the instant; then another list is made.
+	// A database may be created between listing and snapshot. Then list them again.
 	var f *fixed
 	for range 5 {
 		if f, err = m.fix(ctx); !errors.Is(err, errNewcomer) {
@@ -137,7 +137,7 @@ func (m *Maker) copyHome(ctx context.Context, dest string, ask api.HomeBackupReq
 	return out, nil
 }
 
-// backupInfo says of what a copy of the home is.
+// backupInfo returns the description of a copy of the home.
 func (m *Maker) backupInfo(at time.Time, newest int64) backup.Info {
 	info := backup.Info{Rouse: buildinfo.Version(), At: at.UTC().Truncate(time.Millisecond), Home: m.Home, Ledger: m.Ledger.ID(), Schema: store.Schema(), NewestRun: newest}
 	if files := m.Setup().Config.Files; len(files) > 0 {
@@ -146,7 +146,7 @@ func (m *Maker) backupInfo(at time.Time, newest int64) backup.Info {
 	return info
 }
 
-// Configs returns the files of the configuration in force, without secrets unless they are wanted.
+// Configs returns the current configuration files. It redacts secrets unless secrets is set.
 func (m *Maker) Configs(secrets bool) (out []backup.Config, err error) {
 	now := m.Setup()
 	for _, file := range now.Config.Files {
@@ -164,7 +164,7 @@ func (m *Maker) Configs(secrets bool) (out []backup.Config, err error) {
 	return out, nil
 }
 
-// checkDest refuses a place for backups that somebody else could write, or that would be part of what is copied.
+// checkDest returns an error if other users can write to dest, or if dest is inside the home.
 func (m *Maker) checkDest(dest string) error {
 	bad := func(format string, args ...any) error {
 		return &api.Error{Status: http.StatusUnprocessableEntity, Message: fmt.Sprintf(format, args...), Usage: true}
@@ -187,7 +187,7 @@ func (m *Maker) checkDest(dest string) error {
 	return nil
 }
 
-// fixed is a home whose databases are of one instant.
+// fixed holds snapshots of all databases at one point in time.
 type fixed struct {
 	at        time.Time
 	databases []backup.Database
@@ -201,7 +201,8 @@ func (f *fixed) close() {
 	}
 }
 
-// fix fixes all databases at one instant. errNewcomer: one came meanwhile.
+// fix takes snapshots of all databases at one point in time. It returns errNewcomer if a database
+// was created meanwhile.
 func (m *Maker) fix(ctx context.Context) (_ *fixed, err error) {
 	f := &fixed{}
 	defer func() {
@@ -247,7 +248,7 @@ func (m *Maker) closeSnapshot(s *sqlite.Snapshot) {
 	}
 }
 
-// databaseFiles are the databases of agents and of what skills store for them, by their paths below the home.
+// databaseFiles returns the paths of the databases of agents and skills, relative to the home.
 func (m *Maker) databaseFiles() (out []string, err error) {
 	for _, pattern := range []string{"agents/*/db.sqlite", "storage/*/*.db"} {
 		found, err := filepath.Glob(filepath.Join(m.Home, filepath.FromSlash(pattern)))
@@ -259,7 +260,7 @@ func (m *Maker) databaseFiles() (out []string, err error) {
 			if err != nil {
 				return nil, err
 			}
-			if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && info.Size() > 0 { // else it is being made
+			if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && info.Size() > 0 { // otherwise it is being created
 				out = append(out, filepath.ToSlash(rel))
 			}
 		}
@@ -267,7 +268,8 @@ func (m *Maker) databaseFiles() (out []string, err error) {
 	return out, nil
 }
 
-// prepare opens the snapshot of a database, and keeps it from being replaced. One that nobody may use is copied as it is.
+// prepare opens the snapshot of a database and keeps the database from being replaced. An unusable
+// database is copied as it is.
 func (m *Maker) prepare(ctx context.Context, f *fixed, rel string) error {
 	var s *sqlite.Snapshot
 	var err error
@@ -295,7 +297,8 @@ func (m *Maker) prepare(ctx context.Context, f *fixed, rel string) error {
 	return nil
 }
 
-// Replicator follows the home's databases from here on, for the continuous copies of the configuration.
+// Replicator returns a replicator with the configured target. The replicator follows the home's
+// databases from now on.
 func (m *Maker) Replicator(ctx context.Context) (*replicate.Replicator, error) {
 	wanted := m.Setup().Config.Replicate
 	t, err := target.Parse(wanted.To)
@@ -318,7 +321,8 @@ func (m *Maker) Replicator(ctx context.Context) (*replicate.Replicator, error) {
 	return replicate.New(ctx, o)
 }
 
-// checkReplicaFolder refuses a folder that is not there, or that somebody else could write: a restore would believe what is there.
+// checkReplicaFolder returns an error if the folder does not exist or other users can write to it.
+// A restore would trust its content.
 func (m *Maker) checkReplicaFolder(folder string) error {
 	var bad *api.Error
 	if err := m.checkDest(folder); errors.As(err, &bad) {

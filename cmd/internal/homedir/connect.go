@@ -16,17 +16,19 @@ import (
 )
 
 const (
-	// homeWait is how long a process waits for a command that holds the home, which is short.
+	// homeWait is how long a process waits for a command that holds the home. Commands are short.
 	homeWait = 10 * time.Second
-	// connectWait is how long a command waits for the first answer of a daemon, which may be starting.
+	// connectWait is the timeout for the first response of a daemon, which may be starting.
 	connectWait = 10 * time.Second
-	// retryWait is how long a command tries to reach a daemon that left its socket file, because systemd may be restarting the daemon.
+	// retryWait is how long a command tries to reach a daemon that left its socket file. A service
+	// manager may be restarting the daemon.
 	retryWait = 2 * time.Second
-	// sayWaitAfter is after how long it says that it waits.
+	// sayWaitAfter is how long a process waits before it reports that it is waiting.
 	sayWaitAfter = time.Second
 )
 
-// Wait calls try until it returns no *HeldError, for homeWait at most. say reports a long wait.
+// Wait calls try until it does not return a *HeldError, for at most homeWait. It calls say once if
+// the wait is long.
 func Wait(ctx context.Context, say func(*HeldError), try func() error) error {
 	began, said := time.Now(), false
 	for {
@@ -41,7 +43,8 @@ func Wait(ctx context.Context, say func(*HeldError), try func() error) error {
 			say(held)
 		}
 
-		// Another command has the home, a daemon starts, or a killed process is not gone yet.
+		// Another command holds the home, a daemon is starting, or a killed process is still
+		// exiting.
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
@@ -50,12 +53,12 @@ func Wait(ctx context.Context, say func(*HeldError), try func() error) error {
 	}
 }
 
-// ServedError is that of a home for which it makes no sense to wait: a daemon serves it.
+// ServedError is returned if a daemon serves the home, so that waiting makes no sense.
 type ServedError struct{ Held error }
 
 func (e *ServedError) Error() string { return e.Held.Error() }
 
-// Answers says whether a daemon answers on the socket of a home.
+// Answers reports whether a daemon answers on the socket of a home.
 func Answers(ctx context.Context, home string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -67,9 +70,13 @@ func Answers(ctx context.Context, home string) bool {
 	return true
 }
 
-// Connect returns a client of the process that serves a home, and its status. The process is a daemon, or a command that executes a
-// run (Foreground). If no process serves the home, Connect returns api.ErrNoDaemon. If the home has a service, a socket file without a
-// process means that the daemon was killed or is being restarted: Connect then retries for retryWait, and removes the file if no daemon came.
+// Connect returns a client of the process that serves a home, and the status of the process. The
+// process is a daemon, or a command that executes a run (Foreground). If no process serves the
+// home, Connect returns api.ErrNoDaemon.
+//
+// If the home has a service, a socket file without a process means that the daemon was killed or is
+// restarting. Connect then retries for retryWait. If the daemon does not return, it removes the
+// file.
 func Connect(ctx context.Context, home string) (*api.Client, api.Status, error) {
 	for began := time.Now(); ; {
 		client, st, err := connect(ctx, home)
@@ -101,7 +108,7 @@ func removeStaleSocket(home string) {
 	}
 }
 
-// connect tries Connect once.
+// connect tries once to connect.
 func connect(ctx context.Context, home string) (*api.Client, api.Status, error) {
 	var st api.Status
 	client, err := api.Dial(ctx, SocketPath(home))
@@ -109,8 +116,8 @@ func connect(ctx context.Context, home string) (*api.Client, api.Status, error) 
 		return nil, st, err
 	}
 
-	// Asked at once: the socket of a process that was killed, or is just ending, can still be reached for a
-	// moment.
+	// Ask immediately, because the socket of a killed or exiting process may still accept
+	// connections for a moment.
 	asking, cancel := context.WithTimeout(ctx, connectWait)
 	defer cancel()
 	err = client.Get(asking, "/v1/status", nil, &st)
@@ -121,7 +128,7 @@ func connect(ctx context.Context, home string) (*api.Client, api.Status, error) 
 	return client, st, err
 }
 
-// ConnectDaemon is Connect for what takes a daemon.
+// ConnectDaemon works like Connect, but returns api.ErrNoDaemon if the process is not a daemon.
 func ConnectDaemon(ctx context.Context, home string) (*api.Client, error) {
 	client, st, err := Connect(ctx, home)
 	if err == nil && st.Foreground {

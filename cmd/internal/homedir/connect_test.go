@@ -12,7 +12,7 @@ import (
 	"rouse/cmd/internal/homedir"
 )
 
-// staleSocket leaves the socket file of a killed daemon in a home that has a service.
+// staleSocket creates a home with a service and the socket file of a killed daemon.
 func staleSocket(t *testing.T) (home string) {
 	t.Helper()
 	home = t.TempDir()
@@ -28,7 +28,8 @@ func staleSocket(t *testing.T) (home string) {
 	return home
 }
 
-// A command reaches the daemon that is started again while the command tries to connect.
+// TestConnectRetries checks that a command reaches a daemon that restarts while the command
+// connects.
 func TestConnectRetries(t *testing.T) {
 	t.Parallel()
 	home := staleSocket(t)
@@ -57,7 +58,8 @@ func TestConnectRetries(t *testing.T) {
 	}
 }
 
-// If no daemon comes back, only the first command waits: it removes the socket file, unless another process holds the home.
+// TestConnectRemovesAStaleSocket checks that only the first command waits if the daemon does not
+// return. That command removes the socket file unless another process holds the home.
 func TestConnectRemovesAStaleSocket(t *testing.T) {
 	t.Parallel()
 	home := staleSocket(t)

@@ -1,3 +1,3 @@
-// Package homedir knows the folder that holds all state of one rouse, its home: who may open it and for how long (the
-// lock), how a command reaches the process that holds it (the socket), where its ledger is, and whether that is missing.
+// Package homedir manages the home, the folder that holds all state of one rouse. It provides the
+// lock of the home, the connection to the process that holds it, and the location of its ledger.
 package homedir

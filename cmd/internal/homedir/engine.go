@@ -15,19 +15,21 @@ import (
 )
 
 const (
-	// engineName is the file of a home whose ledger is in PostgreSQL: the address of the database, without a password, and below it
-	// the name of the node that the home is of.
+	// engineName is the name of the file that marks a home with a ledger in PostgreSQL. It contains
+	// the address of the database without a password, and the name of the home's node.
 	engineName = "engine"
 )
 
-// SharedLedgerError is a home whose ledger is in PostgreSQL, of which something was wanted that is done with a file.
+// SharedLedgerError is returned for an operation that needs a ledger file if the ledger is in
+// PostgreSQL.
 type SharedLedgerError struct{ Home, Address string }
 
 func (e *SharedLedgerError) Error() string {
 	return fmt.Sprintf("the ledger of the home %s is in PostgreSQL (%s), and there is no file of it here: back it up with pg_dump, bring it back with pg_restore while no node runs, and have its size from PostgreSQL. The databases of agents are files of the home: rouse db AGENT backup", e.Home, e.Address)
 }
 
-// SharedLedger is a *SharedLedgerError when the ledger of a home is in PostgreSQL, as far as the home knows; nil when it is a file.
+// SharedLedger returns a *SharedLedgerError if the home's engine file shows that its ledger is in
+// PostgreSQL, and nil otherwise.
 func SharedLedger(home string) error {
 	if address := sharedAddress(home); address != "" {
 		return &SharedLedgerError{home, address}
@@ -35,29 +37,31 @@ func SharedLedger(home string) error {
 	return nil
 }
 
-// sharedAddress is where in PostgreSQL the ledger of a home is, "" where it is a file.
+// sharedAddress returns the PostgreSQL address of a home's ledger. It returns an empty string if
+// the ledger is a file.
 func sharedAddress(home string) string {
 	address, _ := readEngine(home)
 	return address
 }
 
-// NodeOf is the name of the node that a home is of, "" where it does not know one.
+// NodeOf returns the name of a home's node. It returns an empty string if the home has not recorded
+// one.
 func NodeOf(home string) string {
 	_, node := readEngine(home)
 	return node
 }
 
-// readEngine reads what a home remembers of its ledger in PostgreSQL.
+// readEngine reads the engine file of a home.
 func readEngine(home string) (address, node string) {
 	text, err := os.ReadFile(filepath.Join(home, engineName))
 	if err != nil {
-		return "", "" // one that cannot be read is found by whoever opens the home
+		return "", "" // opening the home reports an unreadable file
 	}
 	address, node, _ = strings.Cut(strings.TrimSpace(string(text)), "\n")
 	return strings.TrimSpace(address), strings.TrimSpace(node)
 }
 
-// FindConfigured says whether the ledger that a configuration means is the one that a home has had, or may have.
+// FindConfigured returns an error if the configured ledger is not the one that the home has.
 func FindConfigured(ctx context.Context, dir string, cfg *config.Config, problem error) error {
 	if cfg.Engine.Shared() {
 		return refuseHistory(ctx, dir)
@@ -72,7 +76,8 @@ func FindConfigured(ctx context.Context, dir string, cfg *config.Config, problem
 	return fmt.Errorf("the ledger of the home %s is in PostgreSQL (%s), and the configuration does not say so any more: put engine.postgres back, or name another home. Nothing was started, and nothing was changed", dir, address)
 }
 
-// refuseHistory refuses a home whose runs are in a file of it: they would be out of sight.
+// refuseHistory returns an error if the home's ledger file contains runs, because a shared ledger
+// would hide them.
 func refuseHistory(ctx context.Context, dir string) error {
 	path := filepath.Join(dir, LedgerName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +96,8 @@ func refuseHistory(ctx context.Context, dir string) error {
 	return fmt.Errorf("the history of this home is in %s, and engine.postgres would put it out of sight. Take it there first: rouse engine migrate --to URL; or begin with another home (--home, home in the configuration), and keep this one to look things up", path)
 }
 
-// ForgetShared has a home be one whose ledger is a file, after it was brought back from PostgreSQL.
+// ForgetShared records that the ledger of a home is a file again, after it was moved back from
+// PostgreSQL.
 func ForgetShared(home string) error {
 	err := os.Remove(filepath.Join(home, engineName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -100,8 +106,8 @@ func ForgetShared(home string) error {
 	return err
 }
 
-// RememberEngine has a home remember where its ledger in PostgreSQL is, so that an empty one in a file never takes its place. A daemon
-// also records the name of its node.
+// RememberEngine records that the ledger of a home is in PostgreSQL. The record keeps an empty
+// ledger file from taking its place. A daemon also records the name of its node.
 func RememberEngine(dir, address, node string, serves bool) error {
 	knownAddress, knownNode := readEngine(dir)
 	if knownAddress == address && (knownNode == node || !serves) {

@@ -24,7 +24,7 @@ import (
 	"rouse/internal/owner"
 )
 
-// Holder describes the process that holds a home, for the error that a second one gets.
+// Holder describes the process that holds a home. It is shown in the errors of other processes.
 type Holder struct {
 	PID       int       `json:"pid"`
 	Version   string    `json:"version"`
@@ -33,10 +33,10 @@ type Holder struct {
 	Daemon    bool      `json:"daemon"`
 }
 
-// since returns the start time in the zone that the process used at its start.
+// since returns the start time in the time zone that the process had at its start.
 func (h Holder) since() string { return api.LocalTime(h.StartedAt, h.StartedAt.Location()) }
 
-// HeldError is returned when another process holds the home.
+// HeldError is returned if another process holds the home.
 type HeldError struct {
 	dir    string
 	holder Holder
@@ -48,7 +48,7 @@ func (e *HeldError) Error() string {
 		what = "a rouse daemon"
 	}
 
-	// The holder has the lock but has not written its file yet, or cannot.
+	// The holder has the lock, but has not written its file yet or cannot write it.
 	if e.holder.PID == 0 {
 		return fmt.Sprintf("%s already works on %s; wait for it to end, or stop it", what, e.dir)
 	}
@@ -57,16 +57,17 @@ func (e *HeldError) Error() string {
 		what, e.holder.PID, e.holder.since(), e.dir, e.holder.PID)
 }
 
-// Held is the error that says who holds a home.
+// Held returns the error for a home that another process holds.
 func Held(dir string) *HeldError { return &HeldError{dir: dir, holder: readHolder(dir)} }
 
-// Unanswered returns an error saying that the daemon that holds the home does not answer. It returns false if a command holds the home.
+// Unanswered returns the error for a daemon that holds the home but does not answer. It returns
+// false if a command holds the home.
 func (e *HeldError) Unanswered() (error, bool) {
 	return fmt.Errorf("the daemon that works on %s (process %d) does not answer: it is starting or stopping, or has reached its limit of open files (see its log); to end it: kill %[2]d",
 		e.dir, e.holder.PID), e.holder.Daemon
 }
 
-// Waiting says for whom a process waits that wants the home.
+// Waiting returns a message about the process that the caller waits for.
 func (e *HeldError) Waiting() string {
 	who := "another rouse process"
 	if e.holder.PID != 0 {
@@ -75,16 +76,17 @@ func (e *HeldError) Waiting() string {
 	return fmt.Sprintf("waiting for up to %s, because %s works on %s", homeWait, who, e.dir)
 }
 
-// Home is the folder that holds all state of one rouse: one process at a time owns it.
+// Home is the folder that holds all state of one rouse. One process at a time holds its lock.
 type Home struct {
 	Dir      string
 	lock     *flock.Flock
-	Mended   string // what was wrong with its mode, "" when nothing was
-	ReadOnly error  // why nothing can be written in it; nil: it can be
+	Mended   string // previous mode if it was corrected, otherwise empty
+	ReadOnly error  // reason the home cannot be written; nil if it can
 }
 
-// Open creates the folder if needed and acquires its exclusive lock, which the operating system releases when the process
-// ends. If another process holds the lock, the error is a *HeldError. A home that cannot be written is opened for reading.
+// Open creates the folder if necessary and acquires its exclusive lock. The operating system
+// releases the lock when the process ends. It returns a *HeldError if another process holds the
+// lock. If the home cannot be written, Open opens it read-only.
 func Open(dir string, self Holder) (*Home, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the home folder %s: %w; choose another with --home", dir, err)
@@ -97,7 +99,7 @@ func Open(dir string, self Holder) (*Home, error) {
 	h := &Home{Dir: dir, Mended: mended, lock: flock.New(filepath.Join(dir, "lock"), flock.SetPermissions(0o600))}
 	locked, err := h.lock.TryLock()
 	switch {
-	case unwritable(err): // there is no file to lock, and no process can make one
+	case unwritable(err): // no process can create the lock file
 		h.ReadOnly = err
 		return h, nil
 	case err != nil:
@@ -121,25 +123,28 @@ func Open(dir string, self Holder) (*Home, error) {
 	return h, nil
 }
 
-// SayMended says to the user of a command what a daemon would log.
+// SayMended tells the user of a command that the mode of the home was corrected. A daemon logs it
+// instead.
 func (h *Home) SayMended(w io.Writer) {
 	if h.Mended != "" {
 		fmt.Fprintf(w, "rouse: the home %s could be read by others (mode %s), and is its user's alone from now on; what lies in it is mended by: rouse doctor --fix\n", h.Dir, h.Mended)
 	}
 }
 
-// readHolder reads who holds the home. Some systems do not let the locked file itself be read.
+// readHolder reads the holder of a home from a separate file. Some systems do not allow reading a
+// locked file.
 func readHolder(dir string) Holder {
 	var self Holder
 	text, err := os.ReadFile(filepath.Join(dir, "holder.json"))
 	if err != nil || json.Unmarshal(text, &self) != nil {
-		// Only the message gets poorer: the lock decides, not this file.
+		// Only the error message is affected, because the lock decides.
 		return Holder{}
 	}
 	return self
 }
 
-// writeHolder records who holds the home. Like the lock, it need not survive a crash of the machine.
+// writeHolder records the holder of a home. Like the lock, the file need not survive a crash of the
+// machine.
 func (h *Home) writeHolder(self Holder) error {
 	text, err := json.Marshal(self)
 	if err != nil {
@@ -148,7 +153,7 @@ func (h *Home) writeHolder(self Holder) error {
 	return atomicfile.WriteUnsynced(filepath.Join(h.Dir, "holder.json"), text, 0o600)
 }
 
-// Close releases the lock, after it has removed the holder's file.
+// Close removes the holder's file and releases the lock.
 func (h *Home) Close() error {
 	err := os.Remove(filepath.Join(h.Dir, "holder.json"))
 	if errors.Is(err, fs.ErrNotExist) || h.ReadOnly != nil {
@@ -158,6 +163,7 @@ func (h *Home) Close() error {
 }
 
 // Adopt binds the home to its first configuration, so that a wrong --config cannot use its history.
+// If force is set, it rebinds the home to the configuration at path.
 func (h *Home) Adopt(path string, force bool) error {
 	stamp := filepath.Join(h.Dir, config.AdoptedFile)
 	old, err := os.ReadFile(stamp)
@@ -174,7 +180,8 @@ func (h *Home) Adopt(path string, force bool) error {
 	return atomicfile.Write(stamp, []byte(path), 0o600)
 }
 
-// ownHome refuses a home that others can change. If they can read it, mended is its mode before.
+// ownHome returns an error if other users can change the home. If they can read it, it corrects the
+// mode and returns the previous one.
 func ownHome(dir string) (mended string, err error) {
 	if err := owner.CheckHome(dir); err != nil {
 		return "", err
@@ -195,8 +202,9 @@ func ownHome(dir string) (mended string, err error) {
 	return fmt.Sprintf("%#o", mode), nil
 }
 
-// OpenToOthers lists what lies in a home, and the folder of its socket, that users beside its own could read or write,
-// with the home itself first. What agents make in their workdirs is theirs to show to whom they like.
+// OpenToOthers returns the paths in a home that other users can read or write, beginning with the
+// home. It includes the folder of the socket. Files in workdirs are not checked, because agents may
+// share them.
 func OpenToOthers(home string) (paths []string, err error) {
 	if !owner.HasModes {
 		return nil, nil
@@ -205,14 +213,14 @@ func OpenToOthers(home string) (paths []string, err error) {
 	others := func(info fs.FileInfo) bool { return info.Mode().Perm()&0o077 != 0 && owner.Mine(info) }
 	err = filepath.WalkDir(home, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.Type()&fs.ModeSymlink != 0 {
-			return err // a link has no mode of its own, and leads to what is not of the home
+			return err // a link has no mode, and its target is outside of the home
 		}
 		if e.IsDir() && !ours(home, path) {
 			return fs.SkipDir
 		}
 		info, err := e.Info()
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // a file for a moment
+			return nil // temporary file, already deleted
 		}
 		if err == nil && others(info) {
 			paths = append(paths, path)
@@ -227,18 +235,19 @@ func OpenToOthers(home string) (paths []string, err error) {
 	return paths, err
 }
 
-// ours reports whether rouse made a folder in the home. Workdirs and skills are not checked.
+// ours reports whether rouse created a folder in the home. Workdirs and skills are not checked.
 func ours(home, path string) bool {
 	rel, err := filepath.Rel(home, path)
 	part, _ := layout.Of(filepath.ToSlash(rel))
 	return path == home || err == nil && layout.Kept(home, path) && part.Name != "skills" && !layout.Clone(filepath.ToSlash(rel))
 }
 
-// FixModes takes away what others may do with what OpenToOthers lists, and returns what it has changed.
+// FixModes removes the permissions of other users from the paths of OpenToOthers, and returns the
+// changed paths.
 func FixModes(home string) (fixed []string, err error) {
 	paths, err := OpenToOthers(home)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // there is no home yet
+		return nil, nil // the home does not exist yet
 	}
 
 	for _, path := range paths {
@@ -258,22 +267,23 @@ func unwritable(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EDQUOT)
 }
 
-// LedgerOptions say where the ledger of a home is.
+// LedgerOptions returns the paths of a home's ledger file and blobs.
 func LedgerOptions(home string) ledger.Options {
 	return ledger.Options{Path: filepath.Join(home, LedgerName), Blobs: filepath.Join(home, "blobs")}
 }
 
-// Problem returns why a daemon could not serve a home, as far as known without opening it, or "".
+// Problem returns a reason that a daemon cannot serve a home, or an empty string. It does not open
+// the home, so it cannot find all problems.
 func Problem(ctx context.Context, dir string) string {
 	err := owner.CheckHome(dir)
 	if err == nil && SharedLedger(dir) != nil {
-		return "" // whether PostgreSQL answers is found by whoever opens it
+		return "" // opening the ledger shows whether PostgreSQL answers
 	}
 	if err == nil {
 		err = FindLedger(ctx, dir)
 	}
 	if err == nil {
-		err = store.Glance(LedgerOptions(dir)) // its marker and its modes
+		err = store.Glance(LedgerOptions(dir)) // checks only marker and modes
 	}
 	if err != nil {
 		return err.Error()
@@ -281,8 +291,9 @@ func Problem(ctx context.Context, dir string) string {
 	return ""
 }
 
-// Hold keeps everybody else from a home until release is called, for what changes its ledger as a
-// whole. It waits for a command, which is short, and refuses while a daemon serves the home, and where the ledger is not in it.
+// Hold keeps other processes from a home until release is called. It is for commands that change
+// the ledger as a whole. It waits for a command that holds the home. It returns an error if a
+// daemon serves the home or the ledger is in PostgreSQL.
 func Hold(ctx context.Context, dir string, say func(*HeldError)) (release func(), err error) {
 	if err := SharedLedger(dir); err != nil {
 		return nil, err
@@ -290,7 +301,8 @@ func Hold(ctx context.Context, dir string, say func(*HeldError)) (release func()
 	return HoldAny(ctx, dir, say)
 }
 
-// HoldAny is Hold for a command that moves a ledger, wherever that is.
+// HoldAny works like Hold, but also accepts a ledger in PostgreSQL. It is for commands that move a
+// ledger.
 func HoldAny(ctx context.Context, dir string, say func(*HeldError)) (release func(), err error) {
 	var h *Home
 	err = Wait(ctx, say, func() (err error) {

@@ -19,18 +19,20 @@ import (
 
 const (
 	LedgerName      = "ledger.db"
-	LedgerStampName = "ledger-id" // beside it: the id of the ledger that the home has
+	LedgerStampName = "ledger-id" // next to the ledger: the ID of the home's ledger
 
-	// emptyLedger is up to which size, in bytes, a ledger's file may hold no table: a page of SQLite's.
+	// emptyLedger is the maximum size of a ledger file without tables, in bytes. It is the largest
+	// page size of SQLite.
 	emptyLedger = 64 << 10
 )
 
-// MissingLedgerError means that the ledger is gone. A new ledger would give the ids of its runs again.
+// MissingLedgerError is returned if the ledger of a home is missing. A new ledger would reuse run
+// IDs.
 type MissingLedgerError struct {
-	Path   string   // of the ledger
-	State  string   // "is missing", …
-	Left   []string // what is there that says that it had one
-	Backup string   // the newest that was found; "" for none
+	Path   string   // path of the ledger
+	State  string   // for example "is missing"
+	Left   []string // traces of the ledger in the home
+	Backup string   // newest backup found; may be empty
 }
 
 func (e *MissingLedgerError) Error() string {
@@ -54,14 +56,15 @@ func FindLedger(ctx context.Context, dir string) error {
 	if all, err := store.Backups(path); err == nil && len(all) > 0 {
 		left, backup = append(left, "backups of it"), all[0].Path
 	}
-	if len(left) == 0 { // the home is new, or its very first start was cut off
+	if len(left) == 0 { // the home is new, or its first start was interrupted
 		return nil
 	}
 
 	return &MissingLedgerError{Path: path, State: state, Left: left, Backup: backup}
 }
 
-// ledgerState describes a ledger file without content. It returns "" if there is some.
+// ledgerState describes a missing or empty ledger file. It returns an empty string if the file has
+// content.
 func ledgerState(ctx context.Context, path string) string {
 	info, err := os.Stat(path)
 	switch {
@@ -75,12 +78,12 @@ func ledgerState(ctx context.Context, path string) string {
 		return "is empty"
 	}
 
-	// A file without its log can be left with nothing but its first page.
+	// A ledger file without its WAL may contain only its first page.
 	db, err := sqlite.OpenReadOnly(path)
 	if err != nil {
 		return ""
 	}
-	defer func() { _ = db.Close() }() // it only read
+	defer func() { _ = db.Close() }() // opened read-only
 
 	var tables int
 	if err := db.QueryRowContext(ctx, `select count(*) from sqlite_schema`).Scan(&tables); err == nil && tables == 0 {
@@ -89,7 +92,7 @@ func ledgerState(ctx context.Context, path string) string {
 	return ""
 }
 
-// leftOfLedger names what a home has only if it had a ledger.
+// leftOfLedger returns descriptions of files that a home has only if it had a ledger.
 func leftOfLedger(dir string) (left []string) {
 	if id := ReadLedgerStamp(dir); id != "" {
 		left = append(left, "the id of the one it had ("+filepath.Join(dir, LedgerStampName)+")")
@@ -107,16 +110,17 @@ func leftOfLedger(dir string) (left []string) {
 	return left
 }
 
-// ReadLedgerStamp is the id of the ledger that a home had last; "" when none is recorded.
+// ReadLedgerStamp returns the ID of the last ledger of a home, or an empty string if no ID is
+// recorded.
 func ReadLedgerStamp(dir string) string {
 	text, err := os.ReadFile(filepath.Join(dir, LedgerStampName))
 	if err != nil {
-		return "" // one that cannot be read is no reason to refuse a home whose ledger is there
+		return "" // an unreadable stamp is no reason to refuse a home with a ledger
 	}
 	return strings.TrimSpace(string(text))
 }
 
-// PlacementOptions say where in a home what is that comes along to the node that works for an agent.
+// PlacementOptions returns the paths in a home that move to the node that runs an agent.
 func PlacementOptions(home, node string, l *ledger.Ledger, log *slog.Logger) placement.Options {
 	part := func(name string) string { return filepath.Join(home, name) }
 	return placement.Options{Ledger: l, Node: node, Agents: part("agents"), Storage: part("storage"), State: part("replica"), Logger: log}

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Of several that want a home at the same instant one gets it, the others are refused, and who comes later is told by whom it is held.
-// ROUSE_TEST_RACES is how often.
+// TestHomeHasOneHolder checks that one of several concurrent callers gets a home, and that the
+// others learn the holder. ROUSE_TEST_RACES sets the number of rounds.
 func TestHomeHasOneHolder(t *testing.T) {
 	t.Parallel()
 	races, err := strconv.Atoi(os.Getenv("ROUSE_TEST_RACES"))

@@ -11,17 +11,18 @@ import (
 // maxSocketPath is the size of sockaddr_un with the final zero: 104 on macOS, 108 on Linux.
 const maxSocketPath = 104
 
-// SocketPath returns the socket of a home. It is in a runtime folder if the path would be too long.
+// SocketPath returns the socket path of a home. If the path would be too long, the socket is in a
+// runtime folder.
 func SocketPath(dir string) string {
 	path := filepath.Join(dir, "rouse.sock")
 	if len(path) < maxSocketPath {
 		return path
 	}
 
-	// The short name comes from the home alone, so that a command finds it without asking anybody.
+	// The short name depends only on the path of the home, so every command finds it.
 	sum := sha256.Sum256([]byte(dir))
 	base := os.Getenv("XDG_RUNTIME_DIR")
-	// The temp folder is shared between users, so each gets a folder of their own in it.
+	// Users share the temporary folder, so each user gets a folder in it.
 	if base == "" || len(base) > maxSocketPath/2 {
 		base = filepath.Join(os.TempDir(), fmt.Sprintf("rouse-%d", os.Getuid()))
 	} else {

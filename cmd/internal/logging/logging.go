@@ -1,5 +1,5 @@
-// Package logging makes the logger of a process: the settings of the configuration, which a reload changes; secrets are
-// redacted; and a reader that stops reading does not stop the process.
+// Package logging creates the logger of a process. A reload can change its settings, secrets are
+// redacted, and a blocked reader does not block the process.
 package logging
 
 import (
@@ -20,13 +20,13 @@ import (
 type Var struct {
 	level slog.LevelVar
 	zone  atomic.Pointer[time.Location]
-	hide  atomic.Pointer[redact.Redactor] // of all secrets that were configured since the start
+	hide  atomic.Pointer[redact.Redactor] // redacts all secrets configured since the start
 }
 
 // Zone returns the time zone of the timestamps.
 func (v *Var) Zone() *time.Location { return v.zone.Load() }
 
-// Set applies the settings of a configuration, and redacts its secrets from now on.
+// Set applies the settings of a configuration and adds its secrets to the redacted ones.
 func (v *Var) Set(cfg *config.Config) {
 	v.level.Set(logLevel(cfg.Log))
 	v.zone.Store(cfg.Zone())
@@ -36,7 +36,7 @@ func (v *Var) Set(cfg *config.Config) {
 	}
 }
 
-// New returns a logger that writes text to a terminal, else JSON, unless log.format is set.
+// New returns a logger. Unless log.format is set, it writes text to a terminal and JSON otherwise.
 func New(cfg *config.Config, v *Var, w io.Writer) *slog.Logger {
 	v.Set(cfg)
 	behind, ok := w.(*Writer)
@@ -49,7 +49,8 @@ func New(cfg *config.Config, v *Var, w io.Writer) *slog.Logger {
 	return newLogger(cfg.Log, v, w, behind.to)
 }
 
-// newLogger writes to w in the form that suits its reader.
+// newLogger returns a logger that writes to w. The default format depends on whether reader is a
+// terminal.
 func newLogger(c config.Log, v *Var, w, reader io.Writer) *slog.Logger {
 	o := &slog.HandlerOptions{Level: &v.level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey && len(groups) == 0 && a.Value.Kind() == slog.KindTime {
@@ -83,38 +84,39 @@ func (v *Var) redact(a slog.Attr) slog.Attr {
 func logLevel(c config.Log) slog.Level {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
-		return slog.LevelInfo // the configuration was checked; an empty one has no level
+		return slog.LevelInfo // the level was checked, but may be empty
 	}
 	return level
 }
 
-// Quiet is the logger of commands: errors only.
+// Quiet returns the logger of commands, which logs only errors.
 func Quiet() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 }
 
 const (
-	// maxUnread is how much is kept of what nobody has read yet, in bytes; what is being written comes on top of it.
+	// maxUnread is the size of the buffer, in bytes. The lines being written do not count.
 	maxUnread = 1 << 20
-	// closeFor is how long Close waits for a reader.
+	// closeFor is how long Close waits for the reader.
 	closeFor = 2 * time.Second
 )
 
-// Writer writes lines to a reader that may stop reading, such as a full pipe. Only its own goroutine waits for the reader.
-// Lines that do not fit into the buffer are dropped and counted; the reader gets their number when it reads again.
+// Writer writes lines to a reader that may block, such as a full pipe. Only its own goroutine waits
+// for the reader. Lines that do not fit into the buffer are dropped and counted. Their number is
+// written when the reader continues.
 type Writer struct {
 	to   io.Writer
 	wake chan struct{} // capacity 1
-	over chan struct{} // closed when all was written after Close
+	over chan struct{} // closed after Close, when all lines are written
 
 	mu     sync.Mutex
 	unread []byte
-	lost   int            // lines since the last that fit
-	tell   func(lost int) // writes their number to the reader
+	lost   int            // number of dropped lines since the last report
+	tell   func(lost int) // writes the number of dropped lines to the reader
 	closed bool
 }
 
-// NewWriter starts the goroutine that writes to w, until Close.
+// NewWriter returns a Writer and starts its goroutine. The caller must close it.
 func NewWriter(to io.Writer) *Writer {
 	w := &Writer{to: to, wake: make(chan struct{}, 1), over: make(chan struct{})}
 	w.tell = func(lost int) { fmt.Fprintln(to, "rouse:", lostText(lost)) }
@@ -126,27 +128,28 @@ func lostText(lines int) string {
 	return fmt.Sprintf("lost %s of the log, because the reader did not read", text.Plural(lines, "line"))
 }
 
-// tellBy replaces the function that reports lost lines.
+// tellBy replaces the function that reports dropped lines.
 func (w *Writer) tellBy(tell func(lost int)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tell = tell
 }
 
-// wakeUp has the goroutine look at the buffer.
+// wakeUp makes the goroutine check the buffer.
 func (w *Writer) wakeUp() {
 	select {
 	case w.wake <- struct{}{}:
-	default: // it is about to look
+	default: // already pending
 	}
 }
 
-// Write keeps a line, or drops it; it never waits for the reader, and never fails.
+// Write buffers or drops a line. It does not block and does not return an error.
 func (w *Writer) Write(line []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	// Once a line was lost, those behind it are too, so that the reader is told where.
+	// After a dropped line, drop the following lines, too. The report then appears at the right
+	// place.
 	if w.closed || w.lost > 0 || len(w.unread)+len(line) > maxUnread {
 		w.lost++
 	} else {
@@ -156,7 +159,7 @@ func (w *Writer) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Close has the rest written, and waits for that until the reader has had two seconds for it.
+// Close writes the remaining lines and waits for the reader for at most closeFor.
 func (w *Writer) Close() {
 	w.mu.Lock()
 	w.closed = true
@@ -169,7 +172,8 @@ func (w *Writer) Close() {
 	}
 }
 
-// run writes the buffer as a whole, in the order of its lines. Write errors have no place to be reported.
+// run writes the buffered lines in order. It ignores write errors, because there is no place to
+// report them.
 func (w *Writer) run() {
 	defer close(w.over)
 	for {

@@ -13,22 +13,22 @@ import (
 	"rouse/cmd/internal/config"
 )
 
-// Whoever logs goes on while nobody reads. The lines that were kept come in their order once somebody does, and then how many are
-// missing, in the form of the log.
+// TestLogWithoutReader checks that logging continues while the reader is blocked. The reader then
+// gets the buffered lines in order, and the number of dropped lines in the format of the log.
 func TestLogWithoutReader(t *testing.T) {
 	t.Parallel()
-	const lines = 40_000 // of some 80 bytes: more than is kept
+	const lines = 40_000 // of about 80 bytes each: more than the buffer size
 	for format, number := range map[string]string{"json": `"number":%d}`, "text": "number=%d"} {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				reader, pipe := io.Pipe() // which takes nothing that is not read
+				reader, pipe := io.Pipe() // the pipe blocks until it is read
 				w := NewWriter(pipe)
 				log := New(&config.Config{Log: config.Log{Format: format}, Timezone: "UTC"}, &Var{}, w)
 				for i := range lines {
 					log.Info("said", "number", i)
 					if i == 0 {
-						synctest.Wait() // it is being written, and what is said from here on is kept
+						synctest.Wait() // the first line is being written, and later lines are buffered
 					}
 				}
 
@@ -61,7 +61,7 @@ func TestLogWithoutReader(t *testing.T) {
 	}
 }
 
-// After a loss what is said comes as before.
+// TestLogGoesOnAfterALoss checks that lines are written as usual after a loss.
 func TestLogGoesOnAfterALoss(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestLogGoesOnAfterALoss(t *testing.T) {
 		big := strings.Repeat("x", maxUnread-1) + "\n"
 
 		fmt.Fprint(w, big)
-		synctest.Wait() // it is being written, and the buffer is empty
+		synctest.Wait() // the line is being written, and the buffer is empty
 		fmt.Fprint(w, big)
 		fmt.Fprintln(w, "no room for this")
 		expect(big)
@@ -91,7 +91,7 @@ func TestLogGoesOnAfterALoss(t *testing.T) {
 	})
 }
 
-// A reader that never reads does not keep a daemon from ending.
+// TestLogCloseIsBounded checks that a blocked reader does not keep a daemon from ending.
 func TestLogCloseIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestLogCloseIsBounded(t *testing.T) {
 		if took := time.Since(begun); took != closeFor {
 			t.Error(took)
 		}
-		_ = reader.Close() // the goroutine ends
+		_ = reader.Close() // ends the goroutine
 		<-w.over
 	})
 }

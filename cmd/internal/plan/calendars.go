@@ -9,12 +9,14 @@ import (
 	"rouse/internal/text"
 )
 
-// CalendarSource returns where a calendar is fetched from. It returns false for a calendar that is not fetched.
+// CalendarSource returns the source of a fetched calendar. It returns false if the calendar is not
+// fetched.
 func CalendarSource(c config.Calendar) (calendars.Source, bool) {
 	return calendars.Source{Name: string(c.Name), Address: c.Address(), Near: c.Near, Refresh: time.Duration(c.Refresh)}, c.URL != ""
 }
 
-// fillCalendars fills the fetched calendars from their copies. A calendar without a copy is empty.
+// fillCalendars fills fetched calendars from their local copies. A calendar without a copy is
+// empty.
 func fillCalendars(cfg *config.Config, now time.Time) {
 	store := calendars.NewStore(string(cfg.Home))
 	for _, c := range cfg.Calendars {
@@ -31,7 +33,7 @@ func Calendars(cfg *config.Config) []api.Calendar {
 	for _, c := range cfg.Calendars {
 		made := cfg.CalendarOf(string(c.Name))
 		if made == nil {
-			continue // it has no name, which was refused
+			continue // without a name; loading the configuration has reported it
 		}
 		state := api.Calendar{Name: string(c.Name), Kind: "file", Times: made.Len()}
 		if c.Holidays != "" {

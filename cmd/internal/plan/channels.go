@@ -10,17 +10,17 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// newChannels opens the configured channels, and the default one that exists without being configured.
+// newChannels opens the configured channels and the default channel, which needs no configuration.
 func newChannels(cfg *config.Config) (map[string]notify.Channel, error) {
 	standard, err := notify.Open(notify.Settings{Kind: config.DefaultChannel})
 	if err != nil {
 		return nil, err
 	}
 
-	// A configured channel of the same name replaces the default one below.
+	// A configured channel with the same name replaces the default channel.
 	out := map[string]notify.Channel{config.DefaultChannel: standard}
 	for i, n := range cfg.Notifications {
-		// A channel that cannot be used keeps its notices, and keeps no run from starting.
+		// An unusable channel keeps its notices and does not block runs.
 		if held := SecretObstacles(cfg, fmt.Sprintf("notifications[%d].", i)); len(held) > 0 {
 			out[string(n.Name)] = notify.Unusable(held[0].Text)
 			continue
@@ -33,17 +33,17 @@ func newChannels(cfg *config.Config) (map[string]notify.Channel, error) {
 	return out, nil
 }
 
-// ChannelRules returns when each channel may send: quiet hours, digests, fallbacks.
+// ChannelRules returns the rules of each channel: quiet hours, digests and fallbacks.
 func ChannelRules(cfg *config.Config, session *notify.Session) map[string]notify.Rules {
 	out := map[string]notify.Rules{}
 	for _, n := range cfg.Notifications {
 		r := notify.Rules{Zone: cfg.Zone(), Fallback: string(n.Fallback), Digest: digestOf(cfg, string(n.Name))}
 		if n.QuietHours != "" {
-			r.Quiet, _ = schedule.ParseQuiet(n.QuietHours) // a wrong one was refused
+			r.Quiet, _ = schedule.ParseQuiet(n.QuietHours) // checked when the configuration was loaded
 		}
 		out[string(n.Name)] = r
 	}
-	// The channel that exists without being configured.
+	// The default channel works without configuration.
 	if _, configured := out[config.DefaultChannel]; !configured {
 		if digest := digestOf(cfg, config.DefaultChannel); digest != nil {
 			out[config.DefaultChannel] = notify.Rules{Zone: cfg.Zone(), Digest: digest, Session: session}
@@ -52,16 +52,16 @@ func ChannelRules(cfg *config.Config, session *notify.Session) map[string]notify
 	return out
 }
 
-// digestOf is when a channel sends a summary, nil for never.
+// digestOf returns the time of a channel's daily digest, or nil if it has none.
 func digestOf(cfg *config.Config, channel string) *schedule.Daily {
-	digest, err := schedule.ParseDaily(cfg.DigestOf(channel)) // a wrong one was refused
+	digest, err := schedule.ParseDaily(cfg.DigestOf(channel)) // checked when the configuration was loaded
 	if err != nil {
 		return nil
 	}
 	return &digest
 }
 
-// channelGroups are how channels gather failures.
+// channelGroups returns how each channel groups failures.
 func channelGroups(cfg *config.Config) map[string]agentplan.Group {
 	out := map[string]agentplan.Group{}
 	for _, n := range cfg.Notifications {
@@ -70,7 +70,8 @@ func channelGroups(cfg *config.Config) map[string]agentplan.Group {
 	return out
 }
 
-// channelNames are in the order in which models read them: the default one, then as configured.
+// channelNames returns the channel names for prompts: the default channel first, then in the order
+// of the configuration.
 func channelNames(cfg *config.Config) []string {
 	names := []string{config.DefaultChannel}
 	for _, n := range cfg.Notifications {

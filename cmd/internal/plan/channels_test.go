@@ -15,8 +15,8 @@ import (
 	"rouse/cmd/internal/notify"
 )
 
-// TestChannelsAreOfTheirKind: each kind that a configuration can name is opened as that kind, and
-// none becomes a desktop channel because nobody made another of it.
+// TestChannelsAreOfTheirKind checks that each kind in the schema opens a channel of that kind. No
+// kind may fall back to the desktop channel.
 func TestChannelsAreOfTheirKind(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "notifications: [{name: phone, kind: desktop}, {name: alarm, kind: desktop}]\n"}), "rouse.yaml")
@@ -49,7 +49,7 @@ func TestChannelsAreOfTheirKind(t *testing.T) {
 	}
 }
 
-// configuredKinds are the values of `notifications: kind:` in the schema.
+// configuredKinds returns the values of `notifications: kind:` in the schema.
 func configuredKinds(t *testing.T) []string {
 	t.Helper()
 	text, err := yaml.Schema()

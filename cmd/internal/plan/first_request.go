@@ -18,18 +18,18 @@ import (
 	"rouse/cmd/internal/config"
 )
 
-// FirstRequest is the first request that a job sends to its model, with the bytes of its parts.
+// FirstRequest is the first request of a job to its model, with the sizes of its parts.
 type FirstRequest struct {
 	Job     string          `json:"job"`
 	Agent   string          `json:"agent"`
 	Model   string          `json:"model"`
-	Bytes   int             `json:"bytes"` // of the body
+	Bytes   int             `json:"bytes"` // size of the body
 	System  int             `json:"system_bytes"`
 	Task    int             `json:"task_bytes"`
 	Tools   int             `json:"tools_bytes"`
 	EachOf  []ToolBytes     `json:"tools"`
-	Other   int             `json:"other_bytes"`       // the name of the model, options, punctuation
-	Missing []string        `json:"missing,omitempty"` // what the run adds when it starts
+	Other   int             `json:"other_bytes"`       // model name, options and punctuation
+	Missing []string        `json:"missing,omitempty"` // parts that the run adds when it starts
 	Body    json.RawMessage `json:"body"`
 }
 
@@ -39,8 +39,8 @@ type ToolBytes struct {
 	Bytes int    `json:"bytes"`
 }
 
-// FirstRequestOf returns the first request of a job, encoded for the server of its model. Nothing is sent. tables describes the
-// agent's database.
+// FirstRequestOf returns the first request of a job, encoded for the server of its model, without
+// sending it. The schema tables describes the agent's database.
 func FirstRequestOf(ctx context.Context, cfg *config.Config, log *slog.Logger, job string, tables schema.Schema) (FirstRequest, error) {
 	p, err := New(cfg, log)
 	if err != nil {
@@ -56,7 +56,7 @@ func FirstRequestOf(ctx context.Context, cfg *config.Config, log *slog.Logger, j
 		if string(m.Name) != first.Model {
 			continue
 		}
-		if m.Provider == "replay" { // a recording gets no bytes: these are those of most servers
+		if m.Provider == "replay" { // a recording has no request, so use the most common protocol
 			m.Provider, m.Model, m.BaseURL = "openai", string(m.Name), "http://localhost/v1"
 		}
 		if out.Body, err = encodedRequest(ctx, log, m, first.Request); err != nil {
@@ -74,11 +74,11 @@ func FirstRequestOf(ctx context.Context, cfg *config.Config, log *slog.Logger, j
 		out.EachOf, out.Tools = append(out.EachOf, one), out.Tools+one.Bytes
 	}
 	out.Other = out.Bytes - out.System - out.Task - out.Tools
-	out.Body = redact.New(cfg.Secrets.Values).JSON(out.Body) // it is for a person; the sizes are those of the request
+	out.Body = redact.New(cfg.Secrets.Values).JSON(out.Body) // redact for people; the sizes are those of the original request
 	return out, nil
 }
 
-// jsonBytes returns the length of a text in a request.
+// jsonBytes returns the length of text in a JSON request.
 func jsonBytes(text string) int {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -89,7 +89,8 @@ func jsonBytes(text string) int {
 	return b.Len() - len("\n")
 }
 
-// encodedTools finds the list of so many tools in a body, or nil: servers name and nest it differently.
+// encodedTools returns the tools in a body, or nil if it does not contain count tools. Servers
+// differ in the name and nesting of the list.
 func encodedTools(raw json.RawMessage, count int) []json.RawMessage {
 	var fields struct {
 		Tools []json.RawMessage `json:"tools"`
@@ -129,7 +130,7 @@ func encodedRequest(ctx context.Context, log *slog.Logger, m config.Model, r mod
 	return taken.body, nil
 }
 
-// bodyTaker is a transport that keeps the first body and sends nothing.
+// bodyTaker is a transport that stores the first body and sends nothing.
 type bodyTaker struct {
 	body json.RawMessage
 	stop context.CancelFunc

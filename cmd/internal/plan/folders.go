@@ -13,8 +13,9 @@ import (
 	"rouse/internal/owner"
 )
 
-// newBoundary ends the owner's own folders where others make names: agents in their workdirs and write grants, strangers in the
-// watched folders, and both in the folders that their files are moved to. Disabled agents and jobs count too.
+// newBoundary returns the folders in which agents or strangers can create names, so that links
+// there are not trusted. These are the workdirs, write grants and clones of agents, and the folders
+// of watches. Disabled agents and jobs count, too.
 func newBoundary(cfg *config.Config) nofollow.UntrustedDirs {
 	places := slices.Concat(config.ExecutorPlaces(cfg), []string{clonesFolder(cfg)}, untrustedFolders(cfg))
 	for _, a := range cfg.Agents {
@@ -23,12 +24,13 @@ func newBoundary(cfg *config.Config) nofollow.UntrustedDirs {
 	return nofollow.NewBoundary(places...)
 }
 
-// clonesFolder holds the private clones of runs, in which agents write.
+// clonesFolder returns the folder of the private clones of runs. Agents write in it.
 func clonesFolder(cfg *config.Config) string {
 	return filepath.Join(string(cfg.Home), "checkouts", "runs")
 }
 
-// untrustedFolders are those that strangers' files come to: the watched ones, and those that their files are moved to.
+// untrustedFolders returns the folders that may contain files from strangers: the watched folders,
+// and the folders that their files are moved to.
 func untrustedFolders(cfg *config.Config) (out []string) {
 	for _, j := range cfg.Jobs {
 		if j.Watch != nil {
@@ -38,7 +40,8 @@ func untrustedFolders(cfg *config.Config) (out []string) {
 	return out
 }
 
-// newMasks returns the places that later runs trust, so no agent may change them (docs/dev/security-tests.md).
+// newMasks returns the paths that later runs trust, so agents must not change them. See
+// docs/dev/security-tests.md.
 func newMasks(cfg *config.Config) tool.ProtectedPaths {
 	m := tool.ProtectedPaths{ReadOnly: slices.Concat(cfg.Files, places.Included(cfg)), Hidden: []string{string(cfg.Home)}}
 	for _, r := range cfg.SkillRoots(os.Getenv) {
@@ -49,10 +52,12 @@ func newMasks(cfg *config.Config) tool.ProtectedPaths {
 	return m
 }
 
-// writables is what was found of files, each of which is looked at once: thousands of jobs stand in the same.
+// writables caches the results of checks by file, because thousands of jobs may be in the same
+// file.
 type writables map[string]string
 
-// byOthers reports how another user could change a file that defines an agent or a job (OSL-19), or "".
+// byOthers returns how another user could change one of the files that define an agent or a job. It
+// returns an empty string if no other user can.
 func (w writables) byOthers(files ...string) string {
 	for _, path := range files {
 		why, known := w[path]

@@ -24,7 +24,7 @@ func newBounds(b config.Bounds) loop.Bounds {
 func (p *Plan) addJob(cfg *config.Config, i int, models map[string]*agentplan.Model, files writables) error {
 	j := &cfg.Jobs[i]
 	name := string(j.Name)
-	p.policies[name] = newPolicy(cfg, j) // for a disabled job as well: runs of it may still be unfinished
+	p.policies[name] = newPolicy(cfg, j) // also for a disabled job, which may still have unfinished runs
 	if cfg.Engine.Shared() {
 		p.Hosts[name] = cfg.HostOf(j)
 	}
@@ -48,7 +48,7 @@ func (p *Plan) addJob(cfg *config.Config, i int, models map[string]*agentplan.Mo
 	if len(schedules) > 0 || j.RunOnStart {
 		overlap := j.Overlap
 		if job.AsksModel() && job.Model == nil && p.Runner.Agents[j.Agent].Model == nil && (overlap == domain.OverlapAllow || overlap == domain.OverlapQueueAll) {
-			// Such runs stay queued until a model is configured; they must not pile up.
+			// Such runs stay queued until a model is configured. Keep them from piling up.
 			overlap = domain.OverlapQueueOne
 		}
 		p.Jobs = append(p.Jobs, scheduler.Job{Name: name, Agent: j.Agent, Schedules: schedules, Overlap: overlap, RunOnStart: j.RunOnStart,
@@ -66,7 +66,7 @@ func (p *Plan) addJob(cfg *config.Config, i int, models map[string]*agentplan.Mo
 	return nil
 }
 
-// newJob is a job in the terms of the runner.
+// newJob translates a job for the runner.
 func newJob(cfg *config.Config, j *config.Job, models map[string]*agentplan.Model) agentplan.Job {
 	job := agentplan.Job{
 		Name: string(j.Name), Agent: j.Agent, Prompt: j.Prompt, Model: models[j.Model], Record: j.Record, UndoOnFailure: j.UndoOnFail, ContextViews: j.ContextViews, KeepSession: j.Session == config.SessionKeep, Bounds: newBounds(j.Bounds), Budget: NewBudget(j.Budget), Watched: watched(j), MinTier: j.MinTier,
@@ -83,7 +83,7 @@ func newJob(cfg *config.Config, j *config.Job, models map[string]*agentplan.Mode
 		job.Skill, job.Input, job.Workspace = s, j.Input, j.Workspace
 	}
 
-	// An empty playbook is still one: nil would make it a job of a model.
+	// Keep an empty playbook as such, because nil would make it a job with a model.
 	if j.Playbook != nil {
 		job.Playbook = []playbook.Call{}
 	}
@@ -105,7 +105,7 @@ func newJob(cfg *config.Config, j *config.Job, models map[string]*agentplan.Mode
 	return job
 }
 
-// newPolicy is what the dispatcher needs to know of a job.
+// newPolicy translates a job for the dispatcher.
 func newPolicy(cfg *config.Config, j *config.Job) dispatch.Policy {
 	p := dispatch.Policy{
 		Attempts: j.Retry.Attempts, Backoff: time.Duration(j.Retry.Backoff), MaxBackoff: time.Duration(j.Retry.MaxBackoff),

@@ -12,20 +12,21 @@ import (
 	"rouse/cmd/internal/secret"
 )
 
-// Load reads the configuration. home replaces its home unless "". A missing secret blocks only its jobs.
+// Load reads the configuration. If home is not empty, it replaces the configured home. A missing
+// secret blocks only the jobs that use it.
 func Load(path, home string) (*config.Config, error) { return LoadText(path, home, nil) }
 
-// LoadText is Load for a configuration that is not written yet, as if it were the file at path.
+// LoadText loads text as if it were the content of the file at path. Otherwise it works like Load.
 func LoadText(path, home string, text []byte) (*config.Config, error) {
 	o := loadOptions(path, home, os.Getenv)
 	o.Text, o.HoldSecrets = text, true
 	return load.Config(o, agent.Specs())
 }
 
-// Check is Load, but a missing secret is an error.
+// Check works like Load, but a missing secret is an error.
 func Check(path, home string) (*config.Config, error) { return CheckWith(path, home, os.Getenv) }
 
-// CheckWith is Check with other variables than this process has.
+// CheckWith works like Check, but reads environment variables with getenv.
 func CheckWith(path, home string, getenv func(string) string) (*config.Config, error) {
 	return load.Config(loadOptions(path, home, getenv), agent.Specs())
 }
@@ -35,10 +36,11 @@ func loadOptions(path, home string, getenv func(string) string) yaml.Options {
 		Ollama: func() (string, string, bool) { return FindOllama(getenv) }}
 }
 
-// finder looks up secrets for a configuration. The store is opened by the first lookup.
+// finder returns a function that looks up secrets for a configuration. The first lookup opens the
+// store.
 func finder(path, home string) func(string) (string, bool, error) {
 	open := sync.OnceValues(func() (*secret.Store, error) {
-		// The home may be set in the very file that is being loaded, so it is read ahead.
+		// The configuration being loaded may set the home, so read the home first.
 		dir, err := home, error(nil)
 		if dir == "" {
 			dir, err = yaml.Home(path, os.Getenv)
@@ -54,7 +56,7 @@ func finder(path, home string) func(string) (string, bool, error) {
 			return "", false, err
 		}
 		value, _, err := store.Get(name)
-		if errors.Is(err, secret.ErrNotSet) { // the configuration reports it, with the place that refers to it
+		if errors.Is(err, secret.ErrNotSet) { // the configuration reports it with its position
 			return "", false, nil
 		}
 		return value, err == nil, err

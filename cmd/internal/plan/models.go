@@ -17,7 +17,7 @@ import (
 	"rouse/cmd/internal/config"
 )
 
-// NewModels opens the configured models, by name.
+// NewModels opens the configured models and returns them by name.
 func NewModels(cfg *config.Config, log *slog.Logger) (map[string]*agentplan.Model, error) {
 	out := map[string]*agentplan.Model{}
 	for i, m := range cfg.Models {
@@ -26,9 +26,10 @@ func NewModels(cfg *config.Config, log *slog.Logger) (map[string]*agentplan.Mode
 			return nil, fmt.Errorf("%s: model %s: %w", m.At, m.Name, err)
 		}
 
-		// A model without a known price costs nothing here; config refuses one where money is limited.
+		// A model without a known price costs 0 here. The configuration does not allow such a model
+		// if there is a money limit.
 		rate, _ := m.Rate()
-		_, listed := model.Lookup(m.Model) // of others the server knows more
+		_, listed := model.Lookup(m.Model) // for unlisted models, the server knows the context size
 		out[string(m.Name)] = &agentplan.Model{Name: string(m.Name), Provider: provider, MaxOutput: m.MaxOutput, Window: m.Window(), Temperature: m.Temperature, Price: rate,
 			Where: cfg.Where(m.At), Obstacles: SecretObstacles(cfg, fmt.Sprintf("models[%d].", i)), Nearby: m.Provider == "ollama", AsksWindow: !listed}
 	}
@@ -41,7 +42,8 @@ func NewModels(cfg *config.Config, log *slog.Logger) (map[string]*agentplan.Mode
 	return out, nil
 }
 
-// NewProvider returns a client for the protocol of a model. If transport is nil, the provider has its own connection pool.
+// NewProvider returns a client for the protocol of a model. If transport is nil, the provider has
+// its own connection pool.
 func NewProvider(m config.Model, log *slog.Logger, transport http.RoundTripper) (model.Provider, error) {
 	e := wire.Endpoint{
 		BaseURL: m.BaseURL, APIKey: m.APIKey, Model: m.Model, Headers: m.Headers,
@@ -58,7 +60,7 @@ func NewProvider(m config.Model, log *slog.Logger, transport http.RoundTripper) 
 		return ollama.New(ollama.Options{Endpoint: e, ContextWindow: m.ContextWindow})
 	}
 
-	// Every other provider has the protocol of OpenAI, in one of its two forms.
+	// All other providers use one of the two protocols of OpenAI.
 	if m.API == "responses" {
 		return openai.NewResponses(e)
 	}

@@ -9,7 +9,7 @@ import (
 	"rouse/internal/ledger"
 )
 
-// SecretObstacles returns the secrets that are missing below a path of the configuration.
+// SecretObstacles returns the missing secrets below a path of the configuration, as obstacles.
 func SecretObstacles(cfg *config.Config, below string) (out []ledger.Obstacle) {
 	for _, h := range cfg.Secrets.Held {
 		if strings.HasPrefix(h.Path, below) {
@@ -19,7 +19,7 @@ func SecretObstacles(cfg *config.Config, below string) (out []ledger.Obstacle) {
 	return out
 }
 
-// agentObstacles are the secrets that an agent lacks, those of its MCP servers with them.
+// agentObstacles returns the missing secrets of an agent and of its MCP servers, as obstacles.
 func agentObstacles(cfg *config.Config, i int) []ledger.Obstacle {
 	out := SecretObstacles(cfg, fmt.Sprintf("agents[%d].", i))
 	for k, s := range cfg.MCP {
@@ -30,7 +30,7 @@ func agentObstacles(cfg *config.Config, i int) []ledger.Obstacle {
 	return out
 }
 
-// disabledAgent is what keeps the runs of a job from starting whose agent is disabled.
+// disabledAgent returns the obstacle of a job's runs if its agent is disabled.
 func disabledAgent(cfg *config.Config, j *config.Job) ledger.Obstacle {
 	o := ledger.Obstacle{Kind: "agent", Source: "agent/" + j.Agent, Text: fmt.Sprintf("the agent %s is disabled (enabled: false)", j.Agent), Quiet: true}
 	if i := slices.IndexFunc(cfg.Agents, func(a config.Agent) bool { return string(a.Name) == j.Agent }); i >= 0 {

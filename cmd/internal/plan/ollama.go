@@ -19,20 +19,22 @@ import (
 
 const (
 	findOllamaTimeout = 2 * time.Second // for all requests together
-	maxOllamaModels   = 10              // that are asked for their capabilities
+	maxOllamaModels   = 10              // models asked for their capabilities
 )
 
 type ollamaModel struct {
 	Name       string    `json:"name"`
-	RemoteHost string    `json:"remote_host"` // set if Ollama only forwards to it
+	RemoteHost string    `json:"remote_host"` // set if Ollama only forwards requests to another host
 	Modified   time.Time `json:"modified_at"`
 }
 
-// FindOllama looks for an Ollama on this machine, and for its newest local model that can call tools.
+// FindOllama looks for an Ollama server on this machine. It returns the newest local model that can
+// call tools, and the server's address.
 func FindOllama(getenv func(string) string) (name, address string, ok bool) {
 	address, local := ollamaAddress(getenv("OLLAMA_HOST"))
 	if !local {
-		// A model elsewhere must be configured: nothing leaves this machine unasked.
+		// A model on another machine must be configured, because data must not leave this machine
+		// unasked.
 		return "", "", false
 	}
 
@@ -46,7 +48,7 @@ func FindOllama(getenv func(string) string) (name, address string, ok bool) {
 		return "", "", false
 	}
 
-	// By name among equals, so that the choice does not change between starts.
+	// Sort equal times by name, so that the choice is stable between starts.
 	slices.SortStableFunc(list.Models, func(a, b ollamaModel) int {
 		return cmp.Or(b.Modified.Compare(a.Modified), strings.Compare(a.Name, b.Name))
 	})
@@ -67,7 +69,7 @@ func FindOllama(getenv func(string) string) (name, address string, ok bool) {
 	return "", "", false
 }
 
-// ollamaAddress returns the address in OLLAMA_HOST, and whether it is on this machine.
+// ollamaAddress returns the address in OLLAMA_HOST, and reports whether it is on this machine.
 func ollamaAddress(host string) (address string, local bool) {
 	const port = "11434"
 	if host = strings.TrimSpace(host); host == "" {
@@ -85,7 +87,7 @@ func ollamaAddress(host string) (address string, local bool) {
 
 	name, own := u.Hostname(), u.Port()
 	if ip := net.ParseIP(name); name == "" || ip != nil && ip.IsUnspecified() {
-		// The server may share the variable, where it means all addresses.
+		// The server uses the same variable, and an unspecified address means all addresses there.
 		name = "127.0.0.1"
 	}
 	if ip := net.ParseIP(name); !strings.EqualFold(name, "localhost") && (ip == nil || !ip.IsLoopback()) {
@@ -109,7 +111,8 @@ func askOllama(ctx context.Context, address string, question, answer any) error 
 	if err != nil {
 		return err
 	}
-	// Without a proxy: the server is on this machine. A redirect leads to no other server of it.
+	// Use no proxy, because the server is on this machine. Redirects to other local servers are
+	// blocked.
 	client := &http.Client{Transport: dial.New(dial.Options{Own: []string{address}})}
 	resp, err := client.Do(req)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package plan translates the configuration into the values that the other packages work with: agents, jobs and
-// models of the runner, schedules, watches, notification channels, policies of the dispatcher. It also loads the
-// configuration with the stores of this machine: secrets, installed tools, a local Ollama. It starts nothing.
+// Package plan translates the configuration into values for the runner, the scheduler, the watcher,
+// the dispatcher and the notifier. It also loads the configuration with the secrets, tools and
+// local Ollama of this machine. It starts nothing.
 package plan
 
 import (
@@ -16,18 +16,19 @@ import (
 	"rouse/watcher"
 )
 
-// Plan is a checked configuration, translated for the runner, the scheduler, the watcher, the dispatcher and the notifier.
+// Plan is a checked configuration, translated for the other packages.
 type Plan struct {
 	Runner agentplan.Plan // agents, jobs and models
 	Jobs   []scheduler.Job
-	// SelfScheduling names the agents that may plan their own runs.
+	// SelfScheduling holds the names of agents that may plan their own runs.
 	SelfScheduling []string
 	Followers      []ledger.Successor
 	Watches        []watcher.Watch
 	Channels       map[string]notify.Channel
 	policies       map[string]dispatch.Policy
 	quotas         map[string]int64
-	// Nodes that jobs and agents name, if several nodes share the ledger.
+	// Hosts and agentHosts hold the configured nodes of jobs and agents. They are empty if the
+	// ledger is not shared.
 	Hosts, agentHosts map[string]string
 }
 
@@ -60,7 +61,7 @@ func New(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 		if cfg.Engine.Shared() {
 			p.agentHosts[string(a.Name)] = cfg.HostOfAgent(&a)
 		}
-		// A disabled agent is unknown to the parts, which keeps its jobs from running too (see addJob).
+		// Leave out a disabled agent. This keeps its jobs from running, too; see addJob.
 		if !config.On(a.Enabled) {
 			continue
 		}
@@ -90,7 +91,7 @@ func New(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	return p, nil
 }
 
-// NewBudget translates the limits of a day and a month.
+// NewBudget translates daily and monthly limits.
 func NewBudget(b config.Budget) agentplan.Budget {
 	return agentplan.Budget{CostMicroUSD: config.MicroUSD(b.CostUSDPerDay), Tokens: b.TokensPerDay, MonthMicroUSD: config.MicroUSD(b.CostUSDPerMonth), MonthTokens: b.TokensPerMonth}
 }
@@ -103,10 +104,11 @@ func paths(list []config.Path) []string {
 	return out
 }
 
-// Quota returns the maximum size of the database of an agent, in bytes.
+// Quota returns the maximum size of an agent's database, in bytes.
 func (p *Plan) Quota(agent string) int64 { return p.quotas[agent] }
 
-// Policy returns how the dispatcher handles the runs of a job. A run without a job is resumed and not retried.
+// Policy returns how the dispatcher handles the runs of a job. A run without a job is resumed and
+// not retried.
 func (p *Plan) Policy(job string) dispatch.Policy {
 	if policy, ok := p.policies[job]; ok {
 		return policy
@@ -114,7 +116,7 @@ func (p *Plan) Policy(job string) dispatch.Policy {
 	return dispatch.Policy{Resume: true}
 }
 
-// NodeOf returns the only node that may execute a run, or "" if any node may.
+// NodeOf returns the only node that may execute a run. It returns an empty string if any node may.
 func (p *Plan) NodeOf(r ledger.Run) string {
 	if host := p.policies[r.Job].Node; host != "" {
 		return host
@@ -122,5 +124,6 @@ func (p *Plan) NodeOf(r ledger.Run) string {
 	return p.agentHosts[r.Agent]
 }
 
-// NodeOfAgent returns the only node that may hold the database of an agent, or "" if any node may.
+// NodeOfAgent returns the only node that may hold the database of an agent. It returns an empty
+// string if any node may.
 func (p *Plan) NodeOfAgent(agent string) string { return p.agentHosts[agent] }

@@ -13,7 +13,7 @@ import (
 	"rouse/internal/contract"
 )
 
-// TestWatchOfConfig: OSA-90, each setting of a watch reaches the watcher, and its runs.
+// TestWatchOfConfig checks that each setting of a watch reaches the watcher and its runs (OSA-90).
 func TestWatchOfConfig(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSA-90")
@@ -56,7 +56,8 @@ func TestWatchOfConfig(t *testing.T) {
 	}
 }
 
-// The default of bounds.steps applies to unattended runs. A chat has its own default, unless the bound is configured.
+// TestChatStepsOfConfig checks that the default of bounds.steps applies to unattended runs. A chat
+// has its own default unless the bound is configured.
 func TestChatStepsOfConfig(t *testing.T) {
 	t.Parallel()
 	for bounds, want := range map[string]bool{"": true, ", bounds: {wall: 1m}": true, ", bounds: {steps: 30}": false} {
@@ -72,7 +73,7 @@ func TestChatStepsOfConfig(t *testing.T) {
 	}
 }
 
-// An agent's loop reaches its runs (AYA-06).
+// TestLoopOfConfig checks that an agent's loop reaches its runs (AYA-06).
 func TestLoopOfConfig(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{"": false, ", loop: tools": false, ", loop: phased": true} {

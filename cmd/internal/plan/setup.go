@@ -17,7 +17,7 @@ import (
 	"rouse/internal/text"
 )
 
-// Triggers describes the triggers of a job, one text each.
+// Triggers returns a description of each trigger of a job.
 func (s *Setup) Triggers(j *config.Job) []string {
 	var out []string
 	schedules, err := s.Config.Schedules(j)
@@ -46,10 +46,10 @@ func (s *Setup) Triggers(j *config.Job) []string {
 	return out
 }
 
-// OutcomesText lists outcomes.
+// OutcomesText returns a list of outcomes as text.
 func OutcomesText(on []domain.Outcome) string { return strings.Join(text.Strings(on), ", ") }
 
-// KnownScope is Known for the scope of a pause. A pause of everything works without a configuration.
+// KnownScope checks the target of a pause like Known. A pause of everything needs no configuration.
 func (s *Setup) KnownScope(scope, name string) error {
 	switch scope {
 	case pause.Job:
@@ -71,21 +71,23 @@ func (s *Setup) Overlaps(scopeA, nameA, scopeB, nameB string) bool {
 	if scopeA == scopeB && scopeA != pause.All {
 		return nameA == nameB
 	}
-	// One is about a job and the other about its agent, or one is about everything.
+	// One pauses a job and the other its agent, or one pauses everything.
 	return scopeA == pause.All || scopeB == pause.All || agentOf(scopeA, nameA) == agentOf(scopeB, nameB)
 }
 
-// Setup is a configuration with its plan. It is immutable: a reload replaces it as a whole.
+// Setup is a configuration with its plan. It is immutable; a reload replaces it.
 type Setup struct {
 	Config  *config.Config
 	Plan    *Plan
-	Problem error              // why Config is empty; nil if it can be used
+	Problem error              // if not nil, Config is empty and this is the reason
 	At      time.Time          // when it was loaded
-	Restart []string           // settings in it that need a restart to take effect
-	Wanted  []config.SecretRef // the secrets that a configuration with a problem refers to
+	Restart []string           // changed settings that need a restart to take effect
+	Wanted  []config.SecretRef // secrets used by a configuration that has a problem
 }
 
-// Known returns an error that suggests the nearest name if a job or an agent is not configured, or the problem of the configuration.
+// Known returns an error if the job or agent is not configured, with the nearest name as a
+// suggestion. It also returns an error if the configuration cannot be used. Empty names are not
+// checked.
 func (s *Setup) Known(job, agent string) error {
 	if err := s.Usable(); err != nil {
 		return err
@@ -117,7 +119,7 @@ func (s *Setup) AgentNames() []string {
 	return out
 }
 
-// Hints returns the lines that the start-up screen shows besides the jobs.
+// Hints returns additional lines for the start-up screen.
 func (s *Setup) Hints() []string {
 	if lacking := s.MissingModel(); lacking != "" {
 		return []string{lacking + "; their runs stay queued"}
@@ -125,11 +127,12 @@ func (s *Setup) Hints() []string {
 	return nil
 }
 
-// MissingModel names the jobs that need a model if none is configured. It returns "" if there are no such jobs.
+// MissingModel returns a message with the jobs that need a model if no model is configured.
+// Otherwise it returns an empty string.
 func (s *Setup) MissingModel() string {
 	var lacking []string
 	for _, j := range s.Config.Jobs {
-		// A playbook calls its tools without a model.
+		// A playbook needs no model.
 		if j.Prompts() && s.Config.ExecutorOf(&j) == nil && len(s.Config.Models) == 0 && config.On(j.Enabled) {
 			lacking = append(lacking, string(j.Name))
 		}
@@ -140,13 +143,13 @@ func (s *Setup) MissingModel() string {
 	return "no model is configured, and these jobs need one: " + strings.Join(lacking, ", ")
 }
 
-// FlagHint repeats the flags that a command needs to find this home again.
+// FlagHint returns the flags that a command needs to find this home.
 func (s *Setup) FlagHint() string {
 	if len(s.Config.Files) == 0 || filepath.Base(s.Config.Files[0]) == "rouse.yaml" {
 		return ""
 	}
 
-	// The hint is for the shell it is shown in, where a relative path reads better.
+	// The hint is for the current shell, where a relative path is easier to read.
 	path := s.Config.Files[0]
 	if wd, err := os.Getwd(); err == nil {
 		path = fspath.Shorten(wd, path)
@@ -154,7 +157,7 @@ func (s *Setup) FlagHint() string {
 	return " --config " + path
 }
 
-// Usable returns an error that says why the configuration cannot be used.
+// Usable returns an error if the configuration cannot be used.
 func (s *Setup) Usable() error {
 	if s.Problem == nil {
 		return nil

@@ -15,7 +15,8 @@ import (
 	"rouse/watcher/match"
 )
 
-// WatchOf returns the watch of a job. A job without one can be given a file too.
+// WatchOf returns the watch of a job. For a job without a watch, it returns one that accepts single
+// files.
 func (p *Plan) WatchOf(j *config.Job) watcher.Watch {
 	if j.Watch != nil {
 		return newWatch(j, p.Runner)
@@ -23,7 +24,7 @@ func (p *Plan) WatchOf(j *config.Job) watcher.Watch {
 	return watcher.Watch{Job: string(j.Name), Agent: j.Agent, Boundary: p.Runner.Boundary, Definition: permit.Fingerprint(p.Runner, agent.Specs(), string(j.Name)), OwnFolder: ownFolder(j, p.Runner)}
 }
 
-// newWatch is a job's watch in the terms of the watcher.
+// newWatch translates a job's watch for the watcher.
 func newWatch(j *config.Job, p agentplan.Plan) watcher.Watch {
 	settle := map[string]time.Duration{"fast": 200 * time.Millisecond, "": time.Second, "balanced": time.Second, "patient": 3 * time.Second}
 	w := j.Watch
@@ -52,29 +53,29 @@ func newCollect(j *config.Job, zone *time.Location) watcher.Collect {
 	if c.Every > 0 {
 		return watcher.Collect{When: when, Next: func(after time.Time) time.Time { return after.Add(time.Duration(c.Every)).In(zone) }}
 	}
-	at, _ := time.Parse("15:04", c.Until) // checked with the configuration
+	at, _ := time.Parse("15:04", c.Until) // checked when the configuration was loaded
 	return watcher.Collect{When: when + " (" + zone.String() + ")", Next: func(after time.Time) time.Time {
 		return schedule.NextTimeOfDay(after, at.Hour(), at.Minute(), 0, zone).In(zone)
 	}}
 }
 
-// ownFolder is the workdir of a job's agent, in which the agent may read hard links too.
+// ownFolder returns the workdir of a job's agent, in which the agent may also read hard links.
 func ownFolder(j *config.Job, p agentplan.Plan) string {
 	folders := tool.WithResolvedLinks([]string{p.Agents[j.Agent].Workdir})
 	return folders[len(folders)-1]
 }
 
-// watched is what the runs of a job know about its watch.
+// watched returns the properties of a watch that its runs need.
 func watched(j *config.Job) agentplan.Watched {
 	w := j.Watch
 	if w == nil {
 		return agentplan.Watched{}
 	}
-	// A followed link can lead the watch into folders below its own.
+	// A followed link can lead the watch into folders outside of its own.
 	return agentplan.Watched{Folder: string(w.Path), Recursive: w.Recursive || w.FollowSymlinks, Batch: w.Mode == watcher.ModeBatch, MovesTo: w.MovedTo(), Parameters: w.Parameters}
 }
 
-// watchTrigger describes the files or changes that a watch starts runs for.
+// watchTrigger describes the files or changes for which a watch starts runs.
 func watchTrigger(j *config.Job) string {
 	w := j.Watch
 	what := cmp.Or(strings.Join(w.Include, ", "), "files")

@@ -1,4 +1,5 @@
-// Package signins keeps the sign-ins of skills as secrets of the home, and listens for browsers that return from a sign-in.
+// Package signins stores the sign-ins of skills as secrets of the home. It also receives the
+// browsers that return from a sign-in.
 package signins
 
 import (
@@ -22,15 +23,16 @@ import (
 	"rouse/cmd/internal/secret"
 )
 
-// Store keeps sign-ins as the secrets of the home are kept, and apart from them: no configuration can name one.
+// Store stores sign-ins like the secrets of the home, but in a separate collection. The
+// configuration cannot refer to them.
 type Store struct {
 	Home string
 
 	mu    sync.Mutex
-	store *secret.Store // nil until it is used, and after it failed: a keyring may answer later
+	store *secret.Store // nil before the first use and after an error, because a keyring may answer later
 }
 
-// with does something with the store.
+// with opens the store if necessary and calls do with it.
 func (s *Store) with(do func(*secret.Store) error) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,26 +85,28 @@ func (s *Store) Names() (names []string, err error) {
 	})
 }
 
-// stopFor is how long a request that is under way may go on when Redirects stops.
+// stopFor is the timeout for running requests when Redirects stops.
 const stopFor = 2 * time.Second
 
-// settleEvery is how often runs are looked for that wait for a sign-in which is there.
+// settleEvery is the interval of checks for runs that wait for a completed sign-in.
 const settleEvery = time.Minute
 
-// Redirects listens on this machine for browsers that return from a sign-in, from the first link on.
+// Redirects listens on this machine for browsers that return from a sign-in. It starts listening
+// with the first link.
 type Redirects struct {
-	Listens bool               // browsers can be waited for: this is a daemon
-	Setup   func() *plan.Setup // the configuration in force
-	Runner  *agent.Runner      // set before Run, and before a link is given
+	Listens bool               // this process is a daemon, which can wait for browsers
+	Setup   func() *plan.Setup // returns the current configuration
+	Runner  *agent.Runner      // must be set before Run and before the first link
 	Logger  *slog.Logger
 
 	mu     sync.Mutex
-	base   string // like http://127.0.0.1:4711; "" until it is asked for
-	host   string // of base
+	base   string // for example http://127.0.0.1:4711; empty before the first use
+	host   string // host of base
 	server *http.Server
 }
 
-// Address returns where browsers are sent. In a command the owner pastes that address as the answer.
+// Address returns the URL that browsers are redirected to. In a command, the owner pastes the
+// browser's address as the answer.
 func (r *Redirects) Address(ctx context.Context) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,7 +124,7 @@ func (r *Redirects) Address(ctx context.Context) (string, error) {
 	case listener == nil:
 		r.Logger.Warn("nobody can listen for browsers that come back from a sign-in, so the address that they are sent to has to be given as the answer", "address", r.base)
 	case !r.Listens:
-		return r.base, listener.Close() // only its port is needed
+		return r.base, listener.Close() // only the port is needed
 	default:
 		r.server = &http.Server{Handler: r, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, MaxHeaderBytes: 32 << 10}
 		go func(server *http.Server) {
@@ -132,7 +136,8 @@ func (r *Redirects) Address(ctx context.Context) (string, error) {
 	return r.base, nil
 }
 
-// open listens at the configured port, a port of earlier links, or any. If the configured port is taken, the listener is nil.
+// open listens on the configured port, on a port of earlier links, or on any port. If the
+// configured port is in use, it returns a nil listener.
 func (r *Redirects) open(ctx context.Context) (net.Listener, int, error) {
 	configured := r.Setup().Config.Skills.Port()
 	ports := []int{configured}
@@ -146,12 +151,12 @@ func (r *Redirects) open(ctx context.Context) (net.Listener, int, error) {
 		}
 	}
 	if configured != 0 {
-		return nil, configured, nil // the answer can be pasted
+		return nil, configured, nil // the owner can paste the answer
 	}
 	return nil, 0, errors.New("no port of this machine is free for a sign-in")
 }
 
-// given returns the ports of the links that are not used yet.
+// given returns the ports of unused links.
 func (r *Redirects) given() (ports []int) {
 	all, err := r.Runner.SignIns.Redirects()
 	if err != nil {
@@ -167,7 +172,8 @@ func (r *Redirects) given() (ports []int) {
 	return ports
 }
 
-// Run listens for who was given a link before, and has runs go on whose sign-in came unheard, until ctx ends.
+// Run listens for browsers if there are unused links. It also resumes runs if their sign-in was
+// completed without a notification. It returns when ctx is done.
 func (r *Redirects) Run(ctx context.Context) error {
 	if len(r.given()) > 0 {
 		if _, err := r.Address(ctx); err != nil {
@@ -189,7 +195,7 @@ func (r *Redirects) Run(ctx context.Context) error {
 	}
 }
 
-// Stop ends the server, after the requests that are under way.
+// Stop shuts down the server after the running requests.
 func (r *Redirects) Stop(ctx context.Context) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopFor)
 	defer cancel()
@@ -204,7 +210,7 @@ func (r *Redirects) Stop(ctx context.Context) error {
 	return nil
 }
 
-// The pages. Nothing of a request stands in them.
+// Pages for the browser. They contain no part of a request.
 const (
 	page          = `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>rouse</title><p>%s</p></html>` + "\n"
 	pageSignedIn  = "You are signed in, and the run goes on. You can close this page."
@@ -212,11 +218,11 @@ const (
 	pageNotSigned = "The sign-in did not succeed. The log of rouse says why; rouse inbox has a new link."
 )
 
-// ServeHTTP answers browsers that come back from a sign-in, and nobody else.
+// ServeHTTP answers browsers that return from a sign-in, and rejects all other requests.
 func (r *Redirects) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	say := func(status int, text string) {
 		w.WriteHeader(status)
-		_, _ = io.WriteString(w, fmt.Sprintf(page, text)) // who has closed the page does not read it
+		_, _ = io.WriteString(w, fmt.Sprintf(page, text)) // ignore the error of a closed page
 	}
 	for name, value := range map[string]string{
 		"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -225,7 +231,7 @@ func (r *Redirects) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set(name, value)
 	}
 
-	// Another host is a name of somebody else's that was made to lead here; what a page loads is no browser that was sent.
+	// Another host name indicates DNS rebinding. A subresource request is not a redirected browser.
 	dest := q.Header.Get("Sec-Fetch-Dest")
 	if q.Host != r.host || q.Method != http.MethodGet || dest != "" && dest != "document" {
 		say(http.StatusForbidden, pageNobody)
@@ -237,7 +243,7 @@ func (r *Redirects) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 
-	// A browser that goes away has used the state up all the same.
+	// If the browser disconnects, the state is used up nevertheless.
 	err = r.Runner.SignIns.Finish(context.WithoutCancel(q.Context()), reply)
 	switch {
 	case errors.Is(err, signin.ErrNoState):

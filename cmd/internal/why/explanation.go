@@ -22,50 +22,50 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// explanation is one answer to the question why a job ran, or did not.
+// explanation collects the answer to why a job did or did not run.
 type explanation struct {
 	*Explainer
 	setup   *plan.Setup
 	name    string
-	job     *config.Job // nil: not configured any more
+	job     *config.Job // nil if the job is no longer configured
 	now     time.Time
 	zone    *time.Location
 	pauses  []pause.Pause
-	failing []incident.Incident // that are open
-	watch   api.Watch           // as it is now; without a daemon nothing is known
+	failing []incident.Incident // open incidents
+	watch   api.Watch           // current state; empty without a daemon
 
-	written       string               // the time that was asked for, as it was written
-	asked         *schedule.ParsedTime // nil: up to now
-	pivot         time.Time            // lines before it, and from it on, are counted separately
+	written       string               // requested time as entered
+	asked         *schedule.ParsedTime // nil means until now
+	pivot         time.Time            // lines before and after it are counted separately
 	before, after int
 
 	standing   scheduler.JobStatus
-	scheduled  bool      // the scheduler knows a clock that starts the job
-	anchor     time.Time // since when this home knows the current schedule
-	notTakenUp string    // why no daemon follows the schedule yet
+	scheduled  bool      // the job has a schedule that the scheduler knows
+	anchor     time.Time // when this home first recorded the current schedule
+	notTakenUp string    // why no daemon follows the schedule yet; may be empty
 	rows       []runs.Occurrence
 	lines      []line
-	more       bool // there are more before the first line
+	more       bool // there are more lines before the first
 }
 
-// line is an explanation with its rank among those of the same instant.
+// line is an explanation with its rank among lines of the same time.
 type line struct {
 	api.Explanation
 	rank int
-	runs bool // an upcoming occurrence that will run
+	runs bool // a future occurrence that will run
 }
 
-// The ranks: an occurrence comes before its run, and a run before its retries.
+// Ranks of lines. An occurrence comes before its run, and a run before its retries.
 const (
 	rankOccurrence = iota
 	rankRun
 	rankRetry
 )
 
-// parseAsked reads which time is meant, and how many lines are wanted.
+// parseAsked sets the requested time and the number of lines.
 func (e *explanation) parseAsked(at string, n int) error {
 	if at == "" {
-		// One millisecond on, so that an instant at this very moment counts as past.
+		// Add a millisecond, so that an occurrence at this time counts as past.
 		e.pivot, e.before, e.after = e.now.Add(time.Millisecond), n, upcomingShown
 		return nil
 	}
@@ -80,10 +80,10 @@ func (e *explanation) parseAsked(at string, n int) error {
 	return nil
 }
 
-// upcomingShown is how many coming occurrences are shown at most to get to one that runs.
+// upcomingShown is the maximum number of future occurrences to show up to the first that runs.
 const upcomingShown = 3
 
-// loadStanding loads how far the job's schedule has been dealt with, and the pauses.
+// loadStanding loads the incidents and pauses, and the state of the job's schedule.
 func (e *explanation) loadStanding(ctx context.Context) error {
 	var err error
 	if e.failing, err = e.Ledger.Incidents.List(ctx, incident.Filter{Job: e.name}); err != nil {
@@ -107,13 +107,13 @@ func (e *explanation) loadStanding(ctx context.Context) error {
 	case st.ScheduleHash != scheduler.Hash(e.standing.Job):
 		e.notTakenUp = "its schedule was changed since a daemon last ran; the new one counts from the next start on: rouse serve"
 	}
-	if e.notTakenUp != "" { // the recorded anchor is that of another schedule, or of none
+	if e.notTakenUp != "" { // the recorded anchor belongs to another schedule or does not exist
 		e.anchor = e.standing.Watermark
 	}
 	return nil
 }
 
-// isAsked reports whether t is the time that was asked for.
+// isAsked reports whether t is the requested time.
 func (e *explanation) isAsked(t time.Time) bool {
 	return e.asked != nil && !t.Before(e.asked.At) && t.Before(e.asked.At.Add(e.asked.Precision))
 }
@@ -123,7 +123,7 @@ func (e *explanation) add(rank int, ex api.Explanation) {
 	e.lines = append(e.lines, line{Explanation: ex, rank: rank})
 }
 
-// addRecorded adds the occurrences that the ledger has rows of.
+// addRecorded adds the occurrences that the ledger has recorded.
 func (e *explanation) addRecorded(ctx context.Context) error {
 	var err error
 	e.rows, err = e.Ledger.Occurrences.Around(ctx, e.name, e.pivot, max(e.before, 1), max(e.after, 1))
@@ -133,7 +133,7 @@ func (e *explanation) addRecorded(ctx context.Context) error {
 	return err
 }
 
-// occurrence is a row, decided or not yet.
+// occurrence returns the explanation of an occurrence, decided or not.
 func (e *explanation) occurrence(o runs.Occurrence) api.Explanation {
 	ex := api.Explanation{Source: o.Source, Nominal: api.At(o.Nominal), Actual: api.At(o.Actual),
 		Decision: o.Decision, Reason: o.Reason, Outcome: o.Outcome, Through: api.At(o.Through)}
@@ -156,7 +156,7 @@ func (e *explanation) occurrence(o runs.Occurrence) api.Explanation {
 		notes = append(notes, schedule.HeldText(o.Source, delay))
 	}
 
-	// A job can have several schedules; only the one that made this occurrence can say something about it.
+	// A job can have several schedules. Use only the one that made this occurrence.
 	for _, sch := range e.standing.Job.Schedules {
 		if sch.Source() == o.Source && sch.Matches(o.Nominal) {
 			notes = append(notes, sch.ClockChangeNote(o.Nominal))
@@ -166,20 +166,20 @@ func (e *explanation) occurrence(o runs.Occurrence) api.Explanation {
 	return ex
 }
 
-// joinNotes joins the notes that are not empty.
+// joinNotes joins all notes that are not empty.
 func joinNotes(notes []string) string {
 	return strings.Join(slices.DeleteFunc(notes, func(s string) bool { return s == "" }), "; ")
 }
 
-// hasRow reports whether a line stands for an instant, alone or within a range.
+// hasRow reports whether a line covers the time t, alone or within a range.
 func (e *explanation) hasRow(t time.Time) bool {
-	// Rows have milliseconds, instants nanoseconds.
+	// Rows have a resolution of milliseconds, but t has nanoseconds.
 	return slices.ContainsFunc(e.lines, func(l line) bool {
 		return l.rank == rankOccurrence && (l.Nominal.UnixMilli() == t.UnixMilli() || (!l.Through.IsZero() && l.Nominal.Before(t) && !t.After(l.Through.Time)))
 	})
 }
 
-// addUndecided adds due occurrences without a decision, with the decision to expect.
+// addUndecided adds due occurrences that are not decided yet, with the expected decision.
 func (e *explanation) addUndecided(ctx context.Context) error {
 	if len(e.standing.Due) == 0 {
 		return nil
@@ -200,7 +200,7 @@ func (e *explanation) addUndecided(ctx context.Context) error {
 		if due.Decision == domain.DecisionRun {
 			var replaced bool
 			due.Decision, due.Reason, replaced = ledger.DecideDue(due, others, e.pauses)
-			// Each decision changes what the next one overlaps with, as if they were made one after another.
+			// Each decision affects the overlap of the next one, as if they were made in order.
 			if replaced {
 				others = nil
 			}
@@ -224,9 +224,9 @@ func (e *explanation) addUndecided(ctx context.Context) error {
 	return nil
 }
 
-// addUnrecorded adds the instants of the schedules that have no row, with the reason.
+// addUnrecorded adds scheduled times that are not recorded, with the reason.
 func (e *explanation) addUnrecorded(context.Context) error {
-	var future time.Time // the earliest coming instant
+	var future time.Time // earliest future scheduled time
 	for _, sch := range e.standing.Job.Schedules {
 		for _, t := range e.instants(sch) {
 			if t.After(e.now) { // addUpcoming adds it
@@ -244,7 +244,7 @@ func (e *explanation) addUnrecorded(context.Context) error {
 	return nil
 }
 
-// instants returns the instants of a schedule around the pivot that the answer may include.
+// instants returns the scheduled times around the pivot that the answer may include.
 func (e *explanation) instants(sch *schedule.Schedule) []time.Time {
 	out := sch.Last(e.anchor, e.pivot, max(e.before, 1))
 	if e.asked == nil {
@@ -263,11 +263,12 @@ func (e *explanation) instants(sch *schedule.Schedule) []time.Time {
 	return out
 }
 
-// withoutRow explains a past instant that has no row; false if there is nothing to explain.
+// withoutRow explains a past scheduled time without a row. It returns false if it is not worth a
+// line.
 func (e *explanation) withoutRow(t time.Time, excluded string) (api.Explanation, bool) {
 	ex := api.Explanation{Nominal: api.At(t), Actual: api.At(t)}
 	asked := e.isAsked(t)
-	// Before the anchor the schedule may have been another one, so only requested instants count.
+	// The schedule may have been different before the anchor, so explain only the requested time.
 	known := t.After(e.anchor)
 	switch {
 	case e.hasRow(t):
@@ -282,7 +283,7 @@ func (e *explanation) withoutRow(t time.Time, excluded string) (api.Explanation,
 		}
 		return ex, asked
 	case t.After(e.standing.Watermark):
-		return ex, false // not decided yet: addUndecided has it
+		return ex, false // not decided yet; addUndecided adds it
 	}
 
 	ex.Reason = "no row is left of it" + e.calendarChange(t)
@@ -294,15 +295,16 @@ func (e *explanation) withoutRow(t time.Time, excluded string) (api.Explanation,
 	return ex, asked || between
 }
 
-// addUpcoming adds coming occurrences: around the requested time, or up to the next one that runs.
+// addUpcoming adds future occurrences around the requested time, or up to the next one that runs.
 func (e *explanation) addUpcoming(first time.Time) {
-	const wakes = 16 // room for wakes that the job led to, which are not its own occurrences
+	const wakes = 16 // extra room for wakes, which are not occurrences of the job
 	n, from, past := (max(e.before, 1)+max(e.after, 1))*max(len(e.standing.Job.Schedules), 1), e.now, !e.pivot.After(e.now.Add(time.Millisecond))
 	if past {
 		n = upcomingShown
 	}
 	if !first.IsZero() {
-		from = first.Add(-time.Nanosecond) // Next lists what comes after a time, and first belongs to the answer
+		// Next returns occurrences after a time, but the answer includes first.
+		from = first.Add(-time.Nanosecond)
 	}
 
 	for _, u := range e.Scheduler.Next(e.name, n+wakes, from) {
@@ -324,11 +326,11 @@ func (e *explanation) addUpcoming(first time.Time) {
 	}
 }
 
-// addOtherRuns adds the runs by other triggers, and cuts the lines to the requested number.
+// addOtherRuns adds runs with other triggers, and cuts the lines to the requested number.
 func (e *explanation) addOtherRuns(ctx context.Context) error {
 	middle := e.sort()
 	var from, to time.Time
-	// Runs outside of the lines that will be shown need not be read.
+	// Do not read runs outside of the lines to show.
 	if middle >= e.before && e.before > 0 {
 		from = e.lines[middle-e.before].Nominal.Time
 	}
@@ -336,7 +338,7 @@ func (e *explanation) addOtherRuns(ctx context.Context) error {
 	after := e.after
 	switch {
 	case e.asked == nil:
-		// Up to now there are no runs after the pivot.
+		// Without a requested time, there are no runs after the pivot.
 		after = 0
 	case len(e.lines)-middle >= after && after > 0:
 		to = e.lines[middle+after-1].Nominal.Time
@@ -366,7 +368,8 @@ func (e *explanation) addOtherRuns(ctx context.Context) error {
 	return nil
 }
 
-// wokenRuns returns runs of wakes around the pivot, of wakes planned by the job or by the owner for its agent.
+// wokenRuns returns runs of wakes around the pivot. The wakes were planned by the job, or by the
+// owner for its agent.
 func (e *explanation) wokenRuns(ctx context.Context, after int, from, to time.Time) ([]ledger.Run, error) {
 	if after > 0 && !to.IsZero() {
 		to = to.Add(time.Millisecond) // include the end of the window
@@ -384,19 +387,19 @@ func (e *explanation) wokenRuns(ctx context.Context, after int, from, to time.Ti
 	}), err
 }
 
-// sort sorts the lines by time, and returns how many lie before the pivot.
+// sort sorts the lines by time and returns the number of lines before the pivot.
 func (e *explanation) sort() int {
-	// Stable: lines of the same instant and rank stay in the order of the record.
+	// The sort is stable: lines of the same time and rank keep the order of the record.
 	slices.SortStableFunc(e.lines, func(x, y line) int { return cmp.Or(x.Nominal.Compare(y.Nominal.Time), cmp.Compare(x.rank, y.rank)) })
 	middle, _ := slices.BinarySearchFunc(e.lines, e.pivot, func(l line, at time.Time) int { return l.Nominal.Compare(at) })
 	return middle
 }
 
-// requestText says what asked for a run, where its trigger does not say enough.
+// requestText returns what requested a run, or an empty string if the trigger is sufficient.
 func requestText(r ledger.Run) string {
 	var d ledger.TriggerDetail
 	if err := json.Unmarshal(r.Detail, &d); err != nil {
-		return "" // the trigger, which is shown as well, has to do
+		return "" // the trigger is shown in any case
 	}
 
 	switch {
@@ -418,7 +421,7 @@ func requestText(r ledger.Run) string {
 	return ""
 }
 
-// folderReason says what a run of a folder that converges was told of.
+// folderReason returns the changes for which a converging watch started a run.
 func folderReason(d ledger.TriggerDetail) string {
 	what := cmp.Or(d.Changes.Text(), "nothing is in it")
 	if d.Round <= 1 {

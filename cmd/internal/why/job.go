@@ -14,14 +14,15 @@ func (x *Explainer) Why(ctx context.Context, job, at string, n int) (api.Why, er
 		return api.Why{}, &api.Error{Message: err.Error(), Usage: true}
 	}
 
-	// Each step builds on the lines of the steps before it.
+	// Each step uses the lines of the previous steps.
 	for _, step := range []func(context.Context) error{e.loadStanding, e.addRecorded, e.addUndecided, e.addUnrecorded, e.addOtherRuns, e.fillRuns} {
 		if err := step(ctx); err != nil {
 			return api.Why{}, err
 		}
 	}
 
-	// A job that is gone is explained from its record; without one the name is a typing error.
+	// A removed job is explained from its record. Without a record, the name is probably a typing
+	// error.
 	if e.job == nil && len(e.lines) == 0 {
 		return api.Why{}, s.Known(job, "")
 	}

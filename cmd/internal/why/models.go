@@ -7,7 +7,7 @@ import (
 	"rouse/internal/ledger/pause"
 )
 
-// ModelPauses returns the models that are paused.
+// ModelPauses returns the paused models.
 func (x *Explainer) ModelPauses(now time.Time) []api.ModelPause {
 	out := []api.ModelPause{}
 	for _, p := range x.Runner.Models.Paused(now) {

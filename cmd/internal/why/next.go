@@ -15,13 +15,13 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// sourceRetry is the source of an attempt after the first.
+// sourceRetry is the source of a run's later attempts.
 const sourceRetry = "retry"
 
 // maxDelayed is the maximum number of delayed runs to read.
 const maxDelayed = 1000
 
-// Next returns the next n occurrences of a job, or of every job if job is "".
+// Next returns the next n occurrences of a job. If job is empty, it returns those of all jobs.
 func (x *Explainer) Next(ctx context.Context, job string, n int) ([]api.Occurrence, error) {
 	if err := x.Setup().Usable(); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (x *Explainer) Next(ctx context.Context, job string, n int) ([]api.Occurren
 	}
 
 	for _, r := range delayed {
-		if r.State == domain.StateQueued { // else it has started: its retry or the end of its wait is not a start
+		if r.State == domain.StateQueued { // otherwise it has already started
 			out = append(out, delayedRun(r, pauses))
 		}
 	}
@@ -62,12 +62,12 @@ func (x *Explainer) Next(ctx context.Context, job string, n int) ([]api.Occurren
 	}
 	out = append(out, handovers...)
 
-	// Both lists hold up to n, so cut only once they are merged.
+	// Each list has up to n entries, so cut the merged list.
 	slices.SortStableFunc(out, func(a, b api.Occurrence) int { return a.Actual.Compare(b.Actual.Time) })
 	return out[:min(n, len(out))], nil
 }
 
-// delayedRun is a run that has been accepted and waits for its time.
+// delayedRun returns the occurrence of an accepted run that waits for its time.
 func delayedRun(r ledger.Run, pauses []pause.Pause) api.Occurrence {
 	o := api.Occurrence{Job: r.Job, Agent: r.Agent, Source: string(r.Trigger), Nominal: api.At(r.ScheduledAt), Actual: api.At(r.NotBefore),
 		Decision: domain.DecisionRun, Run: fmt.Sprint(r.ID)}
@@ -75,7 +75,7 @@ func delayedRun(r ledger.Run, pauses []pause.Pause) api.Occurrence {
 		o.Nominal.Time = r.QueuedAt
 	}
 
-	// For a scheduled run the source (cron, interval) says more than its trigger.
+	// For a scheduled run, show the source, for example cron, instead of the trigger.
 	var detail ledger.TriggerDetail
 	if json.Unmarshal(r.Detail, &detail) == nil && detail.Source != "" {
 		o.Source = detail.Source
@@ -83,7 +83,7 @@ func delayedRun(r ledger.Run, pauses []pause.Pause) api.Occurrence {
 
 	o.Reason = fmt.Sprintf("run %d, held back: %s", r.ID, schedule.HeldText(o.Source, r.NotBefore.Sub(o.Nominal.Time)))
 
-	// A pause never holds back a run that was started manually.
+	// Pauses do not affect runs that were started manually.
 	if p, ok := pause.Paused(pauses, r.Job, r.Agent, r.NotBefore); ok && r.Trigger != domain.TriggerManual {
 		o.Reason += "; waits for the end of the pause: " + p.String()
 	}
@@ -91,10 +91,11 @@ func delayedRun(r ledger.Run, pauses []pause.Pause) api.Occurrence {
 	return o
 }
 
-// sourceAfter is the source of a run that follows one of another job.
+// sourceAfter is the source of a run that follows a run of another job.
 const sourceAfter = string(domain.TriggerAfter)
 
-// following lists the runs of a job that follow other jobs, at the start of the run before them.
+// following returns the future runs of a job that follow runs of other jobs. Their time is the
+// start of the preceding run.
 func (x *Explainer) following(ctx context.Context, name string, n int) ([]api.Occurrence, error) {
 	j := x.Setup().Job(name)
 	if j == nil || !config.On(j.Enabled) {
@@ -103,7 +104,7 @@ func (x *Explainer) following(ctx context.Context, name string, n int) ([]api.Oc
 
 	var out []api.Occurrence
 	for _, f := range j.Follows {
-		// That job may itself follow others; a circle is refused with the configuration.
+		// The other job may follow jobs, too. The configuration cannot contain a cycle.
 		coming, err := x.Next(ctx, f.Job, n)
 		if err != nil {
 			return nil, err

@@ -18,7 +18,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// maxWakeNote is the maximum number of characters shown of a planned wake's instructions.
+// maxWakeNote is the maximum length of a planned wake's instructions in a note, in characters.
 const maxWakeNote = 80
 
 // wakeNotes describes the planned wakes of the job and its agent.
@@ -41,7 +41,7 @@ func (e *explanation) wakeNotes(ctx context.Context) (out []string) {
 	return out
 }
 
-// notes returns sentences about the job, and about the time that was asked for.
+// notes returns sentences about the job and the requested time.
 func (e *explanation) notes(ctx context.Context) []string {
 	var out []string
 	addf := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -108,14 +108,14 @@ func (e *explanation) notes(ctx context.Context) []string {
 	return out
 }
 
-// maxWaitNotes is how many files that wait are told of a job.
+// maxWaitNotes is the maximum number of waiting files that the notes list.
 const maxWaitNotes = 5
 
-// askedNotes reports whether the time that was asked for is an instant, and the instants near it.
+// askedNotes reports whether the requested time is a scheduled time, and which ones are near it.
 func (e *explanation) askedNotes() (out []string) {
 	at := e.asked.At
 	if !slices.ContainsFunc(e.lines, func(l line) bool { return l.rank == rankOccurrence && l.Asked }) {
-		// A long absence is one row for all its instants.
+		// A long absence is recorded as one row for all its occurrences.
 		i := slices.IndexFunc(e.rows, func(o runs.Occurrence) bool { return !o.Nominal.After(at) && !o.Through.Before(at) })
 		if i >= 0 {
 			return []string{fmt.Sprintf("%s lies in the stretch from %s to %s, for which one row stands", api.LocalTime(at, e.zone), api.LocalTime(e.rows[i].Nominal, e.zone), api.LocalTime(e.rows[i].Through, e.zone))}
@@ -128,7 +128,7 @@ func (e *explanation) askedNotes() (out []string) {
 	return out
 }
 
-// nearby describes the instants around a time at which nothing was due.
+// nearby describes the scheduled times around a time at which the job was not due.
 func (e *explanation) nearby() []string {
 	var before, after time.Time
 	var words, more []string
@@ -137,11 +137,12 @@ func (e *explanation) nearby() []string {
 		b, n := sch.LastAndNext(e.asked.At)
 		before, after = latest(before, b), domain.Earlier(after, n)
 
-		// A change of the clock moves an instant by an hour or two.
+		// A clock change moves a scheduled time by an hour or two.
 		if note := sch.ClockChangeNote(b); note != "" && !b.IsZero() && e.asked.At.Sub(b) < 4*time.Hour {
 			more = append(more, note)
 		}
-		// The time was read in the zone of the configuration; in that of the schedule it may be an instant.
+		// The time was parsed in the zone of the configuration. It may be a scheduled time in the
+		// zone of the schedule.
 		if w, err := schedule.ParseTime(e.written, e.now, sch.Zone(), false); err == nil && !w.At.Equal(e.asked.At) && sch.Matches(w.At) {
 			more = append(more, fmt.Sprintf("%s of %s is one; ask for it by --at %s", e.written, schedule.ZoneName(sch.Zone()), w.At.In(sch.Zone()).Format(time.RFC3339)))
 		}
@@ -158,7 +159,7 @@ func (e *explanation) nearby() []string {
 	return append([]string{fmt.Sprintf("%s is no instant of %s: %s, %s", api.LocalTime(e.asked.At, e.zone), strings.Join(words, " or "), last, next)}, more...)
 }
 
-// excludedNearby names the instants next to the time that was asked for which an exclusion removed.
+// excludedNearby describes excluded scheduled times near the requested time.
 func (e *explanation) excludedNearby(sch *schedule.Schedule) []string {
 	candidates := sch.Last(e.asked.At.Add(-nearbySpan), e.asked.At, 1)
 	if t, why := sch.NextWithExcluded(e.asked.At); why != "" && t.Sub(e.asked.At) < nearbySpan {
@@ -167,7 +168,8 @@ func (e *explanation) excludedNearby(sch *schedule.Schedule) []string {
 
 	var out []string
 	for _, t := range candidates {
-		// NextWithExcluded gives the first instant after a time, so ask from just before to get this one.
+		// NextWithExcluded returns the first scheduled time after its argument, so start just
+		// before t.
 		if _, why := sch.NextWithExcluded(t.Add(-time.Nanosecond)); why != "" {
 			did := "left out"
 			if dates, excluded := strings.CutPrefix(why, "exclude:"); excluded {
@@ -180,15 +182,15 @@ func (e *explanation) excludedNearby(sch *schedule.Schedule) []string {
 	return out
 }
 
-// nearbySpan is how far an excluded instant may lie from the time that was asked for to be mentioned.
+// nearbySpan is the maximum distance of an excluded scheduled time from the requested time.
 const nearbySpan = 36 * time.Hour
 
-// asks reports whether the job asks a calendar.
+// asks reports whether the job uses a calendar.
 func (e *explanation) asks(c api.Calendar) bool {
 	return e.job != nil && (slices.Contains(e.job.Exclude, c.Name) || slices.Contains(e.job.Only, c.Name))
 }
 
-// calendarNotes describe the calendars that a job asks.
+// calendarNotes describes the calendars that the job uses.
 func (e *explanation) calendarNotes() (out []string) {
 	for _, c := range plan.Calendars(e.setup.Config) {
 		if !e.asks(c) {
@@ -206,7 +208,8 @@ func (e *explanation) calendarNotes() (out []string) {
 	return out
 }
 
-// calendarChange names a calendar of the job that was changed since an instant, which it may have excluded before.
+// calendarChange returns a note if a calendar of the job has changed since t. The calendar may have
+// excluded t before.
 func (e *explanation) calendarChange(t time.Time) string {
 	for _, c := range plan.Calendars(e.setup.Config) {
 		if e.asks(c) && c.ChangedAt.After(t) {
@@ -216,7 +219,8 @@ func (e *explanation) calendarChange(t time.Time) string {
 	return ""
 }
 
-// followNotes say of each job that this one follows how its last run that ended was taken, and which jobs follow this one.
+// followNotes describes the last runs of the jobs that this job follows, and lists the jobs that
+// follow this one.
 func (e *explanation) followNotes(ctx context.Context) []string {
 	if e.job == nil {
 		return nil
@@ -236,7 +240,7 @@ func (e *explanation) followNotes(ctx context.Context) []string {
 	return out
 }
 
-// followNote is what became of the last run of a job that ended, for the job that follows it.
+// followNote describes the last finished run of a job, and whether this job followed it.
 func (e *explanation) followNote(ctx context.Context, job string, on []domain.Outcome) string {
 	last, err := e.Ledger.Runs.List(ctx, runs.Filter{Job: job, State: domain.StateFinished, Limit: 1})
 	if err != nil {

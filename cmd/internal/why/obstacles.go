@@ -11,8 +11,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// Flaws returns the problems of a job that do not keep its runs from starting: what the sandbox refuses its programs,
-// missing saved views, and an at: that passed without a run.
+// Flaws returns problems of a job that do not keep its runs from starting: restrictions of the
+// sandbox for its programs, missing saved views, and an at: time that passed without a run.
 func (x *Explainer) Flaws(ctx context.Context, s *plan.Setup, j *config.Job, ran bool, now time.Time) (out []string) {
 	if !config.On(j.Enabled) {
 		return nil
@@ -24,7 +24,7 @@ func (x *Explainer) Flaws(ctx context.Context, s *plan.Setup, j *config.Job, ran
 	return append(out, x.ViewFlaws(ctx, j.Agent, j.ContextViews, s.Config.Where(j.At))...)
 }
 
-// ViewFlaws describes the saved views that runs of an agent cannot show, with the remedy.
+// ViewFlaws returns descriptions of saved views that runs of an agent cannot show, with remedies.
 func (x *Explainer) ViewFlaws(ctx context.Context, agent string, views []string, where string) (out []string) {
 	for _, v := range views {
 		if problem := x.Runner.Prompts().ViewProblem(ctx, agent, v); problem != "" {
@@ -34,7 +34,8 @@ func (x *Explainer) ViewFlaws(ctx context.Context, agent string, views []string,
 	return out
 }
 
-// Obstacles returns the obstacles of job i of the configuration: those that keep its runs from starting, and those of its webhook.
+// Obstacles returns the obstacles of job i of the configuration. They keep its runs from starting
+// or its webhook from working.
 func (x *Explainer) Obstacles(ctx context.Context, s *plan.Setup, i int) []ledger.Obstacle {
 	j := &s.Config.Jobs[i]
 	if !config.On(j.Enabled) {
@@ -43,7 +44,7 @@ func (x *Explainer) Obstacles(ctx context.Context, s *plan.Setup, i int) []ledge
 	return append(x.Runner.Blockers.Obstacles(ctx, ledger.Run{Job: string(j.Name)}), plan.SecretObstacles(s.Config, fmt.Sprintf("jobs[%d].webhook.", i))...)
 }
 
-// NewObstacles converts obstacles. It does not return nil.
+// NewObstacles converts obstacles. The result is never nil.
 func NewObstacles(all []ledger.Obstacle) []api.Obstacle {
 	out := []api.Obstacle{}
 	for _, o := range all {

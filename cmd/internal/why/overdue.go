@@ -22,8 +22,9 @@ type OverdueJob struct {
 	Why    string
 }
 
-// Overdue returns an overdue job, or nil, and the end of the job's next window. Before the first success, the windows begin
-// when the ledger recorded the schedule, or else when this process started.
+// Overdue returns an overdue job and the end of the job's next window. The job is nil if it is not
+// overdue. Before the first success, the windows begin when the ledger recorded the schedule, or
+// else when this process started.
 func (x *Explainer) Overdue(ctx context.Context, s *plan.Setup, j *config.Job, now time.Time) (*OverdueJob, time.Time, error) {
 	name, within := string(j.Name), time.Duration(j.ExpectSuccessWithin)
 	if within == 0 || !config.On(j.Enabled) || s.Plan == nil || s.Plan.Runner.Jobs[name].Name == "" {
@@ -78,7 +79,7 @@ func (x *Explainer) whyOverdue(ctx context.Context, j *config.Job, now time.Time
 	return fmt.Sprintf("; run %d ended as %s: %s", last[0].ID, last[0].Outcome, text.Truncate(text.OneLine(last[0].Error), 200)), nil
 }
 
-// PauseReason returns the reason of a pause, and its scope if it covers more than one job.
+// PauseReason returns the reason of a pause, with its scope if it covers more than one job.
 func PauseReason(p pause.Pause) string {
 	if p.Scope == pause.Job {
 		return p.Reason

@@ -18,7 +18,7 @@ import (
 // maxListed is the maximum number of runs that a text lists.
 const maxListed = 20
 
-// Pending returns the question or approval that a run waits for.
+// Pending returns the reason why a run is waiting.
 func (x *Explainer) Pending(ctx context.Context, run ledger.Run) (api.Pending, error) {
 	now := x.Ledger.Now()
 	pauses, err := x.Ledger.Pauses.List(ctx, now)
@@ -32,7 +32,7 @@ func (x *Explainer) Pending(ctx context.Context, run ledger.Run) (api.Pending, e
 		return p, nil
 	}
 
-	// Only the running runs are in its way.
+	// Only running runs keep it from starting.
 	on, err := x.Ledger.Runs.List(ctx, runs.Filter{State: domain.StateRunning, Limit: maxListed + 1})
 	if err != nil || len(on) == 0 {
 		return api.Pending{}, err
@@ -51,7 +51,7 @@ func (x *Explainer) Pending(ctx context.Context, run ledger.Run) (api.Pending, e
 // slowAnswer is the time after which a model that has not begun to respond is reported.
 const slowAnswer = time.Second
 
-// waitsForModel names the model that a run waits for, if the model cannot be reached or has not begun to respond.
+// waitsForModel returns a message if a run's model cannot be reached or has not begun to respond.
 func (x *Explainer) waitsForModel(run int64, now time.Time) string {
 	for _, s := range x.Live.States(run, "") {
 		switch {
@@ -65,11 +65,12 @@ func (x *Explainer) waitsForModel(run int64, now time.Time) string {
 	return ""
 }
 
-// pending returns what a queued or waiting run waits for, as far as the run itself tells.
+// pending returns the reason why a queued or waiting run is waiting. It does not consider other
+// runs.
 func (x *Explainer) pending(ctx context.Context, r ledger.Run, pauses []pause.Pause, now time.Time, zone *time.Location) api.Pending {
 	switch {
 	case r.State == domain.StateWaiting && r.WaitingFor == domain.WaitRetry:
-		// When it goes on comes first: what went wrong may be long, and be cut at its end.
+		// The due time comes first, because a long error may be cut at its end.
 		due := "now"
 		if r.NotBefore.After(now) {
 			due = api.LocalTime(r.NotBefore, zone)
@@ -97,7 +98,7 @@ func (x *Explainer) pending(ctx context.Context, r ledger.Run, pauses []pause.Pa
 	if why := record.ObstaclesText(x.Runner.Blockers.Obstacles(ctx, r)); why != "" {
 		return api.Pending{Reason: "stays queued: " + why, Blocked: true}
 	}
-	// Obstacles of other kinds are asked for now; what is on record of them may be out of date while no daemon runs.
+	// Other obstacles are determined now, because recorded ones may be outdated if no daemon runs.
 	if i := slices.IndexFunc(r.Blocked.By, func(o ledger.Obstacle) bool { return o.Kind == ledger.ObstacleOverlap }); i >= 0 && r.Blocked.Now() {
 		return api.Pending{Reason: "stays queued: " + r.Blocked.By[i].Text, Blocked: true}
 	}
@@ -110,14 +111,15 @@ func (x *Explainer) pending(ctx context.Context, r ledger.Run, pauses []pause.Pa
 	return api.Pending{}
 }
 
-// absentNode says which node a queued run waits for that is not there, "" when none keeps it from starting.
+// absentNode returns a message if a queued run waits for an unavailable node, and an empty string
+// otherwise.
 func (x *Explainer) absentNode(ctx context.Context, r ledger.Run, zone *time.Location) string {
 	if x.Nodes == nil {
 		return ""
 	}
 	e, err := x.Nodes(ctx)
 	if err != nil {
-		return "" // whoever asks hears of it elsewhere
+		return "" // other output reports the error
 	}
 
 	name, because := "", ""

@@ -38,7 +38,7 @@ func (e *explanation) fillRuns(ctx context.Context) error {
 	for id, r := range runs {
 		byID[strconv.FormatInt(id, 10)] = r
 	}
-	for i := range len(e.lines) { // the lines that retries appends have their state already
+	for i := range len(e.lines) { // lines added by retries already have their state
 		r, kept := byID[e.lines[i].Run]
 		switch {
 		case e.lines[i].Run == "":
@@ -78,7 +78,8 @@ func (e *explanation) fillRun(ctx context.Context, i int, r ledger.Run) error {
 	return nil
 }
 
-// nodes are those that made the attempts of a run, none where one process has the ledger to itself.
+// nodes returns the nodes of a run's attempts, by attempt number. It returns nil if the ledger is
+// not shared.
 func (e *explanation) nodes(ctx context.Context, r ledger.Run) (map[int]string, error) {
 	if e.Nodes == nil || r.Attempt == 0 {
 		return nil, nil
@@ -86,7 +87,8 @@ func (e *explanation) nodes(ctx context.Context, r ledger.Run) (map[int]string, 
 	return e.Ledger.Nodes.OfAttempts(ctx, r.ID)
 }
 
-// blockedText says for how long a run was kept from starting that is not any more, and by what.
+// blockedText returns how long a run was blocked and by which obstacles. It returns an empty string
+// if the run was not blocked or still is.
 func (e *explanation) blockedText(r ledger.Run) string {
 	if r.Blocked.Since.IsZero() || r.Blocked.Now() {
 		return ""
@@ -100,10 +102,11 @@ func (e *explanation) blockedText(r ledger.Run) string {
 	return out
 }
 
-// noticeable is how late a run starts before its line says so.
+// noticeable is the minimum delay of a run's start that its line mentions.
 const noticeable = 30 * time.Second
 
-// lateText says how late the run of an instant started, "" if it was in time or its line says so already.
+// lateText returns how late a scheduled run started. It returns an empty string if the run was on
+// time or the line already mentions it.
 func lateText(l api.Explanation, r ledger.Run) string {
 	late := r.StartedAt.Sub(l.Actual.Time)
 	if r.Trigger != domain.TriggerSchedule || r.StartedAt.IsZero() || l.Actual.IsZero() || late <= noticeable || strings.Contains(l.Reason, "late") || !r.Blocked.Since.IsZero() {
@@ -112,10 +115,10 @@ func lateText(l api.Explanation, r ledger.Run) string {
 	return fmt.Sprintf("started %s late", late.Round(time.Second))
 }
 
-// loopText says how the loop of a folder ended with a run, "" when it did not.
+// loopText returns how the loop of a converging watch ended with a run, or an empty string.
 func (e *explanation) loopText(ctx context.Context, r ledger.Run) (string, error) {
 	var d ledger.TriggerDetail
-	_ = json.Unmarshal(r.Detail, &d) // a detail that cannot be read names no folder
+	_ = json.Unmarshal(r.Detail, &d) // without a valid detail, there is no folder
 	if d.Folder == "" {
 		return "", nil
 	}
@@ -129,7 +132,7 @@ func (e *explanation) loopText(ctx context.Context, r ledger.Run) (string, error
 			Runs   int    `json:"runs"`
 			Reason string `json:"reason"`
 		}
-		switch _ = json.Unmarshal(event.Data, &data); event.Kind { // what cannot be read is left out
+		switch _ = json.Unmarshal(event.Data, &data); event.Kind { // omit unreadable values
 		case "watch.converged":
 			return fmt.Sprintf("the folder came to rest after %s", text.Plural(data.Runs, "run")), nil
 		case "watch.adopted", "watch.stopped":
@@ -139,10 +142,10 @@ func (e *explanation) loopText(ctx context.Context, r ledger.Run) (string, error
 	return "", nil
 }
 
-// addReason appends to the reason of a line.
+// addReason appends text to the reason of a line.
 func (l *line) addReason(text string) { l.Reason = joinNotes([]string{l.Reason, text}) }
 
-// runText says why a run did nothing, or does nothing yet, or did not do what it was to.
+// runText returns the error of a run, or the reason why it has not finished.
 func (e *explanation) runText(ctx context.Context, r ledger.Run) string {
 	switch r.Outcome {
 	case domain.OutcomeSkipped, domain.OutcomeCancelled, domain.OutcomeInterrupted:
@@ -154,13 +157,13 @@ func (e *explanation) runText(ctx context.Context, r ledger.Run) string {
 	return e.pending(ctx, r, e.pauses, e.now, e.zone).Reason
 }
 
-// maxFailure is the maximum number of characters of a failure on a line.
+// maxFailure is the maximum length of an error on a line, in characters.
 const maxFailure = 300
 
-// failureText is an error on a line.
+// failureText returns an error as text for a line.
 func failureText(failure string) string { return text.Truncate(text.OneLine(failure), maxFailure) }
 
-// endedText says how an attempt ended, by its state.
+// endedText maps the state of an attempt to the words for its end.
 var endedText = map[domain.AttemptState]string{domain.AttemptDone: "had ended", domain.AttemptFailed: "failed", domain.AttemptInterrupted: "was interrupted", domain.AttemptRunning: "is still on", domain.AttemptWaiting: "waited for its owner"}
 
 // retries adds a line for each attempt after the first.
@@ -177,7 +180,7 @@ func (e *explanation) retries(ctx context.Context, r ledger.Run, nodes map[int]s
 			ex.Reason += ": " + failureText(why)
 		}
 
-		// What the run does now is what its last attempt does.
+		// The last attempt has the current state of the run.
 		if i == len(attempts)-2 {
 			ex.State, ex.WaitingFor, ex.Outcome = r.State, r.WaitingFor, r.Outcome
 		}

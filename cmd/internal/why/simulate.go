@@ -15,14 +15,15 @@ import (
 	"rouse/scheduler/simulate"
 )
 
-// simulatedRuntime is how long a run is taken to be on.
+// simulatedRuntime is the assumed duration of a run.
 const simulatedRuntime = time.Minute
 
-// maxSimulated bounds the instants that a page shows: a job of every second has 604,800 in a week.
+// maxSimulated limits the occurrences on a page, because a job may run every second.
 const maxSimulated = 1000
 
-// Simulate returns the occurrences of a job in the coming time, and the end of the simulated time. It stops early if
-// there are very many. It simulates the other jobs too, because they use the same lanes.
+// Simulate returns the future occurrences of a job and the end of the simulated time. It stops
+// early after maxSimulated occurrences. It also simulates other jobs, because they use the same
+// lanes.
 func (x *Explainer) Simulate(ctx context.Context, job string, length time.Duration) (out []api.Occurrence, until time.Time, err error) {
 	s, now := x.Setup(), x.Ledger.Now()
 	if err := s.Usable(); err != nil {
@@ -73,7 +74,8 @@ func (x *Explainer) Simulate(ctx context.Context, job string, length time.Durati
 	return out, until, nil
 }
 
-// Blocked returns a function that reports why the runs of a job never start in a simulation, or "".
+// Blocked returns a function for simulations. The function returns why runs of a job never start,
+// or an empty string.
 func Blocked(p *plan.Plan) func(job, agent string) string {
 	return func(job, agent string) string {
 		j, a := p.Runner.Jobs[job], p.Runner.Agents[agent]
@@ -119,7 +121,8 @@ func NoteSimulated(out []simulate.Occurrence, cfg *config.Config, p *plan.Plan) 
 	}
 }
 
-// Excluded adds the instants that dates and calendars exclude, of one job or of all jobs ("").
+// Excluded adds the times that dates and calendars exclude from the schedules of a job. If job is
+// empty, it adds those of all jobs.
 func Excluded(out []simulate.Occurrence, o simulate.Options, job string) []simulate.Occurrence {
 	for _, j := range o.Jobs {
 		if job != "" && j.Name != job {
@@ -141,5 +144,5 @@ func Excluded(out []simulate.Occurrence, o simulate.Options, job string) []simul
 	return out
 }
 
-// maxExcluded is how many such instants of one schedule are listed.
+// maxExcluded is the maximum number of excluded times to add for each schedule.
 const maxExcluded = 1000

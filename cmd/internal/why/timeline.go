@@ -17,10 +17,10 @@ import (
 	"rouse/watcher"
 )
 
-// maxTimeline limits the events, of which a daemon that restarts in a loop makes many.
+// maxTimeline limits the events, because a daemon that restarts in a loop records many.
 const maxTimeline = 500
 
-// timeline lists the events besides the runs from the first line to the last.
+// timeline returns the events from the first line to the last, except those of runs.
 func (e *explanation) timeline(ctx context.Context) ([]api.TimelineEntry, error) {
 	from, to := e.anchor, e.now
 	if e.asked != nil {
@@ -54,7 +54,8 @@ func (e *explanation) timeline(ctx context.Context) ([]api.TimelineEntry, error)
 	out := e.pauseEntries(from, to)
 	for _, event := range slices.Concat(events, blocked) {
 		entry := e.timelineEntry(event)
-		// Two starts in a row: an orderly stop would have been recorded between them.
+		// The previous daemon did not stop in order, because there is no stop between the two
+		// starts.
 		if event.Kind == "daemon.started" && last == event.Kind {
 			entry.Text = "the one before it did not stop: it was killed, or the power went"
 		}
@@ -67,10 +68,11 @@ func (e *explanation) timeline(ctx context.Context) ([]api.TimelineEntry, error)
 	return out, nil
 }
 
-// daemonBefore returns the last start or stop of a daemon before the shown events, or "".
+// daemonBefore returns the kind of the last start or stop of a daemon before the shown events. It
+// returns an empty string if there is no such event.
 func (e *explanation) daemonBefore(ctx context.Context, from time.Time, shown []ledger.Event) (string, error) {
 	if len(shown) == maxTimeline {
-		from = shown[0].At // there are more in the window than are shown
+		from = shown[0].At // the window has more events than are shown
 	}
 
 	before, err := e.Ledger.Events.Between(ctx, "", time.Time{}, from.Add(-time.Millisecond), 1, "daemon.started", "daemon.stopped")
@@ -91,7 +93,7 @@ func (e *explanation) timelineEntry(event ledger.Event) api.TimelineEntry {
 		More    int     `json:"more"`
 	}
 
-	_ = json.Unmarshal(event.Data, &data) // what cannot be read is left out
+	_ = json.Unmarshal(event.Data, &data) // omit unreadable values
 	what, did, _ := strings.Cut(event.Kind, ".")
 	entry := api.TimelineEntry{At: api.At(event.At), What: what, Did: did, Text: data.Summary + text.Truncate(text.OneLine(data.Error), 200)}
 	step := time.Duration(data.Seconds * float64(time.Second)).Round(time.Second)
@@ -114,7 +116,7 @@ func (e *explanation) timelineEntry(event ledger.Event) api.TimelineEntry {
 	return entry
 }
 
-// pauseEntries are the starts and ends of the pauses that cover the job.
+// pauseEntries returns entries for the starts and ends of the pauses that cover the job.
 func (e *explanation) pauseEntries(from, to time.Time) []api.TimelineEntry {
 	out := []api.TimelineEntry{}
 	add := func(at time.Time, did, text string) {
@@ -135,7 +137,7 @@ func (e *explanation) pauseEntries(from, to time.Time) []api.TimelineEntry {
 
 		about := api.ScopeText(p.Scope, p.Name)
 		add(p.Since, "begins", fmt.Sprintf("%s (by the %s)", api.NewPause(p).Text(e.zone), p.By))
-		// A pause that another one replaced did not end for the job.
+		// If another pause replaced this one, the job stayed paused.
 		replaced := slices.ContainsFunc(e.pauses, func(q pause.Pause) bool {
 			return q.ID > p.ID && q.Scope == p.Scope && q.Name == p.Name && q.Since.Equal(p.EndedAt)
 		})

@@ -12,7 +12,8 @@ import (
 	"rouse/watcher"
 )
 
-// Handovers returns the next handovers of collecting watches, of one job or of all.
+// Handovers returns the next handovers of collecting watches. If job is empty, it returns those of
+// all jobs.
 func (x *Explainer) Handovers(ctx context.Context, job string, now time.Time) ([]api.Occurrence, error) {
 	states, err := x.Ledger.Watches.States(ctx)
 	if err != nil {
@@ -34,7 +35,7 @@ func (x *Explainer) Handovers(ctx context.Context, job string, now time.Time) ([
 	return out, nil
 }
 
-// collectNotes describes the next handover of a job, and whether there were files at the last one.
+// collectNotes describes the next handover of a job, and reports if the last one had no files.
 func (x *Explainer) collectNotes(ctx context.Context, job string, now time.Time, zone *time.Location) []string {
 	coming, err := x.Handovers(ctx, job, now)
 	if err != nil || len(coming) == 0 {
@@ -67,7 +68,7 @@ func (x *Explainer) Watches(ctx context.Context) map[string]api.Watch {
 	return out
 }
 
-// maxWaits is how many files that wait are told of a watch.
+// maxWaits is the maximum number of waiting files of a watch.
 const maxWaits = 100
 
 // NewWatch converts the state of a watch.
@@ -92,11 +93,11 @@ func WatchOf(j *config.Job, known map[string]api.Watch) *api.Watch {
 	if w, ok := known[string(j.Name)]; ok {
 		return &w
 	}
-	// Without a daemon the configuration is all that is known.
+	// Without a daemon, only the configuration is known.
 	return &api.Watch{Path: string(j.Watch.Path), Mode: j.Watch.Mode}
 }
 
-// WatchProblem joins the problems of a watch. It returns "" if there are none.
+// WatchProblem returns the problems of a watch, or an empty string.
 func WatchProblem(w api.Watch) string {
 	if w.Problem == "" || w.Degraded == "" {
 		return w.Problem + w.Degraded

@@ -17,7 +17,7 @@ import (
 
 var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 
-// The reason of a run that no schedule started comes from its trigger detail.
+// TestRequestText checks the reasons of runs that were not scheduled.
 func TestRequestText(t *testing.T) {
 	t.Parallel()
 	for detail, want := range map[string]string{
@@ -41,7 +41,7 @@ func TestRequestText(t *testing.T) {
 	}
 }
 
-// A waiting run says what it waits for, and until when.
+// TestPending checks the reasons of waiting runs.
 func TestPending(t *testing.T) {
 	t.Parallel()
 	later := noon.Add(time.Hour)
@@ -65,7 +65,7 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// A run that does not wait for a model says nothing of one.
+// TestWaitsForNoModel checks that a run that does not wait for a model does not mention one.
 func TestWaitsForNoModel(t *testing.T) {
 	t.Parallel()
 	board := &progress.Tracker{}
@@ -75,7 +75,8 @@ func TestWaitsForNoModel(t *testing.T) {
 	}
 }
 
-// The state of a watch comes from the daemon. Without one, the configuration is all that is known.
+// TestWatchOf checks that the state of a watch comes from the daemon, or else from the
+// configuration.
 func TestWatchOf(t *testing.T) {
 	t.Parallel()
 	j := &config.Job{Name: "j", Watch: &config.Watch{Path: "/in", Mode: "once"}}
@@ -96,7 +97,7 @@ func TestWatchOf(t *testing.T) {
 	}
 }
 
-// Empty notes leave no separators.
+// TestJoinNotes checks that empty notes add no separators.
 func TestJoinNotes(t *testing.T) {
 	t.Parallel()
 	if got := joinNotes([]string{"", "a", "", "b"}); got != "a; b" {
@@ -107,7 +108,7 @@ func TestJoinNotes(t *testing.T) {
 	}
 }
 
-// explained is an explanation of a job that runs each day at eight, known since the first of March.
+// explained returns an explanation of a daily job at eight, recorded since the first of March.
 func explained(t *testing.T) *explanation {
 	t.Helper()
 	daily, err := schedule.Parse(schedule.Options{Cron: "0 8 * * *", Location: time.UTC})
@@ -119,7 +120,8 @@ func explained(t *testing.T) *explanation {
 	return e
 }
 
-// A time at which nothing was due is explained by the instants around it.
+// TestNearby checks that a time without an occurrence is explained by the scheduled times around
+// it.
 func TestNearby(t *testing.T) {
 	t.Parallel()
 	e := explained(t)
@@ -134,7 +136,8 @@ func TestNearby(t *testing.T) {
 	}
 }
 
-// An instant without a row is explained, unless it is still to be decided.
+// TestWithoutRow checks that a scheduled time without a row is explained unless it is still
+// undecided.
 func TestWithoutRow(t *testing.T) {
 	t.Parallel()
 	e := explained(t)
@@ -170,7 +173,7 @@ func TestWithoutRow(t *testing.T) {
 	}
 }
 
-// Lines are in the order of time, then an occurrence before its run, and a run before its retries.
+// TestSort checks the order of lines: by time, then occurrences before runs before retries.
 func TestSort(t *testing.T) {
 	t.Parallel()
 	e := explained(t)

@@ -1,4 +1,4 @@
-// Package artifact has the files that runs handed to their owner.
+// Package artifact stores the files that runs hand to their owner.
 package artifact
 
 import (
@@ -16,46 +16,49 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// Artifact is a file that a run handed to its owner (OSA-19). Artifacts of one name are
-// versions of each other when their runs are of one job or, without a job, of one agent
-// (UNI-12): a chain, whose last version is the one that counts (OSL-25).
+// Artifact is a file that a run handed to its owner. Artifacts with the same name form a chain of
+// versions if their runs belong to the same job. For runs without a job, the agent takes the place
+// of the job. The last version of a chain is the current one.
 type Artifact struct {
 	ID          int64
 	Run         int64
 	Job, Agent  string
-	Key         string // of the call, which shares once
+	Key         string // idempotency key of the call that added the artifact
 	At          time.Time
-	Name        string // of the file, without a folder
+	Name        string // file name without a folder
 	Description string
-	Version     int    // from 1
-	Parent      int64  // the version before; 0: there was none
-	Size        int64  // bytes
-	Hash        string // SHA-256, hexadecimal
+	Version     int    // starts at 1
+	Parent      int64  // ID of the previous version; 0 for the first
+	Size        int64  // in bytes
+	Hash        string // SHA-256, in hexadecimal
 
-	// Of a workspace, whose versions are chained by their parents (see workspace.Workspaces.AddArtifact).
-	Workspace         int64 // 0: of the run alone
+	// The remaining fields are for artifacts of a workspace. Their versions are chained by Parent;
+	// see workspace.Workspaces.AddArtifact.
+	Workspace         int64 // 0 if the artifact belongs only to the run
 	Type, Title, Role string
-	Status            string // as the skill says; StatusSuperseded and StatusDiscarded by themselves
-	Approval          string // as the owner has decided; "": nobody has
-	ApprovalRef       string // as the skill says
-	SupersededBy      int64  // the version after; 0: none
-	Discarded         bool   // with what else the run had left half changed
+	// Status is chosen by the skill, except StatusSuperseded and StatusDiscarded, which the ledger
+	// sets.
+	Status       string
+	Approval     string // decision of the owner; empty before a decision
+	ApprovalRef  string // the skill's own reference for the approval
+	SupersededBy int64  // ID of the next version; 0 for the last
+	Discarded    bool   // discarded with the unfinished changes of its run
 }
 
-// Artifacts has the files that runs handed to their owner.
+// Artifacts stores the files that runs hand to their owner.
 type Artifacts struct {
 	DB    *store.DB
 	Blobs *blob.Blobs
 }
 
-// Add stores what an attempt hands over, as the next version of its name. A call that is
-// made again after a crash gets what it shared before. The bytes are kept as long as the run;
-// version numbers go on for as long as any version of the name is kept.
+// Add stores content as the next version of a.Name. If a call is repeated after a crash, Add
+// returns the artifact that the call stored before. The content is deleted together with its run.
+// Version numbers continue as long as any version of the name is stored.
 func (l *Artifacts) Add(ctx context.Context, at record.Attempt, a Artifact, content []byte) (Artifact, error) {
 	sum := sha256.Sum256(content)
 	a.Run, a.At, a.Size, a.Hash = at.Run, l.DB.Now(), int64(len(content)), hex.EncodeToString(sum[:])
 	add := func(tx *store.Tx, _ record.Attempt, job, stored string) error {
-		// A call that a crash made happen again has shared this already.
+		// A call that is repeated after a crash has already stored its artifact.
 		known, again, err := store.OrFalse(store.One(tx, Fields, `select `+Columns+` from artifacts where run = $1 and key = $2`, a.Run, a.Key))
 		if again {
 			a = known
@@ -87,10 +90,12 @@ func (l *Artifacts) Add(ctx context.Context, at record.Attempt, a Artifact, cont
 	return a, err
 }
 
+// Columns are the columns of an artifact, in the order of Fields.
 const Columns = `id, run, job, agent, key, at, name, description, version, parent, size, hash, workspace, type, title, role,
 	case when discarded = 1 then '` + StatusDiscarded + `' when superseded_by <> 0 then '` + StatusSuperseded + `' else status end,
 	approval, approval_ref, superseded_by, discarded`
 
+// Fields returns the scan destinations for Columns.
 func Fields(a *Artifact) []any {
 	return []any{
 		&a.ID, &a.Run, &a.Job, &a.Agent, &a.Key, store.Time(&a.At), &a.Name, &a.Description, &a.Version, &a.Parent, &a.Size, &a.Hash,
@@ -98,7 +103,7 @@ func Fields(a *Artifact) []any {
 	}
 }
 
-// List lists what runs handed over, the oldest first.
+// List returns the artifacts of runs, oldest first.
 func (l *Artifacts) List(ctx context.Context, runs ...int64) (all []Artifact, err error) {
 	for some := range slices.Chunk(runs, record.IdsAtOnce) {
 		found, err := store.List(store.Reads(ctx, l.DB), Fields, `select `+Columns+` from artifacts where run in (`+record.IdPlaces+`) order by id`, record.IdArgs(some)...)
@@ -111,7 +116,7 @@ func (l *Artifacts) List(ctx context.Context, runs ...int64) (all []Artifact, er
 	return all, nil
 }
 
-// Bytes are the bytes of an artifact of a run.
+// Bytes returns an artifact of a run and its content.
 func (l *Artifacts) Bytes(ctx context.Context, run, id int64) (Artifact, []byte, error) {
 	a, err := store.One(store.Reads(ctx, l.DB), Fields, `select `+Columns+` from artifacts where run = $1 and id = $2`, run, id)
 	if a, err = store.OrNotFound(a, err, "artifact %d of run %d", id, run); err != nil {
@@ -128,14 +133,14 @@ func (l *Artifacts) Bytes(ctx context.Context, run, id int64) (Artifact, []byte,
 	return a, content, err
 }
 
-// What the owner has decided on an artifact of a workspace. A skill may give it any status; this is
-// the host's alone (C-6).
+// Decisions of the owner about an artifact of a workspace. A skill can set any status, but only the
+// owner can approve or reject.
 const (
 	Approved = "approved"
 	Rejected = "rejected"
 )
 
-// The statuses that an artifact of a workspace has by itself; a skill gives it any other.
+// Statuses that the ledger sets. StatusDraft is the default. A skill can set any other status.
 const (
 	StatusDraft      = "draft"
 	StatusSuperseded = "superseded"

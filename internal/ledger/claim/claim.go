@@ -1,5 +1,5 @@
-// Package claim has the contents of files that jobs took for their runs, what became of the files after the runs, and what the watches of
-// jobs remember.
+// Package claim stores which file contents jobs claimed for runs, and what happened to the files
+// after the runs. It also stores the state of the watches of jobs.
 package claim
 
 import (
@@ -13,7 +13,7 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// Claims has the contents of files that jobs took for their runs, and what became of the files.
+// Claims stores the file contents that jobs claimed for runs, and what happened to the files.
 type Claims struct{ DB *store.DB }
 
 const claimColumns = `id, job, path, hash, size, mod_time, run, outcome, after, dest`
@@ -22,28 +22,30 @@ func claimFields(c *Status) []any {
 	return []any{&c.ID, &c.Job, &c.Path, &c.Hash, &c.Size, store.Time(&c.ModTime), &c.Run, &c.Outcome, &c.After, &c.Dest}
 }
 
-// Of looks up who claimed a content; false when nobody did.
+// Of returns the claim of a job on a file content, and reports whether there is one.
 func (l *Claims) Of(ctx context.Context, job, path, hash string) (Status, bool, error) {
 	return store.OrFalse(store.One(store.Reads(ctx, l.DB), claimFields, `select `+claimColumns+` from claims where job = $1 and path = $2 and hash = $3`, job, l.DB.StoredPath(path), hash))
 }
 
-// OnPath lists the claims of a job on a path: one for each content that was there.
+// OnPath returns the claims of a job on a path, one for each content that the file had.
 func (l *Claims) OnPath(ctx context.Context, job, path string) ([]Status, error) {
 	return store.List(store.Reads(ctx, l.DB), claimFields, `select `+claimColumns+` from claims where job = $1 and path = $2 order by id`, job, l.DB.StoredPath(path))
 }
 
-// OfRun returns the claims of a run on files.
+// OfRun returns the claims of a run on its input files.
 func (l *Claims) OfRun(ctx context.Context, run int64) ([]Status, error) {
 	return store.List(store.Reads(ctx, l.DB), claimFields, `select `+claimColumns+` from claims where run = $1 and own = 0 order by id`, run)
 }
 
-// LeaveFiles cancels moving or deleting the files of a finished run before it is undone, because the undo may restore their old place.
+// LeaveFiles cancels moving or deleting the files of a finished run before the run is undone. The
+// undo may restore the files at their old paths.
 func (l *Claims) LeaveFiles(ctx context.Context, run int64) error {
 	return store.Exec(ctx, l.DB, `update claims set after = $1 where run = $2 and own = 0 and outcome <> ''`, AfterLeft, run)
 }
 
-// DisownFiles lets the contents of an undone run start new runs when they are dropped again. ModTime of each claim identifies the file
-// that lies at its path now and starts no run. It is zero if there is no such file.
+// DisownFiles lets the file contents of an undone run start new runs when they are dropped again.
+// The ModTime of each claim identifies the file that is at its path now and must not start a run.
+// It is zero if there is no such file.
 func (l *Claims) DisownFiles(ctx context.Context, claims []Status) error {
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		for _, c := range claims {
@@ -54,16 +56,21 @@ func (l *Claims) DisownFiles(ctx context.Context, claims []Status) error {
 	})
 }
 
-// PendingAfterMoves lists claims whose run has finished and whose file has not been dealt with. One without an
-// outcome belongs to a run that was retried before that: nothing is done to its file any more, but an earlier try may
-// have moved it.
+// PendingAfterMoves returns the claims of finished runs that still need their file to be moved,
+// deleted or left. If a claim has no outcome, its run was retried meanwhile. Its file is no longer
+// moved, but an earlier attempt may already have moved it.
 func (l *Claims) PendingAfterMoves(ctx context.Context, limit int) ([]Status, error) {
 	return store.List(store.Reads(ctx, l.DB), claimFields, `select `+claimColumns+` from claims where after = 'pending' order by id limit $1`, limit)
 }
 
-// FinishAfterMove records what became of a file: AfterDone and where it is now, AfterLeft, or AfterFailed
-// with why; AfterNone for one whose run was retried. False: since c was read, its run was retried or somebody else
-// has recorded it. What is to happen to the file may have changed, so only where it is now is recorded.
+// FinishAfterMove records what happened to a file after its run. The state after is one of:
+//   - AfterDone: dest is the new path.
+//   - AfterLeft: the file stays at its path.
+//   - AfterFailed: why is the reason.
+//   - AfterNone: the run was retried.
+//
+// FinishAfterMove reports false if the run was retried since c was read, or if another process has
+// recorded the result. It then records only dest, because the configured action may have changed.
 func (l *Claims) FinishAfterMove(ctx context.Context, c Status, after, dest, why string) (ended bool, err error) {
 	err = store.Write(ctx, l.DB, func(tx *store.Tx) (err error) {
 		ended, err = store.Changed(tx, `update claims set after = $1, dest = $2, error = $3 where id = $4 and after = 'pending' and run = $5 and outcome = $6`,
@@ -74,7 +81,7 @@ func (l *Claims) FinishAfterMove(ctx context.Context, c Status, after, dest, why
 		case ended && after != AfterNone && (after != AfterLeft || why != ""):
 			return record.AddEvent(tx, record.Event{Job: c.Job, Run: c.Run, At: l.DB.Now(), Kind: "file.after"}, map[string]any{"path": c.Path, "state": after, "dest": dest, "error": why})
 		case !ended && dest != "":
-			// The run that was retried meanwhile waits for this: it needs its file.
+			// The retried run waits for the new path of its file.
 			tx.Run(`update claims set after = case when outcome = '' then '' else after end, dest = $1 where id = $2 and after = 'pending' and run = $3`, dest, c.ID, c.Run)
 		}
 		return nil
@@ -82,14 +89,14 @@ func (l *Claims) FinishAfterMove(ctx context.Context, c Status, after, dest, why
 	return ended, err
 }
 
-// ClaimOutput marks a content as written by a run of the job itself, so that the job's watch ignores it.
+// ClaimOutput marks a content as written by the job's own run, so that the job's watch ignores it.
 func (l *Claims) ClaimOutput(ctx context.Context, a record.Attempt, c Claim) error {
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		if _, err := record.CheckFence(tx, l.DB, a); err != nil {
 			return err
 		}
 
-		// The claim of an unfinished run stays: that run took the content first.
+		// Keep the claim of an unfinished run: it took the content first.
 		tx.Run(`insert into claims (job, path, hash, size, mod_time, run, generation, outcome, after, own) values ($1, $2, $3, $4, $5, $6, 1, $7, $8, 1)
 			on conflict (job, path, hash) do update set run = excluded.run, outcome = excluded.outcome, after = excluded.after, own = 1, dest = '', error = ''
 			where claims.outcome <> '' or claims.own = 1`,
@@ -98,8 +105,8 @@ func (l *Claims) ClaimOutput(ctx context.Context, a record.Attempt, c Claim) err
 	})
 }
 
-// Release gives up contents that a run had claimed and continues without: the files were gone,
-// or had changed. Dropped again, they get a run of their own.
+// Release gives up file contents that a run claimed but continues without, because the files were
+// deleted or changed. If the same content is dropped again, it starts a new run.
 func (l *Claims) Release(ctx context.Context, a record.Attempt, claims ...Claim) error {
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		if _, err := record.CheckFence(tx, l.DB, a); err != nil {
@@ -114,12 +121,16 @@ func (l *Claims) Release(ctx context.Context, a record.Attempt, claims ...Claim)
 	})
 }
 
-// FileBack is the kind of the event that a file whose run failed is there again as it was.
+// FileBack is the kind of event recorded when a file reappears unchanged after its run failed.
 const FileBack = "file.back"
 
-// MarkReappeared records that a content whose run failed is there again, and says since when: what puts files back, as a sync
-// does, must not have each of them tried again and again. False: the job has another definition by now, or the run is not
-// kept any more, so that the content gets a run of its own. The notices are sent for the first content that is back of a job.
+// MarkReappeared records that a file content has reappeared after its run failed, and returns the
+// time it was first seen again. The record keeps a sync tool that restores files from starting runs
+// again and again.
+//
+// It reports false if the job's definition has changed or the failed run is no longer stored. The
+// content then starts a new run. The notices are sent only for the first content of a job that
+// reappears.
 func (l *Claims) MarkReappeared(ctx context.Context, c Status, modified time.Time, definition string, notices []record.Notice) (since time.Time, back bool, err error) {
 	told, err := json.Marshal(map[string]any{"path": c.Path, "hash": c.Hash, "run": c.Run})
 	if err != nil {
@@ -146,7 +157,7 @@ func (l *Claims) MarkReappeared(ctx context.Context, c Status, modified time.Tim
 			return err
 		}
 
-		// Only what was read: the owner may have had the run tried again meanwhile.
+		// Update only the state that was read: the owner may have retried the run meanwhile.
 		marked, err := store.Changed(tx, `update claims set after = $1, mod_time = $2 where id = $3 and run = $4 and outcome = $5 and after = $6`,
 			AfterBack, store.Millis(modified), c.ID, c.Run, string(c.Outcome), c.After)
 		if err != nil || !marked {
@@ -161,13 +172,13 @@ func (l *Claims) MarkReappeared(ctx context.Context, c Status, modified time.Tim
 	return since, back, err
 }
 
-// BackGone records that a file which was back after it failed has gone again.
+// BackGone records that a file that had reappeared after its run failed is gone again.
 func (l *Claims) BackGone(ctx context.Context, c Status) error {
 	return store.Exec(ctx, l.DB, `update claims set after = $1 where id = $2 and run = $3 and after = $4`, AfterDone, c.ID, c.Run, AfterBack)
 }
 
-// FailedAlike says whether a run that failed was one of the job as it is now. Of a run that is not kept any more nobody
-// knows, nor can it be retried.
+// FailedAlike reports whether a failed run used the current definition of its job. It returns false
+// if the run is no longer stored, because such a run cannot be retried.
 func FailedAlike(tx *store.Tx, run int64, definition string) (bool, error) {
 	text, known, err := store.OrFalse(store.Value[[]byte](tx, `select detail from runs where id = $1`, run))
 	if err != nil || !known {
@@ -190,22 +201,25 @@ type Claim struct {
 	ModTime         time.Time
 }
 
-// The states of what happens to a file after its run.
+// States of a file after its run.
 const (
 	AfterNone    = ""
-	AfterPending = "pending" // the run has finished; the watcher acts
+	AfterPending = "pending" // the run has finished; the watcher has to act
 	AfterDone    = "done"    // moved or deleted
-	AfterLeft    = "left"    // stays where it is, as configured
-	AfterFailed  = "failed"  // could not be moved; tried again when it is seen again
-	AfterBack    = "back"    // its run failed, and it is there again as it was: it waits for its owner, or for another job
-	AfterUndone  = "undone"  // its run was undone; the file that lies there now needs no run, another file with this content does
+	AfterLeft    = "left"    // stays at its path, as configured
+	AfterFailed  = "failed"  // could not be moved; retried when the file is seen again
+	// The run failed and the file reappeared unchanged. It waits for its owner or for another job.
+	AfterBack = "back"
+	// The run was undone. The file now at the path starts no run; another file with the same
+	// content does.
+	AfterUndone = "undone"
 )
 
-// Status is a claim with the run that has it.
+// Status is a claim together with its run.
 type Status struct {
 	Claim
 	ID, Run int64
-	Outcome domain.Outcome // "" while the run is unfinished
+	Outcome domain.Outcome // empty while the run is unfinished
 	After   string
-	Dest    string // where the file went
+	Dest    string // path of the file after it was moved
 }

@@ -7,26 +7,26 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// WatchState is what the watch of a job remembers.
+// WatchState is the stored state of a job's watch.
 type WatchState struct {
 	Job   string
-	Since time.Time // when the job began to watch
-	// Of a folder that converges: what it looked like before the last run (its fingerprint, and the
-	// listing behind it), how many runs there have been since it last came to rest, and the last
-	// of them.
+	Since time.Time // time the job began to watch
+	// The following fields belong to a converging watch. Fingerprint and Tree describe the folder
+	// before the last run. Round is the number of runs since the folder was last stable, and Run is
+	// the last of them.
 	Fingerprint string
 	Tree        string
 	Round       int
 	Run         int64
-	// Collected is the time of the last handover of a collecting watch. Run is the run that got the files, or zero if there
-	// were no files.
+	// Collected is the time of the last handover of a collecting watch. Run is the run that got the
+	// files, or zero if there were no files.
 	Collected time.Time
 }
 
-// Watches has what the watches of jobs remember.
+// Watches stores the state of the watches of jobs.
 type Watches struct{ DB *store.DB }
 
-// State reads what the watch of a job remembers; false when there is nothing.
+// State returns the stored state of a job's watch, and reports whether there is one.
 func (l *Watches) State(ctx context.Context, job string) (WatchState, bool, error) {
 	st, known, err := store.OrFalse(store.One(store.Reads(ctx, l.DB), func(st *WatchState) []any { return append(watchFields(st), &st.Tree) },
 		`select `+watchColumns+`, tree from watches where job = $1`, job))
@@ -40,7 +40,7 @@ func watchFields(st *WatchState) []any {
 	return []any{&st.Job, store.Time(&st.Since), &st.Fingerprint, &st.Round, &st.Run, store.Time(&st.Collected)}
 }
 
-// States reads what all watches remember, by job, without their trees, which may be large.
+// States returns the stored states of all watches by job. Tree is not set, because it may be large.
 func (l *Watches) States(ctx context.Context) (map[string]WatchState, error) {
 	found, err := store.List(store.Reads(ctx, l.DB), watchFields, `select `+watchColumns+` from watches`)
 	out := make(map[string]WatchState, len(found))
@@ -50,7 +50,7 @@ func (l *Watches) States(ctx context.Context) (map[string]WatchState, error) {
 	return out, err
 }
 
-// Save stores what watches remember, of several in one transaction.
+// Save stores the states of watches in one transaction.
 func (l *Watches) Save(ctx context.Context, states ...WatchState) error {
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		for _, st := range states {
@@ -60,7 +60,7 @@ func (l *Watches) Save(ctx context.Context, states ...WatchState) error {
 	})
 }
 
-// Delete deletes what the watches of jobs remember.
+// Delete deletes the stored states of the watches of jobs.
 func (l *Watches) Delete(ctx context.Context, jobs ...string) error {
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		for _, job := range jobs {
@@ -70,6 +70,7 @@ func (l *Watches) Delete(ctx context.Context, jobs ...string) error {
 	})
 }
 
+// SaveWatch stores the state of a watch in a transaction.
 func SaveWatch(tx *store.Tx, st WatchState) {
 	tx.Run(`insert into watches (job, since, print, tree, round, run, collected) values ($1, $2, $3, $4, $5, $6, $7)
 		on conflict (job) do update set since = excluded.since, print = excluded.print, tree = excluded.tree, round = excluded.round, run = excluded.run,

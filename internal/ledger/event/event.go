@@ -1,4 +1,4 @@
-// Package event has everything that happened, in order: it appends events to the record, lists them, and knows all their kinds.
+// Package event appends events to the record, lists them, and describes their kinds.
 package event
 
 import (
@@ -12,13 +12,14 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// Progress is the kind of the event with which a skill says how far its run is: {value, text}, of which the value is 1 when all is done.
+// Progress is the kind of event with which a skill reports the progress of its run. Its data has
+// the fields value and text. A value of 1 means finished.
 const Progress = "skill.progress"
 
-// Events has everything that happened, in order.
+// Events stores all events in order.
 type Events struct{ DB *store.DB }
 
-// Append records what happened outside the ledger's own operations.
+// Append records events that do not come from the ledger's own operations.
 func (l *Events) Append(ctx context.Context, events ...record.Event) error {
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		for _, e := range events {
@@ -33,7 +34,7 @@ func (l *Events) Append(ctx context.Context, events ...record.Event) error {
 	})
 }
 
-// List lists events, oldest first.
+// List returns the events that match a filter, oldest first.
 func (l *Events) List(ctx context.Context, f Filter) ([]record.Event, error) {
 	switch {
 	case f.Limit == 0:
@@ -46,13 +47,14 @@ func (l *Events) List(ctx context.Context, f Filter) ([]record.Event, error) {
 	return store.List(store.Reads(ctx, l.DB), record.EventFields, query, args...)
 }
 
-// eventsQuery asks for the events that fit a filter. Those of a run are numbered in the order of their ids.
+// eventsQuery returns the query for a filter and its arguments. Events of one run are ordered by
+// seq, which follows the order of their IDs.
 func eventsQuery(f Filter) (string, []any) {
 	query, order := `select `+record.EventColumns+` from events where id > $1`, `id`
 	args := []any{f.After, f.Limit}
 	if f.Run != 0 {
 		args = append(args, f.Run)
-		// The cast keeps the planner from looking at the value, as in record.AddEvent.
+		// The cast keeps the query planner from using the value, as in record.AddEvent.
 		query += fmt.Sprintf(` and run = cast($%d as bigint) and run <> 0`, len(args))
 		order = `seq`
 	}
@@ -68,18 +70,18 @@ func eventsQuery(f Filter) (string, []any) {
 	return query + ` order by ` + order + ` limit $2`, args
 }
 
-// Newest is the id of the newest event, 0 when there is none.
+// Newest returns the ID of the newest event, or 0 if there is none.
 func (l *Events) Newest(ctx context.Context) (int64, error) {
 	return store.Value[int64](store.Reads(ctx, l.DB), `select coalesce(max(id), 0) from events`)
 }
 
-// Last is the last event of a run of a kind; false when there is none.
+// Last returns the last event of a kind in a run, and reports whether there is one.
 func (l *Events) Last(ctx context.Context, run int64, kind string) (record.Event, bool, error) {
 	return store.OrFalse(store.One(store.Reads(ctx, l.DB), record.EventFields, `select `+record.EventColumns+` from events where run = cast($1 as bigint) and run <> 0 and kind = $2 order by seq desc limit 1`, run, kind))
 }
 
-// Between lists the last events of some kinds that concern no run: those of a job, or
-// those of no job (""), oldest first.
+// Between returns the last events of a job that have one of the kinds and belong to no run, oldest
+// first. If job is empty, it returns events that belong to no job either.
 func (l *Events) Between(ctx context.Context, job string, from, to time.Time, limit int, kinds ...string) ([]record.Event, error) {
 	args := []any{job, store.Millis(from), store.Millis(to), limit}
 	for _, k := range kinds {
@@ -91,15 +93,15 @@ func (l *Events) Between(ctx context.Context, job string, from, to time.Time, li
 	return out, err
 }
 
-// eventsBetween asks for events of so many kinds.
+// eventsBetween returns the query of Between for a number of kinds.
 func eventsBetween(kinds int) string {
 	return `select ` + record.EventColumns + ` from events where run = 0 and job = $1 and at >= $2 and at <= $3 and kind in (` + record.Places(5, kinds) + `)
 		order by at desc, id desc limit $4`
 }
 
-// Each calls do with all events that fit a filter, oldest first, until do returns an error.
+// Each calls do for every event that matches a filter, oldest first, until do returns an error.
 func Each(ctx context.Context, l *Events, f Filter, do func(record.Event) error) error {
-	f.Limit = 500 // of a page
+	f.Limit = 500 // per page
 	for {
 		events, err := l.List(ctx, f)
 		if err != nil {
@@ -117,7 +119,8 @@ func Each(ctx context.Context, l *Events, f Filter, do func(record.Event) error)
 	}
 }
 
-// Poll calls do at once and after changes of the ledger, at most once per interval, until ctx ends.
+// Poll calls do immediately and then after each change of the ledger, until ctx is done. It calls
+// do at most once per interval.
 func Poll(ctx context.Context, db *store.DB, every time.Duration, do func()) {
 	for ctx.Err() == nil {
 		changed := db.Changed() // before do, so that no change is missed
@@ -133,11 +136,11 @@ func Poll(ctx context.Context, db *store.DB, every time.Duration, do func()) {
 	}
 }
 
-// Filter selects events, oldest first.
+// Filter selects events.
 type Filter struct {
 	Run   int64
 	Job   string
 	After int64
 	Since time.Time // zero means no limit
-	Limit int       // zero means 1000, a negative limit means no limit
+	Limit int       // 0 or less means 1000
 }

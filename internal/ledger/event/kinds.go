@@ -1,14 +1,15 @@
 package event
 
-// Kind is a kind of event, as a person reads of it.
+// Kind describes a kind of event for people.
 type Kind struct {
 	Kind string
-	Says string // when it is recorded
-	Data string // the keys of its data, "" where there are none
-	Live bool   // it is told while it happens, and is not on record
+	Says string // when the event is recorded
+	Data string // keys of the event's data; may be empty
+	Live bool   // sent to listeners only; not recorded
 }
 
-// Kinds are all kinds of events: the record that rouse logs, GET /v1/events and the streams of pages show.
+// Kinds returns all kinds of events. They appear in `rouse logs`, GET /v1/events and the event
+// streams of the dashboard.
 func Kinds() []Kind { return kinds }
 
 var kinds = []Kind{

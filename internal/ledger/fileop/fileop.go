@@ -1,4 +1,5 @@
-// Package fileop has the changes of files by runs, with the contents before, so that they can be undone.
+// Package fileop stores how runs changed files, together with the previous contents, so that the
+// changes can be undone.
 package fileop
 
 import (
@@ -13,63 +14,66 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// Type says what was done to a file.
+// Type is the type of a file change.
 type Type string
 
-// The types.
+// Types of file changes.
 const (
 	Create Type = "create"
 	Write  Type = "write"
 	Edit   Type = "fileEdit"
 
-	// By commands (OSA-36).
-	Move      Type = "move" // two changes: there is a new name, and the old one is gone
+	// Move records the new name of a moved file. MoveAway records the old name.
+	Move      Type = "move"
 	Copy      Type = "copy"
 	Delete    Type = "delete"
-	DirCreate Type = "dirCreate" // its AfterHash is no hash
-	// MoveAway records the old name of a moved file. Its content is not stored, because the file has it under the new name.
-	// The FileMove recorded right before names it.
+	DirCreate Type = "dirCreate" // AfterHash is not a hash
+	// MoveAway records the old name of a moved file. Its content is not stored, because the file
+	// still has it under the new name. The Move recorded right before it holds the new name.
 	MoveAway  Type = "moveAway"
 	DirDelete Type = "dirDelete" // BeforeHash is not a hash
-	// Program is by a program that may change anything, found afterwards: made, changed or removed, as its hashes say.
+	// Program records a change made by a program that may change any file. The change is detected
+	// after the program ends. The hashes tell whether the file was created, changed or deleted.
 	Program Type = "program"
 )
 
-// Op is a change of a file by a run (OSA-35). It is recorded before the file changes: a
-// file that still has BeforeHash was not changed by it.
+// Op is a file change by a run. It is recorded before the file changes. If the file still has
+// BeforeHash, the change did not happen.
 type Op struct {
-	ID            int64
-	Run           int64
-	Agent         string
-	Batch         string // the key of the call
-	At            time.Time
-	Type          Type
-	Root          string // absolute: the granted folder in which the file is
-	Path          string // absolute
-	CreatedFolder string // absolute: the first of the folders that were made for the file, "" for none
-	Mode          uint32 // the permissions before
-	Size          int64  // bytes before
-	BeforeHash    string // SHA-256, hexadecimal; "" when there was no file
+	ID    int64
+	Run   int64
+	Agent string
+	Batch string // key of the call
+	At    time.Time
+	Type  Type
+	Root  string // absolute path of the granted folder that contains the file
+	Path  string // absolute path
+	// CreatedFolder is the absolute path of the topmost folder created for the file. It is empty if
+	// no folder was created.
+	CreatedFolder string
+	Mode          uint32 // permissions before the change
+	Size          int64  // size in bytes before the change
+	BeforeHash    string // SHA-256 in hexadecimal; empty if the file did not exist
 	AfterHash     string
-	NoUndoReason  string    // why it cannot be undone; "" when it can
-	UndoneAt      time.Time // zero: it was not
+	NoUndoReason  string    // reason the change cannot be undone; empty if it can
+	UndoneAt      time.Time // zero if the change was not undone
 }
 
-// FileOps has the changes of files by runs, with the contents before.
+// FileOps stores the file changes of runs and the previous contents.
 type FileOps struct {
 	DB    *store.DB
 	Blobs *blob.Blobs
 }
 
-// Add records what attempt a is about to do to a file, and the content before, unless
-// op.NoUndoReason says why that is not kept. It returns the op with its id.
+// Add records a file change that attempt a is about to make, and returns op with its ID. It also
+// stores the previous content unless op.NoUndoReason is set.
 func (l *FileOps) Add(ctx context.Context, a record.Attempt, op Op, before []byte) (Op, error) {
 	ops := []Op{op}
 	err := l.AddAll(ctx, a, ops, [][]byte{before})
 	return ops[0], err
 }
 
-// AddAll records changes like Add, in one transaction, and sets their ids and times.
+// AddAll records changes like Add, in one transaction, and sets their IDs and times.
 func (l *FileOps) AddAll(ctx context.Context, a record.Attempt, ops []Op, before [][]byte) error {
 	now := l.DB.Now()
 	entries := make([]record.Entry, len(ops))
@@ -78,7 +82,7 @@ func (l *FileOps) AddAll(ctx context.Context, a record.Attempt, ops []Op, before
 		op.Run, op.At = a.Run, now
 		var kept []byte
 		if op.BeforeHash != "" && op.NoUndoReason == "" {
-			// The columns have type text, but a file may hold any bytes.
+			// The columns have type text, but a file may contain any bytes.
 			kept = base64.StdEncoding.AppendEncode(nil, before[i])
 		}
 
@@ -96,12 +100,13 @@ func (l *FileOps) AddAll(ctx context.Context, a record.Attempt, ops []Op, before
 	return err
 }
 
-// Delete deletes the record of a change that was not made after all.
+// Delete deletes the record of a change that was not made.
 func (l *FileOps) Delete(ctx context.Context, id int64) error {
 	return store.Exec(ctx, l.DB, `delete from file_ops where id = $1`, id)
 }
 
-// MarkUndone records that a change was undone.
+// MarkUndone records that a change was undone. It returns an error if the change was already undone
+// or does not exist.
 func (l *FileOps) MarkUndone(ctx context.Context, id int64) error {
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		done, err := tx.Exec(`update file_ops set undone_at = $1 where id = $2 and undone_at = 0`, store.Millis(l.DB.Now()), id)
@@ -109,17 +114,17 @@ func (l *FileOps) MarkUndone(ctx context.Context, id int64) error {
 	})
 }
 
-// Filter chooses changes; the zero value of a field chooses all.
+// Filter selects file changes. The zero value of a field matches all changes.
 type Filter struct {
 	ID    int64
 	Run   int64
 	Agent string
 	Batch string
-	Path  string // absolute
-	Limit int    // 0 means 100; below 0 all
+	Path  string // absolute path
+	Limit int    // 0 means 100; a negative limit means no limit
 }
 
-// List lists changes of files, the newest first.
+// List returns file changes, newest first.
 func (l *FileOps) List(ctx context.Context, f Filter) ([]Op, error) {
 	limit := f.Limit
 	switch {
@@ -162,7 +167,7 @@ func (l *FileOps) Before(ctx context.Context, id int64) ([]byte, error) {
 	return content, err
 }
 
-// SavedBytes is the size of the contents that are kept from before a run changed files, in bytes.
+// SavedBytes returns the total size in bytes of the previous contents stored for a run.
 func (l *FileOps) SavedBytes(ctx context.Context, run int64) (int64, error) {
 	return store.Value[int64](store.Reads(ctx, l.DB), `select coalesce(sum(size), 0) from file_ops where run = $1 and lost = ''`, run)
 }

@@ -12,38 +12,42 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// How an owner answers an approval.
+// Answers of an owner to an approval.
 const (
-	ApprovalOnce   = "approve" // this call of this run
-	ApprovalAlways = "always"  // and the same action in all later runs of the agent
-	ApprovalDeny   = "deny"    // not in this run
+	ApprovalOnce   = "approve" // allow this call of this run
+	ApprovalAlways = "always"  // also allow the same action in all later runs of the agent
+	ApprovalDeny   = "deny"    // deny for this run
 )
 
-// ApprovalExpires is how long an owner has to allow something (UNI-06).
+// ApprovalExpires is the time an owner has to answer an approval.
 const ApprovalExpires = 72 * time.Hour
 
-// Action is what an approval is asked for.
+// Action is an action that needs an approval.
 type Action struct {
-	Tool        string // "" of a job's definition, whose approval always stands
-	Description string // as a person reads it
-	Hash        string // the same for the same action of the same agent alone
+	// Tool is empty for an action of a job's definition. Such an action always gets a standing
+	// approval.
+	Tool        string
+	Description string // text for the owner
+	Hash        string // identifies the same action of the same agent
 }
 
-// StandingApproval is an approval of an action for all runs of an agent, until its owner revokes it.
+// StandingApproval is an approval of an action for all runs of an agent. It lasts until the owner
+// revokes it.
 type StandingApproval struct {
-	ID, Item  int64 // the item of the inbox in which it was given
+	ID, Item  int64 // Item is the inbox item that gave the approval
 	Agent     string
 	Action    Action
 	CreatedAt time.Time
 }
 
-// isAsked reports whether the same question waits for an answer already.
+// isAsked reports whether an open item already asks the same question.
 func isAsked(tx *store.Tx, agent string, q Question) (bool, error) {
 	return store.Value[bool](tx, `select exists (select 1 from inbox where agent = $1 and hash = $2 and hash <> '' and state = 'open')`, agent, q.Action.Hash)
 }
 
-// identify gives the question of a scheduled run the hash of its text: the runs of a schedule are alike, and so one item of the inbox
-// stands for the same question of all of them. Runs of other triggers have an input of their own, which the answer may depend on.
+// identify sets the hash of a scheduled run's question from its text. One inbox item can then stand
+// for the same question of all runs of the schedule. Runs with other triggers have their own input,
+// on which the answer may depend.
 func (q *Question) identify(r record.Run) error {
 	if q.Kind != KindInput || r.Trigger != domain.TriggerSchedule || r.Job == "" {
 		return nil
@@ -56,13 +60,14 @@ func (q *Question) identify(r record.Run) error {
 	return nil
 }
 
-// UseApproval records the call of a run that an approval is used for. The same call may be made again after a crash; no other one may
-// use the approval.
+// UseApproval records the call that uses an approval. The same call may be repeated after a crash.
+// Another call cannot use the approval.
 func UseApproval(tx *store.Tx, run, item int64, call string) error {
 	used, err := tx.Exec(`update inbox set used = $1 where id = $2 and run = $3 and (used = '' or used = $1)`, call, item, run)
 	return record.RequireRow(used, err, "the approval %d was used before", item)
 }
 
+// AddStandingApproval adds a standing approval of the item's action for the item's agent.
 func AddStandingApproval(tx *store.Tx, i Item, now time.Time) error {
 	tx.Run(`insert into standing (agent, hash, tool, action, item, created_at) values ($1, $2, $3, $4, $5, $6) on conflict (agent, hash) do nothing`,
 		i.Agent, i.Action.Hash, i.Action.Tool, i.Action.Description, i.ID, store.Millis(now))
@@ -75,7 +80,7 @@ func standingFields(s *StandingApproval) []any {
 	return []any{&s.ID, &s.Agent, &s.Action.Hash, &s.Action.Tool, &s.Action.Description, &s.Item, store.Time(&s.CreatedAt)}
 }
 
-// StandingApprovals lists the standing approvals, the oldest first.
+// StandingApprovals returns the standing approvals, oldest first.
 func (l *Inbox) StandingApprovals(ctx context.Context) ([]StandingApproval, error) {
 	return store.List(store.Reads(ctx, l.DB), standingFields, `select `+standingColumns+` from standing order by id`)
 }
@@ -85,7 +90,8 @@ func (l *Inbox) HasStandingApproval(ctx context.Context, agent, hash string) (bo
 	return store.Value[bool](store.Reads(ctx, l.DB), `select exists (select 1 from standing where agent = $1 and hash = $2)`, agent, hash)
 }
 
-// RevokeApproval revokes a standing approval; ErrNotFound when there is none with that number.
+// RevokeApproval revokes a standing approval. It returns ErrNotFound if the approval does not
+// exist.
 func (l *Inbox) RevokeApproval(ctx context.Context, id int64) (StandingApproval, error) {
 	return store.InTx(ctx, l.DB, func(tx *store.Tx) (StandingApproval, error) {
 		s, err := store.One(tx, standingFields, `delete from standing where id = $1 returning `+standingColumns, id)

@@ -8,19 +8,19 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// KindDatabase is an item about an agent's database that holds runs which this ledger does not know.
-// It is no run's: all of the agent's wait for it, and it does not expire.
+// KindDatabase is the kind of an item about an agent's database that contains runs unknown to this
+// ledger. It belongs to no run and does not expire. All runs of the agent wait for its answer.
 const KindDatabase = "database"
 
-// DatabaseAdopt is the answer to an item of KindDatabase: the database goes on with this ledger.
+// DatabaseAdopt is the answer to an item of KindDatabase that adopts the database into this ledger.
 const DatabaseAdopt = "adopt"
 
-// DatabaseAsked reports whether the owner of an agent is being asked about its database.
+// DatabaseAsked reports whether an open item asks about an agent's database.
 func DatabaseAsked(tx *store.Tx, agent string) (bool, error) {
 	return store.Value[bool](tx, `select exists (select 1 from inbox where kind = 'database' and agent = $1 and state = 'open')`, agent)
 }
 
-// AskAboutDatabase asks the owner of an agent about its database, once while the question is open.
+// AskAboutDatabase adds an inbox item about an agent's database, unless one is already open.
 func (l *Inbox) AskAboutDatabase(ctx context.Context, agent, title, message string) error {
 	now := l.DB.Now()
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
@@ -36,8 +36,8 @@ func (l *Inbox) AskAboutDatabase(ctx context.Context, agent, title, message stri
 	})
 }
 
-// CloseDatabaseItems closes what was asked about an agent's database: with the answer, or withdrawn
-// with "", because there is nothing to be asked any more.
+// CloseDatabaseItems closes the open items about an agent's database with an answer. If answer is
+// empty, it withdraws them, because the question no longer applies.
 func (l *Inbox) CloseDatabaseItems(ctx context.Context, agent, answer string) error {
 	state := ItemAnswered
 	if answer == "" {

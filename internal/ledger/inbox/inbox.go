@@ -1,4 +1,5 @@
-// Package inbox has what waits for a person: questions, approvals, and other items of runs. It also has the approvals that stand.
+// Package inbox stores questions, approvals and other items of runs that wait for their owner. It
+// also stores standing approvals.
 package inbox
 
 import (
@@ -17,53 +18,58 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// The kinds of an inbox item (UNI-09).
+// Kinds of inbox items.
 const (
-	KindInput    = "input"    // a question of a run, which waits for the answer
-	KindApproval = "approval" // something that a run may do only if its owner allows it, for which it waits
-	KindRecovery = "recovery" // a call that was cut off: what is to become of it, for which its run waits
-	KindPause    = "pause"    // a run that its skill paused, until its owner has it go on; it does not expire
-	KindInfo     = "info"     // something to know; nothing waits for it, and it does not expire
+	KindInput    = "input"    // question of a run, which waits for the answer
+	KindApproval = "approval" // action that needs the owner's approval; the run waits for it
+	// KindRecovery asks how to continue after an interrupted call. The run waits for the answer.
+	KindRecovery = "recovery"
+	// KindPause asks whether to continue a run that its skill paused. It does not expire.
+	KindPause = "pause"
+	// KindInfo is information for the owner. No run waits for it, and it does not expire.
+	KindInfo = "info"
 )
 
-// What an owner can say of a call that was cut off.
+// Answers of an owner about an interrupted call.
 const (
-	RecoveryDone  = "done"  // it took effect: go on behind it
-	RecoveryAgain = "again" // make it again
-	RecoverySkip  = "skip"  // go on without it
+	RecoveryDone  = "done"  // the call took effect; continue after it
+	RecoveryAgain = "again" // repeat the call
+	RecoverySkip  = "skip"  // continue without the call
 	RecoveryStop  = "stop"  // end the run
 )
 
-// What an owner can say of a run that its skill paused.
+// Answers of an owner about a run that its skill paused.
 const (
 	PauseContinue = "continue"
 	PauseStop     = "stop" // end the run
 )
 
-// ItemPlaceholder is the placeholder in a notice for the number of its inbox item.
+// ItemPlaceholder stands for the inbox item's number in the text of a notice.
 const ItemPlaceholder = "\x00item"
 
-// InfoSeen is how an owner acknowledges an info.
+// InfoSeen is the answer that acknowledges an info.
 const InfoSeen = "seen"
 
-// CallDatabase is the Call of an info that says that an agent's database cannot be used.
+// CallDatabase is the Call of an info about an agent's database that cannot be used.
 const CallDatabase = "database"
 
-// CallFolder is the Call of an info that says that a watched folder does not come to rest after its runs.
+// CallFolder is the Call of an info about a watched folder that does not become stable after its
+// runs.
 const CallFolder = "folder"
 
-// The states of an inbox item.
+// States of an inbox item.
 const (
 	ItemOpen      = "open"
 	ItemAnswered  = "answered"
-	ItemExpired   = "expired"   // nobody answered in time
-	ItemWithdrawn = "withdrawn" // its run ended otherwise
+	ItemExpired   = "expired"   // not answered in time
+	ItemWithdrawn = "withdrawn" // its run ended without an answer
 )
 
-// ErrClosed is the error of an answer to an item that is not open any more.
+// ErrClosed is returned for an answer to an item that is no longer open.
 var ErrClosed = errors.New("it is not open any more")
 
-// AnswerError is an answer that does not fit the schema of its item, field by field. It is ErrInvalidAnswer.
+// AnswerError describes an answer that does not match the schema of its item. It wraps
+// ErrInvalidAnswer.
 type AnswerError struct {
 	Item     int64
 	Problems []form.Problem
@@ -79,23 +85,24 @@ func (e *AnswerError) Error() string {
 
 func (e *AnswerError) Unwrap() error { return ErrInvalidAnswer }
 
-// ErrInvalidAnswer is the error of an answer that an item does not offer.
+// ErrInvalidAnswer is returned for an answer that the item does not offer.
 var ErrInvalidAnswer = errors.New("it is none of its answers")
 
-// Question is what a run asks before it can go on, or tells its owner.
+// Question is a question that a run asks before it can continue, or information for its owner.
 type Question struct {
-	Kind           string // "" is KindInput
-	Action         Action // of an approval: what is to be allowed
-	Call           string // the key of the call that it is about, if any
+	Kind           string // empty means KindInput
+	Action         Action // action to approve, if Kind is KindApproval
+	Call           string // key of the call the question is about, if any
 	Title, Message string
-	Options        []string // that a person may choose of; none: the answer is free
-	Multiple       bool     // several of them
-	// InputSchema is the JSON Schema of the answer (OSL-31); nil: it is a text. See package form for what it may say.
+	Options        []string // possible answers; empty means free text
+	Multiple       bool     // allows several options
+	// InputSchema is the JSON Schema of the answer. If nil, the answer is text. See package form
+	// for the supported keywords.
 	InputSchema json.RawMessage
 	Expires     time.Duration
 }
 
-// Item is something that waits for a person.
+// Item is an inbox item that waits for a person.
 type Item struct {
 	ID, Run                        int64
 	Attempt                        int
@@ -103,12 +110,12 @@ type Item struct {
 	Kind, Title, Message           string
 	Options                        []string
 	Multiple                       bool
-	InputSchema                    json.RawMessage // of the answer; nil: it is a text
+	InputSchema                    json.RawMessage // JSON Schema of the answer; nil means text
 	State, Answer                  string
-	Call                           string // the key of the call that it is about
-	Action                         Action // of an approval
-	Used                           string // of an approval: the key of the call that it was used for
-	Reason                         string // why its owner denies it, if they say so
+	Call                           string // key of the call the item is about
+	Action                         Action // for approvals
+	Used                           string // for approvals: key of the call that used it
+	Reason                         string // owner's reason for denying; optional
 	CreatedAt, ExpiresAt, ClosedAt time.Time
 }
 
@@ -123,15 +130,16 @@ func itemFields(i *Item) []any {
 	}
 }
 
-// Inbox has what waits for a person, and the approvals that stand.
+// Inbox stores the items that wait for a person, and the standing approvals.
 type Inbox struct{ DB *store.DB }
 
-// List lists what waits for a person, the oldest first.
+// List returns the open items, oldest first.
 func (l *Inbox) List(ctx context.Context) ([]Item, error) {
 	return store.List(store.Reads(ctx, l.DB), itemFields, openItems)
 }
 
-// Closed lists what waited for a person and does no more, the newest first: those whose numbers are below before, or all (0).
+// Closed returns closed items, newest first. If before is not 0, it returns only items with an ID
+// below before.
 func (l *Inbox) Closed(ctx context.Context, before int64, limit int) ([]Item, error) {
 	if before == 0 {
 		before = math.MaxInt64
@@ -139,18 +147,18 @@ func (l *Inbox) Closed(ctx context.Context, before int64, limit int) ([]Item, er
 	return store.List(store.Reads(ctx, l.DB), itemFields, `select `+itemColumns+` from inbox where state <> 'open' and id < $1 order by id desc limit $2`, before, limit)
 }
 
-// OfRun lists what a run has asked, in order.
+// OfRun returns the items of a run, in order.
 func (l *Inbox) OfRun(ctx context.Context, run int64) ([]Item, error) {
 	return store.List(store.Reads(ctx, l.DB), itemFields, `select `+itemColumns+` from inbox where run = $1 order by id`, run)
 }
 
-// Get reads one; ErrNotFound when there is none of that number.
+// Get returns an item. It returns ErrNotFound if the item does not exist.
 func (l *Inbox) Get(ctx context.Context, id int64) (Item, error) {
 	i, err := store.One(store.Reads(ctx, l.DB), itemFields, `select `+itemColumns+` from inbox where id = $1`, id)
 	return store.OrNotFound(i, err, "inbox item %d", id)
 }
 
-// Park parks a run until somebody answers: its lane is free, and it survives any restart.
+// Park makes a run wait for an answer. The run frees its lane, and keeps waiting after a restart.
 func Park(tx *store.Tx, r record.Run, q Question, notices []record.Notice, now time.Time) error {
 	waits := domain.WaitInput
 	switch q.Kind {
@@ -162,12 +170,12 @@ func Park(tx *store.Tx, r record.Run, q Question, notices []record.Notice, now t
 		waits = domain.WaitPause
 	}
 
-	// The owner was informed of this call before; now they are asked about it.
+	// The question replaces an earlier info about the same call.
 	if q.Call != "" {
 		tx.Run(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and call = $3 and kind = 'info' and state = 'open'`, store.Millis(now), r.ID, q.Call)
 	}
 
-	var expires time.Time // a pause has no end
+	var expires time.Time // zero for a pause, which does not expire
 	if q.Kind != KindPause {
 		expires = now.Add(q.Expires)
 	}
@@ -184,10 +192,10 @@ func Park(tx *store.Tx, r record.Run, q Question, notices []record.Notice, now t
 		return err
 	}
 
-	// not_before wakes the dispatcher when the time for an answer is over.
+	// not_before wakes the dispatcher when the question expires.
 	tx.Run(`update runs set state = 'waiting', waiting_for = $1, not_before = $2, parks = parks + 1 where id = $3`, waits, store.Millis(expires), r.ID)
 
-	if !asked { // one item stands for all runs that ask the same, so one notice is enough
+	if !asked { // one item stands for all runs with the same question, so one notice is enough
 		for _, n := range notices {
 			n.Body = strings.ReplaceAll(n.Body, ItemPlaceholder, fmt.Sprint(id))
 			record.AddNotices(tx, now, n)
@@ -214,9 +222,9 @@ func Park(tx *store.Tx, r record.Run, q Question, notices []record.Notice, now t
 	return record.AddEvent(tx, record.Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.waiting"}, data)
 }
 
-// addItem puts a question into the inbox; 0 when its owner was informed of the same call before.
+// addItem adds an item to the inbox. It returns 0 if an info about the same call exists.
 func addItem(tx *store.Tx, r record.Run, q Question, now, expires time.Time) (int64, error) {
-	text, err := json.Marshal(append([]string{}, q.Options...)) // never null
+	text, err := json.Marshal(append([]string{}, q.Options...)) // not null if there are no options
 	if err != nil {
 		return 0, err
 	}
@@ -226,8 +234,7 @@ func addItem(tx *store.Tx, r record.Run, q Question, now, expires time.Time) (in
 		q.Action.Tool, tx.Redact(q.Action.Description), q.Action.Hash, tx.RedactJSON(string(q.InputSchema))))
 }
 
-// AddInfo tells the owner of an attempt's run something that nothing waits for, once for each
-// call that it concerns.
+// AddInfo adds an info to the inbox, at most once for each call of a run.
 func (l *Inbox) AddInfo(ctx context.Context, a record.Attempt, q Question) error {
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		r, err := record.CheckFence(tx, l.DB, a)
@@ -238,7 +245,7 @@ func (l *Inbox) AddInfo(ctx context.Context, a record.Attempt, q Question) error
 	})
 }
 
-// AddRunInfo is AddInfo for a run that need not be on.
+// AddRunInfo adds an info like AddInfo, but the run does not have to be running.
 func (l *Inbox) AddRunInfo(ctx context.Context, run int64, q Question) error {
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		r, err := record.LockRun(tx, l.DB, run)
@@ -249,8 +256,9 @@ func (l *Inbox) AddRunInfo(ctx context.Context, run int64, q Question) error {
 	})
 }
 
+// AddInfo adds an info to the inbox in a transaction, at most once for each call of a run.
 func AddInfo(tx *store.Tx, r record.Run, q Question, now time.Time) error {
-	// An info is acknowledged, not answered, and never expires.
+	// An info is acknowledged, not answered, and does not expire.
 	q.Kind, q.Options, q.Multiple, q.InputSchema = KindInfo, []string{InfoSeen}, false, nil
 	id, err := addItem(tx, r, q, now, time.Time{})
 	if err != nil || id == 0 {
@@ -259,8 +267,8 @@ func AddInfo(tx *store.Tx, r record.Run, q Question, now time.Time) error {
 	return record.AddEvent(tx, record.Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.info"}, map[string]any{"item": id, "text": q.Message})
 }
 
-// AddUncertainCallInfos informs the owner of the calls in which an attempt was cut off, when no
-// other attempt follows that could ask about them.
+// AddUncertainCallInfos adds an info for each call during which an attempt was interrupted. It is
+// for attempts without a successor that could ask about the calls.
 func AddUncertainCallInfos(tx *store.Tx, r record.Run, attempt int, now time.Time) error {
 	calls, err := store.List(tx, func(c *record.Call) []any { return []any{&c.Key, &c.Tool} }, `select key, tool from calls where run = $1 and attempt = $2 and state = 'uncertain' order by step, position`, r.ID, attempt)
 	if err != nil {
@@ -277,7 +285,8 @@ func AddUncertainCallInfos(tx *store.Tx, r record.Run, attempt int, now time.Tim
 	return nil
 }
 
-// Fit is an answer to an item with an input schema as it is stored; the error is an *AnswerError.
+// Fit checks an answer against the item's input schema and returns it in its stored form. It
+// returns an *AnswerError if the answer does not match.
 func (i Item) Fit(answer string) (string, error) {
 	f, err := form.Parse(i.InputSchema)
 	if err != nil {
@@ -291,7 +300,7 @@ func (i Item) Fit(answer string) (string, error) {
 	return string(fitted), nil
 }
 
-// HasAnswer reports whether a question was answered in the same way.
+// HasAnswer reports whether the question was already answered with the same answer.
 func (i Item) HasAnswer(answer string) bool {
 	if i.Kind != KindInput || i.State != ItemAnswered {
 		return false
@@ -303,12 +312,14 @@ func (i Item) HasAnswer(answer string) bool {
 	return answer == i.Answer
 }
 
-// Expired reports whether it is too late to answer an item. One without a deadline never expires.
+// Expired reports whether the item can no longer be answered. An item without a deadline does not
+// expire.
 func (i Item) Expired(now time.Time) bool {
 	return !i.ExpiresAt.IsZero() && !i.ExpiresAt.Equal(i.CreatedAt) && !now.Before(i.ExpiresAt)
 }
 
-// Lock reads an item that is about to be closed, with its run.
+// Lock returns an open item and its run, and locks them for an update. It returns ErrClosed if the
+// item is not open or its run does not wait for an answer.
 func Lock(tx *store.Tx, db *store.DB, id int64) (Item, record.Run, error) {
 	i, err := store.One(tx, itemFields, `select `+itemColumns+` from inbox where id = $1`+db.ForUpdate, id)
 	if i, err = store.OrNotFound(i, err, "inbox item %d", id); err != nil {
@@ -326,8 +337,9 @@ func Lock(tx *store.Tx, db *store.DB, id int64) (Item, record.Run, error) {
 	return i, r, err
 }
 
+// Close closes an item with a state and an answer. It redacts text written by a person.
 func Close(tx *store.Tx, i Item, state, answer, reason string, now time.Time) {
-	switch { // the answers to other kinds are words of ours
+	switch { // answers to other kinds are fixed words
 	case len(i.InputSchema) > 0:
 		answer = tx.RedactJSON(answer)
 	case i.Kind == KindInput:
@@ -336,19 +348,20 @@ func Close(tx *store.Tx, i Item, state, answer, reason string, now time.Time) {
 	tx.Run(`update inbox set state = $1, answer = $2, reason = $3, closed_at = $4 where id = $5`, state, answer, tx.Redact(reason), store.Millis(now), i.ID)
 }
 
-// Overdue lists the open items that have expired, and whose runs have to be ended.
+// Overdue returns open items that have expired. The caller must end their runs.
 func (l *Inbox) Overdue(ctx context.Context, now time.Time) ([]Item, error) {
 	return store.List(store.Reads(ctx, l.DB), itemFields, `select `+itemColumns+` from inbox where state = 'open' and expires_at <> 0 and expires_at <= $1 order by id limit 100`, store.Millis(now))
 }
 
-// Withdraw closes the items of a run that ends without an answer to them. An info stays open, because nothing waits for it.
+// Withdraw closes the items of a run that ends without answers to them. An info stays open, because
+// the run does not wait for it.
 func Withdraw(tx *store.Tx, r record.Run, now time.Time) {
 	if r.WaitsForPerson() {
 		tx.Run(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and state = 'open' and kind <> 'info'`, store.Millis(now), r.ID)
 	}
 }
 
-// WithdrawInfos closes the open infos of a run whose calls have this prefix.
+// WithdrawInfos closes the open infos of a run if their Call begins with the prefix call.
 func WithdrawInfos(tx *store.Tx, run int64, call string, now time.Time) {
 	tx.Run(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and kind = 'info' and state = 'open' and call like $3`, store.Millis(now), run, call+"%")
 }

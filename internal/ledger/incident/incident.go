@@ -1,5 +1,5 @@
-// Package incident gathers the failures of a job by their kind of error, from the first failure to the next success, and completes the
-// notices of the end of a run accordingly.
+// Package incident groups the failures of a job by kind of error, from the first failure to the
+// next success. It also completes the notices that are sent when a run ends.
 package incident
 
 import (
@@ -16,23 +16,23 @@ import (
 	"rouse/internal/text"
 )
 
-// Incident is a job and a kind of error that it fails with, from the first failure to the next success. It is found by
-// its job, or by its agent where the runs belong to no job.
+// Incident is a series of failures of a job with the same kind of error. It ends with the next
+// success of the job. If the runs belong to no job, the incident belongs to their agent.
 type Incident struct {
 	ID                int64
 	Job, Agent, Kind  string
 	Failures          int
-	Error             string // of the last failure
+	Error             string // error of the last failure
 	FirstRun, LastRun int64
 	OpenedAt, LastAt  time.Time
-	Told              int       // notices of it
-	AckedAt           time.Time // zero: nobody has acknowledged it
-	Note              string    // of who did
-	ClosedAt          time.Time // zero: it is open
-	ClosedBy          int64     // the run that succeeded
+	Told              int       // number of notices sent
+	AckedAt           time.Time // zero if not acknowledged
+	Note              string    // note of the person that acknowledged it
+	ClosedAt          time.Time // zero if open
+	ClosedBy          int64     // ID of the run that succeeded
 }
 
-// Of is whose incident it is: a job, or an agent.
+// Of returns the name of the job the incident belongs to, or of the agent if there is no job.
 func (i Incident) Of() string {
 	if i.Job == "" {
 		return i.Agent
@@ -40,13 +40,14 @@ func (i Incident) Of() string {
 	return i.Job
 }
 
-// Change is what the end of a run means to incidents.
+// Change is the effect of a run's end on incidents.
 type Change struct {
-	Failed    *Incident  // that the failure opened, or was counted in; nil: the run has not failed
-	Recovered []Incident // that the success has closed
+	Failed    *Incident  // incident of the failure; nil if the run did not fail
+	Recovered []Incident // incidents closed by the success
 }
 
-// about is the incident that a notice of the change is about, 0 where there is none or more than one.
+// about returns the ID of the incident that a notice of the change refers to. It returns 0 unless
+// there is exactly one.
 func (c Change) about() int64 {
 	switch {
 	case c.Failed != nil:
@@ -57,16 +58,17 @@ func (c Change) about() int64 {
 	return 0
 }
 
-// Ending is the end of a run, as incidents depend on it.
+// Ending holds the properties of a run's end that matter to incidents.
 type Ending struct {
-	Tell    *EndNotices // nil: the end changes no incidents
-	Kind    string      // of the error, as the executor names it; "" if it does not
+	Tell    *EndNotices // if nil, the end changes no incidents
+	Kind    string      // kind of error reported by the executor; may be empty
 	Outcome domain.Outcome
 	Exit    domain.Exit
 	Error   string
 }
 
-// errorKind is by which failures are gathered: what its executor says of it, or else as much as outcome and exit tell.
+// errorKind returns the kind of error by which failures are grouped. It is the kind reported by the
+// executor, or else derived from outcome and exit.
 func (e Ending) errorKind() string {
 	switch {
 	case e.Kind != "":
@@ -79,10 +81,11 @@ func (e Ending) errorKind() string {
 	return string(e.Outcome)
 }
 
-// RecordEnd counts the end of a run in the incidents of its job, and puts what people are told of it into the outbox.
+// RecordEnd updates the incidents of a run's job when the run ends, and adds the notices to the
+// outbox.
 func RecordEnd(tx *store.Tx, r record.Run, e Ending, now time.Time) error {
 	if e.Tell == nil {
-		return nil // whoever asked for the run waits for it, and sees how it ends
+		return nil // the caller waits for the run and sees how it ends
 	}
 
 	change, err := changeIncidents(tx, r, e, now)
@@ -103,8 +106,9 @@ func RecordEnd(tx *store.Tx, r record.Run, e Ending, now time.Time) error {
 	return nil
 }
 
-// changeIncidents counts a failure in the incident of its kind, which it may open, and has a success close all of its job.
-// Other ends change none: that of a run which was cancelled or skipped, or has done a part, says nothing of the error.
+// changeIncidents counts a failure in the incident of its kind, or opens one. A success closes all
+// incidents of the job. Cancelled, skipped and partial runs change no incident, because they do not
+// show whether the error persists.
 func changeIncidents(tx *store.Tx, r record.Run, e Ending, now time.Time) (Change, error) {
 	switch {
 	case e.Outcome.OpensIncident():
@@ -123,13 +127,14 @@ func countFailure(tx *store.Tx, r record.Run, e Ending, now time.Time) (Incident
 		return store.One(tx, incidentFields, countFailed, r.Agent, text.Truncate(tx.Redact(e.Error), record.MaxEventText), r.ID, store.Millis(now), r.Job, kind)
 	}
 
-	// Not the insert first: numbers of rows that are there already would be used up.
+	// Update before inserting: an insert that conflicts would use up an ID.
 	i, err := count()
 	if !errors.Is(err, sql.ErrNoRows) {
 		return i, err
 	}
 
-	// Two runs of a job that fail for the first time at once open one: the second waits here, and is counted below.
+	// If two runs of a job fail for the first time at once, the second waits here. It is counted in
+	// the incident of the first run.
 	tx.Run(`insert into incidents (job, agent, kind, first_run, last_run, opened_at, last_at) values ($1, $2, $3, $4, $4, $5, $5) on conflict do nothing`,
 		r.Job, r.Agent, kind, r.ID, store.Millis(now))
 	if i, err = count(); err != nil || i.Failures > 1 {
@@ -138,7 +143,7 @@ func countFailure(tx *store.Tx, r record.Run, e Ending, now time.Time) (Incident
 	return i, record.AddEvent(tx, record.Event{Run: r.ID, Job: r.Job, At: now, Kind: "incident.opened"}, map[string]any{"incident": i.ID, "error_kind": kind})
 }
 
-// maxIncidentKind is how long the name of a kind of error is at most, in characters.
+// maxIncidentKind is the maximum length of a kind of error, in characters.
 const maxIncidentKind = 100
 
 func closeIncidents(tx *store.Tx, r record.Run, now time.Time) ([]Incident, error) {
@@ -167,17 +172,19 @@ func incidentFields(i *Incident) []any {
 	}
 }
 
-// Incidents has the failures that the owners of jobs are told of.
+// Incidents stores the failures that the owners of jobs are notified of.
 type Incidents struct{ DB *store.DB }
 
 // Filter selects incidents.
 type Filter struct {
-	Job    string // "" for all
-	Closed bool   // those that are over, too, the newest first; else the oldest
-	Limit  int    // 0 means 100
+	Job string // empty means all jobs
+	// Closed lists all incidents, newest first. If false, only open incidents are listed, oldest
+	// first.
+	Closed bool
+	Limit  int // 0 means 100
 }
 
-// List lists those that are open, the oldest first, or all.
+// List returns the incidents that match a filter.
 func (l *Incidents) List(ctx context.Context, f Filter) ([]Incident, error) {
 	if f.Limit == 0 {
 		f.Limit = 100
@@ -196,8 +203,9 @@ func (l *Incidents) List(ctx context.Context, f Filter) ([]Incident, error) {
 	return store.List(store.Reads(ctx, l.DB), incidentFields, query, args...)
 }
 
-// Acknowledge records that somebody knows of an incident, so that nobody is told of further failures of it. The first
-// acknowledgement stays. The error is ErrNotFound where there is none of the number, and *IncidentOverError where it is over.
+// Acknowledge records that the owner knows of an incident, so that no further failures of it cause
+// notices. Acknowledging it again has no effect. It returns ErrNotFound if the incident does not
+// exist, and *OverError if it is closed.
 func (l *Incidents) Acknowledge(ctx context.Context, id int64, note string) (Incident, error) {
 	now := l.DB.Now()
 	return store.InTx(ctx, l.DB, func(tx *store.Tx) (Incident, error) {
@@ -216,7 +224,7 @@ func (l *Incidents) Acknowledge(ctx context.Context, id int64, note string) (Inc
 	})
 }
 
-// OverError is the error of an acknowledgement that comes too late.
+// OverError is returned if an incident is acknowledged after it was closed.
 type OverError struct{ Incident Incident }
 
 func (e *OverError) Error() string {
@@ -226,15 +234,15 @@ func (e *OverError) Error() string {
 // Overdue describes a job that has not succeeded within expect_success_within.
 type Overdue struct {
 	Job, Agent string
-	Missed     int    // windows without a success
+	Missed     int    // number of windows without a success
 	Why        string // known cause
 	LastRun    int64  // 0 if the job has not run
 	Notices    []record.Notice
 }
 
-// RecordOverdue opens the incident of an overdue job or updates its missed windows, and adds the notices to the
-// outbox. It does nothing if these windows are already recorded, and sends no notices of an acknowledged
-// incident.
+// RecordOverdue opens the incident of an overdue job or updates its number of missed windows. It
+// adds the notices to the outbox unless the incident is acknowledged. If these windows are already
+// recorded, it does nothing.
 func (l *Incidents) RecordOverdue(ctx context.Context, o Overdue, now time.Time) error {
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		i, err := store.One(tx, incidentFields, `select `+incidentColumns+` from incidents where job = $1 and kind = $2 and closed_at = 0`+l.DB.ForUpdate, o.Job, domain.KindOverdue)
@@ -266,31 +274,34 @@ func (l *Incidents) RecordOverdue(ctx context.Context, o Overdue, now time.Time)
 	})
 }
 
-// CloseOverdue closes the incident of a job that is not overdue any more.
+// CloseOverdue closes the incident of a job that is no longer overdue.
 func (l *Incidents) CloseOverdue(ctx context.Context, job string, now time.Time) error {
 	return store.Exec(ctx, l.DB, `update incidents set closed_at = $1 where job = $2 and kind = $3 and closed_at = 0`, store.Millis(now), job, domain.KindOverdue)
 }
 
-// EndNotices are the notices of the end of a run. The ledger completes them in the transaction that ends the run,
-// because only then the incident of a failure and its number are known.
+// EndNotices holds the notices to send when a run ends. The ledger completes them in the
+// transaction that ends the run. The incident of a failure is not known before.
 type EndNotices struct {
-	Notices  []EndNotice
-	Recovery []record.Notice // used if Notices is empty and the run closes an incident with notices; incidents are listed above the body
+	Notices []EndNotice
+	// Recovery is used if Notices is empty and the run closes an incident that caused notices. The
+	// closed incidents are listed above the body.
+	Recovery []record.Notice
 	Zone     *time.Location
 }
 
 // EndNotice is a notice for one channel.
 type EndNotice struct {
 	record.Notice
-	// Every selects the failures of an incident after the first that cause a notice: 1 for all, n for every n-th,
-	// 0 for none.
+	// Every selects which failures of an incident after the first cause a notice. 0 disables
+	// these notices, 1 selects all failures, and n selects every n-th failure.
 	Every int
 }
 
 // maxIncidentError is the maximum length of the error of an incident in a notice, in characters.
 const maxIncidentError = 200
 
-// For returns the notices of an end with this effect on incidents. An acknowledged incident has none.
+// For returns the notices of a run's end that has the given effect on incidents. A failure
+// in an acknowledged incident has no notices.
 func (e EndNotices) For(c Change) []record.Notice {
 	if c.Failed != nil {
 		return e.ofFailure(*c.Failed)

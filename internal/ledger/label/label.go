@@ -1,4 +1,5 @@
-// Package label has which files, tables and workspaces hold untrusted or private data, and adds to the taint of runs.
+// Package label stores which files, tables and workspaces contain untrusted or private data. It
+// also updates the taint of runs.
 package label
 
 import (
@@ -15,43 +16,47 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// TaintPrivate is the letter in Run.Taint for data that is for its owner alone.
+// TaintPrivate is the letter in Run.Taint for private data of the owner.
 const TaintPrivate = "B"
 
-// dataLabels are the letters that stay with what a run writes. The third, an effect beyond the host, is
-// over with its call.
+// dataLabels are the taint letters that a run passes on to the data it writes. The third letter, an
+// external effect, is not passed on.
 var dataLabels = []string{TaintUntrusted, TaintPrivate}
 
-// PlaceKind says what a place is.
+// PlaceKind is the kind of a place.
 type PlaceKind string
 
-// The kinds of places.
+// Kinds of places.
 const (
-	PlaceFile     PlaceKind = "file"     // a file, or a folder with all that is below it
-	PlaceTable    PlaceKind = "table"    // of an agent's database
-	PlaceDatabase PlaceKind = "database" // an agent's, with all its tables
-	// PlaceWorkspace is state of an agent's skill in this ledger.
+	PlaceFile     PlaceKind = "file"     // a file, or a folder with its contents
+	PlaceTable    PlaceKind = "table"    // a table of an agent's database
+	PlaceDatabase PlaceKind = "database" // an agent's database with all its tables
+	// PlaceWorkspace is a workspace of an agent's skill in this ledger.
 	PlaceWorkspace PlaceKind = "workspace"
 )
 
-// FileID is the identity of a file or folder, which it keeps when it is renamed. The zero value is
-// that of none.
+// FileID identifies a file or folder, even after it is renamed. The zero value means the identity
+// is unknown.
 type FileID struct {
 	Device, Inode uint64
-	Born          int64 // nanoseconds: inodes are used again; 0 where the file system does not tell
+	// Born is the creation time in nanoseconds. It is needed because file systems reuse inodes. It
+	// is 0 if the file system does not record it.
+	Born int64
 }
 
-// Place is where data lies that outlives a run.
+// Place is a location of data that outlives a run.
 type Place struct {
 	Kind PlaceKind
-	Name string // an absolute path without links; AGENT/TABLE; AGENT/SKILL/NAME; AGENT
-	ID   FileID // of what lies at a path now
-	// Above are the identities of the folders that a path lies in, for those who read it: one of them may have
-	// been labelled by another name.
+	// Name is an absolute path without links, AGENT, AGENT/TABLE or AGENT/SKILL/NAME.
+	Name string
+	ID   FileID // identity of the file or folder now at the path
+	// Above holds the identities of the folders that contain a path. They are needed for reads,
+	// because a folder may have been labelled under another name.
 	Above []FileID
 }
 
-// TablePlace is a table of an agent, or with "" its whole database.
+// TablePlace returns the place of an agent's table. If table is empty, it returns the place of the
+// whole database.
 func TablePlace(agent, table string) Place {
 	if table == "" {
 		return Place{Kind: PlaceDatabase, Name: agent}
@@ -59,7 +64,8 @@ func TablePlace(agent, table string) Place {
 	return Place{Kind: PlaceTable, Name: agent + "/" + table}
 }
 
-// WorkspacePlace is a workspace of an agent's skill, or with "" and "" all of the agent's workspaces.
+// WorkspacePlace returns the place of a workspace of an agent's skill. If skill is empty, it
+// returns the place of all workspaces of the agent.
 func WorkspacePlace(agent, skill, name string) Place {
 	if skill == "" {
 		return Place{Kind: PlaceWorkspace, Name: agent}
@@ -67,7 +73,8 @@ func WorkspacePlace(agent, skill, name string) Place {
 	return Place{Kind: PlaceWorkspace, Name: agent + "/" + skill + "/" + name}
 }
 
-// key is the place in a tree of names in which folders and databases stand above what they hold.
+// key returns the place's name in a tree in which folders and databases are parents of their
+// contents.
 func (p Place) key() string {
 	switch p.Kind {
 	case PlaceFile:
@@ -78,7 +85,7 @@ func (p Place) key() string {
 	return string(PlaceDatabase) + ":" + p.Name
 }
 
-// parent is the key of what holds a place, "" at the top.
+// parent returns the key of the place that contains key, or "" at the top.
 func parent(key string) string {
 	if strings.HasPrefix(key, string(PlaceDatabase)+":") || strings.HasPrefix(key, string(PlaceWorkspace)+":") {
 		holder, _, ok := strings.Cut(key, "/")
@@ -98,24 +105,26 @@ func parent(key string) string {
 type Label struct {
 	Place
 	Letter string // A or B
-	Run    int64  // the first that wrote there while it held the label; 0: one of another ledger
-	At     time.Time
+	// Run is the first run that wrote to the place while tainted with the letter. It is 0 if the
+	// label does not come from a run of this ledger.
+	Run int64
+	At  time.Time
 }
 
-// Labels has which files, tables and workspaces hold untrusted or private data.
+// Labels stores which files, tables and workspaces contain untrusted or private data.
 type Labels struct {
 	DB    *store.DB
 	cache labelCache
 }
 
-// labelCache holds all labels, so that looking one up costs no query: every call of every run asks. It
-// holds as long as this process alone writes the ledger.
+// labelCache holds all labels in memory, because every call of every run looks up labels. The cache
+// is valid only if no other process writes to the ledger.
 type labelCache struct {
 	mu     sync.Mutex
 	loaded bool
 	rows   map[labelKey]Label
 	at     map[string]string // letters by key
-	below  map[string]string // letters of what lies below a key
+	below  map[string]string // letters of all places below a key
 	ids    map[FileID]string
 }
 
@@ -131,7 +140,7 @@ func (c *labelCache) forget() {
 	c.loaded = false
 }
 
-// add takes a label in. A letter is never taken away but with forget.
+// add adds a label to the cache. Only forget removes letters.
 func (c *labelCache) add(l Label) {
 	key := labelKey{l.Kind, l.Name, l.Letter}
 	if was, ok := c.rows[key]; ok {
@@ -153,13 +162,13 @@ func (c *labelCache) add(l Label) {
 	}
 }
 
-// with calls a function with all labels.
+// with loads the cache if necessary, locks it, and calls use.
 func (l *Labels) with(ctx context.Context, use func(*labelCache)) error {
 	c := &l.cache
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	// Other nodes label data, too.
+	// With PostgreSQL, other nodes add labels, too.
 	if !c.loaded || l.DB.Postgres != nil {
 		all, err := store.List(store.Reads(ctx, l.DB), labelFields, `select kind, place, label, device, inode, born, run, at from labels`)
 		if err != nil {
@@ -177,7 +186,7 @@ func (l *Labels) with(ctx context.Context, use func(*labelCache)) error {
 	return nil
 }
 
-// unsigned is the destination of a column with the bits of an unsigned number.
+// unsigned scans a signed column that holds the bits of an unsigned number.
 type unsigned uint64
 
 // Scan implements sql.Scanner.
@@ -194,8 +203,8 @@ func labelFields(l *Label) []any {
 	return []any{&l.Kind, &l.Name, &l.Letter, (*unsigned)(&l.ID.Device), (*unsigned)(&l.ID.Inode), &l.ID.Born, &l.Run, store.Time(&l.At)}
 }
 
-// Of returns the letters of the labels on places, on what holds them, and on what they hold: a
-// folder is searched and a database is queried as a whole.
+// Of returns the letters of all labels on the places, on their parents and on their contents. The
+// contents count because a folder is searched as a whole, and a database is queried as a whole.
 func (l *Labels) Of(ctx context.Context, places ...Place) (letters string, err error) {
 	if len(places) == 0 {
 		return "", nil
@@ -216,7 +225,7 @@ func (l *Labels) Of(ctx context.Context, places ...Place) (letters string, err e
 	return mergeTaint(letters, ""), err
 }
 
-// Unlabelled returns those of some places that lack one of the letters that a run would leave there.
+// Unlabelled returns the places that lack a letter that a run with this taint would add.
 func (l *Labels) Unlabelled(ctx context.Context, taint string, places []Place) (out []Place, err error) {
 	if len(places) == 0 || !strings.ContainsAny(taint, strings.Join(dataLabels, "")) {
 		return nil, nil
@@ -232,8 +241,8 @@ func (l *Labels) Unlabelled(ctx context.Context, taint string, places []Place) (
 	return out, err
 }
 
-// has reports whether a label is on record for a place: with its identity for the place itself, else for what
-// holds it, too.
+// has reports whether a place has a label. If the identity of the place is known, only a label with
+// that identity counts. Otherwise, labels on its parents count, too.
 func (c *labelCache) has(p Place, letter string) bool {
 	if p.ID != (FileID{}) {
 		return c.rows[labelKey{p.Kind, p.Name, letter}].ID == p.ID
@@ -247,15 +256,16 @@ func (c *labelCache) has(p Place, letter string) bool {
 	return false
 }
 
-// addLabels puts the labels of a run on what it is about to write. The first run that did so stays on
-// record: it is where the owner has to look.
+// addLabels adds the labels of a run to the places that the run is about to write. An
+// existing label keeps its run, because the owner has to inspect the first run that wrote there.
 func addLabels(tx *store.Tx, r record.Run, taint string, places []Place, now time.Time) (added []Label) {
 	for _, p := range places {
 		for _, letter := range dataLabels {
 			if !strings.Contains(taint, letter) {
 				continue
 			}
-			// A file that is written again is another file of the same name; what is not known takes nothing away.
+			// A rewritten file has the same name but another identity. Keep the old identity if the
+			// new one is unknown.
 			tx.Run(`insert into labels (kind, place, label, device, inode, born, run, at) values ($1, $2, $3, $4, $5, $6, $7, $8)
 				on conflict (kind, place, label) do update set device = excluded.device, inode = excluded.inode, born = excluded.born where excluded.inode <> 0`,
 				string(p.Kind), p.Name, letter, int64(p.ID.Device), int64(p.ID.Inode), p.ID.Born, r.ID, store.Millis(now))
@@ -265,7 +275,7 @@ func addLabels(tx *store.Tx, r record.Run, taint string, places []Place, now tim
 	return added
 }
 
-// keep takes labels that were committed into the cache.
+// keep adds committed labels to the cache.
 func (l *Labels) keep(added []Label) {
 	if len(added) == 0 {
 		return
@@ -275,13 +285,13 @@ func (l *Labels) keep(added []Label) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, one := range added {
-		if c.loaded { // else they are read with the others
+		if c.loaded { // otherwise the next load reads them
 			c.add(one)
 		}
 	}
 }
 
-// List lists the labels on data, by place.
+// List returns all labels, ordered by place.
 func (l *Labels) List(ctx context.Context) (out []Label, err error) {
 	err = l.with(ctx, func(c *labelCache) {
 		for _, one := range c.rows {
@@ -294,7 +304,7 @@ func (l *Labels) List(ctx context.Context) (out []Label, err error) {
 	return out, err
 }
 
-// Add labels places for what a program that belongs to no run may write there.
+// Add labels places that a program outside of a run may write to.
 func (l *Labels) Add(ctx context.Context, letters string, places ...Place) error {
 	var added []Label
 	err := store.Write(ctx, l.DB, func(tx *store.Tx) error {
@@ -307,8 +317,8 @@ func (l *Labels) Add(ctx context.Context, letters string, places ...Place) error
 	return err
 }
 
-// Clear takes a letter off places and off all that they hold, since their owner has inspected them. Without such a
-// label there the error is ErrNotFound.
+// Clear removes a letter from places and their contents, after the owner has inspected them. It
+// returns ErrNotFound if no place has the label.
 func (l *Labels) Clear(ctx context.Context, letter string, places ...Place) (cleared []Label, err error) {
 	all, err := l.List(ctx)
 	if err != nil {
@@ -336,12 +346,12 @@ func (l *Labels) Clear(ctx context.Context, letter string, places ...Place) (cle
 	})
 }
 
-// isOf reports whether a label is one of a place, by whichever name the file has by now, or of something below it.
+// isOf reports whether the label is on p or below it. A file is found even if its name has changed.
 func (l Label) isOf(p Place) bool {
 	return p.Kind == l.Kind && (p.Name == l.Name || p.ID != FileID{} && p.ID == l.ID) || p.holds(l.key())
 }
 
-// holds reports whether a key is that of a place, or of something below it.
+// holds reports whether key is the key of p or of a place below it.
 func (p Place) holds(key string) bool {
 	for ; key != ""; key = parent(key) {
 		if key == p.key() {
@@ -352,20 +362,22 @@ func (p Place) holds(key string) bool {
 }
 
 // TaintUntrusted is the letter in Run.Taint for content that strangers may have written. A run
-// starts with it when files, a webhook, or a wake planned by such a run started it.
+// triggered by files or a webhook has it from the start. So has a run whose wake was planned by a
+// run with this letter.
 const TaintUntrusted = "A"
 
-// TaintUpdate is what calls that are about to be made do to the taint of their run.
+// TaintUpdate is the effect of upcoming calls on the taint of their run.
 type TaintUpdate struct {
-	Taint string // letters that the run has from now on, beside those that it has
-	Tier  string // the confinement of a program that is started; a run keeps the weakest
-	// Writes are the places that they write. What labels of data the run has, those have from then on.
+	Taint string // letters to add to the run's taint
+	// Tier is the confinement of the program to start. A run keeps the weakest one.
+	Tier string
+	// Writes holds the places that the calls write. They get the data labels of the run.
 	Writes []Place
-	// UsedApprovals are the items of the inbox that allow them, with the keys of the calls.
+	// UsedApprovals maps the inbox items that allow the calls to the keys of the calls.
 	UsedApprovals map[int64]string
 }
 
-// RecordTaint records what an attempt is about to do, before it is done.
+// RecordTaint records the effects of calls before an attempt makes them.
 func (l *Labels) RecordTaint(ctx context.Context, a record.Attempt, m TaintUpdate) error {
 	now := l.DB.Now()
 	var labels []Label
@@ -394,9 +406,9 @@ func (l *Labels) RecordTaint(ctx context.Context, a record.Attempt, m TaintUpdat
 	return err
 }
 
-// TaintRun adds to the taint of a run, and returns all of it.
+// TaintRun adds letters to the taint of a run and returns the resulting taint.
 func TaintRun(tx *store.Tx, r record.Run, m TaintUpdate, now time.Time) (string, error) {
-	// Tiers are letters, A the strongest confinement: the greater one is the weaker.
+	// Tiers are letters from A, the strongest confinement; a greater letter is weaker.
 	taint, tier := mergeTaint(r.Taint, m.Taint), max(r.Tier, m.Tier)
 	if taint != r.Taint || tier != r.Tier {
 		tx.Run(`update runs set taint = $1, tier = $2 where id = $3`, taint, tier, r.ID)
@@ -407,15 +419,16 @@ func TaintRun(tx *store.Tx, r record.Run, m TaintUpdate, now time.Time) (string,
 	return taint, record.AddEvent(tx, record.Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.tainted"}, map[string]any{"taint": strings.Split(taint, "")})
 }
 
-// mergeTaint returns the letters of both, each once and in order.
+// mergeTaint returns the letters of a and b, sorted and without duplicates.
 func mergeTaint(a, b string) string {
 	letters := strings.Split(a+b, "")
 	slices.Sort(letters)
 	return strings.Join(slices.Compact(letters), "")
 }
 
-// Adopted labels an agent's database that is about to be adopted, while its owner is asked about it:
-// what the other ledger knew of the labels of its rows, this one does not.
+// Adopted labels an agent's database that is about to be adopted, if its owner was asked about it.
+// The database gets all data labels, because this ledger does not know the labels of the other
+// ledger.
 func (l *Labels) Adopted(ctx context.Context, agent string) error {
 	var added []Label
 	err := store.Write(ctx, l.DB, func(tx *store.Tx) error {

@@ -16,14 +16,15 @@ import (
 	"rouse/internal/ledger/runs"
 )
 
-// approvalQuestion is what a run asks that may not do something by itself.
+// approvalQuestion returns a question that asks for the approval of an action.
 func approvalQuestion(key, hash string) *inbox.Question {
 	return &inbox.Question{Kind: inbox.KindApproval, Call: key, Title: "j asks", Message: "no grant covers it", Expires: inbox.ApprovalExpires,
 		Options: []string{inbox.ApprovalOnce, inbox.ApprovalAlways, inbox.ApprovalDeny},
 		Action:  inbox.Action{Tool: "send", Description: "to: \x00 bob", Hash: hash}}
 }
 
-// waitingForApproval is a run of a job that waits for an approval, with the item.
+// waitingForApproval starts a run of a job that waits for an approval, and returns it with its
+// inbox item.
 func waitingForApproval(t *testing.T, l *ledger.Ledger, job string, q *inbox.Question) (int64, inbox.Item) {
 	t.Helper()
 	run := enqueue(t, l, manual(job))[0].Run
@@ -32,12 +33,12 @@ func waitingForApproval(t *testing.T, l *ledger.Ledger, job string, q *inbox.Que
 	return run, items[len(items)-1]
 }
 
-// approvalExpires: what nobody answered in time is neither allowed nor denied any more, also before a daemon
-// has ended its run, and not by the answer to another run's request for the same.
+// approvalExpires tests that an expired approval can no longer be answered, even before a daemon
+// ends its run. The answer to the same request of another run has no effect on it.
 func approvalExpires(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	late := approvalQuestion("p1", "same")
-	// Expired from the start: no daemon has had a chance to close it.
+	// The item has already expired, but no daemon has closed it.
 	late.Expires = -time.Second
 	run, item := waitingForApproval(t, l, "j", late)
 	for _, answer := range []string{inbox.ApprovalOnce, inbox.ApprovalAlways} {
@@ -60,8 +61,8 @@ func approvalExpires(t *testing.T, open Open) {
 	}
 }
 
-// approvals: an action waits for one of three answers, over a restart. Once is for one call; always
-// is a standing approval until it is revoked, and for no other agent.
+// approvals tests the three answers to an approval, with a restart before the answer. "Once"
+// applies to one call. "Always" gives this agent a standing approval until it is revoked.
 func approvals(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	for answer, stands := range map[string]bool{inbox.ApprovalOnce: false, inbox.ApprovalAlways: true, inbox.ApprovalDeny: false} {
@@ -123,7 +124,8 @@ func approvals(t *testing.T, open Open) {
 	revokeOnly(t, l)
 }
 
-// approvalWithdrawn: a run that ends otherwise takes its request for an approval with it.
+// approvalWithdrawn tests that the request for an approval is withdrawn if its run ends without an
+// answer.
 func approvalWithdrawn(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run, item := waitingForApproval(t, l, "j", approvalQuestion("p1", "late"))
@@ -140,7 +142,7 @@ func approvalWithdrawn(t *testing.T, open Open) {
 	recorded(t, l, run, "run.finished", "not needed")
 }
 
-// revokeOnly revokes the only standing approval there is.
+// revokeOnly revokes the only standing approval.
 func revokeOnly(t *testing.T, l *ledger.Ledger) {
 	t.Helper()
 	ctx := t.Context()
@@ -162,7 +164,8 @@ func revokeOnly(t *testing.T, l *ledger.Ledger) {
 	}
 }
 
-// waitingInstant is a run of an instant of a job that waits for an answer, with its item.
+// waitingInstant starts a scheduled run of a job that waits for an answer, and returns it with its
+// inbox item.
 func waitingInstant(t *testing.T, l *ledger.Ledger, job string, n int, q *inbox.Question) (int64, inbox.Item) {
 	t.Helper()
 	run := recordDue(t, l, due(job, noon.Add(time.Duration(n)*time.Minute), domain.OverlapAllow)).Run
@@ -171,8 +174,9 @@ func waitingInstant(t *testing.T, l *ledger.Ledger, job string, n int, q *inbox.
 	return run, items[len(items)-1]
 }
 
-// approvalsTogether: runs that wait for the same action are told of once. An approval releases one of them: the other scheduled runs
-// end as skipped, and a run of another trigger waits for its own. A denial and an approval of all are for each of them.
+// approvalsTogether tests runs that wait for the same action. They cause one notice. Approving once
+// releases one run and skips the other scheduled runs; a run with another trigger keeps waiting. A
+// denial and a standing approval apply to all of them.
 func approvalsTogether(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	const resumes, asks, skipped, denied = "waiting/resume", "waiting/approval", "finished/skipped", "waiting/resume"
@@ -210,8 +214,8 @@ func approvalsTogether(t *testing.T, open Open) {
 	}
 }
 
-// questionsTogether: the same question of scheduled runs of a job is told of once and answered once. A run with an input of its own
-// asks for itself, and so does another job.
+// questionsTogether tests that scheduled runs of a job with the same question cause one notice and
+// need one answer. A run with its own input and a run of another job ask separately.
 func questionsTogether(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	ask := func(text string) *inbox.Question {
@@ -253,8 +257,9 @@ func questionsTogether(t *testing.T, open Open) {
 	}
 }
 
-// waitingOverlaps: a run that waits for a person counts as running. An instant is skipped, queued behind it, or takes its place; the
-// queued one does not start before the answer.
+// waitingOverlaps tests that a run that waits for a person counts as running. The overlap policy
+// decides whether the next scheduled run is skipped, queued or replaces it. A queued run does not
+// start before the answer.
 func waitingOverlaps(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	for policy, want := range map[domain.Overlap][2]string{
@@ -283,7 +288,7 @@ func waitingOverlaps(t *testing.T, open Open) {
 		if policy == domain.OverlapSkip {
 			continue
 		}
-		if policy == domain.OverlapAllow || policy == domain.OverlapCancel { // nothing waits before it
+		if policy == domain.OverlapAllow || policy == domain.OverlapCancel { // no run waits before it
 			if begun[0].Err != nil {
 				t.Errorf("%s: the second did not start: %v", policy, begun[0].Err)
 			}
@@ -302,7 +307,8 @@ func waitingOverlaps(t *testing.T, open Open) {
 	}
 }
 
-// definitionApproval: the approval of a job's definition is a standing one; if it is denied, the run ends.
+// definitionApproval tests that the approval of a job's definition is a standing approval. If it is
+// denied, the run ends.
 func definitionApproval(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	of := func(hash string) *inbox.Question {
@@ -325,7 +331,8 @@ func definitionApproval(t *testing.T, open Open) {
 	}
 }
 
-// recordTaint: the taint of a run only grows and survives its attempt; an approval is used for one call.
+// recordTaint tests that the taint of a run only grows and survives its attempt. An approval can be
+// used for one call.
 func recordTaint(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run, item := waitingForApproval(t, l, "j", approvalQuestion("p1", "h"))
@@ -358,8 +365,8 @@ func recordTaint(t *testing.T, open Open) {
 	}
 }
 
-// initialTaint: a run that untrusted content has started begins with its letter, and so does
-// one that such a run has planned.
+// initialTaint tests that a run started by untrusted content begins with its letter. The same
+// applies to a run planned by such a run.
 func initialTaint(t *testing.T, open Open) {
 	l := open(t)
 	file := &ledger.File{Path: "/in/a.csv", Hash: "h"}

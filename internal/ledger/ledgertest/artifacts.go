@@ -12,8 +12,8 @@ import (
 	"rouse/internal/ledger/artifact"
 )
 
-// artifacts: what runs hand over is kept byte by byte until its run is forgotten, once for a
-// call, and each name of a job has versions in a chain (OSA-19, OSL-25, UNI-12).
+// artifacts tests that artifacts are stored unchanged until their run is deleted, once for each
+// call. Each name has a chain of versions in its job.
 func artifacts(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	first := start(t, l, enqueue(t, l, manual("j"))[0].Run)

@@ -13,8 +13,8 @@ import (
 	"rouse/internal/ledger/steps"
 )
 
-// anyText: what a tool or a model says, or a file is called, may be no UTF-8 and hold zero bytes; a run must be
-// able to end all the same.
+// anyText tests that a run can end even if texts and file names are not valid UTF-8 or contain zero
+// bytes.
 func anyText(t *testing.T, open Open) {
 	l, ctx, now := open(t), t.Context(), time.Now()
 	const said = "a\x00b\xffc"
@@ -37,8 +37,8 @@ func anyText(t *testing.T, open Open) {
 	recorded(t, l, run, "run.finished", `"outcome":"error"`)
 }
 
-// cancelIsKept: an end that was asked for while an attempt was on comes about, however that
-// attempt ends.
+// cancelIsKept tests that a requested cancellation takes effect if the running attempt fails or is
+// interrupted.
 func cancelIsKept(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	for name, end := range map[string]func(a ledger.Attempt) error{
@@ -59,7 +59,7 @@ func cancelIsKept(t *testing.T, open Open) {
 		}
 	}
 
-	// One that comes to its own end in time has that.
+	// An attempt that succeeds before the cancellation keeps its outcome.
 	done := enqueue(t, l, manual("done"))[0].Run
 	a := start(t, l, done)
 	must[ledger.Run](t)(l.RequestCancel(ctx, done, "no need"))
@@ -69,8 +69,8 @@ func cancelIsKept(t *testing.T, open Open) {
 	}
 }
 
-// finishUnstarted: a run that is ended before it started has neither an attempt nor a time of its start, and
-// one that is on, or over, cannot be ended so.
+// finishUnstarted tests that a run that ends before it started has no attempt and no start time. A
+// running or finished run cannot be ended this way.
 func finishUnstarted(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	late := enqueue(t, l, manual("j"))[0].Run
@@ -83,7 +83,7 @@ func finishUnstarted(t *testing.T, open Open) {
 		t.Errorf("attempts: %+v", attempts)
 	}
 
-	// A run that is tried again has started before.
+	// A retried run has started before.
 	again := enqueue(t, l, manual("j"))[0].Run
 	ok(t, l.Interrupt(ctx, start(t, l, again), "killed", nil))
 	ok(t, l.FinishUnstarted(ctx, again, ledger.Result{Outcome: domain.OutcomeError, Error: "no"}))
@@ -100,7 +100,8 @@ func finishUnstarted(t *testing.T, open Open) {
 	}
 }
 
-// interruptedUsage: what an interrupted attempt used is not lost, though it could not report it.
+// interruptedUsage tests that the usage of an interrupted attempt is counted although the attempt
+// cannot report it.
 func interruptedUsage(t *testing.T, open Open) {
 	l, ctx, now := open(t), t.Context(), time.Now()
 	run := enqueue(t, l, manual("j"))[0].Run
@@ -115,14 +116,15 @@ func interruptedUsage(t *testing.T, open Open) {
 		t.Errorf("steps: %+v", steps)
 	}
 
-	// The first attempt cannot say what it used, so its recorded steps and calls count.
+	// The first attempt cannot report its usage, so its recorded steps and calls count.
 	ok(t, l.Interrupt(ctx, a, "killed", nil))
 	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSuccess, Steps: 2, Calls: 3, Usage: ledger.Usage{TokensIn: 5}}))
 	if r := get(t, l, run); r.Steps != 4 || r.Calls != 4 || r.Usage != (ledger.Usage{TokensIn: 135, TokensOut: 10, TokensCached: 1}) {
 		t.Errorf("run: %+v", r)
 	}
 
-	// What a caller knows of the last attempt counts instead of what is recorded of it, and nothing known is no zero.
+	// A usage reported by the caller replaces the recorded usage of the last attempt. An empty
+	// report does not count as zero.
 	for _, c := range []struct{ final, want ledger.Result }{
 		{ledger.Result{Steps: 1, Calls: 1, Usage: ledger.Usage{TokensIn: 9}}, ledger.Result{Steps: 1, Calls: 1, Usage: ledger.Usage{TokensIn: 9}}},
 		{ledger.Result{}, ledger.Result{Steps: 1, Usage: ledger.Usage{TokensIn: 100}}},
@@ -137,8 +139,8 @@ func interruptedUsage(t *testing.T, open Open) {
 		}
 	}
 
-	// Of a model's run the steps count that were asked of it: not the one in which an attempt only
-	// finished what the one before had left open.
+	// Only steps for which the model was asked count. A step in which an attempt just finished the
+	// open calls of the previous attempt does not count.
 	run = enqueue(t, l, manual("j"))[0].Run
 	for _, models := range [][]string{{"m"}, {"", "m", "killed"}} {
 		a := start(t, l, run)
@@ -157,7 +159,7 @@ func interruptedUsage(t *testing.T, open Open) {
 	}
 }
 
-// endWithoutStart: an end without a start is an error, not a record that is silently lost.
+// endWithoutStart tests that ending a step or call that has not started returns an error.
 func endWithoutStart(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)

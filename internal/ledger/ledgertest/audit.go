@@ -7,17 +7,17 @@ import (
 	"rouse/internal/ledger/integrity"
 )
 
-// sketched are tests that record less of a run than an agent does: calls without their step, or a use that is
-// not that of the steps. The check is not made of those.
+// sketched maps tests that record incomplete runs to the audit check that is skipped for them. They
+// record calls without steps, or a usage that does not match the steps.
 var sketched = map[string]string{"Infos": "call-step", "WorkspaceReview": "call-step", "Interrupt": "call-step", "Budget": "spent-run", "InterruptedUsage": "spent-run"}
 
-// Audited holds what a test has left to all that can be proved of a ledger, whatever the test was about.
+// Audited runs all audit checks on the ledger that a test leaves.
 func Audited(t *testing.T, l *ledger.Ledger) {
 	t.Helper()
 	audited(t, l, "")
 }
 
-// audited is Audited without one of the checks.
+// audited runs all audit checks except one.
 func audited(t *testing.T, l *ledger.Ledger, except string) {
 	t.Helper()
 	if t.Failed() || t.Skipped() {
@@ -28,7 +28,7 @@ func audited(t *testing.T, l *ledger.Ledger, except string) {
 	ok(t, integrity.Audit(t.Context(), l.DB, l.Blobs, integrity.Options{
 		Begin: func(c integrity.Check) { made[c.Name] = true },
 		Found: func(v integrity.Violation) error {
-			if !v.Clock && v.Check != except { // tests set clocks as they like
+			if !v.Clock && v.Check != except { // tests set the clock freely
 				t.Errorf("audit: %s: %s", v.Check, v.Text)
 			}
 			return nil

@@ -11,8 +11,8 @@ import (
 	"rouse/internal/ledger/runs"
 )
 
-// backfill: an instant that did not run gets one run, however often it is asked for, and its row says what it
-// was; one that ran stays as it is.
+// backfill tests that a scheduled time without a run gets one backfill run, however often it is
+// requested. Its row records the earlier decision. A scheduled time that has a run does not change.
 func backfill(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	at := func(hours int) ledger.Due { return due("j", noon.Add(time.Duration(hours)*time.Hour), "skip") }
@@ -68,14 +68,14 @@ func backfill(t *testing.T, open Open) {
 		t.Errorf("a backfilled run: %+v", r)
 	}
 
-	// One that is skipped before it begins makes its instant skipped, and can be backfilled again.
+	// If a backfill run is skipped before it begins, its scheduled time can be backfilled again.
 	ok(t, l.Finish(ctx, start(t, l, r.ID), ledger.Result{Outcome: domain.OutcomeSkipped, Error: "condition: no new file"}))
 	again := must[[]runs.Occurrence](t)(l.Backfill(ctx, noon, []ledger.Due{at(4)}))[0]
 	if again.Run == r.ID || again.Reason != "backfilled, was skipped: condition: no new file" {
 		t.Errorf("a backfill that was skipped, again: %+v", again)
 	}
 
-	// A row is kept as long as its run, however long ago its instant was.
+	// A row is kept as long as its run, even if its scheduled time is long past.
 	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, noon.Add(100*24*time.Hour), []ledger.JobSpec{{Name: "j", ScheduleHash: "1"}}))
 	long := noon.Add(100 * 24 * time.Hour)
 	old := must[[]runs.Occurrence](t)(l.Backfill(ctx, long, []ledger.Due{at(11)}))[0]
@@ -85,7 +85,8 @@ func backfill(t *testing.T, open Open) {
 	}
 }
 
-// backfillYields: what is due now is decided as if no backfill were queued; one that is on counts as any run.
+// backfillYields tests that queued backfill runs do not affect overlap decisions. A running
+// backfill run counts like any other run.
 func backfillYields(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	for i, overlap := range []domain.Overlap{domain.OverlapSkip, domain.OverlapQueueOne, domain.OverlapQueueAll, domain.OverlapCancel} {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// batchSize is how many instants come due at once: ROUSE_TEST_BATCH, or few enough that a
-// plain go test stays quick, also under the race detector, which makes SQLite fifty times slower.
+// batchSize returns how many scheduled runs come due at once. ROUSE_TEST_BATCH sets it. The default
+// keeps a plain go test fast, even with the race detector, which slows down SQLite considerably.
 func batchSize(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("ROUSE_TEST_BATCH")

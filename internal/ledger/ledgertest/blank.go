@@ -11,13 +11,13 @@ import (
 	"rouse/internal/ledger"
 )
 
-// blank is the file of a ledger in which nothing is.
+// blank returns the database file of an empty ledger.
 var blank = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "rouse-blank-")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // what is left of it is in the folder of temporary files
+	defer func() { _ = os.RemoveAll(dir) }() // ignore the error: the folder is temporary
 
 	path := filepath.Join(dir, "ledger.db")
 	l, err := ledger.Open(context.Background(), ledger.Options{Path: path})
@@ -31,8 +31,8 @@ var blank = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(path)
 })
 
-// Blank makes the file of a ledger in which nothing is, where none is: the schema of ledgers is made once for all tests
-// of a package, for it takes longer than most of them.
+// Blank writes the database file of an empty ledger to path unless the file exists. The schema is
+// created once for all tests of a package, because that takes longer than most tests.
 func Blank(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err

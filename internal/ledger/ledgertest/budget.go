@@ -41,7 +41,7 @@ func reservation(cost, tokens int64) budget.Reservation {
 	return budget.Reservation{Step: 1, Day: today, Agent: "a", Job: "j", Usage: ledger.Usage{TokensIn: tokens, CostMicroUSD: cost}}
 }
 
-// budgets: what is reserved counts until it is settled, in every sum and against every limit.
+// budgets tests that a reservation counts in all sums and against all limits until it is settled.
 func budgets(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	a := begin(t, l, "j")
@@ -57,7 +57,7 @@ func budgets(t *testing.T, open Open) {
 	}
 
 	sums := must[[]budget.Spending](t)(l.Budget.Settle(ctx, id, ledger.Usage{TokensIn: 30, TokensOut: 4, TokensCached: 10, CostMicroUSD: 25}, ""))
-	if len(sums) != 6 { // of the day, and of its month
+	if len(sums) != 6 { // sums of the day and of its month
 		t.Fatalf("sums: %+v", sums)
 	}
 
@@ -67,7 +67,7 @@ func budgets(t *testing.T, open Open) {
 		}
 	}
 
-	// The first settled it; a second must not be counted on top.
+	// The reservation is already settled and must not be counted twice.
 	if again, err := l.Budget.Settle(ctx, id, ledger.Usage{CostMicroUSD: 25}, ""); err != nil || again != nil {
 		t.Errorf("settled twice: %+v (%v)", again, err)
 	}
@@ -75,7 +75,8 @@ func budgets(t *testing.T, open Open) {
 		t.Errorf("the step has not taken it: %+v", steps[0].Usage)
 	}
 
-	// A use that cannot be true neither gives back what was spent nor takes all there is: the reservation counts, as an estimate.
+	// An implausible usage neither returns money nor uses up the budget. The reservation is counted
+	// as an estimate instead.
 	for _, used := range []ledger.Usage{{CostMicroUSD: -50}, {TokensIn: -1}, {CostMicroUSD: 1 << 62}, {TokensIn: 5, TokensOut: 1 << 40}} {
 		free := reservation(60, 600)
 		free.Day = "2026-12-01"
@@ -98,7 +99,7 @@ func budgets(t *testing.T, open Open) {
 		t.Errorf("a call that costs nothing found no room: %+v (%v)", full, err)
 	}
 
-	// Sums are those of a day, and what belongs to no job is in the sums of no job.
+	// Sums are kept per day. A run without a job is not part of the sums of a job.
 	r = reservation(60, 600)
 	r.Day, r.Job, r.DaemonLimit.CostMicroUSD = "2026-11-22", "", 60
 	if _, full, err := l.Budget.Reserve(ctx, a, r); err != nil || full != nil {
@@ -114,7 +115,7 @@ func budgets(t *testing.T, open Open) {
 	}
 }
 
-// budgetLimits: beside 25 spent and 34 tokens used, each limit refuses what is one too many.
+// budgetLimits tests each limit with one unit too many, after 25 micro-USD and 34 tokens were used.
 func budgetLimits(t *testing.T, l *ledger.Ledger, a ledger.Attempt) {
 	t.Helper()
 	for what, c := range map[string]struct {
@@ -136,8 +137,8 @@ func budgetLimits(t *testing.T, l *ledger.Ledger, a ledger.Attempt) {
 	}
 }
 
-// budgetCrash: what was reserved when the process died stays counted, and belongs to the run
-// when its attempt is given up.
+// budgetCrash tests that a reservation stays counted if its process dies. It is added to the run
+// when the attempt is given up.
 func budgetCrash(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	a := begin(t, l, "j")
@@ -172,8 +173,8 @@ func budgetCrash(t *testing.T, open Open) {
 	}
 }
 
-// budgetRace: attempts that ask at the same time, through two processes, never spend more
-// than there is, and what they spend adds up.
+// budgetRace tests that concurrent attempts of two processes never exceed the limit, and that their
+// usage adds up.
 func budgetRace(t *testing.T, open Open) {
 	const limit = 1000
 	two := [2]*ledger.Ledger{open(t), open(t)}

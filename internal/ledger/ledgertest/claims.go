@@ -12,7 +12,8 @@ import (
 	"rouse/internal/ledger/event"
 )
 
-// claims follows one content through its life: taken, done, seen again, failed, taken over.
+// claims tests the life of a file content: claimed, finished, seen again, failed, claimed by a
+// retry.
 func claims(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	drop := ledger.Request{Job: "inbox", Agent: "a", Trigger: domain.TriggerWatch,
@@ -67,7 +68,7 @@ func claims(t *testing.T, open Open) {
 		t.Errorf("what failed cannot be run by its name: %+v", again)
 	}
 
-	// What a person cancelled has not failed: dropped again, it runs.
+	// A cancelled run has not failed. If its file is dropped again, it starts a new run.
 	cancelled := drop
 	cancelled.Claim = &claim.Claim{Job: "inbox", Path: "/in/cancelled.csv", Hash: "h1"}
 	must[ledger.Run](t)(l.RequestCancel(ctx, enqueue(t, l, cancelled)[0].Run, "not now"))
@@ -75,7 +76,8 @@ func claims(t *testing.T, open Open) {
 		t.Errorf("what was cancelled is not run again: %+v", again)
 	}
 
-	// Undone content starts a run when it is dropped again. The file that lies there after the undo does not.
+	// The content of an undone run starts a run when it is dropped again. The file that is at the
+	// path after the undo does not.
 	taken := drop
 	taken.Claim = &claim.Claim{Job: "inbox", Path: "/in/undone.csv", Hash: "h1", ModTime: time.UnixMilli(1000)}
 	first := enqueue(t, l, taken)[0]
@@ -100,7 +102,7 @@ func claims(t *testing.T, open Open) {
 		t.Fatalf("the file of an undone run does not run when it is dropped again: %+v", second)
 	}
 
-	// A user can request another run of a finished file, but not two at once.
+	// A user can request another run of a finished file, but not two runs at once.
 	again := dropped
 	again.Again = true
 	if busy := enqueue(t, l, again)[0]; !busy.Blocked || busy.Run != second.Run {
@@ -111,7 +113,7 @@ func claims(t *testing.T, open Open) {
 		t.Errorf("a finished file does not run again on purpose: %+v", third)
 	}
 
-	// The same path with other content is another file.
+	// Other content at the same path counts as another file.
 	other := drop
 	other.Claim = &claim.Claim{Job: "inbox", Path: "/in/a.csv", Hash: "h2"}
 	if changed := enqueue(t, l, other)[0]; !changed.New {
@@ -119,7 +121,8 @@ func claims(t *testing.T, open Open) {
 	}
 }
 
-// claimsStuck: a file that could not be moved away is the one that failed, and no run, until it is written again.
+// claimsStuck tests a file that could not be moved away. It stays blocked by its failed run until
+// it is written again.
 func claimsStuck(t *testing.T, open Open) {
 	l, ctx, now := open(t), t.Context(), time.Now()
 	drop := ledger.Request{Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.TriggerDetail{Definition: "d"}, Claim: &claim.Claim{Job: "in", Path: "/in/a", Hash: "h", ModTime: now}}
@@ -134,11 +137,11 @@ func claimsStuck(t *testing.T, open Open) {
 	}
 	fail()
 
-	drop.Detail.Definition = "another" // under which what has failed runs again
+	drop.Detail.Definition = "another" // a failed file normally runs again under another definition
 	if seen := enqueue(t, l, drop)[0]; !seen.Blocked || seen.Run != first.Run || seen.Outcome != domain.OutcomeError {
 		t.Errorf("seen again: %+v", seen)
 	}
-	fail() // it is tried again to move it
+	fail() // the move is retried
 	if events := eventsOf(t, l, "in", "file.blocked"); len(events) != 0 {
 		t.Errorf("the file is told of each time that it is seen: %+v", events)
 	}
@@ -149,14 +152,14 @@ func claimsStuck(t *testing.T, open Open) {
 	}
 }
 
-// eventsOf are the events of a kind and a job.
+// eventsOf returns the events of a kind and a job.
 func eventsOf(t *testing.T, l *ledger.Ledger, job, kind string) []ledger.Event {
 	t.Helper()
 	all := must[[]ledger.Event](t)(l.Events.List(t.Context(), event.Filter{Job: job}))
 	return slices.DeleteFunc(all, func(e ledger.Event) bool { return e.Kind != kind })
 }
 
-// releaseClaims: what a run continues without gets a run of its own when it is dropped again.
+// releaseClaims tests that a file released by its run starts a new run when it is dropped again.
 func releaseClaims(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, drops("in", "a", "b", "c"))[0].Run
@@ -179,7 +182,8 @@ func releaseClaims(t *testing.T, open Open) {
 	}
 }
 
-// claimsBack: contents that are there again after they failed wait, and their owner is told of the first of a job.
+// claimsBack tests that a failed content that reappears waits. Only the first such content of a job
+// causes a notice.
 func claimsBack(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	told := 0
@@ -231,7 +235,7 @@ func claimsBack(t *testing.T, open Open) {
 		t.Errorf("%d notices", len(notices))
 	}
 
-	// A retry takes it; what is read before that marks nothing any more.
+	// A retry takes the claim back. A stale claim no longer marks it.
 	must[ledger.Run](t)(l.Retry(ctx, run))
 	if got := state(a); got != claim.AfterNone {
 		t.Errorf("after a retry it is %q", got)

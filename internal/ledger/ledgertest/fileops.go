@@ -13,13 +13,14 @@ import (
 	"rouse/internal/ledger/fileop"
 )
 
-// fileOps: what runs did to files is known to whoever opens the ledger, with any bytes that
-// were there before, until the run itself is forgotten (OSA-35).
+// fileOps tests that file changes and previous contents are stored unchanged, whatever their bytes.
+// They survive a restart and are deleted with their run.
 func fileOps(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, manual("j"))[0].Run
 	a := start(t, l, run)
-	// Bytes that no text column takes, and more of them than stay in the database.
+	// odd contains bytes that a text column cannot store. large is too large for the database and
+	// goes to a file.
 	odd, large := []byte("a\x00\xff"), bytes.Repeat([]byte("0123456789"), 20_000)
 	var ids []int64
 	for i, before := range [][]byte{nil, odd, large} {
@@ -77,7 +78,8 @@ func fileOps(t *testing.T, open Open) {
 	}
 }
 
-// filterFileOps lists the three changes of fileOps, and the one that cannot be undone, by filters.
+// filterFileOps lists the three changes of fileOps and the one that cannot be undone, with
+// different filters.
 func filterFileOps(t *testing.T, l *ledger.Ledger, run int64, ids []int64, lost int64) {
 	t.Helper()
 	for _, c := range []struct {

@@ -18,7 +18,7 @@ func follows(job, after string, on ...domain.Outcome) ledger.Successor {
 	return ledger.Successor{Job: job, Agent: "of-" + job, After: after, Outcomes: on}
 }
 
-// followersOf are the runs that were queued after others, with the run that each follows.
+// followersOf returns the runs that were queued after other runs, each with the run it follows.
 func followersOf(t *testing.T, l *ledger.Ledger) (out []string) {
 	t.Helper()
 	for _, r := range must[[]ledger.Run](t)(l.Runs.List(t.Context(), runs.Filter{Trigger: domain.TriggerAfter})) {
@@ -33,8 +33,9 @@ func followersOf(t *testing.T, l *ledger.Ledger) (out []string) {
 	return out
 }
 
-// followers: the end of a run queues those that follow it in the same transaction, each once for a run, with what that left, and
-// only for the outcomes that they wait for.
+// followers tests that the end of a run queues its successors in the same transaction, once for
+// each run. They get the results of the run, and are queued only for the outcomes they are
+// configured for.
 func followers(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	ok(t, l.SetSuccessors(ctx, []ledger.Successor{
@@ -52,7 +53,7 @@ func followers(t *testing.T, open Open) {
 		}
 	}
 
-	// With what it handed over, and the letters of strangers' content that it has read.
+	// A successor gets the artifacts and the taint of the run.
 	first := enqueue(t, l, manual("import"))[0].Run
 	a := start(t, l, first)
 	ok(t, l.Labels.RecordTaint(ctx, a, label.TaintUpdate{Taint: "AB"}))
@@ -67,11 +68,12 @@ func followers(t *testing.T, open Open) {
 		t.Errorf("it begins with %+v (%+v)", d.After, report)
 	}
 
-	// A chain goes on, whoever ends the runs of it.
+	// A successor can have successors, too.
 	end(report.ID, ledger.Result{Outcome: domain.OutcomeSuccess})
 	expect(fmt.Sprintf("last after report %d (success)", report.ID), fmt.Sprintf("report after import %d (success)", first))
 
-	// The last outcome counts: an attempt that is tried again is followed by nothing, and one that a person asked for once for each follower.
+	// The last outcome counts: a failed attempt that is retried queues no successor. A run retried
+	// by a user queues each successor at most once.
 	failed := enqueue(t, l, manual("import"))[0].Run
 	end(failed, ledger.Result{Outcome: domain.OutcomeError, RetryAt: noon})
 	end(failed, ledger.Result{Outcome: domain.OutcomeError, Error: "no disk"})
@@ -86,7 +88,8 @@ func followers(t *testing.T, open Open) {
 	}
 	expect(append(had[:3:3], fmt.Sprintf("report after import %d (success)", failed))...)
 
-	// What was cancelled before it began has ended as well; what was tried out has not, and other jobs are not followed.
+	// A run that is cancelled before it begins counts as ended. A dry run does not, and runs of
+	// other jobs have no successors.
 	cancelled := enqueue(t, l, manual("import"))[0].Run
 	must[ledger.Run](t)(l.RequestCancel(ctx, cancelled, "not needed"))
 	had = followersOf(t, l)
@@ -100,7 +103,7 @@ func followers(t *testing.T, open Open) {
 	}
 	expect(had...)
 
-	// Another configuration counts from then on.
+	// A changed configuration applies to runs that end afterwards.
 	ok(t, l.SetSuccessors(ctx, []ledger.Successor{follows("last", "import", domain.OutcomeSuccess)}))
 	run := enqueue(t, l, manual("import"))[0].Run
 	end(run, ledger.Result{Outcome: domain.OutcomeSuccess})
@@ -111,7 +114,8 @@ func followers(t *testing.T, open Open) {
 	expect(had...)
 }
 
-// sameFollowers: what is as it was is not written again, and any change of it is in force at once.
+// sameFollowers tests that unchanged successors are not written again, and that a change applies
+// immediately.
 func sameFollowers(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	ok(t, l.SetSuccessors(ctx, []ledger.Successor{follows("b", "import", domain.OutcomeSuccess), follows("c", "import", domain.OutcomeSuccess)}))
@@ -145,7 +149,8 @@ func sameFollowers(t *testing.T, open Open) {
 	}
 }
 
-// followersRace: of two processes that end a run one does, and its followers are queued once.
+// followersRace tests that if two processes end a run, one of them succeeds and the successors are
+// queued once.
 func followersRace(t *testing.T, open Open) {
 	two, ctx := [2]*ledger.Ledger{open(t), open(t)}, t.Context()
 	ok(t, two[0].SetSuccessors(ctx, []ledger.Successor{follows("report", "import", domain.OutcomeSuccess, domain.OutcomeCancelled)}))

@@ -12,7 +12,8 @@ import (
 	"rouse/internal/ledger/runs"
 )
 
-// history asks what lay around a time: rows, runs by other triggers, events of no run.
+// history tests the queries for the time around an instant: occurrences, other runs, and events
+// without a run.
 func history(t *testing.T, open Open) {
 	l, ctx, begin := open(t), t.Context(), time.Now()
 	if _, known, err := l.JobState(ctx, "j"); known || err != nil {
@@ -32,17 +33,17 @@ func history(t *testing.T, open Open) {
 	otherRunsAround(t, l, begin)
 	eventsBetween(t, l, begin)
 
-	// A job that is gone is not known, with all that is recorded of it.
+	// The occurrences and events of a removed job are not returned.
 	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, time.Now(), nil))
 	if _, known, err := l.JobState(ctx, "j"); known || err != nil {
 		t.Errorf("a job that is gone is known (%v)", err)
 	}
 }
 
-// halfHour is the unit in which the tests of the history count time.
+// halfHour is the unit of time in the tests of the history.
 const halfHour = 30 * time.Minute
 
-// halves counts half hours from begin to each of some times.
+// halves returns the number of half hours from begin to each time.
 func halves(begin time.Time, times ...time.Time) (out []int) {
 	for _, tm := range times {
 		out = append(out, int(tm.Sub(begin)/halfHour))
@@ -50,8 +51,8 @@ func halves(begin time.Time, times ...time.Time) (out []int) {
 	return out
 }
 
-// sixHours records what six hours bring: one instant an hour with some events, in the odd half
-// hours, and a manual run in the even ones.
+// sixHours records six hours of history. Odd half hours have a scheduled run with some events, even
+// ones a manual run.
 func sixHours(t *testing.T, l *ledger.Ledger) {
 	t.Helper()
 	ctx := t.Context()
@@ -65,7 +66,7 @@ func sixHours(t *testing.T, l *ledger.Ledger) {
 		ok(t, l.Events.Append(ctx, ledger.Event{Kind: "daemon.started"}, ledger.Event{Kind: "daemon.stopped"}, ledger.Event{Kind: "other"}, ledger.Event{Kind: "daemon.started", Job: "j"}))
 		time.Sleep(halfHour)
 		enqueue(t, l, manual("j"), manual("other"))
-		// A run of a schedule is no "other run", wherever it comes from.
+		// A scheduled run is not an "other run", even without an occurrence.
 		if i == 2 {
 			enqueue(t, l, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerSchedule, Key: "more"})
 		}
@@ -136,7 +137,7 @@ func eventsBetween(t *testing.T, l *ledger.Ledger, begin time.Time) {
 	}
 }
 
-// delayed lists what waits for its time, the earliest first.
+// delayed tests that runs that wait for their time are listed, earliest first.
 func delayed(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	now := time.Now()

@@ -13,11 +13,11 @@ import (
 	"rouse/internal/ledger/runs"
 )
 
-// hotReads: what is asked of a large ledger again and again has the answers of going through all runs, whatever jobs there are: a busy
-// one, one whose runs are of long ago, one without any, runs of none, and after some were removed.
+// hotReads tests that frequent queries return the same results as a scan of all runs. The jobs
+// include busy and idle ones, jobs without runs, runs without a job, and pruned runs.
 func hotReads(t *testing.T, open Open) {
 	l := open(t)
-	var ids []int64 // that were ever given
+	var ids []int64 // all IDs ever assigned
 	rapid.Check(t, func(rt *rapid.T) {
 		jobs := rapid.SliceOfN(rapid.SampledFrom([]string{"busy", "busy", "busy", "busy", "a", "b", "z", ""}), 1, 4).Draw(rt, "jobs")
 		for _, job := range jobs {
@@ -28,7 +28,7 @@ func hotReads(t *testing.T, open Open) {
 			}
 		}
 
-		// Everything that has ended is older than what is kept of one job.
+		// Prune all finished runs of one job.
 		if forgotten := rapid.SampledFrom([]string{"busy", "a", "z", "", "nobody's"}).Draw(rt, "forgotten"); rapid.Bool().Draw(rt, "prune") {
 			must[int](t)(l.Maint.Prune(t.Context(), time.Now().Add(time.Hour), func(job string) time.Duration {
 				if job == forgotten {

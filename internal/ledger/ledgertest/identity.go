@@ -10,8 +10,8 @@ import (
 	"rouse/internal/ledger/label"
 )
 
-// identity: a ledger has an id from its first opening on. A new epoch has another, and run ids above
-// those that are known from elsewhere; the runs that were there stay in theirs.
+// identity tests that a ledger has an ID from its first opening. A new epoch gets a new ID, and its
+// run IDs are above all known ones. Existing runs keep their epoch.
 func identity(t *testing.T, open Open) {
 	l := open(t)
 	first := l.ID()
@@ -41,14 +41,15 @@ func identity(t *testing.T, open Open) {
 		t.Errorf("the first run of the new epoch is %d, not %d", next, old+6)
 	}
 
-	// One that knows more runs than anybody else goes on with the next id.
+	// If the ledger knows the highest run ID, it continues with the next one.
 	ok(t, l.BeginEpoch(t.Context(), 1))
 	if next := enqueue(t, l, manual("j"))[0].Run; next != old+7 || l.EpochOf(next).ID != l.ID() {
 		t.Errorf("the run after it is %d: %+v", next, l.Epochs())
 	}
 }
 
-// touch: it proves that what is written is taken, changes nothing, and wakes nobody.
+// touch tests that Touch proves that the ledger accepts writes, without changing data or waking
+// waiters.
 func touch(t *testing.T, open Open) {
 	l := open(t)
 	run := enqueue(t, l, manual("j"))[0].Run
@@ -71,7 +72,8 @@ func touch(t *testing.T, open Open) {
 	}
 }
 
-// databaseItems: an agent's owner is asked about its database once, until that is closed.
+// databaseItems tests that the owner of an agent is asked about its database once until the item is
+// closed.
 func databaseItems(t *testing.T, open Open) {
 	l := open(t)
 	for range 2 {
@@ -91,7 +93,7 @@ func databaseItems(t *testing.T, open Open) {
 		t.Errorf("events: %s", got)
 	}
 
-	for _, want := range []string{"", "AB"} { // the second time after the first look
+	for _, want := range []string{"", "AB"} { // the second look comes after the labels are cached
 		if got := must[string](t)(l.Labels.Of(t.Context(), label.TablePlace("a", "t"))); got != want {
 			t.Errorf("the database has the labels %q, want %q", got, want)
 		}

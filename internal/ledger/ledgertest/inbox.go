@@ -19,8 +19,8 @@ func question(text string, options ...string) *inbox.Question {
 	return &inbox.Question{Title: "j asks", Message: text, Options: options, Expires: time.Hour}
 }
 
-// inboxItems: a run that asks gives its lane back and waits for one answer, over a restart; the
-// second answer comes too late.
+// inboxItems tests that a run that asks frees its lane and waits for one answer, even after a
+// restart. A second answer is too late.
 func inboxItems(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, manual("j"))[0].Run
@@ -51,7 +51,7 @@ func inboxItems(t *testing.T, open Open) {
 		t.Errorf("notices: %+v", n)
 	}
 
-	// The answer comes after a restart, and through another process.
+	// The answer comes after a restart and from another process.
 	l = open(t)
 	if _, err := l.Answer(ctx, items[0].ID, "b"); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,8 @@ func inboxItems(t *testing.T, open Open) {
 	}
 }
 
-// waitingEvents (OSA-18): what a run waits for, and what may be answered, is in the event, and its owner is told in all the ways there are.
+// waitingEvents tests that the event of a waiting run contains the question and the possible
+// answers. All channels get a notice.
 func waitingEvents(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	schema := `{"type":"object"}`
@@ -116,14 +117,14 @@ func waitingEvents(t *testing.T, open Open) {
 	}
 }
 
-// inboxEnds: what nobody answers, and what is not wanted any more, leaves the inbox.
+// inboxEnds tests that items leave the inbox when they expire or are withdrawn.
 func inboxEnds(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	var runs []int64
 	for range 3 {
 		run := enqueue(t, l, manual("j"))[0].Run
 		a := start(t, l, run)
-		if len(runs) == 2 { // somebody asked for its end before it could ask
+		if len(runs) == 2 { // cancelled before it could ask
 			must[ledger.Run](t)(l.RequestCancel(ctx, run, "not needed"))
 		}
 		ok(t, l.Finish(ctx, a, ledger.Result{Wait: question("Go on?")}))
@@ -147,7 +148,7 @@ func inboxEnds(t *testing.T, open Open) {
 		t.Fatalf("overdue: %+v", due)
 	}
 
-	for range 2 { // the second changes nothing
+	for range 2 { // the second call has no effect
 		ok(t, l.ExpireItem(ctx, due[0].ID, ledger.Result{Outcome: domain.OutcomeTimeout, Error: "nobody answered"}))
 	}
 
@@ -157,7 +158,7 @@ func inboxEnds(t *testing.T, open Open) {
 	if _, err := l.Answer(ctx, due[0].ID, "late"); !errors.Is(err, inbox.ErrClosed) {
 		t.Errorf("a late answer: %v", err)
 	}
-	// What is closed is listed from the newest on.
+	// Closed items are listed newest first.
 	for _, c := range []struct {
 		before int64
 		limit  int
@@ -180,7 +181,8 @@ func inboxEnds(t *testing.T, open Open) {
 	}
 }
 
-// paused: a run that its skill paused waits for its owner without end, and goes on or stops as they say (OSL-13, OSL-15).
+// paused tests that a run paused by its skill waits for its owner without a limit, and then
+// continues or stops.
 func paused(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	for _, answer := range []string{inbox.PauseContinue, inbox.PauseStop} {
@@ -219,15 +221,15 @@ func paused(t *testing.T, open Open) {
 	}
 }
 
-// recovery: a run that asks about a call goes on with one of the answers that are offered,
-// and ends at once with the one that says so; whoever comes second changes nothing.
+// recovery tests a run that asks about an interrupted call. It continues with one of the offered
+// answers, or ends with RecoveryStop. A second answer has no effect.
 func recovery(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	offered := []string{inbox.RecoveryDone, inbox.RecoveryAgain, inbox.RecoverySkip, inbox.RecoveryStop}
 	for _, answer := range offered {
 		run := enqueue(t, l, manual(answer))[0].Run
 		a := start(t, l, run)
-		// The info is replaced by the question about the same call.
+		// The question about the same call replaces the info.
 		ok(t, l.Inbox.AddInfo(ctx, a, inbox.Question{Call: "p2", Title: "j was cut off", Message: "look"}))
 		ok(t, l.Finish(ctx, a, ledger.Result{Wait: &inbox.Question{Kind: inbox.KindRecovery, Call: "p2", Title: "j was cut off", Message: "Look.", Options: offered, Expires: time.Hour}}))
 		items := must[[]inbox.Item](t)(l.Inbox.List(ctx))
@@ -270,7 +272,7 @@ func recovery(t *testing.T, open Open) {
 	}
 }
 
-// infos: an owner is informed of the calls in which a run ended, by the ledger itself. Nothing waits
+// infos tests that the ledger informs an owner of the calls during which a run ended. No run waits
 // for an info, and it does not expire.
 func infos(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
@@ -306,7 +308,8 @@ func infos(t *testing.T, open Open) {
 		for i, tool := range tools {
 			c := ledger.Call{Step: 1, Index: i, Key: fmt.Sprint("p", i+1), Tool: tool, Effect: domain.EffectWrite, StartedAt: time.Now()}
 			ok(t, l.Steps.StartCall(ctx, a, c))
-			// A killed attempt cannot say what became of its calls: Interrupt has to find out.
+			// A killed attempt cannot report the state of its calls, so Interrupt must determine
+			// it.
 			if name != "killed" && name != "goes on" {
 				c.State = domain.CallUncertain
 				ok(t, l.Steps.FinishCall(ctx, a, c))
@@ -315,7 +318,7 @@ func infos(t *testing.T, open Open) {
 
 		ok(t, end(a))
 		items := must[[]inbox.Item](t)(l.Inbox.List(ctx))
-		// The next attempt can ask about the call, or the run has got over it.
+		// The next attempt can ask about the call, or the run has succeeded anyway.
 		if name == "goes on" || name == "success" {
 			if len(items) != 0 {
 				t.Errorf("%s: %+v", name, items)
@@ -344,7 +347,8 @@ func infos(t *testing.T, open Open) {
 	}
 }
 
-// infosOnce: there is one info for each call, which outlives its run until it is seen.
+// infosOnce tests that there is one info for each call. It outlives its run until the owner has
+// seen it.
 func infosOnce(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, manual("j"))[0].Run
@@ -367,7 +371,7 @@ func infosOnce(t *testing.T, open Open) {
 		t.Errorf("of an attempt that is over: %v", err)
 	}
 
-	// What is found out later about a run that is over is told once, too.
+	// An info about a finished run is added only once, too.
 	for range 2 {
 		ok(t, l.Inbox.AddRunInfo(ctx, run, inbox.Question{Call: inbox.CallFolder, Title: "t", Message: "later"}))
 	}

@@ -16,7 +16,7 @@ import (
 	"rouse/internal/ledger/runs"
 )
 
-// ending is the end of a run with one notice, also for each failure.
+// ending returns the end of a run with one notice, which is repeated for each failure.
 func ending(outcome domain.Outcome, kind string) ledger.Result {
 	told := ledger.Notice{Channel: "desktop", Title: "told"}
 	tell := &incident.EndNotices{Recovery: []ledger.Notice{told}}
@@ -26,7 +26,7 @@ func ending(outcome domain.Outcome, kind string) ledger.Result {
 	return ledger.Result{Outcome: outcome, Kind: kind, Error: "why " + kind, Tell: tell}
 }
 
-// ends runs a job once, to an end, and returns the effect on its incidents.
+// ends runs a job once and returns the effect of the run's end on incidents.
 func ends(t *testing.T, l *ledger.Ledger, job string, res ledger.Result) (meant incident.Change) {
 	t.Helper()
 	a := start(t, l, enqueue(t, l, manual(job))[0].Run)
@@ -56,11 +56,12 @@ func openIncidents(t *testing.T, l *ledger.Ledger) string {
 	return strings.Join(out, "; ")
 }
 
-// incidents counts failures of the same job and kind together, and a success ends them.
+// incidents tests that failures of the same job and kind are counted together, and that a success
+// closes them.
 func incidents(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 
-	// What each end makes of the open incidents.
+	// Each step lists the open incidents after a run's end.
 	for n, step := range []struct {
 		job     string
 		outcome domain.Outcome
@@ -115,7 +116,7 @@ func incidents(t *testing.T, open Open) {
 		t.Errorf("events: %+v", events)
 	}
 
-	// The notices say which incident they are about.
+	// A notice refers to its incident.
 	last, _, err := l.Outbox.Last(ctx, "desktop")
 	ok(t, err)
 	if last.Incident != all[0].ID {
@@ -123,7 +124,8 @@ func incidents(t *testing.T, open Open) {
 	}
 }
 
-// incidentKinds are told apart as far as outcome and exit tell, where nobody says more.
+// incidentKinds tests that failures are grouped by outcome and exit if the executor reports no
+// kind.
 func incidentKinds(t *testing.T, open Open) {
 	l := open(t)
 	for _, c := range []struct {
@@ -145,7 +147,8 @@ func incidentKinds(t *testing.T, open Open) {
 	}
 }
 
-// acknowledge is kept once, over a restart too, and comes too late when the incident is over.
+// acknowledge tests that an acknowledgement is stored once, survives a restart, and fails if the
+// incident is closed.
 func acknowledge(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	id := ends(t, l, "j", ending(domain.OutcomeError, "shell")).Failed.ID
@@ -171,8 +174,8 @@ func acknowledge(t *testing.T, open Open) {
 	}
 }
 
-// incidentFenced: an end that is refused changes no incident, a retry counts with its end alone, and a run that somebody
-// waits for opens none.
+// incidentFenced tests that a rejected end changes no incident. A retried run counts only by its
+// last end. A run with a waiting caller opens no incident.
 func incidentFenced(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
@@ -199,7 +202,7 @@ func incidentFenced(t *testing.T, open Open) {
 	}
 }
 
-// incidentRace: runs of a job that fail at once are counted in one incident.
+// incidentRace tests that runs of a job that fail at the same time are counted in one incident.
 func incidentRace(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	const runs = 8
@@ -225,7 +228,8 @@ func incidentRace(t *testing.T, open Open) {
 	}
 }
 
-// incidentsKept: an incident goes with the run that failed last, and notices of no run are not kept for ever.
+// incidentsKept tests that an incident is deleted with its last failed run, and that notices
+// without a run are eventually deleted.
 func incidentsKept(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	keep := func(string) time.Duration { return 24 * time.Hour }
@@ -248,7 +252,7 @@ func incidentsKept(t *testing.T, open Open) {
 	}
 }
 
-// digests are put into the outbox once for each span.
+// digests tests that each period has one digest in the outbox.
 func digests(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	began := must[time.Time](t)(l.Outbox.DigestThrough(ctx, "mail", time.Now()))

@@ -9,8 +9,8 @@ import (
 	"rouse/internal/ledger/label"
 )
 
-// labels: what a run writes has its labels from then on, by path, by identity and for what lies above and
-// below, in every ledger that is opened later, until its owner takes them away.
+// labels tests that written data gets the labels of its run until the owner clears them. Labels are
+// found by path, by identity, and from parents and contents, also after a restart.
 func labels(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	file := func(path string, inode uint64) label.Place {
@@ -27,7 +27,7 @@ func labels(t *testing.T, open Open) {
 
 	run := enqueue(t, l, manual("j"))[0].Run
 	a := start(t, l, run)
-	if got := of(file("/", 0)); got != "" { // from here on the answers are remembered
+	if got := of(file("/", 0)); got != "" { // from here on, lookups use the cache
 		t.Errorf("an empty ledger has the labels %q", got)
 	}
 	ok(t, l.Labels.RecordTaint(ctx, a, label.TaintUpdate{Taint: "C", Writes: []label.Place{file("/w/clean", 0)}}))
@@ -36,7 +36,8 @@ func labels(t *testing.T, open Open) {
 	later := enqueue(t, l, manual("j"))[0].Run
 	b := start(t, l, later)
 	ok(t, l.Labels.RecordTaint(ctx, b, label.TaintUpdate{Taint: "A", Writes: []label.Place{file("/w/in/note", 12)}}))
-	ok(t, l.Labels.RecordTaint(ctx, b, label.TaintUpdate{Taint: "A", Writes: []label.Place{file("/w/in/note", 0)}})) // what is not known takes nothing away
+	// An unknown identity does not replace a known one.
+	ok(t, l.Labels.RecordTaint(ctx, b, label.TaintUpdate{Taint: "A", Writes: []label.Place{file("/w/in/note", 0)}}))
 
 	for range 2 {
 		through := file("/mount/note", 99)
@@ -47,7 +48,7 @@ func labels(t *testing.T, open Open) {
 		}{
 			{file("/w/clean", 0), ""}, {file("/w/in/note", 0), "A"}, {file("/w/in", 0), "A"}, {file("/", 0), "AB"}, {file("/w/in/note/x", 0), "A"},
 			{file("/w/in/notes", 0), ""}, {file("/elsewhere", 12), "A"}, {file("/elsewhere", 0), ""}, {through, "A"},
-			{label.Place{Kind: label.PlaceFile, Name: "/x", ID: label.FileID{Device: 1, Inode: 12, Born: 8}}, ""}, // used again
+			{label.Place{Kind: label.PlaceFile, Name: "/x", ID: label.FileID{Device: 1, Inode: 12, Born: 8}}, ""}, // inode reused by another file
 			{file("/p/x/y", 0), "AB"}, {label.TablePlace("a", ""), "A"}, {label.TablePlace("a", "t"), "A"}, {label.TablePlace("a", "u"), ""}, {label.TablePlace("a", "t/x"), ""}, {label.TablePlace("b", ""), ""},
 			{label.WorkspacePlace("a", "s", "n"), "A"}, {label.WorkspacePlace("a", "s", "m"), ""}, {label.WorkspacePlace("a", "", ""), "A"}, {label.WorkspacePlace("b", "", ""), ""},
 		} {

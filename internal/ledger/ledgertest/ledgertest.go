@@ -1,4 +1,4 @@
-// Package ledgertest holds every ledger to the same promises, whatever database is under it.
+// Package ledgertest is the conformance test suite for ledgers on any database.
 package ledgertest
 
 import (
@@ -13,8 +13,8 @@ import (
 // Open opens the same database each time it is called within one test.
 type Open func(t *testing.T) *ledger.Ledger
 
-// Run runs the conformance suite; fresh returns an Open on a new, empty database, and is
-// called by several tests at once.
+// Run runs the conformance suite. The function fresh returns an Open for a new, empty database.
+// Several tests call it concurrently.
 func Run(t *testing.T, fresh func(t *testing.T) Open) {
 	for name, test := range map[string]func(*testing.T, Open){
 		"Budget": budgets, "BudgetCrash": budgetCrash, "BudgetRace": budgetRace, "Months": months, "MonthRace": monthRace, "PruneSpending": pruneSpending,
@@ -40,7 +40,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Open) {
 	}
 
 	Watches(t, fresh)
-	// These wait for hours, in synctest's virtual time.
+	// These tests wait for hours in the virtual time of synctest.
 	for name, test := range map[string]func(*testing.T, Open){
 		"PauseKept": pauseKept, "PauseCovers": pauseCovers, "PausedInstants": pausedInstants, "PlanChanges": planChanges,
 		"PauseAfterFailures": pauseAfterFailures, "PauseReason": pauseReason, "PauseOrder": pauseOrder, "PrunePauses": prunePauses,
@@ -93,7 +93,7 @@ func start(t *testing.T, l *ledger.Ledger, run int64) ledger.Attempt {
 	return a
 }
 
-// recorded says whether an event of a kind is recorded of a run, with a text in its data.
+// recorded checks that a run has an event of a kind, and that the event's data contains a text.
 func recorded(t *testing.T, l *ledger.Ledger, run int64, kind, text string) {
 	t.Helper()
 	if e, found, err := l.Events.Last(t.Context(), run, kind); err != nil || !found || !strings.Contains(string(e.Data), text) {

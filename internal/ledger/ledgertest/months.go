@@ -11,8 +11,8 @@ import (
 	"rouse/internal/ledger/budget"
 )
 
-// months: the sums of a month are those of its days, whatever is reserved, settled or left behind by a process; each limit of a month refuses
-// what is one too many, beside those of the day.
+// months tests that the sums of a month are those of its days, including reservations left by a
+// dead process. A monthly limit refuses one unit too many, in addition to the daily limits.
 func months(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	a := begin(t, l, "j")
@@ -60,7 +60,7 @@ func months(t *testing.T, open Open) {
 		}
 	}
 
-	// What was reserved when a process died is spent in its month as well.
+	// A reservation of a dead process counts in its month, too.
 	r := reservation(60, 600)
 	r.DaemonLimit = budget.Limit{MonthMicroUSD: 90, MonthTokens: 900}
 	if _, full, err := l.Budget.Reserve(ctx, a, r); err != nil || full != nil {
@@ -75,8 +75,8 @@ func months(t *testing.T, open Open) {
 	}
 }
 
-// monthRace: attempts of two processes that ask at the same time, around a midnight, never spend more than there is in the month, though they
-// are of two days.
+// monthRace tests that concurrent attempts of two processes never exceed the monthly limit, even
+// around midnight.
 func monthRace(t *testing.T, open Open) {
 	const limit = 500
 	two := [2]*ledger.Ledger{open(t), open(t)}

@@ -13,8 +13,8 @@ import (
 	"rouse/internal/ledger/record"
 )
 
-// obstacles: what keeps runs from starting is on record with them, told of once however many they are and however often it is said,
-// and over for all of them with the first that it lets go.
+// obstacles tests that obstacles are recorded with the runs they block. An obstacle causes one
+// notice for all runs, and ends for all of them when the first run is released.
 func obstacles(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	secret := ledger.Obstacle{Kind: "secret", Source: "secret/x", Text: "the secret x is not set", Where: "rouse.yaml:3"}
@@ -47,7 +47,7 @@ func obstacles(t *testing.T, open Open) {
 	one := enqueue(t, l, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual})[0].Run
 	two := enqueue(t, l, ledger.Request{Job: "k", Agent: "a", Trigger: domain.TriggerManual})[0].Run
 	do(l.HoldRuns(ctx, hold(one, secret), hold(two, secret), hold(4711, secret)))
-	do(l.HoldRuns(ctx, hold(one, secret))) // a daemon that was killed says it again
+	do(l.HoldRuns(ctx, hold(one, secret))) // a killed daemon reports it again
 	told(1)
 	blocked(2)
 	r := must[ledger.Run](t)(l.Runs.Get(ctx, one))
@@ -57,11 +57,11 @@ func obstacles(t *testing.T, open Open) {
 	if open := must[[]ledger.Obstacle](t)(l.OpenObstacles(ctx, "secret")); len(open) != 1 || open[0].Source != "secret/x" {
 		t.Errorf("%+v", open)
 	}
-	if n := len(must[[]ledger.Event](t)(l.Events.List(ctx, event.Filter{Run: one}))); n != 2 { // queued, blocked
+	if n := len(must[[]ledger.Event](t)(l.Events.List(ctx, event.Filter{Run: one}))); n != 2 { // queued and blocked
 		t.Errorf("%d events", n)
 	}
 
-	// Another reason is another notice, and the same wait.
+	// Another obstacle causes another notice, but the wait continues.
 	folder := ledger.Obstacle{Kind: "folder", Source: "folder/f", Text: "f is not there"}
 	do(l.HoldRuns(ctx, hold(one, secret, folder)))
 	told(2)
@@ -74,7 +74,7 @@ func obstacles(t *testing.T, open Open) {
 	if open := must[[]ledger.Obstacle](t)(l.OpenObstacles(ctx, "secret")); len(open) != 0 {
 		t.Errorf("%+v", open)
 	}
-	do(l.HoldRuns(ctx, hold(two, secret))) // it comes and goes
+	do(l.HoldRuns(ctx, hold(two, secret))) // the obstacle comes and goes
 	told(2)
 
 	started, _, err := l.StartAttempt(ctx, one)
@@ -90,8 +90,9 @@ func obstacles(t *testing.T, open Open) {
 	}
 }
 
-// obstaclesAgain: an obstacle that comes and goes is told of once in an hour, each time is a wait of its own, and what no run
-// waits for any more is known to be there no more.
+// obstaclesAgain tests an obstacle that comes and goes. It causes at most one notice an hour, and
+// each blocked period is recorded separately. When no run waits for it any more, it is not listed
+// as open.
 func obstaclesAgain(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	secret := ledger.Obstacle{Kind: "secret", Source: "secret/x", Text: "the secret x is not set"}
@@ -119,7 +120,7 @@ func obstaclesAgain(t *testing.T, open Open) {
 			t.Errorf("the %d. time: %+v", i+1, b)
 		}
 
-		// Whether its owner is told in another way is no other obstacle.
+		// Quiet does not make it a different obstacle.
 		quiet := secret
 		quiet.Quiet = true
 		hold(run, quiet)
@@ -138,7 +139,7 @@ func obstaclesAgain(t *testing.T, open Open) {
 		t.Errorf("it waited %v s", waited.Seconds)
 	}
 
-	// While it stays nobody is told again, however long that is.
+	// While the obstacle stays, it causes no further notice.
 	hold(run, secret)
 	since := time.Now()
 	time.Sleep(2 * time.Hour)
@@ -148,7 +149,7 @@ func obstaclesAgain(t *testing.T, open Open) {
 		t.Errorf("it was told of %d times while it stayed: %+v", told, get(t, l, run).Blocked)
 	}
 
-	// Whoever waited for it gave up, and nobody said that it is over.
+	// The waiting runs were cancelled, and the obstacle was not released.
 	for _, r := range must[[]ledger.Run](t)(l.Runs.Unfinished(ctx)) {
 		must[ledger.Run](t)(l.RequestCancel(ctx, r.ID, "not needed"))
 	}
@@ -170,8 +171,8 @@ func obstaclesAgain(t *testing.T, open Open) {
 	}
 }
 
-// blockedOverlaps: behind a run of its job that something is in the way of, an instant waits for the same and is skipped, whatever may
-// run side by side; only one that replaces it takes its place.
+// blockedOverlaps tests that a scheduled run is skipped if an earlier run of its job is blocked,
+// with the same reason. Only the policy cancel_previous replaces the blocked run.
 func blockedOverlaps(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	for policy, want := range map[domain.Overlap]domain.Decision{

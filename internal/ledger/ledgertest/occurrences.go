@@ -14,10 +14,10 @@ import (
 	"rouse/internal/ledger/runs"
 )
 
-// noon is when the tests of instants happen.
+// noon is the time at which the occurrence tests happen.
 var noon = time.Date(2026, 3, 29, 12, 0, 0, 0, time.UTC)
 
-// recordDue records one instant, and says what became of it.
+// recordDue records one due occurrence and returns the decision.
 func recordDue(t *testing.T, l *ledger.Ledger, d ledger.Due) runs.Occurrence {
 	t.Helper()
 	return must[[]runs.Occurrence](t)(l.RecordDue(t.Context(), noon, []ledger.Due{d}, nil))[0]
@@ -33,8 +33,8 @@ func rows(t *testing.T, l *ledger.Ledger, job string, from, to time.Time) []runs
 	return must[[]runs.Occurrence](t)(l.Occurrences.List(t.Context(), job, from, to, 100_000))
 }
 
-// dueAgain: the clock was set back, and instants come again. One that was missed runs now;
-// one that ran, was skipped or was refused does not.
+// dueAgain tests occurrences that come due again because the clock was set back. A missed one runs
+// now. One that ran, was skipped or was refused does not.
 func dueAgain(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	for _, c := range []struct{ decision, again domain.Decision }{
@@ -51,7 +51,7 @@ func dueAgain(t *testing.T, open Open) {
 			ok(t, l.Finish(ctx, start(t, l, first.Run), ledger.Result{Outcome: domain.OutcomeSuccess}))
 		}
 
-		// Missed a second time is missed as before.
+		// If missed again, it stays missed.
 		if o := recordDue(t, l, decided(d, domain.DecisionMissed, "once more")); o.Decision != c.decision || o.Reason != "at first" {
 			t.Errorf("%s, and missed a second time: %+v", c.decision, o)
 		}
@@ -85,9 +85,9 @@ func dueAgain(t *testing.T, open Open) {
 		}
 	}
 
-	// What is due again is decided like anything else that is due.
+	// An occurrence that is due again is decided like any other.
 	recordDue(t, l, decided(due("busy", noon, "skip"), domain.DecisionMissed, ""))
-	// A manual run counts as much as a scheduled one.
+	// A manual run counts like a scheduled one.
 	start(t, l, enqueue(t, l, manual("busy"))[0].Run)
 
 	for range 2 {
@@ -97,15 +97,15 @@ func dueAgain(t *testing.T, open Open) {
 	}
 }
 
-// rewind: the watermarks and pauses of a clock that ran ahead follow it back; what lies
-// before now stays.
+// rewind tests that future watermarks and pauses move back with a corrected clock, while the past
+// stays unchanged.
 func rewind(t *testing.T, open Open) {
 	l, ctx, now := open(t), t.Context(), time.Now()
 	specs := []ledger.JobSpec{{Name: "ahead", Agent: "a", ScheduleHash: "1"}, {Name: "behind", Agent: "a", ScheduleHash: "1"}}
 	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, now, specs))
 	setPause(t, l, pause.Job, "before", 0)
 	setPause(t, l, pause.Job, "until", 12*time.Hour)
-	time.Sleep(10 * time.Hour) // as it seemed
+	time.Sleep(10 * time.Hour) // seen by the wrong clock
 	must[bool](t)(l.Pauses.End(ctx, pause.Job, "before"))
 	setPause(t, l, pause.All, "", 0)
 	setPause(t, l, pause.Agent, "hour", time.Hour)
@@ -115,7 +115,7 @@ func rewind(t *testing.T, open Open) {
 	must[[]runs.Occurrence](t)(l.RecordDue(ctx, time.Now(), []ledger.Due{due("ahead", now.Add(9*time.Hour), "allow")},
 		map[string]time.Time{"ahead": time.Now(), "behind": now.Add(time.Minute)}))
 	right := now.Add(time.Hour)
-	// Only the first call moves anything.
+	// Only the first call has an effect.
 	closes(t, l, "a clock that is set right", true, func() { ok(t, l.RewindWatermarks(ctx, right)) })
 	closes(t, l, "a clock that was right", false, func() { ok(t, l.RewindWatermarks(ctx, right)) })
 	states := must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, right, specs))
@@ -129,7 +129,7 @@ func rewind(t *testing.T, open Open) {
 	pauses := pausesFrom(t, l, time.Time{})
 	for _, c := range []struct {
 		job, agent string
-		from, to   time.Duration // of the pause; to 0: for good
+		from, to   time.Duration // of the pause; a zero to means no end
 	}{
 		{"before", "", 0, time.Hour}, {"until", "", 0, 12 * time.Hour}, {"x", "hour", time.Hour, 2 * time.Hour}, {"x", "over", 0, 0}, {"x", "all", time.Hour, 0},
 	} {
@@ -149,7 +149,8 @@ func rewind(t *testing.T, open Open) {
 	}
 }
 
-// stretches: one row may stand for many missed instants, and is found for each of them.
+// stretches tests that one row can stand for many missed occurrences, and is found for each of
+// them.
 func stretches(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	missed := func(job string, from, to time.Duration, n int) ledger.Due {
@@ -167,12 +168,12 @@ func stretches(t *testing.T, open Open) {
 	recordDue(t, l, decided(due("j", noon.Add(11*h), "skip"), domain.DecisionMissed, ""))
 	recordDue(t, l, missed("endless", 0, 10*h, 0))
 
-	// What is returned is the row that stands for the stretch by now.
+	// RecordDue returns the row that now stands for the stretch.
 	for _, d := range []ledger.Due{missed("grows", 0, h, 3601), missed("grows", 0, 2*h, 7201), due("ran", noon, "skip"), missed("ran", 0, 2*h, 7201)} {
 		o = recordDue(t, l, d)
 		at, n := d.Nominal, d.Instants
 		if d.Job == "ran" && n > 0 {
-			at, n = at.Add(time.Millisecond), n-1 // the first instant has its own
+			at, n = at.Add(time.Millisecond), n-1 // the first occurrence has its own row
 		}
 		if !o.Nominal.Equal(at) || !o.Through.Equal(d.Through) || o.Instants != max(n, 1) {
 			t.Errorf("%+v was recorded as %+v", d, o)
@@ -213,7 +214,8 @@ func stretches(t *testing.T, open Open) {
 	stretchEdges(t, l, missed)
 }
 
-// stretchEdges: no part of a stretch is lost where it touches an instant that has its own row.
+// stretchEdges tests that the edge of a stretch stays complete if it touches an occurrence with its
+// own row.
 func stretchEdges(t *testing.T, l *ledger.Ledger, missed func(job string, from, to time.Duration, n int) ledger.Due) {
 	const h = time.Hour
 	tell := func(job string) string {
@@ -244,7 +246,7 @@ func stretchEdges(t *testing.T, l *ledger.Ledger, missed func(job string, from, 
 		"one is as good as alone":        {[]ledger.Due{due("", noon, "skip"), missed("", 0, 0, 1)}, "0s run"},
 		"missed again":                   {[]ledger.Due{missed("", 0, 10*h, 11), decided(due("", noon, "skip"), domain.DecisionMissed, "")}, "0s missed to 10h0m0s: 11"},
 	} {
-		for range 2 { // however often
+		for range 2 { // repeating it has no effect
 			for _, d := range c.due {
 				d.Job = name
 				recordDue(t, l, d)
@@ -256,7 +258,7 @@ func stretchEdges(t *testing.T, l *ledger.Ledger, missed func(job string, from, 
 	}
 }
 
-// largeBatch: thousands of instants at once are accepted together or not at all.
+// largeBatch tests that a large batch of occurrences is accepted as a whole or not at all.
 func largeBatch(t *testing.T, open Open) {
 	n := batchSize(t)
 	l, ctx := open(t), t.Context()
@@ -270,8 +272,8 @@ func largeBatch(t *testing.T, open Open) {
 	}
 
 	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, noon.Add(-time.Hour), specs))
-	bad := append(due1[:n:n], due("bad", time.Date(20_000, 1, 1, 0, 0, 0, 0, time.UTC), "skip")) // no JSON can say that year
-	// One bad instant at the very end fails the whole batch.
+	bad := append(due1[:n:n], due("bad", time.Date(20_000, 1, 1, 0, 0, 0, 0, time.UTC), "skip")) // JSON cannot represent that year
+	// One bad occurrence at the very end fails the whole batch.
 	if _, err := l.RecordDue(ctx, noon, bad, marks); err == nil {
 		t.Error("an instant in the year 20000 was recorded")
 	}
@@ -310,7 +312,8 @@ func largeBatch(t *testing.T, open Open) {
 	}
 }
 
-// manyQueued: deciding whether a job may run takes no longer the more runs it has queued.
+// manyQueued tests that an overlap decision does not take longer if many runs of the job are
+// queued.
 func manyQueued(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	for i := range 300 {
@@ -326,8 +329,7 @@ func manyQueued(t *testing.T, open Open) {
 		t.Errorf("queue_all: %v", decisions)
 	}
 
-	// The last of them finds what it needs beside many queued runs without reading them all;
-	// TestQueryPlans checks by which index.
+	// The last decision must not read all queued runs. TestQueryPlans checks the index it uses.
 	var many []ledger.Due
 	for i := range 500 {
 		many = append(many, due("crowded", noon.Add(time.Duration(i)*time.Minute), "allow"))
@@ -345,8 +347,8 @@ func manyQueued(t *testing.T, open Open) {
 	}
 }
 
-// skippedRun: a run that its job's condition or deadline skipped makes its instant skipped; a manual
-// retry turns that back.
+// skippedRun tests that a run skipped by its job's condition or deadline marks its occurrence as
+// skipped. A manual retry changes it back.
 func skippedRun(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	read := func(job string) runs.Occurrence {
@@ -383,7 +385,7 @@ func skippedRun(t *testing.T, open Open) {
 		t.Errorf("another job's instant: %+v", o)
 	}
 
-	// Of an instant that ran from the start, a retry says nothing new.
+	// A retry does not change an occurrence that ran from the start.
 	caught := due("caught", noon, "skip")
 	caught.Reason = "caught up 3m late"
 	run = recordDue(t, l, caught).Run
@@ -393,14 +395,14 @@ func skippedRun(t *testing.T, open Open) {
 		t.Errorf("tried again: %+v", o)
 	}
 
-	// A run that no schedule asked for has no instant.
+	// A run without a schedule has no occurrence.
 	ok(t, l.Finish(ctx, start(t, l, enqueue(t, l, manual("caught"))[0].Run), ledger.Result{Outcome: domain.OutcomeSkipped, Error: "condition"}))
 	if o := read("caught"); o.Decision != domain.DecisionRun {
 		t.Errorf("after a manual run: %+v", o)
 	}
 }
 
-// jobsSync follows a job through changes of its configuration.
+// jobsSync tests how a job's state follows changes of its configuration.
 func jobsSync(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	at := func(hours int) time.Time { return noon.Add(time.Duration(hours) * time.Hour) }
@@ -418,7 +420,7 @@ func jobsSync(t *testing.T, open Open) {
 		{[]ledger.JobSpec{changed, bystander}, 3, 3},
 		{[]ledger.JobSpec{bystander}, -1, -1},
 		{[]ledger.JobSpec{bystander}, -1, -1},
-		{[]ledger.JobSpec{changed, bystander}, 7, 7}, // was gone, and is the same: the time in between is not missed
+		{[]ledger.JobSpec{changed, bystander}, 7, 7}, // removed and restored unchanged: the time in between is not missed
 		{[]ledger.JobSpec{changed, bystander}, 7, 7},
 		{nil, -1, -1},
 		{[]ledger.JobSpec{spec, bystander}, 10, 10},
@@ -437,7 +439,7 @@ func jobsSync(t *testing.T, open Open) {
 		}
 
 		watermark := at(c.watermark)
-		if c.watermark < i { // it was there at the last step, and went on
+		if c.watermark < i { // it existed in the last step and continues
 			watermark = at(i - 1).Add(30 * time.Minute)
 		}
 		if !st.Anchor.Equal(at(c.anchor)) || !st.Watermark.Equal(watermark) || st.ScheduleHash == "" {
@@ -448,7 +450,7 @@ func jobsSync(t *testing.T, open Open) {
 	}
 }
 
-// dueRace: two schedulers see an instant again that was missed; one decision stands.
+// dueRace tests that if two schedulers see a missed occurrence again, one decision wins.
 func dueRace(t *testing.T, open Open) {
 	two := [2]*ledger.Ledger{open(t), open(t)}
 	for i := range 30 {
@@ -469,7 +471,7 @@ func due(job string, at time.Time, overlap domain.Overlap) ledger.Due {
 
 func overlap(t *testing.T, open Open) {
 	l, ctx, at := open(t), t.Context(), time.Unix(1_700_000_000, 0).UTC()
-	// Two instants per policy: one while the first run is queued, one while it runs.
+	// Each policy has two occurrences: one while the first run is queued, and one while it runs.
 	cases := []struct {
 		policy        domain.Overlap
 		queued, while domain.Decision
@@ -483,7 +485,7 @@ func overlap(t *testing.T, open Open) {
 			t.Errorf("%s: %s while queued, want %s (%s)", c.policy, second.Decision, c.queued, second.Reason)
 		}
 
-		// The queued run is gone, so nothing is left to start.
+		// The queued run was cancelled, so there is no run to start.
 		if c.policy == "cancel_previous" {
 			if r := get(t, l, first.Run); r.Outcome != domain.OutcomeCancelled {
 				t.Errorf("cancel_previous left the queued run %s/%s", r.State, r.Outcome)
@@ -504,7 +506,7 @@ func overlap(t *testing.T, open Open) {
 	}
 }
 
-// dueOnce: however often an instant is reported, it has one row and one run.
+// dueOnce tests that an occurrence has one row and one run, however often it is reported.
 func dueOnce(t *testing.T, open Open) {
 	ctx, at := t.Context(), time.Unix(1_700_000_000, 0).UTC()
 	l := open(t)
@@ -531,8 +533,8 @@ func watermarks(t *testing.T, open Open) {
 	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, at, []ledger.JobSpec{spec}))
 	later := at.Add(time.Hour)
 	must[[]runs.Occurrence](t)(l.RecordDue(ctx, later, nil, map[string]time.Time{"j": later}))
-	// A late writer must not make instants due again.
-	must[[]runs.Occurrence](t)(l.RecordDue(ctx, later, nil, map[string]time.Time{"j": at})) // never backwards
+	// A late writer must not make occurrences due again.
+	must[[]runs.Occurrence](t)(l.RecordDue(ctx, later, nil, map[string]time.Time{"j": at})) // watermarks never move back
 	written := l.Changed()
 	same := must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, later.Add(time.Hour), []ledger.JobSpec{spec}))["j"]
 	if same.JobSpec != spec || !same.Watermark.Equal(later) || !same.Anchor.Equal(at) {
@@ -544,7 +546,7 @@ func watermarks(t *testing.T, open Open) {
 	default:
 	}
 
-	// Each of these is a change alone.
+	// Each of these changes is made separately.
 	spec.Agent = "b"
 	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, later.Add(time.Hour), []ledger.JobSpec{spec}))
 	if known, _, err := l.JobState(ctx, "j"); err != nil || known.Agent != "b" || !known.Watermark.Equal(later) {

@@ -47,7 +47,7 @@ func outbox(t *testing.T, open Open) {
 		t.Errorf("undelivered: %+v", left)
 	}
 
-	if got := kinds(t, l, event.Filter{}); got != "notice.delivered notice.failed notice.unverified" { // one that is tried again is no event
+	if got := kinds(t, l, event.Filter{}); got != "notice.delivered notice.failed notice.unverified" { // a retried delivery causes no event
 		t.Errorf("events: %s", got)
 	}
 
@@ -61,7 +61,8 @@ func outbox(t *testing.T, open Open) {
 		t.Errorf("not hurried: %+v", now)
 	}
 
-	// One channel with much leaves room for the others, and each has its oldest first.
+	// A channel with many notices leaves room for the others. Each channel gets its oldest notices
+	// first.
 	ok(t, l.Outbox.Append(ctx, ledger.Notice{Channel: "much", Title: "1"}, ledger.Notice{Channel: "much", Title: "2"}, ledger.Notice{Channel: "much", Title: "3"}, ledger.Notice{Channel: "late", Title: "4"}))
 	var titles []string
 	for _, n := range must[[]ledger.Notice](t)(l.Outbox.Pending(ctx, time.Now(), 2)) {

@@ -16,7 +16,7 @@ import (
 	"rouse/internal/ledger/wake"
 )
 
-// setPause begins a pause of so long, by the owner; 0 is without an end.
+// setPause starts a pause by the owner for a duration; 0 means no end.
 func setPause(t *testing.T, l *ledger.Ledger, scope, name string, long time.Duration) pause.Pause {
 	t.Helper()
 	p := pause.Pause{Scope: scope, Name: name, Reason: "holidays", By: ledger.ByUser}
@@ -40,8 +40,8 @@ func kinds(t *testing.T, l *ledger.Ledger, f event.Filter) string {
 	return strings.Join(out, " ")
 }
 
-// pauseKept: what is set is what is read, by whoever opens the ledger; one of the same
-// thing is replaced, those of other things stay, and one that is over stays in the record.
+// pauseKept tests that pauses are stored and survive a restart. A pause replaces only the current
+// pause of the same target. Ended pauses stay on record.
 func pauseKept(t *testing.T, open Open) {
 	l, ctx, begin := open(t), t.Context(), time.Now()
 	set := setPause(t, l, pause.Job, "j", time.Hour)
@@ -87,7 +87,7 @@ func pauseKept(t *testing.T, open Open) {
 	}
 }
 
-// pauseRefused: a slip neither pauses everything nor pretends to.
+// pauseRefused tests that a pause with an invalid target is refused.
 func pauseRefused(t *testing.T, open Open) {
 	l := open(t)
 	for _, p := range []pause.Pause{{}, {Scope: "jobs", Name: "j"}, {Scope: pause.Job}, {Scope: pause.Agent}, {Scope: pause.All, Name: "j"}} {
@@ -101,7 +101,7 @@ func pauseRefused(t *testing.T, open Open) {
 	}
 }
 
-// pauseCovers asks pauses from the database about instants at their edges.
+// pauseCovers tests pauses read from the database at their start and end times.
 func pauseCovers(t *testing.T, open Open) {
 	l, ctx, at := open(t), t.Context(), time.Now()
 	const ms = time.Millisecond
@@ -131,7 +131,7 @@ func pauseCovers(t *testing.T, open Open) {
 		}
 	}
 
-	// Of several the longest, in whatever order they come.
+	// The longest of several pauses is returned, regardless of their order.
 	for range 2 {
 		slices.Reverse(pauses)
 		for job, want := range map[string]int64{"x": agent.ID, "j": job.ID} {
@@ -150,8 +150,8 @@ func pauseCovers(t *testing.T, open Open) {
 	}
 }
 
-// pausedInstants: what decides is whether the instant is in the pause, not whether the pause
-// is still on when somebody gets round to it.
+// pausedInstants tests that an occurrence is skipped if its time lies in a pause. The pause may
+// have ended when the occurrence is decided.
 func pausedInstants(t *testing.T, open Open) {
 	l, ctx, at := open(t), t.Context(), time.Now()
 	setPause(t, l, pause.Job, "job", time.Hour)
@@ -188,7 +188,7 @@ func pausedInstants(t *testing.T, open Open) {
 		}
 	}
 
-	// What was held back stays held back, and what a person asks for is not the ledger's to hold.
+	// A skipped occurrence stays skipped after the pause. A manual run is not affected by pauses.
 	must[bool](t)(l.Pauses.End(ctx, pause.All, second.Name))
 	o := must[[]runs.Occurrence](t)(l.RecordDue(ctx, time.Now(), []ledger.Due{due("now", at.Add(2*time.Hour), "allow")}, nil))[0]
 	if o.Decision != domain.DecisionSkipped || o.Run != 0 {
@@ -201,7 +201,7 @@ func pausedInstants(t *testing.T, open Open) {
 	}
 }
 
-// closes says whether something that is written closes Replanned.
+// closes checks whether a write closes the channel of PlanChanged.
 func closes(t *testing.T, l *ledger.Ledger, what string, want bool, do func()) {
 	t.Helper()
 	replanned := l.PlanChanged()
@@ -217,8 +217,8 @@ func closes(t *testing.T, l *ledger.Ledger, what string, want bool, do func()) {
 	}
 }
 
-// planChanges: whoever plans what is due next is notified of everything that changes it, and of
-// nothing else.
+// planChanges tests that the planner is notified of every write that changes the plan, and of no
+// other write.
 func planChanges(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	closes(t, l, "a run", false, func() { enqueue(t, l, manual("j")) })
@@ -246,7 +246,7 @@ func planChanges(t *testing.T, open Open) {
 	}
 }
 
-// failing makes a run of a job that ends in an outcome, under a rule.
+// failing makes a run of a job end with an outcome, under a rule.
 func failing(t *testing.T, l *ledger.Ledger, job string, o domain.Outcome, rule pause.Rule) int64 {
 	t.Helper()
 	run := enqueue(t, l, manual(job))[0].Run
@@ -267,21 +267,21 @@ func pausedJobs(t *testing.T, l *ledger.Ledger, job string) []pause.Pause {
 	return out
 }
 
-// pauseAfterFailures plays scripts of what happens to a job, a letter for each thing, and checks
-// after which letters a rule of three failures pauses it.
+// pauseAfterFailures plays scripts of events in the life of a job, one letter each. It checks after
+// which letters a rule of three failures pauses the job.
 func pauseAfterFailures(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	for _, c := range []struct{ script, paused string }{
 		{"eee", "3"}, {"etb", "3"}, {"ee", ""}, {"eeee", "3"}, {"eeeeeeee", "3"},
 		{"eesee", ""}, {"eeseee", "6"}, {"eenee", ""}, {"eepee", ""}, {"seee", "4"},
-		{"ecekce", "6"}, {"kkkccc", ""}, {"eec", ""}, {"eek", ""}, // cancelled and skipped ones are as if they had not been
-		{"erre", ""}, {"errere", "6"}, // an attempt that is tried again is not a run that failed
-		{"eeeRee", "3"}, {"eeeReee", "3 7"}, {"eeReee", "4"}, // R resumes: of a pause that is not on it is nothing
-		{"eUee", ""}, {"eUeeRee", ""}, {"eUeRee", ""}, {"eUReee", "6"}, // U is the owner's pause: it is not replaced, and ends what counts
-		{"eAee", "4"}, {"eGee", "4"}, // all and the agent paused: what is resumed one day still fails
-		{"oeee", "4"}, // o is another job's success
+		{"ecekce", "6"}, {"kkkccc", ""}, {"eec", ""}, {"eek", ""}, // cancelled and skipped runs do not count
+		{"erre", ""}, {"errere", "6"}, // a failed attempt that is retried is not a failed run
+		{"eeeRee", "3"}, {"eeeReee", "3 7"}, {"eeReee", "4"}, // R resumes; it has no effect without a pause
+		{"eUee", ""}, {"eUeeRee", ""}, {"eUeRee", ""}, {"eUReee", "6"}, // U is a pause by the owner: it is not replaced, and resets the count
+		{"eAee", "4"}, {"eGee", "4"}, // pauses of everything and of the agent: failures still count afterwards
+		{"oeee", "4"}, // o is a success of another job
 		{"ieee", "4"}, {"eei", ""}, {"eeI", "3"},
-		{"dddd", ""}, {"eded", ""}, {"edede", "5"}, // d found no room in the day's budget
+		{"dddd", ""}, {"eded", ""}, {"edede", "5"}, // d is refused by the daily budget
 	} {
 		var paused []string
 		before := 0
@@ -307,14 +307,14 @@ func pauseAfterFailures(t *testing.T, open Open) {
 			t.Errorf("%s: %d notices of %d pauses", c.script, notices, len(paused))
 		}
 
-		// What a script paused for everybody must not reach the next one.
+		// A pause of everything must not affect the next script.
 		for _, scope := range []string{pause.All, pause.Agent} {
 			must[bool](t)(l.Pauses.End(ctx, scope, map[string]string{pause.Agent: "a"}[scope]))
 		}
 	}
 }
 
-// playLetter plays one letter of a script of pauseAfterFailures: something that happens to a job.
+// playLetter plays one letter of a script of pauseAfterFailures.
 func playLetter(t *testing.T, l *ledger.Ledger, job string, what rune, rule pause.Rule) {
 	t.Helper()
 	ctx := t.Context()
@@ -339,7 +339,7 @@ func playLetter(t *testing.T, l *ledger.Ledger, job string, what rune, rule paus
 	case 'd':
 		run := enqueue(t, l, manual(job))[0].Run
 		ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeBudget, Exit: "ended_by_surface", Pause: rule}))
-	case 'i': // the last of several interruptions says nothing about the job
+	case 'i': // the last of several interruptions is not a failure of the job
 		run := enqueue(t, l, manual(job))[0].Run
 		ok(t, l.Interrupt(ctx, start(t, l, run), "killed", &ledger.Result{Outcome: domain.OutcomeInterrupted, Pause: rule}))
 	case 'I':
@@ -350,8 +350,8 @@ func playLetter(t *testing.T, l *ledger.Ledger, job string, what rune, rule paus
 	}
 }
 
-// pauseReason: the pause of a rule says who, why and since which run, has no end, and is
-// written with the end of the run or not at all.
+// pauseReason tests that the pause of a rule records its author, reason and last run, and has no
+// end. It is written in the transaction that ends the run.
 func pauseReason(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	rule := pause.Rule{After: 1, Notices: []ledger.Notice{{Job: "j", Channel: "desktop", Title: "paused"}}}
@@ -383,7 +383,8 @@ func pauseReason(t *testing.T, open Open) {
 	}
 }
 
-// pauseOrder: runs count in the order in which they ended, not in which they were asked for.
+// pauseOrder tests that runs count in the order in which they ended, not in the order of their
+// requests.
 func pauseOrder(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	end := func(a ledger.Attempt, o domain.Outcome) {
@@ -392,7 +393,7 @@ func pauseOrder(t *testing.T, open Open) {
 		time.Sleep(time.Second)
 	}
 
-	// The success of an old run that was tried again comes between two failures.
+	// An old run that is retried succeeds between two failures.
 	first := failing(t, l, "again", domain.OutcomeError, pause.Rule{After: 2})
 	a, b := start(t, l, enqueue(t, l, manual("again"))[0].Run), start(t, l, enqueue(t, l, manual("again"))[0].Run)
 	must[ledger.Run](t)(l.Retry(ctx, first))
@@ -407,7 +408,7 @@ func pauseOrder(t *testing.T, open Open) {
 		t.Errorf("two failures since: %+v", p)
 	}
 
-	// A long run fails after a short one that was asked for later has succeeded.
+	// A long run fails after a short run that was requested later has succeeded.
 	slow, slower, short := start(t, l, enqueue(t, l, manual("slow"))[0].Run), start(t, l, enqueue(t, l, manual("slow"))[0].Run), start(t, l, enqueue(t, l, manual("slow"))[0].Run)
 	end(short, domain.OutcomeSuccess)
 	end(slow, domain.OutcomeError)
@@ -417,7 +418,8 @@ func pauseOrder(t *testing.T, open Open) {
 	}
 }
 
-// pauseRace: two processes pause the same thing, manually or because it failed; one pause is in force.
+// pauseRace tests that if two processes pause the same target, manually or by the rule, one pause
+// is in force.
 func pauseRace(t *testing.T, open Open) {
 	two := [2]*ledger.Ledger{open(t), open(t)}
 	for i := range 20 {
@@ -429,7 +431,7 @@ func pauseRace(t *testing.T, open Open) {
 			ok(t, err)
 		}
 
-		// The second failure of two completes the rule, in whichever process it ends.
+		// The second failure triggers the rule, whichever process records it.
 		attempts := [2]ledger.Attempt{start(t, two[0], enqueue(t, two[0], manual(failed))[0].Run), start(t, two[1], enqueue(t, two[1], manual(failed))[0].Run)}
 		for _, err := range atOnce(two, func(n int, l *ledger.Ledger) error {
 			return l.Finish(t.Context(), attempts[n], ledger.Result{Outcome: domain.OutcomeError, Pause: pause.Rule{After: 2}})
@@ -448,7 +450,8 @@ func pauseRace(t *testing.T, open Open) {
 	}
 }
 
-// modelPauses: a model is paused until it answers, over a restart, and its owner is told with the first.
+// modelPauses tests that a model stays paused until it answers, even after a restart. The owner
+// gets a notice of the first pause.
 func modelPauses(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	since := time.UnixMilli(time.Now().UnixMilli()).UTC()
@@ -458,7 +461,7 @@ func modelPauses(t *testing.T, open Open) {
 		t.Errorf("next due %s, want %s", due, p.Until)
 	}
 
-	// The end of a pause, or the time of a run: whichever comes first.
+	// A run is due when the pause ends or at its own time, whichever comes first.
 	for _, c := range []struct{ run, due time.Duration }{{2 * time.Hour, time.Hour}, {time.Hour - time.Millisecond, time.Hour - time.Millisecond}} {
 		r := manual("later")
 		r.NotBefore = since.Add(c.run)
@@ -482,7 +485,7 @@ func modelPauses(t *testing.T, open Open) {
 		t.Errorf("told: %+v", told)
 	}
 
-	// Runs that wait for a model need not wait for the end of a pause that ended before; others do.
+	// Runs that wait for a model become due when a pause ends early. Other runs do not.
 	waits, fails := enqueue(t, l, manual("waits"))[0].Run, enqueue(t, l, manual("fails"))[0].Run
 	ok(t, l.Finish(ctx, start(t, l, waits), ledger.Result{Outcome: domain.OutcomeError, RetryAt: p.Until, Postpone: &ledger.Postponement{}}))
 	ok(t, l.Finish(ctx, start(t, l, fails), ledger.Result{Outcome: domain.OutcomeError, RetryAt: p.Until}))
@@ -491,7 +494,7 @@ func modelPauses(t *testing.T, open Open) {
 	if c := must[[]ledger.Run](t)(l.Runs.Claimable(ctx, since, 0, 9)); len(c) != 1 || c[0].ID != waits {
 		t.Errorf("due after the resumption: %+v", c)
 	}
-	ok(t, l.Pauses.ResumeModel(ctx, "big")) // it answers all the time
+	ok(t, l.Pauses.ResumeModel(ctx, "big")) // the model was not paused
 	var kinds []string
 	for _, e := range must[[]ledger.Event](t)(l.Events.List(ctx, event.Filter{})) {
 		if e.Run == 0 {
@@ -503,8 +506,8 @@ func modelPauses(t *testing.T, open Open) {
 	}
 }
 
-// postponedOverlaps: a run that waits for its model counts as one that is queued, so that an outage does
-// not pile up the runs of a schedule.
+// postponedOverlaps tests that a run that waits for its model counts as queued. An outage must not
+// pile up scheduled runs.
 func postponedOverlaps(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	at := time.UnixMilli(time.Now().UnixMilli()).UTC()

@@ -9,16 +9,16 @@ import (
 	"sync/atomic"
 	"testing"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver
+	_ "github.com/jackc/pgx/v5/stdlib" // database driver
 
 	"rouse/internal/ledger"
 )
 
 var schemas atomic.Int64
 
-// Postgres gives a test a schema of its own in the database that ROUSE_TEST_POSTGRES names, and removes it at the end: the
-// URL to reach it, and its name, which is the application_name of its connections as well. Without the variable the test
-// is skipped.
+// Postgres creates a schema for a test in the database named by ROUSE_TEST_POSTGRES. The schema is
+// dropped at the end of the test. Postgres returns a URL for the schema, and its name, which is
+// also the application_name of connections. It skips the test if the variable is not set.
 func Postgres(t testing.TB) (url, schema string) {
 	t.Helper()
 	base := os.Getenv("ROUSE_TEST_POSTGRES")
@@ -44,7 +44,7 @@ func Postgres(t testing.TB) (url, schema string) {
 	return base + separator + "search_path=" + schema + "&application_name=" + schema, schema
 }
 
-// OpenPostgres opens a database for as long as a test lasts.
+// OpenPostgres opens a database and closes it at the end of the test.
 func OpenPostgres(t testing.TB, url string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("pgx", url)
@@ -55,7 +55,7 @@ func OpenPostgres(t testing.TB, url string) *sql.DB {
 	return db
 }
 
-// OpenOn opens the ledger of a database of PostgreSQL, for as long as a test lasts.
+// OpenOn opens the ledger of a PostgreSQL database and closes it at the end of the test.
 func OpenOn(t testing.TB, url string) *ledger.Ledger {
 	t.Helper()
 	l, err := ledger.Open(context.WithoutCancel(t.Context()), ledger.Options{DB: OpenPostgres(t, url)})

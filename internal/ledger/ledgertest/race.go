@@ -13,8 +13,8 @@ import (
 	"rouse/internal/ledger/runs"
 )
 
-// race: two processes on one database do everything at once. One of them wins, the other is
-// told so, and nobody sees an error of the database.
+// race tests two processes on one database that make the same changes concurrently. One succeeds,
+// the other gets a proper error, and no database error is returned.
 func race(t *testing.T, open Open) {
 	two := [2]*ledger.Ledger{open(t), open(t)}
 	at := time.Unix(1_700_000_000, 0).UTC()
@@ -29,7 +29,7 @@ func race(t *testing.T, open Open) {
 	}
 }
 
-// atOnce does something through both ledgers at the same time.
+// atOnce calls do for both ledgers concurrently.
 func atOnce(two [2]*ledger.Ledger, do func(i int, l *ledger.Ledger) error) (errs [2]error) {
 	var all sync.WaitGroup
 	for i, l := range two {
@@ -58,7 +58,7 @@ func raceEnqueue(t *testing.T, two [2]*ledger.Ledger, req ledger.Request) int64 
 	return got[0].Run
 }
 
-// raceAttempt starts a run twice, and then ends its attempt in two ways.
+// raceAttempt starts a run twice and then ends its attempt in two ways.
 func raceAttempt(t *testing.T, two [2]*ledger.Ledger, run int64) {
 	t.Helper()
 	var attempts [2]ledger.Attempt
@@ -75,7 +75,7 @@ func raceAttempt(t *testing.T, two [2]*ledger.Ledger, run int64) {
 		a = attempts[1]
 	}
 
-	// One process believes the attempt has succeeded, the other that its host is lost.
+	// One process ends the attempt as successful, the other as interrupted.
 	errs = atOnce(two, func(i int, l *ledger.Ledger) error {
 		if i == 0 {
 			return l.Finish(t.Context(), a, ledger.Result{Outcome: domain.OutcomeSuccess})

@@ -13,8 +13,8 @@ import (
 	"rouse/internal/ledger/pause"
 )
 
-// restored: a ledger that was put back with its home sends nothing that may have been sent, pauses everything, gives no run id again, and
-// takes the files of its home for those of where it is now.
+// restored tests a ledger that was restored from a backup of its home. It sends no old notices,
+// pauses everything and does not reuse run IDs. File paths change to the new location of the home.
 func restored(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, manual("j"))[0].Run
@@ -58,7 +58,7 @@ func restored(t *testing.T, open Open) {
 	}
 	files()
 
-	// Where it is not known where the home was, its files are left as they are; and nothing is paused unless that is wanted.
+	// Paths stay unchanged if the old location of the home is unknown. The pause is optional.
 	must[bool](t)(l.Pauses.End(ctx, pause.All, ""))
 	must[maint.Restored](t)(l.Maint.Restored(ctx, maint.RestoreSpec{From: "b", TakenAt: time.Now(), At: filepath.FromSlash("/third")}))
 	files()

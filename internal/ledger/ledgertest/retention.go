@@ -20,7 +20,7 @@ import (
 
 const day = 24 * time.Hour
 
-// keepLong keeps the record of the job "long" for 90 days, and that of all others for 30.
+// keepLong returns a retention of 90 days for the job "long", and of 30 days for other jobs.
 func keepLong(job string) time.Duration {
 	if job == "long" {
 		return 90 * day
@@ -28,8 +28,8 @@ func keepLong(job string) time.Duration {
 	return 30 * day
 }
 
-// oldRecord records instants of three jobs and events of two, up to 81 days before now, and returns
-// a run that has an old event.
+// oldRecord records occurrences of three jobs and events of two jobs, up to 81 days before now. It
+// returns a run that has an old event.
 func oldRecord(t *testing.T, l *ledger.Ledger, now time.Time) int64 {
 	t.Helper()
 	ctx := t.Context()
@@ -44,7 +44,7 @@ func oldRecord(t *testing.T, l *ledger.Ledger, now time.Time) int64 {
 	}
 
 	over, reaching := decided(due("j", ago(80), "skip"), domain.DecisionMissed, "over"), decided(due("j", ago(81), "skip"), domain.DecisionMissed, "reaching")
-	// The first stretch is old in all its parts, the second reaches into what is kept.
+	// The first stretch is completely old. The second reaches into the retention period.
 	over.Through, reaching.Through, reaching.Instants = ago(31), ago(29), 1000
 	all = append(all, over, reaching)
 	must[[]runs.Occurrence](t)(l.RecordDue(ctx, now, all, map[string]time.Time{"j": now, "long": now, "behind": ago(50)}))
@@ -55,19 +55,19 @@ func oldRecord(t *testing.T, l *ledger.Ledger, now time.Time) int64 {
 		}
 	}
 
-	// Events of a run go with their run, however old they are.
+	// Events of a run are deleted with their run, however old they are.
 	run := enqueue(t, l, manual("j"))[0].Run
 	ok(t, l.Events.Append(ctx, ledger.Event{Kind: "of a run", Job: "j", Run: run, At: ago(50)}))
 	return run
 }
 
-// pruneTime: old occurrences and events are removed, and nothing that is still of use.
+// pruneTime tests that old occurrences and events are deleted unless they are still needed.
 func pruneTime(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	now := time.Now().Add(100 * day)
 	run := oldRecord(t, l, now)
 	removed := must[int](t)(l.Maint.Prune(ctx, now, keepLong))
-	for range 2 { // and once more: nothing is left to do
+	for range 2 { // the second time has no effect
 		if removed != 0 {
 			t.Errorf("%d runs removed", removed)
 		}
@@ -95,7 +95,7 @@ func pruneTime(t *testing.T, open Open) {
 		removed = must[int](t)(l.Maint.Prune(ctx, now, keepLong))
 	}
 
-	// The watermark is past what was removed: it is not due again.
+	// The watermark is later than the deleted occurrence, so it does not come due again.
 	st := must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, now, []ledger.JobSpec{{Name: "j", ScheduleHash: "1"}}))["j"]
 	if !st.Watermark.Equal(now) {
 		t.Errorf("the watermark after the retention: %+v", st)
@@ -105,7 +105,7 @@ func pruneTime(t *testing.T, open Open) {
 	}
 }
 
-// pruneMany: more than one transaction removes is removed all the same.
+// pruneMany tests deletions that need more than one transaction.
 func pruneMany(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	const n = 4500
@@ -126,8 +126,8 @@ func pruneMany(t *testing.T, open Open) {
 	}
 }
 
-// prunePauses: a pause goes when it has been over for long; one of a job when the runs from
-// before it are gone as well, so that no failure from before counts again.
+// prunePauses tests that old pauses are deleted. The pause of a job is kept until the runs before
+// it are deleted. Otherwise earlier failures would count again.
 func prunePauses(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	rule := pause.Rule{After: 2}
@@ -196,13 +196,13 @@ func prune(t *testing.T, open Open) {
 	if steps := must[[]steps.Step](t)(l.Steps.List(ctx, young)); len(steps[0].Message) < 100_000 {
 		t.Error("a value that a kept run shares was removed")
 	}
-	// Claims are never pruned: the file may still be lying there.
+	// Claims are never pruned, because the file may still exist.
 	if again := enqueue(t, l, drop)[0]; !again.Blocked {
 		t.Errorf("retention made an old file new: %+v", again)
 	}
 }
 
-// pruneSpending: sums are kept for more than a year.
+// pruneSpending tests that sums are kept for more than a year.
 func pruneSpending(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	a := begin(t, l, "j")
@@ -225,9 +225,9 @@ func pruneSpending(t *testing.T, open Open) {
 		t.Errorf("kept for ever: %+v", s)
 	}
 
-	// The sum of a month stays as long as one of its days.
+	// The sum of a month is kept as long as one of its days.
 	for _, c := range []struct {
-		after              int // days
+		after              int // in days
 		november, december int64
 	}{{402, 5, 5}, {435, 0, 5}} {
 		must[int](t)(l.Maint.Prune(ctx, day.AddDate(0, 0, c.after), keep))
@@ -239,8 +239,8 @@ func pruneSpending(t *testing.T, open Open) {
 	}
 }
 
-// noticesOutliveRuns: a notice that is pending when its run is removed is delivered all the same, breaks no promise, and goes with the
-// next retention, as it does if it is pending for good.
+// noticesOutliveRuns tests that a pending notice is delivered even if its run is deleted. It is
+// deleted by the next pruning, even if it stays pending.
 func noticesOutliveRuns(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	var notices []ledger.Notice
@@ -258,7 +258,7 @@ func noticesOutliveRuns(t *testing.T, open Open) {
 		if removed := must[int](t)(l.Maint.Prune(ctx, now.Add(time.Duration(i)*10*day), keepLong)); removed != 2*((2-i)/2) {
 			t.Errorf("%d. time: %d runs removed", i+1, removed)
 		}
-		if i == 0 { // as its channel read it before its run was removed
+		if i == 0 { // read by its channel before the run was deleted
 			notices[0].State, notices[0].Tries = ledger.NoticeDelivered, 1
 			ok(t, l.Outbox.Update(ctx, notices[0]))
 		}

@@ -32,10 +32,11 @@ func keyIsOneRun(t *testing.T, open Open) {
 	}
 }
 
-// deliveries: what came with a request is kept with its run, whatever its size, and what a sender sends again changes nothing.
+// deliveries tests that the payload of a request is stored with its run, whatever its size. A
+// repeated delivery has no effect.
 func deliveries(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	large := strings.Repeat("ü'\"\n", 30_000) // beside the database
+	large := strings.Repeat("ü'\"\n", 30_000) // stored in a file, not in the database
 	for i, body := range []string{"", "paid", large} {
 		r := ledger.Request{Key: fmt.Sprint("hook/", i), Job: "j", Agent: "a", Trigger: domain.TriggerWebhook, Detail: ledger.TriggerDetail{Webhook: &ledger.Delivery{ID: "1"}}, Body: body}
 		first := enqueue(t, l, r)[0]
@@ -55,7 +56,7 @@ func deliveries(t *testing.T, open Open) {
 	}
 }
 
-// fencing: an attempt that is not the running one changes nothing.
+// fencing tests that an attempt that is not the running one cannot change anything.
 func fencing(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, manual("j"))[0].Run
@@ -65,7 +66,7 @@ func fencing(t *testing.T, open Open) {
 	}
 
 	ok(t, l.Interrupt(ctx, old, "gone", nil))
-	// From here on there are two attempts that both believe to be the running one.
+	// From here on, two attempts both act as the running one.
 	current := start(t, l, run)
 	now := time.Now()
 	writes := map[string]error{
@@ -85,7 +86,7 @@ func fencing(t *testing.T, open Open) {
 		t.Errorf("a step of no run: %v", err)
 	}
 
-	// The right attempt is fenced off as well once it has finished.
+	// The right attempt is fenced off, too, once it has finished.
 	ok(t, l.Finish(ctx, current, ledger.Result{Outcome: domain.OutcomeNothing}))
 	if err := l.Finish(ctx, current, ledger.Result{Outcome: domain.OutcomeError}); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("a run finished twice: %v", err)
@@ -118,7 +119,7 @@ func retryLater(t *testing.T, open Open) {
 		t.Errorf("not claimable at its time: %+v", c)
 	}
 
-	// Its owner need not wait for that.
+	// The owner can skip the wait.
 	if r := must[ledger.Run](t)(l.Retry(ctx, run)); !r.WaitsForRetry() || r.Attempt != 1 {
 		t.Errorf("run: %+v", r)
 	}
@@ -127,7 +128,7 @@ func retryLater(t *testing.T, open Open) {
 		t.Errorf("not claimable at once: %+v", c)
 	}
 
-	// A part of it alone counts as well.
+	// A partial usage counts, too.
 	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError, RetryAt: time.Now(), Calls: 4}))
 	if get(t, l, run).Verified {
 		t.Error("a run that waits was verified")
@@ -244,7 +245,7 @@ func filters(t *testing.T, open Open) {
 		}
 	}
 
-	enqueue(t, l, ledger.Request{Agent: "a", Trigger: domain.TriggerSelf}) // of no job
+	enqueue(t, l, ledger.Request{Agent: "a", Trigger: domain.TriggerSelf}) // without a job
 	if last := must[map[string]ledger.Run](t)(l.Runs.Last(ctx)); len(last) != 2 || last["a"].ID != ids[2].Run || last["b"].ID != ids[3].Run {
 		t.Errorf("last runs: %+v", last)
 	}
@@ -252,7 +253,7 @@ func filters(t *testing.T, open Open) {
 		t.Errorf("counts: %+v", c)
 	}
 
-	// Each trigger is found, whether it is a frequent one or not.
+	// Runs are found by trigger, for frequent and rare triggers.
 	for _, trigger := range []domain.Trigger{domain.TriggerSchedule, domain.TriggerWatch, domain.TriggerManual, domain.TriggerWebhook} {
 		run := enqueue(t, l, ledger.Request{Job: "c", Agent: "c", Trigger: trigger})[0].Run
 		for _, f := range []runs.Filter{{}, {Job: "c"}, {Agent: "c"}, {State: domain.StateQueued}} {
@@ -265,7 +266,8 @@ func filters(t *testing.T, open Open) {
 	}
 }
 
-// lastTimes checks that LastTimes ignores skipped runs and the given run, and counts failures only as ends.
+// lastTimes tests that LastTimes ignores skipped runs and the given run, and counts failures only
+// as ends.
 func lastTimes(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	for _, outcome := range []domain.Outcome{domain.OutcomeSuccess, domain.OutcomeError, domain.OutcomeSkipped, domain.OutcomeSuccess} {
@@ -275,7 +277,7 @@ func lastTimes(t *testing.T, open Open) {
 		time.Sleep(time.Second)
 	}
 
-	found := must[[]ledger.Run](t)(l.Runs.List(ctx, runs.Filter{Job: "j"})) // the newest first
+	found := must[[]ledger.Run](t)(l.Runs.List(ctx, runs.Filter{Job: "j"})) // newest first
 	for _, c := range []struct {
 		job    string
 		before int64
@@ -293,7 +295,7 @@ func lastTimes(t *testing.T, open Open) {
 	}
 }
 
-// runsByTime: what a listing of a time finds is the same as what it would find by looking at all runs.
+// runsByTime tests that listing runs by time returns the same runs as a scan of all runs.
 func runsByTime(t *testing.T, open Open) {
 	l, ctx, begin := open(t), t.Context(), time.Now()
 	var queued []time.Time
@@ -326,7 +328,7 @@ func runsByTime(t *testing.T, open Open) {
 	}
 }
 
-// idlePrune: where nothing is old, nothing is written, and nobody is woken.
+// idlePrune tests that pruning without old data writes nothing and wakes no waiter.
 func idlePrune(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, time.Now(), []ledger.JobSpec{{Name: "a", Agent: "a", ScheduleHash: "1"}, {Name: "b", Agent: "a", ScheduleHash: "1"}}))
@@ -346,7 +348,7 @@ func idlePrune(t *testing.T, open Open) {
 	default:
 	}
 
-	// Runs of no job are pruned as others are.
+	// Runs without a job are pruned like others.
 	if n := must[int](t)(l.Maint.Prune(ctx, time.Now().Add(2*time.Hour), func(string) time.Duration { return time.Hour })); n != 3 {
 		t.Errorf("%d runs were removed of 3 that are old", n)
 	}
@@ -357,7 +359,7 @@ func idlePrune(t *testing.T, open Open) {
 	}
 }
 
-// survivesReopen: what was acknowledged is there when the ledger is opened a second time.
+// survivesReopen tests that acknowledged writes exist after the ledger is opened again.
 func survivesReopen(t *testing.T, open Open) {
 	run := enqueue(t, open(t), manual("j"))[0].Run
 	if r := get(t, open(t), run); r.State != domain.StateQueued {
@@ -367,7 +369,7 @@ func survivesReopen(t *testing.T, open Open) {
 
 func changed(t *testing.T, open Open) {
 	l := open(t)
-	// Taken before the write, as every waiter has to.
+	// As in all waiters, get the channel before the write.
 	before := l.Changed()
 	enqueue(t, l, manual("j"))
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
@@ -386,12 +388,12 @@ func changed(t *testing.T, open Open) {
 	}
 }
 
-// recordSteps: steps and calls come back as they were written, large values included.
+// recordSteps tests that steps and calls are read back as written, including large values.
 func recordSteps(t *testing.T, open Open) {
 	l, ctx, now := open(t), t.Context(), time.UnixMilli(1_700_000_000_123).UTC()
 	run := enqueue(t, l, manual("j"))[0].Run
 	a := start(t, l, run)
-	// Over 64 KiB, so it goes to a file.
+	// Values over 64 KiB go to a file.
 	large, err := json.Marshal(strings.Repeat("ü'\"\n", 30_000))
 	ok(t, err)
 	step := steps.Step{Run: run, Attempt: 1, Number: 1, Message: large, Text: "hello", Notices: []string{"[System Notice] x"},
@@ -425,7 +427,7 @@ func recordSteps(t *testing.T, open Open) {
 	}
 }
 
-// stepEvents: the event of a step says what it used and who answered, as far as there is something to say.
+// stepEvents tests that the event of a step contains the usage and the model, if they are known.
 func stepEvents(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
@@ -459,12 +461,13 @@ func stepEvents(t *testing.T, open Open) {
 	}
 }
 
-// recordWithEnd: what is left of the record is committed together with the end of the attempt, in front of it, or neither is.
+// recordWithEnd tests that remaining entries are committed together with the end of the attempt,
+// before it, or not at all.
 func recordWithEnd(t *testing.T, open Open) {
 	l, ctx, now := open(t), t.Context(), time.UnixMilli(1_700_000_000_123).UTC()
 	run := enqueue(t, l, manual("j"))[0].Run
 	a := start(t, l, run)
-	large, err := json.Marshal(strings.Repeat("x", 100_000)) // beside the database
+	large, err := json.Marshal(strings.Repeat("x", 100_000)) // stored in a file, not in the database
 	ok(t, err)
 	call := ledger.Call{Run: run, Attempt: 1, Step: 1, ID: "c", Key: "1/c", Tool: "t", Args: json.RawMessage(`{}`), Effect: domain.EffectRead,
 		State: domain.CallDone, Envelope: large, StartedAt: now, FinishedAt: now}
@@ -494,8 +497,8 @@ func recordWithEnd(t *testing.T, open Open) {
 	}
 }
 
-// briefRuns: many runs are read with what lists show of them alone, and what the last ones used without those that
-// never began, for which nothing was to be paid.
+// briefRuns tests that runs are listed with only the fields that lists show. LastUsages ignores
+// runs that never began, because they cost nothing.
 func briefRuns(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	finish := func(outcome domain.Outcome, cost int64) int64 {
@@ -515,7 +518,7 @@ func briefRuns(t *testing.T, open Open) {
 	if len(used) != 2 || used[0].CostMicroUSD != 20 || used[0].TokensIn != 40 || used[0].TokensOut != 20 || used[1].CostMicroUSD != 10 {
 		t.Errorf("used: %+v", used)
 	}
-	if used = must[[]ledger.Usage](t)(l.Runs.LastUsages(ctx, "j", 3)); len(used) != 1 { // of the last three that are over
+	if used = must[[]ledger.Usage](t)(l.Runs.LastUsages(ctx, "j", 3)); len(used) != 1 { // of the last three finished runs
 		t.Errorf("of three: %+v", used)
 	}
 

@@ -41,13 +41,13 @@ func pendingWakes(t *testing.T, l *ledger.Ledger) []wake.Wake {
 	return must[[]wake.Wake](t)(l.Wakes.List(t.Context()))
 }
 
-// fire fires wakes now, with this many lanes.
+// fire fires wakes now, with a number of lanes.
 func fire(t *testing.T, l *ledger.Ledger, lanes int, ids ...int64) []wake.Decision {
 	t.Helper()
 	return must[[]wake.Decision](t)(l.FireWakes(t.Context(), time.Now(), lanes, ids...))
 }
 
-// wakeRuns lists the runs that wakes have started, oldest first.
+// wakeRuns returns the runs started by wakes, oldest first.
 func wakeRuns(t *testing.T, l *ledger.Ledger) []ledger.Run {
 	t.Helper()
 	var out []ledger.Run
@@ -61,7 +61,8 @@ func wakeRuns(t *testing.T, l *ledger.Ledger) []ledger.Run {
 	return out
 }
 
-// wakeLastWins: an agent has one planned wake, the last that was written, each with an id of its own.
+// wakeLastWins tests that an agent has one planned wake, the last one written. Each wake has its
+// own ID.
 func wakeLastWins(t *testing.T, open Open) {
 	l, ctx, now := open(t), t.Context(), time.Now()
 	seen := map[int64]bool{}
@@ -100,7 +101,8 @@ func wakeLastWins(t *testing.T, open Open) {
 	}
 }
 
-// wakePlannedOnce: a call that a crash has made again plans nothing that has fired or was replaced meanwhile, and stands as long as neither is so.
+// wakePlannedOnce tests that a call repeated after a crash does not plan again a wake that has
+// fired or been replaced. Before that, it may replace its wake.
 func wakePlannedOnce(t *testing.T, open Open) {
 	l := open(t)
 	run, later := enqueue(t, l, manual("j"))[0].Run, time.Now().Add(time.Hour)
@@ -110,7 +112,7 @@ func wakePlannedOnce(t *testing.T, open Open) {
 	}
 
 	first := plan(run, "k1", later)
-	again := plan(run, "k1", time.Now()) // nothing has come of it yet: it may say another time
+	again := plan(run, "k1", time.Now()) // the first wake has not fired, so the time may change
 	if all := pendingWakes(t, l); again.ID == first.ID || len(all) != 1 || all[0].ID != again.ID || !all[0].At.Equal(time.Now()) {
 		t.Errorf("planned again before it fired: %+v", all)
 	}
@@ -123,7 +125,7 @@ func wakePlannedOnce(t *testing.T, open Open) {
 		t.Errorf("what has fired was planned again: %+v", pendingWakes(t, l))
 	}
 
-	// Another call, or that of another run, or one that nobody knows, is another plan.
+	// Other calls, calls of other runs, and calls without a run or key plan a new wake.
 	for _, c := range []struct {
 		run int64
 		key string
@@ -136,7 +138,7 @@ func wakePlannedOnce(t *testing.T, open Open) {
 	}
 }
 
-// wakeRefused: a plan that was decided on another usage leaves everything as it is.
+// wakeRefused tests that a plan based on an outdated usage changes nothing.
 func wakeRefused(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	s := setWake(t, l, "a", time.Now().Add(time.Hour))
@@ -158,8 +160,8 @@ func wakeRefused(t *testing.T, open Open) {
 	}
 }
 
-// wakeUsage: a plan is decided on the agent's started wakes of the last 24 hours, whatever
-// became of them, and on whether it may run now.
+// wakeUsage tests that the usage counts the agent's wakes that started in the last 24 hours,
+// regardless of their outcome. It also tells whether the agent is paused.
 func wakeUsage(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	woken := func(agent string, trigger domain.Trigger, o domain.Outcome) int64 {
@@ -185,12 +187,12 @@ func wakeUsage(t *testing.T, open Open) {
 		woken("a", domain.TriggerSelf, o)
 	}
 
-	start(t, l, woken("a", domain.TriggerSelf, "")) // is on
-	woken("a", domain.TriggerSelf, "")              // waits
-	// Neither what waits nor what never started counts, and neither do another agent or another trigger.
+	start(t, l, woken("a", domain.TriggerSelf, "")) // running
+	woken("a", domain.TriggerSelf, "")              // queued
+	// Queued runs, runs that never started, other agents and other triggers do not count.
 	must[ledger.Run](t)(l.RequestCancel(ctx, woken("a", domain.TriggerSelf, ""), "no")) // never started
 	fire(t, l, 0, setWake(t, l, "a", time.Now().Add(-time.Hour), skipMiss).ID)          // dropped
-	woken("b", domain.TriggerSelf, domain.OutcomeSuccess)                               // another's
+	woken("b", domain.TriggerSelf, domain.OutcomeSuccess)                               // of another agent
 	for _, other := range []domain.Trigger{domain.TriggerManual, domain.TriggerSchedule, domain.TriggerWatch, domain.TriggerAPI, domain.TriggerWebhook} {
 		woken("a", other, domain.OutcomeSuccess)
 	}
@@ -215,7 +217,7 @@ func wakeUsage(t *testing.T, open Open) {
 	check("resumed", "a", wake.Usage{})
 }
 
-// wakesCancelledExcept: whose self-scheduling is switched off loses its planned wake.
+// wakesCancelledExcept tests that agents without self-scheduling lose their planned wake.
 func wakesCancelledExcept(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	for _, agent := range []string{"a", "b", "c"} {
@@ -236,8 +238,8 @@ func wakesCancelledExcept(t *testing.T, open Open) {
 	}
 }
 
-// wakeFires: one run under the wake's own key, which knows what was planned; the wake is
-// gone, and firing it again, here or in another process, does nothing.
+// wakeFires tests that a wake fires one run with the wake's key and details, and is then gone.
+// Firing it again has no effect, not even from another process.
 func wakeFires(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	asking := enqueue(t, l, manual("j"))[0].Run
@@ -270,7 +272,7 @@ func wakeFires(t *testing.T, open Open) {
 	time.Sleep(time.Minute)
 	next := setWake(t, l, "a", time.Now().Add(time.Hour))
 
-	// 999 was never a wake: an id from nowhere does no harm either.
+	// 999 was never a wake. An unknown ID has no effect.
 	for _, l := range []*ledger.Ledger{l, open(t)} {
 		if again := fire(t, l, 1, s.ID, s.ID, 999)[0]; again.Run != 0 || again.Decision == wake.Run || again.Wake.ID != s.ID {
 			t.Errorf("fired again: %+v", again)
@@ -293,7 +295,7 @@ func wakeFires(t *testing.T, open Open) {
 	}
 }
 
-// wakeEarly: a wake does not fire before its time, whoever asks.
+// wakeEarly tests that a wake does not fire before its time.
 func wakeEarly(t *testing.T, open Open) {
 	l, at := open(t), time.Now().Add(time.Hour)
 	s := setWake(t, l, "a", at)
@@ -314,7 +316,8 @@ func wakeEarly(t *testing.T, open Open) {
 	}
 }
 
-// wakePaused: a wake that is due in a pause stays, and is decided again when the pause is over.
+// wakePaused tests that a wake that is due during a pause stays, and is decided again after the
+// pause.
 func wakePaused(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	once, never := setWake(t, l, "once", time.Now()), setWake(t, l, "skip", time.Now(), skipMiss)
@@ -335,7 +338,7 @@ func wakePaused(t *testing.T, open Open) {
 		t.Errorf("wakes: %+v", all)
 	}
 
-	// A pause without an end lasts longest, so the daemon cannot know when to look again.
+	// A pause without an end lasts longest, so the daemon does not know when to look again.
 	setPause(t, l, pause.Agent, "once", 0)
 	if d := fire(t, l, 0, once.ID)[0]; d.Decision != wake.Paused || !d.At.IsZero() {
 		t.Errorf("in a pause without an end: %+v", d)
@@ -349,7 +352,8 @@ func wakePaused(t *testing.T, open Open) {
 	}
 }
 
-// wakeStale: a wake that is more than five minutes late is dropped, visibly, or runs once.
+// wakeStale tests that a wake that is more than five minutes late is dropped with a record, or runs
+// once.
 func wakeStale(t *testing.T, open Open) {
 	l := open(t)
 	for i, c := range []struct {
@@ -391,13 +395,13 @@ func wakeStale(t *testing.T, open Open) {
 	}
 }
 
-// wakeShed: a wake of low priority gives way when every lane is taken. It is deferred once, and
-// then dropped.
+// wakeShed tests that a low-priority wake is deferred once if all lanes are busy, and is then
+// dropped.
 func wakeShed(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	busy := start(t, l, enqueue(t, l, manual("j"))[0].Run)
 	one, two, normal := setWake(t, l, "one", time.Now(), low), setWake(t, l, "two", time.Now(), low), setWake(t, l, "normal", time.Now())
-	// One lane, and it is taken.
+	// The only lane is busy.
 	d := fire(t, l, 1, one.ID, two.ID, normal.ID)
 	later := time.Now().Add(5 * time.Minute)
 	for _, d := range d[:2] {
@@ -429,7 +433,7 @@ func wakeShed(t *testing.T, open Open) {
 		t.Errorf("a lane is free: %+v", d)
 	}
 
-	// A new plan has its own deferral, and a daemon without a limit of lanes defers nothing.
+	// A new wake can be deferred again. Without a limit of lanes, no wake is deferred.
 	start(t, l, enqueue(t, l, manual("j"))[0].Run)
 	again := setWake(t, l, "one", time.Now(), low, func(s *wake.Wake) { s.Deferred = true })
 	if d := fire(t, l, 1, again.ID)[0]; d.Decision != wake.Deferred || again.Deferred {
@@ -442,12 +446,12 @@ func wakeShed(t *testing.T, open Open) {
 	}
 }
 
-// wakesSpaced: an agent is not woken twice within five seconds, and waiting for that does not use up
-// the one deferral of a low priority.
+// wakesSpaced tests that an agent is not woken twice within five seconds. Waiting for that does not
+// use up the single deferral of a low-priority wake.
 func wakesSpaced(t *testing.T, open Open) {
 	l, ctx, begin := open(t), t.Context(), time.Now()
 	first := fire(t, l, 0, setWake(t, l, "a", begin).ID)[0]
-	fire(t, l, 0, setWake(t, l, "b", begin).ID) // another's wake is another's
+	fire(t, l, 0, setWake(t, l, "b", begin).ID) // a wake of another agent does not count
 	ok(t, l.Finish(ctx, start(t, l, first.Run), ledger.Result{Outcome: domain.OutcomeSuccess}))
 	start(t, l, enqueue(t, l, manual("j"))[0].Run)
 	time.Sleep(5*time.Second - time.Millisecond)
@@ -467,7 +471,7 @@ func wakesSpaced(t *testing.T, open Open) {
 		t.Errorf("after five seconds: %+v", d)
 	}
 
-	// What was dropped woke nobody.
+	// A dropped wake does not count.
 	time.Sleep(time.Minute)
 	if d := fire(t, l, 0, setWake(t, l, "a", time.Now().Add(-time.Hour), skipMiss).ID)[0]; d.Decision != wake.Dropped {
 		t.Errorf("a stale one: %+v", d)
@@ -476,7 +480,7 @@ func wakesSpaced(t *testing.T, open Open) {
 		t.Errorf("after a dropped one: %+v", d)
 	}
 
-	// The clock ran ahead when the last wake came, and was set right.
+	// The clock was ahead at the last wake and was then corrected.
 	back := time.Now().Add(-time.Hour)
 	s = setWake(t, l, "a", back)
 	if d := must[[]wake.Decision](t)(l.FireWakes(ctx, back, 0, s.ID))[0]; d.Decision != wake.Run {
@@ -484,7 +488,7 @@ func wakesSpaced(t *testing.T, open Open) {
 	}
 }
 
-// wakeText: instructions are kept exactly as the agent wrote them, whatever they look like.
+// wakeText tests that instructions are stored exactly as the agent wrote them.
 func wakeText(t *testing.T, open Open) {
 	l := open(t)
 	hostile := []string{"", "'; drop table slots; --", "\"quoted\" \\ back\\slash", "two\nlines\r\n\ttab", "<b>&amp;</b> {\"json\":[1]}", "$1 ? :name @x %s %d",
@@ -508,8 +512,8 @@ func wakeText(t *testing.T, open Open) {
 		t.Errorf("no views: %+v", s)
 	}
 
-	// No UTF-8, zero bytes, and a time after the last that a record can name: no error.
-	// In UTC this is the year 10000.
+	// Invalid UTF-8, zero bytes and a time after the last representable one do not cause an error.
+	// In UTC, this time is in the year 10000.
 	far := time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -23*3600))
 	s := setWake(t, l, "\xff\x00", time.Now(), func(s *wake.Wake) {
 		s.Instructions, s.ContextViews, s.AskedAt = "a\x00b\xffc", []string{"\x00\xff"}, far
@@ -519,8 +523,8 @@ func wakeText(t *testing.T, open Open) {
 	}
 }
 
-// wakeRace: of two processes that fire a wake, one creates its run; of two that plan, the last
-// one's plan stands, and neither sees an error.
+// wakeRace tests concurrent processes. If two fire a wake, one creates its run. If two plan a wake,
+// the last plan wins. Neither gets an error.
 func wakeRace(t *testing.T, open Open) {
 	two := [2]*ledger.Ledger{open(t), open(t)}
 	for i := range 20 {

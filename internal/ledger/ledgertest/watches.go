@@ -16,7 +16,7 @@ import (
 	"rouse/internal/ledger/pause"
 )
 
-// Watches holds a ledger to what watches need of it.
+// Watches runs the conformance tests for watches.
 func Watches(t *testing.T, fresh func(t *testing.T) Open) {
 	for name, test := range map[string]func(*testing.T, Open){
 		"ManyFiles": manyFiles, "ManyFilesRace": manyFilesRace, "WatchStateKept": watchStateKept, "WatchStateWithRun": watchStateWithRun,
@@ -29,7 +29,7 @@ func Watches(t *testing.T, fresh func(t *testing.T) Open) {
 	}
 }
 
-// drops is a request of one run for files of a job.
+// drops returns a request for one run for several files of a job.
 func drops(job string, names ...string) ledger.Request {
 	r := ledger.Request{Job: job, Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.TriggerDetail{More: 7}}
 	for _, name := range names {
@@ -59,7 +59,8 @@ func moved(t *testing.T, l *ledger.Ledger, c claim.Status, dest string) {
 	}
 }
 
-// manyFiles: one run takes many files, but for those that are taken; each has its own fate.
+// manyFiles tests that one run claims many files, except those already claimed. Each file has its
+// own state.
 func manyFiles(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	one := enqueue(t, l, drops("in", "a", "b"))[0]
@@ -88,7 +89,7 @@ func manyFiles(t *testing.T, open Open) {
 		moved(t, l, c, "/failed/"+c.Path)
 	}
 
-	changed := drops("in", "b") // dropped again, the other not, under another definition of the job
+	changed := drops("in", "b") // one of the two files is dropped again, under another definition of the job
 	changed.Detail.Definition = "another"
 	again := enqueue(t, l, changed)[0]
 	if !again.New {
@@ -105,7 +106,7 @@ func manyFiles(t *testing.T, open Open) {
 	}
 }
 
-// manyFilesRace: however many ask at once, each file is in one run.
+// manyFilesRace tests that each file is in one run, even with concurrent requests.
 func manyFilesRace(t *testing.T, open Open) {
 	l := open(t)
 	names := []string{"a", "b", "c", "d", "e"}
@@ -116,7 +117,8 @@ func manyFilesRace(t *testing.T, open Open) {
 	}
 	answers := make(chan answer, n)
 	for i := range n {
-		// Three of the five names for each caller, so that they compete for all of them.
+		// Each caller requests three of the five names, so that the callers compete for all of
+		// them.
 		mine := slices.Concat(names[i%5:], names[:i%5])[:3]
 		slices.Sort(mine)
 		go func() {
@@ -147,7 +149,7 @@ func manyFilesRace(t *testing.T, open Open) {
 	}
 }
 
-// watchStateKept: what a watch remembers survives, and is forgotten when that is asked for.
+// watchStateKept tests that the state of a watch survives a restart and can be deleted.
 func watchStateKept(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	if _, known, err := l.Watches.State(ctx, "none"); known || err != nil {
@@ -178,7 +180,8 @@ func watchStateKept(t *testing.T, open Open) {
 	}
 }
 
-// watchStateWithRun: what is known of a folder is written with its run or not at all.
+// watchStateWithRun tests that the state of a watch is written in the transaction that queues its
+// run.
 func watchStateWithRun(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	ask := ledger.Request{Key: "folder/1", Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Watch: &claim.WatchState{Job: "in", Fingerprint: "first", Round: 1}}
@@ -188,7 +191,7 @@ func watchStateWithRun(t *testing.T, open Open) {
 		t.Errorf("%+v: %+v %v (%v)", one, st, known, err)
 	}
 
-	// The same key again: a daemon that was killed after the commit repeats its request.
+	// The same key again: a daemon killed after the commit repeats its request.
 	ask.Watch = &claim.WatchState{Job: "in", Fingerprint: "second", Round: 2}
 	two := enqueue(t, l, ask)[0]
 	if st, _, err := l.Watches.State(ctx, "in"); two.New || two.Run != one.Run || err != nil || st.Fingerprint != "first" {
@@ -205,7 +208,8 @@ func watchStateWithRun(t *testing.T, open Open) {
 	}
 }
 
-// finishAfterMove: what was done to a file after one outcome is not taken for what is due after the next.
+// finishAfterMove tests that the result of moving a file after one outcome is not recorded for the
+// next outcome.
 func finishAfterMove(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, drops("in", "a"))[0].Run
@@ -219,7 +223,8 @@ func finishAfterMove(t *testing.T, open Open) {
 		}
 	}
 
-	// The retried run has to learn where its file is, whoever records it: who has moved it, or who finds it later.
+	// The retried run needs the current path of its file. It comes from the process that moved the
+	// file or from one that finds it later.
 	status := func(after, dest string) claim.Status {
 		t.Helper()
 		c, _, err := l.Claims.Of(ctx, failed.Job, failed.Path, failed.Hash)
@@ -256,7 +261,7 @@ func finishAfterMove(t *testing.T, open Open) {
 	ended(pending[0], true)
 	ended(pending[0], false)
 
-	// What became of a file is told, but not that it was left where it is as its job says.
+	// Moves and deletions cause an event. A file that is left as configured does not.
 	for i, c := range []struct {
 		after, why string
 		told       bool
@@ -272,7 +277,8 @@ func finishAfterMove(t *testing.T, open Open) {
 	}
 }
 
-// ownOutput: what a run of the job wrote itself triggers nothing, unless another run has claimed it.
+// ownOutput tests that a file written by the job's own run starts no run, unless another run has
+// claimed it.
 func ownOutput(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, manual("in"))[0].Run
@@ -289,7 +295,7 @@ func ownOutput(t *testing.T, open Open) {
 		t.Errorf("another job may take it: %+v", other)
 	}
 
-	ok(t, l.Claims.ClaimOutput(ctx, attempt, wrote("new"))) // a run of it is queued: that stays
+	ok(t, l.Claims.ClaimOutput(ctx, attempt, wrote("new"))) // the claim of a queued run stays
 	if c, _, err := l.Claims.Of(ctx, "in", "/in/new", "h-new"); err != nil || c.Outcome != "" {
 		t.Errorf("%+v (%v)", c, err)
 	}
@@ -306,7 +312,8 @@ func ownOutput(t *testing.T, open Open) {
 	}
 }
 
-// breaker: a path that is taken too often pauses its job, once; many paths do not.
+// breaker tests that a path claimed too often pauses its job once. Claims of different paths do
+// not.
 func breaker(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	rule := pause.Breaker{MaxClaims: 3, Within: time.Minute, Notices: []ledger.Notice{{Job: "in", Channel: "desktop", Title: "paused by " + pause.PathPlaceholder}}}
@@ -341,7 +348,7 @@ func breaker(t *testing.T, open Open) {
 		t.Errorf("the same bytes: %+v", a)
 	}
 
-	// One run of many files has all of them, whichever of them is one too many.
+	// A run gets all of its files, even if one of them reaches the limit.
 	for job, most := range map[string]int{"few": 9, "many": 1} {
 		r := drops(job, "a", "b", "c")
 		r.Breaker = pause.Breaker{MaxClaims: most, Within: time.Minute}
@@ -364,7 +371,7 @@ func breaker(t *testing.T, open Open) {
 	}
 }
 
-// outcomeOf tells of a run whether it is over, through all of its life.
+// outcomeOf tests that OutcomeOf reports whether a run is finished, in every state of the run.
 func outcomeOf(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	is := func(run int64, want domain.Outcome) {

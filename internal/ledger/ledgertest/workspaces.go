@@ -18,7 +18,7 @@ import (
 	"rouse/internal/ledger/workspace"
 )
 
-// by is the author of a call of an attempt.
+// by returns the author for a call of an attempt.
 func by(a ledger.Attempt, key string) workspace.Author { return workspace.Author{Attempt: a, Key: key} }
 
 func notes(name string) workspace.Workspace {
@@ -27,8 +27,8 @@ func notes(name string) workspace.Workspace {
 
 func state(s string) workspace.Change { return workspace.Change{State: json.RawMessage(s)} }
 
-// workspaces: state outlives runs and restarts, a stale write is refused, a repeated call writes once, and
-// only the running attempt of its agent writes (OSL-23, OSL-27, OSL-28).
+// workspaces tests that state outlives runs and restarts. A stale write is refused, a repeated call
+// writes once, and only the running attempt of the workspace's agent can write.
 func workspaces(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
@@ -62,7 +62,7 @@ func workspaces(t *testing.T, open Open) {
 		}
 	}
 
-	// What is just small enough is taken.
+	// A state of the maximum size is accepted.
 	most := notes(strings.Repeat("ü", 100))
 	most.Agent = "c"
 	most.State = json.RawMessage(`"` + strings.Repeat("y", 256<<10-9) + `"`)
@@ -75,7 +75,7 @@ func workspaces(t *testing.T, open Open) {
 
 	phase := "draft"
 	c := workspace.Change{LockVersion: 1, State: json.RawMessage(`{"n": 2}`), Phase: &phase}
-	for range 2 { // the second is the same call after a crash
+	for range 2 { // the second call repeats the first after a crash
 		if w = must[workspace.Workspace](t)(open(t).Workspaces.Change(ctx, by(a, "k4"), w.ID, c)); w.LockVersion != 2 {
 			t.Errorf("changed: %+v", w)
 		}
@@ -86,7 +86,7 @@ func workspaces(t *testing.T, open Open) {
 		t.Errorf("a stale write: %v", err)
 	}
 
-	// What it has changed itself since it read is no conflict; what its owner has, is.
+	// The author's own later changes do not conflict. Changes of the owner do.
 	since := workspace.Change{Since: 1, State: json.RawMessage(`{"n": 2}`)}
 	must[workspace.Workspace](t)(l.Workspaces.Change(ctx, by(a, "k5a"), w.ID, since))
 	owned := must[workspace.Workspace](t)(l.Workspaces.Create(ctx, workspace.Author{}, notes("other")))
@@ -105,7 +105,7 @@ func workspaces(t *testing.T, open Open) {
 		t.Errorf("read: %+v", read)
 	}
 
-	// Another agent's run sees nothing of it, and an attempt that is over writes nothing.
+	// A run of another agent cannot see the workspace. A finished attempt cannot write.
 	other := start(t, l, enqueue(t, l, ledger.Request{Job: "k", Agent: "b", Trigger: domain.TriggerManual})[0].Run)
 	if _, err := l.Workspaces.Change(ctx, by(other, "k1"), w.ID, state(`{}`)); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("another agent's: %v", err)
@@ -121,7 +121,7 @@ func workspaces(t *testing.T, open Open) {
 		t.Errorf("after its end: %v", err)
 	}
 
-	// The rows stay when the run is removed.
+	// The rows are kept when the run is deleted.
 	ok(t, l.Finish(ctx, other, ledger.Result{Outcome: domain.OutcomeSuccess}))
 	if n := must[int](t)(l.Maint.Prune(ctx, time.Now().Add(2*time.Hour), func(string) time.Duration { return time.Hour })); n != 2 {
 		t.Errorf("%d runs were removed", n)
@@ -129,7 +129,7 @@ func workspaces(t *testing.T, open Open) {
 	if left := must[[]workspace.Workspace](t)(l.Workspaces.List(ctx, workspace.Filter{Agent: "a"})); len(left) != 2 || left[1].LockVersion != 3 {
 		t.Errorf("left: %+v", left)
 	}
-	// Page by page it is the same list.
+	// Paging returns the same list.
 	var paged []int64
 	for before := int64(0); ; before = paged[len(paged)-1] {
 		page := must[[]workspace.Workspace](t)(l.Workspaces.List(ctx, workspace.Filter{Agent: "a", Before: before, Limit: 1}))
@@ -150,8 +150,8 @@ func workspaces(t *testing.T, open Open) {
 	}
 }
 
-// workspaceStatus: runs work in active workspaces alone; what its owner has paused no run resumes, and none loses the
-// workspace that it works in.
+// workspaceStatus tests that runs work only in active workspaces. A run cannot resume a workspace
+// paused by the owner. A workspace in use cannot be archived.
 func workspaceStatus(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	w := must[workspace.Workspace](t)(l.Workspaces.Create(ctx, workspace.Author{}, notes("trip")))
@@ -189,7 +189,7 @@ func workspaceStatus(t *testing.T, open Open) {
 	if err := move(workspace.Author{}, workspace.Paused); !errors.As(err, &wrong) {
 		t.Errorf("paused in the archive: %v", err)
 	}
-	// How far the run was is what its skill said last.
+	// The progress is the last one reported by the skill.
 	for _, data := range []string{`{"percent":10}`, `{"percent":40}`} {
 		ok(t, l.Events.Append(ctx, ledger.Event{Run: a.Run, Job: "j", Kind: event.Progress, Data: json.RawMessage(data)}))
 	}
@@ -208,8 +208,9 @@ func workspaceStatus(t *testing.T, open Open) {
 	must[workspace.Workspace](t)(l.Workspaces.Enter(ctx, b, w.ID))
 }
 
-// workspaceArtifacts: versions form a chain in which one counts, a version supersedes its parent or is not there, and
-// what its owner decides is apart from what a skill says (OSL-25, C-6).
+// workspaceArtifacts tests that versions form a chain with one current version, and that a version
+// replaces its parent atomically. The owner's decision is separate from the status set by the
+// skill.
 func workspaceArtifacts(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
@@ -297,8 +298,9 @@ func workspaceArtifacts(t *testing.T, open Open) {
 	}
 }
 
-// workspaceReview: a run that ends badly in the middle of its changes keeps the next ones out, until its owner takes
-// the workspace as it is, puts it back, or has a new run begin at the checkpoint (OSL-29, OSL-30).
+// workspaceReview tests that a run that fails in the middle of its changes blocks the workspace for
+// other runs. The owner then accepts the workspace, restores it, or starts a new run from the
+// checkpoint.
 func workspaceReview(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	fail := func(name string, work func(a ledger.Attempt, w workspace.Workspace)) (workspace.Workspace, ledger.Attempt) {
@@ -342,7 +344,7 @@ func workspaceReview(t *testing.T, open Open) {
 		t.Errorf("what could not be started: %+v", w)
 	}
 
-	// Of several that a run has changed each is looked at by itself.
+	// If a run changed several workspaces, each has its own review.
 	second := must[workspace.Workspace](t)(l.Workspaces.Create(ctx, workspace.Author{}, notes("second")))
 	third := must[workspace.Workspace](t)(l.Workspaces.Create(ctx, workspace.Author{}, notes("third")))
 	w, a := fail("first", func(a ledger.Attempt, w workspace.Workspace) {
@@ -357,7 +359,7 @@ func workspaceReview(t *testing.T, open Open) {
 		}
 	}
 
-	// Taken as it is.
+	// Accept the workspace.
 	w, a = fail("acknowledged", half)
 	if w.Review != a.Run {
 		t.Fatalf("half changed: %+v", w)
@@ -400,7 +402,7 @@ func workspaceReview(t *testing.T, open Open) {
 		t.Errorf("a second decision: %v", err)
 	}
 
-	// Put back.
+	// Restore the workspace.
 	w, _ = fail("discarded", half)
 	w = must[workspace.Workspace](t)(l.Workspaces.DiscardReview(ctx, w.ID))
 	if left := must[[]artifact.Artifact](t)(l.Workspaces.Artifacts(ctx, w.ID, false)); w.Review != 0 || string(w.State) != `{"n": 2}` || len(left) != 0 {
@@ -414,7 +416,7 @@ func workspaceReview(t *testing.T, open Open) {
 		t.Errorf("what was discarded was approved: %v", err)
 	}
 
-	// Once more.
+	// Retry the run.
 	w, a = fail("retried", half)
 	r := must[ledger.Run](t)(l.RetryReview(ctx, w.ID))
 	if r.ID == a.Run || r.Workspace != w.ID || r.Job != "j" || r.State != domain.StateQueued {
@@ -431,7 +433,8 @@ func workspaceReview(t *testing.T, open Open) {
 	}
 }
 
-// skillEvents: a skill's own events are in the record of its workspace, once for a call, under names of their own, and move no lock version.
+// skillEvents tests that a skill's own events are recorded once for each call. Their kind has a
+// prefix, and they do not change the lock version.
 func skillEvents(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
@@ -450,7 +453,7 @@ func skillEvents(t *testing.T, open Open) {
 		t.Errorf("what is no JSON: %v", err)
 	}
 
-	for range 2 { // the second are the same calls after a crash
+	for range 2 { // the second calls repeat the first after a crash
 		ok(t, l.Workspaces.AddEvent(ctx, by(a, "k1"), w.ID, "changed", map[string]any{"to": "bob"}))
 		ok(t, l.Workspaces.AddEvent(ctx, by(a, "k2"), w.ID, workspace.JobEvent, nil))
 		ok(t, l.Workspaces.AddEvent(ctx, by(a, "k3"), w.ID, "sent", map[string]any{"x": most}))
@@ -464,7 +467,8 @@ func skillEvents(t *testing.T, open Open) {
 	}
 }
 
-// checkpoints: what a run says of where it is is JSON of a bounded size, and each is an event of the run.
+// checkpoints tests that the run state of a checkpoint is JSON of limited size, and that each
+// checkpoint causes an event.
 func checkpoints(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
@@ -484,7 +488,7 @@ func checkpoints(t *testing.T, open Open) {
 		if good == "" {
 			want = "null"
 		}
-		for range 2 { // the second is the same call after a crash
+		for range 2 { // the second call repeats the first after a crash
 			must[workspace.Checkpoint](t)(l.Workspaces.AddCheckpoint(ctx, by(a, key), workspace.Checkpoint{Step: key, RunState: json.RawMessage(good)}))
 		}
 		if c := must[workspace.Checkpoint](t)(l.Workspaces.LastCheckpoint(ctx, a.Run)); c.Key != key || c.Step != key || string(c.RunState) != want {
@@ -496,7 +500,8 @@ func checkpoints(t *testing.T, open Open) {
 	}
 }
 
-// workspaceRemade: after its owner has discarded what a run wrote, the run may be tried again and writes it again, by the same calls.
+// workspaceRemade tests that after a discarded review, a retried run can repeat the writes with the
+// same calls.
 func workspaceRemade(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	w := must[workspace.Workspace](t)(l.Workspaces.Create(ctx, workspace.Author{}, notes("trip")))
@@ -536,7 +541,8 @@ func workspaceRemade(t *testing.T, open Open) {
 	}
 }
 
-// inputSchema: an answer fits its schema, says of each field what does not, and is the same when it is given twice (OSL-31).
+// inputSchema tests that an answer is checked against its schema, with an error for each invalid
+// field. A repeated identical answer is accepted.
 func inputSchema(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, manual("j"))[0].Run

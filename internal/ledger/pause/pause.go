@@ -1,5 +1,5 @@
-// Package pause has the times in which nothing is started, of a job, an agent or everything, and those in which a model is not asked.
-// It also pauses a job whose runs keep failing, and one that claims the same path again and again.
+// Package pause stores pauses of jobs, of agents, of models and of everything. It also pauses a job
+// whose runs keep failing, and a job that keeps claiming the same path.
 package pause
 
 import (
@@ -14,27 +14,27 @@ import (
 	"rouse/internal/text"
 )
 
-// What a pause is about.
+// Scopes of a pause.
 const (
 	All   = "all"
 	Agent = "agent"
 	Job   = "job"
 )
 
-// Pause is a time in which nothing is dispatched, of a job, an agent, or everything.
-// Pauses that are over stay in the record: they say why an instant did not run.
+// Pause is a period in which no run of a job, of an agent, or of any agent starts. Ended pauses are
+// kept, because they explain why a scheduled run did not happen.
 type Pause struct {
 	ID      int64     `json:"id"`
 	Scope   string    `json:"scope"`
-	Name    string    `json:"name"` // "" for all
+	Name    string    `json:"name"` // empty for a pause of everything
 	Since   time.Time `json:"since"`
-	Until   time.Time `json:"until"`    // zero: until somebody resumes
-	EndedAt time.Time `json:"ended_at"` // when it was ended early
+	Until   time.Time `json:"until"`    // zero if the pause lasts until it is ended
+	EndedAt time.Time `json:"ended_at"` // when the pause was ended early
 	Reason  string    `json:"reason"`
 	By      string    `json:"by"`
 }
 
-// End is when the pause is over; zero: it is not known yet.
+// End returns the time the pause ends, or the zero time if it is not known.
 func (p Pause) End() time.Time {
 	if !p.EndedAt.IsZero() && (p.Until.IsZero() || p.EndedAt.Before(p.Until)) {
 		return p.EndedAt
@@ -42,10 +42,11 @@ func (p Pause) End() time.Time {
 	return p.Until
 }
 
-// Over says whether the pause has ended at a time.
+// Over reports whether the pause has ended at a time.
 func (p Pause) Over(now time.Time) bool { return !p.End().IsZero() && !now.Before(p.End()) }
 
-// Covers says whether the pause is about a job of an agent at an instant.
+// Covers reports whether the pause applies to a job of an agent at a time. If job is empty, pauses
+// of jobs do not apply.
 func (p Pause) Covers(job, agent string, at time.Time) bool {
 	switch p.Scope {
 	case Job:
@@ -60,7 +61,7 @@ func (p Pause) Covers(job, agent string, at time.Time) bool {
 	return !at.Before(p.Since) && !p.Over(at)
 }
 
-// String words the pause as a reason: "paused: agent bookkeeper until …: holidays".
+// String returns the pause as a reason, for example "paused: agent bookkeeper until …: holidays".
 func (p Pause) String() string {
 	text := "paused: everything"
 	switch p.Scope {
@@ -81,8 +82,8 @@ func (p Pause) String() string {
 	return text
 }
 
-// Paused returns the pause that keeps a job of an agent from running at an instant; of several,
-// the one that lasts longest.
+// Paused returns the pause that applies to a job of an agent at a time, and whether one applies. If
+// several apply, it returns the one that ends last.
 func Paused(pauses []Pause, job, agent string, at time.Time) (Pause, bool) {
 	var found Pause
 	ok := false
@@ -95,10 +96,10 @@ func Paused(pauses []Pause, job, agent string, at time.Time) (Pause, bool) {
 	return found, ok
 }
 
-// Pauses has the times in which nothing is started, of jobs, agents or everything, and those in which a model is not asked.
+// Pauses stores pauses of jobs, agents and models.
 type Pauses struct{ DB *store.DB }
 
-// Set starts a pause now. It replaces one that is in force for the same thing.
+// Set starts a pause now. It replaces a current pause of the same scope and name.
 func (l *Pauses) Set(ctx context.Context, p Pause) (Pause, error) {
 	if err := checkPauseTarget(p.Scope, p.Name); err != nil {
 		return p, err
@@ -110,7 +111,7 @@ func (l *Pauses) Set(ctx context.Context, p Pause) (Pause, error) {
 	})
 }
 
-// checkPauseTarget keeps a caller's mistake from pausing more than was meant, or nothing.
+// checkPauseTarget returns an error if scope and name do not fit together.
 func checkPauseTarget(scope, name string) error {
 	switch {
 	case scope == All && name != "":
@@ -124,8 +125,8 @@ func checkPauseTarget(scope, name string) error {
 	return nil
 }
 
-// lockPauses makes processes write pauses one after the other, so that each sees those of the
-// others: of two that pause the same thing, the second replaces the first.
+// lockPauses makes processes write pauses one after another. If two processes pause the same
+// target, the second pause replaces the first.
 func lockPauses(tx *store.Tx, db *store.DB) {
 	if db.Postgres != nil { // SQLite has one writer anyway
 		tx.Run(`lock table pauses in share row exclusive mode`)
@@ -133,7 +134,7 @@ func lockPauses(tx *store.Tx, db *store.DB) {
 }
 
 func setPause(tx *store.Tx, now time.Time, p Pause) (Pause, error) {
-	// One pause for each thing: the old one ends now, and stays as a record.
+	// A target has one current pause. The old one ends now and stays on record.
 	if _, err := endPauses(tx, now, p.Scope, p.Name); err != nil {
 		return p, err
 	}
@@ -161,7 +162,7 @@ func pausedJob(scope, name string) string {
 	return ""
 }
 
-// End ends a pause that is in force; it reports whether there was one.
+// End ends a current pause, and reports whether there was one.
 func (l *Pauses) End(ctx context.Context, scope, name string) (bool, error) {
 	return store.InTx(ctx, l.DB, func(tx *store.Tx) (bool, error) {
 		lockPauses(tx, l.DB)
@@ -188,25 +189,27 @@ func pauseFields(p *Pause) []any {
 	return []any{&p.ID, &p.Scope, &p.Name, store.Time(&p.Since), store.Time(&p.Until), store.Time(&p.EndedAt), &p.Reason, &p.By}
 }
 
-// List lists the pauses that are not over at an instant, oldest first.
+// List returns the pauses that have not ended at a time, oldest first.
 func (l *Pauses) List(ctx context.Context, from time.Time) ([]Pause, error) {
 	return At(store.Reads(ctx, l.DB), from)
 }
 
+// At returns the pauses that have not ended at a time, oldest first.
 func At(from store.Querier, at time.Time) ([]Pause, error) {
 	return store.List(from, pauseFields, pausesSince, store.Millis(at))
 }
 
 // Rule pauses a job whose runs keep failing.
 type Rule struct {
-	After   int             // this many failed runs in a row
-	Notices []record.Notice // what its owner is told then
+	After   int             // number of consecutive failed runs
+	Notices []record.Notice // sent to the job's owner when the job is paused
 }
 
-// Failing applies the rule at the end of a failed run. Runs from before the job was last resumed do not count. Neither do those that were
-// cancelled or skipped, or refused by the day's budget: that is no failure of the job, and is
-// over with the day. Runs count in the order in which they ended, so a run that was retried is
-// as recent as its last end.
+// Failing applies the rule after a failed run. Runs that ended before the job was last resumed do
+// not count. Cancelled and skipped runs do not count either. A run refused by the daily budget does
+// not count, because the job did not cause it.
+//
+// Runs count in the order in which they ended, so that a retried run counts by its last end.
 func Failing(tx *store.Tx, db *store.DB, r record.Run, rule Rule, why string, now time.Time) error {
 	if rule.After <= 0 || r.Job == "" {
 		return nil
@@ -219,7 +222,7 @@ func Failing(tx *store.Tx, db *store.DB, r record.Run, rule Rule, why string, no
 
 	var resumed time.Time
 	for _, p := range pauses {
-		// Paused already, by somebody who had a reason; that pause is left as it is.
+		// The job is already paused. Leave that pause as it is.
 		if !p.Over(now) {
 			return nil
 		}
@@ -229,7 +232,7 @@ func Failing(tx *store.Tx, db *store.DB, r record.Run, rule Rule, why string, no
 	}
 
 	outcomes, err := store.Values[domain.Outcome](tx, lastOutcomes, r.Job, store.Millis(resumed), rule.After)
-	// There are too few runs since the job was last resumed.
+	// Too few runs have ended since the job was last resumed.
 	if err != nil || len(outcomes) < rule.After {
 		return err
 	}
@@ -253,15 +256,16 @@ const lastOutcomes = `select outcome from runs where job = $1 and state = 'finis
 // PathPlaceholder stands for the path in the title of a Breaker's notices.
 const PathPlaceholder = "\x00path"
 
-// Breaker pauses a job that claims the same path again and again: it probably writes the file
-// that triggers it.
+// Breaker pauses a job that keeps claiming the same path. Such a job probably writes the file that
+// triggers it.
 type Breaker struct {
-	MaxClaims int // claims of one path
+	MaxClaims int // number of claims of one path at which the job is paused
 	Within    time.Duration
 	Notices   []record.Notice // sent to the owner of the job when it is paused
 }
 
-// Trip pauses a job when a claim of a run on a path is one too many. It reports whether it did.
+// Trip pauses a job if a run's claim of a path reaches the limit. It reports whether it paused the
+// job.
 func (b Breaker) Trip(tx *store.Tx, db *store.DB, job, path string, run int64, now time.Time) (broken bool, err error) {
 	n, err := store.Value[int](tx, `select count(*) from claims c join runs r on r.id = c.run where c.job = $1 and c.path = $2 and c.own = 0 and r.queued_at > $3`,
 		job, path, store.Millis(now.Add(-b.Within)))
@@ -271,7 +275,7 @@ func (b Breaker) Trip(tx *store.Tx, db *store.DB, job, path string, run int64, n
 
 	lockPauses(tx, db)
 	pauses, err := At(tx, now)
-	// The pause that is in force does what the breaker is for.
+	// A current pause already stops the job.
 	if _, ok := Paused(pauses, job, "", now); ok || err != nil {
 		return false, err
 	}
@@ -289,18 +293,18 @@ func (b Breaker) Trip(tx *store.Tx, db *store.DB, job, path string, run int64, n
 	return true, nil
 }
 
-// ModelPause is a time in which a model is not asked, because its provider's quota is spent. It
-// stays in the record until the model answers again, so that the next one can be longer.
+// ModelPause is a period in which a model gets no requests, because its provider's quota is used
+// up. It is kept until the model answers again, so that the next pause can be longer.
 type ModelPause struct {
-	Model  string    // by its configured name
+	Model  string    // configured name
 	Since  time.Time // when the first request was refused
 	Until  time.Time
-	Tries  int // how often in a row it has been paused
+	Tries  int // number of consecutive pauses
 	Reason string
 }
 
-// PauseModel records that a model is not asked until a time. notices are for its owner, who is told of
-// the first of several in a row.
+// PauseModel stores the pause of a model and adds the notices to the outbox. The caller passes
+// notices only for the first of several consecutive pauses.
 func (l *Pauses) PauseModel(ctx context.Context, p ModelPause, notices ...record.Notice) error {
 	now := l.DB.Now()
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
@@ -313,8 +317,8 @@ func (l *Pauses) PauseModel(ctx context.Context, p ModelPause, notices ...record
 	})
 }
 
-// ResumeModel records that a model answers again. Runs that wait for their model are due at once: which one that
-// is, only they know.
+// ResumeModel records that a model answers again. It makes all runs that wait for a model due now.
+// The ledger does not know which model a run waits for.
 func (l *Pauses) ResumeModel(ctx context.Context, model string) error {
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		if paused, err := store.Changed(tx, `delete from model_pauses where model = $1`, model); err != nil || !paused {
@@ -326,7 +330,7 @@ func (l *Pauses) ResumeModel(ctx context.Context, model string) error {
 	})
 }
 
-// Models lists the models that have not answered since they were paused, by name.
+// Models returns the models that have not answered since they were paused, ordered by name.
 func (l *Pauses) Models(ctx context.Context) ([]ModelPause, error) {
 	return store.List(store.Reads(ctx, l.DB), func(p *ModelPause) []any {
 		return []any{&p.Model, store.Time(&p.Since), store.Time(&p.Until), &p.Tries, &p.Reason}

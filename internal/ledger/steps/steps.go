@@ -1,4 +1,5 @@
-// Package steps has the steps of runs, which are the turns of a model, and the calls of tools in them.
+// Package steps stores the steps of runs, which are the turns of a model, and the tool calls in
+// them.
 package steps
 
 import (
@@ -13,28 +14,28 @@ import (
 	"rouse/internal/text"
 )
 
-// Steps has the steps of runs, which are the turns of a model, and the calls of tools in them.
+// Steps stores the steps of runs and their tool calls.
 type Steps struct {
 	DB    *store.DB
 	Blobs *blob.Blobs
 }
 
-// Record writes entries, in their order, in one transaction.
+// Record writes entries in order, in one transaction.
 func (l *Steps) Record(ctx context.Context, a record.Attempt, entries ...record.Entry) error {
 	return record.WriteEntries(ctx, l.Blobs, a, entries)
 }
 
-// StartStep records that a model turn starts.
+// StartStep records the start of a model turn.
 func (l *Steps) StartStep(ctx context.Context, a record.Attempt, s Step) error {
 	return l.Record(ctx, a, StepStarted(s))
 }
 
-// FinishStep records what the model answered.
+// FinishStep records the answer of the model.
 func (l *Steps) FinishStep(ctx context.Context, a record.Attempt, s Step) error {
 	return l.Record(ctx, a, StepFinished(s))
 }
 
-// StartCall records the intent of a call before it has an effect.
+// StartCall records a call before it has an effect.
 func (l *Steps) StartCall(ctx context.Context, a record.Attempt, c record.Call) error {
 	return l.Record(ctx, a, CallStarted(c))
 }
@@ -44,7 +45,7 @@ func (l *Steps) FinishCall(ctx context.Context, a record.Attempt, c record.Call)
 	return l.Record(ctx, a, CallFinished(c))
 }
 
-// StepStarted is the entry of StartStep.
+// StepStarted returns the entry that StartStep writes.
 func StepStarted(s Step) record.Entry {
 	return record.NewEntry(nil, func(tx *store.Tx, a record.Attempt, _, _ string) error {
 		_, err := tx.Exec(`insert into steps (run, attempt, number, within, started_at) values ($1, $2, $3, $4, $5)`, a.Run, a.Number, s.Number, s.ParentCall, store.Millis(s.StartedAt))
@@ -52,7 +53,7 @@ func StepStarted(s Step) record.Entry {
 	}).Telling(s.StartedAt, "step.started", map[string]any{"step": s.Number})
 }
 
-// StepFinished is the entry of FinishStep.
+// StepFinished returns the entry that FinishStep writes.
 func StepFinished(s Step) record.Entry {
 	notices, err := json.Marshal(s.Notices)
 	if s.Notices == nil {
@@ -84,7 +85,7 @@ func StepFinished(s Step) record.Entry {
 	return e.Telling(s.FinishedAt, "step.finished", data)
 }
 
-// CallStarted is the entry of StartCall.
+// CallStarted returns the entry that StartCall writes.
 func CallStarted(c record.Call) record.Entry {
 	return record.NewEntry(c.Args, func(tx *store.Tx, a record.Attempt, _, args string) error {
 		_, err := tx.Exec(`insert into calls (run, attempt, step, position, id, key, tool, args, effect, state, started_at)
@@ -94,7 +95,7 @@ func CallStarted(c record.Call) record.Entry {
 	}).Telling(c.StartedAt, "call.started", map[string]any{"step": c.Step, "tool": c.Tool})
 }
 
-// CallFinished is the entry of FinishCall.
+// CallFinished returns the entry that FinishCall writes.
 func CallFinished(c record.Call) record.Entry {
 	return record.NewEntry(c.Envelope, func(tx *store.Tx, a record.Attempt, _, envelope string) error {
 		updated, err := tx.Exec(`update calls set state = $1, envelope = $2, finished_at = $3 where run = $4 and attempt = $5 and step = $6 and position = $7`,
@@ -103,7 +104,7 @@ func CallFinished(c record.Call) record.Entry {
 	}).Telling(c.FinishedAt, "call.finished", map[string]any{"step": c.Step, "tool": c.Tool, "state": c.State, "ms": c.FinishedAt.Sub(c.StartedAt).Milliseconds()})
 }
 
-// List lists the steps of a run over all its attempts, in order.
+// List returns the steps of all attempts of a run, in order.
 func (l *Steps) List(ctx context.Context, run int64) ([]Step, error) {
 	all, err := store.List(store.Reads(ctx, l.DB), func(s *Step) []any {
 		return []any{
@@ -119,7 +120,7 @@ func (l *Steps) List(ctx context.Context, run int64) ([]Step, error) {
 	return all, err
 }
 
-// Calls lists the calls of a run over all its attempts, in order.
+// Calls returns the calls of all attempts of a run, in order.
 func (l *Steps) Calls(ctx context.Context, run int64) ([]record.Call, error) {
 	all, err := store.List(store.Reads(ctx, l.DB), func(c *record.Call) []any {
 		return []any{
@@ -134,17 +135,20 @@ func (l *Steps) Calls(ctx context.Context, run int64) ([]record.Call, error) {
 	return all, err
 }
 
-// Step is one model turn.
+// Step is one turn of a model.
 type Step struct {
 	Run             int64
 	Attempt, Number int
-	ParentCall      string          // the key of the call that the step belongs to; "": it is one of the run's own
-	Message         json.RawMessage // the assistant's message
-	Text            string
-	Model           string // who answered, by its configured name
-	Notices         []string
-	Usage           record.Usage
-	// How many requests failed before the answer came, and why the last of them; an event alone keeps both.
+	// ParentCall is the key of the call that the step belongs to. It is empty if the step belongs
+	// to the run itself.
+	ParentCall string
+	Message    json.RawMessage // the assistant's message
+	Text       string
+	Model      string // configured name of the model that answered
+	Notices    []string
+	Usage      record.Usage
+	// Retries is the number of requests that failed before the answer. RetryError is the error of
+	// the last failed request. Both are stored only in an event.
 	Retries    int
 	RetryError string
 

@@ -1,4 +1,5 @@
-// Package wake has the next run that each agent has planned for itself, and decides what becomes of a wake that is due.
+// Package wake stores the next run that each agent has planned for itself. It also decides how to
+// handle a wake that is due.
 package wake
 
 import (
@@ -16,55 +17,58 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// lastInstant is the last one that RFC 3339 and JSON can say.
+// lastInstant is the latest time that RFC 3339 and JSON can represent.
 var lastInstant = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
 const (
-	// staleAfter is how late a wake may be before its on_miss is asked (OSA-75).
+	// staleAfter is how late a wake may fire before its on_miss setting applies.
 	staleAfter = 5 * time.Minute
-	// deferral is how long a wake of low priority is deferred, once, when every lane is taken (C-2).
+	// deferral is how long a low-priority wake is deferred, once, if all lanes are busy.
 	deferral = 5 * time.Minute
-	// spacing is the least time between two wakes of one agent (OSA-75).
+	// spacing is the minimum time between two wakes of an agent.
 	spacing = 5 * time.Second
-	// capWindow is what the daily cap counts over (OSA-74).
+	// capWindow is the period in which the daily limit counts wakes.
 	capWindow = 24 * time.Hour
 )
 
-// PriorityLow marks a wake that may be deferred, and then dropped, when every lane is taken.
+// PriorityLow marks a wake that is deferred if all lanes are busy, and dropped if they are still
+// busy then.
 const PriorityLow = "low"
 
-// Wake is an agent's single self-scheduled next run (OSA-71).
+// Wake is the next run that an agent has planned for itself. An agent has at most one.
 type Wake struct {
-	ID           int64         `json:"id"` // never used again: it is the identity of the run
+	ID           int64         `json:"id"` // never reused, because it identifies the run
 	Agent        string        `json:"agent"`
-	At           time.Time     `json:"at"`    // when it fires
-	AskedAt      time.Time     `json:"asked"` // what was asked for before clamping
+	At           time.Time     `json:"at"`    // when the wake fires
+	AskedAt      time.Time     `json:"asked"` // requested time, before the limits were applied
 	Instructions string        `json:"instructions"`
 	ContextViews []string      `json:"context_views"`
 	Priority     string        `json:"priority"` // normal or low
 	OnMiss       domain.OnMiss `json:"on_miss"`
 	ScheduledBy  string        `json:"scheduled_by"`
-	Run          int64         `json:"run"`      // that asked for it, 0 when none did
-	Job          string        `json:"job"`      // at the beginning of the chain: its bounds hold for the wakes too
-	Depth        int           `json:"depth"`    // how many wakes in a row led here, this one included
-	Deferred     bool          `json:"deferred"` // was put off once
+	Run          int64         `json:"run"`      // run that planned the wake; 0 if no run did
+	Job          string        `json:"job"`      // job that began the chain of wakes; its limits apply to the wakes, too
+	Depth        int           `json:"depth"`    // number of consecutive wakes up to this one, including it
+	Deferred     bool          `json:"deferred"` // already deferred once
 	CreatedAt    time.Time     `json:"created_at"`
-	// Key is the call of Run that asked. One that is repeated after a crash does not plan
-	// again what has fired or has been replaced meanwhile. It is not read back.
+	// Key is the key of the call that planned the wake. A call repeated after a crash does not plan
+	// again a wake that has fired or been replaced. Key is write-only.
 	Key string `json:"-"`
 }
 
-// Of is contained in the detail of each run of a wake that runs of a job planned, and in no other detail.
+// Of returns a text that is part of a run's detail only if runs of the job planned its wake.
 func Of(job string) string { return fmt.Sprintf(`"job":%q,"depth":`, job) }
 
-// Usage is what decides whether a wake may be planned.
+// Usage holds the facts that decide whether a wake may be planned.
 type Usage struct {
 	Started int // wakes of the agent that started in the last 24 hours
 	Paused  bool
 }
 
+// Columns are the columns of a wake, in the order of Fields.
 const Columns = `id, agent, at, asked_at, instructions, context_views, priority, on_miss, scheduled_by, run, job, depth, deferred, created_at`
 
+// Fields returns the scan destinations for Columns.
 func Fields(s *Wake) []any {
 	return []any{
 		&s.ID, &s.Agent, store.Time(&s.At), store.Time(&s.AskedAt), &s.Instructions, store.Decoded(&s.ContextViews), &s.Priority, &s.OnMiss, &s.ScheduledBy,
@@ -72,20 +76,20 @@ func Fields(s *Wake) []any {
 	}
 }
 
-// Wakes has the next run that each agent has planned for itself.
+// Wakes stores the next run that each agent has planned for itself.
 type Wakes struct{ DB *store.DB }
 
-// List lists what agents have planned, the earliest first.
+// List returns the planned wakes, earliest first.
 func (l *Wakes) List(ctx context.Context) ([]Wake, error) {
 	return store.List(store.Reads(ctx, l.DB), Fields, `select `+Columns+` from slots order by at, id`)
 }
 
-// Next is what an agent has planned; false when it has nothing.
+// Next returns the planned wake of an agent, and reports whether there is one.
 func (l *Wakes) Next(ctx context.Context, agent string) (Wake, bool, error) {
 	return store.OrFalse(store.One(store.Reads(ctx, l.DB), Fields, `select `+Columns+` from slots where agent = $1`, agent))
 }
 
-// Usage reads what a plan would be decided on now.
+// Usage returns the current usage of an agent.
 func (l *Wakes) Usage(ctx context.Context, agent string) (Usage, error) {
 	return usage(store.Reads(ctx, l.DB), agent, l.DB.Now())
 }
@@ -99,14 +103,14 @@ func usage(from store.Querier, agent string, now time.Time) (u Usage, err error)
 	return u, err
 }
 
-// countWakes leaves out what started later than now: the clock ran ahead then.
+// countWakes ignores runs that started later than now, when the clock was ahead.
 const countWakes = `select count(*) from runs where agent = $1 and triggered_by = 'self' and started_at > $2 and started_at <= $3`
 
-// ErrUsageChanged reports that the usage that a wake was decided on has changed.
+// ErrUsageChanged is returned if the usage has changed since a wake was decided on.
 var ErrUsageChanged = errors.New("the usage of wakes has changed")
 
-// Set writes an agent's next run, which was decided on a usage. If that has changed, it returns ErrWakeUsageChanged
-// and the wake must be decided on again. The last write wins.
+// Set stores the next wake of an agent, replacing the previous one. The wake was decided on usage
+// on. If the usage has changed, Set returns ErrUsageChanged, and the caller must decide again.
 func (l *Wakes) Set(ctx context.Context, s Wake, on Usage) (Wake, error) {
 	return store.InTx(ctx, l.DB, func(tx *store.Tx) (Wake, error) {
 		now := l.DB.Now()
@@ -118,7 +122,7 @@ func (l *Wakes) Set(ctx context.Context, s Wake, on Usage) (Wake, error) {
 			return s, ErrUsageChanged
 		}
 
-		// A new plan may be deferred again, whatever happened to the one it replaces.
+		// A new wake can be deferred even if the replaced one already was.
 		out := s
 		out.CreatedAt, out.Deferred = store.Instant(store.Millis(now)), false
 		err = insertWake(tx, &out)
@@ -132,18 +136,19 @@ func insertWake(tx *store.Tx, s *Wake) error {
 		return err
 	}
 
-	text, err := json.Marshal(append([]string{}, s.ContextViews...)) // never null
+	text, err := json.Marshal(append([]string{}, s.ContextViews...)) // not null if there are no views
 	if err != nil {
 		return err
 	}
 
-	// At is clamped, AskedAt is not: a year that JSON cannot write would fail the event below.
+	// At is limited to a maximum time, but AskedAt is not. A year above 9999 would make the event
+	// below fail.
 	if s.AskedAt.After(lastInstant) {
 		s.AskedAt = lastInstant
 	}
 
-	// Another process may insert its plan between the two statements. The last write wins, so
-	// that one is deleted as well.
+	// Another process may insert its wake between the two statements. The last write wins, so
+	// delete that wake, too.
 	for err = sql.ErrNoRows; errors.Is(err, sql.ErrNoRows); {
 		tx.Run(`delete from slots where agent = $1`, s.Agent)
 		s.ID, err = store.Value[int64](tx, `insert into slots (agent, at, asked_at, instructions, context_views, priority, on_miss, scheduled_by, run, job, depth, created_at)
@@ -159,8 +164,8 @@ func insertWake(tx *store.Tx, s *Wake) error {
 		map[string]any{"agent": s.Agent, "at": s.At, "asked": s.AskedAt, "by": s.ScheduledBy, "depth": s.Depth, "slot": s.ID, "key": s.Key})
 }
 
-// wasPlannedBefore reports whether the same call, before a crash, planned a wake that has
-// fired or been replaced since; planning it again would run it twice.
+// wasPlannedBefore reports whether the same call planned a wake before a crash that has fired or
+// been replaced since. Planning it again would run it twice.
 func wasPlannedBefore(tx *store.Tx, s *Wake) (bool, error) {
 	if s.Run == 0 || s.Key == "" {
 		return false, nil
@@ -183,7 +188,7 @@ func wasPlannedBefore(tx *store.Tx, s *Wake) (bool, error) {
 			continue
 		}
 
-		// Still planned: nothing has run, and the repeated call may replace it.
+		// The wake has not fired, so the repeated call may replace it.
 		if open, err := store.Value[bool](tx, `select exists (select 1 from slots where id = $1)`, before.Slot); err != nil || open {
 			return false, err
 		}
@@ -195,7 +200,7 @@ func wasPlannedBefore(tx *store.Tx, s *Wake) (bool, error) {
 	return false, nil
 }
 
-// Cancel cancels an agent's next wake; it reports whether there was one.
+// Cancel cancels the next wake of an agent, and reports whether there was one.
 func (l *Wakes) Cancel(ctx context.Context, agent, by string) (bool, error) {
 	return l.cancel(ctx, agent, "cancelled by "+by)
 }
@@ -212,8 +217,8 @@ func (l *Wakes) cancel(ctx context.Context, agent, reason string) (bool, error) 
 	})
 }
 
-// CancelExcept cancels the wakes of all agents but these: the self-scheduling of the others is
-// switched off (OSA-70).
+// CancelExcept cancels the wakes of all agents except the given ones, because self-scheduling is
+// off for the others.
 func (l *Wakes) CancelExcept(ctx context.Context, agents []string) error {
 	all, err := l.List(ctx)
 	if err != nil {
@@ -221,7 +226,7 @@ func (l *Wakes) CancelExcept(ctx context.Context, agents []string) error {
 	}
 
 	for _, s := range all {
-		// By agent and not by id: what it has planned since the list was read has to go too.
+		// Cancel by agent, not by ID: the agent may have replaced its wake since the list was read.
 		if slices.Contains(agents, s.Agent) {
 			continue
 		}
@@ -232,33 +237,33 @@ func (l *Wakes) CancelExcept(ctx context.Context, agents []string) error {
 	return nil
 }
 
-// What becomes of a wake that is due.
+// Decisions about a wake that is due.
 const (
 	Run      = "run"
-	Deferred = "later"    // put off until At
-	Paused   = "paused"   // stays, and fires when the pause is over
-	Dropped  = "dropped"  // becomes a cancelled run that says why
-	Vanished = "vanished" // was replaced or cancelled meanwhile
+	Deferred = "later"    // deferred until At
+	Paused   = "paused"   // keeps waiting, and fires when the pause ends
+	Dropped  = "dropped"  // recorded as a cancelled run with the reason
+	Vanished = "vanished" // replaced or cancelled meanwhile
 )
 
-// State is what decides about a wake that is due.
+// State holds the facts that decide about a due wake.
 type State struct {
 	Pauses    []pause.Pause
-	Saturated bool      // every lane is taken
-	LastWake  time.Time // when the agent's last wake was queued that was not dropped
+	Saturated bool      // all lanes are busy
+	LastWake  time.Time // when the agent's last wake that was not dropped was queued
 }
 
-// Decision is what became of a wake. Of one that was replaced or cancelled meanwhile,
-// only the id is known.
+// Decision is the decision about a wake. If the wake was replaced or cancelled meanwhile, only its
+// ID is set.
 type Decision struct {
-	Wake     Wake // Deferred says whether it has been put off by now
+	Wake     Wake // Wake.Deferred includes this decision
 	Decision string
 	Reason   string
-	At       time.Time // of WakeDeferred; of WakePaused when the end is known
+	At       time.Time // set for Deferred, and for Paused if the end is known
 	Run      int64
 }
 
-// Decide decides what becomes of a wake. It is pure (OSA-75, OSA-78, C-2).
+// Decide returns the decision about a due wake. It has no side effects.
 func Decide(now time.Time, s Wake, st State) Decision {
 	d := Decision{Wake: s, Decision: Run}
 	if now.Before(s.At) {
@@ -266,7 +271,7 @@ func Decide(now time.Time, s Wake, st State) Decision {
 		return d
 	}
 
-	// A pause comes before lateness: how late the wake is counts when the pause is over.
+	// Check pauses before lateness, because the lateness at the end of the pause counts.
 	if p, ok := pause.Paused(st.Pauses, "", s.Agent, now); ok {
 		d.Decision, d.Reason, d.At = Paused, p.String(), p.End()
 		return d
@@ -276,8 +281,10 @@ func Decide(now time.Time, s Wake, st State) Decision {
 	switch {
 	case late > staleAfter && s.OnMiss == domain.MissSkip:
 		d.Decision, d.Reason = Dropped, fmt.Sprintf("stale-skip: its time passed %s ago; on_miss is skip", late.Round(time.Second))
-	// Spacing comes before shedding, so that it does not use up the one deferral of a low priority.
-	case !st.LastWake.IsZero() && since < spacing && since > -spacing: // further ahead: the clock was set back
+	// Check spacing before load, so that spacing does not use up the single deferral of a
+	// low-priority wake.
+	// A larger difference means that the clock was set back.
+	case !st.LastWake.IsZero() && since < spacing && since > -spacing:
 		d.Decision, d.At, d.Reason = Deferred, st.LastWake.Add(spacing), "the agent was woken a moment ago"
 	case s.Priority == PriorityLow && st.Saturated && s.Deferred:
 		d.Decision, d.Reason = Dropped, "shed: its priority is low, and every lane was taken twice"

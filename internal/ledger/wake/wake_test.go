@@ -9,7 +9,7 @@ import (
 	"rouse/internal/ledger/pause"
 )
 
-// TestDecideWake checks what becomes of a wake that is due (OSA-75, OSA-78, C-2).
+// TestDecideWake checks the decisions about due wakes (OSA-75, OSA-78, C-2).
 func TestDecideWake(t *testing.T) {
 	row, low := contract.Of(t, "OSA-75"), contract.Of(t, "C-2")
 	late, miss := time.Duration(row.Number("5"))*time.Minute, func(literal string) domain.OnMiss { return domain.OnMiss(row.Quote(literal)) }
@@ -34,8 +34,8 @@ func TestDecideWake(t *testing.T) {
 		deferred bool
 		state    State
 		want     string
-		at       time.Duration // from now; 0: none
-		puts     bool          // is deferred afterwards
+		at       time.Duration // from now; 0 means not set
+		puts     bool          // deferred afterwards
 		reason   string
 	}{
 		"in time":                    {want: Run},

@@ -18,16 +18,19 @@ import (
 	"rouse/internal/text"
 )
 
-// Bounds of an artifact of a workspace.
+// Limits of a workspace artifact.
 const (
 	maxArtifact      = 8 << 20 // bytes
 	maxArtifactTitle = 300     // characters
 	maxArtifactName  = 120     // bytes
 )
 
-// AddArtifact adds an artifact to a workspace: a.Workspace, Type, Title, Status, Role, Description. With
-// a.Parent it is the next version of that, which it supersedes in the same transaction; the error is a
-// *WorkspaceError when that has been superseded already. A call that is made again gets what it added before.
+// AddArtifact adds an artifact to a workspace. It uses Workspace, Type, Title, Status, Role,
+// Description and Parent of a. If a.Parent is set, the artifact becomes the next version of the
+// parent and supersedes it.
+//
+// It returns an *Error if the parent is already superseded. A repeated call returns the artifact
+// that it added before.
 func (l *Workspaces) AddArtifact(ctx context.Context, by Author, a artifact.Artifact, content []byte) (artifact.Artifact, error) {
 	if err := checkArtifact(a, content); err != nil {
 		return a, err
@@ -61,7 +64,8 @@ func (l *Workspaces) AddArtifact(ctx context.Context, by Author, a artifact.Arti
 			return err
 		}
 
-		// The bytes stay with the workspace when the run is removed: it counts as a run below 0.
+		// The workspace keeps the blob when the run is deleted. Blobs count the workspace as a run
+		// with a negative ID.
 		if hash, large := strings.CutPrefix(stored, blob.Mark); large {
 			blob.Keep(tx, hash, -a.Workspace)
 		}
@@ -73,7 +77,7 @@ func (l *Workspaces) AddArtifact(ctx context.Context, by Author, a artifact.Arti
 	return a, err
 }
 
-// checkArtifact refuses what no artifact of a workspace can be.
+// checkArtifact returns an *Error if the artifact is not valid.
 func checkArtifact(a artifact.Artifact, content []byte) error {
 	switch {
 	case strings.TrimSpace(a.Title) == "":
@@ -92,7 +96,8 @@ func checkArtifact(a artifact.Artifact, content []byte) error {
 	return nil
 }
 
-// artifactName makes the name of a file of a title: it names no folder, and hides nothing.
+// artifactName returns a file name for a title. The name contains no folder and does not begin with
+// a dot.
 func artifactName(title, kind string) string {
 	name := strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._-", r) {
@@ -116,7 +121,7 @@ func artifactName(title, kind string) string {
 	return name
 }
 
-// insertVersion inserts the first version of a chain, or the one after its parent.
+// insertVersion inserts the first version of a chain, or the version after a.Parent.
 func insertVersion(tx *store.Tx, a *artifact.Artifact, stored string) error {
 	chain := fmt.Sprintf("workspace/%d/%d/%s", a.Workspace, a.Run, a.Key)
 	if a.Parent != 0 {
@@ -135,7 +140,7 @@ func insertVersion(tx *store.Tx, a *artifact.Artifact, stored string) error {
 
 	}
 
-	// Versions that were discarded count, too: none is given twice.
+	// Discarded versions count, too, so that version numbers are not reused.
 	var err error
 	if a.Version, err = store.Value[int](tx, `select coalesce(max(version), 0) + 1 from artifacts where chain = $1`, chain); err != nil {
 		return err
@@ -147,18 +152,18 @@ func insertVersion(tx *store.Tx, a *artifact.Artifact, stored string) error {
 		a.Workspace, a.Type, tx.Redact(store.Storable(a.Title)), a.Status, a.Role); err != nil {
 		return err
 	}
-	tx.Run(`update artifacts set superseded_by = $1 where id = $2`, a.ID, a.Parent) // of no artifact if it is the first
+	tx.Run(`update artifacts set superseded_by = $1 where id = $2`, a.ID, a.Parent) // no effect for the first version
 	return nil
 }
 
-// ArtifactChange is what becomes different of an artifact of a workspace; what is left out stays.
+// ArtifactChange is a change of an artifact. Nil fields do not change.
 type ArtifactChange struct {
 	Status      *string
-	ApprovalRef *string // what the skill calls the approval; it approves nothing
+	ApprovalRef *string // the skill's own reference; it is not an approval
 }
 
-// ChangeArtifact changes an artifact of a workspace, once for its author's call. Its content never
-// changes: another is another version.
+// ChangeArtifact changes an artifact, at most once for each call of its author. The content of an
+// artifact does not change; add a new version instead.
 func (l *Workspaces) ChangeArtifact(ctx context.Context, by Author, workspace, id int64, c ArtifactChange) (artifact.Artifact, error) {
 	for field, value := range map[string]*string{"status": c.Status, "approval reference": c.ApprovalRef} {
 		if value == nil {
@@ -172,7 +177,8 @@ func (l *Workspaces) ChangeArtifact(ctx context.Context, by Author, workspace, i
 	return l.updateArtifact(ctx, by, workspace, id, c, nil)
 }
 
-// DecideArtifact is the owner's decision on an artifact of a workspace: ArtifactApproved or ArtifactRejected.
+// DecideArtifact records the owner's decision about an artifact: artifact.Approved or
+// artifact.Rejected.
 func (l *Workspaces) DecideArtifact(ctx context.Context, workspace, id int64, approval string) (artifact.Artifact, error) {
 	if approval != artifact.Approved && approval != artifact.Rejected {
 		return artifact.Artifact{}, wrong("approval", "an artifact is approved or rejected, not %q", approval)
@@ -196,7 +202,7 @@ func (l *Workspaces) updateArtifact(ctx context.Context, by Author, workspace, i
 			return artifact.Artifact{}, err
 		}
 
-		// Also of a call that has changed it before.
+		// Read the artifact even if the call had changed it before.
 		a, err := store.One(tx, artifact.Fields, `select `+artifact.Columns+` from artifacts where id = $1 and workspace = $2`, id, workspace)
 		if err == nil && a.Discarded {
 			err = wrong("", "artifact %d was discarded with the run that made it", id)
@@ -205,7 +211,8 @@ func (l *Workspaces) updateArtifact(ctx context.Context, by Author, workspace, i
 	})
 }
 
-// Artifacts lists the artifacts of a workspace, the oldest first: the latest version of each, or all.
+// Artifacts returns the artifacts of a workspace, oldest first. Unless all is set, it returns only
+// current versions.
 func (l *Workspaces) Artifacts(ctx context.Context, workspace int64, all bool) ([]artifact.Artifact, error) {
 	query := `select ` + artifact.Columns + ` from artifacts where workspace = cast($1 as bigint) and workspace <> 0`
 	if !all {
@@ -214,8 +221,8 @@ func (l *Workspaces) Artifacts(ctx context.Context, workspace int64, all bool) (
 	return store.List(store.Reads(ctx, l.DB), artifact.Fields, query+` order by id`, workspace)
 }
 
-// ArtifactChain lists the versions of an artifact of a workspace, the oldest first; the last that is neither
-// superseded nor discarded is the one that counts (OSL-25).
+// ArtifactChain returns the versions of an artifact, oldest first. The current version is the last
+// one that is neither superseded nor discarded.
 func (l *Workspaces) ArtifactChain(ctx context.Context, workspace, id int64) ([]artifact.Artifact, error) {
 	out, err := store.List(store.Reads(ctx, l.DB), artifact.Fields, `select `+artifact.Columns+` from artifacts where workspace = cast($1 as bigint) and workspace <> 0
 		and chain = (select chain from artifacts where id = $2) order by version`, workspace, id)

@@ -14,14 +14,14 @@ import (
 	"rouse/internal/text"
 )
 
-// What happens to a workspace.
+// Kinds of workspace events.
 const (
 	eventCreated      = "created"
-	eventBegun        = "begun" // a run has its first word with it
+	eventBegun        = "begun" // a run began to work in the workspace
 	eventChanged      = "changed"
 	eventStatus       = "status"
 	eventArtifact     = "artifact"
-	eventApproval     = "approval" // of an artifact, by the owner
+	eventApproval     = "approval" // decision of the owner about an artifact
 	eventCheckpoint   = "checkpoint"
 	eventReview       = "review"
 	eventAcknowledged = "acknowledged"
@@ -29,28 +29,28 @@ const (
 	eventRetried      = "retried"
 )
 
-// JobEvent is the kind of an event that refers to a job of a bridge, a program that a run has started.
+// JobEvent is the kind of an event about a program that a run started through a bridge.
 const JobEvent = "job"
 
-// skillEvent begins the kind of an event that a skill has named.
+// skillEvent is the prefix of event kinds that skills define.
 const skillEvent = "skill."
 
-// writes are the events that count as writes, and move the lock version.
+// writes holds the kinds of events that increase the lock version.
 var writes = map[string]bool{
 	eventChanged: true, eventStatus: true, eventArtifact: true, eventApproval: true,
 	eventAcknowledged: true, eventDiscarded: true, eventRetried: true,
 }
 
-// Event is one thing that happened to a workspace. Events stay when the run is removed.
+// Event is an event of a workspace. Events are kept when the run is deleted.
 type Event struct {
-	ID, Workspace, Run int64 // Run is 0 for its owner
+	ID, Workspace, Run int64 // Run is 0 for the owner
 	At                 time.Time
 	Kind               string
-	LockVersion        int64 // after it
+	LockVersion        int64 // lock version after the event
 	Data               json.RawMessage
 }
 
-// addEvent appends an event to the workspace, and to the feed of all.
+// addEvent adds an event to the workspace and to the event record of the ledger.
 func addEvent(tx *store.Tx, by Author, r record.Run, w Workspace, now time.Time, kind string, data map[string]any) error {
 	raw := []byte(nil)
 	if data != nil {
@@ -66,7 +66,8 @@ func addEvent(tx *store.Tx, by Author, r record.Run, w Workspace, now time.Time,
 	return record.AddEvent(tx, record.Event{Run: r.ID, Job: r.Job, At: now, Kind: "workspace." + kind}, map[string]any{"workspace": fmt.Sprint(w.ID), "name": w.Name, "lock_version": w.LockVersion})
 }
 
-// AddEvent appends an event of a skill's own to its workspace: WorkspaceJob, or any other word.
+// AddEvent adds an event of a skill to its workspace. The kind is JobEvent or a word chosen by the
+// skill.
 func (l *Workspaces) AddEvent(ctx context.Context, by Author, id int64, kind string, data map[string]any) error {
 	if kind != JobEvent {
 		if err := checkWord("kind", kind); err != nil {
@@ -89,7 +90,7 @@ func (l *Workspaces) AddEvent(ctx context.Context, by Author, id int64, kind str
 	})
 }
 
-// Events lists the last events of a workspace, the oldest of them first.
+// Events returns the last events of a workspace, oldest first.
 func (l *Workspaces) Events(ctx context.Context, workspace int64, limit int) ([]Event, error) {
 	out, err := store.List(store.Reads(ctx, l.DB), func(e *Event) []any {
 		return []any{&e.ID, &e.Workspace, &e.Run, store.Time(&e.At), &e.Kind, &e.LockVersion, store.Raw(&e.Data)}
@@ -99,19 +100,20 @@ func (l *Workspaces) Events(ctx context.Context, workspace int64, limit int) ([]
 	return out, err
 }
 
-// Checkpoint is where a run can be begun again from (OSL-29).
+// Checkpoint is a state from which a run can start again.
 type Checkpoint struct {
-	ID, Workspace, Run int64 // Workspace is 0 for a run that has none
-	// Key is that of the call which made it: what the run has called since comes after that one. "": the run began with it.
+	ID, Workspace, Run int64 // Workspace is 0 if the run does not work in one
+	// Key is the key of the call that made the checkpoint. It is empty for the checkpoint at the
+	// start of the run.
 	Key               string
 	At                time.Time
 	Phase, Role, Step string
-	RunState          json.RawMessage // as the skill gave it; null: nothing
-	State             json.RawMessage // of the workspace
-	artifact          int64           // the last of the ledger then
+	RunState          json.RawMessage // state given by the skill; may be null
+	State             json.RawMessage // state of the workspace
+	artifact          int64           // newest artifact ID of the ledger at that time
 }
 
-// keptCheckpoints is how many checkpoints of a run are kept, the last ones.
+// keptCheckpoints is the number of checkpoints kept for each run.
 const keptCheckpoints = 10
 
 const checkpointColumns = `id, workspace, run, key, at, phase, role, step, run_state, state, artifact`
@@ -133,8 +135,9 @@ func insertCheckpoint(tx *store.Tx, c *Checkpoint) error {
 		c.Workspace, c.Run, c.Key, store.Millis(c.At), c.Phase, c.Role, c.Step, string(c.RunState), string(c.State))
 }
 
-// AddCheckpoint records where an attempt has got to: Step and RunState of c, and the workspace as it is. A run without
-// a workspace says its Phase and Role, too. A call that is made again gets what it recorded before.
+// AddCheckpoint stores a checkpoint of an attempt: Step and RunState of c, and the current
+// workspace. If the run has no workspace, Phase and Role of c are stored, too. A repeated call
+// returns the checkpoint that it stored before.
 func (l *Workspaces) AddCheckpoint(ctx context.Context, by Author, c Checkpoint) (Checkpoint, error) {
 	if len(c.RunState) > maxState || len(c.RunState) > 0 && !json.Valid(c.RunState) {
 		return c, wrong("state", "the state of the run has %s and has to be JSON of at most %s", text.Size(int64(len(c.RunState))), text.Size(maxState))
@@ -170,7 +173,7 @@ func (l *Workspaces) AddCheckpoint(ctx context.Context, by Author, c Checkpoint)
 	})
 }
 
-// keepCheckpoint stores a checkpoint of a run in place of its oldest.
+// keepCheckpoint stores a checkpoint of a run and deletes its oldest ones.
 func keepCheckpoint(tx *store.Tx, r record.Run, c *Checkpoint) error {
 	if err := insertCheckpoint(tx, c); err != nil {
 		return err
@@ -179,8 +182,8 @@ func keepCheckpoint(tx *store.Tx, r record.Run, c *Checkpoint) error {
 	return record.AddEvent(tx, record.Event{Run: r.ID, Job: r.Job, At: c.At, Kind: "run.checkpoint"}, map[string]any{"phase": c.Phase, "step": c.Step})
 }
 
-// LastCheckpoint is the last checkpoint of a run or, before it has one, that which it was begun from;
-// ErrNotFound when there is neither.
+// LastCheckpoint returns the last checkpoint of a run. If the run has not made one, it returns the
+// checkpoint from which the run started. It returns ErrNotFound if there is neither.
 func (l *Workspaces) LastCheckpoint(ctx context.Context, run int64) (Checkpoint, error) {
 	c, err := store.One(store.Reads(ctx, l.DB), checkpointFields, `select `+checkpointColumns+` from checkpoints where run = $1 order by id desc limit 1`, run)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -189,7 +192,7 @@ func (l *Workspaces) LastCheckpoint(ctx context.Context, run int64) (Checkpoint,
 	return store.OrNotFound(c, err, "a checkpoint of run %d", run)
 }
 
-// lastCheckpointIn is the last checkpoint of a run in a workspace.
+// lastCheckpointIn returns the last checkpoint of a run in a workspace.
 func lastCheckpointIn(tx *store.Tx, run, workspace int64) (Checkpoint, error) {
 	return store.One(tx, checkpointFields, `select `+checkpointColumns+` from checkpoints where run = $1 and workspace = $2 order by id desc limit 1`, run, workspace)
 }

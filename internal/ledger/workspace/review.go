@@ -14,11 +14,12 @@ import (
 	"rouse/internal/ledger/store"
 )
 
-// Call begins the Call of an info that says that a workspace needs a review.
+// Call is the prefix of the Call of an info about a workspace that needs a review.
 const Call = "workspace/"
 
-// Enter makes a workspace the one that an attempt's run works in, and returns it. A checkpoint of before
-// the run is kept, the first time. The error is a *BlockedError while the workspace is paused, archived or needs a review.
+// Enter makes a workspace the one that the attempt's run works in, and returns it. The first call
+// stores a checkpoint of the workspace before the run. It returns a *BlockedError if the workspace
+// is paused, is archived or needs a review.
 func (l *Workspaces) Enter(ctx context.Context, a record.Attempt, id int64) (Workspace, error) {
 	return store.InTx(ctx, l.DB, func(tx *store.Tx) (Workspace, error) {
 		r, err := record.CheckFence(tx, l.DB, a)
@@ -42,7 +43,7 @@ func (l *Workspaces) Enter(ctx context.Context, a record.Attempt, id int64) (Wor
 	})
 }
 
-// beginIn keeps a checkpoint of a workspace from before a run changes it, once for the run.
+// beginIn stores a checkpoint of a workspace before a run changes it, once for each run.
 func beginIn(tx *store.Tx, r record.Run, w Workspace, now time.Time) error {
 	if r.Workspace == 0 {
 		tx.Run(`update runs set workspace = $1 where id = $2`, w.ID, r.ID)
@@ -53,7 +54,7 @@ func beginIn(tx *store.Tx, r record.Run, w Workspace, now time.Time) error {
 		return err
 	}
 
-	// A run that was begun from a checkpoint goes on from what that says of the run.
+	// A run that started from a checkpoint continues from its run state.
 	c := Checkpoint{}
 	if r.Checkpoint != 0 {
 		c, err = store.One(tx, checkpointFields, `select `+checkpointColumns+` from checkpoints where id = $1 and workspace = $2`, r.Checkpoint, w.ID)
@@ -69,8 +70,8 @@ func beginIn(tx *store.Tx, r record.Run, w Workspace, now time.Time) error {
 	return addEvent(tx, Author{}, r, w, now, eventBegun, nil)
 }
 
-// RequireReviews has their owner look at the workspaces that a run left half changed: it did not succeed (it
-// is dirty), and it did something since its last checkpoint (it is partial) (OSL-30).
+// RequireReviews marks the workspaces for review that a run left partly changed. These are the
+// workspaces that a failed, cancelled or interrupted run has changed since its last checkpoint.
 func RequireReviews(tx *store.Tx, db *store.DB, r record.Run, outcome domain.Outcome, now time.Time) error {
 	if !outcome.Failed() && outcome != domain.OutcomeCancelled && outcome != domain.OutcomeInterrupted {
 		return nil
@@ -108,7 +109,8 @@ func RequireReviews(tx *store.Tx, db *store.DB, r record.Run, outcome domain.Out
 	return nil
 }
 
-// CheckReview refuses what would have a run go on that left a workspace half changed.
+// CheckReview returns a *BlockedError if the run left a workspace partly changed. Such a run cannot
+// continue before the review.
 func CheckReview(tx *store.Tx, r record.Run) error {
 	w, half, err := store.OrFalse(store.One(tx, fields, `select `+columns+` from workspaces where review = $1 and review <> 0 order by id limit 1`, r.ID))
 	if half {
@@ -117,21 +119,22 @@ func CheckReview(tx *store.Tx, r record.Run) error {
 	return err
 }
 
-// marks are the events after which a workspace is in order, as a list of SQL.
+// marks lists the kinds of events after which a workspace is consistent, as an SQL list.
 const marks = `'begun', 'checkpoint', 'acknowledged', 'discarded', 'retried'`
 
-// discardedKey begins the key of a call whose writes were discarded, with the number of the write behind it.
+// discardedKey is the prefix of the key of a discarded write. The ID of the write's event and the
+// original key follow.
 const discardedKey = "discarded/"
 
-// DiscardedCalls are the keys of the calls of a run whose writes to its workspace its owner has discarded, and that
-// were not made again since: another attempt makes them again.
+// DiscardedCalls returns the keys of a run's calls that wrote to its workspace and were discarded.
+// It omits calls that were repeated since. The next attempt makes these calls again.
 func (l *Workspaces) DiscardedCalls(ctx context.Context, run int64) ([]string, error) {
 	return store.Values[string](store.Reads(ctx, l.DB), `select distinct gone.key from (select substr(key, length(cast($1 as text) || id || '/') + 1) as key from workspace_events where run = cast($2 as bigint) and run <> 0 and key like cast($1 as text) || '%') as gone
 		where not exists (select 1 from workspace_events as again where again.run = $2 and again.key = gone.key)`, discardedKey, run)
 }
 
-// leftPartial reports whether a run has changed a workspace, or anything outside while it worked in it, since
-// it was last known to be in order.
+// leftPartial reports whether a run has made changes since the workspace was last consistent.
+// External changes count, too, if the run works in this workspace.
 func leftPartial(tx *store.Tx, r record.Run, w Workspace) (bool, error) {
 	var mark, since int64
 	if err := store.Scan(tx, []any{&mark, &since}, `select coalesce(max(id), 0), coalesce(max(at), 0) from workspace_events where workspace = $1 and run = cast($2 as bigint) and run <> 0
@@ -144,7 +147,8 @@ func leftPartial(tx *store.Tx, r record.Run, w Workspace) (bool, error) {
 		return changes, err
 	}
 
-	// A call that failed to begin has changed nothing; of one that was cut off nobody knows.
+	// A call that failed to start has changed nothing. The effect of an interrupted call is
+	// unknown.
 	return store.Value[bool](tx, `select exists (select 1 from calls where run = $1 and started_at >= $2 and effect in ('write', 'external') and state in ('done', 'uncertain'))`, r.ID, since)
 }
 
@@ -157,17 +161,17 @@ func addReviewInfo(tx *store.Tx, r record.Run, w Workspace, outcome domain.Outco
 	}, now)
 }
 
-// AcknowledgeReview accepts a workspace as a run left it.
+// AcknowledgeReview ends the review and keeps the workspace as the run left it.
 func (l *Workspaces) AcknowledgeReview(ctx context.Context, id int64) (Workspace, error) {
 	return l.review(ctx, id, eventAcknowledged, func(tx *store.Tx, w *Workspace, _ record.Run, last Checkpoint) error {
-		// What is accepted is in order from now on: a retry of the run begins with it.
+		// The accepted state is consistent, so a retry of the run begins with it.
 		last.At, last.Phase, last.Role, last.State = w.UpdatedAt, w.Phase, w.Role, w.State
 		return insertCheckpoint(tx, &last)
 	})
 }
 
-// DiscardReview puts a workspace back to the last checkpoint of the run that left it half changed. What the run
-// has added to its artifacts since is discarded; what it did outside of the workspace stays.
+// DiscardReview ends the review and restores the workspace from the last checkpoint of the run.
+// Artifacts that the run added since then are discarded. Changes outside of the workspace are kept.
 func (l *Workspaces) DiscardReview(ctx context.Context, id int64) (Workspace, error) {
 	return l.review(ctx, id, eventDiscarded, func(tx *store.Tx, w *Workspace, _ record.Run, last Checkpoint) error {
 		restore(tx, w, last)
@@ -175,8 +179,9 @@ func (l *Workspaces) DiscardReview(ctx context.Context, id int64) (Workspace, er
 	})
 }
 
-// BeginRetry locks a workspace whose review is about to end with a new run, and puts it back to the last checkpoint of the run r that
-// left it half changed. The caller queues the new run, which begins from that checkpoint, and calls EndRetry.
+// BeginRetry locks a workspace whose review ends with a new run. It restores the workspace from the
+// last checkpoint of r, the run that left it partly changed. The caller must queue the new run,
+// which begins from that checkpoint, and call EndRetry.
 func BeginRetry(tx *store.Tx, db *store.DB, id int64, now time.Time) (w Workspace, r record.Run, last Checkpoint, err error) {
 	if w, r, last, err = beginReview(tx, db, id, now); err == nil {
 		restore(tx, &w, last)
@@ -184,12 +189,13 @@ func BeginRetry(tx *store.Tx, db *store.DB, id int64, now time.Time) (w Workspac
 	return w, r, last, err
 }
 
-// EndRetry ends the review that BeginRetry has begun.
+// EndRetry ends the review that BeginRetry began.
 func EndRetry(tx *store.Tx, w Workspace, r record.Run, now time.Time) error {
 	return endReview(tx, &w, r, eventRetried, now)
 }
 
-// restore puts a workspace back to a checkpoint. The calls that wrote to it since may be made again: their keys are free.
+// restore restores a workspace from a checkpoint, and discards the artifacts that the run added
+// since. It also renames the keys of the calls that wrote since, so that the calls can be repeated.
 func restore(tx *store.Tx, w *Workspace, c Checkpoint) {
 	w.State, w.Phase, w.Role = c.State, c.Phase, c.Role
 	tx.Run(`update workspace_events set key = cast($1 as text) || id || '/' || key where workspace = $2 and run = $3 and key <> '' and kind in ('changed', 'artifact', 'status')
@@ -200,7 +206,8 @@ func restore(tx *store.Tx, w *Workspace, c Checkpoint) {
 	tx.Run(`update artifacts set discarded = 1 where workspace = $1 and run = $2 and id > $3`, w.ID, c.Run, c.artifact)
 }
 
-// review ends the review of a workspace with what its owner has decided. The error is a *WorkspaceError when it needs none.
+// review ends the review of a workspace with a decision of its owner. It returns an *Error if the
+// workspace needs no review.
 func (l *Workspaces) review(ctx context.Context, id int64, kind string, decide func(tx *store.Tx, w *Workspace, r record.Run, last Checkpoint) error) (Workspace, error) {
 	now := l.DB.Now()
 	return store.InTx(ctx, l.DB, func(tx *store.Tx) (Workspace, error) {
@@ -216,8 +223,8 @@ func (l *Workspaces) review(ctx context.Context, id int64, kind string, decide f
 	})
 }
 
-// beginReview locks a workspace that needs a review. It also returns the run that left it half changed, and the last checkpoint of
-// that run.
+// beginReview locks a workspace that needs a review. It also returns the run that left it partly
+// changed, and the last checkpoint of that run.
 func beginReview(tx *store.Tx, db *store.DB, id int64, now time.Time) (w Workspace, r record.Run, last Checkpoint, err error) {
 	if w, err = lock(tx, db, id); err != nil {
 		return w, r, last, err
@@ -238,7 +245,8 @@ func beginReview(tx *store.Tx, db *store.DB, id int64, now time.Time) (w Workspa
 	return w, r, last, nil
 }
 
-// endReview stores a workspace whose review ends, and withdraws the info about it.
+// endReview ends the review of a workspace, stores the workspace and withdraws the info about the
+// review.
 func endReview(tx *store.Tx, w *Workspace, r record.Run, kind string, now time.Time) error {
 	w.Review = 0
 	put(tx, *w)
@@ -246,7 +254,7 @@ func endReview(tx *store.Tx, w *Workspace, r record.Run, kind string, now time.T
 	return addEvent(tx, Author{}, r, *w, now, kind, nil)
 }
 
-// Runs lists the runs that worked in a workspace, newest first, as far as they are kept.
+// Runs returns the stored runs that worked in a workspace, newest first.
 func (l *Workspaces) Runs(ctx context.Context, workspace int64, limit int) ([]record.Run, error) {
 	return store.List(store.Reads(ctx, l.DB), record.RunFields, `select `+record.RunColumns+` from runs where workspace = cast($1 as bigint) and workspace <> 0 order by id desc limit $2`, workspace, limit)
 }

@@ -1,4 +1,5 @@
-// Package workspace has the state of skills that outlives runs, with its artifacts, events, checkpoints and reviews.
+// Package workspace stores state of skills that outlives runs, with its artifacts, events,
+// checkpoints and reviews.
 package workspace
 
 import (
@@ -18,40 +19,42 @@ import (
 	"rouse/internal/text"
 )
 
-// Workspace is state of one skill for one agent that outlives runs (OSL-23, OSL-27, OSL-28).
+// Workspace is the state of a skill of an agent that outlives runs.
 type Workspace struct {
-	ID            int64
-	Agent, Skill  string
-	Name          string // unique for its skill and agent
-	Status        Status
-	StatusBy      string // ByUser or ByAgent: a run does not resume what its owner has paused
+	ID           int64
+	Agent, Skill string
+	Name         string // unique for its skill and agent
+	Status       Status
+	// StatusBy is ByUser or ByAgent. A run cannot resume a workspace that its owner has paused.
+	StatusBy      string
 	Phase, Role   string
-	State         json.RawMessage // an object of at most 256 KiB
-	SchemaVersion string          // of the state, as the skill counts
-	LockVersion   int64           // how often it was written, from 1
-	// Review is the run that left it half changed; 0: none. No run may work in it until its owner has decided.
+	State         json.RawMessage // JSON object of at most 256 KiB
+	SchemaVersion string          // version of the state's schema, set by the skill
+	LockVersion   int64           // starts at 1 and increases with each write
+	// Review is the run that left the workspace partly changed. If it is not 0, runs cannot work in
+	// the workspace until the owner has decided.
 	Review               int64
 	CreatedAt, UpdatedAt time.Time
 }
 
-// Status says whether runs may work in a workspace.
+// Status is the status of a workspace. Runs can work only in an active workspace.
 type Status string
 
-// The statuses: active ⇄ paused, both → archived, and an archived one can be resumed.
+// Statuses of a workspace. An archived workspace can become active, but not paused.
 const (
 	Active   Status = "active"
 	Paused   Status = "paused"
 	Archived Status = "archived"
 )
 
-// Bounds of what a workspace holds.
+// Limits of a workspace.
 const (
-	maxState = 256 << 10 // bytes, of a state and of the state of a run in a checkpoint
-	maxWord  = 100       // characters, of a name, a phase, a role, a step, a type, a status
-	maxEvent = 16 << 10  // bytes, of the data of an event
+	maxState = 256 << 10 // in bytes; also limits the run state of a checkpoint
+	maxWord  = 100       // in characters, for names, phases, roles, steps, types and statuses
+	maxEvent = 16 << 10  // in bytes, for the data of an event
 )
 
-// ConflictError is a write to a workspace that somebody else has written since it was read (OSL-27).
+// ConflictError is returned for a write to a workspace that has changed since it was read.
 type ConflictError struct {
 	Workspace  int64
 	Name       string
@@ -62,7 +65,8 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("workspace %d (%s) has the lock version %d by now, and %d was given: somebody else has written it; read it again, and repeat the change", e.Workspace, e.Name, e.Now, e.Given)
 }
 
-// BlockedError is why a run may not work in a workspace, and what its owner can do.
+// BlockedError is returned if a run cannot work in a workspace. Its message tells the owner how to
+// unblock it.
 type BlockedError struct{ Workspace Workspace }
 
 func (e *BlockedError) Error() string {
@@ -73,9 +77,9 @@ func (e *BlockedError) Error() string {
 	return fmt.Sprintf("workspace %d (%s) is %s; resume it with: rouse workspaces resume %[1]d", w.ID, w.Name, w.Status)
 }
 
-// Error is what was asked of a workspace and cannot be done.
+// Error is returned for a request that is not valid for the workspace.
 type Error struct {
-	Field   string // what was wrong of what was given; "": something else
+	Field   string // faulty field; empty if the error concerns no single field
 	Message string
 }
 
@@ -85,10 +89,10 @@ func wrong(field, format string, args ...any) error {
 	return &Error{field, fmt.Sprintf(format, args...)}
 }
 
-// Author is who writes to a workspace: a call of an attempt, or the owner.
+// Author is the writer of a workspace: a call of an attempt, or the owner.
 type Author struct {
-	Attempt record.Attempt // the zero value: the owner
-	Key     string         // of the call, which writes once however often it is made
+	Attempt record.Attempt // zero for the owner
+	Key     string         // key of the call; repeated calls with a key write only once
 }
 
 func (by Author) name() string {
@@ -98,7 +102,7 @@ func (by Author) name() string {
 	return record.ByAgent
 }
 
-// Blocked says why no run may work in the workspace: nil, or a *BlockedError.
+// Blocked returns a *BlockedError if runs cannot work in the workspace, and nil otherwise.
 func (w Workspace) Blocked() error {
 	if w.Status != Active || w.Review != 0 {
 		return &BlockedError{w}
@@ -115,33 +119,35 @@ func fields(w *Workspace) []any {
 	}
 }
 
-// Workspaces has the state of skills that outlives runs.
+// Workspaces stores state of skills that outlives runs.
 type Workspaces struct {
 	DB    *store.DB
 	Blobs *blob.Blobs
 }
 
-// Get reads one; ErrNotFound when there is none of that number.
+// Get returns a workspace. It returns ErrNotFound if the workspace does not exist.
 func (l *Workspaces) Get(ctx context.Context, id int64) (Workspace, error) {
 	w, err := store.One(store.Reads(ctx, l.DB), fields, `select `+columns+` from workspaces where id = $1`, id)
 	return store.OrNotFound(w, err, "workspace %d", id)
 }
 
-// Named reads the workspace of an agent's skill with a name; ErrNotFound when there is none.
+// Named returns the workspace of an agent's skill with a name. It returns ErrNotFound if the
+// workspace does not exist.
 func (l *Workspaces) Named(ctx context.Context, agent, skill, name string) (Workspace, error) {
 	w, err := store.One(store.Reads(ctx, l.DB), fields, `select `+columns+` from workspaces where agent = $1 and skill = $2 and name = $3`, agent, skill, name)
 	return store.OrNotFound(w, err, "the workspace %q of the skill %s", name, skill)
 }
 
-// Filter selects workspaces; the zero value of a field selects all.
+// Filter selects workspaces. The zero value of a field matches all workspaces.
 type Filter struct {
 	Agent, Skill string
 	Status       Status
-	Limit        int   // 0 means 100
-	Before       int64 // those that were written before the workspace of this id; 0: all
+	Limit        int // 0 means 100
+	// Before is the ID of a workspace. Only workspaces written before it are selected.
+	Before int64
 }
 
-// List lists workspaces, those written last first.
+// List returns workspaces, the most recently written first.
 func (l *Workspaces) List(ctx context.Context, f Filter) ([]Workspace, error) {
 	if f.Limit <= 0 {
 		f.Limit = 100
@@ -153,8 +159,8 @@ func (l *Workspaces) List(ctx context.Context, f Filter) ([]Workspace, error) {
 		f.Agent, f.Skill, string(f.Status), f.Before, f.Limit)
 }
 
-// Create creates a workspace of an agent's skill: Agent, Skill, Name, and what else is given of
-// Phase, Role, State and SchemaVersion. The error is a *WorkspaceError when the name is taken.
+// Create creates a workspace from Agent, Skill and Name of w. Phase, Role, State and SchemaVersion
+// are optional. It returns an *Error if the name is taken.
 func (l *Workspaces) Create(ctx context.Context, by Author, w Workspace) (Workspace, error) {
 	if err := w.check(); err != nil {
 		return Workspace{}, err
@@ -171,7 +177,7 @@ func (l *Workspaces) Create(ctx context.Context, by Author, w Workspace) (Worksp
 			return w, err
 		}
 
-		// A call that a crash made happen again has created it already.
+		// A call that is repeated after a crash has already created the workspace.
 		known, _, err := writtenBefore(tx, by)
 		if err != nil {
 			return w, err
@@ -200,7 +206,7 @@ func (l *Workspaces) Create(ctx context.Context, by Author, w Workspace) (Worksp
 	})
 }
 
-// check refuses words and a state that a workspace cannot hold.
+// check returns an *Error if a field of the workspace is not valid.
 func (w Workspace) check() error {
 	for _, f := range []struct{ field, value string }{{"skill", w.Skill}, {"name", w.Name}, {"agent", w.Agent}} {
 		if f.value == "" {
@@ -216,7 +222,8 @@ func (w Workspace) check() error {
 	return checkState("state", w.State)
 }
 
-// checkWord refuses what is no short text of one line: it is shown in lists, and to models.
+// checkWord returns an *Error if value is not a short text of one line. Such values appear in lists
+// and in prompts.
 func checkWord(field, value string) error {
 	if n := utf8.RuneCountInString(value); n > maxWord {
 		return wrong(field, "the %s has %d characters; at most %d are kept", field, n, maxWord)
@@ -227,7 +234,7 @@ func checkWord(field, value string) error {
 	return nil
 }
 
-// checkState refuses a state that is no JSON object, or too large; nil is none.
+// checkState returns an *Error if state is not a JSON object or is too large. A nil state is valid.
 func checkState(field string, state json.RawMessage) error {
 	if len(state) == 0 {
 		return nil
@@ -242,18 +249,21 @@ func checkState(field string, state json.RawMessage) error {
 	return nil
 }
 
-// Change is what becomes different of a workspace; what is left out stays.
+// Change is a change of a workspace. Fields with the zero value do not change.
 type Change struct {
-	LockVersion   int64 // that it was read with; 0: whatever it is by now
-	Since         int64 // that it was read with, by an author whose own changes since do no harm; 0: none
+	// LockVersion is the version that the author read. If 0, the lock version is not checked.
+	LockVersion int64
+	// Since is the version that the author read, if the author's own later changes do not conflict.
+	// If 0, it is not checked.
+	Since         int64
 	State         json.RawMessage
 	Phase, Role   *string
 	SchemaVersion *string
 	Status        Status
 }
 
-// Change changes a workspace, once for its author's call, and returns it as it is then. The
-// error is a *ConflictError, a *BlockedError, a *WorkspaceError, ErrFenced or ErrNotFound.
+// Change changes a workspace, at most once for each call of its author, and returns the result. The
+// error can be a *ConflictError, a *BlockedError, an *Error, ErrFenced or ErrNotFound.
 func (l *Workspaces) Change(ctx context.Context, by Author, id int64, c Change) (Workspace, error) {
 	if err := checkState("state", c.State); err != nil {
 		return Workspace{}, err
@@ -274,12 +284,12 @@ func (l *Workspaces) Change(ctx context.Context, by Author, id int64, c Change) 
 	})
 }
 
-// moves reports whether the change is about the status alone.
+// moves reports whether the change sets only the status.
 func (c Change) moves() bool {
 	return c.Status != "" && c.State == nil && c.Phase == nil && c.Role == nil && c.SchemaVersion == nil
 }
 
-// apply makes the change, and says which event it is.
+// apply applies the change to w, and returns the kind and data of the resulting event.
 func (c Change) apply(tx *store.Tx, by Author, w *Workspace) (kind string, data map[string]any, err error) {
 	if c.LockVersion != 0 && c.LockVersion != w.LockVersion {
 		return "", nil, &ConflictError{w.ID, w.Name, c.LockVersion, w.LockVersion}
@@ -315,7 +325,8 @@ func (c Change) apply(tx *store.Tx, by Author, w *Workspace) (kind string, data 
 	return kind, data, nil
 }
 
-// checkOthers refuses a change where another run, or the owner, has changed the workspace since its author read it (OSL-27).
+// checkOthers returns a *ConflictError if another run or the owner has changed the workspace since
+// c.Since.
 func (c Change) checkOthers(tx *store.Tx, by Author, w Workspace) error {
 	if c.Since == 0 {
 		return nil
@@ -329,7 +340,7 @@ func (c Change) checkOthers(tx *store.Tx, by Author, w Workspace) error {
 	return err
 }
 
-// checkMove refuses a status that a workspace cannot get from its author.
+// checkMove returns an error if the author cannot set the status to.
 func (w Workspace) checkMove(tx *store.Tx, by Author, to Status) error {
 	switch {
 	case to != Active && to != Paused && to != Archived:
@@ -342,7 +353,7 @@ func (w Workspace) checkMove(tx *store.Tx, by Author, to Status) error {
 		return nil
 	}
 
-	// A run would lose the ground under its feet.
+	// Archiving would take the workspace from a run that is working in it.
 	run, works, err := store.OrFalse(store.Value[int64](tx, `select id from runs where workspace = cast($1 as bigint) and workspace <> 0 and state <> 'finished' and id <> $2 order by id limit 1`, w.ID, by.Attempt.Run))
 	if works {
 		err = wrong("status", "run %d works in workspace %d (%s); cancel it first: rouse stop %[1]d", run, w.ID, w.Name)
@@ -350,7 +361,8 @@ func (w Workspace) checkMove(tx *store.Tx, by Author, to Status) error {
 	return err
 }
 
-// author is the run whose attempt writes, fenced; the zero Run for the owner.
+// author checks that the author's attempt is current and returns its run. It returns the zero Run
+// for the owner.
 func author(tx *store.Tx, db *store.DB, by Author) (record.Run, error) {
 	switch {
 	case by.Attempt.Run == 0:
@@ -361,23 +373,26 @@ func author(tx *store.Tx, db *store.DB, by Author) (record.Run, error) {
 	return record.CheckFence(tx, db, by.Attempt)
 }
 
-// writtenBefore is the workspace that a call has written already, 0 for none, and the lock version that it had then.
+// writtenBefore returns the workspace that a call has already written, and the lock version it had
+// then. It returns 0 if the call has not written.
 func writtenBefore(tx *store.Tx, by Author) (workspace, lockVersion int64, err error) {
 	err = store.Scan(tx, []any{&workspace, &lockVersion}, `select workspace, lock_version from workspace_events where run = $1 and run <> 0 and key = $2 and key <> ''`, by.Attempt.Run, by.Key)
 	_, err = store.OrZero(0, err)
 	return workspace, lockVersion, err
 }
 
-// lock reads a workspace that is about to be changed.
+// lock reads a workspace and locks it for an update.
 func lock(tx *store.Tx, db *store.DB, id int64) (Workspace, error) {
 	w, err := store.One(tx, fields, `select `+columns+` from workspaces where id = $1`+db.ForUpdate, id)
 	return store.OrNotFound(w, err, "workspace %d", id)
 }
 
-// write is the one way to write to a workspace: fenced by the attempt, by a run of its agent alone,
-// once for a call, while no one else has to decide first. change says which event it is. moves says that it is about
-// the status, so that a paused workspace can be resumed, and its author need not
-// work in it.
+// write performs every write to a workspace. It checks that the author's attempt is current and
+// belongs to the workspace's agent. It does nothing if the call has already written.
+//
+// The change function applies the change and returns the kind and data of its event. If moves is
+// set, the change concerns only the status: it is allowed in a paused workspace, and the run does
+// not have to work in the workspace.
 func write(tx *store.Tx, db *store.DB, by Author, id int64, now time.Time, moves bool, change func(*Workspace) (kind string, data map[string]any, err error)) (Workspace, error) {
 	r, err := author(tx, db, by)
 	if err != nil {
@@ -389,7 +404,7 @@ func write(tx *store.Tx, db *store.DB, by Author, id int64, now time.Time, moves
 		return w, err
 	}
 
-	// Of other agents a run knows nothing.
+	// A run cannot see the workspaces of other agents.
 	byRun := by.Attempt.Run != 0
 	if byRun && w.Agent != r.Agent {
 		return Workspace{}, fmt.Errorf("workspace %d is %w", id, store.ErrNotFound)
