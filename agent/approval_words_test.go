@@ -10,8 +10,9 @@ import (
 	"rouse/internal/ledger"
 )
 
-// TestApprovalTellsWhatIsMixed checks that an approval request names the content that brings the three labels together, its origins and
-// the setting that would allow the call. A request to an address that the owner wrote needs no approval.
+// TestApprovalTellsWhatIsMixed checks that an approval request names the content that combines the
+// three labels, its origins, and the setting that would allow the call. A request to an address
+// that the owner wrote needs no approval.
 func TestApprovalTellsWhatIsMixed(t *testing.T) {
 	t.Parallel()
 	calls := func(url string) modeltest.Turn {

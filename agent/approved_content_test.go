@@ -15,7 +15,8 @@ import (
 	"rouse/internal/ledger/inbox"
 )
 
-// scriptJob is a job whose one call runs a script of its agent's folder, unapproved.
+// scriptJob returns a job with one call, which runs a script in the agent's folder without
+// approval.
 func scriptJob(t *testing.T, command string) (b *bench, write func(script string)) {
 	t.Helper()
 	confined(t)
@@ -38,8 +39,9 @@ func scriptJob(t *testing.T, command string) (b *bench, write func(script string
 	}
 }
 
-// What the owner has approved is the content of the script: another one that was written before the call is
-// asked about again, shown as it is, also when the answer came while no daemon ran.
+// TestAnotherContentIsAskedAgain checks that an approval covers the content of a script. If the
+// content changes before the call, the owner is asked again and sees the new content, even if the
+// answer came while no daemon ran.
 func TestAnotherContentIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	b, write := scriptJob(t, "sh job.sh")
@@ -66,7 +68,7 @@ func TestAnotherContentIsAskedAgain(t *testing.T) {
 	}
 }
 
-// A standing approval covers the content that was approved, and no other.
+// TestAlwaysIsForOneContent checks that a standing approval covers only the approved content.
 func TestAlwaysIsForOneContent(t *testing.T) {
 	t.Parallel()
 	b, write := scriptJob(t, "sh job.sh; true")
@@ -90,7 +92,8 @@ func TestAlwaysIsForOneContent(t *testing.T) {
 	}
 }
 
-// An approval shows the text of a PDF or an HTML page, the type of another binary file, and an executable file unchanged.
+// TestApprovalShowsReadableText checks that an approval shows the text of a PDF or an HTML page,
+// the type of another binary file, and an executable file unchanged.
 func TestApprovalShowsReadableText(t *testing.T) {
 	t.Parallel()
 	confined(t)
@@ -125,7 +128,7 @@ func TestApprovalShowsReadableText(t *testing.T) {
 		}
 	}
 
-	// A script is shown unchanged, even with the name of another type.
+	// A script is shown unchanged, even with the file name extension of another type.
 	b := setup(t)
 	b.put("plain/job.html", "echo '<p>paid</p>'\n")
 	plain := b.plan.Agents["plain"]
@@ -160,7 +163,7 @@ func pdfOf(line string) string {
 	return out + fmt.Sprintf("trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n", len(offsets)+1, start)
 }
 
-// What was a secret stays one: after it was replaced by another, the old value is blacked out as well.
+// TestReplacedSecretsStaySecret checks that the old value of a replaced secret is still redacted.
 func TestReplacedSecretsStaySecret(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

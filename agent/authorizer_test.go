@@ -21,13 +21,14 @@ import (
 	"rouse/internal/ledger/label"
 )
 
-// post is a tool that sends letters, which no agent may do by itself. What it sent, it keeps.
+// post is a tool that sends letters. Each call needs an approval. It keeps the letters that it
+// sent.
 type post struct {
 	mu    sync.Mutex
 	sent  []string
-	need  tool.Access // of each letter, beside the action
+	need  tool.Access // access of each letter, in addition to the action
 	fails bool
-	key   string // changes what a letter does, as another stamp would
+	key   string // changes the action of a letter
 }
 
 type letter struct {
@@ -60,7 +61,7 @@ func (p *post) tools(t *testing.T) []tool.Tool {
 
 func (p *post) all() string { return strings.Join(p.sent, " ") }
 
-// office is a bench whose agents can send letters, each only with leave.
+// office returns a bench with agents that can send letters after an approval.
 func office(t *testing.T, turns ...modeltest.Turn) (*bench, *post) {
 	t.Helper()
 	b, p := setup(t, turns...), &post{need: tool.Access{MissingGrant: "no grant covers letters"}}
@@ -68,7 +69,7 @@ func office(t *testing.T, turns ...modeltest.Turn) (*bench, *post) {
 	return b, p
 }
 
-// restart is a new process on the same ledger.
+// restart simulates a new process on the same ledger.
 func (b *bench) restart(p *post) {
 	b.t.Helper()
 	var err error
@@ -86,14 +87,14 @@ func (b *bench) adhoc(text string) int64 {
 	return b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: text}})
 }
 
-// heard is the last request of the model.
+// heard returns the last request to the model.
 func (b *bench) heard() string {
 	all := b.server.Requests()
 	return string(all[len(all)-1])
 }
 
-// UNI-06, UNI-09: a call without a grant waits in the inbox exactly as it would be done, and is
-// done once after its owner's yes, however late that comes and whatever dies meanwhile.
+// TestApproved checks UNI-06 and UNI-09: a call without a grant waits in the inbox, exactly as it
+// would be made. It is made once after the owner's approval, even after a long wait and crashes.
 func TestApproved(t *testing.T) {
 	t.Parallel()
 	b, p := office(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "row"), send("2", "bob")}}, modeltest.Turn{Text: "Sent."})
@@ -139,7 +140,8 @@ func TestApproved(t *testing.T) {
 	}
 }
 
-// The notice of an interruption is not for a run that waited for an answer.
+// TestApprovedIsNoInterruption checks that a run that waited for an answer gets no notice of an
+// interruption.
 func TestApprovedIsNoInterruption(t *testing.T) {
 	t.Parallel()
 	b, p := office(t, modeltest.Turn{Calls: []model.Call{send("1", "bob")}}, modeltest.Turn{Text: "Sent."})
@@ -154,7 +156,8 @@ func TestApprovedIsNoInterruption(t *testing.T) {
 	}
 }
 
-// A letter that was on when the process died is not sent again by itself, whatever was said.
+// TestApprovedAndCutOff checks that a letter is not sent again after a crash during the call, even
+// if it was approved.
 func TestApprovedAndCutOff(t *testing.T) {
 	t.Parallel()
 	b, p := office(t)
@@ -173,8 +176,8 @@ func TestApprovedAndCutOff(t *testing.T) {
 	}
 }
 
-// OSA-07: a denial is told to the model, with its reason, and holds for the run; the later calls
-// of the same answer are not made, the earlier ones are.
+// TestDenied checks OSA-07: the model is told of a denial and its reason, and the denial holds for
+// the run. Later calls of the same answer are not made, but earlier ones are.
 func TestDenied(t *testing.T) {
 	t.Parallel()
 	b, p := office(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "before"), send("2", "bob"), insertCall("3", "after")}},
@@ -201,8 +204,9 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// Once is for one call: the same letter again in the same run is asked about again, both of one
-// answer one after the other.
+// TestOnceIsForOneCall checks that a single approval covers one call. The owner is asked again
+// about the same letter in the same run, and about two equal letters of one answer one after the
+// other.
 func TestOnceIsForOneCall(t *testing.T) {
 	t.Parallel()
 	b, p := office(t, modeltest.Turn{Calls: []model.Call{send("1", "bob"), send("2", "bob")}}, modeltest.Turn{Text: "Sent."})
@@ -219,7 +223,8 @@ func TestOnceIsForOneCall(t *testing.T) {
 	}
 }
 
-// Once is not for the next attempt either, when the call was made and the attempt failed.
+// TestOnceIsNotForARetry checks that a single approval does not cover the next attempt if the call
+// was made.
 func TestOnceIsNotForARetry(t *testing.T) {
 	t.Parallel()
 	b, p := office(t)
@@ -239,7 +244,8 @@ func TestOnceIsNotForARetry(t *testing.T) {
 	}
 }
 
-// Always holds for later runs of the agent, for exactly this action, until it is taken back.
+// TestAlways checks that a standing approval covers this exact action in later runs of the agent,
+// until it is revoked.
 func TestAlways(t *testing.T) {
 	t.Parallel()
 	b, p := office(t)
@@ -270,8 +276,8 @@ func TestAlways(t *testing.T) {
 	}
 }
 
-// What was approved is what is done: when the same call would do something else by now, its
-// owner is asked again.
+// TestAnotherActionIsAskedAgain checks that the owner is asked again if the same call would do
+// something different from the approved action.
 func TestAnotherActionIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	b, p := office(t, modeltest.Turn{Calls: []model.Call{send("1", "bob")}}, modeltest.Turn{Text: "Sent."})
@@ -289,7 +295,7 @@ func TestAnotherActionIsAskedAgain(t *testing.T) {
 	}
 }
 
-// UNI-06: on_denied says what becomes of a call that would have to be asked about.
+// TestOnDenied checks UNI-06: on_denied selects how a call that needs an approval is handled.
 func TestOnDenied(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -320,7 +326,8 @@ func TestOnDenied(t *testing.T) {
 	}
 }
 
-// A playbook and a manual call pass the same authorizer; a denial is a call that failed.
+// TestListsAreAuthorized checks that playbooks and manual calls pass the same authorizer. A denied
+// call counts as failed.
 func TestListsAreAuthorized(t *testing.T) {
 	t.Parallel()
 	b, p := office(t)
@@ -354,7 +361,8 @@ func TestListsAreAuthorized(t *testing.T) {
 	}
 }
 
-// An approval that comes too late ends the run; retried manually, it asks again.
+// TestApprovalExpires checks that a run ends if its approval expires. If the run is retried
+// manually, it asks again.
 func TestApprovalExpires(t *testing.T) {
 	t.Parallel()
 	b, p := office(t, modeltest.Turn{Calls: []model.Call{send("1", "bob")}}, modeltest.Turn{Calls: []model.Call{send("2", "bob")}})
@@ -371,7 +379,8 @@ func TestApprovalExpires(t *testing.T) {
 	}
 }
 
-// An agent in phases asks for the call that its step makes, and goes on with it.
+// TestPhasesAreAuthorized checks that an agent in phases asks for the approval of a call of its
+// step, and then continues with the call.
 func TestPhasesAreAuthorized(t *testing.T) {
 	t.Parallel()
 	act := model.Call{ID: "1", Name: "agent_step", Args: json.RawMessage(`{"phase":"act","thinking":"t","summary":"s","action":{"tool_name":"send","tool_input":{"to":"bob"}}}`)}
@@ -393,8 +402,8 @@ func TestPhasesAreAuthorized(t *testing.T) {
 	}
 }
 
-// The third label is asked about in the very call that would bring it, and what a run has met
-// is on record before the call.
+// TestThirdLabel checks that the call that would bring the third label needs the approval, and that
+// the labels of a run are recorded before the call.
 func TestThirdLabel(t *testing.T) {
 	t.Parallel()
 	b, p := office(t)
@@ -439,7 +448,8 @@ func TestThirdLabel(t *testing.T) {
 	}
 }
 
-// A run that waited for leave is played as it was, with what its owner said, and nothing is sent.
+// TestReplayOfApprovals checks that a replay of a run with approvals uses the recorded answers and
+// sends nothing.
 func TestReplayOfApprovals(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]string{inbox.ApprovalOnce: "bob", inbox.ApprovalDeny: ""} {

@@ -23,7 +23,7 @@ import (
 	"rouse/internal/ledger/event"
 )
 
-// put writes files below the bench's folder and describes them as a watch does.
+// put writes files below the bench's folder and describes them like a watch.
 func (b *bench) put(files ...string) []ledger.File {
 	b.t.Helper()
 	var out []ledger.File
@@ -52,7 +52,7 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// batch queues a run of files as a watch does.
+// batch queues a run of files like a watch.
 func (b *bench) batch(job string, more int, files ...ledger.File) int64 {
 	b.t.Helper()
 	r := ledger.Request{Job: job, Agent: "clerk", Trigger: domain.TriggerWatch, Detail: ledger.TriggerDetail{Files: files, More: more}}
@@ -67,7 +67,7 @@ func (b *bench) batch(job string, more int, files ...ledger.File) int64 {
 	return out[0].Run
 }
 
-// finish commits how the latest attempt of a run ended.
+// finish records the result of an attempt.
 func (b *bench) finish(run int64, attempt int, res ledger.Result) {
 	b.t.Helper()
 	if err := b.ledger.Finish(b.t.Context(), ledger.Attempt{Run: run, Number: attempt}, res); err != nil {
@@ -75,7 +75,7 @@ func (b *bench) finish(run int64, attempt int, res ledger.Result) {
 	}
 }
 
-// calls are those of an attempt as key tool state, with what they were asked and gave.
+// calls returns the calls of an attempt as "key tool state", and their arguments and results.
 func (b *bench) calls(run int64, attempt int) (made []string, text string) {
 	b.t.Helper()
 	calls, err := b.ledger.Steps.Calls(b.t.Context(), run)
@@ -93,7 +93,7 @@ func (b *bench) calls(run int64, attempt int) (made []string, text string) {
 	return made, text
 }
 
-// left are the notes about files that a run goes on without.
+// left returns the events about the dropped files of a run.
 func (b *bench) left(run int64) string {
 	b.t.Helper()
 	events, err := b.ledger.Events.List(b.t.Context(), event.Filter{Run: run})
@@ -126,8 +126,8 @@ var importEach = []playbook.Call{
 	{Name: "todo", With: map[string]any{"markdown": "- [x] {{ len .Files }} files, {{ .More }} more; the first is {{ (index .Files 0).Name }}, {{ .imported.rows_imported }} rows at last"}},
 }
 
-// One run for many files: a playbook takes each of them by its place; their names are data
-// whatever they hold, neither templates nor expressions nor commands.
+// TestBatchOfHostileNames checks that a playbook processes each file of a batch by its position.
+// File names are data, and never templates, expressions or commands.
 func TestBatchOfHostileNames(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -153,15 +153,16 @@ func TestBatchOfHostileNames(t *testing.T) {
 	}
 }
 
-// speaker is a model of which a test says what it does.
+// speaker is a model with behavior that a test defines.
 type speaker func(r model.Request) model.Event
 
 func (s speaker) Stream(_ context.Context, r model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) { yield(s(r), nil) }
 }
 
-// The manifest lists what a batch is made of; it is there while the run is on, for it and
-// its owner alone. A run may read its own files and no others beside them.
+// TestManifest checks that the manifest lists the files of a batch and exists only during the run,
+// with access only for the run and its owner. A run may read its own files and no other files
+// beside them.
 func TestManifest(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -216,7 +217,7 @@ func TestManifest(t *testing.T) {
 		t.Errorf("the manifest is still there: %v", err)
 	}
 
-	// What a killed process left behind is swept, once its run is over.
+	// Files that a killed process left are swept after the end of its run.
 	b.put("manifests/1.json", "", "manifests/1.json.tmp", "", "manifests/notes.txt", "", "manifests/.rouse-OLD.tmp", "", "manifests/.rouse-NEW.tmp", "")
 	old := time.Now().Add(-2 * time.Hour)
 	if err := os.Chtimes(filepath.Join(b.dir, "manifests", ".rouse-OLD.tmp"), old, old); err != nil {
@@ -247,7 +248,8 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// A file that has gone or changed when the run begins is left out, and the record says why.
+// TestBatchLeavesOut checks that a missing or changed file is dropped when the run begins, and that
+// the record has the reason.
 func TestBatchLeavesOut(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -278,7 +280,7 @@ func TestBatchLeavesOut(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 
-	// Nothing is left of the next: it does not begin.
+	// No file of the next batch is left, so it does not begin.
 	more := b.put("in/x.csv", "what\nx\n", "in/y.csv", "what\ny\n")
 	none, one := b.batch("j", 0, more...), b.batch("j", 0, b.put("in/z.csv", "what\nz\n")...)
 
@@ -295,7 +297,8 @@ func TestBatchLeavesOut(t *testing.T) {
 	}
 }
 
-// A run that is retried while its file is moved away waits for it: the file is not gone.
+// TestRetryWhileTheFileIsMoved checks that a retried run waits for its file while the file is being
+// moved.
 func TestRetryWhileTheFileIsMoved(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -311,7 +314,7 @@ func TestRetryWhileTheFileIsMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The watcher records its move once the run has begun.
+	// The watcher records the move after the run has begun.
 	begun := b.ledger.Changed()
 	recorded := make(chan error, 1)
 	go func() {
@@ -327,8 +330,8 @@ func TestRetryWhileTheFileIsMoved(t *testing.T) {
 	}
 }
 
-// A later attempt keeps to the list of the first, whatever has become of the files: what was
-// imported is not imported again, and no file is taken for another.
+// TestBatchGoesOn checks that a later attempt keeps the list of the first attempt. Files that were
+// imported are not imported again, and positions in the list do not shift.
 func TestBatchGoesOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -345,7 +348,7 @@ func TestBatchGoesOn(t *testing.T) {
 	}
 
 	b.finish(id, 1, res)
-	// They are moved away as failed; the owner takes the broken one out, and another changes.
+	// The files were moved as failed. The owner removes the broken file, and another file changes.
 	var claims []claim.Status
 	for _, c := range must[[]claim.Status](t)(b.ledger.Claims.PendingAfterMoves(t.Context(), 10)) {
 		path := filepath.Join(b.dir, "failed", filepath.Base(c.Path))
@@ -391,7 +394,8 @@ func TestBatchGoesOn(t *testing.T) {
 	}
 }
 
-// A model has no places to keep to: its next attempt is told of what there is.
+// TestBatchOfAModelGoesOn checks that the next attempt of a model gets the current list of files,
+// because its calls do not depend on positions.
 func TestBatchOfAModelGoesOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -427,7 +431,7 @@ func TestBatchOfAModelGoesOn(t *testing.T) {
 	}
 }
 
-// A file that was taken by itself is a batch of one to a job that takes many.
+// TestBatchOfOne checks that a job with batches processes a single file as a batch of one.
 func TestBatchOfOne(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -446,8 +450,8 @@ func TestBatchOfOne(t *testing.T) {
 	}
 }
 
-// A file that was gone when its batch began was not read: dropped again, with the same
-// bytes, it gets a run of its own.
+// TestALeftFileComesAgain checks that a file that was missing when its batch began gets a run of
+// its own if it is dropped again with the same content.
 func TestALeftFileComesAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

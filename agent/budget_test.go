@@ -19,10 +19,10 @@ import (
 	"rouse/internal/ledger/budget"
 )
 
-// price makes a token cost as many micro-USD as it says.
+// price sets the cost of a token in micro-USD.
 var price = model.Price{Input: 1, Output: 10, Cached: 0.5}
 
-// paid is a bench whose model costs something; an answer may have 100 tokens.
+// paid returns a bench with a model that costs money. An answer may have 100 tokens.
 func paid(t *testing.T, turns ...modeltest.Turn) *bench {
 	b := setup(t, turns...)
 	clerk := b.plan.Agents["clerk"]
@@ -66,8 +66,8 @@ func (b *bench) spent(l *ledger.Ledger, scope, name string) budget.Spending {
 	return budget.Spending{}
 }
 
-// What a run costs is what its turns cost, also those that failed, and stands in its steps,
-// its total and the sums of the day.
+// TestCostIsCounted checks that the cost of a run includes failed turns, and is recorded in its
+// steps, in its total and in the sums of the day.
 func TestCostIsCounted(t *testing.T) {
 	t.Parallel()
 	b := paid(t,
@@ -100,8 +100,8 @@ func TestCostIsCounted(t *testing.T) {
 	}
 }
 
-// What a server does not say is counted by what was sent and received, and is marked; what it cannot
-// have meant is not believed.
+// TestUnreportedUsage checks that usage that a server does not report is estimated from the sent
+// and received bytes and marked. An impossible report is ignored.
 func TestUnreportedUsage(t *testing.T) {
 	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Done."})
@@ -121,7 +121,8 @@ func TestUnreportedUsage(t *testing.T) {
 	}
 }
 
-// A server that refuses, or cannot be reached, is not paid.
+// TestRefusedIsFree checks that a request costs nothing if the server refuses it or cannot be
+// reached.
 func TestRefusedIsFree(t *testing.T) {
 	t.Parallel()
 	b := paid(t, modeltest.Turn{Status: http.StatusUnauthorized, Raw: "no"})
@@ -133,10 +134,10 @@ func TestRefusedIsFree(t *testing.T) {
 	}
 }
 
-// OSA-62: a run ends before the turn that would cost more than its bounds allow.
+// TestRunBounds checks OSA-62: a run ends before the turn that would exceed its bounds.
 func TestRunBounds(t *testing.T) {
 	t.Parallel()
-	again := modeltest.Turn{Calls: []model.Call{todo("1")}, Usage: model.Usage{Input: 500, Output: 50}} // 1000 micro-USD
+	again := modeltest.Turn{Calls: []model.Call{todo("1")}, Usage: model.Usage{Input: 500, Output: 50}} // costs 1000 micro-USD
 	for what, bounds := range map[string]loop.Bounds{"cost_usd": {CostMicroUSD: 3100}, "tokens": {Tokens: 2500}} {
 		b := paid(t, again)
 		b.change(func(_ *plan.Agent, j *plan.Job) { j.Bounds = bounds })
@@ -147,7 +148,8 @@ func TestRunBounds(t *testing.T) {
 			t.Errorf("%s: %+v", what, res)
 		}
 
-		// What goes on after an interruption has what is left, which is nothing.
+		// A run that continues after an interruption has only the rest of its bounds, which is zero
+		// here.
 		if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +161,8 @@ func TestRunBounds(t *testing.T) {
 	}
 }
 
-// A day that is used up skips what the clock asked for, and ends what somebody asked for.
+// TestDayIsUsedUp checks that an exhausted daily budget skips runs of the schedule, and ends runs
+// that a user started.
 func TestDayIsUsedUp(t *testing.T) {
 	t.Parallel()
 	for scope, set := range map[string]func(*bench, plan.Budget){
@@ -168,7 +171,7 @@ func TestDayIsUsedUp(t *testing.T) {
 		"job books (budget.":  func(b *bench, l plan.Budget) { b.change(func(_ *plan.Agent, j *plan.Job) { j.Budget = l }) },
 	} {
 		for _, limit := range []plan.Budget{{CostMicroUSD: 2500}, {Tokens: 1500}} {
-			b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 1400, Output: 60}}) // 2000 micro-USD
+			b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 1400, Output: 60}}) // costs 2000 micro-USD
 			set(b, limit)
 			if res := b.run(b.triggered(domain.TriggerSchedule)); res.Outcome != domain.OutcomeSuccess {
 				t.Fatalf("%s: the first: %+v", scope, res)
@@ -189,8 +192,9 @@ func TestDayIsUsedUp(t *testing.T) {
 	}
 }
 
-// A day that is used up while a run is on ends it, whoever asked for it. Its exit tells it
-// from a run that used up its own bounds: it does not count as a failure of its job.
+// TestDayEndsARun checks that a run ends if the daily budget is exhausted during the run,
+// regardless of its trigger. Its exit differs from that of a run that exceeds its own bounds, and
+// is not a failure of the job.
 func TestDayEndsARun(t *testing.T) {
 	t.Parallel()
 	b := paid(t, modeltest.Turn{Calls: []model.Call{todo("1")}, Usage: model.Usage{Input: 1400, Output: 60}})
@@ -201,7 +205,8 @@ func TestDayEndsARun(t *testing.T) {
 	}
 }
 
-// What an attempt cost that failed is cost of its run, and a run that has begun is not skipped.
+// TestCostOfAllAttempts checks that the cost of failed attempts counts for the run, and that a run
+// that has begun is not skipped.
 func TestCostOfAllAttempts(t *testing.T) {
 	t.Parallel()
 	for what, limit := range map[string]func(*bench){
@@ -230,8 +235,8 @@ func TestCostOfAllAttempts(t *testing.T) {
 	}
 }
 
-// A process that dies during a call has counted it: before the server hears of it, its
-// price is on disk.
+// TestReservedBeforeTheCall checks that the price of a call is durable before the request is sent,
+// so that it counts after a crash.
 func TestReservedBeforeTheCall(t *testing.T) {
 	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Let me", Hang: true})
@@ -251,7 +256,7 @@ func TestReservedBeforeTheCall(t *testing.T) {
 	})
 
 	b.untilAsked(1)
-	b.ledger.Close() // nothing is written any more
+	b.ledger.Close() // nothing more is recorded
 	cancel()
 	ended.Wait()
 	if b.ledger, err = ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(b.dir, "ledger.db")}); err != nil {
@@ -271,7 +276,8 @@ func TestReservedBeforeTheCall(t *testing.T) {
 	}
 }
 
-// The owner gets one notice a day if most of a budget is used, and one if it has no room for a run, on the job's channels or the first.
+// TestBudgetNotice checks that the owner gets one notice a day if most of a budget is used, and one
+// if a budget has no room for a run. Notices go to the job's channels or the default channels.
 func TestBudgetNotice(t *testing.T) {
 	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 1000}})
@@ -314,7 +320,7 @@ func (b *bench) notices() []ledger.Notice {
 	return out
 }
 
-// Runs that are on at the same time never take more together than there is.
+// TestBudgetOfMany checks that concurrent runs together do not exceed a budget.
 func TestBudgetOfMany(t *testing.T) {
 	t.Parallel()
 	b := paid(t, modeltest.Turn{Calls: []model.Call{todo("1")}, Usage: model.Usage{Input: 90, Output: 90}})
@@ -346,7 +352,7 @@ func TestBudgetOfMany(t *testing.T) {
 	}
 }
 
-// A wake spends what the job at its beginning may spend.
+// TestWakeSpendsItsJobs checks that a wake spends the budget of the job that began its chain.
 func TestWakeSpendsItsJobs(t *testing.T) {
 	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 100}})
@@ -372,7 +378,8 @@ func TestWakeSpendsItsJobs(t *testing.T) {
 	t.Errorf("the job has spent %+v", b.spent(b.ledger, budget.ScopeJob, "books"))
 }
 
-// The budget of a calendar month refuses as the day's does, beside it, and its owner hears once a month that most of it is used.
+// TestMonthsBudget checks that a monthly budget works like a daily budget, and that the owner gets
+// one notice a month if most of it is used.
 func TestMonthsBudget(t *testing.T) {
 	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 800}})
@@ -395,7 +402,7 @@ func TestMonthsBudget(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 
-	// The money of the agent, of which a run that has begun takes what is left.
+	// The agent's budget in USD. A run that has begun uses the rest of it.
 	b.change(func(a *plan.Agent, j *plan.Job) {
 		a.Budget, j.Budget = plan.Budget{MonthMicroUSD: 1700}, plan.Budget{}
 	})

@@ -10,7 +10,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// The tools of a job are cached for an hour if the job's last run ended so long ago that a shorter cache is gone, and not longer.
+// TestToolsKeptForTheNextRun checks that tools are cached for an hour if the job's last run ended
+// so long ago that a shorter cache has expired.
 func TestToolsKeptForTheNextRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

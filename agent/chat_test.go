@@ -12,8 +12,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// OSA-01: a run that answers in a conversation has the policy of a chat: fewer steps, unless its owner says how many, and an
-// end with the first call that is refused; the same loop goes on for any other.
+// TestChat checks OSA-01: a run of a conversation uses the policy of a chat. It has fewer steps
+// unless the owner sets them, and ends with the first refused call.
 func TestChat(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSA-01")
@@ -27,7 +27,7 @@ func TestChat(t *testing.T) {
 		b := setup(t, turns...)
 		b.table()
 		a := b.plan.Agents["clerk"]
-		if a.Bounds.Steps = bound; bound == 0 { // the default of the configuration
+		if a.Bounds.Steps = bound; bound == 0 { // default of the configuration
 			a.Bounds.Steps, a.DefaultSteps = many, true
 		}
 		b.plan.Agents["clerk"] = a

@@ -13,8 +13,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// TestClarify: OSA-06, OSA-18, a question ends the attempt and not the run; the next attempt goes
-// on with the answer as the next turn of the same run, and does nothing twice.
+// TestClarify checks OSA-06 and OSA-18: a question ends the attempt but not the run. The next
+// attempt continues with the answer as the next turn, and repeats no calls.
 func TestClarify(t *testing.T) {
 	t.Parallel()
 	ask := model.Call{ID: "2", Name: "clarify", Args: json.RawMessage(`{"question":" Which account? ","options":["GLS"," gls ","","Sparkasse"],"allowMultiple":true}`)}
@@ -70,8 +70,8 @@ func TestClarify(t *testing.T) {
 	}
 }
 
-// OSA-06: what a model asked for behind its question was not done, and is not done once it has its
-// answer either, which may be a reason not to.
+// TestBehindAQuestion checks OSA-06: calls after the question are not made, not even after the
+// answer, because the answer may be a reason against them.
 func TestBehindAQuestion(t *testing.T) {
 	t.Parallel()
 	ask := model.Call{ID: "1", Name: "clarify", Args: json.RawMessage(`{"question":"Go on?"}`)}
@@ -88,7 +88,7 @@ func TestBehindAQuestion(t *testing.T) {
 	}
 }
 
-// answer records that a run waits, and answers it.
+// answer records that a run waits for an answer, and answers it.
 func (b *bench) answer(id int64, res ledger.Result, text string) {
 	b.t.Helper()
 	if err := b.ledger.Finish(b.t.Context(), ledger.Attempt{Run: id, Number: 1}, res); err != nil {
@@ -104,8 +104,8 @@ func (b *bench) answer(id int64, res ledger.Result, text string) {
 	}
 }
 
-// A question that was asked when the daemon was killed, before it could record that the run
-// waits, is asked by the next attempt, without the model.
+// TestQuestionOutlivesAKill checks that the next attempt repeats a question without the model if
+// the daemon was killed before it could record that the run waits.
 func TestQuestionOutlivesAKill(t *testing.T) {
 	t.Parallel()
 	ask := model.Call{ID: "1", Name: "clarify", Args: json.RawMessage(`{"question":"Go on?"}`)}
@@ -120,7 +120,7 @@ func TestQuestionOutlivesAKill(t *testing.T) {
 	}
 }
 
-// A question that nobody answered is told so when its owner has the run tried again.
+// TestClarifyUnanswered checks that a retried run is told if its question was not answered.
 func TestClarifyUnanswered(t *testing.T) {
 	t.Parallel()
 	ask := model.Call{ID: "1", Name: "clarify", Args: json.RawMessage(`{"question":"Go on?"}`)}

@@ -23,7 +23,7 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// confining says whether programs can be confined here.
+// confining reports whether programs can be confined on this machine.
 var confining = sync.OnceValue(func() bool {
 	box, err := sandbox.New(sandbox.Options{})
 	if err != nil {
@@ -48,7 +48,8 @@ func needShell(t *testing.T) {
 	}
 }
 
-// A program's exit code decides. It knows little of the daemon, and is in the agent's folder.
+// TestCommandCondition checks that the exit code of a command decides. The command gets few
+// variables of the daemon's environment, and runs in the agent's folder.
 func TestCommandCondition(t *testing.T) {
 	needShell(t)
 	b := setup(t)
@@ -89,7 +90,8 @@ func TestCommandCondition(t *testing.T) {
 	}
 }
 
-// Whatever a command writes, one short line of plain text is kept of it, without secrets.
+// TestHostileOutput checks that one short line of a command's output is kept as plain text, without
+// secrets.
 func TestHostileOutput(t *testing.T) {
 	t.Parallel()
 	needShell(t)
@@ -117,8 +119,8 @@ func TestHostileOutput(t *testing.T) {
 	}
 }
 
-// A command that does not end is ended, with all that it has started; one that ends and
-// leaves somebody behind is not waited for.
+// TestCommandsThatLinger checks that a command that exceeds its timeout is killed with all its
+// children. A command that exits but leaves a child behind is not waited for.
 func TestCommandsThatLinger(t *testing.T) {
 	t.Parallel()
 	needShell(t)
@@ -126,7 +128,7 @@ func TestCommandsThatLinger(t *testing.T) {
 	running := func(seconds string) bool {
 		all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		return slices.ContainsFunc(all, func(path string) bool {
-			raw, _ := os.ReadFile(path) // none, when it is gone
+			raw, _ := os.ReadFile(path) // empty after the process has ended
 			return string(raw) == "sleep\x00"+seconds+"\x00"
 		})
 	}
@@ -161,8 +163,8 @@ func TestCommandsThatLinger(t *testing.T) {
 	}
 }
 
-// A command is confined: it reads what its agent may and what its owner names, changes nothing unless its
-// owner says so, and has no network.
+// TestConfinedCondition checks that a command is confined. It reads the agent's places and the
+// paths that the owner names. It cannot write unless the owner allows it, and it has no network.
 func TestConfinedCondition(t *testing.T) {
 	t.Parallel()
 	needShell(t)
@@ -199,8 +201,9 @@ func TestConfinedCondition(t *testing.T) {
 	}
 }
 
-// A path that a condition names gives its command leave to read what lies there. The agent may have put a link
-// there, and does not choose what that is; its owner's links are followed.
+// TestConditionFollowsNoLinkOfAgents checks that the path in a condition allows its command to read
+// the target. A link below the agent's folder gives no access, because the agent may have made it.
+// Links of the owner are followed.
 func TestConditionFollowsNoLinkOfAgents(t *testing.T) {
 	t.Parallel()
 	needShell(t)
@@ -214,7 +217,7 @@ func TestConditionFollowsNoLinkOfAgents(t *testing.T) {
 	}
 
 	b.plan.Boundary = nofollow.NewBoundary(work)
-	// On tier A what was not granted is not there; on tier B it cannot be read.
+	// On tier A, a path without a grant does not exist. On tier B, it cannot be read.
 	refused := func(said string) bool {
 		return strings.HasSuffix(said, "No such file or directory") || strings.Contains(said, "Permission denied")
 	}
@@ -226,8 +229,8 @@ func TestConditionFollowsNoLinkOfAgents(t *testing.T) {
 	}
 }
 
-// git, asked by a condition in the folder of an agent, can do nothing beyond that folder, whatever the
-// agent has named there for git to run.
+// TestConditionInPlantedRepository checks that git in a condition cannot access anything outside
+// the agent's folder, even if the agent has configured programs for git.
 func TestConditionInPlantedRepository(t *testing.T) {
 	t.Parallel()
 	needShell(t)
@@ -253,7 +256,7 @@ func TestConditionInPlantedRepository(t *testing.T) {
 	}
 }
 
-// write creates a file with its folders in the folder of the test.
+// write creates a file and its folders in the folder of the test.
 func (b *bench) write(name, text string) {
 	b.t.Helper()
 	path := filepath.Join(b.dir, name)
@@ -262,7 +265,8 @@ func (b *bench) write(name, text string) {
 	}
 }
 
-// What a command of a process that died had made is disarmed before anything else runs, and on record.
+// TestRunnerRecovers checks that a repository that a command of a dead process made is disarmed and
+// recorded before any program runs.
 func TestRunnerRecovers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -14,7 +14,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// A status of 2xx is true; another, and no answer at all, is false.
+// TestHTTPCondition checks that a 2xx status is true. Any other status or a missing response is
+// false.
 func TestHTTPCondition(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -55,7 +56,7 @@ func TestHTTPCondition(t *testing.T) {
 	inner := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a redirect led to another server of this machine") }))
 	t.Cleanup(inner.Close)
 	const inwards = " of this machine, of its network, or of nobody; only the configuration can name such an address, with its port"
-	dead := "http://127.0.0.1:1" // Nothing listens there. A port that a test freed could be taken by another test.
+	dead := "http://127.0.0.1:1" // No server listens on this port. A port that a test freed could be taken by another test.
 	begin := time.Now()
 
 	for url, want := range map[string]string{
@@ -88,7 +89,7 @@ func TestHTTPCondition(t *testing.T) {
 		t.Errorf("%+v, %+v", res, events)
 	}
 
-	// What is secret in a URL goes to its server, and nowhere else.
+	// Secrets in a URL are sent only to its server.
 	u := strings.Replace(s.URL, "http://", "http://owner:pass-1@", 1) + "/moved?token=abc123&secretword#part"
 	_, events := b.gated(plan.Condition{HTTP: u})
 	if want := "http \"http://…@" + s.Listener.Addr().String() + "/moved?token=…&…\""; events[0].Gate != want {

@@ -20,7 +20,7 @@ import (
 	"rouse/internal/ledger/runs"
 )
 
-// seen is what a condition left in the record.
+// seen is the recorded result of a condition.
 type seen struct {
 	Gate, Value, Error string
 	OK                 bool
@@ -49,14 +49,14 @@ func (b *bench) gateEvents(run int64) []seen {
 	return out
 }
 
-// gated runs a job with these conditions once, manually.
+// gated runs a job with these conditions once, started manually.
 func (b *bench) gated(gates ...plan.Condition) (ledger.Result, []seen) {
 	b.t.Helper()
 	for i := range gates {
 		if gates[i].Where == "" {
 			gates[i].Where = "rouse.yaml:14"
 		}
-		if len(gates[i].Command) > 0 && !confining() { // what is said of commands holds there as well
+		if len(gates[i].Command) > 0 && !confining() { // the checks of commands are the same without a sandbox
 			gates[i].Unconfined = "this machine confines nothing"
 		}
 	}
@@ -80,7 +80,8 @@ func (b *bench) insert(what string) {
 	}
 }
 
-// A condition that is false ends the run before anything is asked of a model, and says what it saw.
+// TestFalseConditionCostsNothing checks that a false condition ends the run before any request to a
+// model, and records the value.
 func TestFalseConditionCostsNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "done"})
@@ -104,7 +105,7 @@ func TestFalseConditionCostsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The owner tries it again when the condition has come true.
+	// The owner retries the run after the condition has become true.
 	b.insert("one")
 	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Prompt: "Go.", When: b.plan.Jobs["j"].When[:1]}
 	if _, err := b.ledger.Retry(t.Context(), id); err != nil {
@@ -115,7 +116,8 @@ func TestFalseConditionCostsNothing(t *testing.T) {
 	}
 }
 
-// One value of the agent's database decides, by the same truth as an expectation.
+// TestSQLCondition checks that one value of the agent's database decides, by the same rules as for
+// an expectation.
 func TestSQLCondition(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -171,7 +173,8 @@ func TestSQLCondition(t *testing.T) {
 	}
 }
 
-// The times that a condition knows are those of runs that did something: a skipped one did not.
+// TestConditionKnowsTheLastRun checks that the times in a condition are those of runs that were not
+// skipped.
 func TestConditionKnowsTheLastRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -186,7 +189,7 @@ func TestConditionKnowsTheLastRun(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		time.Sleep(2 * time.Millisecond) // the ledger's times are whole ones
+		time.Sleep(2 * time.Millisecond) // times in the ledger are whole milliseconds
 	}
 
 	finish(domain.OutcomeSuccess)
@@ -207,7 +210,7 @@ func TestConditionKnowsTheLastRun(t *testing.T) {
 	}
 }
 
-// A path or a pattern holds as soon as something is there.
+// TestFileCondition checks that a path or a pattern is true if a file exists.
 func TestFileCondition(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -232,7 +235,7 @@ func TestFileCondition(t *testing.T) {
 		"in/b.csv":         "absent",
 		"in/a.csv/x":       "absent",
 		"nowhere/**":       "absent",
-		"in/*.d":           "absent", // a pattern is about files
+		"in/*.d":           "absent", // a pattern matches only files
 		"in/h*":            "absent",
 	} {
 		want := domain.OutcomeSuccess
@@ -258,7 +261,7 @@ func TestFileCondition(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 	if os.Getuid() <= 0 {
-		return // root, and Windows, may look anywhere
+		return // root and Windows can read every folder
 	}
 
 	if err := os.Chmod(at("in/deep"), 0); err != nil {
@@ -273,8 +276,8 @@ func TestFileCondition(t *testing.T) {
 	}
 }
 
-// A run that has begun goes on, whatever its conditions would say now; one whose conditions never
-// answered is asked again.
+// TestConditionsAreCheckedOnce checks that conditions are not checked again after a run has begun.
+// They are checked again if they were never all checked.
 func TestConditionsAreCheckedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -286,7 +289,7 @@ func TestConditionsAreCheckedOnce(t *testing.T) {
 	}
 
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
-	first := b.run(id) // fails, for there is no file yet
+	first := b.run(id) // fails, because the file does not exist yet
 	if first.Outcome != domain.OutcomeError || len(b.gateEvents(id)) != 2 {
 		t.Fatalf("%+v, %+v", first, b.gateEvents(id))
 	}
@@ -305,7 +308,8 @@ func TestConditionsAreCheckedOnce(t *testing.T) {
 		t.Errorf("%+v, %+v", res, b.gateEvents(id))
 	}
 
-	// Cut off before the conditions answered: the next attempt asks.
+	// The attempt was interrupted before all conditions were checked, so the next attempt checks
+	// them.
 	id = b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	_, a, err := b.ledger.StartAttempt(t.Context(), id)
 	if err != nil {
@@ -318,7 +322,8 @@ func TestConditionsAreCheckedOnce(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 
-	// Could not be checked, and is tried again: it must not get past them unasked.
+	// A condition could not be checked, and the run is retried. The conditions must be checked
+	// again.
 	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", When: []plan.Condition{{SQL: "select 1"}, {SQL: "select count(*) from log"}}, Playbook: []playbook.Call{{Name: "todo"}}}
 	id = b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	res := b.run(id)
@@ -337,7 +342,8 @@ func TestConditionsAreCheckedOnce(t *testing.T) {
 	}
 }
 
-// What somebody handed over is not lost to a condition, and what is no job has none.
+// TestWhichRunsCheckConditions checks that conditions do not apply to runs with files or changes,
+// or to runs without a job.
 func TestWhichRunsCheckConditions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -376,7 +382,8 @@ func TestWhichRunsCheckConditions(t *testing.T) {
 	}
 }
 
-// A condition that takes its time is left when the run has to end, and says nothing.
+// TestStopDuringACondition checks that a slow condition is abandoned without a record if the run
+// must end.
 func TestStopDuringACondition(t *testing.T) {
 	t.Parallel()
 	needShell(t)

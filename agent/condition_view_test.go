@@ -21,7 +21,7 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// labelled puts the label of untrusted content on a place, as a run that writes there does.
+// labelled labels a place as untrusted, like a run that writes there.
 func (b *bench) labelled(path string) {
 	b.t.Helper()
 	id := b.enqueue(ledger.Request{Agent: "plain"})
@@ -56,7 +56,8 @@ func listening(t *testing.T) (address string, asked func() int) {
 	return l.Addr().String(), func() int { return len(seen) }
 }
 
-// A condition with the network runs nothing that an agent could have written, however its command names it.
+// TestConditionWithNetworkRunsNoScriptOfAgents checks that the command of a condition with network
+// access cannot run a script that an agent could have written.
 func TestConditionWithNetworkRunsNoScriptOfAgents(t *testing.T) {
 	t.Parallel()
 	needShell(t)
@@ -104,7 +105,8 @@ func TestConditionWithNetworkRunsNoScriptOfAgents(t *testing.T) {
 	}
 }
 
-// What a condition with the network is given by its owner it reads, unless untrusted content and private data would leave together.
+// TestConditionOfAllThreeLabels checks that a condition with network access can read the paths that
+// its owner names, unless untrusted content and private data would be combined with it.
 func TestConditionOfAllThreeLabels(t *testing.T) {
 	t.Parallel()
 	needShell(t)
@@ -148,7 +150,8 @@ func TestConditionOfAllThreeLabels(t *testing.T) {
 	check("where strangers leave files", plan.Condition{Command: cat(filepath.Join(empty, "own")), Network: true, Read: []string{empty}}, "untrusted content")
 }
 
-// What a condition with the network may write is labelled before it starts, and its start is on record.
+// TestConditionLabelsWhatItWrites checks that the places that a condition with network access may
+// write to are labelled before it starts, and that its start is recorded.
 func TestConditionLabelsWhatItWrites(t *testing.T) {
 	t.Parallel()
 	needShell(t)
@@ -183,7 +186,8 @@ func TestConditionLabelsWhatItWrites(t *testing.T) {
 	}
 }
 
-// Whatever a condition is given, it sees nothing of the home of rouse, also not by a link.
+// TestConditionSeesNoHome checks that the command of a condition cannot access rouse's home folder,
+// not even through a link.
 func TestConditionSeesNoHome(t *testing.T) {
 	t.Parallel()
 	needShell(t)
@@ -200,7 +204,7 @@ func TestConditionSeesNoHome(t *testing.T) {
 		for _, read := range []string{"given", "given/tool", "alias", "given/home", "."} {
 			for _, network := range []bool{false, true} {
 				if read == "." && network {
-					continue // it would hold the folders of agents, too
+					continue // the path would also contain the folders of agents
 				}
 				_, events := b.gated(plan.Condition{Command: []string{"sh", "-c", "cat " + filepath.Join(b.dir, path)}, Read: []string{filepath.Join(b.dir, read)}, Network: network})
 				if len(events) != 1 || strings.Contains(events[0].Value, "canary") || events[0].Value == "" && events[0].Error == "" {

@@ -26,10 +26,10 @@ import (
 	"rouse/internal/ledger"
 )
 
-// pager is a model that reads a file to its end, page by page, as the results tell it to.
+// pager is a model that reads a file to its end, page by page, as the results instruct it.
 type pager struct {
-	page    int // lines that it asks for at once
-	largest int // tokens of its largest request, about
+	page    int // lines per request
+	largest int // estimated tokens of its largest request
 	seen    map[string]bool
 }
 
@@ -80,9 +80,9 @@ func (p *pager) Stream(_ context.Context, r model.Request) iter.Seq2[model.Event
 	}
 }
 
-// OSA-21, OSA-22: an agent with all its tools works in a small context. It is told of fewer of them, and
-// briefly; a page that is too long for what is left is cut and says how to go on, so that the whole file is
-// read in parts that fit.
+// TestSmallContexts checks OSA-21 and OSA-22: an agent with all its tools works in a small context.
+// It is given fewer tools with short descriptions. A page that does not fit is cut, with the way to
+// continue, so the whole file can be read.
 func TestSmallContexts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ window, page int }{{3072, 30}, {4096, 30}, {4096, 400}, {6000, 100}, {8192, 100}, {12_000, 400}} {
@@ -110,8 +110,8 @@ func TestSmallContexts(t *testing.T) {
 	}
 }
 
-// OSA-63 in a small context: what the host tells of tables, views and the folder gives way to what happens in
-// the run.
+// TestSmallPrompts checks OSA-63 in a small context: descriptions of tables, views and the folder
+// are shortened, to leave room for the messages of the run.
 func TestSmallPrompts(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{4096, 12_000} {
@@ -151,8 +151,8 @@ func TestSmallPrompts(t *testing.T) {
 	}
 }
 
-// What is said to be needed is what a run needs: with the least window it works, and with one in which
-// nothing is left the model is not asked at all.
+// TestContextNeeds checks that the context size that ContextNeeds reports is sufficient. With the
+// smallest window a run works. With a window without any room the model is not called.
 func TestContextNeeds(t *testing.T) {
 	t.Parallel()
 	need := func(window int) (agent.ContextNeed, ledger.Result) {
@@ -192,11 +192,12 @@ func TestContextNeeds(t *testing.T) {
 	}
 }
 
-// TestServerSaysItsContext (OSA-21) checks that a run works with the context that its server was started with, whatever is configured: the server
-// is asked once, and one that does not say is believed by its refusals, in this run and the later ones.
+// TestServerSaysItsContext checks OSA-21: a run uses the context size with which its server was
+// started, regardless of the configuration. The server is asked once. If it does not report a size,
+// its refusals determine the size for this run and later runs.
 func TestServerSaysItsContext(t *testing.T) {
 	t.Parallel()
-	const size = 6000 // tokens
+	const size = 6000 // in tokens
 	for name, c := range map[string]struct {
 		props   string
 		window  int

@@ -16,9 +16,9 @@ import (
 	"rouse/internal/ledger/record"
 )
 
-// The run that meets a database which cannot be used says what can be done, in its record
-// and in the inbox; the later ones are held until it is restored. Those that need no
-// database go on.
+// TestDamagedDatabase checks that the run that finds a damaged database puts the remedy into its
+// record and the inbox. Later runs wait until the database is restored. Runs without a database
+// continue.
 func TestDamagedDatabase(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -14,8 +14,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// OSA-62: the owner hears of a quota once when 80 % of it is used, by whichever run, and again
-// after it was below; beyond it the next write is refused with what to do.
+// TestQuotaNotice checks OSA-62: the owner is notified once if 80 % of a quota is used, and again
+// after the usage was below. Beyond the quota, a write is refused with the remedy.
 func TestQuotaNotice(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -67,7 +67,8 @@ func TestQuotaNotice(t *testing.T) {
 	told(2)
 }
 
-// OSA-50: an agent without a database has none of its tools; what it had is there when it has one again.
+// TestDatabaseSwitchedOff checks OSA-50: an agent without a database has no database tools. Its
+// data is still there if the database is switched on again.
 func TestDatabaseSwitchedOff(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "Done."}, modeltest.Turn{Text: "Done."})
@@ -101,8 +102,9 @@ func TestDatabaseSwitchedOff(t *testing.T) {
 	}
 }
 
-// OSA-63, OSA-60: the first request that a model gets has the tables, the SQL of the views,
-// and the rows of those that the job asks for, by the defaults of their parameters.
+// TestPromptHasTheDatabase checks OSA-63 and OSA-60: the first request to a model contains the
+// tables, the SQL of the views, and the rows of the views that the job requests, with the defaults
+// of their parameters.
 func TestPromptHasTheDatabase(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "Done."})

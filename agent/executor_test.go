@@ -29,7 +29,8 @@ import (
 	"rouse/internal/ledger/steps"
 )
 
-// executing is a bench with a job that this very binary does, as an agent program that behaves in a way.
+// executing returns a bench with a job that this test binary executes as an agent program with the
+// given behavior.
 func executing(t *testing.T, does string, change func(*executor.Settings)) *bench {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -63,8 +64,8 @@ func (b *bench) work(name string) string {
 	return string(raw)
 }
 
-// A run that an agent program does is told its task, counted, recorded as what the program said, redacted, and undone; what
-// cannot be undone is said.
+// TestExecutor checks that an agent program gets its task, and that its run is counted, recorded,
+// redacted and undone. Changes that cannot be undone are reported.
 func TestExecutor(t *testing.T) {
 	t.Parallel()
 	b := executing(t, "works", func(s *executor.Settings) { s.Env = append(s.Env, "AGENT_API_KEY=sk-canary") })
@@ -111,7 +112,7 @@ func TestExecutor(t *testing.T) {
 	}
 	u, err := b.runner.Undo(t.Context(), run, undo.Options{DryRun: true})
 	if err != nil || u.CanUndo {
-		t.Fatalf("%+v %v", u, err) // a large file and a link stand in the way
+		t.Fatalf("%+v %v", u, err) // a large file and a link
 	}
 	if u, err = b.runner.Undo(t.Context(), run, undo.Options{Force: true}); err != nil {
 		t.Fatal(err)
@@ -130,7 +131,8 @@ func TestExecutor(t *testing.T) {
 	}
 }
 
-// What a program does, the run's bounds and its end make of it: a row each.
+// TestExecutorEndings checks the outcome of a run for different behaviors of a program and bounds
+// of the run.
 func TestExecutorEndings(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -167,7 +169,7 @@ func TestExecutorEndings(t *testing.T) {
 				t.Errorf("%+v", res)
 			}
 			b.noChild()
-			if c.does == "crashes" { // what it had done is on record, and what it took
+			if c.does == "crashes" { // its changes and its usage are recorded
 				ops, err := b.ledger.FileOps.List(t.Context(), fileop.Filter{Run: id})
 				if err != nil || len(ops) != 1 || filepath.Base(ops[0].Path) != "half.txt" {
 					t.Errorf("%+v %v", ops, err)
@@ -177,20 +179,21 @@ func TestExecutorEndings(t *testing.T) {
 	}
 }
 
-// noChild says that nothing is left of what a program started.
+// noChild fails the test if a child of the program is still running.
 func (b *bench) noChild() {
 	b.t.Helper()
 	pid, err := strconv.Atoi(b.work("child.txt"))
 	if err != nil {
 		return
 	}
-	// On tier A the number is one of another namespace, in which everything has ended with its first process.
+	// On tier A the PID belongs to another namespace, in which all processes have ended with the
+	// first.
 	if cmd, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline"); err == nil && strings.Contains(string(cmd), "600") {
 		b.t.Errorf("process %d goes on", pid)
 	}
 }
 
-// A person's word ends the program, with all that it started.
+// TestExecutorIsCancelled checks that a user can cancel a program with all its children.
 func TestExecutorIsCancelled(t *testing.T) {
 	t.Parallel()
 	b := executing(t, "silent", nil)
@@ -209,7 +212,7 @@ func TestExecutorIsCancelled(t *testing.T) {
 	b.noChild()
 }
 
-// A program that asks is started again with the answer.
+// TestExecutorAsks checks that a program that asks a question is started again with the answer.
 func TestExecutorAsks(t *testing.T) {
 	t.Parallel()
 	b := executing(t, "asks", nil)
@@ -224,8 +227,9 @@ func TestExecutorAsks(t *testing.T) {
 	}
 }
 
-// With a way out, untrusted content and a secret a run waits for its owner before the program starts, and goes on with the
-// approval; for good where it is one.
+// TestExecutorIsApproved checks that a run with untrusted content, private data and external
+// effects waits for an approval before the program starts, and then continues. A standing approval
+// covers later runs.
 func TestExecutorIsApproved(t *testing.T) {
 	t.Parallel()
 	b := executing(t, "works", func(s *executor.Settings) { s.Network, s.Secret = true, true })
@@ -243,15 +247,16 @@ func TestExecutorIsApproved(t *testing.T) {
 	}
 
 	job := b.plan.Jobs["j"]
-	job.Prompt = "Something else." // the owner's, and no other action
+	job.Prompt = "Something else." // the owner changed the prompt, which is not part of the action
 	b.plan.Jobs["j"] = job
 	if res := b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})); res.Outcome != domain.OutcomeSuccess {
 		t.Errorf("%+v", res)
 	}
 }
 
-// TestExecutorBudget checks that no program starts if the day's budget is full, and that a notice names the run whose estimate filled it.
-// A program without network access cannot reach a model and costs nothing.
+// TestExecutorBudget checks that no program starts if the daily budget is exhausted, and that a
+// notice names the run with the estimate that filled it. A program without network access cannot
+// reach a model and costs nothing.
 func TestExecutorBudget(t *testing.T) {
 	t.Parallel()
 	b := executing(t, "crashes", func(s *executor.Settings) { s.Network = true })
@@ -289,7 +294,8 @@ func TestExecutorBudget(t *testing.T) {
 	}
 }
 
-// What fails is tried again by its job, and the program is told how the last attempt failed; what that had changed is undone too.
+// TestExecutorIsTriedAgain checks that a failed run is retried, and that the program is told how
+// the last attempt failed. An undo also covers the changes of the failed attempt.
 func TestExecutorIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	b := executing(t, "fails once", nil)
@@ -298,7 +304,7 @@ func TestExecutorIsTriedAgain(t *testing.T) {
 	if res.Outcome != domain.OutcomeError || b.work("half.txt") != "half" {
 		t.Fatalf("%+v", res)
 	}
-	res.RetryAt = time.Now() // as the retry of its job says
+	res.RetryAt = time.Now() // set by the retry of the job
 	b.finish(id, 1, res)
 
 	res = b.run(id)
@@ -323,7 +329,8 @@ func TestExecutorIsTriedAgain(t *testing.T) {
 	}
 }
 
-// What a program is signed in by is found in its HOME under the name that it has in the owner's, and changed only where that is granted.
+// TestExecutorIsSignedIn checks that a login has the same name in the program's HOME as in the
+// owner's HOME, and can be changed only if this is granted.
 func TestExecutorIsSignedIn(t *testing.T) {
 	owner := t.TempDir()
 	t.Setenv("HOME", owner)
@@ -350,7 +357,8 @@ func TestExecutorIsSignedIn(t *testing.T) {
 	}
 }
 
-// A program that tells tokens and no cost is counted by its price.
+// TestExecutorHasAPrice checks that the price is used for a program that reports tokens but no
+// cost.
 func TestExecutorHasAPrice(t *testing.T) {
 	t.Parallel()
 	b := executing(t, "tells tokens", func(s *executor.Settings) { s.Price = model.Price{Input: 1.25, Output: 10, Cached: 0.125} })
@@ -359,20 +367,20 @@ func TestExecutorHasAPrice(t *testing.T) {
 	b.plan.Jobs["j"] = job
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	res := b.run(id)
-	const cost = 750 + 50 + 1000 // of 600 tokens that were not cached, 400 that were, and 100 of the answer
+	const cost = 750 + 50 + 1000 // 600 uncached tokens, 400 cached tokens, and 100 tokens of the answer
 	if res.Outcome != domain.OutcomeSuccess || res.Usage.CostMicroUSD != cost || res.Usage.EstimatedMicroUSD != 0 || res.Usage.TokensIn != 1000 || res.Usage.TokensCached != 400 {
 		t.Fatalf("%+v", res)
 	}
 	b.finish(id, 1, res)
 
-	// What is left of the day is less than the next might cost.
+	// The rest of the daily budget is less than the next run might cost.
 	if res := b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})); res.Outcome != domain.OutcomeBudget {
 		t.Errorf("%+v", res)
 	}
 }
 
-// TestExecutorIsPostponed: a run whose program's model cannot be asked costs nothing and waits until the stated time, unless the
-// program has changed something.
+// TestExecutorIsPostponed checks that a run costs nothing and waits until the stated time if the
+// program's model is unavailable. If the program has changed something, the run does not wait.
 func TestExecutorIsPostponed(t *testing.T) {
 	t.Parallel()
 	for does, want := range map[string]time.Duration{"limited": 2 * time.Hour, "limited in words": 2 * time.Hour, "limited in text": 90 * time.Minute, "limited after its work": 0} {
@@ -411,7 +419,8 @@ func TestExecutorIsPostponed(t *testing.T) {
 	}
 }
 
-// The program reaches nothing that it was not given, and its HOME lasts.
+// TestExecutorIsConfined checks that a program can access only granted places, and that its HOME is
+// kept.
 func TestExecutorIsConfined(t *testing.T) {
 	t.Setenv("ROUSE_TEST_DAEMON_SECRET", "x")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -439,7 +448,8 @@ func TestExecutorIsConfined(t *testing.T) {
 	}
 }
 
-// What cannot start ends the run with what to do, and a program that an agent could replace is not started.
+// TestExecutorDoesNotStart checks that a program that cannot start ends the run with the remedy. A
+// program that an agent could replace is not started.
 func TestExecutorDoesNotStart(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -467,8 +477,9 @@ func TestExecutorDoesNotStart(t *testing.T) {
 	}
 }
 
-// A run that was cut off is not repeated unasked: its owner is asked, and what it had changed can be undone. A run that failed
-// is tried again by its job, and its program is told.
+// TestExecutorAfterACrash checks that an interrupted run is not repeated without the owner's
+// decision, and that its changes can be undone. A failed run is retried, and its program is told of
+// the failure.
 func TestExecutorAfterACrash(t *testing.T) {
 	t.Parallel()
 	b := executing(t, "works", nil)
@@ -504,7 +515,7 @@ func TestExecutorAfterACrash(t *testing.T) {
 	}
 }
 
-// Nobody calls the tools of the family but a run that a program does.
+// TestExecutorToolsAreNotListed checks that only runs of agent programs can use the executor tools.
 func TestExecutorToolsAreNotListed(t *testing.T) {
 	t.Parallel()
 	for _, name := range agent.Specs().Callable() {

@@ -14,10 +14,11 @@ import (
 	"time"
 )
 
-// fakeAgentKey names what this very binary does in the place of its tests: it is an agent program then.
+// fakeAgentKey is the environment variable with the behavior of this test binary as an agent
+// program. If it is unset, the binary runs the tests.
 const fakeAgentKey = "ROUSE_TEST_AGENT"
 
-// fakeAgent speaks as Claude Code does, and behaves as it is told.
+// fakeAgent prints the output of Claude Code and behaves as requested.
 func fakeAgent(does string) {
 	task, _ := io.ReadAll(os.Stdin)
 	say := func(v any) {
@@ -79,7 +80,7 @@ func fakeAgent(does string) {
 			answer("same", strings.Repeat("z", 10_000), 0, 0)
 			time.Sleep(time.Millisecond)
 		}
-	case "silent": // and deaf, with a child that would go on
+	case "silent": // ignores SIGTERM, and has a child that would continue
 		signal.Ignore(syscall.SIGTERM)
 		child := exec.Command("sleep", "600")
 		_ = child.Start()
@@ -108,7 +109,7 @@ func fakeAgent(does string) {
 		os.Exit(3)
 	case "signed in":
 		result(fakeLogin())
-	case "tells tokens": // and no cost, as Codex does
+	case "tells tokens": // no cost, like Codex
 		say(m{"type": "thread.started", "thread_id": "t"})
 		say(m{"type": "item.completed", "item": m{"id": "i", "type": "agent_message", "text": "I have counted."}})
 		say(m{"type": "turn.completed", "usage": m{"input_tokens": 1000, "cached_input_tokens": 400, "output_tokens": 100}})
@@ -133,7 +134,7 @@ func fakeAgent(does string) {
 	}
 }
 
-// fakeLogin says what it finds in its HOME, and what of it can be changed.
+// fakeLogin describes the files in its HOME, and which of them can be changed.
 func fakeLogin() string {
 	var out []string
 	for _, name := range []string{".agent/token", ".config/renewed/token"} {
@@ -147,7 +148,8 @@ func fakeLogin() string {
 	return strings.Join(out, "; ")
 }
 
-// fakeAttacks tries what an agent program must not reach, and says what it could.
+// fakeAttacks tries to access everything that an agent program must not reach, and describes the
+// successes.
 func fakeAttacks() string {
 	var could []string
 	for name, path := range map[string]string{"read a secret": os.Getenv("CANARY"), "read the record": os.Getenv("LEDGER")} {

@@ -22,7 +22,7 @@ import (
 	"rouse/internal/ledger/steps"
 )
 
-// turns makes answers for a script. A call is written as it reads: tool {arguments}.
+// turns builds the answers of a script. A call is written as: tool {arguments}.
 type turns struct{ calls int }
 
 func (m *turns) call(calls ...string) modeltest.Turn {
@@ -39,12 +39,12 @@ func text(words string) modeltest.Turn {
 	return modeltest.Turn{Text: words, Usage: model.Usage{Input: 1000, Output: 10}}
 }
 
-// busy is a refusal for now.
+// busy returns a response that refuses the request for now.
 func busy(status int, after string) modeltest.Turn {
 	return modeltest.Turn{Status: status, Raw: `{"error":{"message":"too much to do"}}`, Header: map[string]string{"Retry-After": after}}
 }
 
-// cutOff ends a stream in its middle, properly or not.
+// cutOff ends a stream in the middle, with or without an aborted connection.
 func cutOff(t modeltest.Turn, abort bool) modeltest.Turn {
 	t.Damage = func(stream []byte) ([]byte, bool) { return stream[:len(stream)*2/3], abort }
 	return t
@@ -74,23 +74,23 @@ func script(parts ...any) (out []modeltest.Turn) {
 	return out
 }
 
-// fate is a row of the table: what a model does to a run, and what becomes of that.
+// fate is a row of the table. It describes the behavior of a model and the resulting run.
 type fate struct {
 	name   string
-	script []modeltest.Turn // the last is repeated
+	script []modeltest.Turn // the last turn is repeated
 	bounds loop.Bounds
-	given  func(a *plan.Agent, b *bench) // what is otherwise than usual
+	given  func(a *plan.Agent, b *bench) // changes to the usual setup
 	exit   domain.Exit
-	result string        // outcome: words of the summary and the error
-	calls  string        // in the record, as tool state
-	told   string        // words of a notice: once in a request, and once in the record
-	asked  int           // requests that the server got; 0: one for each turn of the script
-	within time.Duration // of virtual time; 0: it takes none
+	result string        // "outcome: " and words of the summary and the error
+	calls  string        // recorded calls as "tool state"
+	told   string        // words of a notice, once in a request and once in the record
+	asked  int           // number of requests; 0 means one for each turn of the script
+	within time.Duration // virtual duration; 0 means that no time passes
 }
 
 const enough = "That is all there is to say about it."
 
-// fates is the table. Beside its own wants each row is held to its bounds.
+// fates returns the table. Each row is also checked against its bounds.
 func fates() []fate {
 	var m turns
 	const (
@@ -202,9 +202,9 @@ func fates() []fate {
 	}
 }
 
-// TestFates: OSA-02, OSA-05, OSA-14, UNI-11 and the table exit → outcome, over each kind of wire: however
-// a model and its server behave, a run ends within its bounds in an outcome that its record
-// explains, and nothing that was not whole has been done.
+// TestFates checks OSA-02, OSA-05, OSA-14, UNI-11 and the table exit → outcome, for each API
+// dialect. Whatever a model and its server do, a run ends within its bounds, its record explains
+// the outcome, and no incomplete call is executed.
 func TestFates(t *testing.T) {
 	t.Parallel()
 	for i, f := range fates() {
@@ -222,8 +222,8 @@ func TestFates(t *testing.T) {
 	}
 }
 
-// tried says whether a row of the table is tried over a kind of wire: over one of the five, which
-// changes from row to row, or over all with ROUSE_TEST_DIALECTS=all.
+// tried reports whether a row of the table is tested with a dialect. Each row uses one dialect, or
+// all dialects with ROUSE_TEST_DIALECTS=all.
 func tried(row, dialect int) bool {
 	return dialect == row%len(dialects()) || os.Getenv("ROUSE_TEST_DIALECTS") == "all"
 }
@@ -264,7 +264,7 @@ func (f fate) meet(t *testing.T, dialect string) {
 	f.bounded(t, b, run, took)
 }
 
-// recorded holds the record to what was done and said.
+// recorded checks the record of the run.
 func (f fate) recorded(t *testing.T, b *bench, run ledger.Run) {
 	var calls []string
 	for _, c := range must[[]ledger.Call](t)(b.ledger.Steps.Calls(t.Context(), run.ID)) {
@@ -299,10 +299,10 @@ func (f fate) recorded(t *testing.T, b *bench, run ledger.Run) {
 	}
 }
 
-// bounded holds a run to its bounds.
+// bounded checks that the run stayed within its bounds.
 func (f fate) bounded(t *testing.T, b *bench, run ledger.Run, took time.Duration) {
 	limit := f.bounds.Within(loop.Bounds{})
-	if run.Steps > limit.Steps+1 || run.Calls > limit.Calls || took > limit.Wall { // the last word is a step
+	if run.Steps > limit.Steps+1 || run.Calls > limit.Calls || took > limit.Wall { // the final answer is another step
 		t.Errorf("%d steps, %d calls and %s are more than %+v", run.Steps, run.Calls, took, limit)
 	}
 	if limit.CostMicroUSD > 0 && run.Usage.CostMicroUSD > limit.CostMicroUSD {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// mkfifo puts a pipe in the place of a file: who opens it waits for ever.
+// mkfifo replaces a file by a pipe. Opening the pipe blocks forever.
 func mkfifo(t *testing.T, path string) {
 	t.Helper()
 	if err := os.Remove(path); err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// mkfifo has no pipe to put in the place of a file here; a folder is no file either.
+// mkfifo creates a folder, because there are no pipes here. A folder is not a regular file either.
 func mkfifo(t *testing.T, path string) {
 	t.Helper()
 	if err := os.Remove(path); err != nil {

@@ -14,12 +14,12 @@ import (
 	"rouse/internal/domain"
 )
 
-// TestWorkdirGoneForAMoment removes the workdir during a run and restores it later. Calls that need the workdir fail, and the
-// run continues.
+// TestWorkdirGoneForAMoment removes the workdir during a run and restores it later. Calls that need
+// the workdir fail, and the run continues.
 func TestWorkdirGoneForAMoment(t *testing.T) {
 	t.Parallel()
 	calls := []model.Call{}
-	for _, c := range []struct{ name, args string }{ // the notice comes last: it changes something and succeeds
+	for _, c := range []struct{ name, args string }{ // the notice is last, because it changes something and succeeds
 		{"file_read", `{"path":"a.txt"}`},
 		{"file_search", `{"pattern":"x"}`},
 		{"file_write", `{"path":"sub/b.txt","content":"x"}`},

@@ -9,7 +9,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// TestStartedRunKeepsItsPlan removes a job after its run was recorded as started and before the run executes.
+// TestStartedRunKeepsItsPlan removes a job after its run was recorded as started, but before the
+// run executes.
 func TestStartedRunKeepsItsPlan(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "It went well."})

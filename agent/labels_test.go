@@ -18,7 +18,7 @@ import (
 	"rouse/internal/ledger/label"
 )
 
-// label has a run of another agent hold labels, and record that it is about to write some places.
+// label starts a run of another agent that has labels and is about to write to some places.
 func (b *bench) label(letters string, places ...label.Place) int64 {
 	b.t.Helper()
 	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Tool: "db_schema", Args: json.RawMessage(`{}`)}})
@@ -35,7 +35,7 @@ func (b *bench) label(letters string, places ...label.Place) int64 {
 	return id
 }
 
-// at is a path below the bench's folder as labels have it.
+// at returns the place of a path below the bench's folder.
 func (b *bench) at(name string) label.Place {
 	b.t.Helper()
 	dir, err := filepath.EvalSymlinks(b.dir)
@@ -45,8 +45,9 @@ func (b *bench) at(name string) label.Place {
 	return label.Place{Kind: label.PlaceFile, Name: filepath.Join(dir, name)}
 }
 
-// Labels are read at each access: what another run writes while this one is on has them at the next
-// call, and what was read while it was written has them before the run does anything else.
+// TestLabelsAreReadAtEachAccess checks that labels are read at each access. Content that another
+// run writes meanwhile is labelled at the next call. If it was written during a read, the run gets
+// the labels before its next action.
 func TestLabelsAreReadAtEachAccess(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -85,15 +86,16 @@ func TestLabelsAreReadAtEachAccess(t *testing.T) {
 		t.Errorf("what was labelled before it was read brought %q", got)
 	}
 
-	// two.txt is what the call of meanwhile reads: it was decided on before the label was there.
+	// The call of meanwhile reads two.txt. It was allowed before the label existed.
 	meanwhile = func() { b.label("B", b.at("plain/two.txt")) }
 	if got := plays(pause, last); got != "B" {
 		t.Errorf("what was labelled while it was read brought %q", got)
 	}
 }
 
-// A file keeps its labels under another name, whoever reads it, and a folder for all that lies in it; what was
-// made meanwhile under the old name by a run without labels is judged by that name.
+// TestLabelsFollowFiles checks that a file keeps its labels under another name, and a folder for
+// all its files. A new file under the old name, written by a run without labels, is judged by that
+// name.
 func TestLabelsFollowFiles(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -155,8 +157,9 @@ func TestLabelsFollowFiles(t *testing.T) {
 	}
 }
 
-// What a prompt shows brings its labels before the model is asked: what the working folder says to agents, names of
-// tables, and rows of a private database. What is merely there brings none.
+// TestLabelsOfPrompts checks that the content of a prompt adds its labels before the model is
+// called: advice in the working folder, names of tables, and rows of a private database. Content
+// that is not in the prompt adds no labels.
 func TestLabelsOfPrompts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -194,8 +197,9 @@ func TestLabelsOfPrompts(t *testing.T) {
 	}
 }
 
-// What is private by its owner's word brings its label when it is read, not when something is written beside it; and
-// what started the run is not private wherever it lies.
+// TestPrivatePlaces checks that a place that the owner marked as private adds its label when it is
+// read, but not when another file is written beside it. The file that started the run is not
+// private, wherever it is.
 func TestPrivatePlaces(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -210,7 +214,7 @@ func TestPrivatePlaces(t *testing.T) {
 		{"db_insert", `{"table":"t","row":{"a":"x"}}`, ""},
 		{"file_read", `{"path":"own.txt"}`, "B"},
 		{"file_read", `{"path":"../clerk/own.txt"}`, "B"},
-		{"file_write", `{"path":"own.txt","content":"x"}`, "B"}, // it shows the difference
+		{"file_write", `{"path":"own.txt","content":"x"}`, "B"}, // shows the difference
 		{"file_search", `{"pattern":"x"}`, "B"},
 		{"db_query", `{"sql":"select * from t"}`, "B"},
 		{"db_export", `{"sql":"select * from t","path":"t.csv"}`, "B"},

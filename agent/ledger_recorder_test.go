@@ -16,12 +16,12 @@ import (
 	"rouse/internal/ledger/event"
 )
 
-// TestRecorderHoldsBack checks that the start of a call with an effect and the end of a call that cannot be repeated are written at
-// once. The end of a step or of a repeatable call is written with the next of these entries, within 100 ms, or at the
-// end of the run.
+// TestRecorderHoldsBack checks that the start of a call with an effect and the end of a call that
+// cannot be repeated are written at once. The end of a step or of a repeatable call is written with
+// the next of these entries, within 100 ms, or at the end of the run.
 func TestRecorderHoldsBack(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, testRecorderHoldsBack) // no time goes by while it writes
+	synctest.Test(t, testRecorderHoldsBack) // virtual time does not pass while it writes
 }
 
 func testRecorderHoldsBack(t *testing.T) {
@@ -52,7 +52,7 @@ func testRecorderHoldsBack(t *testing.T) {
 	for _, s := range []struct {
 		what string
 		do   func() error
-		want []string // of events that are new
+		want []string // new events
 	}{
 		{"a step begins", func() error { return r.StartStep(ctx, step) }, []string{"step.started"}},
 		{"it ends", func() error { return r.FinishStep(ctx, step) }, nil},
@@ -104,7 +104,8 @@ func testRecorderHoldsBack(t *testing.T) {
 	}
 }
 
-// A step in which no model is asked is on disk when its first call begins, and one within a call, in which one is, at once.
+// TestStepsWithoutModel checks that a step without a model request is durable when its first call
+// begins. A step within a call, which asks a model, is durable at once.
 func TestStepsWithoutModel(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -128,8 +129,9 @@ func TestStepsWithoutModel(t *testing.T) {
 	recorded("a model is asked within it", 2, r.StartStep(t.Context(), loop.Step{Number: 2, ParentCall: "k", StartedAt: now}))
 }
 
-// What a module writes into its own storage may be on record a while later, and in one transaction; what it was told before is there
-// before it writes: what it would do otherwise in a next attempt.
+// TestRecordOfStorageComesBehind checks that writes of a module to its own storage may be recorded
+// later, in one transaction. Results that the module received earlier are durable before it writes,
+// because they can change a later attempt.
 func TestRecordOfStorageComesBehind(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -168,7 +170,7 @@ func TestRecordOfStorageComesBehind(t *testing.T) {
 	for _, s := range []struct {
 		what string
 		do   func() error
-		most int // entries of calls that are on record then
+		most int // recorded entries of calls
 		all  bool
 	}{
 		{"a step begins", func() error { return r.StartStep(ctx, loop.Step{Number: 1, StartedAt: now}) }, 0, true},
@@ -197,7 +199,7 @@ func TestRecordOfStorageComesBehind(t *testing.T) {
 		}
 	}
 
-	for deadline := time.Now().Add(time.Minute); calls() < 12; { // by themselves
+	for deadline := time.Now().Add(time.Minute); calls() < 12; { // written without a barrier
 		if time.Now().After(deadline) {
 			t.Fatalf("%d entries are on record after a minute", calls())
 		}
@@ -206,7 +208,7 @@ func TestRecordOfStorageComesBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// An attempt that is over is told so, if not by this call, by a later one.
+	// The recorder reports that the attempt is over, in this call or in a later one.
 	err = r.StartCall(ctx, call(6, "store"))
 	for deadline := time.Now().Add(time.Minute); err == nil && time.Now().Before(deadline); {
 		err = r.FinishCall(ctx, call(6, "store"))

@@ -9,7 +9,7 @@ import (
 	"rouse/skills/module"
 )
 
-// TestMain is the tests, and the processes that they start of themselves.
+// TestMain runs the tests, or the behavior of a process that the tests start from this binary.
 func TestMain(m *testing.M) {
 	sandbox.Child()
 	module.Child()

@@ -16,7 +16,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// manyCalls is a model that makes 24 calls in each answer: it reads eight files, writes eight and reads eight more.
+// manyCalls is a model that makes 24 calls in each answer. It reads eight files, writes eight and
+// reads eight more.
 type manyCalls struct{ turns, answered int }
 
 // Stream implements model.Provider.
@@ -43,8 +44,8 @@ func (m *manyCalls) Stream(context.Context, model.Request) iter.Seq2[model.Event
 // file returns the name of the file that a call reads. Each file is read once.
 func (m *manyCalls) file(turn, i int) string { return fmt.Sprintf("in/%d-%d.txt", turn, i) }
 
-// TestManyCallsInOneTurn checks that the record of calls keeps its order if a model reads and writes many files in each turn.
-// ROUSE_TEST_TURNS sets the number of turns.
+// TestManyCallsInOneTurn checks that the record of calls keeps its order if a model reads and
+// writes many files in each turn. ROUSE_TEST_TURNS sets the number of turns.
 func TestManyCallsInOneTurn(t *testing.T) {
 	t.Parallel()
 	turns := 12

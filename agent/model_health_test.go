@@ -20,11 +20,11 @@ import (
 	"rouse/internal/ledger/record"
 )
 
-// cable is the way to a server, which can be pulled.
+// cable is the connection to a server. A test can interrupt it.
 type cable struct {
 	http.RoundTripper
 	pulled atomic.Bool
-	good   int32 // it is pulled after so many requests; 0: when the test pulls it
+	good   int32 // number of requests before an interruption; 0 means that the test interrupts it
 	tries  atomic.Int32
 }
 
@@ -35,7 +35,7 @@ func (c *cable) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// cabled is pipedPaid over a cable.
+// cabled returns pipedPaid with a cable.
 func cabled(t *testing.T, turns ...modeltest.Turn) (*bench, *cable) {
 	t.Helper()
 	s, way := modeltest.Pipe(t, turns...)
@@ -58,7 +58,7 @@ func linkedTo(t *testing.T, s *modeltest.Server, way http.RoundTripper) model.Pr
 	return p
 }
 
-// conclude runs the next attempt of a run and commits its end as the dispatcher would.
+// conclude runs the next attempt of a run and records its end like the dispatcher.
 func (b *bench) conclude(id int64) (ledger.Result, ledger.Run) {
 	b.t.Helper()
 	res := b.run(id)
@@ -79,9 +79,10 @@ func (b *bench) conclude(id int64) (ledger.Result, ledger.Run) {
 	return res, run
 }
 
-// A server that nobody reaches is asked for as long as it takes to restart, which costs nothing; then the
-// run waits for it, its owner is told once of the outage, and it succeeds when the server is back. A
-// run that a person started fails at once, and one in which a model has answered is not started over.
+// TestUnreachableModel checks that requests to an unreachable server are retried for the time of a
+// restart, at no cost. Then the run waits, its owner is notified once of the outage, and the run
+// succeeds when the server is back. A run that a user started fails at once. A run in which a model
+// has answered is not started over.
 func TestUnreachableModel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -103,13 +104,13 @@ func TestUnreachableModel(t *testing.T) {
 			t.Errorf("told: %+v", told)
 		}
 
-		// A person sees the end, and sooner.
+		// A user's run fails, and sooner.
 		begun = time.Now()
 		if res, run := b.conclude(b.triggered(domain.TriggerManual)); time.Since(begun) > 25*time.Second || res.Postpone != nil || run.Outcome != domain.OutcomeError {
 			t.Errorf("by a person, after %s: %+v", time.Since(begun), res)
 		}
 
-		// It is back within the quick retries of the one, and for the other one.
+		// The server is back during the first retries of one run, and in time for the other run.
 		time.AfterFunc(60*time.Second, func() { way.pulled.Store(false) })
 		if res, run := b.conclude(first); res.Outcome != domain.OutcomeSuccess || run.Attempt != 3 || run.Postponements != 2 {
 			t.Errorf("%+v, %+v", res, run)
@@ -120,7 +121,8 @@ func TestUnreachableModel(t *testing.T) {
 	})
 }
 
-// A run in which a model has answered does not wait: what it did would be done again.
+// TestBegunRunIsNotPostponed checks that a run in which a model has answered does not wait, because
+// its calls would be repeated.
 func TestBegunRunIsNotPostponed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,8 +135,9 @@ func TestBegunRunIsNotPostponed(t *testing.T) {
 	})
 }
 
-// A dead first model is not asked by each run of the next minutes: its fallback answers at once, until
-// one run may try, which closes the circuit or opens it again.
+// TestCircuitOfTheFirstModel checks the circuit of the first model after it failed. For some
+// minutes its fallback answers at once. Then one run tries the first model, which closes the
+// circuit or opens it again.
 func TestCircuitOfTheFirstModel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -167,7 +170,7 @@ func TestCircuitOfTheFirstModel(t *testing.T) {
 		run(domain.TriggerSchedule, false, "Done.")
 		run(domain.TriggerManual, false, "Done.")
 		time.Sleep(5*time.Minute + time.Second)
-		run(domain.TriggerSchedule, true, "Done.") // the half-open try fails
+		run(domain.TriggerSchedule, true, "Done.") // the attempt with the half-open circuit fails
 		run(domain.TriggerSchedule, false, "Done.")
 		way.pulled.Store(false)
 		time.Sleep(5*time.Minute + time.Second)
@@ -176,9 +179,10 @@ func TestCircuitOfTheFirstModel(t *testing.T) {
 	})
 }
 
-// A model whose provider's quota is spent is paused until the time that it says, else for an hour and
-// longer each time; jobs that need it wait, over a restart, its owner is told once with what was spent, and
-// a person's run asks it at once.
+// TestQuotaPausesTheModel checks that a model with an exhausted quota is paused until the reported
+// time, or for an hour, and longer each time. Jobs that need the model wait, even after a restart.
+// Its owner is notified once, with the amount spent. A run that a user starts calls the model at
+// once.
 func TestQuotaPausesTheModel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -226,7 +230,7 @@ func TestQuotaPausesTheModel(t *testing.T) {
 			t.Errorf("after the pause: %s", why)
 		}
 
-		// Nobody says when; each time it lasts twice as long, and nobody is told again.
+		// Without a reported time, each pause is twice as long. The owner is not notified again.
 		for _, want := range []time.Duration{2 * time.Hour, 4 * time.Hour} {
 			b.conclude(id)
 			paused(want)
@@ -239,7 +243,8 @@ func TestQuotaPausesTheModel(t *testing.T) {
 			t.Errorf("told %d times", n)
 		}
 
-		// Its owner has it tried again meanwhile: it is asked at once, and goes on waiting.
+		// The owner retries the run during the pause. The model is called at once, and the run
+		// continues to wait.
 		waiting := must[ledger.Run](t)(b.ledger.Retry(t.Context(), id))
 		if why := record.ObstaclesText(b.runner.Blockers.Obstacles(t.Context(), waiting)); why != "" {
 			t.Errorf("tried again by a person: %s", why)
@@ -260,7 +265,8 @@ func TestQuotaPausesTheModel(t *testing.T) {
 	})
 }
 
-// A model that is paused leaves its runs to its fallback, without being asked.
+// TestQuotaAndFallback checks that the fallback answers in place of a paused model, without a
+// request to the paused model.
 func TestQuotaAndFallback(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -21,8 +21,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// TestEveryServerReadsTheTools sends each tool of this version, and those that published MCP servers list, to a strict server of each
-// kind, in full and in brief.
+// TestEveryServerReadsTheTools sends all tools of this version, and the tools of published MCP
+// servers, to a strict server of each kind, with full and with short descriptions.
 func TestEveryServerReadsTheTools(t *testing.T) {
 	t.Parallel()
 	var tools []tool.Tool
@@ -38,7 +38,7 @@ func TestEveryServerReadsTheTools(t *testing.T) {
 		tools = append(tools, one)
 	}
 	for _, s := range agent.Specs() {
-		if s.Open { // agents are not told of it
+		if s.Open { // agents do not get these tools
 			continue
 		}
 		args, err := s.Arguments()

@@ -17,7 +17,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// OSA-40: isolated from the folder that its work is about an agent is told of it and reads it, changes nothing in it, and works in its own.
+// TestIsolated checks OSA-40: an isolated agent can read the folder that its work is about, but not
+// change it. It works in its own folder.
 func TestIsolated(t *testing.T) {
 	t.Parallel()
 	host := folderWith(t, "may.csv", "sum,12\n")
@@ -54,7 +55,8 @@ func TestIsolated(t *testing.T) {
 	}
 }
 
-// OSA-40: programs of an isolated agent work in its folder, read the host's, and cannot change that, whatever tier a job puts up with.
+// TestIsolatedPrograms checks OSA-40: programs of an isolated agent work in its folder, and can
+// read but not change the folder of the host, regardless of the tier that a job accepts.
 func TestIsolatedPrograms(t *testing.T) {
 	t.Parallel()
 	confined(t)
@@ -70,7 +72,8 @@ func TestIsolatedPrograms(t *testing.T) {
 	}
 }
 
-// OSA-40: files with secrets are hidden from programs of an isolated agent, but for one that is granted by its own name.
+// TestIsolatedSecrets checks OSA-40: files with secrets are hidden from programs of an isolated
+// agent, unless a file is granted by name.
 func TestIsolatedSecrets(t *testing.T) {
 	t.Parallel()
 	confined(t)
@@ -101,7 +104,8 @@ func TestIsolatedSecrets(t *testing.T) {
 	}
 }
 
-// OSA-40: an agent without a host has neither tools of files nor programs, also where its list names them, and is told so.
+// TestNoHost checks OSA-40: an agent of mode none has no tools for files or programs, even if its
+// list names them, and is told so.
 func TestNoHost(t *testing.T) {
 	t.Parallel()
 	b := setup(t, done)
@@ -124,7 +128,8 @@ func TestNoHost(t *testing.T) {
 	}
 }
 
-// OSA-19: an agent without files shares content under a filename, and no path.
+// TestShareInEveryMode checks OSA-19: an agent without files shares content under a file name,
+// without a path.
 func TestShareInEveryMode(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{plan.ModeNone, plan.ModeIsolated, plan.ModeFolder} {
@@ -145,8 +150,9 @@ func TestShareInEveryMode(t *testing.T) {
 	}
 }
 
-// OSA-40: who an agent is stands quoted before its prompt and not among its instructions, without secrets, and with its hash
-// on the record of the run; the run can be played again after it has changed.
+// TestSoulOfARun checks OSA-40: the description of an agent is quoted before its prompt, outside
+// its instructions and without secrets. Its hash is recorded. The run can be replayed after the
+// description has changed.
 func TestSoulOfARun(t *testing.T) {
 	t.Parallel()
 	b := recorded(t, plan.Job{Prompt: "Write it down."}, complete("1"))

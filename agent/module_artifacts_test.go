@@ -6,8 +6,9 @@ import (
 	"rouse/internal/domain"
 )
 
-// OSL-25, OSL-26: a module knows an artifact by the id that it first got, also where it has given it another content since: what it
-// makes of that is the version after the newest one.
+// TestVersionOfARenewedArtifact checks OSL-25 and OSL-26: a module identifies an artifact by its
+// first ID, even after it has changed the content. Its next change creates the version after the
+// newest one.
 func TestVersionOfARenewedArtifact(t *testing.T) {
 	t.Parallel()
 	b, _ := moduleAgent(t)

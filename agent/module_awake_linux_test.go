@@ -10,8 +10,9 @@ import (
 	"rouse/internal/nosleep/nosleeptest"
 )
 
-// OSL-37: the machine is kept awake while a run of a skill that asks for it is on, not while it waits, and not for others; where that
-// cannot be had the skill is not run.
+// TestModuleAwake checks OSL-37: the machine is kept awake while a run of a skill that requests it
+// is active, but not while the run waits, and not for other skills. If this is not possible, the
+// skill is not run.
 func TestModuleAwake(t *testing.T) {
 	b, _ := moduleAgent(t)
 	l := nosleeptest.New(t)

@@ -24,13 +24,13 @@ import (
 	"rouse/internal/ledger/label"
 )
 
-// runsDate is a module that runs a program which nobody granted.
+// runsDate is a module that runs a program without a grant.
 const runsDate = `export async function execute(args: any, host: any) {
 	try { return {got: (await host.tools.invoke("system_execute_command", {command: "date", args: []})).exitCode} } catch (e) { return {got: e.code} }
 }`
 
-// A call that ends the run does not end it before its owner has answered what a module asks in front of it, and in a run that goes in
-// phases the module waits as well.
+// TestModuleAsksInFrontOfTheEnd checks that a call that ends the run waits for the owner's answer
+// to a question of a module before it. In a phased run the module waits as well.
 func TestModuleAsksInFrontOfTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -70,7 +70,8 @@ func TestModuleAsksInFrontOfTheEnd(t *testing.T) {
 	}
 }
 
-// UNI-09: where a call of a module was cut off that may have changed something, its run waits for its owner, whoever called the module.
+// TestModuleWithinAModelRecovers checks UNI-09: a run waits for its owner after an interrupted call
+// of a module that may have changed something, regardless of the caller of the module.
 func TestModuleWithinAModelRecovers(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]struct {
@@ -86,7 +87,7 @@ func TestModuleWithinAModelRecovers(t *testing.T) {
 			ctx, kill := context.WithCancelCause(t.Context())
 			var posts atomic.Int32
 			stops := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				_, _ = io.Copy(io.Discard, r.Body) // before which nobody hears that the client is gone
+				_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the client is gone
 				if posts.Add(1) == 1 {
 					kill(errors.New("killed"))
 					<-r.Context().Done()
@@ -120,7 +121,8 @@ func TestModuleWithinAModelRecovers(t *testing.T) {
 	}
 }
 
-// What a module does counts for the run that called it: its calls, the tokens of its questions, and how often it asks.
+// TestModuleWithinAModelIsBounded checks that the calls, the tokens and the questions of a module
+// count for the run that called it.
 func TestModuleWithinAModelIsBounded(t *testing.T) {
 	t.Parallel()
 	const asks = `export async function execute(args: any, host: any) {
@@ -137,7 +139,7 @@ func TestModuleWithinAModelIsBounded(t *testing.T) {
 		bounds loop.Bounds
 		asked  int
 		out    domain.Outcome
-		says   string // in the error of the run, or in what the model is told
+		says   string // part of the run's error or of the message to the model
 	}{
 		"steps":  {asks, loop.Bounds{Steps: 4}, 9, domain.OutcomeBudget, `{"n":7,"told":"the model gave no text: the steps of this run are used up`},
 		"tokens": {asks, loop.Bounds{Tokens: 20000}, 5, domain.OutcomeBudget, "tokens"},
@@ -165,7 +167,8 @@ func TestModuleWithinAModelIsBounded(t *testing.T) {
 	}
 }
 
-// A module cannot call the tools of skills, its own and those of others: what calls each other has no end.
+// TestModuleCallsNoModule checks that a module cannot call tools of skills, because such calls
+// could be endless.
 func TestModuleCallsNoModule(t *testing.T) {
 	t.Parallel()
 	b, _ := moduleAgent(t, callOf("sums__execute", `{}`), modeltest.Turn{Text: "It is done."})
@@ -180,7 +183,8 @@ func TestModuleCallsNoModule(t *testing.T) {
 	}
 }
 
-// The labels of what a module met when it registered a tool come to each run whose model is told of that tool.
+// TestRegisteredToolsAreLabelled checks that the labels of a module that registered a tool are
+// added to each run with that tool in its prompt.
 func TestRegisteredToolsAreLabelled(t *testing.T) {
 	t.Parallel()
 	b, s := moduleAgent(t, callOf("sums__execute", `{}`), modeltest.Turn{Text: "Registered."}, modeltest.Turn{Text: "It is done."})
@@ -203,7 +207,8 @@ func TestRegisteredToolsAreLabelled(t *testing.T) {
 	}
 }
 
-// on_denied: fail ends the run with what a module was denied.
+// TestModuleWithinAModelIsDenied checks that a denied call of a module ends the run with on_denied:
+// fail.
 func TestModuleWithinAModelIsDenied(t *testing.T) {
 	t.Parallel()
 	b, _ := moduleAgent(t, callOf("sums__execute", `{}`), modeltest.Turn{Text: "It is done."})

@@ -26,12 +26,12 @@ import (
 	"rouse/skills"
 )
 
-// callOf is a turn in which the model calls one tool.
+// callOf returns a turn in which the model calls one tool.
 func callOf(name, args string) modeltest.Turn {
 	return modeltest.Turn{Calls: []model.Call{{ID: "c", Name: name, Args: json.RawMessage(args)}}, Usage: model.Usage{Input: 100, Output: 10}}
 }
 
-// offering has the clerk, who names the skill sums, asked by a job.
+// offering adds the skill sums to the clerk, and a job that asks the clerk.
 func (b *bench) offering(source string, more declares) *skills.Skill {
 	b.t.Helper()
 	s := moduleSkill(b.t, source, more)
@@ -42,7 +42,7 @@ func (b *bench) offering(source string, more declares) *skills.Skill {
 	return s
 }
 
-// record has the models of the job recorded.
+// record records the models of the job.
 func (b *bench) record() {
 	b.t.Helper()
 	var err error
@@ -54,14 +54,14 @@ func (b *bench) record() {
 	b.plan.Jobs["ask"] = job
 }
 
-// asks runs the job until the first end of an attempt.
+// asks runs the job until its first attempt ends.
 func (b *bench) asks() (int64, ledger.Result) {
 	b.t.Helper()
 	id := b.enqueue(ledger.Request{Job: "ask", Agent: "clerk"})
 	return id, b.run(id)
 }
 
-// toolsOf are the names of the tools that the model was told of in its n-th request.
+// toolsOf returns the names of the tools in the n-th request to the model.
 func (b *bench) toolsOf(n int) (names []string) {
 	b.t.Helper()
 	var request struct {
@@ -78,7 +78,7 @@ func (b *bench) toolsOf(n int) (names []string) {
 	return names
 }
 
-// withTools is a manifest that declares tools, all that there is beside them, and needs no secret.
+// withTools returns a manifest that declares tools and everything else, and needs no secret.
 func withTools(server string, tools ...declares) declares {
 	d := withoutBindings(everything(server))
 	d["tools"] = tools
@@ -89,8 +89,9 @@ func handler(name, export string, input declares) declares {
 	return declares{"name": name, "description": "Does " + name + ".", "inputSchema": input, "outputSchema": declares{"type": "object"}, "handlerExport": export}
 }
 
-// OSL-32: a model calls the tools of its skills by their schemas; what the module calls is called by the run, below that call, and
-// what comes of the module is the result.
+// TestModelCallsModule checks OSL-32: a model calls the tools of its skills according to their
+// schemas. The run makes the module's calls, below the call of the model, and the call returns the
+// module's result.
 func TestModelCallsModule(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSL-32")
@@ -136,7 +137,7 @@ func TestModelCallsModule(t *testing.T) {
 	if got := strings.Join(made, ", "); got != "host_filesystem_write done, host_llm_complete done, host_storage_get done, host_storage_get done, host_storage_set done, sums__execute done, sums__tell done" {
 		t.Errorf("made %s", got)
 	}
-	// The turns of the model, and that of the module's question; the calls of all.
+	// Steps: the turns of the model and of the module's question. Calls: all calls.
 	if res.Steps != 4 || res.Calls != 7 || res.Usage.TokensIn < 230 {
 		t.Errorf("%d steps, %d calls, %d tokens", res.Steps, res.Calls, res.Usage.TokensIn)
 	}
@@ -152,7 +153,8 @@ func TestModelCallsModule(t *testing.T) {
 	}
 }
 
-// OSL-32: what is wrong with a call, or with the module, is told to the model, which goes on.
+// TestModelCallsModuleInVain checks OSL-32: the model is told of a wrong call or a failing module,
+// and continues.
 func TestModelCallsModuleInVain(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -194,7 +196,8 @@ func TestModelCallsModuleInVain(t *testing.T) {
 	}
 }
 
-// A module that a model called may need its owner: the run waits, and the call is made again with what was made of it.
+// TestModuleWithinAModelAsks checks that the run waits if a module that a model called needs its
+// owner. Then the call is made again, with the results of its inner calls.
 func TestModuleWithinAModelAsks(t *testing.T) {
 	t.Parallel()
 	for answer, says := range map[string]string{inbox.ApprovalOnce: "0 true", inbox.ApprovalDeny: "rejected_by_user true"} {
@@ -230,7 +233,7 @@ func TestModuleWithinAModelAsks(t *testing.T) {
 			if sent := string(b.server.Requests()[2]); !strings.Contains(sent, says) || !strings.Contains(sent, "one line") {
 				t.Errorf("the model was told %s, want %s", sent, says)
 			}
-			// It can be played again, where nothing is done: with the same numbers of steps and calls.
+			// The run can be replayed without effects, with the same numbers of steps and calls.
 			b.end(id, res)
 			if _, p := b.play(id); !p.Same() {
 				t.Errorf("played again: %+v", p)
@@ -244,7 +247,8 @@ func TestModuleWithinAModelAsks(t *testing.T) {
 	}
 }
 
-// OSL-32: a call of a module that was cut off is made again: what it had made stands, once each, and is paid for once.
+// TestModuleWithinAModelGoesOn checks OSL-32: an interrupted call of a module is made again. Its
+// inner calls are not repeated, and cost only once.
 func TestModuleWithinAModelGoesOn(t *testing.T) {
 	t.Parallel()
 	b, s := moduleAgent(t, callOf("sums__execute", `{}`), modeltest.Turn{Text: "The sum."}, modeltest.Turn{Text: "It is done."})
@@ -253,7 +257,7 @@ func TestModuleWithinAModelGoesOn(t *testing.T) {
 	t.Cleanup(stops.Close)
 	clerk := b.plan.Agents["clerk"]
 	clerk.Network = append(clerk.Network, web.Grant{Host: strings.TrimPrefix(stops.URL, "http://"), Methods: []string{"GET"}})
-	clerk.Bounds.Calls = 10 // those that are made, two of them twice, and no more: what is looked up is not counted again
+	clerk.Bounds.Calls = 10 // the calls that are made, two of them twice; recorded results do not count again
 	b.plan.Agents["clerk"] = clerk
 	more := withoutBindings(everything(s.granted.URL))
 	more["sandbox"].(declares)["networkRules"] = []any{declares{"urlPattern": "*", "methods": []string{"GET", "POST"}, "description": "any"}}
@@ -267,7 +271,7 @@ func TestModuleWithinAModelGoesOn(t *testing.T) {
 	}`), more)
 
 	id := b.enqueue(ledger.Request{Job: "ask", Agent: "clerk"})
-	b.attempt(ctx, id) // its process is killed
+	b.attempt(ctx, id) // the process is killed
 	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -281,8 +285,8 @@ func TestModuleWithinAModelGoesOn(t *testing.T) {
 	}
 }
 
-// OSL-32: lists of tools hold for the tools of skills, an agent that does not name a skill finds them, and one that lacks what the
-// skill needs has none.
+// TestOfferedTools checks OSL-32: lists of allowed tools apply to the tools of skills. An agent
+// that does not name a skill can find these tools, unless it lacks the requirements of the skill.
 func TestOfferedTools(t *testing.T) {
 	t.Parallel()
 	source := `export async function execute() { return {} }
@@ -329,7 +333,7 @@ func TestOfferedTools(t *testing.T) {
 				t.Errorf("told of %q, want %q (%+v)", got, c.told, res)
 			}
 
-			// What is found can be called without being told of; what is left out cannot.
+			// A tool that can be found can be called without being listed. A denied tool cannot.
 			_, envelopes := b.made(id)
 			if can := strings.Contains(c.told, "load") || strings.Contains(c.told, "tell"); envelopes[0].OK != can {
 				t.Errorf("%+v, want %t", envelopes[0], can)
@@ -338,7 +342,8 @@ func TestOfferedTools(t *testing.T) {
 	}
 }
 
-// OSL-07, OSL-32: a module registers tools for its agent, which its next runs have, within bounds, until the skill has another version.
+// TestRegisteredTools checks OSL-07 and OSL-32: a module registers tools for the next runs of its
+// agent, within limits, until the version of the skill changes.
 func TestRegisteredTools(t *testing.T) {
 	t.Parallel()
 	const registers = `export async function execute(args: any, host: any) {
@@ -371,7 +376,8 @@ func TestRegisteredTools(t *testing.T) {
 	}
 }
 
-// OSL-07: what a module registers takes the place of no other tool, fits what models are told, and is not without end.
+// TestRegisteredToolsAreBounded checks OSL-07: a registered tool does not replace another tool, has
+// valid definitions, and the number of tools is limited.
 func TestRegisteredToolsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -395,7 +401,8 @@ func TestRegisteredToolsAreBounded(t *testing.T) {
 	}
 }
 
-// OSL-32: a playbook calls the tools of its agent's skills, and has what they return.
+// TestPlaybookCallsModule checks OSL-32: a playbook calls the tools of its agent's skills, and gets
+// their results.
 func TestPlaybookCallsModule(t *testing.T) {
 	t.Parallel()
 	b, _ := moduleAgent(t, modeltest.Turn{Text: "The sum."})
@@ -413,8 +420,9 @@ func TestPlaybookCallsModule(t *testing.T) {
 	}
 }
 
-// OSL-23, OSL-28: the module of a call works in the workspace of its skill: in a new one where there is none and it needs one, else in the only
-// active one; of several it takes the one that its run works in.
+// TestModelCallsModuleInAWorkspace checks OSL-23 and OSL-28: the module of a call works in a
+// workspace of its skill. It is a new workspace if the module needs one and there is none, or else
+// the only active one. If there are several, it is the workspace of the run.
 func TestModelCallsModuleInAWorkspace(t *testing.T) {
 	t.Parallel()
 	const counts = `export async function execute(args: any, host: any) {
@@ -425,9 +433,9 @@ func TestModelCallsModuleInAWorkspace(t *testing.T) {
 	}`
 	for name, c := range map[string]struct {
 		support string
-		there   []string // workspaces
+		there   []string // existing workspaces
 		got     string
-		in      string // the workspace that was written
+		in      string // written workspace
 	}{
 		"needs one":         {"required", nil, `{"n":1}`, "default"},
 		"takes the only":    {"required", []string{"trip"}, `{"n":1}`, "trip"},

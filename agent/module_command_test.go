@@ -15,7 +15,8 @@ import (
 	"rouse/skills"
 )
 
-// TestCommandAnswers: OSL-17, the answers to requests for programs have the shape of the design, and say who decided.
+// TestCommandAnswers checks OSL-17: answers to requests for programs have the specified form, and
+// name the decision.
 func TestCommandAnswers(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSL-17")
@@ -61,7 +62,7 @@ func TestCommandAnswers(t *testing.T) {
 		b.say(said)
 		res = b.run(id)
 	}
-	for res.Wait != nil { // a program that is not there may need an approval, too
+	for res.Wait != nil { // a missing program may need an approval too
 		b.end(id, res)
 		b.say(inbox.ApprovalOnce)
 		res = b.run(id)
@@ -85,7 +86,8 @@ func TestCommandAnswers(t *testing.T) {
 	check("no command", answers[1], refused, "false "+codes[2])
 }
 
-// TestFeatures: OSL-37, what a manifest requires and the host has is there and works: the machine is told, and crypto.subtle computes.
+// TestFeatures checks OSL-37: the features that a manifest requires and the host has are available:
+// the machine is described, and crypto.subtle works.
 func TestFeatures(t *testing.T) {
 	t.Parallel()
 	b, _ := moduleAgent(t)
@@ -108,7 +110,7 @@ func TestFeatures(t *testing.T) {
 		t.Errorf("not required: %+v", res)
 	}
 
-	// A run that needs a workspace to go on for long has one.
+	// A run that needs a workspace for long-running work has one.
 	long := flows(declares{"longRunningSupport": "required"})
 	if _, res := b.flow(`return {message: "done"}`, "", long); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "works in a workspace") {
 		t.Errorf("without a workspace: %+v", res)

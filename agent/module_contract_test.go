@@ -14,15 +14,15 @@ import (
 	"rouse/internal/ledger/event"
 )
 
-// typesOf returns a body of execute that tells the type of each expression.
+// typesOf returns a body of execute that returns the type of each expression.
 func typesOf(expressions ...string) string {
 	return "const types = [typeof " + strings.ReplaceAll(strings.Join(expressions, ", typeof "), ".", "?.") + "]; return {message: types.join()}"
 }
 
-// functions is the message of typesOf for n functions.
+// functions returns the result of typesOf for n functions.
 func functions(n int) string { return strings.TrimSuffix(strings.Repeat("function,", n), ",") }
 
-// TestModuleExports: OSL-06, each export is called, and the schemas hold.
+// TestModuleExports checks OSL-06: each export is called, and the schemas apply.
 func TestModuleExports(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSL-06")
@@ -52,7 +52,8 @@ func TestModuleExports(t *testing.T) {
 	}
 }
 
-// TestModuleAPI: OSL-07, OSL-08, each method that a row names is there, and absent if it is not declared.
+// TestModuleAPI checks OSL-07 and OSL-08: each declared method of a row exists, and an undeclared
+// method does not.
 func TestModuleAPI(t *testing.T) {
 	t.Parallel()
 	for row, before := range map[*contract.Row]string{contract.Of(t, "OSL-07"): "; and", contract.Of(t, "OSL-08"): ". A job"} {
@@ -91,7 +92,8 @@ func TestModuleAPI(t *testing.T) {
 	}
 }
 
-// TestModuleRefusals: OSL-09, what the manifest does not declare is refused and names the field.
+// TestModuleRefusals checks OSL-09: a call that the manifest does not declare is refused with the
+// name of the field.
 func TestModuleRefusals(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSL-09")
@@ -114,7 +116,7 @@ func TestModuleRefusals(t *testing.T) {
 	}
 }
 
-// TestModuleModes: OSL-12, OSL-13, OSL-26, the methods of each mode.
+// TestModuleModes checks OSL-12, OSL-13 and OSL-26: the methods of each mode.
 func TestModuleModes(t *testing.T) {
 	t.Parallel()
 	modes, run, workspace := contract.Of(t, "OSL-12"), contract.Of(t, "OSL-13"), contract.Of(t, "OSL-26")
@@ -153,7 +155,8 @@ func TestModuleModes(t *testing.T) {
 	}
 }
 
-// TestModuleOutcomes: OSL-15, how a run of a module ends, and for what it waits.
+// TestModuleOutcomes checks OSL-15: the ends of a run of a module, and the events for which it
+// waits.
 func TestModuleOutcomes(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSL-15")
@@ -190,7 +193,7 @@ func TestModuleOutcomes(t *testing.T) {
 	}
 }
 
-// TestModuleWorkspaces: OSL-28, where a module with each kind of support runs.
+// TestModuleWorkspaces checks OSL-28: the workspace of a module with each kind of support.
 func TestModuleWorkspaces(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSL-28")
@@ -205,7 +208,7 @@ func TestModuleWorkspaces(t *testing.T) {
 	}
 }
 
-// TestModuleCommandStates: OSL-20, what events tell of the commands of a module.
+// TestModuleCommandStates checks OSL-20: the events about the commands of a module.
 func TestModuleCommandStates(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSL-20")
@@ -236,7 +239,7 @@ func TestModuleCommandStates(t *testing.T) {
 	}
 }
 
-// TestModuleCheckpoint: OSL-29, what a checkpoint keeps.
+// TestModuleCheckpoint checks OSL-29: the content of a checkpoint.
 func TestModuleCheckpoint(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSL-29")
@@ -250,7 +253,7 @@ func TestModuleCheckpoint(t *testing.T) {
 	}
 }
 
-// TestModuleInbox: OSL-31, the items of what a run waits for.
+// TestModuleInbox checks OSL-31: the inbox items of a waiting run.
 func TestModuleInbox(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSL-31")

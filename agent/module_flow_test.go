@@ -21,7 +21,7 @@ import (
 	"rouse/internal/ledger/workspace"
 )
 
-// flows is the manifest of a skill that may stop and go on, in a workspace.
+// flows returns the manifest of a skill that may pause and resume, in a workspace.
 func flows(more declares) declares {
 	d := withoutBindings(everything("http://127.0.0.1"))
 	maps.Copy(d, declares{"executionMode": "flow", "workspaceSupport": "optional", "workspaceSchemaVersion": "1", "longRunningSupport": "optional", "userInputSupport": true})
@@ -29,13 +29,14 @@ func flows(more declares) declares {
 	return d
 }
 
-// agentic is flows with the settings of an agentic skill.
+// agentic returns flows with the settings of an agentic skill.
 func agentic(most, budget any) declares {
 	return flows(declares{"executionMode": "agentic", "workspaceSupport": "required",
 		"agenticConfig": declares{"enabled": true, "requiresWorkspace": true, "supportsBackgroundExecution": true, "supportsRoleBasedExecution": true, "maxStepsPerRun": most, "defaultStepBudget": budget}})
 }
 
-// flow makes the body of an execute a job of the clerk, in a workspace unless that is "", and runs it until it ends or waits.
+// flow makes the body of an execute function a job of the clerk, and runs it until it ends or
+// waits. workspace is optional.
 func (b *bench) flow(body, workspace string, more declares) (int64, ledger.Result) {
 	b.t.Helper()
 	b.plan.Jobs["sums"] = plan.Job{Name: "sums", Agent: "clerk", Skill: moduleSkill(b.t, "export async function execute(args: any, host: any) {\n"+body+"\n}\n", more), Workspace: workspace}
@@ -52,7 +53,7 @@ func (b *bench) workspace(name string) workspace.Workspace {
 	return w
 }
 
-// again has a run that ended tried once more.
+// again retries a run that ended.
 func (b *bench) again(id int64) ledger.Result {
 	b.t.Helper()
 	if _, err := b.ledger.Retry(b.t.Context(), id); err != nil {
@@ -61,7 +62,8 @@ func (b *bench) again(id int64) ledger.Result {
 	return b.ends(id)
 }
 
-// OSL-07, OSL-12, OSL-13, OSL-26, OSL-28, OSL-37, C-5: each method of host.run and host.workspace does what it is for, and refuses what is wrong.
+// TestFlowMethods checks OSL-07, OSL-12, OSL-13, OSL-26, OSL-28, OSL-37 and C-5: each method of
+// host.run and host.workspace works, and refuses invalid calls.
 func TestFlowMethods(t *testing.T) {
 	t.Parallel()
 	caught := func(call string) string {
@@ -139,8 +141,9 @@ func TestFlowMethods(t *testing.T) {
 	})
 }
 
-// OSL-13, OSL-15, OSL-26, OSL-31, C-5: a module stops to ask its owner, and goes on with the answer as if it had waited: what it did until
-// then is not done twice, and it sees the time of then.
+// TestRequestInput checks OSL-13, OSL-15, OSL-26, OSL-31 and C-5: a module stops to ask its owner,
+// and continues with the answer as if it had waited. Its earlier calls are not repeated, and it
+// sees the same time.
 func TestRequestInput(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "C-5")
@@ -187,8 +190,8 @@ func TestRequestInput(t *testing.T) {
 	}
 }
 
-// OSL-13, OSL-15, C-5: what is behind a pause is found out by a module that reads its workspace, and reached by one that does not; what
-// was done before is not done again, and a pause that comes once more is one more.
+// TestPause checks OSL-13, OSL-15 and C-5: a module reaches the code after a pause, whether it
+// reads its workspace or not. Earlier calls are not repeated. Another pause is a new pause.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -240,7 +243,8 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// OSL-14, OSL-15, OSL-29: the hard bound of steps ends a run with a checkpoint, from which it goes on with all of its steps; the soft one makes a
+// TestStepBudgets checks OSL-14, OSL-15 and OSL-29: the hard limit of steps ends a run with a
+// checkpoint, from which it continues with a full number of steps. The soft limit creates a
 // checkpoint once.
 func TestStepBudgets(t *testing.T) {
 	t.Parallel()
@@ -267,7 +271,7 @@ func TestStepBudgets(t *testing.T) {
 				t.Errorf("%+v (%v)", c, err)
 			}
 			made := strings.Count(strings.Join(b.callsOf(id), " "), "host_run_checkpoint")
-			if made != 2 { // the soft one, and the last
+			if made != 2 { // the soft limit and the last
 				t.Errorf("%d checkpoints", made)
 			}
 			if w := b.workspace("trip"); w.Review != 0 {
@@ -281,8 +285,9 @@ func TestStepBudgets(t *testing.T) {
 	}
 }
 
-// TestStepsWithoutAwait: OSL-14, a step counts whether the module waits for it or not. The module's turn ends at the step that is one too
-// many: nothing behind it has an effect, and the last call is the checkpoint.
+// TestStepsWithoutAwait checks OSL-14: a step counts whether the module awaits it or not. The
+// module's turn ends at the first step beyond the limit. Later calls have no effect, and the last
+// call is the checkpoint.
 func TestStepsWithoutAwait(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSL-14")
@@ -359,7 +364,8 @@ func TestStepsWithoutAwait(t *testing.T) {
 	})
 }
 
-// TestTurnEndsAtAQuestion: OSL-13, what stands behind a question or a pause is not done before the owner has answered, awaited or not.
+// TestTurnEndsAtAQuestion checks OSL-13: calls after a question or a pause are not made before the
+// owner has answered, awaited or not.
 func TestTurnEndsAtAQuestion(t *testing.T) {
 	t.Parallel()
 	for call, answer := range map[string]string{`host.run.requestInput({title: "Go on?"})`: "yes", `host.run.requestUserInput({title: "Go on?"})`: "yes", `host.run.pause("look")`: inbox.PauseContinue} {
@@ -375,12 +381,13 @@ func TestTurnEndsAtAQuestion(t *testing.T) {
 	}
 }
 
-// What earlier attempts of a run have asked of its model counts when it goes on.
+// TestTokensOfEarlierAttempts checks that tokens of earlier attempts of a run count when it
+// continues.
 func TestTokensOfEarlierAttempts(t *testing.T) {
 	t.Parallel()
 	b, _ := moduleAgent(t, modeltest.Turn{Text: "One.", Usage: model.Usage{Input: 600, Output: 10}}, modeltest.Turn{Text: "Two.", Usage: model.Usage{Input: 600, Output: 10}})
 	clerk := b.plan.Agents["clerk"]
-	clerk.Bounds.Tokens = 4600 // one question, with what is set aside for its answer
+	clerk.Bounds.Tokens = 4600 // one question, including the reservation for its answer
 	b.plan.Agents["clerk"] = clerk
 	id, res := b.flow(`
 		const ask = (n) => host.llm.complete({purposeId: "sum-up", messages: [{role: "user", content: String(n)}]});
@@ -397,8 +404,9 @@ func TestTokensOfEarlierAttempts(t *testing.T) {
 	}
 }
 
-// OSL-27, C-5: a module that has read its workspace does not overwrite what its owner has changed since; tried again it goes on from that, and
-// what it was given of others since its last checkpoint it is not given twice.
+// TestWorkspaceConflict checks OSL-27 and C-5: a module does not overwrite changes that its owner
+// made after the module read the workspace. A retry continues from the changed workspace, and does
+// not repeat calls since its last checkpoint.
 func TestWorkspaceConflict(t *testing.T) {
 	t.Parallel()
 	b, _ := moduleAgent(t, modeltest.Turn{Text: "One."}, modeltest.Turn{Text: "Two."})
@@ -420,7 +428,7 @@ func TestWorkspaceConflict(t *testing.T) {
 	if res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "somebody else has written it") || string(b.workspace("trip").State) != `{"n": 10}` {
 		t.Fatalf("%+v", res)
 	}
-	if res = b.again(id); res.Wait == nil { // what is asked behind another state is another question
+	if res = b.again(id); res.Wait == nil { // a question about another state is a new question
 		t.Fatalf("%+v", res)
 	}
 	b.say("yes")
@@ -429,7 +437,8 @@ func TestWorkspaceConflict(t *testing.T) {
 	}
 }
 
-// OSL-30: what a run left half changed is decided on first; what was discarded the next attempt writes again.
+// TestDiscardedIsWrittenAnew checks OSL-30: the partial changes of a run are reviewed first. The
+// next attempt repeats discarded writes.
 func TestDiscardedIsWrittenAnew(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSL-30")
@@ -474,8 +483,9 @@ func TestDiscardedIsWrittenAnew(t *testing.T) {
 	}
 }
 
-// OSL-08, OSL-18, OSL-20, OSL-29: what a module wants installed its owner is asked for, each time, until it is there or they do not want it; what it ran
-// is noted in its workspace.
+// TestInstallTool checks OSL-08, OSL-18, OSL-20 and OSL-29: the owner is asked about each
+// installation that a module requests, until the program exists or the owner declines. The commands
+// are noted in the workspace.
 func TestInstallTool(t *testing.T) {
 	t.Parallel()
 	body := func(tool string) string {
@@ -488,7 +498,7 @@ func TestInstallTool(t *testing.T) {
 	if res.Wait == nil || !strings.Contains(b.open().Title, "install no-such-program-here") || !strings.Contains(b.open().Message, "to count") {
 		t.Fatalf("%+v", res)
 	}
-	b.say("installed") // which it is not
+	b.say("installed") // but it is not
 	if res = b.ends(id); res.Wait == nil {
 		t.Fatalf("%+v", res)
 	}
@@ -519,7 +529,8 @@ func TestInstallTool(t *testing.T) {
 	}
 }
 
-// While a run waits its owner sees the last of what its module said of its progress, however soon after another it was said.
+// TestLastProgressIsSeen checks that the owner sees the last progress of a module while the run
+// waits, even if it followed another report at once.
 func TestLastProgressIsSeen(t *testing.T) {
 	t.Parallel()
 	b, _ := moduleAgent(t)

@@ -14,7 +14,8 @@ import (
 	"rouse/skills"
 )
 
-// hooked is a module whose hooks note in its storage that they were called; more is done by onInstall.
+// hooked returns a module with hooks that record their calls in its storage. onInstall has
+// additional code.
 func hooked(more string) string {
 	return `
 	async function tell(host: any, what: string) { await host.storage.set("told", [...((await host.storage.get("told")) ?? []), what]) }
@@ -25,7 +26,7 @@ func hooked(more string) string {
 	export async function execute(args: any, host: any) { return {message: ((await host.storage.get("told")) ?? []).join(", ")} }`
 }
 
-// hooks is the manifest of a version with hooks.
+// hooks returns the manifest of a version with hooks.
 func hooks(version string, names ...string) declares {
 	return declares{"version": version, "lifecycleHooks": names, "permissions": []any{permission("storage", "own")}, "bridgeRequirement": "optional", "compatibilityRequirements": []string{"system_tools"}}
 }
@@ -44,8 +45,8 @@ func (b *bench) configured(config string) {
 	b.plan.ModuleSettings = map[string]plan.ModuleSettings{"sums": {Config: json.RawMessage(config)}}
 }
 
-// OSL-06, OSL-11: the hooks that a manifest names are called before execute, once for an agent, a version and its settings, and what
-// they do is on record under keys of their own.
+// TestModuleHooks checks OSL-06 and OSL-11: the hooks in a manifest are called before execute, once
+// for an agent, a version and its settings. Their calls are recorded with separate keys.
 func TestModuleHooks(t *testing.T) {
 	t.Parallel()
 	b, _ := moduleAgent(t)
@@ -84,7 +85,8 @@ func TestModuleHooks(t *testing.T) {
 	}
 }
 
-// OSL-06: a hook that fails ends the run with its name, and is called again by the next one; those before it are not.
+// TestModuleHookFails checks OSL-06: a failing hook ends the run with the hook's name. The next run
+// calls this hook again, but not earlier hooks.
 func TestModuleHookFails(t *testing.T) {
 	t.Parallel()
 	b, _ := moduleAgent(t)
@@ -104,7 +106,8 @@ func TestModuleHookFails(t *testing.T) {
 	}
 }
 
-// OSL-06: a hook that waits for its owner goes on where it was, is told of once, and keeps other runs from calling it meanwhile.
+// TestModuleHookWaits checks OSL-06: a hook that waits for its owner continues where it stopped.
+// Its owner is asked once, and other runs do not call it meanwhile.
 func TestModuleHookWaits(t *testing.T) {
 	t.Parallel()
 	b, _ := moduleAgent(t)
@@ -132,7 +135,8 @@ func TestModuleHookWaits(t *testing.T) {
 	}
 }
 
-// OSL-06: what a run has claimed that is over is the next one's.
+// TestModuleHookIsTakenOver checks OSL-06: the next run takes over the claim of a run that has
+// ended.
 func TestModuleHookIsTakenOver(t *testing.T) {
 	t.Parallel()
 	b, _ := moduleAgent(t)
@@ -147,7 +151,8 @@ func TestModuleHookIsTakenOver(t *testing.T) {
 	}
 }
 
-// A dry run names the hooks that a run would call first, and calls none.
+// TestModuleHooksDryRun checks that a dry run lists the hooks that a run would call first, and
+// calls no hook.
 func TestModuleHooksDryRun(t *testing.T) {
 	t.Parallel()
 	b, _ := moduleAgent(t)
@@ -159,8 +164,9 @@ func TestModuleHooksDryRun(t *testing.T) {
 	}
 }
 
-// OSL-06: before a skill is removed, an agent that has run it has its onDisable and onUninstall called, once, and nothing else; with the
-// next run it is installed again.
+// TestModuleIsRemoved checks OSL-06: before a skill is removed, onDisable and onUninstall are
+// called once for an agent that has run it, and no other code runs. The next run installs the skill
+// again.
 func TestModuleIsRemoved(t *testing.T) {
 	t.Parallel()
 	b, _ := moduleAgent(t)
@@ -185,7 +191,7 @@ func TestModuleIsRemoved(t *testing.T) {
 		return res
 	}
 
-	if res := remove(); res.Outcome != domain.OutcomeSuccess || res.Calls != 0 { // it was never run
+	if res := remove(); res.Outcome != domain.OutcomeSuccess || res.Calls != 0 { // it has never run
 		t.Errorf("%+v", res)
 	}
 	if res := run(); res.Summary != "install object" {

@@ -24,10 +24,10 @@ import (
 	"rouse/internal/ledger"
 )
 
-// whereBrowsersGo is where nobody listens in these tests.
+// whereBrowsersGo is a redirect address without a listener.
 const whereBrowsersGo = "http://127.0.0.1:47110"
 
-// signingIn is a clerk whose modules can sign in at a server.
+// signingIn returns a clerk with modules that can sign in at a server.
 func signingIn(t *testing.T) (*bench, *signintest.Server, *signintest.Store) {
 	t.Helper()
 	b, s, k := setup(t), signintest.New(t), &signintest.Store{}
@@ -40,7 +40,7 @@ func signingIn(t *testing.T) (*bench, *signintest.Server, *signintest.Store) {
 	return b, s, k
 }
 
-// acme is a manifest that signs in to a server.
+// acme returns a manifest that signs in at a server.
 func acme(s *signintest.Server, changes declares) declares {
 	provider := declares{
 		"providerId": "acme", "displayName": "Acme", "grantType": "authorization_code", "authorizationUrl": s.URL + "/authorize", "tokenUrl": s.URL + "/token",
@@ -60,7 +60,7 @@ func acme(s *signintest.Server, changes declares) declares {
 	}
 }
 
-// asking signs in, and asks the API.
+// asking is a body that signs in and sends a request to the API.
 const asking = `
 	const before = await host.oauth.authStatus("acme");
 	const said = await host.oauth.authorize("acme");
@@ -70,7 +70,7 @@ const asking = `
 	host.log("info", "the token is " + token);
 	return {message: [before, said, r.status, await host.oauth.authStatus("acme"), token].join(" ")}`
 
-// link is that of the one item of the inbox.
+// link returns the link of the only inbox item.
 func (b *bench) link() string {
 	b.t.Helper()
 	link, err := b.runner.SignIns.Link(b.t.Context(), b.open())
@@ -80,7 +80,7 @@ func (b *bench) link() string {
 	return link
 }
 
-// browser brings the runner what a browser was sent to an address with.
+// browser gives the runner the address to which a browser was redirected.
 func (b *bench) browser(address string) error {
 	b.t.Helper()
 	u, err := url.Parse(address)
@@ -106,7 +106,7 @@ func (b *bench) parked(body string, more declares) int64 {
 	return id
 }
 
-// nowhere fails where one of some values stands in a file of the home or in a text.
+// nowhere fails the test if one of the values is in a file of the home folder or in a text.
 func (b *bench) nowhere(values []string, texts ...string) {
 	b.t.Helper()
 	err := filepath.WalkDir(b.dir, func(path string, e fs.DirEntry, err error) error {
@@ -129,8 +129,8 @@ func (b *bench) nowhere(values []string, texts ...string) {
 	}
 }
 
-// OSL-07, OSL-33: a run waits for its owner to sign in, goes on when they did, and has a token that stands in no record. It is for
-// later runs as well.
+// TestModuleSignsIn checks OSL-07 and OSL-33: a run waits until its owner has signed in, and then
+// has a token, which is not recorded. Later runs can use the token too.
 func TestModuleSignsIn(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSL-33")
@@ -180,7 +180,8 @@ func TestModuleSignsIn(t *testing.T) {
 	}
 }
 
-// OSL-33: the owner of a server without a browser pastes the address that their browser could not open, or the code in it.
+// TestModuleSignsInByAnswer checks OSL-33: if the server has no browser, its owner pastes the
+// redirect address that the browser could not open, or the code in it.
 func TestModuleSignsInByAnswer(t *testing.T) {
 	t.Parallel()
 	for name, paste := range map[string]func(sent string) string{
@@ -202,7 +203,7 @@ func TestModuleSignsInByAnswer(t *testing.T) {
 
 			for _, wrong := range []string{"", "two words", strings.Replace(sent, "state=", "state=x", 1), whereBrowsersGo + "/callback", "code-of-another"} {
 				if wrong == "code-of-another" && name == "code" {
-					continue // it would use the link up, as any code does
+					continue // this would use up the link, like any code
 				}
 				if taken, err := b.runner.SignIns.Answer(t.Context(), b.open(), wrong); !taken || err == nil {
 					t.Errorf("%q is taken: %v", wrong, err)
@@ -222,7 +223,8 @@ func TestModuleSignsInByAnswer(t *testing.T) {
 	}
 }
 
-// Only the answer to the link that was given is taken, once, and where it was asked for.
+// TestSignInAnswers checks that only the reply to the given link is accepted, once, and only at the
+// expected address.
 func TestSignInAnswers(t *testing.T) {
 	t.Parallel()
 	b, s, _ := signingIn(t)
@@ -241,7 +243,7 @@ func TestSignInAnswers(t *testing.T) {
 		t.Errorf("the server was asked: %s", s.Requests())
 	}
 
-	// What the service refuses uses the link up, and the run waits on.
+	// A refusal by the service uses up the link, and the run continues to wait.
 	if err := b.browser(sent[:strings.Index(sent, "?")] + "?error=access_denied&state=" + sent[strings.Index(sent, "state=")+len("state="):]); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("a refusal: %v", err)
 	}
@@ -252,7 +254,7 @@ func TestSignInAnswers(t *testing.T) {
 		t.Errorf("it goes on: %+v", res)
 	}
 
-	// An answer that is no sign-in does not make one.
+	// An answer without a sign-in does not create one.
 	b.say("signed in")
 	res := b.run(id)
 	if res.Wait == nil || res.Wait.Action.Tool != "host_oauth_authorize" {
@@ -260,7 +262,7 @@ func TestSignInAnswers(t *testing.T) {
 	}
 }
 
-// settled is how a run ended that goes on although nobody answered, nil when it waits.
+// settled returns the result of a run that continues without an answer, or nil if it waits.
 func (b *bench) settled(id int64) *ledger.Result {
 	b.t.Helper()
 	if err := b.runner.SignIns.Settle(b.t.Context()); err != nil {
@@ -277,8 +279,8 @@ func (b *bench) settled(id int64) *ledger.Result {
 	return &res
 }
 
-// A process that dies when it has a token, and before the runs that waited for it go on, has spent nothing: the next one has them go on,
-// all of them, and asks nobody again.
+// TestSignInOutlivesAKill checks a process that dies after it has received a token, and before the
+// waiting runs continue. The next process continues all of them, without another sign-in.
 func TestSignInOutlivesAKill(t *testing.T) {
 	t.Parallel()
 	b, s, k := signingIn(t)
@@ -295,7 +297,7 @@ func TestSignInOutlivesAKill(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The dying process is one whose ledger is gone: it can keep the token, and tell nobody.
+	// The dying process has no usable ledger. It can store the token, but cannot continue the runs.
 	dying, err := agent.New(agent.Options{Ledger: gone(t), Databases: b.pool, Manifests: filepath.Join(t.TempDir(), "manifests"), SignIns: b.signIns})
 	if err != nil {
 		t.Fatal(err)
@@ -324,7 +326,7 @@ func TestSignInOutlivesAKill(t *testing.T) {
 	}
 }
 
-// gone is a ledger in which nothing waits.
+// gone returns a ledger without waiting runs.
 func gone(t *testing.T) *ledger.Ledger {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
@@ -335,12 +337,12 @@ func gone(t *testing.T) *ledger.Ledger {
 	return l
 }
 
-// OSL-07: a token that has expired, or is about to, is refreshed, once for all who need it; where the server refuses that, the owner is asked to
-// sign in again.
+// TestSignInIsRefreshed checks OSL-07: an expired token is refreshed once for all callers, shortly
+// before it expires. If the server refuses, the owner is asked to sign in again.
 func TestSignInIsRefreshed(t *testing.T) {
 	t.Parallel()
 	b, s, _ := signingIn(t)
-	s.Lifetime = 20 // seconds, which is too few to begin anything with
+	s.Lifetime = 20 // in seconds, which is too short to begin a request
 	body, more := strings.ReplaceAll(asking, "SERVER", s.URL), acme(s, nil)
 	id := b.parked(body, more)
 	if err := b.browser(s.SignIn(t, b.link())); err != nil {
@@ -373,7 +375,8 @@ func TestSignInIsRefreshed(t *testing.T) {
 	b.nowhere(s.Issued())
 }
 
-// A token is for the hosts that the manifest names and its agent is granted, and its placeholder is one of this manifest.
+// TestTokenStaysWithItsHosts checks that a token is sent only to hosts that the manifest names and
+// the agent may access, and that its placeholder works only in this manifest.
 func TestTokenStaysWithItsHosts(t *testing.T) {
 	t.Parallel()
 	b, s, _ := signingIn(t)
@@ -411,7 +414,8 @@ func TestTokenStaysWithItsHosts(t *testing.T) {
 	b.nowhere(s.Issued())
 }
 
-// OSL-07, OSL-33: where a module cannot sign in it is told why, and nobody is asked.
+// TestSignInIsRefused checks OSL-07 and OSL-33: a module that cannot sign in gets the reason, and
+// the owner is not asked.
 func TestSignInIsRefused(t *testing.T) {
 	t.Parallel()
 	get := `try { return {message: "got " + typeof await host.oauth.getToken("acme")} } catch (e) { return {message: e.code + ": " + e.message} }`
@@ -468,7 +472,8 @@ func TestSignInIsRefused(t *testing.T) {
 	}
 }
 
-// A token of one service is none for another that the manifest names later, and none for another agent.
+// TestSignInIsOfOneService checks that a token of one service is not used for another service of a
+// later manifest, or for another agent.
 func TestSignInIsOfOneService(t *testing.T) {
 	t.Parallel()
 	b, s, _ := signingIn(t)

@@ -10,8 +10,9 @@ import (
 	"rouse/internal/domain"
 )
 
-// A run of a module whose model cannot be asked waits for it, as one with a prompt does, as long as nothing of it has begun: then it
-// begins again. One that has changed something, or that a person waits for, ends.
+// TestModuleIsPostponed checks that a run of a module waits for an unavailable model and then
+// starts over, as long as it has not begun, like a run with a prompt. A run that has changed
+// something, or that a user waits for, ends.
 func TestModuleIsPostponed(t *testing.T) {
 	t.Parallel()
 	const ask = `const r = await host.llm.complete({purposeId: "sum-up", messages: [{role: "user", content: "Sum up."}]}); return {message: r.text}`

@@ -17,8 +17,9 @@ import (
 	"rouse/skills"
 )
 
-// OSL-12, OSL-32: a skill that goes on by itself is a run of its own, once for each call of it: of the same agent, with the labels of
-// who called it, within what the job may that it goes back to. It starts no further one.
+// TestCallStartsRun checks OSL-12 and OSL-32: a skill that continues by itself is a run of its own,
+// once for each call. The run has the agent and the labels of the caller, and stays within the
+// bounds of the job that began its chain. It cannot start another run.
 func TestCallStartsRun(t *testing.T) {
 	t.Parallel()
 	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})

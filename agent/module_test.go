@@ -24,10 +24,10 @@ import (
 	"rouse/skills"
 )
 
-// declares are what the manifest of a test says beside what every manifest has to.
+// declares holds the fields of a test's manifest in addition to the required fields.
 type declares map[string]any
 
-// moduleSkill writes a skill with a module, and reads it as rouse does.
+// moduleSkill writes a skill with a module, and reads it like rouse.
 func moduleSkill(t *testing.T, source string, more declares) *skills.Skill {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "sums")
@@ -61,12 +61,12 @@ func moduleSkill(t *testing.T, source string, more declares) *skills.Skill {
 	return s
 }
 
-// permission is a permission of a manifest.
+// permission returns a permission of a manifest.
 func permission(kind, scope string) declares {
 	return declares{"kind": kind, "scope": scope, "description": "for the test"}
 }
 
-// runModule runs the body of an execute once, as a job of the clerk.
+// runModule runs the body of an execute function once, as a job of the clerk.
 func (b *bench) runModule(body string, input map[string]any, more declares) (int64, ledger.Result) {
 	b.t.Helper()
 	b.plan.Jobs["sums"] = plan.Job{Name: "sums", Agent: "clerk", Skill: moduleSkill(b.t, "export async function execute(args: any, host: any) {\n"+body+"\n}\n", more), Input: input}
@@ -74,7 +74,7 @@ func (b *bench) runModule(body string, input map[string]any, more declares) (int
 	return id, b.run(id)
 }
 
-// callsOf are the calls that a run has on record, by the names of their tools, each once.
+// callsOf returns the recorded calls of a run by the names of their tools, each once.
 func (b *bench) callsOf(id int64) []string {
 	b.t.Helper()
 	calls, err := b.ledger.Steps.Calls(b.t.Context(), id)
@@ -88,7 +88,8 @@ func (b *bench) callsOf(id int64) []string {
 	return out
 }
 
-// OSL-06, OSL-10, OSL-12, OSL-15: how a module ends is how its run does, and what it takes and returns fits its schemas.
+// TestModuleEnds checks OSL-06, OSL-10, OSL-12 and OSL-15: the end of a module is the end of its
+// run, and input and output match the schemas.
 func TestModuleEnds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -96,7 +97,7 @@ func TestModuleEnds(t *testing.T) {
 		input   map[string]any
 		more    declares
 		outcome domain.Outcome
-		says    string // in the summary, or in the error
+		says    string // part of the summary or the error
 	}{
 		"returns":           {`return {a: args.a + 1}`, map[string]any{"a": 2}, nil, domain.OutcomeSuccess, `{"a":3}`},
 		"has a summary":     {`return {summary: "It is " + args.a, rows: [1, 2]}`, map[string]any{"a": "= 1 + 1"}, nil, domain.OutcomeSuccess, "It is 2"},
@@ -125,7 +126,7 @@ func TestModuleEnds(t *testing.T) {
 	}
 }
 
-// moduleAgent gives the clerk all that a module can need.
+// moduleAgent grants the clerk everything that a module can need.
 func moduleAgent(t *testing.T, turns ...modeltest.Turn) (*bench, *webServers) {
 	b, s := network(t, turns...)
 	clerk := b.plan.Agents["clerk"]
@@ -133,7 +134,7 @@ func moduleAgent(t *testing.T, turns ...modeltest.Turn) (*bench, *webServers) {
 	clerk.Network = []web.Grant{{Host: host, Methods: []string{"GET", "POST"}}}
 	clerk.Commands = []shell.Grant{{Argv: []string{"echo", "*"}}, {Argv: []string{"false"}}}
 	clerk.Secrets = append(clerk.Secrets, tool.SecretGrant{Name: "pin", Value: "sk-pin-0123"})
-	clerk.MinTier = "B" // not every machine has more, and what is tried here does not depend on it
+	clerk.MinTier = "B" // available on every test machine; the tests do not depend on the tier
 	b.plan.Agents["clerk"], b.plan.Secrets = clerk, append(b.plan.Secrets, "sk-pin-0123")
 
 	work := filepath.Join(b.dir, "work")
@@ -148,7 +149,7 @@ func moduleAgent(t *testing.T, turns ...modeltest.Turn) (*bench, *webServers) {
 	return b, s
 }
 
-// everything is a manifest that declares all that there is.
+// everything returns a manifest that declares everything.
 func everything(server string) declares {
 	return declares{
 		"permissions": []any{permission("storage", "own"), permission("network", "api"), permission("llm", "any"), permission("filesystem", "read-write"), permission("vault", "api")},
@@ -164,14 +165,14 @@ func everything(server string) declares {
 	}
 }
 
-// withoutBindings is a manifest that needs no secret.
+// withoutBindings returns a manifest that needs no secret.
 func withoutBindings(d declares) declares {
 	d["requiredBindings"] = []any{}
 	return d
 }
 
-// OSL-07, OSL-08, OSL-09, OSL-17, UNI-06, UNI-14: each method of the host does what it is for, refuses what is wrong, and does not exist where it is
-// not declared, or not granted.
+// TestHostMethods checks OSL-07, OSL-08, OSL-09, OSL-17, UNI-06 and UNI-14: each method of the host
+// works, refuses invalid calls, and does not exist unless it is declared and granted.
 func TestHostMethods(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "UNI-14")
@@ -180,8 +181,8 @@ func TestHostMethods(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		body string
-		got  string // the field got of what it returns, or a part of it
-		made string // the calls on record
+		got  string // the returned field got, or a part of it
+		made string // recorded calls
 	}{
 		"storage":             {`await host.storage.set("a", {b: [1]}); await host.storage.set("c", null); return {got: JSON.stringify([await host.storage.get("a"), await host.storage.list(), (await host.storage.get("no")) ?? "nothing"])}`, `[{"b":[1]},["a","c"],"nothing"]`, ""},
 		"storage deletes":     {`await host.storage.set("a", 1); await host.storage.delete("a"); return {got: String((await host.storage.list()).length)}`, "0", ""},
@@ -269,11 +270,11 @@ func TestHostMethods(t *testing.T) {
 	}
 }
 
-// OSL-22: a secret that a module has is told to its one host, and stands nowhere on record.
+// TestModuleSecret checks OSL-22: a module's secret is sent only to its host, and is not recorded.
 func TestModuleSecret(t *testing.T) {
 	t.Parallel()
 	b, s := moduleAgent(t)
-	for i := range b.plan.Agents["clerk"].Secrets { // what is private may not go out unasked
+	for i := range b.plan.Agents["clerk"].Secrets { // private data may not be sent without an approval
 		b.plan.Agents["clerk"].Secrets[i].Public = true
 	}
 	more := everything(s.granted.URL)
@@ -307,8 +308,8 @@ func TestModuleSecret(t *testing.T) {
 	}
 }
 
-// An attempt that was cut off is gone on with: the module runs again from its beginning, sees the same time and the same
-// chance, and what was made is not made again.
+// TestModuleGoesOn checks that a module continues after an interruption. It runs again from the
+// beginning with the same time and random numbers, and its calls are not repeated.
 func TestModuleGoesOn(t *testing.T) {
 	t.Parallel()
 	b, s := moduleAgent(t, modeltest.Turn{Text: "The sum."})
@@ -343,7 +344,8 @@ func TestModuleGoesOn(t *testing.T) {
 	}
 }
 
-// OSL-08, OSL-11: a module sees its settings, and calls the tools of its agent that its owner names, with what the agent is granted.
+// TestModuleSettings checks OSL-08 and OSL-11: a module gets its settings, and calls the agent's
+// tools that its owner names, with the agent's grants.
 func TestModuleSettings(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -372,7 +374,8 @@ func TestModuleSettings(t *testing.T) {
 	}
 }
 
-// A dry run makes what only reads, and ends before the first call that would not.
+// TestModuleDryRun checks that a dry run makes calls that only read, and ends before the first
+// other call.
 func TestModuleDryRun(t *testing.T) {
 	t.Parallel()
 	b, s := moduleAgent(t)
@@ -394,7 +397,8 @@ func TestModuleDryRun(t *testing.T) {
 	}
 }
 
-// A module that failed is run again: what it wrote is not written twice, and what it read is read again.
+// TestModuleIsTriedAgain checks that a failed module is run again. Its writes are not repeated, and
+// its reads are.
 func TestModuleIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	b, s := moduleAgent(t, modeltest.Turn{Text: "The sum."})
@@ -422,8 +426,8 @@ func TestModuleIsTriedAgain(t *testing.T) {
 	}
 }
 
-// UNI-09: a call that was cut off while it may have changed something waits for the owner of its run, and is then made again,
-// or not.
+// TestModuleRecovery checks UNI-09: an interrupted call that may have changed something waits for
+// the run's owner, and is then made again or skipped.
 func TestModuleRecovery(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]struct {
@@ -459,7 +463,8 @@ func TestModuleRecovery(t *testing.T) {
 	}
 }
 
-// A question for which there is no budget ends the run as it ends one of a model, whatever the module makes of it.
+// TestModuleBudget checks that an exceeded budget for a question ends the run, like a run of a
+// model, even if the module handles the error.
 func TestModuleBudget(t *testing.T) {
 	t.Parallel()
 	b, _ := moduleAgent(t, modeltest.Turn{Text: "The sum."})
@@ -472,7 +477,8 @@ func TestModuleBudget(t *testing.T) {
 	}
 }
 
-// A module that asks a model is held while its agent has none, as a prompt is; any other is not.
+// TestModuleIsHeld checks that a module that asks a model waits if its agent has no model, like a
+// prompt. Other modules do not wait.
 func TestModuleIsHeld(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -489,7 +495,8 @@ func TestModuleIsHeld(t *testing.T) {
 	}
 }
 
-// OSL-18: what a module would install is asked about each time, whatever its agent is granted, and there is no approval for good.
+// TestModuleInstalls checks OSL-18: each installation of a module needs an approval, regardless of
+// the agent's grants. There is no standing approval.
 func TestModuleInstalls(t *testing.T) {
 	t.Parallel()
 	if !shell.HasProgram("find") {

@@ -17,7 +17,7 @@ import (
 // wasmAdds is a WebAssembly module with a function add of two numbers.
 const wasmAdds = "\x00asm\x01\x00\x00\x00" + "\x01\x07\x01\x60\x02\x7f\x7f\x01\x7f" + "\x03\x02\x01\x00" + "\x07\x07\x01\x03add\x00\x00" + "\x0a\x09\x01\x07\x00\x20\x00\x20\x01\x6a\x0b"
 
-// declaresWASM is a manifest with a module m, changed by more.
+// declaresWASM returns a manifest with a module m, changed by more.
 func declaresWASM(more declares) declares {
 	w := declares{"moduleId": "m", "sourceKind": "url", "sourceUrl": "./lib/adds.wasm", "sourceLanguage": "rust", "exports": []string{"add"}, "memoryLimitMB": 1,
 		"auditHash": fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(wasmAdds)))}
@@ -27,8 +27,9 @@ func declaresWASM(more declares) declares {
 	return declares{"permissions": []any{permission("wasm", "m")}, "wasm": []any{w}}
 }
 
-// OSL-07, OSL-33: a skill instantiates the WebAssembly that it declares and that was audited; what is not in its folder, or other bytes
-// than those, keeps it from being run; without the permission it has none.
+// TestModuleWASM checks OSL-07 and OSL-33: a skill can instantiate the WebAssembly that it declares
+// and that was audited. Missing or changed files prevent the run. Without the permission there is
+// no WebAssembly.
 func TestModuleWASM(t *testing.T) {
 	t.Parallel()
 	other := fmt.Sprintf("%064d", 1)

@@ -11,7 +11,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// A moved or copied file keeps its labels at its new path, and the run gets them.
+// TestLabelsFollowTransfers checks that a moved or copied file keeps its labels at its new path,
+// and the run gets them.
 func TestLabelsFollowTransfers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -48,7 +49,8 @@ func TestLabelsFollowTransfers(t *testing.T) {
 	}
 }
 
-// A file that a run moves or copies into the watched folder of its own job does not start the job again.
+// TestTransfersAreOwnOutputs checks that a file that a run moves or copies into the watched folder
+// of its own job does not start the job again.
 func TestTransfersAreOwnOutputs(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"file_move", "file_copy"} {

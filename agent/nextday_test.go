@@ -14,8 +14,9 @@ import (
 	"rouse/internal/ledger/inbox"
 )
 
-// A command that no grant covers waits over the night, without anything that holds on to it; on
-// the next day it runs once, exactly as it was shown, whatever is tried again after that.
+// TestApprovedOnTheNextDay checks that a command without a grant can wait overnight without using
+// resources. On the next day it runs once, exactly as it was shown, even if the run is retried
+// later.
 func TestApprovedOnTheNextDay(t *testing.T) {
 	t.Parallel()
 	confined(t)
@@ -68,8 +69,8 @@ func TestApprovedOnTheNextDay(t *testing.T) {
 		t.Errorf("item: %+v %v", used, err)
 	}
 
-	// What was said is used up: the same command of a later run waits again, and after three days
-	// it is too late to allow that.
+	// The approval is used up. The same command of a later run waits again, and three days later it
+	// can no longer be approved.
 	id = b.enqueue(ledger.Request{Job: "j", Agent: "plain"})
 	if res := finish(); res.Wait == nil || b.text("plain", "made.txt") != want {
 		t.Errorf("%+v, it made %q", res, b.text("plain", "made.txt"))
@@ -81,7 +82,7 @@ func TestApprovedOnTheNextDay(t *testing.T) {
 	}
 }
 
-// reopen is a new process on the same ledger, so much later.
+// reopen simulates a new process on the same ledger at a later time.
 func (b *bench) reopen(later time.Duration) {
 	b.t.Helper()
 	err := b.ledger.Close()

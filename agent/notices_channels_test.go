@@ -8,8 +8,9 @@ import (
 	"rouse/internal/ledger"
 )
 
-// TestChannelsOfAgentsNotices checks the order of channels for the tool notify: those of the call, the job, the agent, the default, and the
-// desktop if there is a session and no channel is configured.
+// TestChannelsOfAgentsNotices checks the order of channels for the tool notify: those of the call,
+// the job, the agent, the default, and the desktop if there is a session and no channel is
+// configured.
 func TestChannelsOfAgentsNotices(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -13,7 +13,8 @@ import (
 	"rouse/internal/ledger/incident"
 )
 
-// failing is a plan with a job that tells of failures on three channels, which gather them in different ways.
+// failing returns a plan with a job that reports failures on three channels, which group them in
+// different ways.
 func failing(t *testing.T, on ...string) *bench {
 	t.Helper()
 	b := setup(t)
@@ -25,7 +26,7 @@ func failing(t *testing.T, on ...string) *bench {
 
 var failedRun = ledger.Run{ID: 7, Job: "j", Agent: "clerk", Attempt: 1}
 
-// tellTimes has an incident grow, and says how often each channel is told.
+// tellTimes lets an incident grow, and returns the number of notices for each channel.
 func tellTimes(b *bench, i incident.Incident, failures int) map[string]int {
 	out := map[string]int{}
 	for i.Failures = 1; i.Failures <= failures; i.Failures++ {
@@ -37,7 +38,8 @@ func tellTimes(b *bench, i incident.Incident, failures int) map[string]int {
 	return out
 }
 
-// Ten thousand failures are the first and each tenth, as each channel wants them; none of them once somebody knows.
+// TestFailuresAreGathered checks that ten thousand failures send the first notice and every tenth,
+// as each channel requests. After an acknowledgement there are no more notices.
 func TestFailuresAreGathered(t *testing.T) {
 	t.Parallel()
 	b := failing(t, "error")
@@ -50,13 +52,14 @@ func TestFailuresAreGathered(t *testing.T) {
 		t.Errorf("of one that is known: %v", got)
 	}
 
-	// A job that does not tell of this outcome is counted and silent.
+	// A job without notices for this outcome is counted, but sends no notice.
 	if got := tellTimes(failing(t, "timeout"), incident.Incident{ID: 3}, 20); len(got) != 0 {
 		t.Errorf("of an outcome that nobody wants to hear of: %v", got)
 	}
 }
 
-// A notice says the number to acknowledge, what comes next, and from the second on how often it failed.
+// TestFailureWords checks that a notice contains the number to acknowledge and the next notice.
+// From the second notice on, it also contains the number of failures.
 func TestFailureWords(t *testing.T) {
 	t.Parallel()
 	b := failing(t, "error")
@@ -72,8 +75,9 @@ func TestFailureWords(t *testing.T) {
 	}
 }
 
-// That a job succeeds again is in the notice of the success, where one is wanted; else it is one of its own, to those who want
-// it and if anybody was told of the failure, acknowledged or not.
+// TestRecoveryIsTold checks that the notice of a success reports the recovery. If there is no such
+// notice, a separate notice goes to the channels that want it, provided that a failure was
+// reported, acknowledged or not.
 func TestRecoveryIsTold(t *testing.T) {
 	t.Parallel()
 	was := incident.Incident{ID: 3, Job: "j", Kind: "x", Error: "no such\ntable", Failures: 12, Told: 2, AckedAt: time.Now(), OpenedAt: time.Date(2026, 11, 24, 14, 2, 0, 0, time.UTC)}
@@ -104,7 +108,8 @@ func TestRecoveryIsTold(t *testing.T) {
 	}
 }
 
-// What kind an error is depends on what failed and how, not on the details.
+// TestErrorKinds checks that the kind of an error depends on its source and cause, not on its
+// details.
 func TestErrorKinds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

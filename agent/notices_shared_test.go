@@ -11,8 +11,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// TestShared: OSA-19, the notice of a run's end lists what it shared, however the job words it,
-// and another attempt shares nothing twice.
+// TestShared checks OSA-19: the notice of a run's end lists its artifacts, with any template.
+// Another attempt does not share an artifact twice.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -18,8 +18,9 @@ import (
 	"rouse/internal/ledger/record"
 )
 
-// A server that does not take the key, or lacks the model, is asked once; other runs wait, whoever starts one tries it, and an
-// answer ends it for all. A process that was killed knows it from the record.
+// TestRefusedModel checks that a server that rejects the key or lacks the model is asked once.
+// Other runs wait. A run that a user starts tries the model, and an answer releases all runs. After
+// a crash the refusal is restored from the record.
 func TestRefusedModel(t *testing.T) {
 	t.Parallel()
 	for name, status := range map[string]int{"the key": http.StatusUnauthorized, "the model": http.StatusNotFound} {
@@ -55,7 +56,8 @@ func TestRefusedModel(t *testing.T) {
 	}
 }
 
-// Every check finds its obstacle, and finds it gone; a manual call is blocked by none.
+// TestChecks checks that every check finds its obstacle, and notices when it is gone. A manual call
+// is not blocked.
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -72,7 +74,7 @@ func TestChecks(t *testing.T) {
 		}, nil, "secret", "secret/x"},
 		"of the job": {nil, func(j *plan.Job) { j.Obstacles = []ledger.Obstacle{{Kind: "secret", Source: "secret/y", Text: "z"}} }, "secret", "secret/y"},
 		"read":       {func(a *plan.Agent) { a.Read = []string{filepath.Join(dir, "gone")} }, nil, "folder", "folder/" + filepath.Join(dir, "gone")},
-		// Of what its agent was granted, a list of calls needs what it names.
+		// A playbook needs only the granted programs that it names.
 		"program": {func(a *plan.Agent) {
 			a.Commands = []shell.Grant{{Argv: []string{"no-such-program-here", "*"}}, {Argv: []string{"nor-such-a-program"}}}
 		}, func(j *plan.Job) {
@@ -102,7 +104,7 @@ func TestChecks(t *testing.T) {
 		})
 	}
 
-	// A folder that comes is seen with the next look, and nothing was made by looking.
+	// A new folder is noticed at the next check, and the check does not create it.
 	b.plan.Agents["plain"], b.plan.Jobs["j"] = plain, plan.Job{Name: "j", Agent: "plain", Playbook: []playbook.Call{{Name: "todo"}}, Watched: plan.Watched{Folder: filepath.Join(dir, "drops")}}
 	b.runner.Set(b.plan)
 	if len(b.runner.Blockers.Obstacles(t.Context(), ledger.Run{Job: "j"})) != 1 {

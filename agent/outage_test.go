@@ -15,7 +15,7 @@ import (
 	"rouse/internal/ledger/budget"
 )
 
-// pipedPaid is paid in a bubble.
+// pipedPaid returns the bench of paid in a synctest bubble.
 func pipedPaid(t *testing.T, turns ...modeltest.Turn) *bench {
 	t.Helper()
 	b := piped(t, "openai", turns...)
@@ -27,8 +27,9 @@ func pipedPaid(t *testing.T, turns ...modeltest.Turn) *bench {
 	return b
 }
 
-// A server that takes requests and answers none costs their input at most, once for each, and all of it
-// is marked as estimated; what later runs are refused for begins with what went wrong.
+// TestOutageIsEstimated checks that a server that accepts requests but does not answer costs at
+// most their input, once for each request. All of it is marked as estimated. Later refusals begin
+// with the original error.
 func TestOutageIsEstimated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -55,14 +56,14 @@ func TestOutageIsEstimated(t *testing.T) {
 			t.Errorf("the run: %+v (%v)", run.Usage, err)
 		}
 
-		// The next one has no room beside what was estimated, and would have without that.
+		// The next run has no room because of the estimate.
 		b.plan.Budget = plan.Budget{Tokens: 10_000 + s.Tokens - 1}
 		next := b.run(b.triggered(domain.TriggerManual))
 		if next.Outcome != domain.OutcomeBudget || !strings.HasPrefix(next.Error, "run 1: the model server") || !strings.Contains(next.Error, "without them there would be room: the day's budget of the daemon") {
 			t.Errorf("%+v", next)
 		}
 
-		// A day that is used up without that is told first.
+		// A budget that is exhausted even without the estimate is reported first.
 		b.plan.Budget = plan.Budget{Tokens: 100}
 		next = b.run(b.triggered(domain.TriggerManual))
 		if next.Outcome != domain.OutcomeBudget || !strings.HasPrefix(next.Error, "the day's budget of the daemon") || !strings.Contains(next.Error, "are estimated") {
@@ -71,7 +72,8 @@ func TestOutageIsEstimated(t *testing.T) {
 	})
 }
 
-// A failure after which there is no room to ask again is what the run tells first.
+// TestFailureBeforeBudget checks that the run reports the failure first if there is no room for a
+// retry.
 func TestFailureBeforeBudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +87,8 @@ func TestFailureBeforeBudget(t *testing.T) {
 	})
 }
 
-// An answer that was arriving when the run's time was over is no outage, whatever had failed before it.
+// TestTimeoutWithinAnAnswer checks that an answer that is still arriving at the run's timeout is
+// not an outage, even after earlier failures.
 func TestTimeoutWithinAnAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,7 +103,8 @@ func TestTimeoutWithinAnAnswer(t *testing.T) {
 	})
 }
 
-// What a server had said before it broke off settles the input; what arrived is counted of the answer.
+// TestOutageAfterABeginning checks that the input that a server reported before it broke off is
+// used. The output is counted from the received part of the answer.
 func TestOutageAfterABeginning(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

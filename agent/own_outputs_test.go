@@ -21,7 +21,7 @@ import (
 	"rouse/internal/ledger/pause"
 )
 
-// own is what the ledger knows of a content at a path that a run of the job wrote itself.
+// own returns the claim of the ledger for content that a run of the job wrote to a path.
 func (b *bench) own(job, path, text string) (claim.Status, bool) {
 	b.t.Helper()
 	c, ok, err := b.ledger.Claims.Of(b.t.Context(), job, filepath.ToSlash(path), hashOf(text))
@@ -31,8 +31,8 @@ func (b *bench) own(job, path, text string) (claim.Status, bool) {
 	return c, ok
 }
 
-// What a run writes into the folder that its own job watches is known as its own before it
-// is there, by whatever name it is written; what lies elsewhere is not.
+// TestOwnOutputs checks that a file that a run writes into its job's watched folder is claimed
+// before it exists, under any name. Files in other folders are not claimed.
 func TestOwnOutputs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -90,7 +90,8 @@ func TestOwnOutputs(t *testing.T) {
 	}
 }
 
-// A run whose attempt is no longer the running one cannot claim what it writes, nor write it.
+// TestOwnOutputsAreFenced checks that a run cannot claim or write files after its attempt was
+// replaced.
 func TestOwnOutputsAreFenced(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -111,8 +112,8 @@ func TestOwnOutputsAreFenced(t *testing.T) {
 	}
 }
 
-// A file that a job names as made by its runs is its own as well, whatever made it; one that
-// was there before is not.
+// TestOwnExpectations checks that an expected file of a job is claimed too, whatever wrote it. A
+// file that existed before is not claimed.
 func TestOwnExpectations(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -125,7 +126,7 @@ func TestOwnExpectations(t *testing.T) {
 
 	clerk := b.plan.Agents["clerk"]
 	clerk.Model = &plan.Model{Name: "m", Provider: speaker(func(model.Request) model.Event {
-		b.put("in/made.csv", "made by another program\n") // as a shell would
+		b.put("in/made.csv", "made by another program\n") // like a shell command
 		return model.Event{Text: "It is made."}
 	})}
 	b.plan.Agents["clerk"] = clerk
@@ -143,8 +144,9 @@ func TestOwnExpectations(t *testing.T) {
 	}
 }
 
-// Writing the same content again does not count as a change. A change by an earlier attempt, or a file that the run moved, counts,
-// although the file keeps its time.
+// TestExpectedFileOfTheSameBytes checks that writing the same content again does not count as a
+// change. A change by an earlier attempt, or a file that the run moved, counts, although the file
+// keeps its time.
 func TestExpectedFileOfTheSameBytes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -190,8 +192,8 @@ func TestExpectedFileOfTheSameBytes(t *testing.T) {
 	}
 }
 
-// TestFolderRun: OSA-93, the run of a folder that is to come to rest knows what changed, may
-// read all of the folder and write nothing there, and is not asked for by its gates.
+// TestFolderRun checks OSA-93: the run of a converging folder knows the changes. It may read the
+// whole folder but not write to it, and its conditions are not checked.
 func TestFolderRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -226,7 +228,7 @@ func TestFolderRun(t *testing.T) {
 		t.Errorf("it read what it may not: %s", text)
 	}
 
-	// One that was started manually has no changes, which is a list without items.
+	// A manual run has no changes, which is an empty list.
 	d.Changes, d.Round = nil, 1
 	id = b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: d})
 	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || !strings.Contains(res.Summary, "file_read had no items") {
@@ -234,7 +236,8 @@ func TestFolderRun(t *testing.T) {
 	}
 }
 
-// A run that is started manually has no files: a name that is not there is said with what is.
+// TestNamesOfOtherModes checks that a manual run has no files. An undefined variable is reported
+// with the defined ones.
 func TestNamesOfOtherModes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -251,7 +254,8 @@ func TestNamesOfOtherModes(t *testing.T) {
 	}
 }
 
-// A file that got another name since it was accepted is read by no run, but in the agent's own workdir.
+// TestHardLinkedSinceItsAcceptance checks that a run cannot read a file that got another hard link
+// after it was accepted, except in the agent's own workdir.
 func TestHardLinkedSinceItsAcceptance(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -274,7 +278,8 @@ func TestHardLinkedSinceItsAcceptance(t *testing.T) {
 	}
 }
 
-// Whom a job tells is told that a file is back as it was when it failed, with what to do.
+// TestReturnNotices checks the notice that a file has reappeared unchanged after its run failed,
+// with the remedy.
 func TestReturnNotices(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -289,7 +294,8 @@ func TestReturnNotices(t *testing.T) {
 	}
 }
 
-// What a job does has a fingerprint, which is another one when something of it is; what it is only told with is none.
+// TestFingerprint checks that a job's fingerprint changes with its definition, but not with its
+// notices.
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	job := plan.Job{Name: "in", Agent: "clerk", Prompt: "Read it."}
@@ -320,7 +326,7 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// Whom a job tells is told that it was stopped because one path started it again and again.
+// TestBrokenNotices checks the notice that a job was stopped because one path kept triggering it.
 func TestBrokenNotices(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -339,7 +345,8 @@ func TestBrokenNotices(t *testing.T) {
 	}
 }
 
-// OSA-90: the parameters of a watch are the Input of its job's runs; what whoever starts one gives comes before them.
+// TestWatchParameters checks OSA-90: the parameters of a watch are the Input of its job's runs.
+// Input of a manual start takes precedence.
 func TestWatchParameters(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

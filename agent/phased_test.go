@@ -28,7 +28,7 @@ func step(id, args string) model.Call {
 
 var update = flag.Bool("update", false, "write the golden files again")
 
-// skillsNamedIn is one request as it reached the server.
+// skillsNamedIn is a request as the server received it.
 type skillsNamedIn struct {
 	Messages []struct{ Role, Content string }
 	Tools    []struct {
@@ -48,7 +48,7 @@ func (b *bench) asked(i int) skillsNamedIn {
 	return a
 }
 
-// untilAsked waits until the model's server has got so many requests.
+// untilAsked waits until the model's server has received n requests.
 func (b *bench) untilAsked(n int) {
 	for len(b.server.Requests()) < n && b.t.Context().Err() == nil {
 		time.Sleep(time.Millisecond)
@@ -63,9 +63,9 @@ func actStep(what string) string {
 	return `{"phase":"act","thinking":"t","summary":"writes ` + what + `","action":{"tool_name":"db_insert","tool_input":{"table":"log","row":{"what":"` + what + `"}}}}`
 }
 
-// TestPhasedRun: AYA-01, AYA-05, AYA-07, AYA-12: a run in phases from its prompt to its end,
-// through a question and its answer, over the wire and the record: each act is a call of its
-// own there, and the memory is nowhere but in the last message of each request.
+// TestPhasedRun checks AYA-01, AYA-05, AYA-07 and AYA-12: a run in phases, from its prompt through
+// a question and its answer to its end, over the network and in the record. Each act is a call of
+// its own, and the memory is only in the last message of each request.
 func TestPhasedRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t,
@@ -126,7 +126,8 @@ func TestPhasedRun(t *testing.T) {
 	}
 }
 
-// An attempt that was interrupted goes on with its memory, and does nothing twice.
+// TestPhasedInterrupted checks that an interrupted attempt continues with its memory, and repeats
+// no calls.
 func TestPhasedInterrupted(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Calls: []model.Call{step("1", planStep)}}, modeltest.Turn{Calls: []model.Call{step("2", actStep("one"))}}, modeltest.Turn{Hang: true},
@@ -135,7 +136,7 @@ func TestPhasedInterrupted(t *testing.T) {
 	b.phased()
 	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: "Do the books."}})
 
-	// The first attempt ends while the model owes its third answer.
+	// The first attempt ends before the model's third answer.
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		b.untilAsked(3)
@@ -159,9 +160,9 @@ func TestPhasedInterrupted(t *testing.T) {
 	}
 }
 
-// TestPhasedPrompt: how to work in phases is told in the system message, byte for byte, and
-// the tool for it, with the words that a phase, an outcome and an end may have, is there whatever the agent
-// may use; playbooks know nothing of it. AYA-06.
+// TestPhasedPrompt checks AYA-06: the system message explains the phases, byte for byte. Their tool
+// exists with the values of phases, outcomes and ends, regardless of the agent's tools. Playbooks
+// do not have it.
 func TestPhasedPrompt(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "done"})

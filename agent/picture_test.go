@@ -17,8 +17,9 @@ import (
 	"rouse/internal/ledger/event"
 )
 
-// A picture that a tool has read is shown to the model, kept in the record, and shown again
-// to the attempt that goes on after a crash. No text that a model or an owner reads holds it.
+// TestPictureOfATool checks that an image that a tool has read is shown to the model, recorded, and
+// shown again to the attempt that continues after a crash. No text for the model or the owner
+// contains it.
 func TestPictureOfATool(t *testing.T) {
 	t.Parallel()
 	png := model.Image{Type: "image/png", Data: slices.Concat([]byte("\x89PNG\r\n\x1a\n"), bytes.Repeat([]byte{1, 2, 3}, 50_000), []byte("IEND"))}

@@ -21,12 +21,13 @@ import (
 	"rouse/internal/ledger"
 )
 
-// dialects are the ways to speak to a model.
+// dialects returns the API dialects of models.
 func dialects() []string {
 	return []string{"openai", "openai responses", "anthropic", "gemini", "ollama"}
 }
 
-// piped is a bench whose model speaks so, and is reached in memory: time may be virtual.
+// piped returns a bench with a model that uses a dialect and is reached in memory, so that time may
+// be virtual.
 func piped(t *testing.T, dialect string, turns ...modeltest.Turn) *bench {
 	t.Helper()
 	s, way := modeltest.Pipe(t, turns...)
@@ -54,8 +55,8 @@ func piped(t *testing.T, dialect string, turns ...modeltest.Turn) *bench {
 	return furnish(t, s, p)
 }
 
-// follower is a model that knows nothing but what a listing gave it: it goes into the folder
-// that was listed first until there is a file to read, by the very path that it was given.
+// follower is a model that uses only the result of a listing. It opens the first listed folder,
+// until there is a file to read, with the path as listed.
 type follower struct{}
 
 // Stream implements model.Provider.
@@ -71,7 +72,7 @@ func (follower) Stream(_ context.Context, r model.Request) iter.Seq2[model.Event
 		path := "."
 		if last := r.Messages[len(r.Messages)-1]; last.Role == model.RoleTool {
 			if err := json.Unmarshal([]byte(last.Text), &e); err != nil {
-				yield(model.Event{}, err) // a notice stands there, which nobody should have given
+				yield(model.Event{}, err) // the message is a notice, which should not have been sent
 				return
 			}
 
@@ -92,8 +93,8 @@ func (follower) Stream(_ context.Context, r model.Request) iter.Seq2[model.Event
 	}
 }
 
-// TestStructureAlone: OSA-14, without any advice a listing alone leads to the file, three
-// folders down: its paths can be used as they are.
+// TestStructureAlone checks OSA-14: without advice, a listing alone leads to a file three folders
+// down, because its paths can be used unchanged.
 func TestStructureAlone(t *testing.T) {
 	t.Parallel()
 	b := furnish(t, nil, nil)

@@ -17,8 +17,9 @@ import (
 	"rouse/internal/ledger"
 )
 
-// Each call of a playbook is a step: the bound on steps holds, the run says so, and a repeated
-// attempt is not charged again for what the record answers. Without a bound there is none.
+// TestPlaybookSteps checks that each call of a playbook is a step. The bound on steps applies, and
+// the run reports it. A repeated attempt does not count calls that the record answers. Without a
+// bound there is no limit.
 func TestPlaybookSteps(t *testing.T) {
 	t.Parallel()
 	note := func(what string) playbook.Call {
@@ -30,7 +31,7 @@ func TestPlaybookSteps(t *testing.T) {
 	}{
 		{2, 2, 2, domain.OutcomeSuccess},
 		{2, 6, 2, domain.OutcomeBudget},
-		{0, 31, 31, domain.OutcomeSuccess}, // more than the default of models
+		{0, 31, 31, domain.OutcomeSuccess}, // more than the default for models
 	} {
 		t.Run(fmt.Sprintf("%d of %d", c.steps, c.calls), func(t *testing.T) {
 			t.Parallel()
@@ -64,7 +65,7 @@ func TestPlaybookSteps(t *testing.T) {
 	}
 }
 
-// shellJob is a job of one command, which its agent may run.
+// shellJob adds a job of one command, which its agent may run, and queues a run.
 func (b *bench) shellJob(argv ...string) int64 {
 	clerk := b.plan.Agents["clerk"]
 	clerk.Commands = []shell.Grant{{Argv: argv}}
@@ -81,7 +82,8 @@ func (b *bench) shellJob(argv ...string) int64 {
 	return b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 }
 
-// A program that fails is a failed run, of which its owner is told with the exit code and the last lines.
+// TestFailingProgram checks that a failing program fails the run. The owner is notified of the exit
+// code and the last lines.
 func TestFailingProgram(t *testing.T) {
 	t.Parallel()
 	confined(t)
@@ -98,7 +100,8 @@ func TestFailingProgram(t *testing.T) {
 	}
 }
 
-// A program that was ended with its run has not succeeded, and is not taken for done by the next attempt.
+// TestProgramEndedWithItsRun checks that a program that was ended with its run has not succeeded,
+// and that the next attempt does not treat it as done.
 func TestProgramEndedWithItsRun(t *testing.T) {
 	t.Parallel()
 	confined(t)
@@ -115,8 +118,8 @@ func TestProgramEndedWithItsRun(t *testing.T) {
 	}
 }
 
-// A call that did not come to what is expected of it is made again when the run is tried again; one that did
-// is not, if it changed something.
+// TestUnmetCallIsMadeAgain checks that a retry repeats a call with an unmet expectation. A call
+// with a met expectation is not repeated if it changed something.
 func TestUnmetCallIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	confined(t)
@@ -155,7 +158,8 @@ func TestUnmetCallIsMadeAgain(t *testing.T) {
 	}
 }
 
-// What failed is tried again, also when the attempt that was to do it was cut off before.
+// TestRetryThatWasCutOff checks that a failed call is retried even if the attempt for the retry was
+// interrupted before it.
 func TestRetryThatWasCutOff(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

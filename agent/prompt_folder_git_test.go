@@ -10,8 +10,9 @@ import (
 	"rouse/agent/plan"
 )
 
-// OSA-39: the prompt of a run in a project says what git says has changed. What the configuration in the folder names, which the
-// agent may have written, is not run for it: here each program would leave a canary.
+// TestFolderUnderGit checks OSA-39: the prompt of a run in a project contains the changes that git
+// reports. Programs in the configuration of the folder, which the agent may have written, are not
+// run. Each of them would create a canary file.
 func TestFolderUnderGit(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("git"); err != nil {
@@ -35,7 +36,7 @@ func TestFolderUnderGit(t *testing.T) {
 	git("add", ".")
 	git("commit", "-qm", "first")
 
-	// It also ends the git that started it, which shows where it can write nothing.
+	// The program also kills the git that started it, which is visible even if it cannot write.
 	runs := `"touch '` + canary + `' 2>/dev/null; kill -9 $PPID; :"`
 	b.write("work/.git/config", "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = "+runs+"\n\tpager = "+runs+"\n[pager]\n\tstatus = "+runs+
 		"\n[filter \"evil\"]\n\tclean = "+runs+"\n\tprocess = "+runs+"\n[diff]\n\texternal = "+runs+"\n[alias]\n\tstatus = \"!touch '"+canary+"'\"\n")
@@ -57,16 +58,17 @@ func TestFolderUnderGit(t *testing.T) {
 		t.Error("a program that the folder names was run")
 	}
 
-	// The attack is one: git itself runs what the folder names.
+	// Check that the attack works: git itself runs the configured programs.
 	cmd := exec.CommandContext(t.Context(), "git", "status")
 	cmd.Dir, cmd.Env = work, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + b.dir, "GIT_CONFIG_NOSYSTEM=1"}
-	out, _ := cmd.CombinedOutput() // which the attack may make fail
+	out, _ := cmd.CombinedOutput() // the attack may make it fail
 	if _, err := os.Stat(canary); err != nil {
 		t.Errorf("the folder names nothing that git runs: %s", out)
 	}
 }
 
-// OSA-39: a prompt lists the files of a folder that is not a project, unless the list would label the run.
+// TestPlainFolderOfARun checks OSA-39: a prompt lists the files of a folder that is not a project,
+// unless the list would label the run.
 func TestPlainFolderOfARun(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

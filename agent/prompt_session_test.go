@@ -20,7 +20,7 @@ func completes(id, summary string) modeltest.Turn {
 	return modeltest.Turn{Calls: []model.Call{{ID: id, Name: "complete", Args: json.RawMessage(fmt.Sprintf(`{"summary":%q}`, summary))}}}
 }
 
-// firstPrompt is what the model was asked first in its n-th request.
+// firstPrompt returns the first prompt of the n-th request to the model.
 func (b *bench) firstPrompt(n int) string {
 	b.t.Helper()
 	var body struct {
@@ -40,8 +40,9 @@ func (b *bench) firstPrompt(n int) string {
 	return ""
 }
 
-// OSA-25, AYA-01: a job with session: keep hands what was said on to the next run, its questions and answers and the summary
-// of its end, and never what its tools brought; the others begin fresh. A run that is started fresh begins the session again.
+// TestSession checks OSA-25 and AYA-01: a job with session: keep gives its questions, answers and
+// final summary to the next run, but no results of tools. Other jobs start fresh. A run that is
+// started fresh begins a new session.
 func TestSession(t *testing.T) {
 	t.Parallel()
 	ask := modeltest.Turn{Text: "thinking aloud", Calls: []model.Call{insertCall("1", "row-of-a-tool"), {ID: "2", Name: "clarify", Args: json.RawMessage(`{"question":"Which month?"}`)}}}
@@ -97,7 +98,8 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// OSA-25: prompts with the same key are one session of their agent, whatever else stands in their requests.
+// TestSessionOfAKey checks OSA-25: prompts with the same key are one session of their agent,
+// whatever their requests contain.
 func TestSessionOfAKey(t *testing.T) {
 	t.Parallel()
 	key := `mail <100%_of "it"> {x}`
@@ -120,7 +122,7 @@ func TestSessionOfAKey(t *testing.T) {
 	}
 }
 
-// An agent program is told of its session what a model is told.
+// TestSessionOfAnExecutor checks that an agent program gets the same session as a model.
 func TestSessionOfAnExecutor(t *testing.T) {
 	t.Parallel()
 	b := executing(t, "works", nil)
@@ -135,7 +137,8 @@ func TestSessionOfAnExecutor(t *testing.T) {
 	}
 }
 
-// What an earlier run met is in what it said: whoever is told of it has met it, too. What it sent was its own doing.
+// TestSessionBringsLabels checks that the labels of earlier runs are added to the run whose prompt
+// quotes them. External effects are not added.
 func TestSessionBringsLabels(t *testing.T) {
 	t.Parallel()
 	b := setup(t, done)
@@ -164,8 +167,9 @@ func TestSessionBringsLabels(t *testing.T) {
 	}
 }
 
-// A session grows without an end; what is told of it does not. The newest run is told of however long its summary is, and a
-// cut is said. Runs that were skipped, or that another agent did when the job was its own, are left out (AYA-01).
+// TestSessionIsBounded checks AYA-01: the text about a growing session is limited. It always
+// contains the newest run, however long its summary is, and marks cuts. It omits skipped runs, and
+// runs of another agent of the job.
 func TestSessionIsBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t, done, done)
@@ -206,7 +210,7 @@ func TestSessionIsBounded(t *testing.T) {
 	}
 }
 
-// tellsOf splits what a run is told of its session into the turns and the summary of the runs before them.
+// tellsOf splits the text of a session into the turns and the summary of the runs before them.
 func tellsOf(told string) (turns, summary string) {
 	_, told, _ = strings.Cut(told, "have changed since.\n")
 	if !strings.HasPrefix(told, "\nSummary") {
@@ -216,8 +220,9 @@ func tellsOf(told string) (turns, summary string) {
 	return turns, summary
 }
 
-// TestSessionSummary: AYA-01, the runs before the last 20 of a session are a bounded summary that the host makes of their records: outcomes are
-// counted, ends are quoted in a line each, and what is quoted brings its labels along.
+// TestSessionSummary checks AYA-01: the runs before the last 20 of a session are a bounded summary
+// of their records. It counts outcomes, quotes one line of each summary, and adds the labels of
+// quoted runs.
 func TestSessionSummary(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "AYA-01")
@@ -262,7 +267,7 @@ func TestSessionSummary(t *testing.T) {
 	if n := strings.Count(turns, "> Day "); n != 20 || strings.Contains(turns, "rent") {
 		t.Errorf("%d turns:\n%s", n, turns)
 	}
-	if got := b.met(id); got != "A" { // nothing of the run with B is quoted
+	if got := b.met(id); got != "A" { // the summary quotes no text of the run with B
 		t.Errorf("the run has met %q", got)
 	}
 
@@ -281,7 +286,8 @@ func TestSessionSummary(t *testing.T) {
 	}
 }
 
-// A replay is told what its run was told, whatever has ended since.
+// TestSessionIsRecorded checks that a replay gets the session of its run, even if more runs have
+// ended since.
 func TestSessionIsRecorded(t *testing.T) {
 	t.Parallel()
 	b := recorded(t, plan.Job{Prompt: "Write.", KeepSession: true}, completes("1", "The first of all runs of this job."), completes("2", "The second of all runs of this job."))

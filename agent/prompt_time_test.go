@@ -12,7 +12,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// The prompt holds the start of the run, in the zone of the job, and its trigger.
+// TestPromptTellsTheTime checks that the prompt contains the start of the run, in the zone of the
+// job, and its trigger.
 func TestPromptTellsTheTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "Nothing to do today."})
@@ -39,7 +40,7 @@ func TestPromptTellsTheTime(t *testing.T) {
 	}
 }
 
-// The results of a short run hold no time.
+// TestTimeOfResults checks that the results of a short run contain no time.
 func TestTimeOfResults(t *testing.T) {
 	t.Parallel()
 	b := setup(t, turn("1", "file_read", `{"path":"a.txt"}`), turn("2", "file_read", `{"path":"a.txt"}`), done)

@@ -15,8 +15,9 @@ import (
 	"rouse/skills"
 )
 
-// OSL-35: an agent whose skills keep workspaces is told of those that are active, with their phase and what they wait for, never of
-// their state; what it is told brings their labels. An agent without such skills is told nothing and has no tools for them.
+// TestWorkspacesInThePrompt checks OSL-35: the prompt lists the active workspaces of the agent's
+// skills with their phases and the events for which they wait, but not their state. The list adds
+// their labels. An agent without such skills has neither the list nor the tools.
 func TestWorkspacesInThePrompt(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSL-35")
@@ -47,7 +48,7 @@ func TestWorkspacesInThePrompt(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The last ones written come first: rome, and those of which it must not be told.
+	// The last ones written come first: rome, and those that the prompt must not contain.
 	phase := "draft"
 	for _, w := range []workspace.Workspace{paused, lima, bonn, rome} {
 		if _, err := b.ledger.Workspaces.Change(ctx, workspace.Author{}, w.ID, workspace.Change{Phase: &phase}); err != nil {
@@ -81,7 +82,7 @@ func TestWorkspacesInThePrompt(t *testing.T) {
 		t.Errorf("%+v %v", w, err)
 	}
 
-	// Its owner has checked it; the labels of the database were never touched.
+	// The owner has checked the workspaces. The labels of the database were not changed.
 	if letters, err := b.ledger.Labels.Of(ctx, label.TablePlace("clerk", "")); err != nil || letters != "" {
 		t.Errorf("the database has the labels %q of a workspace: %v", letters, err)
 	}

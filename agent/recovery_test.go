@@ -19,8 +19,8 @@ import (
 	"rouse/internal/ledger/steps"
 )
 
-// cutOff begins an attempt that ends during a call, which it may or may not have done: by a
-// kill, or with a result.
+// cutOff starts an attempt that ends during a call, which may have taken effect. It ends by a kill,
+// or with a result.
 func (b *bench) cutOff(id int64, c ledger.Call, message json.RawMessage, res *ledger.Result) {
 	b.t.Helper()
 	_, a, err := b.ledger.StartAttempt(b.t.Context(), id)
@@ -50,7 +50,7 @@ func (b *bench) cutOff(id int64, c ledger.Call, message json.RawMessage, res *le
 	}
 }
 
-// open is the one item of the inbox.
+// open returns the only inbox item.
 func (b *bench) open() inbox.Item {
 	b.t.Helper()
 	items, err := b.ledger.Inbox.List(b.t.Context())
@@ -86,7 +86,7 @@ func (b *bench) say(answer string) {
 	}
 }
 
-// text is what a file in the agent's folder holds, "" when there is none.
+// text returns the content of a file in the agent's folder, or "" if the file does not exist.
 func (b *bench) text(agent, name string) string {
 	b.t.Helper()
 	text, err := os.ReadFile(filepath.Join(b.dir, agent, name))
@@ -96,7 +96,7 @@ func (b *bench) text(agent, name string) string {
 	return string(text)
 }
 
-// appends is a playbook that appends a, b and c to a file.
+// appends adds a playbook that appends a, b and c to a file.
 func (b *bench) appends() {
 	var calls []playbook.Call
 	for _, letter := range []string{"a", "b", "c"} {
@@ -108,9 +108,9 @@ func (b *bench) appends() {
 
 var bCall = ledger.Call{ID: "p2", Key: "p2", Tool: "file_write", Args: json.RawMessage(`{"content":"b","mode":"append","path":"out.txt"}`), Effect: domain.EffectWrite}
 
-// UNI-09: a call of a playbook that was cut off while it may have changed something
-// is neither repeated nor passed over by itself: its owner says what is to become of it, and
-// that is done once, however often the run is cut off after that.
+// TestRecovery checks UNI-09: an interrupted call of a playbook that may have changed something is
+// neither repeated nor skipped without its owner. The owner's decision is executed once, even after
+// more interruptions.
 func TestRecovery(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]struct {
@@ -165,8 +165,9 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
-// What was said of one try at a call does not count for the next: cut off once more, it is
-// asked about once more; nor does it count for another tool, which the playbook has there now.
+// TestRecoveryIsForOneTry checks that the owner's decision applies to one interruption of a call.
+// After the next interruption the owner is asked again. The decision does not apply to another tool
+// at the same position.
 func TestRecoveryIsForOneTry(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -190,8 +191,8 @@ func TestRecoveryIsForOneTry(t *testing.T) {
 	}
 }
 
-// However the attempt ended, and whoever has the run tried again: nobody but its owner
-// decides, and no answer in time is none.
+// TestRecoveryAfterAFailure checks that only the owner decides, even if the attempt failed or
+// another user retries the run. A missing answer is not a decision.
 func TestRecoveryAfterAFailure(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -223,7 +224,8 @@ func TestRecoveryAfterAFailure(t *testing.T) {
 	}
 }
 
-// A manual call has nothing behind it, so it cannot be skipped.
+// TestRecoveryOfAManualCall checks that a manual call cannot be skipped, because it is the only
+// call.
 func TestRecoveryOfAManualCall(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -243,8 +245,9 @@ func TestRecoveryOfAManualCall(t *testing.T) {
 	}
 }
 
-// A model is told that nobody knows what became of its call, and can look; its owner is told
-// once. It is the same when the attempt failed: what is unknown is not said to be undone.
+// TestModelIsToldOfTheUnknown checks that a model is told that the effect of its call is unknown,
+// so that it can check. Its owner is informed once. A failed attempt is handled in the same way: an
+// unknown effect is not reported as failed.
 func TestModelIsToldOfTheUnknown(t *testing.T) {
 	t.Parallel()
 	for name, ended := range map[string]*ledger.Result{"interrupted": nil, "failed": {Outcome: domain.OutcomeTimeout, Error: "too long", RetryAt: time.Now()}} {

@@ -29,7 +29,7 @@ func readCall(id, path string) modeltest.Turn {
 	return modeltest.Turn{Calls: []model.Call{{ID: id, Name: "file_read", Args: json.RawMessage(`{"path":"` + path + `"}`)}}, Usage: model.Usage{Input: 200, Output: 20}}
 }
 
-// looker is a bench of an agent that has something to read, and a job that asks it to.
+// looker returns a bench with an agent that has files to read, and a job that asks it to read them.
 func looker(t *testing.T, dialect string, turns ...modeltest.Turn) *bench {
 	t.Helper()
 	b := piped(t, dialect, turns...)
@@ -38,7 +38,7 @@ func looker(t *testing.T, dialect string, turns ...modeltest.Turn) *bench {
 	return b
 }
 
-// made are the calls of a run, and their envelopes.
+// made returns the calls of a run and their envelopes.
 func (b *bench) made(run int64) ([]ledger.Call, []tool.Envelope) {
 	b.t.Helper()
 	calls, err := b.ledger.Steps.Calls(b.t.Context(), run)
@@ -56,9 +56,9 @@ func (b *bench) made(run int64) ([]ledger.Call, []tool.Envelope) {
 	return calls, envelopes
 }
 
-// TestReduce: OSA-24, what is read within the call stays there, on every kind of server: the
-// one who called sees the digest, the helper its task and tools that read, and the record,
-// the bounds and the costs are those of the run.
+// TestReduce checks OSA-24 with each API dialect: content that is read within the call stays there.
+// The caller gets the digest. The helper gets its task and tools that read. The record, the bounds
+// and the costs are those of the run.
 func TestReduce(t *testing.T) {
 	t.Parallel()
 	for _, dialect := range dialects() {
@@ -107,25 +107,26 @@ func TestReduce(t *testing.T) {
 	}
 }
 
-// OSA-24: a reduction ends within its own limits and those of the run, and the run hears in words how.
+// TestReduceEnds checks OSA-24: a reduction ends within its own limits and those of the run, and
+// the run gets the reason.
 func TestReduceEnds(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSA-24")
 	reading, dear := readCall("1", "log.txt"), readCall("1", "log.txt")
 	dear.Usage.Input = 6600
-	var reads []modeltest.Turn // another call each time: one that repeats itself ends the run
+	var reads []modeltest.Turn // different calls, because a repeated call ends the run
 	for i := range 12 {
 		args := fmt.Sprintf(`{"path":"log.txt","start_line":%d}`, i+1)
 		reads = append(reads, modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "file_read", Args: json.RawMessage(args)}}})
 	}
 	for name, c := range map[string]struct {
 		args   string
-		within []modeltest.Turn // the answers to the helper; the last is repeated
+		within []modeltest.Turn // answers to the helper; the last answer is repeated
 		bounds loop.Bounds
 		kind   tool.Kind // "" for a digest
-		say    string    // of the envelope
-		inner  tool.Kind // of the last call within
-		calls  int       // of the run
+		say    string    // part of the envelope
+		inner  tool.Kind // kind of the last inner call
+		calls  int       // calls of the run
 		took   time.Duration
 	}{
 		"a digest that is too long": {`{"task":"t"}`, []modeltest.Turn{{Text: strings.Repeat("ü", 9000)}}, loop.Bounds{}, "", "cut", "", 1, 0},
@@ -184,7 +185,8 @@ func TestReduceEnds(t *testing.T) {
 	}
 }
 
-// A reduction that a crash cut off is made again: it only read. What it took stays counted.
+// TestReduceGoesOn checks that an interrupted reduction is repeated, because it only reads. Its
+// usage still counts.
 func TestReduceGoesOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -215,8 +217,8 @@ func TestReduceGoesOn(t *testing.T) {
 	})
 }
 
-// OSA-24: reductions take their steps out of the relief of their run and then out of its bound, so that a
-// small bound is one on what is asked of the model, however many reductions one answer begins.
+// TestReductionsAreBounded checks OSA-24: reductions use the spare steps of their run and then its
+// bound. So a small bound also limits the model requests of any number of reductions in one answer.
 func TestReductionsAreBounded(t *testing.T) {
 	t.Parallel()
 	reduce := func(ids ...string) (out modeltest.Turn) {
@@ -233,7 +235,7 @@ func TestReductionsAreBounded(t *testing.T) {
 	b.plan.Jobs["look"] = job
 	id := b.enqueue(ledger.Request{Job: "look", Agent: "clerk"})
 
-	// One step, three of the first reduction with its digest, and a text that closes the run.
+	// One step, three steps of the first reduction with its digest, and a final text.
 	res := b.run(id)
 	if asked := len(b.server.Requests()); asked != 6 || res.Steps != asked || res.Outcome != domain.OutcomeBudget || res.Summary != "It is 42." {
 		t.Errorf("asked %d times: %+v", asked, res)
@@ -254,7 +256,8 @@ func TestReductionsAreBounded(t *testing.T) {
 	}
 }
 
-// Who has nothing to read with, or may not, or is no model, has no such tool.
+// TestWhoReduces checks that the tool is missing if the run has no tools that read, may not use it,
+// or is not done by a model.
 func TestWhoReduces(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -287,7 +290,8 @@ func TestWhoReduces(t *testing.T) {
 	}
 }
 
-// In a run of phases the reduction is what a step does, and itself goes without phases.
+// TestReduceInPhases checks that in a phased run, the reduction is the act of a step and has no
+// phases itself.
 func TestReduceInPhases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -308,7 +312,8 @@ func TestReduceInPhases(t *testing.T) {
 	})
 }
 
-// A recording holds what stood within the call, and a replay goes through it again.
+// TestReduceIsReplayed checks that a recording contains the exchanges within the call, and that a
+// replay repeats them.
 func TestReduceIsReplayed(t *testing.T) {
 	t.Parallel()
 	schema := modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "db_schema", Args: json.RawMessage(`{}`)}}}
@@ -318,8 +323,8 @@ func TestReduceIsReplayed(t *testing.T) {
 	b.same(id)
 }
 
-// Two reductions of one answer have their conversations one after the other, beside whatever
-// else was asked for.
+// TestReduceTwice checks that two reductions of one answer run one after the other, in parallel
+// with other calls.
 func TestReduceTwice(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"rouse/agent/tool"
 )
 
-// Every tool has an example call that fits its arguments, by the rules of the call itself, and everything that a person asks of it is
-// known: who has it, and what its arguments are.
+// TestEveryToolHasAnExample checks that every tool has a valid example call, and that its
+// documentation has the agents that have it and the arguments.
 func TestEveryToolHasAnExample(t *testing.T) {
 	for _, s := range agent.Specs() {
 		if s.Listed() && s.Example == "" {
@@ -44,7 +44,8 @@ func TestEveryToolHasAnExample(t *testing.T) {
 	}
 }
 
-// What a tool takes is listed in the order of its type, with its values; what it may reach is said by the keys that grant it.
+// TestToolReference checks that the arguments of a tool are listed in the order of its type, with
+// their values, and that the keys that grant its access are named.
 func TestToolReference(t *testing.T) {
 	specs := agent.Specs()
 	list, err := specs.Find("file_write").ArgumentList()
@@ -75,7 +76,8 @@ func TestToolReference(t *testing.T) {
 	}
 }
 
-// Each name that templates know is described, and no other: those of every run and trigger, and those of notices.
+// TestTemplateValues checks that exactly the variables of templates are described: those of every
+// run and trigger, and those of notices.
 func TestTemplateValues(t *testing.T) {
 	types := vars.Types()
 	seen := map[string]bool{}

@@ -23,7 +23,7 @@ import (
 	"rouse/internal/ledger/steps"
 )
 
-// recorded is a bench whose job j is recorded.
+// recorded returns a bench whose job j is recorded.
 func recorded(t *testing.T, job plan.Job, turns ...modeltest.Turn) *bench {
 	t.Helper()
 	b := setup(t, turns...)
@@ -38,7 +38,7 @@ func recorded(t *testing.T, job plan.Job, turns ...modeltest.Turn) *bench {
 	return b
 }
 
-// end commits how the last attempt ended.
+// end records the end of the last attempt.
 func (b *bench) end(id int64, res ledger.Result) {
 	b.t.Helper()
 	run, err := b.ledger.Runs.Get(b.t.Context(), id)
@@ -50,7 +50,7 @@ func (b *bench) end(id int64, res ledger.Result) {
 	}
 }
 
-// play plays a run again, by way of a file, in a home of its own.
+// play replays a run from a file, in a home folder of its own.
 func (b *bench) play(id int64) (replay.Recording, record.Result) {
 	b.t.Helper()
 	b.runner.Set(b.plan)
@@ -101,7 +101,7 @@ func (b *bench) play(id int64) (replay.Recording, record.Result) {
 	return rec, p
 }
 
-// same fails unless a run is what it was when it is played again.
+// same fails the test if a replay differs from the run.
 func (b *bench) same(id int64) {
 	b.t.Helper()
 	if _, p := b.play(id); !p.Same() || p.Now != p.Recorded {
@@ -116,8 +116,8 @@ func complete(id string) modeltest.Turn {
 	return modeltest.Turn{Calls: []model.Call{{ID: id, Name: "complete", Args: json.RawMessage(`{"summary":"All of it was done as it was asked for."}`)}}}
 }
 
-// What was cut off, asked its owner, or failed and was tried again, is played attempt by
-// attempt.
+// TestReplayOfAttempts checks that a run that was interrupted, asked its owner, or failed and was
+// retried, is replayed attempt by attempt.
 func TestReplayOfAttempts(t *testing.T) {
 	t.Parallel()
 	t.Run("interrupted between steps", func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestReplayOfAttempts(t *testing.T) {
 	})
 }
 
-// pendingWrite leaves an attempt whose process died between an answer and its calls.
+// pendingWrite leaves an attempt of a process that died between an answer and its calls.
 func pendingWrite(t *testing.T, b *bench, id int64) {
 	t.Helper()
 	b.runner.Set(b.plan)
@@ -202,7 +202,7 @@ func pendingWrite(t *testing.T, b *bench, id int64) {
 	}
 
 	for _, err := range []error{
-		os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "1.1."+b.ledger.EpochOf(1).ID+".jsonl"), append(line, `{"exchange":{"att`...), 0o600), // the rest was cut off
+		os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "1.1."+b.ledger.EpochOf(1).ID+".jsonl"), append(line, `{"exchange":{"att`...), 0o600), // a cut-off line
 		b.ledger.Steps.StartStep(t.Context(), a, steps.Step{Number: 1, StartedAt: now}),
 		b.ledger.Steps.FinishStep(t.Context(), a, steps.Step{Number: 1, Message: message, Usage: ledger.Usage{TokensIn: 10, TokensOut: 1}, FinishedAt: now}),
 		b.ledger.Interrupt(t.Context(), a, "killed", nil),
@@ -213,7 +213,8 @@ func pendingWrite(t *testing.T, b *bench, id int64) {
 	}
 }
 
-// A playbook is played from its calls, without a recording; another value in it is seen.
+// TestReplayOfAPlaybook checks that a playbook is replayed from its calls, without a recording, and
+// that a changed value is detected.
 func TestReplayOfAPlaybook(t *testing.T) {
 	t.Parallel()
 	b := recorded(t, plan.Job{Playbook: []playbook.Call{
@@ -252,7 +253,8 @@ func TestReplayOfAPlaybook(t *testing.T) {
 	}
 }
 
-// A run that would go on where its recording ends says so: what it would do nobody knows.
+// TestReplayEndsWithTheRecording checks that a replay reports if the run would continue beyond its
+// recording.
 func TestReplayEndsWithTheRecording(t *testing.T) {
 	t.Parallel()
 	b := recorded(t, plan.Job{Prompt: "Write.", Bounds: loop.Bounds{Steps: 2}}, modeltest.Turn{Calls: []model.Call{insertCall("1", "one")}}, modeltest.Turn{Calls: []model.Call{insertCall("2", "two")}}, modeltest.Turn{Text: "I wrote two rows."})
@@ -267,7 +269,8 @@ func TestReplayEndsWithTheRecording(t *testing.T) {
 	}
 }
 
-// The model that takes over after a failure is in the recording, and its price in the replay.
+// TestReplayOfAFallback checks that the fallback of a failed model is in the recording, and its
+// price in the replay.
 func TestReplayOfAFallback(t *testing.T) {
 	t.Parallel()
 	b := recorded(t, plan.Job{Prompt: "Write."}, modeltest.Turn{Text: "Yes.", Usage: model.Usage{Input: 100, Output: 10}})
@@ -294,8 +297,8 @@ func TestReplayOfAFallback(t *testing.T) {
 	}
 }
 
-// A wake is recorded as the job is that its chain goes back to, and played with the words
-// that the host had for it then.
+// TestReplayOfAWake checks that a wake is recorded like the job that began its chain, and replayed
+// with its original text.
 func TestReplayOfAWake(t *testing.T) {
 	t.Parallel()
 	b := recorded(t, plan.Job{Prompt: "Write."}, complete("1"))
@@ -313,7 +316,7 @@ func TestReplayOfAWake(t *testing.T) {
 	b.same(id)
 }
 
-// Runs in phases and their working memory are played as they were.
+// TestReplayInPhases checks the replay of phased runs and their working memory.
 func TestReplayInPhases(t *testing.T) {
 	t.Parallel()
 	step := func(id, args string) modeltest.Turn {
@@ -337,7 +340,8 @@ func TestReplayInPhases(t *testing.T) {
 	b.same(id)
 }
 
-// Nothing is kept of a job that does not say so, and what was kept goes with its run.
+// TestRecordingsAreKeptAsLongAsTheirRuns checks that only jobs with recording are recorded, and
+// that a recording is deleted with its run.
 func TestRecordingsAreKeptAsLongAsTheirRuns(t *testing.T) {
 	t.Parallel()
 	b := recorded(t, plan.Job{Prompt: "Write."}, complete("1"))

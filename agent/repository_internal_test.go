@@ -8,7 +8,8 @@ import (
 	"rouse/agent/plan"
 )
 
-// OSL-19: the tools of a repository reach beyond the agent's own places, and come without being named.
+// TestRepositoryIsSystem checks OSL-19: the repository tools access more than the agent's own
+// places, and are available without being named.
 func TestRepositoryIsSystem(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -13,8 +13,9 @@ import (
 	"rouse/internal/ledger/event"
 )
 
-// A run that goes on after an interruption sends what it sent before, byte for byte, however the model
-// had written its arguments: the provider's cache holds that, and nothing else.
+// TestResumedRequestIsTheSame checks that a run that continues after an interruption repeats its
+// requests byte for byte, however the model wrote its arguments. Otherwise the provider's cache
+// does not match.
 func TestResumedRequestIsTheSame(t *testing.T) {
 	t.Parallel()
 	odd := todo("1")
@@ -50,7 +51,7 @@ func TestResumedRequestIsTheSame(t *testing.T) {
 	}
 }
 
-// What was overcome is an event of the run.
+// TestRecoveredRetryIsAnEvent checks that a retry that succeeded is an event of the run.
 func TestRecoveredRetryIsAnEvent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,12 +14,12 @@ import (
 	"rouse/internal/ledger/budget"
 )
 
-// spent is a provider whose credit is used up.
+// spent is the response of a provider without credit.
 var spent = modeltest.Turn{Status: http.StatusTooManyRequests, Header: map[string]string{"Retry-After": "0"}, Raw: `{"error":{"code":"insufficient_quota","message":"You exceeded your current quota."}}`}
 
-// A run goes on with another provider's model, at its price and without what only the first
-// understands; the record says who answered what, and why. The next attempt asks the first
-// again.
+// TestFallback checks that a run continues with the model of another provider, at its price and
+// without data that only the first model understands. The record has the model of each answer and
+// the reason. The next attempt tries the first model again.
 func TestFallback(t *testing.T) {
 	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 500, Output: 5}})
@@ -34,7 +34,7 @@ func TestFallback(t *testing.T) {
 	})
 	id := b.triggered(domain.TriggerManual)
 	res := b.run(id)
-	const one, two = 1000*100 + 4*25 + 20*1000, 500 + 50 // four tokens went into a cache
+	const one, two = 1000*100 + 4*25 + 20*1000, 500 + 50 // four tokens were written to a cache
 	if res.Outcome != domain.OutcomeSuccess || res.Summary != "Done." || res.Usage.CostMicroUSD != one+two {
 		t.Fatalf("%+v", res)
 	}
@@ -69,7 +69,8 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// A wrong key is for its owner to see, not for another model to cover up.
+// TestFallbackNotForAWrongKey checks that a wrong key is reported to the owner, and that no
+// fallback hides it.
 func TestFallbackNotForAWrongKey(t *testing.T) {
 	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Done."})
@@ -87,7 +88,7 @@ func TestFallbackNotForAWrongKey(t *testing.T) {
 	}
 }
 
-// Each attempt of a reduction and of its run speak with the same model.
+// TestFallbackInAReduction checks that a reduction and its run use the same model in each attempt.
 func TestFallbackInAReduction(t *testing.T) {
 	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Found it.", Usage: model.Usage{Input: 10, Output: 1}}, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 20, Output: 1}})

@@ -33,7 +33,7 @@ import (
 	"rouse/internal/ledger/steps"
 )
 
-// bench is a runner on a real ledger, a real database, and a scripted server.
+// bench is a runner with a ledger, a database and a scripted server.
 type bench struct {
 	t      *testing.T
 	dir    string
@@ -42,13 +42,13 @@ type bench struct {
 	runner *agent.Runner
 	server *modeltest.Server
 	plan   plan.Plan
-	quota  int64       // bytes of each database; 0: no bound
-	tools  []tool.Tool // beside the built-in ones
-	// desktop reports whether there is a desktop session; nil: there is none.
+	quota  int64       // bytes of each database; 0 means no limit
+	tools  []tool.Tool // in addition to the built-in tools
+	// desktop reports whether there is a desktop session. If nil, there is none.
 	desktop func() bool
-	// signIns are what is kept of those of modules; nil: nothing can be.
+	// signIns configures the sign-ins of modules. If nil, sign-ins are not stored.
 	signIns *servers.SignInOptions
-	// stopAfter is when a person stops the run; 0 never.
+	// stopAfter is the time after which a user stops the run. Zero means never.
 	stopAfter time.Duration
 }
 
@@ -87,7 +87,7 @@ func furnish(t *testing.T, s *modeltest.Server, p model.Provider) *bench {
 	return b
 }
 
-// newPool is the runner with its databases after a restart.
+// newPool opens the databases and the runner again, as after a restart.
 func (b *bench) newPool() {
 	b.t.Helper()
 	var err error
@@ -104,7 +104,7 @@ func (b *bench) newPool() {
 	b.runner.Set(b.plan)
 }
 
-// told is what people are told of the end of a run that means nothing to incidents.
+// told returns the notices of the end of a run that does not belong to an incident.
 func (b *bench) told(run ledger.Run, res ledger.Result) []ledger.Notice {
 	b.t.Helper()
 	tell := b.runner.Notices.EndNotices(run, res)
@@ -114,8 +114,8 @@ func (b *bench) told(run ledger.Run, res ledger.Result) []ledger.Notice {
 	return tell.For(incident.Change{})
 }
 
-// run executes the next attempt of a run as the dispatcher would. What is left of its record, which would be committed with its end,
-// is written here.
+// run executes the next attempt of a run like the dispatcher. It writes the last entries of the
+// record, which the dispatcher would commit with the result.
 func (b *bench) run(id int64) ledger.Result { return b.attempt(b.t.Context(), id) }
 
 func (b *bench) attempt(ctx context.Context, id int64) ledger.Result {
@@ -197,8 +197,8 @@ func (b *bench) table() {
 	}
 }
 
-// logDatabase are the files of a pool in which the clerk has the table log, by their paths: made
-// once, for a new database takes longer than most tests.
+// logDatabase returns the files of a pool in which the clerk has the table log, by path. They are
+// created once, because a new database takes longer than most tests.
 var logDatabase = sync.OnceValues(func() (map[string][]byte, error) {
 	dir, err := os.MkdirTemp("", "rouse-log-")
 	if err != nil {
@@ -240,8 +240,8 @@ func createLog(ctx context.Context, pool *pool.Pool) error {
 	return err
 }
 
-// An interrupted run of a model goes on from its transcript: what has a result is not done
-// again, and the model is asked only for what comes next.
+// TestModelGoesOnAfterAnInterruption checks that an interrupted run of a model continues its
+// transcript. Calls with a result are not repeated, and the model is asked only for the next step.
 func TestModelGoesOnAfterAnInterruption(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "one")}}, modeltest.Turn{Status: 401, Raw: "the power fails here"},
@@ -266,7 +266,7 @@ func TestModelGoesOnAfterAnInterruption(t *testing.T) {
 	}
 }
 
-// Bounds are those of a run: an attempt that goes on has what the interrupted one left.
+// TestBoundsGoOn checks that an attempt that continues a run has only the rest of the run's bounds.
 func TestBoundsGoOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "again")}})
@@ -284,7 +284,8 @@ func TestBoundsGoOn(t *testing.T) {
 	}
 }
 
-// No part of a secret is kept, not even of one that another one begins.
+// TestSecretsAreNotKept checks that no part of a secret is recorded, even if another secret begins
+// with it.
 func TestSecretsAreNotKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -296,8 +297,9 @@ func TestSecretsAreNotKept(t *testing.T) {
 	}
 }
 
-// What was asked for when the power failed, and has no result, is done at the next attempt
-// before the model is asked again; the database's journal keeps it from being done twice.
+// TestPendingCallIsFinishedOnce checks that a call without a result after a power failure is
+// executed by the next attempt before the model is asked again. The database's journal prevents a
+// second execution.
 func TestPendingCallIsFinishedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "Done."})
@@ -327,7 +329,7 @@ func TestPendingCallIsFinishedOnce(t *testing.T) {
 		}
 	}
 
-	// The row was committed, and its result was not recorded any more.
+	// The row was committed, but its result was not recorded.
 	db, release, err := b.pool.Get(t.Context(), "clerk")
 	if err != nil {
 		t.Fatal(err)
@@ -345,7 +347,8 @@ func TestPendingCallIsFinishedOnce(t *testing.T) {
 	}
 }
 
-// A playbook that failed is tried again from its beginning; what it wrote is not written twice.
+// TestPlaybookIsTriedAgain checks that a failed playbook is retried from its beginning, and that
+// its writes are not repeated.
 func TestPlaybookIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -374,7 +377,7 @@ func TestPlaybookIsTriedAgain(t *testing.T) {
 	}
 }
 
-// What a run cannot do ends it with the reason, and the host lives.
+// TestRefusals checks that an impossible run ends with the reason, and that the host continues.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -403,7 +406,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A file that changed after it was accepted is not given to a run that was about something else.
+// TestFileThatChanged checks that a run does not get a file that changed after it was accepted.
 func TestFileThatChanged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -449,7 +452,8 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-// The daemon's end stops a model's run as interrupted, and a person's as cancelled.
+// TestStopHasItsReason checks that a run whose context was canceled ends as cancelled, if it
+// returns a result.
 func TestStopHasItsReason(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "late"})

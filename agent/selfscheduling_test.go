@@ -40,7 +40,7 @@ func (b *bench) selfScheduling() {
 	b.plan.Agents["clerk"] = a
 }
 
-// execute makes one attempt at a run and records its end.
+// execute executes one attempt at a run and records its end.
 func (b *bench) execute(id int64) ledger.Result {
 	b.t.Helper()
 	res := b.run(id)
@@ -55,7 +55,7 @@ func (b *bench) execute(id int64) ledger.Result {
 	return res
 }
 
-// fire queues the run of what an agent has planned, as the scheduler does when it is due.
+// fire queues a planned run of an agent, like the scheduler when it is due.
 func (b *bench) fire(agent string) (int64, wake.Wake) {
 	b.t.Helper()
 	s, ok, err := b.ledger.Wakes.Next(b.t.Context(), agent)
@@ -63,7 +63,7 @@ func (b *bench) fire(agent string) (int64, wake.Wake) {
 		b.t.Fatalf("nothing is planned (%v)", err)
 	}
 
-	due := s.At.Add(time.Duration(s.ID) * time.Hour) // not a moment after the last
+	due := s.At.Add(time.Duration(s.ID) * time.Hour) // later than the previous one
 	d, err := b.ledger.FireWakes(b.t.Context(), due, 9, s.ID)
 	if err != nil || d[0].Decision != wake.Run {
 		b.t.Fatalf("%+v (%v)", d, err)
@@ -71,8 +71,9 @@ func (b *bench) fire(agent string) (int64, wake.Wake) {
 	return d[0].Run, s
 }
 
-// OSA-25, OSA-70, OSA-71, OSA-76: an agent plans its next wake in a job's run, is woken afresh with what
-// it told itself, sets the next one, and stays in all of them within the bounds of that job.
+// TestWakes checks OSA-25, OSA-70, OSA-71 and OSA-76: an agent plans its next wake in a job's run.
+// The wake starts fresh with the agent's instructions, plans the next wake, and all of them stay
+// within the bounds of the job.
 func TestWakes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, planCall("Count {{ .Nothing }} again."), modeltest.Turn{Text: "Planned."}, planCall("And again."), modeltest.Turn{Text: "Planned, too."}, planCall("For ever."))
@@ -95,7 +96,7 @@ func TestWakes(t *testing.T) {
 	if s.Run != second || s.Job != "j" || s.Depth != 2 || s.Instructions != "And again." {
 		t.Errorf("%+v", s)
 	}
-	if res := b.execute(third); res.Outcome != domain.OutcomeBudget || res.Steps != 4 { // three, and one to close
+	if res := b.execute(third); res.Outcome != domain.OutcomeBudget || res.Steps != 4 { // three steps and a final one
 		t.Errorf("the wake of a wake is not within its job's bounds: %+v", res)
 	}
 
@@ -111,8 +112,8 @@ func TestWakes(t *testing.T) {
 	}
 }
 
-// OSA-71, OSA-63: a wake begins with the rows of the views that it was planned with. Whoever plans it is
-// told of those that have none to show, and of no other.
+// TestWakeShowsViews checks OSA-71 and OSA-63: the prompt of a wake contains the rows of its views.
+// The tool reports only views that do not work when the wake is planned.
 func TestWakeShowsViews(t *testing.T) {
 	t.Parallel()
 	plan := modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "schedule_next_run",
@@ -168,7 +169,8 @@ func TestWakeShowsViews(t *testing.T) {
 	}
 }
 
-// A resumed wake is told what it was told at first: its transcript goes on from there.
+// TestWakeGoesOn checks that a resumed wake gets its original prompt, because its transcript
+// continues from there.
 func TestWakeGoesOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "Done."})
@@ -187,7 +189,7 @@ func TestWakeGoesOn(t *testing.T) {
 	}
 }
 
-// prompted is what a request says first to its model after the instructions of the agent.
+// prompted returns the first prompt of a request after the agent's instructions.
 func prompted(t *testing.T, request json.RawMessage) string {
 	t.Helper()
 	var r struct{ Messages []struct{ Content string } }
@@ -197,7 +199,7 @@ func prompted(t *testing.T, request json.RawMessage) string {
 	return r.Messages[1].Content
 }
 
-// OSA-76: an agent is told of the last run in which it did something, however many were skipped since.
+// TestWakeTellsOfTheLastRun checks OSA-76: an agent is told of its last run that was not skipped.
 func TestWakeTellsOfTheLastRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "Done."})
@@ -221,7 +223,7 @@ func TestWakeTellsOfTheLastRun(t *testing.T) {
 	}
 }
 
-// wish plans a run as an earlier one would have.
+// wish plans a run like an earlier run.
 func (b *bench) wish(agent, instructions, job string) {
 	b.t.Helper()
 	usage, err := b.ledger.Wakes.Usage(b.t.Context(), agent)
@@ -234,16 +236,16 @@ func (b *bench) wish(agent, instructions, job string) {
 	}
 }
 
-// TestToolsNeedSelfScheduling: OSA-70 and C-1, the tools are there exactly when the agent
-// plans its own runs, in every mode; deny hides them. A wake that was planned before
-// self-scheduling was switched off still runs. notify is there in any case (C-13).
+// TestToolsNeedSelfScheduling checks OSA-70, C-1 and C-13: the tools exist exactly if the agent
+// plans its own runs, in every mode, unless they are denied. A wake that was planned before
+// self-scheduling was switched off still runs. notify always exists.
 func TestToolsNeedSelfScheduling(t *testing.T) {
 	t.Parallel()
 	row, toggle, always := contract.Of(t, "OSA-70"), contract.Of(t, "C-1"), contract.Of(t, "C-13")
 	both := []string{row.Quote("cancel_next_run"), row.Quote("schedule_next_run")}
 	notify := fmt.Sprintf(`"name":%q`, always.Quote("notify"))
 	type selfScheduling struct {
-		mode schedule.Mode // "": off
+		mode schedule.Mode // "" means off
 		deny []string
 		want []string
 	}
@@ -297,7 +299,7 @@ func TestToolsNeedSelfScheduling(t *testing.T) {
 	}
 }
 
-// A playbook plans with the same tools.
+// TestPlaybookPlans checks that a playbook plans with the same tools.
 func TestPlaybookPlans(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -315,8 +317,8 @@ func TestPlaybookPlans(t *testing.T) {
 	}
 }
 
-// A wake runs with the model of the job that its chain goes back to, and cannot go on
-// without an agent or a model.
+// TestWhoIsWoken checks that a wake runs with the model of the job that began its chain, and cannot
+// continue without an agent or a model.
 func TestWhoIsWoken(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "Done."})
@@ -348,8 +350,8 @@ func TestWhoIsWoken(t *testing.T) {
 	}
 }
 
-// The failure of a wake is told as that of the job would be that its chain goes back to, and
-// without one to the first channel; the title names the agent.
+// TestNoticesOfWakes checks that the failure of a wake is reported like a failure of the job that
+// began its chain, or else to the first channel. The title names the agent.
 func TestNoticesOfWakes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -359,7 +361,7 @@ func TestNoticesOfWakes(t *testing.T) {
 	for _, c := range []struct {
 		job           string
 		outcome       domain.Outcome
-		channel, text string // "": nobody is told
+		channel, text string // "" means no notice
 	}{
 		{"j", domain.OutcomeSuccess, "ops", "clerk (wake): success|j: It is."},
 		{"j", domain.OutcomeTimeout, "", ""},

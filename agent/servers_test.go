@@ -27,10 +27,10 @@ import (
 	"rouse/internal/noexec"
 )
 
-// mcpKey has this binary be an MCP server.
+// mcpKey is the environment variable that makes this binary an MCP server.
 const mcpKey = "ROUSE_TEST_MCP"
 
-// serveMCP is a server that notes in its working folder that it was started, and each call.
+// serveMCP runs a server that records its start and each call in its working folder.
 func serveMCP(says string) {
 	note := func(name string) {
 		f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -52,7 +52,7 @@ func serveMCP(says string) {
 	add("work", func() {})
 	add("other", func() {})
 	add("die", func() { os.Exit(1) })
-	add("ask", func() { // without the library, which sees that no client offers it
+	add("ask", func() { // without the library, which would notice that no client offers this
 		fmt.Println(`{"jsonrpc":"2.0","id":"roots","method":"roots/list"}`)
 	})
 	sdk.AddTool(s, &sdk.Tool{Name: "file", Description: says}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
@@ -64,7 +64,7 @@ func serveMCP(says string) {
 	_ = s.Run(context.Background(), &sdk.StdioTransport{})
 }
 
-// served gives the agents an MCP server, with its tools approved.
+// served gives the agents an MCP server with approved tools.
 func (b *bench) served() mcp.Server {
 	b.t.Helper()
 	me, err := os.Executable()
@@ -91,12 +91,14 @@ func (b *bench) served() mcp.Server {
 	return s
 }
 
-// TestLookAtServer: a server that is looked at gets no folder of its agents and no network; with those of an agent, by the word of its
-// owner, what it may write is labelled. Both are on record, and a request that must start no program starts none.
+// TestLookAtServer checks that a server is started without the folders of its agents and without a
+// network to list its tools. If the owner names an agent, the server gets that agent's access, and
+// the places that it may write to are labelled. Both are recorded. A request that must not start
+// programs starts no server.
 func TestLookAtServer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.served() // which looks at it without folders
+	b.served() // also lists the tools without folders
 	work := b.plan.Agents["clerk"].Workdir
 	started := func() bool {
 		_, err := os.Stat(filepath.Join(work, "starts"))
@@ -134,7 +136,8 @@ func TestLookAtServer(t *testing.T) {
 	}
 }
 
-// TestLookNeedsFolders: a server that does not start without its folders says how it can be given them.
+// TestLookNeedsFolders checks that a server that does not start without its folders reports how to
+// grant them.
 func TestLookNeedsFolders(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -148,8 +151,9 @@ func TestLookNeedsFolders(t *testing.T) {
 	}
 }
 
-// TestServerInRuns: a model calls the tools of its agent's MCP server, which is started once for the run that needs it; what the server
-// asks for is on record; a replay answers from the recording and starts none.
+// TestServerInRuns checks that a model calls the tools of its agent's MCP server, which is started
+// once, when the run needs it. Requests of the server are recorded. A replay uses the recording and
+// starts no server.
 func TestServerInRuns(t *testing.T) {
 	t.Parallel()
 	b := setup(t, callOf("srv__work", `{}`), callOf("srv__ask", `{}`), modeltest.Turn{Text: "It is done."}, modeltest.Turn{Text: "Nothing to do."})
@@ -198,7 +202,8 @@ func events(t *testing.T, b *bench, run int64) []ledger.Event {
 	return out
 }
 
-// TestServerSendsFiles: content that is not text is an artifact of the run, and a file that its agent can read while the run lasts.
+// TestServerSendsFiles checks that content that is not text becomes an artifact of the run, and a
+// file that its agent can read during the run.
 func TestServerSendsFiles(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -237,8 +242,8 @@ func TestServerSendsFiles(t *testing.T) {
 	}
 }
 
-// TestServerDies: a call during which its server dies is uncertain: a later attempt does not make it again by itself, nor those before it,
-// and its owner decides.
+// TestServerDies checks that a call is uncertain if its server dies. A later attempt repeats
+// neither this call nor earlier calls, and its owner decides.
 func TestServerDies(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -276,8 +281,8 @@ func TestServerDies(t *testing.T) {
 	}
 }
 
-// TestServerChanges: a server whose tools are not what was approved is refused, its owner finds that in the inbox, and the definition of
-// whoever uses it names it.
+// TestServerChanges checks that a server with changed tools is refused, that its owner finds this
+// in the inbox, and that the definitions of its agents name the server.
 func TestServerChanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -309,8 +314,8 @@ func TestServerChanges(t *testing.T) {
 	}
 }
 
-// OSL-33: a skill that cannot do without an MCP server runs where its agent has that, with the tools that it needs approved; it calls
-// those, and no others.
+// TestModuleNeedsServer checks OSL-33: a skill that requires an MCP server runs if its agent has
+// the server with the required tools approved. It can call only these tools.
 func TestModuleNeedsServer(t *testing.T) {
 	t.Parallel()
 	const body = `return {said: (await host.tools.invoke("srv__work", {})).text};`

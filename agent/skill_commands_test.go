@@ -25,7 +25,7 @@ import (
 
 const counting = "#!/bin/sh\nwc -l < \"$1\"\n(: > \"$(dirname \"$0\")/left-behind\") 2>/dev/null || echo kept out\n"
 
-// scripted writes a skill with a program in it, and says where the program is.
+// scripted writes a skill with a program, and returns the path of the program.
 func scripted(t *testing.T, root, name, head string) (program string) {
 	t.Helper()
 	dir := filepath.Join(root, name)
@@ -46,7 +46,7 @@ func scripted(t *testing.T, root, name, head string) (program string) {
 	return program
 }
 
-// confined skips a test of programs where there is nothing to confine them.
+// confined skips a test of programs if this machine cannot confine them.
 func confined(t *testing.T) {
 	t.Helper()
 	box, err := sandbox.New(sandbox.Options{})
@@ -60,7 +60,7 @@ func confined(t *testing.T) {
 	}
 }
 
-// folderWith is a folder, by its one name, with a file in it.
+// folderWith returns the real path of a new folder with a file.
 func folderWith(t *testing.T, name, text string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -88,9 +88,9 @@ func (b *bench) clerk(change func(*plan.Agent)) {
 	b.plan.Agents["clerk"] = clerk
 }
 
-// AUT-08, AGS-11, UNI-07: an agent finds a skill by words, loads it, reads a file of it by the path
-// that follows from its root, and runs its program under its grants; the program and the tools
-// change nothing in the skill, also where it lies within the agent's own folder.
+// TestSkillScript checks AUT-08, AGS-11 and UNI-07: an agent finds a skill by words, loads it,
+// reads one of its files by a path below its root, and runs its program with the agent's grants.
+// Programs and tools cannot change the skill, even in the agent's own folder.
 func TestSkillScript(t *testing.T) {
 	t.Parallel()
 	confined(t)
@@ -146,7 +146,8 @@ func TestSkillScript(t *testing.T) {
 	}
 }
 
-// AUT-08: a skill that an agent has by a path within its own folder can be used, and not changed.
+// TestSkillWithinTheWorkdir checks AUT-08: a skill in the agent's own folder can be used but not
+// changed.
 func TestSkillWithinTheWorkdir(t *testing.T) {
 	t.Parallel()
 	confined(t)
@@ -178,7 +179,8 @@ func TestSkillWithinTheWorkdir(t *testing.T) {
 	}
 }
 
-// A command gets the skills that it names, and is not made slow by the others.
+// TestSkillPlaces checks that a command gets only the skills that it names, so that other skills do
+// not slow it down.
 func TestSkillPlaces(t *testing.T) {
 	t.Parallel()
 	dir, apart := folderWith(t, "x", ""), folderWith(t, "x", "")
@@ -197,15 +199,15 @@ func TestSkillPlaces(t *testing.T) {
 	}
 }
 
-// AGS-13: what a skill asks for is allowed once it is loaded, where the agent's owner lets it; what is
-// denied stays denied.
+// TestSkillAllows checks AGS-13: the commands of a loaded skill are allowed if the agent's owner
+// permits it. Denied commands stay denied.
 func TestSkillAllows(t *testing.T) {
 	t.Parallel()
 	confined(t)
 	for name, c := range map[string]struct {
 		allowing     bool
 		deny         []string
-		before, then string // of the program
+		before, then string // parts of the results before and after the skill is loaded
 	}{
 		"opted in": {true, nil, `"kind":"rejected"`, `"stdout":"2\n`},
 		"not":      {false, nil, `"kind":"rejected"`, `"kind":"rejected"`},
@@ -221,7 +223,7 @@ func TestSkillAllows(t *testing.T) {
 			b.clerk(func(a *plan.Agent) {
 				a.Workdir, a.Skills.Allowing, a.Deny, a.OnDenied = folderWith(t, "book.txt", "a\nb\n"), c.allowing, c.deny, tool.OnDeniedContinue
 				if !c.allowing {
-					a.Allow = []string{"*", "shell_*"} // else there is no shell at all
+					a.Allow = []string{"*", "shell_*"} // otherwise the shell tools are not available
 				}
 			})
 
@@ -239,7 +241,7 @@ func TestSkillAllows(t *testing.T) {
 	}
 }
 
-// AGS-13: a pattern allows one program with its arguments, or nothing.
+// TestSkillCommands checks AGS-13: a pattern allows one program with its arguments, or no program.
 func TestSkillCommands(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(scripted(t, t.TempDir(), "s", "")))
@@ -270,8 +272,9 @@ func TestSkillCommands(t *testing.T) {
 	}
 }
 
-// OSA-20: a model is not told of tools that are on demand. It finds and loads them, and they join the end of its list with the
-// next request. A tool that it calls by its name alone is called, and its list stays as it is.
+// TestToolsOnDemand checks OSA-20: tools on demand are not in the model's list. The model finds and
+// loads them, and the next request lists them at the end. A tool that is called by name without
+// being listed is executed, and the list does not change.
 func TestToolsOnDemand(t *testing.T) {
 	t.Parallel()
 	b := setup(t, turn("1", "capabilities_discover", `{"query":"create a table"}`), turn("2", "capabilities_load", `{"ids":["tool/db_create_table"]}`),
@@ -301,7 +304,7 @@ func TestToolsOnDemand(t *testing.T) {
 		t.Errorf("the names of tools to load are not in %s", asked)
 	}
 
-	// Without capabilities_load the model is told of all.
+	// Without capabilities_load, all tools are listed.
 	b.clerk(func(a *plan.Agent) { a.Deny = []string{"capabilities_load"} })
 	b.prompt("Write it down.")
 	if all := b.server.Requests(); !strings.Contains(string(all[len(all)-1]), `"name":"db_insert"`) {
@@ -309,7 +312,8 @@ func TestToolsOnDemand(t *testing.T) {
 	}
 }
 
-// A tool that is not listed is called all the same. With wrong arguments the refusal carries its schema, and it is listed from then on.
+// TestUnlistedToolCalled checks that an unlisted tool can be called. With wrong arguments the
+// refusal contains its schema, and the tool is listed from then on.
 func TestUnlistedToolCalled(t *testing.T) {
 	t.Parallel()
 	b := setup(t, turn("1", "dir_create", `{"path":"out"}`), turn("2", "file_copy", `{"file":"a.txt"}`), turn("3", "file_copy", `{"from":"a.txt","to":"out/"}`), done)
@@ -328,7 +332,8 @@ func TestUnlistedToolCalled(t *testing.T) {
 	}
 }
 
-// A resumed attempt lists the tools that the one before it has loaded.
+// TestLoadedToolsAfterAnInterrupt checks that a resumed attempt lists the tools that the previous
+// attempt has loaded.
 func TestLoadedToolsAfterAnInterrupt(t *testing.T) {
 	t.Parallel()
 	b := setup(t, turn("1", "capabilities_load", `{"ids":["file_copy"]}`), modeltest.Turn{Fail: model.KindAuth}, done)
@@ -345,7 +350,8 @@ func TestLoadedToolsAfterAnInterrupt(t *testing.T) {
 	}
 }
 
-// A model is told of the tools that ordinary tasks need, and of those that its agent, or a skill that it has loaded, names.
+// TestListedTools checks that the list contains the tools for ordinary tasks, and the tools that
+// its agent or a loaded skill names.
 func TestListedTools(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -379,7 +385,8 @@ func TestListedTools(t *testing.T) {
 	}
 }
 
-// The first request of an ordinary job has at most 9,000 bytes, and that of a job with file tools alone 4,000.
+// TestFirstRequestBytes checks that the first request of an ordinary job has at most 9,000 bytes,
+// and that of a job with only file tools 4,000.
 func TestFirstRequestBytes(t *testing.T) {
 	t.Parallel()
 	for most, allow := range map[int][]string{9000: nil, 4000: {"file_*"}} {
@@ -393,13 +400,14 @@ func TestFirstRequestBytes(t *testing.T) {
 	}
 }
 
-// A model with little room is told of the tools in brief. on_demand decides over the size of the window.
+// TestToolsOfANarrowContext checks that a model with a small context gets short tool descriptions.
+// on_demand overrides the size of the window.
 func TestToolsOfANarrowContext(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		window   int
 		onDemand []string
-		told     bool // of what is seldom needed
+		told     bool // rarely used tools are listed
 	}{
 		"narrow":                      {8192, nil, false},
 		"narrow, and told of all":     {16_383, []string{}, true},
@@ -429,8 +437,9 @@ func TestToolsOfANarrowContext(t *testing.T) {
 	}
 }
 
-// AGS-13, OSL-19: what skills allow is part of a definition that others could have written: a skill that
-// comes to allow more has its owner asked again.
+// TestSkillCommandsAreOfTheDefinition checks AGS-13 and OSL-19: commands that skills allow are part
+// of a definition that another user could have written. If a skill allows more commands, the owner
+// is asked again.
 func TestSkillCommandsAreOfTheDefinition(t *testing.T) {
 	t.Parallel()
 	b := setup(t, done)
@@ -457,7 +466,8 @@ func TestSkillCommandsAreOfTheDefinition(t *testing.T) {
 	}
 }
 
-// AGS-13: a skill that is no longer what was installed allows nothing, also where it was loaded before.
+// TestChangedSkillAllowsNothing checks AGS-13: a skill that differs from the installed version
+// allows no commands, even if it was loaded before.
 func TestChangedSkillAllowsNothing(t *testing.T) {
 	t.Parallel()
 	confined(t)

@@ -64,7 +64,7 @@ func turn(id, name, args string) modeltest.Turn {
 
 var done = turn("end", "complete", `{"summary":"What the skill asks for was done."}`)
 
-// prompt makes a run of a prompt and gives its calls.
+// prompt runs a prompt and returns its calls.
 func (b *bench) prompt(text string) (ledger.Result, []ledger.Call) {
 	b.t.Helper()
 	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.TriggerDetail{Prompt: text}})
@@ -76,9 +76,10 @@ func (b *bench) prompt(text string) (ledger.Result, []ledger.Call) {
 	return res, calls
 }
 
-// OSA-20, UNI-07, AUT-04, AUT-08, AGS-09, AGS-11, AGS-12: an agent with more skills than it is told of
-// finds one by words, loads it, reads a file of it by the absolute path that follows from its Root
-// Path, and cannot write there; what it loads twice it gets once.
+// TestSkillByItsOwn checks OSA-20, UNI-07, AUT-04, AUT-08, AGS-09, AGS-11 and AGS-12: an agent with
+// more skills than its prompt lists finds one by words, loads it, and reads one of its files by the
+// absolute path below its Root Path. It cannot write there. A second load does not repeat the
+// content.
 func TestSkillByItsOwn(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -115,7 +116,7 @@ func TestSkillByItsOwn(t *testing.T) {
 		{fmt.Sprintf(`"kind":%q`, row.Quote("invalid_args")), "outside of"},
 		{"is loaded already"},
 		{content + ` name=\"filler-3\">`},
-		{content + ` name=\"tax-return\">`}, // who reads a file wants to see it
+		{content + ` name=\"tax-return\">`}, // reading the file returns its content
 	} {
 		for _, part := range parts {
 			if !strings.Contains(string(calls[i].Envelope), part) {
@@ -129,9 +130,9 @@ func TestSkillByItsOwn(t *testing.T) {
 	}
 }
 
-// AUT-05, AUT-06, AUT-07, AGS-07, AGS-08, AGS-10, C-7, UNI-08: what an agent is given is told in full, /name in a task loads a
-// skill, without access there is neither a block nor a tool, and of the formats of an index those
-// two are used that can be chosen.
+// TestSkillsInThePrompt checks AUT-05, AUT-06, AUT-07, AGS-07, AGS-08, AGS-10, C-7 and UNI-08:
+// preloaded skills are in the prompt in full, and /name in a task loads a skill. Without access
+// there is neither a list nor a tool. The list has one of two formats.
 func TestSkillsInThePrompt(t *testing.T) {
 	t.Parallel()
 	tiers, lines, slash, formats, list := contract.Of(t, "AGS-07"), contract.Of(t, "AGS-08"), contract.Of(t, "AGS-10"), contract.Of(t, "C-7"), contract.Of(t, "UNI-08")
@@ -178,8 +179,8 @@ func TestSkillsInThePrompt(t *testing.T) {
 	}
 }
 
-// An installed skill whose files are not those that were installed is refused when it is used, and
-// a run that needs it ends with what to do.
+// TestChangedSkill checks that an installed skill with changed files is refused when it is used. A
+// run that needs it ends with the remedy.
 func TestChangedSkill(t *testing.T) {
 	t.Parallel()
 	b := setup(t, turn("1", "load_skill", `{"skill_name":"csv"}`), done, done)
@@ -225,7 +226,8 @@ func TestChangedSkill(t *testing.T) {
 	}
 }
 
-// AGS-12: an attempt that goes on from another knows which skills its model has in its context.
+// TestSkillOutlivesAKill checks AGS-12: an attempt that continues another knows the skills in its
+// model's context.
 func TestSkillOutlivesAKill(t *testing.T) {
 	t.Parallel()
 	b := setup(t, turn("1", "load_skill", `{"skill_name":"csv"}`), modeltest.Turn{Fail: model.KindAuth}, turn("2", "load_skill", `{"skill_name":"csv"}`), done)

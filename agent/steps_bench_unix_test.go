@@ -35,8 +35,9 @@ const (
 	stepsResult    = "result of " // begins each result; the model counts them
 )
 
-// TestServeSteps is no test, but the model of BenchmarkSteps in a process of its own. It answers each request with one call, and
-// after the given number of calls with a text. It ends with its standard input.
+// TestServeSteps is not a test. It is the model of BenchmarkSteps in a process of its own. It
+// answers each request with one call, and after the given number of calls with a text. It ends with
+// its standard input.
 func TestServeSteps(t *testing.T) {
 	calls, err := strconv.Atoi(os.Getenv(stepsServerKey))
 	if err != nil {
@@ -59,8 +60,9 @@ func TestServeSteps(t *testing.T) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// BenchmarkSteps makes 64 runs of 100 steps at once; each step calls a tool that returns 1 KiB. "recorded" is the loop with its
-// record in a ledger. Compare its CPU time with "bare": net/http and encoding/json without a record.
+// BenchmarkSteps measures 64 concurrent runs of 100 steps. Each step calls a tool that returns 1
+// KiB. "recorded" is the loop with its record in a ledger. Compare its CPU time with "bare":
+// net/http and encoding/json without a record.
 func BenchmarkSteps(b *testing.B) {
 	const runs, steps = 64, 100
 	self := exec.CommandContext(b.Context(), os.Args[0], "-test.run=^TestServeSteps$")
@@ -122,7 +124,8 @@ func stepsLookup(path string) string {
 	return stepsResult + path + strings.Repeat("\nblue, 3 pieces, 4.50 in stock", 33)
 }
 
-// recordedSteps returns a function that makes one run with the loop and returns the number of its calls.
+// recordedSteps returns a function that makes one run with the loop and returns the number of its
+// calls.
 func recordedSteps(b *testing.B, url string) func(context.Context) (int, error) {
 	dir := b.TempDir()
 	l, err := ledger.Open(b.Context(), ledger.Options{Path: filepath.Join(dir, "ledger.db"), Blobs: filepath.Join(dir, "blobs")})
@@ -167,7 +170,8 @@ func recordedSteps(b *testing.B, url string) func(context.Context) (int, error) 
 	}
 }
 
-// bareSteps makes one run as a small program does: it encodes the whole conversation for each request.
+// bareSteps makes one run like a small program, and encodes the whole conversation for each
+// request.
 func bareSteps(ctx context.Context, client *http.Client, url string) (calls int, err error) {
 	type function struct {
 		Name        string          `json:"name"`

@@ -15,7 +15,7 @@ import (
 	"rouse/internal/ledger/label"
 )
 
-// met is what a run has met by now.
+// met returns the labels of a run.
 func (b *bench) met(id int64) string {
 	b.t.Helper()
 	run, err := b.ledger.Runs.Get(b.t.Context(), id)
@@ -25,7 +25,7 @@ func (b *bench) met(id int64) string {
 	return run.Taint
 }
 
-// place makes files for which a run may have its reasons, below the bench's folder.
+// place creates files below the bench's folder.
 func (b *bench) place(names ...string) {
 	b.t.Helper()
 	for _, name := range names {
@@ -39,9 +39,9 @@ func (b *bench) place(names ...string) {
 	}
 }
 
-// TestTaint: the host labels a run by what its calls touch, before they do: files beside the
-// workdir are private, what strangers leave is untrusted, and so is what such a run keeps, for
-// whoever reads it later, until the owner has looked.
+// TestTaint checks that the host labels a run by the places that its calls access, before they
+// access them. Files outside the workdir are private. Files of untrusted sources are untrusted. So
+// is everything that such a run keeps, for every later reader, until the owner has checked it.
 func TestTaint(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -73,8 +73,8 @@ func TestTaint(t *testing.T) {
 	wants("file_read", quoted("path", statement), "B")
 	wants("file_read", `{"path":"../statements/may.txt"}`, "B")
 	wants("file_read", quoted("path", drop), "AB")
-	wants("file_read", quoted("path", filepath.Dir(drop)), "AB") // names are content, too
-	wants("file_read", `{"path":"done/drop.txt"}`, "A")          // whoever moved it there
+	wants("file_read", quoted("path", filepath.Dir(drop)), "AB") // names are content too
+	wants("file_read", `{"path":"done/drop.txt"}`, "A")          // regardless of the run that moved it there
 	wants("file_search", `{"pattern":"text"}`, "A")
 	wants("file_read", quoted("path", filepath.Join(b.dir, "elsewhere")), "")
 	wants("db_create_table", `{"name":"t","purpose":"p","columns":[{"name":"a","type":"TEXT"}]}`, "")
@@ -83,7 +83,7 @@ func TestTaint(t *testing.T) {
 	wants("notify", `{"title":"t","body":"b"}`, "")
 	wants("complete", `{"summary":"x"}`, "")
 
-	// A run by a dropped file that keeps nothing leaves the memory as it was; one that writes does not.
+	// A run with a dropped file labels the memory only if it writes.
 	f := &ledger.File{Path: drop, Name: "drop.txt", Size: 5}
 	dropped := func(calls ...playbook.Call) int64 {
 		b.plan.Jobs["drops"] = plan.Job{Name: "drops", Agent: "plain", Playbook: calls}
@@ -105,7 +105,7 @@ func TestTaint(t *testing.T) {
 	}
 
 	wants("db_query", `{"sql":"select * from t"}`, "A")
-	wants("file_read", `{"path":"own.txt"}`, "") // it is another place
+	wants("file_read", `{"path":"own.txt"}`, "") // a different place
 	wants("db_insert", `{"table":"t","row":{"a":"y"}}`, "")
 	if _, err := b.ledger.Labels.Clear(t.Context(), "A", label.TablePlace("plain", "")); err != nil {
 		t.Fatal(err)
@@ -123,8 +123,8 @@ func modified(t *testing.T, path string) time.Time {
 	return info.ModTime()
 }
 
-// A model is told of its agent's tables from the start: with an untrusted memory its run has met
-// untrusted content before it makes a call.
+// TestPromptOfUntrustedMemory checks that the prompt of an agent contains its tables. If they are
+// untrusted, the run has untrusted content before its first call.
 func TestPromptOfUntrustedMemory(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "Nothing to do."}, modeltest.Turn{Text: "Nothing to do."})
@@ -146,7 +146,8 @@ func TestPromptOfUntrustedMemory(t *testing.T) {
 	}
 }
 
-// What a run has met goes with the wake that it plans, and the gate knows it there.
+// TestWakeInheritsTaint checks that the labels of a run are passed on to a wake that it plans, and
+// that the authorizer uses them.
 func TestWakeInheritsTaint(t *testing.T) {
 	t.Parallel()
 	b, p := office(t)

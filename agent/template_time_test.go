@@ -11,8 +11,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// C-3: the times of a template have milliseconds, however they get into a call: two runs of a second are
-// told apart, and a row that was written in the same second as a run can be compared with it.
+// TestTemplateTimes checks C-3: the times of a template have milliseconds in every argument of a
+// call. So two runs in one second differ, and a row can be compared with a run in the same second.
 func TestTemplateTimes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -11,7 +11,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// UNI-10: the todo list of a run that was cut off is there when it goes on, in phases or not.
+// TestTodoOutlivesAKill checks UNI-10: the todo list of an interrupted run is kept when it
+// continues, with and without phases.
 func TestTodoOutlivesAKill(t *testing.T) {
 	t.Parallel()
 	for _, phased := range []bool{false, true} {

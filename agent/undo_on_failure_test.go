@@ -16,8 +16,8 @@ import (
 	"rouse/scheduler/dispatch"
 )
 
-// OSA-61: with undo_on_failure nothing that a failed run wrote stays, and the next attempt
-// writes it again instead of taking it for done.
+// TestUndoOnFailure checks OSA-61: with undo_on_failure all writes of a failed run are undone. The
+// next attempt repeats them instead of treating them as done.
 func TestUndoOnFailure(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -52,7 +52,8 @@ func TestUndoOnFailure(t *testing.T) {
 	}
 }
 
-// OSA-61: so is what a run wrote that was cut off and has no attempt left.
+// TestUndoOfAnInterruptedRun checks OSA-61: this also applies to an interrupted run without another
+// attempt.
 func TestUndoOfAnInterruptedRun(t *testing.T) {
 	t.Parallel()
 	for name, undo := range map[string]bool{"asked for": true, "not": false} {
@@ -94,7 +95,7 @@ func TestUndoOfAnInterruptedRun(t *testing.T) {
 	}
 }
 
-// neverResumed is the runner in a daemon where no run goes on once it was cut off.
+// neverResumed is a runner in a daemon that does not resume interrupted runs.
 type neverResumed struct{ agent.Executor }
 
 func (neverResumed) Policy(string) dispatch.Policy { return dispatch.Policy{Resume: false} }

@@ -23,8 +23,8 @@ import (
 	"rouse/internal/ledger/steps"
 )
 
-// written is a bench whose run has written a file that was there, one that was not, and a row;
-// it has told of it, and left an artifact.
+// written returns a bench with a run that has changed a file, created another file and a row, sent
+// a notice, and shared an artifact.
 func written(t *testing.T) (b *bench, run ledger.Run) {
 	b = setup(t)
 	b.table()
@@ -63,7 +63,7 @@ func (b *bench) has(name, text string) {
 	}
 }
 
-// state is what there is of both.
+// state describes the files and the rows.
 func (b *bench) state() string {
 	b.t.Helper()
 	read := func(name string) string {
@@ -99,7 +99,8 @@ func (b *bench) stands(want string) {
 	}
 }
 
-// Files and database are undone together; what stays is named (OSA-35, OSA-61).
+// TestUndoBoth checks OSA-35 and OSA-61: files and database are undone together. Effects that
+// remain are listed.
 func TestUndoBoth(t *testing.T) {
 	t.Parallel()
 	b, run := written(t)
@@ -130,7 +131,7 @@ func TestUndoBoth(t *testing.T) {
 		t.Errorf("%+v %v", last, err)
 	}
 
-	// Another attempt writes both again, once each.
+	// Another attempt repeats both writes once.
 	if _, err := b.ledger.Retry(t.Context(), run.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +142,8 @@ func TestUndoBoth(t *testing.T) {
 	b.stands(asWritten)
 }
 
-// What came later in one of them holds both up, unless that may be lost.
+// TestUndoInTheWay checks that a later change of a file or the database prevents the whole undo,
+// unless it may be lost.
 func TestUndoInTheWay(t *testing.T) {
 	t.Parallel()
 	t.Run("a file", func(t *testing.T) {
@@ -188,7 +190,8 @@ func TestUndoInTheWay(t *testing.T) {
 	})
 }
 
-// An undo that a crash has cut off, wherever that was, is finished by making it again.
+// TestUndoCutOff checks that an interrupted undo can be completed by repeating it, wherever it
+// stopped.
 func TestUndoCutOff(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]func(*bench, ledger.Run){
@@ -208,8 +211,8 @@ func TestUndoCutOff(t *testing.T) {
 	}
 }
 
-// undo_on_failure covers files, and what the run undid itself is not written again by the
-// next attempt.
+// TestUndoFilesOnFailure checks that undo_on_failure includes files. The next attempt does not
+// repeat writes that the run itself has undone.
 func TestUndoFilesOnFailure(t *testing.T) {
 	t.Parallel()
 	b, _ := written(t)
@@ -245,7 +248,8 @@ func TestUndoFilesOnFailure(t *testing.T) {
 	}
 }
 
-// Of an agent without a database files are undone, and none is made for it.
+// TestUndoWithoutDatabase checks that the files of an agent without a database are undone, and that
+// no database is created.
 func TestUndoWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -266,7 +270,7 @@ func TestUndoWithoutDatabase(t *testing.T) {
 	}
 }
 
-// What a reduction did are the calls within it, which are named by themselves.
+// TestUndoOfReductions checks that the inner calls of a reduction are listed separately.
 func TestUndoOfReductions(t *testing.T) {
 	t.Parallel()
 	if s := agent.Specs().Find("reduce"); s.Writes != tool.WritesNothing {
@@ -274,7 +278,8 @@ func TestUndoOfReductions(t *testing.T) {
 	}
 }
 
-// A call that was cut off, and that a later attempt told its model about, is one call: it is named once.
+// TestUndoNamesACutOffCallOnce checks that an interrupted call that a later attempt reported to its
+// model is listed once.
 func TestUndoNamesACutOffCallOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -25,7 +25,8 @@ import (
 	"rouse/internal/ledger/inbox"
 )
 
-// servers are one that agents are granted and one that they are not, and what they were asked.
+// webServers holds a server that agents are granted, a server that they are not granted, and their
+// requests.
 type webServers struct {
 	granted, other *httptest.Server
 	mu             sync.Mutex
@@ -38,7 +39,7 @@ func (s *webServers) all() string {
 	return strings.Join(s.asked, ", ")
 }
 
-// network is a bench whose clerk may read one server.
+// network returns a bench with a clerk that may read one server.
 func network(t *testing.T, turns ...modeltest.Turn) (*bench, *webServers) {
 	t.Helper()
 	s := &webServers{}
@@ -78,8 +79,9 @@ func fetchCall(id, args string) model.Call {
 	return model.Call{ID: id, Name: "web_fetch", Args: json.RawMessage(args)}
 }
 
-// UNI-06: a granted host is read at once; what is not granted waits for the owner, exactly as it
-// would be sent, and is sent once; an address within is not even asked about.
+// TestWebIsAuthorized checks UNI-06: a granted host is read at once. A request to another host
+// waits for the owner, exactly as it would be sent, and is sent once. A request to an internal
+// address is refused without asking.
 func TestWebIsAuthorized(t *testing.T) {
 	t.Parallel()
 	b, s := network(t,
@@ -117,7 +119,7 @@ func TestWebIsAuthorized(t *testing.T) {
 		got = append(got, fmt.Sprint(c.Effect, " ", c.State))
 	}
 
-	// What was cut off of the last one nobody could know, of the others it does not matter.
+	// The effect of the interrupted last call is unknown. It does not matter for the others.
 	if text := strings.Join(got, ", "); text != "read done, read failed, external done" {
 		t.Errorf("the calls are %s", text)
 	}
@@ -126,10 +128,11 @@ func TestWebIsAuthorized(t *testing.T) {
 	}
 }
 
-// UNI-06: what no approval could bring about is not asked about. The answer says why, and the run goes on.
+// TestNoApprovalInVain checks UNI-06: the owner is not asked about a call that no approval can
+// allow. The answer has the reason, and the run continues.
 func TestNoApprovalInVain(t *testing.T) {
 	t.Parallel()
-	read := fetchCall("0", `{"url":"GRANTED/page"}`) // untrusted content, and a way out
+	read := fetchCall("0", `{"url":"GRANTED/page"}`) // untrusted content and external effects
 	for name, c := range map[string]struct {
 		first []model.Call
 		call  model.Call
@@ -174,8 +177,9 @@ func TestNoApprovalInVain(t *testing.T) {
 	}
 }
 
-// A secret that opens private data, a stranger's words and a way out are all three labels: the
-// owner is asked, however much is granted. One that opens nothing private is used at once.
+// TestWebSecrets checks that a secret for private data, untrusted content and external effects are
+// the three labels. Then the owner is asked regardless of grants. A secret without private data is
+// used at once.
 func TestWebSecrets(t *testing.T) {
 	t.Parallel()
 	for name, asks := range map[string]bool{"bank": true, "weather": false} {
@@ -196,7 +200,8 @@ func TestWebSecrets(t *testing.T) {
 	}
 }
 
-// An agent without network grants has no web_fetch, and a list of calls is held to the grants.
+// TestWebOfAList checks that an agent without network grants has no web_fetch, and that a playbook
+// is limited to the grants.
 func TestWebOfAList(t *testing.T) {
 	t.Parallel()
 	b, s := network(t)
@@ -221,8 +226,8 @@ func TestWebOfAList(t *testing.T) {
 	}
 }
 
-// What a tool answers with a secret in it reaches no model, and stays a document: a number can be
-// a secret as well.
+// TestModelsHearNoSecrets checks that a secret in the result of a tool is redacted before it
+// reaches a model, and that the result stays valid JSON. A number can be a secret too.
 func TestModelsHearNoSecrets(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "file_read", Args: json.RawMessage(`{"path":"note.txt"}`)}, {ID: "2", Name: "db_query", Args: json.RawMessage(`{"sql":"select 48392*10 pin, what key from log"}`)}}},

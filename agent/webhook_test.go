@@ -12,14 +12,15 @@ import (
 	"rouse/internal/ledger"
 )
 
-// A run of a webhook knows what came with its request, its conditions decide by it, and its model is told that it is data.
+// TestRunsOfWebhooks checks that a run of a webhook has the content of the request, that its
+// conditions can use it, and that its model is told that it is data.
 func TestRunsOfWebhooks(t *testing.T) {
 	t.Parallel()
 	const opened = `{"action": "opened", "issue": {"n": 7, "labels": ["a", "b"]}}`
 	for name, c := range map[string]struct {
 		body, that, prompt string
 		outcome            domain.Outcome
-		say                string // of the prompt, or of the error
+		say                string // part of the prompt or of the error
 	}{
 		"JSON":            {opened, `Payload.action == "opened" and Payload.issue.n > 3`, "{{ .Payload.issue.n }} {{ index .Payload.issue.labels 1 }} {{ .Delivery.Event }}", domain.OutcomeSuccess, "7 b issues"},
 		"false":           {opened, `Payload.action == "closed"`, "x", domain.OutcomeSkipped, `gate: that "Payload.action == "closed"" gave false (rouse.yaml:14)`},
@@ -65,7 +66,7 @@ func TestRunsOfWebhooks(t *testing.T) {
 	}
 }
 
-// A notice can name what a webhook brought.
+// TestNoticeOfAWebhook checks that a notice can use the content of a webhook request.
 func TestNoticeOfAWebhook(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

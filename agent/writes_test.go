@@ -47,8 +47,8 @@ func tree(t *testing.T, folder string) map[string]string {
 	return out
 }
 
-// With grants.write, every tool of an agent can change only files below these folders, although the agent can read its workdir and its
-// other grants.
+// TestWriteGrantsNarrow checks that with grants.write, every tool of an agent can change only files
+// below these folders, although the agent can read its workdir and its other grants.
 func TestWriteGrantsNarrow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -58,7 +58,7 @@ func TestWriteGrantsNarrow(t *testing.T) {
 	b.plan.Agents["clerk"] = clerk
 	type with = map[string]any
 
-	// At each place: a file a.txt, and a folder sub with one.
+	// Each place has a file a.txt and a folder sub with a file.
 	attempts := func(at string) map[string][]playbook.Call {
 		a, n, sub := filepath.Join(at, "a.txt"), filepath.Join(at, "new.txt"), filepath.Join(at, "sub")
 		return map[string][]playbook.Call{
@@ -95,7 +95,7 @@ func TestWriteGrantsNarrow(t *testing.T) {
 		return b.run(b.enqueue(ledger.Request{Job: name, Agent: "clerk"}))
 	}
 
-	// Every tool that writes files is covered.
+	// Every tool that writes files must be covered.
 	tried := attempts(work)
 	noFiles := []string{"web_fetch", "git_commit", "workspace_manage", "run_manage", "host_filesystem_write"} // it calls file_write
 	for _, s := range agent.Specs() {
@@ -149,7 +149,8 @@ func TestWriteGrantsNarrow(t *testing.T) {
 	}
 }
 
-// TestWriteGrantsNarrowPrograms checks that grants.write restricts the agent's programs like its tools.
+// TestWriteGrantsNarrowPrograms checks that grants.write restricts the agent's programs like its
+// tools.
 func TestWriteGrantsNarrowPrograms(t *testing.T) {
 	t.Parallel()
 	confined(t)
@@ -193,7 +194,7 @@ ln "$1/a.txt" "$1/out/hard"; mv "$1/out" "$1/away"; cat "$1/a.txt" "$2/a.txt"; e
 	}
 }
 
-// The first run creates a missing folder of grants.write.
+// TestWriteGrantIsMade checks that the first run creates a missing folder of grants.write.
 func TestWriteGrantIsMade(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -1,4 +1,5 @@
-// Package blocker finds what keeps a run from starting, such as a missing folder, program or model.
+// Package blocker finds obstacles that keep a run from starting, such as a missing folder, program
+// or model.
 package blocker
 
 import (
@@ -24,7 +25,7 @@ import (
 	"rouse/internal/noexec"
 )
 
-// The kinds of obstacles, which programs read.
+// Kinds of obstacles. They are part of the API.
 const (
 	obstacleNoModel     = "no_model"
 	obstacleModel       = "model"
@@ -39,17 +40,19 @@ const (
 	obstacleDisk        = "disk"
 )
 
-// skillGoodFor is how long a skill is taken to be what it was: to look at one reads all of it, and compiles its module.
+// skillGoodFor is the time for which a check of a skill stays valid. A check is expensive, because
+// it reads the whole skill and compiles its module.
 const skillGoodFor = time.Minute
 
-// checks are all that is looked at before a run may begin. A new need of agents or jobs is a function here.
+// checks are the checks before a run starts. Add a function here for each new requirement of agents
+// or jobs.
 var checks = []func(*Finder, context.Context, *plan.Task) []ledger.Obstacle{
 	(*Finder).diskObstacles, configuredObstacles, (*Finder).modelObstacles, (*Finder).folderObstacles, (*Finder).programObstacles, (*Finder).executorObstacles, (*Finder).serverObstacles,
 	(*Finder).confinementObstacles, (*Finder).skillObstacles,
 }
 
-// Finder finds what keeps runs from starting. It remembers what it has found, so that it can be
-// asked often.
+// Finder finds obstacles that keep runs from starting. It caches its findings, so it can be called
+// often.
 type Finder struct {
 	ledger    *ledger.Ledger
 	databases *pool.Pool
@@ -60,7 +63,7 @@ type Finder struct {
 	prober    *preflight.Prober
 }
 
-// Options are the parts of a finder. All are required to ask for obstacles.
+// Options holds the dependencies of a Finder. All are required by Obstacles.
 type Options struct {
 	Ledger    *ledger.Ledger
 	Databases *pool.Pool
@@ -70,12 +73,12 @@ type Options struct {
 	Servers   *servers.Catalog
 }
 
-// New returns a finder that has looked at nothing yet.
+// New returns a finder with an empty cache.
 func New(o Options) *Finder {
 	return &Finder{o.Ledger, o.Databases, o.Plan, o.Programs, o.Models, o.Servers, preflight.New()}
 }
 
-// Forget makes the finder look again at everything, because a new plan is in force.
+// Forget clears the cache. Call it when a new plan is in force.
 func (f *Finder) Forget() { f.prober.Forget() }
 
 // obstacle returns a list of one obstacle, or nil if why is "".
@@ -86,11 +89,13 @@ func obstacle(kind, source, why, where string) []ledger.Obstacle {
 	return []ledger.Obstacle{{Kind: kind, Source: source, Text: why, Where: where}}
 }
 
-// Obstacles returns what keeps a run from starting. A manual call needs only the database.
+// Obstacles returns the obstacles that keep a run from starting. For a manual call it checks only
+// the database and the workspace.
 func (f *Finder) Obstacles(ctx context.Context, run ledger.Run) []ledger.Obstacle {
 	t, err := f.plan.Resolve(run)
 	if err != nil {
-		// A job that is not configured starts, and its end says so. One whose agent is only disabled waits.
+		// A run of a job that is not configured starts and then ends with an error. If only the
+		// agent is disabled, the run waits.
 		if why, ok := f.plan.Load().Disabled[run.Job]; ok && run.Job != "" {
 			return []ledger.Obstacle{why}
 		}
@@ -114,8 +119,8 @@ func (f *Finder) Obstacles(ctx context.Context, run ledger.Run) []ledger.Obstacl
 	return out
 }
 
-// Recheck checks again what was in the way of runs. It reports whether something is cleared, and
-// when to look again.
+// Recheck repeats the checks that found obstacles. It reports whether an obstacle is gone, and
+// returns the time until the next check.
 func (f *Finder) Recheck(ctx context.Context) (cleared bool, rest time.Duration) {
 	cleared, rest = f.prober.Again()
 	return f.models.RetryRefused(ctx) || cleared, rest
@@ -129,8 +134,8 @@ func configuredObstacles(_ *Finder, _ context.Context, t *plan.Task) []ledger.Ob
 	return append(append([]ledger.Obstacle(nil), t.Agent.Obstacles...), t.Job.Obstacles...)
 }
 
-// modelObstacles returns why the model cannot be asked. A fallback does not stand in for a model
-// with a bad key, because that would hide the problem.
+// modelObstacles returns why the model cannot be used. A fallback does not replace a model with an
+// invalid key, because that would hide the problem.
 func (f *Finder) modelObstacles(_ context.Context, t *plan.Task) []ledger.Obstacle {
 	if !t.AsksModel() {
 		return nil
@@ -142,20 +147,21 @@ func (f *Finder) modelObstacles(_ context.Context, t *plan.Task) []ledger.Obstac
 	if len(t.Model.Obstacles) > 0 {
 		return t.Model.Obstacles
 	}
-	// A person tries what may have been paid for, or mended.
+	// A user's own run tries a paused model, because the quota may have been raised.
 	if p, paused := f.models.AllPaused(t.Models, time.Now()); paused && !t.IgnorePause {
 		return []ledger.Obstacle{{Kind: obstacleModelPaused, Source: "model_paused/" + p.Model, Text: failover.PauseText(p), Quiet: true}}
 	}
 	return obstacle(obstacleModel, "model/"+t.Model.Name, f.models.Refusal(t.Model, t.IgnorePause), t.Model.Where)
 }
 
-// folderObstacles are folders that the run works in, reads, or was started by, and that are gone or not what they were.
+// folderObstacles returns an obstacle for each folder of the run that is missing or not accessible:
+// the workdir, granted folders and the watched folder.
 func (f *Finder) folderObstacles(_ context.Context, t *plan.Task) (out []ledger.Obstacle) {
 	add := func(what, path, where string, look func(path string) string) {
 		if path == "" {
 			return
 		}
-		// The key has the kind of access: a folder may be readable and not writable.
+		// The key contains the kind of access, because a folder may be readable but not writable.
 		if why := f.prober.Look(what+" "+path, func() string { return look(path) }); why != "" {
 			out = append(out, obstacle(obstacleFolder, "folder/"+path, what+" "+why, where)...)
 		}
@@ -164,17 +170,17 @@ func (f *Finder) folderObstacles(_ context.Context, t *plan.Task) (out []ledger.
 	writable := func(path string) string { return preflight.Writable(t.Plan.Boundary, path) }
 
 	workdir := writable
-	if len(t.Agent.Write) > 0 { // which leaves the workdir to be read
+	if len(t.Agent.Write) > 0 { // in that case the workdir is only read
 		workdir = func(path string) string {
 			if preflight.Folder(t.Plan.Boundary, path) == "" {
 				return ""
 			}
-			return writable(path) // it is made
+			return writable(path) // the workdir does not exist yet and will be created
 		}
 	}
 	add("the workdir", t.Agent.Workdir, t.Agent.Where, workdir)
 	for _, path := range t.Agent.Read {
-		if t.Plan.Boundary.Covers(path) { // another agent makes it, and could keep this one from working
+		if t.Plan.Boundary.Covers(path) { // another agent creates this folder, and could block this agent by removing it
 			continue
 		}
 		add("what the agent was granted to read:", path, t.Agent.Where, readable)
@@ -200,7 +206,7 @@ func isFolder(t *plan.Task, path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// programObstacles returns programs that are granted, or that a condition starts, and that are not
+// programObstacles returns the granted programs and the programs of conditions that are not
 // installed. It ignores paths where agents write, because an agent may make its own programs.
 func (f *Finder) programObstacles(_ context.Context, t *plan.Task) (out []ledger.Obstacle) {
 	add := func(name, where string, look func() string) {
@@ -208,7 +214,7 @@ func (f *Finder) programObstacles(_ context.Context, t *plan.Task) (out []ledger
 		out = append(out, obstacle(obstacleProgram, source, f.prober.Look(source, look), where)...)
 	}
 
-	// A fixed list of calls names its programs in its arguments.
+	// A playbook names its programs in the arguments of its calls.
 	mayRun := func(program string) bool {
 		if t.Job.Playbook == nil {
 			return true
@@ -273,7 +279,8 @@ func mentions(v any, text string) bool {
 	return false
 }
 
-// lookFor looks at what takes a program to find out. A request that must start none gets what was found last.
+// lookFor runs a check that may start a program. If the request must not start programs, it returns
+// the last result.
 func (f *Finder) lookFor(ctx context.Context, source string, look func() string) string {
 	if noexec.Is(ctx) {
 		return f.prober.Known(source)
@@ -288,7 +295,7 @@ func (f *Finder) skillObstacles(ctx context.Context, t *plan.Task) (out []ledger
 	}
 
 	if s := t.Job.Skill; s != nil {
-		add(s.Dir, t.Job.Where, func() string { return f.programs.ModuleProblem(s) }) //nolint:contextcheck // what is found is kept for others than who asked
+		add(s.Dir, t.Job.Where, func() string { return f.programs.ModuleProblem(s) }) //nolint:contextcheck // the result is cached for other requests
 	}
 	if t.NeedsModel() {
 		for _, s := range t.Agent.Skills.Preloaded {
@@ -298,7 +305,7 @@ func (f *Finder) skillObstacles(ctx context.Context, t *plan.Task) (out []ledger
 	return out
 }
 
-// executorObstacles are an installed agent program that does the run, and that cannot be started.
+// executorObstacles returns an obstacle if the executor of the run cannot be started.
 func (f *Finder) executorObstacles(_ context.Context, t *plan.Task) []ledger.Obstacle {
 	if !t.Executes() {
 		return nil
@@ -314,7 +321,7 @@ func (f *Finder) executorObstacles(_ context.Context, t *plan.Task) []ledger.Obs
 	return obstacle(obstacleProgram, "executor/"+name, why, t.Job.Where)
 }
 
-// serverObstacles returns MCP servers whose program is missing, and called tools that are not
+// serverObstacles returns the MCP servers with a missing program, and the called tools that are not
 // approved.
 func (f *Finder) serverObstacles(_ context.Context, t *plan.Task) (out []ledger.Obstacle) {
 	if !t.UsesServers() {
@@ -341,7 +348,8 @@ func (f *Finder) serverObstacles(_ context.Context, t *plan.Task) (out []ledger.
 	return out
 }
 
-// confinementObstacles returns an obstacle if min_tier requires a stronger sandbox than this machine has.
+// confinementObstacles returns an obstacle if min_tier requires a stronger sandbox than this
+// machine has.
 func (f *Finder) confinementObstacles(ctx context.Context, t *plan.Task) []ledger.Obstacle {
 	uses := t.ProgramUses().All()
 	if !t.BlocksWeak() || len(uses) == 0 {
@@ -363,7 +371,7 @@ func (f *Finder) quarantined(t *plan.Task) string {
 	return ""
 }
 
-// workspaceBlocked returns why no run may work in the workspace of a run, or "".
+// workspaceBlocked returns why the workspace of a run is blocked, or "".
 func (f *Finder) workspaceBlocked(ctx context.Context, t *plan.Task) string {
 	name := cmp.Or(t.Detail.Workspace, t.Job.Workspace)
 	if t.Job.Skill == nil || t.Run.Workspace == 0 && (name == "" || strings.Contains(name, "{{")) {
@@ -380,11 +388,11 @@ func (f *Finder) workspaceBlocked(ctx context.Context, t *plan.Task) string {
 	if blocked := (*workspace.BlockedError)(nil); errors.As(err, &blocked) && blocked.Workspace.Status != workspace.Archived {
 		return err.Error()
 	}
-	return "" // it starts, and its end says what is wrong
+	return "" // the run starts and then ends with the error
 }
 
-// ProgramFlaws returns why programs of a job will be refused. It leaves out runs that wait for a
-// stronger sandbox, because these have an obstacle.
+// ProgramFlaws returns why programs of a job will be refused. It omits a sandbox that is weaker
+// than min_tier, because Obstacles reports it.
 func (f *Finder) ProgramFlaws(ctx context.Context, job string) []string {
 	t, err := f.plan.Resolve(ledger.Run{Job: job})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package clirun executes a run with an installed agent program, which answers with one call, within
-// the budgets of the day.
+// Package clirun executes a run with an installed agent program, such as Claude Code. The program
+// is one call of the run, and its cost counts for the daily and monthly budgets.
 package clirun
 
 import (
@@ -24,26 +24,26 @@ import (
 	"rouse/internal/ledger/inbox"
 )
 
-// Run is an attempt that an agent program does, within the day's budgets.
+// Run is an attempt that an agent program executes.
 type Run struct {
 	t        *plan.Attempt
 	ledger   *ledger.Ledger
 	recorder loop.Recorder
 	settings executor.Settings
 	located  executor.Located
-	bounds   loop.Bounds // what is left of the run's
+	bounds   loop.Bounds // rest of the run's bounds
 	budget   *spend.Budget
-	reserved int64 // the reservation, 0 while there is none
-	usual    int64 // the median cost of the job's earlier runs, in micro-USD
+	reserved int64 // ID of the reservation; 0 without a reservation
+	usual    int64 // median cost of the job's earlier runs, in micro-USD
 	key      string
 
-	step, said int // of the steps within the call, and of the calls within the last of them
+	step, said int // number of the current step within the call, and of calls within that step
 	ended      *executor.Result
 	spent      executor.Spent
 }
 
-// New returns the run of an attempt by its agent program. It ends the run early if the
-// program cannot be started. left is what is left of the bounds of the run.
+// New returns a Run. It returns an early end if the program cannot be started. left holds the rest
+// of the run's bounds.
 func New(ctx context.Context, l *ledger.Ledger, t *plan.Attempt, rec loop.Recorder, b *spend.Budget, left loop.Bounds) (*Run, error) {
 	located, err := t.LocateExecutor()
 	if err != nil {
@@ -56,8 +56,8 @@ func New(ctx context.Context, l *ledger.Ledger, t *plan.Attempt, rec loop.Record
 	return &Run{t: t, ledger: l, recorder: rec, usual: usual, settings: *t.Job.Executor, located: located, step: 1, bounds: left, budget: b}, nil
 }
 
-// Provider returns the provider that starts the program. items are those of the run, prompt is that of
-// the program, and continues is the first attempt that this one goes on from.
+// Provider returns the provider that starts the program with a prompt. items are the inbox items of
+// the run. continues is the number of the first attempt that this attempt continues.
 func (p *Run) Provider(items []inbox.Item, continues int, prompt string) (model.Provider, error) {
 	p.key = programKey(continues, len(Questions(items, continues)))
 	args, err := json.Marshal(executor.Args{Program: commandLine(p.settings.Argv), Prompt: prompt})
@@ -66,7 +66,7 @@ func (p *Run) Provider(items []inbox.Item, continues int, prompt string) (model.
 
 const costHistory = 20
 
-// usualCost returns the median cost of the job's earlier runs that reported one, or 0.
+// usualCost returns the median cost of the job's recent runs that reported a cost, or 0.
 func usualCost(ctx context.Context, l *ledger.Ledger, job string) (int64, error) {
 	if job == "" {
 		return 0, nil
@@ -89,8 +89,8 @@ func usualCost(ctx context.Context, l *ledger.Ledger, job string) (int64, error)
 	return reported[len(reported)/2], nil
 }
 
-// Tools returns the tool that starts the program. before is the folder for files before the program
-// changes them.
+// Tools returns the tool that starts the program. before is the folder for copies of files that the
+// program may change.
 func (p *Run) Tools(launcher *shell.Launcher, before string) ([]tool.Tool, error) {
 	return executor.Tools(executor.Options{
 		Settings: p.settings, Located: p.located, Launcher: launcher, Log: p.ledger.FileOps, Before: before, Money: p, UsualMicroUSD: p.usual, Listener: p, Redact: p.t.Redactor().Replace,
@@ -100,12 +100,13 @@ func (p *Run) Tools(launcher *shell.Launcher, before string) ([]tool.Tool, error
 	})
 }
 
-// ArgvNames are what the templates of executor.argv can name.
+// ArgvNames returns the variables in the templates of executor.argv.
 func ArgvNames() []string {
 	return []string{"Prompt", "Job", "Agent", "Run", "Workdir", "MaxTurns", "MaxCostUSD"}
 }
 
-// argv fills the command line: with what the host knows alone, for what came from outside could be an option.
+// argv expands the templates of the command line. They can use only values of the host, because an
+// untrusted value could be taken for an option.
 func (p *Run) argv(prompt string) ([]string, error) {
 	data := map[string]any{"Prompt": prompt, "Job": p.t.Run.Job, "Agent": p.t.Agent.Name, "Run": fmt.Sprint(p.t.Run.ID), "Workdir": p.t.Agent.Workdir}
 	if p.bounds.Steps > 0 {
@@ -125,10 +126,10 @@ func (p *Run) argv(prompt string) ([]string, error) {
 	return out, nil
 }
 
-// commandLine is a command line as a JSON list, in which nothing can hide.
+// commandLine returns a command line as a JSON list, so that each argument is visible.
 func commandLine(argv []string) string {
 	raw, err := json.Marshal(argv)
-	if err != nil { // texts always can be
+	if err != nil { // a list of strings can always be encoded
 		return ""
 	}
 	return string(raw)
@@ -140,7 +141,7 @@ func programKey(continues, answered int) string {
 	return fmt.Sprintf("p%d.%d", max(continues, 1), answered+1)
 }
 
-// Questions are the questions of a run's program that are closed, from an attempt on.
+// Questions returns the closed questions of a run's program since an attempt.
 func Questions(items []inbox.Item, from int) (out []inbox.Item) {
 	for _, i := range items {
 		if i.Kind == inbox.KindInput && i.State != inbox.ItemOpen && i.Attempt >= from {
@@ -150,7 +151,7 @@ func Questions(items []inbox.Item, from int) (out []inbox.Item) {
 	return out
 }
 
-// provider makes the one call that starts the program, and ends the run with what it came to.
+// provider makes the call that starts the program, and ends the run with its result.
 type provider struct {
 	*Run
 	args json.RawMessage
@@ -178,7 +179,7 @@ func (p *Run) end(envelope json.RawMessage) model.End {
 	switch err := json.Unmarshal(envelope, &e); {
 	case err != nil:
 		return model.End{Outcome: domain.OutcomeError, Error: "the recorded result of the program is damaged: " + err.Error()}
-	case e.Result == nil && e.OK: // its owner has looked
+	case e.Result == nil && e.OK: // the owner has confirmed that the program had done its work
 		return model.End{Outcome: domain.OutcomeSuccess, Summary: "the program was cut off; its owner says that it had done its work"}
 	case e.Result == nil:
 		return model.End{Outcome: domain.OutcomeError, Error: e.Message}
@@ -190,7 +191,7 @@ func (p *Run) end(envelope json.RawMessage) model.End {
 	return model.End{Outcome: e.Result.Outcome, Summary: e.Result.Answer, Error: e.Result.Error}
 }
 
-// Finish completes how the attempt ended by what the program said. Nothing has verified that.
+// Finish adds the program's own report to the result of the attempt. The report is not verified.
 func (p *Run) Finish(res *loop.Result) {
 	if p == nil {
 		return
@@ -205,7 +206,8 @@ func (p *Run) Finish(res *loop.Result) {
 	}
 }
 
-// Outage returns the result of a program that could not ask its model and did nothing, or nil.
+// Outage returns the result of a program that could not reach its model, made no calls and changed
+// no files. It returns nil for any other program.
 func (p *Run) Outage(res loop.Result) *executor.Result {
 	e := p.ended
 	if e == nil || !e.Unavailable || e.Calls > 0 || e.FilesChanged > 0 || res.Outcome != domain.OutcomeError {
@@ -214,11 +216,12 @@ func (p *Run) Outage(res loop.Result) *executor.Result {
 	return e
 }
 
-// Reserve implements executor.Money. A program without a bound takes as little as there is: it starts while anything is left.
+// Reserve implements executor.Money. Without a limit it reserves the minimum, so the program starts
+// if the budget has anything left.
 func (p *Run) Reserve(ctx context.Context) (refusal, err error) {
 	most := ledger.Usage{TokensIn: max(p.bounds.Tokens, 1), CostMicroUSD: max(p.bounds.CostMicroUSD, 1)}
 	id, err := p.budget.ReserveUsage(ctx, 1, most)
-	if _, over := err.(*spend.ExceededError); over { //nolint:errorlint // it comes as it is
+	if _, over := err.(*spend.ExceededError); over { //nolint:errorlint // the error is not wrapped
 		return err, nil
 	}
 	p.reserved = id
@@ -238,7 +241,8 @@ func (p *Run) Settle(ctx context.Context, s executor.Spent) error {
 	return p.budget.SettleUsage(ctx, p.reserved, spentOf(s), why)
 }
 
-// Turn implements executor.Listener: what the model of the program says is a step within the call.
+// Turn implements executor.Listener. It records an answer of the program's model as a step within
+// the call.
 func (p *Run) Turn(ctx context.Context, t executor.Turn) error {
 	ctx = context.WithoutCancel(ctx)
 	p.step, p.said = p.step+1, 0
@@ -254,7 +258,7 @@ func (p *Run) Turn(ctx context.Context, t executor.Turn) error {
 	return p.recorder.FinishStep(ctx, s)
 }
 
-// Call implements executor.Listener: a call that the program says it made.
+// Call implements executor.Listener. It records a call that the program reports.
 func (p *Run) Call(ctx context.Context, c executor.Call) error {
 	args, err := json.Marshal(executor.SaidArgs{Tool: c.Tool, Input: c.Args})
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// TestConditionsFollowNoLinkOfAgents checks that conditions and expectations do not look behind a link that an
-// agent could have made.
+// TestConditionsFollowNoLinkOfAgents checks that conditions and expectations do not look behind a
+// link that an agent could have made.
 func TestConditionsFollowNoLinkOfAgents(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -49,7 +49,8 @@ func TestConditionsFollowNoLinkOfAgents(t *testing.T) {
 	}
 }
 
-// Files whose names have another form of Unicode than their paths in the configuration are found.
+// TestNamesOfMacs checks that files are found if their names use a different Unicode form than the
+// configured paths.
 func TestNamesOfMacs(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "entwu\u0308rfe", "U\u0308bung.txt")

@@ -26,11 +26,13 @@ import (
 
 const maxLine = 200
 
-// commandOutput is how many characters are kept of what a command says, of which a line is shown.
+// commandOutput is the number of characters of a command's output that are kept. Only one line is
+// shown.
 const commandOutput = 4 << 10
 
-// checkCommand runs a program without a shell and without input. It may be a script of the agent's,
-// so it is confined as the agent's own commands, and read-only unless the condition allows writing.
+// checkCommand runs a command without a shell and without input. The agent may have written the
+// command, so it is confined like the agent's own commands. It is read-only unless the condition
+// allows writing.
 func (q checker) checkCommand(ctx context.Context, g plan.Condition) (value string, ok bool, err error) {
 	if err := permit.MakeWorkdir(&q.Attempt.Task); err != nil {
 		return "", false, fmt.Errorf("the workdir cannot be made: %w", err)
@@ -48,7 +50,7 @@ func (q checker) checkCommand(ctx context.Context, g plan.Condition) (value stri
 	defer view.close()
 	launcher := view.launcher
 
-	out := shell.NewOutput(commandOutput) // one for both, which keeps their order
+	out := shell.NewOutput(commandOutput) // shared by stdout and stderr, to keep their order
 	program := shell.Program{Argv: argv, ReadOnly: !g.Write, Network: g.Network, Stdout: out, Stderr: out}
 	ended, err := launcher.Run(ctx, program)
 	if err != nil {
@@ -76,7 +78,8 @@ func (q checker) checkCommand(ctx context.Context, g plan.Condition) (value stri
 		value += ": " + q.display(line, maxLine)
 	}
 	printed, _ := out.Raw()
-	// The command may read each path in its argv. If such a path is reported as missing, it does not exist.
+	// The command may read each path in its argv. If it reports such a path as missing, the path
+	// does not exist.
 	refused := launcher.Refused(program, ended, string(printed))
 	switch {
 	case refused != nil && (refused.Write || !slices.Contains(g.Command, refused.Path)):
@@ -88,7 +91,8 @@ func (q checker) checkCommand(ctx context.Context, g plan.Condition) (value stri
 	return value, ended.Exit == 0, nil
 }
 
-// hint says that the sandbox may have refused an access, and which setting of the condition allows it.
+// hint returns a message that the sandbox may have refused an access, and the setting that allows
+// it.
 func hint(refused shell.Refusal, g plan.Condition) string {
 	read := "read: [" + cmp.Or(text.Visible(refused.Path), "PATH") + "]"
 	switch {
@@ -102,8 +106,8 @@ func hint(refused shell.Refusal, g plan.Condition) string {
 	return fmt.Sprintf("the sandbox (tier %s) may have refused that: to allow it, add beside the command %s", refused.Tier, read)
 }
 
-// argvOf returns the command with its links resolved, and the paths that it names, which it
-// may read. A link below the boundary gives no permission, because an agent may have made it.
+// argvOf returns the command with its links resolved, and the paths in it, which the command may
+// read. A link below the boundary gives no permission, because an agent may have made it.
 func argvOf(g plan.Condition, b nofollow.UntrustedDirs) (argv, named []string, err error) {
 	argv = slices.Clone(g.Command)
 	if argv[0], err = exec.LookPath(argv[0]); err != nil {
@@ -111,8 +115,7 @@ func argvOf(g plan.Condition, b nofollow.UntrustedDirs) (argv, named []string, e
 	}
 
 	for i, word := range argv {
-		// System programs are there for every command, and the sandbox has its own /proc, /sys and
-		// /dev.
+		// Every command can read system programs, and the sandbox has its own /proc, /sys and /dev.
 		if !filepath.IsAbs(word) || i == 0 && shell.IsSystemProgram(word) || slices.ContainsFunc([]string{"/proc", "/sys", "/dev"}, func(dir string) bool { return fspath.Within(word, dir) }) {
 			continue
 		}
@@ -143,7 +146,7 @@ func notStarted(ctx context.Context, g plan.Condition, err error) error {
 		return fmt.Errorf("there is no program %q on the daemon's PATH; install it, or give its path", program)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EISDIR):
 		return fmt.Errorf("%s may not be executed; see its permissions (chmod +x)", program)
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, exec.ErrNotFound): // of the sandbox, once it was found here
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, exec.ErrNotFound): // reported by the sandbox, although it was found before
 		return fmt.Errorf("%s does not exist, or the interpreter in its first line does not", program)
 	case errors.As(err, &path):
 		return fmt.Errorf("%s cannot be started: %w", program, path.Err)
@@ -153,7 +156,7 @@ func notStarted(ctx context.Context, g plan.Condition, err error) error {
 }
 
 func firstLine(out *shell.Output) string {
-	printed, _ := out.Raw() // of a flood, the beginning is in it
+	printed, _ := out.Raw() // contains the beginning, even if the output was cut
 	for line := range strings.FieldsFuncSeq(string(printed), func(r rune) bool { return r == '\n' || r == '\r' }) {
 		if text.Collapse(text.OneLine(line)) != "" {
 			return line
@@ -164,8 +167,8 @@ func firstLine(out *shell.Output) string {
 
 type view struct {
 	launcher *shell.Launcher
-	withheld string // the workdir, if the command does not see it
-	empty    string // the folder in which it works instead
+	withheld string // workdir, if the command cannot see it
+	empty    string // temporary folder that replaces the workdir; "" if unused
 }
 
 func (v view) close() {
@@ -174,10 +177,10 @@ func (v view) close() {
 	}
 }
 
-// conditionView confines a condition to the places of its agent and those that its owner named. A
-// command with the network, or without a sandbox, could leak what it reads. So it sees no folder in
-// which an agent or a stranger can write unless its owner named that folder. Without a sandbox this
-// is no wall: the command can open any path that it knows.
+// conditionView confines a condition to the places of its agent and the places that its owner
+// named. A command with network access or without a sandbox could leak private data. So it sees no
+// folder in which an agent or an untrusted source can write, unless the owner named the folder.
+// Without a sandbox this is not enforced: the command can open any path that it knows.
 func (q checker) conditionView(g plan.Condition, named []string) (v view, err error) {
 	of := *q.Attempt
 	t := &of
@@ -200,7 +203,7 @@ func (q checker) conditionView(g plan.Condition, named []string) (v view, err er
 		}
 	}
 	for _, path := range named {
-		if q.within(path, t.Agent.Workdir) { // the agent's own, as in the workdir
+		if q.within(path, t.Agent.Workdir) { // belongs to the agent, like the rest of the workdir
 			t.Agent.Public = append(slices.Clone(t.Agent.Public), path)
 		}
 	}
@@ -219,7 +222,7 @@ func (q checker) conditionView(g plan.Condition, named []string) (v view, err er
 	return v, nil
 }
 
-// within reports whether a path is a folder, or lies in it, with the owner's links followed.
+// within reports whether a path equals a folder or lies in it. It resolves the owner's links.
 func (q checker) within(path, folder string) bool {
 	return fspath.Within(q.resolved(path), q.resolved(folder))
 }
@@ -232,8 +235,9 @@ func (q checker) resolved(path string) string {
 	return real
 }
 
-// admit decides by labels whether the command of a condition may start. A command that would need
-// an approval does not start. It labels what the command may write, and records the start.
+// admit decides by labels whether the command of a condition may start. It returns an error if the
+// command would need an approval. It labels the places that the command may write to, and records
+// the start.
 func (q checker) admit(ctx context.Context, g plan.Condition, t *plan.Attempt, roots *tool.Roots, s shell.Start) error {
 	need := roots.ProgramNeed()
 	held, from := need.AddsTaint, "strangers leave files in what it sees"
@@ -248,7 +252,7 @@ func (q checker) admit(ctx context.Context, g plan.Condition, t *plan.Attempt, r
 			}
 		}
 	}
-	if t.Agent.Unconfined != "" { // it reads whatever the daemon can
+	if t.Agent.Unconfined != "" { // it can read every file that the daemon can read
 		held |= tool.Private
 	}
 	if outward := s.Network || t.Agent.Unconfined != ""; outward && held&tool.Untrusted != 0 && held&tool.Private != 0 {
@@ -270,7 +274,8 @@ func (q checker) admit(ctx context.Context, g plan.Condition, t *plan.Attempt, r
 	return q.Programs.RecordStart(ctx, q.Attempt.Run, "condition", s)
 }
 
-// mixed says why a condition does not start that would hold all three labels, and how to allow it.
+// mixed returns the error of a condition that would combine untrusted content, private data and
+// external effects. It names the ways to allow the command.
 func (q checker) mixed(g plan.Condition, from, notPrivate string) error {
 	way := "network: host"
 	if !g.Network {

@@ -31,27 +31,29 @@ import (
 	"rouse/internal/text"
 )
 
-// How much of a condition and of its value is recorded, in characters.
+// Limits of the recorded name and value of a condition, in characters.
 const (
 	maxName  = 80
 	maxValue = 500
 )
 
-// conditionTimeout is for conditions without a timeout of their own.
+// defaultTimeout is the timeout of conditions that do not set one.
 const defaultTimeout = 10 * time.Second
 
-// conditionEventKind and the JSON keys of conditionEvent are old names that stay for old ledgers.
+// eventKind and the JSON keys of happened are old names. They must stay readable in existing
+// ledgers.
 const eventKind = "gate"
 
 type happened struct {
 	Gate  string `json:"gate"`
 	Value string `json:"value,omitempty"`
 	OK    bool   `json:"ok"`
-	Error string `json:"error,omitempty"` // why it could not be checked
-	Left  int    `json:"left"`            // conditions that come after it; once the last holds, the run may begin
+	Error string `json:"error,omitempty"` // reason why the condition could not be checked
+	Left  int    `json:"left"`            // number of conditions after this one; 0 for the last
 }
 
-// Env is what the conditions and expectations of an attempt are checked with.
+// Env holds the stores and services with which the conditions and expectations of an attempt are
+// checked.
 type Env struct {
 	Ledger    *ledger.Ledger
 	Databases *pool.Pool
@@ -65,7 +67,8 @@ type checker struct {
 	now time.Time // the same for all conditions
 }
 
-// Check returns an early end if a condition does not hold, or if it cannot be checked.
+// Check checks the conditions of a run. It returns an early end if a condition is false or cannot
+// be checked.
 func Check(ctx context.Context, env Env) error {
 	t := env.Attempt
 	if len(t.Job.When) == 0 || !applies(t.Run, t.Detail) {
@@ -82,7 +85,7 @@ func Check(ctx context.Context, env Env) error {
 	for i, g := range t.Job.When {
 		name := q.describe(g)
 		value, ok, err := q.check(ctx, g)
-		if ctx.Err() != nil { // the run has to end, whatever was seen
+		if ctx.Err() != nil { // the run must end, whatever the result is
 			return context.Cause(ctx)
 		}
 
@@ -90,7 +93,8 @@ func Check(ctx context.Context, env Env) error {
 		if err != nil {
 			e.Value, e.OK, e.Error = "", false, q.display(err.Error(), maxValue)
 		}
-		// Recorded before it decides: a later attempt finds out from it that they held.
+		// Record the result before acting on it: a later attempt reads it to learn that the
+		// conditions held.
 		if err := runlog.AppendEvent(ctx, env.Ledger, t.Run, eventKind, e); err != nil {
 			return err
 		}
@@ -106,14 +110,14 @@ func Check(ctx context.Context, env Env) error {
 	return nil
 }
 
-// applies reports whether conditions apply to a run. Files and changes that were handed
-// over must not be lost to a condition.
+// applies reports whether the conditions apply to a run. They do not if the run was started by
+// files or a changed folder, which a false condition would lose.
 func applies(run ledger.Run, d ledger.TriggerDetail) bool {
 	return d.File == nil && len(d.Files) == 0 && d.Folder == "" && slices.Contains([]domain.Trigger{domain.TriggerSchedule, domain.TriggerBackfill, domain.TriggerManual, domain.TriggerAPI, domain.TriggerWebhook, domain.TriggerAfter}, run.Trigger)
 }
 
-// heldBefore reports whether an earlier attempt got past the conditions, which that
-// attempt may have made false.
+// heldBefore reports whether the conditions held in an earlier attempt. That attempt may have made
+// them false.
 func heldBefore(ctx context.Context, l *ledger.Ledger, run int64) (bool, error) {
 	events, err := l.Events.List(ctx, event.Filter{Run: run, Limit: -1})
 	for _, e := range events {
@@ -125,7 +129,8 @@ func heldBefore(ctx context.Context, l *ledger.Ledger, run int64) (bool, error) 
 			if err := json.Unmarshal(e.Data, &g); err != nil {
 				return false, fmt.Errorf("the record of a condition of run %d is damaged: %w", run, err)
 			}
-			// The daemon may have ended between two conditions: only the last one counts.
+			// The daemon may have stopped between two conditions, so only the last condition
+			// counts.
 			if g.OK && g.Left == 0 {
 				return true, nil
 			}
@@ -134,7 +139,8 @@ func heldBefore(ctx context.Context, l *ledger.Ledger, run int64) (bool, error) 
 	return false, err
 }
 
-// check gives the value of a condition, and whether it counts as true. An error says why there is none.
+// check returns the value of a condition, and whether the value counts as true. It returns an error
+// if the condition cannot be checked.
 func (q checker) check(ctx context.Context, g plan.Condition) (value string, ok bool, err error) {
 	if g.Timeout <= 0 {
 		g.Timeout = defaultTimeout
@@ -167,7 +173,7 @@ func (q checker) describe(g plan.Condition) string {
 	case g.That != "":
 		kind, text = "that", g.That
 	case g.HTTP != "":
-		// Secrets first: what is left of a URL after shortening may not be found any more.
+		// Redact before shortening: a shortened secret would not be recognized.
 		kind, text = "http", displayURL(q.Attempt.Redactor().Replace(g.HTTP))
 	}
 
@@ -179,13 +185,14 @@ func (q checker) describe(g plan.Condition) string {
 	return name
 }
 
-// display turns a text into one line. Cleaning can split a secret or complete one, so secrets are
-// replaced before and after.
+// display returns a text as one redacted line of limited length. Cleaning a text can split or
+// complete a secret, so secrets are redacted before and after it.
 func (q checker) display(said string, most int) string {
 	return text.Truncate(q.Attempt.Redactor().Replace(text.Collapse(text.OneLine(q.Attempt.Redactor().Replace(said)))), most)
 }
 
-// checkExpression judges by an expression on what the templates of the run know. Its value must be true or false.
+// checkExpression evaluates an expression with the variables of the run's templates. Its value must
+// be true or false.
 func (q checker) checkExpression(ctx context.Context, g plan.Condition) (value string, ok bool, err error) {
 	last, err := vars.LastTimes(ctx, q.Ledger, q.Attempt.Run)
 	if err != nil {
@@ -213,7 +220,7 @@ func (q checker) checkExpression(ctx context.Context, g plan.Condition) (value s
 
 func (q checker) checkSQL(ctx context.Context, g plan.Condition) (value string, ok bool, err error) {
 	named := map[string]any{"now": q.now}
-	if strings.Contains(g.SQL, "last_") { // else the ledger need not look for them
+	if strings.Contains(g.SQL, "last_") { // otherwise the ledger is not queried
 		last, err := vars.LastTimes(ctx, q.Ledger, q.Attempt.Run)
 		if err != nil {
 			return "", false, err
@@ -281,11 +288,12 @@ func explainTimeout(ctx context.Context, g plan.Condition, err error) error {
 
 const maxRedirects = 10
 
-// checkHTTP judges a page by its status alone. An unreachable server makes the condition false.
+// checkHTTP requests a URL and checks only the status. The condition is false if the server cannot
+// be reached.
 func (q checker) checkHTTP(ctx context.Context, g plan.Condition) (value string, ok bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.HTTP, nil)
 	if err != nil {
-		return "", false, errors.New("its URL is broken") // the error would show all of it, secrets included
+		return "", false, errors.New("its URL is broken") // the original error contains the URL with its secrets
 	}
 
 	req.Header.Set("User-Agent", "rouse")
@@ -295,11 +303,12 @@ func (q checker) checkHTTP(ctx context.Context, g plan.Condition) (value string,
 		return q.Attempt.Plan.RedactorWith(urlSecrets(g.HTTP)).Replace(networkError(err, g)), false, nil
 	}
 
-	resp.Body.Close() // unread: it may be endless
+	resp.Body.Close() // the body is not read, because it may be endless
 	return fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode)), resp.StatusCode/100 == 2, nil
 }
 
-// checkRedirect keeps to the web, and keeps the queries of one server from the next.
+// checkRedirect allows only http and https. It removes the Referer header, so that one server does
+// not learn the query that was sent to another.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	if req.URL.Scheme != "http" && req.URL.Scheme != "https" {
 		return fmt.Errorf("a redirect to %s:, which is refused", req.URL.Scheme)
@@ -332,7 +341,8 @@ func networkError(err error, g plan.Condition) string {
 	return err.Error()
 }
 
-// displayURL is a URL without what may be secret in it: who asks, and the values of its query.
+// displayURL returns a URL without possible secrets: the user info, the query values and the
+// fragment.
 func displayURL(text string) string {
 	text, _, _ = strings.Cut(text, "#")
 	text, query, _ := strings.Cut(text, "?")
@@ -358,7 +368,7 @@ func displayURL(text string) string {
 	for i, pair := range strings.FieldsFunc(query, func(r rune) bool { return r == '&' }) {
 		key, _, isPair := strings.Cut(pair, "=")
 		if !isPair {
-			key = "" // a word alone can be a key to something
+			key = "" // a word without a value may be a secret
 		} else {
 			key += "="
 		}
@@ -368,7 +378,7 @@ func displayURL(text string) string {
 	return out
 }
 
-// urlSecrets is what of a URL must not be told, should an error repeat it.
+// urlSecrets returns the parts of a URL that must be redacted from errors.
 func urlSecrets(text string) []string {
 	u, err := url.Parse(text)
 	if err != nil {

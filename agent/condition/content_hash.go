@@ -10,7 +10,7 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// ContentHash returns the SHA-256 of a file.
+// ContentHash returns the SHA-256 of a file, in hexadecimal.
 func ContentHash(ctx context.Context, b nofollow.UntrustedDirs, path string) (string, error) {
 	f, err := b.Open(path)
 	if err != nil {

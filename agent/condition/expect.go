@@ -22,12 +22,12 @@ import (
 	"rouse/internal/text"
 )
 
-// unmetPrefix begins what is said of an expectation that does not hold.
+// UnmetPrefix is the beginning of the message about an unmet expectation.
 const UnmetPrefix = "expected at "
 
-// Unmet names the first expectation that does not hold, or "". An error means that it cannot be
-// checked. untrusted reports whether the run has met untrusted content: commands then need the
-// strongest sandbox.
+// Unmet returns a description of the first unmet expectation, or "". It returns an error if an
+// expectation cannot be checked. untrusted reports whether the run has read untrusted content. In
+// that case commands need the strongest sandbox.
 func Unmet(ctx context.Context, env Env, untrusted bool) (string, error) {
 	t := env.Attempt
 	for _, e := range t.Job.Expect {
@@ -51,8 +51,9 @@ func Unmet(ctx context.Context, env Env, untrusted bool) (string, error) {
 	return "", nil
 }
 
-// fileMissed returns why a file does not count as changed by the run, or "". The ledger knows
-// changes of earlier attempts and moved files, which the file's time does not show.
+// fileMissed returns why a file does not count as changed by the run, or "" if it does. The ledger
+// also knows changes of earlier attempts and moved files. Their modification time may be older than
+// the attempt.
 func fileMissed(ctx context.Context, l *ledger.Ledger, b nofollow.UntrustedDirs, path string, a ledger.Attempt) (string, error) {
 	path = spelled(b, path)
 	why := fileUnmet(b, path, a.StartedAt)
@@ -62,7 +63,7 @@ func fileMissed(ctx context.Context, l *ledger.Ledger, b nofollow.UntrustedDirs,
 
 	file, err := b.Stat(path)
 	if err != nil {
-		return why, nil //nolint:nilerr // why says it
+		return why, nil //nolint:nilerr // why is the result
 	}
 	hash, err := ContentHash(ctx, b, path)
 	if err != nil {
@@ -97,7 +98,8 @@ func fileUnmet(b nofollow.UntrustedDirs, path string, started time.Time) string 
 		return fmt.Sprintf("the file %s does not exist", path)
 	}
 
-	// The time of a file is coarser than the clock: up to a hundredth of a second, or whole seconds on some file systems.
+	// Timestamps of files are coarser than the clock: by up to 10 ms, or by seconds on some file
+	// systems.
 	earliest := started.Add(-20 * time.Millisecond)
 	if info.ModTime().Nanosecond() == 0 {
 		earliest = started.Truncate(2 * time.Second)
@@ -108,7 +110,7 @@ func fileUnmet(b nofollow.UntrustedDirs, path string, started time.Time) string 
 	return ""
 }
 
-// sqlUnmet says why a query on the agent's database does not give one true value.
+// sqlUnmet returns why a query on the agent's database does not give one true value, or "".
 func sqlUnmet(ctx context.Context, databases *pool.Pool, agent, sql string) (string, error) {
 	db, release, err := databases.Get(ctx, agent)
 	if err != nil {
@@ -150,21 +152,23 @@ func truth(value any) bool {
 	return false
 }
 
-// expectedTimeout is how long the command of an expectation may take if nothing else is configured.
+// expectedTimeout is the default timeout of an expected command.
 const expectedTimeout = 10 * time.Minute
 
-// Of the output of a failed command the last lines stand in the error: test programs sum up at their end.
+// Limits of the output of an expected command. An error shows its last lines, because test programs
+// print a summary at the end.
 const (
 	expectedOutput = 64 << 10
 	expectedLines  = 40
 	expectedTail   = 4_000 // bytes
 )
 
-// commandUnmet returns why an expected command does not hold, or "". The command may be a test that
-// the agent wrote, so it is confined as the agent's own commands, without a network.
+// commandUnmet returns why an expected command failed, or "". The agent may have written the
+// command, for example as a test. So the command is confined like the agent's own commands, and has
+// no network.
 func commandUnmet(ctx context.Context, env Env, untrusted bool, e plan.Expectation) (string, error) {
 	t := env.Attempt
-	roots, err := permit.Roots(env.Ledger, t, nil) // without an authorizer: what the command writes is what the run wrote
+	roots, err := permit.Roots(env.Ledger, t, nil) // no authorizer, because the run may already write everything that the command can write
 	if err != nil {
 		return "", err
 	}
@@ -178,7 +182,7 @@ func commandUnmet(ctx context.Context, env Env, untrusted bool, e plan.Expectati
 
 	ctx, stop := context.WithTimeout(ctx, cmp.Or(e.Timeout, expectedTimeout))
 	defer stop()
-	out := shell.NewOutput(expectedOutput) // one for both, which keeps their order
+	out := shell.NewOutput(expectedOutput) // shared by stdout and stderr, to keep their order
 	ended, err := launcher.Run(ctx, shell.Program{Argv: e.Command, Stdout: out, Stderr: out})
 	name := text.Visible(strings.Join(e.Command, " "))
 	if err != nil {
@@ -219,7 +223,7 @@ func lastLines(out *shell.Output) string {
 	return said
 }
 
-// ClaimExpected claims the files that the job expects, whatever made them.
+// ClaimExpected claims the expected files of the job, even if a program wrote them.
 func ClaimExpected(ctx context.Context, l *ledger.Ledger, t *plan.Attempt) error {
 	if t.Job.Watched.Folder == "" {
 		return nil
@@ -243,7 +247,8 @@ func ClaimExpected(ctx context.Context, l *ledger.Ledger, t *plan.Attempt) error
 	return nil
 }
 
-// statOutput is a file as it is now; false when it cannot be told, or changes while it is read.
+// statOutput returns the current state of a file. It returns false if the file cannot be read or
+// changes while it is read.
 func statOutput(ctx context.Context, b nofollow.UntrustedDirs, path string) (tool.Output, bool) {
 	stat := func() (int64, time.Time, bool) {
 		info, err := b.Stat(path)
@@ -259,7 +264,7 @@ func statOutput(ctx context.Context, b nofollow.UntrustedDirs, path string) (too
 		return tool.Output{}, false
 	}
 
-	// The hash counts only if the file stayed the same while it was read.
+	// The hash is valid only if the file did not change while it was read.
 	hash, err := ContentHash(ctx, b, path)
 	if err != nil {
 		return tool.Output{}, false

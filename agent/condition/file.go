@@ -17,14 +17,14 @@ import (
 	"rouse/internal/pattern"
 )
 
-// checkFile looks for a path or pattern. A network folder may never answer, so it uses a
-// goroutine.
+// checkFile looks for a file with the path or pattern of a condition. It uses a goroutine, because
+// a network folder may never respond.
 func checkFile(ctx context.Context, b nofollow.UntrustedDirs, g plan.Condition) (value string, ok bool, err error) {
 	type answer struct {
 		found string
 		err   error
 	}
-	done := make(chan answer, 1) // with room, so that a late answer does not keep the goroutine
+	done := make(chan answer, 1) // buffered, so that a late result does not block the goroutine
 	go func() {
 		found, err := findFile(ctx, b, g.File)
 		done <- answer{found, err}
@@ -46,8 +46,9 @@ func checkFile(ctx context.Context, b nofollow.UntrustedDirs, g plan.Condition) 
 	return "absent", false, nil
 }
 
-// findFile returns "present" for the path itself, or the first file that matches it. An unreadable
-// folder matters only if nothing is found. It follows no link that an agent may have made.
+// findFile returns "present" if the path exists, or else the first file that matches it as a
+// pattern. It reports an unreadable folder only if no file is found. It does not follow links that
+// an agent may have made.
 func findFile(ctx context.Context, b nofollow.UntrustedDirs, path string) (found string, err error) {
 	path = spelled(b, path)
 	_, err = b.Stat(path)
@@ -76,7 +77,8 @@ func findFile(ctx context.Context, b nofollow.UntrustedDirs, path string) (found
 	return "", tree.err
 }
 
-// IgnoreNotExist returns nil if an error says that a file does not exist or lies behind a link of an agent.
+// IgnoreNotExist returns nil if err means that a file does not exist or is behind a link made by an
+// agent. Otherwise it returns err, with a remedy if access was denied.
 func IgnoreNotExist(err error) error {
 	_, link := errors.AsType[*nofollow.LinkError](err)
 	switch {
@@ -88,7 +90,7 @@ func IgnoreNotExist(err error) error {
 	return err
 }
 
-// trackingFS is a file tree that stops with its context and remembers what it could not read.
+// trackingFS is a file tree that stops with its context and remembers the first read error.
 type trackingFS struct {
 	boundary nofollow.UntrustedDirs
 	base     string
@@ -96,12 +98,13 @@ type trackingFS struct {
 	err      error
 }
 
-// path returns the path of a file as the system has it.
+// path returns the path of a file with the Unicode form of its stored name.
 func (l *trackingFS) path(name string) string {
 	return spelled(l.boundary, filepath.Join(l.base, filepath.FromSlash(name)))
 }
 
-// spelled returns the path of a file as the system has it, if the file's name is in another form of Unicode than path.
+// spelled returns path with the names as they are stored in the file system. They may use a
+// different Unicode form.
 func spelled(b nofollow.UntrustedDirs, path string) string {
 	if isASCII(path) {
 		return path
@@ -113,7 +116,7 @@ func spelled(b nofollow.UntrustedDirs, path string) string {
 	}
 
 	dir = spelled(b, dir)
-	entries, _ := b.ReadDir(dir) // if it fails, so does opening the file
+	entries, _ := b.ReadDir(dir) // if this fails, opening the file fails too
 	for _, e := range entries {
 		if pattern.Name(e.Name()) == pattern.Name(name) {
 			return filepath.Join(dir, e.Name())
@@ -126,7 +129,7 @@ func isASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
-// composedEntry is an entry of a folder with its name in the composed form, as globs are.
+// composedEntry is a directory entry with its name in composed Unicode form, which globs use.
 type composedEntry struct {
 	fs.DirEntry
 	name string

@@ -1,5 +1,6 @@
-// Package failover asks the model of a run and, when it fails, its fallbacks. It knows which models
-// must not be asked now: their quota is spent, their server refuses them, or they have just failed.
+// Package failover calls the model of a run and, if it fails, its fallbacks. It tracks the models
+// that must not be called now: models with an exhausted quota, models that their server refuses,
+// and models that have just failed.
 package failover
 
 import (
@@ -24,33 +25,34 @@ import (
 )
 
 const (
-	circuitOpen    = 5 * time.Minute // how long a model that failed is left alone, where another can answer
-	firstPause     = time.Hour       // of a model whose provider does not say when there is more
+	circuitOpen    = 5 * time.Minute // how long a failed model is skipped if a fallback can answer
+	firstPause     = time.Hour       // first pause if the provider does not report when the quota resets
 	longestPause   = 24 * time.Hour
 	maxPauseReason = 300 // characters
 )
 
-// Health knows which models not to ask now. It may be used by many goroutines.
+// Health tracks the models that must not be called now. It is safe for concurrent use.
 type Health struct {
 	ledger *ledger.Ledger
 	log    *slog.Logger
 	plan   *plan.Current
 
 	mu       sync.Mutex
-	circuits map[string]circuit          // open ones, by the name of the model
-	down     map[string]time.Time        // since when a model has not answered, by name
-	pauses   map[string]pause.ModelPause // of models that have not answered since, by name
-	refusals map[string]*refusal         // of models that their servers refuse, by name
+	circuits map[string]circuit          // open circuits by model name
+	down     map[string]time.Time        // start of a model's outage, by model name
+	pauses   map[string]pause.ModelPause // pauses of models that have not answered since, by model name
+	refusals map[string]*refusal         // refusals by the server, by model name
 }
 
-// circuit is open: a model has failed, and is not asked for circuitOpen if another model can answer.
+// circuit is the open circuit of a model that has failed. For the time circuitOpen, the model is
+// skipped if another model can answer.
 type circuit struct {
-	model  *plan.Model // as it was configured; another configuration starts over
+	model  *plan.Model // configuration that failed; a changed configuration closes the circuit
 	opened time.Time
 	why    string
 }
 
-// NewHealth returns the health of all models. pauses are those on record.
+// NewHealth returns the health of all models. pauses are the recorded pauses.
 func NewHealth(l *ledger.Ledger, log *slog.Logger, p *plan.Current, pauses []pause.ModelPause) *Health {
 	h := &Health{ledger: l, log: log, plan: p, circuits: map[string]circuit{}, down: map[string]time.Time{}, pauses: map[string]pause.ModelPause{}, refusals: map[string]*refusal{}}
 	for _, p := range pauses {
@@ -59,7 +61,7 @@ func NewHealth(l *ledger.Ledger, log *slog.Logger, p *plan.Current, pauses []pau
 	return h
 }
 
-// AllPaused returns the pause that ends first if all of these models are paused.
+// AllPaused reports whether all models are paused. It returns the pause that ends first.
 func (h *Health) AllPaused(models []*plan.Model, now time.Time) (first pause.ModelPause, paused bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,7 +78,7 @@ func (h *Health) AllPaused(models []*plan.Model, now time.Time) (first pause.Mod
 	return first, paused
 }
 
-// open returns why a model is not asked if another model can answer, or "".
+// open returns why a model is skipped if another model can answer, or "".
 func (h *Health) open(m *plan.Model) (why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,7 +88,7 @@ func (h *Health) open(m *plan.Model) (why string) {
 	return ""
 }
 
-// trip opens the circuit of a model that failed for good.
+// trip opens the circuit of a model that failed permanently.
 func (h *Health) trip(m *plan.Model, failure error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -115,8 +117,9 @@ func (h *Health) downSince(name string, now time.Time) time.Time {
 	return h.down[name]
 }
 
-// pause pauses a model whose provider's quota is spent: until the time that the server names, or
-// for an hour, doubled each time in a row. set is false if it is paused already.
+// pause pauses a model after its provider's quota is exhausted. The pause lasts until the time that
+// the server reports, or one hour, doubled with each further pause. set is false if the model is
+// already paused.
 func (h *Health) pause(name string, e *model.Error, now time.Time) (p pause.ModelPause, set bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -139,7 +142,8 @@ func (h *Health) pause(name string, e *model.Error, now time.Time) (p pause.Mode
 	return p, true
 }
 
-// quotaSpent says whether a failure means that the model is not to be asked for longer than a run waits.
+// quotaSpent reports whether a failure means that the model must not be called for longer than a
+// run waits.
 func quotaSpent(e *model.Error) bool {
 	return e.Kind == model.KindQuota || e.Kind == model.KindRateLimited && e.RetryAfter > loop.MaxRetryWait
 }
@@ -154,8 +158,8 @@ func (h *Health) ModelAnswered(ctx context.Context, m *plan.Model) {
 	}
 }
 
-// ModelFailed notes that the model of a run has failed for good. The owner is told of the first
-// pause in a row.
+// ModelFailed records that a model failed permanently. The owner is notified of the first of
+// several pauses in a row.
 func (h *Health) ModelFailed(ctx context.Context, t *plan.Attempt, m *plan.Model, failure error) {
 	var e *model.Error
 	if !errors.As(failure, &e) {
@@ -188,8 +192,8 @@ func (h *Health) ModelFailed(ctx context.Context, t *plan.Attempt, m *plan.Model
 	}
 }
 
-// Postponement lets an unattended run wait for its model, or returns nil. e is the failure of a run
-// in which no model has answered yet, or nil.
+// Postponement returns the postponement of an unattended run that waits for its model, or nil. e is
+// the failure of a run in which no model has answered yet. It may be nil.
 func (h *Health) Postponement(t *plan.Task, p *Provider, e *model.Error, res loop.Result) *ledger.Postponement {
 	switch {
 	case !t.Unattended || e == nil:
@@ -202,7 +206,7 @@ func (h *Health) Postponement(t *plan.Task, p *Provider, e *model.Error, res loo
 
 	now, m := time.Now(), p.Model()
 	if pause, paused := h.AllPaused(t.Models, now); paused {
-		return &ledger.Postponement{Until: pause.Until} // its owner was told when the pause began
+		return &ledger.Postponement{Until: pause.Until} // the owner was notified when the pause began
 	}
 
 	since := h.downSince(m.Name, now)
@@ -213,7 +217,8 @@ func (h *Health) Postponement(t *plan.Task, p *Provider, e *model.Error, res loo
 	return out
 }
 
-// JobPaused is the pause that keeps the model of a job, and its fallbacks, from being asked now.
+// JobPaused reports whether the model of a job and all its fallbacks are paused. It returns the
+// pause that ends first.
 func (h *Health) JobPaused(job string, now time.Time) (pause.ModelPause, bool) {
 	t, err := h.plan.Resolve(ledger.Run{Job: job})
 	if err != nil || len(t.Models) == 0 || !t.AsksModel() {
@@ -222,7 +227,7 @@ func (h *Health) JobPaused(job string, now time.Time) (pause.ModelPause, bool) {
 	return h.AllPaused(t.Models, now)
 }
 
-// Paused returns the models that are not asked now because their provider's quota is spent.
+// Paused returns the pauses of models with an exhausted quota.
 func (h *Health) Paused(now time.Time) []pause.ModelPause {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -243,26 +248,30 @@ func PauseText(p pause.ModelPause) string {
 		p.Model, p.Until.UTC().Format(time.RFC3339), p.Reason)
 }
 
-// refusalRests are the pauses before the server of a model that refused it is asked again; the last one is that of all further ones.
+// refusalRests are the intervals at which a server that refused a model is asked again. The last
+// interval repeats.
 var refusalRests = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour}
 
-// nearbyRest is that of a server on this machine, which costs nothing to ask.
+// nearbyRest is the interval for a server on this machine, where a request is free.
 const nearbyRest = 5 * time.Second
 
-// askWithin is how long a server may take to say which models it has.
+// askWithin is the timeout of a request for the list of models.
 const askWithin = 2 * time.Second
 
-// refusal is a model that its server does not let be asked: it does not take the key, or has no such model.
+// refusal records that a server refuses a model, because the key is invalid or the model does not
+// exist.
 type refusal struct {
-	model *plan.Model // as it is configured now
-	why   string      // as its owner is told
-	again time.Time   // when its server is asked the next time
+	model *plan.Model // current configuration
+	why   string      // message for the owner
+	again time.Time   // time of the next request to the server
 	tries int
-	// listed: its server says that it does not have the model. That is asked again so often that nobody need try.
+	// listed is true if the server's list does not contain the model. The list is requested so
+	// often that a user's own run need not try the model.
 	listed bool
 }
 
-// refuses says whether a failure means that no other request would fare better before somebody has mended something.
+// refuses reports whether every request will fail in the same way until the configuration or the
+// account is fixed.
 func refuses(e *model.Error) bool { return e.Kind == model.KindAuth || e.Missing }
 
 func (h *Health) refuse(m *plan.Model, why string, now time.Time, listed bool) {
@@ -280,7 +289,8 @@ func (h *Health) refuse(m *plan.Model, why string, now time.Time, listed bool) {
 	h.refusals[m.Name] = r
 }
 
-// Refusal says why a model is not asked, if its server has refused it. Whoever ignorePause asks all the same, unless the server lists others.
+// Refusal returns why a model is not called after its server refused it, or "". With ignorePause,
+// the model is called anyway, unless the server's list does not contain it.
 func (h *Health) Refusal(m *plan.Model, ignorePause bool) (why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -292,7 +302,8 @@ func (h *Health) Refusal(m *plan.Model, ignorePause bool) (why string) {
 	return r.why
 }
 
-// Reconsider has those that were refused asked again at once, with another key perhaps, and forgets those that are gone.
+// Reconsider adapts the refusals to a new plan. Models with a changed configuration are tried again
+// at once. Refusals of removed models are deleted.
 func (h *Health) Reconsider(p plan.Plan) {
 	models := plan.Models(p)
 	h.mu.Lock()
@@ -310,7 +321,8 @@ func (h *Health) Reconsider(p plan.Plan) {
 	}
 }
 
-// RestoreRefusals are those that were on record when the last process ended, as obstacles: what each model was refused for, by name.
+// RestoreRefusals restores refusals that a previous process recorded as obstacles. why holds the
+// reasons by model name.
 func (h *Health) RestoreRefusals(why map[string]string) {
 	models := plan.Models(h.plan.Load().Plan)
 	h.mu.Lock()
@@ -323,7 +335,8 @@ func (h *Health) RestoreRefusals(why map[string]string) {
 	}
 }
 
-// ProbeLocal asks the servers on this machine whether they have the models of the plan, before a run finds out.
+// ProbeLocal asks the servers on this machine whether they have the models of the plan. So a
+// missing model is reported before a run starts.
 func (h *Health) ProbeLocal(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, m := range plan.Models(h.plan.Load().Plan) {
@@ -341,14 +354,15 @@ func (h *Health) ProbeLocal(ctx context.Context) {
 	all.Wait()
 }
 
-// RetryRefused asks the servers again that refused a model, those for which it is time; it says whether one takes it now.
+// RetryRefused asks the servers of refused models again if their interval has passed. It reports
+// whether a model may be usable again.
 func (h *Health) RetryRefused(ctx context.Context) (cleared bool) {
 	for _, m := range h.toAsk(time.Now()) {
 		why, _ := askFor(ctx, m)
 		if ctx.Err() != nil {
 			return cleared
 		}
-		// A server that lists nothing is not known to refuse it any more: the next run shows.
+		// A server without a list may accept the model again. The next run will show it.
 		if why == "" {
 			h.forgive(m)
 			cleared = true
@@ -357,7 +371,8 @@ func (h *Health) RetryRefused(ctx context.Context) (cleared bool) {
 	return cleared
 }
 
-// toAsk are the refused models whose servers are to be asked now, each once until it is time again.
+// toAsk returns the refused models that are due for a request to their server. It sets the time of
+// their next request.
 func (h *Health) toAsk(now time.Time) (out []*plan.Model) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -381,7 +396,8 @@ func (h *Health) forgive(m *plan.Model) {
 	delete(h.refusals, m.Name)
 }
 
-// listModels asks the server of a model for its list, and notes the size of the context. Nothing is known without a server.
+// listModels requests the list of models from the server of a model, and stores the context size.
+// The list is empty if the provider cannot list models.
 func listModels(ctx context.Context, m *plan.Model) (model.Listing, error) {
 	lister, ok := m.Provider.(model.Lister)
 	if !ok {
@@ -399,19 +415,20 @@ func listModels(ctx context.Context, m *plan.Model) (model.Listing, error) {
 	return l, err
 }
 
-// askContexts asks the servers of models once for the sizes of their contexts.
+// askContexts asks the servers of models once for their context sizes.
 func askContexts(ctx context.Context, models []*plan.Model) {
 	var all sync.WaitGroup
 	for _, m := range models {
 		if m.AsksWindow && atomic.LoadInt32(&m.Asked) == 0 {
-			all.Go(func() { _, _ = listModels(ctx, m) }) // the run itself finds out what is wrong
+			all.Go(func() { _, _ = listModels(ctx, m) }) // the run itself reports a failure
 		}
 	}
 	all.Wait()
 }
 
-// askFor asks the server of a model for its list, which costs nothing. It returns why the server
-// refuses the model, and whether the server has it. An unreachable server gives neither.
+// askFor requests the list of models, which is free. It returns why the server refuses the model,
+// or "", and reports whether the server has the model. If the server is unreachable, it returns
+// neither.
 func askFor(ctx context.Context, m *plan.Model) (why string, known bool) {
 	l, err := listModels(ctx, m)
 	var e *model.Error

@@ -14,19 +14,19 @@ import (
 	"rouse/agent/plan"
 )
 
-// Provider asks the model that answers now: the first, until it has failed for good and the loop
-// switches to the next one.
+// Provider calls the current model. It starts with the first model. When the model fails
+// permanently, the loop switches to the next one.
 type Provider struct {
 	models []*plan.Model
 	now    int
 
-	health  *Health       // nil for a replay, which records nothing about models
+	health  *Health       // nil for a replay, which does not record failures of models
 	attempt *plan.Attempt // set with health
-	note    string        // why the first model was passed over, or ""
+	note    string        // why the first model was skipped, or ""
 	failure error         // of the last request
 }
 
-// New returns a provider that asks a model and its fallbacks, or nil without a model.
+// New returns a provider that calls a model and its fallbacks, or nil if models is empty.
 func New(models []*plan.Model) *Provider {
 	if len(models) == 0 {
 		return nil
@@ -34,9 +34,10 @@ func New(models []*plan.Model) *Provider {
 	return &Provider{models: models}
 }
 
-// Begin chooses the first model that is neither paused nor behind an open circuit, else the first
-// that is not paused, else the first. A run that a person started or retried also asks a paused
-// model. From then on, health records how the models answer this attempt.
+// Begin chooses the first model that is neither paused nor behind an open circuit. If there is no
+// such model, it chooses the first that is not paused, or else the first. A run that a user started
+// or retried also calls a paused model. From then on, h records the answers and failures of the
+// models.
 func (r *Provider) Begin(ctx context.Context, h *Health, t *plan.Attempt, now time.Time) {
 	r.health, r.attempt = h, t
 	choice, why := -1, ""
@@ -52,7 +53,7 @@ func (r *Provider) Begin(ctx context.Context, h *Health, t *plan.Attempt, now ti
 		}
 
 		open := ""
-		if i < len(r.models)-1 { // no other model could answer in place of the last one
+		if i < len(r.models)-1 { // the last model has no replacement
 			open = h.open(r.models[i])
 		}
 		if open == "" {
@@ -68,16 +69,17 @@ func (r *Provider) Begin(ctx context.Context, h *Health, t *plan.Attempt, now ti
 	askContexts(ctx, r.models)
 }
 
-// StartAt lets a model answer first, by its name; one that is not among them changes nothing.
+// StartAt makes the model with the given name the current model. It does nothing if there is no
+// such model.
 func (r *Provider) StartAt(name string) {
 	if i := slices.IndexFunc(r.models, func(m *plan.Model) bool { return m.Name == name }); i > 0 {
 		r.now = i
 	}
 }
 
-// Fail records that the model that answers now has failed for good.
+// Fail records that the current model failed permanently.
 func (r *Provider) Fail(ctx context.Context, failure error) {
-	// A model whose quota is spent is paused, which is longer.
+	// A model with an exhausted quota is paused, which lasts longer.
 	e, ok := errors.AsType[*model.Error](failure)
 	if ok && e.AllowsFallback() && !quotaSpent(e) && r.health != nil && r.now < len(r.models)-1 {
 		r.health.trip(r.Model(), failure)
@@ -104,10 +106,11 @@ func (r *Provider) Stream(ctx context.Context, req model.Request) iter.Seq2[mode
 	}
 }
 
-// Model returns the model that answers now.
+// Model returns the current model.
 func (r *Provider) Model() *plan.Model { return r.models[r.now] }
 
-// Fallback tells the loop who may take over, nil when nobody may.
+// Fallback returns the fallbacks for the loop. It returns nil if there are no fallbacks and no
+// note.
 func (r *Provider) Fallback(ctx context.Context) *loop.Fallback {
 	rest := r.models[r.now+1:]
 	if len(rest) == 0 && r.note == "" {

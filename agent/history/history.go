@@ -1,5 +1,5 @@
-// Package history reads what earlier attempts of a run left for the next one: results of calls, the
-// transcript of a model, and calls that were cut off.
+// Package history reads the results of earlier attempts of a run for the next attempt: results of
+// calls, the transcript of a model, and interrupted calls.
 package history
 
 import (
@@ -21,36 +21,36 @@ import (
 	"rouse/internal/ledger/steps"
 )
 
-// History is what earlier attempts of a run left for the next one.
+// History holds the results of earlier attempts of a run.
 type History struct {
-	Calls      map[string]loop.PriorCall // by key
-	Durations  map[string]time.Duration  // how long the calls took when they were made, by key
-	BegunAt    map[string]time.Time      // when the calls were first made, by key
-	MadeAt     map[string]time.Time      // when the calls came to their end that have a result, by key
-	Messages   []model.Message           // a model's transcript after the prompt
-	Pending    []model.Call              // asked for at its end, without a result
-	Skipped    map[string]bool           // keys of calls that their owner said not to make
-	MadeCalls  map[string]bool           // keys of calls that came to an end
-	TriedAgain map[string]bool           // keys of calls that were last made in an attempt that failed
-	wroteAt    map[string]time.Time      // when calls that may have written the database began, by key
-	Module     Module                    // of a run that a module answers in
-	uncertain  *ledger.Call              // nobody knows what became of it; nil: of all others it is known
+	Calls      map[string]loop.PriorCall // results by key
+	Durations  map[string]time.Duration  // durations of the calls, by key
+	BegunAt    map[string]time.Time      // first start of the calls, by key
+	MadeAt     map[string]time.Time      // end of the calls that have a result, by key
+	Messages   []model.Message           // transcript of the model after the prompt
+	Pending    []model.Call              // calls at the end of the transcript without a result
+	Skipped    map[string]bool           // keys of calls that the owner decided to skip
+	MadeCalls  map[string]bool           // keys of calls that have ended
+	TriedAgain map[string]bool           // keys of calls that were last made in a failed attempt
+	wroteAt    map[string]time.Time      // start of calls that may have written to the database, by key
+	Module     Module                    // for a run that a module executes
+	uncertain  *ledger.Call              // call with an unknown effect; optional
 	CutOff     bool                      // the last attempt was interrupted
-	// continues is the first attempt that this one goes on from, and used is what these attempts
-	// used.
+	// Continues is the number of the first attempt that this attempt continues.
 	Continues int
-	// failedWith is why the last attempt failed, "" where it did not.
+	// FailedWith is the error of the last attempt, or "" if it did not fail.
 	FailedWith string
-	Began      bool // a step took or gave anything, in whatever attempt
-	Answered   bool // a model has answered, in whatever attempt
-	Used       struct {
+	Began      bool // a step of any attempt has used tokens or returned a message
+	Answered   bool // a model has answered in any attempt
+	// Used is the usage of the attempts since Continues. Its Cost includes all earlier attempts.
+	Used struct {
 		Steps, Calls int
 		Tokens, Cost int64
 	}
 }
 
-// Read reads what earlier attempts did. After an interruption every recorded result is used again.
-// After a failure a playbook starts over without repeating changes, and a model goes on from its
+// Read reads the history of a run. After an interruption, every recorded result is used again.
+// After a failure, a playbook starts over without repeating changes, and a model continues its
 // transcript.
 func Read(ctx context.Context, l *ledger.Ledger, specs tool.Specs, run ledger.Run, a ledger.Attempt) (History, error) {
 	h := History{Calls: map[string]loop.PriorCall{}, Durations: map[string]time.Duration{}, BegunAt: map[string]time.Time{}, MadeAt: map[string]time.Time{}, Skipped: map[string]bool{}, MadeCalls: map[string]bool{}, TriedAgain: map[string]bool{}, wroteAt: map[string]time.Time{}}
@@ -80,7 +80,7 @@ func Read(ctx context.Context, l *ledger.Ledger, specs tool.Specs, run ledger.Ru
 
 	before := h.addAttempts(attempts, a)
 	h.addCalls(calls, items)
-	for _, c := range calls { // what a module stores is not what an undo takes back, nor is that it was called
+	for _, c := range calls { // An undo of the run does not affect calls of a module or calls to a module.
 		if of := specs.Find(c.Tool).Requires; of == tool.RequiresModule || of == tool.RequiresOffer {
 			delete(h.wroteAt, c.Key)
 		}
@@ -96,7 +96,7 @@ func (h *History) addAttempts(attempts []ledger.Attempt, a ledger.Attempt) (befo
 	for _, old := range attempts {
 		switch {
 		case !continues(old):
-			h.Continues = old.Number + 1 // what failed is tried again, with bounds of its own
+			h.Continues = old.Number + 1 // a failed attempt is repeated with bounds of its own
 		case h.Continues == 0:
 			h.Continues = old.Number
 		}
@@ -113,11 +113,13 @@ func (h *History) addAttempts(attempts []ledger.Attempt, a ledger.Attempt) (befo
 	return before
 }
 
-// addCalls retains the results of earlier calls, and what else has to be known of them.
+// addCalls adds the recorded calls of earlier attempts.
 func (h *History) addCalls(calls []ledger.Call, items []inbox.Item) {
-	// In the order of the attempts: a later try at a call replaces what is known of the earlier one.
+	// The calls are in the order of attempts. A later attempt at a call replaces the earlier
+	// result.
 	for _, c := range calls {
-		// Of an attempt that failed, even when the one after it was cut off before it came to this call.
+		// True if the attempt failed, even if a later attempt was interrupted before it reached
+		// this call.
 		h.TriedAgain[c.Key] = c.Attempt < h.Continues
 		h.addCall(c, !h.TriedAgain[c.Key], items)
 		h.MadeCalls[c.Key] = h.MadeCalls[c.Key] || len(c.Envelope) > 0
@@ -132,13 +134,13 @@ func (h *History) addCalls(calls []ledger.Call, items []inbox.Item) {
 			h.MadeAt[c.Key] = c.FinishedAt
 		}
 
-		// How long it took when it was made, not when its result was replayed.
+		// Record how long the call itself took, not the replay of its result.
 		if _, known := h.Durations[c.Key]; !known && len(c.Envelope) > 0 && c.State != domain.CallCancelled {
 			h.Durations[c.Key] = loop.RecordedDuration(c.StartedAt, c.FinishedAt)
 		}
 	}
 
-	// After all calls: an uncertain one may have come to its end in a later attempt.
+	// This needs all calls, because an uncertain call may have ended in a later attempt.
 	if c, ok := h.firstUncertain(calls); ok {
 		h.uncertain = &c
 	}
@@ -154,9 +156,9 @@ func (h *History) addUse(steps []steps.Step, calls []ledger.Call) {
 	for _, s := range steps {
 		h.Answered = h.Answered || len(s.Message) > 0
 		h.Began = h.Began || len(s.Message) > 0 || s.Usage != (ledger.Usage{})
-		h.Used.Cost += s.Usage.CostMicroUSD // what failed was paid all the same
+		h.Used.Cost += s.Usage.CostMicroUSD // failed attempts cost money too
 		if s.Attempt >= h.Continues {
-			if s.ParentCall == "" { // the steps of a reduction use up none of the run's
+			if s.ParentCall == "" { // the steps of a reduction do not count as steps of the run
 				h.Used.Steps++
 			}
 			h.Used.Tokens += s.Usage.TokensIn + s.Usage.TokensOut
@@ -164,12 +166,12 @@ func (h *History) addUse(steps []steps.Step, calls []ledger.Call) {
 	}
 }
 
-// continues reports whether the next attempt goes on where this one ended.
+// continues reports whether the next attempt continues this attempt.
 func continues(a ledger.Attempt) bool {
 	return a.State == domain.AttemptInterrupted || a.State == domain.AttemptWaiting
 }
 
-// answerMessage is what a model hears of the question that ended an attempt.
+// answerMessage returns the message to the model about the question that ended an attempt.
 func answerMessage(i inbox.Item) model.Message {
 	text := "Nobody answered your question in time. Go on without an answer if that is possible; else end the run and say what is missing."
 	if i.State == inbox.ItemAnswered {
@@ -178,7 +180,7 @@ func answerMessage(i inbox.Item) model.Message {
 	return model.Message{Role: model.RoleUser, Text: text}
 }
 
-// addCall keeps what is to be known of one recorded call.
+// addCall adds the result of one recorded call.
 func (h *History) addCall(c ledger.Call, interrupted bool, items []inbox.Item) {
 	switch c.State {
 	case domain.CallUncertain:
@@ -211,7 +213,7 @@ func (h *History) transcript(steps []steps.Step, calls []ledger.Call, before led
 		}
 
 		if len(s.Message) == 0 || s.ParentCall != "" {
-			continue // a turn that failed, that only finished older calls, or that is none of the run's own
+			continue // a turn that failed, that only ended older calls, or that belongs to a call
 		}
 
 		var m model.Message
@@ -251,7 +253,8 @@ func (h *History) transcript(steps []steps.Step, calls []ledger.Call, before led
 	return nil
 }
 
-// addAnswer adds the answer to a question. Calls behind the question were not made (OSA-06).
+// addAnswer adds the answer to a question. The calls after the question were not made, so it
+// removes them.
 func (h *History) addAnswer(i inbox.Item) {
 	for at := len(h.Messages) - 1; at >= 0 && len(h.Pending) > 0; at-- {
 		if m := &h.Messages[at]; m.Role == model.RoleAssistant {
@@ -264,7 +267,8 @@ func (h *History) addAnswer(i inbox.Item) {
 	h.Messages, h.Pending = append(h.Messages, answerMessage(i)), nil
 }
 
-// closePending answers the calls that a failed attempt left open: they are not made now.
+// closePending adds failed results for the calls that a failed attempt left open. These calls are
+// not made.
 func (h *History) closePending() error {
 	for _, c := range h.Pending {
 		e := tool.Failure(tool.KindExecutionError, "the attempt ended before this call was done")
@@ -283,14 +287,14 @@ func (h *History) closePending() error {
 	return nil
 }
 
-// Reverted are changes of earlier attempts that were undone since.
+// Reverted holds changes of earlier attempts that have been undone.
 type Reverted struct {
-	Undone    time.Time `json:"undone,omitzero"`     // when what the run had written into the database was undone
-	Rewrites  []string  `json:"rewrites,omitempty"`  // keys of the calls whose changes of files were undone
-	Discarded []string  `json:"discarded,omitempty"` // keys of the calls whose writes to a workspace were discarded
+	Undone    time.Time `json:"undone,omitzero"`     // time at which the database writes of the run were undone
+	Rewrites  []string  `json:"rewrites,omitempty"`  // keys of calls with undone file changes
+	Discarded []string  `json:"discarded,omitempty"` // keys of calls with discarded workspace writes
 }
 
-// ReadReverted returns what was undone of earlier attempts.
+// ReadReverted returns the changes of earlier attempts that have been undone.
 func ReadReverted(ctx context.Context, l *ledger.Ledger, databases *pool.Pool, specs tool.Specs, t *plan.Attempt) (s Reverted, err error) {
 	if t.Try.Number == 1 {
 		return s, nil
@@ -311,7 +315,7 @@ func ReadReverted(ctx context.Context, l *ledger.Ledger, databases *pool.Pool, s
 	return s, err
 }
 
-// undoneAt returns when the database writes of earlier attempts were undone, or zero.
+// undoneAt returns when the database writes of earlier attempts were undone, or the zero time.
 func undoneAt(ctx context.Context, databases *pool.Pool, t *plan.Attempt) (time.Time, error) {
 	if !t.Agent.Database {
 		return time.Time{}, nil
@@ -326,7 +330,7 @@ func undoneAt(ctx context.Context, databases *pool.Pool, t *plan.Attempt) (time.
 	return db.UndoneAt(ctx, t.Run.ID)
 }
 
-// DropUndone forgets calls whose effects were undone, and tells the model.
+// DropUndone deletes the results of calls with undone effects, and adds a message for the model.
 func (h *History) DropUndone(s Reverted) error {
 	for _, key := range s.Discarded {
 		delete(h.Calls, key)
@@ -365,7 +369,8 @@ func (h *History) DropUndone(s Reverted) error {
 	return nil
 }
 
-// forget has a call made again, and the one that it was made within: else nobody would come to it.
+// forget deletes the result of a call, so that the call is made again. It also deletes the result
+// of the outer call, because otherwise the run would not reach the inner call.
 func (h *History) forget(key string) {
 	delete(h.Calls, key)
 	if outer, within := loop.OuterKey(key); within {
@@ -373,14 +378,14 @@ func (h *History) forget(key string) {
 	}
 }
 
-// undoneCalls returns the calls whose file changes were undone, except by the run itself.
+// undoneCalls returns the keys of calls with undone file changes, unless the run itself undid them.
 func undoneCalls(ctx context.Context, l *ledger.Ledger, specs tool.Specs, run ledger.Run, calls []ledger.Call) ([]string, error) {
 	ops, err := l.FileOps.List(ctx, fileop.Filter{Run: run.ID, Limit: -1})
 	if err != nil {
 		return nil, err
 	}
 
-	// An operation that was undone while a call of undo was on was undone by the run itself.
+	// If an operation was undone during a call of undo, the run itself undid it.
 	own := func(op fileop.Op) bool {
 		for _, c := range calls {
 			if specs.Find(c.Tool).Writes == tool.WritesUndo && !op.UndoneAt.Before(c.StartedAt) && (c.FinishedAt.IsZero() || !op.UndoneAt.After(c.FinishedAt)) {
@@ -392,7 +397,7 @@ func undoneCalls(ctx context.Context, l *ledger.Ledger, specs tool.Specs, run le
 
 	var out []string
 	back := map[string]bool{}
-	for _, op := range ops { // the newest first: what was made again since decides
+	for _, op := range ops { // newest first: the last operation of a call decides
 		if _, known := back[op.Batch]; known {
 			continue
 		}

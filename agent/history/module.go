@@ -12,27 +12,28 @@ import (
 	"rouse/internal/ledger/inbox"
 )
 
-// Pass is a point at which a module began again with its workspace as it is: after a pause,
-// after its steps were used up, or after others changed the workspace (OSL-13, OSL-14, OSL-27). A
-// module that ignores its workspace makes its calls once more.
+// Pass is a point at which a module started again with the current workspace: after a pause, after
+// its steps were used up, or after another run changed the workspace. A module that ignores its
+// workspace repeats its calls.
 type Pass struct {
-	Steps int // that were reported until then
-	// known are the keys of the calls since the last checkpoint, which answer repeated calls (C-5).
+	Steps int // number of steps reported so far
+	// known holds the keys of the calls since the last checkpoint. Their results answer repeated
+	// calls.
 	known map[string][]string
 }
 
-// Module is the history of a run that a module answers in.
+// Module is the history of a run that a module executes.
 type Module struct {
 	Passes  []Pass
-	Passed  map[string]bool       // keys of calls at which a pass ended: they are behind the run
-	answers map[string]inbox.Item // what the owner has answered, by the key of the call that asked
+	Passed  map[string]bool       // keys of calls at which a pass ended; they are not repeated
+	answers map[string]inbox.Item // owner's answers, by the key of the call that asked
 }
 
-// newModule reads the calls of a run in their order. Attempts before continues have failed.
+// newModule reads the calls of a run in order. Attempts before continues have failed.
 func newModule(calls []ledger.Call, items []inbox.Item, continues int) Module {
 	h := Module{Passed: map[string]bool{}, answers: map[string]inbox.Item{}}
 	for _, i := range items {
-		asked := i.Kind == inbox.KindInput && i.Action.Tool == "" || i.Kind == inbox.KindPause // and no sign-in, whose call is made again
+		asked := i.Kind == inbox.KindInput && i.Action.Tool == "" || i.Kind == inbox.KindPause // a call that asked for a sign-in is made again
 		if asked && i.State == inbox.ItemAnswered && i.Call != "" {
 			h.answers[i.Call] = i
 		}
@@ -81,7 +82,8 @@ func isConflict(c ledger.Call) bool {
 	return c.State == domain.CallFailed && json.Unmarshal(c.Envelope, &e) == nil && e.Kind == tool.KindConflict
 }
 
-// baseOf is the method and the arguments in the key of a call: without the pass, and which of the equal ones it is.
+// baseOf returns the method and the arguments in the key of a call. It omits the pass and the
+// number of the repetition.
 func baseOf(key string) string {
 	if _, rest, ok := strings.Cut(key, "/"); ok {
 		key = rest
@@ -92,7 +94,8 @@ func baseOf(key string) string {
 	return key
 }
 
-// Answer is what a module gets for a call with which it waited for its owner; ok is false while that is open.
+// Answer returns the owner's answer for a call that waited for it. ok is false if the owner has not
+// answered.
 func (h Module) Answer(key string) (value json.RawMessage, ok bool) {
 	i, ok := h.answers[key]
 	switch {
@@ -106,12 +109,14 @@ func (h Module) Answer(key string) (value json.RawMessage, ok bool) {
 	return text, err == nil
 }
 
-// EndedWith says whether an attempt ended with asking what has been answered since: nobody has been behind that call yet.
+// EndedWith reports whether an attempt ended with a question that has been answered since. If so,
+// the run has not continued after that call yet.
 func (h Module) EndedWith(key string, attempt int) bool {
 	return h.answers[key].Attempt == attempt
 }
 
-// Recall finds the call of the pass before that the n-th of some equal ones is, "" where it is none of them.
+// Recall returns the key of the n-th call with the given base in the previous pass. It returns ""
+// if there is no such call.
 func (h Module) Recall(pass int, base string, n int) string {
 	if pass == 0 {
 		return ""

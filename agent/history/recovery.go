@@ -20,7 +20,7 @@ import (
 
 const maxShownArgs = 2000
 
-// recoveryAnswer returns the owner's answer on a call that was cut off, or "".
+// recoveryAnswer returns the owner's answer about an interrupted call, or "".
 func recoveryAnswer(c ledger.Call, items []inbox.Item) (answer string) {
 	for _, i := range items {
 		if i.Kind == inbox.KindRecovery && i.Call == c.Key && i.Attempt > c.Attempt && i.State == inbox.ItemAnswered {
@@ -30,17 +30,17 @@ func recoveryAnswer(c ledger.Call, items []inbox.Item) (answer string) {
 	return answer
 }
 
-// decideUncertain decides on a call that was cut off while it may have changed something.
+// decideUncertain handles a call that was interrupted while it may have changed something.
 func (h *History) decideUncertain(c ledger.Call, items []inbox.Item) {
 	if len(h.Calls[c.Key].Envelope) > 0 {
-		return // it was about to be told its result again, when it was cut off
+		return // the call has a result, and was interrupted while it was replayed
 	}
 
 	delete(h.Skipped, c.Key)
 	switch recoveryAnswer(c, items) {
 	case inbox.RecoveryDone:
 		text, err := tool.Success(nil, "an earlier attempt was cut off during this call; its owner says that it took effect, and what it gave is not known").MarshalJSON()
-		if err == nil { // it always is: nothing in it can fail
+		if err == nil { // always true, because this result can be encoded
 			h.Calls[c.Key] = loop.PriorCall{Tool: c.Tool, Envelope: text}
 		}
 	case inbox.RecoveryAgain:
@@ -53,10 +53,10 @@ func (h *History) decideUncertain(c ledger.Call, items []inbox.Item) {
 	}
 }
 
-// firstUncertain is the first call of which nobody knows what became of it.
+// firstUncertain returns the first call with an unknown effect.
 func (h *History) firstUncertain(calls []ledger.Call) (ledger.Call, bool) {
 	for _, c := range calls {
-		if c.Tool == executor.Name() && c.Attempt < h.Continues { // its job has it tried again, and the program is told
+		if c.Tool == executor.Name() && c.Attempt < h.Continues { // the job retries it, and the program is told of the failure
 			continue
 		}
 		if c.State == domain.CallUncertain && h.Calls[c.Key].Uncertain {
@@ -66,8 +66,8 @@ func (h *History) firstUncertain(calls []ledger.Call) (ledger.Call, bool) {
 	return ledger.Call{}, false
 }
 
-// AskAboutUncertain handles a call that was cut off. A model can look what became of it, so its owner is only
-// informed. A list of calls is parked until its owner has looked.
+// AskAboutUncertain handles an interrupted call. A model can check the effect of the call itself,
+// so the owner is only informed. Other runs are parked until the owner has answered.
 func (h *History) AskAboutUncertain(ctx context.Context, l *ledger.Ledger, specs tool.Specs, t *plan.Attempt) error {
 	c := h.uncertain
 	if c == nil {
@@ -75,7 +75,7 @@ func (h *History) AskAboutUncertain(ctx context.Context, l *ledger.Ledger, specs
 	}
 
 	q := inbox.Question{Call: c.Key, Title: t.Asker() + " was cut off"}
-	// A module that goes on within a call can look no more than a list of calls.
+	// A module that continues within a call cannot check the effect, and neither can a playbook.
 	if t.NeedsModel() && !h.goesOnWithin(c.Key) {
 		q.Message = fmt.Sprintf("The process ended or had to end during a call of %s, which began at %s: %s\nWhether it took effect is not known. The model was told so, and that it was not made again.",
 			c.Tool, c.StartedAt.UTC().Format(time.RFC3339), shownCall(specs, *c))
@@ -84,7 +84,7 @@ func (h *History) AskAboutUncertain(ctx context.Context, l *ledger.Ledger, specs
 
 	q.Kind, q.Options = inbox.KindRecovery, []string{inbox.RecoveryDone, inbox.RecoveryAgain, inbox.RecoverySkip, inbox.RecoveryStop}
 	words := "done if it took effect, again to make it again, skip to go on without it, stop to end the run"
-	if t.Detail.Tool != "" || t.Executes() { // there is nothing behind it to go on with
+	if t.Detail.Tool != "" || t.Executes() { // no further call follows, so the call cannot be skipped
 		q.Options = []string{inbox.RecoveryDone, inbox.RecoveryAgain, inbox.RecoveryStop}
 		words = "done if it took effect, again to make it again, stop to end the run"
 	}
@@ -94,11 +94,12 @@ func (h *History) AskAboutUncertain(ctx context.Context, l *ledger.Ledger, specs
 	return &plan.EarlyEnd{Result: ledger.Result{Wait: &q}}
 }
 
-// goesOnWithin says whether a call was made within one that the model asked for and that is made again.
+// goesOnWithin reports whether a call was made within a pending call of the model, which will be
+// made again.
 func (h *History) goesOnWithin(key string) bool {
 	outer, within := loop.OuterKey(key)
 	return within && slices.ContainsFunc(h.Pending, func(c model.Call) bool {
-		return c.Key == outer || strings.HasPrefix(outer, c.Key+".") // the call of a step in phases
+		return c.Key == outer || strings.HasPrefix(outer, c.Key+".") // call within a step of a phased run
 	})
 }
 

@@ -1,5 +1,5 @@
-// Package notice words all notices except those that an agent sends itself, and addresses them to
-// the channels of a job.
+// Package notice builds the texts of all notices, except those that agents send, and addresses them
+// to the channels of a job.
 package notice
 
 import (
@@ -24,28 +24,28 @@ import (
 	"rouse/internal/text"
 )
 
-// Writer words notices by the current plan.
+// Writer builds notices from the current plan.
 type Writer struct {
 	ledger *ledger.Ledger
 	log    *slog.Logger
 	plan   *plan.Current
 }
 
-// NewWriter returns a writer of notices.
+// NewWriter returns a Writer.
 func NewWriter(l *ledger.Ledger, log *slog.Logger, p *plan.Current) *Writer {
 	return &Writer{l, log, p}
 }
 
 const maxAction = 1000
 
-// noticeReadTimeout bounds how long a notice waits for what it tells beside its run.
+// readTimeout limits how long a notice waits for data from the ledger.
 const readTimeout = 10 * time.Second
 
 const maxArtifacts = 5
 
 const maxObstacleTitle = 100
 
-// address addresses a notice to each channel. Its key becomes one key for each channel.
+// address returns one notice for each channel. If n has a key, each notice gets a key of its own.
 func address(n ledger.Notice, channels []string) []ledger.Notice {
 	var out []ledger.Notice
 	for _, channel := range channels {
@@ -59,14 +59,14 @@ func address(n ledger.Notice, channels []string) []ledger.Notice {
 	return out
 }
 
-// QuestionNotices tells the owner that a run asks something: nobody, or each of the job's channels.
+// QuestionNotices returns the notices that a run asks a question, one for each channel of the job.
 func (w *Writer) QuestionNotices(run ledger.Run, res ledger.Result) []ledger.Notice {
 	t, _ := w.plan.Resolve(run)
 	return w.notices(t, res)
 }
 
-// notices returns the notices that a run has finished or asks something. If a template fails, they
-// have the default text.
+// notices returns the notices that a run has finished or asks a question. If a template fails, the
+// default text is used.
 func (w *Writer) notices(t *plan.Task, res ledger.Result) []ledger.Notice {
 	outcome := string(res.Outcome)
 	if res.Wait != nil {
@@ -86,7 +86,7 @@ func (w *Writer) notices(t *plan.Task, res ledger.Result) []ledger.Notice {
 	w.addDelivery(data, t.Run, t.Detail)
 	title := w.expandNotice(t.Notify.Title, data, fmt.Sprintf("%s: %s", name, strings.ReplaceAll(outcome, "_", " ")))
 	body := w.expandNotice(t.Notify.Body, data, fmt.Sprintf("%s\nrouse show %d", cmp.Or(res.Error, res.Summary, "no summary"), t.Run.ID))
-	if q := res.Wait; q != nil { // in its own words, whatever the job's templates are for
+	if q := res.Wait; q != nil { // a question has its own text, because the job's templates are for results
 		title, body = fmt.Sprintf("%s asks", name), questionBody(*q)
 	}
 
@@ -98,12 +98,13 @@ func (w *Writer) notices(t *plan.Task, res ledger.Result) []ledger.Notice {
 
 func nameOf(run ledger.Run) string {
 	if run.Job == "" {
-		return run.Agent + " (wake)" // of runs without a job, only wakes have somebody who is told
+		return run.Agent + " (wake)" // of the runs without a job, only wakes send notices
 	}
 	return run.Job
 }
 
-// addDelivery adds what a webhook brought. Where that cannot be read a notice is worded without it.
+// addDelivery adds the body of a webhook request to data. If the body cannot be read, the notice
+// omits it.
 func (w *Writer) addDelivery(data map[string]any, run ledger.Run, d ledger.TriggerDetail) {
 	if d.Webhook == nil {
 		return
@@ -150,9 +151,9 @@ func questionBody(q inbox.Question) string {
 	return body + "\nrouse inbox"
 }
 
-// sharedFiles lists what a run shared, for the end of its notice (OSA-19).
+// sharedFiles returns the list of the run's artifacts, for the end of a notice.
 func (w *Writer) sharedFiles(run ledger.Run) string {
-	// The dispatcher passes no context, and a ledger that hangs must not block it.
+	// The dispatcher passes no context, and a hanging ledger must not block it.
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 
@@ -180,7 +181,7 @@ func (w *Writer) sharedFiles(run ledger.Run) string {
 // PauseNotices returns the notices that a job is paused after failures. They do not depend on
 // notify.on.
 func (w *Writer) PauseNotices(run ledger.Run, res ledger.Result, failures int) []ledger.Notice {
-	t, _ := w.plan.Resolve(run) // without its job nobody is told
+	t, _ := w.plan.Resolve(run) // without its job there are no channels
 	return address(ledger.Notice{
 		Run: run.ID, Job: run.Job, Agent: run.Agent, Outcome: res.Outcome, Key: fmt.Sprintf("paused:%d:%d", run.ID, run.Attempt),
 		Title: fmt.Sprintf("%s is paused: %d runs in a row failed", run.Job, failures),
@@ -188,7 +189,8 @@ func (w *Writer) PauseNotices(run ledger.Run, res ledger.Result, failures int) [
 	}, t.Notify.Channels)
 }
 
-// ObstacleNotices tell the owner what keeps a run from starting, as they are told of what waits for them.
+// ObstacleNotices returns the notices that an obstacle keeps a run from starting. They are sent if
+// notify.on contains "waiting".
 func (w *Writer) ObstacleNotices(run ledger.Run, o ledger.Obstacle) []ledger.Notice {
 	t, _ := w.plan.Resolve(run)
 	if !t.Notify.Wants(string(domain.StateWaiting)) {
@@ -206,7 +208,8 @@ func (w *Writer) ObstacleNotices(run ledger.Run, o ledger.Obstacle) []ledger.Not
 	}, t.Notify.Channels)
 }
 
-// jobNotices addresses a notice about a job to the channels of the job. It returns nil if the job is no longer configured.
+// jobNotices addresses a notice about a job to the channels of the job. It returns nil if the job
+// is no longer configured.
 func (w *Writer) jobNotices(name string, n ledger.Notice) []ledger.Notice {
 	p := w.plan.Load()
 	job, ok := p.Jobs[name]
@@ -227,8 +230,8 @@ func (w *Writer) OverdueNotices(name string, within time.Duration, due time.Time
 	})
 }
 
-// LoopNotices returns the notices about a job that is paused because one path started it again and
-// again. In the title, ledger.PathPlaceholder stands for the path.
+// LoopNotices returns the notices that a job is paused because one path kept triggering it. In the
+// title, pause.PathPlaceholder stands for the path.
 func (w *Writer) LoopNotices(name string) []ledger.Notice {
 	return w.jobNotices(name, ledger.Notice{
 		Title: fmt.Sprintf("%s is paused: %s was taken 20 times in a minute", name, pause.PathPlaceholder),
@@ -236,7 +239,7 @@ func (w *Writer) LoopNotices(name string) []ledger.Notice {
 	})
 }
 
-// ReturnNotices returns the notices that a file is back as it was when its run failed.
+// ReturnNotices returns the notices that a file has reappeared unchanged after its run failed.
 func (w *Writer) ReturnNotices(name, path string, run int64) []ledger.Notice {
 	return w.jobNotices(name, ledger.Notice{
 		Run:   run,
@@ -246,7 +249,7 @@ func (w *Writer) ReturnNotices(name, path string, run int64) []ledger.Notice {
 	})
 }
 
-// DatabaseQuota tell the owner that an agent's database comes near to its quota.
+// DatabaseQuota returns the notices that an agent's database is close to its quota.
 func DatabaseQuota(t *plan.Task, used, limit int64) []ledger.Notice {
 	return address(ledger.Notice{
 		Run: t.Run.ID, Job: t.Run.Job, Agent: t.Agent.Name, Key: fmt.Sprintf("quota:%s:%d", t.Agent.Name, t.Run.ID),
@@ -256,10 +259,10 @@ func DatabaseQuota(t *plan.Task, used, limit int64) []ledger.Notice {
 	}, t.OwnerChannels())
 }
 
-// warnAt is how much of a day's budget is used when its owner is told, in percent.
+// WarnAt is the percentage of a budget at which the owner is notified.
 const WarnAt = 80
 
-// BudgetUsed returns the notices that most of the budget of a day or a month is used.
+// BudgetUsed returns the notices that most of a daily or monthly budget is used.
 func BudgetUsed(t *plan.Task, job string, s ledgerbudget.Spending, key, used string) []ledger.Notice {
 	end, layout := ledgerbudget.DayOf(time.Now(), t.Plan.Zone).Ends, "15:04 MST"
 	if s.Monthly() {
@@ -272,7 +275,8 @@ func BudgetUsed(t *plan.Task, job string, s ledgerbudget.Spending, key, used str
 	}, budgetChannels(t, s))
 }
 
-// budgetChannels returns the channels for notices about a budget. Only the budget of a job uses the job's channels.
+// budgetChannels returns the channels for notices about a budget. Only the budget of a job uses the
+// job's channels.
 func budgetChannels(t *plan.Task, s ledgerbudget.Spending) []string {
 	if s.Scope == ledgerbudget.ScopeJob {
 		return t.OwnerChannels()
@@ -280,7 +284,7 @@ func budgetChannels(t *plan.Task, s ledgerbudget.Spending) []string {
 	return t.DefaultChannels
 }
 
-// BudgetFull returns the notices that a budget has no room for a run.
+// BudgetFull returns the notices that a budget is exhausted.
 func BudgetFull(t *plan.Task, job string, f ledgerbudget.Exceeded, key, reason string) []ledger.Notice {
 	body := reason
 	if f.EstimatedMicroUSD > 0 {
@@ -294,8 +298,8 @@ func BudgetFull(t *plan.Task, job string, f ledgerbudget.Exceeded, key, reason s
 	}, budgetChannels(t, f.Spending))
 }
 
-// Unreachable returns the notices that a run waits for its model, one for an outage. until
-// is zero if the end is not known.
+// Unreachable returns the notices that a run waits for its model. There is one for each outage.
+// until is zero if the end is unknown.
 func Unreachable(t *plan.Task, m *plan.Model, since time.Time, why string, until time.Time) []ledger.Notice {
 	again := "after 5, 15 and 30 minutes and then every hour"
 	if !until.IsZero() {
@@ -308,7 +312,7 @@ func Unreachable(t *plan.Task, m *plan.Model, since time.Time, why string, until
 	}, t.OwnerChannels())
 }
 
-// QuotaSpent returns the notices that a model is paused, with what rouse spent.
+// QuotaSpent returns the notices that a model is paused. They include the amount that rouse spent.
 func QuotaSpent(ctx context.Context, l *ledger.Ledger, t *plan.Task, p pause.ModelPause) []ledger.Notice {
 	now := p.Since.In(t.Plan.Zone)
 	spent := func(since time.Time) string {
@@ -327,10 +331,10 @@ func QuotaSpent(ctx context.Context, l *ledger.Ledger, t *plan.Task, p pause.Mod
 	}, t.OwnerChannels())
 }
 
-// EndNotices returns the notices of the end of a run, or nil if the caller waits for the run. A channel
-// gets only some failures of an incident, and the recovery.
+// EndNotices returns the notices about the end of a run, or nil if the caller waits for the run. A
+// channel gets only some failures of an incident, and the recovery.
 func (w *Writer) EndNotices(run ledger.Run, res ledger.Result) *incident.EndNotices {
-	// What keeps a task from being resolved is what the run ends with, and so in the notice.
+	// If the task cannot be resolved, the run ends with that error, which the notice contains.
 	p := w.plan.Load()
 	t, _ := w.plan.Resolve(run)
 	if run.Job == "" && len(t.Notify.Channels) == 0 {
@@ -373,8 +377,8 @@ func budgetOwner(s ledgerbudget.Spending) string {
 	return s.Scope + " " + s.Name
 }
 
-// DescribeFull describes a budget without room. If estimates have filled it, their cause comes
-// first.
+// DescribeFull describes an exhausted budget. If estimates have filled the budget, their cause
+// comes first.
 func DescribeFull(f ledgerbudget.Exceeded, until ledgerbudget.Day, tokens, cost int64) string {
 	whose, key := budgetOwner(f.Spending), "budget"
 	if f.Scope == ledgerbudget.ScopeDaemon {

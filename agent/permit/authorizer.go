@@ -1,5 +1,6 @@
-// Package permit decides what a run may do: whether its definition is approved, which places its
-// tools reach, and whether a call may be made, needs an approval or is denied.
+// Package permit decides what a run may do. It checks whether the definition of the run is
+// approved, and which places its tools can reach. It allows or denies each call, or asks for an
+// approval.
 package permit
 
 import (
@@ -27,23 +28,24 @@ import (
 type Authorizer struct {
 	ledger  *ledger.Ledger
 	attempt ledger.Attempt
-	agent   string // as the run names it
+	agent   string // agent of the run
 	rules   tool.Authorizer
 
 	roots *tool.Roots
 
 	mu    sync.Mutex
-	taint tool.Taint // what the record says of the run
+	taint tool.Taint // recorded labels of the run
 	tier  string
-	// What OnCallsStart records of the calls that were allowed since it last did.
+	// Changes by the calls that were allowed since the last OnCallsStart, which records them.
 	addedTaint tool.Taint
 	marks      label.TaintUpdate
-	// What they read, and what those before them read since the labels there were last looked up.
+	// Places that these calls read, and places that were read by calls after the last lookup of
+	// labels.
 	reads, madeReads []label.Place
 
-	MadeCalls map[string]bool // keys of calls that earlier attempts have made: what allowed them is used up
+	MadeCalls map[string]bool // keys of calls that earlier attempts made; their approvals are used up
 
-	itemsRead bool // whether items are those of the ledger
+	itemsRead bool // whether items is set
 	items     []inbox.Item
 }
 
@@ -57,7 +59,7 @@ func NewAuthorizer(l *ledger.Ledger, t *plan.Attempt) *Authorizer {
 	return g
 }
 
-// untrustedTrigger names the untrusted content that started a run.
+// untrustedTrigger returns a description of the untrusted content that started a run, or "".
 func untrustedTrigger(d ledger.TriggerDetail) string {
 	switch {
 	case d.File != nil:
@@ -84,10 +86,10 @@ func (g *Authorizer) meet(added tool.Taint, words, notPrivate string) {
 	}
 }
 
-// callWords returns the tool of a call and its most telling argument, such as the path.
+// callWords returns the tool of a call and its most informative argument, such as the path.
 func callWords(name string, args json.RawMessage) string {
 	var given map[string]any
-	_ = json.Unmarshal(args, &given) // if they are invalid, the name alone is returned
+	_ = json.Unmarshal(args, &given) // if args is invalid, only the name is returned
 	for _, key := range []string{"path", "url", "command", "sql", "table", "name"} {
 		if value, ok := given[key].(string); ok && value != "" {
 			return fmt.Sprintf("%s %q", name, text.Truncate(value, 120))
@@ -112,7 +114,7 @@ func (g *Authorizer) Authorize(ctx context.Context, in tool.Invocation, t tool.T
 		return tool.Verdict{}, err
 	}
 
-	if need.Shown == "" && need.Action != "" { // an owner decides on what they can read
+	if need.Shown == "" && need.Action != "" { // the owner needs a readable description
 		need.Shown = t.Name() + " " + t.Spec().CallText(args)
 	}
 
@@ -122,7 +124,7 @@ func (g *Authorizer) Authorize(ctx context.Context, in tool.Invocation, t tool.T
 		return tool.Verdict{}, err
 	}
 
-	var by int64 // the item that allows it
+	var by int64 // ID of the item that allows the call
 	held := g.taint | g.addedTaint
 	need.AddsTaint = need.Labels(held)
 	v, err := g.rules.Decide(t.Name(), need, held, func(hash string) (said tool.OwnerDecision, err error) {
@@ -148,7 +150,8 @@ func (g *Authorizer) Authorize(ctx context.Context, in tool.Invocation, t tool.T
 	return v, nil
 }
 
-// answerFor returns the owner's decision on an action, and the item that allows it to this call.
+// answerFor returns the owner's decision on an action. by is the ID of the inbox item that allows
+// this call, or 0.
 func (g *Authorizer) answerFor(ctx context.Context, in tool.Invocation, hash string) (said tool.OwnerDecision, by int64, err error) {
 	if said.Standing, err = g.ledger.Inbox.HasStandingApproval(ctx, g.agent, hash); err != nil || said.Standing {
 		return said, 0, err
@@ -161,14 +164,14 @@ func (g *Authorizer) answerFor(ctx context.Context, in tool.Invocation, hash str
 		g.itemsRead = true
 	}
 
-	// A denial counts for the rest of the run. A single approval counts for the first call that
-	// asks, and for its repetition after an interruption.
+	// A denial applies to the rest of the run. A single approval applies to the first call that
+	// asks, and to its repetition after an interruption.
 	for _, i := range g.items {
 		if i.Kind != inbox.KindApproval || i.Action.Hash != hash || i.State != inbox.ItemAnswered {
 			continue
 		}
 
-		// The calls of one answer are judged before any of them is recorded.
+		// All calls of one model response are decided before the first is recorded.
 		used := i.Used
 		if key, taken := g.marks.UsedApprovals[i.ID]; taken {
 			used = key
@@ -185,7 +188,8 @@ func (g *Authorizer) answerFor(ctx context.Context, in tool.Invocation, hash str
 	return said, by, nil
 }
 
-// OnCallsStart implements loop.Authorizer: what the calls bring is on record before they begin.
+// OnCallsStart implements loop.Authorizer. It records the labels and writes of the calls before
+// they begin.
 func (g *Authorizer) OnCallsStart(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -197,7 +201,7 @@ func (g *Authorizer) OnCallsStart(ctx context.Context) error {
 	}
 
 	g.madeReads, g.reads = append(g.madeReads, g.reads...), nil
-	// Most calls change nothing; each write would wait for the disk.
+	// Most calls change nothing here, and each write would wait for the disk.
 	if taint == g.taint && max(g.tier, g.marks.Tier) == g.tier && len(g.marks.Writes) == 0 && len(g.marks.UsedApprovals) == 0 {
 		g.marks = label.TaintUpdate{}
 		return nil
@@ -208,7 +212,7 @@ func (g *Authorizer) OnCallsStart(ctx context.Context) error {
 		return err
 	}
 
-	// The items were read once; what the ledger has just noted of them is noted here, too.
+	// Update the items too, because they are read from the ledger only once.
 	for n, i := range g.items {
 		if key, used := g.marks.UsedApprovals[i.ID]; used {
 			g.items[n].Used = key
@@ -220,7 +224,7 @@ func (g *Authorizer) OnCallsStart(ctx context.Context) error {
 	return nil
 }
 
-// ApprovalQuestion is the inbox item in which a run asks for an approval (UNI-09).
+// ApprovalQuestion returns the inbox item with which a run asks for an approval.
 func ApprovalQuestion(t *plan.Attempt, a tool.ApprovalRequest) *inbox.Question {
 	clean := t.Redactor().Replace
 	message := fmt.Sprintf("It waits for your approval: %s.", strings.TrimSuffix(a.Why, "."))
@@ -246,19 +250,19 @@ func ApprovalQuestion(t *plan.Attempt, a tool.ApprovalRequest) *inbox.Question {
 
 var _ loop.Authorizer = (*Authorizer)(nil)
 
-// lookUp adds the labels of what a call reads, and all that the agent keeps if the call may write
-// it.
+// lookUp adds the labels of the places that a call reads. If the call may write the agent's memory,
+// it also adds the places of that memory to the writes.
 func (g *Authorizer) lookUp(ctx context.Context, need *tool.Access) error {
-	if need.WritesMemory { // its database, and where it may write
+	if need.WritesMemory { // the agent's database and its writable places
 		need.Writes = append(append(need.Writes, g.roots.Writable()...), label.TablePlace(g.rules.Agent, ""))
 	}
 
 	letters, err := g.ledger.Labels.Of(ctx, need.Reads...)
 	labels := tool.ParseTaint(letters)
 	if labels&tool.Private != 0 && need.NotPrivate == "" {
-		if need.NotPrivate = "rouse grants"; len(need.Reads) == 1 { // lists all places with labels
+		if need.NotPrivate = "rouse grants"; len(need.Reads) == 1 { // this command lists all labelled places
 			name := need.Reads[0].Name
-			if need.Reads[0].Kind != label.PlaceFile { // the name of a table begins with its agent
+			if need.Reads[0].Kind != label.PlaceFile { // the name of a table begins with the agent's name
 				name, _, _ = strings.Cut(name, "/")
 			}
 			need.NotPrivate = "rouse grants release " + name
@@ -268,8 +272,8 @@ func (g *Authorizer) lookUp(ctx context.Context, need *tool.Access) error {
 	return err
 }
 
-// lookAgain adds labels that other runs have since put on what the calls read. Labels are recorded
-// before the content is written, so that none is missed.
+// lookAgain adds labels that other runs have put on the places since the calls read them. Labels
+// are recorded before content is written, so no label is missed.
 func (g *Authorizer) lookAgain(ctx context.Context) error {
 	letters, err := g.ledger.Labels.Of(ctx, g.madeReads...)
 	g.addedTaint |= tool.ParseTaint(letters)
@@ -277,7 +281,8 @@ func (g *Authorizer) lookAgain(ctx context.Context) error {
 	return err
 }
 
-// ProgramEnded labels what a long-running program may have written, by what it could read.
+// ProgramEnded records the labels of the places that a long-running program can read, and labels
+// the places that it may have written.
 func (g *Authorizer) ProgramEnded(ctx context.Context) error {
 	need := g.roots.ProgramNeed()
 	if err := g.lookUp(ctx, &need); err != nil {
@@ -291,8 +296,8 @@ func (g *Authorizer) ProgramEnded(ctx context.Context) error {
 	return g.OnCallsStart(ctx)
 }
 
-// labelFile records a file before it gets its name, so that it keeps its labels under any other
-// name.
+// labelFile records a new file before it gets its name. So the file keeps its labels if it is
+// renamed.
 func (g *Authorizer) labelFile(ctx context.Context, file label.Place) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -304,17 +309,17 @@ func (g *Authorizer) labelFile(ctx context.Context, file label.Place) error {
 	return g.ledger.Labels.RecordTaint(ctx, g.attempt, label.TaintUpdate{Writes: missing})
 }
 
-// Shown describes what a prompt shows of places that runs write.
+// Shown describes the content of a prompt that runs may have written.
 type Shown struct {
 	Folder bool          // files of the working folder
 	Tables bool          // tables of the agent's database
 	Rows   bool          // rows of the agent's database
-	Labels tool.Taint    // labels of the earlier runs that it reports
+	Labels tool.Taint    // labels of the earlier runs in the prompt
 	Places []label.Place // workspaces and registered tools
 }
 
-// AdmitPrompt records the labels of what the prompt shows: tables, rows, files and skills. All of
-// that has been read by now.
+// AdmitPrompt records the labels of everything that the prompt shows: tables, rows, files and
+// skills. The prompt must be complete.
 func (g *Authorizer) AdmitPrompt(ctx context.Context, t *plan.Attempt, s Shown) error {
 	if !t.NeedsModel() && !t.Executes() {
 		return nil
@@ -329,17 +334,18 @@ func (g *Authorizer) AdmitPrompt(ctx context.Context, t *plan.Attempt, s Shown) 
 	g.meet(need.AddsTaint&^g.taint, "its prompt, which shows files, tables, rows or reports of earlier runs", need.NotPrivate)
 	g.addedTaint |= need.AddsTaint
 	g.mu.Unlock()
-	// The model is about to see it, so it is recorded even if the run is being stopped.
+	// The model is about to read the prompt, so record the labels even if the run is being stopped.
 	return g.OnCallsStart(context.WithoutCancel(ctx))
 }
 
-// promptNeed returns the need of a prompt.
+// promptNeed returns the access that a prompt needs.
 func (g *Authorizer) promptNeed(t *plan.Attempt, s Shown) (need tool.Access) {
 	if s.Folder {
 		need = g.roots.ReadNeed(cmp.Or(t.Agent.HostFolder, "."))
 	}
 
-	// That the database is private is said of its rows. What a run that had read some called its tables is labelled.
+	// Only rows of a private database are private data. Names of tables can carry labels too,
+	// because labelled runs may have chosen them.
 	if s.Tables || s.Rows {
 		need.Reads = append(need.Reads, label.TablePlace(t.Agent.Name, ""))
 	}
@@ -348,21 +354,22 @@ func (g *Authorizer) promptNeed(t *plan.Attempt, s Shown) (need tool.Access) {
 		need.NotPrivate = "private: {database: false}"
 	}
 
-	need.AddsTaint |= s.Labels &^ tool.Outward // what they sent was theirs
+	need.AddsTaint |= s.Labels &^ tool.Outward // external effects of earlier runs do not count for this run
 	need.Reads = append(need.Reads, s.Places...)
 	for _, sk := range t.Agent.Skills.All() {
 		shown := g.roots.ReadNeed(sk.Dir)
-		// A skill is there to be followed: that it lies in a private folder makes it no private data.
+		// A skill in a private folder is not private data, because the agent is meant to follow it.
 		need.AddsTaint, need.Reads = need.AddsTaint|shown.AddsTaint&^tool.Private, append(need.Reads, shown.Reads...)
 	}
 
 	return need
 }
 
-// Untrusted reports whether the run has met untrusted content.
+// Untrusted reports whether the run has read untrusted content.
 func (g *Authorizer) Untrusted() bool { return g != nil && g.taint&tool.Untrusted != 0 }
 
-// Kept are the places of all that an agent keeps. Of one that is not configured that is what has its name.
+// Kept returns the places that an agent keeps between runs. If the agent is not configured, these
+// are the places with its name.
 func Kept(p *plan.Active, name string) ([]label.Place, error) {
 	named := []label.Place{label.TablePlace(name, ""), label.WorkspacePlace(name, "", "")}
 	a, ok := p.Agents[name]
@@ -374,17 +381,17 @@ func Kept(p *plan.Active, name string) ([]label.Place, error) {
 	return append(named, places...), err
 }
 
-// kept are the agent's database, and where it may write.
+// kept returns the places of the agent's database, its workdir and its writable folders.
 func kept(a plan.Agent, b nofollow.UntrustedDirs) ([]label.Place, error) {
 	out := []label.Place{label.TablePlace(a.Name, "")}
 	roots, err := tool.NewRootsWithin(b, a.Workdir, grants(&plan.Attempt{Task: plan.Task{Agent: a}}))
-	if errors.Is(err, os.ErrNotExist) { // it has never run
+	if errors.Is(err, os.ErrNotExist) { // the agent has never run
 		return append(out, label.Place{Kind: label.PlaceFile, Name: a.Workdir}), nil
 	}
 	if err != nil {
 		return nil, err
 	}
 
-	// With the workdir, also where it is only read: others may write there.
+	// The workdir is included even if it is read-only, because others may write there.
 	return append(append(out, label.Place{Kind: label.PlaceFile, Name: roots.Workdir()}), roots.Writable()...), nil
 }

@@ -20,15 +20,16 @@ import (
 	"rouse/internal/ledger/inbox"
 )
 
-// definition is what a run does and may do, as its owner approves it (OSL-19). It holds no secrets.
+// definition describes everything that a run does and may do. The owner approves this text. It
+// contains no secrets.
 type definition struct {
 	Job          string           `json:"job,omitempty"`
 	Prompt       string           `json:"prompt,omitempty"`
 	Playbook     []definedCall    `json:"playbook,omitempty"`
 	Skill        string           `json:"skill,omitempty"`
 	Input        map[string]any   `json:"input,omitempty"`
-	Config       json.RawMessage  `json:"config,omitempty"`      // of the skill
-	SkillTools   []string         `json:"skill_tools,omitempty"` // that its module may call
+	Config       json.RawMessage  `json:"config,omitempty"`      // configuration of the skill
+	SkillTools   []string         `json:"skill_tools,omitempty"` // tools that the module may call
 	Executor     *definedExecutor `json:"executor,omitempty"`
 	When         []definedGate    `json:"when,omitempty"`
 	Watched      string           `json:"watched,omitempty"`
@@ -43,10 +44,10 @@ type definition struct {
 	Tools        toolNames        `json:"tools"`
 	Read         []string         `json:"read,omitempty"`
 	Public       []string         `json:"public,omitempty"`
-	Private      []string         `json:"private,omitempty"` // folders, and "database"
+	Private      []string         `json:"private,omitempty"` // folders, and "database" for the database
 	Write        []string         `json:"write,omitempty"`
 	Commands     []definedCommand `json:"commands,omitempty"`
-	Skills       []string         `json:"skill_commands,omitempty"` // that skills may allow
+	Skills       []string         `json:"skill_commands,omitempty"` // commands that skills may allow
 	Network      []web.Grant      `json:"network,omitempty"`
 	Secrets      []string         `json:"secrets,omitempty"`
 	Servers      []string         `json:"mcp,omitempty"`
@@ -69,7 +70,7 @@ func definitionOf(t *plan.Task) definition {
 		OnDenied: a.OnDenied, MinTier: t.MinTier(), Unconfined: a.Unconfined,
 	}
 
-	if a.Mode != plan.ModeFolder { // as it was said before there were modes: what was approved then stands
+	if a.Mode != plan.ModeFolder { // definitions that were approved before modes existed have no mode
 		d.Mode = a.Mode
 	}
 
@@ -105,7 +106,7 @@ func definitionOf(t *plan.Task) definition {
 	}
 
 	if t.Detail.Tool != "" || t.Detail.Wake != nil || (t.Detail.Prompt != "" && j.Name == "") {
-		d.Prompt = "" // it is of one run, and a definition is approved for all
+		d.Prompt = "" // the prompt belongs to one run, and a definition is approved for all runs
 	}
 
 	return d
@@ -120,7 +121,8 @@ func (d definition) text() (string, error) {
 	return strings.TrimSuffix(out.String(), "\n"), err
 }
 
-// unapprovedDefinition is a definition that others could have written, and that is not approved.
+// unapprovedDefinition is a definition that another user could have changed and that the owner has
+// not approved.
 type unapprovedDefinition struct{ uses, foreign, text, hash string }
 
 // findUnapproved returns the definition that must be approved before a task begins, or nil.
@@ -143,14 +145,14 @@ func findUnapproved(ctx context.Context, l *ledger.Ledger, t *plan.Task) (*unapp
 	return &u, nil
 }
 
-// UnapprovedJobs returns the jobs whose definitions wait for approval, with who else can change
-// them.
+// UnapprovedJobs returns the jobs with definitions that wait for approval. Each value describes how
+// another user can change the definition.
 func UnapprovedJobs(ctx context.Context, l *ledger.Ledger, p *plan.Active) (map[string]string, error) {
 	held := map[string]string{}
 	for name := range p.Jobs {
 		t, err := p.Resolve(ledger.Run{Job: name})
 		if err != nil {
-			continue // without its agent it does not run at all
+			continue // without its agent, the job does not run
 		}
 
 		u, err := findUnapproved(ctx, l, t)
@@ -166,8 +168,7 @@ func UnapprovedJobs(ctx context.Context, l *ledger.Ledger, p *plan.Active) (map[
 	return held, nil
 }
 
-// AwaitApproval parks a run until the owner has approved a definition that others could have
-// written.
+// AwaitApproval returns an early end that parks the run if its definition needs an approval.
 func AwaitApproval(ctx context.Context, l *ledger.Ledger, t *plan.Task) error {
 	u, err := findUnapproved(ctx, l, t)
 	if u == nil || err != nil {
@@ -182,7 +183,7 @@ func AwaitApproval(ctx context.Context, l *ledger.Ledger, t *plan.Task) error {
 	}}}
 }
 
-// The following types write parts of a definition. They hold every field that changes a run,
+// The following types write parts of a definition. They contain every field that changes a run,
 // because the text is hashed.
 
 type definedCall struct {
@@ -283,8 +284,8 @@ func definedCommands(grants []shell.Grant) (out []definedCommand) {
 }
 
 // Fingerprint returns a hash of a job's definition, expectations and models. A failed file is not
-// tried again under the same fingerprint. specs are the tools that come with no plan. It is "" if the
-// job is not configured.
+// tried again while the fingerprint stays the same. specs are the specs of the built-in tools. It
+// returns "" if the job is not configured.
 func Fingerprint(p plan.Plan, specs tool.Specs, job string) string {
 	t, err := (&plan.Active{Plan: p, Specs: specs}).Resolve(ledger.Run{Job: job})
 	if err != nil {
@@ -305,7 +306,7 @@ func Fingerprint(p plan.Plan, specs tool.Specs, job string) string {
 	return tool.ActionHash(text, expected.String(), asked.String())[:16]
 }
 
-// serverLine is a server in a definition that its owner approves: what it is, and what it may.
+// serverLine describes an MCP server in a definition: its address or command, and its permissions.
 func serverLine(s mcp.Server) string {
 	line := s.Name + ": " + s.Where()
 	if s.Files != "" && len(s.Argv) > 0 {
@@ -325,11 +326,11 @@ func serverLine(s mcp.Server) string {
 	return line
 }
 
-// Bounds returns the job's bounds, or else the agent's. A wake stays within those of the job that
-// began its chain.
+// Bounds returns the job's bounds, or else the agent's. A wake also stays within the bounds of the
+// job that began its chain.
 func Bounds(t *plan.Task) loop.Bounds {
 	b := overrideBounds(t.Agent.Bounds, t.GoverningJob().Bounds)
-	if t.Detail.Chat && (b.Steps == 0 || t.Agent.DefaultSteps) { // a bound set by the owner is kept
+	if t.Detail.Chat && (b.Steps == 0 || t.Agent.DefaultSteps) { // the owner's own bound is kept
 		b.Steps = loop.ChatSteps
 	}
 	if t.Origin != nil {

@@ -14,8 +14,9 @@ import (
 	"rouse/agent/tool/web"
 )
 
-// OSL-19: what changes a run changes the text that is approved, but for where it stands in a file.
-// Each field is set in turn, so that one which comes later is not forgotten.
+// TestDefinitionIsWhole checks OSL-19: each setting that changes a run changes the approved text,
+// except its position in the configuration. The test sets each field in turn, so that new fields
+// are not forgotten.
 func TestDefinitionIsWhole(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -66,7 +67,7 @@ func definedText(t *testing.T, d definition) string {
 	return text
 }
 
-// some sets a field to something else than nothing.
+// some sets a field to a value other than zero.
 func some(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:

@@ -16,8 +16,8 @@ import (
 	"rouse/internal/owner"
 )
 
-// Roots returns the places that the tools of an attempt reach, with their labels. The authorizer
-// is optional: it decides by the roots, and labels what is written.
+// Roots returns the places that the tools of an attempt can reach, with their labels. The
+// authorizer is optional. If set, it uses the roots for its decisions and labels new files.
 func Roots(l *ledger.Ledger, t *plan.Attempt, g *Authorizer) (*tool.Roots, error) {
 	out, err := tool.NewRootsWithin(t.Plan.Boundary, cmp.Or(t.BaseDir, t.Agent.Workdir), grants(t))
 	if err != nil {
@@ -31,7 +31,7 @@ func Roots(l *ledger.Ledger, t *plan.Attempt, g *Authorizer) (*tool.Roots, error
 		out.HideSecrets()
 	}
 
-	// A run must not change the skills that it is given, wherever they lie.
+	// A run must not change its own skills, wherever they are.
 	for _, s := range t.Agent.Skills.All() {
 		if !slices.ContainsFunc(t.Plan.Masks.ReadOnly, func(f string) bool { return fspath.Within(s.Dir, f) }) {
 			out.Mask(tool.ProtectedPaths{ReadOnly: []string{s.Dir}})
@@ -52,8 +52,8 @@ func Roots(l *ledger.Ledger, t *plan.Attempt, g *Authorizer) (*tool.Roots, error
 	return out, nil
 }
 
-// grants returns the places that a run may reach: the agent's own, and what started the run. Of a
-// watched folder that is all of it, because the list of changes may be cut.
+// grants returns the places that a run may reach: those of the agent, and the files that started
+// the run. For a watched folder it is the whole folder, because the list of changes may be cut.
 func grants(t *plan.Attempt) []tool.Grant {
 	var out []tool.Grant
 	for _, p := range t.Agent.Read {
@@ -88,8 +88,8 @@ func grants(t *plan.Attempt) []tool.Grant {
 	return append(out, skillGrants(t)...)
 }
 
-// MakeWorkdir creates the agent's workdir and the folders of grants.write in it. A name with an
-// extension counts as a file.
+// MakeWorkdir creates the agent's workdir and the folders of grants.write in it. It treats a path
+// with an extension as a file, and does not create it.
 func MakeWorkdir(t *plan.Task) error {
 	folders := []string{t.Agent.Workdir}
 	for _, path := range t.Agent.Write {
@@ -110,7 +110,7 @@ func MakeWorkdir(t *plan.Task) error {
 	return nil
 }
 
-// skillGrants let a run read what lies in its skills (AGS-11, AUT-08).
+// skillGrants lets a run read the files of its skills.
 func skillGrants(t *plan.Attempt) []tool.Grant {
 	if !t.NeedsModel() {
 		return nil
@@ -123,18 +123,19 @@ func skillGrants(t *plan.Attempt) []tool.Grant {
 	return out
 }
 
-// ClaimOutput records a file that a run writes into the folder that its job watches, so that the
-// job does not wake itself.
+// ClaimOutput records a file that a run writes into its job's watched folder, so that the job does
+// not trigger itself.
 func ClaimOutput(ctx context.Context, l *ledger.Ledger, t *plan.Attempt, o tool.Output) error {
-	// A watch knows its files by the real name of the folder, which may be younger than the run.
+	// The watch identifies files by the real path of the folder, which may have been created during
+	// the run.
 	root, err := t.Plan.Boundary.Resolve(t.Job.Watched.Folder)
 	if err != nil {
-		return nil //nolint:nilerr // a folder that is not there holds nothing
+		return nil //nolint:nilerr // a missing folder contains no files
 	}
 
 	rel, ok := fspath.Rel(root, o.Path)
 	if !ok || rel == "." {
-		return nil // not in the folder
+		return nil // outside the folder
 	}
 	if !t.Job.Watched.Recursive && filepath.Dir(rel) != "." {
 		return nil

@@ -17,7 +17,7 @@ type Active struct {
 	Plan
 	Desktop         func() bool            // reports whether there is a desktop session; optional
 	Redactor        *redact.Redactor       // removes Secrets
-	AnswerRedactor  *redact.Redactor       // removes only the long ones of Secrets, for API responses
+	AnswerRedactor  *redact.Redactor       // removes only long Secrets, for API responses
 	Specs           tool.Specs             // specs of all tools
 	HostTools       tool.Specs             // tools for files and programs, which agents of ModeNone do not have
 	WatchedFolders  []string               // UntrustedFolders and the watched folders of jobs

@@ -14,17 +14,17 @@ type Attempt struct {
 	Files    []BatchFile     // files of a batch
 	Manifest string          // file that lists them
 	Clone    *checkout.Clone // nil if the run works in the agent's workdir
-	Received string          // folder for files of MCP servers, "" without servers
+	Received string          // folder for files from MCP servers; "" without servers
 	BaseDir  string          // base of relative paths, for a replay; "" for the workdir
-	// ModuleRedactor is the redactor of the module that does the run. It also removes the tokens that
-	// the module gets. Nil without a module.
+	// ModuleRedactor is the redactor of the module that executes the run. It also removes the
+	// tokens that the module gets. Nil without a module.
 	ModuleRedactor *redact.Redactor
 }
 
 // NewAttempt returns an attempt at a task.
 func NewAttempt(t *Task, try ledger.Attempt) Attempt { return Attempt{Task: *t, Try: try} }
 
-// Redactor returns the redactor of the module that does the run, or else that of the plan.
+// Redactor returns the redactor of the module that executes the run, or else that of the plan.
 func (t *Attempt) Redactor() *redact.Redactor {
 	if t.ModuleRedactor != nil {
 		return t.ModuleRedactor

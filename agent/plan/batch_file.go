@@ -2,8 +2,8 @@ package plan
 
 import "rouse/internal/ledger"
 
-// BatchFile is a file of a batch in templates. A missing one keeps its place, because keys of a
-// playbook's calls are positions.
+// BatchFile is a file of a batch in templates. A missing file keeps its place, because the keys of
+// a playbook's calls contain positions in the batch.
 type BatchFile struct {
 	ledger.File
 	gone bool
@@ -15,7 +15,7 @@ func (f BatchFile) Removed() bool { return f.gone }
 // NewBatchFile returns a file of a batch. gone marks a file that is missing or has changed.
 func NewBatchFile(f ledger.File, gone bool) BatchFile { return BatchFile{f, gone} }
 
-// BatchOf returns the files of a batch, none of them gone.
+// BatchOf returns the files of a batch. None of them is gone.
 func BatchOf(files []ledger.File) []BatchFile {
 	out := make([]BatchFile, len(files))
 	for i, f := range files {

@@ -297,7 +297,8 @@ var (
 	foreignToolsAllowed = strings.Fields("read write edit multiedit glob grep ls notebookread notebookedit task todowrite todoread skill")
 )
 
-// LocateExecutor finds the executor of a run. It returns an error if the executor cannot be started.
+// LocateExecutor finds the executor of a run. It returns an error if the executor cannot be
+// started.
 func (t *Task) LocateExecutor() (executor.Located, error) {
 	s := *t.Job.Executor
 	located, err := executor.Locate(s.Argv[0])
@@ -307,7 +308,8 @@ func (t *Task) LocateExecutor() (executor.Located, error) {
 	return located, err
 }
 
-// checkExecutor returns an error if an agent or a stranger can write in a folder that leads an executor. Links are followed as they are now.
+// checkExecutor returns an error if an agent or an untrusted source can write to a folder that
+// influences the executor. It resolves links as they are now.
 func (t *Task) checkExecutor(s executor.Settings, located executor.Located) error {
 	for _, f := range s.Folders(located) {
 		except := ""

@@ -170,7 +170,7 @@ type Job struct {
 	Record      bool   // record the requests and answers of the model for a replay
 	// UndoOnFailure undoes the changes of a failed run to files and database.
 	UndoOnFailure bool
-	ContextViews  []string          // saved views whose rows are added to the prompt
+	ContextViews  []string          // saved views to show in the prompt
 	Checkout      *checkout.Options // overrides the agent's checkout; nil means the agent's
 	KeepSession   bool              // runs continue the session of earlier runs
 	Zone          *time.Location    // zone of the schedule; nil means the plan's zone

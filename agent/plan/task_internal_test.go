@@ -3,7 +3,7 @@ package plan
 import "testing"
 
 // TestTierOfAnIsolatedAgent checks OSA-40. Programs of an isolated agent are confined on tier B or
-// A, whatever the job sets. Those of other agents use the tier of the job.
+// A, regardless of the job. Programs of other agents use the tier of the job.
 func TestTierOfAnIsolatedAgent(t *testing.T) {
 	t.Parallel()
 	for job, want := range map[string]string{"A": "A", "B": "B", "C": "B", "D": "B"} {

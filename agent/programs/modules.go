@@ -13,7 +13,7 @@ import (
 	"rouse/skills/module"
 )
 
-// Machine returns the machine that starts modules, each in a confined process of its own.
+// Machine returns the machine that runs each module in a confined process of its own.
 func (p *Hosts) Machine() (*module.Machine, error) {
 	p.machineMu.Lock()
 	defer p.machineMu.Unlock()
@@ -62,5 +62,5 @@ func (p *Hosts) ModuleProblem(s *skills.Skill) string {
 	if _, err = machine.Compile(context.Background(), s.Dir); errors.As(err, &wrong) {
 		return fmt.Sprintf("the module of the skill %s does not compile: %v", s.Name, wrong)
 	}
-	return "" // any other failure is the run's to tell
+	return "" // the run reports any other failure
 }

@@ -1,5 +1,5 @@
 // Package programs starts the programs of runs in a sandbox: commands, conditions, MCP servers and
-// agent programs. It records what they leave behind.
+// agent programs. It records the files that they leave behind.
 package programs
 
 import (
@@ -28,25 +28,28 @@ import (
 	"rouse/skills/module"
 )
 
-// Hosts start the programs of all runs, with one sandbox for each reason not to confine.
+// Hosts starts the programs of all runs. It has one sandbox for confined programs, and one for each
+// reason not to confine a program.
 type Hosts struct {
-	ledger *ledger.Ledger // nil if nothing is recorded
+	ledger *ledger.Ledger // nil if no record is kept
 	log    *slog.Logger
 	lanes  *shell.Limiter
-	Gates  *shell.Limiter // a condition is checked in time, however busy the lanes are
-	// executors limits nothing: a program may work for an hour, and must not block the lanes.
+	Gates  *shell.Limiter // separate from lanes, so that a condition is checked in time
+	// Executors has no limit, because an agent program may work for an hour and must not block
+	// lanes.
 	Executors *shell.Limiter
 	Scratch   string
-	Viewer    *preview.Viewer // shows files in approval requests; optional
+	Viewer    *preview.Viewer // renders files in approval requests; optional
 
 	machineMu sync.Mutex
 	modules   *module.Machine // nil until a module starts; guarded by machineMu
 
 	mu        sync.Mutex
-	sandboxes map[string]*sandbox.Sandbox // by the reason that is given for none, "" for confined
+	sandboxes map[string]*sandbox.Sandbox // by the reason for no confinement; "" for confined programs
 }
 
-// New returns the hosts. scratch is the folder for running programs, or "" for that of the system.
+// New returns Hosts. scratch is the folder for temporary files of programs, or "" for that of the
+// system.
 func New(l *ledger.Ledger, log *slog.Logger, scratch string) (*Hosts, error) {
 	n := max(2, runtime.NumCPU())
 	lanes, err := shell.NewLimiter(n)
@@ -66,7 +69,8 @@ func New(l *ledger.Ledger, log *slog.Logger, scratch string) (*Hosts, error) {
 	return &Hosts{ledger: l, log: log, lanes: lanes, Gates: gates, Executors: executors, Scratch: scratch, sandboxes: map[string]*sandbox.Sandbox{}}, nil
 }
 
-// Sandbox is the sandbox for agents whose owner gives a reason not to confine them, "" for all others.
+// Sandbox returns the sandbox for programs. unconfined is the owner's reason for not confining
+// them, or "" if they are confined.
 func (p *Hosts) Sandbox(unconfined string) (*sandbox.Sandbox, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,7 +79,7 @@ func (p *Hosts) Sandbox(unconfined string) (*sandbox.Sandbox, error) {
 		return b, nil
 	}
 
-	// A failure is not kept: the next run tries again.
+	// An error is not cached, so that the next run tries again.
 	b, err := sandbox.New(sandbox.Options{OffReason: unconfined, Scratch: p.Scratch})
 	if err == nil {
 		p.sandboxes[unconfined] = b
@@ -99,8 +103,8 @@ func (p *Hosts) Launcher(t *plan.Attempt, roots *tool.Roots) (*shell.Launcher, e
 	return h, nil
 }
 
-// Recover cleans up after the commands of a process that died. It retries at the next
-// start.
+// Recover cleans up after the commands of a process that died. If it fails, the next start tries
+// again.
 func (p *Hosts) Recover(ctx context.Context) error {
 	if p.Scratch == "" {
 		return nil
@@ -118,13 +122,14 @@ func (p *Hosts) Recover(ctx context.Context) error {
 	return err
 }
 
-// RecordEnded records what a program outside of a call left or got disarmed.
+// RecordEnded records the files and repositories that a program left, if no call of the run started
+// the program.
 func (p *Hosts) RecordEnded(ctx context.Context, run ledger.Run, ended shell.Ended) error {
 	ctx = context.WithoutCancel(ctx)
 	return errors.Join(ended.Unkept, p.RecordDisarmed(ctx, run, ended.Disarmed), p.RecordKept(ctx, run, ended.Kept))
 }
 
-// RecordKept records what a command outside of a call left in its temporary places, if anything.
+// RecordKept records the files that a command left in temporary places. k may be nil.
 func (p *Hosts) RecordKept(ctx context.Context, run ledger.Run, k *shell.Kept) error {
 	if k == nil {
 		return nil
@@ -134,7 +139,8 @@ func (p *Hosts) RecordKept(ctx context.Context, run ledger.Run, k *shell.Kept) e
 	return runlog.AppendEvent(ctx, p.ledger, run, "files.kept", k)
 }
 
-// RecordDisarmed puts on record what was disarmed outside of a call, whose answer would say it.
+// RecordDisarmed records the git repositories that were disarmed after a command outside of a call.
+// For a command within a call, the result of the call reports them.
 func (p *Hosts) RecordDisarmed(ctx context.Context, run ledger.Run, disarmed []shell.Disarmed) error {
 	var all error
 	for _, d := range disarmed {
@@ -144,7 +150,7 @@ func (p *Hosts) RecordDisarmed(ctx context.Context, run ledger.Run, disarmed []s
 	return all
 }
 
-// RecordStart puts on record that a program starts which no call of a model asked for.
+// RecordStart records that a program starts without a call of a model.
 func (p *Hosts) RecordStart(ctx context.Context, run ledger.Run, why string, s shell.Start) error {
 	network := "none"
 	if s.Network {
@@ -154,7 +160,7 @@ func (p *Hosts) RecordStart(ctx context.Context, run ledger.Run, why string, s s
 		map[string]any{"why": why, "program": filepath.Base(s.Argv[0]), "read": s.Read, "write": s.Write, "network": network, "tier": s.Tier})
 }
 
-// readableChars is the maximum number of characters of a file that an approval request shows.
+// readableChars is the maximum number of characters of a file in an approval request.
 const readableChars = 8000
 
 // readable returns the text of a PDF or an HTML page for an approval request, and the type of
@@ -175,11 +181,11 @@ func (p *Hosts) readable(name string, content []byte) (kind, words string) {
 	return "", ""
 }
 
-// TempDir makes an empty folder for a program to work in.
+// TempDir creates an empty folder for a program to work in.
 func (p *Hosts) TempDir(name string) (string, error) { return sandbox.MkdirTemp(p.Scratch, name) }
 
-// TierProblem returns the error of a sandbox that is too weak for a program, or nil if err has another
-// cause.
+// TierProblem returns the error of a sandbox that is too weak for a program, or nil if err has
+// another cause.
 func TierProblem(err error) error {
 	if weak, ok := errors.AsType[*sandbox.TierError](err); ok {
 		return weak
@@ -187,5 +193,6 @@ func TierProblem(err error) error {
 	return nil
 }
 
-// RequireStrongest makes a launcher refuse programs if this machine does not have the strongest sandbox.
+// RequireStrongest makes a launcher refuse programs if this machine does not have the strongest
+// sandbox.
 func RequireStrongest(l *shell.Launcher) { l.MinTier = sandbox.TierNamespaces }

@@ -19,7 +19,8 @@ import (
 
 const maxUntrusted = 3
 
-// TooWeak returns why this machine cannot start programs of a task's runs, and the remedy. It returns "" if it can.
+// TooWeak returns why this machine cannot start programs of a task's runs, with the remedy. It
+// returns "" if it can.
 func (p *Hosts) TooWeak(ctx context.Context, t *plan.Task) string {
 	uses := t.ProgramUses()
 	refused := uses.All()
@@ -32,7 +33,7 @@ func (p *Hosts) TooWeak(ctx context.Context, t *plan.Task) string {
 	}
 
 	tier, lacks := box.Tier(context.WithoutCancel(ctx))
-	if tier == "" { // it is not known yet
+	if tier == "" { // the tier is not known yet
 		return ""
 	}
 	least := t.MinTier()
@@ -60,7 +61,7 @@ func (p *Hosts) TooWeak(ctx context.Context, t *plan.Task) string {
 }
 
 // RepositoryFlaw returns why changes of a git repository will fail in the runs of a task, with the
-// remedy, or "".
+// remedy. It returns "" if they will not fail.
 func (p *Hosts) RepositoryFlaw(ctx context.Context, t *plan.Task) string {
 	if t.Agent.Unconfined != "" || t.Agent.Mode == plan.ModeIsolated || t.Checkout() != nil {
 		return ""
@@ -91,7 +92,8 @@ func (p *Hosts) RepositoryFlaw(ctx context.Context, t *plan.Task) string {
 	return ""
 }
 
-// repositoryIn returns a folder with a git repository: the folder itself or one in it. It returns "" if there is none.
+// repositoryIn returns a folder with a git repository: the folder itself or one in it. It returns
+// "" if there is no repository.
 func repositoryIn(folder string) string {
 	entries, err := os.ReadDir(folder)
 	if err != nil {

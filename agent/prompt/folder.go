@@ -20,24 +20,24 @@ import (
 	"rouse/internal/text"
 )
 
-// Limits of what a model is told of its working folder (OSA-39).
+// Limits of the description of a project folder in a prompt.
 const (
 	maxTree        = 8_000  // characters
 	maxManifest    = 4_000  // characters
 	maxGitStatus   = 2_000  // bytes
-	maxAdviceBytes = 20_000 // bytes, the beginning and the end of a longer file
-	maxTreeEntries = 2_000  // entries that are looked at, of one folder and in all
+	maxAdviceBytes = 20_000 // bytes; a longer file is cut in the middle
+	maxTreeEntries = 2_000  // entries read from one folder, and entries listed in total
 	treeDepth      = 4
 
-	// Of a folder that is not a project.
+	// Limits for a folder that is not a project.
 	maxPlainTree    = 1_000 // characters
 	maxPlainEntries = 40
 )
 
-// project is a kind of folder that people work in, by the file that makes it one.
+// project is a kind of project folder. A folder is of this kind if it contains the manifest file.
 type project struct {
 	manifest, kind string
-	ignore         []string // globs of names that a program fills
+	ignore         []string // globs of generated files and folders
 }
 
 var projects = []project{
@@ -50,18 +50,19 @@ var projects = []project{
 	{"go.mod", "Go", []string{"vendor"}},
 }
 
-// adviceFiles are files in which people tell agents about a folder; the first that is there counts.
+// adviceFiles are the names of files with advice for agents. Only the first file that exists is
+// used.
 var adviceFiles = []string{".hermes.md", "HERMES.md", "AGENTS.md", "CLAUDE.md", ".cursorrules"}
 
 // ProjectDir returns the folder that a prompt describes.
 func ProjectDir(t *plan.Task) string { return cmp.Or(t.Agent.HostFolder, t.Agent.Workdir) }
 
-// describeFolder is what a model is told of the working folder of a task when an attempt begins.
+// describeFolder returns the description of the task's folder for the prompt of an attempt.
 func (r Sources) describeFolder(ctx context.Context, t *plan.Attempt) string {
 	redact := t.Redactor().Replace
 	return ProjectFolder(t.Plan.Boundary, ProjectDir(&t.Task), r.showsPlainFolder(ctx, t), redact, func(most int) int { return Part(&t.Task, most) }, func() string {
 		if t.Agent.HostFolder != "" {
-			return "" // git is asked in the workdir alone
+			return "" // git runs only in the workdir
 		}
 		roots, err := permit.Roots(r.Ledger, t, nil)
 		if err != nil {
@@ -76,7 +77,7 @@ func (r Sources) describeFolder(ctx context.Context, t *plan.Attempt) string {
 }
 
 // showsPlainFolder reports whether a prompt may list a folder that is not a project. It may not if
-// the list would label the run: a list is not worth an approval.
+// the list would label the run, because a label can make later calls require an approval.
 func (r Sources) showsPlainFolder(ctx context.Context, t *plan.Attempt) bool {
 	roots, err := permit.Roots(r.Ledger, t, nil)
 	if err != nil {
@@ -87,11 +88,12 @@ func (r Sources) showsPlainFolder(ctx context.Context, t *plan.Attempt) bool {
 	return err == nil && need.AddsTaint|tool.ParseTaint(letters) == 0
 }
 
-// ProjectFolder describes a working folder to a model: kind, files, manifest, branch, git status
-// and advice for agents (OSA-39). A folder with neither manifest nor advice is described briefly,
-// and only if plain is set. What cannot be read is left out.
+// ProjectFolder describes a folder for a model: the kind of project, files, manifest, branch, git
+// status and advice for agents. If the folder has neither a manifest nor advice, the description is
+// short, and it is empty unless plain is set. Files and folders that cannot be read are omitted.
 //
-// gitStatus is optional. Texts are redacted before they are cut. part limits the length of a part.
+// gitStatus is optional. Secrets are redacted before a text is cut. part returns the maximum length
+// of a part of the description.
 func ProjectFolder(b nofollow.UntrustedDirs, dir string, plain bool, redact func(string) string, part func(most int) int, gitStatus func() string) string {
 	roots, err := tool.NewRootsWithin(b, dir, nil)
 	if err != nil {
@@ -154,10 +156,12 @@ func ProjectFolder(b nofollow.UntrustedDirs, dir string, plain bool, redact func
 	return s.String()
 }
 
-// secretSpare is how much is read beyond a cut, in bytes, so that a secret across it is seen as a whole.
+// secretSpare is the number of bytes that are read beyond a cut. It makes sure that a secret across
+// the cut is redacted as a whole.
 const secretSpare = 4 << 10
 
-// excerptOfFile is the text of a file, of a long one the beginning and the end; "" when there is none.
+// excerptOfFile returns the redacted text of a file. It cuts a long file in the middle. It returns
+// "" if the file does not exist, cannot be read or is not UTF-8.
 func excerptOfFile(roots *tool.Roots, name string, most int, redact func(string) string) string {
 	if name == "" {
 		return ""
@@ -198,7 +202,8 @@ func readPart(f io.ReaderAt, from, to int64) []byte {
 	return part
 }
 
-// validUTF8 is a text of UTF-8, and none of anything else; cut letters at its ends are left out.
+// validUTF8 returns part as a string, or "" if it is not UTF-8 text. It drops characters that are
+// cut off at either end.
 func validUTF8(part []byte) string {
 	out := strings.ToValidUTF8(string(part), "")
 	if strings.ContainsRune(out, 0) || len(part)-len(out) > 2*utf8.UTFMax {
@@ -207,7 +212,7 @@ func validUTF8(part []byte) string {
 	return out
 }
 
-// listTree lists a folder level by level, so that a deep branch does not hide its siblings.
+// listTree lists a folder level by level, so that a deep subfolder does not crowd out its siblings.
 func listTree(root fs.FS, ignore []string, most, maxEntries int) string {
 	type level struct {
 		dir   string
@@ -219,7 +224,7 @@ func listTree(root fs.FS, ignore []string, most, maxEntries int) string {
 		at := waiting[0]
 		entries, err := readSome(root, at.dir)
 		if err != nil {
-			continue // it can be looked at with a tool, which says what is wrong
+			continue // a tool call reports the error if the model opens the folder
 		}
 
 		for _, e := range entries {

@@ -29,7 +29,8 @@ func filled(t *testing.T, content map[string]string) string {
 	return dir
 }
 
-// TestFolder: OSA-39, a project is described: its kind, files, manifest, branch, and advice.
+// TestFolder checks OSA-39: a project is described with its kind, files, manifest, branch and
+// advice.
 func TestFolder(t *testing.T) {
 	t.Parallel()
 	got := described(nofollow.UntrustedDirs{}, filled(t, map[string]string{
@@ -52,8 +53,8 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// OSA-39: a folder that is not a project is described briefly: 40 entries, 1,000 characters, and no more than a line of an
-// empty one.
+// TestPlainFolder checks OSA-39: a folder that is not a project is described briefly, with at most
+// 40 entries and 1,000 characters. An empty folder is not described.
 func TestPlainFolder(t *testing.T) {
 	t.Parallel()
 	plain := func(content map[string]string) string {
@@ -80,7 +81,8 @@ func TestPlainFolder(t *testing.T) {
 	}
 }
 
-// OSA-39: what is long is cut, the tree after 8,000 characters; what is no text and what leads out is left out.
+// TestFolderBounded checks OSA-39: long texts are cut, and the tree ends after 8,000 characters.
+// Files that are not text and links that lead outside are omitted.
 func TestFolderBounded(t *testing.T) {
 	t.Parallel()
 	content := map[string]string{"AGENTS.md": strings.Repeat("ä", 30_000) + "the end", "package.json": "\x00\xff"}
@@ -108,18 +110,19 @@ func TestFolderBounded(t *testing.T) {
 	}
 }
 
-// described is the prompt's text of a folder with no secrets.
+// described returns the description of a folder without secrets.
 func described(b nofollow.UntrustedDirs, dir string) string {
 	return ProjectFolder(b, dir, false, func(text string) string { return text }, whole, nil)
 }
 
-// A secret across a cut is redacted as one that is shown whole: no part of it is told.
+// TestFolderCutsAreRedacted checks that a secret across a cut is redacted as a whole.
 func TestFolderCutsAreRedacted(t *testing.T) {
 	t.Parallel()
 	const secret = "correct-horse-battery-staple"
 	redact := redact.New([]string{secret}).Replace
 	for before := maxAdviceBytes/2 - len(secret); before <= maxAdviceBytes/2; before++ {
-		// As far from the end as from the beginning, so that it lies across both cuts.
+		// Both secrets are equally far from their end of the file, so that they lie across both
+		// cuts.
 		long := strings.Repeat("x", before) + secret + strings.Repeat("y", maxAdviceBytes) + secret + strings.Repeat("z", before)
 		got := ProjectFolder(nofollow.UntrustedDirs{}, filled(t, map[string]string{"AGENTS.md": long}), false, redact, whole, nil)
 		for n := range len(secret) - 3 {
@@ -130,10 +133,10 @@ func TestFolderCutsAreRedacted(t *testing.T) {
 	}
 }
 
-// whole is the room that a wide context has for each part of a prompt.
+// whole allows each part of a prompt its full length, as in a wide context.
 func whole(most int) int { return most }
 
-// TestFolderContract: OSA-39.
+// TestFolderContract checks OSA-39.
 func TestFolderContract(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSA-39")

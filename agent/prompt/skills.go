@@ -10,8 +10,9 @@ import (
 	"rouse/skills/install"
 )
 
-// ReadSkills reads the skills that the agent preloads, and those that the task names as /name
-// (AUT-05, AGS-10). The words of a wake name none. The run ends if one cannot be used.
+// ReadSkills reads the skills that the agent preloads, and the skills that the prompt names as
+// /name. It ignores names in the instructions of a wake. It returns an error that ends the run if a
+// skill cannot be used.
 func (s *Snapshot) ReadSkills(t *plan.Task) error {
 	v := t.Agent.Skills.View
 	if v.Empty() || !t.NeedsModel() {

@@ -10,34 +10,34 @@ import (
 	"rouse/internal/ledger/label"
 )
 
-// Snapshot is what a model or an agent program is told beside its task, as an attempt found it
-// when it began. It is kept in recordings.
+// Snapshot holds everything that a prompt contains besides the task, as it was when the attempt
+// began. It is stored in recordings.
 type Snapshot struct {
-	Tables     string `json:"tables,omitempty"`     // of the agent's database, as its model is told of them
-	Prompt     string `json:"prompt,omitempty"`     // of a wake: the host's words
-	Views      string `json:"views,omitempty"`      // the saved views that the task asked for, with their rows
-	Workspaces string `json:"workspaces,omitempty"` // of the agent's skills, those that are active
-	Soul       *soul  `json:"soul,omitempty"`       // who the agent is, as its model is told; nil: its owner says nothing
-	Folder     string `json:"folder,omitempty"`     // the working folder, as its model is told of it
-	Session    string `json:"session,omitempty"`    // what was said in the earlier runs of the job
-	Clock      string `json:"clock,omitempty"`      // when the run started, and its trigger
-	// What is told of skills, and those that the task asked for.
+	Tables     string `json:"tables,omitempty"`     // tables of the agent's database, as described to the model
+	Prompt     string `json:"prompt,omitempty"`     // host's text for a wake
+	Views      string `json:"views,omitempty"`      // requested saved views with their rows
+	Workspaces string `json:"workspaces,omitempty"` // active workspaces of the agent's skills
+	Soul       *soul  `json:"soul,omitempty"`       // owner's description of the agent; nil if there is none
+	Folder     string `json:"folder,omitempty"`     // description of the working folder
+	Session    string `json:"session,omitempty"`    // earlier runs of the session
+	Clock      string `json:"clock,omitempty"`      // start time and trigger of the run
+	// List of skills in the prompt, and the skills that the task names.
 	Skills    string           `json:"skills,omitempty"`
 	Activated []activatedSkill `json:"activated,omitempty"`
 
-	WorkspacePlaces []label.Place `json:"-"` // of Workspaces
-	Met             string        `json:"-"` // letters of the labels of the runs in Session
+	WorkspacePlaces []label.Place `json:"-"` // places of Workspaces
+	Met             string        `json:"-"` // labels of the runs in Session
 }
 
-// Sources are where the snapshot of a prompt is read.
+// Sources holds the stores from which a Snapshot is read.
 type Sources struct {
 	Ledger    *ledger.Ledger
 	Databases *pool.Pool
 	Programs  *programs.Hosts
 }
 
-// Read returns what a model or an agent program is told beside its task, without skills. It is empty
-// for other runs.
+// Read returns the snapshot of an attempt, without skills. It is empty if the run uses neither a
+// model nor an agent program.
 func (r Sources) Read(ctx context.Context, t *plan.Attempt) (s Snapshot, err error) {
 	if !t.NeedsModel() && !t.Executes() {
 		return s, nil
@@ -46,10 +46,11 @@ func (r Sources) Read(ctx context.Context, t *plan.Attempt) (s Snapshot, err err
 	return s, err
 }
 
-// readInto reads what a model or an agent program is told beside its task.
+// readInto reads the snapshot of an attempt into s.
 func (r Sources) readInto(ctx context.Context, t *plan.Attempt, s *Snapshot) (err error) {
 	s.Soul, s.Clock = NewSoul(&t.Task), Clock(&t.Task)
-	// What the agent did last has changed by the time of a replay, so its wording is kept.
+	// The text of a wake mentions the last run, which is a different one at the time of a replay.
+	// So the text is stored.
 	if t.Detail.Wake != nil {
 		s.Prompt = t.Job.Prompt
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestResultClock checks that a result holds the time if a minute has passed since the last one.
+// TestResultClock checks that a result contains the time if a minute has passed since the last one.
 func TestResultClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files again")
 
-// TestStartedBy: OSA-93, what a model is told of the files that started its run, word for
-// word. Names are quoted, whatever is in them, and of very many some are listed.
+// TestStartedBy checks OSA-93: the exact description of the files that started a run. Names are
+// always quoted. Only some of very many files are listed.
 func TestStartedBy(t *testing.T) {
 	t.Parallel()
 	file := func(path string, size int64) ledger.File {

@@ -18,7 +18,7 @@ import (
 	"rouse/internal/ledger"
 )
 
-// TestWakeText: OSA-76, what an agent is told when its wake has come, word for word.
+// TestWakeText checks OSA-76: the exact prompt of a wake.
 func TestWakeText(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSA-76")
@@ -85,8 +85,8 @@ x`},
 	}
 }
 
-// TestWakeBounds: a wake, and the wake of a wake, stays within the bounds of the job that
-// its chain goes back to, and within those of its agent; no bound is none, whoever sets it.
+// TestWakeBounds checks that a wake, and the wake of a wake, stays within the bounds of the agent
+// and of the job that began its chain. An unset bound means no limit.
 func TestWakeBounds(t *testing.T) {
 	t.Parallel()
 	one := rapid.SampledFrom([]int{-1, 0, 0, 1, 7, 29, 30, 31, 99, 100, 101, 5000})
@@ -133,7 +133,7 @@ func TestWakeBounds(t *testing.T) {
 	})
 }
 
-// limits are what bounds mean: defaults filled in, and none as the largest there is.
+// limits returns the effective bounds, with the defaults. No limit is the largest number.
 func limits(b loop.Bounds) []int64 {
 	all := []int64{int64(b.Steps), int64(b.Calls), int64(b.Wall), int64(b.Idle), b.Tokens, b.Output}
 	defaults := []int64{30, 100, int64(10 * time.Minute), int64(5 * time.Minute), math.MaxInt64, 1 << 20}

@@ -1,5 +1,4 @@
-// Package runlog writes what happens in a run into the ledger: the steps and calls of the loop, and
-// events.
+// Package runlog writes the steps, calls and events of a run into the ledger.
 package runlog
 
 import (
@@ -16,7 +15,7 @@ import (
 	"rouse/internal/ledger/steps"
 )
 
-// Entries that may lag are written after maxLag, or as soon as maxQueued of them are queued.
+// An entry that may lag is written after maxLag, or as soon as maxQueued entries are queued.
 const (
 	maxLag    = 100 * time.Millisecond
 	maxQueued = 256
@@ -24,26 +23,26 @@ const (
 
 // Recorder writes the loop's steps and calls into the ledger, fenced by the attempt.
 //
-// All entries pass through one queue, and only one flush at a time writes the whole queue in one
-// transaction. So the ledger keeps their order.
+// All entries pass through one queue. Only one flush at a time writes the whole queue, in one
+// transaction, so the ledger keeps their order.
 //
 // Adding a barrier returns when it and all earlier entries are durable. Barriers are the start of a
 // call with an effect, the end of a call that cannot be repeated, and the start of a step that asks
-// a model. Other entries may lag until the next barrier or maxLag: after a crash reads are
+// a model. Other entries may lag until the next barrier or maxLag. After a crash, reads are
 // repeated, and changes of an agent's database are in its journal. The result of the attempt
 // commits the last entries.
 //
-// Calls of a module into its own storage (loop.Call.Once) may lag too: the storage journals them,
+// Calls of a module into its own storage (loop.Call.Once) may lag too. The storage journals them,
 // and a restarted module repeats them. Results that the module already received are made durable
 // first.
 //
-// After the first error, every later entry is refused with it.
+// After the first error, every later entry fails with the same error.
 type Recorder struct {
 	record  func(context.Context, ledger.Attempt, ...ledger.Entry) error
 	attempt ledger.Attempt
 	redact  *redact.Redactor
 	asks    bool // each step sends a model request
-	// settle is called before calls that may have made files are recorded. Optional.
+	// Settle is called before calls that may have created files are recorded. Optional.
 	Settle func(context.Context) error
 	left   bool // end commits the last entries
 
@@ -52,7 +51,7 @@ type Recorder struct {
 	queued   int            // number of entries added so far
 	durable  int            // number of durable entries
 	told     int            // position of the last entry that gave the caller a result
-	made     bool           // a call in the queue may have made files
+	made     bool           // a call in the queue may have created files
 	timer    *time.Timer    // flushes the queue after maxLag; nil while the queue is empty
 	flushing bool
 	flushed  *sync.Cond // signals the end of a flush; uses mu
@@ -88,7 +87,8 @@ func (r *Recorder) call(c loop.Call) ledger.Call {
 
 // StartStep implements loop.Recorder.
 func (r *Recorder) StartStep(ctx context.Context, s loop.Step) error {
-	// A step within a call always asks a model. A step that asks no model has no effect and is no barrier.
+	// A step within a call always asks a model. A step that asks no model has no effect and is no
+	// barrier.
 	return r.add(ctx, durability{barrier: r.asks || s.ParentCall != ""}, steps.StepStarted(r.step(s)))
 }
 
@@ -108,7 +108,7 @@ func (r *Recorder) FinishCall(ctx context.Context, c loop.Call) error {
 	d := durability{made: c.Effect != domain.EffectRead}
 	switch {
 	case r.mayLag(c):
-		d.tells = c.State != domain.CallDone // the result of a done call tells the module nothing
+		d.tells = c.State != domain.CallDone // the result of a done call contains no information
 		d.barrier = d.tells
 	default:
 		d.tells, d.barrier = true, c.Effect != domain.EffectRead && c.Effect != domain.EffectDatabase
@@ -116,7 +116,8 @@ func (r *Recorder) FinishCall(ctx context.Context, c loop.Call) error {
 	return r.add(ctx, d, steps.CallFinished(r.call(c)))
 }
 
-// AnswerCall implements loop.Recorder. It may lag: the next attempt answers the call in the same way.
+// AnswerCall implements loop.Recorder. It may lag, because the next attempt answers the call in the
+// same way.
 func (r *Recorder) AnswerCall(ctx context.Context, c loop.Call) error {
 	d := durability{made: c.Effect != domain.EffectRead, tells: c.State != domain.CallReplayed} // a replayed answer is already recorded
 	return r.add(ctx, d, steps.CallStarted(r.call(c)), steps.CallFinished(r.call(c)))
@@ -168,7 +169,7 @@ type durability struct {
 	barrier bool // the caller waits until they are durable
 	depends bool // a barrier if an earlier result is not durable yet
 	tells   bool // the caller gets a result
-	made    bool // their calls may have made files
+	made    bool // their calls may have created files
 }
 
 func (r *Recorder) add(ctx context.Context, d durability, entries ...ledger.Entry) error {
@@ -195,7 +196,7 @@ func (r *Recorder) add(ctx context.Context, d durability, entries ...ledger.Entr
 func (r *Recorder) flushLate() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_ = r.flush(context.Background()) // later entries are refused with its error
+	_ = r.flush(context.Background()) // later entries fail with its error
 }
 
 // flush waits until all entries added so far are durable. The caller holds mu.

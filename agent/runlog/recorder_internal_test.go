@@ -52,7 +52,8 @@ func drawPlan(rt *rapid.T) recordedPlan {
 	}
 }
 
-// recordedEntry holds the events of an entry, when it was given to the recorder and when the recorder returned.
+// recordedEntry holds the events of an entry, when it was given to the recorder and when the
+// recorder returned.
 type recordedEntry struct {
 	name        string
 	came, taken int64
@@ -238,7 +239,8 @@ func (plan recordedPlan) check(t *testing.T, dir string) error {
 	return errors.Join(append(append(errs, p.order(ctx)), p.errs...)...)
 }
 
-// order checks the order in the ledger: an entry that was accepted before another one was added must come first.
+// order checks the order in the ledger. An entry that was accepted before another one was added
+// must come first.
 func (p *recordedLanes) order(ctx context.Context) error {
 	have := p.events(ctx)
 	if len(have) != len(p.entries) {
@@ -254,8 +256,9 @@ func (p *recordedLanes) order(ctx context.Context) error {
 	return nil
 }
 
-// TestRecordKeepsItsOrder records random plans concurrently with a slow writer. The ledger must keep the order of the entries, and
-// entries that an effect depends on must be durable before the effect.
+// TestRecordKeepsItsOrder records random plans concurrently with a slow writer. The ledger must
+// keep the order of the entries. Entries that an effect depends on must be durable before the
+// effect.
 func TestRecordKeepsItsOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -269,7 +272,8 @@ func TestRecordKeepsItsOrder(t *testing.T) {
 	})
 }
 
-// TestRecordErrorIsFinal checks that after a failed write no entry is written and every caller gets the error.
+// TestRecordErrorIsFinal checks that after a failed write no entry is written and every caller gets
+// the error.
 func TestRecordErrorIsFinal(t *testing.T) {
 	t.Parallel()
 	full := errors.New("the disk is full")

@@ -1,5 +1,5 @@
-// Package servers knows the MCP servers of the plan: the approvals of their tools, the sign-ins of the
-// owner at them, and the connections of a run. It also keeps the sign-ins of skills.
+// Package servers manages the MCP servers of the plan: the approvals of their tools, the sign-ins
+// of the owner, and the connections of runs. It also manages the sign-ins of skills.
 package servers
 
 import (
@@ -33,7 +33,7 @@ import (
 	"rouse/internal/text"
 )
 
-// Catalog knows the MCP servers of the plan, and the approvals of their tools.
+// Catalog holds the MCP servers of the plan and the approvals of their tools.
 type Catalog struct {
 	ledger   *ledger.Ledger
 	log      *slog.Logger
@@ -41,23 +41,23 @@ type Catalog struct {
 	programs *programs.Hosts
 	book     *mcp.Book
 	signIns  *SignIns
-	version  string // of this program, as it tells it to servers
-	folder   string // for files that runs receive
+	version  string // version of this program, as reported to servers
+	folder   string // folder for files that runs receive
 }
 
-// Options are the parts of a catalog.
+// Options holds the dependencies of a Catalog.
 type Options struct {
-	Ledger   *ledger.Ledger // nil if nothing is recorded
+	Ledger   *ledger.Ledger // optional
 	Log      *slog.Logger
 	Plan     *plan.Current
 	Programs *programs.Hosts
-	Approved string // folder for approvals of tools; "" if none are kept
+	Approved string // folder for approvals of tools; optional
 	Received string // folder for files that runs receive
 	Version  string
 	SignIns  *SignInOptions // optional
 }
 
-// New returns the MCP servers of a plan, and the sign-ins at them and of skills.
+// New returns the MCP servers of a plan, and the sign-ins of these servers and of skills.
 func New(o Options) (*Catalog, *SignIns, error) {
 	r := &Catalog{ledger: o.Ledger, log: o.Log, plan: o.Plan, programs: o.Programs, book: mcp.NewBook(o.Approved), version: o.Version, folder: o.Received}
 	var err error
@@ -65,49 +65,49 @@ func New(o Options) (*Catalog, *SignIns, error) {
 	return r, r.signIns, err
 }
 
-// Connections are the MCP servers that one attempt uses.
+// Connections holds the MCP servers of one attempt.
 type Connections struct {
 	given    []mcp.Given
 	sessions *mcp.Sessions
 }
 
-// Tools returns the tools of the servers. called are the tools that a list of calls names.
+// Tools returns the tools of the servers. called holds the tools that a playbook names.
 func (c *Connections) Tools(launcher *shell.Launcher, roots *tool.Roots, called []string) ([]tool.Tool, error) {
 	c.sessions.Start(launcher)
 	return c.sessions.Tools(c.given, roots, called)
 }
 
-// Close ends the servers. c may be nil.
+// Close stops the servers. c may be nil.
 func (c *Connections) Close() {
 	if c != nil {
 		c.sessions.Close()
 	}
 }
 
-// Given returns the MCP servers of a run, with their approved tools.
+// Given returns the MCP servers of a run with their approved tools.
 func (r *Catalog) Given(t *plan.Task) (out []mcp.Given) {
 	if !t.UsesServers() {
 		return nil
 	}
 	for _, s := range t.Agent.Servers {
 		rec, err := r.book.Of(s)
-		if err != nil { // its tools are as good as not approved
+		if err != nil { // without approvals, all tools are unapproved
 			r.log.Warn("no tool of an MCP server can be used", "server", s.Name, "agent", t.Agent.Name, "error", err)
 		}
 		given := mcp.Given{Server: s, Name: s.Name, Tools: rec.ApprovedTools(s)}
-		// If the owner is signed in there, the server's data is theirs.
+		// If the owner is signed in, the server's data is private.
 		given.Server.Private = s.Private || rec.Client != nil && !s.Public
 		out = append(out, given)
 	}
 	return out
 }
 
-// Connect connects an attempt to the servers that it was given, or that a recorded attempt was
-// given. It returns nil if there are none. The first call starts a server. The authorizer is optional.
+// Connect connects an attempt to the given servers, which may come from a recording. It returns nil
+// if given is empty. The first call starts a server. The authorizer is optional.
 func (r *Catalog) Connect(t *plan.Attempt, g *permit.Authorizer, given []mcp.Given) *Connections {
 	c := &Connections{given: slices.Clone(given)}
 	for i := range c.given {
-		if g := &c.given[i]; g.Server.Name == "" { // of a recording, which has no settings
+		if g := &c.given[i]; g.Server.Name == "" { // recordings do not contain settings
 			g.Server = mcp.Server{Name: g.Name}
 			if k := slices.IndexFunc(t.Agent.Servers, func(s mcp.Server) bool { return s.Name == g.Name }); k >= 0 {
 				g.Server = t.Agent.Servers[k]
@@ -142,8 +142,8 @@ func (r *Catalog) Connect(t *plan.Attempt, g *permit.Authorizer, given []mcp.Giv
 	return c
 }
 
-// Unapproved returns why a tool of a server cannot be called, or "" if it is approved. name is the name
-// that the run uses.
+// Unapproved returns why a tool of a server cannot be called, or "" if it is approved. name is the
+// name that the run uses.
 func (r *Catalog) Unapproved(s mcp.Server, name string) string {
 	rec, err := r.book.Of(s)
 	if err != nil {
@@ -179,7 +179,7 @@ func ProgramProblem(s mcp.Server) string {
 	return ""
 }
 
-// recordDeclined puts on record what a server asked for and did not get.
+// recordDeclined records a request of a server that was declined.
 func (r *Catalog) recordDeclined(run ledger.Run, s mcp.Server, method string) {
 	r.log.Info("an MCP server asked for something that no server gets", "server", s.Name, "method", method, "job", run.Job, "run", run.ID)
 	if err := runlog.AppendEvent(context.Background(), r.ledger, run, "mcp.declined", map[string]string{"server": s.Name, "method": method}); err != nil {
@@ -187,23 +187,23 @@ func (r *Catalog) recordDeclined(run ledger.Run, s mcp.Server, method string) {
 	}
 }
 
-// recordServerEnd puts on record what a server left where its agent, or its owner, would come upon it.
+// recordServerEnd records the files that a server left behind.
 func (r *Catalog) recordServerEnd(run ledger.Run, s mcp.Server, how shell.Ended) {
 	if err := r.programs.RecordEnded(context.Background(), run, how); err != nil {
 		r.log.Error("what an MCP server left cannot be settled", "server", s.Name, "run", run.ID, "error", err)
 	}
 }
 
-// State is an MCP server as its owner is shown it.
+// State is the state of an MCP server for display.
 type State struct {
 	mcp.Server
 	Record mcp.Record
 	Agents []string
 	Tools  []mcp.ToolState
-	Err    error // why nothing is known of it
+	Err    error // why the record cannot be read, or nil
 }
 
-// List are the MCP servers that are configured, by name. None is started.
+// List returns the configured MCP servers, sorted by name. It does not start them.
 func (r *Catalog) List() (out []State) {
 	p := r.plan.Load()
 	all := p.ServersByName()
@@ -223,7 +223,7 @@ func (r *Catalog) List() (out []State) {
 	return out
 }
 
-// Get is one of them.
+// Get returns the server with the given name.
 func (r *Catalog) Get(name string) (State, bool) {
 	all := r.List()
 	i := slices.IndexFunc(all, func(s State) bool { return s.Name == name })
@@ -233,9 +233,9 @@ func (r *Catalog) Get(name string) (State, bool) {
 	return all[i], true
 }
 
-// Look starts a server to list its tools, and ends it again. The program gets no folders
-// and no network, because nothing of it may be approved. If as names an agent, the owner gives it
-// what runs of that agent have, and what it may write is labelled.
+// Look starts a server, lists its tools and stops it. The program gets no folders and no network,
+// because it may not be approved. If as names an agent, the server gets the access that it has in
+// runs of that agent. Then the places that it may write to are labelled.
 func (r *Catalog) Look(ctx context.Context, name, as string) (st State, err error) {
 	st, ok := r.Get(name)
 	switch {
@@ -275,7 +275,7 @@ func (r *Catalog) Look(ctx context.Context, name, as string) (st State, err erro
 		}
 	}
 	sessions := mcp.NewSessions(mcp.SessionOptions{Book: r.book, Tokens: r.signIns.tokens, Version: r.version, Redact: t.Redactor().Replace,
-		Ended: func(s mcp.Server, how shell.Ended) { r.recordServerEnd(ledger.Run{}, s, how) }}) //nolint:contextcheck // it is put on record also when nobody waits for it
+		Ended: func(s mcp.Server, how shell.Ended) { r.recordServerEnd(ledger.Run{}, s, how) }}) //nolint:contextcheck // the end is recorded even if the caller has stopped waiting
 	sessions.Start(launcher)
 	defer sessions.Close()
 	if err := sessions.Look(ctx, server); err != nil {
@@ -288,7 +288,8 @@ func (r *Catalog) Look(ctx context.Context, name, as string) (st State, err erro
 	return st, nil
 }
 
-// BareError is why a server did not say which tools it has, without the folders and the network that its runs give it.
+// BareError means that a server failed to list its tools without the folders and the network that
+// its runs give it.
 type BareError struct {
 	err           error
 	server, agent string
@@ -300,7 +301,8 @@ func (e *BareError) Error() string {
 
 func (e *BareError) Unwrap() error { return e.err }
 
-// recordLook puts on record that a server is started outside of a run, and labels what it may write there.
+// recordLook records that a server is started outside of a run, and labels the places that it may
+// write to.
 func (r *Catalog) recordLook(ctx context.Context, s mcp.Server, as string, roots *tool.Roots) error {
 	if s.Files == shell.ExposeWriting {
 		need := roots.ProgramNeed()
@@ -316,8 +318,8 @@ func (r *Catalog) recordLook(ctx context.Context, s mcp.Server, as string, roots
 	return runlog.AppendEvent(ctx, r.ledger, ledger.Run{}, "mcp.looked", map[string]any{"server": s.Name, "agent": as, "network": s.Network, "files": cmp.Or(s.Files, shell.ExposeNothing)})
 }
 
-// Approve approves the named tools of a server, or all, if they still have the hashes that
-// the owner was shown. nil checks no hashes.
+// Approve approves the named tools of a server, or all tools if tools is empty. It checks that the
+// tools still have the hashes that the owner was shown, unless shown is nil.
 func (r *Catalog) Approve(ctx context.Context, name string, tools []string, shown map[string]string) (approved []string, unusable map[string]string, err error) {
 	st, ok := r.Get(name)
 	if !ok {
@@ -330,7 +332,7 @@ func (r *Catalog) Approve(ctx context.Context, name string, tools []string, show
 	return approved, unusable, r.recordServerChange(ctx, "mcp.approved", name, approved)
 }
 
-// Revoke takes approvals back: those of the names, or all.
+// Revoke revokes the approvals of the named tools, or all if tools is empty.
 func (r *Catalog) Revoke(ctx context.Context, name string, tools []string) ([]string, error) {
 	st, ok := r.Get(name)
 	if !ok {
@@ -347,8 +349,9 @@ func (r *Catalog) recordServerChange(ctx context.Context, kind, server string, t
 	return runlog.AppendEvent(ctx, r.ledger, ledger.Run{}, kind, map[string]any{"server": server, "tools": tools})
 }
 
-// TooWeak returns why calls of a server program are refused in runs of one of its agents, or
-// "". Responses of servers are untrusted, which needs the strongest sandbox unless min_tier is set.
+// TooWeak returns why calls of a server's program are refused in the runs of one of its agents, or
+// "". Responses of servers are untrusted, which requires the strongest sandbox unless min_tier is
+// set.
 func (r *Catalog) TooWeak(ctx context.Context, st State) string {
 	if len(st.Argv) == 0 {
 		return ""
@@ -375,7 +378,8 @@ func (r *Catalog) receivedFolder(run int64) string {
 	return filepath.Join(r.folder, fmt.Sprintf("%d.files", run))
 }
 
-// keepReceived returns a function that stores content of an MCP server as an artifact and as a file that the run can read.
+// keepReceived returns a function that stores content from an MCP server. It stores the content as
+// an artifact and as a file that the run can read.
 func (r *Catalog) keepReceived(redact func(string) string) mcp.Keep {
 	return func(ctx context.Context, in tool.Invocation, number int, name, mediaType string, data []byte) (string, error) {
 		ctx = context.WithoutCancel(ctx)
@@ -390,7 +394,7 @@ func (r *Catalog) keepReceived(redact func(string) string) mcp.Keep {
 		if size > maxReceived {
 			return "", fmt.Errorf("a run has at most %s of artifacts", text.Size(maxReceived))
 		}
-		if utf8.Valid(data) { // other content has no form in which a secret is recognized
+		if utf8.Valid(data) { // secrets in other content cannot be recognized
 			data = []byte(redact(string(data)))
 		}
 
@@ -404,7 +408,8 @@ func (r *Catalog) keepReceived(redact func(string) string) mcp.Keep {
 	}
 }
 
-// writeReceived writes a file under a name, or the name with a number if another file has it.
+// writeReceived writes data to a file with the given name. If another file has the name, it appends
+// a number.
 func writeReceived(folder, name string, data []byte) (string, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return "", err

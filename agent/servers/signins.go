@@ -15,17 +15,17 @@ import (
 	"rouse/skills"
 )
 
-// SignInOptions are what the sign-ins of modules need of the home.
+// SignInOptions configures sign-ins.
 type SignInOptions struct {
 	Store signin.Store
-	// Listen gives the address to which browsers are sent at the end, like http://127.0.0.1:4711.
+	// Listen returns the base URL to which browsers are redirected, such as http://127.0.0.1:4711.
 	Listen func(ctx context.Context) (string, error)
 }
 
-// SignIns are the sign-ins of skills, and those of the owner at MCP servers.
+// SignIns manages the sign-ins of skills, and the sign-ins of the owner at MCP servers.
 type SignIns struct {
 	servers *Catalog
-	book    *signin.Book // nil: no sign-ins are kept
+	book    *signin.Book // nil if sign-ins are not stored
 	listen  func(ctx context.Context) (string, error)
 }
 
@@ -45,19 +45,20 @@ func openSignIns(c *Catalog, o *SignInOptions) (*SignIns, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What was kept by another process may stand in a file or a transcript, too.
+	// Tokens that another process stored may be in a file or a transcript, so they must be redacted
+	// too.
 	if err := book.Tell(); err != nil {
 		c.log.Warn("the sign-ins of skills cannot be read, so that none can be used", "error", err)
 	}
 	return &SignIns{c, book, o.Listen}, nil
 }
 
-// signedInWord is the answer to an inbox item that asks for a sign-in, once that is there.
+// signedInWord is the answer that closes an inbox item after its sign-in.
 const signedInWord = "signed in"
 
 var errNoSignIns = errors.New("no sign-ins are kept here")
 
-// signInOf is the sign-in that an item of the inbox asks for; false for any other item.
+// signInOf returns the sign-in that an inbox item asks for. It returns false for any other item.
 func signInOf(i inbox.Item) (signin.ID, bool) {
 	if i.Kind != inbox.KindInput || i.Action.Tool != moduleapi.AuthorizeName() {
 		return signin.ID{}, false
@@ -65,7 +66,7 @@ func signInOf(i inbox.Item) (signin.ID, bool) {
 	return signin.ParseID(i.Action.Description)
 }
 
-// signInProvider is where a sign-in is, as agent and skill are configured now.
+// signInProvider returns the provider of a sign-in according to the current configuration.
 func (r *SignIns) signInProvider(id signin.ID) (signin.Provider, error) {
 	if r.book == nil {
 		return signin.Provider{}, errNoSignIns
@@ -96,7 +97,8 @@ func (r *SignIns) signInProvider(id signin.ID) (signin.Provider, error) {
 	return p, err
 }
 
-// Link returns the link of an inbox item that asks for a sign-in, or "". It is in no record.
+// Link returns the sign-in link of an inbox item, or "" if the item does not ask for a sign-in. The
+// link is not recorded.
 func (r *SignIns) Link(ctx context.Context, i inbox.Item) (string, error) {
 	id, ok := signInOf(i)
 	if !ok || i.State != inbox.ItemOpen {
@@ -114,8 +116,8 @@ func (r *SignIns) Link(ctx context.Context, i inbox.Item) (string, error) {
 	return r.book.Link(ctx, p, base)
 }
 
-// Answer takes a pasted answer to an item that asks for a sign-in. It returns false for any
-// other item.
+// Answer signs in with the address that the user pasted as the answer to an inbox item. It returns
+// false if the item does not ask for a sign-in.
 func (r *SignIns) Answer(ctx context.Context, i inbox.Item, pasted string) (taken bool, err error) {
 	id, ok := signInOf(i)
 	if !ok {
@@ -128,7 +130,8 @@ func (r *SignIns) Answer(ctx context.Context, i inbox.Item, pasted string) (take
 	return true, r.redeem(ctx, id, reply)
 }
 
-// Finish takes what a browser brought; the error is signin.ErrNoState where nobody waits for it.
+// Finish signs in with the reply that a browser delivered. It returns signin.ErrNoState if no
+// sign-in waits for this reply.
 func (r *SignIns) Finish(ctx context.Context, reply signin.Reply) error {
 	if r.book == nil {
 		return errNoSignIns
@@ -151,7 +154,7 @@ func (r *SignIns) redeem(ctx context.Context, id signin.ID, reply signin.Reply) 
 	return r.Settle(ctx)
 }
 
-// Settle continues the runs that wait for a sign-in which exists by now.
+// Settle continues the runs that wait for a sign-in that now exists.
 func (r *SignIns) Settle(ctx context.Context) error {
 	if r.book == nil {
 		return nil
@@ -169,7 +172,7 @@ func (r *SignIns) Settle(ctx context.Context) error {
 		}
 		p, err := r.signInProvider(id)
 		if err != nil {
-			continue // the item waits until it is there again, or too old; its link says why
+			continue // the item stays open until it expires or the provider is configured again; its link reports the error
 		}
 		if there, err := r.book.IsThere(p); err != nil || !there {
 			failed = append(failed, err)
@@ -182,7 +185,7 @@ func (r *SignIns) Settle(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// List lists the sign-ins that are kept.
+// List returns the stored sign-ins.
 func (r *SignIns) List() ([]signin.Entry, error) {
 	if r.book == nil {
 		return nil, nil
@@ -190,7 +193,7 @@ func (r *SignIns) List() ([]signin.Entry, error) {
 	return r.book.List()
 }
 
-// Remove forgets a sign-in; the error is signin.ErrNone where there is none.
+// Remove deletes a sign-in. It returns signin.ErrNone if the sign-in does not exist.
 func (r *SignIns) Remove(ctx context.Context, id signin.ID) error {
 	if r.book == nil {
 		return signin.ErrNone
@@ -198,7 +201,7 @@ func (r *SignIns) Remove(ctx context.Context, id signin.ID) error {
 	return r.book.Remove(ctx, id)
 }
 
-// Redirects are the addresses to which browsers are sent by links that were given and not used yet.
+// Redirects returns the redirect URLs of links that have not been used yet.
 func (r *SignIns) Redirects() ([]string, error) {
 	if r.book == nil {
 		return nil, nil
@@ -206,23 +209,25 @@ func (r *SignIns) Redirects() ([]string, error) {
 	return r.book.Redirects()
 }
 
-// Sign-ins at MCP servers are kept under a name that no agent has, because all agents share them.
+// serverSignIns is the agent name of sign-ins at MCP servers. No agent can have this name. All
+// agents share these sign-ins.
 const serverSignIns = "@mcp"
 
-// serverCallback is the path to which browsers are sent from a sign-in at an MCP server.
+// serverCallback is the redirect path of a sign-in at an MCP server.
 const serverCallback = "/mcp/callback"
 
 func serverSignInID(server string) signin.ID {
 	return signin.ID{Agent: serverSignIns, Skill: server, Provider: "oauth"}
 }
 
-// serverProvider is where the owner signs in at a server, as it was found; false where they never have.
+// serverProvider returns the provider of the owner's sign-in at a server. It returns false if the
+// owner has never signed in there.
 func serverProvider(s mcp.Server, c *mcp.Client) (signin.Provider, bool, error) {
-	if c == nil || !s.IsIssuer(c.Issuer) { // it was found when the owner named another
+	if c == nil || !s.IsIssuer(c.Issuer) { // the provider was discovered with another issuer
 		return signin.Provider{}, false, nil
 	}
 	send := mcp.SignInTransport(s)
-	for _, address := range []string{c.TokenURL, c.AuthorizationURL} { // which the server named, perhaps for an earlier version
+	for _, address := range []string{c.TokenURL, c.AuthorizationURL} { // the server reported these addresses, perhaps to an earlier version
 		u, err := url.Parse(address)
 		if err == nil {
 			err = send.Refuses(u)
@@ -242,7 +247,8 @@ func serverProvider(s mcp.Server, c *mcp.Client) (signin.Provider, bool, error) 
 	return p, true, nil
 }
 
-// tokens give the tokens for a server, nil where no sign-ins are kept.
+// tokens returns a function that returns the access token for a server. It returns nil if sign-ins
+// are not stored or the server has no URL.
 func (r *SignIns) tokens(s mcp.Server) mcp.Tokens {
 	if r.book == nil || s.URL == "" {
 		return nil
@@ -263,14 +269,15 @@ func (r *SignIns) tokens(s mcp.Server) mcp.Tokens {
 		} else {
 			token, err = r.book.Refresh(ctx, p, had)
 		}
-		if errors.As(err, new(*signin.NeededError)) { // asked without one, the server says that it wants one
+		if errors.As(err, new(*signin.NeededError)) { // without a token, the server responds that it requires one
 			return "", nil
 		}
 		return token, err
 	}
 }
 
-// ServerLink is where the owner signs in at a server. What the server says of that is found now, and kept.
+// ServerLink returns the link with which the owner signs in at a server. It discovers the provider
+// and stores it.
 func (r *SignIns) ServerLink(ctx context.Context, name string) (string, error) {
 	st, ok := r.servers.Get(name)
 	switch {
@@ -305,7 +312,8 @@ func (r *SignIns) ServerLink(ctx context.Context, name string) (string, error) {
 	return r.book.Link(ctx, p, base)
 }
 
-// AnswerServer signs in at a server with what the owner pasted: the address that their browser was sent to.
+// AnswerServer signs in at a server with the address that the owner pasted. Their browser was
+// redirected to that address.
 func (r *SignIns) AnswerServer(ctx context.Context, name, pasted string) error {
 	reply, err := signin.ParseReply(pasted)
 	if err != nil {
@@ -317,7 +325,8 @@ func (r *SignIns) AnswerServer(ctx context.Context, name, pasted string) error {
 	return r.redeem(ctx, serverSignInID(name), reply)
 }
 
-// ServerStatus is how it stands with the sign-in at a server, as far as the store knows; "" where there is none.
+// ServerStatus returns the stored state of the sign-in at a server. It returns "" if the owner has
+// never signed in there. It does not ask the server.
 func (r *SignIns) ServerStatus(st State) signin.Status {
 	if r.book == nil {
 		return ""
@@ -336,5 +345,5 @@ func (r *SignIns) ServerStatus(st State) signin.Status {
 	return signin.Unauthorized
 }
 
-// Book returns the book of sign-ins, or nil if none are kept.
+// Book returns the stored sign-ins, or nil if sign-ins are not stored.
 func (r *SignIns) Book() *signin.Book { return r.book }

@@ -1,5 +1,5 @@
-// Package spend keeps an attempt within the bounds of its run and the budgets of the day and the
-// month, and warns the owner when a budget is nearly used up.
+// Package spend keeps an attempt within the bounds of its run and within the daily and monthly
+// budgets. It warns the owner when a budget is nearly used up.
 package spend
 
 import (
@@ -21,36 +21,37 @@ import (
 	"rouse/internal/text"
 )
 
-// maxWhy is how much is kept of why something was not reported, in characters.
+// maxWhy is the maximum length of the reason for an estimate, in characters.
 const maxWhy = 300
 
-// Budget keeps an attempt within the bounds of its run and the budgets of its day.
+// Budget keeps an attempt within the bounds of its run and the daily and monthly budgets.
 type Budget struct {
 	ledger   *ledger.Ledger
 	warned   *Warnings
 	attempt  *plan.Attempt
-	provider *failover.Provider // the model that answers; nil if an executor does the run
-	job      string             // whose budget it is, "" for none
-	bounds   loop.Bounds        // what is left of the run's
-	// skips: the run has not begun, and nobody but the clock asked for it.
+	provider *failover.Provider // nil if an executor executes the run
+	job      string             // job with the budget; "" without a job
+	bounds   loop.Bounds        // rest of the run's bounds
+	// skips reports whether an exceeded budget skips the run. It is true if the run has not begun
+	// and was started by a schedule or a wake.
 	skips bool
 
-	tokens, cost int64 // that the attempt took
+	tokens, cost int64 // usage of the attempt
 	reserved     map[int64]model.Usage
 }
 
-// New returns the budget of an attempt. left is what is left of the bounds of its run, and
-// began reports whether an earlier attempt has taken a step.
+// New returns the budget of an attempt. left is the rest of the run's bounds. began reports whether
+// an earlier attempt has taken a step.
 func New(l *ledger.Ledger, w *Warnings, t *plan.Attempt, p *failover.Provider, left loop.Bounds, began bool) *Budget {
 	b := &Budget{ledger: l, warned: w, attempt: t, provider: p, job: t.Run.Job, bounds: left, reserved: map[int64]model.Usage{},
 		skips: !began && (t.Run.Trigger == domain.TriggerSchedule || t.Run.Trigger == domain.TriggerSelf)}
 	if t.Origin != nil {
-		b.job = t.Origin.Name // a wake spends what its job may spend
+		b.job = t.Origin.Name // a wake uses the budget of the job that began its chain
 	}
 	return b
 }
 
-// ExceededError is the error of a reservation for which a budget has no room.
+// ExceededError is the error of a reservation that exceeds a budget.
 type ExceededError struct {
 	outcome domain.Outcome
 	exit    domain.Exit
@@ -82,7 +83,8 @@ func (b *Budget) Reserve(ctx context.Context, step int, most model.Usage) (int64
 	return id, err
 }
 
-// ReserveUsage takes the most that a step may use out of the budgets of the day. A budget without room is an *overBudget.
+// ReserveUsage reserves the maximum usage of a step in the daily and monthly budgets. It returns an
+// *ExceededError if a budget has no room.
 func (b *Budget) ReserveUsage(ctx context.Context, step int, most ledger.Usage) (int64, error) {
 	now := time.Now()
 	day := ledgerbudget.DayOf(now, b.attempt.Plan.Zone)
@@ -94,7 +96,7 @@ func (b *Budget) ReserveUsage(ctx context.Context, step int, most ledger.Usage) 
 	case err != nil:
 		return 0, err
 	case full == nil:
-		b.skips = false // from here on the run has begun
+		b.skips = false // the run has begun
 		return id, nil
 	}
 
@@ -102,7 +104,7 @@ func (b *Budget) ReserveUsage(ctx context.Context, step int, most ledger.Usage) 
 		day = ledgerbudget.MonthOf(now, b.attempt.Plan.Zone)
 	}
 
-	// That a day or a month is over its budget says nothing about this run.
+	// An exceeded budget is not an error of the run.
 	refusal := &ExceededError{domain.OutcomeBudget, domain.ExitEnded, notice.DescribeFull(*full, day, most.TokensIn+most.TokensOut, most.CostMicroUSD)}
 	if b.skips {
 		refusal.outcome = domain.OutcomeSkipped
@@ -131,8 +133,8 @@ func (b *Budget) Settle(ctx context.Context, id int64, used loop.Settlement) (lo
 	return took, b.SettleUsage(ctx, id, took, b.estimatedWhy(took, used.Why))
 }
 
-// SettleUsage replaces a reservation by what was used, and warns of budgets that are nearly used up.
-// why says why a part of the usage is estimated.
+// SettleUsage replaces a reservation by the actual usage, and warns of budgets that are nearly used
+// up. why is the reason if a part of the usage is estimated.
 func (b *Budget) SettleUsage(ctx context.Context, id int64, took loop.Spent, why string) error {
 	sums, err := b.ledger.Budget.Settle(ctx, id, runlog.Usage(took), why)
 	if err != nil {
@@ -141,7 +143,7 @@ func (b *Budget) SettleUsage(ctx context.Context, id int64, took loop.Spent, why
 	return b.warn(ctx, sums)
 }
 
-// estimatedWhy says why a part of what a turn took is estimated, "" when none is.
+// estimatedWhy returns why a part of a turn's usage is estimated, or "".
 func (b *Budget) estimatedWhy(took loop.Spent, failure error) string {
 	switch {
 	case took.EstimatedTokens == 0:
@@ -152,8 +154,8 @@ func (b *Budget) estimatedWhy(took loop.Spent, failure error) string {
 	return text.Truncate(b.attempt.Redactor().Replace(fmt.Sprintf("run %d: %v", b.attempt.Run.ID, failure)), maxWhy)
 }
 
-// plausible limits a reported usage to twice what the context holds or was reserved, because one
-// report of a broken server could use up the day's budget.
+// plausible limits a reported usage to twice the context or the reservation. Otherwise one wrong
+// report of a server could use up the budget.
 func (b *Budget) plausible(used, reserved model.Usage) model.Usage {
 	most := 2 * max(int64(b.provider.Model().ContextSize()), loop.DefaultWindow, reserved.Input+reserved.Output)
 	used.Input, used.Output = min(used.Input, most), min(used.Output, most)
@@ -177,7 +179,7 @@ func (b *Budget) limit(s ledgerbudget.Spending) plan.Budget {
 	return b.attempt.GoverningJob().Budget
 }
 
-// warn tells once a day, and once a month, of each budget that most of it is used.
+// warn notifies the owner of each budget that is nearly used up, once in each period.
 func (b *Budget) warn(ctx context.Context, sums []ledgerbudget.Spending) error {
 	for _, s := range sums {
 		cost, tokens := s.Limit(ledgerbudget.Limit(b.limit(s)))
@@ -198,7 +200,7 @@ func (b *Budget) warn(ctx context.Context, sums []ledgerbudget.Spending) error {
 	return nil
 }
 
-// notify appends notices about a budget once for each period.
+// notify sends notices about a budget once in each period.
 func (b *Budget) notify(ctx context.Context, s ledgerbudget.Spending, suffix string, notices func(key string) []ledger.Notice) error {
 	key := fmt.Sprintf("budget:%s:%s:%s%s", s.Day, s.Scope, s.Name, suffix)
 	if !b.warned.first(key, s.Day[:7]) {
@@ -211,8 +213,8 @@ func nearlyUsed(used, limit int64) bool {
 	return limit > 0 && float64(used)*100 >= float64(limit)*notice.WarnAt
 }
 
-// Warnings remembers the notices about budgets that this process has sent. The zero value is
-// ready to use, by several goroutines.
+// Warnings remembers the notices about budgets that this process has sent. The zero value is ready
+// to use. It is safe for concurrent use.
 type Warnings struct{ keys sync.Map }
 
 // first reports whether a notice is the first with its key. It forgets the notices of other months.

@@ -14,8 +14,8 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// TestHostFollowsNoLinkOfAgents checks that the files that start a run, its prompt and its workdir do not
-// lie behind a link that an agent could have made.
+// TestHostFollowsNoLinkOfAgents checks that the files that start a run, its prompt and its workdir
+// are not reached through a link that an agent could have made.
 func TestHostFollowsNoLinkOfAgents(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())

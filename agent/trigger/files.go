@@ -1,5 +1,5 @@
-// Package trigger checks that the files that started a run are still there and unchanged, and lists
-// the files of a batch.
+// Package trigger checks that the files that started a run still exist unchanged, and lists the
+// files of a batch.
 package trigger
 
 import (
@@ -30,20 +30,22 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// Files checks the files that start runs, and lists the files of a batch in a manifest.
+// Files checks the files that start runs, and writes the manifests of batches.
 type Files struct {
 	Ledger *ledger.Ledger
 	Log    *slog.Logger
-	Folder string // for manifests, and for files that runs receive
+	Folder string // folder for manifests and for files that runs receive
 }
 
-// moveWait is how long a retried run waits for its file, which may be moved to another disk.
+// moveWait is the maximum time that a retried run waits for its file, which may be moved to another
+// disk.
 const moveWait = 5 * time.Minute
 
-// filesDroppedKind is the kind of the event that says which files of a batch a run goes on without.
+// droppedKind is the kind of the event that lists the dropped files of a batch.
 const droppedKind = "files.left"
 
-// droppedEvent is what it tells. Files that are kept stay in the list, but cannot be read.
+// droppedEvent is the content of this event. If Kept is true, the files stay in the list but cannot
+// be read.
 type droppedEvent struct {
 	Attempt int           `json:"attempt"`
 	Files   []droppedFile `json:"files"`
@@ -55,7 +57,8 @@ type droppedFile struct {
 	Why  string `json:"why"`
 }
 
-// CheckFile checks that the file that started a run is still there and unchanged.
+// CheckFile checks that the file that started a run still exists unchanged. If not, it returns an
+// early end.
 func (r Files) CheckFile(ctx context.Context, t *plan.Attempt) error {
 	f, why, err := r.locateFile(ctx, t, *t.Detail.File)
 	switch {
@@ -69,8 +72,8 @@ func (r Files) CheckFile(ctx context.Context, t *plan.Attempt) error {
 	return nil
 }
 
-// CheckBatch checks the files of a batch. A run begins without missing or changed ones, and keeps
-// this list in all attempts, because keys of a playbook's calls are positions.
+// CheckBatch checks the files of a batch. The run starts without missing or changed files. All
+// attempts keep this list, because the keys of a playbook's calls contain positions in it.
 func (r Files) CheckBatch(ctx context.Context, t *plan.Attempt) error {
 	left, fixed, err := r.DroppedBefore(ctx, t)
 	if err != nil {
@@ -93,7 +96,7 @@ func (r Files) CheckBatch(ctx context.Context, t *plan.Attempt) error {
 			continue
 		}
 
-		// Once a playbook has made calls, the file keeps its place in the list, as absent.
+		// After a playbook has made calls, a missing file keeps its place in the list.
 		missed = append(missed, droppedFile{accepted.Path, why})
 		if fixed {
 			files = append(files, plan.NewBatchFile(f, true))
@@ -120,7 +123,7 @@ func (r Files) CheckBatch(ctx context.Context, t *plan.Attempt) error {
 		return plan.EndEarly(domain.OutcomeSkipped, "the file %s %s", missed[0].Path, missed[0].Why)
 	case len(missed) > 0:
 		return plan.EndEarly(domain.OutcomeSkipped, "none of the %d files is left: %s %s, and so on", n, missed[0].Path, missed[0].Why)
-	default: // which an earlier attempt has said
+	default: // an earlier attempt has recorded why
 		return plan.EndEarly(domain.OutcomeSkipped, "none of the %d files is left", n)
 	}
 }
@@ -136,7 +139,8 @@ func (r Files) release(ctx context.Context, run ledger.Run, a ledger.Attempt, fi
 	return r.Ledger.Claims.Release(ctx, a, claims...)
 }
 
-// DroppedBefore returns the files that the run began without, and whether the list is fixed.
+// DroppedBefore returns the files that earlier attempts dropped, and whether the list can no longer
+// change.
 func (r Files) DroppedBefore(ctx context.Context, t *plan.Attempt) (left map[string]bool, fixed bool, err error) {
 	left = map[string]bool{}
 	if t.Try.Number == 1 {
@@ -164,8 +168,8 @@ func (r Files) DroppedBefore(ctx context.Context, t *plan.Attempt) (left map[str
 	return left, fixed, nil
 }
 
-// locateFile finds the file of a run: at its path, or where an earlier end of the run moved it. why
-// says why it is missing.
+// locateFile finds the file of a run. An earlier end of the run may have moved it. why is the
+// reason if the file is missing or has changed, or "".
 func (r Files) locateFile(ctx context.Context, t *plan.Attempt, f ledger.File) (found ledger.File, why string, err error) {
 	defer func() {
 		switch {
@@ -188,7 +192,7 @@ func (r Files) locateFile(ctx context.Context, t *plan.Attempt, f ledger.File) (
 		return f, why, err
 	}
 
-	// The claim knows where an after-move of this run put the file.
+	// An earlier end of this run may have moved the file. The claim contains the new path.
 	claim, ok, lookErr := r.Ledger.Claims.Of(ctx, job, filepath.ToSlash(f.Path), f.Hash)
 	if lookErr != nil {
 		return f, "", lookErr
@@ -206,8 +210,8 @@ func (r Files) locateFile(ctx context.Context, t *plan.Attempt, f ledger.File) (
 	return f, why, err
 }
 
-// unreadable returns why no tool may read a file, or "": it got a second name. In the agent's own
-// workdir it may have one.
+// unreadable returns why tools may not read a file, or "". They may not read a file with several
+// hard links, unless it is in the agent's workdir.
 func unreadable(t *plan.Task, path string) (string, error) {
 	if slices.ContainsFunc(tool.WithResolvedLinks([]string{t.Agent.Workdir}), func(f string) bool { return fspath.Within(path, f) }) {
 		return "", nil
@@ -229,7 +233,7 @@ func unreadable(t *plan.Task, path string) (string, error) {
 func (r Files) awaitMove(ctx context.Context, job string, f ledger.File) error {
 	late := time.After(moveWait)
 	for {
-		changed := r.Ledger.Changed() // asked for before reading, so that no change falls between
+		changed := r.Ledger.Changed() // before reading, so that no change is missed
 		taken, ok, err := r.Ledger.Claims.Of(ctx, job, filepath.ToSlash(f.Path), f.Hash)
 		if err != nil || !ok || taken.After != claim.AfterPending {
 			return err
@@ -245,13 +249,13 @@ func (r Files) awaitMove(ctx context.Context, job string, f ledger.File) error {
 	}
 }
 
-// fileChanged says why what is at a file's path is not the file, "" when it is.
+// fileChanged returns why the file at a path is not the accepted file, or "" if it is.
 func fileChanged(ctx context.Context, b nofollow.UntrustedDirs, f ledger.File) (string, error) {
 	const changed = "has changed since it was accepted; what it holds now gets a run of its own"
 	info, err := b.Stat(f.Path)
 	link, linked := errors.AsType[*nofollow.LinkError](err)
 	switch {
-	case linked: // in its place, or in that of a folder above it
+	case linked: // a link replaced the file or a folder above it
 		return "cannot be reached: " + link.Error(), nil
 	case err != nil:
 		return "is gone", condition.IgnoreNotExist(err)
@@ -271,12 +275,12 @@ func fileChanged(ctx context.Context, b nofollow.UntrustedDirs, f ledger.File) (
 	return changed, nil
 }
 
-// ManifestPath returns the path of the manifest of a run.
+// ManifestPath returns the path of a run's manifest.
 func (r Files) ManifestPath(run int64) string {
 	return filepath.Join(r.Folder, fmt.Sprintf("%d.json", run))
 }
 
-// WriteManifest lists the files of a batch in a file. Each attempt writes the same.
+// WriteManifest writes the list of a batch's files. Each attempt writes the same list.
 func (r Files) WriteManifest(t *plan.Attempt) (path string, err error) {
 	text, err := manifest(t.Run, plan.Present(t.Files), t.Detail.More, t.Plan.Zone)
 	if err != nil {
@@ -294,11 +298,11 @@ func (r Files) WriteManifest(t *plan.Attempt) (path string, err error) {
 	return path, nil
 }
 
-// manifest is a JSON text with a file in a line, so that it can be read in parts.
+// manifest returns the manifest as JSON with one file per line, so that it can be read in parts.
 func manifest(run ledger.Run, files []ledger.File, more int, zone *time.Location) ([]byte, error) {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
-	e.SetEscapeHTML(false) // a name is to be read as it is
+	e.SetEscapeHTML(false) // keep names readable
 	fmt.Fprintf(&out, "{\n\"job\": %q,\n\"run\": \"%d\",\n\"files\": [\n", run.Job, run.ID)
 
 	for i, f := range files {
@@ -316,7 +320,7 @@ func manifest(run ledger.Run, files []ledger.File, more int, zone *time.Location
 	return out.Bytes(), nil
 }
 
-// RemoveManifest comes at the end of each attempt: the next one writes it again.
+// RemoveManifest removes the manifest at the end of an attempt. The next attempt writes it again.
 func (r Files) RemoveManifest(t *plan.Attempt) {
 	if t.Manifest == "" {
 		return
@@ -326,7 +330,8 @@ func (r Files) RemoveManifest(t *plan.Attempt) {
 	}
 }
 
-// SweepManifests removes manifests and received files of runs that are finished or gone.
+// SweepManifests removes the manifests and received files of runs that have finished or do not
+// exist.
 func (r Files) SweepManifests(ctx context.Context) error {
 	entries, err := os.ReadDir(r.Folder)
 	if errors.Is(err, os.ErrNotExist) {
@@ -336,14 +341,14 @@ func (r Files) SweepManifests(ctx context.Context) error {
 	var errs []error
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil && atomicfile.Unfinished(e.Name()) && time.Since(info.ModTime()) > time.Hour {
-			errs = append(errs, os.Remove(filepath.Join(r.Folder, e.Name()))) // its process died
+			errs = append(errs, os.Remove(filepath.Join(r.Folder, e.Name()))) // left by a process that died
 			continue
 		}
 
 		text, _, _ := strings.Cut(e.Name(), ".")
 		id, bad := strconv.ParseInt(text, 10, 64)
 		if bad != nil {
-			continue // not ours
+			continue // not a file of a run
 		}
 
 		run, gone := r.Ledger.Runs.Get(ctx, id)

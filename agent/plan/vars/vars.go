@@ -1,5 +1,5 @@
-// Package vars returns the variables that templates ({{ .Job }}) and expressions (Job) of a run can
-// name, with their types and descriptions.
+// Package vars returns the variables of templates ({{ .Job }}) and expressions (Job) of a run, with
+// their types and descriptions.
 package vars
 
 import (
@@ -18,19 +18,19 @@ import (
 	"rouse/internal/ledger/runs"
 )
 
-// instant prints as RFC 3339 in UTC with milliseconds, like times in a database (C-3).
+// instant is a time that is printed as RFC 3339 in UTC with milliseconds, like times in a database.
 type instant struct{ time.Time }
 
 func (s instant) String() string { return s.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// MarshalJSON writes what an expression gives as an argument like what a template prints.
+// MarshalJSON implements json.Marshaler. An expression thus yields the text that a template prints.
 func (s instant) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
 
-// Of returns what prompts, playbooks and notices can name. Other names are absent, so
-// that using one is an error.
+// Of returns the variables of prompts, playbooks and notices. A variable that does not apply to the
+// run is absent, so its use is an error.
 func Of(run ledger.Run, attempt int, d ledger.TriggerDetail, lastSuccess, lastRun time.Time) map[string]any {
 	scheduled := run.ScheduledAt
-	if scheduled.IsZero() { // not started by a clock: due when it was asked for
+	if scheduled.IsZero() { // not started by a schedule: it was due when it was queued
 		scheduled = run.QueuedAt
 	}
 
@@ -50,7 +50,7 @@ func Of(run ledger.Run, attempt int, d ledger.TriggerDetail, lastSuccess, lastRu
 	case len(d.Files) > 0:
 		data["Files"], data["More"] = plan.BatchOf(d.Files), d.More
 	case d.Webhook != nil:
-		data["Delivery"] = *d.Webhook // Body and Payload are added by who reads them
+		data["Delivery"] = *d.Webhook // the caller adds Body and Payload
 	case d.After != nil:
 		data["After"] = endedOf(*d.After)
 	case d.Folder != "":
@@ -60,8 +60,8 @@ func Of(run ledger.Run, attempt int, d ledger.TriggerDetail, lastSuccess, lastRu
 	return data
 }
 
-// LastTimes returns the times of earlier runs of the job, without skipped runs: a job that must wait
-// after its last run would otherwise be skipped forever.
+// LastTimes returns the times of earlier runs of the job. It ignores skipped runs. Otherwise a job
+// that must wait after its last run would be skipped forever.
 func LastTimes(ctx context.Context, l *ledger.Ledger, run ledger.Run) (runs.LastTimes, error) {
 	if run.Job == "" {
 		return runs.LastTimes{}, nil
@@ -69,8 +69,8 @@ func LastTimes(ctx context.Context, l *ledger.Ledger, run ledger.Run) (runs.Last
 	return l.Runs.LastTimes(ctx, run.Job, run.ID)
 }
 
-// DestinationNames are the names for on_success and on_failure. Their values are the same in each
-// attempt.
+// DestinationNames returns the variables of on_success and on_failure. Their values are the same in
+// each attempt.
 func DestinationNames() []string {
 	return []string{"Job", "Agent", "Run", "Scheduled", "Input", "File", "Outcome"}
 }
@@ -87,7 +87,8 @@ func DestinationData(j plan.Job, run ledger.Run, file ledger.File) (map[string]a
 	return data, nil
 }
 
-// ended is the run that a run follows, as templates and expressions know it: with a plain text for its outcome, to be compared.
+// ended describes the run that triggered another run. Its outcome is a plain string, so that
+// templates and expressions can compare it.
 type ended struct {
 	Job                     string
 	Run                     int64
@@ -100,7 +101,7 @@ func endedOf(e ledger.EndedRun) ended {
 	return ended{Job: e.Job, Run: e.Run, Outcome: string(e.Outcome), Summary: e.Summary, Error: e.Error, Finished: instant{e.FinishedAt}, Artifacts: e.Artifacts}
 }
 
-// Types returns the types of all template names; nil if only the run knows.
+// Types returns the types of all variables. A type is nil if it depends on the run.
 func Types() map[string]reflect.Type {
 	out := map[string]reflect.Type{"Manifest": reflect.TypeFor[string]()}
 	for _, d := range []ledger.TriggerDetail{{File: &ledger.File{}}, {Files: make([]ledger.File, 1)}, {Folder: "."}, {Webhook: &ledger.Delivery{}}, {After: &ledger.EndedRun{}}} {
@@ -108,11 +109,12 @@ func Types() map[string]reflect.Type {
 			out[name] = reflect.TypeOf(value)
 		}
 	}
-	out["Body"], out["Payload"] = reflect.TypeFor[string](), nil // whatever its sender writes
+	out["Body"], out["Payload"] = reflect.TypeFor[string](), nil // the sender decides on the type
 	return out
 }
 
-// AddBody adds the body of a webhook request: Body as it came, Payload as JSON or form fields.
+// AddBody adds the body of a webhook request: Body as it was received, Payload as JSON or form
+// fields.
 func AddBody(data map[string]any, body string) {
 	data["Body"], data["Payload"] = body, map[string]any{}
 
@@ -121,7 +123,7 @@ func AddBody(data map[string]any, body string) {
 		data["Payload"] = payload
 		return
 	}
-	// Slack, for one, sends forms, and in some of them JSON in one field.
+	// Some senders, such as Slack, send forms, and some of these forms contain JSON in one field.
 	form, err := url.ParseQuery(body)
 	if err != nil || !strings.Contains(body, "=") || strings.ContainsAny(body, " \n") {
 		return
@@ -137,7 +139,7 @@ func AddBody(data map[string]any, body string) {
 	data["Payload"] = fields
 }
 
-// Changes are those of a folder; a manual run may have none.
+// Changes returns the changes of a folder. They are empty for a manual run without changes.
 func Changes(d ledger.TriggerDetail) ledger.Changes {
 	if d.Changes == nil {
 		return ledger.Changes{Added: []string{}, Removed: []string{}, Modified: []string{}}
@@ -145,15 +147,15 @@ func Changes(d ledger.TriggerDetail) ledger.Changes {
 	return *d.Changes
 }
 
-// Value is a name that templates ({{ .Job }}) and expressions (Job) know.
+// Value describes a variable of templates ({{ .Job }}) and expressions (Job).
 type Value struct {
 	Name string
 	Type string // "text", "time", "{Path, Name, …}"
-	In   string // which runs have it
+	In   string // runs that have the variable
 	Says string
 }
 
-// templateValues are all names, in the order in which a person looks for them. Their types are those that the runs give (TemplateTypes).
+// values lists all variables in the order in which they are displayed. Values adds their types.
 var values = []Value{
 	{"Job", "", "every run", "name of the job, empty for an ad-hoc prompt"},
 	{"Agent", "", "every run", "name of the agent"},
@@ -181,7 +183,8 @@ var values = []Value{
 
 var noticeTypes = map[string]reflect.Type{"Outcome": reflect.TypeFor[string](), "Summary": reflect.TypeFor[string](), "Error": reflect.TypeFor[string]()}
 
-// Values are the names that templates and expressions know, beside the results that a playbook has saved.
+// Values returns the variables of templates and expressions, without the saved results of a
+// playbook.
 func Values() []Value {
 	types := Types()
 	out := make([]Value, len(values))
@@ -213,7 +216,7 @@ func typeName(t reflect.Type) string {
 		var fields []string
 		for i := range t.NumField() {
 			switch f := t.Field(i); {
-			case f.Anonymous: // its fields are named as if they were those of the object
+			case f.Anonymous: // fields of an embedded struct belong to the outer struct
 				fields = append(fields, strings.Trim(typeName(f.Type), "{}"))
 			case f.IsExported():
 				fields = append(fields, f.Name)

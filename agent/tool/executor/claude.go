@@ -8,14 +8,14 @@ import (
 	"rouse/agent/model"
 )
 
-// claudeTokens reads a usage of Claude Code, and reports whether there is one.
+// claudeTokens returns a usage of Claude Code, and reports whether there is one.
 func claudeTokens(u fields) (model.Usage, bool) {
 	read, created := u.count("cache_read_input_tokens"), u.count("cache_creation_input_tokens")
 	return model.Usage{Input: u.count("input_tokens") + read + created, Output: u.count("output_tokens"), Cached: read, Written: created}, u != nil
 }
 
-// claude reads an event of Claude Code, or returns false. --output-format json prints the last
-// event alone, or all of them in a list.
+// claude reads an event of Claude Code. It returns false for any other output. With --output-format
+// json, the program prints only the last event, or a list of all events.
 func (r *Reader) claude(kind string, e fields) bool {
 	switch kind {
 	case "system", "rate_limit_event", "stream_event":
@@ -56,7 +56,8 @@ func (r *Reader) claude(kind string, e fields) bool {
 	return true
 }
 
-// claudeAnswer reads an answer of the model. Its blocks come in events of their own, with one id.
+// claudeAnswer reads an answer of the model. Each block of an answer is an event of its own, with
+// the same message ID.
 func (r *Reader) claudeAnswer(m fields) {
 	if m == nil || m.text("model") == "<synthetic>" { // a message of the program, such as an error
 		return
@@ -78,7 +79,7 @@ func (r *Reader) claudeAnswer(m fields) {
 	if !again || said.Len() > 0 {
 		earlier := r.said
 		r.turn(m.text("model"), said.String())
-		if again { // more of the same turn: a step of the record, but not another turn
+		if again { // same turn: record another step, but do not count another turn
 			r.Turns--
 			if said.Len() > 0 && len(earlier) < maxText {
 				r.said = earlier + "\n" + said.String()
@@ -96,7 +97,7 @@ func (r *Reader) claudeAnswer(m fields) {
 	}
 }
 
-// claudeText returns the content of a block: a text, or blocks of it.
+// claudeText returns the content of a block, which is a string or a list of blocks.
 func claudeText(b fields) string {
 	if plain := b.text("content"); plain != "" {
 		return plain
@@ -108,7 +109,7 @@ func claudeText(b fields) string {
 	return out.String()
 }
 
-// claudeRateLimit reads the state of the account.
+// claudeRateLimit reads the rate limit of the account.
 func (r *Reader) claudeRateLimit(info fields) {
 	if info == nil {
 		return
@@ -117,7 +118,7 @@ func (r *Reader) claudeRateLimit(info fields) {
 	case "rejected", "denied":
 		r.Unavailable = true
 		r.retryAt(time.Unix(info.count("resetsAt"), 0))
-	default: // it was let through since
+	default: // a later request was accepted
 		r.Unavailable, r.RetryAt = false, time.Time{}
 	}
 }
@@ -149,7 +150,7 @@ func (r *Reader) claudeResult(e fields) {
 		r.fail(why)
 	case e.isTrue("is_error") || subtype != "success":
 		r.fail(cmp.Or(why, strings.ReplaceAll(subtype, "_", " ")))
-	default: // a limit on the way did not prevent the success
+	default: // an earlier limit did not prevent the success
 		r.Unavailable, r.RetryAt = false, time.Time{}
 	}
 }

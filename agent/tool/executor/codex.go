@@ -8,7 +8,7 @@ import (
 	"rouse/agent/model"
 )
 
-// codex reads an event of codex exec --json, or returns false.
+// codex reads an event of codex exec --json. It returns false for any other output.
 func (r *Reader) codex(kind string, e fields) bool {
 	group, what, _ := strings.Cut(kind, ".")
 	own := what != "" && (group == "thread" || group == "turn" || group == "item")
@@ -29,7 +29,7 @@ func (r *Reader) codex(kind string, e fields) bool {
 	case "turn.failed":
 		r.finish(r.Text)
 		r.fail(e.object("error").text("message"))
-	case "error": // it may connect again; turn.failed says that it did not
+	case "error": // Codex may reconnect; if it does not, turn.failed follows
 		r.Why = clip(e.text("message"), 2000)
 		r.noteLimit(r.Why)
 	case "item.started", "item.completed":
@@ -49,7 +49,7 @@ func (r *Reader) codexItem(completed bool, i fields) {
 	case "agent_message":
 		if completed {
 			r.turn("", i.text("text"))
-			r.Text = i.text("text") // the last one is its answer
+			r.Text = i.text("text") // the last message is the answer
 		}
 		return
 	case "command_execution":
@@ -68,7 +68,7 @@ func (r *Reader) codexItem(completed bool, i fields) {
 			r.Why = clip(i.text("message"), 2000)
 		}
 		return
-	default: // its thoughts, and its list
+	default: // reasoning and to-do lists
 		return
 	}
 

@@ -1,17 +1,15 @@
-// Package executor runs installed agent programs, such as Claude Code and Codex, in the place of the loop.
+// Package executor runs installed agent programs, such as Claude Code and Codex, instead of the
+// agent loop.
 //
-// # Design
+// The run of such a program is one call of one tool. So it is recorded before it begins, the
+// authorizer decides on it, and after a crash its effect is uncertain. The program is confined like
+// every command. Its task is its input or an argument. No shell is involved.
 //
-// A run that such a program does is one call of one tool, on the loop, as a manual call is: it has its intent in the
-// ledger before it begins, the authorizer decides on it, and after a crash it is uncertain. The program is started by
-// the shell family's Launcher, confined as every command; it gets the task as its input, or as an argument, and never
-// by way of a shell.
+// A Reader parses the output while the program runs. Each known form of JSON has a file of its own:
+// claude.go, codex.go, gemini.go and plain.go. The output is the program's own report and may be
+// false. Malformed or truncated output never counts as a success. The function conclude in
+// ending.go decides on the outcome.
 //
-// What it prints is read while it comes (Reader): a form of JSON that is recognised by its shape, a file each
-// (claude.go, codex.go, gemini.go, plain.go), or text. It is what the program says of itself: it is recorded as
-// such, holds the run within its bounds, and is never needed to be true. What is malformed, cut off or hostile
-// makes the reading poorer, and never a success: conclude (ending.go) is the one table of what an ending means.
-//
-// Before the program starts, what lies where it may write is kept (file.Before), so that an undo of the run
-// reaches what it changes.
+// Before the program starts, the files that it can change are copied (file.Before), so that its
+// changes can be undone.
 package executor

@@ -13,33 +13,33 @@ import (
 	"rouse/internal/text"
 )
 
-// Limits of the text that is kept.
+// Limits of the stored output.
 const (
 	maxAnswer = 64 << 10 // characters
 	maxStderr = 8 << 10
 )
 
-// geminiTurnLimit is the exit code of Gemini CLI if its turns were used up.
+// geminiTurnLimit is the exit code with which Gemini CLI reports that its turns are used up.
 const geminiTurnLimit = 53
 
-// ending is all that is known about the end of a program.
+// ending holds everything that is known about the end of a program.
 type ending struct {
 	reading        Reading
 	final          bool // the final result arrived before the program ended
 	ended          shell.Ended
-	over           *bound // of the run, for which the host stopped it; nil: none
+	over           *bound // bound of the run for which the host stopped the program, or nil
 	asJSON         bool
 	network        bool
 	argv0          string
 	idle           time.Duration
 	stdout, stderr string
-	hint           string // about an access that the sandbox may have refused, or ""
-	refused        string // about one that git was refused in a program that did not fail, or ""
+	hint           string // access that the sandbox may have refused, or ""
+	refused        string // access that git was refused in a program that did not fail, or ""
 }
 
-// conclude returns the result of a program by the table in docs/guides/coding-agents.md. A success needs a
-// result that is not empty and reports no failure, and an exit code of 0. After a final result it
-// does not matter how the program ends.
+// conclude returns the result of a program according to the table in docs/guides/coding-agents.md.
+// A success needs a result that is not empty and reports no failure, and an exit code of 0. After a
+// final result, the way in which the program ends does not matter.
 func (e ending) conclude() Result {
 	r := e.reading
 	if !e.asJSON {
@@ -59,7 +59,7 @@ func (e ending) conclude() Result {
 		e.ended.KilledBy, e.ended.Signal, e.ended.Exit = "", "", 0
 	}
 	res.Outcome, res.Error = e.judge(r, res.Answer)
-	if res.Outcome.Done() { // a limit on its way did not keep it from its end
+	if res.Outcome.Done() { // a temporary limit did not prevent the result
 		res.Unavailable, res.RetryAt = false, time.Time{}
 		if e.ended.Exit == 0 && r.Question != "" {
 			res.Question = clip(r.Question, 4000)
@@ -68,7 +68,7 @@ func (e ending) conclude() Result {
 	return res
 }
 
-// judge returns the outcome of a program, and a message to its owner unless it is a success.
+// judge returns the outcome of a program, and a message to the owner unless it is a success.
 func (e ending) judge(r Reading, answer string) (domain.Outcome, string) {
 	k := e.ended
 	switch {
@@ -102,7 +102,7 @@ func (e ending) judge(r Reading, answer string) (domain.Outcome, string) {
 	return e.judgeDone(r)
 }
 
-// judgeDone judges a program that came to its end and has a result.
+// judgeDone returns the outcome of a program that ended with a result.
 func (e ending) judgeDone(r Reading) (domain.Outcome, string) {
 	switch o := chosen(r.Outcome); {
 	case o == domain.OutcomeError:
@@ -119,7 +119,7 @@ func (e ending) judgeDone(r Reading) (domain.Outcome, string) {
 	return domain.OutcomeSuccess, ""
 }
 
-// said describes a failure, with the program's reason for it.
+// said returns a description of a failure, with the reason that the program reported.
 func (e ending) said(r Reading, what string) string {
 	why := cmp.Or(r.Why, text.Collapse(text.Clean(r.Text)))
 	if why == "" {
@@ -128,7 +128,7 @@ func (e ending) said(r Reading, what string) string {
 	return fmt.Sprintf("%s: %s: %s", e.argv0, what, text.Truncate(why, 1000))
 }
 
-// lastWords returns the last lines of its output.
+// lastWords returns the last lines of the program's output.
 func (e ending) lastWords() string {
 	if strings.TrimSpace(e.stderr) != "" {
 		return text.LastOf("", e.stderr)
@@ -143,7 +143,7 @@ func (e ending) networkHint() string {
 	return " (it has no network; where its model is elsewhere, write executor.network: host)"
 }
 
-// quietHint explains why a working program may have been quiet.
+// quietHint explains why a working program may have printed no output.
 func (e ending) quietHint(r Reading) string {
 	if r.Turns > 0 {
 		return ""

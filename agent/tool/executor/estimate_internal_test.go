@@ -11,7 +11,8 @@ import (
 	"rouse/agent/tool/shell"
 )
 
-// TestCostOfAProgram checks the cost of a program for each combination of reported usage and configured price.
+// TestCostOfAProgram checks the cost of a program for each combination of reported usage and
+// configured price.
 func TestCostOfAProgram(t *testing.T) {
 	t.Parallel()
 	usage := model.Usage{Input: 1000, Output: 100}
@@ -46,7 +47,8 @@ func TestCostOfAProgram(t *testing.T) {
 	}
 }
 
-// TestImpossibleCost: a cost or usage that cannot be true is not taken for zero, and the owner is told.
+// TestImpossibleCost checks that an impossible cost or usage does not count as zero, and that the
+// owner is told.
 func TestImpossibleCost(t *testing.T) {
 	t.Parallel()
 	forms := map[string]string{

@@ -30,48 +30,48 @@ var (
 	}
 )
 
-// Specs are the tool that starts a program, and the one as which the program's own calls are
-// recorded.
+// Specs returns the spec of the tool that starts a program, and the spec under which the program's
+// own calls are recorded.
 func Specs() tool.Specs { return tool.Specs{runSpec, saidSpec} }
 
 // Name returns the name of the tool that starts the program.
 func Name() string { return runSpec.Name }
 
-// SaidName returns the name of the tool as which the reported calls of a program are recorded.
+// SaidName returns the name under which the reported calls of a program are recorded.
 func SaidName() string { return saidSpec.Name }
 
-// Args are the arguments of the tool.
+// Args holds the arguments of the tool.
 type Args struct {
 	Program string `json:"program" jsonschema:"its command line, as it is configured"`
 	Prompt  string `json:"prompt" jsonschema:"what it is told"`
 }
 
-// SaidArgs are the arguments of a call that a program reports.
+// SaidArgs holds the arguments of a call that a program reports.
 type SaidArgs struct {
 	Tool  string          `json:"tool" jsonschema:"as the program calls it"`
 	Input json.RawMessage `json:"input,omitempty" jsonschema:"as the program says"`
 }
 
-// Settings are a configured program.
+// Settings configures a program.
 type Settings struct {
 	Argv    []string // templates
-	Prompt  bool     // an argument holds the task; else it is the input
-	JSON    bool     // what it prints
+	Prompt  bool     // an argument contains the task; otherwise it is the input
+	JSON    bool     // prints JSON
 	Env     []string // name=value
-	Secret  bool     // some of Env is a secret
+	Secret  bool     // Env contains a secret
 	Read    []string // absolute
 	Login   []Login
 	Home    string // absolute
 	Network bool
-	Memory  int64 // bytes; 0 is the sandbox's default
-	// Public: nothing that it can reach with its secrets and its login is private.
+	Memory  int64 // in bytes; 0 means the sandbox's default
+	// Public reports whether the program can reach no private data with its secrets and logins.
 	Public bool
 	Price  model.Price // zero if the owner has not set one
 	Free   bool        // the configured price is zero
-	Limits []Limit     // sentences that mean a wait, beside the known ones
+	Limits []Limit     // additional sentences that report a temporary limit
 }
 
-// Writes lists the places beside the roots of a run that the program may change.
+// Writes returns the places that the program may change in addition to the roots of the run.
 func (s Settings) Writes() []string {
 	out := []string{filepath.Clean(s.Home)}
 	for _, l := range s.Login {
@@ -82,84 +82,85 @@ func (s Settings) Writes() []string {
 	return out
 }
 
-// Login is a file or a folder of the owner by which the program is signed in.
+// Login is a file or a folder with the owner's login for a program.
 type Login struct {
 	Path  string // absolute
 	Write bool
 }
 
-// Bounds are those of the run that hold for the program; 0 or less is none.
+// Bounds holds the run's bounds for the program. Zero or less means no bound.
 type Bounds struct {
 	Turns, Calls                 int
 	Tokens, CostMicroUSD, Output int64
 	Idle                         time.Duration
 }
 
-// Spent is what the program used, as far as it reports.
+// Spent is the reported or estimated usage of a program.
 type Spent struct {
 	Usage                              model.Usage
 	CostMicroUSD                       int64
 	EstimatedTokens, EstimatedMicroUSD int64
-	Why                                string // a part is estimated
+	Why                                string // reason if a part is estimated
 }
 
-// Money keeps a program within the budgets of a day.
+// Money keeps a program within the daily and monthly budgets.
 type Money interface {
-	// Reserve takes what the run may cost. A refusal says which budget has no room, with the outcome of the run.
+	// Reserve reserves the possible cost of the run. refusal is set if a budget has no room. It
+	// contains the outcome of the run.
 	Reserve(ctx context.Context) (refusal, err error)
 	Settle(ctx context.Context, s Spent) error
 }
 
-// Options are what the tool of one attempt works with.
+// Options holds the dependencies of the tool for one attempt.
 type Options struct {
 	Settings Settings
 	Located  Located
 	Launcher *shell.Launcher
 	Log      *fileop.FileOps
-	Before   string // folder for what files were before
+	Before   string // folder for copies of files that the program may change
 	Bounds   Bounds
-	// UsualMicroUSD is the median cost of the job's earlier runs that reported one, or 0.
+	// UsualMicroUSD is the median cost of the job's earlier runs that reported a cost, or 0.
 	UsualMicroUSD int64
 	Money         Money
 	Listener      Listener
-	// Expand fills the arguments of the program, which are templates.
+	// Expand returns the expanded templates of the program's arguments.
 	Expand func(prompt string) ([]string, error)
 	Redact func(string) string
-	// Ended hears what came of the program.
+	// Ended receives the result of the program.
 	Ended func(Result)
 }
 
-// Result is the result of a program. Apart from how it ended, it is what the program reports.
+// Result is the result of a program. Most of it is the program's own report.
 type Result struct {
 	Program      string         `json:"program"`
-	Form         string         `json:"form,omitempty"` // whose output it was: claude, codex, gemini, plain, text
+	Form         string         `json:"form,omitempty"` // form of the output: claude, codex, gemini, plain or text
 	Model        string         `json:"model,omitempty"`
 	Session      string         `json:"session,omitempty"`
 	Outcome      domain.Outcome `json:"outcome"`
 	Answer       string         `json:"answer,omitempty"`
 	Error        string         `json:"error,omitempty"`
-	Question     string         `json:"question,omitempty"` // the run waits for its answer
+	Question     string         `json:"question,omitempty"` // question to the owner; the run waits for the answer
 	Turns        int            `json:"turns"`
 	Calls        int            `json:"calls"`
 	TokensIn     int64          `json:"tokens_in,omitempty"`
 	TokensOut    int64          `json:"tokens_out,omitempty"`
 	CostUSD      float64        `json:"cost_usd,omitempty"`
-	ExitCode     int            `json:"exit_code"` // -1: a signal ended it
+	ExitCode     int            `json:"exit_code"` // -1 if a signal ended it
 	Signal       string         `json:"signal,omitempty"`
 	KilledBy     string         `json:"killed_by,omitempty"`
 	Tier         sandbox.Tier   `json:"tier,omitempty"`
 	Stderr       string         `json:"stderr,omitempty"`
 	FilesChanged int            `json:"files_changed"`
-	Reported     bool           `json:"reported,omitempty"`    // the outcome is that of its final result, however it ended
-	Unavailable  bool           `json:"unavailable,omitempty"` // its model cannot be asked just now
+	Reported     bool           `json:"reported,omitempty"`    // final result received, so the outcome does not depend on how the program ended
+	Unavailable  bool           `json:"unavailable,omitempty"` // model temporarily unavailable
 	RetryAt      time.Time      `json:"retry_at,omitzero"`
 	Spent        Spent          `json:"-"`
 }
 
-// program is the tool of one attempt.
+// program implements the tool for one attempt.
 type program struct{ Options }
 
-// Tools is the tool that starts the program.
+// Tools returns the tool that starts the program.
 func Tools(o Options) ([]tool.Tool, error) {
 	if o.Launcher == nil || o.Log == nil || o.Before == "" || o.Money == nil || o.Expand == nil || len(o.Settings.Argv) == 0 {
 		return nil, errors.New("executor: a launcher, a log of changes, a folder for what files were, the budgets and a program are needed")
@@ -175,8 +176,8 @@ func Tools(o Options) ([]tool.Tool, error) {
 	return []tool.Tool{t}, err
 }
 
-// action is bound to an approval of a program. The task is not part of it, or a standing approval
-// could never hold.
+// action identifies a program for an approval. It does not contain the task, because otherwise a
+// standing approval would never match.
 type action struct {
 	Job     string       `json:"job,omitempty"`
 	Argv    []string     `json:"argv"`
@@ -190,7 +191,7 @@ type action struct {
 	Tier    sandbox.Tier `json:"tier"`
 }
 
-// need tells the authorizer what the program can reach (docs/dev/security-tests.md).
+// need returns the access that the program needs (docs/dev/security-tests.md).
 func (p *program) need(ctx context.Context, in tool.Invocation, a Args) (tool.Access, error) {
 	s, roots := p.Settings, p.Launcher.Roots
 	n := roots.ProgramNeed()
@@ -205,14 +206,14 @@ func (p *program) need(ctx context.Context, in tool.Invocation, a Args) (tool.Ac
 		act.Network = "host"
 		n.AddsTaint |= tool.Outward | tool.Untrusted
 	}
-	if act.Tier == sandbox.TierNone { // unconfined it reaches everything
+	if act.Tier == sandbox.TierNone { // without a sandbox, the program can reach everything
 		n.AddsTaint |= tool.Outward
 	}
 	if (s.Secret || len(s.Login) > 0) && !s.Public {
 		n.AddsTaint |= tool.Private
 	}
 
-	// Files that it keeps for itself influence its next run.
+	// The program's own files influence its next run.
 	for _, path := range s.Writes() {
 		place := tool.PlaceOf(path)
 		n.Reads, n.Writes = append(n.Reads, place), append(n.Writes, place)
@@ -225,10 +226,10 @@ func (p *program) need(ctx context.Context, in tool.Invocation, a Args) (tool.Ac
 	return n, err
 }
 
-// maxArgument is the longest argument that a system takes (Linux: MAX_ARG_STRLEN).
+// maxArgument is the maximum length of an argument (MAX_ARG_STRLEN on Linux).
 const maxArgument = 128<<10 - 1
 
-// refuse answers a call that starts nothing.
+// refuse returns the result of a call that did not start the program.
 func refuse(format string, args ...any) (tool.Envelope, error) {
 	return tool.Failure(tool.KindUnavailable, format, args...), nil
 }

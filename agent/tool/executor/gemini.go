@@ -6,8 +6,8 @@ import (
 	"rouse/agent/model"
 )
 
-// gemini reads an event of Gemini CLI with --output-format stream-json, or returns false. Its
-// answer comes in pieces.
+// gemini reads an event of Gemini CLI with --output-format stream-json. It returns false for any
+// other output. The answer arrives in pieces.
 func (r *Reader) gemini(kind string, e fields) bool {
 	switch kind {
 	case "init":
@@ -41,7 +41,7 @@ func (r *Reader) gemini(kind string, e fields) bool {
 		if before := r.pieces.String(); strings.TrimSpace(before) != "" {
 			r.said = before
 		}
-		r.pieces.Reset() // the answer is the text after the calls
+		r.pieces.Reset() // the answer is the text after the last call
 		r.openCall(e.text("tool_id"), e.text("tool_name"), e["parameters"])
 	case "tool_result":
 		r.closeCall(e.text("tool_id"), e.text("output"), e.text("status") == "error")
@@ -58,7 +58,7 @@ func (r *Reader) gemini(kind string, e fields) bool {
 	return true
 }
 
-// geminiWhole reads the document of --output-format json, or returns false.
+// geminiWhole reads the document of --output-format json. It returns false for any other output.
 func (r *Reader) geminiWhole(d fields) bool {
 	if !d.has("response") && d.object("stats") == nil {
 		return false
@@ -83,7 +83,7 @@ func (r *Reader) geminiError(f fields) {
 	r.fail(f.text("message"))
 }
 
-// geminiStats reads the tokens of all models, or those without a model.
+// geminiStats reads the total number of tokens, or else adds up the tokens of all models.
 func (r *Reader) geminiStats(s fields) {
 	if s == nil {
 		return

@@ -13,8 +13,7 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// prepareHome makes the HOME of a program, with links to the logins of its owner, under the same
-// names.
+// prepareHome creates the HOME of a program, with links to the owner's logins under the same names.
 func prepareHome(b nofollow.UntrustedDirs, s Settings) error {
 	home, err := b.MakeRoot(s.Home, 0o700)
 	if err != nil {
@@ -33,7 +32,8 @@ func prepareHome(b nofollow.UntrustedDirs, s Settings) error {
 	return nil
 }
 
-// nameAtHome returns the name of a file below its owner's HOME, or its last part.
+// nameAtHome returns the path of a file relative to its owner's HOME, or its base name if it is
+// elsewhere.
 func nameAtHome(path string) string {
 	if own, err := os.UserHomeDir(); err == nil {
 		if rel, ok := fspath.Rel(own, path); ok && rel != "." {
@@ -43,7 +43,7 @@ func nameAtHome(path string) string {
 	return filepath.Base(path)
 }
 
-// link makes a name in the program's HOME lead to a path. Files of the program are left alone.
+// link creates a symbolic link in the program's HOME. It does not replace files of the program.
 func link(home *os.Root, name, to string) error {
 	if dir := filepath.Dir(name); dir != "." {
 		in, err := nofollow.MakeBelow(home, dir, 0o700)
@@ -79,7 +79,7 @@ func (p *program) launch(argv []string, prompt string) shell.Program {
 		Argv: append([]string{p.Located.Path}, argv[1:]...), Env: append([]string{"HOME=" + s.Home}, s.Env...), Memory: s.Memory,
 		Read: append(append([]string(nil), s.Read...), p.Located.Read...), Write: []string{s.Home}, Network: s.Network, Idle: p.Bounds.Idle,
 	}
-	if p.Located.Dir != "" { // its interpreter may lie beside it
+	if p.Located.Dir != "" { // the interpreter of the program may be in the same folder
 		l.Env = append([]string{"PATH=" + p.Located.Dir + string(filepath.ListSeparator) + shell.SearchPath()}, l.Env...)
 	}
 	for _, login := range s.Login {

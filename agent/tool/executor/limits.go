@@ -8,22 +8,23 @@ import (
 	"time"
 )
 
-// Limit is a configured sentence by which a program reports that its model cannot be asked now.
+// Limit is a configured sentence with which a program reports that its model cannot be used for
+// now.
 type Limit struct {
 	Match *regexp.Regexp
-	Wait  time.Duration // 0: until the time in the sentence
+	Wait  time.Duration // 0 means until the time in the sentence
 }
 
-// Bounds of a wait.
+// Limits of waits.
 const (
 	longestWait = 8 * 24 * time.Hour
-	nonsense    = 40 * 24 * time.Hour // a time that is further away is damaged
-	lateness    = 15 * time.Minute    // a time of day that is past for less has been reached
+	nonsense    = 40 * 24 * time.Hour // a time that is further away is invalid
+	lateness    = 15 * time.Minute    // a time of day less than this ago counts as today
 )
 
 const day = 24 * time.Hour
 
-// sentences is the table of the sentences by which programs report a limit of a plan or an outage
+// sentences is the table of sentences with which programs report a limit of a plan or an outage
 // (docs/guides/coding-agents.md). The first match applies.
 var sentences = []struct {
 	match    *regexp.Regexp
@@ -33,17 +34,17 @@ var sentences = []struct {
 }{
 	{regexp.MustCompile(`(?i)credit balance is too low|insufficient.quota|check your plan and billing|payment required|spending (?:limit|cap)`), longestWait, "", true},
 	{regexp.MustCompile(`(?i)\b(?:session|(?:5|five).hours?) limit\b`), 5 * time.Hour, "", false},
-	{regexp.MustCompile(`(?i)\bdaily (?:\w+ )?(?:limit|quota)|per day\b`), day, "America/Los_Angeles", false}, // of Gemini; other providers state a time
+	{regexp.MustCompile(`(?i)\bdaily (?:\w+ )?(?:limit|quota)|per day\b`), day, "America/Los_Angeles", false}, // Gemini; other providers state a time
 	{regexp.MustCompile(`(?i)\b(?:weekly|7.day|opus|sonnet|haiku|fable) (?:\w+ )?limit\b`), 7 * day, "", false},
 	{regexp.MustCompile(`(?i)\bextra usage\b|\busage limit|\b(?:hit|reached|exceeded) your (?:\w+ )?limit\b|\blimit reached\b`), longestWait, "", false},
 	{regexp.MustCompile(`(?i)\bquota (?:exceeded|will reset)|exhausted your|has been exhausted`), longestWait, "", false},
 	{regexp.MustCompile(`(?i)\b(?:rate.?limit|overloaded|too many requests|service unavailable|high demand|no capacity available|temporarily limiting|429|529|503)\b`), day, "", false},
 }
 
-// limitOf reports whether a failure means that the model cannot be asked now, and until when if the
-// sentence states a time. zone is the time zone of the program.
+// limitOf reports whether a failure means that the model cannot be used for now. until is the time
+// that the sentence states, if any. zone is the time zone of the program.
 func limitOf(why string, own []Limit, now time.Time, zone *time.Location) (until time.Time, limited bool) {
-	why = strings.Join(strings.Fields(why), " ") // among others the narrow space before PM
+	why = strings.Join(strings.Fields(why), " ") // also replaces the narrow space before PM
 	for _, l := range own {
 		if l.Match.MatchString(why) {
 			if l.Wait > 0 {
@@ -69,7 +70,8 @@ func limitOf(why string, own []Limit, now time.Time, zone *time.Location) (until
 	return time.Time{}, false
 }
 
-// bounded returns a time within a longest wait. It returns the zero time if at is past or damaged.
+// bounded returns at, limited to the longest wait. It returns the zero time if at is past or
+// invalid.
 func bounded(at, now time.Time, most time.Duration) time.Time {
 	switch wait := at.Sub(now); {
 	case at.IsZero() || wait <= 0 || wait > nonsense:
@@ -80,7 +82,7 @@ func bounded(at, now time.Time, most time.Duration) time.Time {
 	return at
 }
 
-// The forms in which sentences state a time.
+// Patterns of times in sentences.
 var (
 	statedEpoch   = regexp.MustCompile(`\|(\d{10})\b`)
 	statedInstant = regexp.MustCompile(`\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)`)
@@ -94,7 +96,7 @@ var (
 // statedTime returns the time that a sentence states, or the zero time.
 func statedTime(why string, now time.Time, zone *time.Location) time.Time {
 	if m := statedEpoch.FindStringSubmatch(why); m != nil {
-		at, _ := strconv.ParseInt(m[1], 10, 64) // ten digits
+		at, _ := strconv.ParseInt(m[1], 10, 64) // the pattern matches ten digits
 		return time.Unix(at, 0)
 	}
 	if at, err := time.Parse(time.RFC3339, strings.Replace(statedInstant.FindString(why), " ", "T", 1)); err == nil {
@@ -116,11 +118,11 @@ func statedTime(why string, now time.Time, zone *time.Location) time.Time {
 	return time.Time{}
 }
 
-// clockTime returns the time of a match of statedClock: a day or the next such time of day, in the
-// stated zone or that of the program.
+// clockTime returns the time of a match of statedClock: a date or the next such time of day. The
+// zone is the stated zone, or else that of the program.
 func clockTime(m []string, now time.Time, zone *time.Location) time.Time {
 	atoi := func(s string) int {
-		n, _ := strconv.Atoi(s) // few digits, or none
+		n, _ := strconv.Atoi(s) // at most a few digits
 		return n
 	}
 	hour, minute := atoi(m[5]), atoi(m[6])
@@ -169,7 +171,7 @@ func clockTime(m []string, now time.Time, zone *time.Location) time.Time {
 	return at
 }
 
-// zoneOf returns the time zone of a program with an environment.
+// zoneOf returns the time zone of a program with the given environment.
 func zoneOf(env []string) *time.Location {
 	for _, setting := range env {
 		if name, ok := strings.CutPrefix(setting, "TZ="); ok {
@@ -181,20 +183,21 @@ func zoneOf(env []string) *time.Location {
 	return time.Local
 }
 
-// noteLimit looks in a failure for a report that the model cannot be asked, and until when.
+// noteLimit records whether a failure reports that the model cannot be used for now, and until
+// when.
 func (r *Reader) noteLimit(why string) {
 	until, limited := limitOf(why, r.limits, r.now(), r.zone)
 	if !limited {
 		return
 	}
 	r.Unavailable = true
-	if r.RetryAt.IsZero() { // an event that states it is more exact
+	if r.RetryAt.IsZero() { // a time from an event is more precise
 		r.RetryAt = until
 	}
 }
 
-// noteLastWords looks for such a report of a program that failed before it printed a result: in the
-// only line of its output, or the last line of its errors.
+// noteLastWords looks for such a report of a program that failed before it printed a result. It
+// reads the output if this is a single line, or else the last line of the error output.
 func (r *Reader) noteLastWords(stdout, stderr string) {
 	if r.json && r.Dialect != "" || r.Turns+r.Calls > 0 {
 		return
@@ -208,6 +211,6 @@ func (r *Reader) noteLastWords(stdout, stderr string) {
 		return
 	}
 	if r.noteLimit(clip(said, 2000)); r.Unavailable {
-		r.Written = 0 // not by a model
+		r.Written = 0 // the model did not write it
 	}
 }

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// TestLimits: sentences of real programs, with what they mean.
+// TestLimits checks the meaning of sentences of real programs.
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	newYork, err := time.LoadLocation("America/New_York") // where the program runs; it is 15:00 there
+	newYork, err := time.LoadLocation("America/New_York") // zone of the program, where it is 15:00
 	if err != nil {
 		t.Fatal(err)
 	}
 	own := []Limit{{Match: regexp.MustCompile(`team is used up`), Wait: 90 * time.Minute}, {Match: regexp.MustCompile(`come back`)}}
 	for said, want := range map[string]string{
 		// Claude Code.
-		"You've hit your session limit · resets 12:50am (Asia/Shanghai)":                           "2026-11-26T01:00:00Z", // a session is five hours; the clock says 16:50
+		"You've hit your session limit · resets 12:50am (Asia/Shanghai)":                           "2026-11-26T01:00:00Z", // a session lasts five hours; the time would be 16:50
 		"You've hit your session limit · resets 6:10am (Asia/Shanghai)":                            "2026-11-25T22:10:00Z",
 		"You've hit your session limit · resets 11:20pm (Europe/Budapest)":                         "2026-11-25T22:20:00Z",
 		"You've hit your session limit · resets 1:20am (Asia/Calcutta)":                            "limited", // ten minutes ago
@@ -29,12 +29,12 @@ func TestLimits(t *testing.T) {
 		"Weekly limit reached ∙ resets Nov 28, 9:30am":                                             "2026-11-28T14:30:00Z",
 		"Opus weekly limit reached ∙ resets Nov 30 at 5pm":                                         "2026-11-30T22:00:00Z",
 		"You've hit your Opus limit · resets tomorrow at 3pm (UTC)":                                "2026-11-26T15:00:00Z",
-		"You've hit your weekly limit · resets Dec 20 at 9am (UTC)":                                "2026-12-02T20:00:00Z", // a week at most
+		"You've hit your weekly limit · resets Dec 20 at 9am (UTC)":                                "2026-12-02T20:00:00Z", // at most a week
 		"You're out of extra usage · resets 7pm (America/New_York)":                                "2026-11-26T00:00:00Z",
 		"Claude usage limit reached. Your limit will reset at 11pm (Europe/Berlin).":               "2026-11-25T22:00:00Z",
 		"Claude AI usage limit reached|1795648800":                                                 "2026-11-25T23:20:00Z",
-		"Claude AI usage limit reached|1760004000":                                                 "limited", // past
-		"Claude AI usage limit reached|9999999999":                                                 "limited", // absurd
+		"Claude AI usage limit reached|1760004000":                                                 "limited", // in the past
+		"Claude AI usage limit reached|9999999999":                                                 "limited", // too far in the future
 		"API Error: Server is temporarily limiting requests (not your usage limit) · Rate limited": "limited",
 		"API Error: 529 {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}":            "limited",
 		"Credit balance is too low":                                                                "",
@@ -46,7 +46,7 @@ func TestLimits(t *testing.T) {
 		"You’ve hit your usage limit. Visit https://x or try again at 5:30\u202fPM.":            "2026-11-25T22:30:00Z",
 		"You've hit your usage limit. Upgrade to Plus, or try again at Nov 29th, 2026 8:19 PM.": "2026-11-30T01:19:00Z",
 		"You've hit your usage limit. try again at Nov 29, 2026, 7:38 AM":                       "2026-11-29T12:38:00Z",
-		"You've hit your usage limit. Upgrade to Plus, or try again at Dec 25th, 2026 8:19 PM.": "2026-12-03T20:00:00Z", // eight days at most
+		"You've hit your usage limit. Upgrade to Plus, or try again at Dec 25th, 2026 8:19 PM.": "2026-12-03T20:00:00Z", // at most eight days
 		"You've hit your usage limit. try again at Aug 20, 2026, 7:38 AM":                       "limited",
 		"You've hit your usage limit. Try again in 4 days 20 hours 9 minutes.":                  "2026-11-30T16:09:00Z",
 		"You've hit your usage limit. Upgrade to Pro, or wait for limits to reset (every 5h).":  "limited",
@@ -61,15 +61,15 @@ func TestLimits(t *testing.T) {
 		"You exceeded your current quota, please check your plan and billing details. Please retry in 36.5s.": "2026-11-25T20:00:36Z",
 		"No capacity available for model gemini-3-flash-preview on the server":                                "limited",
 		"Resource has been exhausted (e.g. check quota).":                                                     "limited",
-		// Damaged times.
+		// Invalid times.
 		"usage limit, try again at 99:99":                  "limited",
 		"usage limit, try again at 13:00 PM":               "limited",
 		"usage limit, try again in 99999999999999999 days": "limited",
 		"usage limit, resets 3":                            "limited",
-		"usage limit, resets 10pm (Mars/Olympus)":          "2026-11-26T03:00:00Z", // the zone of the program
+		"usage limit, resets 10pm (Mars/Olympus)":          "2026-11-26T03:00:00Z", // zone of the program
 		"usage limit, resets at 2026-11-26T08:00:00+09:00": "2026-11-25T23:00:00Z",
 		"usage limit, try again at 23:15":                  "2026-11-26T04:15:00Z",
-		// Of the configuration.
+		// Configured sentences.
 		"The quota of the team is used up": "2026-11-25T21:30:00Z",
 		"Please come back; resets 4pm":     "2026-11-25T21:00:00Z",
 		"The tests failed.":                "",
@@ -85,7 +85,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestLimitsAcrossDST: a stated time of day is that of the zone on its day, also when the clock changes before it.
+// TestLimitsAcrossDST checks that a stated time of day has the UTC offset of its day, even if the
+// clock changes before it.
 func TestLimitsAcrossDST(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ now, said, want string }{
@@ -108,7 +109,7 @@ func TestLimitsAcrossDST(t *testing.T) {
 	}
 }
 
-// TestZoneOf: a program states times in the zone of its environment.
+// TestZoneOf checks that a program states times in the zone of its environment.
 func TestZoneOf(t *testing.T) {
 	t.Parallel()
 	for env, want := range map[string]string{"TZ=Asia/Tokyo": "Asia/Tokyo", "TZ=:Asia/Tokyo": "Asia/Tokyo", "TZ=nowhere": time.Local.String(), "A=b": time.Local.String()} {
@@ -118,7 +119,8 @@ func TestZoneOf(t *testing.T) {
 	}
 }
 
-// TestSyntheticAnswer: a limit that Claude Code prints as an answer of its model is not a turn.
+// TestSyntheticAnswer checks that a limit that Claude Code prints as an answer of its model is not
+// a turn.
 func TestSyntheticAnswer(t *testing.T) {
 	t.Parallel()
 	r := read([]byte(`{"type":"system","subtype":"init","session_id":"s","model":"claude-sonnet-5"}
@@ -130,7 +132,8 @@ func TestSyntheticAnswer(t *testing.T) {
 	}
 }
 
-// TestLastWords: a program without JSON reports a limit as the only line of its output, or as the last line of its errors.
+// TestLastWords checks that a program without JSON reports a limit as the only line of its output,
+// or as the last line of its error output.
 func TestLastWords(t *testing.T) {
 	t.Parallel()
 	const limit = "You've hit your usage limit. Try again in 2 hours."

@@ -15,14 +15,14 @@ import (
 // Located is an installed program.
 type Located struct {
 	Path string   // absolute, with its links resolved
-	Read []string // what it must be able to read to start, beside what every command can read
-	Dir  string   // where it was found by its name, for PATH; "" is a folder of the system
+	Read []string // files that the program needs to start, in addition to those that every command can read
+	Dir  string   // folder in which the program was found, for PATH; "" for a system folder
 }
 
 // Locate finds a program by its name on the PATH of the daemon, or by its path.
 func Locate(name string) (Located, error) {
 	found, err := exec.LookPath(name)
-	if errors.Is(err, exec.ErrDot) { // never one of the folder that the daemon happens to be in
+	if errors.Is(err, exec.ErrDot) { // never use a program in the current folder
 		err = exec.ErrNotFound
 	}
 	switch {
@@ -53,7 +53,7 @@ func Locate(name string) (Located, error) {
 	return out, nil
 }
 
-// packageOf returns the npm package in which a program lies, or the program itself.
+// packageOf returns the npm package that contains a program, or the program itself.
 func packageOf(path string) string {
 	const modules = "node_modules"
 	parts := strings.Split(filepath.ToSlash(path), "/")
@@ -69,15 +69,15 @@ func packageOf(path string) string {
 	return path
 }
 
-// Folder is a file or a folder of the owner that a program is given beside the roots of its run.
+// Folder is a file or a folder that a program can access in addition to the roots of its run.
 type Folder struct {
-	Key  string // of the setting below executor that names it
+	Key  string // key of the setting below executor that names it
 	Path string
 	Own  bool // the program itself may write there
 }
 
-// Folders lists what influences the program: its HOME, its logins, the files that it reads, and
-// itself. No other agent may write there.
+// Folders returns the places that influence the program: its HOME, its logins, the files that it
+// reads, and the program itself. No other agent may write there.
 func (s Settings) Folders(l Located) []Folder {
 	out := []Folder{{"home", s.Home, true}}
 	for i, login := range s.Login {

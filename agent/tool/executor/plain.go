@@ -9,8 +9,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// plain reads the form for programs without a form of their own (docs/guides/coding-agents.md): one object,
-// alone or last. It returns false for any other output.
+// plain reads the generic form (docs/guides/coding-agents.md): one object, alone or last. It
+// returns false for any other output.
 func (r *Reader) plain(d fields) bool {
 	if d == nil || !d.has("result") && d.text("question") == "" && !d.has("error") {
 		return false
@@ -39,13 +39,14 @@ func (r *Reader) plain(d fields) bool {
 	return true
 }
 
-// The lines at the end of an answer by which a program speaks to the host, as its task says.
+// Prefixes of the lines at the end of an answer that report an outcome or a question. The task of
+// the program describes them.
 const (
 	questionLine = "rouse-question:"
 	outcomeLine  = "rouse-outcome:"
 )
 
-// splitWords cuts an outcome or a question off an answer.
+// splitWords removes an outcome and a question from the end of an answer, and returns them.
 func splitWords(answer, outcome, question string) (rest, _, _ string) {
 	lines := strings.Split(strings.TrimSpace(answer), "\n")
 	for len(lines) > 0 {
@@ -68,7 +69,7 @@ func hasPrefixFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
-// chosen returns an outcome that a program may choose, or "".
+// chosen returns the outcome if a program may report it, or "".
 func chosen(outcome string) domain.Outcome {
 	switch o := domain.Outcome(outcome); o {
 	case domain.OutcomeSuccess, domain.OutcomeNothing, domain.OutcomePartial, domain.OutcomeError:
@@ -77,5 +78,5 @@ func chosen(outcome string) domain.Outcome {
 	return ""
 }
 
-// retryAt sets the time at which the model can be asked again, unless it is damaged.
+// retryAt sets the time at which the model can be used again, unless the time is invalid.
 func (r *Reader) retryAt(at time.Time) { r.RetryAt = bounded(at, r.now(), longestWait) }

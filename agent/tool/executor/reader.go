@@ -14,40 +14,40 @@ import (
 	"rouse/internal/text"
 )
 
-// Limits of what is read.
+// Limits of the parsed output.
 const (
-	maxLine  = 8 << 20 // bytes of a line; a longer one is skipped
-	maxWhole = 8 << 20 // bytes of an output that is one document
-	maxTurns = 500     // that are recorded
-	maxCalls = 2000    // that are recorded
+	maxLine  = 8 << 20 // bytes of a line; a longer line is skipped
+	maxWhole = 8 << 20 // bytes of an output that is a single document
+	maxTurns = 500     // recorded turns
+	maxCalls = 2000    // recorded calls
 	maxText  = 64 << 10
 )
 
-// Reading is what a program has reported of its work so far. Nothing of it need be true.
+// Reading holds the report of a program so far. All of it may be false.
 type Reading struct {
-	Dialect        string // who prints so; "" while nothing was recognised
+	Dialect        string // form of the output; "" if it is not recognized
 	Model, Session string
 	Turns, Calls   int
 	Usage          model.Usage
 	CostMicroUSD   int64
 	CostKnown      bool   // it reported its cost
-	CostWrong      string // the cost that it reported, if that cannot be true
-	UsageWrong     bool   // it reported tokens that cannot be true
-	Written        int64  // bytes that its model wrote: text, and arguments of calls
+	CostWrong      string // reported cost, if it is impossible
+	UsageWrong     bool   // the reported tokens are impossible
+	Written        int64  // bytes of text and call arguments that the model wrote
 	Text           string
-	Done           bool // it has said that it came to its end
+	Done           bool // the program reported its end
 	Failed         bool
-	Why            string   // it failed, or was troubled, in its words
-	Limit          string   // the limit of its own that ended it: turns, cost; "" for none
-	Refused        []string // what its own permissions did not let it do
-	Unavailable    bool     // its model cannot be asked just now
+	Why            string   // reported failure or problem
+	Limit          string   // the program's own limit that ended it: "turns" or "cost"; "" if there is none
+	Refused        []string // calls that the program's own permissions refused
+	Unavailable    bool     // the model cannot be used for now
 	RetryAt        time.Time
-	Outcome        string // that it chose
+	Outcome        string // reported outcome
 	Question       string
-	Garbled        int // lines that were not understood
+	Garbled        int // number of lines that could not be parsed
 }
 
-// Listener is told of a program's work while it goes on. An error ends the program.
+// Listener receives the turns and calls of a program while it runs. An error stops the program.
 type Listener interface {
 	Turn(ctx context.Context, t Turn) error
 	Call(ctx context.Context, c Call) error
@@ -56,7 +56,7 @@ type Listener interface {
 // Turn is an answer of the program's model.
 type Turn struct{ Model, Text string }
 
-// Call is a call of one of the program's own tools, as the program says.
+// Call is a call of one of the program's own tools, as reported by the program.
 type Call struct {
 	Tool   string
 	Args   json.RawMessage
@@ -64,32 +64,32 @@ type Call struct {
 	Failed bool
 }
 
-// Reader reads the output of a program while it comes. It takes any bytes.
+// Reader parses the output of a program while it runs. It accepts any input.
 type Reader struct {
 	Reading
 	ctx      context.Context
 	json     bool
 	listener Listener
-	failure  error           // of the listener
-	check    func(Reading)   // called after each event; may be nil
-	line     []byte          // the beginning of a line that is not whole
-	skipping bool            // the rest of a line that is too long
-	whole    []byte          // of an output that may be one document
-	open     map[string]Call // calls that have no result yet, by the program's id
-	order    []string        // of them
-	told     int             // turns that the listener has heard of
+	failure  error           // error of the listener
+	check    func(Reading)   // called after each event; optional
+	line     []byte          // beginning of an incomplete line
+	skipping bool            // skip the rest of a line that is too long
+	whole    []byte          // output so far, which may be a single document
+	open     map[string]Call // calls without a result, by the program's ID
+	order    []string        // IDs of open calls in order
+	told     int             // number of turns passed to the listener
 	seen     map[string]bool // ids of messages whose usage was counted
-	events   int             // that were recognised
+	events   int             // number of recognized events
 	final    bool            // a final result arrived, and no turn or call after it
-	said     string          // text of the last assistant message that has one
-	pieces   strings.Builder // of an answer that comes in pieces
+	said     string          // text of the last message of the model that has one
+	pieces   strings.Builder // pieces of an incomplete answer
 	last     fields          // the last object without a known type
 	now      func() time.Time
-	zone     *time.Location // of the program
-	limits   []Limit        // of the configuration
+	zone     *time.Location // zone of the program
+	limits   []Limit        // configured limits
 }
 
-// NewReader reads JSON or, with asJSON false, only counts bytes: the text of a program is its
+// NewReader returns a Reader. If asJSON is false, it only counts bytes, because all output is the
 // answer.
 func NewReader(ctx context.Context, asJSON bool, l Listener, check func(Reading)) *Reader {
 	return &Reader{ctx: ctx, json: asJSON, listener: l, check: check, open: map[string]Call{}, seen: map[string]bool{}, now: time.Now, zone: time.Local}
@@ -142,7 +142,7 @@ func (r *Reader) endLine() {
 	r.line, r.skipping = r.line[:0], false
 }
 
-// event reads one line. Lines that are not objects are messages beside the JSON.
+// event parses one line. It ignores lines that are not objects.
 func (r *Reader) event(line []byte) {
 	if line[0] != '{' {
 		return
@@ -166,7 +166,7 @@ func (r *Reader) checkBounds() {
 	}
 }
 
-// Close reads what is left, once the program has ended.
+// Close parses the remaining output. Call it after the program has ended.
 func (r *Reader) Close() Reading {
 	if !r.json {
 		return r.Reading
@@ -186,7 +186,7 @@ func (r *Reader) Close() Reading {
 	return r.Reading
 }
 
-// readWhole reads the output as one document, after any lines before it.
+// readWhole parses the output as one document. It skips lines before the document.
 func (r *Reader) readWhole() {
 	all := bytes.TrimSpace(r.whole)
 	for len(all) > 0 && all[0] != '{' && all[0] != '[' {
@@ -197,8 +197,8 @@ func (r *Reader) readWhole() {
 		all = bytes.TrimSpace(all[at+1:])
 	}
 
-	if items := list(all); items != nil { // events, as a list
-		r.Garbled = 0 // its lines were none
+	if items := list(all); items != nil { // a list of events
+		r.Garbled = 0 // the lines were not events
 		for _, item := range items {
 			r.event(item)
 		}
@@ -222,14 +222,14 @@ func (r *Reader) turn(modelName, said string) {
 	if modelName != "" {
 		r.Model = clip(modelName, 100)
 	}
-	// Not by Turns: of one turn a program can say more without end.
+	// Do not limit this by Turns, because one turn can have any number of messages.
 	if r.listener != nil && r.failure == nil && r.told < maxTurns {
 		r.told++
 		r.failure = r.listener.Turn(r.ctx, Turn{r.Model, clip(said, maxText)})
 	}
 }
 
-// openCall records a call that has begun. A call before any turn begins one without text.
+// openCall records the start of a call. If there is no turn yet, it starts a turn without text.
 func (r *Reader) openCall(id, name string, args json.RawMessage) {
 	if r.Turns == 0 {
 		r.turn("", "")
@@ -242,7 +242,7 @@ func (r *Reader) openCall(id, name string, args json.RawMessage) {
 	}
 
 	if !json.Valid(args) || len(args) > maxText {
-		args, _ = json.Marshal(map[string]string{"said": clip(string(args), maxText)}) //nolint:errchkjson // a map of texts
+		args, _ = json.Marshal(map[string]string{"said": clip(string(args), maxText)}) //nolint:errchkjson // a map of strings
 	}
 	if _, known := r.open[id]; !known {
 		r.order = append(r.order, id)
@@ -265,7 +265,7 @@ func (r *Reader) closeCall(id, result string, failed bool) {
 	}
 }
 
-// cost records the cost that the program reports. An impossible one counts as not reported.
+// cost records the cost that the program reports. It ignores an impossible cost.
 func (r *Reader) cost(d dollars) {
 	if d.wrong != "" {
 		r.CostWrong = d.wrong
@@ -275,10 +275,10 @@ func (r *Reader) cost(d dollars) {
 	}
 }
 
-// maxTokens bounds the credible tokens of one report.
+// maxTokens is the maximum credible number of tokens in one report.
 const maxTokens = 1_000_000_000
 
-// plausible returns a report of tokens, or none if it cannot be true.
+// plausible returns a report of tokens, or a zero report if it is impossible.
 func (r *Reader) plausible(u model.Usage) model.Usage {
 	if u = u.Clamped(); u.Input > maxTokens || u.Output > maxTokens {
 		r.UsageWrong = true
@@ -287,7 +287,7 @@ func (r *Reader) plausible(u model.Usage) model.Usage {
 	return u
 }
 
-// addUsage adds a report of tokens.
+// addUsage adds a report of tokens to the sum.
 func (r *Reader) addUsage(u model.Usage) {
 	u = r.plausible(u)
 	r.Usage.Input, r.Usage.Output, r.Usage.Cached, r.Usage.Written = r.Usage.Input+u.Input, r.Usage.Output+u.Output, r.Usage.Cached+u.Cached, r.Usage.Written+u.Written
@@ -315,7 +315,7 @@ func (r *Reader) fail(why string) {
 	r.noteLimit(r.Why)
 }
 
-// clip cuts a text at a number of bytes, and removes everything that may not be shown.
+// clip limits a text to a number of bytes, and removes control characters.
 func clip(s string, most int) string {
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "") + "…"
@@ -323,8 +323,8 @@ func clip(s string, most int) string {
 	return text.Clean(s)
 }
 
-// fields is an object in the output of a program. A value that is missing or has an unexpected form
-// is zero. Nil if the value is not an object.
+// fields is an object in the output of a program. A missing or malformed value is zero. Nil means
+// that the value is not an object.
 type fields map[string]json.RawMessage
 
 func fieldsOf(raw json.RawMessage) (f fields) {
@@ -352,7 +352,7 @@ func (f fields) text(key string) string { return textOf(f[key]) }
 
 func (f fields) isTrue(key string) bool { return string(f[key]) == "true" }
 
-// maxCount bounds a credible number of tokens or turns.
+// maxCount is the maximum credible number of tokens or turns.
 const maxCount = 1 << 40
 
 func (f fields) count(key string) int64 {
@@ -360,14 +360,14 @@ func (f fields) count(key string) int64 {
 	return int64(min(max(n, 0), maxCount))
 }
 
-// maxDollars bounds the credible cost of one run.
+// maxDollars is the maximum credible cost of one run.
 const maxDollars = 10_000
 
 // dollars is an amount in USD.
 type dollars struct {
 	usd   float64
 	known bool
-	wrong string // an impossible value
+	wrong string // impossible value
 }
 
 func (f fields) dollars(key string) dollars {

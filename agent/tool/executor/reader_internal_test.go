@@ -20,10 +20,10 @@ import (
 	"rouse/internal/domain"
 )
 
-// now is when the tests read: before the limits in their data end.
+// now is the time of the tests. The limits in their data end later.
 var now = time.Date(2026, 11, 25, 20, 0, 0, 0, time.UTC)
 
-// heard is what a listener is told, in words.
+// heard records the calls of a listener as text.
 type heard struct {
 	lines []string
 	fail  error
@@ -43,7 +43,7 @@ func (h *heard) Call(_ context.Context, c Call) error {
 	return h.fail
 }
 
-// read reads an output in pieces of a size.
+// read reads an output in pieces of the given size.
 func read(output []byte, size int, h Listener) Reading {
 	r := NewReader(context.Background(), true, h, nil)
 	r.now = func() time.Time { return now }
@@ -55,7 +55,7 @@ func read(output []byte, size int, h Listener) Reading {
 	return r.Close()
 }
 
-// What each program prints is read, in whatever pieces it comes.
+// TestForms checks that the output of each program is read correctly, in pieces of any size.
 func TestForms(t *testing.T) {
 	t.Parallel()
 	reset := time.Unix(1795648800, 0)
@@ -107,7 +107,8 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// What is cut off, malformed, huge or hostile is never taken for a success, and shows nobody a control character.
+// TestHostileOutput checks that truncated, malformed, huge or hostile output never counts as a
+// success and that no control character is shown.
 func TestHostileOutput(t *testing.T) {
 	t.Parallel()
 	whole, err := os.ReadFile("testdata/claude_stream.jsonl")
@@ -143,7 +144,8 @@ func TestHostileOutput(t *testing.T) {
 	}
 }
 
-// A line that another program of the same output was written into is passed over, and the rest is read.
+// TestTornLine checks that a line with the output of two programs is skipped, and that the rest is
+// read.
 func TestTornLine(t *testing.T) {
 	t.Parallel()
 	torn := `{"type":"assistant","message":{"content":[{"type":"text","text":"half {"type":"rate_limit_event"}` + "\n" + ` the rest"}]}}` + "\n" +
@@ -153,8 +155,8 @@ func TestTornLine(t *testing.T) {
 	}
 }
 
-// A listener that cannot record what is said is heard by the host.
-// Of one turn a program can say more without end: no more than the first are put on record.
+// TestOneTurnWithoutEnd checks that only the first messages of a turn are recorded, because one
+// turn can have any number of messages.
 func TestOneTurnWithoutEnd(t *testing.T) {
 	t.Parallel()
 	var h heard
@@ -173,7 +175,7 @@ func TestListenerFails(t *testing.T) {
 	}
 }
 
-// TestEmptyResult: an empty result falls back to the text of the last assistant message.
+// TestEmptyResult checks that an empty result falls back to the text of the last assistant message.
 func TestEmptyResult(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ output, want string }{
@@ -199,14 +201,15 @@ func TestEmptyResult(t *testing.T) {
 	}
 }
 
-// TestLinger: a program has ten seconds after its final result, unless it goes on to work.
+// TestLinger checks that a program has ten seconds after its final result, unless it continues to
+// work.
 func TestLinger(t *testing.T) {
 	t.Parallel()
 	result := `{"type":"result","subtype":"success","result":"done"}` + "\n"
 	work := `{"type":"assistant","message":{"content":[{"type":"text","text":"more"}]}}` + "\n"
 	other := `{"type":"system","subtype":"hook"}` + "\n"
 	for name, c := range map[string]struct {
-		lines []string // one each six seconds
+		lines []string // one line every six seconds
 		want  time.Duration
 	}{
 		"a result":            {[]string{result}, 10 * time.Second},
@@ -239,7 +242,7 @@ func TestLinger(t *testing.T) {
 	}
 }
 
-// The table of docs/guides/coding-agents.md: what an ending means.
+// TestEndings checks the table of docs/guides/coding-agents.md.
 func TestEndings(t *testing.T) {
 	t.Parallel()
 	good := Reading{Dialect: "claude", Done: true, Text: "It is done."}
@@ -307,7 +310,8 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-// A program is found by its name alone in a folder of PATH, with the package that it belongs to.
+// TestLocate checks that a program is found by its name in a folder of PATH, with the package to
+// which it belongs.
 func TestLocate(t *testing.T) {
 	dir := t.TempDir()
 	pkg := filepath.Join(dir, "lib", "node_modules", "@some", "agent")
@@ -338,8 +342,8 @@ func resolved(t *testing.T, path string) string {
 	return out
 }
 
-// FuzzReader: no output makes the reader fail, show a control character, count below zero, or come to a success without a
-// result.
+// FuzzReader checks that no output makes the reader fail, show a control character, count below
+// zero, or report a success without a result.
 func FuzzReader(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.json*")
 	if err != nil || len(files) == 0 {

@@ -63,7 +63,7 @@ func (p *program) run(ctx context.Context, in tool.Invocation, a Args) (tool.Env
 	return p.start(ctx, before, p.launch(argv, a.Prompt), len(a.Prompt))
 }
 
-// overBudget answers a call for which a budget has no room.
+// overBudget returns the result of a call for which a budget has no room.
 func (p *program) overBudget(refusal error) (tool.Envelope, error) {
 	res := Result{Program: p.name(), Outcome: domain.OutcomeBudget, Error: refusal.Error()}
 	var says interface{ Outcome() domain.Outcome }
@@ -140,12 +140,12 @@ var errLingers = errors.New("the program did not exit after its final result")
 // linger calls a function if a program does not exit within the grace time after its final result.
 type linger struct {
 	over  func()
-	timer *time.Timer // nil unless a final result arrived
+	timer *time.Timer // nil until a final result arrives
 }
 
 func newLinger(over func()) *linger { return &linger{over: over} }
 
-// set starts the timer with the first final result, and stops it if the program goes on to work.
+// set starts the timer after the first final result, and stops it if the program continues to work.
 func (l *linger) set(final bool) {
 	switch {
 	case !final:
@@ -242,7 +242,7 @@ func (p *program) estimate(r Reading, sent int) (micro int64, why string) {
 	return typicalPrice.Cost(seen), missing + "a typical price and the size of its task and its answer"
 }
 
-// warnings lists what has to be known about a program beside its result.
+// warnings returns the warnings about a program for its result.
 func (p *program) warnings(e ending, s file.Settled) (out []string) {
 	if n := s.Files - s.Kept; n > 0 {
 		out = append(out, fmt.Sprintf("%d of %s that the program changed cannot be undone: %s", n, text.Plural(s.Files, "file"), s.Why))
@@ -270,7 +270,7 @@ func (p *program) warnings(e ending, s file.Settled) (out []string) {
 	return append(out, shell.LeftoverWarnings(p.Launcher.Roots.Workdir(), e.ended)...)
 }
 
-// answer returns the envelope of a result. never says that nothing was started.
+// answer returns the envelope of a result. never reports whether the program was not started.
 func (p *program) answer(res Result, warnings []string, never bool) tool.Envelope {
 	done := tool.Success(res, warnings...)
 	if res.Outcome.Done() || res.Question != "" {
