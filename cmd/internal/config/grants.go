@@ -16,7 +16,7 @@ func (f toolFilter) Permits(s tool.Spec) bool { return tool.IsAllowed(f.Allow, f
 
 // Settle sets the workdir. An isolated agent works in own and may read its configured workdir.
 func (a *Agent) Settle(own Path) {
-	if a.Mode == plan.ModeIsolated && a.Workdir != "" && a.Workdir != own { // own: the configuration is output of `config show`
+	if a.Mode == plan.ModeIsolated && a.Workdir != "" && a.Workdir != own { // workdir equals own in the output of `config show`
 		a.HostFolder = string(a.Workdir)
 		a.Grants.Read = append(a.Grants.Read, ReadGrant{Path: a.Workdir, Private: a.Private.Workdir})
 		a.Workdir = ""

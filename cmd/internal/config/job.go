@@ -124,7 +124,7 @@ func (p PlaybookCall) Step() playbook.Call {
 	}
 }
 
-// window is a period of the day in which a job runs once, at a random time.
+// window is a period of the day in which a job runs once, at a time that rouse chooses.
 type window struct {
 	From string `key:"from" required:"yes" doc:"a time of day, like 02:00" example:"'02:00'"`
 	To   string `key:"to" required:"yes" doc:"a time of day, of the next day when it is before from" example:"'05:00'"`

@@ -93,7 +93,7 @@ const ReplayProvider = "replay"
 // Rate returns the configured or known price, or false if it is unknown. Local models cost zero.
 func (m Model) Rate() (model.Price, bool) {
 	if p := m.Price; p != nil {
-		// Cached input without its own price costs as much as input, so costs are never
+		// Cached input without its own price costs as much as input, so that costs are not
 		// underestimated.
 		rate := model.Price{Input: p.Input, Output: p.Output, Cached: p.Input}
 		if p.CachedInput != nil {

@@ -101,8 +101,8 @@ func (c *checker) module(path string, j *config.Job, by *config.Agent) {
 	c.moduleUnattended(path, s, j)
 }
 
-// moduleWorkspace checks that a job has a workspace if and only if its skill supports one. The
-// skill may also allow jobs without a workspace.
+// moduleWorkspace checks that a job has a workspace if its skill requires one, and no workspace if
+// its skill does not support workspaces.
 func (c *checker) moduleWorkspace(path string, s *skills.Skill, j *config.Job) {
 	m := s.Manifest
 	switch {

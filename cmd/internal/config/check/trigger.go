@@ -113,8 +113,8 @@ func (c *starts) pastAt(path string, j *config.Job, valid bool) {
 	}
 }
 
-// left warns of schedules that calendars exclude completely. It skips calendars from a URL,
-// because their content is not known yet.
+// left warns of schedules that calendars exclude completely. It skips schedules that use a
+// calendar from a URL, because its content is not known yet.
 func (c *starts) left(path string, schedules []*schedule.Schedule) {
 	for _, s := range schedules {
 		if len(s.Calendars()) == 0 || slices.ContainsFunc(s.Calendars(), func(one *schedule.Calendar) bool { return c.fetched(one.Name()) }) {
@@ -134,7 +134,7 @@ func (c *starts) emptySources(path string, j *config.Job) {
 	c.notEmpty(path+".at", j.RunAt, fmt.Sprintf(message, "2026-11-21T08:00:00+01:00"))
 }
 
-// schedule reports an error of a schedule. It returns nil without an error.
+// schedule reports an error of a schedule. It returns nil if err is nil.
 func (c *starts) schedule(path, key string, err error) *config.Problem {
 	var wrong *schedule.Error
 	switch {
