@@ -1,7 +1,7 @@
 // Package config defines the settings of rouse.yaml: their types, tags and defaults.
 //
-// The settings are Go structs. The decoder, the JSON Schema and `config show` read the meaning of
-// a key from its tags, so each key is defined once. See Field for the tags.
+// The settings are Go structs. The decoder, the JSON Schema and `config show` use the tags of a
+// key, so each key is defined once. See Field for the tags.
 //
 // Four packages work on the settings:
 //

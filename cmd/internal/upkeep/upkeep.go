@@ -1,6 +1,6 @@
 // Package upkeep maintains a home while its daemon runs. It removes old history, backs up the
-// ledger, detects replaced files and full disks, fetches calendars, and finds jobs that are
-// overdue or can start again.
+// ledger, detects replaced files and full disks, and fetches calendars. It also finds jobs that
+// are overdue or can start again.
 package upkeep
 
 import (

@@ -2,8 +2,8 @@
 // client.
 //
 // The daemon serves the API on its Unix socket and at its network address. Without a daemon, a
-// command uses the same handler in its own process, and serves it on the socket while it executes
-// a run.
+// command uses the same handler in its own process. While it executes a run, it serves the handler
+// on the socket.
 //
 // Server has one small type for each subject: runs, the inbox, pauses, databases, events and so
 // on. Each type reads the ledger and calls the parts of the process that it needs, such as

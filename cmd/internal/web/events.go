@@ -70,8 +70,8 @@ func (s *events) routes() []Route {
 
 // serve streams the recorded events as JSON lines. With follow=true it continues with new events.
 // It ends if the client disconnects, or if the requested run has finished or waits for a person.
-// When the server stops, it breaks the connection, so that clients do not take the end of the
-// stream for that of the run.
+// When the server stops, it breaks the connection. Clients must not take the end of the stream for
+// the end of the run.
 //
 // Clients that accept server-sent events get those, starting now or after Last-Event-ID.
 func (s *events) serve(w http.ResponseWriter, r *http.Request) {

@@ -333,8 +333,8 @@ func (s *Inbox) labels(r *http.Request) (any, error) {
 	return convert(found, newLabel), err
 }
 
-// clearLabel removes a label that the owner has inspected, from a path and everything below it, or
-// from everything that an agent keeps.
+// clearLabel removes a label after an inspection by the owner. It clears a path and everything
+// below it, or everything that an agent keeps.
 func (s *Inbox) clearLabel(r *http.Request, ask api.ClearLabel) (any, error) {
 	if ask.Label != label.TaintUntrusted && ask.Label != label.TaintPrivate || (ask.Agent != "") == filepath.IsAbs(ask.Path) {
 		return nil, usage("a label A or B, and an agent or an absolute path are needed")

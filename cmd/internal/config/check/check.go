@@ -14,8 +14,8 @@ import (
 	"rouse/internal/text"
 )
 
-// checker runs the checks that need more than a single value. It does not report a mistake twice.
-// The checks of some subjects have types of their own.
+// checker runs the checks of a configuration. It does not report a mistake twice. The checks of
+// some subjects have types of their own.
 type checker struct {
 	report
 	*protected

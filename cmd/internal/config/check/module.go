@@ -101,8 +101,8 @@ func (c *checker) module(path string, j *config.Job, by *config.Agent) {
 	c.moduleUnattended(path, s, j)
 }
 
-// moduleWorkspace checks that a job has a workspace if its skill requires one, and no workspace if
-// its skill does not support workspaces.
+// moduleWorkspace checks that a job has a workspace if its skill requires one. It refuses a
+// workspace if the skill does not support them.
 func (c *checker) moduleWorkspace(path string, s *skills.Skill, j *config.Job) {
 	m := s.Manifest
 	switch {

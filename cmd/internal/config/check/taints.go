@@ -40,7 +40,7 @@ func (r *reach) add(label int, what string, at config.Position) {
 	}
 }
 
-// warnTaints sets the default of private, and warns of jobs if their runs can combine untrusted
+// warnTaints sets the default of private. It warns of jobs if their runs can combine untrusted
 // content, private data and external effects (docs/dev/security-tests.md).
 func (c *checker) warnTaints() {
 	reached := map[*config.Agent]*reach{}
