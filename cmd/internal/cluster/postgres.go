@@ -136,7 +136,8 @@ func ConnectRiver(ctx context.Context, address, node string) (*pgxpool.Pool, err
 	prepareConnections(cfg.ConnConfig, node)
 	// Locks of a frozen process would block the others.
 	cfg.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "3000"
-	// The start of an attempt is durable, and with it all earlier writes, including River's.
+	// River's commits need not wait. The start of an attempt is durable, and with it all earlier
+	// writes.
 	cfg.ConnConfig.RuntimeParams["synchronous_commit"] = "off"
 	cfg.AfterConnect, cfg.MaxConns = keepConnected, riverConnections
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)

@@ -42,8 +42,8 @@ func readBounded(f io.Reader, path string) ([]byte, error) {
 	return text, nil
 }
 
-// ReadPlain reads a regular file. It refuses others; only the main file may be a pipe, as in rouse
-// --config <(…).
+// ReadPlain reads a regular file. It refuses other files. Only the main file may be a pipe, as in
+// rouse --config <(…).
 func ReadPlain(path string) ([]byte, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a plain file", Display(path))

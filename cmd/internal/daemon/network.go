@@ -144,7 +144,7 @@ func addresses(set config.Dashboard, at net.Addr) []access.Address {
 
 	listens, ok := at.(*net.TCPAddr)
 	if !ok || listens.IP.IsUnspecified() || !listens.IP.IsLoopback() && set.TLS == nil {
-		return out // other listen addresses are unspecified or behind a proxy
+		return out // browsers cannot use an unspecified address, and only the proxy uses one without TLS
 	}
 	out = append(out, access.Address{Scheme: scheme, Host: withPort(scheme, listens.IP.String(), listens.Port)})
 	if listens.IP.IsLoopback() {

@@ -22,8 +22,8 @@ const (
 	// checkWellEvery is the interval between health checks, unless the watchdog needs a shorter
 	// one.
 	checkWellEvery = time.Minute
-	// moreTime is the stop timeout requested from systemd while runs drain. It is renewed twice as
-	// often.
+	// moreTime is the stop timeout requested from systemd while runs drain. It is renewed after
+	// half of that time.
 	moreTime = 20 * time.Second
 	// drainSlack is the time beyond limits.drain for a stop: recording interrupted runs and
 	// sending notices.
@@ -121,8 +121,9 @@ func (s *Supervision) Run(ctx context.Context, well *Liveness) error {
 }
 
 // Report sends the result of a health check to systemd. If a part hangs, it does not ping the
-// watchdog, because a restart helps. If the ledger refuses writes, as on a full disk, a restart
-// does not help. The daemon then keeps running, and its pages and commands show the problem.
+// watchdog, so that systemd restarts the daemon. If the ledger refuses writes, as on a full disk,
+// a restart does not help. The daemon then keeps running, and its pages and commands show the
+// problem.
 func (s *Supervision) Report(ctx context.Context, err error) {
 	switch {
 	case err == nil:

@@ -70,8 +70,7 @@ func (s *events) routes() []Route {
 
 // serve streams the recorded events as JSON lines. With follow=true it continues with new events.
 // It ends if the client disconnects, or if the requested run has finished or waits for a person.
-// When the server stops, it breaks the connection. Clients must not take the end of the stream for
-// the end of the run.
+// When the server stops, it breaks the connection, because a normal end means the end of the run.
 //
 // Clients that accept server-sent events get those, starting now or after Last-Event-ID.
 func (s *events) serve(w http.ResponseWriter, r *http.Request) {
@@ -149,8 +148,8 @@ func (s *events) stream(r *http.Request, es *eventStream) error {
 
 	stopping := false
 	for {
-		// Read both before the events, so that no event in between is missed: it closes changed. A
-		// run that ends after the check is read in the next round.
+		// Read both before the events, so that no event in between is missed. Such an event closes
+		// changed. A run that ends after the check is read in the next round.
 		changed, happening := s.ledger.Changed(), es.live.changed()
 		over := es.filter.Run != 0 && s.finished(r, es.filter.Run)
 		page, err := s.ledger.Events.List(r.Context(), es.filter)

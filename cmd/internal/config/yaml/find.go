@@ -29,7 +29,7 @@ var (
 var ErrNoFile = errors.New("no configuration was found")
 
 // Find returns the path of the configuration: named, ./rouse.yaml, or the one in the home. The
-// last two must pass CheckFound. It returns ErrNoFile if they do not exist.
+// last two must pass CheckFound. It returns ErrNoFile if there is no such file.
 func Find(named string, getenv func(string) string) (string, error) {
 	if named != "" {
 		return filepath.Abs(named)

@@ -20,8 +20,8 @@ import (
 const withheld = "# [secret]: this file is not shown, because its secrets cannot be masked; check it with: rouse config check\n"
 
 // Mask replaces the given secrets and those in the file by redact.Mark. The line numbers do not
-// change. If that is impossible, for example because the file is not YAML, it returns withheld and
-// false.
+// change. If it cannot locate the secrets, for example because the file is not YAML, it returns
+// withheld and false.
 func Mask(c *config.Config, file string, content []byte, secrets []string) (masked []byte, kept bool) {
 	if slices.Contains(c.Texts, file) {
 		return []byte(redact.New(slices.Concat(secrets, c.Secrets.Values)).Replace(string(content))), true
