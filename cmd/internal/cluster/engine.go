@@ -15,7 +15,7 @@ import (
 	"rouse/internal/text"
 )
 
-// maxNamed is how many nodes are named in a message.
+// maxNamed is the maximum number of nodes listed in a message.
 const maxNamed = 20
 
 // Engine returns the location of the ledger and the nodes that use it.
@@ -86,7 +86,7 @@ func (s *Self) Engine(ctx context.Context) (api.Engine, error) {
 	return out, nil
 }
 
-// nodeProblems say what keeps several nodes from being one.
+// nodeProblems returns the differences between nodes that keep them from working together.
 func (s *Self) nodeProblems(e api.Engine) (out []string) {
 	var differ, versions []string
 	working := false
@@ -124,7 +124,7 @@ func (s *Self) nodeProblems(e api.Engine) (out []string) {
 	return out
 }
 
-// ClockProblem says that the clock of this machine is wrong, or the database's.
+// ClockProblem returns a message if the clocks of this machine and the database differ, or "".
 func (s *Self) ClockProblem() string {
 	skew := s.Ledger.Skew()
 	if skew.Abs() < clocksApart {
@@ -137,7 +137,7 @@ func (s *Self) ClockProblem() string {
 	return fmt.Sprintf("the clock of this machine is %s %s that of the database, which decides when something is due; have both keep the time (NTP)", skew.Abs().Round(time.Second), way)
 }
 
-// Check says which processes share the ledger.
+// Check checks the processes that share the ledger.
 func (s *Self) Check(ctx context.Context) api.Check {
 	c := api.Check{Name: "nodes", OK: true}
 	e, err := s.Engine(ctx)
@@ -160,7 +160,7 @@ func (s *Self) Check(ctx context.Context) api.Check {
 	return c
 }
 
-// WorkedOn says whether nodes do runs of the ledger, beside this process.
+// WorkedOn reports whether a daemon executes runs of the ledger on any node.
 func (s *Self) WorkedOn(ctx context.Context) bool {
 	if !s.Shared() {
 		return false

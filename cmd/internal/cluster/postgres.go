@@ -22,26 +22,26 @@ import (
 )
 
 const (
-	// connectFor is how long one connection to the database may take to be made.
+	// connectFor is the timeout for one connection to the database.
 	connectFor = 5 * time.Second
-	// nodeConnections are those of a node, of which the writer has one.
+	// nodeConnections is the number of connections of a node. One of them belongs to the writer.
 	nodeConnections = 14
-	// riverConnections are those of River in a node.
+	// riverConnections is the number of connections of River in a node.
 	riverConnections = 5
-	// idleConnections are kept for the next question.
+	// idleConnections is the number of idle connections to keep.
 	idleConnections = 6
-	// idleConnectionFor is how long another one is kept.
+	// idleConnectionFor is how long an idle connection is kept.
 	idleConnectionFor = 5 * time.Minute
-	// clocksApart is how far the clocks of a node and its database may differ without a word.
+	// clocksApart is the clock difference between a node and its database that causes a warning.
 	clocksApart = time.Minute
 )
 
-// keepAlive is how soon a connection is found to lead nowhere, by this machine and by the server.
+// keepAlive configures how soon this machine and the server detect a dead connection.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
 
 const serverKeepAlive = `set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 2; set tcp_keepalives_count = 3`
 
-// WithoutPassword is the address of a database as it may be shown.
+// WithoutPassword returns the address of a database for messages.
 func WithoutPassword(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -54,7 +54,7 @@ func WithoutPassword(address string) string {
 	return shown.String()
 }
 
-// Open opens the ledger of a node. serves tells that the process is a daemon, which needs more connections.
+// Open opens the ledger of a node. A daemon (serves) gets more connections than a command.
 func Open(ctx context.Context, e config.Engine, node string, serves bool, o ledger.Options) (*ledger.Ledger, *sql.DB, error) {
 	connections := nodeConnections
 	if !serves {
@@ -75,8 +75,9 @@ func Open(ctx context.Context, e config.Engine, node string, serves bool, o ledg
 	return l, db, nil
 }
 
-// OpenLedger opens a ledger in PostgreSQL that no home is asked about, for a command that moves one; its large values are at a place beside it,
-// or in it where that is nil. copying says that it may not be whole.
+// OpenLedger opens a ledger in PostgreSQL without a home, for a command that moves it. Large
+// values are in values, or in PostgreSQL if values is nil. If copying is true, the ledger may be
+// incomplete.
 func OpenLedger(ctx context.Context, address string, values objects.Store, copying bool) (*ledger.Ledger, func() error, error) {
 	db, err := connectPostgres(ctx, address, "migrate", idleConnections)
 	if err != nil {
@@ -89,11 +90,11 @@ func OpenLedger(ctx context.Context, address string, values objects.Store, copyi
 	return l, func() error { return errors.Join(l.Close(), db.Close()) }, nil
 }
 
-// connectPostgres opens the database of a ledger for the node of a name. The error says in words what to do.
+// connectPostgres opens the database of a ledger for a node. Its errors include a remedy.
 func connectPostgres(ctx context.Context, address, nodeName string, connections int) (*sql.DB, error) {
 	cfg, err := pgx.ParseConfig(address)
 	if err != nil {
-		return nil, fmt.Errorf("engine.postgres is not understood: %w", err) // pgx leaves the password out
+		return nil, fmt.Errorf("engine.postgres is not understood: %w", err) // pgx omits the password
 	}
 	prepareConnections(cfg, nodeName)
 	db := stdlib.OpenDB(*cfg, stdlib.OptionAfterConnect(keepConnected))
@@ -107,7 +108,7 @@ func connectPostgres(ctx context.Context, address, nodeName string, connections 
 	return db, nil
 }
 
-// prepareConnections says what the connections of a node have in common.
+// prepareConnections sets the options that all connections of a node share.
 func prepareConnections(cfg *pgx.ConnConfig, node string) {
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = "rouse/" + node
@@ -115,12 +116,12 @@ func prepareConnections(cfg *pgx.ConnConfig, node string) {
 	if cfg.ConnectTimeout == 0 {
 		cfg.ConnectTimeout = connectFor
 	}
-	if !strings.HasPrefix(cfg.Host, "/") { // else there is no network between
+	if !strings.HasPrefix(cfg.Host, "/") { // a path is a Unix socket, without a network
 		cfg.DialFunc = (&net.Dialer{Timeout: cfg.ConnectTimeout, KeepAliveConfig: keepAlive}).DialContext
 	}
 }
 
-// keepConnected has the server find out that a connection leads nowhere.
+// keepConnected makes the server detect dead connections.
 func keepConnected(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, serverKeepAlive, pgx.QueryExecModeSimpleProtocol)
 	return err
@@ -133,15 +134,17 @@ func ConnectRiver(ctx context.Context, address, node string) (*pgxpool.Pool, err
 		return nil, fmt.Errorf("engine.postgres is not understood: %w", err)
 	}
 	prepareConnections(cfg.ConnConfig, node)
-	cfg.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "3000" // what a frozen process has locked would hold up the others
-	// What River writes comes before the start of an attempt, which is durable with all that came before it.
+	// Locks of a frozen process would block the others.
+	cfg.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "3000"
+	// River's commits need not wait. The start of an attempt is durable, and with it all earlier
+	// writes.
 	cfg.ConnConfig.RuntimeParams["synchronous_commit"] = "off"
 	cfg.AfterConnect, cfg.MaxConns = keepConnected, riverConnections
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	return pool, explainPostgres(address, err)
 }
 
-// explainPostgres says what to do about an error of the database.
+// explainPostgres adds a remedy to an error of the database.
 func explainPostgres(address string, err error) error {
 	at := WithoutPassword(address)
 	var refused *pgconn.PgError
@@ -158,7 +161,7 @@ func explainPostgres(address string, err error) error {
 	return fmt.Errorf("the ledger's database %s: %w", at, err)
 }
 
-// remedyOf says what to do about what the server refuses.
+// remedyOf returns the remedy for an error that the server reports.
 func remedyOf(refused *pgconn.PgError, at string) string {
 	switch refused.Code {
 	case "28P01", "28000":

@@ -1,5 +1,8 @@
-// Package cluster makes this process one of the nodes that share a ledger in PostgreSQL: connections, leases, who leads, which
-// watches and jobs are whose, and where large values are kept. Self is also there if the ledger is a file; it then leads alone.
+// Package cluster makes this process one of the nodes that share a ledger in PostgreSQL. It
+// handles connections, leases and leader election, assigns watches and jobs to nodes, and stores
+// large values.
+//
+// Self exists even if the ledger is a file. Its process is then the only leader.
 package cluster
 
 import (
@@ -24,28 +27,29 @@ import (
 )
 
 const (
-	// lookLead is how often a node looks whether it leads.
+	// lookLead is the interval between checks whether this node is the leader.
 	lookLead = 200 * time.Millisecond
-	// leaveFor is how long a node tries to give its lease up.
+	// leaveFor is the timeout for releasing the lease.
 	leaveFor = 3 * time.Second
 )
 
-// Self is this process among the nodes that share a ledger. A process that has its ledger to itself leads from the start.
+// Self is this process among the nodes that share a ledger. It leads from the start if it does not
+// share its ledger.
 type Self struct {
-	Name           string // of the node; "" if the ledger is a file
-	Address        string // of the database, without a password
-	Triggers, Work bool   // the process looks for reasons to start runs, and executes runs
+	Name           string // name of the node; "" if the ledger is a file
+	Address        string // address of the database without a password
+	Triggers, Work bool   // the process starts runs from triggers, and executes runs
 	Serves         bool   // it is a daemon
 
-	// Set when the process has opened them.
+	// The following fields are set once the process has opened the parts.
 	Ledger    *ledger.Ledger
 	Scheduler *scheduler.Scheduler
-	Setup     func() *plan.Setup // the configuration in force
+	Setup     func() *plan.Setup // returns the configuration in force
 	Logger    *slog.Logger
 
 	mu    sync.Mutex
 	leads bool
-	led   chan struct{} // closed once it leads; whoever leads does so until it ends
+	led   chan struct{} // closed once it leads; a leader stays leader until it ends
 }
 
 // New returns a process that does not lead yet.
@@ -53,10 +57,10 @@ func New(serves, triggers, work bool, setup func() *plan.Setup, log *slog.Logger
 	return &Self{Serves: serves, Triggers: triggers, Work: work, Setup: setup, Logger: log, led: make(chan struct{})}
 }
 
-// Shared says whether other processes may work on the ledger.
+// Shared reports whether other processes can use the ledger.
 func (s *Self) Shared() bool { return s.Name != "" }
 
-// Join makes a daemon one of the nodes that share its ledger. It comes before anything is written.
+// Join registers a daemon as a node. It must be called before the first write.
 func (s *Self) Join(ctx context.Context, cfg *config.Config) error {
 	if !s.Shared() || !s.Serves {
 		return nil
@@ -73,9 +77,9 @@ func (s *Self) Join(ctx context.Context, cfg *config.Config) error {
 	return nil
 }
 
-// describe is this process as the other nodes see it.
+// describe returns the description of this process for other nodes.
 func (s *Self) describe(cfg *config.Config, name string) node.Node {
-	host, _ := os.Hostname() // "" is as good as what it would say
+	host, _ := os.Hostname() // an empty host name is acceptable
 	n := node.Node{Name: name, Home: s.Name, Host: host, PID: os.Getpid(), Version: buildinfo.Version(), Config: cfg.Sources.Alike(), Triggers: s.Triggers, Lanes: s.lanes(cfg)}
 	if cfg.Dashboard.Listen != "off" {
 		n.Address = cfg.Dashboard.Listen
@@ -113,7 +117,7 @@ func explainJoin(err error) error {
 	return fmt.Errorf("this process cannot join the nodes of its ledger: %w", err)
 }
 
-// JoinToRun makes a command a node for as long as it executes a run.
+// JoinToRun makes a command a node while it executes a run. The caller must call leave.
 func (s *Self) JoinToRun(ctx context.Context) (leave func(), err error) {
 	if !s.Shared() {
 		return func() {}, nil
@@ -127,7 +131,7 @@ func (s *Self) JoinToRun(ctx context.Context) (leave func(), err error) {
 	return s.Leave, nil
 }
 
-// Leave gives the lease up, after all else has ended.
+// Leave releases the lease. It must be called last.
 func (s *Self) Leave() {
 	m := s.Ledger.Nodes.Membership()
 	if m == nil {
@@ -142,7 +146,8 @@ func (s *Self) Leave() {
 	}
 }
 
-// Lost is closed once this process may not write any more, because other nodes do its work; nil where there are none.
+// Lost returns a channel that is closed when this process has lost its lease and must not write
+// any more. It returns nil if the process is not a node.
 func (s *Self) Lost() <-chan struct{} {
 	if m := s.Ledger.Nodes.Membership(); m != nil {
 		return m.Lost()
@@ -150,7 +155,7 @@ func (s *Self) Lost() <-chan struct{} {
 	return nil
 }
 
-// WatchLease ends the daemon when it has lost its lease, or when another node leads in its place.
+// WatchLease returns an error if the daemon loses its lease or another node becomes the leader.
 func (s *Self) WatchLease(ctx context.Context, dispatcher *dispatch.Dispatcher) error {
 	m := s.Ledger.Nodes.Membership()
 	if m == nil {
@@ -170,21 +175,21 @@ func (s *Self) WatchLease(ctx context.Context, dispatcher *dispatch.Dispatcher) 
 		if !s.Leading() || dispatcher.Leads() {
 			continue
 		}
-		// After a crash of the database, no node leads until River has elected one again.
+		// After a crash of the database there is no leader until River elects one.
 		if leader, err := s.Ledger.Nodes.Leader(ctx); err == nil && leader != 0 && leader != m.Node().ID {
 			return fmt.Errorf("another node leads now: the node %s has to start again", s.Name)
 		}
 	}
 }
 
-// Leading says whether this process does what one does for all.
+// Leading reports whether this process is the leader.
 func (s *Self) Leading() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.leads
 }
 
-// SetSchedules puts the schedules of a plan into force. Who leads keeps on record how far they are; others only know what comes next.
+// SetSchedules activates the schedules of a plan. Only the leader records their progress.
 func (s *Self) SetSchedules(ctx context.Context, p *plan.Plan) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,7 +199,8 @@ func (s *Self) SetSchedules(ctx context.Context, p *plan.Plan) error {
 	return s.Scheduler.Load(ctx, p.Jobs)
 }
 
-// recordSchedules puts on record what the clock and the ends of runs start from now on, by the configuration of who leads.
+// recordSchedules records the schedules and successors of jobs according to the leader's
+// configuration.
 func (s *Self) recordSchedules(ctx context.Context, p *plan.Plan) error {
 	if err := s.Ledger.SetSuccessors(ctx, p.Followers); err != nil {
 		return err
@@ -202,7 +208,8 @@ func (s *Self) recordSchedules(ctx context.Context, p *plan.Plan) error {
 	return s.Scheduler.Set(ctx, p.Jobs, p.SelfScheduling)
 }
 
-// TryLead has this process lead if that is its turn: the schedules begin where the record says that they are.
+// TryLead makes this process the leader if it is elected. Its schedules continue at the recorded
+// times.
 func (s *Self) TryLead(ctx context.Context, p *plan.Plan) (bool, error) {
 	lead, err := s.Ledger.Nodes.Lead(ctx)
 	if err != nil || !lead {
@@ -219,8 +226,9 @@ func (s *Self) TryLead(ctx context.Context, p *plan.Plan) (bool, error) {
 	return true, nil
 }
 
-// AwaitLead returns true once this process leads, and false if ctx ends before. The dispatcher has then ended the attempts of the
-// previous leader, which would otherwise count for overlap.
+// AwaitLead waits until this process is the leader. It returns false if ctx ends first. Before it
+// returns true, the dispatcher has ended the attempts of the previous leader. They would otherwise
+// count for overlap.
 func (s *Self) AwaitLead(ctx context.Context, dispatcher *dispatch.Dispatcher) bool {
 	if s.Leading() {
 		return true
@@ -253,7 +261,7 @@ func (s *Self) AwaitLead(ctx context.Context, dispatcher *dispatch.Dispatcher) b
 	}
 }
 
-// OnceLeading runs a part from when this process leads, until ctx ends.
+// OnceLeading calls run once this process is the leader. It returns nil if ctx ends first.
 func (s *Self) OnceLeading(ctx context.Context, run func(context.Context) error) error {
 	select {
 	case <-s.led:
@@ -263,7 +271,7 @@ func (s *Self) OnceLeading(ctx context.Context, run func(context.Context) error)
 	}
 }
 
-// OwnWatches are the watches that are this process's.
+// OwnWatches returns the watches that this process is responsible for.
 func (s *Self) OwnWatches(p *plan.Plan) []watcher.Watch {
 	if !s.Shared() {
 		return p.Watches
@@ -274,19 +282,20 @@ func (s *Self) OwnWatches(p *plan.Plan) []watcher.Watch {
 	return slices.DeleteFunc(slices.Clone(p.Watches), func(w watcher.Watch) bool { return p.Hosts[w.Job] != s.Name })
 }
 
-// WatchedElsewhere says whether another node may watch the folder of a job.
+// WatchedElsewhere reports whether another node may watch the folder of a job.
 func (s *Self) WatchedElsewhere(job string) bool {
 	if !s.Shared() {
 		return false
 	}
 	host, ok := s.Setup().Plan.Hosts[job]
-	if !ok || host == "" { // what was left by a job that is gone: one node sees to it
+	if !ok || host == "" { // a removed job; only the leader cleans up after it
 		return !s.Leading()
 	}
 	return host != s.Name || !s.Triggers
 }
 
-// RefuseElsewhere refuses a file or folder of this machine where a job's runs are done on another one.
+// RefuseElsewhere returns an error for a local file or folder if another node executes the job's
+// runs.
 func (s *Self) RefuseElsewhere(job string) error {
 	if !s.Shared() {
 		return nil
@@ -300,7 +309,7 @@ func (s *Self) RefuseElsewhere(job string) error {
 	return nil
 }
 
-// SaveConfigHash tells the other nodes that this one has another configuration now.
+// SaveConfigHash publishes the hash of a new configuration to the other nodes.
 func (s *Self) SaveConfigHash(ctx context.Context, cfg *config.Config) {
 	m := s.Ledger.Nodes.Membership()
 	if m == nil {

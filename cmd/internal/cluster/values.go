@@ -17,10 +17,11 @@ import (
 	"rouse/internal/storage/objects"
 )
 
-// checkValuesFor is how long a place of large values may take to show that it works.
+// checkValuesFor is the timeout for checking the store of large values.
 const checkValuesFor = 20 * time.Second
 
-// OpenValues opens the place for large values that a configuration names; nil where they are in the database. Nobody is asked yet.
+// OpenValues opens the configured store for large values without contacting it. It returns nil if
+// they are in the database.
 func OpenValues(e config.Engine) (objects.Store, error) {
 	if e.Blobs == "" {
 		return nil, nil
@@ -32,14 +33,14 @@ func OpenValues(e config.Engine) (objects.Store, error) {
 	return t.Open(target.Keys{Access: e.AccessKey, Secret: e.SecretKey})
 }
 
-// ClaimValues proves that the large values of a ledger in PostgreSQL are where the configuration says, and can be kept there.
+// ClaimValues checks that the configured store is the one of the ledger and accepts large values.
 func ClaimValues(ctx context.Context, l *ledger.Ledger, e config.Engine, adopt bool) error {
 	ctx, cancel := context.WithTimeout(ctx, checkValuesFor)
 	defer cancel()
 	return explainValues(e, l.Blobs.Claim(ctx, adopt))
 }
 
-// explainValues says of which place an error tells.
+// explainValues adds the address of the store to an error.
 func explainValues(e config.Engine, err error) error {
 	if err == nil || e.Blobs == "" {
 		return err
@@ -57,7 +58,8 @@ func explainValues(e config.Engine, err error) error {
 	return fmt.Errorf("engine.blobs, %s: no large values can be kept there: %w", at, err)
 }
 
-// ClaimValues is ClaimValues for a daemon, which nothing is kept without.
+// ClaimValues checks the store of large values for a daemon. Without the store, values cannot be
+// saved.
 func (s *Self) ClaimValues(ctx context.Context, adopt bool) error {
 	if !s.Shared() {
 		return nil
@@ -71,7 +73,7 @@ func (s *Self) ClaimValues(ctx context.Context, adopt bool) error {
 	return ClaimValues(ctx, s.Ledger, e, adopt)
 }
 
-// checkValuesFolder refuses a folder in which somebody else could remove what the record refers to.
+// checkValuesFolder refuses a folder in which others could remove values.
 func (s *Self) checkValuesFolder(e config.Engine) error {
 	t, err := target.Parse(e.Blobs)
 	if err != nil || t.Folder == "" {
@@ -86,7 +88,7 @@ func (s *Self) checkValuesFolder(e config.Engine) error {
 	return nil
 }
 
-// CheckValues tries whether large values can be kept and read.
+// CheckValues checks whether large values can be written and read.
 func (s *Self) CheckValues(ctx context.Context) api.Check {
 	e := s.Setup().Config.Engine
 	c := api.Check{Name: "blobs", OK: true, Detail: "large values are in PostgreSQL"}
@@ -108,7 +110,7 @@ func (s *Self) CheckValues(ctx context.Context) api.Check {
 	return c
 }
 
-// valuesProblem says that large values are not kept where they should be; "" where they are.
+// valuesProblem returns a message if large values are not in their store, or "".
 func (s *Self) valuesProblem() string {
 	since, why := s.Ledger.Blobs.Problem()
 	if why == nil {

@@ -1,6 +1,5 @@
-// Package cmdtest is what the tests of the commands, of the daemon and of the measurements share:
-// a folder with files in it, a log that may be read while it is written, and waiting for what must
-// happen.
+// Package cmdtest provides helpers for the tests of commands, of the daemon and for benchmarks:
+// folders with files, a log that can be read while it is written, and waiting for a condition.
 package cmdtest
 
 import (
@@ -15,33 +14,32 @@ import (
 	"time"
 )
 
-// Patience is how long a test waits for what must happen before it takes the program to hang. It bounds
-// nothing else: a machine may be slow, and a test that is cut off on one says nothing about the program.
+// Patience is the timeout after which a test considers the program hung. It is long because
+// machines can be slow.
 const Patience = 3 * time.Minute
 
-// Nobody is an address at which nothing answers.
+// Nobody is an address that refuses connections.
 const Nobody = "127.0.0.1:1"
 
-// Isolate keeps the desktop, the models and the dashboard of whoever runs the tests from being reached.
+// Isolate keeps tests away from the desktop, models and dashboard of the user.
 func Isolate() error {
 	for _, name := range []string{"DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"} {
 		if err := os.Unsetenv(name); err != nil {
 			return err
 		}
 	}
-	// Several daemons are at work at once.
+	// Several daemons run at the same time.
 	return errors.Join(os.Setenv("OLLAMA_HOST", Nobody), os.Setenv("ROUSE_DASHBOARD_LISTEN", "127.0.0.1:0"))
 }
 
-// AtOnce is how many parallel tests of a package run at the same time, unless -parallel says otherwise.
-// Most of them wait for a timer, a process or the file system: one for each core would leave the
-// cores idle.
+// AtOnce is the number of parallel tests in a package without -parallel. It exceeds the number of
+// cores because most tests wait for a timer, a process or the file system.
 const AtOnce = 8
 
-// Widen has the parallel tests of a package run AtOnce. Its TestMain calls it.
+// Widen makes a package run AtOnce parallel tests. TestMain calls it.
 func Widen() error { return flag.Set("test.parallel", strconv.Itoa(AtOnce)) }
 
-// Write makes a folder with files and returns its path.
+// Write creates a folder with files and returns its path.
 func Write(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -58,7 +56,7 @@ func Write(t testing.TB, files map[string]string) string {
 	return dir
 }
 
-// Until waits until ok says yes, and fails the test when it never does.
+// Until waits until ok returns true. It fails the test after Patience.
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(Patience); !ok(); {
@@ -69,7 +67,7 @@ func Until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// Log may be read while it is written.
+// Log is a buffer that can be read while it is written.
 type Log struct {
 	mu sync.Mutex
 	b  bytes.Buffer

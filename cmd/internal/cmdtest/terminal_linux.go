@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Terminal opens a pseudoterminal and returns its two sides. The caller must close them. The test is skipped if the system has none.
+// Terminal opens a pseudoterminal and returns its two sides. The caller must close them. It skips
+// the test if the system has no pseudoterminals.
 func Terminal(t testing.TB) (ours, its *os.File) {
 	t.Helper()
 	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)

@@ -8,7 +8,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// Calendar is where the times of a name come from.
+// Calendar configures the source of a calendar: public holidays, an iCalendar file or a URL.
 type Calendar struct {
 	Name     Name     `key:"name" required:"yes" doc:"by which exclude and only of jobs name it" example:"closed"`
 	Holidays string   `key:"holidays" doc:"the public holidays of a country or a part of one, like DE, DE-BY or US" example:"DE-BY"`
@@ -20,7 +20,7 @@ type Calendar struct {
 	At Position
 }
 
-// Address is what a calendar is fetched from.
+// Address returns the URL of the calendar, with https:// in place of webcal://.
 func (c Calendar) Address() string {
 	if rest, ok := strings.CutPrefix(c.URL, "webcal://"); ok {
 		return "https://" + rest
@@ -28,7 +28,7 @@ func (c Calendar) Address() string {
 	return c.URL
 }
 
-// AddCalendar makes an empty calendar, which CalendarOf returns if it has a name.
+// AddCalendar returns a new, empty calendar. If name is not empty, CalendarOf returns it too.
 func (c *Config) AddCalendar(name string) *schedule.Calendar {
 	made := schedule.NewCalendar(name)
 	if c.calendars == nil {
@@ -40,8 +40,9 @@ func (c *Config) AddCalendar(name string) *schedule.Calendar {
 	return made
 }
 
-// CalendarNames returns the names that CalendarOf knows, sorted.
+// CalendarNames returns the names of all calendars, sorted.
 func (c *Config) CalendarNames() []string { return slices.Sorted(maps.Keys(c.calendars)) }
 
-// CalendarOf returns a calendar, nil if there is none. That of a URL is empty until it is fetched.
+// CalendarOf returns the calendar with a name, or nil if it is not configured. A calendar with a
+// URL is empty until it is fetched.
 func (c *Config) CalendarOf(name string) *schedule.Calendar { return c.calendars[name] }

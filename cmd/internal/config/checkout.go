@@ -6,7 +6,7 @@ import (
 	"rouse/agent/checkout"
 )
 
-// Checkout gives each run a private clone of one of your repositories as its workdir.
+// Checkout configures a private clone of a repository as the workdir of each run.
 type Checkout struct {
 	Repo   Path     `key:"repo" required:"yes" doc:"a git repository of yours; runs do not write in it, and rouse brings the branch of each run there as data" example:"~/src/app"`
 	Ref    string   `key:"ref" doc:"the branch, tag or commit at which a run begins" defaultdoc:"the branch that is checked out in repo" example:"main"`
@@ -18,7 +18,7 @@ type Checkout struct {
 	At Position
 }
 
-// CheckoutSuccess sends the branch of a run to a server.
+// CheckoutSuccess configures the push of a run's branch after the run succeeded.
 type CheckoutSuccess struct {
 	Push        string `key:"push" required:"yes" doc:"a remote of repo by its name, to which the branch is pushed" example:"origin"`
 	Token       string `key:"token" secret:"yes" doc:"the token for a remote with an https address, and for pull requests; it is sent to the host of the remote alone" defaultdoc:"git uses your own SSH key" example:"secret:github"`
@@ -26,7 +26,7 @@ type CheckoutSuccess struct {
 	Provider    string `key:"provider" enum:"github|gitlab" doc:"the kind of the server, if its host is not github.com or gitlab.com"`
 }
 
-// CheckoutOf returns the checkout of a job, or nil if its runs have none.
+// CheckoutOf returns the checkout of a job, or nil if its runs use the agent's workdir.
 func (c *Config) CheckoutOf(j *Job) *Checkout {
 	if j.Checkout != nil {
 		return j.Checkout
@@ -37,7 +37,7 @@ func (c *Config) CheckoutOf(j *Job) *Checkout {
 	return nil
 }
 
-// Spec returns the checkout in the terms of the runner.
+// Spec converts the checkout to the options of the runner. It returns nil for nil.
 func (o *Checkout) Spec() *checkout.Options {
 	if o == nil {
 		return nil

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Changes are what one configuration says otherwise than the one before it.
+// Changes lists the differences between two configurations.
 type Changes struct {
 	Added, Changed, Removed []string // jobs
-	// Others are the agents, models, channels and settings that are new, gone or different.
+	// Others lists the added, removed and changed agents, models, channels and settings.
 	Others []string
 }
 
-// Compare lists what is different. Where something stands in the files does not matter.
+// Compare returns the differences between two configurations. Positions in files do not count.
 func Compare(before, after *Config) Changes {
 	var c Changes
 	old, is := reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem()
@@ -40,7 +40,8 @@ func Compare(before, after *Config) Changes {
 	}
 
 	c.Others = append(c.Others, compareSkills(before, after)...)
-	// Values of granted secrets stand in no exported field, so nothing above has shown them.
+	// The values of granted secrets are not in exported fields, so the comparison above misses
+	// them.
 	if c.Empty() && !slices.Equal(before.Secrets.Values, after.Secrets.Values) {
 		c.Others = append(c.Others, "the value of a secret")
 	}
@@ -48,12 +49,12 @@ func Compare(before, after *Config) Changes {
 	return c
 }
 
-// Empty reports that both mean the same.
+// Empty reports whether there are no differences.
 func (c Changes) Empty() bool {
 	return len(c.Added)+len(c.Changed)+len(c.Removed)+len(c.Others) == 0
 }
 
-// named reports whether a setting is a list of things with names.
+// named reports whether t is a list of structs with a name.
 func named(t reflect.Type) bool {
 	if t.Kind() != reflect.Slice || t.Elem().Kind() != reflect.Struct {
 		return false
@@ -90,7 +91,7 @@ func compareLists(before, after reflect.Value) (added, changed, removed []string
 	return added, changed, removed
 }
 
-// same reports whether two settings are equal except for positions and unexported results, such as
+// same reports whether two settings are equal. It ignores positions and unexported fields, such as
 // the value of a granted secret.
 func same(a, b reflect.Value) bool {
 	x, errX := json.Marshal(a.Interface())

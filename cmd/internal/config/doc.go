@@ -1,14 +1,12 @@
-// Package config has the settings of rouse.yaml: their types, their tags and their defaults.
+// Package config defines the settings of rouse.yaml: their types, tags and defaults.
 //
-// # Design
-//
-// The settings are Go structs. Their tags tell the decoder, the JSON Schema and `config show` what a
-// key means, so that a key exists in one place (settings.go, job.go; tags.go lists the tags).
+// The settings are Go structs. The decoder, the JSON Schema and `config show` use the tags of a
+// key, so each key is defined once. See Field for the tags.
 //
 // Four packages work on the settings:
 //
 //	yaml    reads them from files: parse, include, overlay, defaults, decode
-//	check   judges them: references, schedules, templates, expressions, tool names, folders
-//	load    does both; it is the front door
-//	places  knows the folders in which others than the owner may write
+//	check   checks them: references, schedules, templates, expressions, tool names, folders
+//	load    reads and checks a configuration
+//	places  finds the folders in which agents and other parties can write
 package config

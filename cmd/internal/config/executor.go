@@ -12,7 +12,7 @@ import (
 	"rouse/agent/tool/executor"
 )
 
-// Executor is an installed agent program that does prompts in the place of the loop.
+// Executor is an installed agent program that runs prompts instead of the built-in loop.
 type Executor struct {
 	Argv    []string          `key:"argv" required:"yes" doc:"the program by its name or its path, and its arguments, which are templates; with {{ .Prompt }} in one of them the task is told there, otherwise it is the program's input" example:"[claude, -p, --output-format, stream-json]"`
 	Output  string            `key:"output" enum:"json|text" default:"json" doc:"what it prints: JSON as claude, codex and gemini print it, or the documented form; or text, which is its answer"`
@@ -28,23 +28,23 @@ type Executor struct {
 	Limits []sentence `key:"limits" doc:"messages of the program that mean that its model cannot be asked now, beside those that rouse knows: the run waits instead of failing"`
 
 	At Position
-	// HasSecret reports whether a secret is in its environment.
+	// HasSecret reports whether the environment contains a secret.
 	HasSecret bool `json:"-"`
 }
 
-// sentence is a message by which a program reports that its model cannot be asked now.
+// sentence is a message by which a program reports that its model is unavailable.
 type sentence struct {
 	Match string   `key:"match" required:"yes" doc:"regular expression for the error message" example:"quota of the team is used up"`
 	Wait  Duration `key:"wait" positive:"yes" doc:"time until the run starts again" defaultdoc:"until the time in the message, else as for a model that is down" example:"1h"`
 }
 
-// LoginGrant is a path, or a mapping that says more of it.
+// LoginGrant is an entry of login: a path, or a mapping with a path and options.
 type LoginGrant struct {
 	Path  Path `key:"path" required:"yes" doc:"the file or folder" example:"~/.claude.json"`
 	Write bool `key:"write" doc:"it may change what is there, as for tokens that it renews; a program that strangers could talk into it can leave settings there that your own sessions follow"`
 }
 
-// ExecutorOf is the program that does a job, nil where the loop does.
+// ExecutorOf returns the program that runs a job, or nil if the built-in loop runs it.
 func (c *Config) ExecutorOf(j *Job) *Executor {
 	if !j.Prompts() || j.Executor != nil {
 		return j.Executor
@@ -55,7 +55,7 @@ func (c *Config) ExecutorOf(j *Job) *Executor {
 	return nil
 }
 
-// Settings is a program as the runner starts it.
+// Settings converts the executor to the settings of the runner. It returns nil for nil.
 func (e *Executor) Settings() *executor.Settings {
 	if e == nil {
 		return nil
@@ -79,29 +79,29 @@ func (e *Executor) Settings() *executor.Settings {
 		s.Free = s.Price.Free()
 	}
 	for _, l := range e.Limits {
-		if match, err := regexp.Compile(l.Match); err == nil { // checked before
+		if match, err := regexp.Compile(l.Match); err == nil { // the check has refused invalid expressions
 			s.Limits = append(s.Limits, executor.Limit{Match: match, Wait: time.Duration(l.Wait)})
 		}
 	}
 	return s
 }
 
-// namesPrompt reports whether an argument holds the task.
+// namesPrompt reports whether an argument contains the template of the prompt.
 func namesPrompt(word string) bool {
 	_, rest, ok := strings.Cut(word, "{{")
 	return ok && strings.Contains(rest, ".Prompt")
 }
 
-// HomeOf fills in the HOME of a program.
+// HomeOf sets the program's HOME to its default if HOME is not configured.
 func (e *Executor) HomeOf(home Path, agent string) {
 	if e != nil && e.Home == "" && agent != "" {
 		e.Home = Path(filepath.Join(string(home), "agents", agent, "home"))
 	}
 }
 
-// Executors are all programs with the paths at which they stand, those of agents first.
+// Executors returns all programs with their paths in the configuration, those of agents first.
 func Executors(c *Config) (out []PlacedExecutor) {
-	for i := range c.Agents { // without the paths of each, because it is called for each agent
+	for i := range c.Agents { // not config.Each: this runs once per agent, and building all paths is slow
 		if a := &c.Agents[i]; a.Executor != nil {
 			out = append(out, PlacedExecutor{a.Executor, ItemOf("agents", i) + ".executor", string(a.Name)})
 		}
@@ -114,12 +114,13 @@ func Executors(c *Config) (out []PlacedExecutor) {
 	return out
 }
 
+// PlacedExecutor is a program with its path in the configuration and the name of its agent.
 type PlacedExecutor struct {
 	*Executor
 	Path, Agent string
 }
 
-// Writes are the places beside an agent's own that a program may change.
+// Writes returns the paths outside the agent's folders that the program may change.
 func (e *Executor) Writes() []string {
 	out := []string{string(e.Home)}
 	for _, l := range e.Login {
@@ -130,7 +131,7 @@ func (e *Executor) Writes() []string {
 	return out
 }
 
-// ExecutorPlaces are the folders in which agent programs keep what is theirs, and make names.
+// ExecutorPlaces returns the paths in which agent programs keep their own files.
 func ExecutorPlaces(c *Config) (out []string) {
 	for _, e := range Executors(c) {
 		out = append(out, e.Writes()...)
@@ -138,10 +139,10 @@ func ExecutorPlaces(c *Config) (out []string) {
 	return out
 }
 
-// Locate finds the program on this machine. The error says what was looked for.
+// Locate finds the program on this machine. If it fails, the error lists the places searched.
 func (e *Executor) Locate() (executor.Located, error) { return executor.Locate(e.Argv[0]) }
 
-// MissingLogins are the places by which a program is signed in that are not there.
+// MissingLogins returns the configured login paths that do not exist.
 func (e *Executor) MissingLogins() (out []string) {
 	for _, l := range e.Login {
 		if _, err := os.Stat(string(l.Path)); err != nil {

@@ -11,12 +11,12 @@ import (
 	"rouse/agent/tool/web"
 )
 
-// Permits reports whether a tool is neither left out nor denied.
+// Permits reports whether the filter allows a tool.
 func (f toolFilter) Permits(s tool.Spec) bool { return tool.IsAllowed(f.Allow, f.Deny, s.Name) }
 
-// Settle sets the workdir (OSA-40). An isolated agent works in own and may read its workdir.
+// Settle sets the workdir. An isolated agent works in own and may read its configured workdir.
 func (a *Agent) Settle(own Path) {
-	if a.Mode == plan.ModeIsolated && a.Workdir != "" && a.Workdir != own { // the same in a configuration that rouse has shown
+	if a.Mode == plan.ModeIsolated && a.Workdir != "" && a.Workdir != own { // workdir equals own in the output of `config show`
 		a.HostFolder = string(a.Workdir)
 		a.Grants.Read = append(a.Grants.Read, ReadGrant{Path: a.Workdir, Private: a.Private.Workdir})
 		a.Workdir = ""
@@ -26,11 +26,13 @@ func (a *Agent) Settle(own Path) {
 	}
 }
 
-// LacksHostTool reports whether a tool is one of files or programs, of an agent that has neither.
+// LacksHostTool reports whether the agent's mode excludes file and program tools and name is one
+// of them.
 func (a *Agent) LacksHostTool(name string) bool {
 	return a.Mode == plan.ModeNone && agent.IsHostTool(name)
 }
 
+// SecretNames returns the names of the granted secrets.
 func (a *Agent) SecretNames() []string {
 	var out []string
 	for _, g := range a.Grants.Secrets {
@@ -39,7 +41,7 @@ func (a *Agent) SecretNames() []string {
 	return out
 }
 
-// Commands are the programs that an agent may run unasked.
+// Commands returns the programs that the agent may run without approval.
 func (a *Agent) Commands() []shell.Grant {
 	var out []shell.Grant
 	for _, g := range a.Grants.Commands {
@@ -48,7 +50,8 @@ func (a *Agent) Commands() []shell.Grant {
 	return out
 }
 
-// Reads returns the paths beside the workdir that an agent may read, and which are not private.
+// Reads returns the paths outside the workdir that the agent may read, and the public ones of
+// them.
 func (a *Agent) Reads() (all, public []string) {
 	for _, g := range a.Grants.Read {
 		all = append(all, string(g.Path))
@@ -59,7 +62,7 @@ func (a *Agent) Reads() (all, public []string) {
 	return all, public
 }
 
-// Network are the hosts that an agent may ask.
+// Network returns the hosts to which the agent may send requests.
 func (a *Agent) Network() []web.Grant {
 	var out []web.Grant
 	for _, g := range a.Grants.Network {
@@ -68,7 +71,7 @@ func (a *Agent) Network() []web.Grant {
 	return out
 }
 
-// Secrets are those that an agent's calls may use.
+// Secrets returns the secrets that calls of the agent may use.
 func (a *Agent) Secrets() []tool.SecretGrant {
 	var out []tool.SecretGrant
 	for _, g := range a.Grants.Secrets {
@@ -77,17 +80,17 @@ func (a *Agent) Secrets() []tool.SecretGrant {
 	return out
 }
 
-// Sends reports whether requests of a grant may do more than read from one named host.
+// Sends reports whether a grant allows more than reading from one named host.
 func (g NetworkGrant) Sends() bool {
 	return strings.Contains(g.Host, "*") || slices.ContainsFunc(g.Methods, func(m string) bool { return m != "GET" && m != "HEAD" })
 }
 
-// Writes are the folders in which an agent's tools write.
+// Writes returns the folders in which the agent's tools may write.
 func (a *Agent) Writes() (out []string) {
 	for _, p := range a.Grants.Write {
 		out = append(out, string(p))
 	}
-	// grants.write narrows the workdir; without it all of it can be written.
+	// grants.write narrows the workdir. Without it the whole workdir is writable.
 	if len(out) == 0 && a.Workdir != "" {
 		out = []string{string(a.Workdir)}
 	}

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// DefaultHome is $ROUSE_HOME, or .rouse in the user's folder.
+// DefaultHome returns $ROUSE_HOME, or .rouse in the user's home folder.
 func DefaultHome(getenv func(string) string) (string, error) {
 	if dir := getenv("ROUSE_HOME"); dir != "" {
 		return filepath.Abs(dir)
@@ -18,8 +18,9 @@ func DefaultHome(getenv func(string) string) (string, error) {
 	return filepath.Join(home, ".rouse"), nil
 }
 
+// UserHome returns the user's home folder from the environment that the caller passes.
 func UserHome(getenv func(string) string) (string, error) {
-	// Not os.UserHomeDir: the environment is the one that the caller passes.
+	// os.UserHomeDir would read the environment of the process.
 	for _, name := range []string{"HOME", "USERPROFILE"} {
 		if dir := getenv(name); dir != "" {
 			return dir, nil
@@ -28,5 +29,5 @@ func UserHome(getenv func(string) string) (string, error) {
 	return "", errors.New("neither $ROUSE_HOME nor $HOME is set; say where state lives with --home")
 }
 
-// AdoptedFile holds, in a home, the path of the configuration that it was first started with.
+// AdoptedFile is the file in a home that holds the path of the first configuration used with it.
 const AdoptedFile = "config-path"

@@ -12,10 +12,10 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// MaxBatch is what a playbook's each takes.
+// MaxBatch is the maximum number of items in an each of a playbook.
 const MaxBatch = 10_000
 
-// Followed are the jobs whose runs a job follows, with the outcomes that it waits for.
+// Followed returns the jobs that j follows, with the outcomes that start j.
 func (j *Job) Followed() map[string][]domain.Outcome {
 	out := map[string][]domain.Outcome{}
 	for _, f := range j.Follows {
@@ -24,10 +24,10 @@ func (j *Job) Followed() map[string][]domain.Outcome {
 	return out
 }
 
-// DefaultKeep is how long the history of ad-hoc prompts and of removed jobs is kept.
+// DefaultKeep is the retention of the history of ad-hoc prompts and removed jobs.
 const DefaultKeep = 90 * 24 * time.Hour
 
-// Job is what triggers a run and what it does.
+// Job is a piece of work with its triggers.
 type Job struct {
 	Name    Name   `key:"name" required:"yes" jobonly:"yes" doc:"by which commands and the history name it" example:"morning-report"`
 	Agent   string `key:"agent" required:"yes" doc:"name of the agent that does it" example:"bookkeeper"`
@@ -82,15 +82,16 @@ type Job struct {
 	Notify       Notify      `key:"notify" doc:"who is told how its runs end"`
 
 	At       Position
-	TextFile string // that its prompt was read from
+	TextFile string // file that the prompt was read from
 
-	schedules []*schedule.Schedule // once they were checked, by their keys: see Config.Schedules
+	// schedules caches the parsed schedules in the order of Timings. See Config.Schedules.
+	schedules []*schedule.Schedule
 }
 
-// SessionKeep is the session of a job whose runs go on from those before.
+// SessionKeep is the session setting of a job that continues the conversation of its previous run.
 const SessionKeep = "keep"
 
-// Prompts reports whether a model does what the job is for.
+// Prompts reports whether a model does the work, not a playbook or a module.
 func (j *Job) Prompts() bool { return j.Playbook == nil && j.Skill == "" }
 
 // PlaybookCall is one call of a playbook.
@@ -108,14 +109,14 @@ type PlaybookCall struct {
 	At Position
 }
 
-// callExpect is what has to be true of one call. All that is given has to hold.
+// callExpect lists conditions for the success of a call. All configured conditions must hold.
 type callExpect struct {
 	Exit   []int  `key:"exit" doc:"the exit codes of shell_run that are a success" example:"[0, 24]"`
 	Status []int  `key:"status" doc:"the status codes of web_fetch that are a success" example:"[200]"`
 	That   string `key:"that" doc:"an expression that is true; it knows the result of the call as result" example:"result.text contains 'ok'"`
 }
 
-// Step is the call as the playbook provider takes it.
+// Step converts the call to a call of the playbook provider.
 func (p PlaybookCall) Step() playbook.Call {
 	return playbook.Call{
 		Name: p.Call, With: p.With, Save: p.Save, If: p.If, Each: p.Each, OnError: p.OnError, Line: p.At.Line,
@@ -123,7 +124,7 @@ func (p PlaybookCall) Step() playbook.Call {
 	}
 }
 
-// window is when a job runs once at a moment that nobody chooses.
+// window is a period of the day in which a job runs once, at a time that rouse chooses.
 type window struct {
 	From string `key:"from" required:"yes" doc:"a time of day, like 02:00" example:"'02:00'"`
 	To   string `key:"to" required:"yes" doc:"a time of day, of the next day when it is before from" example:"'05:00'"`
@@ -132,7 +133,7 @@ type window struct {
 	At Position
 }
 
-// Followed is a job whose runs are followed.
+// Followed is an entry of after: a job, and the outcomes that start the following job.
 type Followed struct {
 	Job string           `key:"job" required:"yes" doc:"name of the job whose runs it follows" example:"fetch"`
 	On  []domain.Outcome `key:"on" enum:"success|nothing|partial|error|timeout|budget_exceeded|cancelled|interrupted|skipped" default:"[success]" doc:"how its runs have to have ended"`
@@ -140,6 +141,7 @@ type Followed struct {
 	At Position
 }
 
+// Watch configures a watched folder. Its files start runs.
 type Watch struct {
 	Path           Path              `key:"path" required:"yes" doc:"the folder" example:"./inbox"`
 	Include        []string          `key:"include" doc:"globs of file names; one like *.tmp takes what is left out otherwise" defaultdoc:"all but hidden and half-written files" example:"['*.csv']"`
@@ -161,13 +163,13 @@ type Watch struct {
 	At Position
 }
 
-// collect describes when a watch hands over the collected files.
+// collect configures when a watch hands over the collected files.
 type collect struct {
 	Until string   `key:"until" doc:"time of day in the job's time zone; if it was missed, the handover follows at the next start" example:"'08:00'"`
 	Every Duration `key:"every" positive:"yes" doc:"time between two handovers" example:"24h"`
 }
 
-// When returns the rule in words.
+// When returns the time of the handover for messages.
 func (c *collect) When() string {
 	if c.Every > 0 {
 		return "every " + c.Every.String()
@@ -175,14 +177,14 @@ func (c *collect) When() string {
 	return "until " + c.Until
 }
 
-// The modes of a watch.
+// Modes of a watch.
 const (
 	PerFile  = "per_file"
 	Batch    = "batch"
 	Converge = "converge"
 )
 
-// Fill gives the defaults that depend on the mode and the work of the job.
+// Fill sets the defaults that depend on the mode and on the job's work.
 func (w *Watch) Fill(j *Job, modeGiven bool) {
 	if w.Collect != nil && w.Mode == PerFile && !modeGiven {
 		w.Mode = Batch
@@ -205,13 +207,13 @@ func (w *Watch) Fill(j *Job, modeGiven bool) {
 		}
 		most, _ := j.Bounds.PlaybookCalls()
 		if each, once := CallsOfBatch(j.Playbook); each > 0 && most > 0 {
-			// A batch that needs more calls than the run may make would fail every time.
+			// A batch that needs more calls than a run may make would always fail.
 			w.MaxFiles = max(1, min(w.MaxFiles, (most-once)/each))
 		}
 	}
 }
 
-// CallsOfBatch estimates how many calls a playbook makes for each file, and for the whole batch.
+// CallsOfBatch estimates the number of calls of a playbook per file and per batch.
 func CallsOfBatch(calls []PlaybookCall) (each, once int) {
 	for _, c := range calls {
 		if overFiles(c.Each) {
@@ -223,14 +225,14 @@ func CallsOfBatch(calls []PlaybookCall) (each, once int) {
 	return each, once
 }
 
-// overFiles reports whether a list is made of the files of a batch.
+// overFiles reports whether an each iterates over the files of a batch.
 func overFiles(list any) bool {
 	text, ok := list.(string)
 	if !ok {
 		return false
 	}
 
-	// What does not parse is reported by the check of the playbook.
+	// The check of the playbook reports syntax errors.
 	tree, err := parser.Parse(strings.TrimPrefix(text, "= "))
 	if err != nil {
 		return false
@@ -241,7 +243,7 @@ func overFiles(list any) bool {
 	return v.found
 }
 
-// filesVisitor looks for the name Files in an expression.
+// filesVisitor searches an expression for the name Files.
 type filesVisitor struct{ found bool }
 
 // Visit implements ast.Visitor.
@@ -251,11 +253,11 @@ func (v *filesVisitor) Visit(n *ast.Node) {
 	}
 }
 
-// After is what happens to a file after its run: leave, delete, or move: FOLDER.
+// After is the action on a file after its run: leave, delete, or move: FOLDER.
 type After struct {
 	Action   string
-	Dir      string // of move, without the template
-	Template string // of move: the path below Dir
+	Dir      string // destination of move, without the template
+	Template string // template of move, relative to Dir
 }
 
 // To returns the full destination of move.
@@ -266,7 +268,7 @@ func (a After) To() string {
 	return a.Dir + "/" + a.Template
 }
 
-// MovedTo are the folders that the watch's files are moved to.
+// MovedTo returns the folders to which the watch moves files.
 func (w *Watch) MovedTo() (out []string) {
 	for _, after := range []After{w.OnSuccess, w.OnFailure} {
 		if after.Dir != "" {
@@ -276,7 +278,7 @@ func (w *Watch) MovedTo() (out []string) {
 	return out
 }
 
-// Webhook is where other programs send requests that start runs of a job.
+// Webhook configures a path at which signed requests start runs of a job.
 type Webhook struct {
 	Path    string `key:"path" required:"yes" doc:"begins with /hooks/" example:"/hooks/bank"`
 	Secret  string `key:"secret" required:"yes" secret:"yes" doc:"with which the requests are signed: secret:NAME" example:"secret:bank"`
@@ -284,6 +286,7 @@ type Webhook struct {
 	MaxBody Size   `key:"max_body" default:"1MiB" positive:"yes" doc:"of a request"`
 }
 
+// retry configures how often and when a failed run is attempted again.
 type retry struct {
 	Attempts   int              `key:"attempts" default:"1" positive:"yes" doc:"in all; 1 means no retry"`
 	Backoff    Duration         `key:"backoff" default:"30s" positive:"yes" doc:"pause before the second attempt; it doubles with each further one"`
@@ -291,6 +294,7 @@ type retry struct {
 	On         []domain.Outcome `key:"on" enum:"error|timeout" default:"[error, timeout]" doc:"outcomes after which it is tried again"`
 }
 
+// Condition is a check before a run. If it does not hold, the run is skipped.
 type Condition struct {
 	SQL     string   `key:"sql" doc:"gives one true value on the agent's database; knows :last_success, :last_run and :now" example:"select count(*) > 0 from expenses where _created_at > :last_success"`
 	Command []string `key:"command" doc:"a program and its arguments, without a shell, in the agent's workdir; ./NAME is relative to this file; exit 0 is true" example:"[./has-news.sh]"`
@@ -308,21 +312,25 @@ type Condition struct {
 	At Position
 }
 
+// Expect is a check after a run. If it does not hold, the run fails.
 type Expect struct {
 	File Path   `key:"file" doc:"must exist and be changed by the run; writing the same content is an error" example:"./out/report.md"`
 	SQL  string `key:"sql" doc:"gives one true value on the agent's database" example:"select count(*) > 0 from reports where day = date('now')"`
-	// Command is not resolved like that of a condition: what it names is the project's own.
+	// Unlike the command of a condition, this one is not resolved relative to the configuration.
+	// It belongs to the project in the workdir.
 	Command []string `key:"command" doc:"a program and its arguments, without a shell, in the workdir of the run, confined and without a network: exit 0 is true; of any other the last lines that it printed stand in the error" example:"[go, test, ./...]"`
 	Timeout Duration `key:"timeout" default:"10m" positive:"yes" doc:"of the command"`
 
 	At Position
 }
 
+// Notify configures which outcomes send notices, and to which channels.
 type Notify struct {
 	On       []string `key:"on" enum:"success|nothing|partial|error|timeout|budget_exceeded|cancelled|interrupted|skipped|failure|waiting" defaultdoc:"success, failure, waiting; failure, waiting for a schedule with gaps of less than an hour (successes are in the daily digest)" doc:"outcomes that send a notice; failure is every outcome that opens an incident (error, timeout, budget_exceeded, interrupted), waiting a run that needs your answer"`
 	Channels []string `key:"channels" doc:"names of notifications" defaultdoc:"the channels of the agent, else the first of notifications, else desktop if there is a desktop session" example:"[ops]"`
 	Title    string   `key:"title" doc:"a template" example:"'{{ .Job }}'"`
 	Body     string   `key:"body" doc:"a template" example:"'{{ .Summary }}'"`
 
-	Digested bool // its successes are told in the digest of its channels, for it runs so often
+	// Digested reports whether the channels' digest covers successes, because the job runs often.
+	Digested bool
 }

@@ -10,7 +10,7 @@ import (
 	"rouse/agent/tool/shell"
 )
 
-// MCPServer is a server of the Model Context Protocol, whose tools agents may have.
+// MCPServer is a server of the Model Context Protocol that offers tools to agents.
 type MCPServer struct {
 	Name    Name              `key:"name" required:"yes" doc:"with which its tools are called: NAME__TOOL" example:"files"`
 	Argv    []string          `key:"argv" doc:"of a program that serves on its standard input and output: the program with its arguments; it is confined as programs of agents are" example:"[/opt/mcp/files-server]"`
@@ -30,12 +30,14 @@ type MCPServer struct {
 	At Position
 }
 
+// mcpTools filters the tools of a server and sets how their calls are treated.
 type mcpTools struct {
 	Allow    []string `key:"allow" doc:"globs of its tools, by their own names; all others are left out, approved or not" defaultdoc:"all" example:"['get_*']"`
 	ReadOnly []string `key:"read_only" doc:"globs of its tools that only read, by your word: a call that was cut off is made again" defaultdoc:"none; what the server says of that is not believed" example:"['get_*']"`
 	Ask      []string `key:"ask" doc:"globs of its tools whose every call waits for your approval" defaultdoc:"none" example:"['delete_*']"`
 }
 
+// mcpOAuth is an OAuth client that the user has registered with a server.
 type mcpOAuth struct {
 	Issuer       string   `key:"issuer" doc:"the address of who signs people in, who alone gets the client_secret" defaultdoc:"whom the server names" example:"https://login.example.com"`
 	ClientID     string   `key:"client_id" required:"yes" doc:"as the server knows rouse" example:"rouse"`
@@ -43,7 +45,7 @@ type mcpOAuth struct {
 	Scopes       []string `key:"scopes" defaultdoc:"what the server asks for" doc:"what is asked for when somebody signs in" example:"[read]"`
 }
 
-// AllServers returns MCP servers as agents use them.
+// AllServers converts all servers to the form that agents use.
 func AllServers(servers []MCPServer) (out []mcp.Server) {
 	for i := range servers {
 		out = append(out, servers[i].Server())
@@ -51,7 +53,7 @@ func AllServers(servers []MCPServer) (out []mcp.Server) {
 	return out
 }
 
-// ServersOf returns the servers of an agent, in the order in which it names them.
+// ServersOf returns the servers of an agent, in the order of the agent's list.
 func ServersOf(servers []MCPServer, a *Agent) (out []mcp.Server) {
 	for _, name := range a.MCP {
 		if s := ServerNamed(servers, name); s != nil {
@@ -61,11 +63,12 @@ func ServersOf(servers []MCPServer, a *Agent) (out []mcp.Server) {
 	return out
 }
 
-// ServerNamed returns the server of a name, or nil if there is none.
+// ServerNamed returns the server with a name, or nil if it is not configured.
 func ServerNamed(servers []MCPServer, name string) *MCPServer {
 	return find(nil, servers, name, func(s *MCPServer) Name { return s.Name })
 }
 
+// Server converts the settings to the form that agents use.
 func (s *MCPServer) Server() mcp.Server {
 	out := mcp.Server{
 		Name: string(s.Name), Argv: s.Argv, Files: shell.Exposure(s.Files), Network: s.Network == "host", URL: s.URL, Headers: s.Headers, Near: s.Near,
@@ -78,7 +81,7 @@ func (s *MCPServer) Server() mcp.Server {
 	for _, p := range s.Read {
 		out.Read = append(out.Read, string(p))
 	}
-	// The server may read a program or script that is named by its path.
+	// The program may read scripts in its arguments that are absolute paths.
 	for _, script := range shell.Scripts(s.Argv) {
 		if filepath.IsAbs(script) && !shell.IsSystemProgram(script) {
 			out.Read = append(out.Read, script)

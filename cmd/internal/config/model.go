@@ -9,18 +9,18 @@ import (
 	"rouse/agent/model"
 )
 
-// provider is what is known of a way to reach models.
+// provider holds the known properties of a model provider.
 type provider struct {
 	Name    string
 	baseURL string // the default of base_url
 	Example string // of a base_url
-	// The variables that other programs take a key, a model and an address from.
+	// Environment variables of other programs for the key, the model and the address.
 	Key, Model, Address string
-	Preset              string // the model when no variable names one
-	Compatible          bool   // speaks OpenAI's chat completions API
+	Preset              string // model used if no variable names one
+	Compatible          bool   // has an API compatible with OpenAI's chat completions
 }
 
-// Providers are in the order in which a key in the environment counts.
+// Providers lists the known providers. If several keys are set in the environment, the first wins.
 var Providers = []provider{
 	{"anthropic", "https://api.anthropic.com", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "ANTHROPIC_MODEL", "ANTHROPIC_BASE_URL", "claude-sonnet-5", false},
 	{"openai", "https://api.openai.com/v1", "http://127.0.0.1:8080/v1", "OPENAI_API_KEY", "OPENAI_MODEL", "OPENAI_BASE_URL", "gpt-5-mini", true},
@@ -36,11 +36,12 @@ var Providers = []provider{
 	compatible("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
 }
 
-// compatible returns the preset of a provider with an OpenAI-compatible API.
+// compatible returns a provider with an API compatible with OpenAI's.
 func compatible(name, baseURL, key string) provider {
 	return provider{Name: name, baseURL: baseURL, Example: baseURL, Key: key, Compatible: true}
 }
 
+// ProviderOf returns the provider with a name and whether it is known.
 func ProviderOf(name string) (provider, bool) {
 	for _, p := range Providers {
 		if p.Name == name {
@@ -51,13 +52,14 @@ func ProviderOf(name string) (provider, bool) {
 }
 
 const (
-	// loading is how long Ollama may be silent while it reads a model from the disk.
+	// loading is the idle timeout for Ollama, which is silent while it reads a model from disk.
 	loading = Duration(4 * time.Minute)
-	// room is the context of Ollama, in tokens: its default does not hold an agent's instructions.
+	// room is the context window for Ollama, in tokens. Ollama's own default is too small for the
+	// instructions of an agent.
 	room = 16_384
 )
 
-// Fill gives a model the defaults of its provider.
+// Fill sets the defaults of the model's provider.
 func (m *Model) Fill() {
 	p, _ := ProviderOf(m.Provider)
 	if m.BaseURL == "" {
@@ -66,7 +68,7 @@ func (m *Model) Fill() {
 
 	if u, err := url.Parse(m.BaseURL); m.API == "" && p.Compatible && err == nil {
 		m.API = "chat"
-		// All OpenAI-compatible servers know chat completions; the Responses API is OpenAI's own.
+		// All compatible servers have chat completions; only OpenAI has the Responses API.
 		if u.Hostname() == "api.openai.com" {
 			m.API = "responses"
 		}
@@ -85,13 +87,14 @@ func (m *Model) Fill() {
 	}
 }
 
-// ReplayProvider is the provider that answers from a recording.
+// ReplayProvider is the name of the provider that answers from a recording.
 const ReplayProvider = "replay"
 
-// Rate returns the configured or known price, zero for a local model. It reports false otherwise.
+// Rate returns the configured or known price, or false if it is unknown. Local models cost zero.
 func (m Model) Rate() (model.Price, bool) {
 	if p := m.Price; p != nil {
-		// Without a price of its own cached input costs as much as input: too much rather than too little.
+		// Cached input without its own price costs as much as input, so that costs are not
+		// underestimated.
 		rate := model.Price{Input: p.Input, Output: p.Output, Cached: p.Input}
 		if p.CachedInput != nil {
 			rate.Cached = *p.CachedInput
@@ -107,7 +110,7 @@ func (m Model) Rate() (model.Price, bool) {
 	return known.Price, ok
 }
 
-// Window is how many tokens the model's context holds, 0 when nobody knows.
+// Window returns the size of the model's context in tokens, or 0 if it is unknown.
 func (m Model) Window() int {
 	if m.ContextWindow > 0 {
 		return m.ContextWindow
@@ -116,7 +119,7 @@ func (m Model) Window() int {
 	return known.Window
 }
 
-// local reports whether a server is on this machine.
+// local reports whether a URL is on this machine.
 func local(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -127,12 +130,12 @@ func local(address string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// MicroUSD is money as it is counted.
+// MicroUSD converts US dollars to the unit of cost accounting, millionths of a dollar.
 func MicroUSD(usd float64) int64 {
-	const most = 1 << 50 // a billion dollars: no limit at all
+	const most = 1 << 50 // a billion dollars, in effect no limit
 	if usd <= 0 {
 		return 0
 	}
-	// At least 1: a tiny limit must not turn into 0, which means none.
+	// At least 1, because 0 means no limit.
 	return max(int64(min(usd*1e6, most)), 1)
 }

@@ -9,7 +9,8 @@ import (
 	"rouse/skills"
 )
 
-// Modules are the skills that have a module, by name: those that were found, and those that agents name by path.
+// Modules returns the skills with a module by name, both discovered ones and those that agents
+// name by path.
 func (c *Config) Modules() map[string]*skills.Skill {
 	out := map[string]*skills.Skill{}
 	add := func(list []*skills.Skill) {
@@ -23,25 +24,27 @@ func (c *Config) Modules() map[string]*skills.Skill {
 	for _, a := range c.Agents {
 		add(c.skills.given[string(a.Name)])
 	}
-	add(c.FoundSkills().Catalog().Skills()) // which a name means first
+	add(c.FoundSkills().Catalog().Skills()) // last, because a discovered skill wins over one named by path
 	return out
 }
 
-// ModuleOf is the skill that a job of a checked configuration runs; false where it runs none.
+// ModuleOf returns the skill that a job runs, or false if it does not run one. The configuration
+// must have been checked.
 func (c *Config) ModuleOf(j *Job) (*skills.Skill, bool) {
-	if j.Skill == "" { // as of most jobs
+	if j.Skill == "" { // the common case
 		return nil, false
 	}
 	s, ok := c.Modules()[j.Skill]
 	return s, ok
 }
 
-// ModuleSettings are what the owner of each module of a checked configuration says of it, by the name of its skill.
+// ModuleSettings returns the owner's settings of each module by skill name. The configuration must
+// have been checked. It omits modules with invalid settings.
 func (c *Config) ModuleSettings() map[string]plan.ModuleSettings {
 	out := map[string]plan.ModuleSettings{}
 	for name, s := range c.Modules() {
 		config, err := c.ModuleConfig(s)
-		if err != nil { // no job runs it; who wants to is told
+		if err != nil { // no job runs it; running it by hand reports the error
 			continue
 		}
 		out[name] = plan.ModuleSettings{Config: config, Tools: c.Skills.Of(name).Tools}
@@ -49,12 +52,13 @@ func (c *Config) ModuleSettings() map[string]plan.ModuleSettings {
 	return out
 }
 
-// ModuleConfig is what a module sees as host.config, nil where it has no settings. The error says what of them is missing or wrong.
+// ModuleConfig returns the value of host.config for a module, or nil if it has no settings. It
+// returns an error if a setting is missing or invalid.
 func (c *Config) ModuleConfig(s *skills.Skill) (json.RawMessage, error) {
 	return moduleapi.Config(s.Dir, c.Skills.Of(s.Name).Config)
 }
 
-// Of returns the settings of a skill.
+// Of returns the settings of a skill, or the zero value if it is not configured.
 func (s *skillSettings) Of(skill string) (set skillSetting) {
 	if s == nil {
 		return set

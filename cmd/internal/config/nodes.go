@@ -8,10 +8,10 @@ import (
 	"rouse/internal/fspath"
 )
 
-// nodeName matches the names of nodes, which stand in lists, in the names of sessions and behind labels of numbers.
+// nodeName matches valid node names. They appear in lists, session names and metric labels.
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
 
-// CheckNodeName refuses a name that a node cannot have.
+// CheckNodeName returns an error if name is not a valid node name.
 func CheckNodeName(name string) error {
 	if !nodeName.MatchString(name) {
 		return fmt.Errorf("%q is no name of a node: up to 63 letters, digits, dots, dashes and underscores, of which the first is a letter or a digit", name)
@@ -19,10 +19,11 @@ func CheckNodeName(name string) error {
 	return nil
 }
 
-// Shared reports whether the ledger is where several processes can work on it.
+// Shared reports whether several processes can share the ledger.
 func (e Engine) Shared() bool { return e.Postgres != "" }
 
-// NodeName is the name of this process among the nodes.
+// NodeName returns the node name of this process. It returns an error if no name is configured and
+// the host name is not a valid node name.
 func (c *Config) NodeName() (string, error) {
 	if c.Node != "" {
 		return c.Node, nil
@@ -38,7 +39,7 @@ func (c *Config) NodeName() (string, error) {
 	return name, nil
 }
 
-// HostOf is the node that does the runs of a job, "" for any.
+// HostOf returns the node that runs a job, or "" for any node.
 func (c *Config) HostOf(j *Job) string {
 	if j.Host != "" {
 		return j.Host
@@ -49,7 +50,7 @@ func (c *Config) HostOf(j *Job) string {
 	return ""
 }
 
-// HostOfAgent returns the node for the runs of an agent without a job, "" for any.
+// HostOfAgent returns the node for runs of an agent without a job, or "" for any node.
 func (c *Config) HostOfAgent(a *Agent) string {
 	if a.Host != "" || !LocalWorkdir(c, a) {
 		return a.Host
@@ -64,7 +65,7 @@ func (c *Config) HostOfAgent(a *Agent) string {
 	return host
 }
 
-// LocalWorkdir reports whether an agent works in a folder of one machine that is not part of the home.
+// LocalWorkdir reports whether the agent's workdir is on one machine and outside the home.
 func LocalWorkdir(c *Config, a *Agent) bool {
 	return !a.WorkdirShared && a.Workdir != "" && !fspath.Within(string(a.Workdir), string(c.Home))
 }

@@ -4,14 +4,14 @@ import (
 	"slices"
 )
 
-// UsualDigest is the default time of the digest for frequent jobs. NoDigest turns the digest off.
+// UsualDigest is the default for channels of frequent jobs. NoDigest turns the digest off.
 const (
 	UsualDigest = "daily at 08:00"
 	NoDigest    = "off"
 )
 
-// DefaultChannels returns the channels of jobs without channels: those of defaults, or the first.
-// If it is nil, notices go to the desktop if there is a session.
+// DefaultChannels returns the channels for jobs without channels: those of defaults, or the first
+// one. It returns nil if no channel is configured. Then notices go to the desktop session, if any.
 func (c *Config) DefaultChannels() []string {
 	switch {
 	case c.Defaults != nil && c.Defaults.Notify.Channels != nil:
@@ -22,7 +22,7 @@ func (c *Config) DefaultChannels() []string {
 	return nil
 }
 
-// Names reports whether the configuration names a channel anywhere.
+// Names reports whether the configuration mentions a channel.
 func (c *Config) Names(channel string) bool {
 	named := slices.Contains(c.DefaultChannels(), channel)
 	for _, n := range c.Notifications {
@@ -37,7 +37,7 @@ func (c *Config) Names(channel string) bool {
 	return named
 }
 
-// DigestOf is when a channel sends a summary each day, "" for never.
+// DigestOf returns the time of a channel's daily digest, or "" if the channel sends no digest.
 func (c *Config) DigestOf(channel string) string {
 	said := ""
 	for _, n := range c.Notifications {

@@ -7,9 +7,10 @@ import (
 	"rouse/internal/text"
 )
 
-// Short is a value as a message names it.
+// Short truncates a value for messages.
 func Short(s string) string { return text.Truncate(s, 40) }
 
+// Join returns the path of a key below path.
 func Join(path, key string) string {
 	if path == "" {
 		return Short(key)
@@ -20,7 +21,7 @@ func Join(path, key string) string {
 // ItemOf returns the path of an item of a list.
 func ItemOf(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
-// Each yields the items of the list at a path with their own paths: jobs[0], jobs[1].
+// Each yields the items of the list at path with their own paths: jobs[0], jobs[1].
 func Each[T any](path string, list []T) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
 		for i := range list {

@@ -10,7 +10,7 @@ import (
 	"rouse/internal/fspath"
 )
 
-// Where is a place as messages of runs name it: relative to the folder of the main file.
+// Where formats a position for messages of runs, relative to the folder of the main file.
 func (c *Config) Where(at Position) string {
 	if rel, ok := fspath.Rel(filepath.Dir(c.Files[0]), at.File); ok {
 		at.File = filepath.ToSlash(rel)
@@ -18,7 +18,7 @@ func (c *Config) Where(at Position) string {
 	return at.String()
 }
 
-// Position is where something stands.
+// Position is a position in a configuration file.
 type Position struct {
 	File   string
 	Line   int
@@ -27,16 +27,16 @@ type Position struct {
 
 func (p Position) String() string { return fmt.Sprintf("%s:%d", Display(p.File), p.Line) }
 
-// MarshalJSON implements json.Marshaler: Compare takes two settings at different places as equal.
+// MarshalJSON implements json.Marshaler. It returns null, so that Compare ignores positions.
 func (p Position) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
-// Problem is one thing that is wrong.
+// Problem is an error or warning about a configuration.
 type Problem struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`
 	Column  int    `json:"column"`
 	Path    string `json:"path"`           // jobs[1].watch.path
-	Name    string `json:"name,omitempty"` // of the job, agent, model or channel that Path is in
+	Name    string `json:"name,omitempty"` // job, agent, model or channel that contains Path
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
 	Warning bool   `json:"warning"`
@@ -58,7 +58,7 @@ func (p Problem) String() string {
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ": ")
 }
 
-// Display shortens a path below the working folder for people.
+// Display shortens a path below the working directory for messages.
 func Display(path string) string {
 	here, err := os.Getwd()
 	if err != nil || !filepath.IsAbs(path) {
@@ -67,7 +67,7 @@ func Display(path string) string {
 	return fspath.Shorten(here, path)
 }
 
-// Errors are all the problems of a configuration.
+// Errors is an error that holds all problems of a configuration.
 type Errors struct{ Problems []Problem }
 
 func (e *Errors) Error() string {

@@ -10,7 +10,7 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// maxFile bounds a file that is read, in bytes.
+// maxFile is the maximum size of a configuration file, in bytes.
 const maxFile = 4 << 20
 
 // ReadMain reads the main file of a configuration.
@@ -30,7 +30,7 @@ func ReadMain(path string) (text []byte, err error) {
 }
 
 func readBounded(f io.Reader, path string) ([]byte, error) {
-	// One byte more, to tell a file of exactly the limit from a larger one.
+	// Read one extra byte to detect larger files.
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, err
@@ -42,7 +42,8 @@ func readBounded(f io.Reader, path string) ([]byte, error) {
 	return text, nil
 }
 
-// ReadPlain reads a regular file. Only the main file may be another one, as in rouse --config <(…).
+// ReadPlain reads a regular file. It refuses other files. Only the main file may be a pipe, as in
+// rouse --config <(…).
 func ReadPlain(path string) ([]byte, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a plain file", Display(path))

@@ -11,25 +11,26 @@ import (
 	"rouse/internal/text"
 )
 
-// Duration is a Go duration, or a number of days: 90s, 1h30m, 7d.
+// Duration is a Go duration or a number of days: 90s, 1h30m, 7d.
 type Duration time.Duration
 
 // Size is a number of bytes: 10MiB.
 type Size int64
 
-// Path is a path; a relative one is taken from the folder of the file that holds it.
+// Path is a file path. A relative path is relative to the folder of the file that contains it.
 type Path string
 
-// Name names something that a user made: it becomes a folder.
+// Name is the name of a user-defined item. It is also used as a folder name.
 type Name string
 
+// Patterns of names.
 var (
 	NameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
-	// DeviceName is what Windows keeps for devices, in any folder.
+	// DeviceName matches names that Windows reserves for devices in every folder.
 	DeviceName = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])$`)
 )
 
-// ParseDuration reads a length of time.
+// ParseDuration parses a duration that is not negative.
 func ParseDuration(s string) (time.Duration, error) {
 	d, err := text.ParseSpan(s)
 	if err != nil || d < 0 {
@@ -40,7 +41,7 @@ func ParseDuration(s string) (time.Duration, error) {
 
 func (d Duration) String() string { return text.FormatSpan(time.Duration(d)) }
 
-// String is exact: a size that no unit divides is a number of bytes.
+// String formats the size exactly, with the largest unit that divides it.
 func (s Size) String() string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 	i := 0
@@ -50,9 +51,10 @@ func (s Size) String() string {
 	return fmt.Sprintf("%d%s", s, units[i])
 }
 
-// sizePattern matches a size: a number, and a unit with or without its B. The units with an i are powers of 1024.
+// sizePattern matches a number and an optional unit. Units with an i are powers of 1024.
 var sizePattern = regexp.MustCompile(`(?i)^([0-9.,]+)\s*(?:([kmgtpe])(i?))?b?\s*$`)
 
+// ParseSize parses a size in bytes.
 func ParseSize(text string) (Size, error) {
 	if m := sizePattern.FindStringSubmatch(text); m != nil {
 		n, err := strconv.ParseFloat(strings.ReplaceAll(m[1], ",", ""), 64)

@@ -1,17 +1,19 @@
 package config
 
-// SecretRef is a place that asks for a secret of the store.
+// SecretRef is a reference to a secret of the store.
 type SecretRef struct {
 	Name string
 	Path string // agents[0].grants.secrets[0]
-	Of   string // what Path is in, with its name: model claude; "" of a setting of the daemon
-	At   Position
+	// Of is the kind and name of the item that contains Path, such as model claude. It is empty
+	// for a setting of the daemon.
+	Of string
+	At Position
 }
 
-// Held is a place that lacks its secret: what it is in cannot work before that can be had.
+// Held is a setting with a missing secret. The item that contains it cannot work without it.
 type Held struct {
 	Name string // of the secret
 	Path string // models[0].api_key
 	At   Position
-	Text string // what is wrong and what to do
+	Text string // problem and remedy
 }

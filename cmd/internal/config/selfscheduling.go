@@ -6,7 +6,8 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// selfScheduling limits the wakes that an agent plans. A nil pointer means the value of the mode.
+// selfScheduling limits the wakes that an agent plans. A nil pointer means the default of the
+// mode.
 type selfScheduling struct {
 	Enabled     *bool     `key:"enabled" default:"true" doc:"whether the block counts; without the block it is off"`
 	Mode        string    `key:"mode" enum:"ambient|reactive|project|manual" default:"ambient" doc:"in manual only the owner plans; the other modes set the limits below"`
@@ -18,7 +19,7 @@ type selfScheduling struct {
 	MaxChain    int       `key:"max_chain" positive:"yes" doc:"wakes in a row without anything else that starts the agent" defaultdoc:"no limit" example:"5"`
 }
 
-// Fill gives what was left out the value of the mode, where it has an effect.
+// Fill sets missing values to the defaults of the mode if they have an effect.
 func (s *selfScheduling) Fill() {
 	if s == nil {
 		return
@@ -26,11 +27,11 @@ func (s *selfScheduling) Fill() {
 
 	limits, ok := schedule.Preset(schedule.Mode(s.Mode))
 	if !ok {
-		return // the decoder has said so
+		return // the decoder has reported the problem
 	}
 
 	fill(&s.Horizon, Duration(limits.Horizon))
-	// In manual the other limits do not hold, and config show should not print them.
+	// In manual the other limits do not apply, so config show must not print them.
 	if limits.Mode == schedule.ModeManual {
 		return
 	}
@@ -56,10 +57,11 @@ func valueOr[T any](p *T, other T) T {
 	return *p
 }
 
-// On reports whether an agent plans its own runs.
+// On reports whether the agent may plan its own runs.
 func (s *selfScheduling) On() bool { return s != nil && On(s.Enabled) }
 
-// SelfScheduling returns the limits of the wakes that an agent plans, and false if it plans none.
+// SelfScheduling returns the limits for wakes that the agent plans, or false if it may not plan
+// any.
 func (c *Config) SelfScheduling(a *Agent) (schedule.Limits, bool) {
 	s := a.SelfScheduling
 	if !s.On() {
@@ -72,10 +74,10 @@ func (c *Config) SelfScheduling(a *Agent) (schedule.Limits, bool) {
 	limits.MinInterval = time.Duration(valueOr(s.MinInterval, Duration(limits.MinInterval)))
 	limits.DailyCap = valueOr(s.DailyCap, limits.DailyCap)
 	if s.QuietHours != nil {
-		limits.Quiet, _ = schedule.ParseQuiet(*s.QuietHours) // a wrong one was refused
+		limits.Quiet, _ = schedule.ParseQuiet(*s.QuietHours) // the check has refused invalid values
 	}
 	if s.Days != nil {
-		limits.Days, _ = schedule.ParseDays(s.Days) // the same
+		limits.Days, _ = schedule.ParseDays(s.Days) // the check has refused invalid values
 	}
 	return limits, ok
 }

@@ -7,13 +7,13 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// Private is what of an agent's own places is for its owner alone.
+// Private configures which of an agent's own places hold private data.
 type Private struct {
 	Workdir  *bool `key:"workdir" defaultdoc:"true if the agent has both untrusted input and a way out (also by a condition) other than reading from hosts granted by name" doc:"a run that reads in the workdir holds private data (B)"`
 	Database *bool `key:"database" defaultdoc:"false" doc:"a run that reads rows of the database holds private data (B)"`
 }
 
-// Config is the whole of rouse.yaml. What the tags say: see field.
+// Config holds all settings of rouse.yaml. See Field for the tags.
 type Config struct {
 	Version       int            `key:"version" default:"1" doc:"of this format"`
 	Home          Path           `key:"home" env:"yes" doc:"folder that holds all state" defaultdoc:"$ROUSE_HOME, or ~/.rouse" example:"./.rouse"`
@@ -36,35 +36,35 @@ type Config struct {
 	Jobs          []Job          `key:"jobs" doc:"the work, its agent and its triggers" example:"[{name: morning-report, agent: bookkeeper, prompt: Write the report.}]"`
 	Notifications []Notification `key:"notifications" doc:"channels; desktop exists without being named"`
 
-	// Files that were read, the main one first.
+	// Files lists the files that were read, the main file first.
 	Files []string
-	// Sources are what the configuration was read from: a change of any changes it.
+	// Sources records the content of everything that was read, to detect changes.
 	Sources Sources
-	// Warnings are what looks wrong and is not.
+	// Warnings lists the problems that do not refuse the configuration.
 	Warnings []Problem
-	// Texts are those of Files that hold a text, such as a prompt.
+	// Texts lists the entries of Files that contain plain text, such as a prompt.
 	Texts []string `json:"-"`
-	// Secrets are those that the settings use.
+	// Secrets describes the secrets that the settings use.
 	Secrets SecretUse `json:"-"`
 
 	skills FoundSkills
-	// Those of Agents and Jobs, by name; nil before Index.
+	// Agents and Jobs by name; nil before Index.
 	agentNamed map[string]*Agent
 	jobNamed   map[string]*Job
-	machine    *time.Location // the machine's time zone; nil means time.Local
-	// calendars are those of Calendars, by name.
+	machine    *time.Location // time zone of the machine; nil means time.Local
+	// calendars holds Calendars by name.
 	calendars map[string]*schedule.Calendar
 }
 
-// SecretUse describes the secrets of a configuration.
+// SecretUse describes the secrets that a configuration uses.
 type SecretUse struct {
-	Values []string    // that must not be shown or stored, the longest first
-	Refs   []SecretRef // the places that ask for a secret of the store
-	Held   []Held      // the places that lack a secret, if that does not refuse the configuration
-	Unset  []string    // the names of those that are not set; unreadable ones do not count
+	Values []string    // values that must not be shown or stored, longest first
+	Refs   []SecretRef // references to the secret store
+	Held   []Held      // settings without their secret that do not refuse the configuration
+	Unset  []string    // names of secrets that are not set, without unreadable ones
 }
 
-// Index makes agents and jobs known by their names. The lists must not change afterwards.
+// Index builds the lookup of agents and jobs by name. The lists must not change afterwards.
 func (c *Config) Index() {
 	c.agentNamed, c.jobNamed = map[string]*Agent{}, map[string]*Job{}
 	for i := range c.Agents {
@@ -77,16 +77,17 @@ func (c *Config) Index() {
 	}
 }
 
-// Job returns the job of a name, or nil if there is none.
+// Job returns the job with a name, or nil if it does not exist.
 func (c *Config) Job(name string) *Job {
 	return find(c.jobNamed, c.Jobs, name, func(j *Job) Name { return j.Name })
 }
 
-// Agent returns the agent of a name, or nil if there is none.
+// Agent returns the agent with a name, or nil if it does not exist.
 func (c *Config) Agent(name string) *Agent {
 	return find(c.agentNamed, c.Agents, name, func(a *Agent) Name { return a.Name })
 }
 
+// limits holds the limits of all runs together.
 type limits struct {
 	Runs            int      `key:"runs" default:"4" positive:"yes" env:"yes" doc:"runs at once"`
 	RunsPerAgent    int      `key:"runs_per_agent" default:"1" positive:"yes" env:"yes" doc:"runs of one agent at once"`
@@ -99,13 +100,13 @@ type limits struct {
 	Drain           Duration `key:"drain" default:"30s" positive:"yes" env:"yes" doc:"how long running jobs may finish when the daemon stops"`
 }
 
-// Log says what the daemon writes to standard error.
+// Log configures the daemon's log on standard error.
 type Log struct {
 	Level  string `key:"level" enum:"debug|info|warn|error" default:"info" env:"yes" doc:"the least that is written"`
 	Format string `key:"format" enum:"auto|text|json" default:"auto" env:"yes" doc:"auto is text at a terminal and JSON elsewhere"`
 }
 
-// Telemetry says where numbers and traces are sent. Nothing is sent by default.
+// Telemetry configures the export of traces. It is off by default.
 type Telemetry struct {
 	OTLP *OTLP `key:"otlp" doc:"sends what runs did, step by step and without what was said or read in them, as traces" defaultdoc:"nothing is sent"`
 }
@@ -116,13 +117,13 @@ type OTLP struct {
 	Headers  map[string]string `key:"headers" doc:"sent with each request, as {Authorization: \"Bearer ${secret:otlp}\"}" example:"{Authorization: 'Bearer ${secret:otlp}'}"`
 }
 
-// TracesURL returns the address to which traces are sent.
+// TracesURL returns the URL to which traces are sent.
 func (o OTLP) TracesURL() string {
 	const signal = "/v1/traces"
 	return strings.TrimSuffix(strings.TrimRight(o.Endpoint, "/"), signal) + signal
 }
 
-// Dashboard says at which address browsers and programs reach the daemon, beside its socket.
+// Dashboard configures the network address of the daemon, in addition to its socket.
 type Dashboard struct {
 	Listen string          `key:"listen" default:"127.0.0.1:7311" env:"yes" doc:"an address of this machine with a port, or off; another than a loopback address needs tls or proxy"`
 	Hosts  []string        `key:"hosts" doc:"by which other names browsers know it, as in their address bar: box.example.net, or with a port that is not that of the scheme" example:"[box.example.net]"`
@@ -140,10 +141,10 @@ type dashboardProxy struct {
 	From       string `key:"from" required:"yes" doc:"the address that it asks from: 127.0.0.1" example:"127.0.0.1"`
 }
 
-// Off reports whether the daemon listens on no address.
+// Off reports whether the daemon does not listen on a network address.
 func (d Dashboard) Off() bool { return d.Listen == "off" || d.Listen == "" }
 
-// Replicate is where continuous copies of the home are kept.
+// Replicate configures the target of continuous copies of the home.
 type Replicate struct {
 	To        string   `key:"to" required:"yes" doc:"file:///mnt/usb/rouse, or s3://BUCKET/PREFIX?region=REGION&endpoint=https://HOST of any server that speaks S3; an empty place of its own for each home" example:"file:///mnt/usb/rouse"`
 	Keep      Duration `key:"keep" default:"7d" positive:"yes" doc:"how long back a second can be brought back, 1h at least"`
@@ -151,7 +152,7 @@ type Replicate struct {
 	SecretKey string   `key:"secret_key" secret:"yes" doc:"of s3, best as secret:NAME" defaultdoc:"AWS_SECRET_ACCESS_KEY, or ~/.aws/credentials"`
 }
 
-// Engine says where the ledger is.
+// Engine configures the storage of the ledger.
 type Engine struct {
 	Postgres  string `key:"postgres" secret:"yes" doc:"postgres://… of a database that holds the ledger, which several rouse serve may share then; best as secret:NAME" defaultdoc:"a file in the home" example:"secret:postgres"`
 	Blobs     string `key:"blobs" doc:"beside postgres: where values over 64 KiB are kept for all nodes, file:///mnt/shared/rouse (the same folder on each) or s3://BUCKET/PREFIX?region=REGION&endpoint=https://HOST; an empty place of its own for each ledger" defaultdoc:"in the database" example:"s3://bucket"`
@@ -159,7 +160,7 @@ type Engine struct {
 	SecretKey string `key:"secret_key" secret:"yes" doc:"of the bucket, best as secret:NAME" defaultdoc:"AWS_SECRET_ACCESS_KEY, or ~/.aws/credentials"`
 }
 
-// Model is a way to reach a language model.
+// Model configures access to a language model.
 type Model struct {
 	Name          Name              `key:"name" required:"yes" doc:"by which agents and jobs name it" example:"local"`
 	Provider      string            `key:"provider" required:"yes" enum:"openai|anthropic|gemini|ollama|openrouter|groq|mistral|deepseek|together|fireworks|xai|cerebras|replay" doc:"openai with base_url is any OpenAI-compatible server; replay answers from a recording"`
@@ -221,17 +222,19 @@ type Agent struct {
 	Budget           budget          `key:"budget" doc:"of all its runs in a day of the daemon's timezone"`
 
 	At       Position
-	TextFile string // that its instructions were read from
-	// DefaultSteps reports whether bounds.steps is not configured. Chats then use their own default.
+	TextFile string // file that the instructions were read from
+	// DefaultSteps reports whether bounds.steps is not configured. Chats then use their own
+	// default.
 	DefaultSteps bool
 	SoulText     string // path of the soul file
-	// Untrusted describes the lines by which untrusted content can reach its runs.
+	// Untrusted describes the settings by which untrusted content can reach the agent's runs.
 	Untrusted []string `json:"-"`
-	// PrivateFolders are the private folders that it can reach.
+	// PrivateFolders lists the private folders that the agent can read.
 	PrivateFolders []string `json:"-"`
-	// PrivateDatabase reports whether its database is private.
+	// PrivateDatabase reports whether the agent's database is private.
 	PrivateDatabase bool `json:"-"`
-	// HostFolder is the workdir as it was written, of an agent that is isolated from it and works elsewhere; "": of no other.
+	// HostFolder is the configured workdir of an isolated agent, which works elsewhere. It is
+	// empty for other agents.
 	HostFolder string
 }
 
@@ -255,7 +258,7 @@ type grants struct {
 	Secrets  []secretGrant  `key:"secrets" doc:"secrets that calls may use by their placeholder __OSL_SECRET[NAME]__"`
 }
 
-// ReadGrant is a path, or a mapping that says more of it.
+// ReadGrant is an entry of grants.read: a path, or a mapping with a path and options.
 type ReadGrant struct {
 	Path    Path  `key:"path" required:"yes" doc:"the folder or file" example:"./statements"`
 	Private *bool `key:"private" default:"true" doc:"a run that reads there holds private data (B)"`
@@ -293,7 +296,7 @@ type Bounds struct {
 	Output  Size     `key:"output" default:"1MiB" positive:"yes" doc:"what the model may write"`
 }
 
-// PlaybookCalls is how many calls a playbook may make, and the bound that says so.
+// PlaybookCalls returns the maximum number of calls of a playbook, and the key of that limit.
 func (b Bounds) PlaybookCalls() (most int, key string) {
 	if b.Steps < b.Calls {
 		return b.Steps, "bounds.steps"
@@ -308,15 +311,15 @@ type budget struct {
 	TokensPerMonth  int64   `key:"tokens_per_month" positive:"yes" doc:"tokens of all models in a calendar month" defaultdoc:"no limit" example:"5000000"`
 }
 
-// Budget is what one of them may take.
+// Budget is the exported name of budget.
 type Budget = budget
 
-// Budget is what all agents together may take.
+// Budget returns the limits of cost and tokens for all agents together.
 func (l limits) Budget() Budget {
 	return Budget{l.CostUSDPerDay, l.TokensPerDay, l.CostUSDPerMonth, l.TokensPerMonth}
 }
 
-// CostKey is the key of a limit in money, and its value; "" without one.
+// CostKey returns the key and value of the cost limit, or "" if costs are not limited.
 func (b budget) CostKey() (key string, usd float64) {
 	switch {
 	case b.CostUSDPerDay > 0:
@@ -330,7 +333,7 @@ func (b budget) CostKey() (key string, usd float64) {
 // DefaultChannel is the name and kind of the channel that needs no configuration.
 const DefaultChannel = "desktop"
 
-// Notification is a channel.
+// Notification configures a channel.
 type Notification struct {
 	Name       Name   `key:"name" required:"yes" doc:"by which jobs and agents name it" example:"ops"`
 	Kind       string `key:"kind" required:"yes" enum:"desktop|url|webhook" doc:"desktop; url is any service that shoutrrr knows; webhook is a signed request"`
@@ -344,16 +347,17 @@ type Notification struct {
 	At Position
 }
 
-// group says which failures a channel is told of.
+// group configures which repeated failures a channel reports.
 type group struct {
 	Every    int   `key:"every" default:"10" positive:"yes" doc:"beside the first failure each so many-th; 1 is all of them"`
 	Recovery *bool `key:"recovery" default:"true" doc:"tell that the job succeeds again, where its successes are not told anyway"`
 }
 
-// On reports whether something is enabled: absent means yes.
+// On reports whether a setting is on. Nil means on.
 func On(b *bool) bool { return b == nil || *b }
 
-// find is what has a name, nil where nothing has. Where a configuration was checked an index knows.
+// find returns the item with a name, or nil if it does not exist. It uses the index if it is not
+// nil.
 func find[T any](index map[string]*T, all []T, name string, of func(*T) Name) *T {
 	if index != nil {
 		return index[name]
@@ -366,7 +370,7 @@ func find[T any](index map[string]*T, all []T, name string, of func(*T) Name) *T
 	return nil
 }
 
-// KeepOf is how long the history of a job is kept, be it configured or not.
+// KeepOf returns the retention of a job's history. The job need not be configured any more.
 func (c *Config) KeepOf(job string) time.Duration {
 	if j := c.Job(job); j != nil && j.Keep > 0 {
 		return time.Duration(j.Keep)

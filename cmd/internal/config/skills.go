@@ -10,20 +10,21 @@ import (
 	"rouse/skills/install"
 )
 
-// skillSettings say where skills are looked for, beside the places where everybody keeps them.
+// skillSettings configures additional folders with skills and the settings of modules.
 type skillSettings struct {
 	Roots    []skillRoot    `key:"roots" doc:"folders with skills, beside HOME/skills, ~/.agents/skills and the .agents/skills next to the configuration; of two skills of one name the later one counts"`
 	Settings []skillSetting `key:"settings" doc:"of skills with a module, one entry for each"`
-	// SignInPort is of the loopback address alone.
+	// SignInPort is a port of the loopback address only.
 	SignInPort int `key:"sign_in_port" positive:"yes" doc:"port on 127.0.0.1 to which browsers are sent when somebody has signed in for a skill; takes effect with the next start" defaultdoc:"any that is free" example:"7312"`
 }
 
-// skillSetting is what the owner of a skill says of its module.
+// skillSetting is the owner's configuration of a skill's module.
 type skillSetting struct {
 	Name   string         `key:"name" required:"yes" doc:"of the skill" example:"csv-report"`
 	Config map[string]any `key:"config" doc:"what its config-schema.json describes; the module sees it as host.config" example:"{currency: EUR}"`
 	Tools  []string       `key:"tools" doc:"globs of tools of its agent that the module may call with host.tools.callTool" defaultdoc:"none" example:"[db_query]"`
-	// Background has jobs run it that nobody starts, which its manifest says that it is not made for (OSL-16).
+	// Background allows jobs with a schedule or a watch to run the module, even if its manifest
+	// does not allow unattended runs.
 	Background bool `key:"background" doc:"jobs with a schedule or a watch may run it, though it says that it must not run unattended"`
 }
 
@@ -32,13 +33,13 @@ type skillRoot struct {
 	Trusted *bool `key:"trusted" default:"true" doc:"false: its skills are listed, and loaded when each was trusted with rouse skills trust; a folder that agents can write to is refused"`
 }
 
-// FoundSkills are the skills of a configuration.
+// FoundSkills holds the skills found for a configuration.
 type FoundSkills struct {
 	catalog *skills.Catalog
-	given   map[string][]*skills.Skill // by agent: those that its prompt holds in full
+	given   map[string][]*skills.Skill // by agent: skills that its prompt contains in full
 }
 
-// Port returns the port to which browsers are sent when somebody has signed in for a skill; 0 is any.
+// Port returns the port for the redirect after a sign-in for a skill. Zero means any free port.
 func (s *skillSettings) Port() int {
 	if s == nil {
 		return 0
@@ -46,10 +47,10 @@ func (s *skillSettings) Port() int {
 	return s.SignInPort
 }
 
-// FoundSkills returns the skills that were found for a checked configuration.
+// FoundSkills returns the skills that the check of the configuration found.
 func (c *Config) FoundSkills() *FoundSkills { return &c.skills }
 
-// View returns the skills that an agent sees.
+// View returns the skills that an agent can use.
 func (f *FoundSkills) View(a *Agent) skills.View {
 	if f.catalog == nil {
 		return skills.View{}
@@ -57,7 +58,7 @@ func (f *FoundSkills) View(a *Agent) skills.View {
 	return f.catalog.View(skills.Access(a.SkillAccess), f.given[string(a.Name)])
 }
 
-// Set sets the skills that were found.
+// Set replaces the discovered skills and forgets those given to agents.
 func (f *FoundSkills) Set(catalog *skills.Catalog) {
 	*f = FoundSkills{catalog, map[string][]*skills.Skill{}}
 }
@@ -68,7 +69,7 @@ func (f *FoundSkills) Give(a *Agent, given []*skills.Skill) { f.given[string(a.N
 // Given returns the skills that an agent names.
 func (f *FoundSkills) Given(a *Agent) []*skills.Skill { return f.given[string(a.Name)] }
 
-// Catalog returns all skills that were found, without those that an agent names by path.
+// Catalog returns all discovered skills, without those that an agent names by path.
 func (f *FoundSkills) Catalog() *skills.Catalog {
 	if f.catalog == nil {
 		return skills.Discover()
@@ -76,8 +77,8 @@ func (f *FoundSkills) Catalog() *skills.Catalog {
 	return f.catalog
 }
 
-// SkillRoots returns the folders with skills, the most important last (AGS-05, AGS-06). Folders of
-// the project and of workdirs are not trusted.
+// SkillRoots returns the folders with skills in order of rising precedence. Folders of the project
+// and of workdirs are not trusted.
 func (c *Config) SkillRoots(getenv func(string) string) []skills.Root {
 	var out []skills.Root
 	if c.Home != "" {
@@ -105,7 +106,7 @@ func (c *Config) SkillRoots(getenv func(string) string) []skills.Root {
 		}
 	}
 
-	// One folder can be several of these roots, also by links. The last one counts.
+	// Several roots can be the same folder, for example through links. Keep the last one.
 	seen := map[string]bool{}
 	slices.Reverse(out)
 	out = slices.DeleteFunc(out, func(r skills.Root) bool {
@@ -118,10 +119,10 @@ func (c *Config) SkillRoots(getenv func(string) string) []skills.Root {
 	return out
 }
 
-// RealPath is a path without links where it exists.
+// RealPath resolves the links of path if it exists. Otherwise it returns the cleaned path.
 func RealPath(path string) string {
 	if _, err := os.Lstat(path); err != nil {
-		return filepath.Clean(path) // without a look at each folder on the way
+		return filepath.Clean(path) // skips the lookup of each parent folder
 	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real
@@ -129,7 +130,7 @@ func RealPath(path string) string {
 	return filepath.Clean(path)
 }
 
-// compareSkills names the skills that are new, gone, or say something else of themselves.
+// compareSkills returns the skills that were added, removed or changed.
 func compareSkills(before, after *Config) []string {
 	was := map[string]*skills.Skill{}
 	for _, s := range before.FoundSkills().Catalog().Skills() {

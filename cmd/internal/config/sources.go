@@ -14,24 +14,25 @@ import (
 	"rouse/skills"
 )
 
-// Sources records the files, also missing ones, and patterns that a configuration was read from.
+// Sources records the files and glob patterns that a configuration was read from. Missing files
+// count.
 type Sources struct {
-	files map[string]sum // the zero sum of what could not be read
+	files map[string]sum // the zero sum if a file could not be read
 	globs map[string][]string
-	trees map[string]string // folders in which skills are looked for, and their stamps
-	alike []sum             // of the files in the order of their reading, without what is a node's own
+	trees map[string]string // folders with skills, and their fingerprints
+	alike []sum             // sums of the files in reading order, without settings of one node
 }
 
 type sum [sha256.Size]byte
 
-// Read reads a file and remembers what was in it.
+// Read reads a file with how and records its checksum.
 func (s *Sources) Read(path string, how func(string) ([]byte, error)) ([]byte, error) {
 	text, err := how(path)
 	if s.files == nil {
 		s.files = map[string]sum{}
 	}
 
-	// A file that could not be read is remembered too: when it appears, that is a change.
+	// Record unreadable files too, because their appearance is a change.
 	if s.files[path] = (sum{}); err == nil {
 		s.files[path] = sha256.Sum256(text)
 		s.alike = append(s.alike, sumOfShared(text))
@@ -39,7 +40,7 @@ func (s *Sources) Read(path string, how func(string) ([]byte, error)) ([]byte, e
 	return text, err
 }
 
-// sumOfShared leaves out the lines that the configurations of nodes may say differently.
+// sumOfShared returns a checksum without the lines that may differ between nodes.
 func sumOfShared(text []byte) (out sum) {
 	h := sha256.New()
 	for line := range bytes.Lines(text) {
@@ -50,7 +51,7 @@ func sumOfShared(text []byte) (out sum) {
 	return sum(h.Sum(out[:0]))
 }
 
-// Alike is the same for nodes that read the same files, wherever those lie.
+// Alike returns a digest that is equal on all nodes with the same files, whatever their paths.
 func (s *Sources) Alike() string {
 	h := sha256.New()
 	for _, one := range s.alike {
@@ -59,6 +60,7 @@ func (s *Sources) Alike() string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
+// Glob returns the files that match a pattern, sorted, and records them.
 func (s *Sources) Glob(pattern string) ([]string, error) {
 	found, err := doublestar.FilepathGlob(pattern, doublestar.WithFilesOnly())
 	if err != nil {
@@ -69,13 +71,13 @@ func (s *Sources) Glob(pattern string) ([]string, error) {
 		s.globs = map[string][]string{}
 	}
 
-	// Sorted: the order of files decides about the first model, and must not depend on the disk.
+	// Sort, because the order of files decides which model is first.
 	slices.Sort(found)
 	s.globs[pattern] = slices.Clone(found)
 	return found, nil
 }
 
-// Tree remembers which skills a folder holds, or that it is one.
+// Tree records the fingerprint of a folder with skills.
 func (s *Sources) Tree(path string) {
 	if s.trees == nil {
 		s.trees = map[string]string{}
@@ -83,21 +85,21 @@ func (s *Sources) Tree(path string) {
 	s.trees[path] = skills.Fingerprint(path)
 }
 
-// Files are all files that were looked for.
+// Files returns all recorded files, also missing ones.
 func (s *Sources) Files() []string { return slices.Sorted(maps.Keys(s.files)) }
 
-// Globs are the patterns of includes, absolute.
+// Globs returns the absolute patterns of includes.
 func (s *Sources) Globs() []string { return slices.Sorted(maps.Keys(s.globs)) }
 
-// Now looks at the same places again.
+// Now reads the same files, patterns and folders again.
 func (s *Sources) Now() *Sources {
 	now := &Sources{}
 	for path := range s.files {
-		_, _ = now.Read(path, ReadPlain) // that it cannot be read is what is remembered
+		_, _ = now.Read(path, ReadPlain) // an unreadable file is recorded as such
 	}
 
 	for pattern := range s.globs {
-		_, _ = now.Glob(pattern) // it was no broken one before
+		_, _ = now.Glob(pattern) // the pattern was valid before
 	}
 
 	for path := range s.trees {
@@ -106,7 +108,7 @@ func (s *Sources) Now() *Sources {
 	return now
 }
 
-// Digest is the same for the same names with the same content.
+// Digest returns a digest of all recorded names and content.
 func (s *Sources) Digest() string {
 	h := sha256.New()
 	for _, path := range s.Files() {
@@ -123,13 +125,13 @@ func (s *Sources) Digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Look is what the files of a configuration look like, without their content.
+// Look holds the metadata of the files of a configuration, without their content.
 type Look struct {
-	files map[string]os.FileInfo // nil if a file is missing
-	found string                 // by the patterns, and in the folders of skills
+	files map[string]os.FileInfo // nil if the file is missing
+	found string                 // digest of the matches of patterns and of the folders with skills
 }
 
-// Look looks at the files. That is cheap enough to be done every few seconds.
+// Look reads the metadata of the files. It is cheap enough to run every few seconds.
 func (s *Sources) Look() Look {
 	l := Look{files: map[string]os.FileInfo{}}
 	for path := range s.files {
@@ -137,7 +139,7 @@ func (s *Sources) Look() Look {
 	}
 	found := &Sources{}
 	for pattern := range s.globs {
-		_, _ = found.Glob(pattern) // it was no broken one before
+		_, _ = found.Glob(pattern) // the pattern was valid before
 	}
 	for path := range s.trees {
 		found.Tree(path)
@@ -146,7 +148,7 @@ func (s *Sources) Look() Look {
 	return l
 }
 
-// Equal reports whether two looks have found the same files with the same sizes and times.
+// Equal reports whether both looks found the same files with equal sizes and modification times.
 func (l Look) Equal(other Look) bool {
 	return l.found == other.found && maps.EqualFunc(l.files, other.files, func(a, b os.FileInfo) bool {
 		if a == nil || b == nil {

@@ -5,19 +5,19 @@ import (
 	"sync"
 )
 
-// Field is a setting of a struct type, as its tags describe it:
+// Field is a setting of a struct type, as described by its tags:
 //
-//	key       its name in YAML
-//	need      it must be given
-//	default   what it is when it is left out, as YAML
-//	unset     the same in words, where it depends on something else
-//	enum      its values
-//	positive  zero is not a value
-//	secret    its value is never shown or stored
-//	env       ROUSE_… may set it
-//	own       it belongs to one job, and cannot stand in defaults
-//	say       what it does, for editors and rouse explain
-//	eg        an example, as YAML, where neither default, enum nor type make one
+//	key         its name in YAML
+//	required    it must be set
+//	default     its default as YAML
+//	defaultdoc  its default in words, if it depends on something else
+//	enum        its allowed values
+//	positive    it must be greater than zero
+//	secret      its value is never shown or stored
+//	env         a ROUSE_… variable can set it
+//	jobonly     it belongs to one job and is not allowed in defaults
+//	doc         its description, for editors and rouse explain
+//	example     an example as YAML, if default, enum and type do not provide one
 type Field struct {
 	Index                                    int
 	Key, Enum, DefaultDoc, Doc, Example      string
@@ -25,13 +25,13 @@ type Field struct {
 	Required, Positive, Secret, Env, JobOnly bool
 }
 
-// knownFields caches the results of fieldsOf.
+// knownFields caches the results of Fields.
 var knownFields sync.Map
 
 // Fields returns the settings of a struct type.
 func Fields(t reflect.Type) []Field {
 	if known, ok := knownFields.Load(t); ok {
-		return known.([]Field) //nolint:forcetypeassert // nothing else is stored
+		return known.([]Field) //nolint:forcetypeassert // only Fields stores values here
 	}
 
 	var out []Field
@@ -53,6 +53,7 @@ func Fields(t reflect.Type) []Field {
 	return out
 }
 
+// Keys returns the keys of fields.
 func Keys(fields []Field) []string {
 	keys := make([]string, len(fields))
 	for i, f := range fields {

@@ -20,13 +20,13 @@ import (
 	"rouse/internal/ledger/event"
 )
 
-// serverEvent is one of a stream of server-sent events.
+// serverEvent is one event of a stream of server-sent events.
 type serverEvent struct {
 	id string
 	api.Event
 }
 
-// nextEvent reads the next one.
+// nextEvent reads the next event.
 func nextEvent(t *testing.T, in *bufio.Reader) (out serverEvent) {
 	t.Helper()
 	for {
@@ -43,19 +43,19 @@ func nextEvent(t *testing.T, in *bufio.Reader) (out serverEvent) {
 				t.Fatal(err)
 			}
 		case "":
-			if out.Kind != "" { // a live one has no id
+			if out.Kind != "" { // a live event has no id
 				return out
 			}
 		}
 	}
 }
 
-// TestServerSentEvents: what happens from now on, filtered, resumed behind the last event that was seen, with what each
-// means to whoever waits for a run (OSA-26).
+// TestServerSentEvents checks a stream of new events: filters, resuming after the last event, and
+// the dispatch of each event.
 func TestServerSentEvents(t *testing.T) {
 	t.Parallel()
 	f := newAPIFixture(t)
-	f.reported() // what was before is not sent
+	f.reported() // earlier events are not sent
 
 	open := func(path, after string) *bufio.Reader {
 		resp := f.send(http.MethodGet, path, "", nil, func(r *http.Request) {
@@ -73,7 +73,7 @@ func TestServerSentEvents(t *testing.T) {
 	stream := open("/v1/events?kind=run.*&kind=artifact.shared&job=report", "")
 	f.done = nil
 	run := f.reported()
-	f.run(api.RunRequest{Job: "fails"}) // of another job
+	f.run(api.RunRequest{Job: "fails"}) // a run of another job
 	var got []string
 	var seen []serverEvent
 	for len(got) == 0 || got[len(got)-1] != "run.finished COMPLETED" {
@@ -88,13 +88,13 @@ func TestServerSentEvents(t *testing.T) {
 		t.Errorf("%s, want %s", strings.Join(got, ", "), want)
 	}
 
-	// Who was cut off goes on behind what it has seen, also where its address says something else.
+	// An interrupted client resumes after its last event, even if its URL has another position.
 	resumed := open("/v1/events?kind=run.*&job=report&after=0", seen[1].id)
 	if e := nextEvent(t, resumed); e.ID != seen[3].ID {
 		t.Errorf("it goes on with %+v, want %+v", e, seen[3])
 	}
 
-	// All kinds that there are.
+	// All kinds of dispatches.
 	asked := f.started(0)
 	events := []ledger.Event{}
 	for kind, data := range map[string]string{
@@ -124,15 +124,15 @@ func TestServerSentEvents(t *testing.T) {
 		}
 	}
 
-	// The stream of one run begins with it, and ends when it does.
+	// The stream of one run starts with it and ends with it.
 	whole, err := io.ReadAll(open("/v1/events?run="+run.ID, ""))
 	if err != nil || !strings.Contains(string(whole), `"run.queued"`) || !strings.Contains(string(whole), `"run.finished"`) {
 		t.Errorf("%s, %v", whole, err)
 	}
 }
 
-// TestAgentsAreAsked: one thing for an agent, as its summary or its question; runs like any other, of the trigger api
-// (OSA-28), and in a session where it names one (OSA-25).
+// TestAgentsAreAsked checks a request to an agent and its summary or question. The runs are normal
+// runs with the trigger api, in a session if the request names one.
 func TestAgentsAreAsked(t *testing.T) {
 	t.Parallel()
 	f := newAPIFixture(t)
@@ -166,7 +166,7 @@ func TestAgentsAreAsked(t *testing.T) {
 		t.Errorf("an agent that is none: %d", status)
 	}
 
-	// Where nobody executes runs, nobody waits for one.
+	// If no daemon executes runs, the request is refused at once.
 	f.stop()
 	d, err := Open(t.Context(), Options{Home: f.Dir(), Config: f.Current().Config, Logger: logging.Quiet()})
 	if err != nil {
@@ -179,7 +179,7 @@ func TestAgentsAreAsked(t *testing.T) {
 	}
 }
 
-// recorded is what is on record of what a run was asked for.
+// recorded returns the recorded details of the request for a run.
 func (f *apiFixture) recorded(id string) (d ledger.TriggerDetail) {
 	f.t.Helper()
 	n, err := strconv.ParseInt(id, 10, 64)
@@ -196,7 +196,7 @@ func (f *apiFixture) recorded(id string) (d ledger.TriggerDetail) {
 	return d
 }
 
-// OSA-25: a session is refused where there would be none, with what has one.
+// A session is refused if the run would not have one, with an alternative.
 func TestSessionsAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newAPIFixture(t)
@@ -213,7 +213,7 @@ func TestSessionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestAskedByHTTP: OSA-28, what both addresses return.
+// TestAskedByHTTP checks the responses of both URLs.
 func TestAskedByHTTP(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSA-28")
@@ -246,7 +246,7 @@ func TestAskedByHTTP(t *testing.T) {
 	}
 }
 
-// TestMetrics: what Prometheus reads adds up what is on record.
+// TestMetrics checks that the metrics match the record.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	f := newAPIFixture(t)

@@ -25,7 +25,7 @@ limits: {queued: 1, asked_per_minute: 4, drain: 100ms}
 jobs: [{name: report, agent: ann, prompt: Report.}]
 `
 
-// serveLive is a daemon whose model begins an answer and does not end it.
+// serveLive starts a daemon with a model that begins an answer and does not end it.
 func serveLive(t *testing.T) *apiFixture {
 	t.Helper()
 	s := modeltest.New(t, modeltest.Turn{Text: "\x1b[2J<b>The key</b> is sk-canary-1234567, and so on: sk-can", Hang: true})
@@ -36,7 +36,7 @@ func serveLive(t *testing.T) *apiFixture {
 	return f
 }
 
-// begin asks for a run, and waits until it is on.
+// begin starts a run and waits until it is running.
 func (f *apiFixture) begin(job string) (run api.Run) {
 	f.t.Helper()
 	if err := f.client.Post(f.t.Context(), "/v1/runs", api.RunRequest{Job: job}, &run); err != nil {
@@ -49,8 +49,8 @@ func (f *apiFixture) begin(job string) (run api.Run) {
 	return run
 }
 
-// TestLiveEvents: who follows reads an answer while it comes, without any part of a secret, and what ends it; nothing of
-// that is on record, and who did not ask for it hears nothing of it (OSA-26).
+// TestLiveEvents checks that a follower reads an answer in parts, without secrets, and how it
+// ends. Live events are not recorded, and clients that do not request them do not get them.
 func TestLiveEvents(t *testing.T) {
 	t.Parallel()
 	f := serveLive(t)
@@ -86,7 +86,7 @@ func TestLiveEvents(t *testing.T) {
 		t.Errorf("%q, want %q", text, want)
 	}
 
-	if e := nextEvent(t, open("live=true&kind=step.progress&kind=step.draft")); e.Kind != api.EventDraft { // who comes later gets all of it
+	if e := nextEvent(t, open("live=true&kind=step.progress&kind=step.draft")); e.Kind != api.EventDraft { // a late client gets the whole text
 		t.Errorf("%+v", e)
 	}
 
@@ -112,8 +112,8 @@ func TestLiveEvents(t *testing.T) {
 	}
 }
 
-// TestAdmission: where as many runs wait as may, and where a caller asks too often, a request is refused with the time after which
-// it may come again, and on record; what was accepted once stays accepted (OSA-26).
+// TestAdmission checks that requests are refused with Retry-After if too many runs are queued or
+// the caller sends too many requests. Refusals are recorded, and accepted runs remain accepted.
 func TestAdmission(t *testing.T) {
 	t.Parallel()
 	f := serveLive(t)

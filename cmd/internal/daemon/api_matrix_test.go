@@ -14,24 +14,24 @@ import (
 	"rouse/internal/ledger/event"
 )
 
-// refused is a request that is wrong in one way, and what it is answered with.
+// refused is an invalid request and the expected response.
 type refused struct {
 	how         string
-	method      string // "" is the route's
-	path        string // "" is the route's, with ids that may be there
+	method      string // "" means that of the route
+	path        string // "" means that of the route, with plausible ids
 	contentType string
 	body        io.Reader
 	change      func(*http.Request)
 	want        []int
 }
 
-// pageRoutes are what is answered on the network beside the API.
+// pageRoutes are the routes on the network besides the API.
 var pageRoutes = []web.Route{
 	{Method: http.MethodGet, Path: "/"}, {Method: http.MethodGet, Path: "/metrics"}, {Method: http.MethodPost, Path: "/logout"},
 	{Method: http.MethodGet, Path: "/runs/{id}"}, {Method: http.MethodGet, Path: "/assets/none.css"}, {Method: http.MethodGet, Path: "/favicon.ico"},
 }
 
-// strangers are requests that nobody may make, whatever they ask for.
+// strangers returns requests that are refused for any route.
 func strangers() []refused {
 	header := func(how, name, value string, want int) refused {
 		return refused{how: how, change: func(r *http.Request) { r.Header.Set(name, value) }, want: []int{want}}
@@ -60,7 +60,7 @@ func strangers() []refused {
 	}
 }
 
-// wrong are requests of somebody who may ask, but not so.
+// wrong returns invalid requests of an authorized caller.
 func wrong(route web.Route) (out []refused) {
 	other := http.MethodDelete
 	out = append(out, refused{how: "method " + other, method: other, want: []int{http.StatusMethodNotAllowed}},
@@ -117,7 +117,7 @@ func wrong(route web.Route) (out []refused) {
 	return append(out, wrongIDs(route)...)
 }
 
-// wrongIDs are ids that are none, and that nothing has.
+// wrongIDs returns malformed and unknown ids.
 func wrongIDs(route web.Route) (out []refused) {
 	for at, name := range wildcard.FindAllString(route.Path, -1) {
 		for _, id := range []string{"0", "-1", "999999999", "99999999999999999999", "1x", "x' or '1'='1", "..", "../..", "\x00", "%00", "\u202e", strings.Repeat("9", 5000), "<script>alert(1)</script>"} {
@@ -129,7 +129,7 @@ func wrongIDs(route web.Route) (out []refused) {
 				return "1"
 			})
 			one := refused{how: fmt.Sprintf("%s %.20q", name, id), path: path, want: []int{http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity}}
-			if id == ".." { // which is no id, but the folder above: the router says where that is
+			if id == ".." { // not an id but the parent folder, for which the router redirects
 				one.want = append(one.want, http.StatusMovedPermanently, http.StatusTemporaryRedirect, http.StatusMethodNotAllowed)
 			}
 			if route.Method == http.MethodPost {
@@ -154,8 +154,8 @@ func (spaces) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestEveryRouteRefuses: every route, with a wrong token, host, origin, method, content type, size, id or cursor, is
-// refused as it is said, and nothing comes of it. The routes are the router's: a new one is in it by being there.
+// TestEveryRouteRefuses checks that every route refuses a wrong token, host, origin, method,
+// content type, size, id or cursor, without an effect. It covers all routes of the router.
 func TestEveryRouteRefuses(t *testing.T) {
 	t.Parallel()
 	f := newAPIFixture(t)
@@ -186,7 +186,7 @@ func TestEveryRouteRefuses(t *testing.T) {
 	}
 }
 
-// refuses sends a wrong request.
+// refuses sends an invalid request and checks the response.
 func (f *apiFixture) refuses(route web.Route, r refused) {
 	f.t.Helper()
 	method, path := r.method, r.path

@@ -35,12 +35,12 @@ import (
 	"rouse/internal/ledger/workspace"
 )
 
-// apiFixture is a daemon with something of everything that the API tells of.
+// apiFixture is a daemon with data for all routes of the API.
 type apiFixture struct {
 	*served
-	base  string // of its address on the network
+	base  string // base URL on the network
 	token string
-	done  *api.Run // of the job report
+	done  *api.Run // run of the job report
 }
 
 const apiConfig = `
@@ -119,7 +119,7 @@ func (f *apiFixture) readToken() string {
 	return strings.TrimSpace(string(token))
 }
 
-// run starts a run and waits until it is over, or waits for somebody.
+// run starts a run and waits until it is over or waits for a person.
 func (f *apiFixture) run(ask api.RunRequest) (out api.Run) {
 	f.t.Helper()
 	if err := f.client.Post(f.t.Context(), "/v1/runs", ask, &out); err != nil {
@@ -141,7 +141,7 @@ func (f *apiFixture) over(id string) (out api.Run) {
 	return out
 }
 
-// reported is a finished run of everything that a playbook does.
+// reported returns a finished run with all features of a playbook.
 func (f *apiFixture) reported() api.Run {
 	f.t.Helper()
 	if f.done != nil {
@@ -155,7 +155,7 @@ func (f *apiFixture) reported() api.Run {
 	return run
 }
 
-// signIn is one that was begun: a run asks for it, and its owner was given the link.
+// signIn returns a started sign-in: a run asks for it, and its owner has the link.
 func (f *apiFixture) signIn() string {
 	f.t.Helper()
 	const name = "clerk/acme/acme"
@@ -175,7 +175,7 @@ func (f *apiFixture) signIn() string {
 	return name
 }
 
-// lookAtMCP sees which tools an MCP server has.
+// lookAtMCP reads the tools of an MCP server.
 func (f *apiFixture) lookAtMCP() {
 	f.t.Helper()
 	if err := f.client.Post(f.t.Context(), "/v1/mcp-servers/open/look", api.MCPLook{}, &api.MCPServer{}); err != nil {
@@ -183,7 +183,7 @@ func (f *apiFixture) lookAtMCP() {
 	}
 }
 
-// question is an open item of the inbox.
+// question returns an open item of the inbox.
 func (f *apiFixture) question() string {
 	f.t.Helper()
 	asked := f.run(api.RunRequest{Job: "ask"})
@@ -203,7 +203,7 @@ func (f *apiFixture) workspace(name string) workspace.Workspace {
 	return w
 }
 
-// send sends a request to the daemon's address, with the token unless change takes it away.
+// send sends a request to the daemon's address, with the token unless change removes it.
 func (f *apiFixture) send(method, path, contentType string, body io.Reader, change func(*http.Request)) *http.Response {
 	f.t.Helper()
 	r, err := http.NewRequestWithContext(f.t.Context(), method, f.base+path, body)
@@ -218,7 +218,8 @@ func (f *apiFixture) send(method, path, contentType string, body io.Reader, chan
 		change(r)
 	}
 
-	// A redirect is an answer, and each request has a connection of its own: some are closed before they were read.
+	// Do not follow redirects. Use a new connection for each request, because some are closed
+	// early.
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Transport: &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: cmdtest.Patience}}
 	resp, err := client.Do(r)
 	if err != nil {
@@ -228,7 +229,7 @@ func (f *apiFixture) send(method, path, contentType string, body io.Reader, chan
 	return resp
 }
 
-// routes are all of the daemon's.
+// routes returns all routes of the daemon.
 func (f *apiFixture) routes() []web.Route {
 	handler, ok := f.Handler.(*web.Handler)
 	if !ok {
@@ -237,13 +238,13 @@ func (f *apiFixture) routes() []web.Route {
 	return handler.Routes()
 }
 
-// request is one that a route answers with a success.
+// request is a request to which a route responds with success.
 type request struct {
 	path string
 	body string
 }
 
-// examples has a request for each route, made when it is its turn.
+// examples returns a request for each route. It is created when it is needed.
 func (f *apiFixture) examples() map[string]func() request {
 	at := func(path string) func() request { return func() request { return request{path: path} } }
 	with := func(path, body string) func() request {
@@ -291,7 +292,7 @@ func (f *apiFixture) examples() map[string]func() request {
 			return request{path: "/v1/runs/" + d.ID + "/artifacts/" + d.ArtifactsDetail[0].ID}
 		},
 		"GET /v1/runs/{id}/artifacts/{artifact}/files": func() request {
-			f.reported() // which writes a file
+			f.reported() // it writes a file
 			run := f.run(api.RunRequest{Agent: "ann", Tool: "share_artifact", Args: json.RawMessage(`{"path":"."}`)})
 			var d api.RunDetail
 			if err := f.client.Get(f.t.Context(), "/v1/runs/"+run.ID, nil, &d); err != nil || len(d.ArtifactsDetail) != 1 {
@@ -411,13 +412,13 @@ func (f *apiFixture) examples() map[string]func() request {
 	}
 }
 
-// notTried are the routes whose success cannot be had here: it would reach a desktop, or takes a database that another
-// program has damaged, or a run with a repository.
+// notTried lists routes that cannot succeed here. They need a desktop, a damaged database, or a
+// run with a repository.
 var notTried = []string{"POST /v1/notices", "POST /v1/agents/{agent}/accept", "GET /v1/runs/{id}/checkout", "POST /v1/runs/{id}/apply", "POST /v1/runs/{id}/discard"}
 
 func idOf(n int64) string { return strconv.FormatInt(n, 10) }
 
-// itemRun is the run of an item.
+// itemRun returns the run of an item.
 func (f *apiFixture) itemRun(item string) string {
 	f.t.Helper()
 	var all []api.Item
@@ -431,7 +432,7 @@ func (f *apiFixture) itemRun(item string) string {
 	return all[i].Run
 }
 
-// started is an attempt at a run that nobody else executes, for its time has not come.
+// started returns an attempt of a run that is scheduled for later, so no dispatcher executes it.
 func (f *apiFixture) started(inWorkspace int64) ledger.Attempt {
 	f.t.Helper()
 	ctx := f.t.Context()
@@ -451,7 +452,7 @@ func (f *apiFixture) started(inWorkspace int64) ledger.Attempt {
 	return a
 }
 
-// review is a workspace that a run has left half changed.
+// review returns a workspace that a run has left in an inconsistent state.
 func (f *apiFixture) review(name string) string {
 	f.t.Helper()
 	ctx, w := f.t.Context(), f.workspace(name)
@@ -465,7 +466,7 @@ func (f *apiFixture) review(name string) string {
 	return idOf(w.ID)
 }
 
-// workspaceArtifact is the request that decides on an artifact of a workspace.
+// workspaceArtifact returns a request that decides on an artifact of a workspace.
 func (f *apiFixture) workspaceArtifact(name, decision string) request {
 	f.t.Helper()
 	w := f.workspace(name)
@@ -476,7 +477,7 @@ func (f *apiFixture) workspaceArtifact(name, decision string) request {
 	return request{path: "/v1/workspaces/" + idOf(w.ID) + "/artifacts/" + idOf(a.ID) + "/" + decision, body: "{}"}
 }
 
-// grant is a standing approval.
+// grant returns a standing approval.
 func (f *apiFixture) grant() string {
 	f.t.Helper()
 	var given []api.Grant
@@ -497,7 +498,7 @@ func (f *apiFixture) grant() string {
 	return f.grant()
 }
 
-// label is one on a file.
+// label adds a label to a file.
 func (f *apiFixture) label() {
 	f.t.Helper()
 	if err := f.ledger.Labels.RecordTaint(f.t.Context(), f.started(0), label.TaintUpdate{Taint: label.TaintUntrusted, Writes: []label.Place{{Kind: label.PlaceFile, Name: "/data/in"}}}); err != nil {
@@ -522,18 +523,18 @@ func (f *apiFixture) session() string {
 	return a.Sessions[0].ID
 }
 
-// socket asks the daemon as its commands do.
+// socket returns a client of the daemon's socket.
 func (f *apiFixture) socket() *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", homedir.SocketPath(f.Dir()))
 	}}}
 }
 
-// schemas are what the daemon says of its routes.
+// schemas holds the daemon's description of its routes.
 type schemas struct {
 	root     map[string]any
 	paths    map[string]map[string]map[string]any
-	resolved map[string]*jsonschema.Resolved // by the schema, as JSON
+	resolved map[string]*jsonschema.Resolved // by the schema as JSON
 }
 
 // readSchemas fetches the description.
@@ -550,7 +551,7 @@ func (f *apiFixture) readSchemas() schemas {
 		OpenAPI string                               `json:"openapi"`
 		Paths   map[string]map[string]map[string]any `json:"paths"`
 	}
-	// What OpenAPI keeps among the components stands where a schema of its own keeps it.
+	// OpenAPI has shared types in components, a single schema has them in $defs.
 	text = bytes.ReplaceAll(text, []byte("#/components/schemas/"), []byte("#/$defs/"))
 	if err := json.Unmarshal(text, &s.root); err != nil {
 		f.t.Fatal(err)
@@ -562,7 +563,7 @@ func (f *apiFixture) readSchemas() schemas {
 	return s
 }
 
-// check validates a value against what a route's answer is said to be.
+// check validates a value against the described response of a route.
 func (s schemas) check(t *testing.T, route web.Route, status, media string, value []byte) {
 	t.Helper()
 	operation := s.paths[route.Path][strings.ToLower(route.Method)]
@@ -593,7 +594,8 @@ func (s schemas) check(t *testing.T, route web.Route, status, media string, valu
 	}
 }
 
-// resolve makes a schema ready to check with, once for all routes that name it: it holds the schemas of the whole description.
+// resolve prepares a schema for validation, once for all routes that use it. A schema contains the
+// whole description.
 func (s schemas) resolve(schema any) (*jsonschema.Resolved, error) {
 	name, err := json.Marshal(schema)
 	if err != nil {
@@ -619,8 +621,8 @@ func (s schemas) resolve(schema any) (*jsonschema.Resolved, error) {
 	return r, err
 }
 
-// TestEveryRouteIsAsDescribed: each route has a description, and what it really answers, with real data, fits that.
-// A new route is in it by being there.
+// TestEveryRouteIsAsDescribed checks that each route has a description and that its real response
+// fits it. It covers all routes of the router.
 func TestEveryRouteIsAsDescribed(t *testing.T) {
 	t.Parallel()
 	f := newAPIFixture(t)
@@ -659,7 +661,7 @@ func TestEveryRouteIsAsDescribed(t *testing.T) {
 		}
 	}
 
-	// What is wrong is described as well.
+	// Errors are described as well.
 	for _, route := range f.routes() {
 		if !route.Local {
 			resp := f.send(route.Method, fill(route.Path)+"?surely=not", "", nil, nil)
@@ -672,7 +674,7 @@ func TestEveryRouteIsAsDescribed(t *testing.T) {
 	}
 }
 
-// ask sends an example: over the network, or through the socket what is answered there alone.
+// ask sends an example over the network, or through the socket for local routes.
 func (f *apiFixture) ask(route web.Route, ask request) (status int, media string, answer []byte) {
 	f.t.Helper()
 	if route.Local {
@@ -709,5 +711,5 @@ func (f *apiFixture) ask(route web.Route, ask request) (status int, media string
 
 var wildcard = regexp.MustCompile(`\{[a-z]+\}`)
 
-// fill is a path with something in place of its wildcards that is there, as far as a number can be.
+// fill replaces the wildcards of a path by an existing number.
 func fill(path string) string { return wildcard.ReplaceAllString(path, url.PathEscape("1")) }

@@ -70,7 +70,8 @@ func (s *served) finished(id int64) ledger.Run {
 	}
 }
 
-// BenchmarkRuns executes a thousand runs of a playbook with one call, from the request until they are recorded as finished.
+// BenchmarkRuns executes a thousand runs of a playbook with one call, from the request until they
+// are recorded as finished.
 func BenchmarkRuns(b *testing.B) {
 	const runs = 1000
 	s := ServeIn(b, benchHome(b), "rouse.yaml")
@@ -92,7 +93,8 @@ func BenchmarkRuns(b *testing.B) {
 	b.ReportMetric((cpuTime(b)-spent).Seconds()*1000/n, "cpu-ms/run")
 }
 
-// BenchmarkDrop writes a file into a watched folder. It reports the time until the run starts, without the settle window.
+// BenchmarkDrop writes a file into a watched folder. It reports the time until the run starts,
+// without the settle window.
 func BenchmarkDrop(b *testing.B) {
 	const window = 200 * time.Millisecond // of "responsiveness: fast"
 	dir := benchHome(b)
@@ -123,7 +125,8 @@ func BenchmarkDrop(b *testing.B) {
 	b.ReportMetric(took[len(took)*99/100].Seconds()*1000, "p99-ms")
 }
 
-// BenchmarkHistory starts a daemon on a home with many runs, and requests listings. ROUSE_BENCH_RUNS is the number of runs.
+// BenchmarkHistory starts a daemon on a home with many runs, and requests listings.
+// ROUSE_BENCH_RUNS is the number of runs.
 func BenchmarkHistory(b *testing.B) {
 	runs, err := strconv.Atoi(os.Getenv("ROUSE_BENCH_RUNS"))
 	if err != nil {

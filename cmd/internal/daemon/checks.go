@@ -10,7 +10,7 @@ import (
 	"rouse/cmd/internal/notify"
 )
 
-// newChecker gives the checks of rouse doctor the parts of this process.
+// newChecker returns the checks of rouse doctor with the parts of this process.
 func (d *Daemon) newChecker() *doctor.Checker {
 	c := &doctor.Checker{
 		Setup: d.Current, Home: d.home.Dir, Ledger: d.ledger, Runner: d.runner, Pool: d.databases, Notifier: d.notifier, Explainer: d.Explainer, Logger: d.log,
@@ -26,7 +26,8 @@ func (d *Daemon) newChecker() *doctor.Checker {
 	return c
 }
 
-// canDeliver returns yes, no or unknown, depending on whether a channel can deliver now, and the reason.
+// canDeliver returns yes, no or unknown, depending on whether a channel can deliver now, and the
+// reason.
 func (d *Daemon) canDeliver(ctx context.Context, channel string) (can, why string) {
 	switch err := d.notifier.CanDeliver(ctx, channel); {
 	case err == nil:

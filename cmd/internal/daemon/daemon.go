@@ -47,26 +47,27 @@ import (
 	"rouse/watcher"
 )
 
-// Options control what Open opens.
+// Options configures Open.
 type Options struct {
 	Home     string
-	FlagHome string // of --home
+	FlagHome string // value of --home
 	Config   *config.Config
-	Problem  error              // why Config is empty: history can still be read, but nothing runs
-	Wanted   []config.SecretRef // the secrets that a configuration with a problem refers to
+	Problem  error              // why Config is empty; history is readable, but runs cannot start
+	Wanted   []config.SecretRef // secrets that a configuration with a problem refers to
 	Adopt    bool
-	Serves   bool // a daemon, not a command that works on the home by itself
+	Serves   bool // a daemon, not a command that works without one
 
-	// Of a daemon that shares its ledger: its name, "" for that of the configuration; and what it leaves to other nodes.
+	// For a daemon that shares its ledger: its node name, by default from the configuration, and
+	// the work that it leaves to other nodes.
 	Node               string
 	NoTriggers, NoWork bool
 
-	Now    func() time.Time // the wall clock by which the ledger records; nil: the system's
+	Now    func() time.Time // clock of the ledger; if nil, the system clock
 	Logger *slog.Logger
 	LogVar *logging.Var // settings of Logger; nil if they cannot be changed
 }
 
-// Daemon is all parts wired together on one home. Tests start it the way main does.
+// Daemon holds all parts of rouse for one home.
 type Daemon struct {
 	answers
 	services
@@ -84,58 +85,58 @@ type Daemon struct {
 	notifier    *notify.Notifier
 	session     notify.Session   // desktop session
 	live        progress.Tracker // current activity of the runs of this process
-	traces      *traces.Traces   // nil if none are sent
+	traces      *traces.Traces   // nil if no traces are sent
 
 	stopFollowing context.CancelFunc // ends the event streams of Handler
-	stopping      <-chan struct{}    // closed with them
+	stopping      <-chan struct{}    // closed when stopFollowing is called
 }
 
-// answers are the parts that answer requests about jobs, runs and the home.
+// answers are the parts that handle requests about jobs, runs and the home.
 type answers struct {
 	*why.Explainer
 	*doctor.Checker
 	*control.Service
 }
 
-// services are the parts that look after the process and its home.
+// services are the parts that maintain the process and its home.
 type services struct {
 	status  *status.Reporter
 	upkeep  *upkeep.Keeper
 	backups *homebackup.Maker
 }
 
-// storage is what the home keeps.
+// storage holds the parts that store data in the home.
 type storage struct {
 	home       *homedir.Home
 	ledger     *ledger.Ledger
-	db         *sql.DB       // of the ledger in PostgreSQL; nil if it is a file
-	jobs       *pgxpool.Pool // connections of River; nil if this process executes no runs for others
+	db         *sql.DB       // database of the ledger in PostgreSQL; nil if it is a file
+	jobs       *pgxpool.Pool // connections of River; nil if this process does not execute runs for others
 	databases  *pool.Pool
 	roaming    *placement.Manager    // nil if the ledger is a file
-	replicator *replicate.Replicator // nil if there are no continuous copies
+	replicator *replicate.Replicator // nil without continuous copies
 }
 
-// execution is what starts and executes runs.
+// execution holds the parts that start and execute runs.
 type execution struct {
 	runner     *agent.Runner
 	scheduler  *scheduler.Scheduler
 	watcher    *watcher.Watcher // nil in a command
 	dispatcher dispatch.Options
-	// dispatching is the dispatcher of a daemon that serves; nil before, and in a command.
+	// dispatching is the dispatcher of a daemon that serves. It is nil before, and in a command.
 	dispatching atomic.Pointer[dispatch.Dispatcher]
 }
 
 // endpoints are the handlers of HTTP requests.
 type endpoints struct {
 	Handler http.Handler     // the API
-	Pages   http.Handler     // the dashboard, nil in a command; whoever mounts it decides who gets in
+	Pages   http.Handler     // dashboard; nil in a command; the caller must check access
 	metrics *metrics.Metrics // nil in a command
 }
 
-// Current returns the setup in force. Load it once per request: a reload may replace it any time.
+// Current returns the setup in force. Call it once per request, because a reload can replace it.
 func (d *Daemon) Current() *plan.Setup { return d.setup.Load() }
 
-// Open locks the home and opens its parts; nothing runs yet.
+// Open locks the home and opens its parts without starting them. The caller must call Close.
 func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	d, startedAt := &Daemon{log: o.Logger}, time.Now()
 	d.Nodes = cluster.New(o.Serves, !o.NoTriggers, !o.NoWork, d.Current, d.log)
@@ -147,7 +148,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 		return nil, err
 	}
 
-	defer func() { //nolint:contextcheck // a lease is given up also by a start that is interrupted
+	defer func() { //nolint:contextcheck // release the lease even if the start is interrupted
 		if err != nil {
 			d.Close()
 		}
@@ -183,7 +184,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 		return nil, err
 	}
 	if o.Serves {
-		d.Reloader = reload.New(reload.Options{ // it needs the setup that openParts has stored
+		d.Reloader = reload.New(reload.Options{ // after openParts, which stores the setup
 			Home: d.home.Dir, FlagHome: o.FlagHome, Started: o.Config, LogVar: o.LogVar, Logger: d.log, Setup: &d.setup, Ledger: d.ledger, Runner: d.runner, Watcher: d.watcher,
 			Scheduler: d.scheduler, Dispatcher: &d.dispatching, Notifier: d.notifier, Session: &d.session, Nodes: d.Nodes, Supervision: d.supervision,
 		})
@@ -212,7 +213,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options, startedAt time.Time) 
 		return err
 	}
 
-	// Stored first: the parts below ask Current for quotas and policies.
+	// Store it first, because the parts below read quotas and policies through Current.
 	d.setup.Store(&plan.Setup{Config: o.Config, Plan: p, Problem: o.Problem, Wanted: o.Wanted, At: startedAt})
 	if d.databases, err = pool.New(pool.Options{Dir: filepath.Join(d.home.Dir, "agents"), Quota: d.quota, Backups: agentdb.KeepBackups, Logger: d.log, Ledger: d.ledger}); err != nil {
 		return err
@@ -228,7 +229,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options, startedAt time.Time) 
 	if err == nil && o.Serves && writable && o.Config.Replicate != nil {
 		d.replicator, err = d.backups.Replicator(ctx)
 	}
-	if err == nil && writable { // else nothing begins that could take another's place
+	if err == nil && writable { // with a read-only ledger no runs start, so the databases need no check
 		err = d.identify(ctx, d.Current().AgentNames(), d.Nodes.Shared(), d.log)
 	}
 	if err != nil {
@@ -240,7 +241,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options, startedAt time.Time) 
 	if d.roaming != nil {
 		homes = d.roaming
 	}
-	d.runner, err = agent.New(agent.Options{ //nolint:contextcheck // it cleans up after a process that died, also when a start is interrupted
+	d.runner, err = agent.New(agent.Options{ //nolint:contextcheck // it cleans up after a dead process, also when a start is interrupted
 		Ledger: d.ledger, Databases: d.databases, Locks: part("locks"), Manifests: part("manifests"), Recordings: part("recordings"),
 		Scratch: part("commands"), Before: part("before"), Storage: part("storage"), Checkouts: part("checkouts"), Servers: part("mcp"), Version: buildinfo.Version(), Live: &d.live, Logger: d.log, Placement: homes,
 		SignIns: &servers.SignInOptions{Store: &signins.Store{Home: d.home.Dir}, Listen: d.redirects.Address},
@@ -253,7 +254,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options, startedAt time.Time) 
 	d.redirects.Runner = d.runner
 	d.runner.Set(p.Runner)
 	if d.scheduler, err = scheduler.New(scheduler.Options{Ledger: d.ledger, Logger: d.log, Lanes: o.Config.Limits.Runs, Now: d.ledger.Now,
-		// The scheduler runs beside a dispatcher only.
+		// The scheduler runs only together with a dispatcher.
 		EndMissedHolds: func(ctx context.Context, now time.Time) error { return d.dispatching.Load().EndMissedHolds(ctx, now) }}); err != nil {
 		return err
 	}
@@ -267,7 +268,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options, startedAt time.Time) 
 		if lead, err = d.Nodes.TryLead(ctx, p); err == nil && !lead {
 			err = d.Nodes.SetSchedules(ctx, p)
 		}
-	default: // a command may ask what comes next, but must not advance any watermark
+	default: // a command may read the next runs, but must not advance a watermark
 		err = d.scheduler.Load(ctx, p.Jobs)
 	}
 	if err != nil {
@@ -310,26 +311,27 @@ func (d *Daemon) openParts(ctx context.Context, o Options, startedAt time.Time) 
 // Supervised reports whether systemd started the daemon and waits for its notifications.
 func (d *Daemon) Supervised() bool { return d.supervision.On }
 
-// wakeDispatcher has all queued runs considered again. A command has no dispatcher; the next daemon considers them anyway.
+// wakeDispatcher makes the dispatcher reconsider all queued runs. In a command it has no effect;
+// the next daemon considers them.
 func (e *execution) wakeDispatcher() {
 	if dispatcher := e.dispatching.Load(); dispatcher != nil {
 		dispatcher.Reconsider()
 	}
 }
 
-// executor is the runner, with the policies of the configuration.
+// executor adds the policies of the configuration to the runner.
 type executor struct {
 	agent.Executor
 	d *Daemon
 }
 
-// Policy implements dispatch.Executor; a reload changes it for runs that have started, too.
+// Policy implements dispatch.Executor. A reload changes the policy of started runs too.
 func (e executor) Policy(job string) dispatch.Policy { return e.d.Current().Plan.Policy(job) }
 
-// quota asks the setup that holds when it is asked.
+// quota returns the quota of an agent's database according to the current setup.
 func (d *Daemon) quota(agent string) int64 { return d.Current().Plan.Quota(agent) }
 
-// Close closes what Open opened. It also runs when Open fails halfway.
+// Close closes the parts that Open opened. Open calls it if it fails.
 func (d *Daemon) Close() {
 	var errs []error
 	if d.stopFollowing != nil {
@@ -359,13 +361,13 @@ func (d *Daemon) Close() {
 		d.replicator.LedgerClosed()
 	}
 	if d.jobs != nil {
-		go d.jobs.Close() // it waits for connections that may lead nowhere
+		go d.jobs.Close() // do not wait, because a connection may be dead
 	}
 	if d.db != nil {
 		errs = append(errs, d.db.Close())
 	}
 
-	// The lock goes last: until then no other process may open what is being closed here.
+	// Release the lock last. Until then no other process may open these parts.
 	if d.home != nil {
 		errs = append(errs, d.home.Close())
 	}

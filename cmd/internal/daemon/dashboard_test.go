@@ -25,7 +25,7 @@ import (
 	"rouse/internal/ledger"
 )
 
-// openHere is a daemon on a home that nobody serves yet.
+// openHere opens a daemon on a new home.
 func openHere(t *testing.T, config string) *Daemon {
 	t.Helper()
 	cfg, err := plan.Load(filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": config}), "rouse.yaml"), "")
@@ -40,7 +40,8 @@ func openHere(t *testing.T, config string) *Daemon {
 	return d
 }
 
-// listenAt has a daemon listen where its configuration says, whatever the tests of others say.
+// listenAt makes a daemon listen at its configured address, independent of the environment of
+// other tests.
 func listenAt(t *testing.T, d *Daemon, change func(*plan.Setup)) (address string) {
 	t.Helper()
 	next := *d.Current()
@@ -68,8 +69,8 @@ func listenAt(t *testing.T, d *Daemon, change func(*plan.Setup)) (address string
 
 const oneAgent = "version: 1\nhome: ./home\nagents: [{name: ann}]\n"
 
-// An address that is taken keeps no daemon from its work: it is said in the status and by doctor, and what a page is
-// asked for says why.
+// If the address is in use, the daemon works without it. The status, doctor and requests for a
+// page report the problem.
 func TestDashboardOfATakenPort(t *testing.T) {
 	t.Parallel()
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -101,7 +102,7 @@ func TestDashboardOfATakenPort(t *testing.T) {
 	}
 }
 
-// With a certificate of its owner's, browsers reach it by TLS alone, and by the names that it has.
+// With a certificate, the dashboard is available by TLS only, under the names of the certificate.
 func TestDashboardByTLS(t *testing.T) {
 	t.Parallel()
 	d := openHere(t, oneAgent)
@@ -147,7 +148,7 @@ func TestDashboardByTLS(t *testing.T) {
 	}
 }
 
-// certificate writes one for box.example.net, which signs itself.
+// certificate writes a self-signed certificate for box.example.net.
 func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -178,7 +179,7 @@ func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 	return cert, key, pool
 }
 
-// Every notice leads to the page of what it is about: the question of its run, its run, its job (OSA-80).
+// Every notice links to its page: the question of its run, its run, or its job.
 func TestNoticesLead(t *testing.T) {
 	t.Parallel()
 	f := newAPIFixture(t)
@@ -205,7 +206,7 @@ func TestNoticesLead(t *testing.T) {
 	}
 }
 
-// From the network no path of this machine is written or believed, which could be that of a program.
+// Requests from the network cannot write to or name a path of this machine.
 func TestPathsOfTheNetwork(t *testing.T) {
 	t.Parallel()
 	f := newAPIFixture(t)
@@ -225,7 +226,7 @@ func TestPathsOfTheNetwork(t *testing.T) {
 		}
 	}
 
-	// Its commands do it all the same.
+	// The owner's commands can.
 	if _, err := f.client.Backup(t.Context(), "/v1/agents/ann/backups", api.BackupRequest{File: api.Path(file)}, func(int64, int64) {}); err != nil {
 		t.Error(err)
 	}

@@ -21,7 +21,7 @@ import (
 	"rouse/internal/ledger"
 )
 
-// listings is a server that tells of its models as four providers do, and runs none.
+// listings is a server that lists models like four providers do and does not run any.
 type listings struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -98,7 +98,7 @@ func newListings(t *testing.T) *listings {
 	return l
 }
 
-// doctorOf is a home with some models.
+// doctorOf opens a home with some models.
 func doctorOf(t *testing.T, models ...string) *Daemon {
 	t.Helper()
 	text := "version: 1\nhome: ./home\nmodels:\n"
@@ -128,8 +128,9 @@ func checkNamed(t *testing.T, checks []api.Check, name string) api.Check {
 	return checks[i]
 }
 
-// TestDoctorAsksServers: each model's server is asked for its models, which runs none: is it reached, does it take the
-// key, has it the model, how much does that read. No answer holds a key, and what was not tried is said.
+// TestDoctorAsksServers checks the requests to each model's server: whether it responds, accepts
+// the key and has the model, and the size of the context. Results contain no key, and skipped
+// checks are reported.
 func TestDoctorAsksServers(t *testing.T) {
 	t.Parallel()
 	server := newListings(t)
@@ -189,7 +190,8 @@ func TestDoctorAsksServers(t *testing.T) {
 	})
 }
 
-// TestDoctorMeasuresByTheServer checks that prompts are held against the context that the server has, whatever is configured.
+// TestDoctorMeasuresByTheServer checks that prompts are compared with the context size that the
+// server reports, not with the configured one.
 func TestDoctorMeasuresByTheServer(t *testing.T) {
 	t.Parallel()
 	server := newListings(t)
@@ -205,7 +207,7 @@ func TestDoctorMeasuresByTheServer(t *testing.T) {
 	}
 }
 
-// TestDoctorOffline: nothing of the network is asked, and that is said.
+// TestDoctorOffline checks that no network requests are sent and that the result reports this.
 func TestDoctorOffline(t *testing.T) {
 	t.Parallel()
 	server := newListings(t)
@@ -252,7 +254,7 @@ func TestDoctorComparesClocks(t *testing.T) {
 	}
 }
 
-// Of a long outbox no number is told that is only the one up to which it was counted.
+// The number of notices is not reported if counting stopped at its limit.
 func TestDoctorCountsNotices(t *testing.T) {
 	t.Parallel()
 	d := doctorOf(t, "name: m, provider: openai, model: x, base_url: http://127.0.0.1:1/v1")

@@ -13,8 +13,7 @@ import (
 	"rouse/skills"
 )
 
-// However a file is saved, what was saved is in force, and nothing that was there for a
-// moment only.
+// However a file is saved, the saved content is applied, and no intermediate state.
 func TestReloadHoweverItIsSaved(t *testing.T) {
 	t.Parallel() // it mostly waits
 	s := serveHere(t, map[string]string{"rouse.yaml": ReloadHead + Note("start")})
@@ -72,7 +71,7 @@ func TestReloadHoweverItIsSaved(t *testing.T) {
 			fresh := s.dir + ".fresh"
 			do(os.Mkdir(fresh, 0o755))
 			write(filepath.Join(fresh, "rouse.yaml"), text)
-			// The home stays where the daemon has it open.
+			// The daemon keeps its open home.
 			do(os.Rename(s.dir, s.dir+".old"), os.Rename(fresh, s.dir), os.Rename(filepath.Join(s.dir+".old", "home"), filepath.Join(s.dir, "home")))
 			t.Cleanup(func() { os.RemoveAll(s.dir + ".old") })
 		}},
@@ -80,7 +79,7 @@ func TestReloadHoweverItIsSaved(t *testing.T) {
 	}
 	for i, w := range ways {
 		if runtime.GOOS == "windows" && strings.Contains(w.name, "folder") {
-			continue // a folder in use has no other name there
+			continue // Windows cannot rename a folder in use
 		}
 
 		job := "saved" + string(rune('a'+i))
@@ -98,7 +97,7 @@ func TestReloadHoweverItIsSaved(t *testing.T) {
 		t.Errorf("what was there for a moment was taken for the configuration: %s", s.log)
 	}
 
-	// Half a file, and then nothing for a while, is a problem until the rest comes.
+	// An incomplete file is a problem until the rest is written.
 	text := ReloadHead + Note("whole")
 	write(s.config, text[:len(text)-30])
 	cmdtest.Until(t, "the problem with half a file", func() bool { return len(s.Status().ConfigProblems) > 0 })
@@ -106,8 +105,8 @@ func TestReloadHoweverItIsSaved(t *testing.T) {
 	s.has("whole")
 }
 
-// Links are followed to their targets: one that is replaced (as Kubernetes does with
-// ..data), one in the middle of the path, and a file behind a link that changes.
+// Links are followed to their targets: a replaced link (such as ..data of Kubernetes), a link in
+// the middle of the path, and a changed file behind a link.
 func TestReloadThroughLinks(t *testing.T) {
 	t.Parallel() // it mostly waits
 	dir := cmdtest.Write(t, map[string]string{
@@ -142,8 +141,8 @@ func TestReloadThroughLinks(t *testing.T) {
 	s.has("six")
 }
 
-// Included files count like the main one: those that a pattern finds, in folders that come
-// later too, and those that are missing; so do prompts and instructions in files.
+// Included files are followed like the main file, also files in new folders and missing files. So
+// are files with prompts and instructions.
 func TestReloadIncludes(t *testing.T) {
 	t.Parallel() // it mostly waits
 	head := strings.Replace(ReloadHead, "version: 1\n", "version: 1\ninclude: [\"conf.d/*.yaml\", \"deep/**/*.yml\", one.yaml]\n", 1)
@@ -189,8 +188,7 @@ func TestReloadIncludes(t *testing.T) {
 	cmdtest.Until(t, "the instructions", func() bool { return s.Current().Config.Agents[0].Instructions == "Work harder." })
 }
 
-// The programs of a folder of skills are followed with all that is known of them: a manifest, and the tags that an
-// index gives it (OSL-02, OSL-34).
+// The modules of a skill folder are followed, with their manifests and the tags of an index.
 func TestReloadPrograms(t *testing.T) {
 	t.Parallel() // it mostly waits
 	s := serveHere(t, map[string]string{"rouse.yaml": strings.Replace(ReloadHead, "version: 1\n", "version: 1\nskills: {roots: [{path: ./team}]}\n", 1) + Note("main"), "team/README.md": "Skills."})

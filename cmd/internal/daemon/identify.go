@@ -13,7 +13,8 @@ import (
 	"rouse/internal/ledger/inbox"
 )
 
-// identify records the ledger of the home, and holds databases whose runs the ledger does not know.
+// identify records the ledger of the home and blocks databases with runs that the ledger does not
+// know.
 func (s *storage) identify(ctx context.Context, configured []string, shared bool, log *slog.Logger) error {
 	uses, err := s.databases.LedgerUses(ctx)
 	if err != nil {
@@ -30,7 +31,7 @@ func (s *storage) identify(ctx context.Context, configured []string, shared bool
 		known = max(known, u.Newest(s.ledger.ID()))
 	}
 
-	// Its own runs are known elsewhere, and not to itself: it would give their ids again.
+	// The databases contain later runs than the ledger, which would assign their ids again.
 	if known > newest {
 		if err := s.ledger.BeginEpoch(ctx, known); err != nil {
 			return err
@@ -46,11 +47,11 @@ func (s *storage) identify(ctx context.Context, configured []string, shared bool
 	var agents []string
 	for _, h := range held {
 		at := slices.IndexFunc(configured, func(name string) bool { return strings.EqualFold(name, h.Agent) })
-		if at < 0 { // nobody runs it; it is asked about once somebody does
+		if at < 0 { // not configured; the question follows when it is
 			continue
 		}
 
-		h.Agent = configured[at] // the folder may be in another case
+		h.Agent = configured[at] // the folder may have another case
 		agents = append(agents, h.Agent)
 		log.Warn("an agent's runs wait for its owner, because its database holds runs that the ledger does not know", "agent", h.Agent, "reason", h.Reason)
 		if err := s.ledger.Inbox.AskAboutDatabase(ctx, h.Agent, "the database of "+h.Agent+" holds runs that the ledger does not know", h.Error()); err != nil {
@@ -68,8 +69,8 @@ func (s *storage) identify(ctx context.Context, configured []string, shared bool
 	return s.stampLedger(log)
 }
 
-// withdrawAnswered withdraws the questions about databases that the ledger knows again. here are the databases of this home: the
-// questions about others are those of other nodes.
+// withdrawAnswered withdraws the questions about databases that the ledger knows again. here lists
+// the databases of this home; other nodes handle the rest.
 func (s *storage) withdrawAnswered(ctx context.Context, held, here []string, shared bool) error {
 	items, err := s.ledger.Inbox.List(ctx)
 	if err != nil {
@@ -86,7 +87,8 @@ func (s *storage) withdrawAnswered(ctx context.Context, held, here []string, sha
 	return nil
 }
 
-// stampLedger has the home remember its ledger, so that one which is gone is never replaced by an empty one.
+// stampLedger records the ledger in the home, so that a lost ledger is never replaced by an empty
+// one.
 func (s *storage) stampLedger(log *slog.Logger) error {
 	before, id := homedir.ReadLedgerStamp(s.home.Dir), s.ledger.ID()
 	if before == id {
@@ -102,5 +104,5 @@ func (s *storage) stampLedger(log *slog.Logger) error {
 	return nil
 }
 
-// ReadOnly returns why nothing can be written to the history now, or nil.
+// ReadOnly returns the reason why the ledger is read-only, or nil.
 func (s *storage) ReadOnly() error { return s.ledger.ReadOnly() }

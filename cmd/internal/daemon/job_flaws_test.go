@@ -32,7 +32,8 @@ func openFlawed(t *testing.T, text string) *Daemon {
 	return d
 }
 
-// TestJobFlaws checks that a missing view, a past at: and a webhook without its secret are reported with their remedy.
+// TestJobFlaws checks that a missing view, a past at: and a webhook without its secret are
+// reported with their remedy.
 func TestJobFlaws(t *testing.T) {
 	t.Parallel()
 	d := openFlawed(t, `version: 1
@@ -99,7 +100,7 @@ jobs:
 		t.Error("doctor is content")
 	}
 
-	// A past at: is no flaw if the job has run.
+	// A past at: is not a flaw if the job has run.
 	if _, err := d.ledger.Enqueue(t.Context(), ledger.Request{Key: "k", Job: "once", Agent: "clerk", Trigger: "schedule"}); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +109,8 @@ jobs:
 	}
 }
 
-// TestNextListsStarts checks that next lists runs that wait for their time, but not retries of started runs. why lists planned wakes.
+// TestNextListsStarts checks that next lists runs that wait for their time, but not retries of
+// started runs. why lists planned wakes.
 func TestNextListsStarts(t *testing.T) {
 	t.Parallel()
 	d := openFlawed(t, `version: 1

@@ -16,7 +16,7 @@ import (
 	"rouse/scheduler/dispatch"
 )
 
-// A daemon follows the machine's zone without reading its configuration, which may hold a mistake by now.
+// A daemon follows the machine's zone without reading its configuration, which may be invalid now.
 func TestFollowZone(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("its zone is read once")

@@ -16,20 +16,20 @@ import (
 	"rouse/cmd/internal/mcpserver"
 )
 
-// mcpIdle is how long a client of the protocol may say nothing before its session is forgotten.
+// mcpIdle is the idle timeout of an MCP session.
 const mcpIdle = 30 * time.Minute
 
 // mcp serves the Model Context Protocol on the network. Its calls count as calls from the network.
 func (e *endpoints) mcp(ctx context.Context, log *slog.Logger) http.Handler {
 	client := api.InProcess(access.FromNetwork(e.Handler))
-	// With its tools and their schemas, which many daemons are never asked for.
+	// Build the tools and their schemas on first use, because many daemons do not need them.
 	server := sync.OnceValue(func() *mcp.Server {
 		return mcpserver.New(mcpserver.Options{Version: buildinfo.Version(), Logger: log, Done: ctx, Connect: func(context.Context) (mcpserver.Connection, error) {
 			return mcpserver.Connection{Client: client, Close: func() {}, Executes: true}, nil
 		}}).Server
 	})
 
-	// Whom the request is for, and from whom it comes, is looked at before (access.Guard).
+	// access.Guard has checked the host and the caller of the request.
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server() }, &mcp.StreamableHTTPOptions{Logger: log, SessionTimeout: mcpIdle, MaxRequestBodyBytes: 1 << 20, DisableLocalhostProtection: true})
 	sessions := mcpSessions{of: map[string][]string{}}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -40,19 +40,19 @@ func (e *endpoints) mcp(ctx context.Context, log *slog.Logger) http.Handler {
 	})
 }
 
-// mcpSession is the header that names a session.
+// mcpSession is the header with the session id.
 const mcpSession = "Mcp-Session-Id"
 
-// maxMCPSessions bounds the sessions of one caller, each of which holds memory.
+// maxMCPSessions is the maximum number of sessions per caller, because each session needs memory.
 const maxMCPSessions = 16
 
-// mcpSessions are the sessions of each caller, the oldest first.
+// mcpSessions holds the session ids of each caller, oldest first.
 type mcpSessions struct {
 	mu sync.Mutex
 	of map[string][]string
 }
 
-// begin records a new session, and closes the oldest session of a caller that has too many.
+// begin records a new session. It closes the oldest session of the caller if there are too many.
 func (m *mcpSessions) begin(server *mcp.Server, caller, session string) {
 	open := map[string]*mcp.ServerSession{}
 	for s := range server.Sessions() {
@@ -69,7 +69,7 @@ func (m *mcpSessions) begin(server *mcp.Server, caller, session string) {
 	m.of[caller] = append(m.of[caller], session)
 	for len(m.of[caller]) > maxMCPSessions {
 		if oldest := open[m.of[caller][0]]; oldest != nil {
-			_ = oldest.Close() // its client is told at its next request
+			_ = oldest.Close() // its client gets an error at its next request
 		}
 		m.of[caller] = m.of[caller][1:]
 	}

@@ -20,7 +20,8 @@ import (
 
 const mcpToken = "token-of-the-mcp-server"
 
-// mcpSite is an MCP server at /open, and one at /guarded that has its owner sign in at the same site.
+// mcpSite starts an MCP server at /open, and one at /guarded that requires a sign-in at the same
+// site.
 func mcpSite(t *testing.T) *httptest.Server {
 	t.Helper()
 	server := sdk.NewServer(&sdk.Implementation{Name: "site", Version: "1"}, nil)
@@ -77,8 +78,8 @@ func mcpSite(t *testing.T) *httptest.Server {
 	return site
 }
 
-// OSL-33: an owner signs in at an MCP server with their browser, which comes back to the daemon; the server is asked with the token from
-// then on, for each agent that has it, and the token stands nowhere in the home.
+// TestMCPServerSignIn checks the sign-in at an MCP server with a browser that returns to the
+// daemon. Requests for all agents then have the token, and the home does not contain it.
 func TestMCPServerSignIn(t *testing.T) {
 	t.Parallel()
 	site := mcpSite(t)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A client that begins sessions without end takes no more memory than its share: the oldest ones give way.
+// The sessions of one client are limited: the oldest are closed.
 func TestMCPSessionsAreBounded(t *testing.T) {
 	t.Parallel()
 	handler := openHere(t, hooked).mcp(t.Context(), slog.New(slog.DiscardHandler))

@@ -27,21 +27,22 @@ import (
 )
 
 const (
-	// maxConnections bounds those of the network: others must not take the files that the daemon needs.
+	// maxConnections limits network connections, so that they cannot use up the open files of the
+	// daemon.
 	maxConnections = 256
-	// maxHeader bounds the header of a request, in bytes.
+	// maxHeader is the maximum size of a request header in bytes.
 	maxHeader = 32 << 10
-	// idleFor is how long a connection is kept for the next request.
+	// idleFor is the timeout of idle connections.
 	idleFor = 2 * time.Minute
 )
 
-// entrance is the daemon at an address of the network.
+// entrance is the daemon's server at a network address.
 type entrance struct {
 	access *access.Access
 	server *server
 }
 
-// openDashboard listens at the configured address; where that cannot be, it says why, and the daemon goes on without.
+// openDashboard listens at the configured address. If it fails, it logs the error and returns nil.
 func (d *Daemon) openDashboard(ctx context.Context) *entrance {
 	set := d.Current().Config.Dashboard
 	if set.Off() {
@@ -99,11 +100,12 @@ func (d *Daemon) tryDashboard(ctx context.Context, set config.Dashboard) (_ *ent
 	out.server = d.newServer(ctx, listener, noexec.Handler(besideWebhooks(out.access.Signed(webhook.NewHandler(d, d.log)), out.access.Guard(d.network(ctx, d.log)))))
 	out.server.most = maxConnections
 	out.server.http.IdleTimeout, out.server.http.MaxHeaderBytes = idleFor, maxHeader
-	out.server.http.ErrorLog = slog.NewLogLogger(d.log.Handler(), slog.LevelDebug) // of strangers who break off
+	out.server.http.ErrorLog = slog.NewLogLogger(d.log.Handler(), slog.LevelDebug) // messages about clients that disconnect
 	return out, nil
 }
 
-// besideWebhooks separates requests to webhooks. A ServeMux would answer some paths by itself.
+// besideWebhooks routes webhook requests around the ServeMux of rest, which would answer some
+// paths itself.
 func besideWebhooks(hooks, rest http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, webhook.Prefix) {
@@ -114,7 +116,7 @@ func besideWebhooks(hooks, rest http.Handler) http.Handler {
 	})
 }
 
-// network is what is answered on the network: the API, the numbers, other agent programs, the pages.
+// network returns the handler for the network: the API, metrics, MCP and the pages.
 func (e *endpoints) network(ctx context.Context, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", e.mcp(ctx, log))
@@ -124,7 +126,7 @@ func (e *endpoints) network(ctx context.Context, log *slog.Logger) http.Handler 
 	return mux
 }
 
-// addresses returns the addresses of the daemon in browsers, the one for people first.
+// addresses returns the addresses of the daemon for browsers, the primary one first.
 func addresses(set config.Dashboard, at net.Addr) []access.Address {
 	scheme := "http"
 	if set.TLS != nil {
@@ -142,7 +144,7 @@ func addresses(set config.Dashboard, at net.Addr) []access.Address {
 
 	listens, ok := at.(*net.TCPAddr)
 	if !ok || listens.IP.IsUnspecified() || !listens.IP.IsLoopback() && set.TLS == nil {
-		return out // an address that means all, or one that others can listen to, so that it is for the proxy
+		return out // browsers cannot use an unspecified address, and only the proxy uses one without TLS
 	}
 	out = append(out, access.Address{Scheme: scheme, Host: withPort(scheme, listens.IP.String(), listens.Port)})
 	if listens.IP.IsLoopback() {
@@ -151,13 +153,13 @@ func addresses(set config.Dashboard, at net.Addr) []access.Address {
 	return out
 }
 
-// withPort returns a host as browsers write it: without the port of the scheme.
+// withPort returns a host as browsers write it, without the default port of the scheme.
 func withPort(scheme, host string, port int) string {
 	usual := map[string]int{"http": 80, "https": 443}[scheme]
 	return strings.TrimSuffix(net.JoinHostPort(host, strconv.Itoa(port)), ":"+strconv.Itoa(usual))
 }
 
-// noticeLink is the page of what a notice is about, "" where there are none.
+// noticeLink returns the URL of the page about a notice, or "" if there are no pages.
 func (d *Daemon) noticeLink(ctx context.Context, n ledger.Notice) string {
 	switch {
 	case n.ViewRef != "" && n.Agent != "":

@@ -12,13 +12,14 @@ import (
 	"rouse/internal/ledger/ledgertest"
 )
 
-// A machine whose clock is a minute apart from the database's is told of at the start, in the list of nodes and by the doctor, and records
-// by the database's all the same; one that is less apart is not told of.
+// A clock that differs from the database by more than a minute is reported at the start, in the
+// list of nodes and by doctor. The ledger uses the database's clock. A smaller difference is not
+// reported.
 func TestClocksApart(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
 		apart time.Duration // how far the machine is ahead
-		want  string        // "": nothing
+		want  string        // "" means no message
 	}{
 		"as one":         {0, ""},
 		"a little ahead": {50 * time.Second, ""},

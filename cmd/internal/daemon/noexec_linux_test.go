@@ -16,12 +16,13 @@ import (
 	"rouse/cmd/internal/cmdtest"
 )
 
-// canary is a program that shows that it was started.
+// canary is a program that records its start.
 const canary = `#!/bin/sh
 echo started >> CANARY
 `
 
-// canaryConfig has a program of every kind: an executor, a condition, an MCP server, a granted command, and by the fixture a module.
+// canaryConfig uses a program of every kind: an executor, a condition, an MCP server and a granted
+// command. The fixture adds a module.
 const canaryConfig = `agents:
   - {name: bird, workdir: ./cage, mcp: [bird], min_tier: B, grants: {commands: [{argv: ["PROGRAM"]}]}}
   - {name: coder, workdir: ./code, executor: {argv: ["PROGRAM"]}}
@@ -32,7 +33,7 @@ const canaryJobs = `jobs:
   - {name: code, agent: coder, prompt: "Do it."}
 `
 
-// programs counts what this process has started and waited for: any program at all takes page faults.
+// programs returns the page faults of ended child processes. Any program causes some.
 func programs(t *testing.T) int64 {
 	t.Helper()
 	var u syscall.Rusage
@@ -58,7 +59,7 @@ func running(t *testing.T) (out string) {
 
 var pagePattern = regexp.MustCompile(`"GET (/[^"]*)"`)
 
-// pagePatterns are the pages of the dashboard, as its files name them: a new one is among them by being there.
+// pagePatterns returns the routes of the dashboard's pages, as found in its source.
 func pagePatterns(t *testing.T) (out []string) {
 	t.Helper()
 	files, err := filepath.Glob("../dashboard/*.go")
@@ -83,9 +84,10 @@ func pagePatterns(t *testing.T) (out []string) {
 	return out
 }
 
-// TestNoGetStartsAProgram: no GET of the API or of a page, by the socket or over the network, starts any program, of a configuration in
-// which every kind of program is named: neither one of others, nor a trial of the sandbox, nor a process of rouse itself. What takes a
-// program is answered as it was found last. It is not parallel: it counts the programs of the whole process.
+// TestNoGetStartsAProgram checks that no GET of the API or of a page starts a program, over the
+// socket or the network, although the configuration uses every kind of program. That includes the
+// sandbox test and rouse itself. Responses contain earlier results. The test is not parallel,
+// because it counts the programs of the whole process.
 func TestNoGetStartsAProgram(t *testing.T) {
 	place := t.TempDir()
 	program, left := filepath.Join(place, "canary.sh"), filepath.Join(place, "left")
@@ -122,11 +124,11 @@ func TestNoGetStartsAProgram(t *testing.T) {
 		pages = append(pages, page.Replace(pattern))
 	}
 
-	// The daemon finds out by itself, once, what requests then tell of.
+	// The daemon itself runs these checks once at the start.
 	var checks []api.Check
 	socket := f.socket()
 	cmdtest.Until(t, "the first look at the sandbox", func() bool {
-		resp, err := socket.Get("http://rouse/v1/doctor?offline=true") //nolint:noctx // it ends with the test
+		resp, err := socket.Get("http://rouse/v1/doctor?offline=true") //nolint:noctx // the test ends it
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,11 +161,11 @@ func TestNoGetStartsAProgram(t *testing.T) {
 	}
 	for name, ask := range asked {
 		look(name+" over the network", f.send(http.MethodGet, ask.path, "", nil, nil), nil)
-		resp, err := socket.Get("http://rouse" + ask.path) //nolint:noctx // it ends with the test
+		resp, err := socket.Get("http://rouse" + ask.path) //nolint:noctx // the test ends it
 		look(name+" by the socket", resp, err)
 	}
 	for _, path := range pages {
-		if path == "/live" { // which goes on until somebody leaves
+		if path == "/live" { // an endless stream
 			continue
 		}
 		look("GET "+path, f.send(http.MethodGet, path, "", nil, nil), nil)
@@ -175,7 +177,7 @@ func TestNoGetStartsAProgram(t *testing.T) {
 		t.Errorf("the program was started: %s", text)
 	}
 
-	// That the count finds one: the owner's own command looks.
+	// Check that the count detects a program: the owner's own command starts one.
 	if err := f.client.Post(t.Context(), "/v1/doctor", api.DoctorRequest{}, &checks); err != nil {
 		t.Fatal(err)
 	}

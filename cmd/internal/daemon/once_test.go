@@ -22,7 +22,7 @@ jobs:
   - {name: drops, agent: ann, watch: {path: ./in}, prompt: x}
 `
 
-// asked is what a request with an Idempotency-Key is answered.
+// asked returns the response to a request with an Idempotency-Key.
 func asked(t *testing.T, r *http.Request) (int, string, string) {
 	t.Helper()
 	resp, err := http.DefaultClient.Do(r)
@@ -42,9 +42,9 @@ func asked(t *testing.T, r *http.Request) (int, string, string) {
 	return resp.StatusCode, out.Run + out.ID, out.Error
 }
 
-// A key of one's own makes a request that is sent again the same run, at the same time also; it is the key of one job, so that nobody
-// keeps the deliveries of another from coming, and another request under it is refused rather than lost. Whoever is not who they say has
-// taken no key.
+// A repeated or concurrent request with the same key gets the same run. A key belongs to one job,
+// so it cannot block the deliveries of another job. A different request with the same key is
+// refused. A request with an invalid signature does not reserve its key.
 func TestIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	d := openHere(t, keyed)
@@ -110,7 +110,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 }
 
-// The header reaches the run over the API, and one that names nothing is refused.
+// The API passes the header to the run and refuses an empty one.
 func TestIdempotencyKeyOfTheAPI(t *testing.T) {
 	t.Parallel()
 	f := newAPIFixture(t)

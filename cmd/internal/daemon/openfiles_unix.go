@@ -8,5 +8,5 @@ import "syscall"
 func maxOpenFiles() (limit uint64, known bool) {
 	var l syscall.Rlimit
 	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l)
-	return uint64(l.Cur), err == nil //nolint:unconvert // it is signed on some systems
+	return uint64(l.Cur), err == nil //nolint:unconvert // the field is signed on some systems
 }

@@ -28,7 +28,8 @@ const (
 	fewFiles   = 64
 )
 
-// TestProcessWithoutFiles is the child process of TestFullProcessAnswers. It opens files up to its limit and answers on a socket.
+// TestProcessWithoutFiles is the child process of TestFullProcessAnswers. It opens files up to its
+// limit and answers on a socket.
 func TestProcessWithoutFiles(t *testing.T) {
 	path := os.Getenv(fullSocket)
 	if path == "" {
@@ -75,7 +76,8 @@ func TestProcessWithoutFiles(t *testing.T) {
 	}
 }
 
-// TestFullProcessAnswers checks that a process answers requests at its limit of open files and raises the soft limit at the start.
+// TestFullProcessAnswers checks that a process answers requests at its limit of open files and
+// raises the soft limit at the start.
 func TestFullProcessAnswers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -1,4 +1,4 @@
 package daemon
 
-// maxOpenFiles is not known here: Windows has no such limit for a process.
+// maxOpenFiles returns false, because Windows has no such limit for a process.
 func maxOpenFiles() (limit uint64, known bool) { return 0, false }

@@ -14,7 +14,7 @@ import (
 	"rouse/scheduler/dispatch/river"
 )
 
-// openEngine prepares River, which brings the runs of a shared ledger to this process.
+// openEngine connects to River, which distributes the runs of a shared ledger to processes.
 func (d *Daemon) openEngine(ctx context.Context) (err error) {
 	if !d.Nodes.Shared() {
 		return nil
@@ -32,7 +32,7 @@ func (d *Daemon) openShared(ctx context.Context, o Options) error {
 		return store.CannotWrite(d.home.Dir, d.home.ReadOnly)
 	}
 
-	known := homedir.NodeOf(d.home.Dir) // what a daemon was called here is the name of its commands, too
+	known := homedir.NodeOf(d.home.Dir) // commands use the name of the last daemon in this home
 	node, err := cmp.Or(o.Node, o.Config.Node, known), error(nil)
 	if node == "" {
 		node, err = o.Config.NodeName()
@@ -50,7 +50,7 @@ func (d *Daemon) openShared(ctx context.Context, o Options) error {
 	return homedir.RememberEngine(d.home.Dir, d.Nodes.Address, node, o.Serves)
 }
 
-// openLedger opens the ledger. A command, unlike a daemon, can open one that is read-only or damaged.
+// openLedger opens the ledger. Only a command can open one that is read-only or damaged.
 func (d *Daemon) openLedger(ctx context.Context, opening Options) (err error) {
 	if opening.Config.Engine.Shared() {
 		return d.openShared(ctx, opening)

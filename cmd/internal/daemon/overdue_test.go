@@ -19,8 +19,8 @@ import (
 	"rouse/internal/ledger/pause"
 )
 
-// A job without a success in time causes one notice for each window, also after a restart and while it is paused. A success
-// closes the incident and causes a notice. The test sets the time.
+// A job without a success in time causes one notice for each window, also after a restart and
+// while it is paused. A success closes the incident and causes a notice. The test sets the time.
 func TestExpectSuccessWithin(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
@@ -184,7 +184,8 @@ func finish(t *testing.T, d *Daemon, job string, outcome domain.Outcome) {
 	}
 }
 
-// Each failure of a job that runs daily or less often causes a notice. Failures of more frequent jobs are grouped.
+// Each failure of a job that runs daily or less often causes a notice. Failures of more frequent
+// jobs are grouped.
 func TestSeldomJobsTellEachFailure(t *testing.T) {
 	t.Parallel()
 	for trigger, want := range map[string]int{

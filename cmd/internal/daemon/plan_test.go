@@ -10,7 +10,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// OSA-01: the configuration gives a chat 15 steps, unless it sets bounds.steps.
+// The configuration gives a chat 15 steps, unless it sets bounds.steps.
 func TestChatEndsAfterItsSteps(t *testing.T) {
 	t.Parallel()
 	for keys, want := range map[string]int{"": 15, ", bounds: {steps: 20}": 20} {

@@ -15,8 +15,9 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-// A request names a file for a run. From the network it may be one that the job reads anyway; the owner's command may name others,
-// but no file of the home, no configuration and no file that holds secrets.
+// A request can name a file for a run. From the network it must be a file that the job reads
+// anyway. The owner's command can name other files, but not files of the home, configurations or
+// secrets.
 func TestFileOfARequest(t *testing.T) {
 	t.Parallel()
 	f := newAPIFixture(t)
@@ -80,7 +81,7 @@ func TestFileOfARequest(t *testing.T) {
 			t.Errorf("%s: the refusal has no remedy: %s", name, said)
 		}
 
-		// The form of the job's page. A file that was taken above is not taken again, so that only refusals are compared.
+		// The form of the job's page. Accepted files are skipped, so only refusals are compared.
 		resp = f.send(http.MethodPost, "/jobs/"+c.job+"/run", "application/x-www-form-urlencoded", strings.NewReader(url.Values{"file": {c.path}}.Encode()), func(r *http.Request) {
 			r.Header.Set("Sec-Fetch-Site", "same-origin")
 		})
@@ -98,7 +99,8 @@ func TestFileOfARequest(t *testing.T) {
 	}
 }
 
-// TestPathsOfRequests fails if a request of the API has a path that is a mere text, which could be opened unchecked.
+// TestPathsOfRequests fails if an API request has a path of type string, which could be opened
+// unchecked.
 func TestPathsOfRequests(t *testing.T) {
 	t.Parallel()
 	f := newAPIFixture(t)
@@ -115,7 +117,7 @@ func TestPathsOfRequests(t *testing.T) {
 			}
 			for _, word := range []string{"file", "path", "dest", "folder", "dir"} {
 				if field.Type.Kind() == reflect.String && strings.Contains(text, word) {
-					// A page, and the place that a label is about, which is compared and not opened.
+					// A page, and the path of a label, which is compared and not opened.
 					if route.Path == "/v1/access/logins" || route.Path == "/v1/labels/clear" {
 						continue
 					}

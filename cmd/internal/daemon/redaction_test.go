@@ -40,8 +40,8 @@ jobs:
       - {call: file_read, with: {path: not-there}}
 `
 
-// Texts that come over the API or in a webhook and hold a secret of the configuration are redacted where they are written: in the
-// ledger, the log, notices, answers and the page of a job.
+// Secrets in texts from the API or a webhook are redacted in the ledger, the log, notices,
+// responses and the page of a job.
 func TestSinksAreRedacted(t *testing.T) {
 	t.Parallel()
 	s := serveHere(t, map[string]string{"rouse.yaml": withPassphrase})
@@ -128,7 +128,7 @@ func TestSinksAreRedacted(t *testing.T) {
 	}
 }
 
-// rouse explain --request shows a prompt without the secret that it holds.
+// rouse explain --request shows a prompt without the secret in it.
 func TestFirstRequestIsRedacted(t *testing.T) {
 	t.Parallel()
 	text := withPassphrase + "  - {name: asks, agent: ann, prompt: \"The word is correct horse battery\\x2dstaple Quixotic, is it not?\"}\n"
@@ -142,7 +142,7 @@ func TestFirstRequestIsRedacted(t *testing.T) {
 	}
 }
 
-// The body of a delivery is kept without the secrets of the configuration, and stays JSON.
+// The body of a delivery is stored without secrets and remains valid JSON.
 func TestDeliveriesAreRedacted(t *testing.T) {
 	t.Parallel()
 	s := newSender(t)
@@ -166,7 +166,7 @@ func TestDeliveriesAreRedacted(t *testing.T) {
 	}
 }
 
-// A reload adds secrets to those that the log leaves out.
+// After a reload, new secrets are redacted in the log too.
 func TestLogLearnsSecrets(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": withPassphrase}), "rouse.yaml")

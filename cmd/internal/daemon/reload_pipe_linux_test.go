@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A configuration that came through a pipe can be read once.
+// A configuration from a pipe can be read only once.
 func TestReloadOfAPipe(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

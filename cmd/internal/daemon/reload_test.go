@@ -30,7 +30,7 @@ import (
 	"rouse/internal/ledger/wake"
 )
 
-// served is a daemon at work in this process.
+// served is a running daemon in this process.
 type served struct {
 	*Daemon
 	t      testing.TB
@@ -41,7 +41,7 @@ type served struct {
 	stop   func()
 }
 
-// serveHere starts a daemon on a folder with rouse.yaml in it, and waits until it is ready.
+// serveHere starts a daemon on a folder with rouse.yaml and waits until it is ready.
 func serveHere(t testing.TB, files map[string]string) *served {
 	t.Helper()
 	return ServeIn(t, cmdtest.Write(t, files), "rouse.yaml")
@@ -83,7 +83,7 @@ func ServeIn(t testing.TB, dir, config string) *served {
 	return s
 }
 
-// put replaces a file as most editors do: a new one takes its place.
+// put replaces a file by a new one, as most editors do.
 func (s *served) put(name, text string) {
 	s.t.Helper()
 	path := filepath.Join(s.dir, name)
@@ -98,7 +98,7 @@ func (s *served) put(name, text string) {
 	}
 }
 
-// Ask has the daemon read its configuration now.
+// Ask makes the daemon read its configuration now.
 func (s *served) Ask() api.Reload {
 	s.t.Helper()
 	var out api.Reload
@@ -108,8 +108,8 @@ func (s *served) Ask() api.Reload {
 	return out
 }
 
-// change puts a file in place, has the daemon read its configuration, and returns what that changed: as it
-// was answered, or as it was recorded where the daemon had noticed the file before it was asked.
+// change writes a file, reloads the configuration and returns the changes. If the daemon noticed
+// the file first, the changes come from the record.
 func (s *served) change(name, text string) string {
 	s.t.Helper()
 	s.put(name, text)
@@ -172,14 +172,14 @@ func (s *served) Finished(id string) api.RunDetail {
 	return r
 }
 
-// has waits until the configuration in force has such a job.
+// has waits until the active configuration contains a job.
 func (s *served) has(job string) {
 	s.t.Helper()
 	cmdtest.Until(s.t, "the job "+job, func() bool { return slices.Contains(s.Current().JobNames(), job) })
 }
 
-// What is changed takes effect without a restart: what a job does, when, for how many at
-// once, and with which secrets; each change is reported.
+// Changes take effect without a restart: the work of a job, its schedule, limits and secrets. Each
+// change is reported.
 func TestReloadTakesEffect(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -242,7 +242,7 @@ jobs:
 		t.Fatal(err)
 	}
 
-	var told strings.Builder // it may have been read twice
+	var told strings.Builder // the file may have been read twice
 	for _, e := range events {
 		if e.Kind == "config.reloaded" {
 			told.Write(e.Data)
@@ -271,11 +271,10 @@ func Note(job string) string {
 	return fmt.Sprintf("  - {name: %s, agent: clerk, playbook: [{call: todo, with: {markdown: \"- [ ] %s\"}}]}\n", job, job)
 }
 
-// A job that does not change fires on through fifty reloads: each second of it once, as if
-// nothing had happened.
+// An unchanged job continues to start during many reloads, exactly once per second.
 func TestReloadKeepsTheRhythm(t *testing.T) {
 	t.Parallel() // it mostly waits
-	// On a busy machine an instant may be served late, which on_miss makes up for: none is left out.
+	// On a busy machine a run may start late. on_miss then ensures that no second is skipped.
 	const beat = "  - {name: beat, agent: clerk, schedule: \"* * * * * *\", on_miss: run_catchup, max_catchup: 1000, catchup_window: 1h, overlap: queue_all, playbook: [{call: todo, with: {markdown: x}}]}\n" +
 		"  - {name: grid, agent: clerk, every: 2s, on_miss: run_catchup, max_catchup: 1000, catchup_window: 1h, overlap: queue_all, playbook: [{call: todo, with: {markdown: x}}]}\n"
 	s := serveHere(t, map[string]string{"rouse.yaml": ReloadHead + beat})
@@ -289,11 +288,11 @@ func TestReloadKeepsTheRhythm(t *testing.T) {
 	}
 
 	cmdtest.Until(t, "the first beats", func() bool { return len(beats("beat")) > 0 && len(beats("grid")) > 0 })
-	for i := range 20 { // few enough that a busy machine has not 100 runs queued, which is where queue_all ends
+	for i := range 20 { // few enough that queue_all does not reach its limit of 100 runs on a busy machine
 		other := Note(fmt.Sprint("other", i)) + fmt.Sprintf("  - {name: moves, agent: clerk, schedule: \"%d 3 * * *\", playbook: [{call: db_schema}]}\n", i)
 		if i%5 == 0 {
 			s.put("rouse.yaml", ReloadHead+other+beat)
-			s.has(fmt.Sprint("other", i)) // by itself
+			s.has(fmt.Sprint("other", i)) // without a request
 			continue
 		}
 
@@ -307,7 +306,7 @@ func TestReloadKeepsTheRhythm(t *testing.T) {
 	cmdtest.Until(t, "two more beats", func() bool { return len(beats("beat")) > n+1 && len(beats("grid")) > 3 })
 
 	for job, step := range map[string]time.Duration{"beat": time.Second, "grid": 2 * time.Second} {
-		all := beats(job) // the newest first
+		all := beats(job) // newest first
 		for i, o := range all {
 			if o.Decision != domain.DecisionRun {
 				t.Errorf("%s: %+v", job, o)
@@ -332,8 +331,8 @@ func TestReloadKeepsTheRhythm(t *testing.T) {
 	}
 }
 
-// A mistake changes nothing: the last good configuration holds, and the problem is reported
-// with its place; each problem once on the channels, however often the file is saved.
+// An invalid configuration is not applied, and the problem is reported with its position. Each
+// problem causes one notice per channel, however often the file is saved.
 func TestReloadRefusesMistakes(t *testing.T) {
 	t.Parallel()
 	s := serveHere(t, map[string]string{"rouse.yaml": ReloadHead + Note("one")})
@@ -376,7 +375,8 @@ func TestReloadRefusesMistakes(t *testing.T) {
 		t.Errorf("log: %s", log)
 	}
 
-	// The same again, read by itself or on request, is not reported again; another mistake is.
+	// The same problem is not reported again, whether read automatically or on request. Another
+	// one is.
 	s.put("rouse.yaml", "# saved again\n"+strings.TrimPrefix(ReloadHead, "version: 1\n")+Note("one")+broken)
 	if got := s.Ask(); got.OK || len(got.Problems) != 1 {
 		t.Errorf("%+v", got)
@@ -405,13 +405,13 @@ func TestReloadRefusesMistakes(t *testing.T) {
 		t.Errorf("log: %s", s.log)
 	}
 
-	s.put("rouse.yaml", ReloadHead+Note("one")+broken) // news again
+	s.put("rouse.yaml", ReloadHead+Note("one")+broken) // reported again
 	if s.Ask(); len(notices()) != 3 {
 		t.Errorf("%d notices", len(notices()))
 	}
 }
 
-// A vanished main file is a problem, not an empty configuration; so is one that is no file.
+// A missing main file is a problem, not an empty configuration. So is a folder in its place.
 func TestReloadWithoutTheFile(t *testing.T) {
 	t.Parallel() // it mostly waits
 	s := serveHere(t, map[string]string{"rouse.yaml": ReloadHead + Note("one")})
@@ -439,9 +439,9 @@ func TestReloadWithoutTheFile(t *testing.T) {
 	}
 }
 
-// A run that is on when its job is removed ends as it would have, and its history stays; one that
-// is queued ends with the reason that the job is gone. A disabled job neither fires nor can be
-// fired, and comes back as it was.
+// If a job is removed, its running run ends normally and its history remains. Its queued run ends
+// with the reason that the job was removed. A disabled job does not start in any way, and can be
+// enabled again.
 func TestReloadRemovesJobs(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -493,7 +493,7 @@ func TestReloadRemovesJobs(t *testing.T) {
 	}
 }
 
-// An agent that may no longer plan its own runs has nothing planned (OSA-70).
+// If an agent may no longer plan its own runs, its planned wakes are removed.
 func TestReloadClearsWakes(t *testing.T) {
 	t.Parallel()
 	plans := strings.Replace(ReloadHead, "workdir: ./work", "workdir: ./work, self_scheduling: {enabled: true}", 1)
@@ -523,8 +523,7 @@ func TestReloadClearsWakes(t *testing.T) {
 	}
 }
 
-// A folder that is watched from now on gives its files to the job, and one that is not any
-// more does not.
+// A newly watched folder starts runs, and a folder that is no longer watched does not.
 func TestReloadWatches(t *testing.T) {
 	t.Parallel()
 	take := func(dir string) string {
@@ -554,7 +553,7 @@ func TestReloadWatches(t *testing.T) {
 	}
 }
 
-// What cannot change while the daemon runs is reported, and the rest is in force.
+// Settings that need a restart are reported, and the others are applied.
 func TestReloadNeedsARestart(t *testing.T) {
 	t.Parallel()
 	s := serveHere(t, map[string]string{"rouse.yaml": ReloadHead + Note("one")})
@@ -580,8 +579,7 @@ func TestReloadNeedsARestart(t *testing.T) {
 	}
 }
 
-// A secret that came with a reload is kept out of the record like one of the start, and
-// one of the start goes on being one.
+// Secrets from a reload are redacted like those from the start, and the old ones still are.
 func TestReloadKeepsSecrets(t *testing.T) {
 	t.Parallel()
 	model := func(key string) string {
@@ -608,8 +606,8 @@ func TestReloadKeepsSecrets(t *testing.T) {
 	}
 }
 
-// When a part refuses (here the ledger, which another process holds), the old configuration
-// stays in force, that is reported, and it is tried again until it works.
+// If a part fails to apply (here a locked ledger), the old configuration stays active. The problem
+// is reported, and the reload is repeated until it succeeds.
 func TestReloadTriesAgain(t *testing.T) {
 	t.Parallel() // it mostly waits
 	s := serveHere(t, map[string]string{"rouse.yaml": ReloadHead + Note("one") + "  - {name: daily, agent: clerk, schedule: \"0 8 * * *\", playbook: [{call: db_schema}]}\n"})
@@ -625,8 +623,8 @@ func TestReloadTriesAgain(t *testing.T) {
 	cmdtest.Until(t, "the end of the trouble", func() bool { return len(s.Status().ConfigProblems) == 0 })
 }
 
-// Whatever happens to the file, the daemon goes on, with the last good configuration or with the new
-// one. ROUSE_TEST_MUTATIONS is how many times it is tried.
+// Whatever happens to the file, the daemon continues with the last valid configuration or the new
+// one. ROUSE_TEST_MUTATIONS is the number of attempts.
 func TestReloadSurvivesMutations(t *testing.T) {
 	t.Parallel()
 	valid := ReloadHead + Note("one") + "  - {name: daily, agent: clerk, schedule: \"0 8 * * 1-5\", timezone: Europe/Berlin, retry: {attempts: 2}, playbook: [{call: db_query, with: {sql: \"select 1\"}, save: x}]}\n" +
@@ -690,7 +688,7 @@ func TestReloadSurvivesMutations(t *testing.T) {
 	t.Logf("%d of %d were good", good, mutations)
 }
 
-// hold keeps everybody else from writing to a SQLite file until release is called.
+// hold locks a SQLite file against writes until release is called.
 func hold(t *testing.T, path string) (release func()) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(30000)")
@@ -715,9 +713,8 @@ func hold(t *testing.T, path string) (release func()) {
 	}
 }
 
-// BenchmarkReload changes the schedules of all of ten thousand jobs of a thousand agents
-// while runs come and go, and measures what they notice of it: how long one of them, and
-// one write to the record, ever took.
+// BenchmarkReload changes the schedules of ten thousand jobs of a thousand agents during runs. It
+// measures the longest time of a run and of a write to the ledger.
 func BenchmarkReload(b *testing.B) {
 	text := func(n int) string {
 		var x strings.Builder

@@ -23,14 +23,14 @@ func (d *Daemon) RunOnly(ctx context.Context, id string) error {
 	}
 	defer leave()
 
-	// Where nodes share the ledger, the configuration of who leads counts.
+	// If nodes share the ledger, the leader's configuration applies.
 	if !d.Nodes.Shared() && d.Current().Usable() == nil {
 		if err := d.ledger.SetSuccessors(ctx, d.Current().Plan.Followers); err != nil {
 			return err
 		}
 	}
 
-	// A copy: the options stay those of a dispatcher for all runs.
+	// Copy, because d.dispatcher holds the options for all runs.
 	o := d.dispatcher
 	o.Only = run
 	dispatcher, err := dispatch.New(o)
@@ -38,7 +38,7 @@ func (d *Daemon) RunOnly(ctx context.Context, id string) error {
 		return err
 	}
 
-	// Ctrl-C cancels the run instead of leaving it for a later start.
+	// Ctrl-C cancels the run. Otherwise a later start would continue it.
 	running := context.WithoutCancel(ctx)
 	stop := context.AfterFunc(ctx, func() {
 		if _, err := d.ledger.RequestCancel(running, run, "cancelled at the keyboard"); err != nil {
@@ -66,7 +66,7 @@ func (d *Daemon) watching() watcher.Options {
 	}
 }
 
-// answerBeside serves the socket of the home until stop is called. The run does not depend on it.
+// answerBeside serves the socket of the home until stop is called. If it fails, the run continues.
 func (d *Daemon) answerBeside(ctx context.Context) (stop func()) {
 	server, err := d.openServer(ctx)
 	if err != nil {
@@ -74,7 +74,7 @@ func (d *Daemon) answerBeside(ctx context.Context) (stop func()) {
 		return func() {}
 	}
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.run() }) // the run goes on without it
+	serving.Go(func() { _ = server.run() }) // the run continues without it
 	return func() {
 		server.linger()
 		if err := server.stop(ctx); err != nil {

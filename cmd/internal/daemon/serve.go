@@ -13,7 +13,7 @@ import (
 	"rouse/scheduler/dispatch"
 )
 
-// Serve runs every part until ctx ends, then drains. onReady is called once every trigger is ready.
+// Serve runs every part until ctx ends, then drains. It calls onReady once every trigger is ready.
 func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error) error {
 	server, err := d.openServer(ctx)
 	if err != nil {
@@ -24,7 +24,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 		d.log.Warn(why)
 	}
 
-	// Known before the first run begins.
+	// Before the first run starts.
 	d.runner.Models.ProbeLocal(ctx)
 	if err := d.upkeep.RestoreObstacles(ctx); err != nil {
 		return errors.Join(err, server.listener.Close())
@@ -63,7 +63,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 		group.run(name, func() error { return run(ctx) })
 	}
 	leading := rest
-	if d.Nodes.Shared() { // another node leads as soon as this one drains
+	if d.Nodes.Shared() { // another node becomes the leader when this one drains
 		leading = triggers
 	}
 	startLeading := func(name string, run func(context.Context) error) {
@@ -99,13 +99,13 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 			}
 		})
 	}
-	onceReady("retention", rest, d.upkeep.Maintain) // it reads each job's runs, which a start does not have to wait for
+	onceReady("retention", rest, d.upkeep.Maintain) // it reads the runs of each job, which must not delay the start
 	onceReady("heartbeat", triggers, func(ctx context.Context) error { return d.Nodes.OnceLeading(ctx, beats.Run) })
 	onceReady("supervision", triggers, func(ctx context.Context) error { return d.supervision.Run(ctx, well) })
 
 	err = d.serveUntil(ctx, &group, ready, onReady)
 
-	// From here on status no longer calls the daemon ready, though its socket still answers.
+	// From here on, status reports the daemon as not ready, although its socket still responds.
 	d.status.SetReady(false)
 	drained := d.supervision.Stopping(ctx)
 	stopTriggers()
@@ -125,11 +125,12 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	return errors.Join(err, group.err())
 }
 
-// startTriggers starts the triggers and the dispatcher. ready is closed once every trigger is ready.
+// startTriggers starts the triggers and the dispatcher. ready is closed once every trigger is
+// ready.
 func (d *Daemon) startTriggers(ctx context.Context, group *group, dispatcher *dispatch.Dispatcher) (ready <-chan struct{}) {
 	group.run("dispatch", func() error { return dispatcher.Run(ctx) })
 	group.run("scheduler", func() error {
-		// Overlap is decided on the runs in the ledger, so the runs of a dead process come first.
+		// Overlap depends on the runs in the ledger, so first finish the runs of a dead process.
 		select {
 		case <-dispatcher.Rescued():
 			if d.Nodes.AwaitLead(ctx, dispatcher) {
@@ -143,7 +144,7 @@ func (d *Daemon) startTriggers(ctx context.Context, group *group, dispatcher *di
 
 	group.run("watcher", func() error { return d.watcher.Run(ctx) })
 	ready = d.watcher.Ready()
-	if d.Nodes.Leading() { // else it is ready to
+	if d.Nodes.Leading() { // otherwise the scheduler waits
 		ready = allReady(d.scheduler.Ready(), d.watcher.Ready())
 	}
 	group.run("reload", func() error {
@@ -154,19 +155,19 @@ func (d *Daemon) startTriggers(ctx context.Context, group *group, dispatcher *di
 	return ready
 }
 
-// serveUntil calls onReady once every trigger is ready, and returns when ctx ends or a part fails.
+// serveUntil calls onReady once every trigger is ready. It returns when ctx ends or a part fails.
 func (d *Daemon) serveUntil(ctx context.Context, group *group, ready <-chan struct{}, onReady func(context.Context) error) error {
 	select {
 	case <-ready:
 		d.status.SetReady(true)
 		d.supervision.Ready(ctx)
 		if err := onReady(ctx); err != nil && ctx.Err() == nil {
-			return err // unless it only says that the daemon was stopped while it printed
+			return err // ignore an error of onReady during a stop
 		}
 	case <-ctx.Done():
 		return nil
 	case <-group.failed():
-		return nil // its error is in the group
+		return nil // the group returns the error
 	}
 
 	select {
@@ -176,7 +177,7 @@ func (d *Daemon) serveUntil(ctx context.Context, group *group, ready <-chan stru
 	return nil
 }
 
-// allReady closes its channel once all of channels are closed.
+// allReady returns a channel that is closed once all of channels are closed.
 func allReady(channels ...<-chan struct{}) <-chan struct{} {
 	all := make(chan struct{})
 	go func() {
@@ -189,10 +190,10 @@ func allReady(channels ...<-chan struct{}) <-chan struct{} {
 	return all
 }
 
-// group runs the parts and remembers the first that failed.
+// group runs the parts and stores the first error.
 type group struct {
 	mu       sync.Mutex
-	done     map[string]chan struct{} // closed when the part of that name has returned
+	done     map[string]chan struct{} // closed when the part with that name has returned
 	firstErr error
 	failure  chan struct{} // closed with firstErr
 }
@@ -212,7 +213,7 @@ func (g *group) run(name string, f func() error) {
 		if err := f(); err != nil {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			// Only the first counts: when a part fails, others often fail because of it.
+			// Keep only the first error, because the failure of a part often causes others.
 			if g.firstErr == nil {
 				g.firstErr = fmt.Errorf("%s: %w", name, err)
 				close(g.failure)
@@ -223,7 +224,8 @@ func (g *group) run(name string, f func() error) {
 
 func (g *group) failed() <-chan struct{} { return g.failure }
 
-// wait waits until the named parts that were started have returned, or all parts if there are no names.
+// wait waits until the named parts that were started have returned, or all parts if there are no
+// names.
 func (g *group) wait(names ...string) {
 	g.mu.Lock()
 	started := maps.Clone(g.done)
@@ -241,12 +243,12 @@ func (g *group) err() error {
 	return g.firstErr
 }
 
-// newLiveness asks the parts whose standstill would keep runs from starting.
+// newLiveness returns the health check of the parts that must work for runs to start.
 func (d *Daemon) newLiveness(dispatcher *dispatch.Dispatcher) *supervision.Liveness {
 	return supervision.NewLiveness(
 		supervision.Part{Name: "ledger", Ask: d.ledger.Touch},
 		supervision.Part{Name: "scheduler", Ask: func(ctx context.Context) error {
-			if !d.Nodes.Leading() { // it rests
+			if !d.Nodes.Leading() { // the scheduler waits
 				return nil
 			}
 			return d.scheduler.Answers(ctx)

@@ -21,27 +21,27 @@ import (
 )
 
 const (
-	// answerFor is how long a request that is under way may go on when its server stops.
+	// answerFor is the timeout for requests in progress when their server stops.
 	answerFor = 2 * time.Second
-	// lingerFor is how long a command that ends lets others finish which have begun to ask.
+	// lingerFor is how long an ending command waits for clients with an open connection.
 	lingerFor = 500 * time.Millisecond
 )
 
-// server answers requests: on the socket of the home, for a daemon or for a command that executes a run; and a daemon's on the network.
+// server serves requests on the socket of the home, or those of a daemon on the network.
 type server struct {
 	http          *http.Server
 	listener      net.Listener
-	stopFollowing context.CancelFunc // ends the event streams that are followed
-	most          int                // connections that its listener lets in; 0: any number
-	reserves      bool               // it keeps files in reserve
+	stopFollowing context.CancelFunc // ends followed event streams
+	most          int                // maximum number of connections; 0 means no limit
+	reserves      bool               // keeps file handles in reserve
 
 	mu     sync.Mutex
-	closed bool                        // no new connection is accepted
+	closed bool                        // new connections are refused
 	conns  map[net.Conn]http.ConnState // open connections
-	spare  []*os.File                  // open file handles, which are closed at the limit of the process
+	spare  []*os.File                  // reserved file handles, closed at the limit of open files
 }
 
-// openServer opens the socket; from then on requests are accepted, and answered once run is called.
+// openServer opens the socket. Connections are accepted at once, and served when run is called.
 func (d *Daemon) openServer(ctx context.Context) (*server, error) {
 	listener, err := listen(homedir.SocketPath(d.home.Dir), d.home.Dir, d.Supervised(), d.log)
 	if err != nil {
@@ -53,35 +53,36 @@ func (d *Daemon) openServer(ctx context.Context) (*server, error) {
 	return s, nil
 }
 
-// newServer answers what comes through a listener.
+// newServer returns a server for a listener.
 func (d *Daemon) newServer(ctx context.Context, listener net.Listener, handler http.Handler) *server {
 	s := &server{listener: listener, stopFollowing: d.stopFollowing, conns: map[net.Conn]http.ConnState{}}
 	s.http = &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ConnState: s.noteState,
-		// A request outlives ctx, so that what is under way gets its answer while the parts drain.
+		// A request outlives ctx, so that requests in progress are completed while the parts
+		// drain.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	s.http.RegisterOnShutdown(s.closeSilent)
 	return s
 }
 
-// run answers until stop is called.
+// run serves requests until stop is called.
 func (s *server) run() error {
 	err := s.http.Serve(s.listener)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if errors.Is(err, http.ErrServerClosed) || s.closed {
-		return nil // how every orderly shutdown ends
+		return nil // normal shutdown
 	}
 	return err
 }
 
-// linger refuses new connections, and waits for clients that may ask again to leave.
+// linger refuses new connections, and waits for clients that may send another request.
 func (s *server) linger() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	_ = s.listener.Close() // it is closed again by stop
+	_ = s.listener.Close() // stop closes it again
 	s.stopFollowing()
 
 	for began := time.Now(); s.open() > 0 && time.Since(began) < lingerFor; {
@@ -95,7 +96,8 @@ func (s *server) open() int {
 	return len(s.conns)
 }
 
-// stop ends event streams, and waits for other requests. An error means that an answer was cut off.
+// stop ends event streams and waits for other requests. It returns an error if a response was cut
+// off.
 func (s *server) stop(ctx context.Context) error {
 	s.stopFollowing()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerFor)
@@ -107,8 +109,8 @@ func (s *server) stop(ctx context.Context) error {
 	return nil
 }
 
-// noteState keeps track of the connections. The reserve is free while a request is answered; refilling it earlier would take
-// handles away from other requests.
+// noteState keeps track of the connections. The reserve stays released during a request. Refilling
+// it earlier would take handles away from other requests.
 func (s *server) noteState(c net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,20 +131,20 @@ func (s *server) noteState(c net.Conn, state http.ConnState) {
 	s.fillSpare()
 }
 
-// makeRoom closes a connection that is only kept for a next request, where it keeps somebody else from coming in. The caller holds mu.
+// makeRoom closes an idle connection if the limit is reached. The caller must hold mu.
 func (s *server) makeRoom() {
 	if s.most == 0 || len(s.conns) < s.most {
 		return
 	}
 	for c, state := range s.conns {
 		if state == http.StateIdle {
-			go c.Close() // which may wait for its peer
+			go c.Close() // it may wait for the peer
 			return
 		}
 	}
 }
 
-// closeSilent closes connections without a request, for which Shutdown would wait five seconds.
+// closeSilent closes connections without a request. Shutdown would wait five seconds for them.
 func (s *server) closeSilent() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,10 +155,11 @@ func (s *server) closeSilent() {
 	}
 }
 
-// listen opens the socket for its owner alone. It replaces the socket of an ended process: this process holds the lock of the home, so
-// no other process serves it. The socket file outlives this process if stays is set, see Connect.
+// listen opens the socket for the current user only. It replaces the socket of an ended process.
+// That is safe because this process holds the lock of the home. If stays is true, the socket file
+// outlives this process, see Connect.
 func listen(path, home string, stays bool, log *slog.Logger) (net.Listener, error) {
-	// The home was checked when it was opened; beside it is a place where others can make names.
+	// The home was checked when it was opened. Another folder may be writable by others.
 	if folder := filepath.Dir(path); folder != home {
 		if err := owner.Private(folder); err != nil {
 			return nil, fmt.Errorf("the folder of the socket cannot be used: %w; mend its mode with rouse doctor --fix, or set XDG_RUNTIME_DIR to a folder of yours, or take a shorter path for --home", err)
@@ -180,10 +183,11 @@ func listen(path, home string, stays bool, log *slog.Logger) (net.Listener, erro
 	return owner.Listener{Listener: l, Refused: func(err error) { log.Warn("somebody was hung up on at the socket", "socket", path, "error", err) }}, nil
 }
 
-// enoughFiles is the number of open files and connections of a busy daemon, with room.
+// enoughFiles is the number of open files and connections that a busy daemon needs, with a margin.
 const enoughFiles = 256
 
-// tooFewFiles says what to do where too few files may be open, "" where it is enough or not known.
+// tooFewFiles returns a remedy if the limit of open files is too low. It returns "" if the limit
+// is high enough or unknown.
 func tooFewFiles() string {
 	if limit, known := maxOpenFiles(); known && limit < enoughFiles {
 		return fmt.Sprintf("this process may have %d files open at a time, and a daemon with some runs needs %d: commands, databases and connections of yours will fail with “too many open files”; "+
@@ -192,32 +196,33 @@ func tooFewFiles() string {
 	return ""
 }
 
-// spareCount is the number of file handles in reserve: one connection, and reading the ledger.
+// spareCount is the number of reserved file handles: one connection, and reading the ledger.
 const spareCount = 8
 
-// reserve keeps file handles in reserve for requests on the socket of the home.
+// reserve reserves file handles for requests on the socket of the home.
 func (s *server) reserve(log *slog.Logger) {
 	s.reserves = true
 	s.fillSpare()
 	s.listener = &reservingListener{Listener: s.listener, server: s, log: log}
 }
 
-// fillSpare fills the reserve until the limit of open files. s.mu is held.
+// fillSpare fills the reserve up to the limit of open files. The caller must hold mu.
 func (s *server) fillSpare() {
 	for s.reserves && len(s.spare) < spareCount {
 		f, err := os.Open(os.DevNull)
 		if err != nil {
-			return // try again after the next connection
+			return // retry after the next connection
 		}
 		s.spare = append(s.spare, f)
 	}
 }
 
-// releaseSpare closes the reserve and reports whether it had files. s.mu is held.
+// releaseSpare closes the reserve. It reports whether the reserve had files. The caller must hold
+// mu.
 func (s *server) releaseSpare() bool {
 	had := len(s.spare) > 0
 	for _, f := range s.spare {
-		_ = f.Close() // nothing was written to it
+		_ = f.Close() // they were only open for reading
 	}
 	s.spare = nil
 	return had
@@ -228,7 +233,7 @@ type reservingListener struct {
 	net.Listener
 	server *server
 	log    *slog.Logger
-	told   time.Time // time of the last log line
+	told   time.Time // with a read-only ledger no runs start, so the databases need no check
 }
 
 // Accept implements net.Listener.

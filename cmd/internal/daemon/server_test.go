@@ -18,8 +18,8 @@ import (
 	"rouse/cmd/internal/plan"
 )
 
-// Who only follows events, or has connected and asks nothing, does not keep a server from stopping; and
-// nobody takes its end for the end of what was followed.
+// A client that only follows events, or is connected without a request, does not delay the stop of
+// a server. Clients do not take its end for the end of the followed run.
 func TestServerStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: ann}]\n"})
@@ -60,7 +60,7 @@ func TestServerStopsAtOnce(t *testing.T) {
 		}
 		followed <- nil
 	}()
-	// Another request of the same client is answered beside the stream.
+	// The server handles another request of the same client during the stream.
 	var st api.Status
 	if err := client.Get(t.Context(), "/v1/status", nil, &st); err != nil || !st.Foreground {
 		t.Errorf("%+v, %v", st, err)

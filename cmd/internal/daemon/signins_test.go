@@ -20,7 +20,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// acmeSkill signs in to a server, and asks it who it is.
+// acmeSkill returns a skill that signs in to a server and requests the user's name.
 func acmeSkill(t *testing.T, s *signintest.Server) map[string]string {
 	t.Helper()
 	manifest, err := json.Marshal(map[string]any{
@@ -61,7 +61,7 @@ jobs: [{name: ask, agent: clerk, skill: acme}]
 	}
 }
 
-// serveAcme starts a daemon whose job signs in.
+// serveAcme starts a daemon with a job that signs in.
 func serveAcme(t *testing.T) (*served, *signintest.Server) {
 	t.Helper()
 	server := signintest.New(t)
@@ -70,7 +70,7 @@ func serveAcme(t *testing.T) (*served, *signintest.Server) {
 	return ServeIn(t, dir, "rouse.yaml"), server
 }
 
-// setSecret keeps a secret in the file of a home.
+// setSecret stores a secret in the file of a home.
 func setSecret(t *testing.T, home, name, value string) {
 	t.Helper()
 	store, err := secret.New(secret.Options{Home: home})
@@ -82,7 +82,7 @@ func setSecret(t *testing.T, home, name, value string) {
 	}
 }
 
-// asks starts the job, and gives the item in which it asks for a sign-in.
+// asks starts the job and returns the item that asks for a sign-in.
 func (s *served) asks() (run string, item api.Item) {
 	s.t.Helper()
 	var fired api.Run
@@ -106,7 +106,7 @@ func (s *served) asks() (run string, item api.Item) {
 	return fired.ID, item
 }
 
-// over waits until a run is, and fails where that was no success.
+// over waits for the end of a run and fails if it was not a success.
 func (s *served) over(run string) {
 	s.t.Helper()
 	var r api.Run
@@ -121,7 +121,7 @@ func (s *served) over(run string) {
 	}
 }
 
-// visit asks an address as a browser does, under a host, for what it says of itself, and gives the status and the page.
+// visit sends a request like a browser, with a host header, and returns the status and the page.
 func visit(t *testing.T, method, address, host string, more ...string) (int, string, http.Header) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, address, nil)
@@ -146,8 +146,8 @@ func visit(t *testing.T, method, address, host string, more ...string) (int, str
 	return resp.StatusCode, string(body), resp.Header
 }
 
-// OSL-33: a browser that comes back from a sign-in is heard at an address of this machine, if it is the one that was given the link, once;
-// nothing that it brings stands on a page or in the home, where the tokens are encrypted.
+// A browser that returns from a sign-in is accepted once, at an address of this machine, if it was
+// given the link. Its values are not on a page or in the home, where the tokens are encrypted.
 func TestSignInByBrowser(t *testing.T) {
 	t.Parallel()
 	s, server := serveAcme(t)
@@ -206,7 +206,7 @@ func TestSignInByBrowser(t *testing.T) {
 	s.asks()
 }
 
-// holdsNone fails where a value stands in a file of the home, or in the log.
+// holdsNone fails if a file of the home or the log contains one of values.
 func (s *served) holdsNone(values []string) {
 	s.t.Helper()
 	texts := map[string]string{"the log": s.log.String()}
@@ -230,7 +230,7 @@ func (s *served) holdsNone(values []string) {
 	}
 }
 
-// A link that was given before a restart holds, and what was pasted is told why it is not taken.
+// A link remains valid after a restart, and an invalid pasted answer gets an explanation.
 func TestSignInOverARestart(t *testing.T) {
 	t.Parallel()
 	s, server := serveAcme(t)
@@ -264,7 +264,7 @@ func TestSignInOverARestart(t *testing.T) {
 	s.holdsNone(server.Issued())
 }
 
-// The port of a configuration is the one that a service can be told of.
+// The redirect uses the configured port, which can be registered at a service.
 func TestSignInPort(t *testing.T) {
 	t.Parallel()
 	server := signintest.New(t)

@@ -17,8 +17,8 @@ import (
 	"rouse/skills/install"
 )
 
-// What a page shows of skills is what the commands do: both kinds, what a program asks for, its docs and tags
-// (OSL-34, UNI-08).
+// The page of skills shows the same as the commands: both kinds of skills, requested access, docs
+// and tags.
 func TestSkillsAreServed(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{

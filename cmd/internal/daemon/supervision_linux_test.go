@@ -16,8 +16,8 @@ import (
 	"rouse/cmd/internal/supervision"
 )
 
-// The watchdog hears that all is well while each part goes round, nothing while one hangs, and again when it goes on. A ledger
-// that only refuses what is written is told of, and is no reason to be started again.
+// The watchdog is pinged while each part works, not while one hangs, and again afterwards. A
+// ledger that only refuses writes is reported without a restart.
 func TestWatchdog(t *testing.T) {
 	s := serveHere(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: a}]\njobs: [{name: j, agent: a, schedule: \"0 8 * * *\", playbook: [{call: db_schema}]}]\n"})
 	address := filepath.Join(t.TempDir(), "notify")
@@ -30,14 +30,14 @@ func TestWatchdog(t *testing.T) {
 	t.Setenv("WATCHDOG_USEC", "300000")
 	t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
 
-	// Of the daemon that is at work, with one part that hangs or refuses when the test says so.
+	// Use the running daemon, with one part that hangs or fails on demand.
 	var hangs, refuses atomic.Bool
 	released := make(chan struct{})
 	well := s.newLiveness(s.dispatching.Load())
 	dispatcher, ledger := well.Parts[2].Ask, well.Parts[0].Ask
 	well.Parts[2].Ask = func(ctx context.Context) error {
 		if hangs.Load() {
-			<-released // whatever becomes of ctx, as on a disk that does not answer
+			<-released // ignores ctx, like an unresponsive disk
 		}
 		return dispatcher(ctx)
 	}
@@ -93,7 +93,7 @@ func TestWatchdog(t *testing.T) {
 		t.Error(err)
 	}
 
-	// What changed is logged, and not what each check found. On a busy machine a check may be late besides.
+	// Changes are logged, not each check. On a busy machine a check may also be late.
 	var told []string
 	for line := range strings.Lines(s.log.String()) {
 		if _, said, ok := strings.Cut(line, `"msg":"the daemon does`); ok {
@@ -105,7 +105,8 @@ func TestWatchdog(t *testing.T) {
 	}
 }
 
-// A reload and an orderly stop are reported in the format of sd_notify(3). A long status is cut to the size that systemd accepts.
+// A reload and a normal stop are reported in the format of sd_notify(3). A long status is
+// truncated to the size that systemd accepts.
 func TestNotifications(t *testing.T) {
 	s := serveHere(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: a}]\njobs: [{name: j, agent: a, schedule: \"0 8 * * *\", playbook: [{call: db_schema}]}]\n"})
 	address := filepath.Join(t.TempDir(), "notify")

@@ -9,7 +9,7 @@ import (
 	"rouse/cmd/internal/traces"
 )
 
-// newTraces are those that the configuration asks for, nil where it asks for none.
+// newTraces returns the configured traces, or nil if traces are off.
 func (d *Daemon) newTraces(ctx context.Context) (*traces.Traces, error) {
 	to := d.Current().Config.Telemetry.OTLP
 	if to == nil {

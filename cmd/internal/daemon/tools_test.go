@@ -30,13 +30,13 @@ import (
 	"rouse/internal/ledger/inbox"
 )
 
-// letters are the calls that reached a tool which was added to the others.
+// letters records the calls of an additional tool.
 type letters struct {
 	mu   sync.Mutex
 	sent []string
-	wait bool                                   // until the call is given up
-	look func(context.Context, tool.Invocation) // while a letter is sent
-	says any                                    // the result; nil: where the letter went
+	wait bool                                   // until the call is cancelled
+	look func(context.Context, tool.Invocation) // called while a letter is sent
+	says any                                    // the result; nil means the recipient
 }
 
 type letterArgs struct {
@@ -73,8 +73,7 @@ func (l *letters) all() string {
 	return strings.Join(l.sent, " ")
 }
 
-// office is a home whose agents have a tool besides the built-in ones, added in the only way in which a
-// tool can be added.
+// office is a home with an additional tool, which is added like every other tool.
 type office struct {
 	*Daemon
 	*letters
@@ -83,7 +82,7 @@ type office struct {
 	server *modeltest.Server
 }
 
-// letter is what every tool must say of itself, and no more: a tool that sends letters.
+// letter returns the minimal specification of a tool that sends letters.
 func letter(more func(*tool.Spec)) tool.Spec {
 	s := tool.Spec{Name: "send", Description: "Sends a letter by post.", Effect: domain.EffectExternal, Class: tool.ClassOther}
 	if more != nil {
@@ -136,7 +135,7 @@ jobs: [{name: j, agent: clerk, ` + does + jobKeys + `}]
 	return load.Config(yaml.Options{Path: filepath.Join(dir, "rouse.yaml")}, agent.Specs(o.tool))
 }
 
-// A skill with a module, whose tools an agent has that names it.
+// A skill with a module and tools, for agents that name it.
 const (
 	postsSource   = "export async function execute(args: {to: string}) { return {sent: args.to} }\n"
 	postsManifest = `{
@@ -147,7 +146,7 @@ const (
 }`
 )
 
-// problems are what rouse config check says, warnings as well.
+// problems returns the output of rouse config check, including warnings.
 func (o *office) problems(agentKeys, jobKeys, does string) string {
 	o.t.Helper()
 	cfg, err := o.load(agentKeys, jobKeys, does)
@@ -190,7 +189,7 @@ func (o *office) attempt(id int64) (ledger.Run, ledger.Result) {
 	return run, res
 }
 
-// expectSent runs the job, and checks which letters have been sent by then.
+// expectSent runs the job and checks which letters have been sent.
 func (o *office) expectSent(sent string) (ledger.Run, ledger.Result) {
 	o.t.Helper()
 	run, res := o.run()
@@ -200,7 +199,7 @@ func (o *office) expectSent(sent string) (ledger.Run, ledger.Result) {
 	return run, res
 }
 
-// firstRequest is the first request of the model.
+// firstRequest returns the first request of the model.
 func (o *office) firstRequest() string {
 	o.t.Helper()
 	all := o.server.Requests()
@@ -210,7 +209,7 @@ func (o *office) firstRequest() string {
 	return string(all[0])
 }
 
-// leftByUndo is what an undo of a run names as staying.
+// leftByUndo returns the effects that an undo of a run cannot remove.
 func (o *office) leftByUndo(run ledger.Run) string {
 	o.t.Helper()
 	out, err := o.Undo(o.t.Context(), run, api.UndoRequest{}, nil)
@@ -220,7 +219,7 @@ func (o *office) leftByUndo(run ledger.Run) string {
 	return strings.Join(out.Left, "\n")
 }
 
-// call is the record of the one call of a run.
+// call returns the record of the only call of a run.
 func (o *office) call(run ledger.Run) ledger.Call {
 	o.t.Helper()
 	calls, err := o.ledger.Steps.Calls(o.t.Context(), run.ID)
@@ -254,8 +253,8 @@ func without(t *testing.T, what, got, unwanted string) {
 	}
 }
 
-// everywhere is each property of a tool, and the places that ask for it, with a tool that nobody
-// else knows.
+// everywhere maps each property of a tool to a check of the places that use it. Each check uses a
+// tool that is otherwise unknown.
 var everywhere = map[string]func(t *testing.T){
 	"Name": func(t *testing.T) {
 		o := openOffice(t, letter(unasked), "", "", toBob, wellDone)
@@ -338,7 +337,7 @@ var everywhere = map[string]func(t *testing.T){
 		for writes, want := range map[tool.Writes]string{
 			tool.WritesElsewhere: `what send did stays: {"to":"bob","text":"Dear <Bob>"}`, tool.WritesNotice: `the notice stays: {"to":"bob"`, tool.WritesWake: "rouse wake clerk",
 			tool.WritesPlanned: "what send did stays",
-			// A change of a file that is not recorded was none.
+			// An unrecorded change of a file counts as no change.
 			tool.WritesFiles: "", tool.WritesNothing: "", tool.WritesRows: "", tool.WritesUndo: "", tool.WritesArtifact: "",
 		} {
 			o := openOffice(t, letter(func(s *tool.Spec) { s.Writes, s.Access = writes, tool.NoNeeds }), "", "", toBob, wellDone)
@@ -460,7 +459,7 @@ var everywhere = map[string]func(t *testing.T){
 				}
 			}
 
-			// On a busy machine the record may have caught up already, though not each time.
+			// On a busy machine the record may be complete already, but not every time.
 			for try := 1; try == 1 || try < 50 && recorded != on; try++ {
 				o.sent = nil
 				id, err := o.Fire(t.Context(), api.RunRequest{Agent: "clerk", Tool: "send", Args: json.RawMessage(`{"to":"bob"}`)})
@@ -545,7 +544,7 @@ var everywhere = map[string]func(t *testing.T){
 	},
 	"Suggested": func(t *testing.T) {
 		o := openOffice(t, letter(func(s *tool.Spec) { s.Suggested, s.Access = map[string][]string{"to": {"ann", "cid"}}, tool.NoNeeds }), "", "", toBob, wellDone)
-		o.expectSent("bob") // whom nobody suggested
+		o.expectSent("bob") // an unexpected recipient
 		expect(t, "described", o.firstRequest(), `["ann","cid"]`)
 	},
 	"Synonyms": func(t *testing.T) {
@@ -581,7 +580,7 @@ var everywhere = map[string]func(t *testing.T){
 		without(t, "undo", o.leftByUndo(run), "send")
 	},
 	"Path": func(t *testing.T) {
-		for path, sent := range map[string]string{"path": "a.txt", "": "a.txt a.txt"} { // a reading of no path is of all files
+		for path, sent := range map[string]string{"path": "a.txt", "": "a.txt a.txt"} { // reading without a path reads all files
 			o := openOffice(t, letter(func(s *tool.Spec) {
 				s.Path, s.Class, s.Effect, s.Scope = path, tool.ClassRead, domain.EffectRead, tool.ScopeAgent
 			}), "", "",
@@ -621,7 +620,7 @@ var everywhere = map[string]func(t *testing.T){
 		}
 	},
 	"Access": func(t *testing.T) {
-		// Nobody knows what it does: its owner is asked, and what it may have met is on record.
+		// The effects of the tool are unknown: its owner is asked, and all labels are recorded.
 		o := openOffice(t, letter(nil), "", "", toBob, wellDone)
 		run, res := o.expectSent("")
 		if res.Wait == nil || res.Wait.Kind != inbox.KindApproval || res.Wait.Action.Tool != "send" || res.Wait.Action.Description != `send {"to":"bob","text":"Dear <Bob>"}` {
@@ -659,7 +658,8 @@ var everywhere = map[string]func(t *testing.T){
 			o.expectSent("")
 		}
 	},
-	// What no type describes a schema does: a model is told of it, its calls are held to it, and those of playbooks.
+	// A schema can require more than its types: models get it, and calls and playbooks are checked
+	// against it.
 	"Schema": func(t *testing.T) {
 		o := openOffice(t, letter(nil), ", private: {workdir: false, database: false}, skills: [./posts]", "", says("posts__execute", `{}`), says("posts__execute", `{"to":"bob"}`), wellDone)
 		run, res := o.run()
@@ -693,7 +693,7 @@ var everywhere = map[string]func(t *testing.T){
 	},
 }
 
-// replay plays a run again, and gives all the letters that were sent by then.
+// replay replays a run and returns all letters sent by then.
 func (o *office) replay(id int64) string {
 	o.t.Helper()
 	rec, err := o.runner.ExportRecording(o.t.Context(), id)
@@ -723,8 +723,8 @@ func (o *office) replay(id int64) string {
 	return o.all()
 }
 
-// TestToolIsKnownEverywhere (OSL-19 of its scope): what a tool says of itself holds wherever it is asked for, with nobody
-// but the tool knowing its name. A property that no place asks for is none.
+// TestToolIsKnownEverywhere checks that every property of a tool has an effect in all relevant
+// places without code for the specific tool.
 func TestToolIsKnownEverywhere(t *testing.T) {
 	t.Parallel()
 	spec := reflect.TypeFor[tool.Spec]()
@@ -747,7 +747,7 @@ func TestToolIsKnownEverywhere(t *testing.T) {
 	}
 }
 
-// A tool that says too little of itself is not defined, and what is said is named.
+// A tool with an incomplete specification is refused, with the missing parts.
 func TestToolSaysTooLittle(t *testing.T) {
 	t.Parallel()
 	for want, more := range map[string]func(*tool.Spec){
@@ -771,8 +771,7 @@ func TestToolSaysTooLittle(t *testing.T) {
 	}
 }
 
-// Every tool that this version has says enough of itself, each under a name of its own, and second
-// names are those of tools.
+// The specifications of all tools are complete, names are unique, and aliases refer to tools.
 func TestSpecs(t *testing.T) {
 	t.Parallel()
 	specs := agent.Specs()
@@ -791,8 +790,7 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
-// An agent that has everything a tool can need is offered every known tool, and no other: what a
-// family lists and what it gives to a run are the same.
+// An agent with all grants gets every known tool and no other: the lists of tools are consistent.
 func TestEveryToolCanBeHad(t *testing.T) {
 	t.Parallel()
 	o := openOffice(t, letter(nil), `, loop: phased, self_scheduling: {mode: ambient}, skills: [./sums, ./posts], skill_access: global_discovery, tools: {allow: ["?*"], on_demand: [send]}
@@ -807,13 +805,14 @@ func TestEveryToolCanBeHad(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	names := []string{"send", "capabilities_discover"} // which it can load
+	names := []string{"send", "capabilities_discover"} // loadable by capabilities_discover
 	for _, one := range request.Tools {
 		names = append(names, one.Function.Name)
 	}
 
 	slices.Sort(names)
-	// What a module gets of its host, no model does: TestHostMethods has each of it. Nor does one start, or speak for, the program that does a run in its place.
+	// Tools for modules only (see TestHostMethods) and tools for executors are not offered to
+	// models.
 	ofModels := o.runner.Specs().Where(func(s tool.Spec) bool {
 		return s.Requires != tool.RequiresModule && s.Requires != tool.RequiresExecutor && !s.Open
 	})

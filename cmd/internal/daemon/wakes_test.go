@@ -19,8 +19,8 @@ import (
 	"rouse/internal/ledger/wake"
 )
 
-// The run of a wake belongs to the history of the job that planned the wake. The explanation of a job also lists wakes that the owner
-// planned for its agent.
+// The run of a wake belongs to the history of the job that planned the wake. The explanation of a
+// job also lists wakes that the owner planned for its agent.
 func TestRunsOfWakes(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1

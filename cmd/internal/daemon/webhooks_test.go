@@ -45,7 +45,7 @@ func newSender(t *testing.T) sender {
 	return sender{t, d}
 }
 
-// send sends a delivery, and gives the status, the run and how long its sender is to wait.
+// send sends a delivery and returns the status, the run and the Retry-After header.
 func (s sender) send(id, body string) (status int, run string, after string) {
 	s.t.Helper()
 	h, err := webhook.GitHub.Sign("the-secret-of-the-bank", webhook.Delivery{ID: id, Event: "push"}, []byte(body), time.Now())
@@ -75,11 +75,12 @@ func (s sender) send(id, body string) (status int, run string, after string) {
 	return resp.StatusCode, out.Run, resp.Header.Get("Retry-After")
 }
 
-// A delivery that its sender repeats a thousand times, several at once, is one run; it is untrusted, and its body is kept as it came.
+// A delivery that is repeated many times concurrently is one run. It is untrusted, and its body is
+// stored unchanged.
 func TestDeliveriesAreRuns(t *testing.T) {
 	t.Parallel()
 	s := newSender(t)
-	large := strings.Repeat("blob:sha256:<b>\u202e", 8000) // larger than what stands in a row, and looking like what stands there instead
+	large := strings.Repeat("blob:sha256:<b>\u202e", 8000) // larger than a value in a row, and similar to a reference
 	status, run, _ := s.send("d-0", large)
 	if status != http.StatusAccepted || run != "1" {
 		t.Fatalf("%d, run %q", status, run)
@@ -108,8 +109,8 @@ func TestDeliveriesAreRuns(t *testing.T) {
 	}
 }
 
-// Senders are told when to come back while the job is paused or too much waits; what was kept before they are told at once. Each
-// refusal can be found afterwards, and many of them fill nothing.
+// Senders get a Retry-After header while the job is paused or the queue is full. Repeated
+// deliveries of accepted requests are accepted. Refusals are recorded, with a limited size.
 func TestBusyWebhooks(t *testing.T) {
 	t.Parallel()
 	s := newSender(t)
@@ -162,8 +163,8 @@ func TestBusyWebhooks(t *testing.T) {
 	}
 }
 
-// What is wrong with a request is said by its status, and no run comes of it: neither by the path of a job that is disabled, nor under
-// another name of the machine, nor by a signature that stands for another body.
+// Invalid requests get an error status and start no run. This includes the path of a disabled job,
+// another host name, and a signature of another body.
 func TestWrongDeliveries(t *testing.T) {
 	t.Parallel()
 	s := newSender(t)
@@ -175,7 +176,7 @@ func TestWrongDeliveries(t *testing.T) {
 		"no webhook":        {"/hooks/", "", "{}", "{}", 404},
 		"another name":      {"/hooks/bank", "evil.example", "{}", "{}", 421},
 		"another body":      {"/hooks/bank", "", "{} ", "{}", 401},
-		"too much":          {"/hooks/bank", "", strings.Repeat("x", 240<<10), "{}", 413}, // of what is much larger the rest is not read, and the answer may be lost
+		"too much":          {"/hooks/bank", "", strings.Repeat("x", 240<<10), "{}", 413}, // the rest of a huge body is not read, so the response may be lost
 		"no text":           {"/hooks/bank", "", "\xff\xfe", "\xff\xfe", 415},
 		"a path around it":  {"/hooks/../v1/runs", "", "{}", "{}", 404},
 		"the API by a hook": {"/hooks/v1/runs", "", "{}", "{}", 404},
@@ -207,7 +208,7 @@ func TestWrongDeliveries(t *testing.T) {
 	}
 }
 
-// Connections that strangers keep open without asking anything keep no delivery from coming in.
+// Idle connections of strangers do not block deliveries.
 func TestKeptConnectionsGiveWay(t *testing.T) {
 	t.Parallel()
 	s := newSender(t)
@@ -231,7 +232,7 @@ func TestKeptConnectionsGiveWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.Copy(io.Discard, resp.Body) // the rest is kept for a next request
+		_, _ = io.Copy(io.Discard, resp.Body) // keep the connection for another request
 		resp.Body.Close()
 	}
 

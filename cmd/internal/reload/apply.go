@@ -16,14 +16,14 @@ import (
 	"rouse/cmd/internal/plan"
 )
 
-// apply puts a setup into force. The parts that can refuse come first, and are put back if one does.
+// apply activates a setup. Parts that can fail go first, and are restored if one fails.
 func (r *Reloader) apply(ctx context.Context, next *plan.Setup) error {
 	old := r.Setup.Load()
 
-	// A run that started before may still print an old secret, so redact those as well.
+	// Runs that started earlier may still print old secrets, so redact those too.
 	next.Plan.Runner.Secrets = union(next.Plan.Runner.Secrets, old.Plan.Runner.Secrets)
 
-	// Runs of the old and of the new jobs can start until all parts have switched.
+	// Runs of old and new jobs can start until all parts have switched.
 	r.Runner.Set(merged(old.Plan.Runner, next.Plan.Runner))
 	err := r.Watcher.Set(ctx, r.Nodes.OwnWatches(next.Plan))
 	if err == nil {
@@ -50,7 +50,8 @@ func (r *Reloader) apply(ctx context.Context, next *plan.Setup) error {
 		r.LogVar.Set(next.Config)
 	}
 
-	// What kept runs in the queue (a missing model, a lower limit) may be gone.
+	// The reason that kept runs in the queue may be gone, such as a missing model or a lower
+	// limit.
 	r.Runner.Models.ProbeLocal(ctx)
 	dispatcher.Reconsider()
 	return nil
@@ -63,7 +64,7 @@ func (r *Reloader) revokeSecrets(next *plan.Setup) {
 	}
 
 	gone, now := next.Config.Secrets.Unset, *r.Setup.Load()
-	// Setups are immutable, and runs that have started share this one: change a copy.
+	// Setups are immutable and shared with started runs, so change a copy.
 	held := *now.Plan
 	held.Runner.Agents = maps.Clone(held.Runner.Agents)
 	for name, a := range held.Runner.Agents {
@@ -81,7 +82,7 @@ func (r *Reloader) revokeSecrets(next *plan.Setup) {
 	r.Runner.Set(held.Runner)
 }
 
-// merged has the agents and jobs of both plans; where both have one, it is the second's.
+// merged returns the agents and jobs of both plans. The second plan wins.
 func merged(old, next agentplan.Plan) agentplan.Plan {
 	out := next
 	out.Agents, out.Jobs = maps.Clone(old.Agents), maps.Clone(old.Jobs)
@@ -94,13 +95,13 @@ func union(a, b []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }
 
-// accept records and logs that another configuration is in force.
+// accept records and logs that another configuration is active.
 func (r *Reloader) accept(ctx context.Context, old, next *plan.Setup, out api.Reload, took time.Duration) {
 	r.mu.Lock()
 	recovered := len(r.problems) > 0
 	r.problems, r.wanted = nil, nil
 	r.mu.Unlock()
-	r.reported = map[string]int{} // a problem that comes back later is reported again
+	r.reported = map[string]int{} // report the problem again if it returns
 	log := r.Logger
 	for _, w := range next.Config.Warnings {
 		if !slices.ContainsFunc(old.Config.Warnings, func(o config.Problem) bool { return o.Path == w.Path && o.Message == w.Message }) {
@@ -120,7 +121,7 @@ func (r *Reloader) accept(ctx context.Context, old, next *plan.Setup, out api.Re
 	}
 
 	log.Info(message, "changes", cmp.Or(out.Summary(), "none"), "took", took.Round(time.Millisecond))
-	// A reload that changed nothing is not worth an event, unless it ends a problem.
+	// A reload without changes is not recorded, unless it ends a problem.
 	if text := out.Summary(); text != "" || recovered {
 		r.record(ctx, "config.reloaded", map[string]any{"summary": text})
 	}

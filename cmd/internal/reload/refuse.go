@@ -15,9 +15,9 @@ import (
 	"rouse/internal/ledger"
 )
 
-// refuse reports why the configuration on disk is not in force, each problem once.
+// refuse reports why the configuration on disk is not active. It reports each problem once.
 func (r *Reloader) refuse(ctx context.Context, next *plan.Setup, err error) api.Reload {
-	// At shutdown the parts refuse because they stop; that is no problem of the configuration.
+	// At shutdown the parts fail because they stop, not because of the configuration.
 	if ctx.Err() != nil {
 		return refusal([]api.Problem{{Message: "the daemon stops"}})
 	}
@@ -30,14 +30,14 @@ func (r *Reloader) refuse(ctx context.Context, next *plan.Setup, err error) api.
 	r.problems, r.wanted = found, wanted
 	r.mu.Unlock()
 
-	// The same problems come up at every check while they last.
+	// The same problems are found at every check until they are fixed.
 	text, held := formatProblems(found, len(found)), api.LocalTime(r.Setup.Load().At, r.Setup.Load().Config.Zone())
 	if r.reported[text] == 0 {
 		r.reported[text] = 1
 		r.logProblems(found, held)
 	}
 
-	// A part that refuses once or twice is probably busy.
+	// A part that fails once or twice is probably busy.
 	if r.reported[text] == 1 && (r.refused == 0 || r.refused > 2) && r.notify(ctx, found, held) {
 		r.reported[text] = 2
 	}
@@ -55,7 +55,7 @@ func (r *Reloader) logProblems(found []api.Problem, held string) {
 	}
 }
 
-// notify notifies the owner on every channel, and records an event.
+// notify sends a notice to the owner on every channel and records an event.
 func (r *Reloader) notify(ctx context.Context, found []api.Problem, held string) bool {
 	r.record(ctx, "config.refused", map[string]any{"error": formatProblems(found, maxNotified)})
 	var notices []ledger.Notice
@@ -85,7 +85,7 @@ func (r *Reloader) record(ctx context.Context, kind string, data map[string]any)
 	}
 }
 
-// redactProblems are problems without what must not be shown, of either configuration.
+// redactProblems removes the secrets of both configurations from problems.
 func (r *Reloader) redactProblems(next *plan.Setup, found []api.Problem) []api.Problem {
 	secrets := r.Setup.Load().Plan.Runner.Secrets
 	if next != nil && next.Config != nil {
@@ -100,12 +100,12 @@ func (r *Reloader) redactProblems(next *plan.Setup, found []api.Problem) []api.P
 	return found
 }
 
-// refusal is the answer to a reload that changed nothing.
+// refusal returns the result of a reload without changes.
 func refusal(found []api.Problem) api.Reload {
 	return api.Reload{Problems: found, Added: []string{}, Changed: []string{}, Removed: []string{}, Others: []string{}, Restart: []string{}}
 }
 
-// list makes nil an empty list, which is [] and not null in JSON.
+// list returns an empty list for nil, because nil is null in JSON.
 func list(names []string) []string {
 	if names == nil {
 		return []string{}
@@ -113,7 +113,7 @@ func list(names []string) []string {
 	return names
 }
 
-// asProblems turns an error into the problems it consists of.
+// asProblems splits an error into its problems.
 func asProblems(file string, err error) []api.Problem {
 	var all *config.Errors
 	if errors.As(err, &all) {
@@ -130,7 +130,7 @@ func problems(found []config.Problem) []api.Problem {
 	return out
 }
 
-// formatProblems are the first problems as lines.
+// formatProblems formats the first problems as lines.
 func formatProblems(found []api.Problem, most int) string {
 	var lines []string
 	for i, p := range found {

@@ -1,5 +1,6 @@
-// Package reload reads the configuration again when its files change or somebody asks for that, and puts it into force: all of
-// it or nothing. A configuration with a problem is reported, and the last good one stays.
+// Package reload reloads the configuration when its files change or on request. It applies either
+// all changes or no change. If the new configuration has a problem, it reports the problem and
+// keeps the old one.
 package reload
 
 import (
@@ -31,24 +32,24 @@ import (
 )
 
 const (
-	lookEvery   = 2 * time.Second        // between looks at the names, sizes and times of the files
-	checkEvery  = 30 * time.Second       // between comparisons of their content, whatever they look like
-	debounceFor = 300 * time.Millisecond // how long the content has to be unchanged
-	maxReads    = 10                     // attempts at files that change while they are read
-	maxRefuse   = time.Minute            // longest pause after a part refused a configuration
-	maxLogged   = 20                     // problems logged for one reading
-	maxNotified = 5                      // problems in a notice
+	lookEvery   = 2 * time.Second        // interval between checks of names, sizes and times of the files
+	checkEvery  = 30 * time.Second       // interval between comparisons of their content
+	debounceFor = 300 * time.Millisecond // time that the content must be unchanged
+	maxReads    = 10                     // maximum number of attempts if files change during reading
+	maxRefuse   = time.Minute            // longest pause after a part failed to apply a configuration
+	maxLogged   = 20                     // maximum number of problems logged per reading
+	maxNotified = 5                      // maximum number of problems in a notice
 )
 
-// Options are the parts of a daemon that a new configuration changes.
+// Options holds the parts of a daemon that a new configuration changes.
 type Options struct {
 	Home     string
-	FlagHome string         // of --home
-	Started  *config.Config // the configuration that the daemon started with
-	LogVar   *logging.Var   // nil if the settings of the logger cannot be changed
+	FlagHome string         // value of --home
+	Started  *config.Config // configuration at the start of the daemon
+	LogVar   *logging.Var   // nil if the settings of the logger cannot change
 	Logger   *slog.Logger
 
-	Setup       *atomic.Pointer[plan.Setup] // the configuration in force
+	Setup       *atomic.Pointer[plan.Setup] // configuration in force
 	Ledger      *ledger.Ledger
 	Runner      *agent.Runner
 	Watcher     *watcher.Watcher
@@ -60,32 +61,33 @@ type Options struct {
 	Supervision *supervision.Supervision
 }
 
-// Reloader replaces the configuration, unless it has a problem. One goroutine reads and applies. A command has none: nil.
+// Reloader replaces the configuration unless the new one has a problem. One goroutine reads and
+// applies. Commands use a nil Reloader.
 type Reloader struct {
 	Options
-	Follows bool // false if the configuration came through a pipe, once
+	Follows bool // false if the configuration was read from a pipe
 
 	calls     chan func(context.Context)
-	requested chan struct{} // capacity 1: requests a reload without waiting for it
-	calendars chan struct{} // capacity 1: a calendar has changed
+	requested chan struct{} // capacity 1; requests a reload without waiting for it
+	calendars chan struct{} // capacity 1; signals that a calendar changed
 	stopped   chan struct{}
 
-	// Used by the loop alone, so without a lock.
-	sources   *config.Sources // of the last reading
-	attempted string          // their digest
-	look      config.Look     // their last look
-	checkAt   time.Time       // of the next comparison of their content
-	refused   int             // how often in a row a part has refused
-	reported  map[string]int  // problems by text: 1 they were logged, 2 the owner was notified
-	zone      *time.Location  // the machine's zone at the last check
-	latest    *api.Reloaded   // the last reading that changed anything
+	// The loop alone uses these fields, so they need no lock.
+	sources   *config.Sources // sources of the last reading
+	attempted string          // digest of sources
+	look      config.Look     // metadata of sources at the last check
+	checkAt   time.Time       // time of the next comparison of the content
+	refused   int             // number of consecutive failures to apply
+	reported  map[string]int  // problems by text; 1 means logged, 2 means the owner was notified
+	zone      *time.Location  // machine's time zone at the last check
+	latest    *api.Reloaded   // last reading that changed anything
 
 	mu       sync.Mutex
-	problems []api.Problem      // of the configuration on disk; empty when it is in force
-	wanted   []config.SecretRef // the secrets it refers to
+	problems []api.Problem      // problems of the configuration on disk; empty if it is active
+	wanted   []config.SecretRef // secrets that it refers to
 }
 
-// New returns a Reloader. The configuration in force must be stored in Setup.
+// New returns a Reloader. The caller must first store the active configuration in Setup.
 func New(o Options) *Reloader {
 	r := &Reloader{Options: o, calls: make(chan func(context.Context)), requested: make(chan struct{}, 1), calendars: make(chan struct{}, 1),
 		stopped: make(chan struct{}), sources: &o.Started.Sources, reported: map[string]int{}}
@@ -94,8 +96,8 @@ func New(o Options) *Reloader {
 	return r
 }
 
-// Run reads the files when they have changed or a reload was requested, until ctx ends. A reload replaces what the triggers watch, so
-// it waits until they are ready.
+// Run reads the files after changes or requests until ctx ends. It first waits for ready, because
+// a reload replaces the triggers.
 func (r *Reloader) Run(ctx context.Context, ready <-chan struct{}) {
 	defer close(r.stopped)
 	select {
@@ -104,7 +106,7 @@ func (r *Reloader) Run(ctx context.Context, ready <-chan struct{}) {
 		return
 	}
 
-	timer := time.NewTimer(0) // the files may have changed since they were read at the start
+	timer := time.NewTimer(0) // the files may have changed since the start
 	defer timer.Stop()
 	for {
 		select {
@@ -158,7 +160,8 @@ func (r *Reloader) Reload(ctx context.Context) (api.Reload, error) {
 	return out, nil
 }
 
-// Do has the loop call a function. It returns false if the loop or ctx ends before the function has returned.
+// Do calls a function in the loop. It returns false if the loop or ctx ends before the function
+// returns.
 func (r *Reloader) Do(ctx context.Context, call func(context.Context)) bool {
 	done := make(chan struct{})
 	select {
@@ -178,12 +181,13 @@ func (r *Reloader) Do(ctx context.Context, call func(context.Context)) bool {
 	return false
 }
 
-// ConfigProblem returns why the configuration on disk is not in use, or "". If load is true, it loads a newer configuration first.
+// ConfigProblem returns the reason why the configuration on disk is not active, or "". If load is
+// true, it loads a newer configuration first.
 func (r *Reloader) ConfigProblem(ctx context.Context, load bool) string {
 	if r == nil {
 		return ""
 	}
-	if load || len(r.ProblemsOnDisk()) > 0 { // the mistake may be corrected by now
+	if load || len(r.ProblemsOnDisk()) > 0 { // the mistake may be fixed by now
 		r.Do(ctx, r.CheckNow)
 	}
 
@@ -195,7 +199,8 @@ func (r *Reloader) ConfigProblem(ctx context.Context, load bool) string {
 	return fmt.Sprintf("the configuration on disk has a mistake, so the one loaded at %s is used: %s", api.LocalTime(s.At, s.Config.Zone()), text.OneLine(config.Problem(found[0]).String()))
 }
 
-// CheckNow checks the time zone of the machine, and reads the files if they differ from the last reading.
+// CheckNow checks the machine's time zone, and reads the files if they differ from the last
+// reading.
 func (r *Reloader) CheckNow(ctx context.Context) {
 	r.FollowZone(ctx)
 	if r.Follows && r.changed(ctx) {
@@ -203,7 +208,8 @@ func (r *Reloader) CheckNow(ctx context.Context) {
 	}
 }
 
-// changed reports whether the files differ from the last reading. It waits until they are unchanged.
+// changed reports whether the files differ from the last reading. It waits until they stop
+// changing.
 func (r *Reloader) changed(ctx context.Context) bool {
 	seen := r.sources.Now().Digest()
 	for range maxReads {
@@ -221,17 +227,17 @@ func (r *Reloader) changed(ctx context.Context) bool {
 		}
 		seen = now
 	}
-	r.look = config.Look{} // the next poll tries again
+	r.look = config.Look{} // forces another attempt at the next poll
 	return false
 }
 
-// ReloadSoon has the configuration read again without waiting for the result.
+// ReloadSoon requests a reload without waiting for it.
 func (r *Reloader) ReloadSoon() { wakeUp(r.requested) }
 
-// RecalculateSoon has the schedules worked out again after calendars have changed.
+// RecalculateSoon requests a recalculation of the schedules after calendars have changed.
 func (r *Reloader) RecalculateSoon() { wakeUp(r.calendars) }
 
-// wakeUp sends to a channel of capacity 1, unless a signal is pending.
+// wakeUp sends to a channel of capacity 1 unless a signal is pending.
 func wakeUp(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -239,7 +245,8 @@ func wakeUp(c chan<- struct{}) {
 	}
 }
 
-// recalculate works out again what is due, by the same configuration. Here, where no other one can come into force meanwhile.
+// recalculate updates the schedules with the same configuration. It runs in the loop, so the
+// configuration cannot change meanwhile.
 func (r *Reloader) recalculate(ctx context.Context) {
 	if err := r.Nodes.SetSchedules(ctx, r.Setup.Load().Plan); err != nil && ctx.Err() == nil {
 		r.Logger.Warn("what has changed in calendars could not be put into force; it is tried again", "error", err)
@@ -247,24 +254,24 @@ func (r *Reloader) recalculate(ctx context.Context) {
 	}
 }
 
-// Stopped is closed when Run has ended.
+// Stopped returns a channel that is closed when Run has ended.
 func (r *Reloader) Stopped() <-chan struct{} { return r.stopped }
 
-// ProblemsOnDisk says why the configuration on disk is not in force.
+// ProblemsOnDisk returns the problems of the configuration on disk. It is empty if that is active.
 func (r *Reloader) ProblemsOnDisk() []api.Problem {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.problems
 }
 
-// WantedSecrets are the secrets that the configuration on disk refers to while it is not in force.
+// WantedSecrets returns the secrets of the configuration on disk while it is not active.
 func (r *Reloader) WantedSecrets() []config.SecretRef {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.wanted
 }
 
-// reload reads the files and puts them into force, all of it or nothing.
+// reload reads the files and applies either all changes or no change.
 func (r *Reloader) reload(ctx context.Context) api.Reload {
 	if !r.Follows {
 		return refusal([]api.Problem{{File: r.Started.Files[0], Message: "is not a plain file: it was read when the daemon started, and cannot be read again"}})
@@ -273,10 +280,10 @@ func (r *Reloader) reload(ctx context.Context) api.Reload {
 	started, old := time.Now(), r.Setup.Load()
 	next, err := r.read(ctx)
 	refused := r.refused + 1
-	r.refused = 0 // only refusals in a row count
+	r.refused = 0 // only consecutive failures count
 	if err == nil {
 		if err = r.apply(ctx, next); err != nil {
-			// A part that is busy may accept in a second, although the files have not changed.
+			// A busy part may succeed in a second, although the files have not changed.
 			r.refused, r.checkAt = refused, time.Now().Add(min(time.Second<<min(refused-1, 10), maxRefuse))
 		}
 	}
@@ -301,9 +308,9 @@ func (r *Reloader) reload(ctx context.Context) api.Reload {
 // read reads the files until they stop changing. With an error it returns a partial setup.
 func (r *Reloader) read(ctx context.Context) (*plan.Setup, error) {
 	for range maxReads {
-		next, err := r.attempt() //nolint:contextcheck // looking for an Ollama has a limit of its own
+		next, err := r.attempt() //nolint:contextcheck // the search for Ollama has its own timeout
 		if next == nil {
-			r.attempted = "" // no digest, so the next check reads again whatever is there
+			r.attempted = "" // without a digest, the next check reads again
 			return nil, err
 		}
 		r.sources, r.attempted = &next.Config.Sources, next.Config.Sources.Digest()
@@ -311,11 +318,11 @@ func (r *Reloader) read(ctx context.Context) (*plan.Setup, error) {
 			return next, cmp.Or(err, ctx.Err())
 		}
 	}
-	r.look = config.Look{} // the next poll tries again
+	r.look = config.Look{} // forces another attempt at the next poll
 	return nil, errors.New("the files of the configuration keep changing; they are read as soon as they hold still")
 }
 
-// attempt reads the files once. A panic while reading them fails the reading, not the daemon.
+// attempt reads the files once. A panic fails the reading, not the daemon.
 func (r *Reloader) attempt() (next *plan.Setup, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -336,7 +343,7 @@ func (r *Reloader) attempt() (next *plan.Setup, err error) {
 
 	next.Restart = r.restart(next.Config)
 	if string(next.Config.Home) != r.Home {
-		// Defaults below the home have to be below the one that is open, so read again with it.
+		// Default paths must be below the home that is open, so read again with that home.
 		if next.Config, err = plan.Load(main, r.Home); err != nil {
 			return next, err
 		}
@@ -346,7 +353,7 @@ func (r *Reloader) attempt() (next *plan.Setup, err error) {
 	return next, err
 }
 
-// restart lists the settings that cannot change while the daemon runs.
+// restart lists the changed settings that need a restart of the daemon.
 func (r *Reloader) restart(cfg *config.Config) []string {
 	var out []string
 	if home := string(cfg.Home); home != r.Home {
@@ -370,7 +377,7 @@ func (r *Reloader) restart(cfg *config.Config) []string {
 	return out
 }
 
-// notRegular says whether a file is a pipe or the like, whose content is gone once it was read.
+// notRegular reports whether a file is a pipe or similar, which can be read only once.
 func notRegular(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && !info.IsDir() && !info.Mode().IsRegular()

@@ -20,7 +20,8 @@ func (r *Reloader) FollowZone(ctx context.Context) {
 		return
 	}
 	if zone != r.zone {
-		// Two checks must agree, because ln -sf removes the old link before it creates the new one.
+		// Two checks must agree, because ln -sf removes the old link before it creates the new
+		// one.
 		r.zone = zone
 		return
 	}

@@ -11,7 +11,7 @@ import (
 	"rouse/internal/text"
 )
 
-// lateAfter is how far the copies may be behind before that is worth a word.
+// lateAfter is the delay of the copies that causes a warning.
 const lateAfter = time.Minute
 
 // Checks checks the services that only a daemon has.
@@ -31,7 +31,7 @@ func (r *Reporter) Checks() (out []api.Check) {
 	return out
 }
 
-// checkDashboard reports whether people find the pages.
+// checkDashboard reports whether the dashboard is available.
 func (r *Reporter) checkDashboard() api.Check {
 	if why := r.Door.Problem(); why != "" {
 		return doctor.Failed("dashboard", why, "give the address that is said above in the configuration, and start the daemon again")
@@ -39,7 +39,7 @@ func (r *Reporter) checkDashboard() api.Check {
 	return doctor.Passed("dashboard", cmp.Or(r.Door.URL("/"), "off"))
 }
 
-// checkHeartbeat says whether the pings arrive.
+// checkHeartbeat reports whether the pings arrive.
 func checkHeartbeat(is *api.Heartbeat, zone *time.Location) api.Check {
 	c := api.Check{Name: "heartbeat", OK: is.Problem == "", Detail: "the first ping is on its way"}
 	switch {
@@ -57,7 +57,7 @@ func checkHeartbeat(is *api.Heartbeat, zone *time.Location) api.Check {
 	return c
 }
 
-// checkReplica says how far the continuous copies are.
+// checkReplica reports whether the continuous copies are up to date.
 func checkReplica(is *api.Replica, zone *time.Location) api.Check {
 	behind := time.Duration(is.BehindSeconds * float64(time.Second))
 	c := api.Check{Name: "replica", OK: is.Problem == "" && behind < lateAfter && len(is.Unusable) == 0, Detail: "the home is being copied to " + is.To + " for the first time since rouse was started"}

@@ -1,5 +1,5 @@
-// Package status reports on a process: what rouse status shows, the current numbers of /metrics, and the services that rouse
-// doctor checks.
+// Package status reports on a process: the output of rouse status, the current values of /metrics,
+// and the checks of services for rouse doctor.
 package status
 
 import (
@@ -30,7 +30,7 @@ type Reporter struct {
 	Home      string
 	StartedAt time.Time
 	Serves    bool               // the process is a daemon
-	Setup     func() *plan.Setup // the configuration in force
+	Setup     func() *plan.Setup // returns the configuration in force
 	Ledger    *ledger.Ledger
 	Runner    *agent.Runner
 	Explainer *why.Explainer
@@ -39,23 +39,23 @@ type Reporter struct {
 	Reloader  *reload.Reloader // nil in a command
 	Door      *access.Door
 
-	Replicator *replicate.Replicator // nil if there are no continuous copies
-	Traces     *traces.Traces        // nil if none are sent
+	Replicator *replicate.Replicator // nil without continuous copies
+	Traces     *traces.Traces        // nil if no traces are sent
 
 	ready     atomic.Bool
-	heartbeat atomic.Pointer[heartbeat.Heartbeat] // nil before the daemon serves, and in a command
+	heartbeat atomic.Pointer[heartbeat.Heartbeat] // nil in a command and until the daemon serves
 }
 
 // SetReady records whether every trigger is ready.
 func (r *Reporter) SetReady(ready bool) { r.ready.Store(ready) }
 
-// SetHeartbeat has the pings reported on.
+// SetHeartbeat sets the heartbeat to report on.
 func (r *Reporter) SetHeartbeat(h *heartbeat.Heartbeat) { r.heartbeat.Store(h) }
 
-// maxCounted bounds the notices that are counted for the numbers.
+// maxCounted is the maximum number of notices counted for the metrics.
 const maxCounted = 10_000
 
-// Status returns the state of the process, for rouse status.
+// Status returns the state of the process for rouse status.
 func (r *Reporter) Status(ctx context.Context) (api.Status, error) {
 	c, err := r.Ledger.Runs.Counts(ctx)
 	st := api.Status{PID: os.Getpid(), Version: buildinfo.Version(), Home: r.Home, StartedAt: api.At(r.StartedAt), Zone: r.Setup().Config.Zone().String(), Ready: r.ready.Load(), Foreground: !r.Serves,
@@ -78,7 +78,7 @@ func (r *Reporter) Status(ctx context.Context) (api.Status, error) {
 	}
 
 	st.ConfigAt, st.ConfigProblems, st.ConfigRestart = api.At(now.At), []api.Problem{}, list(now.Restart)
-	// A command reads the configuration afresh, so it has no older one in force to report on.
+	// A command reads the configuration at its start, so it has no older one to report.
 	if r.Serves {
 		st.ConfigProblems = append(st.ConfigProblems, r.Reloader.ProblemsOnDisk()...)
 	}
@@ -97,7 +97,7 @@ func (r *Reporter) Status(ctx context.Context) (api.Status, error) {
 	return st, err
 }
 
-// heartbeatState is how the pings are doing, for the status; nil where there are none, and none are wanted.
+// heartbeatState returns the state of the pings, or nil if pings are not configured.
 func (r *Reporter) heartbeatState() *api.Heartbeat {
 	beats, cfg := r.heartbeat.Load(), r.Setup().Config
 	if beats == nil {
@@ -114,7 +114,7 @@ func (r *Reporter) heartbeatState() *api.Heartbeat {
 	return &api.Heartbeat{To: is.To, LastPing: api.At(is.LastPing), Problem: is.Problem}
 }
 
-// replicaState is how far the continuous copies are; nil where there are none.
+// replicaState returns the state of the continuous copies, or nil if they are off.
 func (r *Reporter) replicaState() *api.Replica {
 	if r.Replicator == nil {
 		return nil
@@ -123,7 +123,7 @@ func (r *Reporter) replicaState() *api.Replica {
 	return &api.Replica{To: is.To, LastSuccess: api.At(is.LastSuccess), BehindSeconds: is.Behind.Seconds(), Databases: is.Waiting, Bytes: is.Bytes, Problem: r.Runner.Plan.Redact(is.Problem), Unusable: list(is.Unusable)}
 }
 
-// Snapshot returns the current numbers that are not on record.
+// Snapshot returns the current values for the metrics that are not recorded.
 func (r *Reporter) Snapshot(ctx context.Context) (out metrics.Snapshot, err error) {
 	c, err := r.Ledger.Runs.Counts(ctx)
 	if err != nil {
@@ -156,7 +156,7 @@ func (r *Reporter) Snapshot(ctx context.Context) (out metrics.Snapshot, err erro
 	return out, nil
 }
 
-// list makes nil an empty list, which is [] and not null in JSON.
+// list returns an empty list for nil, because nil is null in JSON.
 func list(names []string) []string {
 	if names == nil {
 		return []string{}

@@ -1,4 +1,4 @@
-// Package supervision finds out whether a daemon does its work, and reports that to systemd.
+// Package supervision checks that a daemon is working and reports its state to systemd.
 package supervision
 
 import (
@@ -19,31 +19,38 @@ import (
 )
 
 const (
-	// checkWellEvery is how often the daemon shows that it does its work, unless systemd wants to know sooner.
+	// checkWellEvery is the interval between health checks, unless the watchdog needs a shorter
+	// one.
 	checkWellEvery = time.Minute
-	// moreTime is what is asked for at a time while runs drain; it is asked for again twice as often.
+	// moreTime is the stop timeout requested from systemd while runs drain. It is renewed after
+	// half of that time.
 	moreTime = 20 * time.Second
-	// drainSlack is how much longer than limits.drain a stop may take: what was cut off is written down, notices go out.
+	// drainSlack is the time beyond limits.drain for a stop: recording interrupted runs and
+	// sending notices.
 	drainSlack = time.Minute
-	// maxStatus is the longest status line, in bytes. systemd ignores messages of more than 4 KiB.
+	// maxStatus is the maximum length of the status line in bytes. systemd ignores messages over 4
+	// KiB.
 	maxStatus = 2 << 10
 )
 
-// Supervision reports the state of the daemon to the systemd that started it. If another process started the daemon, it does nothing.
+// Supervision reports the state of the daemon to systemd. It has no effect if another process
+// started the daemon.
 type Supervision struct {
 	On bool // systemd waits for notifications
 
-	setup     func() *plan.Setup // the configuration in force
+	setup     func() *plan.Setup // returns the configuration in force
 	explainer *why.Explainer
 	log       *slog.Logger
 }
 
-// New returns the supervision of a daemon (serves) or of a command, which systemd does not supervise.
+// New returns the supervision of a daemon (serves) or of a command, which systemd does not
+// supervise.
 func New(serves bool, setup func() *plan.Setup, explainer *why.Explainer, log *slog.Logger) *Supervision {
 	return &Supervision{On: serves && os.Getenv("NOTIFY_SOCKET") != "", setup: setup, explainer: explainer, log: log}
 }
 
-// notify sends assignments of sd_notify(3). It logs an error: the daemon works without systemd too.
+// notify sends assignments of sd_notify(3). It only logs errors, because the daemon works without
+// systemd.
 func (s *Supervision) notify(assignments ...string) {
 	if _, err := daemon.SdNotify(false, strings.Join(assignments, "\n")); err != nil {
 		s.log.Warn("cannot notify systemd", "error", err)
@@ -52,7 +59,7 @@ func (s *Supervision) notify(assignments ...string) {
 
 func statusLine(said string) string { return "STATUS=" + text.HeadBytes(text.OneLine(said), maxStatus) }
 
-// Ready reports that every trigger is armed.
+// Ready reports that every trigger is ready.
 func (s *Supervision) Ready(ctx context.Context) {
 	if s.On {
 		s.notify(daemon.SdNotifyReady, statusLine(s.line(ctx)))
@@ -70,7 +77,7 @@ func (s *Supervision) Reload(ctx context.Context, do func()) {
 	s.Ready(ctx)
 }
 
-// Run pings the watchdog of systemd while the daemon does its work.
+// Run pings the systemd watchdog while the daemon is healthy.
 func (s *Supervision) Run(ctx context.Context, well *Liveness) error {
 	if !s.On {
 		return nil
@@ -82,7 +89,7 @@ func (s *Supervision) Run(ctx context.Context, well *Liveness) error {
 		s.log.Warn("the watchdog interval of systemd cannot be read", "error", err)
 	}
 	if w > 0 {
-		every = min(every, w/3) // one that comes late, or is lost, must not end the daemon
+		every = min(every, w/3) // one late or lost ping must not end the daemon
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -113,9 +120,10 @@ func (s *Supervision) Run(ctx context.Context, well *Liveness) error {
 	}
 }
 
-// Report tells systemd the result of a check. A part that hangs is what a restart cures, so that the watchdog hears nothing then.
-// A ledger that refuses what is written is not cured by it, as when the disk is full: the daemon stays, and its pages and
-// commands say what is wrong.
+// Report sends the result of a health check to systemd. If a part hangs, it does not ping the
+// watchdog, so that systemd restarts the daemon. If the ledger refuses writes, as on a full disk,
+// a restart does not help. The daemon then keeps running, and its pages and commands show the
+// problem.
 func (s *Supervision) Report(ctx context.Context, err error) {
 	switch {
 	case err == nil:
@@ -136,7 +144,8 @@ func (s *Supervision) line(ctx context.Context) string {
 	return said
 }
 
-// Stopping says that the daemon ends, and asks for the time that it takes to let runs finish until drained is called.
+// Stopping reports that the daemon is stopping. It extends the stop timeout until drained is
+// called.
 func (s *Supervision) Stopping(ctx context.Context) (drained func()) {
 	if !s.On {
 		return func() {}
@@ -144,7 +153,7 @@ func (s *Supervision) Stopping(ctx context.Context) (drained func()) {
 
 	drain := time.Duration(s.setup().Config.Limits.Drain)
 	s.notify(daemon.SdNotifyStopping, statusLine("lets running jobs finish, for up to "+drain.String()))
-	// Not for ever: systemd ends a daemon that hangs here.
+	// The extension is limited, so that systemd ends a daemon that hangs.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain+drainSlack)
 	var asking sync.WaitGroup
 	asking.Go(func() {
@@ -162,19 +171,20 @@ func (s *Supervision) Stopping(ctx context.Context) (drained func()) {
 	return func() { cancel(); asking.Wait() }
 }
 
-// Liveness finds out whether the daemon works: each loop does a round, and the ledger writes.
+// Liveness checks that the daemon works: each loop completes a round and the ledger accepts
+// writes.
 type Liveness struct {
 	Parts []Part
 }
 
-// Part is a part of the daemon whose standstill would keep runs from starting.
+// Part is a part of the daemon that must keep working for runs to start.
 type Part struct {
 	Name string
-	Ask  func(context.Context) error // returns once the part has done a round
-	idle chan struct{}               // capacity 1: holds a token unless Ask is under way
+	Ask  func(context.Context) error // returns after the part has completed a round
+	idle chan struct{}               // capacity 1; holds a token unless Ask is running
 }
 
-// NewLiveness returns the Liveness of parts.
+// NewLiveness returns a Liveness for parts.
 func NewLiveness(parts ...Part) *Liveness {
 	for i := range parts {
 		parts[i].idle = make(chan struct{}, 1)
@@ -183,7 +193,7 @@ func NewLiveness(parts ...Part) *Liveness {
 	return &Liveness{Parts: parts}
 }
 
-// Ask makes all parts do a round before ctx ends. The error names those that did not.
+// Ask asks all parts to complete a round before ctx ends. The error names the parts that did not.
 func (l *Liveness) Ask(ctx context.Context) error {
 	errs := make([]error, len(l.Parts))
 	var all sync.WaitGroup
@@ -194,7 +204,7 @@ func (l *Liveness) Ask(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// run makes one check until ctx ends. A check that hangs is not started a second time.
+// run checks one part until ctx ends. It does not start a second check while one hangs.
 func (c Part) run(ctx context.Context) error {
 	answer := make(chan error, 1)
 	select {

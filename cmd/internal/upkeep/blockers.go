@@ -9,10 +9,11 @@ import (
 	"rouse/cmd/internal/secret"
 )
 
-// askSecretsEvery is how often the keyring is asked for secrets that are missing: nothing tells that it was opened.
+// askSecretsEvery is the interval between reads of the keyring for missing secrets. The keyring
+// does not signal when it is unlocked.
 const askSecretsEvery = 30 * time.Second
 
-// RestoreObstacles takes up what was known when the last process ended.
+// RestoreObstacles restores the obstacles that were recorded when the last process ended.
 func (k *Keeper) RestoreObstacles(ctx context.Context) error {
 	known, err := k.Ledger.OpenObstacles(ctx, "model")
 	if err != nil {
@@ -27,7 +28,7 @@ func (k *Keeper) RestoreObstacles(ctx context.Context) error {
 	return nil
 }
 
-// WatchObstacles checks obstacles again and again, so that runs start when they are gone.
+// WatchObstacles checks obstacles regularly, so that runs start when the obstacles are gone.
 func (k *Keeper) WatchObstacles(ctx context.Context, reconsider func()) error {
 	var asked time.Time
 	var looked *plan.Setup
@@ -53,7 +54,8 @@ func (k *Keeper) WatchObstacles(ctx context.Context, reconsider func()) error {
 	}
 }
 
-// lookAhead finds out what takes a program, so that requests that start none can tell of it.
+// lookAhead runs the checks that start a program. Requests then use the results without starting
+// one.
 func (k *Keeper) lookAhead(ctx context.Context, s *plan.Setup) {
 	k.Checker.TryConfinement(ctx)
 	for i := range s.Config.Jobs {
@@ -64,17 +66,17 @@ func (k *Keeper) lookAhead(ctx context.Context, s *plan.Setup) {
 	}
 }
 
-// reloadForSecrets has the configuration read again when a secret that it lacks can be had.
+// reloadForSecrets requests a reload if a missing secret has become available.
 func (k *Keeper) reloadForSecrets() {
 	held := k.Setup().Config.Secrets.Held
 	if len(held) == 0 {
 		return
 	}
 
-	// A new store, because one remembers a keyring that did not answer.
+	// Use a new store, because a store remembers a keyring that did not respond.
 	store, err := secret.New(secret.Options{Home: k.Home})
 	if err != nil {
-		return // said where the configuration is read
+		return // reported when the configuration is read
 	}
 	for _, h := range held {
 		if _, _, err := store.Get(h.Name); err == nil {

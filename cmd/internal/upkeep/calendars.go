@@ -10,7 +10,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// lookCalendars is how often it is looked whether a calendar is to be fetched.
+// lookCalendars is the interval between checks for calendars that are due.
 const lookCalendars = 15 * time.Second
 
 // FollowCalendars fetches calendars when they are due, until ctx ends.
@@ -43,7 +43,7 @@ func (k *Keeper) fetchCalendar(ctx context.Context, store calendars.Store, from 
 	}
 	body, err := calendars.Fetch(ctx, from)
 	if ctx.Err() != nil {
-		return // the daemon stops
+		return // the daemon is stopping
 	}
 	changed, kerr := store.Keep(from, time.Now(), body, err)
 	if kerr != nil {
@@ -64,11 +64,12 @@ func (k *Keeper) fetchCalendar(ctx context.Context, store calendars.Store, from 
 	said[from.Name] = kept.Problem
 }
 
-// refill fills the calendars in force with newer copies. filled has the time of the copy that is in each.
+// refill updates the calendars in force with newer copies. filled holds the time of the copy in
+// each calendar.
 func (k *Keeper) refill(store calendars.Store, filled map[*schedule.Calendar]time.Time) (changed bool) {
 	cfg := k.Setup().Config
 	before := maps.Clone(filled)
-	clear(filled) // calendars of older configurations are gone
+	clear(filled) // forgets calendars of older configurations
 	for _, c := range cfg.Calendars {
 		from, ok := plan.CalendarSource(c)
 		if !ok {

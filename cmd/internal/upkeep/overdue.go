@@ -9,7 +9,8 @@ import (
 	"rouse/internal/ledger/runs"
 )
 
-// overdueLook is the maximum interval between two checks, because the configuration and the clock can change.
+// overdueLook is the maximum interval between checks, because the configuration and the clock can
+// change.
 const overdueLook = 30 * time.Second
 
 // WatchOverdue records overdue jobs until ctx ends.
@@ -32,7 +33,8 @@ func (k *Keeper) WatchOverdue(ctx context.Context) error {
 	}
 }
 
-// RecordOverdue updates the incidents of overdue jobs. It returns the end of the next window, if any.
+// RecordOverdue updates the incidents of overdue jobs. It returns the end of the next window, if
+// any.
 func (k *Keeper) RecordOverdue(ctx context.Context, now time.Time) (next time.Time, err error) {
 	s := k.Setup()
 	open, err := k.Ledger.Incidents.List(ctx, incident.Filter{Limit: maxOpenIncidents})

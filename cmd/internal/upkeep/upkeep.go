@@ -1,5 +1,6 @@
-// Package upkeep keeps a home in order while its daemon runs: it removes old history, backs up the ledger, notices files that were
-// replaced and disks that are full, fetches calendars, and looks for jobs that are overdue or can start again.
+// Package upkeep maintains a home while its daemon runs. It removes old history, backs up the
+// ledger, detects replaced files and full disks, and fetches calendars. It also finds jobs that
+// are overdue or can start again.
 package upkeep
 
 import (
@@ -21,10 +22,10 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// Keeper keeps one home in order.
+// Keeper maintains one home.
 type Keeper struct {
 	Home      string
-	Setup     func() *plan.Setup // the configuration in force
+	Setup     func() *plan.Setup // returns the configuration in force
 	Ledger    *ledger.Ledger
 	Databases *pool.Pool
 	Runner    *agent.Runner
@@ -35,10 +36,10 @@ type Keeper struct {
 	Reloader  *reload.Reloader
 	Logger    *slog.Logger
 
-	backupProblem atomic.Pointer[error] // why the last daily backup failed; nil if none was tried
+	backupProblem atomic.Pointer[error] // error of the last daily backup; nil before the first attempt
 }
 
-// BackupProblem returns why the last daily backup of the ledger failed.
+// BackupProblem returns the error of the last daily backup of the ledger, or nil.
 func (k *Keeper) BackupProblem() error {
 	if problem := k.backupProblem.Load(); problem != nil {
 		return *problem
@@ -46,7 +47,7 @@ func (k *Keeper) BackupProblem() error {
 	return nil
 }
 
-// WatchLedger ends the daemon if its ledger is damaged, because nothing can be recorded then.
+// WatchLedger returns an error if the ledger is damaged, because runs cannot be recorded then.
 func (k *Keeper) WatchLedger(ctx context.Context) error {
 	select {
 	case <-k.Ledger.Damaged():
@@ -59,8 +60,8 @@ func (k *Keeper) WatchLedger(ctx context.Context) error {
 // lookAfter is the interval at which open databases are compared with their files.
 const lookAfter = 2 * time.Second
 
-// WatchFiles ends with an error if the ledger's file is deleted, replaced or cut off. It neither makes a new ledger nor uses
-// another one, because the parts remember the lost one. A restart asks the owner.
+// WatchFiles returns an error if the ledger's file is deleted, replaced or truncated. It does not
+// continue with another ledger, because the parts remember the lost one. A restart asks the owner.
 func (k *Keeper) WatchFiles(ctx context.Context) error {
 	tick := time.NewTicker(lookAfter)
 	defer tick.Stop()
@@ -72,7 +73,7 @@ func (k *Keeper) WatchFiles(ctx context.Context) error {
 		case <-tick.C:
 		}
 
-		// It logs what it finds, and the agent's next runs are held.
+		// CheckFiles logs its findings and blocks further runs of the agent.
 		k.Databases.CheckFiles(ctx)
 
 		err := k.Ledger.CheckFile(ctx)
@@ -97,10 +98,10 @@ func (k *Keeper) tellLost(ctx context.Context, lost error) {
 	}
 }
 
-// maintainEvery is the interval between two removals of old history.
+// maintainEvery is the interval between removals of old history.
 const maintainEvery = 6 * time.Hour
 
-// Maintain removes old history and files of ended runs, and makes the daily backup.
+// Maintain regularly removes old history and files of ended runs, and makes the daily backup.
 func (k *Keeper) Maintain(ctx context.Context) error {
 	tick := time.NewTicker(maintainEvery)
 	defer tick.Stop()
@@ -115,12 +116,12 @@ func (k *Keeper) Maintain(ctx context.Context) error {
 	}
 }
 
-// prune removes what is too old. An error ends this pass, not the daemon.
+// prune removes old data. An error ends this pass, not the daemon.
 func (k *Keeper) prune(ctx context.Context) {
 	var n int
 	var err error
-	if k.Nodes.Leading() { // one node does it for all
-		// Current is asked each time because a reload may have changed keep.
+	if k.Nodes.Leading() { // the leader does it for all nodes
+		// Read the current setup each time, because a reload may have changed keep.
 		n, err = k.Ledger.Maint.Prune(ctx, k.Ledger.Now(), k.Setup().Config.KeepOf)
 	}
 	switch {
@@ -130,7 +131,7 @@ func (k *Keeper) prune(ctx context.Context) {
 		k.Logger.Info("old history was removed", "runs", n)
 	}
 
-	// After Prune: it also removes the recordings of runs that are no longer kept.
+	// After Prune, because it also removes the recordings of runs that were pruned.
 	if err := k.Runner.Sweep(ctx); err != nil && ctx.Err() == nil {
 		k.Logger.Warn("lists of files of runs that are over could not be removed; it is tried again", "error", err)
 	}
@@ -148,7 +149,7 @@ func (k *Keeper) prune(ctx context.Context) {
 	}
 }
 
-// backUp makes the daily backup of the ledger, and remembers for doctor whether that is possible.
+// backUp makes the daily backup of the ledger and stores the error for doctor.
 func (k *Keeper) backUp(ctx context.Context) {
 	made, err := k.Ledger.BackUpDaily(ctx)
 	if ctx.Err() != nil {
@@ -164,10 +165,11 @@ func (k *Keeper) backUp(ctx context.Context) {
 	}
 }
 
-// keepRoomEvery is how often the disk is asked whether there is room again.
+// keepRoomEvery is the interval between checks for free disk space.
 const keepRoomEvery = 2 * time.Second
 
-// KeepRoom keeps room on the disk of the home for the time when it is full, and has runs start again after that.
+// KeepRoom keeps a reserve of disk space for the case of a full disk. It lets runs start again
+// when there is free space.
 func (k *Keeper) KeepRoom(ctx context.Context, reconsider func()) error {
 	if k.Ledger.ReadOnly() != nil {
 		return nil

@@ -19,7 +19,7 @@ func newArtifacts(shared []artifact.Artifact) []api.Artifact {
 	})
 }
 
-// artifactNames lists the names of artifacts, each once, in the order in which they were first shared.
+// artifactNames returns the names of artifacts without duplicates, in the order of first sharing.
 func artifactNames(shared []artifact.Artifact) []string {
 	out := []string{}
 	for _, a := range shared {
@@ -30,14 +30,14 @@ func artifactNames(shared []artifact.Artifact) []string {
 	return out
 }
 
-// withArtifacts converts runs, with the names of the artifacts that they shared.
+// withArtifacts converts runs and adds the names of their artifacts.
 func (s *Runs) withArtifacts(ctx context.Context, runs ...ledger.Run) ([]api.Run, error) {
 	ids := make([]int64, len(runs))
 	for i, run := range runs {
 		ids[i] = run.ID
 	}
 
-	// One query for all runs: a listing has up to a thousand.
+	// Use one query for all runs, because a listing can have a thousand.
 	shared, err := s.ledger.Artifacts.List(ctx, ids...)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (s *Runs) withArtifacts(ctx context.Context, runs ...ledger.Run) ([]api.Run
 	out := make([]api.Run, len(runs))
 	for i, run := range runs {
 		out[i] = newRun(run, byRun[run.ID])
-		if len(nodes) > 0 && run.Attempt > 0 { // several share the ledger
+		if len(nodes) > 0 && run.Attempt > 0 { // several nodes share the ledger
 			made, err := s.ledger.Nodes.OfAttempts(ctx, run.ID)
 			if err != nil {
 				return nil, err
@@ -68,8 +68,8 @@ func (s *Runs) withArtifacts(ctx context.Context, runs ...ledger.Run) ([]api.Run
 	return out, nil
 }
 
-// oneWithArtifacts converts one run; it takes the error of reading it, so that handlers can pass on
-// both values at once.
+// oneWithArtifacts converts one run. It returns err if it is not nil, so that handlers can pass
+// the results of a read directly.
 func (s *Runs) oneWithArtifacts(ctx context.Context, run ledger.Run, err error) (api.Run, error) {
 	if err != nil {
 		return api.Run{}, err
@@ -82,8 +82,8 @@ func (s *Runs) oneWithArtifacts(ctx context.Context, run ledger.Run, err error) 
 	return all[0], nil
 }
 
-// artifact sends the bytes of an artifact. An agent wrote them, so the headers keep a browser from
-// rendering them as a page.
+// artifact sends the content of an artifact. Agents write artifacts, so the headers keep a browser
+// from rendering them as a page.
 func (s *Runs) artifact(w http.ResponseWriter, r *http.Request) {
 	a, content, err := s.artifactOf(r)
 	if err != nil {
@@ -96,7 +96,8 @@ func (s *Runs) artifact(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Disposition", "attachment")
 	h.Set("Content-Length", strconv.FormatInt(a.Size, 10))
-	// The status is sent already, so a failure can only be logged; a client that left is none.
+	// The status has been sent, so a failure can only be logged. A disconnected client is not a
+	// failure.
 	if _, err := w.Write(content); err != nil && r.Context().Err() == nil {
 		s.log.Warn("an artifact could not be sent", "run", a.Run, "artifact", a.ID, "error", err)
 	}
@@ -116,7 +117,7 @@ func (s *Runs) artifactOf(r *http.Request) (artifact.Artifact, []byte, error) {
 	return s.ledger.Artifacts.Bytes(r.Context(), run, n)
 }
 
-// artifactFiles lists a folder that was shared.
+// artifactFiles lists the files of a shared folder.
 func (s *Runs) artifactFiles(r *http.Request) (any, error) {
 	a, content, err := s.artifactOf(r)
 	if err != nil {

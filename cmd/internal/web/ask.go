@@ -19,10 +19,10 @@ import (
 	"rouse/internal/ledger/inbox"
 )
 
-// maxWait bounds how long a client may ask to wait, in seconds.
+// maxWait is the maximum wait time of a request in seconds.
 const maxWait = 24 * 60 * 60
 
-// asks answers requests that ask an agent, also as clients of OpenAI do.
+// asks handles requests that ask an agent, including requests of OpenAI clients.
 type asks struct {
 	*responder
 	ledger    *ledger.Ledger
@@ -31,10 +31,10 @@ type asks struct {
 	runs      *Runs
 	status    *status.Reporter
 	stopping  <-chan struct{}
-	heartbeat time.Duration // of streams
+	heartbeat time.Duration // interval for streams
 }
 
-// askRoutes ask an agent for one thing; what they start are runs like any other (OSA-28).
+// routes returns the routes that ask an agent. The runs that they start are normal runs.
 func (s *asks) routes() []Route {
 	completions := post[api.ChatRequest, api.ChatCompletion]("/v1/chat/completions", "OpenAI's chat completions, with the name of an agent as model: its tools run here, the end of its run is the answer.", http.HandlerFunc(s.chat))
 	completions.Answer = append(completions.Answer, Content{mediaEvents, completions.Answer[0].Type})
@@ -63,7 +63,7 @@ func (s *asks) runAgent(r *http.Request, in api.AgentRunRequest) (any, error) {
 		ctx = waiting
 	}
 	run, err := s.awaitEnd(ctx, id, nil)
-	// Who waits no longer is told how far it is.
+	// If the wait times out, return the current state of the run.
 	if errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil {
 		run, err = s.ledger.Runs.Get(r.Context(), id)
 	}
@@ -73,7 +73,7 @@ func (s *asks) runAgent(r *http.Request, in api.AgentRunRequest) (any, error) {
 	return s.agentRun(r.Context(), run)
 }
 
-// ask starts a run of an agent where somebody executes it.
+// ask starts a run of an agent. It returns an error if no daemon would execute the run.
 func (s *asks) ask(r *http.Request, ask api.RunRequest) (int64, error) {
 	if strings.TrimSpace(ask.Prompt) == "" {
 		return 0, usage("say what the agent %s shall do", ask.Agent)
@@ -94,12 +94,13 @@ func (s *asks) ask(r *http.Request, ask api.RunRequest) (int64, error) {
 	return s.actions.Fire(r.Context(), ask)
 }
 
-// awaitEnd waits until a run is over, or waits for a person. beat is called where nothing happens for a while; nil: never.
+// awaitEnd waits until a run ends or waits for a person. It calls beat at intervals unless beat is
+// nil.
 func (s *asks) awaitEnd(ctx context.Context, id int64, beat func() error) (ledger.Run, error) {
 	alive := time.NewTicker(s.heartbeat)
 	defer alive.Stop()
 	for {
-		changed := s.ledger.Changed() // before reading, so that no change is missed
+		changed := s.ledger.Changed() // before the read, so that no change is missed
 		run, err := s.ledger.Runs.Get(ctx, id)
 		if err != nil || run.State == domain.StateFinished || run.WaitsForPerson() {
 			return run, err
@@ -121,7 +122,7 @@ func (s *asks) awaitEnd(ctx context.Context, id int64, beat func() error) (ledge
 	}
 }
 
-// agentRun says what became of a run.
+// agentRun converts a run to the response for its caller.
 func (s *asks) agentRun(ctx context.Context, run ledger.Run) (api.AgentRun, error) {
 	shown, err := s.runs.oneWithArtifacts(ctx, run, nil)
 	if err != nil {
@@ -143,7 +144,7 @@ func (s *asks) agentRun(ctx context.Context, run ledger.Run) (api.AgentRun, erro
 	return out, err
 }
 
-// chatError is an error as OpenAI words it, with ours beside it.
+// chatError is an error in OpenAI's format.
 type chatError struct {
 	Error struct {
 		Message string  `json:"message"`
@@ -161,19 +162,19 @@ func newChatError(e *api.Error) chatError {
 	return out
 }
 
-// models are the agents that can be asked.
+// models lists the agents that can be asked.
 func (s *asks) models(r *http.Request) (any, error) {
 	agents, err := s.catalog.Agents(r.Context())
 	out := api.ChatModels{Object: "list", Data: []api.ChatModel{}}
 	for _, a := range agents {
-		if a.Enabled && a.Model != "" { // nobody answers for any other
+		if a.Enabled && a.Model != "" { // other agents cannot answer
 			out.Data = append(out.Data, api.ChatModel{ID: a.Name, Object: "model", OwnedBy: "rouse"})
 		}
 	}
 	return out, err
 }
 
-// chat answers as OpenAI's chat completions do.
+// chat handles OpenAI's chat completions.
 func (s *asks) chat(w http.ResponseWriter, r *http.Request) {
 	ask, err := readChat(r)
 	var number int64
@@ -201,7 +202,7 @@ func (s *asks) chat(w http.ResponseWriter, r *http.Request) {
 	s.write(w, r, http.StatusOK, out)
 }
 
-// awaitChat waits for the end of a run, and returns it with its answer.
+// awaitChat waits for the end of a run and returns it with its answer.
 func (s *asks) awaitChat(ctx context.Context, number int64, beat func() error) (ledger.Run, string, error) {
 	run, err := s.awaitEnd(ctx, number, beat)
 	if err != nil {
@@ -211,8 +212,9 @@ func (s *asks) awaitChat(ctx context.Context, number int64, beat func() error) (
 	return run, said, err
 }
 
-// readChat reads what clients of OpenAI send. Settings of a model that an agent does not take from its caller are
-// left out; what would mean something else than it says is refused.
+// readChat decodes a request of an OpenAI client. It ignores model settings that callers cannot
+// choose for an agent. It refuses fields that an agent cannot honor, such as tools or several
+// choices.
 func readChat(r *http.Request) (ask api.ChatRequest, err error) {
 	err = json.NewDecoder(r.Body).Decode(&ask)
 	var large *http.MaxBytesError
@@ -231,7 +233,8 @@ func readChat(r *http.Request) (ask api.ChatRequest, err error) {
 	return ask, nil
 }
 
-// chatPrompt is a conversation as the prompt of one run: what the user said last, and before it what was said so far.
+// chatPrompt converts a conversation to the prompt of one run: the last message of the user,
+// preceded by the earlier messages.
 func chatPrompt(messages []api.ChatMessage) string {
 	last := string(messages[len(messages)-1].Content)
 	if len(messages) == 1 || strings.TrimSpace(last) == "" {
@@ -247,7 +250,7 @@ func chatPrompt(messages []api.ChatMessage) string {
 	return out.String()
 }
 
-// chatAnswer is the end of a run as a text: its summary, or what it asks. A run that failed is an error.
+// chatAnswer returns the summary of a run, or its question. It returns an error if the run failed.
 func (s *asks) chatAnswer(ctx context.Context, run ledger.Run) (string, error) {
 	if run.State != domain.StateFinished {
 		asked, err := s.agentRun(ctx, run)
@@ -258,14 +261,15 @@ func (s *asks) chatAnswer(ctx context.Context, run ledger.Run) (string, error) {
 	}
 
 	if !run.Outcome.Reached() {
-		// Not a status after which clients try again by themselves: another try is another run, with its effects.
+		// Clients must not retry automatically, because each retry is another run with its
+		// effects.
 		return "", &api.Error{Status: http.StatusFailedDependency, Message: fmt.Sprintf("run %d ended in %s: %s", run.ID, run.Outcome, cmp.Or(run.Error, run.Summary))}
 	}
 	return run.Summary, nil
 }
 
-// streamChat answers by server-sent events, as OpenAI does: the answer of a run is there when it is over, and until
-// then comments keep the connection.
+// streamChat responds with server-sent events like OpenAI. The answer is sent when the run is
+// over. Until then comments keep the connection alive.
 func (s *asks) streamChat(w http.ResponseWriter, r *http.Request, ask api.ChatRequest, number int64) {
 	w.Header().Set("Content-Type", mediaEvents)
 	w.Header().Set("Cache-Control", "no-store")
@@ -287,7 +291,7 @@ func (s *asks) streamChat(w http.ResponseWriter, r *http.Request, ask api.ChatRe
 		}
 		return flush.Flush()
 	})
-	if err != nil && r.Context().Err() == nil { // the status is out: what failed is said in the stream
+	if err != nil && r.Context().Err() == nil { // the status has been sent, so report the error in the stream
 		err = send(newChatError(s.Failure(r, err)))
 	}
 	if err == nil {
@@ -340,7 +344,7 @@ func chatUsage(run ledger.Run) *api.ChatUsage {
 func (s *asks) failChat(w http.ResponseWriter, r *http.Request, err error) {
 	failure := s.Failure(r, err)
 	if failure.Kind != api.KindLimit {
-		w.Header().Set("X-Should-Retry", "false") // another try is another run
+		w.Header().Set("X-Should-Retry", "false") // a retry is another run
 	}
 	setRetryAfter(w, failure)
 	s.write(w, r, failure.Status, newChatError(failure))

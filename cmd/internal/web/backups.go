@@ -36,7 +36,7 @@ func (s *databases) backups(r *http.Request) (any, error) {
 }
 
 func (s *databases) restoreDatabase(r *http.Request, ask api.RestoreRequest) (any, error) {
-	from := string(ask.From) // "last" or the name of a backup, both of which are no path
+	from := string(ask.From) // "last" or the name of a backup, not a path
 	if filepath.IsAbs(from) {
 		if _, err := access.LocalPath(r.Context(), ask.From); err != nil {
 			return nil, err
@@ -59,8 +59,8 @@ func (s *databases) resetDatabase(r *http.Request, ask api.ResetRequest) (any, e
 	})
 }
 
-// replaceDatabase replaces an agent's database while none of the agent's runs is half-way, and
-// records it.
+// replaceDatabase replaces an agent's database while no run of the agent is in progress, and
+// records the change.
 func (s *databases) replaceDatabase(r *http.Request, force bool, replace func(context.Context, *pool.Pool, func(context.Context) error) (api.Replaced, error)) (out api.Replaced, err error) {
 	agent := r.PathValue("agent")
 	databases, err := s.storage.Databases(agent)
@@ -69,8 +69,8 @@ func (s *databases) replaceDatabase(r *http.Request, force bool, replace func(co
 	}
 
 	idle := func(ctx context.Context) error { return s.storage.Idle(ctx, agent, force) }
-	// Asked here for a quick answer, and again by the pool once it holds the database, since a run
-	// can start in between.
+	// Check here for a quick response. The pool checks again when it holds the database, because a
+	// run can start in between.
 	if err := idle(r.Context()); err != nil {
 		return out, err
 	}
@@ -94,7 +94,7 @@ func (s *databases) acceptDatabase(r *http.Request) (any, error) {
 	return api.Nothing{}, s.accept(r.Context(), r.PathValue("agent"))
 }
 
-// accept lets a database be used as it is, which another program changed or another ledger's runs wrote.
+// accept approves a database that was changed by another program or by runs of another ledger.
 func (s *databases) accept(ctx context.Context, agent string) error {
 	databases, err := s.storage.Databases(agent)
 	if err != nil {
@@ -112,15 +112,14 @@ func (s *databases) accept(ctx context.Context, agent string) error {
 	return s.recordDatabase(ctx, "database.accepted", agent, "as it is, with what others wrote")
 }
 
-// recordDatabase records what was done with a database, and has the runs that it blocked considered
-// again.
+// recordDatabase records a change of a database and reconsiders the runs that it blocked.
 func (s *databases) recordDatabase(ctx context.Context, kind, agent, text string) error {
 	data, err := json.Marshal(map[string]any{"agent": agent, "by": "user", "text": text})
 	if err != nil {
 		return err
 	}
 
-	// It is done: a client that leaves now must not keep it out of the record.
+	// The change is done, so record it even if the client disconnects.
 	ctx = context.WithoutCancel(ctx)
 	if err := s.ledger.Events.Append(ctx, ledger.Event{Kind: kind, Data: data}); err != nil {
 		return err
@@ -130,8 +129,8 @@ func (s *databases) recordDatabase(ctx context.Context, kind, agent, text string
 	return errors.Join(s.closeDamageItems(ctx, agent), s.ledger.Inbox.CloseDatabaseItems(ctx, agent, ""))
 }
 
-// closeDamageItems closes the inbox items about a database that can be used again. Following their
-// advice now, to restore a backup, would lose what was written since.
+// closeDamageItems closes the inbox items about a database that is usable again. Following their
+// advice to restore a backup would now lose later writes.
 func (s *databases) closeDamageItems(ctx context.Context, agent string) error {
 	items, err := s.ledger.Inbox.List(ctx)
 	if err != nil {
@@ -142,7 +141,7 @@ func (s *databases) closeDamageItems(ctx context.Context, agent string) error {
 		if i.Kind != inbox.KindInfo || i.Call != inbox.CallDatabase || i.Agent != agent {
 			continue
 		}
-		// Somebody else may have closed the item meanwhile, which is what we want.
+		// Another client may have closed the item, which is the desired result.
 		if _, err := s.ledger.Answer(ctx, i.ID, inbox.InfoSeen); err != nil && !errors.Is(err, inbox.ErrClosed) {
 			return err
 		}
@@ -153,7 +152,7 @@ func (s *databases) closeDamageItems(ctx context.Context, agent string) error {
 
 func (s *databases) ledgerRoutes() []Route {
 	home := work(s.responder, "/v1/backups", "Copies the whole home, while it is used.", s.backUpHome)
-	home.Local = true // it names a place on the machine
+	home.Local = true // the path is on this machine
 	return []Route{
 		home,
 		get[store.FileState]("/v1/ledger", "How large the history is.", s.answer(s.ofFile(func(r *http.Request) (any, error) { return s.ledger.FileState(r.Context()) }))),
@@ -162,7 +161,7 @@ func (s *databases) ledgerRoutes() []Route {
 	}
 }
 
-// needsFile refuses what is asked of the file of a ledger that has none.
+// needsFile returns an error if the ledger is not a file.
 func (s *databases) needsFile(r *http.Request) error {
 	e, err := s.nodes.Engine(r.Context())
 	if err == nil && e.Address != "" {
@@ -171,7 +170,7 @@ func (s *databases) needsFile(r *http.Request) error {
 	return err
 }
 
-// ofFile answers a request that is about the file of the ledger.
+// ofFile wraps a handler of requests that need the file of the ledger.
 func (s *databases) ofFile(answer func(*http.Request) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		if err := s.needsFile(r); err != nil {

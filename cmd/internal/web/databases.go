@@ -14,7 +14,7 @@ import (
 	"rouse/internal/ledger"
 )
 
-// databases answers requests about the databases of agents, and about backups.
+// databases handles requests about the databases of agents, and about backups.
 type databases struct {
 	*responder
 	ledger  *ledger.Ledger
@@ -51,7 +51,7 @@ func (s *databases) routes() []Route {
 	}
 }
 
-// byUser marks changes that a person makes, in the changelog.
+// byUser marks changes by a person in the changelog.
 var byUser = changelog.By{Actor: "user"}
 
 func (s *databases) schema(r *http.Request) (any, error) {
@@ -78,7 +78,7 @@ func (s *databases) runView(r *http.Request, ask api.ViewRequest) (any, error) {
 	})
 }
 
-// changes are the newest entries of the changelog, the newest first.
+// changes lists the entries of the changelog, newest first.
 func (s *databases) changes(r *http.Request) (any, error) {
 	f := changelog.Filter{Table: r.URL.Query().Get("table"), Run: number(r, "run", 0), Before: number(r, "before", 0), Newest: true, MaxCount: int(number(r, "n", defaultRuns))}
 	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) ([]api.Change, error) { return Changes(ctx, db, f) })
@@ -93,7 +93,7 @@ func Changes(ctx context.Context, db *agentdb.DB, f changelog.Filter) ([]api.Cha
 	}), err
 }
 
-// rawJSON is a JSON text of the changelog, null if it is empty.
+// rawJSON returns a JSON text of the changelog, or null if it is empty.
 func rawJSON(text string) json.RawMessage {
 	if text == "" {
 		return json.RawMessage("null")
@@ -101,7 +101,7 @@ func rawJSON(text string) json.RawMessage {
 	return json.RawMessage(text)
 }
 
-// withDatabase calls do with the agent's database, and releases it afterwards.
+// withDatabase calls do with the agent's database and releases it afterwards.
 func withDatabase[T any](s *databases, r *http.Request, do func(context.Context, *agentdb.DB) (T, error)) (out T, err error) {
 	db, release, err := s.storage.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {

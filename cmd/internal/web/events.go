@@ -20,36 +20,37 @@ import (
 )
 
 const (
-	// eventPage is how many events are read from the ledger at once.
+	// eventPage is the number of events read from the ledger at once.
 	eventPage = 500
-	// heartbeat is after how long a stream of server-sent events says that it is alive.
+	// heartbeat is the interval between keep-alive comments in a stream of server-sent events.
 	heartbeat = 15 * time.Second
-	// sendFor is how long a client may take to accept what is sent of a stream.
+	// sendFor is the timeout for a client to accept a part of a stream.
 	sendFor = 30 * time.Second
-	// reconnectMS is after how long a browser asks again for a stream that broke off, in milliseconds.
+	// reconnectMS is the delay after which a browser reconnects to a broken stream, in
+	// milliseconds.
 	reconnectMS = 1000
 )
 
-// errStopping ends a stream that somebody follows when the server stops.
+// errStopping ends a followed stream when the server stops.
 var errStopping = errors.New("the server stops")
 
-// eventStream is one answer of events.
+// eventStream is one response with events.
 type eventStream struct {
 	filter event.Filter
-	kinds  []string // "run.finished", or "run.*"
+	kinds  []string // such as "run.finished" or "run.*"
 	follow bool
 	sent   bool // as server-sent events
 	w      http.ResponseWriter
-	live   *liveEvents // nil: only what is on record is wanted
+	live   *liveEvents // nil to send only recorded events
 }
 
-// events streams the events of the record.
+// events handles requests for events.
 type events struct {
 	*responder
 	ledger    *ledger.Ledger
 	live      *progress.Tracker
 	stopping  <-chan struct{}
-	heartbeat time.Duration // of streams
+	heartbeat time.Duration // interval for streams
 }
 
 func (s *events) routes() []Route {
@@ -67,10 +68,11 @@ func (s *events) routes() []Route {
 		Answer: []Content{{mediaLines, reflect.TypeFor[api.Event]()}, {mediaEvents, reflect.TypeFor[api.Event]()}}, handler: http.HandlerFunc(s.serve)}}
 }
 
-// serve streams the record as JSON lines: what there is and, with follow=true, what is added,
-// until the client disconnects or the one run that was asked for has finished or waits for a person. A
-// stream that ends because the server stops breaks off, so that nobody takes its end for that of a run.
-// Who accepts server-sent events gets those, from now on or from where Last-Event-ID says (OSA-26).
+// serve streams the recorded events as JSON lines. With follow=true it continues with new events.
+// It ends if the client disconnects, or if the requested run has finished or waits for a person.
+// When the server stops, it breaks the connection, because a normal end means the end of the run.
+//
+// Clients that accept server-sent events get those, starting now or after Last-Event-ID.
 func (s *events) serve(w http.ResponseWriter, r *http.Request) {
 	es, err := s.newStream(w, r)
 	if err != nil {
@@ -79,19 +81,19 @@ func (s *events) serve(w http.ResponseWriter, r *http.Request) {
 	}
 
 	err = s.stream(r, es)
-	// The connection may be used again, later than this stream had time to be sent.
+	// The connection may be reused, so remove the write deadline of this stream.
 	if late := http.NewResponseController(w).SetWriteDeadline(time.Time{}); late != nil && !errors.Is(late, http.ErrNotSupported) {
 		err = errors.Join(err, late)
 	}
 	if errors.Is(err, errStopping) {
-		panic(http.ErrAbortHandler) //nolint:forbidigo // net/http recovers it: its only way to break an answer off
+		panic(http.ErrAbortHandler) //nolint:forbidigo // net/http recovers it; there is no other way to break a response off
 	}
 	if err != nil && r.Context().Err() == nil {
 		s.log.Warn("an event stream broke off", "error", err)
 	}
 }
 
-// newStream reads what is asked for, and sends the header.
+// newStream parses the request and sends the header.
 func (s *events) newStream(w http.ResponseWriter, r *http.Request) (*eventStream, error) {
 	q := r.URL.Query()
 	es := &eventStream{w: w, filter: event.Filter{Job: q.Get("job"), Limit: eventPage}, kinds: q["kind"], follow: flag(r, "follow")}
@@ -104,13 +106,13 @@ func (s *events) newStream(w http.ResponseWriter, r *http.Request) (*eventStream
 		if es.filter.Run, err = runID(text); err != nil {
 			return nil, err
 		}
-		// To follow a run that does not exist would wait for ever.
+		// Following a run that does not exist would wait forever.
 		if _, err = s.ledger.Runs.Get(r.Context(), es.filter.Run); err != nil {
 			return nil, err
 		}
 	}
 
-	// The header first: a browser that connects again repeats the address that it began with.
+	// The header takes precedence, because a browser reconnects with the original URL.
 	after := r.Header.Get("Last-Event-ID")
 	if after == "" {
 		after = q.Get("after")
@@ -146,8 +148,8 @@ func (s *events) stream(r *http.Request, es *eventStream) error {
 
 	stopping := false
 	for {
-		// Both before reading, so that an event between reading and waiting is not missed: it
-		// closes changed, and a run that ends after the check is read in the next round.
+		// Read both before the events, so that no event in between is missed. Such an event closes
+		// changed. A run that ends after the check is read in the next round.
 		changed, happening := s.ledger.Changed(), es.live.changed()
 		over := es.filter.Run != 0 && s.finished(r, es.filter.Run)
 		page, err := s.ledger.Events.List(r.Context(), es.filter)
@@ -158,7 +160,7 @@ func (s *events) stream(r *http.Request, es *eventStream) error {
 		if err := es.send(flush, page); err != nil {
 			return err
 		}
-		// A full page: there may be more already, so do not wait.
+		// After a full page there may be more events already, so do not wait.
 		if len(page) == eventPage {
 			continue
 		}
@@ -182,14 +184,14 @@ func (s *events) stream(r *http.Request, es *eventStream) error {
 				return err
 			}
 		case <-s.stopping:
-			stopping = true // once more, for what was written last
+			stopping = true // one more round for the last events
 		case <-r.Context().Done():
 			return nil
 		}
 	}
 }
 
-// send writes the events of a page that are wanted, and moves on behind all of them.
+// send writes the requested events of a page and advances After past the page.
 func (es *eventStream) send(flush *http.ResponseController, page []ledger.Event) error {
 	if err := es.allowTime(flush); err != nil {
 		return err
@@ -211,7 +213,7 @@ func (es *eventStream) send(flush *http.ResponseController, page []ledger.Event)
 		}
 	}
 
-	// A follower wants each event now, not when a buffer is full.
+	// Flush, because a follower needs each event immediately.
 	return flush.Flush()
 }
 
@@ -230,8 +232,8 @@ func (es *eventStream) write(e api.Event) error {
 	return err
 }
 
-// beat says that the stream is alive: a comment, which browsers leave out, and which finds out that nobody is there. Lines
-// have no comments; a proxy between is nothing that those who read them have.
+// beat sends a keep-alive comment, which also detects a disconnected client. It has no effect on
+// JSON lines, which have no comments.
 func (es *eventStream) beat(flush *http.ResponseController) error {
 	if !es.sent {
 		return nil
@@ -245,7 +247,7 @@ func (es *eventStream) beat(flush *http.ResponseController) error {
 	return flush.Flush()
 }
 
-// allowTime has the client that accepts nothing more be given up. Within a process there is nobody to wait for.
+// allowTime sets the write deadline. It has no effect on in-process responses.
 func (es *eventStream) allowTime(flush *http.ResponseController) error {
 	err := flush.SetWriteDeadline(time.Now().Add(sendFor))
 	if errors.Is(err, http.ErrNotSupported) {
@@ -261,14 +263,14 @@ func (es *eventStream) wants(kind string) bool {
 	})
 }
 
-// finished says whether a run is over for now; its record may hold the finish of an
-// earlier attempt.
+// finished reports whether a run is over for now. Its events may contain the end of an earlier
+// attempt.
 func (s *events) finished(r *http.Request, id int64) bool {
 	run, err := s.ledger.Runs.Get(r.Context(), id)
 	return err == nil && (run.State == domain.StateFinished || run.WaitsForPerson())
 }
 
-// dispatchOf is what an event means to whoever asked for its run (OSA-26).
+// dispatchOf returns the meaning of an event for the caller that started the run.
 func dispatchOf(e ledger.Event) api.Dispatch {
 	switch e.Kind {
 	case "run.started":
@@ -293,7 +295,7 @@ func dispatchOfEnd(data json.RawMessage) api.Dispatch {
 	var end struct {
 		Outcome domain.Outcome `json:"outcome"`
 	}
-	// What the ledger wrote can be read; should it be cut, the end is one that nobody can rely on.
+	// If the data is truncated, treat the run as failed, because the outcome is unknown.
 	if err := json.Unmarshal(data, &end); err != nil {
 		return api.DispatchFailed
 	}
@@ -307,20 +309,22 @@ func dispatchOfEnd(data json.RawMessage) api.Dispatch {
 	return api.DispatchCompleted
 }
 
-// betweenLive is the least time between two live events of a run.
+// betweenLive is the minimum time between two live events of a run.
 const betweenLive = 500 * time.Millisecond
 
-// liveEvents are the live events of one stream (OSA-26). They are made of the states of the board when the stream may send some: a client that
-// takes them slowly gets fewer and longer parts.
+// liveEvents are the live events of one stream. They are computed from the current state when the
+// stream can send. A slow client therefore gets fewer and longer parts.
 type liveEvents struct {
 	board *progress.Tracker
-	sent  map[int64]progress.State // of a run, as its client knows it
-	last  time.Time                // when some were sent
-	timer <-chan time.Time         // nil while nothing has changed since
-	next  <-chan struct{}          // closed with the first change since; kept until it is heard, whatever else the stream is woken for
+	sent  map[int64]progress.State // states of runs, as sent to the client
+	last  time.Time                // time of the last live event
+	timer <-chan time.Time         // nil if there is no change since then
+	// next is closed at the first change since then. It is kept until it is handled, even if the
+	// stream wakes for another reason.
+	next <-chan struct{}
 }
 
-// newLiveEvents begins with what the runs are doing now.
+// newLiveEvents starts with the current activity of the runs.
 func newLiveEvents(b *progress.Tracker) *liveEvents {
 	l := &liveEvents{board: b}
 	l.wait()
@@ -330,14 +334,15 @@ func newLiveEvents(b *progress.Tracker) *liveEvents {
 // liveData is the data of a live event.
 type liveData struct {
 	Step  int     `json:"step"`
-	Text  *string `json:"text,omitempty"` // of output and draft
+	Text  *string `json:"text,omitempty"` // for output and draft
 	Cut   bool    `json:"cut,omitempty"`
-	Tool  string  `json:"tool,omitempty"` // of progress
+	Tool  string  `json:"tool,omitempty"` // for progress
 	Bytes int64   `json:"bytes,omitempty"`
-	MS    int64   `json:"ms,omitempty"` // since the step or the call began
+	MS    int64   `json:"ms,omitempty"` // since the start of the step or call
 }
 
-// changed is closed when there may be something to send; nil where nothing is wanted, or is waited for already.
+// changed returns a channel that is closed when there may be a live event to send. It returns nil
+// if live events are off or a timer is running.
 func (l *liveEvents) changed() <-chan struct{} {
 	if l == nil || l.timer != nil {
 		return nil
@@ -345,12 +350,12 @@ func (l *liveEvents) changed() <-chan struct{} {
 	return l.next
 }
 
-// wait has due tell when the change may be sent.
+// wait starts the timer after which the change may be sent.
 func (l *liveEvents) wait() { l.timer = time.After(max(0, betweenLive-time.Since(l.last))) }
 
-// states are what the runs do; changed tells what happens from now on.
+// states returns the current activity. Later changes close next.
 func (l *liveEvents) states(run int64, job string) []progress.State {
-	l.timer, l.next = nil, l.board.Changed() // before reading, so that no change falls between
+	l.timer, l.next = nil, l.board.Changed() // before the read, so that no change is missed
 	return l.board.States(run, job)
 }
 
@@ -361,7 +366,7 @@ func (l *liveEvents) due() <-chan time.Time {
 	return l.timer
 }
 
-// sendLive sends what is new of what the runs do.
+// sendLive sends the changes of the activity.
 func (es *eventStream) sendLive(flush *http.ResponseController) error {
 	l := es.live
 	states := l.states(es.filter.Run, es.filter.Job)
@@ -391,14 +396,14 @@ func (es *eventStream) sendLive(flush *http.ResponseController) error {
 	return flush.Flush()
 }
 
-// liveEvent is what a client has to be told that knows a run as it was; "" where there is nothing. A text that goes on is told by what
-// was added, and any other as a whole.
+// liveEvent returns the event for a client that knows the state was, or "" if there is no change.
+// If text was appended, the event contains only the addition, otherwise the whole text.
 func liveEvent(was, is progress.State) (kind string, data liveData) {
 	data = liveData{Step: is.Step, Cut: is.Cut}
 	begun := was.Step == is.Step && was.Try == is.Try
 	added, longer := strings.CutPrefix(is.Text, was.Text)
 	switch {
-	case is.Text == "" && (begun || was.Text == "" || was.Step != is.Step): // an answer that is whole is on record
+	case is.Text == "" && (begun || was.Text == "" || was.Step != is.Step): // a complete answer is recorded
 	case begun && longer && added == "" && was.Cut == is.Cut:
 	case begun && longer && was.Text != "" && !is.Cut:
 		data.Text = &added

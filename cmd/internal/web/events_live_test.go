@@ -10,8 +10,8 @@ import (
 	"rouse/internal/progress"
 )
 
-// TestLiveEvent: what a client is told that knows an older state: what was added, or all of it; and that something goes on, where
-// there is nothing new to read (OSA-26); and no more often than twice in a second.
+// TestLiveEvent checks the live event for a client with an older state: the added text, the whole
+// text, or only activity. Events are limited to two per second.
 func TestLiveEvent(t *testing.T) {
 	t.Parallel()
 	at := func(try int, text string, bytes int64) progress.State {
@@ -63,7 +63,8 @@ func TestLiveEvent(t *testing.T) {
 	})
 }
 
-// TestLiveChangesAreNotMissed: what a run does is heard of by a stream that is woken for something else at the same time, and goes round (OSA-26).
+// TestLiveChangesAreNotMissed checks that a stream does not miss a change if it wakes for another
+// reason at the same time.
 func TestLiveChangesAreNotMissed(t *testing.T) {
 	t.Parallel()
 	var board progress.Tracker
@@ -79,7 +80,7 @@ func TestLiveChangesAreNotMissed(t *testing.T) {
 	}
 
 	run.Ask(1)
-	for range 2 { // the stream asks whenever it goes round
+	for range 2 { // the stream asks in each round
 		select {
 		case <-l.changed():
 		default:

@@ -13,7 +13,7 @@ import (
 	"rouse/internal/ledger"
 )
 
-// A stream on which nothing happens says now and then that it is alive, and breaks off when the server stops.
+// An idle stream sends keep-alive comments and breaks off when the server stops.
 func TestStreamsAreAlive(t *testing.T) {
 	t.Parallel()
 	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})

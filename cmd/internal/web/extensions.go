@@ -10,7 +10,7 @@ import (
 	"rouse/skills/install"
 )
 
-// extensions answers requests about skills, MCP servers, sign-ins and webhooks.
+// extensions handles requests about skills, MCP servers, sign-ins and webhooks.
 type extensions struct {
 	*responder
 	parts   *control.Extensions
@@ -34,7 +34,8 @@ func (s *extensions) skillRoutes() []Route {
 	}
 }
 
-// mcpRoutes are all local but the listing: they start programs, and decide what agents may call.
+// mcpRoutes returns the routes of MCP servers. All except the listing are local, because they
+// start programs and decide which tools agents may call.
 func (s *extensions) mcpRoutes() []Route {
 	const base = "/v1/mcp-servers/{name}"
 	return append([]Route{get[[]api.MCPServer]("/v1/mcp-servers", "The MCP servers, with their tools as they were seen last; none is started.", s.answer(func(r *http.Request) (any, error) {
@@ -55,12 +56,12 @@ func (s *extensions) mcpRoutes() []Route {
 	)...)
 }
 
-// asked answers a request without parameters.
+// asked wraps a handler of requests without parameters.
 func asked[T any](answer func(context.Context) (T, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) { return answer(r.Context()) }
 }
 
-// withBody reads what is sent before it is answered.
+// withBody wraps a handler of requests with a JSON body.
 func withBody[In any](answer func(*http.Request, In) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		var in In

@@ -23,7 +23,8 @@ import (
 	"rouse/internal/text"
 )
 
-// Inbox lists and answers what waits for a person. It also has standing approvals and labels.
+// Inbox lists and answers items that wait for a person. It also handles standing approvals and
+// labels.
 type Inbox struct {
 	*responder
 	ledger    *ledger.Ledger
@@ -47,13 +48,13 @@ func (s *Inbox) routes() []Route {
 	}
 }
 
-// Lengths in characters.
+// Limits of texts, in characters.
 const (
 	maxAnswer = 8000 // of an answer
-	maxQuoted = 80   // of an answer in a message
+	maxQuoted = 80   // of an answer quoted in a message
 )
 
-// defaultClosed is how many closed items are listed where nobody says.
+// defaultClosed is the default number of closed items in a listing.
 const defaultClosed = 50
 
 func newItem(i inbox.Item) api.Item {
@@ -63,7 +64,7 @@ func newItem(i inbox.Item) api.Item {
 	}
 
 	runs := []string{api.ID(i.Run)}
-	if i.Kind == inbox.KindDatabase { // it is no run's
+	if i.Kind == inbox.KindDatabase { // it does not belong to a run
 		runs = []string{}
 	}
 
@@ -71,7 +72,7 @@ func newItem(i inbox.Item) api.Item {
 		Action: action, Tool: i.Action.Tool, Hash: hash, State: i.State, Answer: i.Answer, Reason: i.Reason, CreatedAt: api.At(i.CreatedAt), ExpiresAt: api.At(i.ExpiresAt)}
 }
 
-// answers shows what can be given as an answer to an item.
+// answers returns a placeholder for the answer to an item.
 func answers(i inbox.Item) string {
 	if len(i.InputSchema) > 0 {
 		return "JSON"
@@ -82,7 +83,7 @@ func answers(i inbox.Item) string {
 	return strings.Join(i.Options, "|")
 }
 
-// List returns what waits for a person; the same question of several runs is one item.
+// List returns the open items. It merges the same question of several runs.
 func (s *Inbox) List(ctx context.Context) ([]api.Item, error) {
 	items, err := s.ledger.Inbox.List(ctx)
 	out := []api.Item{}
@@ -102,7 +103,7 @@ func (s *Inbox) List(ctx context.Context) ([]api.Item, error) {
 	return out, err
 }
 
-// Item is one item of the inbox, also one that is closed.
+// Item returns one item of the inbox, open or closed.
 func (s *Inbox) Item(ctx context.Context, id int64) (api.Item, error) {
 	i, err := s.ledger.Inbox.Get(ctx, id)
 	out := newItem(i)
@@ -123,28 +124,29 @@ func (s *Inbox) closed(r *http.Request) (any, error) {
 	return s.Closed(r.Context(), number(r, "before", 0), int(number(r, "n", defaultClosed)))
 }
 
-// Closed is what waited for a person and does no more, the newest first: items whose numbers are below before, or all (0).
+// Closed returns closed items, newest first. It returns only items with numbers below before,
+// unless before is 0.
 func (s *Inbox) Closed(ctx context.Context, before int64, n int) ([]api.Item, error) {
 	items, err := s.ledger.Inbox.Closed(ctx, before, n)
 	return convert(items, newItem), err
 }
 
-// Answer answers an item. The run is what became of the one that asked.
+// Answer answers an item. It returns the state of the run that asked.
 func (s *Inbox) Answer(ctx context.Context, n int64, in api.Answer) (api.Run, error) {
 	item, err := s.ledger.Inbox.Get(ctx, n)
 	if err != nil {
 		return api.Run{}, err
 	}
-	// A question that was answered takes the same answer again.
+	// A question that was answered accepts the same answer again.
 	if item.State != inbox.ItemOpen && (item.Kind != inbox.KindInput || item.State != inbox.ItemAnswered) {
 		return api.Run{}, closedReason(item)
 	}
-	// rouse approve must not answer a question that happens to have the number.
+	// rouse approve must not answer a question that has the given number.
 	if in.Kind != "" && in.Kind != item.Kind {
 		return api.Run{}, usage("inbox item %d is of the kind %s, and not of %s; see: rouse inbox", n, item.Kind, in.Kind)
 	}
 
-	// An approval without a tool is one of a definition, which holds until it changes in any case.
+	// An approval without a tool approves a definition. It is valid until the definition changes.
 	if in.Text == inbox.ApprovalAlways && item.Kind == inbox.KindApproval && item.Action.Tool == "" {
 		in.Text = inbox.ApprovalOnce
 	}
@@ -157,11 +159,11 @@ func (s *Inbox) Answer(ctx context.Context, n int64, in api.Answer) (api.Run, er
 		return api.Run{}, usage("the reason has more than %d characters", maxAnswer)
 	}
 
-	if item.Kind == inbox.KindDatabase { // there is one answer, and no run to go on
+	if item.Kind == inbox.KindDatabase { // there is only one answer, and no run to continue
 		return api.Run{Agent: item.Agent}, s.databases.accept(ctx, item.Agent)
 	}
 
-	if item.State == inbox.ItemOpen { // what it takes is no text for the record
+	if item.State == inbox.ItemOpen { // a sign-in answer is a secret, so it is not recorded
 		if taken, err := s.takeSignIn(ctx, item, text); taken {
 			if err != nil {
 				return api.Run{}, err
@@ -177,7 +179,7 @@ func (s *Inbox) Answer(ctx context.Context, n int64, in api.Answer) (api.Run, er
 	}
 	run, err := s.ledger.AnswerAs(ctx, n, reply)
 
-	// Somebody was faster, or it expired since it was read above: say which.
+	// Another answer came first, or the item has expired since the read above. Report which.
 	if errors.Is(err, inbox.ErrClosed) {
 		if item, err = s.ledger.Inbox.Get(ctx, n); err == nil {
 			err = closedReason(item)
@@ -187,12 +189,12 @@ func (s *Inbox) Answer(ctx context.Context, n int64, in api.Answer) (api.Run, er
 		return api.Run{}, err
 	}
 
-	// A dispatcher may have resumed the run already, so show it as it is now.
+	// A dispatcher may have resumed the run already, so return its current state.
 	run, err = s.ledger.Runs.Get(ctx, run.ID)
 	return s.runs.oneWithArtifacts(ctx, run, err)
 }
 
-// closedReason says why an item can no longer be answered.
+// closedReason returns the reason why an item cannot be answered any more.
 func closedReason(i inbox.Item) error {
 	why := "nobody answered it in time"
 	switch i.State {
@@ -201,14 +203,14 @@ func closedReason(i inbox.Item) error {
 	case inbox.ItemWithdrawn:
 		why = "its run ended otherwise, or asks again"
 	case inbox.ItemOpen:
-		// An open item that has expired has a run that no daemon has ended yet.
+		// An expired item is open until a daemon ends its run.
 		if i.ExpiresAt.IsZero() || time.Now().Before(i.ExpiresAt) {
 			why = "its run does not wait for it"
 		}
 	}
 
 	see := fmt.Sprintf("rouse show %d", i.Run)
-	if i.Kind == inbox.KindDatabase { // it is no run's
+	if i.Kind == inbox.KindDatabase { // it does not belong to a run
 		see = "rouse doctor"
 		if i.State == inbox.ItemWithdrawn {
 			why = "the database was replaced, or its ledger is back"
@@ -218,8 +220,8 @@ func closedReason(i inbox.Item) error {
 	return conflict("inbox item %d is not open any more: %s at %s; see: %s", i.ID, why, cmp.Or(i.ClosedAt, i.ExpiresAt).UTC().Format(time.RFC3339), see)
 }
 
-// matchAnswer parses an answer: the words or the numbers of options, or else free text, which only a
-// question accepts. What looks like the number of an option but is none is refused as a typing error.
+// matchAnswer parses an answer: the words or numbers of options, or free text, which only a
+// question accepts. It refuses a small number that is not an option as a typing error.
 func matchAnswer(i inbox.Item, answer string) (string, error) {
 	answer = strings.TrimSpace(answer)
 	switch n := utf8.RuneCountInString(answer); {
@@ -235,7 +237,7 @@ func matchAnswer(i inbox.Item, answer string) (string, error) {
 	if len(i.Options) == 0 {
 		return answer, nil
 	}
-	// Whole first: an option may contain a comma.
+	// Match the whole text first, because an option may contain a comma.
 	if o, ok := option(i.Options, answer); ok {
 		return o, nil
 	}
@@ -251,8 +253,8 @@ func matchAnswer(i inbox.Item, answer string) (string, error) {
 			continue
 		}
 
-		// A longer number is rather an amount or a year, and options that are numbers themselves make
-		// any number a possible answer.
+		// A longer number is probably an amount or a year. If an option is itself a number, any
+		// number may be an answer.
 		if n, err := strconv.Atoi(p); err == nil && len(p) < 3 && !slices.ContainsFunc(i.Options, isNumber) {
 			return "", usage("there is no option %d; there are %s", n, numbered(i.Options))
 		}
@@ -260,7 +262,7 @@ func matchAnswer(i inbox.Item, answer string) (string, error) {
 			return "", usage("%q is no answer to this; the answers are %s", text.Truncate(answer, maxQuoted), numbered(i.Options))
 		}
 
-		return answer, nil // an answer that none of the options foresaw
+		return answer, nil // a free answer
 	}
 	if len(chosen) > 1 && !i.Multiple {
 		return "", usage("only one of the options can be chosen: %s", numbered(i.Options))
@@ -269,7 +271,7 @@ func matchAnswer(i inbox.Item, answer string) (string, error) {
 	return strings.Join(chosen, ", "), nil
 }
 
-// fillForm is an answer to an item with an input schema, as JSON. Whether that fits, the ledger says.
+// fillForm converts an answer to JSON for an item with an input schema. The ledger validates it.
 func fillForm(i inbox.Item, answer string) (string, error) {
 	f, err := form.Parse(i.InputSchema)
 	if err != nil {
@@ -301,7 +303,7 @@ func option(options []string, text string) (string, bool) {
 	if i := slices.IndexFunc(options, func(o string) bool { return strings.EqualFold(o, text) }); i >= 0 {
 		return options[i], true
 	}
-	// After the words, so that an option that is itself a number means itself.
+	// Compare the words first, so that an option that is a number matches itself.
 	if n, err := strconv.Atoi(text); err == nil && n >= 1 && n <= len(options) {
 		return options[n-1], true
 	}
@@ -331,7 +333,8 @@ func (s *Inbox) labels(r *http.Request) (any, error) {
 	return convert(found, newLabel), err
 }
 
-// clearLabel takes a label off what an owner has inspected: a path with all below it, or all that an agent keeps.
+// clearLabel removes a label after an inspection by the owner. It clears a path and everything
+// below it, or everything that an agent keeps.
 func (s *Inbox) clearLabel(r *http.Request, ask api.ClearLabel) (any, error) {
 	if ask.Label != label.TaintUntrusted && ask.Label != label.TaintPrivate || (ask.Agent != "") == filepath.IsAbs(ask.Path) {
 		return nil, usage("a label A or B, and an agent or an absolute path are needed")
@@ -354,7 +357,8 @@ func (s *Inbox) clearLabel(r *http.Request, ask api.ClearLabel) (any, error) {
 	return convert(cleared, newLabel), err
 }
 
-// notLabelled says why there was no label to take off; that of a folder is not taken off a part of it.
+// notLabelled returns the reason why there is no label to remove. A label of a folder cannot be
+// removed from a part of it.
 func (s *Inbox) notLabelled(r *http.Request, ask api.ClearLabel) error {
 	word := map[string]string{label.TaintUntrusted: "untrusted", label.TaintPrivate: "labelled private"}[ask.Label]
 	if ask.Agent != "" {

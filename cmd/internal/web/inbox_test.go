@@ -7,7 +7,7 @@ import (
 	"rouse/internal/ledger/inbox"
 )
 
-// An answer may be an option in words or by its number; a slip of the finger is refused.
+// An answer may be an option in words or by its number. A probable typing error is refused.
 func TestMatchAnswer(t *testing.T) {
 	banks := []string{"GLS", "Sparkasse", "both, please"}
 	recovery := []string{"done", "again", "skip", "stop"}
@@ -15,7 +15,7 @@ func TestMatchAnswer(t *testing.T) {
 		kind       string
 		options    []string
 		multiple   bool
-		text, want string // want: the parsed answer, or the refusal
+		text, want string // want: the parsed answer or the error
 	}{
 		{"input", nil, false, "  anything, at all ", "anything, at all"}, {"input", nil, false, "7", "7"},
 		{"input", nil, false, " \n ", "refused: the answer is empty"}, {"input", nil, false, strings.Repeat("ä", 8001), "refused: the answer has 8001 characters"},

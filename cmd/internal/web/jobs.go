@@ -17,7 +17,7 @@ import (
 	"rouse/internal/ledger/pause"
 )
 
-// jobs answers requests about jobs and agents.
+// jobs handles requests about jobs and agents.
 type jobs struct {
 	*responder
 	catalog   *control.Catalog
@@ -78,7 +78,7 @@ func (s *jobs) whyFile(r *http.Request) (any, error) {
 	return s.explainer.WhyFile(r.Context(), path)
 }
 
-// wakes answers requests about the wakes that agents plan.
+// wakes handles requests about the wakes that agents plan.
 type wakes struct {
 	*responder
 	schedule *control.Schedule
@@ -152,7 +152,7 @@ func (s *Pauses) End(ctx context.Context, scope, name string) (api.Resumed, erro
 	return s.schedule.Resume(ctx, scope, name)
 }
 
-// pauseScope refuses a scope and a name that do not go together.
+// pauseScope returns an error if a scope and a name do not fit together.
 func pauseScope(scope, name string) error {
 	switch {
 	case scope != pause.Job && scope != pause.Agent && scope != pause.All:
@@ -185,20 +185,20 @@ func (s *Incidents) routes() []Route {
 
 const (
 	defaultIncidents = 100
-	maxNote          = 500 // characters of an acknowledgement
+	maxNote          = 500 // characters in a note
 )
 
 func (s *Incidents) list(r *http.Request) (any, error) {
 	return s.List(r.Context(), incident.Filter{Job: r.URL.Query().Get("job"), Closed: flag(r, "all"), Limit: int(number(r, "n", defaultIncidents))})
 }
 
-// List returns incidents: jobs that fail, by the kind of error.
+// List returns incidents: failing jobs, by kind of error.
 func (s *Incidents) List(ctx context.Context, f incident.Filter) ([]api.Incident, error) {
 	all, err := s.ledger.Incidents.List(ctx, f)
 	return convert(all, api.NewIncident), err
 }
 
-// Acknowledge says that somebody knows of an incident.
+// Acknowledge records that a person knows of an incident.
 func (s *Incidents) Acknowledge(ctx context.Context, n int64, note string) (api.Incident, error) {
 	note = strings.TrimSpace(note)
 	if utf8.RuneCountInString(note) > maxNote {

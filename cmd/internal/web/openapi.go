@@ -14,14 +14,15 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-// refPrefix is where OpenAPI keeps the types that a document names.
+// refPrefix is the prefix of references to named types in OpenAPI.
 const refPrefix = "#/components/schemas/"
 
 // document is a JSON object of the description.
 type document = map[string]any
 
 func (s *Server) schemaRoutes() []Route {
-	// Made once: the routes do not change, and the schemas of their types take a while.
+	// Build the description once, because the routes do not change and the schemas are slow to
+	// build.
 	described := sync.OnceValues(func() (json.RawMessage, error) {
 		all, err := openAPI(s.routes)
 		if err != nil {
@@ -32,7 +33,7 @@ func (s *Server) schemaRoutes() []Route {
 	return []Route{get[document]("/v1/openapi.json", "This description, as OpenAPI 3.1.", s.answer(func(*http.Request) (any, error) { return described() }))}
 }
 
-// openAPI describes routes. It is made of the same values that the router is made of, and of the types that are answered.
+// openAPI describes routes. It uses the same values as the router, and the types of the responses.
 func openAPI(routes []Route) (document, error) {
 	types := &typeSchemas{components: document{}}
 	failure, err := types.of(reflect.TypeFor[api.Error]())
@@ -73,7 +74,7 @@ func openAPI(routes []Route) (document, error) {
 
 var pathValue = regexp.MustCompile(`\{([a-z]+)\}`)
 
-// describe is a route as an operation.
+// describe returns the OpenAPI operation of a route.
 func describe(route Route, types *typeSchemas) (document, error) {
 	parameters := []any{}
 	for _, m := range pathValue.FindAllStringSubmatch(route.Path, -1) {
@@ -130,7 +131,7 @@ func (p Param) schema() document {
 	return one
 }
 
-// operationID is a route as one word: postRunsIdCancel.
+// operationID returns a route as one word, such as postRunsIdCancel.
 func operationID(route Route) string {
 	out := strings.ToLower(route.Method)
 	for _, part := range strings.FieldsFunc(strings.TrimPrefix(route.Path, "/v1"), func(r rune) bool { return strings.ContainsRune("/{}._", r) }) {
@@ -139,10 +140,10 @@ func operationID(route Route) string {
 	return out
 }
 
-// typeSchemas collects the schemas of types, each once.
+// typeSchemas collects the schemas of types without duplicates.
 type typeSchemas struct{ components document }
 
-// content is what is sent or answered, by its media types.
+// content returns the schemas of a request or response by media type.
 func (t *typeSchemas) content(all ...Content) (document, error) {
 	out := document{}
 	for _, c := range all {
@@ -160,7 +161,7 @@ func (t *typeSchemas) content(all ...Content) (document, error) {
 	return out, nil
 }
 
-// of is the schema of a type; what it names is added to the components.
+// of returns the schema of a type and adds referenced types to the components.
 func (t *typeSchemas) of(of reflect.Type) (document, error) {
 	reflector := jsonschema.Reflector{Anonymous: true, Namer: schemaName, Mapper: mapType}
 	text, err := json.Marshal(reflector.ReflectFromType(of))
@@ -183,7 +184,7 @@ func (t *typeSchemas) of(of reflect.Type) (document, error) {
 	return schema, nil
 }
 
-// schemaName is the name of a type: that of its package goes before it, unless it is one of the API's.
+// schemaName returns the name of a type, prefixed with its package unless it is a type of the API.
 func schemaName(t reflect.Type) string {
 	name, argument, generic := strings.Cut(t.Name(), "[")
 	if generic {
@@ -198,7 +199,7 @@ func schemaName(t reflect.Type) string {
 	return strings.ToUpper(pkg[:1]) + pkg[1:] + name
 }
 
-// mapType is the schema of types that write their JSON themselves.
+// mapType returns the schema of types that implement json.Marshaler.
 func mapType(t reflect.Type) *jsonschema.Schema {
 	switch t {
 	case reflect.TypeFor[api.Time]():

@@ -20,10 +20,10 @@ import (
 // responder writes responses. All parts of a Server share one.
 type responder struct {
 	log    *slog.Logger
-	redact func(json.RawMessage) json.RawMessage // removes secrets; nil if there are none
+	redact func(json.RawMessage) json.RawMessage // removes secrets; nil if there are no secrets
 }
 
-// answer turns a function's value or error into a JSON response.
+// answer converts a function's value or error to a JSON response.
 func (s *responder) answer(f func(*http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v, err := f(r)
@@ -57,14 +57,14 @@ func (s *responder) fail(w http.ResponseWriter, r *http.Request, err error) {
 	s.write(w, r, failure.Status, failure)
 }
 
-// setRetryAfter says when a request that was refused for now may be sent again.
+// setRetryAfter sets the Retry-After header of a response to a request that was refused for now.
 func setRetryAfter(w http.ResponseWriter, failure *api.Error) {
 	if failure.RetryAfter > 0 {
 		w.Header().Set("Retry-After", api.RetryAfter(failure.RetryAfter))
 	}
 }
 
-// Failure words an error for whoever asked, with the HTTP status that it has in the API.
+// Failure converts an error to the error of the API, with its HTTP status.
 func (s *responder) Failure(r *http.Request, err error) *api.Error {
 	var failure *api.Error
 	var bad *agentdb.Error
@@ -85,7 +85,7 @@ func (s *responder) Failure(r *http.Request, err error) *api.Error {
 	case errors.Is(err, ledger.ErrNotFound):
 		failure = &api.Error{Status: http.StatusNotFound, Message: err.Error(), Usage: true}
 	default:
-		// The cases above are errors of the client; this one is an error of the server.
+		// The cases above are errors of the client. This one is an error of the server.
 		s.log.Error("a request failed", "path", r.URL.Path, "error", err)
 		failure = &api.Error{Status: http.StatusInternalServerError, Message: err.Error()}
 	}
@@ -96,7 +96,7 @@ func (s *responder) Failure(r *http.Request, err error) *api.Error {
 	return &clean
 }
 
-// redacted returns a text without secrets, for a page.
+// redacted removes secrets from a text for a page.
 func (s *responder) redacted(text string) string {
 	raw, err := json.Marshal(text)
 	if err != nil || s.redact == nil {
@@ -109,15 +109,15 @@ func (s *responder) redacted(text string) string {
 	return clean
 }
 
-// usage is the error of a wrong request, with what to do instead.
+// usage returns an error for an invalid request. The message includes a remedy.
 func usage(format string, args ...any) error {
 	return &api.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf(format, args...), Usage: true}
 }
 
-// read decodes a JSON body, refusing unknown keys.
+// read decodes a JSON body and refuses unknown keys.
 func read(r *http.Request, into any) error {
 	dec := json.NewDecoder(r.Body)
-	// A field that is misspelt, or too new for this daemon, must not be ignored silently.
+	// Do not silently ignore a field that is misspelt or too new for this daemon.
 	dec.DisallowUnknownFields()
 	err := dec.Decode(into)
 	var large *http.MaxBytesError

@@ -24,50 +24,51 @@ const (
 	mediaBytes  = "application/octet-stream"
 )
 
-// Route is one thing that can be asked of the API. What it says of itself is checked before its handler
-// hears of a request, and is what /v1/openapi.json tells.
+// Route is one operation of the API. Requests are checked against its fields before its handler is
+// called. /v1/openapi.json is generated from them.
 type Route struct {
-	Method  string // "GET", "POST"
-	Path    string // as of http.ServeMux, /v1/runs/{id}
-	Summary string // what it does, in a sentence
+	Method  string // such as "GET" or "POST"
+	Path    string // pattern of http.ServeMux, such as /v1/runs/{id}
+	Summary string // description in a sentence
 	Query   []Param
 	Header  []Param
-	Body    Content   // what is sent; its Type is nil where nothing is
-	Answer  []Content // what a success is: one, or what Accept chooses among
-	// Local says that it is answered on the socket of the home alone: what it does is for who holds the home.
+	Body    Content   // request body; Type is nil without a body
+	Answer  []Content // successful responses, selected by Accept
+	// Local restricts the route to the socket of the home, so only the owner of the home can use
+	// it.
 	Local   bool
 	handler http.Handler
 }
 
-// Param is a value of the query. One that is empty is as one that is absent.
+// Param is a parameter of the query. An empty value is the same as an absent one.
 type Param struct {
 	Name        string
 	Kind        ParamKind
-	Values      []string // that there are; nil: any of its kind
-	Many        bool     // it may stand several times
-	Most        int64    // largest value of a count; 0: any
+	Values      []string // allowed values; nil means any value of the kind
+	Many        bool     // it may occur several times
+	Most        int64    // maximum value of a count; 0 means any
 	Description string
 }
 
-// ParamKind is what the values of a parameter look like.
+// ParamKind is the format of a parameter.
 type ParamKind string
 
-// The kinds of parameters.
+// Kinds of parameters.
 const (
 	ParamText   ParamKind = "text"
 	ParamCount  ParamKind = "count"  // a number from 1
-	ParamCursor ParamKind = "cursor" // an id from which a listing goes on; 0 is before all
+	ParamCursor ParamKind = "cursor" // an id after which a listing continues; 0 means the start
 	ParamTime   ParamKind = "time"   // RFC 3339
 	ParamFlag   ParamKind = "flag"   // true, false, 1 or 0
 )
 
-// Content is what is sent with a request, or answered.
+// Content is the content of a request or response.
 type Content struct {
 	Media string
-	Type  reflect.Type // of the JSON value, or of each line; nil for bytes
+	Type  reflect.Type // type of the JSON value or of each line; nil for bytes
 }
 
-// Limit is how many bytes a request may send.
+// Limit returns the maximum size of a request body in bytes.
 func (r Route) Limit() int64 {
 	if r.Body.Media == mediaBytes {
 		return maxImport
@@ -79,17 +80,17 @@ func (r Route) takesNothing() bool {
 	return r.Body.Media == "" || r.Body.Type == reflect.TypeFor[api.Nothing]()
 }
 
-// get is a route that answers with a T as JSON.
+// get returns a route that responds with a T as JSON.
 func get[T any](path, says string, handler http.Handler, query ...Param) Route {
 	return Route{Method: http.MethodGet, Path: path, Summary: says, Query: query, Answer: []Content{jsonOf[T]()}, handler: handler}
 }
 
-// post is a route that takes an In as JSON, and answers with an Out.
+// post returns a route that takes an In as JSON and responds with an Out.
 func post[In, Out any](path, says string, handler http.Handler) Route {
 	return Route{Method: http.MethodPost, Path: path, Summary: says, Body: jsonOf[In](), Answer: []Content{jsonOf[Out]()}, handler: handler}
 }
 
-// work is a route that takes an In as JSON, and answers with lines that end in an Out.
+// work returns a route that takes an In as JSON and responds with lines that end in an Out.
 func work[In, Out any](s *responder, path, says string, do func(r *http.Request, in In, progress func(done, of int64)) (Out, error)) Route {
 	return Route{Method: http.MethodPost, Path: path, Summary: says, Body: jsonOf[In](), Answer: []Content{linesOf[Out]()}, handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var in In
@@ -105,7 +106,7 @@ func jsonOf[T any]() Content { return Content{mediaJSON, reflect.TypeFor[T]()} }
 
 func linesOf[T any]() Content { return Content{mediaLines, reflect.TypeFor[api.WorkLine[T]]()} }
 
-// local has routes answered on the socket alone.
+// local restricts routes to the socket.
 func local(routes ...Route) []Route {
 	for i := range routes {
 		routes[i].Local = true
@@ -113,7 +114,7 @@ func local(routes ...Route) []Route {
 	return routes
 }
 
-// admit has a route's handler hear only of requests that are as the route says.
+// admit returns a handler that checks requests before it calls the route's handler.
 func (s *responder) admit(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := route.refusal(r); err != nil {
@@ -122,7 +123,7 @@ func (s *responder) admit(route Route) http.Handler {
 		}
 
 		r.Body = http.MaxBytesReader(w, r.Body, route.Limit())
-		// What a handler has no use for is looked at all the same: whoever sends it means something by it.
+		// Refuse an unexpected body instead of ignoring it, because the client expects an effect.
 		if route.takesNothing() && r.ContentLength != 0 {
 			if err := read(r, &api.Nothing{}); err != nil {
 				s.fail(w, r, err)
@@ -133,7 +134,8 @@ func (s *responder) admit(route Route) http.Handler {
 	})
 }
 
-// refusal says what is wrong with a request before its body is read, nil if nothing is.
+// refusal returns an error if a request is invalid, without reading its body. Otherwise it returns
+// nil.
 func (r Route) refusal(req *http.Request) error {
 	if r.Local && access.OnNetwork(req.Context()) {
 		return &api.Error{Status: http.StatusForbidden, Message: r.Path + " is answered on the machine of rouse alone, to its commands"}
@@ -149,15 +151,15 @@ func (r Route) refusal(req *http.Request) error {
 	return r.checkQuery(req.URL.RawQuery)
 }
 
-// checkMedia refuses a body that does not say to be what the route takes. A page of a stranger cannot say so without
-// having asked before.
+// checkMedia refuses a body without the media type of the route. A foreign web page can send that
+// type only after a preflight request.
 func (r Route) checkMedia(req *http.Request) error {
 	want := r.Body.Media
 	if want == "" {
 		want = mediaJSON
 	}
 	if req.ContentLength == 0 {
-		return nil // the handler says what it misses
+		return nil // the handler reports what is missing
 	}
 
 	is, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
@@ -167,8 +169,8 @@ func (r Route) checkMedia(req *http.Request) error {
 	return nil
 }
 
-// checkQuery refuses values that are not of their kinds, and names that the route does not know: one that is misspelt,
-// or too new for this daemon, must not be ignored silently.
+// checkQuery refuses invalid values and unknown names. A name that is misspelt or too new for this
+// daemon must not be silently ignored.
 func (r Route) checkQuery(raw string) error {
 	query, err := url.ParseQuery(raw)
 	if err != nil {
@@ -229,13 +231,13 @@ func (p Param) check(value string) error {
 	return nil
 }
 
-// flag reads a parameter that was checked.
+// flag returns the value of a flag that was checked.
 func flag(r *http.Request, name string) bool {
 	on, err := strconv.ParseBool(r.URL.Query().Get(name))
 	return err == nil && on
 }
 
-// number reads a count or a cursor that was checked.
+// number returns the value of a count or cursor that was checked.
 func number(r *http.Request, name string, fallback int64) int64 {
 	if n, err := strconv.ParseInt(r.URL.Query().Get(name), 10, 64); err == nil {
 		return n
@@ -243,13 +245,13 @@ func number(r *http.Request, name string, fallback int64) int64 {
 	return fallback
 }
 
-// since reads a time that was checked, or returns the zero time.
+// since returns a time that was checked, or the zero time.
 func since(r *http.Request) time.Time {
 	t, _ := time.Parse(time.RFC3339Nano, r.URL.Query().Get("since"))
 	return t
 }
 
-// parseID reads a number that names a thing. The error names the command that lists the numbers.
+// parseID parses the number of an item. The error names the command that lists the numbers.
 func parseID(written, thing, see string) (int64, error) {
 	n, err := strconv.ParseInt(written, 10, 64)
 	if err != nil || n < 1 {
@@ -259,7 +261,7 @@ func parseID(written, thing, see string) (int64, error) {
 	return n, nil
 }
 
-// withID passes the number in the path of a request.
+// withID passes the number in the path of a request to answer.
 func withID[T any](thing, see string, answer func(context.Context, int64) (T, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		n, err := parseID(r.PathValue("id"), thing, see)
@@ -270,14 +272,14 @@ func withID[T any](thing, see string, answer func(context.Context, int64) (T, er
 	}
 }
 
-// withIDBody passes the number in the path of a request, and its body.
+// withIDBody passes the number in the path of a request, and its body, to answer.
 func withIDBody[In, T any](thing, see string, answer func(context.Context, int64, In) (T, error)) func(*http.Request) (any, error) {
 	return withBody(func(r *http.Request, in In) (any, error) {
 		return withID(thing, see, func(ctx context.Context, n int64) (T, error) { return answer(ctx, n, in) })(r)
 	})
 }
 
-// conflict is the error of a request that does not fit the state of things.
+// conflict returns an error for a request that is not possible in the current state.
 func conflict(format string, args ...any) error {
 	return &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf(format, args...)}
 }
@@ -286,7 +288,7 @@ func tooLarge(limit int64) error {
 	return &api.Error{Status: http.StatusRequestEntityTooLarge, Message: "the request has more than " + strconv.FormatInt(limit, 10) + " bytes", Usage: true}
 }
 
-// otherMethod answers a request of a path by a method that it does not have.
+// otherMethod responds to requests with a method that the path does not support.
 func (s *responder) otherMethod(methods []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		allow := strings.Join(methods, ", ")
@@ -295,19 +297,20 @@ func (s *responder) otherMethod(methods []string) http.Handler {
 	})
 }
 
-// idempotencyKey is the header by which a client names a request, so that it can send it again when it has heard no answer.
+// idempotencyKey is the header with the client's key of a request. It allows a client to repeat
+// the request if it got no response.
 const idempotencyKey = "Idempotency-Key"
 
-// maxKey bounds such a name, in bytes.
+// maxKey is the maximum length of an idempotency key in bytes.
 const maxKey = 200
 
-// once has a route heed an Idempotency-Key.
+// once makes a route accept an Idempotency-Key.
 func (r Route) once() Route {
 	r.Header = append(r.Header, Param{Name: idempotencyKey, Kind: ParamText, Description: "1 to 200 plain characters: the same request with the same key is the same run, as long as that is kept"})
 	return r
 }
 
-// readKey reads the Idempotency-Key of a request for a run, if it has one.
+// readKey reads the Idempotency-Key of a request for a run, if there is one.
 func readKey(r *http.Request, in *api.RunRequest) error {
 	keys := r.Header.Values(idempotencyKey)
 	if len(keys) == 0 {

@@ -17,10 +17,10 @@ import (
 	"rouse/internal/text"
 )
 
-// maxShownBody is how much is shown of what the request of a webhook brought, in characters.
+// maxShownBody is the maximum number of characters shown of a webhook request.
 const maxShownBody = 4000
 
-// Run is a run with all that happened in it.
+// Run returns a run with its attempts, steps, calls and events.
 func (s *Runs) Run(ctx context.Context, id int64) (api.RunDetail, error) {
 	run, err := s.ledger.Runs.Get(ctx, id)
 	if err != nil {
@@ -64,8 +64,8 @@ func newRun(r ledger.Run, shared []artifact.Artifact) api.Run {
 // letters splits a text into its letters.
 func letters(text string) []string { return orEmpty(strings.Split(text, "")) }
 
-// newSteps nests the calls in their steps, in the order in which they happened, and the steps that a
-// call itself made in that call.
+// newSteps nests calls in their steps in chronological order, and steps made by a call in that
+// call.
 func newSteps(steps []steps.Step, calls []ledger.Call) []api.Step {
 	type key struct{ attempt, step int }
 	under := map[key][]ledger.Call{}
@@ -78,11 +78,11 @@ func newSteps(steps []steps.Step, calls []ledger.Call) []api.Step {
 		attempt int
 		key     string
 	}
-	own := call{} // the run's own steps, which no call made
+	own := call{} // the run's own steps
 	within := map[call][]api.Step{own: {}}
 
-	// Backward, because the steps within a call come after the step that made it: by the time
-	// a step is reached, everything below its calls is complete.
+	// Iterate backward, because the steps within a call follow the step that made it. When a step
+	// is reached, everything below its calls is complete.
 	for _, st := range slices.Backward(steps) {
 		made := []api.Call{}
 		for _, c := range under[key{st.Attempt, st.Number}] {
@@ -113,7 +113,7 @@ func newCall(c ledger.Call) api.Call {
 		Result  json.RawMessage `json:"result"`
 	}
 
-	// A failed call has no result; its message is the best there is to show.
+	// A failed call has no result, so show its message.
 	result := json.RawMessage("null")
 	if len(c.Envelope) > 0 && json.Unmarshal(c.Envelope, &envelope) == nil {
 		switch {
@@ -126,7 +126,7 @@ func newCall(c ledger.Call) api.Call {
 		}
 	}
 
-	// A call that was cut off has no envelope, and an empty RawMessage is not valid JSON.
+	// A call that was interrupted has no envelope, and an empty RawMessage is not valid JSON.
 	if len(c.Envelope) == 0 {
 		c.Envelope = json.RawMessage("null")
 	}
@@ -139,10 +139,10 @@ func newCall(c ledger.Call) api.Call {
 	return out
 }
 
-// summarizeImages replaces the images in a recorded envelope by their types and sizes, because nobody
-// reads base64.
+// summarizeImages replaces the images in a recorded envelope by their types and sizes, because
+// base64 is not readable.
 func summarizeImages(envelope json.RawMessage) json.RawMessage {
-	// Most envelopes have no images, and need not be decoded.
+	// Skip decoding for most envelopes, which have no images.
 	if !bytes.Contains(envelope, []byte(`"images":`)) {
 		return envelope
 	}
@@ -173,7 +173,7 @@ func newEvent(e ledger.Event) api.Event {
 	return api.Event{ID: api.OptionalID(e.ID), Run: api.OptionalID(e.Run), Job: e.Job, At: api.At(e.At), Kind: e.Kind, Dispatch: dispatchOf(e), Data: object(e.Data)}
 }
 
-// object is a JSON value, an empty object if there is none.
+// object returns a JSON value, or an empty object if raw is empty.
 func object(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 {
 		return json.RawMessage("{}")

@@ -64,7 +64,7 @@ func (s *Runs) list(r *http.Request) (any, error) {
 		State: domain.State(q.Get("state")), Text: q.Get("text"), Since: since(r), Before: number(r, "before", 0), Limit: int(number(r, "n", defaultRuns))})
 }
 
-// List returns runs, the newest first.
+// List returns runs, newest first.
 func (s *Runs) List(ctx context.Context, f runs.Filter) ([]api.Run, error) {
 	found, err := s.ledger.Runs.List(ctx, f)
 	if err != nil {
@@ -82,15 +82,15 @@ func (s *Runs) List(ctx context.Context, f runs.Filter) ([]api.Run, error) {
 		found = found[:min(len(found), cmp.Or(f.Limit, len(found)))]
 	}
 
-	// Only an empty list may be due to a typing error, and history outlives the configuration: runs of
-	// a job that is gone can still be listed, and end with a page.
+	// Only an empty list may result from a typing error. Runs of a removed job can still be
+	// listed, and their last page may be empty.
 	if len(found) == 0 && f.Before == 0 {
 		if err := s.catalog.Known(f.Job, f.Agent); err != nil {
 			return nil, err
 		}
 	}
 
-	if f.Brief { // without what it leaves out
+	if f.Brief { // without the artifacts
 		out := make([]api.Run, len(found))
 		for i, run := range found {
 			out[i] = newRun(run, nil)
@@ -138,7 +138,7 @@ func (s *Runs) Cancel(ctx context.Context, id int64) (api.Run, error) {
 	}
 
 	run, err = s.ledger.RequestCancel(ctx, id, "cancelled by its owner")
-	// A running attempt finalizes itself; here the ledger ended the run at once, so nobody else does.
+	// A running attempt finalizes itself. Here the ledger ended the run at once, so finalize it.
 	if err == nil && run.State == domain.StateFinished && run.Outcome == domain.OutcomeCancelled {
 		s.actions.Cancelled(ctx, run)
 	}
@@ -146,7 +146,7 @@ func (s *Runs) Cancel(ctx context.Context, id int64) (api.Run, error) {
 	return s.oneWithArtifacts(ctx, run, err)
 }
 
-// Retry has a run tried again.
+// Retry starts another attempt of a run.
 func (s *Runs) Retry(ctx context.Context, id int64) (api.Run, error) {
 	run, err := s.ledger.Runs.Get(ctx, id)
 	if err != nil {
@@ -157,7 +157,7 @@ func (s *Runs) Retry(ctx context.Context, id int64) (api.Run, error) {
 	}
 
 	if run.Outcome == domain.OutcomeSuccess || run.Outcome == domain.OutcomeNothing {
-		// Another attempt would get the results of its calls from the record, and do nothing.
+		// Another attempt would reuse the recorded results of its calls and have no effect.
 		return api.Run{}, conflict("run %d ended in %s, so there is nothing to try again; to do the work once more: rouse run %s", id, run.Outcome, run.Job)
 	}
 
@@ -165,7 +165,7 @@ func (s *Runs) Retry(ctx context.Context, id int64) (api.Run, error) {
 	return s.oneWithArtifacts(ctx, run, err)
 }
 
-// withRun passes the run that a request names.
+// withRun passes the number of the run in a request to answer.
 func withRun[T any](answer func(ctx context.Context, run int64) (T, error)) func(*http.Request) (any, error) {
 	return withID("a run", "rouse runs", answer)
 }
@@ -185,13 +185,13 @@ func (s *Runs) undoRun(r *http.Request, ask api.UndoRequest, progress func(done,
 	return s.Undo(r.Context(), id, ask, progress)
 }
 
-// Undo undoes a run, or returns what that would do.
+// Undo undoes a run, or returns the effect of undoing it.
 func (s *Runs) Undo(ctx context.Context, id int64, ask api.UndoRequest, progress func(done, of int64)) (out api.Undo, err error) {
 	run, err := s.ledger.Runs.Get(ctx, id)
 	if err != nil {
 		return out, err
 	}
-	// rouse db undo names an agent, and another agent's run is probably a typing error.
+	// rouse db undo names an agent. A run of another agent is probably a typing error.
 	if ask.Agent != "" && !strings.EqualFold(ask.Agent, run.Agent) {
 		return out, usage("run %d is one of agent %s, not of %s", id, run.Agent, ask.Agent)
 	}
@@ -202,7 +202,7 @@ func (s *Runs) Undo(ctx context.Context, id int64, ask api.UndoRequest, progress
 	if ask.Only != "" && ask.Only != api.UndoFiles && ask.Only != api.UndoDatabase {
 		return out, usage("%q is none of files and database", ask.Only)
 	}
-	// The database of an agent that is gone cannot be opened; its files can be undone all the same.
+	// The database of a removed agent cannot be opened, but its files can be undone.
 	if err := s.catalog.Known("", run.Agent); err != nil && ask.Only != api.UndoFiles {
 		return out, err
 	}
@@ -219,7 +219,7 @@ func (s *Runs) checkoutRoutes() []Route {
 	}
 }
 
-// Checkout is the private clone of a run, with its changes.
+// Checkout returns the private clone of a run with its changes.
 func (s *Runs) Checkout(ctx context.Context, id int64) (api.Checkout, error) {
 	run, err := s.ledger.Runs.Get(ctx, id)
 	if err != nil {
@@ -235,7 +235,7 @@ func (s *Runs) Checkout(ctx context.Context, id int64) (api.Checkout, error) {
 	return *c, nil
 }
 
-// Apply puts the commits of a run on the branch that it began from.
+// Apply adds the commits of a run to the branch from which it started.
 func (s *Runs) Apply(ctx context.Context, id int64, ask api.ApplyRequest) (api.Checkout, error) {
 	run, err := s.finishedRun(ctx, id)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"rouse/internal/progress"
 )
 
-// Options are the parts of a process that answer requests. Live and Redact are optional.
+// Options holds the parts of a process that handle requests. Live and Redact are optional.
 type Options struct {
 	Ledger   *ledger.Ledger
 	Control  *control.Service
@@ -36,12 +36,12 @@ type Options struct {
 
 	Live     *progress.Tracker // current activity of the runs of this process
 	Network  bool              // the process can serve browsers and programs on the network
-	Stopping <-chan struct{}   // closed when the server stops; event streams end then
+	Stopping <-chan struct{}   // closed when the server stops, to end event streams
 	Logger   *slog.Logger
 	Redact   func(json.RawMessage) json.RawMessage // removes secrets from responses
 }
 
-// Handler answers /v1.
+// Handler serves /v1.
 type Handler struct {
 	http.Handler
 	routes []Route
@@ -50,8 +50,9 @@ type Handler struct {
 // Routes returns all routes of the API.
 func (h *Handler) Routes() []Route { return slices.Clone(h.routes) }
 
-// Server answers /v1, with one field for each subject. The methods of the exported fields give the same answers to a caller in this
-// process, without HTTP between them: a page shows nothing, and changes nothing, that the API would not. Failure converts their errors.
+// Server serves /v1, with one field for each subject. The methods of the exported fields offer the
+// same operations to callers in this process without HTTP. Pages use them, so they cannot do more
+// than the API. Failure converts their errors.
 type Server struct {
 	*responder
 
@@ -101,7 +102,7 @@ func NewServer(o Options) (*Server, error) {
 	return s, nil
 }
 
-// NewHandler returns the whole of /v1.
+// NewHandler returns a handler for all of /v1.
 func NewHandler(o Options) (*Handler, error) {
 	s, err := NewServer(o)
 	if err != nil {
@@ -124,8 +125,8 @@ func NewHandler(o Options) (*Handler, error) {
 	return &Handler{Handler: s.fresh(mux), routes: s.routes}, nil
 }
 
-// fresh loads a newer configuration before a request that may start a run. It adds a header with the first mistake of the
-// configuration on disk to the response if that configuration is not in use.
+// fresh loads a newer configuration before a request that may start a run. If the configuration on
+// disk is not active, it adds a header with the first problem to the response.
 func (s *Server) fresh(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		load := r.Method != http.MethodGet && r.Method != http.MethodHead && r.URL.Path != "/v1/reload"

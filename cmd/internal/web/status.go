@@ -15,7 +15,7 @@ import (
 	"rouse/internal/ledger"
 )
 
-// host answers requests about the process and its home.
+// host handles requests about the process and its home.
 type host struct {
 	*responder
 	ledger   *ledger.Ledger
@@ -84,14 +84,15 @@ func convert[From, To any](list []From, one func(From) To) []To {
 // orEmpty returns a list that is not nil, so that its JSON is a list.
 func orEmpty[T any](list []T) []T { return append([]T{}, list...) }
 
-// door answers requests about access over the network.
+// door handles requests about access over the network.
 type door struct {
 	*responder
 	network bool // the process can serve the network
 	access  *access.Door
 }
 
-// routes are local: a client that was let in must not let others in, nor itself for longer.
+// routes returns the routes of network access. They are local, because a client with access must
+// not grant access to others or extend its own.
 func (s *door) routes() []Route {
 	access := s.accessible(func(*http.Request) (any, error) { return api.Nothing{}, nil })
 	return local(
@@ -108,8 +109,8 @@ func (s *door) routes() []Route {
 	)
 }
 
-// accessible answers a request about access, which fails if access is only possible through the socket. If
-// do returns nothing, the answer is the access that there is then.
+// accessible wraps a handler of requests about access. It returns an error if the process cannot
+// serve the network. If do returns api.Nothing, the response is the access after the request.
 func (s *door) accessible(do func(*http.Request) (any, error)) http.Handler {
 	return s.answer(func(r *http.Request) (any, error) {
 		if !s.network {

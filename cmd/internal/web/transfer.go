@@ -18,14 +18,14 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-// maxImport bounds a file that an owner imports, in bytes. It is four times what an agent
-// can (OSA-58): an owner knows what he has on his disk, but the file is held in memory.
+// maxImport is the maximum size of a file that an owner imports, in bytes. It is larger than the
+// limit for agents, but the file is held in memory.
 const maxImport = 256 << 20
 
-// progressEvery is how often long work reports its progress.
+// progressEvery is the interval between progress reports of long work.
 const progressEvery = 200 * time.Millisecond
 
-// importFile imports the body of a request and answers with JSON lines.
+// importFile imports the body of a request and responds with JSON lines.
 func (s *databases) importFile(w http.ResponseWriter, r *http.Request) {
 	db, release, err := s.storage.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
@@ -44,8 +44,8 @@ func (s *databases) importFile(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// sendWork does work, and sends its progress until it is done. A slow client does not slow it down:
-// it gets the latest progress only.
+// sendWork calls work and sends its progress until it is done. A slow client does not delay the
+// work, but gets only the latest progress.
 func sendWork[T any](s *responder, w http.ResponseWriter, r *http.Request, work func(progress func(done, of int64)) (T, error)) {
 	var progress atomic.Pointer[api.WorkLine[T]]
 	over := make(chan api.WorkLine[T], 1)
@@ -68,7 +68,7 @@ func sendWork[T any](s *responder, w http.ResponseWriter, r *http.Request, work 
 		select {
 		case last := <-over:
 			if last.Error != nil && !sent {
-				// Nothing is out yet, so the status can still say that it failed.
+				// The status has not been sent yet, so it can report the failure.
 				setRetryAfter(w, last.Error)
 				s.write(w, r, last.Status, last.Error)
 				return
@@ -85,8 +85,8 @@ func sendWork[T any](s *responder, w http.ResponseWriter, r *http.Request, work 
 
 			sent = true
 			if out.Encode(line) != nil || flush.Flush() != nil {
-				// The client is gone, which cancels the work. Wait for its end: it still uses the
-				// body of the request, and the database that the caller releases.
+				// The client has disconnected, which cancels the work. Wait for its end, because
+				// it uses the body of the request and the database that the caller releases.
 				<-over
 				return
 			}
@@ -94,8 +94,8 @@ func sendWork[T any](s *responder, w http.ResponseWriter, r *http.Request, work 
 	}
 }
 
-// exportFile sends the result of a query as a file. It is completed first, because its size, and
-// whether it could be made at all, have to be known before the first byte is sent.
+// exportFile sends the result of a query as a file. It first completes the file, because the size
+// and any error must be known before the first byte is sent.
 func (s *databases) exportFile(w http.ResponseWriter, r *http.Request) {
 	var in api.ExportRequest
 	if err := read(r, &in); err != nil {
@@ -110,7 +110,7 @@ func (s *databases) exportFile(w http.ResponseWriter, r *http.Request) {
 	}
 
 	defer func() {
-		_ = file.Close() // a failed write would have shown in exported
+		_ = file.Close() // a failed write was reported by exported
 		_ = os.Remove(file.Name())
 	}()
 
@@ -122,7 +122,7 @@ func (s *databases) exportFile(w http.ResponseWriter, r *http.Request) {
 
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.FormatInt(done.Bytes, 10))
-	// Escaped, because headers cannot hold every character of a name.
+	// Escape the name, because headers cannot contain all characters.
 	w.Header().Set(api.ExportHeader, url.PathEscape(string(header)))
 	if _, err := io.Copy(w, file); err != nil && r.Context().Err() == nil {
 		s.log.Warn("an export could not be sent", "error", err)
@@ -138,7 +138,7 @@ func (s *databases) exported(r *http.Request, in api.ExportRequest) (done api.Ex
 	return done, file, err
 }
 
-// ExportFile writes the answer of a query to a temporary file. The caller must remove the file.
+// ExportFile writes the result of a query to a temporary file. The caller must remove the file.
 func ExportFile(ctx context.Context, db *agentdb.DB, spec agentdb.ExportSpec) (*os.File, api.Exported, error) {
 	file, err := os.CreateTemp("", "rouse-export-")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"rouse/internal/ledger/workspace"
 )
 
-// How much of a workspace is shown.
+// Limits of lists.
 const (
 	maxWorkspaces      = 1000
 	shownWorkspaceRuns = 20
@@ -54,7 +54,7 @@ func newWorkspace(w workspace.Workspace) api.Workspace {
 		SchemaVersion: w.SchemaVersion, LockVersion: w.LockVersion, Review: api.OptionalID(w.Review), CreatedAt: api.At(w.CreatedAt), UpdatedAt: api.At(w.UpdatedAt)}
 }
 
-// withRun adds the run that works in a workspace, the newest of those that are not over.
+// withRun adds the newest unfinished run of a workspace.
 func (s *Workspaces) withRun(ctx context.Context, w workspace.Workspace) (api.Workspace, error) {
 	out := newWorkspace(w)
 	runs, err := s.ledger.Workspaces.Runs(ctx, w.ID, shownWorkspaceRuns)
@@ -93,12 +93,12 @@ func (s *Workspaces) List(ctx context.Context, f workspace.Filter) ([]api.Worksp
 	return out, nil
 }
 
-// withWorkspace passes the workspace that a request names.
+// withWorkspace passes the number of the workspace in a request to answer.
 func withWorkspace[T any](answer func(ctx context.Context, workspace int64) (T, error)) func(*http.Request) (any, error) {
 	return withID("a workspace", "rouse workspaces", answer)
 }
 
-// Workspace is a workspace with what it holds, and who works in it.
+// Workspace returns a workspace with its content and its runs.
 func (s *Workspaces) Workspace(ctx context.Context, n int64) (api.WorkspaceDetail, error) {
 	w, err := s.ledger.Workspaces.Get(ctx, n)
 	if err != nil {
@@ -126,7 +126,7 @@ func (s *Workspaces) Workspace(ctx context.Context, n int64) (api.WorkspaceDetai
 	return out, err
 }
 
-// addRuns adds the runs that work in a workspace, and those that are over.
+// addRuns adds the active and the finished runs of a workspace.
 func (s *Workspaces) addRuns(ctx context.Context, workspace int64, out *api.WorkspaceDetail) error {
 	runs, err := s.ledger.Workspaces.Runs(ctx, workspace, shownWorkspaceRuns)
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *Workspaces) addRuns(ctx context.Context, workspace int64, out *api.Work
 	return nil
 }
 
-// workspaceRun is how far a run has got in its workspace, and what it waits for.
+// workspaceRun returns the progress of a run in its workspace, and its open inbox items.
 func (s *Workspaces) workspaceRun(ctx context.Context, run ledger.Run, shown api.Run) (api.WorkspaceRun, error) {
 	out := api.WorkspaceRun{Run: shown, Progress: json.RawMessage("null"), Inbox: []api.Item{}}
 	last, err := s.ledger.Workspaces.LastCheckpoint(ctx, run.ID)
@@ -181,7 +181,7 @@ func newWorkspaceArtifact(a artifact.Artifact) api.WorkspaceArtifact {
 		Approval: a.Approval, ApprovalRef: a.ApprovalRef, Role: a.Role, Run: api.ID(a.Run)}
 }
 
-// Change does what an owner wants of a workspace: pause, resume, archive, acknowledge, discard or retry.
+// Change applies an action to a workspace: pause, resume, archive, acknowledge, discard or retry.
 func (s *Workspaces) Change(ctx context.Context, n int64, action string) (_ any, err error) {
 	statuses := map[string]workspace.Status{"pause": workspace.Paused, "resume": workspace.Active, "archive": workspace.Archived}
 	var w workspace.Workspace
@@ -203,7 +203,7 @@ func (s *Workspaces) Change(ctx context.Context, n int64, action string) (_ any,
 	return s.withRun(ctx, w)
 }
 
-// retryReview puts a workspace back, and has a new run begin from there.
+// retryReview resets a workspace and starts a new run from there.
 func (s *Workspaces) retryReview(ctx context.Context, n int64) (any, error) {
 	run, err := s.ledger.RetryReview(ctx, n)
 	if err != nil {

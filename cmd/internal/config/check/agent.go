@@ -35,7 +35,7 @@ func (c *checker) checkAgent(path string, a *config.Agent) {
 		}
 	}
 
-	// nil and empty mean the same to the tools: no restriction. Whoever writes [] means the opposite.
+	// The tools take an empty list like nil: no restriction. The author of [] means the opposite.
 	if a.Tools.Allow != nil && len(a.Tools.Allow) == 0 {
 		c.bad(path+".tools.allow", "is empty, which would allow every tool").Hint = `to allow none, write deny: ["*"]`
 	}
@@ -60,7 +60,7 @@ func (c *checker) checkAgent(path string, a *config.Agent) {
 
 	for at, g := range config.Each(path+".grants.read", a.Grants.Read) {
 		if _, err := os.Stat(string(g.Path)); err != nil && g.Path != "" {
-			// Only a warning: the folder may appear later.
+			// Only a warning, because the folder may appear later.
 			c.warn(at, "%s does not exist yet", config.Display(string(g.Path)))
 		}
 	}
@@ -71,7 +71,7 @@ func (c *checker) checkAgent(path string, a *config.Agent) {
 	c.warnSharedWorkdir(path+".workdir", a)
 }
 
-// sandboxOff requires a reason if the sandbox is off, and only then.
+// sandboxOff requires a reason if the sandbox is off, and refuses one otherwise.
 func (c *checker) sandboxOff(path, sandbox, reason, what string) {
 	switch off := sandbox == "off"; {
 	case off && strings.TrimSpace(reason) == "":
@@ -97,7 +97,7 @@ func (c *checker) warnSharedWorkdir(path string, a *config.Agent) {
 
 const phasedSteps = 20
 
-// maxSoul is how long a soul may be, in bytes: it stands before every prompt.
+// maxSoul is the maximum length of a soul in bytes. The soul is part of every prompt.
 const maxSoul = 8_000
 
 // checkMode refuses settings that contradict the mode.
@@ -139,7 +139,7 @@ func (c *checker) checkSoul(path string, a *config.Agent) {
 	}
 }
 
-// writable reports whether an agent may change a file.
+// writable reports whether the agent may change a file.
 func writable(a *config.Agent, path string) bool {
 	return slices.ContainsFunc(a.Writes(), func(root string) bool { return fspath.Within(path, root) })
 }
@@ -160,8 +160,8 @@ func (c *checker) commands(agentPath string, a *config.Agent) {
 	}
 
 	for at, g := range config.Each(agentPath+".grants.commands", a.Commands()) {
-		// A grant that could not be read has an argv of nothing, which means something else.
-		if !c.d.Given(at+".argv") || !c.hasNoProblem(at) { // said already
+		// A grant that could not be read has an empty argv, which has another meaning.
+		if !c.d.Given(at+".argv") || !c.hasNoProblem(at) { // already reported
 			continue
 		}
 
@@ -170,7 +170,7 @@ func (c *checker) commands(agentPath string, a *config.Agent) {
 			continue
 		}
 
-		// In a private clone an agent is to have all of git, and the tools of the project.
+		// In a private clone, an agent may use all of git and the tools of the project.
 		if why := grantsEverything(g.Argv); why != "" && a.Checkout == nil {
 			c.warn(at+".argv", "%s, so that this grant is one for any program, within the agent's folders", why)
 		} else {
@@ -178,7 +178,7 @@ func (c *checker) commands(agentPath string, a *config.Agent) {
 		}
 	}
 
-	// Command tools come with the grant, but tools.allow and tools.deny can still take them away.
+	// A grant enables the command tools, but tools.allow and tools.deny can remove them.
 	runs := c.toolsGiven(tool.RequiresCommands)
 	if len(a.Grants.Commands) > 0 && len(runs) > 0 && len(runs.Where(a.Tools.Permits)) == 0 {
 		first := runs.Where(func(s tool.Spec) bool { return s.AliasOf == "" })
@@ -186,7 +186,7 @@ func (c *checker) commands(agentPath string, a *config.Agent) {
 	}
 }
 
-// writableScripts warns of a granted program or script that the agent itself can write.
+// writableScripts warns of a granted program or script that the agent can change.
 func (c *checker) writableScripts(at string, a *config.Agent, argv []string) {
 	for _, script := range shell.Scripts(argv) {
 		file := script
@@ -199,10 +199,10 @@ func (c *checker) writableScripts(at string, a *config.Agent, argv []string) {
 	}
 }
 
-// escaped is what stands for itself in a pattern.
+// escaped matches an escaped character in a pattern.
 var escaped = regexp.MustCompile(`\\.`)
 
-// grantsEverything returns why a grant allows any program, or "".
+// grantsEverything returns the reason why a grant allows any program, or "".
 func grantsEverything(argv []string) string {
 	open := func(from int) bool {
 		return slices.ContainsFunc(argv[min(from, len(argv)):], func(element string) bool {
@@ -226,9 +226,9 @@ func grantsEverything(argv []string) string {
 	return ""
 }
 
-// fromFile resolves programs and scripts that begin with ./, ../ or ~/ relative to the file. A path
-// that exists only in the agent's workdir stays relative to the workdir.
-// It reports false after a problem.
+// fromFile resolves programs and scripts that begin with ./, ../ or ~/ relative to the file. A
+// path that exists only in the agent's workdir stays relative to the workdir. It returns false if
+// it reports a problem.
 func (c *checker) fromFile(path string, argv []string, workdir string) bool {
 	if len(argv) == 1 {
 		if words := strings.Fields(argv[0]); len(words) > 1 && !strings.ContainsAny(words[0], `/\`) {
@@ -259,7 +259,7 @@ func (c *checker) programPath(path, word, workdir string) string {
 
 	place := c.d.Place(path)
 	file := c.d.Resolve(place.File, word)
-	if strings.ContainsAny(file, "*?[{") { // argv would treat them as patterns or templates
+	if strings.ContainsAny(file, "*?[{") { // argv would treat these characters as patterns or templates
 		return word
 	}
 	if _, err := os.Stat(file); err == nil {
@@ -314,7 +314,7 @@ func (c *checker) network(path string, a *config.Agent) {
 	}
 }
 
-// secretGrants looks the secrets of an agent up, and says which could never be used.
+// secretGrants looks up the secrets of an agent and reports those that could never be used.
 func (c *checker) secretGrants(path string, a *config.Agent) {
 	seen := map[string]bool{}
 	for at, g := range config.Each(path+".grants.secrets", a.Grants.Secrets) {
@@ -333,7 +333,7 @@ func (c *checker) secretGrants(path string, a *config.Agent) {
 		}
 
 		seen[g.Name] = true
-		g.Value = c.d.Grant(at, g.Name) // kept in the agent, so that a call needs no store
+		g.Value = c.d.Grant(at, g.Name) // stored in the agent, so that calls do not read the store
 		if g.OnlyTo == "" {
 			continue
 		}

@@ -20,7 +20,8 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// OSA-40: the mode decides where an agent works, isolated over its workdir; what contradicts it is refused where it stands.
+// TestModes checks the workdir of each mode, and that settings that contradict the mode are
+// refused at their position.
 func TestModes(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]string{
@@ -58,7 +59,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// worksAt is where the first agent works and what it reads, within a folder.
+// worksAt returns the workdir and the readable folders of the first agent, relative to dir.
 func worksAt(cfg *config.Config, dir string) string {
 	a := &cfg.Agents[0]
 	out := a.Mode + " " + string(a.Workdir)
@@ -72,7 +73,7 @@ func worksAt(cfg *config.Config, dir string) string {
 	return strings.ReplaceAll(filepath.ToSlash(out), filepath.ToSlash(dir)+"/", "")
 }
 
-// OSA-40: a playbook that needs a tool of files is refused where its agent has none.
+// TestPlaybookWithoutHost checks that a playbook with file tools is refused if its agent has none.
 func TestPlaybookWithoutHost(t *testing.T) {
 	t.Parallel()
 	const text = "version: 1\nhome: ./h\nagents: [{name: a, mode: MODE}]\njobs: [{name: j, agent: a, playbook: [{call: file_search, with: {pattern: x}}]}]\n"
@@ -85,7 +86,8 @@ func TestPlaybookWithoutHost(t *testing.T) {
 	}
 }
 
-// OSA-40: who an agent is comes from its owner: a file that an agent can write, that is missing, empty or long is refused, with its place.
+// TestSoul checks that a soul file is refused if the agent can write it, or if it is missing,
+// empty or too long.
 func TestSoul(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]string{
@@ -115,8 +117,8 @@ func TestSoul(t *testing.T) {
 	}
 }
 
-// Agents may work in phases; their playbooks never do, and the tool of the phases is not
-// theirs to allow or deny. AYA-06, AYA-11.
+// TestPhased checks agents that work in phases. Their playbooks do not, and tools.allow and
+// tools.deny do not accept the tool of the phases.
 func TestPhased(t *testing.T) {
 	const text = `
 version: 1
@@ -161,8 +163,8 @@ jobs:
 	}
 }
 
-// Switching confinement off needs a reason, and no other setting that would refuse all programs
-// then.
+// TestUnconfined checks that disabling the sandbox requires a reason, and excludes settings that
+// would then refuse all programs.
 func TestUnconfined(t *testing.T) {
 	for agent, say := range map[string]string{
 		"sandbox: off, reason: a container is around it":              "",
@@ -188,7 +190,8 @@ func TestUnconfined(t *testing.T) {
 	}
 }
 
-// TestCommands: a grant that could never hold is refused, and one that gives everything warned of.
+// TestCommands checks that a grant without effect is refused, and that a grant of everything
+// causes a warning.
 func TestCommands(t *testing.T) {
 	outside := configtest.Write(t, "job.sh", "#!/bin/sh\n")
 	for _, c := range []struct{ grants, problem, warning string }{
@@ -235,7 +238,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// A star that is escaped stands for itself, and opens no grant for other arguments.
+// An escaped star stands for itself and does not grant other arguments.
 func TestEscapedStarIsNoPattern(t *testing.T) {
 	t.Parallel()
 	for argv, warned := range map[string]bool{`[env, A=b, find, ., -name, "\\*.tmp"]`: false, `[env, A=b, find, ., -name, "*.tmp"]`: true} {
@@ -249,8 +252,8 @@ func TestEscapedStarIsNoPattern(t *testing.T) {
 	}
 }
 
-// A program or script that begins with ./ is relative to the configuration file, wherever a command is configured. A
-// playbook runs the same program.
+// Programs and scripts that begin with ./ are relative to the configuration file, wherever a
+// command is configured. A playbook runs the same program.
 func TestProgramsBesideTheFile(t *testing.T) {
 	t.Parallel()
 	file := configtest.Write(t, "rouse.yaml", `home: ./home
@@ -304,8 +307,8 @@ func TestProgramOnThePathOfItsOwner(t *testing.T) {
 	}
 }
 
-// A secret of the store stands for a value where no model and no record sees it, and is kept
-// out of what is shown (OSL-22).
+// TestStoredSecrets checks that references to the secret store are allowed only in settings that
+// no model and no record contains, and that their values are masked in the output.
 func TestStoredSecrets(t *testing.T) {
 	path := configtest.Write(t, "rouse.yaml", `
 models: [{name: m, provider: openai, model: x, base_url: "http://127.0.0.1:1/v1", api_key: secret:one, headers: {X-Plain: "Bearer ${secret:two}"}}]
@@ -405,8 +408,8 @@ func TestGrantMistakes(t *testing.T) {
 
 const oneModel = "timezone: Europe/Berlin\nmodels: [{name: m, provider: openai, model: x, base_url: 'http://localhost'}]\n"
 
-// TestSelfScheduling: OSA-70 and OSA-72, without the block an agent plans nothing, with it
-// what the mode allows, and each field can be another.
+// TestSelfScheduling checks that agents cannot plan runs without the block. With it they get the
+// limits of the mode, and each limit can be changed.
 func TestSelfScheduling(t *testing.T) {
 	preset := func(mode schedule.Mode, change func(*schedule.Limits)) schedule.Limits {
 		l, _ := schedule.Preset(mode)
@@ -429,7 +432,7 @@ func TestSelfScheduling(t *testing.T) {
 		"self_scheduling: {quiet_hours: none, days: mon}": preset(schedule.ModeAmbient, func(l *schedule.Limits) { l.Quiet, l.Days = schedule.Quiet{}, 2 }),
 	} {
 		path := configtest.Write(t, "rouse.yaml", oneModel+"agents: [{name: a, "+text+"}]\n")
-		for range 2 { // as written, and as shown
+		for range 2 { // as written and as shown
 			cfg, err := configtest.Load(path, nil)
 			if err != nil || len(cfg.Warnings) > 0 {
 				t.Fatalf("%s: %v %v", text, err, cfg.Warnings)
@@ -453,7 +456,7 @@ func TestSelfScheduling(t *testing.T) {
 	}
 }
 
-// What cannot be meant is refused at its place, with what can be.
+// TestSelfSchedulingMistakes checks that invalid values are refused at their position with a hint.
 func TestSelfSchedulingMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"true":                      `self_scheduling: must be a mapping of keys, not "true"; write self_scheduling: {enabled: true}`,
@@ -480,7 +483,7 @@ func TestSelfSchedulingMistakes(t *testing.T) {
 	}
 }
 
-// TestSelfSchedulingWarnings: what keeps an agent from what it was allowed is a warning.
+// TestSelfSchedulingWarnings checks the warnings about settings that prevent permitted wakes.
 func TestSelfSchedulingWarnings(t *testing.T) {
 	for text, want := range map[string][]string{
 		"agents: [{name: a, self_scheduling: {}}]": {`agents[0].self_scheduling: warning: a wake needs a model, and the agent "a" has none`},
@@ -505,7 +508,7 @@ func TestSelfSchedulingWarnings(t *testing.T) {
 	}
 }
 
-// TestPlaybooksThatPlan: C-1, only an agent that plans its own runs has the tools for it.
+// TestPlaybooksThatPlan checks that only agents that plan their own runs have the tools for it.
 func TestPlaybooksThatPlan(t *testing.T) {
 	with := map[string]string{"schedule_next_run": ", with: {in_seconds: 60, instructions: look}"}
 	for _, name := range []string{"schedule_next_run", "cancel_next_run"} {
@@ -520,7 +523,7 @@ func TestPlaybooksThatPlan(t *testing.T) {
 	}
 }
 
-// The limits are shown as they take effect, whoever set them.
+// config show prints the effective limits, whatever their source.
 func TestSelfSchedulingIsShown(t *testing.T) {
 	cfg, err := configtest.Load(configtest.Write(t, "rouse.yaml", oneModel+"agents: [{name: a, self_scheduling: {daily_cap: 0}}]\n"), nil)
 	if err != nil {

@@ -56,7 +56,7 @@ func (c calendars) checkCalendar(path string, one *config.Calendar, made *schedu
 }
 
 func (c calendars) calendarFile(at, file string, made *schedule.Calendar) {
-	// Whoever can write it decides when jobs run.
+	// A writer of the file decides when jobs run.
 	c.protected.calendarFiles = append(c.protected.calendarFiles, trusted{what: "the calendar " + made.Name(), path: file, at: c.d.Place(at)})
 	content, err := c.cfg.Sources.Read(file, config.ReadPlain)
 	if err != nil {
@@ -71,7 +71,7 @@ func (c calendars) calendarFile(at, file string, made *schedule.Calendar) {
 }
 
 func (c calendars) calendarURL(path string, one *config.Calendar) {
-	// The address itself may be a secret, and is not said.
+	// The message omits the address, because it may be a secret.
 	if u, err := url.Parse(one.Address()); one.URL != "" && (err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !one.Near)) {
 		c.bad(path+".url", "must be an address like https://example.com/team.ics; http:// is for private_network: true alone")
 	}

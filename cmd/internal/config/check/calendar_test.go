@@ -13,7 +13,8 @@ import (
 
 const teamFile = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:Off\nDTSTART;VALUE=DATE:20261224\nRRULE:FREQ=YEARLY\nEND:VEVENT\nEND:VCALENDAR\n"
 
-// What is wrong with a calendar, a window, and what a schedule leaves out or keeps to, is said at its place.
+// TestCalendars checks that mistakes in calendars, windows, exclude and only are reported at their
+// position.
 func TestCalendars(t *testing.T) {
 	const calendars = "{name: team, file: team.ics}, {name: ops, url: https://example.com/ops.ics}, {name: past, file: past.ics}"
 	for given, say := range map[string]string{
@@ -56,7 +57,8 @@ func TestCalendars(t *testing.T) {
 	}
 }
 
-// A calendar of a file is in force as soon as it is read, one of a URL has what it is given, and a file that an agent can write is refused.
+// TestCalendarsOfJobs checks that a calendar file applies once it is read, that a calendar with a
+// URL is filled later, and that a file that an agent can write is refused.
 func TestCalendarsOfJobs(t *testing.T) {
 	text := "timezone: Europe/Berlin\nagents: [{name: a, workdir: ./work}]\ncalendars: [{name: team, file: team.ics}, {name: ops, url: https://example.com/ops.ics}]\n" +
 		"jobs: [{name: j, agent: a, prompt: x, schedule: \"0 8 * * *\", exclude: [team], only: [ops]}]\n"

@@ -19,7 +19,7 @@ import (
 	"rouse/internal/text"
 )
 
-// call checks the arguments and grants of a call, as far as they are known before the run.
+// call checks the arguments and grants of a call as far as they are known before the run.
 func (c *checker) call(path string, call *config.PlaybookCall, j *config.Job, agent *config.Agent) {
 	s := c.specOf(call.Call, agent)
 	if !c.hasNoProblem(path+".call") || !c.hasNoProblem(path+".with") {
@@ -31,10 +31,10 @@ func (c *checker) call(path string, call *config.PlaybookCall, j *config.Job, ag
 	}
 }
 
-// arguments reports arguments that do not fit a tool, and whether all of them fit.
+// arguments reports arguments that do not fit a tool. It returns true if all of them fit.
 func (c *checker) arguments(path string, s tool.Spec, given map[string]any) (fit bool) {
 	takes, err := s.Arguments()
-	if err != nil { // an error is one of the tool, which its runs report
+	if err != nil { // a faulty tool; its runs report the error
 		return false
 	}
 
@@ -46,7 +46,7 @@ func (c *checker) arguments(path string, s tool.Spec, given map[string]any) (fit
 	for _, w := range wrong {
 		at := strings.TrimSuffix(path+"."+w.Field, ".")
 		if !c.hasNoProblem(at) {
-			continue // a value that could not be read
+			continue // the value could not be read
 		}
 		p := c.bad(at, "%s", w.Message)
 		if !strings.Contains(w.Message, "; ") && !strings.Contains(w.Message, w.Expected) {
@@ -56,7 +56,8 @@ func (c *checker) arguments(path string, s tool.Spec, given map[string]any) (fit
 	return len(wrong) == 0
 }
 
-// known is a value of a playbook as JSON has it, with tool.Unknown for what is only known in a run.
+// known converts a value of a playbook to JSON types, with tool.Unknown for values that depend on
+// the run.
 func known(v any) any {
 	switch v := v.(type) {
 	case nil, bool:
@@ -90,9 +91,9 @@ func isConstant(source string) bool {
 	return !strings.HasPrefix(source, "= ") && !strings.Contains(source, "{{")
 }
 
-// granted says of a call whose arguments fit whether the grants of its agent cover it.
+// granted reports whether the agent's grants cover a call. The arguments must fit.
 func (c *checker) granted(path string, call *config.PlaybookCall, s tool.Spec, j *config.Job, agent *config.Agent) {
-	argument := func(name string) string { // "" when it is absent, or an expression
+	argument := func(name string) string { // "" if it is absent or an expression
 		v, _ := call.With[name].(string)
 		if strings.HasPrefix(v, "= ") {
 			return ""
@@ -126,16 +127,17 @@ func (c *checker) granted(path string, call *config.PlaybookCall, s tool.Spec, j
 	}
 }
 
-// action finds the actions of a template.
+// action matches the actions of a template.
 var action = regexp.MustCompile(`(?s)\{\{.*?\}\}`)
 
-// withoutActions puts a text in the place of what a template fills in; whole says that there was nothing.
+// withoutActions replaces the actions of a template by a text. It returns true if there were no
+// actions.
 func withoutActions(source, in string) (out string, whole bool) {
 	out = action.ReplaceAllLiteralString(source, in)
 	return out, out == source
 }
 
-// judge reports that the authorizer will refuse a call, or will ask for approval.
+// judge reports that the authorizer will refuse a call or ask for approval.
 func (c *checker) judge(path string, need tool.Access, whole bool, agent *config.Agent, hint string) {
 	switch {
 	case need.Refused != nil && whole:
@@ -148,7 +150,7 @@ func (c *checker) judge(path string, need tool.Access, whole bool, agent *config
 	}
 }
 
-// request judges a request as far as its URL is known: its beginning tells the host.
+// request checks the grant for a request. A partly known URL is enough if it contains the host.
 func (c *checker) request(path, url string, method any, agent *config.Agent) {
 	begin, rest, filled := strings.Cut(url, "{{")
 	_, host, ok := strings.Cut(begin, "://")
@@ -165,7 +167,7 @@ func (c *checker) request(path, url string, method any, agent *config.Agent) {
 	c.judge(path+".url", need, !filled, agent, "grant the host, and the method, under grants: network")
 }
 
-// file reports whether an agent may read, or write, a file. Nobody is asked about one that it may not.
+// file reports a file that the agent may not read or write. There is no approval for such files.
 func (c *checker) file(path, file string, s tool.Spec, j *config.Job, agent *config.Agent) {
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(string(agent.Workdir), file)
@@ -211,7 +213,8 @@ func writes(s tool.Spec) bool {
 	return s.Writes == tool.WritesFiles || s.Writes == tool.WritesUndo || s.Path != "" && s.Writes == tool.WritesElsewhere
 }
 
-// lacks says why the runs of an agent do not have a tool, "" when they do, and what to do.
+// lacks returns the reason why the runs of an agent lack a tool, with a hint, or "" if they have
+// it.
 func (c *checker) lacks(agent *config.Agent, s tool.Spec) (why, hint string) {
 	named := tool.IsNamed(agent.Tools.Allow, s.Name)
 	switch {

@@ -64,7 +64,7 @@ func (c *checker) channelAddress(path string, n *config.Notification) {
 	}
 }
 
-// warnSecret warns of a secret that cannot sign requests. The daemon starts all the same.
+// warnSecret warns of a secret that cannot sign requests. The daemon starts nevertheless.
 func (c report) warnSecret(path string, scheme webhook.Scheme, secret string) {
 	if secret == "" || !c.hasNoProblem(path) {
 		return
@@ -74,8 +74,8 @@ func (c report) warnSecret(path string, scheme webhook.Scheme, secret string) {
 	}
 }
 
-// tells sets the channels and outcomes of notices that are not configured. A job that runs more
-// often than hourly leaves its successes to the digest.
+// tells sets the default channels and outcomes of notices. A job that runs more often than hourly
+// leaves its successes to the digest.
 func (c *checker) tells(path string, j *config.Job) {
 	at := path + ".notify.channels"
 	if a := c.agent(j); !c.d.Given(at) || c.d.Place(at) == c.d.Place("defaults.notify.channels") {
@@ -91,7 +91,7 @@ func (c *checker) tells(path string, j *config.Job) {
 	}
 
 	j.Notify.On = []string{"success", domain.Failure, "waiting"}
-	// What dates and calendars leave out changes nothing: the same configuration means the same on each day.
+	// Dates and calendars do not count here, so the result does not depend on the current day.
 	if slices.ContainsFunc(j.KeptSchedules(), (*schedule.Schedule).MoreThanHourly) {
 		j.Notify.On, j.Notify.Digested = []string{domain.Failure, "waiting"}, true
 	}
@@ -115,7 +115,7 @@ func (c *checker) warnFailures(path string, on []string) {
 	}
 }
 
-// serviceURLs lists addresses that services show in their settings, with the equivalent channel settings.
+// serviceURLs maps addresses that services display to the equivalent channel settings.
 var serviceURLs = []struct{ prefix, lines string }{
 	{"https://hooks.slack.com/", "kind: url, url: slack://hook:T…-B…-X…@webhook, with the three parts after /services/"},
 	{"https://discord.com/api/webhooks/", "kind: url, url: discord://TOKEN@ID, with the two parts ID/TOKEN after /webhooks/"},
@@ -125,7 +125,8 @@ var serviceURLs = []struct{ prefix, lines string }{
 	{"ntfy.sh/", "kind: url, url: ntfy://ntfy.sh/TOPIC"},
 }
 
-// serviceURL returns the channel settings for an address of a known service, or "". They do not contain the address, because it is secret.
+// serviceURL returns the channel settings for an address of a known service, or "". They do not
+// contain the address, because it is secret.
 func serviceURL(address string) string {
 	for _, s := range serviceURLs {
 		if strings.HasPrefix(address, s.prefix) {

@@ -14,7 +14,8 @@ import (
 	"rouse/internal/text"
 )
 
-// checker checks what single values cannot show. It reports no mistake twice. The checks of some subjects have types of their own.
+// checker runs the checks of a configuration. It does not report a mistake twice. The checks of
+// some subjects have types of their own.
 type checker struct {
 	report
 	*protected
@@ -30,23 +31,25 @@ type checker struct {
 	tools tool.Specs
 
 	agents, channels []string
-	plain            map[string]string      // what plainPlace said
-	given            []givenFolder          // what conditions that can send are given
-	sending          map[*config.Agent]bool // conditions of its jobs that can send see its workdir
+	plain            map[string]string      // cache of plainPlace
+	given            []givenFolder          // folders given to conditions that can send data
+	sending          map[*config.Agent]bool // agents with a condition that sees the workdir and can send data
 
-	offered map[*config.Agent]tool.Specs // the tools that the skills of agents offer
+	offered map[*config.Agent]tool.Specs // tools that the skills of agents offer
 
-	keeping []keepingCall // of playbooks, to be looked at when skills are known
+	keeping []keepingCall // calls of playbooks to check once skills are known
 }
 
-// lookup finds jobs and agents by name or folder, since a walk through all for each of them takes seconds at ten thousand jobs.
+// lookup finds jobs and agents by name or folder. Scanning all jobs for each lookup would take
+// seconds with many jobs.
 type lookup struct {
-	jobsOf   map[string][]int           // by agent
-	watching []*config.Job              // those with a watch
-	workdirs map[string][]*config.Agent // those that are enabled, by folderKey
+	jobsOf   map[string][]int           // indexes of jobs by agent
+	watching []*config.Job              // jobs with a watch
+	workdirs map[string][]*config.Agent // enabled agents by folderKey
 }
 
-// Run checks the settings of a document, and reports the problems to it. tools are those that exist; nil leaves their names unchecked.
+// Run checks the settings of a document and adds the problems to it. Tool names are checked
+// against tools, unless tools is nil.
 func Run(d *yaml.Document, tools tool.Specs) {
 	cfg := d.Config
 	r := report{d: d, cfg: cfg}
@@ -67,14 +70,14 @@ func Run(d *yaml.Document, tools tool.Specs) {
 	c.agents = unique(c.report, "agents", cfg.Agents, func(a config.Agent) config.Name { return a.Name })
 	c.channels = unique(c.report, "notifications", cfg.Notifications, func(n config.Notification) config.Name { return n.Name })
 	if !slices.Contains(c.channels, config.DefaultChannel) {
-		// The desktop needs no entry; the daemon opens it when nobody configured it.
+		// The desktop needs no entry. The daemon opens it if it is not configured.
 		c.channels = append(c.channels, config.DefaultChannel)
 	}
 
 	c.checkCalendars()
 	c.jobs = unique(c.report, "jobs", cfg.Jobs, func(j config.Job) config.Name { return j.Name })
 	c.index()
-	// The names are complete from here on, so that references can point forward.
+	// From here on all names are known, so references can point forward.
 	c.fallbacks()
 	for path, m := range config.Each("models", cfg.Models) {
 		c.model(path, m)
@@ -88,7 +91,7 @@ func Run(d *yaml.Document, tools tool.Specs) {
 	}
 
 	for path, j := range config.Each("jobs", cfg.Jobs) {
-		if j.At.Line > 0 { // else it is no mapping
+		if j.At.Line > 0 { // otherwise it is not a mapping
 			c.job(path, j)
 			c.tells(path, j)
 		}
@@ -110,7 +113,7 @@ func Run(d *yaml.Document, tools tool.Specs) {
 	c.layout()
 	c.keepingCalls()
 	c.moduleSettings()
-	for path, j := range config.Each("jobs", cfg.Jobs) { // the skills are known from here on
+	for path, j := range config.Each("jobs", cfg.Jobs) { // skills are known from here on
 		if j.Skill != "" && j.At.Line > 0 {
 			c.module(path, j, c.agent(j))
 		}
@@ -119,12 +122,13 @@ func Run(d *yaml.Document, tools tool.Specs) {
 
 func (c report) agent(j *config.Job) *config.Agent { return c.cfg.Agent(j.Agent) }
 
-// index notes where agents and jobs are.
+// index fills the lookup.
 func (c *checker) index() {
 	c.cfg.Index()
 	c.workdirs = map[string][]*config.Agent{}
 	for i := range c.cfg.Agents {
-		// Pointers into the list: the checks of an agent also fill it in (secrets, skills).
+		// Keep pointers into the list, because the checks of an agent also set its secrets and
+		// skills.
 		a := &c.cfg.Agents[i]
 		if a.Workdir != "" && config.On(a.Enabled) {
 			key := folderKey(string(a.Workdir))
@@ -142,7 +146,7 @@ func (c *checker) index() {
 	}
 }
 
-// folderKey is the same for two names of a folder that the system takes for one.
+// folderKey returns a key that is equal for two names of the same folder.
 func folderKey(folder string) string {
 	folder = filepath.Clean(folder)
 	if runtime.GOOS == "windows" {
@@ -151,7 +155,7 @@ func folderKey(folder string) string {
 	return folder
 }
 
-// toolGlob refuses a pattern that no tool matches: it protects from nothing, or grants nothing.
+// toolGlob refuses a pattern that matches no tool, because it has no effect.
 func (c *checker) toolGlob(at, glob string) {
 	if _, err := path.Match(glob, ""); err != nil {
 		c.bad(at, "the pattern %q is broken", glob)
@@ -166,13 +170,13 @@ func (c *checker) toolGlob(at, glob string) {
 		return
 	}
 
-	// Callers that pass no list of tools leave the names unchecked.
+	// If the caller passes no tools, names are not checked.
 	if c.tools != nil && !slices.ContainsFunc(c.tools.Callable(), func(name string) bool { return tool.IsAllowed([]string{glob}, nil, name) }) && !c.mayBeRegistered(glob) {
 		c.unknownTool(at, glob)
 	}
 }
 
-// toolsGiven are the tools that an agent gets with something.
+// toolsGiven returns the tools that an agent gets by meeting a requirement.
 func (c *checker) toolsGiven(with tool.Requirement) tool.Specs {
 	return c.tools.Where(func(s tool.Spec) bool { return s.Requires == with })
 }

@@ -21,7 +21,7 @@ type checkouts struct {
 	*templates
 }
 
-// checkCheckouts checks each checkout by itself, and against the agent that gets it.
+// checkCheckouts checks each checkout by itself and against its agent.
 func (c *checkouts) checkCheckouts() {
 	for _, o := range config.Checkouts(c.cfg) {
 		c.repository(o.Path+".repo", o.Repo)
@@ -62,7 +62,8 @@ func (c *checkouts) push(path string, s *config.CheckoutSuccess) {
 	}
 }
 
-// repository checks that a path is a git repository of the owner. One that is missing keeps only its own jobs from running.
+// repository checks that a path is a git repository of the owner. A missing repository blocks only
+// the jobs that use it.
 func (c *checkouts) repository(path string, repo config.Path) {
 	if repo == "" {
 		return
@@ -82,7 +83,7 @@ func (c *checkouts) repository(path string, repo config.Path) {
 	}
 }
 
-// isRepository reports whether git takes a folder for a repository, with or without working files.
+// isRepository reports whether a folder is a git repository, with or without working files.
 func isRepository(folder string) bool {
 	has := func(name string) bool {
 		_, err := os.Lstat(filepath.Join(folder, name))
@@ -91,7 +92,7 @@ func isRepository(folder string) bool {
 	return has(".git") || has("HEAD") && has("objects") && has("refs")
 }
 
-// branch checks that a template names a new branch for each run, with values of the host alone.
+// branch checks that a template names a new branch for each run and uses only values from rouse.
 func (c *checkouts) branch(path, source string) {
 	if source == "" {
 		return
@@ -116,7 +117,8 @@ func (c *checkouts) branch(path, source string) {
 	}
 }
 
-// besideCheckout refuses settings of an agent that speak of a workdir which runs with a checkout do not have.
+// besideCheckout refuses agent settings that conflict with a checkout, such as those that need a
+// fixed workdir.
 func (c *checkouts) besideCheckout(path string, a *config.Agent, host string) {
 	at := path + ".checkout"
 	switch {

@@ -10,7 +10,8 @@ import (
 	"rouse/cmd/internal/config/configtest"
 )
 
-// TestCheckout: what cannot work is refused at its line, and a job's checkout takes the place of its agent's.
+// TestCheckout checks that invalid checkouts are refused, and that a job's checkout overrides its
+// agent's.
 func TestCheckout(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
@@ -66,7 +67,7 @@ func TestCheckout(t *testing.T) {
 	}
 }
 
-// TestBesideCheckout: settings of a workdir that a run with a checkout does not have are refused.
+// TestBesideCheckout checks that agent settings that conflict with a checkout are refused.
 func TestBesideCheckout(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ agent, job, want string }{

@@ -13,17 +13,17 @@ import (
 	"rouse/internal/text"
 )
 
-// longestQuery is when a query on an agent's database is stopped in any case.
+// longestQuery is the maximum duration of a query on an agent's database.
 const longestQuery = 10 * time.Second
 
-// conditionParameters are what the SQL of a condition can name.
+// conditionParameters lists the parameters in the SQL of a condition.
 var conditionParameters = []string{":last_success", ":last_run", ":now"}
 
 func (c *checker) conditions(path string, j *config.Job, agent *config.Agent) {
 	for at, g := range config.Each(path, j.When) {
 		c.condition(at, g, agent, scope(j))
 	}
-	// Conditions in defaults are meant for the jobs that have other triggers.
+	// Conditions in defaults are meant for jobs with other triggers.
 	if other := len(config.Timings(j)) > 0 || j.RunOnStart || j.Webhook != nil || len(j.Follows) > 0; len(j.When) > 0 && j.Watch != nil && !other && !c.d.Given("defaults.when") {
 		c.warn(path, "is not asked for the files of a watch, and this job has no other trigger")
 	}
@@ -60,7 +60,7 @@ func (c *checker) condition(path string, g *config.Condition, agent *config.Agen
 	}
 }
 
-// sqlWord finds the words of a SQL text, and goes past what only looks like one.
+// sqlWord matches the words of a SQL text, and also strings and comments, to skip them.
 var sqlWord = regexp.MustCompile("(?s)'[^']*'|\"[^\"]*\"|`[^`]*`|\\[[^\\]]*\\]|--[^\n]*|/\\*.*?\\*/|[A-Za-z_\u0080-\U0010FFFF][A-Za-z0-9_$\u0080-\U0010FFFF]*|[:@$][A-Za-z0-9_]+|\\?[0-9]*")
 
 func (c *checker) conditionSQL(path string, g *config.Condition, agent *config.Agent) {
@@ -77,7 +77,7 @@ func (c *checker) conditionSQL(path string, g *config.Condition, agent *config.A
 	}
 }
 
-// interpreters run what their first argument names.
+// interpreters matches programs that run the file in their first argument.
 var interpreters = regexp.MustCompile(`(?i)^(ba|da|z|k|fi)?sh$|^(python|perl|ruby|node|deno|bun|php|lua|pwsh|powershell)[0-9.]*$`)
 
 func (c *checker) conditionCommand(path string, g *config.Condition, agent *config.Agent) {
@@ -98,7 +98,7 @@ func (c *checker) conditionCommand(path string, g *config.Condition, agent *conf
 		return
 	}
 	program := &g.Command[0]
-	if strings.ContainsRune(filepath.ToSlash(*program), '/') { // a path as any other: from the folder of the file that holds it
+	if strings.ContainsRune(filepath.ToSlash(*program), '/') { // like any other path, relative to the file that contains it
 		*program = c.d.Resolve(g.At.File, *program)
 	}
 
@@ -147,14 +147,15 @@ func (c *checker) conditionFolders(path string, g *config.Condition, agent *conf
 	}
 }
 
-// givenFolder is a folder that a condition with the network or without a sandbox is given.
+// givenFolder is a folder that an unconfined or networked condition can access.
 type givenFolder struct {
 	path, folder string
 	agent        *config.Agent
-	private      bool // the condition has private data in any case
+	private      bool // the condition always has private data
 }
 
-// warnConditions warns of conditions that will not start once an agent has written untrusted content into a folder that they are given.
+// warnConditions warns of conditions that will stop working once an agent has written untrusted
+// content into a folder that they can access.
 func (c *checker) warnConditions(reached map[*config.Agent]*reach) {
 	for _, g := range c.given {
 		private := g.private || slices.ContainsFunc(g.agent.PrivateFolders, func(folder string) bool { return c.overlap(folder, g.folder) })
@@ -171,13 +172,15 @@ func (c *checker) warnConditions(reached map[*config.Agent]*reach) {
 	}
 }
 
-// machinePrograms ask about the machine, of which a confined program sees only itself.
+// machinePrograms lists programs that inspect the machine. In the sandbox they see only
+// themselves.
 var machinePrograms = []string{"df", "docker", "findmnt", "free", "fuser", "journalctl", "launchctl", "loginctl", "lsof", "mount", "mountpoint", "netstat", "pgrep", "pidof", "pkill", "podman", "ps", "service", "ss", "systemctl", "top", "uptime", "users", "w", "who"}
 
-// scriptProgram finds the programs in a script for a shell, as far as they stand where a command begins.
+// scriptProgram matches the programs in a shell script, if they are at the start of a command.
 var scriptProgram = regexp.MustCompile(`(?:^|[;&|(\x60!\n]|\b(?:if|then|else|elif|while|until|do|exec|sudo)\s)\s*([\w./-]+)`)
 
-// asksMachine returns the program of a command, or of its shell script, that asks about the machine.
+// asksMachine returns the first program of a command or its shell script that inspects the
+// machine.
 func asksMachine(argv []string) string {
 	known := func(program string) bool {
 		return slices.Contains(machinePrograms, filepath.Base(program))

@@ -14,7 +14,7 @@ import (
 	"rouse/cmd/internal/config/yaml"
 )
 
-// Every mistake in a condition has its place and says what was meant.
+// TestConditionMistakes checks the positions and hints of mistakes in conditions.
 func TestConditionMistakes(t *testing.T) {
 	for condition, say := range map[string]string{
 		"{}":                           "jobs[0].when[0]: give exactly one of sql, command, http, file and that",
@@ -89,7 +89,7 @@ jobs:
 		"all":         len(two) == 5 && !two[0].Not && cfg.Where(two[0].At) == "rouse.yaml:10",
 		"timeout":     time.Duration(two[1].Timeout) == time.Minute && time.Duration(two[2].Timeout) == 10*time.Second,
 		"one word":    slices.Equal(two[1].Command, []string{"probe"}),
-		"a program":   slices.Equal(two[2].Command, []string{filepath.Join(dir, "check.sh"), "./data"}), // the rest is the program's
+		"a program":   slices.Equal(two[2].Command, []string{filepath.Join(dir, "check.sh"), "./data"}), // the other arguments belong to the program
 		"a glob":      string(two[4].File) == filepath.Join(dir, "in", "**", "*.{csv,pdf}"),
 		"included":    cfg.Where(three[0].At) == "conf/more.yaml:1" && string(three[0].File) == filepath.Join(dir, "conf", "here"),
 		"secrets":     slices.Equal(cfg.Secrets.Values, []string{"hook-4711", "pass-word"}),
@@ -106,7 +106,8 @@ jobs:
 	}
 }
 
-// What a condition cannot do, and what an agent could do through one, is a warning.
+// TestConditionWarnings checks the warnings about conditions without effect and conditions that
+// agents can abuse.
 func TestConditionWarnings(t *testing.T) {
 	cfg, err := configtest.Load(configtest.Write(t, "rouse.yaml", `agents:
   - {name: a, workdir: ./work}
@@ -141,7 +142,7 @@ jobs:
 	}
 }
 
-// A confined command that asks about the machine is warned of, by its name and in the script of a shell.
+// A confined command that inspects the machine causes a warning, directly or in a shell script.
 func TestConditionsThatAskTheMachine(t *testing.T) {
 	for command, asks := range map[string]string{
 		"[pgrep, init]}":                                      "pgrep",
@@ -169,7 +170,7 @@ func TestConditionsThatAskTheMachine(t *testing.T) {
 	}
 }
 
-// A program that an agent can write is refused, and not warned of besides.
+// A program that an agent can write is refused, without an additional warning.
 func TestConditionProgramOfTheAgent(t *testing.T) {
 	_, err := configtest.Load(configtest.Write(t, "rouse.yaml", "agents: [{name: a, workdir: ./work}]\njobs: [{name: j, agent: a, every: 1h, prompt: x, when: [{command: [./work/gate.sh]}]}]\n"), nil)
 	var all *config.Errors
@@ -178,7 +179,8 @@ func TestConditionProgramOfTheAgent(t *testing.T) {
 	}
 }
 
-// What a condition that can send is given is checked by folders, however its command reads.
+// TestFoldersOfConditions checks the folders of conditions that can send data, for all forms of
+// commands.
 func TestFoldersOfConditions(t *testing.T) {
 	const watched = "home: ./h\nagents: [{name: a, workdir: ./work}, {name: b, workdir: ./other}]\njobs:\n  - {name: w, agent: a, prompt: x, watch: {path: ./in}}\n  - {name: j, agent: a, prompt: x, every: 1h, when: [{CONDITION}]}\n"
 	for condition, say := range map[string]string{

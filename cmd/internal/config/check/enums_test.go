@@ -11,8 +11,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// TestEnumsMatchDomain: what a configuration may say is what the parts decide by, which the tags of fields
-// can only repeat.
+// TestEnumsMatchDomain checks that the enums in field tags match the values of the code that uses
+// them.
 func TestEnumsMatchDomain(t *testing.T) {
 	t.Parallel()
 	job := reflect.TypeFor[config.Job]()
@@ -37,7 +37,7 @@ func TestEnumsMatchDomain(t *testing.T) {
 	}
 }
 
-// TestKeep: a job that says nothing is kept as long as one that nobody knows any more.
+// TestKeep checks that a job without keep has the same retention as a removed job.
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	field, _ := reflect.TypeFor[config.Job]().FieldByName("Keep")

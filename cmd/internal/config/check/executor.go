@@ -12,7 +12,7 @@ import (
 	"rouse/cmd/internal/config"
 )
 
-// checkExecutors checks what each program is given, and what has no meaning beside it.
+// checkExecutors checks each executor and the settings that it makes useless.
 func (c *checker) checkExecutors() {
 	for _, e := range config.Executors(c.cfg) {
 		c.executor(e)
@@ -48,7 +48,7 @@ func (c *checker) executor(e config.PlacedExecutor) {
 	}
 
 	c.fromFile(e.Path+".argv", e.Argv, "")
-	for at, word := range config.Each(e.Path+".argv", e.Argv) { // the program itself is no template, see above
+	for at, word := range config.Each(e.Path+".argv", e.Argv) { // skip the program itself, which is not a template
 		c.template(at, *word, clirun.ArgvNames())
 	}
 	located, err := executor.Locate(e.Argv[0])
@@ -93,16 +93,16 @@ func (c *checker) executor(e config.PlacedExecutor) {
 	}
 }
 
-// agentBesides are the keys of an agent that say something of its loop.
+// agentBesides lists the agent keys that configure the built-in loop.
 var agentBesides = []string{"model", "loop", "skills", "skill_access", "skill_style", "skill_allowed_tools", "tools", "self_scheduling", "grants.commands", "grants.network", "grants.secrets"}
 
-// besideExecutor warns of what nobody uses: keys for the loop, of an agent in whose runs there is none.
+// besideExecutor warns of loop settings of an agent if its runs do not use the loop.
 func (c *checker) besideExecutor(path string, a *config.Agent) {
 	if a.Executor == nil {
 		return
 	}
 	if slices.ContainsFunc(c.jobsOf[string(a.Name)], func(i int) bool { return !c.cfg.Jobs[i].Prompts() }) {
-		return // that work uses them
+		return // those jobs use the settings
 	}
 	for _, key := range agentBesides {
 		if at := path + "." + key; c.d.Given(at) {
@@ -111,7 +111,7 @@ func (c *checker) besideExecutor(path string, a *config.Agent) {
 	}
 }
 
-// jobBesideExecutor says what of a job has no meaning for the program that does it.
+// jobBesideExecutor reports settings of a job that have no effect on its executor.
 func (c *checker) jobBesideExecutor(path string, j *config.Job, e *config.Executor) {
 	if at := path + ".model"; c.d.Given(at) {
 		c.bad(at, "an executor does this job, and chooses its model by its own arguments (executor.argv)")

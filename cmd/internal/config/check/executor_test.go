@@ -11,7 +11,8 @@ import (
 	"rouse/cmd/internal/config/configtest"
 )
 
-// TestExecutorLimits: the messages of a program that mean a wait reach its settings; a mistake is refused where it stands.
+// TestExecutorLimits checks that limits reach the settings of the executor, and that mistakes are
+// reported.
 func TestExecutorLimits(t *testing.T) {
 	t.Parallel()
 	const head = "version: 1\nhome: ./h\nagents: [{name: a, executor: {argv: [cat], network: host, limits: "
@@ -37,7 +38,8 @@ func TestExecutorLimits(t *testing.T) {
 	}
 }
 
-// HOME, logins, what is read and the program itself lie apart from the folders of agents, with links followed.
+// TestFoldersOfExecutors checks that HOME, logins, read folders and the program are separate from
+// the folders of agents, with links resolved.
 func TestFoldersOfExecutors(t *testing.T) {
 	for executor, say := range map[string]string{
 		"home: ./homes/a, read: [./tools], login: [./login.json]": "",

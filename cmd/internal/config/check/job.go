@@ -9,7 +9,7 @@ import (
 
 func (c *checker) job(path string, j *config.Job) {
 	agent := c.agent(j)
-	if agent == nil { // else it need not be looked for among a thousand
+	if agent == nil { // look the name up only if the agent is missing
 		c.reference(path+".agent", "agent", j.Agent, c.agents)
 	}
 	c.reference(path+".model", "model", j.Model, c.models)
@@ -55,7 +55,7 @@ func (c *checker) job(path string, j *config.Job) {
 	c.template(path+".notify.body", j.Notify.Body, names)
 }
 
-// work checks what a job does.
+// work checks the work of a job: its prompt, playbook or skill.
 func (c *checker) work(path string, j *config.Job, agent *config.Agent) {
 	c.oneOf(path, "prompt", "prompt_file", "playbook", "skill")
 	c.notEmpty(path+".prompt", j.Prompt, "is empty")

@@ -17,13 +17,13 @@ import (
 	"rouse/skills"
 )
 
-// trusted is a file or a folder that the host believes: whoever writes it decides what the host does.
+// trusted is a file or folder that controls rouse. Its writers decide what rouse does.
 type trusted struct {
 	what  string
 	path  string
-	at    config.Position // of the setting that names it; its line is 0 where none does
-	whole bool            // all that lies in it is believed, so that nobody else may write in a part of it
-	mend  string          // what can be done about it; "": keep it elsewhere
+	at    config.Position // position of the setting that names it; line 0 without a setting
+	whole bool            // everything inside is trusted, so no part of it may be writable by others
+	mend  string          // remedy; "" means moving it elsewhere
 }
 
 func (t trusted) String() string {
@@ -38,11 +38,11 @@ func (t trusted) String() string {
 type protected struct {
 	report
 	calendarFiles []trusted     // iCalendar files
-	skillRoots    []skills.Root // where skills are looked for
+	skillRoots    []skills.Root // folders that are searched for skills
 }
 
-// ownersFolder refuses a path that decides what a trusted program does, if others can write there.
-// Writes by the executor of an agent do not count for that executor.
+// ownersFolder refuses a path that controls a trusted program if others can write there. It
+// ignores writes by the executor of agent.
 func (c *protected) ownersFolder(path, folder, agent string) {
 	if folder == "" {
 		return
@@ -54,25 +54,26 @@ func (c *protected) ownersFolder(path, folder, agent string) {
 	}
 }
 
-// layout refuses what the host trusts where somebody else could write it: both are named, with their lines.
+// layout reports trusted files that others could write. Each problem names both places with lines.
 func (c *protected) layout() {
 	all, folders := c.trusted(), places.All(c.cfg)
 
-	// Places are compared by what they are: agents write in the folder that a link leads to.
+	// Compare resolved paths, because agents write to the target of a link.
 	glance := nofollow.NewStatCache()
 	real := make([]string, len(folders))
 	for i, p := range folders {
 		real[i] = places.OwnersPath(p.Folder, glance)
 	}
 
-	// What is trusted is followed link by link, so that neither its name nor what that stands for may lie there.
+	// Trusted paths are followed link by link. Neither a link nor its target may be in an
+	// untrusted folder.
 	inside := map[int][]trusted{}
 	others := glance.UntrustedDirs(real...)
 	for _, t := range all {
 		if !places.Holds(others, t.path) {
 			continue
 		}
-		for i, folder := range real { // also those that the first one holds: they are mended together
+		for i, folder := range real { // also folders inside another one, because they have the same remedy
 			if places.Holds(glance.UntrustedDirs(folder), t.path) {
 				inside[i] = append(inside[i], t)
 			}
@@ -102,10 +103,10 @@ func (c *protected) layoutProblem(p *places.Place, found []trusted) {
 	c.bad(p.Key, "%s, and so could change what rouse trusts: %s", p, text.List(names, 5)).Hint = strings.Join(mends, ", or ")
 }
 
-// around are the trusted things that a place lies within, or would become a part of.
+// around returns the trusted folders that contain a place or would contain it.
 func (c *protected) around(real string, whole []trusted, glance *nofollow.StatCache) (out []trusted) {
 	for _, t := range whole {
-		if fspath.Within(strings.ToLower(real), strings.ToLower(places.OwnersPath(t.path, glance))) { // some disks do not tell case apart
+		if fspath.Within(strings.ToLower(real), strings.ToLower(places.OwnersPath(t.path, glance))) { // some file systems ignore case
 			out = append(out, t)
 		}
 	}
@@ -122,7 +123,7 @@ func (c *protected) around(real string, whole []trusted, glance *nofollow.StatCa
 	return out
 }
 
-// notOfTheHome refuses to give a program what rouse keeps in its home, links followed.
+// notOfTheHome refuses access to rouse's own files in its home. It follows links.
 func (c *protected) notOfTheHome(path, folder string) {
 	glance := nofollow.NewStatCache()
 	if c.cfg.Home == "" || folder == "" {
@@ -139,10 +140,10 @@ func (c report) inHome(folder string) bool {
 	return folder != "" && c.cfg.Home != "" && fspath.Within(places.OwnersPath(folder, glance), places.OwnersPath(string(c.cfg.Home), glance))
 }
 
-// trusted are the places that the host believes.
+// trusted returns the files and folders that control rouse.
 func (c *protected) trusted() []trusted {
 	var out []trusted
-	for _, o := range c.d.Origins { // what was read for the configuration
+	for _, o := range c.d.Origins { // files of the configuration
 		out = append(out, trusted{what: o.What, path: o.Path, at: o.At})
 	}
 	out = append(out, c.calendarFiles...)
@@ -190,7 +191,8 @@ func (c *protected) trusted() []trusted {
 	return append(out, c.trustedPrograms()...)
 }
 
-// skillRootPlace is where a root of skills is named, without a line where nothing names it.
+// skillRootPlace returns the position of the setting for a skill root, without a line if it is not
+// configured.
 func (c *protected) skillRootPlace(path string) config.Position {
 	if c.cfg.Skills != nil {
 		for key, r := range config.Each("skills.roots", c.cfg.Skills.Roots) {
@@ -202,7 +204,7 @@ func (c *protected) skillRootPlace(path string) config.Position {
 	return config.Position{}
 }
 
-// trustedPrograms returns the programs that the host starts, and the folders of its search path.
+// trustedPrograms returns the programs that rouse starts, and the folders of its search path.
 func (c *protected) trustedPrograms() (out []trusted) {
 	if self, err := os.Executable(); err == nil {
 		out = append(out, trusted{what: "the program", path: self})
@@ -210,7 +212,7 @@ func (c *protected) trustedPrograms() (out []trusted) {
 
 	search := filepath.SplitList(c.d.Getenv("PATH"))
 	for _, folder := range search {
-		if filepath.IsAbs(folder) { // what is found by another is not started
+		if filepath.IsAbs(folder) { // programs are not started from relative folders
 			out = append(out, trusted{what: "the programs of $PATH in", path: folder, mend: "take the folder off PATH"})
 		}
 	}
@@ -244,8 +246,8 @@ func (c *protected) trustedPrograms() (out []trusted) {
 
 const moveProgram = "move the program to where no agent writes"
 
-// programFile returns the file of a program named by a path, relative to a folder, or in search.
-// It returns "" if the program is not found.
+// programFile returns the file of a program that is named by a path relative to folder, or found
+// in search. It returns "" if the program is not found.
 func programFile(name, folder string, search []string) string {
 	path := filepath.FromSlash(name)
 	if strings.ContainsRune(path, filepath.Separator) {

@@ -11,14 +11,14 @@ import (
 	"rouse/cmd/internal/config/places"
 )
 
-// A layout in which somebody else could write what the host trusts is refused, with both lines and what
-// to do. {{dir}} is the folder of the configuration.
+// TestLayout checks that trusted files that others could write are refused, with both positions
+// and a remedy. {{dir}} is the folder of the configuration.
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		text  string
 		files []string
-		says  string // of the one error; "" when there is none
+		says  string // the only error; "" if the layout is valid
 	}{
 		"the default":         {"home: ./h\nagents: [{name: a}]\n", nil, ""},
 		"beside":              {"home: ./h\nagents: [{name: a, workdir: ./work}]\n", nil, ""},
@@ -79,7 +79,8 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// Links count for what they lead to, and for where they lie: who may replace one decides where it leads.
+// TestLayoutOfLinks checks both the location and the target of links. A writer of a link controls
+// its target.
 func TestLayoutOfLinks(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -106,10 +107,10 @@ func TestLayoutOfLinks(t *testing.T) {
 	}
 }
 
-// The places that tools mask are those where the patterns of includes would find files.
+// TestIncluded checks the folders that tools mask: those in which includes look for files.
 func TestIncluded(t *testing.T) {
 	path := configtest.Write(t, "rouse.yaml", "include: ['*/more.yaml', 'c/*.yaml']\nagents: [{name: a, workdir: ./ann}]\n")
-	// The layout is refused, and what it would have been is told all the same.
+	// Load fails because of the layout, but still returns the settings.
 	if cfg, _ := configtest.Load(path, nil); !slices.Contains(places.Included(cfg), filepath.Join(filepath.Dir(path), "ann", "more.yaml")) || !slices.Contains(places.Included(cfg), filepath.Join(filepath.Dir(path), "c")) {
 		t.Errorf("%q", places.Included(cfg))
 	}

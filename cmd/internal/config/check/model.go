@@ -22,7 +22,7 @@ type modelChecks struct {
 	models []string // names of all models
 }
 
-// recording looks at the file that a model answers from.
+// recording checks the recording that a model answers from.
 func (c *modelChecks) recording(path string, m *config.Model) {
 	at := path + ".recording"
 	switch {
@@ -33,7 +33,7 @@ func (c *modelChecks) recording(path string, m *config.Model) {
 	case m.Recording == "":
 		c.bad(path, "has no recording; name the file that it answers from, as rouse replay RUN --save FILE writes it")
 	default:
-		// Through Sources, so that a change of the recording reloads the configuration.
+		// Read through Sources, so that a change of the recording reloads the configuration.
 		_, err := c.cfg.Sources.Read(string(m.Recording), func(file string) ([]byte, error) {
 			text, err := os.ReadFile(file)
 			if err == nil {
@@ -47,7 +47,7 @@ func (c *modelChecks) recording(path string, m *config.Model) {
 	}
 }
 
-// version is the end of an address that all but OpenAI's servers add by themselves.
+// version matches the end of a URL that all providers except OpenAI add by themselves.
 var version = regexp.MustCompile(`/(v1|v1beta|api)/?$`)
 
 func (c *modelChecks) model(path string, m *config.Model) {
@@ -60,7 +60,7 @@ func (c *modelChecks) model(path string, m *config.Model) {
 		c.warn(path, "has no api_key, and %s wants one; to take it from the environment, write api_key: ${%s}", m.BaseURL, p.Key)
 	}
 
-	// No header can carry it, which would only show when the first run fails.
+	// A header cannot contain control characters. Without this check, the first run would fail.
 	if strings.ContainsFunc(strings.TrimSpace(m.APIKey), unicode.IsControl) {
 		c.bad(path+".api_key", "holds a line break or another control character, which no key does").Hint = "set the secret again, in one line"
 	}
@@ -85,7 +85,7 @@ func (c *modelChecks) model(path string, m *config.Model) {
 	}
 }
 
-// fallbacks refuses unknown models and circles.
+// fallbacks refuses unknown models and cycles.
 func (c *modelChecks) fallbacks() {
 	after := map[string]string{}
 	for _, m := range c.cfg.Models {
@@ -103,19 +103,19 @@ func (c *modelChecks) fallbacks() {
 				c.bad(at, "goes in a circle: %s", strings.Join(way, " → "))
 			}
 
-			if seen { // a circle that starts at a later model is reported there
+			if seen { // a cycle that starts at a later model is reported there
 				break
 			}
 		}
 	}
 }
 
-// fallbackChain are a model and those that it may take over from.
+// fallbackChain returns a model and the models that it can take over from.
 func (c *modelChecks) fallbackChain(name string) []string {
 	out := []string{name}
 	for i := 0; i < len(out); i++ {
 		for _, m := range c.cfg.Models {
-			// The list grows while it is walked; the check for known names ends a circle.
+			// The list grows during the loop. The check for known names ends a cycle.
 			if m.Fallback == out[i] && !slices.Contains(out, string(m.Name)) {
 				out = append(out, string(m.Name))
 			}
@@ -125,11 +125,11 @@ func (c *modelChecks) fallbackChain(name string) []string {
 	return out
 }
 
-// money refuses a limit in money for a model whose price nobody knows.
+// money refuses a cost limit for a model without a known price.
 func (c *modelChecks) money() {
 	for path, m := range config.Each("models", c.cfg.Models) {
 		if m.Name == "" || m.Provider == "" || m.Model == "" && m.Provider != config.ReplayProvider {
-			continue // which was refused
+			continue // this was reported
 		}
 		if _, ok := m.Rate(); ok {
 			continue
@@ -144,8 +144,8 @@ func (c *modelChecks) money() {
 	}
 }
 
-// limitOf describes the first limit in money for a model, or returns "" if there is none or no agent
-// uses the model.
+// limitOf describes the first cost limit that applies to a model. It returns "" if costs are not
+// limited or the model is not used.
 func (c *modelChecks) limitOf(name string) string {
 	used := false
 	limit := func(path string, budget config.Budget, run float64) string {

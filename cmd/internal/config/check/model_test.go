@@ -13,7 +13,7 @@ import (
 	"rouse/cmd/internal/config/yaml"
 )
 
-// Each provider has its own place and patience.
+// TestProviders checks the default URL and timeouts of each provider.
 func TestProviders(t *testing.T) {
 	for provider, want := range map[string]config.Model{
 		"anthropic": {BaseURL: "https://api.anthropic.com", Idle: config.Duration(2 * time.Minute)},
@@ -36,7 +36,7 @@ func TestProviders(t *testing.T) {
 	}
 }
 
-// What cannot work is said before it is tried.
+// TestModelMistakes checks that invalid models are reported.
 func TestModelMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"provider: replay":                                                    `models[0]: has no recording; name the file that it answers from, as rouse replay RUN --save FILE writes it`,
@@ -69,7 +69,7 @@ func TestModelMistakes(t *testing.T) {
 	}
 }
 
-// OpenAI itself is spoken to in its newer words; others speak what all know.
+// TestModelAPI checks that OpenAI gets the Responses API and other servers get chat completions.
 func TestModelAPI(t *testing.T) {
 	for text, want := range map[string]string{
 		"provider: openai, api_key: k":                                           "responses",
@@ -85,8 +85,8 @@ func TestModelAPI(t *testing.T) {
 	}
 }
 
-// Each preset has the OpenAI-compatible address that its provider documents, and takes the key from the provider's variable.
-// Another base_url does not get the key.
+// Each preset has the OpenAI-compatible URL that its provider documents, and takes the key from
+// the provider's variable. Another base_url does not get the key.
 func TestProviderPresets(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string][2]string{
@@ -117,7 +117,7 @@ func TestProviderPresets(t *testing.T) {
 	}
 }
 
-// Who takes over has to be there, and not have failed before; a chain is well.
+// TestFallbacks checks that a fallback must exist and must not form a cycle. A chain is valid.
 func TestFallbacks(t *testing.T) {
 	for text, want := range map[string]string{
 		"{name: a, fallback: b}, {name: b, fallback: c}, {name: c}":                       "",
@@ -137,7 +137,7 @@ func TestFallbacks(t *testing.T) {
 	}
 }
 
-// With no model configured, the first key in the environment makes one, and says so.
+// Without a configured model, the first key in the environment adds one, with a warning.
 func TestKeysOfTheEnvironment(t *testing.T) {
 	all := map[string]string{"ANTHROPIC_API_KEY": "sk-canary-a", "OPENAI_API_KEY": "sk-canary-o", "GEMINI_API_KEY": "sk-canary-g"}
 	for i, c := range []struct{ key, name, say string }{
@@ -181,7 +181,7 @@ func TestKeysOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// Ollama is looked for only when nothing else names a model.
+// Ollama is used only if no model and no key is configured.
 func TestOllamaOfThisMachine(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string

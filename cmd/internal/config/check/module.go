@@ -16,7 +16,7 @@ import (
 	"rouse/skills"
 )
 
-// moduleSettings checks what the owner says of modules: that there are such, and that it fits their schemas (OSL-11).
+// moduleSettings checks the owner's settings of modules against their schemas.
 func (c *checker) moduleSettings() {
 	modules := c.cfg.Modules()
 	set := map[string]bool{}
@@ -28,7 +28,7 @@ func (c *checker) moduleSettings() {
 			s, ok := modules[one.Name]
 			switch {
 			case one.Name == "":
-				continue // which was said
+				continue // this was reported
 			case !ok:
 				c.bad(at+".name", "%s", text.NoSuch("skill with a module", one.Name, slices.Sorted(maps.Keys(modules))))
 				continue
@@ -47,7 +47,7 @@ func (c *checker) moduleSettings() {
 		}
 	}
 
-	// What its schema wants, and nobody has set.
+	// Report required settings that are missing.
 	for _, name := range slices.Sorted(maps.Keys(modules)) {
 		if _, err := c.cfg.ModuleConfig(modules[name]); err != nil && !set[name] && c.runs(name) {
 			c.bad("skills", "the skill %s needs settings: %v", name, err).Hint = "give them as skills: {settings: [{name: " + name + ", config: {…}}]}"
@@ -55,12 +55,12 @@ func (c *checker) moduleSettings() {
 	}
 }
 
-// runs reports whether a job runs the module of a skill, or an agent that names the skill may.
+// runs reports whether a job or an agent can run the module of a skill.
 func (c *checker) runs(skill string) bool {
 	return slices.ContainsFunc(c.cfg.Jobs, func(j config.Job) bool { return j.Skill == skill }) || c.named(skill)
 }
 
-// module checks a job that runs the module of a skill, with its input (OSL-06, OSL-09, OSL-12).
+// module checks a job that runs the module of a skill, and its input.
 func (c *checker) module(path string, j *config.Job, by *config.Agent) {
 	at := path + ".skill"
 	if s, ok := c.cfg.FoundSkills().Catalog().Get(j.Skill); ok && s.Manifest == nil {
@@ -101,7 +101,8 @@ func (c *checker) module(path string, j *config.Job, by *config.Agent) {
 	c.moduleUnattended(path, s, j)
 }
 
-// moduleWorkspace checks that a job names a workspace where its skill needs one, and none where it keeps none (OSL-28, OSL-37).
+// moduleWorkspace checks that a job has a workspace if its skill requires one. It refuses a
+// workspace if the skill does not support them.
 func (c *checker) moduleWorkspace(path string, s *skills.Skill, j *config.Job) {
 	m := s.Manifest
 	switch {
@@ -114,7 +115,7 @@ func (c *checker) moduleWorkspace(path string, s *skills.Skill, j *config.Job) {
 	}
 }
 
-// moduleUnattended refuses a trigger that nobody pulls for a skill that must not run unattended (OSL-16).
+// moduleUnattended refuses an automatic trigger for a skill that must not run unattended.
 func (c *checker) moduleUnattended(path string, s *skills.Skill, j *config.Job) {
 	a := s.Manifest.AgenticConfig
 	if a == nil || !a.Enabled || a.SupportsBackgroundExecution || c.cfg.Skills.Of(s.Name).Background {
@@ -129,7 +130,8 @@ func (c *checker) moduleUnattended(path string, s *skills.Skill, j *config.Job) 
 	}
 }
 
-// capabilities are what an agent can do for a module; model says that one is there in any case.
+// capabilities returns the capabilities that an agent provides for a module. If model is true, a
+// model is available in any case.
 func (c *checker) capabilities(by *config.Agent, model bool) moduleapi.Capabilities {
 	has := func(name string) bool {
 		s := c.tools.Find(name)
@@ -139,10 +141,10 @@ func (c *checker) capabilities(by *config.Agent, model bool) moduleapi.Capabilit
 	return moduleapi.Capabilities{Network: len(by.Grants.Network) > 0, Model: model || by.Model != "", Commands: has(shell.RunName()), Writing: has(file.WriteName()), SignIns: true, Servers: by.MCP}
 }
 
-// findOffers finds the tools that skills offer to agents (OSL-32), and warns of missing ones.
+// findOffers finds the tools that skills offer to agents, and warns of missing ones.
 func (c *checker) findOffers() {
 	c.offered = map[*config.Agent]tool.Specs{}
-	if c.tools == nil { // callers that pass no list of tools leave the names unchecked
+	if c.tools == nil { // without a list of tools, names are not checked
 		return
 	}
 
@@ -172,7 +174,7 @@ func (c *checker) findOffers() {
 	}
 }
 
-// lacksForOffers says what keeps an agent from the tools of a skill.
+// lacksForOffers returns the reasons why an agent lacks the tools of a skill.
 func (c *checker) lacksForOffers(a *config.Agent, s *skills.Skill) (out []string) {
 	if !s.Manifest.Supports(runtime.GOOS) {
 		out = append(out, "it is not for "+runtime.GOOS)
@@ -197,7 +199,7 @@ func (c *checker) offers(a *config.Agent, name string) bool {
 	return c.offered[a].Find(name).Name != ""
 }
 
-// named reports whether an agent names a skill, and has its tools.
+// named reports whether an agent names a skill and has its tools.
 func (c *checker) named(skill string) bool {
 	for i := range c.cfg.Agents {
 		a := &c.cfg.Agents[i]
@@ -209,7 +211,7 @@ func (c *checker) named(skill string) bool {
 	return false
 }
 
-// specOf is what is known of a tool for an agent: two agents may have different skills of one name.
+// specOf returns a tool as the agent has it. Skills with the same name can differ between agents.
 func (c *checker) specOf(name string, a *config.Agent) tool.Spec {
 	if s := c.offered[a].Find(name); s.Name != "" {
 		return s
@@ -217,12 +219,12 @@ func (c *checker) specOf(name string, a *config.Agent) tool.Spec {
 	return c.tools.Find(name)
 }
 
-// mayBeRegistered reports whether a pattern is about tools of a skill that only its module knows.
+// mayBeRegistered reports whether a pattern may match tools of a skill that only its module knows.
 func (c *checker) mayBeRegistered(glob string) bool {
 	return slices.ContainsFunc(c.tools, func(s tool.Spec) bool { return s.Open && strings.HasPrefix(glob, s.Name) })
 }
 
-// offersNetwork reports whether a tool of a skill that the agent may call asks servers.
+// offersNetwork reports whether the agent may call a tool of a skill that sends network requests.
 func (c *checker) offersNetwork(a *config.Agent) bool {
 	return slices.ContainsFunc(c.cfg.FoundSkills().View(a).All(), func(s *skills.Skill) bool {
 		return s.Manifest != nil && moduleapi.UsesNetwork(s.Manifest) && c.offers(a, moduleapi.ExecuteName(s.Name)) && len(moduleapi.OfferSpecs(s).Where(a.Tools.Permits)) > 0

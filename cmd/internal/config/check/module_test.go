@@ -23,7 +23,7 @@ const moduleManifest = `{
   "agenticConfig": {"enabled": %[9]t, "requiresWorkspace": false, "supportsBackgroundExecution": false, "supportsRoleBasedExecution": false, "maxStepsPerRun": 5, "defaultStepBudget": 5}
 }`
 
-// platformHere is this machine, as manifests call it.
+// platformHere returns the platform of this machine as manifests name it.
 func platformHere() string {
 	if runtime.GOOS == "darwin" {
 		return "macos"
@@ -31,8 +31,8 @@ func platformHere() string {
 	return runtime.GOOS
 }
 
-// OSL-11, OSL-12, OSL-16, OSL-21, OSL-22, OSL-28, OSL-37: a job whose skill cannot run here, or needs what its agent is not granted, is refused with the reason; one that
-// can go on without is warned of.
+// TestModuleJobs checks that a job is refused if its skill cannot run here or if its agent lacks
+// required grants. If the skill can run without them, the job causes a warning.
 func TestModuleJobs(t *testing.T) {
 	t.Parallel()
 	here, elsewhere := platformHere(), "windows"
@@ -42,7 +42,8 @@ func TestModuleJobs(t *testing.T) {
 
 	settings, background := contract.Of(t, "OSL-11"), contract.Of(t, "OSL-16")
 	schema, key := settings.Quote("config-schema.json"), settings.Quote("skills.settings")
-	// unattended is the problem of a skill that does not support background execution, for a trigger of the job.
+	// unattended is the problem of a skill that does not support background execution, for a
+	// trigger of the job.
 	unattended := func(trigger string) string {
 		return "jobs[0]." + background.Quote(trigger) + ": the skill sums says that it must not run unattended"
 	}
@@ -57,9 +58,9 @@ func TestModuleJobs(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*manifest)
 		grants  string
-		more    string // of skills
-		job     string // of the job
-		says    string // "": there is nothing to say
+		more    string // keys of skills
+		job     string // keys of the job
+		says    string // expected message; "" if there is no problem
 		warning bool
 	}{
 		"runs":                {},
@@ -147,16 +148,16 @@ jobs: [{name: j, agent: clerk, skill: sums, input: {to: 3}%s}]
 	}
 }
 
-// OSL-32: lists of tools, and playbooks, name the tools that the skills of an agent offer; what they do not offer is said, and what is
-// passed to them fits their schemas.
+// TestOffers checks tool lists and playbooks that name tools offered by skills. Unknown tools are
+// reported, and arguments must fit the schemas.
 func TestOffers(t *testing.T) {
 	t.Parallel()
 	const tell = `"tools": [{"name": "tell", "description": "Tells.", "inputSchema": {"properties": {"what": {"type": "string", "maxLength": 3}}, "required": ["what"]}, "outputSchema": {}, "handlerExport": "tell"}], "version"`
 	for name, c := range map[string]struct {
-		agent   string // what it has beside its name
-		job     string // its calls
+		agent   string // additional keys of the agent
+		job     string // calls of the job
 		change  [2]string
-		says    string // "": there is nothing to say
+		says    string // expected message; "" if there is no problem
 		warning bool
 	}{
 		"deny all":           {agent: `skills: [sums], tools: {deny: ["sums__*"]}`},

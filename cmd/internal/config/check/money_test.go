@@ -42,8 +42,8 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// A limit in money over a model of unknown price is a mistake, at the model, with what to
-// write; what limits nothing is none.
+// TestUnknownPrice checks that a cost limit for a model without a known price is refused with a
+// hint. Limits that do not apply to the model are accepted.
 func TestUnknownPrice(t *testing.T) {
 	const (
 		mystery = "models: [{name: m, provider: openai, model: mystery}, {name: p, provider: openai, model: gpt-5}]\n"

@@ -14,10 +14,10 @@ import (
 	"rouse/cmd/internal/replicate/target"
 )
 
-// connections checks addresses, and the settings of what rouse connects to and listens on.
+// connections checks addresses and other settings of network connections.
 type connections struct{ report }
 
-// address parses an http or https address. It reports any other text, and returns nil.
+// address parses an http or https URL. It reports any other text and returns nil.
 func (c connections) address(path, text, example string) *url.URL {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -27,7 +27,7 @@ func (c connections) address(path, text, example string) *url.URL {
 	return u
 }
 
-// encrypted refuses http to another machine, and reports whether the address is accepted.
+// encrypted refuses http to another machine. It returns true if the address is accepted.
 func (c connections) encrypted(path string, u *url.URL, what string) bool {
 	if u.Scheme == "http" && !loopback(u.Hostname()) {
 		c.bad(path, "must be https: whoever is between could read %s", what).Hint = "write https://" + u.Host + ", or use an address of this machine"
@@ -36,13 +36,13 @@ func (c connections) encrypted(path string, u *url.URL, what string) bool {
 	return true
 }
 
-// loopback reports whether a host is this machine, whatever a name server says.
+// loopback reports whether a host is this machine. It does not use DNS.
 func loopback(host string) bool {
 	address, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
-// headers reports headers that no request can carry.
+// headers reports invalid headers.
 func (c connections) headers(path string, headers map[string]string) {
 	for name, value := range headers {
 		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
@@ -51,7 +51,7 @@ func (c connections) headers(path string, headers map[string]string) {
 	}
 }
 
-// checkTelemetry refuses an address to which jobs and headers would travel readable to others.
+// checkTelemetry refuses an endpoint to which data would be sent unencrypted.
 func (c connections) checkTelemetry(t config.Telemetry) {
 	const at = "telemetry.otlp.endpoint"
 	if t.OTLP == nil || !c.hasNoProblem(at) || t.OTLP.Endpoint == "" {
@@ -64,10 +64,10 @@ func (c connections) checkTelemetry(t config.Telemetry) {
 	c.headers("telemetry.otlp.headers", t.OTLP.Headers)
 }
 
-// checkHeartbeat refuses an address that others can read on the way and use.
+// checkHeartbeat refuses an address that others could read in transit and use.
 func (c connections) checkHeartbeat(address string) {
 	const at = "heartbeat_url"
-	if address == "" { // also if it could not be read, which is a problem already
+	if address == "" { // also if it could not be read, which was reported
 		return
 	}
 	if u := c.address(at, address, "https://hc-ping.com/…"); u != nil && c.encrypted(at, u, "it, and ping in the daemon's name") && (u.User != nil || u.Fragment != "") {
@@ -75,7 +75,7 @@ func (c connections) checkHeartbeat(address string) {
 	}
 }
 
-// minKeep is the minimum time that copies are kept. Older copies are removed once an hour.
+// minKeep is the minimum retention of copies. Old copies are removed once an hour.
 const minKeep = time.Hour
 
 func (c connections) checkReplicate(r *config.Replicate) {
@@ -94,7 +94,7 @@ func (c connections) checkReplicate(r *config.Replicate) {
 	}
 }
 
-// target checks a folder or bucket, and the keys beside it.
+// target checks the address of a folder or bucket, and its access keys.
 func (c connections) target(path, key, text, access, secret, home string) {
 	t, err := target.Parse(text)
 	if err != nil {
@@ -112,7 +112,8 @@ func (c connections) target(path, key, text, access, secret, home string) {
 	}
 }
 
-// checkDashboard refuses an address at which strangers could listen in, or no browser could be.
+// checkDashboard refuses an address that is unencrypted on the network or that browsers cannot
+// use.
 func (c connections) checkDashboard(d config.Dashboard) {
 	if d.Off() {
 		return
@@ -133,7 +134,7 @@ func (c connections) checkDashboard(d config.Dashboard) {
 		return
 	}
 
-	for at, host := range config.Each("dashboard.hosts", d.Hosts) { // as in the address bar of a browser
+	for at, host := range config.Each("dashboard.hosts", d.Hosts) { // as displayed in the address bar of a browser
 		if *host == "" || strings.ContainsAny(*host, "/*@ ?#") {
 			c.bad(at, "%q is no name of a host, with or without a port", *host).Hint = "box.example.net, or box.example.net:7311"
 		}

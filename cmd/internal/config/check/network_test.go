@@ -9,7 +9,8 @@ import (
 	"rouse/cmd/internal/config/yaml"
 )
 
-// What a webhook lacks, and what is wrong with it, is said at its place; its runs can name what it brings, and no others can.
+// TestWebhooks checks that mistakes in webhooks are reported, and that only their runs know their
+// names.
 func TestWebhooks(t *testing.T) {
 	for job, say := range map[string]string{
 		`webhook: {path: /hooks/a, secret: s}, prompt: "{{ .Body }} {{ .Payload.x.y }} {{ .Delivery.Event }}"`:         "",
@@ -48,7 +49,7 @@ func TestWebhooks(t *testing.T) {
 	}
 }
 
-// The heartbeat's address goes over no network readable, and is shown nowhere.
+// The heartbeat URL must be encrypted, and is never shown.
 func TestHeartbeatURL(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{
@@ -82,7 +83,7 @@ func TestHeartbeatURL(t *testing.T) {
 	}
 }
 
-// Traces are sent nowhere unless the configuration says where, and never readable over a network.
+// Traces are sent only to a configured and encrypted endpoint.
 func TestTelemetry(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -114,7 +115,7 @@ func TestTelemetry(t *testing.T) {
 	}
 }
 
-// What is added to an endpoint is added once.
+// The path is appended to an endpoint only once.
 func TestTracesURL(t *testing.T) {
 	t.Parallel()
 	for endpoint, want := range map[string]string{
@@ -133,8 +134,8 @@ func TestTracesURL(t *testing.T) {
 	}
 }
 
-// An address that other machines reach needs somebody who speaks TLS with browsers, and is refused otherwise; what no
-// browser could be at is refused as well.
+// TestDashboard checks that a network address requires TLS or a proxy, and that addresses that
+// browsers cannot use are refused.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -173,14 +174,15 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 
-	// Its key is trusted, and must not lie where an agent could write it.
+	// The TLS key is trusted, so agents must not be able to write it.
 	_, err := configtest.Load(configtest.Write(t, "rouse.yaml", "version: 1\nagents: [{name: ann, workdir: ./work}]\ndashboard: {listen: \"127.0.0.1:0\", tls: {cert: ./work/c.pem, key: ./work/k.pem}}\n"), nil)
 	if err == nil || !strings.Contains(err.Error(), "the certificate of the dashboard") {
 		t.Errorf("a key in a workdir: %v", err)
 	}
 }
 
-// Channels that could tell nobody anything are refused at their line, and nothing that is said of them has their keys.
+// Channels that cannot deliver are refused at their position, and messages do not contain their
+// keys.
 func TestNotifications(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ yaml, want string }{

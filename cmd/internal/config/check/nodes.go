@@ -17,7 +17,7 @@ type nodeChecks struct {
 	*lookup
 }
 
-// checkNodes checks the settings of nodes. Without a shared ledger it refuses only wrong names.
+// checkNodes checks the settings of nodes. Without a shared ledger it refuses only invalid names.
 func (c *nodeChecks) checkNodes() {
 	c.name("node", c.cfg.Node)
 	c.checkPostgres(c.cfg.Engine.Postgres)
@@ -46,7 +46,7 @@ func (c *nodeChecks) name(path, name string) {
 	}
 }
 
-// checkAgentHost refuses a workdir of which nobody says on which machine it is.
+// checkAgentHost refuses a local workdir if no setting names its machine.
 func (c *nodeChecks) checkAgentHost(path string, a *config.Agent) {
 	c.name(path+".host", a.Host)
 	if a.Host != "" && a.WorkdirShared {
@@ -63,7 +63,7 @@ func (c *nodeChecks) checkAgentHost(path string, a *config.Agent) {
 		}
 	}
 	if len(hosts) == 1 && hosts[0] != "none" {
-		return // where all its jobs are, its workdir is
+		return // the workdir is on the node of the jobs
 	}
 
 	p := c.bad(path+".workdir", "is %s, a folder of one machine: with engine.postgres its runs may be done on several", config.Display(string(a.Workdir)))
@@ -85,7 +85,7 @@ func (c *nodeChecks) checkPostgres(address string) {
 	}
 }
 
-// checkBlobs refuses a place for large values that is none.
+// checkBlobs refuses an invalid location for large values.
 func (c *nodeChecks) checkBlobs(e config.Engine) {
 	switch {
 	case !c.hasNoProblem("engine.blobs"):

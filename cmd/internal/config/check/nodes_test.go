@@ -9,7 +9,8 @@ import (
 	"rouse/cmd/internal/config/yaml"
 )
 
-// What several nodes need to know is asked for before they start, and the address of their ledger is shown nowhere.
+// TestNodes checks the settings that a shared ledger requires, and that its address is never
+// shown.
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	const shared = "engine: {postgres: 'postgres://me:hidden-word@db.test/rouse'}\n"
@@ -66,7 +67,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// Nodes that read the same files are alike, wherever those lie and whatever the nodes are called.
+// Alike is equal for nodes with the same files, whatever their folders and names.
 func TestAlike(t *testing.T) {
 	t.Parallel()
 	of := func(text string, name string) string {

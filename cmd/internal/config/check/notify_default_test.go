@@ -9,15 +9,15 @@ import (
 	"rouse/cmd/internal/config/configtest"
 )
 
-// A job that runs more often than once an hour leaves its successes to the digest of its channels, unless somebody has
-// said what it tells about.
+// A job that runs more often than hourly leaves its successes to the digest of its channels,
+// unless notify.on is configured.
 func TestNotifyOfJobsThatRunOften(t *testing.T) {
 	t.Parallel()
 	const usual, quiet = "success failure waiting", "failure waiting"
 	for name, c := range map[string]struct {
 		job, more string
 		on        string
-		digests   string // of desktop and phone
+		digests   string // digests of desktop and phone
 	}{
 		"every five minutes":     {`schedule: "*/5 * * * *"`, "", quiet, ",daily at 08:00"},
 		"some minutes of a day":  {`schedule: "*/10 9 * * *"`, "", quiet, ",daily at 08:00"},
@@ -116,8 +116,8 @@ func TestNotifyOfErrorAlone(t *testing.T) {
 	}
 }
 
-// The channels of a job are its own, else its agent's, else those of defaults, else the first of notifications. Without
-// any, the list is nil, because a desktop session is looked for when a notice is due.
+// The channels of a job are its own, else its agent's, else those of defaults, else the first of
+// notifications. Without any, the list is nil, because the notifier looks for a desktop session.
 func TestChannelsOfJobs(t *testing.T) {
 	t.Parallel()
 	const phones = "notifications: [{name: phone, kind: desktop}, {name: ops, kind: desktop}]\n"

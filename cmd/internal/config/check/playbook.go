@@ -11,13 +11,13 @@ import (
 	"rouse/cmd/internal/config"
 )
 
-// playbook checks a fixed list of calls; what a call saves is known from the next on.
+// playbook checks a fixed list of calls. Results saved by a call are known to later calls.
 func (c *checker) playbook(path string, j *config.Job, agent *config.Agent) {
 	if len(j.Playbook) == 0 && c.hasNoProblem(path+".playbook") {
 		c.bad(path+".playbook", "has no calls")
 	}
 
-	// What each call of an each comes to, and what an if leaves out, is not known yet.
+	// The numbers of calls of each and if are not known yet.
 	certain := 0
 	for _, call := range j.Playbook {
 		if call.Each == nil && call.If == "" {
@@ -43,14 +43,15 @@ func (c *checker) playbook(path string, j *config.Job, agent *config.Agent) {
 				c.tool(at+".call", call.Call, agent)
 			}
 
-			// Call by call, so that a problem has the place of its call. The values are checked below.
+			// Check calls one by one, so that a problem has the position of its call. Values are
+			// checked below.
 			step := call.Step()
 			step.If, step.Each, step.OnError, step.Expect.That = "", nil, "", ""
 			step.With = maps.Clone(call.With)
 			maps.DeleteFunc(step.With, func(argument string, _ any) bool { return argument != "must_succeed" })
 
 			for _, err := range playbook.Check([]playbook.Call{step}, scope(j)) {
-				_, what, _ := strings.Cut(err.Error(), "): ") // without the label, which the place tells
+				_, what, _ := strings.Cut(err.Error(), "): ") // drop the label, because the position replaces it
 				c.bad(at, "%s", what)
 			}
 		}
@@ -62,7 +63,7 @@ func (c *checker) playbook(path string, j *config.Job, agent *config.Agent) {
 		each := c.value(at+".each", call.Each, names)
 		inside := names
 		if call.Each != nil {
-			// Clone, since an append could write into names, which the next calls see.
+			// Clone, because append could write into names, which later calls use.
 			inside = append(slices.Clone(names), "item", "index")
 		}
 

@@ -12,7 +12,7 @@ import (
 	"rouse/cmd/internal/config/configtest"
 )
 
-// said is all that a configuration with one playbook of one agent is told, its warnings last.
+// describe returns all problems of a configuration with one agent and one playbook, warnings last.
 func describe(t *testing.T, agent, job, calls string) string {
 	t.Helper()
 	path := configtest.Write(t, "rouse.yaml", fmt.Sprintf("version: 1\nhome: ./state\nagents:\n  - {name: clerk, workdir: ./work%s}\njobs:\n  - {name: j, agent: clerk%s, playbook: [%s]}\n", agent, job, calls), "in/.keep", "", "work/.keep", "")
@@ -34,8 +34,8 @@ func describe(t *testing.T, agent, job, calls string) string {
 	return strings.ReplaceAll(strings.Join(out, "\n"), filepath.Dir(path)+string(filepath.Separator), "")
 }
 
-// The arguments of every call are those of its tool, as far as their values are known: a slip is told with
-// its place before any run makes it.
+// TestArgumentsOfCalls checks the arguments of calls against the tools, as far as the values are
+// known before a run.
 func TestArgumentsOfCalls(t *testing.T) {
 	for _, c := range []struct{ call, want string }{
 		{"{call: file_write, with: {path: a.md, content: x}}", ""},
@@ -49,7 +49,7 @@ func TestArgumentsOfCalls(t *testing.T) {
 		{"{call: file_write, with: {path: a, content: b, mode: apend}}", `the argument "mode" must be one of overwrite, append, not "apend"`},
 		{"{call: file_write, with: {path: a, content: b, mode: '{{ .Input.mode }}', dry_run: '= Attempt > 1'}}", ""},
 		{"{call: file_read, with: {path: a, max_chars: many}}", `the argument "max_chars" must be a whole number, not "many"`},
-		{"{call: file_read, with: {path: a, max_chars: '12'}}", ""}, // as a call takes it
+		{"{call: file_read, with: {path: a, max_chars: '12'}}", ""}, // accepted like in a call
 		{"{call: db_create_table, with: {name: t, purpose: p, columns: [{name: a, typ: TEXT}]}}", `with.columns[0].typ: there is no argument "typ"; did you mean "type"?`},
 		{"{call: db_insert, with: {table: t, rows: '= Input.rows'}}", ""},
 		{"{call: db_insert, with: {table: t, row: {any: 1, thing: [x]}}}", ""},
@@ -62,8 +62,8 @@ func TestArgumentsOfCalls(t *testing.T) {
 	}
 }
 
-// Names in templates and expressions are followed as far as their types are known: into loops, variables and
-// the items of lists, and not into what a call has saved.
+// TestKnownValues checks names in templates and expressions in loops, variables and list items.
+// Results of calls are not checked.
 func TestKnownValues(t *testing.T) {
 	const file, batch, converge = ", watch: {path: ./in}", ", watch: {path: ./in, mode: batch}", ", watch: {path: ./in, mode: converge}"
 	write := func(text string) string {
@@ -107,8 +107,8 @@ func TestKnownValues(t *testing.T) {
 	}
 }
 
-// A call that no grant covers is told when the configuration is read: what is refused whatever anybody says
-// is an error, what would wait for an approval in each run a warning.
+// TestCallsWithoutGrant checks that a call that would always be refused is an error, and that a
+// call that would wait for an approval is a warning.
 func TestCallsWithoutGrant(t *testing.T) {
 	const runs = ", grants: {commands: [{argv: [pandoc, '*.md']}]}"
 	const asks = ", grants: {network: [{host: example.com}, {host: 192.0.2.7, methods: [POST]}]}, private: {workdir: false, database: false}"
@@ -145,8 +145,8 @@ func TestCallsWithoutGrant(t *testing.T) {
 	}
 }
 
-// What a call is judged by is checked with its file and line: what its tool reports, what is said twice, and
-// names that no run has.
+// TestCallChecks checks mistakes in must_succeed and expect: results that the tool does not have,
+// duplicate settings, and unknown names.
 func TestCallChecks(t *testing.T) {
 	for name, c := range map[string]struct{ call, say string }{
 		"exit":               {"{call: shell_run, with: {command: ls}, expect: {exit: 0}}", ""},
@@ -182,8 +182,8 @@ func TestCallChecks(t *testing.T) {
 	}
 }
 
-// Each call of a playbook is a step: what its job or its agent says about steps holds, what they do not say does
-// not, and a list that is certain to be cut off is warned of.
+// TestPlaybookSteps checks that steps are limited by the job's or agent's bounds, not by the
+// default, and that a list with too many calls causes a warning.
 func TestPlaybookSteps(t *testing.T) {
 	const (
 		once = "{call: todo, with: {markdown: x}}"

@@ -16,8 +16,8 @@ type report struct {
 	cfg *config.Config
 }
 
-// oneOf returns the key that is written of several that exclude each other. It reports any other
-// number, unless the mapping has a problem already, and returns "".
+// oneOf returns which of several mutually exclusive keys is set. If not exactly one is set, it
+// returns "" and reports that, unless the mapping already has a problem.
 func (r report) oneOf(path string, keys ...string) string {
 	var given []string
 	for _, key := range keys {
@@ -32,13 +32,13 @@ func (r report) oneOf(path string, keys ...string) string {
 		return given[0]
 	case len(given) > 1:
 		r.bad(path+"."+given[1], "%s, not %s", message, strings.Join(given, " and "))
-	case r.d.Given(path) && r.hasNoProblem(path): // else it was misspelt
+	case r.d.Given(path) && r.hasNoProblem(path): // otherwise a misspelt key was reported
 		r.bad(path, "%s", message)
 	}
 	return ""
 }
 
-// notEmpty reports a text that is written and blank.
+// notEmpty reports a text that is set but blank.
 func (r report) notEmpty(path, value, message string) {
 	if strings.TrimSpace(value) == "" && r.d.Given(path) && r.hasNoProblem(path) {
 		r.bad(path, "%s", message)
@@ -61,7 +61,7 @@ func (r report) reference(path, what, name string, known []string) {
 	}
 }
 
-// zone checks a time zone. An empty one would be another zone on another machine, without a word.
+// zone checks a time zone. It refuses an empty one, which would depend on the machine.
 func (r report) zone(path, name string) {
 	switch _, err := schedule.Zone(name); {
 	case name == "" && r.d.Given(path) && r.hasNoProblem(path):
@@ -71,10 +71,10 @@ func (r report) zone(path, name string) {
 	}
 }
 
-// hasNoProblem reports whether nothing was wrong with a value yet.
+// hasNoProblem reports whether no problem of a path is known yet.
 func (r report) hasNoProblem(path string) bool { return !r.d.HasProblem(path) }
 
-// unique refuses two of one name; names become folders, so case does not part them.
+// unique reports duplicate names. They ignore case, because names become folders.
 func unique[T any](r report, key string, items []T, of func(T) config.Name) []string {
 	seen := map[string]string{}
 	var names []string

@@ -15,7 +15,7 @@ import (
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// servers checks the MCP servers. What of them is private by default is decided here, where it is known what is a secret.
+// servers checks the MCP servers. It also sets the default of private, which depends on secrets.
 func (c *checker) servers() {
 	names := unique(c.report, "mcp", c.cfg.MCP, func(s config.MCPServer) config.Name { return s.Name })
 	modules := c.cfg.Modules()
@@ -64,7 +64,7 @@ func (c *checker) servers() {
 	}
 }
 
-// serverKeys refuses keys that mean nothing for what a server is, and values that could not be sent.
+// serverKeys refuses keys that do not fit the kind of a server, and values that cannot be sent.
 func (c *checker) serverKeys(at string, s *config.MCPServer) {
 	program := len(s.Argv) > 0
 	for key, of := range map[string]bool{"env": true, "read": true, "files": true, "network": true, "headers": false, "private_network": false, "oauth": false} {
@@ -84,7 +84,8 @@ func (c *checker) serverKeys(at string, s *config.MCPServer) {
 	}
 }
 
-// serverProgram looks at the program of a server: where it could not be read, and what an agent could put in its place.
+// serverProgram refuses the program of a server if it would be unreadable or if an agent could
+// replace it.
 func (c *checker) serverProgram(at string, s *config.MCPServer) {
 	for at, p := range config.Each(at+".read", s.Read) {
 		c.ownersFolder(at, string(*p), "")
@@ -112,7 +113,7 @@ func (c *checker) serverProgram(at string, s *config.MCPServer) {
 	}
 }
 
-// serverSpecs stand for the tools of the servers that there are.
+// serverSpecs returns placeholders for the tools of the configured servers.
 func (c *checker) serverSpecs() (out tool.Specs) {
 	for _, s := range config.AllServers(c.cfg.MCP) {
 		if mcp.CheckName(s.Name) == nil {

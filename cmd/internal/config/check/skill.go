@@ -16,10 +16,10 @@ import (
 	"rouse/skills/install"
 )
 
-// maxPort is the last port that there is.
+// maxPort is the highest port number.
 const maxPort = 65535
 
-// findSkills looks for the skills of all agents, and says what is wrong with them.
+// findSkills discovers the skills of all agents and reports their problems.
 func (c *checker) findSkills() {
 	roots := c.cfg.SkillRoots(c.d.Getenv)
 	c.skillRoots = slices.Clone(roots)
@@ -29,12 +29,13 @@ func (c *checker) findSkills() {
 	}
 
 	for i, r := range roots {
-		// A skill that others can change is never accepted. Writer is called only if there is a skill.
+		// Skills that others can change are never accepted. Writer is called only if a skill was
+		// found.
 		if !r.Trusted {
 			roots[i].Accept, roots[i].Writer = trusts.Accept, sync.OnceValue(func() string { return places.Writer(c.cfg, r.Path) })
 		}
 
-		// Also a root that does not exist yet: when it appears, the configuration is read again.
+		// Record missing roots too: the configuration is read again when one appears.
 		c.cfg.Sources.Tree(r.Path)
 	}
 
@@ -46,7 +47,7 @@ func (c *checker) findSkills() {
 	}
 }
 
-// keepingCalls checks the calls that only agents have whose skills keep workspaces.
+// keepingCalls checks the calls of tools that require a skill with workspaces.
 func (c *checker) keepingCalls() {
 	for _, call := range c.keeping {
 		if !slices.ContainsFunc(c.cfg.FoundSkills().View(call.agent).All(), (*skills.Skill).KeepsWorkspaces) {
@@ -55,16 +56,16 @@ func (c *checker) keepingCalls() {
 	}
 }
 
-// keepingCall is a call of a tool that only agents have whose skills keep workspaces.
+// keepingCall is a call of a tool that requires a skill with workspaces.
 type keepingCall struct {
 	path, tool string
 	agent      *config.Agent
 }
 
-// skillProblems warns of skills that are not loaded, or are hidden by others.
+// skillProblems warns of skills that are not loaded or are hidden by others.
 func (c *checker) skillProblems(problems []skills.Problem, roots []skills.Root) {
-	// One warning for each root: a cloned repository can hold hundreds of skills.
-	untrusted := map[int]int{} // skills by root
+	// Report one warning per root, because a cloned repository can contain hundreds of skills.
+	untrusted := map[int]int{} // number of skills by root
 	for _, p := range problems {
 		switch {
 		case p.Rule == skills.RuleUntrusted:
@@ -97,7 +98,7 @@ func (c *checker) skillProblems(problems []skills.Problem, roots []skills.Root) 
 	}
 }
 
-// skillsOf finds the skills that an agent names, by name or by path (AUT-05).
+// skillsOf finds the skills that an agent names, by name or by path.
 func (c *checker) skillsOf(path string, a *config.Agent) {
 	if a.SkillAccess == string(skills.AccessNone) && len(a.Skills) > 0 {
 		c.bad(path+".skill_access", "is none, and the agent names skills")
@@ -122,7 +123,7 @@ func (c *checker) skillsOf(path string, a *config.Agent) {
 
 		s, ok := c.cfg.FoundSkills().Catalog().Get(*name)
 		if isPath(*name) {
-			// Written back: from here on the path does not depend on the file that holds it.
+			// Store the absolute path, which does not depend on the file that contains it.
 			*name = c.d.Resolve(c.d.Place(at).File, *name)
 			if s, ok = c.skillAt(at, *name); !ok {
 				continue
@@ -143,7 +144,7 @@ func (c *checker) skillsOf(path string, a *config.Agent) {
 	c.warnSkillTools(path, a)
 }
 
-// warnSkillTools warns of commands that skills allow too freely, or request in vain (AGS-13).
+// warnSkillTools warns of commands that skills allow too freely or request in vain.
 func (c *checker) warnSkillTools(path string, a *config.Agent) {
 	at := path + ".skill_allowed_tools"
 	if !a.SkillTools {
@@ -165,7 +166,7 @@ func (c *checker) warnSkillTools(path string, a *config.Agent) {
 	}
 }
 
-// skillAt reads the skill of a path that an agent names.
+// skillAt loads a skill that an agent names by path.
 func (c *checker) skillAt(at, dir string) (*skills.Skill, bool) {
 	c.cfg.Sources.Tree(dir)
 	s, problems := skills.Load(dir)
@@ -181,7 +182,7 @@ func (c *checker) skillAt(at, dir string) (*skills.Skill, bool) {
 	return nil, false
 }
 
-// isPath tells the path of a skill from its name.
+// isPath reports whether text is the path of a skill, not its name.
 func isPath(text string) bool {
 	return strings.ContainsAny(text, `/\`) || text == "." || text == ".." || strings.HasPrefix(text, "~")
 }

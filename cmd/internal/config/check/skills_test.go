@@ -28,7 +28,7 @@ func skillNames(list []*skills.Skill) string {
 	return strings.Join(out, " ")
 }
 
-// A playbook that keeps something across runs needs an agent with a skill that does (OSL-23).
+// A playbook with workspace calls needs an agent with a skill that keeps workspaces.
 func TestWorkspaceCalls(t *testing.T) {
 	const call = "home: state\nagents: [{name: clerk}]\njobs: [{name: j, agent: clerk, playbook: [{call: workspace_manage, with: {action: list}}]}]\n"
 	for text, want := range map[string]string{
@@ -42,8 +42,8 @@ func TestWorkspaceCalls(t *testing.T) {
 	}
 }
 
-// AUT-05, AUT-07, AGS-05, AGS-06: an agent is given skills by name and by path, those of folders that
-// anybody may write to are not among them, and what it sees of the others follows its access.
+// TestSkills checks that an agent gets the skills that it names, without those that others can
+// write, and sees further skills according to skill_access.
 func TestSkills(t *testing.T) {
 	given, access := contract.Of(t, "AUT-05"), contract.Of(t, "AUT-07")
 	agents := fmt.Sprintf(`home: state
@@ -73,7 +73,7 @@ agents:
 		}
 	}
 
-	var order []string // the most important last
+	var order []string // lowest precedence first
 	for _, r := range cfg.SkillRoots(func(key string) string { return map[string]string{"HOME": filepath.Join(dir, "user")}[key] }) {
 		order = append(order, r.Source)
 	}
@@ -101,7 +101,7 @@ agents:
 	}
 }
 
-// What an agent names and is not there is an error with the nearest name.
+// An unknown skill of an agent is an error that suggests the nearest name.
 func TestSkillMistakes(t *testing.T) {
 	path := configtest.Write(t, "rouse.yaml", "home: state\nskills: {roots: [{path: team}]}\nagents:\n  - {name: a, workdir: desk, skills: [csw, ./gone, csv, Csv, ./own, '']}\n  - {name: b, skills: [csv], skill_access: none}\n",
 		"team/csv/SKILL.md", skill("csv"), "own/SKILL.md", skill("own"))
@@ -118,7 +118,7 @@ func TestSkillMistakes(t *testing.T) {
 	}
 }
 
-// A skill that comes, changes or goes changes the sources, so that a daemon reads them again.
+// A skill that is added, changed or removed changes the sources, so that a daemon reloads.
 func TestSkillSources(t *testing.T) {
 	path := configtest.Write(t, "rouse.yaml", "home: state\nagents:\n  - {name: a}\n", "state/skills/csv/SKILL.md", skill("csv"))
 	old, err := configtest.Load(path, nil)
@@ -162,8 +162,8 @@ func TestSkillSources(t *testing.T) {
 	change("none", "skill csv", func() error { return os.RemoveAll(filepath.Dir(file)) })
 }
 
-// AGS-13: what skills allow an agent that lets them is looked at as its own grants are, and what
-// they ask for in vain is said.
+// TestSkillAllowedTools checks the commands that skills allow like the grants of the agent, and
+// the warnings about commands that they request in vain.
 func TestSkillAllowedTools(t *testing.T) {
 	asking := func(tools string) string {
 		return "---\nname: x\ndescription: Is x.\nallowed-tools: " + tools + "\n---\n"

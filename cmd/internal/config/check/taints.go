@@ -10,7 +10,7 @@ import (
 	"rouse/internal/fspath"
 )
 
-// The labels, as places in a list of three (docs/dev/security-tests.md).
+// The labels as indexes (docs/dev/security-tests.md).
 const (
 	untrusted = iota
 	privateData
@@ -19,13 +19,13 @@ const (
 
 var labelWords = [...]string{"A  untrusted content", "B  private data", "C  effect beyond the host"}
 
-// source is a line of the configuration that brings a label.
+// source is a setting that brings a label.
 type source struct {
 	what string
 	at   config.Position
 }
 
-// reach are the lines that bring labels to the runs of an agent.
+// reach holds the settings that bring labels to the runs of an agent.
 type reach struct {
 	path    string // agents[1]
 	sources [3][]source
@@ -40,7 +40,7 @@ func (r *reach) add(label int, what string, at config.Position) {
 	}
 }
 
-// warnTaints decides what is private by default, and warns of jobs whose runs can combine untrusted
+// warnTaints sets the default of private. It warns of jobs if their runs can combine untrusted
 // content, private data and external effects (docs/dev/security-tests.md).
 func (c *checker) warnTaints() {
 	reached := map[*config.Agent]*reach{}
@@ -71,7 +71,8 @@ func (c *checker) warnTaints() {
 	}
 }
 
-// warnJob draws what the runs of a job can come to hold.
+// warnJob warns of a job if its runs can get all three labels. The warning lists the settings that
+// bring them.
 func (c *checker) warnJob(path string, r *reach) {
 	var drawn strings.Builder
 	for label, list := range r.sources {
@@ -91,7 +92,7 @@ func (c *checker) warnJob(path string, r *reach) {
 	c.warn(path, "a run can come to hold all three labels together, and the call that would bring the third waits for your approval; let one job read what is untrusted and write it down as data, and another one act on that%s", drawn.String())
 }
 
-// ownReach are the lines of an agent and of its jobs that bring labels, but for what is private of its own.
+// ownReach returns the label sources of an agent and its jobs, except for its private places.
 func (c *checker) ownReach(path string, a *config.Agent) *reach {
 	r := &reach{path: path}
 	for _, i := range c.jobsOf[string(a.Name)] {
@@ -139,7 +140,8 @@ func (c *checker) ownReach(path string, a *config.Agent) *reach {
 	return r
 }
 
-// watchedReads adds the folders of an agent in which jobs, of whichever agent, have strangers leave files.
+// watchedReads adds folders that an agent reads and jobs of any agent watch, because strangers
+// leave files there.
 func (c *checker) watchedReads(r *reach, a *config.Agent) {
 	if len(c.watching) == 0 {
 		return
@@ -147,7 +149,7 @@ func (c *checker) watchedReads(r *reach, a *config.Agent) {
 
 	reads := c.reads(r.path, a)
 	for _, j := range c.watching {
-		// A disabled job counts: what strangers left for it is still there.
+		// Disabled jobs count, because files left for them are still there.
 		if config.On(j.Enabled) && j.Agent == string(a.Name) {
 			continue
 		}
@@ -162,7 +164,7 @@ func (c *checker) watchedReads(r *reach, a *config.Agent) {
 	}
 }
 
-// addPrivate adds the lines of an agent that let it read what is for its owner alone.
+// addPrivate adds the settings that let an agent read private data.
 func (c *checker) addPrivate(r *reach, a *config.Agent) {
 	for key, g := range config.Each(r.path+".grants.read", a.Grants.Read) {
 		if config.On(g.Private) {
@@ -196,7 +198,7 @@ func (c *checker) addPrivate(r *reach, a *config.Agent) {
 	}
 }
 
-// reads are the folders that an agent can read, with the lines that let it.
+// reads returns the folders that an agent can read, with the positions of the settings.
 func (c *checker) reads(path string, a *config.Agent) []source {
 	out := []source{{string(a.Workdir), c.d.Place(path + ".workdir")}}
 	for key, g := range config.Each(path+".grants.read", a.Grants.Read) {
@@ -208,10 +210,10 @@ func (c *checker) reads(path string, a *config.Agent) []source {
 	return out
 }
 
-// follow passes a label on to each agent that reads where an agent with the label writes. It adds
-// the lines of others to agents with the label too, because the label would stay without their own.
+// follow passes a label to each agent that reads where an agent with the label writes. An agent
+// that already has the label also gets these sources, because they would remain without its own.
 func (c *checker) follow(reached map[*config.Agent]*reach, label int) {
-	// By the places of the agents in the list: each is compared with each other one.
+	// Slices by index instead of maps, because every agent is compared with every other.
 	own, has := make([]bool, len(c.cfg.Agents)), make([]bool, len(c.cfg.Agents))
 	for i := range c.cfg.Agents {
 		r := reached[&c.cfg.Agents[i]]
@@ -221,7 +223,7 @@ func (c *checker) follow(reached map[*config.Agent]*reach, label int) {
 
 	for grown := slices.Contains(own, true); grown; {
 		grown = false
-		for i := range c.cfg.Agents { // in order, so that the same configuration is always drawn the same
+		for i := range c.cfg.Agents { // in order, for a stable result
 			to := &c.cfg.Agents[i]
 			r := reached[to]
 			if r == nil || has[i] && !own[i] {
@@ -244,7 +246,7 @@ func (c *checker) follow(reached map[*config.Agent]*reach, label int) {
 	}
 }
 
-// shared is the first of some places in which an agent can write.
+// shared returns the first of places that from can write.
 func (c *checker) shared(from *config.Agent, places []source) (source, bool) {
 	for _, p := range places {
 		if slices.ContainsFunc(from.Writes(), func(folder string) bool { return c.overlap(folder, p.what) }) {
@@ -254,7 +256,7 @@ func (c *checker) shared(from *config.Agent, places []source) (source, bool) {
 	return source{}, false
 }
 
-// overlap reports whether one of two folders is, or lies in, the other.
+// overlap reports whether two folders are equal or one is inside the other.
 func (c *checker) overlap(a, b string) bool {
 	if a == "" || b == "" {
 		return false
@@ -263,7 +265,7 @@ func (c *checker) overlap(a, b string) bool {
 	return fspath.Within(a, b) || fspath.Within(b, a)
 }
 
-// plainPlace is the same as without a checker, but each path is looked at once.
+// plainPlace is config.RealPath with a cache.
 func (c *checker) plainPlace(path string) string {
 	real, ok := c.plain[path]
 	if !ok {
@@ -273,7 +275,7 @@ func (c *checker) plainPlace(path string) string {
 	return real
 }
 
-// privatePlaces decides which places are private. By default, a workdir is private if the agent has
+// privatePlaces sets which places are private. By default, a workdir is private if the agent has
 // untrusted input and a way to send its files out. The database is not, because rows have labels.
 func (c *checker) privatePlaces(reached map[*config.Agent]*reach) {
 	for a, r := range reached {
@@ -286,8 +288,8 @@ func (c *checker) privatePlaces(reached map[*config.Agent]*reach) {
 			a.PrivateFolders = append(a.PrivateFolders, string(a.Workdir))
 		}
 
-		// What one owner says of a folder holds for whoever reads it.
-		for i := range c.cfg.Agents { // a disabled one has left it there
+		// A folder that its owner declares private is private for all readers.
+		for i := range c.cfg.Agents { // also disabled agents, because their files are still there
 			if o := &c.cfg.Agents[i]; o != a && o.Private.Workdir != nil && *o.Private.Workdir {
 				a.PrivateFolders = append(a.PrivateFolders, string(o.Workdir))
 			}
@@ -295,7 +297,7 @@ func (c *checker) privatePlaces(reached map[*config.Agent]*reach) {
 	}
 }
 
-// executorReach adds the lines of the programs of an agent that bring labels.
+// executorReach adds the label sources of an agent's executors.
 func (c *checker) executorReach(r *reach, a *config.Agent) {
 	for _, e := range config.Executors(c.cfg) {
 		if e.Agent != string(a.Name) || e.Network != "host" && a.Sandbox != "off" {
@@ -307,7 +309,7 @@ func (c *checker) executorReach(r *reach, a *config.Agent) {
 	}
 }
 
-// executorPrivate adds the lines of the programs of an agent that open what is for its owner alone.
+// executorPrivate adds the private sources of an agent's executors.
 func (c *checker) executorPrivate(r *reach, a *config.Agent) {
 	for _, e := range config.Executors(c.cfg) {
 		if e.Agent != string(a.Name) || !config.On(e.Private) {
@@ -322,7 +324,7 @@ func (c *checker) executorPrivate(r *reach, a *config.Agent) {
 	}
 }
 
-// serverReach are the lines of an agent that bring labels because of its MCP servers.
+// serverReach adds the label sources of an agent's MCP servers.
 func (c *checker) serverReach(r *reach, a *config.Agent) {
 	for i, name := range a.MCP {
 		configured := config.ServerNamed(c.cfg.MCP, name)

@@ -10,8 +10,8 @@ import (
 	"rouse/cmd/internal/config/configtest"
 )
 
-// A job that can come to hold all three labels is warned of, with the lines that bring each; one that
-// cannot is not.
+// TestTaintWarnings checks that a job causes a warning if its runs can get all three labels. The
+// warning lists the settings that bring each label.
 func TestTaintWarnings(t *testing.T) {
 	t.Parallel()
 	const watch, plain, public = "watch: {path: ./in}", "every: 1h", ", private: {workdir: false, database: false}"
@@ -30,7 +30,7 @@ func TestTaintWarnings(t *testing.T) {
 		{plain, "grants: {network: [{host: '*.example.com'}]}", "A web pages 4; B the workdir, private by default (private: {workdir: false} if nothing in it is) 4; C grants.network 4"},
 		{plain, "grants: {network: [{host: a.example.com, methods: [GET, POST]}]}", "A web pages 4; B the workdir, private by default (private: {workdir: false} if nothing in it is) 4; C grants.network 4"},
 		{plain, "private: {workdir: false, database: true}, grants: {network: [{host: a.example.com}]}", "A web pages 4; B the database 4; C grants.network 4"},
-		{plain, "sandbox: off, reason: x, grants: {commands: [{argv: [x]}]}", ""}, // nothing that strangers wrote comes in
+		{plain, "sandbox: off, reason: x, grants: {commands: [{argv: [x]}]}", ""}, // it has no untrusted input
 	} {
 		got, _ := drawn(t, "agents:\n  - {name: a, "+c.agent+"}\njobs:\n  - {name: j, agent: a, prompt: x, "+c.job+"}\n")
 		if got["j"] != c.says {
@@ -39,15 +39,15 @@ func TestTaintWarnings(t *testing.T) {
 	}
 }
 
-// Data goes from agent to agent by the places that they share, and labels with it: what one job brings in,
-// another one may send.
+// TestTaintsAcrossAgents checks that labels follow data through shared folders, from the job that
+// reads it to the job that can send it.
 func TestTaintsAcrossAgents(t *testing.T) {
 	t.Parallel()
 	const out = "grants: {network: [{host: a.example.com}]}, tools: {deny: [web_fetch]}"
 	for _, c := range []struct {
 		name, agents, jobs string
 		says               map[string]string
-		private            map[string]int // how many folders of the agent are private
+		private            map[string]int // number of private folders of the agent
 	}{
 		{"one workdir", "  - {name: in, workdir: ./w}\n  - {name: out, workdir: ./w, sandbox: off, reason: x, grants: {read: [./p], commands: [{argv: [x]}]}}\n",
 			"  - {name: drops, agent: in, prompt: x, watch: {path: ./in}}\n  - {name: sends, agent: out, prompt: x, every: 1h}\n",
@@ -97,8 +97,7 @@ func TestTaintsAcrossAgents(t *testing.T) {
 	}
 }
 
-// drawn is what a check says of the jobs of a configuration that can come to hold all three labels: for each label the
-// lines that bring it.
+// drawn returns the warnings about jobs with all three labels: the settings that bring each label.
 func drawn(t *testing.T, text string) (map[string]string, *config.Config) {
 	t.Helper()
 	dir := t.TempDir()
@@ -142,7 +141,7 @@ func drawn(t *testing.T, text string) (map[string]string, *config.Config) {
 	return out, cfg
 }
 
-// What may be read is named by a path, or with what it is.
+// An entry of grants.read can be a path or a mapping.
 func TestReads(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "rouse.yaml")

@@ -19,23 +19,23 @@ import (
 	"rouse/internal/text"
 )
 
-// Every run of a job has these in its templates and expressions.
+// everyRun lists the names that templates and expressions of every job know.
 var everyRun = []string{"Job", "Agent", "Run", "Attempt", "Scheduled", "LastSuccess", "LastRun", "Input"}
 
-// manifest is the one name that is gone when a run has ended.
+// manifest is the only name that is not available after the end of a run.
 const manifest = "Manifest"
 
-// watchNames are what the runs of a watch have as well, by its mode.
+// watchNames lists the additional names in runs of a watch, by mode.
 var watchNames = map[string][]string{
 	config.PerFile:  {"File"},
 	config.Batch:    {"Files", "More", manifest},
 	config.Converge: {"Folder", "Changes", "Round"},
 }
 
-// webhookNames are what the runs of a webhook have as well.
+// webhookNames lists the additional names in runs of a webhook.
 var webhookNames = []string{"Body", "Payload", "Delivery"}
 
-// followNames are what the runs of a job that follows another one have as well.
+// followNames lists the additional names in runs of a job that follows another job.
 var followNames = []string{"After"}
 
 // scope returns the names that templates and expressions of a job know.
@@ -60,18 +60,18 @@ func scope(j *config.Job) []string {
 	return names
 }
 
-// bareFile is a template of nothing but the file of a run.
+// bareFile matches a template of only .File.
 var bareFile = regexp.MustCompile(`^\s*\{\{-?\s*\.File\s*-?\}\}\s*$`)
 
 // templates checks templates and expressions.
 type templates struct {
 	report
-	types map[string]reflect.Type // of what templates and expressions can name
+	types map[string]reflect.Type // types of the names in templates and expressions
 
-	// Of the current job:
-	mode  string       // of its watch, "" if it has none
-	saved []string     // names of the results of its calls so far
-	item  reflect.Type // of the current each, nil if it is not known
+	// State of the current job:
+	mode  string       // mode of its watch; "" without a watch
+	saved []string     // names of the results that earlier calls saved
+	item  reflect.Type // item type of the current each; nil if unknown
 }
 
 // template reports whether a template can be parsed and filled. It reports a problem if not.
@@ -82,7 +82,8 @@ func (c *templates) template(path, source string, names []string) bool {
 		return false
 	}
 
-	// It would be filled, with all parts of the file as JSON, and each run would look for a file of that name.
+	// Filling it would give all fields of the file as JSON, and each run would use that as a file
+	// name.
 	if (where == "path" || where == "move") && bareFile.MatchString(source) && slices.Contains(names, "File") && !slices.Contains(c.saved, "File") {
 		c.bad(path, "{{ .File }} is all that is known of the file, which is no path").Hint = "its path is {{ .File.Path }}"
 		return false
@@ -90,7 +91,7 @@ func (c *templates) template(path, source string, names []string) bool {
 	return c.fields(path, source, names)
 }
 
-// typesOf are the types of some names, nil where only a run knows.
+// typesOf returns the types of names. The type is nil if only a run knows it.
 func (c *templates) typesOf(names []string) playbook.Types {
 	out := playbook.Types{}
 	for _, name := range names {
@@ -98,7 +99,7 @@ func (c *templates) typesOf(names []string) playbook.Types {
 		case name == "item":
 			out[name] = c.item
 		case slices.Contains(c.saved, name):
-			out[name] = nil // a result, under the name that runs of another watch have
+			out[name] = nil // a saved result hides a name that other kinds of runs have
 		default:
 			out[name] = c.types[name]
 		}
@@ -148,7 +149,7 @@ func (c *templates) expression(path, source string, names []string) (gives playb
 	where := path[strings.LastIndexAny(path, ".")+1:]
 	tree, err := parser.Parse(source)
 	if err != nil {
-		_, err = playbook.CheckExpression(where, source, nil) // which says it in our words
+		_, err = playbook.CheckExpression(where, source, nil) // for the message in our words
 		c.bad(path, "%s", err.Error())
 		return gives
 	}
@@ -192,13 +193,14 @@ func (c *templates) partOfFiles(path, part string) {
 	c.bad(path, "Files is a list, of which %q cannot be taken", part).Hint = `take each of them: {{ range .Files }}{{ .Path }}{{ end }}; or in a playbook each: "= Files", and {{ .item.Path }}`
 }
 
-// identifiers collects the names in an expression, and what is taken of them.
+// identifiers collects the names in an expression and the fields that it reads.
 type identifiers struct {
 	used, declared, called []string
 	parts                  [][2]string
 }
 
-// ownerOf says of what name a part is taken, as " of .File"; "" when that is not plain.
+// ownerOf returns " of .File" if a field is read from .File. It returns "" if the owner is
+// unknown.
 func (v identifiers) ownerOf(part string) string {
 	for _, m := range v.parts {
 		if m[1] == part {
@@ -228,8 +230,8 @@ func (v *identifiers) Visit(n *ast.Node) {
 	}
 }
 
-// fields checks the names and fields in a template, which text/template does only during execution.
-// It reports whether they are right.
+// fields checks the names and fields in a template, which text/template does only during
+// execution. It reports whether they are right.
 func (c *templates) fields(path, source string, names []string) bool {
 	if !strings.Contains(source, "{{") {
 		return true
@@ -248,17 +250,17 @@ func (c *templates) fields(path, source string, names []string) bool {
 	return !f.wrong
 }
 
-// assignment matches the variables that get another value, as in $x = 1 or range $i, $x = .Files.
+// assignment matches variables that get a new value, as in $x = 1 or range $i, $x = .Files.
 var assignment = regexp.MustCompile(`(\$\w+)\s*(?:,\s*(\$\w+)\s*)?=`)
 
-// value is what is known of a value in a template.
+// value is the known information about a value in a template.
 type value struct {
-	whole bool         // it is all the data of the run
-	t     reflect.Type // nil: only the run knows
-	name  string       // as the template writes it
+	whole bool         // it is all data of the run
+	t     reflect.Type // nil if only the run knows it
+	name  string       // as written in the template
 }
 
-// data is what the dot is outside of range and with.
+// data is the value of the dot outside range and with.
 var data = value{whole: true}
 
 // fieldCheck follows the values of a template through its dots, variables, loops and pipes.
@@ -268,7 +270,7 @@ type fieldCheck struct {
 	names    []string
 	types    playbook.Types
 	wrong    bool            // a problem was reported
-	assigned map[string]bool // variables that get another value later
+	assigned map[string]bool // variables that get a new value later
 }
 
 func (f *fieldCheck) walk(n parse.Node, dot value, vars map[string]value) {
@@ -293,7 +295,7 @@ func (f *fieldCheck) walk(n parse.Node, dot value, vars map[string]value) {
 	}
 }
 
-// branch follows if, range and with, whose variables end with them. inside returns the dot within.
+// branch checks if, range and with. Variables end with their block. inside returns the dot within.
 func (f *fieldCheck) branch(n *parse.BranchNode, dot value, vars map[string]value, inside func(value) value) {
 	inner := maps.Clone(vars)
 	of := f.pipe(n.Pipe, dot, inner)
@@ -322,7 +324,7 @@ func (f *fieldCheck) declare(p *parse.PipeNode, v value, vars map[string]value) 
 	}
 }
 
-// pipe checks all that stands in a pipe, and returns what it gives.
+// pipe checks all parts of a pipe and returns its result.
 func (f *fieldCheck) pipe(p *parse.PipeNode, dot value, vars map[string]value) (out value) {
 	if p == nil {
 		return out
@@ -334,7 +336,7 @@ func (f *fieldCheck) pipe(p *parse.PipeNode, dot value, vars map[string]value) (
 			args = append(args, f.argument(arg, dot, vars))
 		}
 
-		out = value{} // what a function makes
+		out = value{} // the result of a function is unknown
 		if function, ok := command.Args[0].(*parse.IdentifierNode); len(args) == 1 && !ok {
 			out = args[0]
 		} else if ok && function.Ident == "index" && len(args) == 3 {
@@ -360,7 +362,7 @@ func (f *fieldCheck) argument(n parse.Node, dot value, vars map[string]value) va
 	return value{}
 }
 
-// take follows names into a value, and reports the first that is not there.
+// take resolves a chain of fields in a value and reports the first unknown one.
 func (f *fieldCheck) take(from value, idents []string) value {
 	for i, name := range idents {
 		if from.whole {
@@ -384,7 +386,7 @@ func (f *fieldCheck) take(from value, idents []string) value {
 		whole := from.name + "." + name
 		if m, ok := reflect.PointerTo(t).MethodByName(name); ok {
 			from = value{t: m.Type.Out(0), name: whole}
-			if i < len(idents)-1 { // what a call gives, only the call tells
+			if i < len(idents)-1 { // the result type of a method is not followed
 				return value{}
 			}
 			continue
@@ -410,7 +412,7 @@ func (f *fieldCheck) take(from value, idents []string) value {
 	return from
 }
 
-// fieldOf is the type of a field of a struct.
+// fieldOf returns the type of an exported field of a struct.
 func fieldOf(t reflect.Type, name string) (reflect.Type, bool) {
 	if t.Kind() != reflect.Struct {
 		return nil, false
@@ -419,7 +421,7 @@ func fieldOf(t reflect.Type, name string) (reflect.Type, bool) {
 	return field.Type, ok && field.IsExported()
 }
 
-// item is what is known of each item of a list.
+// item returns the known information about the items of a list.
 func item(list value) value {
 	if list.t != nil && list.t.Kind() == reflect.Slice {
 		return value{t: list.t.Elem(), name: "each of " + list.name}

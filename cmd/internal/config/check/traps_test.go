@@ -19,7 +19,7 @@ func allSaid(t *testing.T, text string) string {
 	return all
 }
 
-// Settings of other tools get a hint with equivalent lines, and these lines are configtest.Valid.
+// Settings of other tools get a hint with equivalent lines, and these lines are valid.
 func TestWordsOfOtherTools(t *testing.T) {
 	t.Parallel()
 	const agent = "agents: [{name: a}]\nnotifications: [{name: ops, kind: desktop}]\n"

@@ -23,14 +23,14 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// starts checks what starts jobs: schedules, watches, webhooks and the ends of other jobs.
+// starts checks the triggers of jobs: schedules, watches, webhooks and ends of other jobs.
 type starts struct {
 	report
 	*templates
 	calendars
 
 	jobs  []string               // names of all jobs
-	hooks map[string]*config.Job // the webhooks, by their paths
+	hooks map[string]*config.Job // jobs by the path of their webhook
 }
 
 func (c *starts) triggers(path string, j *config.Job) {
@@ -55,14 +55,15 @@ func (c *starts) triggers(path string, j *config.Job) {
 		c.warn(at, "has no effect on a window, which spreads by itself")
 	}
 	for _, key := range []string{"timezone", "exclude", "only", "on_miss", "catchup_window", "max_catchup", "jitter"} {
-		// defaults are meant for many jobs; those without a schedule just do not use them.
+		// Settings in defaults are meant for many jobs. Jobs without a schedule do not use them.
 		if collects := key == "timezone" && j.Watch != nil && j.Watch.Collect != nil; !timed && !collects && c.d.Given(path+"."+key) && !c.d.Given("defaults."+key) {
 			c.warn(path+"."+key, "has no effect without schedule, every, at or window")
 		}
 	}
 }
 
-// times checks dates and names of calendars, each by itself, with any schedule, so that a mistake has its own place in the list.
+// times checks dates and names of calendars one by one, with an arbitrary schedule. So each
+// mistake is reported at its own item.
 func (c *starts) times(path, key string, texts []string) (right bool) {
 	right = true
 	for at, one := range config.Each(path, texts) {
@@ -81,7 +82,8 @@ func (c *starts) times(path, key string, texts []string) (right bool) {
 	return right
 }
 
-// wrongSources reports schedules that are wrong, or of which dates and calendars leave nothing.
+// wrongSources reports invalid schedules, and schedules that dates and calendars exclude
+// completely.
 func (c *starts) wrongSources(path string, j *config.Job, all []config.Timing, filtering bool) {
 	location := c.cfg.ZoneOf(j)
 	for _, s := range all {
@@ -111,7 +113,8 @@ func (c *starts) pastAt(path string, j *config.Job, valid bool) {
 	}
 }
 
-// left warns of schedules of which calendars leave nothing, by what they say now; those that are fetched are not known here.
+// left warns of schedules that calendars exclude completely. It skips schedules that use a
+// calendar from a URL, because its content is not known yet.
 func (c *starts) left(path string, schedules []*schedule.Schedule) {
 	for _, s := range schedules {
 		if len(s.Calendars()) == 0 || slices.ContainsFunc(s.Calendars(), func(one *schedule.Calendar) bool { return c.fetched(one.Name()) }) {
@@ -131,7 +134,7 @@ func (c *starts) emptySources(path string, j *config.Job) {
 	c.notEmpty(path+".at", j.RunAt, fmt.Sprintf(message, "2026-11-21T08:00:00+01:00"))
 }
 
-// schedule reports an error of a schedule. It returns nil if there is none.
+// schedule reports an error of a schedule. It returns nil if err is nil.
 func (c *starts) schedule(path, key string, err error) *config.Problem {
 	var wrong *schedule.Error
 	switch {
@@ -159,7 +162,7 @@ func (c *starts) watch(path string, w *config.Watch, j *config.Job) {
 		return
 	}
 
-	// What is wrong with a folder today holds up no other job.
+	// A problem with the folder must not block other jobs.
 	switch info, err := os.Stat(string(w.Path)); {
 	case errors.Is(err, fs.ErrNotExist):
 		c.warn(path+".path", "%s does not exist yet; it is watched as soon as it does", config.Display(string(w.Path)))
@@ -171,7 +174,7 @@ func (c *starts) watch(path string, w *config.Watch, j *config.Job) {
 	}
 
 	for key, after := range map[string]config.After{"on_success": w.OnSuccess, "on_failure": w.OnFailure} {
-		// Otherwise each moved file would arrive again, and start the next run.
+		// Otherwise each moved file would arrive again and start another run.
 		if after.Dir == string(w.Path) {
 			c.bad(path+"."+key, "moves files to where they are; choose another folder")
 		}
@@ -179,7 +182,7 @@ func (c *starts) watch(path string, w *config.Watch, j *config.Job) {
 	}
 }
 
-// watchMode checks what goes with a mode and what does not.
+// watchMode checks the settings that depend on the mode.
 func (c *starts) watchMode(path string, w *config.Watch, j *config.Job) {
 	if at := path + ".max_wait"; w.Mode == config.PerFile && c.d.Given(at) {
 		c.bad(at, "goes with mode: batch or converge; with per_file a file starts a run as soon as it is ready")
@@ -207,7 +210,7 @@ func (c *starts) watchMode(path string, w *config.Watch, j *config.Job) {
 		}
 	}
 
-	// Only a warning: a batch is rarely that large.
+	// Only a warning, because a batch is rarely that large.
 	most, bound := j.Bounds.PlaybookCalls()
 	if each, once := config.CallsOfBatch(j.Playbook); w.Mode == config.Batch && each > 0 && w.MaxFiles*each+once > most {
 		c.warn(path+".max_files", "a run of %d files makes %d calls, and ends after %d (%s): raise that, or take fewer files", w.MaxFiles, w.MaxFiles*each+once, most, bound)
@@ -249,7 +252,8 @@ func (c *starts) cycles() {
 	}
 }
 
-// findCycle searches a cycle. path are the jobs on the way to j, each of which follows the next.
+// findCycle searches for a cycle. path holds the jobs on the way to j, each of which follows the
+// next.
 func (c *starts) findCycle(j *config.Job, path []*config.Job, done map[*config.Job]bool) {
 	if at := slices.Index(path, j); at >= 0 {
 		c.reportCycle(path[at:])
@@ -268,7 +272,8 @@ func (c *starts) findCycle(j *config.Job, path []*config.Job, done map[*config.J
 }
 
 func (c *starts) reportCycle(cycle []*config.Job) {
-	// It begins with the job that comes first in the configuration, wherever it was entered.
+	// Begin with the job that is first in the configuration, wherever the search entered the
+	// cycle.
 	first := 0
 	index := func(j *config.Job) int {
 		return slices.IndexFunc(c.cfg.Jobs, func(o config.Job) bool { return o.Name == j.Name })
@@ -292,7 +297,7 @@ func (c *starts) reportCycle(cycle []*config.Job) {
 	c.bad(path, "goes in a circle, in which each run would start the next for ever: %s", text.List(steps, len(steps))).Hint = "take one of them out: " + strings.Join(names, ", ")
 }
 
-// webhookPath matches a path that can be written into the settings of any sender without escapes.
+// webhookPath matches a path that senders can use without escaping.
 var webhookPath = regexp.MustCompile(`^/hooks(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`)
 
 func (c *starts) webhook(path string, j *config.Job) {

@@ -11,8 +11,8 @@ import (
 	"rouse/cmd/internal/config/yaml"
 )
 
-// TestWatchModes: OSA-90, what goes with which mode of a watch, and which names its runs have: each mistake with what
-// was meant, and nothing said of what is right.
+// TestWatchModes checks the settings and names that fit each mode of a watch. Mistakes are
+// reported with a hint, and valid settings are accepted.
 func TestWatchModes(t *testing.T) {
 	const once = "playbook: [{call: file_read, with: {path: %s}}]"
 	each := func(list, path string) string {
@@ -89,7 +89,7 @@ func TestWatchModes(t *testing.T) {
 	}
 }
 
-// What a watch leaves out depends on its mode; what is shown of it means the same.
+// The defaults of a watch depend on its mode. The shown configuration is equivalent.
 func TestWatchDefaults(t *testing.T) {
 	for mode, want := range map[string]string{"per_file": "process 0s 0", "batch": "ignore 30s 500", "converge": "ignore 30s 0"} {
 		path := configtest.Write(t, "rouse.yaml", "home: ./h\nagents: [{name: a}]\njobs: [{name: j, agent: a, prompt: x, watch: {path: ./in, mode: "+mode+"}}]\n")
@@ -114,8 +114,8 @@ func TestWatchDefaults(t *testing.T) {
 	}
 }
 
-// A batch that may be larger than its playbook has calls for would fail when it is: by default
-// it is not, and asking for it is a warning.
+// TestBatchFitsItsCalls checks that a batch by default is not larger than the calls of its
+// playbook allow. Configuring a larger one causes a warning.
 func TestBatchFitsItsCalls(t *testing.T) {
 	const each = "{call: file_read, each: '= Files', with: {path: '{{ .item.Path }}'}}"
 	for name, c := range map[string]struct {
@@ -148,7 +148,7 @@ func TestBatchFitsItsCalls(t *testing.T) {
 	}
 }
 
-// What is wrong with after is said at its place, and a circle with all of its jobs and lines.
+// Mistakes in after are reported at their position, and a cycle with all of its jobs and lines.
 func TestFollows(t *testing.T) {
 	for jobs, say := range map[string]string{
 		`{name: j, agent: a, after: [k], prompt: "{{ .After.Job }} {{ .After.Run }} {{ .After.Summary }} {{ range .After.Artifacts }}{{ .Name }}{{ end }}"}`: "",
@@ -165,7 +165,7 @@ func TestFollows(t *testing.T) {
 		`{name: j, agent: a, after: [j], prompt: x}`:                                                                                                         "j follows j (rouse.yaml:5)",
 		`{name: j, agent: a, after: [m], prompt: x}` + "\n- " + `{name: m, agent: a, after: [k, j], prompt: x}`:                                              "jobs[1].after: goes in a circle, in which each run would start the next for ever: j follows m (rouse.yaml:5), m follows j (rouse.yaml:6)",
 		`{name: m, agent: a, after: [n], prompt: x}` + "\n- " + `{name: n, agent: a, after: [k], prompt: x}`:                                                 "",
-		`{name: m, agent: a, after: [k, n], prompt: x}` + "\n- " + `{name: n, agent: a, after: [k], prompt: x}`:                                              "", // two ways to one job are no circle
+		`{name: m, agent: a, after: [k, n], prompt: x}` + "\n- " + `{name: n, agent: a, after: [k], prompt: x}`:                                              "", // two paths to one job are not a cycle
 		`{name: m, agent: a, after: [{job: n, on: [error]}], enabled: false, prompt: x}` + "\n- " + `{name: n, agent: a, after: [m], prompt: x}`:             "m follows n (rouse.yaml:5), n follows m (rouse.yaml:6)",
 	} {
 		path := configtest.Write(t, "rouse.yaml", fmt.Sprintf("agents: [{name: a}]\njobs:\n- {name: k, agent: a, prompt: x}\n# one\n- %s\n", jobs))

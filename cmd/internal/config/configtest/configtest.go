@@ -1,4 +1,4 @@
-// Package configtest has the helpers of tests that read a configuration.
+// Package configtest provides helpers for tests that read a configuration.
 package configtest
 
 import (
@@ -15,10 +15,10 @@ import (
 	"rouse/cmd/internal/config/yaml"
 )
 
-// Update reports whether golden files are rewritten.
+// Update is the -update flag, which rewrites golden files.
 var Update = flag.Bool("update", false, "rewrite the golden files")
 
-// Write makes files and returns the path of the first.
+// Write writes files to a temporary folder and returns the path of the first.
 func Write(t testing.TB, files ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,7 +35,8 @@ func Write(t testing.TB, files ...string) string {
 	return filepath.Join(dir, files[0])
 }
 
-// Load reads and checks a file with the variables of env. A secret NAME is the variable secret:NAME.
+// Load reads and checks a file with the variables of env. The variable secret:NAME is the secret
+// NAME.
 func Load(path string, env map[string]string) (*config.Config, error) {
 	return load.Config(yaml.Options{Path: path, Getenv: func(name string) string {
 		if name == "HOME" && env[name] == "" {
@@ -51,7 +52,7 @@ func Load(path string, env map[string]string) (*config.Config, error) {
 	}}, agent.Specs())
 }
 
-// Golden compares a text with a file. With -update it writes the file.
+// Golden compares a text with a golden file. With -update it writes the file.
 func Golden(t *testing.T, path, got string) {
 	t.Helper()
 	if *Update {

@@ -12,8 +12,8 @@ import (
 	"rouse/cmd/internal/config/yaml"
 )
 
-// FuzzLoad: no text makes reading a configuration fail otherwise than by saying so, with a
-// place for every problem; and what is read can be shown, read and shown again the same.
+// FuzzLoad checks that any text either loads or returns problems with positions, and that loaded
+// settings stay the same when they are shown and read again.
 func FuzzLoad(f *testing.F) {
 	f.Add(configtest.Valid)
 	f.Add(strings.Replace(configtest.Valid, "${TEST_KEY}", "", 1))
@@ -53,7 +53,7 @@ func FuzzLoad(f *testing.F) {
 		default:
 			first, err := yaml.Show(cfg)
 			if err != nil || len(cfg.Secrets.Values) > 0 {
-				return // a masked secret is not what it was
+				return // a masked secret has changed
 			}
 			if err := os.WriteFile(path, first, 0o600); err != nil {
 				t.Fatal(err)

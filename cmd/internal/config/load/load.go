@@ -1,7 +1,6 @@
-// Package load is the front door of the configuration: it reads a file and checks what it says.
+// Package load reads a configuration file and checks it.
 //
-// Reading (package yaml) and checking (package check) know the settings (package config) but not
-// each other's callers, so the function that does both has a package of its own.
+// Package check depends on package yaml, so the function that calls both has a package of its own.
 package load
 
 import (
@@ -11,8 +10,8 @@ import (
 	"rouse/cmd/internal/config/yaml"
 )
 
-// Config reads and checks a configuration. tools are the tools that exist; if nil, their names are
-// not checked. It returns all problems as *config.Errors, with the settings that it could read.
+// Config reads and checks a configuration. It checks tool names against tools, unless tools is
+// nil. It returns all problems as *config.Errors, together with the settings that it could read.
 func Config(o yaml.Options, tools tool.Specs) (*config.Config, error) {
 	d, err := yaml.Read(o)
 	switch {
@@ -25,7 +24,7 @@ func Config(o yaml.Options, tools tool.Specs) (*config.Config, error) {
 	}
 
 	check.Run(d, tools)
-	// Compare and Show would list them in addition to the settings that they changed.
+	// Compare and Show would list these in addition to the settings that they changed.
 	d.Config.Include, d.Config.Defaults = nil, nil
 	d.Finish()
 	return d.Config, d.Err()

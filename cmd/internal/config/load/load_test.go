@@ -50,8 +50,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// Every mistake of a configuration is reported at once, in the order of the files, at its
-// place, with what was meant. The golden files are the promise, word for word.
+// All mistakes of a configuration are reported at once, in the order of the files, with position
+// and hint. The golden files define the exact messages.
 func TestMistakes(t *testing.T) {
 	for _, name := range []string{"mistakes", "includes", "aliases", "design"} {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// Every key of the design is read.
+// Every key of the design is accepted.
 func TestKnowsEveryKey(t *testing.T) {
 	for _, name := range []string{"rouse.yaml", "daemon.yaml"} {
 		set := map[string]string{"secret:anthropic": "sk-0123", "secret:bank": "money", "secret:slack_url": "slack://hook:T00000000-B00000000-000000000000000000000000@webhook", "secret:api": "key-0123", "secret:x": "key-0124"}
@@ -120,7 +120,7 @@ func TestBrokenFiles(t *testing.T) {
 	}
 }
 
-// Included files add to the lists of the main one; paths in them are relative to them.
+// Included files extend the lists of the main file. Paths in them are relative to them.
 func TestInclude(t *testing.T) {
 	path := configtest.Write(t, "rouse.yaml", "include: ['conf/*/*.yaml', '*.yaml']\nagents: [{name: a}]\ndefaults: {keep: 1d}\n",
 		"conf/jobs/one.yaml", "include: two.yaml\njobs: [{name: j, agent: b, prompt_file: ask.md}]\n",
@@ -166,7 +166,7 @@ func TestEnvironment(t *testing.T) {
 	if err != nil || cfg.Log.Level != "warn" || cfg.Log.Format != "json" || cfg.Limits.Runs != 7 || cfg.Zone().String() != "Asia/Tokyo" {
 		t.Errorf("%+v (%v)", cfg, err)
 	}
-	if here, _ := filepath.Abs("h2"); string(cfg.Home) != here { // as in a shell
+	if here, _ := filepath.Abs("h2"); string(cfg.Home) != here { // relative to the working directory, as in a shell
 		t.Errorf("home %s", cfg.Home)
 	}
 
@@ -183,8 +183,8 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// What comes from the environment under the name of a secret is known as one, and so is
-// what is written out where only a secret can stand.
+// Variables under the key of a secret are known as secrets, and so are literal values of keys that
+// only hold secrets.
 func TestSecrets(t *testing.T) {
 	path := configtest.Write(t, "rouse.yaml", `agents: [{name: a, instructions: "${PLAIN} ${SOME_TOKEN}"}]
 models:
@@ -227,7 +227,7 @@ jobs:
 	}
 }
 
-// With no model configured, a key in the environment makes one, and says so.
+// Without a configured model, a key in the environment adds one, with a warning.
 func TestModelOfEnvironment(t *testing.T) {
 	path := configtest.Write(t, "rouse.yaml", "agents: [{name: a}]\n")
 	cfg, err := configtest.Load(path, map[string]string{"OPENAI_API_KEY": "sk-canary"})
@@ -253,7 +253,7 @@ func TestModelOfEnvironment(t *testing.T) {
 	}
 }
 
-// What looks wrong and is not is a warning, and does not keep the daemon from starting.
+// Suspicious but valid settings cause a warning. The daemon starts nevertheless.
 func TestWarnings(t *testing.T) {
 	cfg, err := configtest.Load(configtest.Write(t, "rouse.yaml", `home: ./state
 agents:
@@ -319,8 +319,7 @@ func TestDurationsAndSizes(t *testing.T) {
 	}
 }
 
-// A file that is something else, or that is made to be large when it is read, is refused
-// within bounds.
+// A file that is not a configuration, or that expands to a huge one, is refused within limits.
 func TestBounds(t *testing.T) {
 	if _, err := configtest.Load(configtest.Write(t, "rouse.yaml", strings.Repeat("k", 100_000)+": 1\n"), nil); err == nil || len(err.Error()) > 1000 {
 		t.Errorf("%d bytes about one long key", len(err.Error()))

@@ -1,5 +1,6 @@
-// Package places knows the folders of a configuration in which others than the owner may write: agents,
-// their programs, and the senders of watched files. What rouse trusts must not lie in one of them.
+// Package places finds the folders of a configuration in which others than the owner can write.
+// These writers are agents, their programs, and the senders of watched files. Files that rouse
+// trusts must not be in such a folder.
 package places
 
 import (
@@ -15,17 +16,17 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// Place is a folder in which others than the owner write, now or while its agent was enabled.
+// Place is a folder in which others than the owner can write, also if its agent is now disabled.
 type Place struct {
-	Key    string // of the setting that opens it: agents[0].workdir
-	Who    string // and what they do there: the agent clerk may write in
+	Key    string // path of the setting, such as agents[0].workdir
+	Who    string // writer and verb for messages, such as "the agent clerk may write in"
 	Mend   string
 	Folder string // as configured
-	// program is the agent whose executor writes there, and which writes there by nothing else; "" for others.
+	// program is an agent if its executor is the only writer here. Otherwise it is "".
 	program string
 }
 
-// All are the folders in which agents write and strangers leave files.
+// All returns the folders in which agents, their programs or senders of files can write.
 func All(c *config.Config) (out []Place) {
 	for key, a := range config.Each("agents", c.Agents) {
 		who := fmt.Sprintf("the agent %s may write in", a.Name)
@@ -55,8 +56,8 @@ func All(c *config.Config) (out []Place) {
 	return slices.DeleteFunc(out, func(p Place) bool { return p.Folder == "" })
 }
 
-// FindWriter returns a place that holds a folder or lies in it, so that others may write there, or
-// nil. Places of the executor of the agent except do not count.
+// FindWriter returns a place that contains folder or is inside it, or nil if others cannot write
+// there. It ignores places of the executor of the agent except.
 func FindWriter(c *config.Config, folder, except string) *Place {
 	glance := nofollow.NewStatCache()
 	for _, p := range All(c) {
@@ -68,7 +69,7 @@ func FindWriter(c *config.Config, folder, except string) *Place {
 	return nil
 }
 
-// String describes the place as part of a sentence, "" if it is nil.
+// String describes the place as part of a sentence. It returns "" for nil.
 func (p *Place) String() string {
 	if p == nil {
 		return ""
@@ -76,10 +77,12 @@ func (p *Place) String() string {
 	return p.Who + " " + config.Display(p.Folder)
 }
 
-// Writer describes who else may write in a folder, or returns "" if only the owner may.
+// Writer describes another writer of folder or a subfolder. It returns "" if only the owner can
+// write there.
 func Writer(c *config.Config, folder string) string { return FindWriter(c, folder, "").String() }
 
-// WriterAround is Writer for what is kept under a name of its own in a folder: who may write elsewhere in it does not matter.
+// WriterAround describes another writer of folder itself. Unlike Writer, it ignores writable
+// subfolders, for callers that keep a file with a name of its own in folder.
 func WriterAround(c *config.Config, folder string) string {
 	glance := nofollow.NewStatCache()
 	for _, p := range All(c) {
@@ -90,12 +93,13 @@ func WriterAround(c *config.Config, folder string) string {
 	return ""
 }
 
-// Holds reports whether a path is a folder of the boundary, or lies in one.
+// Holds reports whether path is one of the untrusted folders or inside one.
 func Holds(b nofollow.UntrustedDirs, path string) bool {
 	return b.Holds(filepath.Join(path, "any")) != ""
 }
 
-// OwnersPath is a path with its links followed, all of which are the owner's as far as is known here.
+// OwnersPath returns path with its links resolved, or the cleaned path if that fails. It assumes
+// that all links belong to the owner.
 func OwnersPath(path string, glance *nofollow.StatCache) string {
 	if real, err := glance.Resolve(path); err == nil {
 		return real
@@ -103,7 +107,7 @@ func OwnersPath(path string, glance *nofollow.StatCache) string {
 	return filepath.Clean(path)
 }
 
-// Included returns the places where includes look for files. Who can write there can configure rouse.
+// Included returns the folders in which includes look for files. Writing there configures rouse.
 func Included(c *config.Config) (out []string) {
 	for _, pattern := range c.Sources.Globs() {
 		out = append(out, GlobFolder(pattern))
@@ -118,21 +122,22 @@ func Included(c *config.Config) (out []string) {
 	return out
 }
 
-// GlobFolder is the folder in which a pattern begins to look.
+// GlobFolder returns the folder at which a pattern starts.
 func GlobFolder(pattern string) string {
 	base, _ := doublestar.SplitPattern(filepath.ToSlash(pattern))
 	return filepath.FromSlash(base)
 }
 
-// MatchesInside reports whether a pattern finds files below a folder, with the rest of the pattern.
+// MatchesInside reports whether a pattern can match files below folder, and returns the rest of
+// the pattern.
 func MatchesInside(pattern, folder string) (rest string, ok bool) {
 	base, wanted := doublestar.SplitPattern(filepath.ToSlash(pattern))
 	rel, ok := fspath.Rel(config.RealPath(filepath.FromSlash(base)), config.RealPath(folder))
 	if !ok {
 		return "", false
 	}
-	// These cannot be matched folder by folder. Saying yes refuses too much rather than too little.
-	if strings.Contains(wanted, "**") || strings.Contains(wanted, "{") { // which may hold a slash
+	// These cannot be matched folder by folder. Reporting true errs on the side of refusing.
+	if strings.Contains(wanted, "**") || strings.Contains(wanted, "{") { // braces may contain a slash
 		return wanted, true
 	}
 

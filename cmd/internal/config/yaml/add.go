@@ -11,14 +11,16 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// ErrStyle is returned if a list is written in a style that does not allow inserting lines.
+// ErrStyle is returned if the style of a list does not allow inserting lines.
 var ErrStyle = errors.New("no lines can be inserted there")
 
-// Add returns the text of a configuration with an item at the end of one of its lists, such as jobs, and the number of
-// the item's first line. The item is a YAML sequence of one entry without indentation; it may begin with comments.
+// Add inserts an item at the end of a list such as jobs in the text of a configuration. It returns
+// the new text and the number of the item's first line. The item is a YAML sequence with one
+// entry, without indentation; comments may precede the entry.
 //
-// Every other line stays as it is: comments, order, line ends. Only an empty list such as [] loses its brackets. Add parses
-// the result, and returns ErrStyle unless it is the old document with the item.
+// All other lines remain unchanged, including comments, order and line ends. Only an empty list
+// such as [] loses its brackets. Add parses the result and returns ErrStyle unless it equals the
+// old document plus the item.
 func Add(content []byte, list, item string) ([]byte, int, error) {
 	body := bytes.TrimPrefix(content, byteOrderMark)
 	root, err := parseMapping(body)
@@ -61,7 +63,7 @@ func parseDocument(text []byte) (*yaml.Node, error) {
 	return &doc, nil
 }
 
-// parseMapping parses the only document of a file, which must be a mapping.
+// parseMapping parses a file with a single document, which must be a mapping.
 func parseMapping(text []byte) (*yaml.Node, error) {
 	root, err := parseDocument(text)
 	if err == nil && root.Kind != yaml.MappingNode {
@@ -76,7 +78,7 @@ func parseMapping(text []byte) (*yaml.Node, error) {
 // section describes the end of a list, or the place for a new one.
 type section struct {
 	lines  [][]byte // with their line ends
-	at     int      // index of the line before which an item is inserted
+	at     int      // index of the line before which the item is inserted
 	indent string   // indentation of the item
 	header string   // indentation of the key; only used if the list is missing
 	there  bool     // the list or its key exists
@@ -94,7 +96,7 @@ func locate(root *yaml.Node, lines [][]byte, list string) (*section, error) {
 		s.at--
 	}
 
-	// A new list is indented like the others.
+	// Indent a new list like the existing ones.
 	s.indent = s.header + "  "
 	for i := 1; i < len(root.Content); i += 2 {
 		if v := root.Content[i]; v.Kind == yaml.SequenceNode && s.dash(v) {
@@ -110,7 +112,7 @@ func locate(root *yaml.Node, lines [][]byte, list string) (*section, error) {
 
 	s.there = true
 	value := root.Content[key+1]
-	first := root.Content[key].Line // index of the line behind the key
+	first := root.Content[key].Line // index of the line after the key
 	if key+2 < len(root.Content) {
 		s.at = min(s.at, root.Content[key+2].Line-1)
 	}
@@ -126,7 +128,7 @@ func locate(root *yaml.Node, lines [][]byte, list string) (*section, error) {
 		return nil, ErrStyle
 	}
 
-	// Comments that are indented like the items, or more, belong to them.
+	// Comments with at least the indentation of the items belong to the items.
 	for s.at > first && (blankLine(s.lines[s.at-1]) || s.outerComment(s.lines[s.at-1])) {
 		s.at--
 	}
@@ -163,7 +165,8 @@ func (s *section) dash(n *yaml.Node) bool {
 	return line[n.Column-1] == '-' && len(bytes.TrimLeft(line[:n.Column-1], " ")) == 0
 }
 
-// cut removes the text of an empty value, and reports whether the text was at the parser's position.
+// cut removes the text of an empty value. It returns false if the text is not at the parser's
+// position.
 func (s *section) cut(n *yaml.Node, text string) bool {
 	if text == "" {
 		return true
@@ -177,7 +180,7 @@ func (s *section) cut(n *yaml.Node, text string) bool {
 	return true
 }
 
-// insert returns the text with the item, and the first line of the item.
+// insert returns the text with the item, and the number of the item's first line.
 func (s *section) insert(list, item string, blank bool) ([]byte, int) {
 	end := "\n"
 	if bytes.HasSuffix(s.lines[0], []byte("\r\n")) {
@@ -217,21 +220,23 @@ func (s *section) grew(old, now *yaml.Node, list string, item *yaml.Node) bool {
 	value := want.Content[at]
 	want.Content[at] = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Anchor: value.Anchor}
 	want.Content[at].Content = append(slices.Clone(value.Content), item)
-	// A text at the end of a file gets the line end that the file lacked.
+	// A text at the end of the file gets the line end that the file lacked.
 	unended := !bytes.HasSuffix(s.lines[len(s.lines)-1], []byte("\n"))
 	return sameTree(want, now, unended)
 }
 
-// sameTree reports whether two trees are equal. If unended is true, a text may have gained a line end.
+// sameTree reports whether two trees are equal. If unended is true, a text may have gained a line
+// end.
 func sameTree(a, b *yaml.Node, unended bool) bool {
 	return a.Kind == b.Kind && a.Tag == b.Tag && a.Anchor == b.Anchor && len(a.Content) == len(b.Content) &&
 		(a.Value == b.Value || unended && a.Value+"\n" == b.Value) &&
 		slices.EqualFunc(a.Content, b.Content, func(a, b *yaml.Node) bool { return sameTree(a, b, unended) })
 }
 
-// Literal returns a text as the value of a key, with ${ escaped. Lines after the first begin with indent, the indentation of the key.
+// Literal formats a text as the value of a key and escapes ${. Lines after the first begin with
+// indent, the indentation of the key.
 func Literal(text, indent string) string {
-	text = escape(strings.ToValidUTF8(text, "\ufffd")) // YAML holds no other text
+	text = escape(strings.ToValidUTF8(text, "\ufffd")) // YAML requires valid UTF-8
 	out, err := yaml.Marshal(plainText(text))
 	if err != nil {
 		return strconv.Quote(text)

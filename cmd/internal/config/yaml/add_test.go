@@ -69,7 +69,8 @@ func TestAdd(t *testing.T) {
 	}
 }
 
-// FuzzAdd checks that the lines of a configuration stay in order, and that only the new item changes its meaning.
+// FuzzAdd checks that the lines of a configuration stay in order, and that only the new item
+// changes its meaning.
 func FuzzAdd(f *testing.F) {
 	patterns := []string{"../load/testdata/*/*.yaml", "starter.yaml", "../../../../examples/*/rouse.yaml", "../../../rouse/templates/*/rouse.yaml"}
 	for _, pattern := range patterns {

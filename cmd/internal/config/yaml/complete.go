@@ -12,7 +12,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// complete fills in what was left out.
+// complete sets the defaults that depend on other settings or on the environment.
 func (d *decoder) complete(cfg *config.Config) {
 	if cfg.Home == "" {
 		home, err := config.DefaultHome(d.Getenv)
@@ -35,7 +35,7 @@ func (d *decoder) complete(cfg *config.Config) {
 		d.preset(reflect.ValueOf(&cfg.MCP[i]))
 	}
 
-	bounds, limitsSteps := map[string]config.Bounds{}, map[string]bool{} // of agents
+	bounds, limitsSteps := map[string]config.Bounds{}, map[string]bool{} // by agent
 	for path, a := range config.Each("agents", cfg.Agents) {
 		if a.Name != "" {
 			a.Settle(config.Path(filepath.Join(string(cfg.Home), "agents", string(a.Name), "work")))
@@ -55,10 +55,10 @@ func (d *decoder) complete(cfg *config.Config) {
 	}
 
 	for path, j := range config.Each("jobs", cfg.Jobs) {
-		// Before the presets of the job: what it leaves out is the agent's, and the agent's are complete.
+		// Jobs inherit the completed bounds of their agent, before their own defaults.
 		inherit(reflect.ValueOf(&j.Bounds).Elem(), reflect.ValueOf(bounds[j.Agent]))
 		if !j.Prompts() && !limitsSteps[j.Agent] && !d.Given(path+".bounds.steps") {
-			j.Bounds.Steps = j.Bounds.Calls // each call is a step, and the default is for models
+			j.Bounds.Steps = j.Bounds.Calls // each call is a step, and the default of steps is for models
 		}
 		j.Executor.HomeOf(cfg.Home, j.Agent)
 		d.fold(&j.Prompt, &j.PromptFile, &j.TextFile, path+".prompt_file", cfg)
@@ -71,13 +71,14 @@ func (d *decoder) complete(cfg *config.Config) {
 
 	for path, j := range config.Each("jobs", cfg.Jobs) {
 		if j.Watch != nil {
-			// Last, since it depends on the mode, a preset, and on bounds, which may be inherited.
+			// Last, because it depends on mode, which has a default, and on bounds, which may be
+			// inherited.
 			j.Watch.Fill(j, d.Given(path+".watch.mode"))
 		}
 	}
 }
 
-// inherit copies what is not set.
+// inherit copies fields that are not set.
 func inherit(into, from reflect.Value) {
 	for i := range into.NumField() {
 		if into.Field(i).IsZero() {
@@ -86,7 +87,7 @@ func inherit(into, from reflect.Value) {
 	}
 }
 
-// fold reads a file that holds a setting: a change of the file is a change of the configuration.
+// fold reads a file that contains a setting. A change of the file changes the configuration.
 func (d *decoder) fold(into *string, file *config.Path, from *string, path string, cfg *config.Config) {
 	if *file == "" || *into != "" {
 		return
@@ -107,11 +108,11 @@ func (d *decoder) fold(into *string, file *config.Path, from *string, path strin
 		cfg.Files, cfg.Texts = append(cfg.Files, string(*file)), append(cfg.Texts, string(*file))
 	}
 
-	// Now it is as if the text had been written in place, by whoever can write the file.
+	// From here on the text counts as written in place, by the writers of the file.
 	*from, *file = string(*file), ""
 }
 
-// keyOfEnvironment takes a missing key from the variable of the provider, for its own address alone.
+// keyOfEnvironment sets a missing API key from the provider's variable, only for its default URL.
 func (d *decoder) keyOfEnvironment(path string, m *config.Model) {
 	p, _ := config.ProviderOf(m.Provider)
 	if p.Key == "" || m.APIKey != "" || len(m.Headers) > 0 || d.Given(path+".api_key") || d.Given(path+".base_url") {
@@ -122,14 +123,14 @@ func (d *decoder) keyOfEnvironment(path string, m *config.Model) {
 	}
 }
 
-// modelOfEnvironment adds a model of the environment or of Ollama if none is configured.
+// modelOfEnvironment adds a model of the environment or of Ollama if no model is configured.
 func (d *decoder) modelOfEnvironment(cfg *config.Config) {
 	if d.Given("models") {
 		return
 	}
 
 	for _, p := range config.Providers {
-		if p.Preset == "" || d.Getenv(p.Key) == "" { // no model to choose
+		if p.Preset == "" || d.Getenv(p.Key) == "" { // the provider has no preset model or no key
 			continue
 		}
 
@@ -139,7 +140,7 @@ func (d *decoder) modelOfEnvironment(cfg *config.Config) {
 		}
 
 		m.Fill()
-		// It was taken from the environment without the decoder, so nobody has registered it.
+		// The decoder did not read the model, so register its secrets here.
 		d.secret(m.At, "", m.APIKey)
 		d.urlSecret(m.At, "", m.BaseURL)
 		cfg.Models = []config.Model{m}
@@ -151,7 +152,7 @@ func (d *decoder) modelOfEnvironment(cfg *config.Config) {
 		d.Problem(d.Place(""), "models", "none is configured, and %s is set: prompts go to %s at %s, %s", p.Key, m.Model, redact.Masked(masked, d.secrets).Replace(m.BaseURL), price).Warning = true
 		return
 	}
-	// Looking for Ollama is a request to this machine: not for a file that has no agents.
+	// Looking for Ollama sends a request to this machine. Skip it for files without agents.
 	if d.Ollama == nil || !d.Given("agents") {
 		return
 	}
@@ -162,10 +163,10 @@ func (d *decoder) modelOfEnvironment(cfg *config.Config) {
 	}
 }
 
-// defaultCost is the daemon's limit of a day when a model has a price, in USD.
+// defaultCost is the daily cost limit in US dollars if a model has a price.
 const defaultCost = 5
 
-// limitCost gives a daemon that could spend money a limit.
+// limitCost sets a daily cost limit if runs can cost money and no limit is configured.
 func (d *decoder) limitCost(c *config.Config) {
 	if c.Limits.CostUSDPerDay != 0 || d.Given("limits.cost_usd_per_day") {
 		return
@@ -175,7 +176,7 @@ func (d *decoder) limitCost(c *config.Config) {
 			c.Limits.CostUSDPerDay = defaultCost
 		}
 	}
-	if len(config.Executors(c)) > 0 { // whose own account pays
+	if len(config.Executors(c)) > 0 { // runs cost money on the executor's own account
 		c.Limits.CostUSDPerDay = defaultCost
 	}
 }

@@ -16,8 +16,8 @@ import (
 // decoder fills the settings of a document from its tree.
 type decoder struct {
 	*Document
-	presets map[preset]reflect.Value // defaults that were read once
-	overlay bool                     // inside defaults: nothing is required there
+	presets map[preset]reflect.Value // parsed defaults
+	overlay bool                     // inside defaults, where no key is required
 }
 
 func newDecoder(getenv func(string) string) *decoder {
@@ -31,7 +31,7 @@ func (d *decoder) structure(n *node, path string, v reflect.Value) {
 		return
 	}
 
-	// Jobs, agents and models know their place, for messages long after the decoder is gone.
+	// Jobs, agents and models store their position for messages after decoding.
 	if at := v.FieldByName("At"); at.IsValid() {
 		at.Set(reflect.ValueOf(n.at))
 	}
@@ -56,16 +56,16 @@ func (d *decoder) structure(n *node, path string, v reflect.Value) {
 func (d *decoder) unknown(e entry, path string, fields []config.Field) {
 	p := d.Problem(e.at, path, "unknown key %q", config.Short(e.key))
 	if len(d.problems) > maxProblems {
-		return // the hint is not shown
+		return // the hint would not be shown
 	}
 	if p.Hint = unknownKey(e, path, config.Keys(fields)); p.Hint == "" {
 		p.Hint = "the keys here are " + strings.Join(config.Keys(fields), ", ")
 	}
 }
 
-// setting fills one field.
+// setting decodes one field.
 func (d *decoder) setting(f config.Field, e entry, path string, v reflect.Value) {
-	// Saved, since mappings nest: leaving an inner one must not end defaults.
+	// Restore the old value, because mappings nest: leaving an inner one must not end defaults.
 	outer := d.overlay
 	d.overlay = outer || f.Key == "defaults"
 	d.value(e.value, path, v, f)
@@ -121,12 +121,13 @@ func (d *decoder) list(n *node, path string, v reflect.Value, f config.Field) {
 	}
 }
 
-// oneWillDo reports whether a single item may stand where a list of its type is expected.
+// oneWillDo reports whether a single item may replace a list of its type.
 func oneWillDo(item reflect.Type) bool {
 	return item.Kind() == reflect.String || item.Kind() == reflect.Int || shortForm(item) != ""
 }
 
-// shortForm is the field of a mapping that a plain text may stand for, as X does for {path: X}; "" where none may.
+// shortForm returns the field that a plain text may stand for, as X does for {path: X}. It returns
+// "" if the type has no short form.
 func shortForm(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[config.ReadGrant](), reflect.TypeFor[config.LoginGrant]():
@@ -154,7 +155,7 @@ func (d *decoder) mapping(n *node, path string, v reflect.Value, f config.Field)
 	}
 }
 
-// free is a value of any shape: the arguments of a playbook call.
+// free decodes a value of any shape, such as the arguments of a playbook call.
 func (d *decoder) free(n *node, path string) any {
 	switch n.kind {
 	case mapping:
@@ -171,7 +172,7 @@ func (d *decoder) free(n *node, path string) any {
 		return out
 	}
 
-	// Tools get dates as text, as they were written: JSON has no other form for them.
+	// Tools get dates as written, because JSON has no type for them.
 	if n.tag == "!!str" || n.tag == "!!timestamp" || n.tag == "!!merge" {
 		d.cutText(n, path)
 		text, _ := d.expand(n, path, false)
@@ -183,7 +184,7 @@ func (d *decoder) free(n *node, path string) any {
 		d.Problem(n.at, path, "%s is not understood; quote it if it is a text", n)
 	}
 
-	// YAML has .inf and .nan; JSON, in which arguments are recorded, does not.
+	// YAML has .inf and .nan, but arguments are recorded as JSON.
 	if x, ok := v.(float64); ok && (math.IsInf(x, 0) || math.IsNaN(x)) {
 		d.Problem(n.at, path, "%s cannot be given to a tool", n)
 	}
@@ -191,7 +192,7 @@ func (d *decoder) free(n *node, path string) any {
 	return v
 }
 
-// after reads leave, delete, or {move: FOLDER}.
+// after decodes leave, delete, or {move: FOLDER}.
 func (d *decoder) after(n *node, path string, v reflect.Value) {
 	switch {
 	case n.kind == scalar && (n.text == "leave" || n.text == "delete"):
@@ -216,7 +217,7 @@ func (d *decoder) after(n *node, path string, v reflect.Value) {
 	}
 }
 
-// preset gives what was left out its default.
+// preset sets missing values to their defaults.
 func (d *decoder) preset(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Slice:
@@ -230,7 +231,8 @@ func (d *decoder) preset(v reflect.Value) {
 	case reflect.Struct:
 		for _, f := range config.Fields(v.Type()) {
 			inner := v.Field(f.Index)
-			// A setting whose zero has a meaning is a pointer, or refuses the zero (positive).
+			// A setting with a meaningful zero is a pointer. Other settings refuse zero with
+			// positive.
 			if f.Default != "" && inner.IsZero() {
 				d.presetField(f, inner)
 			} else {
@@ -240,13 +242,13 @@ func (d *decoder) preset(v reflect.Value) {
 	}
 }
 
-// preset is a default: the text of a tag, for a type.
+// preset is the key of a cached default: its type and the text of its tag.
 type preset struct {
 	of   reflect.Type
 	text string
 }
 
-// presetField fills in a default. Each place has a copy of its own.
+// presetField sets a default. Each field gets its own copy.
 func (d *decoder) presetField(f config.Field, v reflect.Value) {
 	key := preset{v.Type(), f.Default}
 	known, ok := d.presets[key]
@@ -267,7 +269,7 @@ func (d *decoder) presetField(f config.Field, v reflect.Value) {
 	}
 }
 
-// readPreset reads a default as if it had been written, but nowhere.
+// readPreset decodes a default like a value of a file, but without a position.
 func (d *decoder) readPreset(f config.Field, v reflect.Value) {
 	at := config.Position{File: "the defaults"}
 	n := word(f.Default, at)
@@ -275,7 +277,7 @@ func (d *decoder) readPreset(f config.Field, v reflect.Value) {
 		n = wordList(strings.Split(strings.TrimSuffix(inner, "]"), ", "))
 	}
 
-	// A decoder of its own: a default must not count as given.
+	// Use another decoder, because a default must not count as given.
 	quiet := newDecoder(d.Getenv)
 	quiet.value(n, f.Key, v, f)
 	d.problems = append(d.problems, quiet.problems...)

@@ -12,29 +12,29 @@ import (
 	"rouse/cmd/internal/config"
 )
 
-// maxProblems bounds what is collected of a file that is something else.
+// maxProblems limits the number of collected problems, for files that are not configurations.
 const maxProblems = 1000
 
-// Document is a configuration that was read: its settings, where each of them stands, and what is wrong.
+// Document is a configuration that was read: its settings, their positions, and the problems.
 type Document struct {
 	Options
 	Config   *config.Config
-	Origins  []Origin // the files that were read
-	Globs    []Origin // the patterns of include
-	root     *node    // of the main file; nil if it cannot be read
+	Origins  []Origin // files that were read
+	Globs    []Origin // patterns of include
+	root     *node    // root of the main file; nil if it cannot be read
 	problems []config.Problem
-	wrong    map[string]bool // the paths of problems
+	wrong    map[string]bool // paths with a problem
 	secrets  []string
 	unset    []string           // names of secrets that are not set
-	refs     []config.SecretRef // to the store
+	refs     []config.SecretRef // references to the secret store
 	held     []config.Held
 }
 
-// Origin is a file, or a pattern of files, from which a configuration is read.
+// Origin is a file or a glob pattern from which a configuration is read.
 type Origin struct {
-	What string // the configuration
+	What string // content of the file for messages, such as "the configuration"
 	Path string
-	At   config.Position // of the setting that names it; its line is 0 if none does
+	At   config.Position // position of the setting that names it; line 0 without a setting
 }
 
 // HasRoot reports whether the main file could be read, so that settings can be checked.
@@ -43,7 +43,7 @@ func (d *Document) HasRoot() bool { return d.root != nil }
 // HasProblem reports whether a problem of a path is known.
 func (d *Document) HasProblem(path string) bool { return d.wrong[path] }
 
-// Written returns the text of a scalar as it is written, and false if nothing is written at the path.
+// Written returns the text of a scalar as written, and false if the path is not set.
 func (d *Document) Written(path string) (string, bool) {
 	n, whole := d.root.find(path)
 	return n.text, whole
@@ -54,12 +54,12 @@ func (d *Document) HoldsSecret(text string) bool {
 	return slices.ContainsFunc(d.secrets, func(s string) bool { return strings.Contains(text, s) })
 }
 
-// AsksForSecret reports whether a secret of the store is used at or below a path.
+// AsksForSecret reports whether a secret of the store is used below a path.
 func (d *Document) AsksForSecret(path string) bool {
 	return slices.ContainsFunc(d.refs, func(r config.SecretRef) bool { return strings.HasPrefix(r.Path, path+".") })
 }
 
-// Grant returns a secret of the store that an agent is granted. It reports a missing one.
+// Grant returns a secret of the store that is granted to an agent. It reports a missing secret.
 func (d *Document) Grant(path, name string) string {
 	at := d.Place(path + ".name")
 	value, problem, hint := d.lookup(at, path, name)
@@ -69,16 +69,17 @@ func (d *Document) Grant(path, name string) string {
 	return value
 }
 
+// Problem adds a problem at a position and returns it, so that the caller can set more fields.
 func (d *Document) Problem(at config.Position, path, format string, args ...any) *config.Problem {
 	if len(d.problems) > maxProblems {
-		return &config.Problem{} // nobody reads on
+		return &config.Problem{} // beyond the limit, so it is not shown
 	}
 	d.wrong[path] = true
 	d.problems = append(d.problems, config.Problem{File: at.File, Line: at.Line, Column: at.Column, Path: path, Message: fmt.Sprintf(format, args...)})
 	return &d.problems[len(d.problems)-1]
 }
 
-// Place is where the value of a path stands, or the nearest above it that was written.
+// Place returns the position of the value at a path, or of its nearest parent that is set.
 func (d *Document) Place(path string) config.Position {
 	if d.root == nil {
 		return config.Position{}
@@ -87,7 +88,7 @@ func (d *Document) Place(path string) config.Position {
 	return nearest.at
 }
 
-// Given reports whether a path was written.
+// Given reports whether a path is set in the file.
 func (d *Document) Given(path string) bool {
 	if d.root == nil {
 		return false
@@ -96,7 +97,8 @@ func (d *Document) Given(path string) bool {
 	return whole
 }
 
-// references returns the places that ask for secrets, with what they are in.
+// references returns the references to secrets, with the kind and name of the items that contain
+// them.
 func (d *Document) references() []config.SecretRef {
 	words := map[string]string{"models": "model", "agents": "agent", "mcp": "MCP server", "jobs": "job", "notifications": "channel"}
 	for i := range d.refs {
@@ -108,12 +110,13 @@ func (d *Document) references() []config.SecretRef {
 	return d.refs
 }
 
-// Finish records in the settings which secrets they use.
+// Finish stores the secrets that the settings use in the settings.
 func (d *Document) Finish() {
 	d.Config.Secrets = config.SecretUse{Values: d.sorted(), Refs: d.references(), Unset: d.unset, Held: d.held}
 }
 
-// Err orders the problems by place, and parts the warnings from the errors.
+// Err sorts the problems by position. It stores the warnings in the settings and returns the
+// errors.
 func (d *Document) Err() error {
 	cfg := d.Config
 	seen := map[config.Problem]bool{}
@@ -123,7 +126,7 @@ func (d *Document) Err() error {
 		p.Path, p.Message, p.Hint, p.Name = hide.Replace(p.Path), hide.Replace(p.Message), hide.Replace(p.Hint), hide.Replace(d.nameAt(p.Path))
 		key := config.Problem{File: p.File, Line: p.Line, Column: p.Column, Message: p.Message}
 		if seen[key] {
-			continue // what many jobs have of defaults: or of an alias is wrong once
+			continue // jobs share the values of defaults: and of aliases, so a problem can repeat
 		}
 
 		if seen[key] = true; p.Warning {
@@ -137,7 +140,7 @@ func (d *Document) Err() error {
 		return cmp.Or(slices.Index(cfg.Files, a.File)-slices.Index(cfg.Files, b.File), a.Line-b.Line, a.Column-b.Column,
 			strings.Compare(a.File, b.File), strings.Compare(a.Path, b.Path), strings.Compare(a.Message, b.Message))
 	}
-	// Maps are walked on the way here, so the order in which problems were found says nothing.
+	// Maps are iterated above, so sort the problems.
 	slices.SortStableFunc(wrong, order)
 	slices.SortStableFunc(doubtful, order)
 	cfg.Warnings = doubtful
@@ -151,7 +154,7 @@ func (d *Document) Err() error {
 	return &config.Errors{Problems: wrong}
 }
 
-// masker returns what keeps secrets out of problems, which quote values, also after they were shortened.
+// masker returns a redactor for problems. It also finds secrets that were shortened in a message.
 func (d *Document) masker() *redact.Redactor {
 	secrets := slices.Clone(d.secrets)
 	for _, s := range d.secrets {
@@ -162,13 +165,13 @@ func (d *Document) masker() *redact.Redactor {
 	return redact.New(secrets)
 }
 
-// listed matches the item of a list that a path leads into.
+// listed matches a path inside an item of a list.
 var listed = regexp.MustCompile(`^((models|agents|mcp|jobs|notifications)\[\d+\])(?:\.|$)`)
 
-// nameAt returns the name of the item that a path leads into, or "".
+// nameAt returns the name of the item that contains a path, or "".
 func (d *Document) nameAt(path string) string {
 	m := listed.FindStringSubmatch(path)
-	// A problem of the name itself: repeating the wrong name in front of it would not help.
+	// For a problem of the name itself, do not repeat the wrong name.
 	if m == nil || path == m[1]+".name" || d.root == nil {
 		return ""
 	}
@@ -179,7 +182,8 @@ func (d *Document) nameAt(path string) string {
 	return n.text
 }
 
-// Resolve makes a path absolute: relative to the file that holds it, with ~ for the user's folder.
+// Resolve returns an absolute path. Relative paths are relative to the folder of file, and ~ is
+// the user's home folder.
 func (d *Document) Resolve(file, text string) string {
 	if rest, ok := strings.CutPrefix(filepath.ToSlash(text), "~"); ok && (rest == "" || rest[0] == '/') {
 		if home, err := config.UserHome(d.Getenv); err == nil {

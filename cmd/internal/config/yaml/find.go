@@ -25,11 +25,11 @@ var (
 	homeKey = regexp.MustCompile(`(?m)^home:.*(?:\n(?:[^A-Za-z_\n].*)?)*`)
 )
 
-// ErrNoFile reports that there is no configuration where one is looked for.
+// ErrNoFile is returned if no configuration is found.
 var ErrNoFile = errors.New("no configuration was found")
 
-// Find returns the path of the configuration: named, ./rouse.yaml, or the one in the home. The last
-// two must pass CheckFound. It returns ErrNoFile if there is none.
+// Find returns the path of the configuration: named, ./rouse.yaml, or the one in the home. The
+// last two must pass CheckFound. It returns ErrNoFile if there is no such file.
 func Find(named string, getenv func(string) string) (string, error) {
 	if named != "" {
 		return filepath.Abs(named)
@@ -52,7 +52,7 @@ func Find(named string, getenv func(string) string) (string, error) {
 	return "", fmt.Errorf("%w at %s; write one with: rouse init", ErrNoFile, strings.Join(candidates, " or "))
 }
 
-// Home reads nothing but the home of a configuration, whatever else is wrong with it.
+// Home reads only the home of a configuration and ignores other problems.
 func Home(path string, getenv func(string) string) (string, error) {
 	if dir := getenv("ROUSE_HOME"); dir != "" {
 		return filepath.Abs(dir)
@@ -66,7 +66,8 @@ func Home(path string, getenv func(string) string) (string, error) {
 		return "", err
 	}
 
-	// Problems are dropped: config check and the daemon report them, and a home can still be found.
+	// Ignore problems, because config check and the daemon report them and the home may still be
+	// readable.
 	d := newDecoder(getenv)
 	if n := d.findHome(path, text); n != nil && n.kind == scalar && n.text != "" {
 		text, _ := d.expand(n, "home", false)
@@ -75,7 +76,8 @@ func Home(path string, getenv func(string) string) (string, error) {
 	return config.DefaultHome(getenv)
 }
 
-// findHome returns the value of home, nil if there is none. If possible, it parses only the start.
+// findHome returns the value of home, or nil if it is not set. If possible, it parses only the
+// start of the file.
 func (d *decoder) findHome(path string, text []byte) *node {
 	if head := homeKey.FindIndex(text); head != nil {
 		if root := d.parse(path, text[:head[1]]); root != nil && root.child("home") != nil {
@@ -83,7 +85,7 @@ func (d *decoder) findHome(path string, text []byte) *node {
 		}
 	}
 	root := d.parse(path, text)
-	if root == nil { // a daemon may still run with the last good configuration
+	if root == nil { // the daemon may still run with the last valid configuration
 		root = d.parse(path, homeLine.Find(text))
 	}
 	if root == nil {
@@ -92,8 +94,9 @@ func (d *decoder) findHome(path string, text []byte) *node {
 	return root.child("home")
 }
 
-// CheckFound refuses a configuration that somebody else may have put at an absolute path: others
-// can write there, or a configuration nearby lets an agent or strangers write. --config accepts it.
+// CheckFound returns an error if another party may have put the configuration at an absolute path.
+// That is possible if other users can write there, or if a nearby configuration lets an agent or
+// strangers write there. --config skips this check.
 //
 // Nearby are the folders and homes above, and the configuration of the user's home.
 func CheckFound(path string, getenv func(string) string) error {
@@ -121,7 +124,7 @@ func CheckFound(path string, getenv func(string) string) error {
 	return nil
 }
 
-// nearby returns the user's own configurations that may name the folder of a path.
+// nearby returns the user's own configurations that may grant access to the folder of a path.
 func nearby(path string, getenv func(string) string) (out []string) {
 	add := func(file string) {
 		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && file != path && !slices.Contains(out, file) && owner.WritableByOthers(file) == "" {
@@ -145,7 +148,7 @@ func nearby(path string, getenv func(string) string) (out []string) {
 	return out
 }
 
-// writerOf describes who may write at a path by another configuration, or returns "".
+// writerOf describes a writer at a path according to another configuration, or returns "".
 func writerOf(other, path string, getenv func(string) string) (string, error) {
 	d := newDecoder(getenv)
 	cfg := d.Config
@@ -168,5 +171,5 @@ func writerOf(other, path string, getenv func(string) string) (string, error) {
 //go:embed starter.yaml
 var starter []byte
 
-// Starter is the configuration that `rouse init` writes.
+// Starter returns the configuration that `rouse init` writes.
 func Starter() []byte { return starter }

@@ -12,8 +12,8 @@ import (
 	"rouse/cmd/internal/config/yaml"
 )
 
-// A configuration that nobody named is not taken from where another one lets agents write or strangers leave
-// files, wherever that one is looked for; one that is named is.
+// A configuration that was not named by --config is refused if a nearby configuration lets agents
+// or strangers write there. A named one is accepted.
 func TestFindAmongAgents(t *testing.T) {
 	const mine = "version: 1\nhome: ./h\nagents: [{name: ann, workdir: ./work}, {name: bob}]\njobs: [{name: j, agent: ann, prompt: x, watch: {path: ./in, on_success: {move: ./done}}}]\n"
 	dir := filepath.Dir(configtest.Write(t, "own/rouse.yaml", mine, "own/work/sub/rouse.yaml", mine, "own/work/rouse.yaml", mine, "own/in/rouse.yaml", mine, "own/done/rouse.yaml", mine, "own/other/rouse.yaml", mine,
@@ -50,7 +50,7 @@ func TestFindAmongAgents(t *testing.T) {
 	}
 }
 
-// Nor is one that others could have written.
+// A found configuration is refused if other users can write it.
 func TestFindOfOthers(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("modes say nothing about other users")

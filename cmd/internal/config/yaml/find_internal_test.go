@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever a file holds: a home that is read ahead is the one that all of the file has.
+// For any file, the home that is read ahead equals the home of the complete file.
 func TestReadAheadIsWhatTheFileSays(t *testing.T) {
 	lines := []string{
 		"version: 1", "# home: ./comment", "", "  # more", "timezone: UTC", "---", "...", "home: ./a", "home: './b' # why", "home:", "  ./deeper", "home : ./spaced", "homes: x",
@@ -37,7 +37,7 @@ func TestReadAheadIsWhatTheFileSays(t *testing.T) {
 	})
 }
 
-// What stands behind the home is not read.
+// The text after the home is not read.
 func TestReadAheadStopsAtTheHome(t *testing.T) {
 	n := newDecoder(os.Getenv).findHome("rouse.yaml", []byte("# mine\nversion: 1\nhome: ./h\njobs:\n  - {name: \"x"))
 	if n == nil || n.text != "./h" {

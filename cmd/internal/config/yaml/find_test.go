@@ -36,7 +36,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// The home is found whatever else is wrong with the configuration.
+// Home finds the home despite other mistakes in the configuration.
 func TestHome(t *testing.T) {
 	path := configtest.Write(t, "rouse.yaml", "home: ./${PLACE}/h\njobs: {a: 5}\nwrong: x\n", "plain.yaml", "version: 1\n", "broken.yaml", "[\n", "cut.yaml", "version: 1\nhome: ./${PLACE} # here\njobs: [\n")
 	dir := filepath.Dir(path)

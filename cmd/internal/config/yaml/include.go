@@ -9,7 +9,7 @@ import (
 	"rouse/internal/text"
 )
 
-// includable are the keys of an included file.
+// includable lists the keys of an included file.
 var includable = []string{"models", "agents", "mcp", "calendars", "jobs", "notifications"}
 
 // include appends the lists of included files to root. The chain leads from the main file to from.
@@ -31,7 +31,7 @@ func (d *decoder) include(root, from *node, chain []string, cfg *config.Config) 
 			text, ok = d.expand(g, path, false)
 		}
 		if !ok {
-			continue // the decoder says so in the main file
+			continue // the decoder reports this in the main file
 		}
 
 		for _, file := range d.matches(g, path, text, chain, cfg) {
@@ -40,12 +40,12 @@ func (d *decoder) include(root, from *node, chain []string, cfg *config.Config) 
 	}
 }
 
-// matches returns the files that an include names and that were not read yet.
+// matches returns the files that match an include and were not read yet.
 func (d *decoder) matches(g *node, path, text string, chain []string, cfg *config.Config) []string {
 	pattern := d.Resolve(g.at.File, text)
 	if !strings.ContainsAny(text, "*?[{") {
 		switch {
-		// The chain first: a file that includes itself is also one that was read.
+		// Check the chain first, because a file that includes itself was also read before.
 		case slices.Contains(chain, pattern):
 			d.Problem(g.at, path, "the file includes itself: %s", strings.Join(displayed(append(slices.Clone(chain), pattern)), ", "))
 			return nil
@@ -56,7 +56,7 @@ func (d *decoder) matches(g *node, path, text string, chain []string, cfg *confi
 		return []string{pattern}
 	}
 
-	// Also while nothing is there: what comes later would be read as well.
+	// Record the pattern even without matches, because files that appear later will be read.
 	d.Globs = append(d.Globs, Origin{Path: pattern, At: g.at})
 	found, err := cfg.Sources.Glob(pattern)
 	if err != nil {
@@ -68,7 +68,7 @@ func (d *decoder) matches(g *node, path, text string, chain []string, cfg *confi
 		d.Problem(g.at, path, "no file matches %s", config.Display(pattern)).Warning = true
 	}
 
-	// A glob may well cover the file that it stands in.
+	// A glob may match the file that contains it.
 	return slices.DeleteFunc(found, func(file string) bool { return slices.Contains(cfg.Files, file) })
 }
 
@@ -82,7 +82,7 @@ func displayed(paths []string) []string {
 
 func (d *decoder) includeFile(root *node, at config.Position, path, file string, chain []string, cfg *config.Config) {
 	if slices.Contains(cfg.Files, file) {
-		return // a file that came before it in the same glob included it
+		return // an earlier file of the same glob included it
 	}
 
 	d.Origins = append(d.Origins, Origin{What: "the configuration", Path: file, At: at})
@@ -92,7 +92,7 @@ func (d *decoder) includeFile(root *node, at config.Position, path, file string,
 		return
 	}
 
-	// Before its own includes, so that a circle of globs ends.
+	// Record the file before its own includes, so that cycles of globs end.
 	cfg.Files = append(cfg.Files, file)
 	top := d.parse(file, text)
 	if top == nil {
@@ -106,7 +106,7 @@ func (d *decoder) includeFile(root *node, at config.Position, path, file string,
 	d.include(root, top, append(slices.Clone(chain), file), cfg)
 }
 
-// splice adds a list of an included file to the one of the main file.
+// splice appends a list of an included file to that of the main file.
 func (d *decoder) splice(root *node, e entry) {
 	switch {
 	case e.key == "include":
@@ -127,7 +127,7 @@ func (d *decoder) splice(root *node, e entry) {
 	}
 }
 
-// applyDefaults gives each job what defaults: says and the job does not.
+// applyDefaults copies settings of defaults: to each job that does not set them.
 func applyDefaults(d *decoder, root *node) {
 	i := slices.IndexFunc(root.entries, func(e entry) bool { return e.key == "defaults" })
 	if i < 0 {
@@ -135,8 +135,9 @@ func applyDefaults(d *decoder, root *node) {
 	}
 
 	e := root.entries[i]
-	// The decoder keeps the first of two equal problems, and jobs share these nodes.
-	root.entries = slices.Insert(slices.Delete(root.entries, i, i+1), 0, e) // what is wrong in it is said of it
+	// The decoder keeps the first of equal problems. Decode defaults first, because jobs share its
+	// nodes.
+	root.entries = slices.Insert(slices.Delete(root.entries, i, i+1), 0, e) // reports problems at defaults
 
 	for _, f := range config.Fields(jobType) {
 		if own := e.value.entry(f.Key); f.JobOnly && own != nil {
@@ -156,7 +157,7 @@ func applyDefaults(d *decoder, root *node) {
 	}
 }
 
-// merge adds what a mapping lacks, key by key.
+// merge adds missing keys to a mapping, recursively.
 func merge(into, from *node) {
 	have := map[string]*node{}
 	for _, e := range into.entries {

@@ -16,11 +16,11 @@ import (
 	"rouse/cmd/internal/config"
 )
 
-// withheld replaces the text of a file whose secrets cannot be located.
+// withheld replaces the text of a file if its secrets cannot be located.
 const withheld = "# [secret]: this file is not shown, because its secrets cannot be masked; check it with: rouse config check\n"
 
-// Mask returns the text of a file with redact.Mark in place of given secrets and those in the file.
-// All lines stay where they are. If that is impossible, as for a file that is not YAML, it returns
+// Mask replaces the given secrets and those in the file by redact.Mark. The line numbers do not
+// change. If it cannot locate the secrets, for example because the file is not YAML, it returns
 // withheld and false.
 func Mask(c *config.Config, file string, content []byte, secrets []string) (masked []byte, kept bool) {
 	if slices.Contains(c.Texts, file) {
@@ -52,7 +52,7 @@ func maskYAML(file string, content []byte, secrets []string) (masked []byte, kep
 	return []byte(withheld), false
 }
 
-// spelledOut returns the secrets that a file itself contains, for it may have changed since it was loaded.
+// spelledOut returns the secrets in the file itself, which may have changed since it was loaded.
 func spelledOut(file string, content []byte) []string {
 	d := newDecoder(func(string) string { return "" })
 	if root := d.parse(file, content); root != nil {
@@ -86,7 +86,7 @@ func scalars(to []*yaml.Node, n *yaml.Node) []*yaml.Node {
 	return to
 }
 
-// hasScalars reports whether a text is YAML with just these scalars.
+// hasScalars reports whether a text is YAML with exactly these scalars.
 func hasScalars(masked []byte, want []string) bool {
 	docs, err := documents(masked)
 	if err != nil {
@@ -108,7 +108,7 @@ func maskInPlace(content []byte, nodes []*yaml.Node, want []string, hide *redact
 		if n.Value == want[i] {
 			continue
 		}
-		next := len(lines) // the line of the next scalar
+		next := len(lines) // line of the next scalar
 		if i+1 < len(nodes) {
 			next = nodes[i+1].Line - 1
 		}
@@ -138,7 +138,8 @@ func lineOffsets(content []byte) []int {
 	return out
 }
 
-// sourceOf returns where a scalar stands, without its anchor and tag. It returns an empty range if it cannot tell.
+// sourceOf returns the range of a scalar in the text, without its anchor and tag. It returns an
+// empty range if it cannot find the scalar.
 func sourceOf(content []byte, lines []int, n *yaml.Node, next int) (from, to int) {
 	if n.Line < 1 || n.Line > len(lines) {
 		return 0, 0
@@ -148,7 +149,7 @@ func sourceOf(content []byte, lines []int, n *yaml.Node, next int) (from, to int
 		_, size := utf8.DecodeRune(content[from:])
 		from += size
 	}
-	for { // an anchor and a tag come first, in either order
+	for { // skip an anchor and a tag, in either order
 		rest := content[from:]
 		blanks := len(rest) - len(bytes.TrimLeft(rest, " \t\r\n"))
 		if rest = rest[blanks:]; len(rest) == 0 {
@@ -175,7 +176,7 @@ func sourceOf(content []byte, lines []int, n *yaml.Node, next int) (from, to int
 		return from, blockEnd(content, lines, from, next)
 	}
 	to = from
-	for word := range strings.FieldsSeq(n.Value) { // of a plain scalar all but the blanks between words is in the source
+	for word := range strings.FieldsSeq(n.Value) { // a plain scalar is written as is, except for spaces between words
 		to += len(content[to:]) - len(bytes.TrimLeft(content[to:], " \t\r\n"))
 		if !bytes.HasPrefix(content[to:], []byte(word)) {
 			return 0, 0
@@ -185,7 +186,8 @@ func sourceOf(content []byte, lines []int, n *yaml.Node, next int) (from, to int
 	return from, to
 }
 
-// quotedLength returns the length of a quoted scalar, 0 if it has no end. escape takes the quote behind it along.
+// quotedLength returns the length of a quoted scalar, or 0 if it is not terminated. The escape
+// character also escapes the quote.
 func quotedLength(text []byte, quote, escape byte) int {
 	for i := 1; i < len(text); i++ {
 		switch {
@@ -198,8 +200,8 @@ func quotedLength(text []byte, quote, escape byte) int {
 	return 0
 }
 
-// blockEnd returns the end of a block scalar: its last line with the indentation of the first, or,
-// if its header has an indentation, the last line before the next scalar.
+// blockEnd returns the end of a block scalar: its last line with the indentation of the first. If
+// its header has an indentation, it is the last line before the next scalar.
 func blockEnd(content []byte, lines []int, from, next int) int {
 	first, _ := slices.BinarySearch(lines, from+1)
 	header := content[from:]

@@ -16,7 +16,8 @@ import (
 
 const phrase = "correct horse battery-staple Quixotic"
 
-// phraseSpellings are the ways in which YAML writes phrase as a value of api_key at an indentation of four.
+// phraseSpellings lists the ways in which YAML can write phrase as a value of api_key, indented by
+// four.
 var phraseSpellings = map[string]string{
 	"plain":                    `api_key: correct horse battery-staple Quixotic # the key`,
 	"single":                   `api_key: 'correct horse battery-staple Quixotic'`,
@@ -112,7 +113,7 @@ func TestMaskSpellings(t *testing.T) {
 	}
 }
 
-// The neighbours: what programs, channels and servers are given beside the keys of models.
+// TestSecretPlaces checks the secrets of programs, channels and servers.
 func TestSecretPlaces(t *testing.T) {
 	t.Parallel()
 	path := configtest.Write(t, "rouse.yaml", `models: [{name: m, provider: openai, model: x, base_url: "https://token-hunter2-in-the-user@example.com/v1"}]
@@ -149,7 +150,7 @@ notifications:
 	}
 }
 
-// References stay, for they say where a secret is.
+// References remain, because they show the source of a secret.
 func TestMaskKeepsReferences(t *testing.T) {
 	t.Parallel()
 	text := "models:\n  - {name: m, api_key: secret:bank, headers: {Authorization: \"Bearer ${TOKEN}\"}}\n  - {name: local, api_key: none}\n"
@@ -158,7 +159,7 @@ func TestMaskKeepsReferences(t *testing.T) {
 	}
 }
 
-// A file that is not YAML is withheld, and a text such as a prompt is not taken for one.
+// A file that is not YAML is withheld. A text file such as a prompt is not treated as YAML.
 func TestMaskOtherFiles(t *testing.T) {
 	t.Parallel()
 	masked, kept := yaml.Mask(&config.Config{}, "rouse.yaml", []byte("models: [{api_key: correct horse battery-staple Quixotic\n"), nil)
@@ -203,7 +204,7 @@ func TestProblemsAreMasked(t *testing.T) {
 	}
 }
 
-// FuzzMask: of no YAML does Mask leave a secret, however it is written.
+// FuzzMask checks that Mask removes the secrets of any YAML.
 func FuzzMask(f *testing.F) {
 	for _, spelling := range phraseSpellings {
 		f.Add("models:\n  - name: m\n    "+spelling+"\n    model: x\n", phrase)

@@ -10,7 +10,8 @@ import (
 	"rouse/cmd/internal/config"
 )
 
-// overlayScalars overrides the daemon's scalars by flags and then by the environment.
+// overlayScalars overrides the daemon's scalars by environment variables, and home also by its
+// flag. The flag wins.
 func (d *decoder) overlayScalars(root *node) {
 	v, keys := viper.New(), scalarKeys(reflect.TypeFor[config.Config](), "")
 	for _, key := range keys {
@@ -32,17 +33,17 @@ func (d *decoder) overlayScalars(root *node) {
 			if d.Home != "" {
 				at.File = "--home"
 			}
-			if abs, err := filepath.Abs(text); err == nil { // the working folder is what a shell's paths are relative to
+			if abs, err := filepath.Abs(text); err == nil { // unlike paths in the file, it is relative to the working directory
 				text = abs
 			}
 		}
 
-		// Escaped, since the decoder expands it: a value of the environment is not a template.
+		// Escape the value, because the decoder expands it, but a variable's value is literal.
 		put(root, strings.Split(key, "."), word(escape(text), at))
 	}
 }
 
-// environmentName is the variable that may set a key.
+// environmentName returns the name of the variable that can set a key.
 func environmentName(key string) string {
 	return "ROUSE_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
@@ -62,10 +63,10 @@ func scalarKeys(t reflect.Type, path string) []string {
 	return out
 }
 
-// put sets a value in a tree, making the mappings on the way.
+// put sets a value in a tree and creates the mappings on the way.
 func put(n *node, path []string, value *node) {
 	if n.kind != mapping {
-		return // which the decoder refuses
+		return // the decoder reports this
 	}
 
 	e := n.entry(path[0])

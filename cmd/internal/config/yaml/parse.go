@@ -13,7 +13,7 @@ import (
 	"rouse/internal/text"
 )
 
-// parse makes a tree of a file; nil when there are problems that leave none.
+// parse builds the tree of a file. It returns nil after problems that prevent this.
 func (d *decoder) parse(path string, text []byte) *node {
 	at := config.Position{File: path, Line: 1, Column: 1}
 	var doc, more yaml.Node
@@ -49,7 +49,7 @@ func (d *decoder) parse(path string, text []byte) *node {
 	return n
 }
 
-// decodeSafely survives what the parser does not.
+// decodeSafely converts panics of the parser to errors.
 func decodeSafely(dec *yaml.Decoder, into *yaml.Node) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -77,7 +77,7 @@ func (d *decoder) syntax(at config.Position, err error) {
 	}
 
 	if i := strings.Index(message, "unknown anchor"); i >= 0 {
-		message = "an alias (*) has no anchor" // its name may be a secret that was not quoted
+		message = "an alias (*) has no anchor" // the name may be a secret that was not quoted
 	}
 	p := d.Problem(at, "", "this is not YAML: %s", message)
 	switch {

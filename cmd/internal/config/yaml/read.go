@@ -9,23 +9,27 @@ import (
 	"rouse/cmd/internal/config"
 )
 
-// Options say what to read.
+// Options configures how a configuration is read.
 type Options struct {
-	Path   string
-	Text   []byte              // what to read in place of the file at Path, as if it were there; nil: the file
-	Home   string              // of a flag; "" leaves it to the environment and the file
-	Getenv func(string) string // nil means os.Getenv
+	Path string
+	// Text replaces the content of the file at Path. If nil, the file is read.
+	Text []byte
+	// Home is the value of the --home flag. If empty, the environment or the file sets the home.
+	Home   string
+	Getenv func(string) string // if nil, os.Getenv
 	// Ollama finds a local model. It is called if no model and no key is configured. Optional.
 	Ollama func() (model, address string, ok bool)
-	// Secret finds what secret:NAME stands for; nil: nothing is set.
+	// Secret returns the value of secret:NAME. If nil, no secret is set.
 	Secret func(name string) (value string, set bool, err error)
-	// HoldSecrets lets a missing secret hold only the jobs that need it (Config.Held), with a warning.
+	// HoldSecrets lets a missing secret block only the jobs that need it, with a warning. See
+	// Config.Held.
 	HoldSecrets bool
 }
 
 var jobType = reflect.TypeFor[config.Job]()
 
-// Read reads a configuration. The error says that the main file cannot be read; other problems are in the document.
+// Read reads a configuration. It returns an error if the main file cannot be read. Other problems
+// are in the document.
 func Read(o Options) (*Document, error) {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
@@ -45,7 +49,8 @@ func Read(o Options) (*Document, error) {
 	return d.Document, err
 }
 
-// read fills the settings from a file and what it includes. The tree is nil after problems that leave none.
+// read fills the settings from a file and its includes. The tree is nil if the file cannot be
+// parsed.
 func (d *decoder) read(path string, cfg *config.Config) (*node, error) {
 	from := config.ReadMain
 	if d.Text != nil {
@@ -64,7 +69,8 @@ func (d *decoder) read(path string, cfg *config.Config) (*node, error) {
 	}
 	d.root = root
 
-	// In this order: defaults apply to included jobs, and flags and the environment win over the file.
+	// The order matters: defaults apply to included jobs, and flags and variables override the
+	// file.
 	d.include(root, root, []string{path}, cfg)
 	d.overlayScalars(root)
 	applyDefaults(d, root)

@@ -10,30 +10,30 @@ import (
 	"rouse/internal/text"
 )
 
-// Key is a key of rouse.yaml as a person reads of it. It is made of the tags that the decoder goes by.
+// Key is the documentation of a key of rouse.yaml, built from the tags that the decoder uses.
 type Key struct {
-	Path     string   `json:"key"` // jobs[].watch.path
+	Path     string   `json:"key"` // such as jobs[].watch.path
 	Type     string   `json:"type"`
-	Values   []string `json:"values,omitempty"`  // all that it can be; none: whatever its type says
-	Default  string   `json:"default,omitempty"` // as YAML, or in words where it depends on something else
-	Required bool     `json:"required"`          // where what it stands in is given
-	Secret   bool     `json:"secret,omitempty"`  // its value is never shown or stored
-	Env      string   `json:"env,omitempty"`     // the variable that may set it
+	Values   []string `json:"values,omitempty"`  // allowed values; empty means any value of the type
+	Default  string   `json:"default,omitempty"` // default as YAML, or in words if it depends on something else
+	Required bool     `json:"required"`          // required if its parent is given
+	Secret   bool     `json:"secret,omitempty"`  // value is never shown or stored
+	Env      string   `json:"env,omitempty"`     // variable that can set it
 	Says     string   `json:"description,omitempty"`
-	Where    string   `json:"where"`          // in words: what it is a key of, and where else it may stand
-	Example  string   `json:"example"`        // YAML, from the top of the file
-	Keys     []string `json:"keys,omitempty"` // that stand below it
+	Where    string   `json:"where"`          // parent of the key in words, and other places for it
+	Example  string   `json:"example"`        // YAML from the top level of the file
+	Keys     []string `json:"keys,omitempty"` // keys below it
 }
 
-// Keys are all keys, each after the one that it stands in.
+// Keys returns all keys, each after its parent.
 func Keys() []Key {
 	var r referrer
 	r.walk(reflect.TypeFor[config.Config](), "", false)
 	return r.out
 }
 
-// FindKeys returns the keys whose path ends with a name, such as jobs.schedule. If there are none,
-// hint names the nearest.
+// FindKeys returns the keys with a path that ends with a name, such as jobs.schedule. If there are
+// no such keys, hint suggests the nearest.
 func FindKeys(name string) (found []Key, hint string) {
 	all := Keys()
 	wanted := plainPath(name)
@@ -50,7 +50,8 @@ func FindKeys(name string) (found []Key, hint string) {
 	return nil, text.DidYouMean(strings.TrimSpace(name), nearNames(all, wanted))
 }
 
-// nearNames are the names among which a misspelt one is looked for: as much of the end of each path as was given.
+// nearNames returns the candidates for a misspelt name: the last parts of each path, as many as
+// wanted has.
 func nearNames(all []Key, wanted string) (out []string) {
 	parts := strings.Count(wanted, ".") + 1
 	for _, k := range all {
@@ -60,7 +61,7 @@ func nearNames(all []Key, wanted string) (out []string) {
 	return out
 }
 
-// plainPath is a path without the marks of its lists. What stands in defaults is a key of jobs.
+// plainPath returns a path without [] and with defaults replaced by jobs.
 func plainPath(path string) string {
 	path = strings.ReplaceAll(strings.ToLower(strings.Trim(path, " .:")), "[]", "")
 	if rest, ok := strings.CutPrefix(path, "defaults."); ok {
@@ -72,7 +73,7 @@ func plainPath(path string) string {
 // referrer collects keys.
 type referrer struct{ out []Key }
 
-// walk collects the keys of a struct. owned says that it stands below a key that a job alone has.
+// walk collects the keys of a struct. owned is true below a key that only jobs have, not defaults.
 func (r *referrer) walk(t reflect.Type, path string, owned bool) (names []string) {
 	for _, f := range config.Fields(t) {
 		names = append(names, f.Key)
@@ -84,7 +85,7 @@ func (r *referrer) walk(t reflect.Type, path string, owned bool) (names []string
 
 		at := len(r.out)
 		r.out = append(r.out, keyOfField(ft, f, path, here, owned || f.JobOnly))
-		// The keys of defaults are those of jobs, and say so themselves.
+		// The keys of defaults are those of jobs and are not repeated.
 		if inner := structOf(ft); inner != nil && f.Key != "defaults" {
 			r.out[at].Keys = r.walk(inner, here, owned || f.JobOnly)
 		}
@@ -119,7 +120,8 @@ func whereText(parent string, owned bool) string {
 	return "in " + parent
 }
 
-// structOf returns the struct type of a setting or of its items, nil if there is none with keys.
+// structOf returns the struct type of a setting or its items, or nil if it is not a struct with
+// keys.
 func structOf(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -132,7 +134,7 @@ func structOf(t reflect.Type) reflect.Type {
 
 func isList(t reflect.Type) bool { return t.Kind() == reflect.Slice }
 
-// typeWords says what a setting is.
+// typeWords describes the type of a setting.
 func typeWords(t reflect.Type) string {
 	switch {
 	case t.Kind() == reflect.Pointer:
@@ -166,7 +168,7 @@ func typeWords(t reflect.Type) string {
 	return typeName(t)
 }
 
-// example is a value of a setting, as YAML in the flow form, which fits behind a key.
+// example returns an example value of a setting in the flow form of YAML.
 func example(t reflect.Type, f config.Field) string {
 	if f.Example != "" {
 		return f.Example
@@ -183,7 +185,7 @@ func example(t reflect.Type, f config.Field) string {
 	return scalarExample(t, f)
 }
 
-// mappingExample is a mapping with what it must have, or with its first key.
+// mappingExample returns an example with the required keys, or else with the first key.
 func mappingExample(t, inner reflect.Type) string {
 	fields := config.Fields(inner)
 	var parts []string

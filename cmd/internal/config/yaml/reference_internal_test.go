@@ -10,7 +10,7 @@ import (
 	"rouse/cmd/internal/config"
 )
 
-// Every key says what it means, and has an example that the decoder takes: no unknown key, no wrong type, no value that is none.
+// Every key has a description and a valid example.
 func TestKeysHaveExamples(t *testing.T) {
 	for _, k := range Keys() {
 		if k.Says == "" {
@@ -29,7 +29,7 @@ func TestKeysHaveExamples(t *testing.T) {
 		var cfg config.Config
 		d.value(root, "", reflect.ValueOf(&cfg).Elem(), config.Field{})
 		for _, p := range d.problems {
-			// An example shows one key, not all that has to stand beside it.
+			// An example shows one key without the required keys beside it.
 			if strings.Contains(p.Message, "is missing") {
 				continue
 			}
@@ -41,7 +41,8 @@ func TestKeysHaveExamples(t *testing.T) {
 	}
 }
 
-// A key is found by the end of its path, in the form in which a message or an editor has it; a misspelt one is asked about.
+// A key is found by the end of its path, in the notation of messages or editors. A misspelt key
+// gets a hint.
 func TestFindKeys(t *testing.T) {
 	for name, want := range map[string]string{
 		"schedule": "jobs[].schedule", "jobs[].schedule": "jobs[].schedule", "jobs.schedule": "jobs[].schedule", "Watch.Path": "jobs[].watch.path",
@@ -65,7 +66,7 @@ func TestFindKeys(t *testing.T) {
 	}
 }
 
-// A few keys in full: type, values, default, variable, where they stand.
+// The complete documentation of some keys.
 func TestKeyInFull(t *testing.T) {
 	for _, want := range []Key{
 		{Path: "log.level", Type: "a text", Values: []string{"debug", "info", "warn", "error"}, Default: "info", Env: "ROUSE_LOG_LEVEL", Where: "in log", Example: "log:\n  level: info\n"},
@@ -86,7 +87,7 @@ func TestKeyInFull(t *testing.T) {
 	}
 }
 
-// The keys of the reference are those that the file of examples and the starter are written with.
+// The reference contains all keys of the example file and the starter.
 func TestKeysOfExampleFile(t *testing.T) {
 	text, err := os.ReadFile("../../../../config.example.yaml")
 	if err != nil {

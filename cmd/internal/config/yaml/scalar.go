@@ -13,7 +13,7 @@ import (
 )
 
 func (d *decoder) scalar(n *node, path string, v reflect.Value, f config.Field) {
-	if f.Secret && n.comment != "" { // it may be the rest of the secret
+	if f.Secret && n.comment != "" { // the comment may be the rest of the secret
 		d.secret(n.at, path, strings.TrimPrefix(n.comment, "#"))
 	}
 	if n.kind != scalar || n.null() {
@@ -34,7 +34,7 @@ func (d *decoder) scalar(n *node, path string, v reflect.Value, f config.Field) 
 		return
 	}
 
-	// A zero would be filled with the default afterwards, which is not what was written.
+	// A written zero would later be replaced by the default.
 	if f.Positive && v.IsZero() {
 		d.Problem(n.at, path, "must be more than 0; leave it out for its default")
 	}
@@ -120,7 +120,7 @@ func (d *decoder) set(n *node, text string, v reflect.Value) error {
 func setPlain(text string, v reflect.Value) error {
 	switch v.Kind() {
 	case reflect.Bool:
-		// Not yes, on and y as in YAML 1.1: people also mean them as texts.
+		// yes, on and y are refused, unlike in YAML 1.1, because they are often meant as texts.
 		if text != "true" && text != "false" {
 			return fmt.Errorf("must be true or false, not %q", config.Short(text))
 		}

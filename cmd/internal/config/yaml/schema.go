@@ -13,7 +13,8 @@ import (
 	"rouse/cmd/internal/config"
 )
 
-// Schema returns the JSON Schema of rouse.yaml, with the arguments of all tools for playbooks.
+// Schema returns the JSON Schema of rouse.yaml, including the arguments of all tools for
+// playbooks.
 func Schema() ([]byte, error) {
 	s := object(reflect.TypeFor[config.Config](), false)
 	call, err := playbookCall(agent.Specs())
@@ -33,10 +34,11 @@ func Schema() ([]byte, error) {
 
 type schema = map[string]any
 
-// callSchema is the name of what describes a call of a playbook.
+// callSchema is the name of the definition of a playbook call.
 const callSchema = "call"
 
-// playbookCall describes a call of a playbook: with depends on the called tool.
+// playbookCall returns the schema of a playbook call. The schema of with depends on the called
+// tool.
 func playbookCall(tools tool.Specs) (schema, error) {
 	out := object(reflect.TypeFor[config.PlaybookCall](), false)
 	var names []string
@@ -65,14 +67,14 @@ func playbookCall(tools tool.Specs) (schema, error) {
 
 	slices.Sort(names)
 	properties := out["properties"].(schema)
-	// The tools of skills are known once these are found.
+	// The tools of skills are not known here, so a pattern allows them.
 	name := orVariable(schema{"anyOf": []any{schema{"enum": names}, schema{"type": "string", "pattern": moduleapi.OfferPattern}}})
 	name["description"] = properties["call"].(schema)["description"]
 	properties["call"], out["allOf"] = name, takes
 	return out, nil
 }
 
-// orLater also allows a template or an expression in the place of each value that is not free text.
+// orLater also allows a template or an expression for each value that is not free text.
 func orLater(s schema) schema {
 	for _, key := range []string{"properties", "items", "additionalProperties"} {
 		inner, ok := s[key].(schema)
@@ -91,7 +93,7 @@ func orLater(s schema) schema {
 	return s
 }
 
-// later is one value, or what becomes one in a run.
+// later allows a value, or a template or expression that becomes one in a run.
 func later(s schema) schema {
 	_, bounded := s["enum"]
 	if s["type"] == "string" && !bounded || s["type"] == nil && !bounded {
@@ -106,7 +108,8 @@ func later(s schema) schema {
 	return out
 }
 
-// object describes a struct. Inside defaults, nothing is required and keys of one job are left out.
+// object returns the schema of a struct. For defaults, overlay drops required keys and keys of one
+// job.
 func object(t reflect.Type, overlay bool) schema {
 	properties, required := schema{}, []string{}
 	for _, f := range config.Fields(t) {
@@ -199,13 +202,13 @@ func describeScalar(t reflect.Type, f config.Field) schema {
 	}
 
 	if f.Enum == "" {
-		return schema{"type": []string{"string", "number", "boolean"}} // a text need not be quoted
+		return schema{"type": []string{"string", "number", "boolean"}} // strings may be unquoted
 	}
 
 	return orVariable(schema{"enum": strings.Split(f.Enum, "|")})
 }
 
-// orVariable also allows ${NAME} in the place of a value.
+// orVariable also allows ${NAME} for a value.
 func orVariable(s schema) schema {
 	return schema{"anyOf": []any{s, schema{"type": "string", "pattern": `\$\{`}}}
 }

@@ -17,33 +17,35 @@ var (
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	secretName   = regexp.MustCompile(`^secret:([A-Za-z0-9_.-]+)$`)
 
-	// What is taken from the environment under such a key is a secret.
+	// secretKey matches the keys that make a variable in their value a secret.
 	secretKey = regexp.MustCompile(`(?i)(key|secret|token|password|url|postgres)[^.\]]*$|\]\.http$`)
-	// So is what comes from a variable of such a name, wherever it is used.
+	// secretVariable matches the names of variables that are always secrets.
 	secretVariable = regexp.MustCompile(`(?i)key|secret|token|password|passwd|credential`)
-	// So is a header of such a name, even when it is written out.
+	// secretHeader matches the names of headers with a secret value, even a literal one.
 	secretHeader = regexp.MustCompile(`(?i)auth|key|secret|token|cookie|passw|pwd|credential`)
-	// So is whatever the program of an MCP server is given.
+	// serverEnv matches the variables of MCP server programs, which are all secrets.
 	serverEnv = regexp.MustCompile(`^mcp\[\d+\]\.env\.`)
-	// Programs are often given an address with its password.
+	// isCommand matches words of commands, which often contain a URL with a password.
 	isCommand = regexp.MustCompile(`\.(command|args|argv)\[\d+\]$`)
-	// authScheme matches the scheme that a header begins with. It is no part of the secret.
+	// authScheme matches the scheme at the start of a header. It is not part of the secret.
 	authScheme = regexp.MustCompile(`(?i)^(bearer|basic|digest|negotiate|token|bot|key|apikey|api-key|geniekey|deepl-auth-key)\s+`)
 )
 
-// IsSecretName reports whether secret:NAME is how a secret of the name is written.
+// IsSecretName reports whether secret:NAME is a valid reference for a name.
 func IsSecretName(name string) bool { return secretName.MatchString("secret:" + name) }
 
-// minSecret is the minimum length of a secret, in bytes; shorter ones would be masked everywhere.
+// minSecret is the minimum length of a secret in bytes. Shorter ones would be masked everywhere.
 const minSecret = 4
 
-// longPart is the shortest part of a text that is a secret by itself, in bytes.
+// longPart is the minimum length in bytes for a part of a text to be a secret by itself.
 const longPart = 8
 
-// holdable matches the places whose missing secret holds single jobs instead of the daemon.
+// holdable matches the settings that block only some jobs, not the daemon, if their secret is
+// missing.
 var holdable = regexp.MustCompile(`^(models\[\d+\]\.(api_key|base_url|headers\..+)|agents\[\d+\]\.grants\.secrets\[\d+\]|jobs\[\d+\]\.webhook\.secret|(agents|jobs)\[\d+\]\.executor\.env\..+|mcp\[\d+\]\.((env|headers)\..+|url|oauth\.client_secret)|notifications\[\d+\]\.(url|secret)|heartbeat_url)$`)
 
-// lacks reports that a place lacks its secret: as a problem, or, where that is wanted, as a warning and by Config.Held.
+// lacks reports a missing secret: as a problem, or as a warning and in Config.Held if the caller
+// wants to hold secrets.
 func (d *Document) lacks(at config.Position, path, shown, name, problem, hint string) {
 	p := d.Problem(at, shown, "%s", problem)
 	p.Hint = hint
@@ -69,18 +71,18 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 	if strings.Contains(text, "${") {
 		text = variable.ReplaceAllStringFunc(text, x.reference)
 	}
-	// The prefix first: the expression is slow for each of a hundred thousand values.
+	// Check the prefix first, because the pattern is slow for many values.
 	if strings.HasPrefix(n.text, "secret:") {
 		if m := secretName.FindStringSubmatch(n.text); m != nil {
 			text = x.fromStore(m[1])
 		}
 	}
 
-	// A key that is written out in the file is a secret as well.
+	// A literal key in the file is a secret as well.
 	if secret {
 		d.writtenSecret(n, path, text, !x.failed)
 	}
-	// What is shown of an address is all of it, so that its own secrets are registered one by one.
+	// The rest of a URL is shown, so only the secrets inside it are registered.
 	if !x.failed && isAddress(text) && (secretKey.MatchString(path) || isSecretMap(path) || isCommand.MatchString(path)) {
 		d.urlSecret(n.at, path, text)
 	}
@@ -102,8 +104,8 @@ func (x *expansion) bad(hint, format string, args ...any) string {
 	return ""
 }
 
-// writtenSecret registers a secret that the file spells out. Beside references, only long parts
-// count, because short ones are names and separators.
+// writtenSecret registers a literal secret in the file. Next to references only long parts count,
+// because short ones are names and separators.
 func (d *decoder) writtenSecret(n *node, path, text string, expanded bool) {
 	if text = strings.TrimSpace(text); expanded && text == strings.TrimSpace(n.text) {
 		value := text[len(authScheme.FindString(text)):]
@@ -113,7 +115,7 @@ func (d *decoder) writtenSecret(n *node, path, text string, expanded bool) {
 		d.secret(n.at, path, value)
 		d.writtenKey(n, path, value)
 		if i := strings.LastIndexAny(value, " \t\n"); len(value)-i > longPart && strings.Contains(path, ".headers.") {
-			d.secret(n.at, path, value[i+1:]) // behind a scheme that is not known
+			d.secret(n.at, path, value[i+1:]) // after an unknown scheme
 		}
 		return
 	}
@@ -131,7 +133,7 @@ func (d *decoder) writtenSecret(n *node, path, text string, expanded bool) {
 	}
 }
 
-// fromStore returns a secret of the store. It refuses places that a model sees or the record holds.
+// fromStore returns a secret of the store. It refuses settings that a model sees or a run records.
 func (x *expansion) fromStore(name string) string {
 	if !x.secret && (strings.Contains(x.path, ".with.") || !secretKey.MatchString(x.path) && !isSecretMap(x.path)) {
 		return x.bad("it can under api_key, base_url, url, http, headers, env of executors and of MCP servers, and engine.postgres; the calls of an agent use it by its placeholder, see grants.secrets", "a secret cannot stand here")
@@ -145,12 +147,13 @@ func (x *expansion) fromStore(name string) string {
 	return value
 }
 
-// isSecretMap reports whether a path lies in a mapping whose values may be secrets, under whatever names.
+// isSecretMap reports whether a path is inside a mapping in which every value may be a secret.
 func isSecretMap(path string) bool {
 	return strings.Contains(path, ".headers.") || strings.Contains(path, ".executor.env.") || serverEnv.MatchString(path)
 }
 
-// lookup gets a secret from the store, and records that it is used. A problem comes with a hint what to do.
+// lookup returns a secret of the store and records its use. It returns a problem and a hint on
+// failure.
 func (d *Document) lookup(at config.Position, path, name string) (value, problem, hint string) {
 	d.refs = append(d.refs, config.SecretRef{Name: name, Path: path, At: at})
 	set, err := false, error(nil)
@@ -162,7 +165,7 @@ func (d *Document) lookup(at config.Position, path, name string) (value, problem
 	case err != nil:
 		return "", fmt.Sprintf("the secret %s cannot be read: %v", name, err), ""
 	case !set:
-		// Collected, so that the daemon can look again when secrets set NAME tells it to.
+		// Record it, so that the daemon can retry after `secrets set NAME`.
 		d.unset = append(d.unset, name)
 		return "", fmt.Sprintf("the secret %s is not set", name), "set it with: rouse secrets set " + name
 	}
@@ -185,7 +188,7 @@ func (x *expansion) reference(written string) string {
 	}
 
 	value := x.d.Getenv(name)
-	if value == "" { // which counts as not set, as it does for ROUSE_… variables
+	if value == "" { // empty counts as not set, as for ROUSE_… variables
 		return x.bad("write $${ for a plain ${", "the environment variable %s is not set", name)
 	}
 	if x.secret || secretKey.MatchString(x.path) || secretVariable.MatchString(name) || isSecretMap(x.path) {
@@ -199,29 +202,29 @@ func (d *Document) secret(at config.Position, path, value string) {
 		d.Problem(at, path, "a secret of fewer than %d characters cannot be kept out of the record", minSecret).Warning = true
 		return
 	}
-	if value != "none" { // what servers without a key are given
+	if value != "none" { // a placeholder for servers without a key
 		d.secrets = append(d.secrets, value)
 	}
 }
 
-// sorted are the secrets, longest first, so that masking one leaves no rest of another.
+// sorted returns the secrets, longest first, so that masking one leaves no part of another.
 func (d *Document) sorted() []string {
 	out := slices.Clone(d.secrets)
 	slices.SortFunc(out, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
-	// One value can come from several places.
+	// The same value can occur several times.
 	return slices.Compact(out)
 }
 
-// secretQuery matches the names of a query under which addresses carry keys.
+// secretQuery matches query parameters of URLs that contain keys.
 var secretQuery = regexp.MustCompile(`(?i)auth|key|secret|token|passw|credential|signature|^(sig|pwd|pass)$`)
 
-// longToken is the minimum length of a user in an address that is taken for a token, in bytes.
+// longToken is the minimum length in bytes for a user name in a URL to be treated as a token.
 const longToken = 16
 
-// isAddress reports whether a text may be an address.
+// isAddress reports whether a text may be a URL.
 func isAddress(text string) bool { return strings.Contains(text, "://") }
 
-// urlSecrets returns the secrets within an address: password, token, and keys in the query.
+// urlSecrets returns the secrets in a URL: password, token, and keys in the query.
 func urlSecrets(text string) (out []string) {
 	if !isAddress(text) {
 		return nil
@@ -245,7 +248,7 @@ func urlSecrets(text string) (out []string) {
 	return out
 }
 
-// urlSecret registers the secrets of an address.
+// urlSecret registers the secrets of a URL.
 func (d *decoder) urlSecret(at config.Position, path, text string) {
 	for _, value := range urlSecrets(text) {
 		if value != "" && !strings.Contains(value, "{{") {

@@ -11,7 +11,7 @@ import (
 	"rouse/cmd/internal/config"
 )
 
-// masked stands where a secret was.
+// masked replaces a secret.
 const masked = "********"
 
 // Show returns the effective settings as a configuration, with defaults marked and secrets masked.
@@ -24,7 +24,7 @@ func Show(c *config.Config) ([]byte, error) {
 	return out, nil
 }
 
-// shower makes YAML of settings.
+// shower converts settings to YAML.
 type shower struct {
 	presets *decoder
 	secrets *redact.Redactor
@@ -79,7 +79,7 @@ func (s *shower) node(v reflect.Value) *yaml.Node {
 	return n
 }
 
-// field adds a setting that has a value, and says whether that is the default.
+// field adds a setting that has a value, and marks a default.
 func (s *shower) field(into *yaml.Node, f config.Field, v reflect.Value) {
 	if v.IsZero() && v.Kind() != reflect.Struct {
 		return
@@ -117,12 +117,12 @@ func pairs(content ...*yaml.Node) *yaml.Node {
 	return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: content}
 }
 
-// text hides secrets, and writes ${ so that it is read as itself.
+// text masks secrets and escapes ${.
 func (s *shower) text(plain string) *yaml.Node {
 	return plainText(escape(s.secrets.Replace(plain)))
 }
 
-// escape writes a text so that expand gives it back.
+// escape escapes a text so that expand returns it unchanged.
 func escape(text string) string {
 	return reference.ReplaceAllStringFunc(text, func(m string) string { return "$" + m })
 }

@@ -20,8 +20,7 @@ import (
 
 const schemaFile = "../../../../examples/rouse.schema.json"
 
-// What show prints is a configuration that means the same: reading it and showing it
-// again changes nothing.
+// The output of show is an equivalent configuration: showing it again does not change it.
 func TestShow(t *testing.T) {
 	cfg, err := configtest.Load(configtest.Write(t, "rouse.yaml", strings.Replace(configtest.Valid, "${TEST_KEY}", "", 1)), nil)
 	if err != nil {
@@ -50,7 +49,7 @@ func TestShow(t *testing.T) {
 	}
 }
 
-// Any text survives being shown and read again: quotes, line ends, what looks like a
+// Any text survives being shown and read again: quotes, line ends, and texts that look like a
 // number, a comment, a key or a variable.
 func TestShowAnyText(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rouse.yaml")
@@ -79,8 +78,7 @@ func TestShowAnyText(t *testing.T) {
 	})
 }
 
-// The schema for editors is made of the decoder's own description, and the file that the
-// examples point to is that schema.
+// The schema is generated from the decoder's tags, and the schema file for editors is up to date.
 func TestSchema(t *testing.T) {
 	raw, err := yaml.Schema()
 	if err != nil {
@@ -122,7 +120,7 @@ func TestSchema(t *testing.T) {
 		}
 
 		if strings.HasSuffix(path, "every.yaml") {
-			text = []byte(strings.ReplaceAll(string(text), "kind: url", "kind: desktop")) // a value that comes later is no value
+			text = []byte(strings.ReplaceAll(string(text), "kind: url", "kind: desktop")) // a desktop channel needs no url
 		}
 		if err := validate(text); err != nil {
 			t.Errorf("%s: %v", path, err)
@@ -180,7 +178,7 @@ func examples(t *testing.T) []string {
 		t.Fatalf("examples: %v (%v)", found, err)
 	}
 	for i, path := range found {
-		if filepath.Base(filepath.Dir(path)) == "night-coder" { // whose repository its README has one make
+		if filepath.Base(filepath.Dir(path)) == "night-coder" { // its README tells the user to create the repository
 			copied := filepath.Join(t.TempDir(), "night-coder")
 			if err := os.CopyFS(copied, os.DirFS(filepath.Dir(path))); err != nil {
 				t.Fatal(err)
@@ -197,8 +195,7 @@ func examples(t *testing.T) []string {
 	return append(found, "../../../../config.example.yaml")
 }
 
-// The example at the top of the project, and those in examples/, use no key that is
-// refused, warn of nothing, and point editors to the schema.
+// The examples of the project use only valid keys, cause no warnings, and refer to the schema.
 func TestExamples(t *testing.T) {
 	for _, path := range examples(t) {
 		cfg, err := configtest.Load(path, map[string]string{"secret:deploys": "a secret that its README has you set", "secret:ledger": "postgres://rouse@db.example.net/rouse"})
@@ -218,7 +215,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// What init writes is right as it stands; the lines that are commented out are right, too.
+// The starter is valid, also with its commented lines enabled.
 func TestStarter(t *testing.T) {
 	text := string(yaml.Starter())
 	cfg, err := configtest.Load(configtest.Write(t, "rouse.yaml", text, "inbox/x.csv", ""), nil)
@@ -245,7 +242,7 @@ func TestStarter(t *testing.T) {
 	}
 }
 
-// uncomment takes the # off what is YAML in comments: what follows "# " and is a key or an item.
+// uncomment removes the # from lines that contain YAML: a key or an item after "# ".
 func uncomment(text string) string {
 	var out []string
 	for line := range strings.Lines(text) {
@@ -260,7 +257,7 @@ func uncomment(text string) string {
 	return strings.Join(out, "")
 }
 
-// The secrets of an address are masked wherever a configuration is shown, and all of it is still told.
+// The secrets of a URL are masked wherever a configuration is shown, but its rest is shown.
 func TestShowAddresses(t *testing.T) {
 	cfg, err := configtest.Load(configtest.Write(t, "rouse.yaml", `version: 1
 models:

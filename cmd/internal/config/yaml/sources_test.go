@@ -17,8 +17,8 @@ include: [jobs/*.yaml, more.yaml]
 agents: [{name: a, instructions_file: a.md}]
 `
 
-// What a configuration was read from changes with its content, with what a pattern finds,
-// and with a file that was missing and comes; and with nothing else.
+// The sources change if the content changes, the matches of a pattern change, or a missing file
+// appears. They do not change otherwise.
 func TestSources(t *testing.T) {
 	path := configtest.Write(t, "rouse.yaml", included, "a.md", "Work.", "jobs/one.yaml", "jobs: [{name: one, agent: a, prompt_file: ../one.md}]",
 		"one.md", "Do one.", "more.yaml", "jobs: []")
@@ -78,7 +78,7 @@ func TestSources(t *testing.T) {
 		t.Error("a file that does not match changed it")
 	}
 
-	// What is missing is looked for.
+	// Missing files are recorded too.
 	for _, missing := range []string{"one.md", "more.yaml", "rouse.yaml"} {
 		old, err := os.ReadFile(filepath.Join(dir, missing))
 		if err != nil {
@@ -107,7 +107,7 @@ func TestCompare(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		// They lie in different folders, which is not the point.
+		// Ignore the folders, which differ.
 		cfg.Home = ""
 		for i := range cfg.Agents {
 			cfg.Agents[i].Workdir, cfg.Agents[i].Grants.Read = "", nil

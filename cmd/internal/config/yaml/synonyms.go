@@ -11,9 +11,10 @@ import (
 	"rouse/internal/text"
 )
 
-// synonym maps words of other schedulers and tools to equivalent lines. In the lines, VALUE stands for the written value,
-// LIST for the value as a list, COMMAND for the value as one line, PROGRAM for its first word, SECONDS, MINUTES and DAYS
-// for a number of those, and MORE for the number plus 1.
+// synonym maps words of other schedulers and tools to equivalent lines. In the lines, VALUE stands
+// for the written value, LIST for the value as a list, COMMAND for the value as one line, PROGRAM
+// for its first word, SECONDS, MINUTES and DAYS for a number of those, and MORE for the number
+// plus 1.
 type synonym struct{ words, lines string }
 
 const runsCommand = `playbook: [{call: shell_run, with: {command: COMMAND}}], and under its agent grants: {commands: [{argv: [PROGRAM]}]}`
@@ -27,8 +28,9 @@ var timings = []synonym{
 	{"persistent catchup catch_up catchup_runs misfire misfire_policy", `on_miss: run_once`},
 }
 
-// synonyms lists words of cron, systemd, Dagu, GitHub Actions, Kubernetes and other tools, by the path of the mapping that
-// contains them. Case, - and _ do not matter. A word with [] applies to a list.
+// synonyms lists words of cron, systemd, Dagu, GitHub Actions, Kubernetes and other tools, by the
+// path of the mapping that contains them. Case, - and _ do not matter. A word with [] applies to a
+// list.
 var synonyms = map[string][]synonym{
 	"": {
 		{"notification notifier notifiers channels alerts alerting", `notifications: [{name: ops, kind: url, url: secret:ops}]`},

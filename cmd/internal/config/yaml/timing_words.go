@@ -21,7 +21,8 @@ var (
 // spokenTimes maps words to a time of day.
 var spokenTimes = []struct{ word, clock string }{{"midnight", "00:00"}, {"noon", "12:00"}, {"midday", "12:00"}, {"morning", "08:00"}, {"afternoon", "15:00"}, {"evening", "18:00"}, {"night", "02:00"}}
 
-// TimingHint returns the line for a time in English, such as "every weekday at 8am". If it cannot translate it, it returns examples.
+// TimingHint returns the line for a time in English, such as "every weekday at 8am". If it cannot
+// translate the time, it returns examples.
 func TimingHint(key, said string) string {
 	if key != "schedule" && key != "every" && key != "at" {
 		return ""
@@ -35,8 +36,8 @@ func TimingHint(key, said string) string {
 	return ""
 }
 
-// TimingLine returns the line of a job for a time: a schedule, a duration, an instant, or English such as "every weekday at 8am".
-// Any other text becomes a schedule, which Load refuses.
+// TimingLine returns the line of a job for a time: a schedule, a duration, an instant, or English
+// such as "every weekday at 8am". Any other text becomes a schedule, which Load refuses.
 func TimingLine(said string) string {
 	for _, o := range []struct {
 		key string

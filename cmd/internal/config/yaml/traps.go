@@ -10,13 +10,15 @@ import (
 	"rouse/cmd/internal/config"
 )
 
-// cutComment matches a comment that is probably part of a text, because real comments usually have a space after the #.
+// cutComment matches a comment that is probably part of a text, because real comments usually have
+// a space after the #.
 var cutComment = regexp.MustCompile(`^#[^\s#!-]`)
 
 // texts lists the keys with texts, addresses or code, which can contain a #.
 var texts = strings.Fields("prompt instructions soul title body reason url http that sql if argv command")
 
-// isText reports whether a value can contain a #: a text, a secret, or a value of a mapping with free keys.
+// isText reports whether a value can contain a #: a text, a secret, or a value of a mapping with
+// free keys.
 func isText(f config.Field) bool { return f.Key == "" || f.Secret || slices.Contains(texts, f.Key) }
 
 // cutText warns of an unquoted text that YAML ends before a #.
@@ -28,7 +30,8 @@ func (d *decoder) cutText(n *node, path string) {
 	d.problems[len(d.problems)-1].Hint = n.quoted(LastKey(path))
 }
 
-// quoted returns a hint with the text and its comment as one quoted text, or "" without such a comment.
+// quoted returns a hint with the text and its comment as one quoted text, or "" without such a
+// comment.
 func (n *node) quoted(key string) string {
 	if n.comment == "" {
 		return ""
@@ -55,7 +58,8 @@ var shellVariable = regexp.MustCompile(`(?:^|\s)\$([A-Z_][A-Z0-9_]*)$`)
 // pathVariable matches a shell variable in a path.
 var pathVariable = regexp.MustCompile(`(?:^|[/\\=:])\$([A-Za-z_][A-Za-z0-9_]*)(?:[/\\]|$)`)
 
-// ShellPath returns an error for a path with a shell variable, which would become the name of a folder.
+// ShellPath returns an error for a path with a shell variable, which would become the name of a
+// folder.
 func ShellPath(text string) error {
 	m := pathVariable.FindStringSubmatch(text)
 	if m == nil {
@@ -101,7 +105,8 @@ func (d *decoder) writtenKey(n *node, path, value string) {
 	}
 }
 
-// structureShape returns an example line for a mapping. It contains the written value if that fits one of the keys.
+// structureShape returns an example line for a mapping. It contains the written value if that fits
+// one of the keys.
 func (d *decoder) structureShape(n *node, path string, t reflect.Type) string {
 	key := LastKey(path)
 	shape := mappingExample(t, t)
@@ -125,7 +130,8 @@ func withRequired(t reflect.Type, f config.Field, value string) string {
 	return strings.Join(parts, ", ")
 }
 
-// keyFor returns the key of a mapping that a value was probably meant for: a required key, or the first that accepts the value.
+// keyFor returns the key of a mapping that a value was probably meant for: a required key, or the
+// first that accepts the value.
 func (d *decoder) keyFor(n *node, t reflect.Type) (config.Field, bool) {
 	if n.kind == mapping || n.null() {
 		return config.Field{}, false

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	maxDepth = 50      // of a tree; the settings need nine
-	maxNodes = 100_000 // that aliases may bring: a bomb is a few lines long
+	maxDepth = 50      // maximum depth of a tree; the settings need nine
+	maxNodes = 100_000 // maximum nodes from aliases, against alias bombs
 )
 
 type kind int
@@ -23,15 +23,17 @@ const (
 	mapping
 )
 
-// node is a value of a file. Aliases and merge keys are resolved: nodes form a tree.
+// node is a value of a file. Aliases and merge keys are resolved, so nodes form a tree.
 type node struct {
 	kind    kind
-	tag     string // of a scalar: !!str, !!int, …
-	text    string // of a scalar
+	tag     string // tag of a scalar: !!str, !!int, …
+	text    string // text of a scalar
 	items   []*node
 	entries []entry
 	at      config.Position
-	comment string // comment behind an unquoted text without a space after its #, so it may be part of the text
+	// comment is the comment after an unquoted text if its # has no space after it. It may be part
+	// of the text.
+	comment string
 }
 
 // entry is a key of a mapping with its value.
@@ -55,7 +57,7 @@ func wordList(words []string) *node {
 
 func (n *node) null() bool { return n.kind == scalar && n.tag == "!!null" }
 
-// entry finds a key, nil if there is none.
+// entry returns the entry of a key, or nil if the mapping lacks it.
 func (n *node) entry(key string) *entry {
 	for i := range n.entries {
 		if n.entries[i].key == key {
@@ -65,7 +67,7 @@ func (n *node) entry(key string) *entry {
 	return nil
 }
 
-// child is the value of a key, nil if there is none.
+// child returns the value of a key, or nil if the mapping lacks it.
 func (n *node) child(key string) *node {
 	if e := n.entry(key); e != nil {
 		return e.value
@@ -73,7 +75,8 @@ func (n *node) child(key string) *node {
 	return nil
 }
 
-// find goes along a path like jobs[1].watch.path, as far as it was written: to the value there and true, or to the nearest above it.
+// find follows a path like jobs[1].watch.path. It returns the value and true, or the nearest
+// parent that exists and false.
 func (n *node) find(path string) (nearest *node, whole bool) {
 	for path != "" {
 		next, rest := n.step(path)
@@ -85,7 +88,8 @@ func (n *node) find(path string) (nearest *node, whole bool) {
 	return n, true
 }
 
-// step goes to the first key or item of a path, and gives the rest of it; nil if there is none.
+// step follows the first key or index of a path and returns the rest of the path. It returns nil
+// if the key or index does not exist.
 func (n *node) step(path string) (next *node, rest string) {
 	if n.kind != mapping {
 		index, behind, _ := strings.Cut(strings.TrimPrefix(path, "["), "]")
@@ -93,13 +97,13 @@ func (n *node) step(path string) (next *node, rest string) {
 		case err != nil || i < 0:
 		case n.kind == list && i < len(n.items):
 			next = n.items[i]
-		case n.kind == scalar && !n.null() && i == 0: // it stands for a list of one
+		case n.kind == scalar && !n.null() && i == 0: // a scalar may stand for a list of one item
 			next = n
 		}
 		return next, strings.TrimPrefix(behind, ".")
 	}
 
-	longest := -1 // for a key may hold a dot
+	longest := -1 // a key may contain a dot
 	for _, e := range n.entries {
 		key := config.Short(e.key)
 		behind, ok := strings.CutPrefix(path, key)
@@ -110,7 +114,7 @@ func (n *node) step(path string) (next *node, rest string) {
 	return next, rest
 }
 
-// String names a value in messages.
+// String describes a value in messages.
 func (n *node) String() string {
 	switch {
 	case n.kind == mapping:
@@ -123,14 +127,14 @@ func (n *node) String() string {
 	return strconv.Quote(config.Short(n.text))
 }
 
-// builder makes a tree of what the parser gives.
+// builder converts the nodes of the parser to a tree.
 type builder struct {
 	d     *decoder
 	file  string
 	open  []*yaml.Node // aliases that are being resolved
 	depth int
-	count int  // of nodes that aliases brought
-	full  bool // the bounds were reached, and it was said
+	count int  // number of nodes from aliases
+	full  bool // a limit was reached and reported
 }
 
 func (b *builder) problem(n *yaml.Node, path, format string, args ...any) {
@@ -141,14 +145,15 @@ func (b *builder) place(n *yaml.Node) config.Position {
 	return config.Position{File: b.file, Line: n.Line, Column: n.Column}
 }
 
-// node never returns nil: what cannot be read is an empty text, and a problem.
+// node never returns nil. For a value that cannot be read, it returns an empty text and reports a
+// problem.
 func (b *builder) node(n *yaml.Node, path string) *node {
 	out := &node{at: b.place(n), tag: "!!null"}
 	if len(b.open) > 0 {
 		b.count++
 	}
 
-	// Only nodes of aliases count: a file without them is bounded by its size.
+	// Only nodes from aliases count, because a file without them is limited by its size.
 	if b.count > maxNodes || b.depth > maxDepth {
 		if !b.full {
 			b.problem(n, path, "the file is nested too deeply, or its aliases make it too large")
@@ -183,7 +188,8 @@ func (b *builder) node(n *yaml.Node, path string) *node {
 	return out
 }
 
-// tag returns a tag as a message may show it: under the name of a secret it may be one that was not quoted.
+// tag returns a tag for messages. It hides the tag of a secret, which may be part of an unquoted
+// value.
 func (b *builder) tag(n *yaml.Node, path string) string {
 	if secretKey.MatchString(path) || isSecretMap(path) {
 		return "(" + masked + ")"
@@ -203,10 +209,10 @@ func (b *builder) alias(n *yaml.Node, path string) *node {
 	return b.node(n.Alias, path)
 }
 
-// entries reads the keys of a mapping; what << brings gives way to what is written.
+// entries reads the keys of a mapping. Written keys take precedence over those from <<.
 func (b *builder) entries(n *yaml.Node, path string) []entry {
 	var out, merged []entry
-	lines := map[string]int{} // where a key was first
+	lines := map[string]int{} // line of the first occurrence
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		// A key may be an alias of a word, as in {*name : 1}.
@@ -224,7 +230,7 @@ func (b *builder) entries(n *yaml.Node, path string) []entry {
 		}
 
 		e := entry{key.Value, b.place(n.Content[i]), b.node(value, config.Join(path, key.Value))}
-		if e.value.null() && cutComment.MatchString(key.LineComment) { // the parser attaches it to the key
+		if e.value.null() && cutComment.MatchString(key.LineComment) { // the parser attaches the comment to the key
 			e.value.comment = key.LineComment
 		}
 		if first := lines[e.key]; first > 0 {
@@ -237,7 +243,7 @@ func (b *builder) entries(n *yaml.Node, path string) []entry {
 	}
 
 	for _, e := range merged {
-		// What is written wins over what << brings, and the first << over later ones.
+		// Written keys take precedence over << keys, and an earlier << over later ones.
 		if lines[e.key] == 0 {
 			lines[e.key] = e.at.Line
 			out = append(out, e)
@@ -247,7 +253,8 @@ func (b *builder) entries(n *yaml.Node, path string) []entry {
 	return out
 }
 
-// merge is what a key << brings: a mapping, or several of which earlier ones win.
+// merge returns the entries of a << key, which is a mapping or a list of mappings. Earlier ones
+// win.
 func (b *builder) merge(value *yaml.Node, path string) []entry {
 	from := b.node(value, path)
 	if from.kind == mapping {
