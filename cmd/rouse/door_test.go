@@ -26,7 +26,7 @@ var doors = map[string]string{
 	"cmd/internal/doctor/confinement.go": "tries the sandbox, with no program of others",
 	"cmd/internal/service/":              "the service manager of the system",
 	"cmd/rouse/dashboard.go":             "the browser of the owner",
-	"internal/nosleep/nosleep_darwin.go":   "caffeinate of the system",
+	"internal/nosleep/nosleep_darwin.go": "caffeinate of the system",
 
 	"cmd/internal/replicate/target/s3test/": "for tests",
 	"internal/nosleep/nosleeptest/":         "for tests",

@@ -24,8 +24,8 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
-	"rouse/internal/ledger/node"
 	"rouse/internal/ledger/ledgertest"
+	"rouse/internal/ledger/node"
 	"rouse/scheduler/dispatch"
 	engine "rouse/scheduler/dispatch/river"
 )
