@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"rouse/watcher/after"
 	"rouse/watcher/fsys"
 	"rouse/watcher/settle"
 )
@@ -57,7 +58,7 @@ func TestBatchDue(t *testing.T) {
 func TestBatchHasWhatIsStillReady(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	d.set(After{})
+	d.set(after.Rule{})
 	f := d.w.folders["in"]
 	for _, name := range []string{"d", "same", "gone", "changed", "folder", "a"} {
 		path := d.write("inbox/"+name, "1")

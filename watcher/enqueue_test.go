@@ -14,6 +14,7 @@ import (
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/claim"
 	"rouse/internal/ledger/event"
+	"rouse/watcher/after"
 	"rouse/watcher/fsys"
 	"rouse/watcher/settle"
 )
@@ -61,24 +62,24 @@ func TestAlreadyClaimed(t *testing.T) {
 		"its run is on, touched by nobody":  {outcome: "", event: true, claimed: true},
 		"done":                              {outcome: domain.OutcomeSuccess, claimed: true},
 		"done, saved":                       {outcome: domain.OutcomeSuccess, saved: true, event: true, claimed: true, blocked: "file.blocked"},
-		"done, and not dealt with":          {success: actionDelete, outcome: domain.OutcomeSuccess, pending: true, claimed: true, waits: true},
-		"done, and moved":                   {success: actionMove, outcome: domain.OutcomeSuccess},
+		"done, and not dealt with":          {success: after.Delete, outcome: domain.OutcomeSuccess, pending: true, claimed: true, waits: true},
+		"done, and moved":                   {success: after.Move, outcome: domain.OutcomeSuccess},
 		"failed":                            {outcome: domain.OutcomeError, claimed: true},
 		"failed, saved":                     {outcome: domain.OutcomeError, saved: true, event: true, claimed: true, blocked: claim.FileBack},
-		"failed, and moved":                 {failure: actionMove, outcome: domain.OutcomeError, claimed: true, blocked: claim.FileBack},
+		"failed, and moved":                 {failure: after.Move, outcome: domain.OutcomeError, claimed: true, blocked: claim.FileBack},
 		"failed, and could not be moved":    {failure: "blocked", outcome: domain.OutcomeError},
-		"undone":                            {success: actionMove, outcome: domain.OutcomeSuccess, undone: true, claimed: true},
-		"undone, saved":                     {success: actionMove, outcome: domain.OutcomeSuccess, undone: true, saved: true},
-		"failed and undone":                 {failure: actionMove, outcome: domain.OutcomeError, undone: true, claimed: true},
-		"failed, and not dealt with so far": {failure: actionMove, outcome: domain.OutcomeError, pending: true, claimed: true, waits: true},
+		"undone":                            {success: after.Move, outcome: domain.OutcomeSuccess, undone: true, claimed: true},
+		"undone, saved":                     {success: after.Move, outcome: domain.OutcomeSuccess, undone: true, saved: true},
+		"failed and undone":                 {failure: after.Move, outcome: domain.OutcomeError, undone: true, claimed: true},
+		"failed, and not dealt with so far": {failure: after.Move, outcome: domain.OutcomeError, pending: true, claimed: true, waits: true},
 	} {
 		d := newHarness(t)
 		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), Settle: time.Hour}
 		if c.success != "" {
-			w.OnSuccess = After{Action: c.success, Dir: d.path("done")}
+			w.OnSuccess = after.Rule{Action: c.success, Dir: d.path("done")}
 		}
 		if c.failure != "" {
-			w.OnFailure = After{Action: actionMove, Dir: d.path("failed")}
+			w.OnFailure = after.Rule{Action: after.Move, Dir: d.path("failed")}
 		}
 		if c.failure == "blocked" {
 			d.write("failed", "a file where the folder should be")
@@ -158,7 +159,7 @@ func TestReviewBack(t *testing.T) {
 		"nobody knows": {func(d *harness, _ claim.Status) { d.must(d.w.ledger.Close()) }, 1, ""},
 	} {
 		d := newHarness(t)
-		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnFailure: After{Action: actionMove, Dir: d.path("failed")}}
+		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnFailure: after.Rule{Action: after.Move, Dir: d.path("failed")}}
 		d.must(d.w.Set(t.Context(), []Watch{w}))
 		f := d.w.folders["in"]
 		taken := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))
@@ -185,7 +186,7 @@ func TestReviewBack(t *testing.T) {
 func TestIsBack(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnFailure: After{Action: actionMove, Dir: d.path("failed")}}
+	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnFailure: after.Rule{Action: after.Move, Dir: d.path("failed")}}
 	d.must(d.w.Set(t.Context(), []Watch{w}))
 	f := d.w.folders["in"]
 	taken := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))
@@ -218,7 +219,7 @@ func TestIsBack(t *testing.T) {
 func TestHashFailed(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	d.set(After{})
+	d.set(after.Rule{})
 	f := d.w.folders["in"]
 	d.write("inbox/a.csv", "1")
 	for name, c := range map[string]struct {
@@ -260,7 +261,7 @@ func TestHashFailed(t *testing.T) {
 func TestHashDue(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	d.set(After{})
+	d.set(after.Rule{})
 	f := d.w.folders["in"]
 	f.rootFound(d.path("inbox"))
 	now := time.Now()
@@ -312,7 +313,7 @@ func TestHashDueWithoutItsFolder(t *testing.T) {
 		"a folder that loops": {func(d *harness) { d.must(os.Rename(d.path("inbox"), d.path("away"))); d.link("inbox", "inbox") }, true},
 	} {
 		d := newHarness(t)
-		d.set(After{})
+		d.set(after.Rule{})
 		f := d.w.folders["in"]
 		f.rootFound(d.path("inbox"))
 		due := []*settle.Pending{{Path: d.write("inbox/a.csv", "1")}}
@@ -332,7 +333,7 @@ func TestHashInBackground(t *testing.T) {
 		large   bool
 	}{{0, false, false}, {largeFile - 1, true, false}, {largeFile, true, true}, {largeFile, false, true}} {
 		d := newHarness(t)
-		d.set(After{})
+		d.set(after.Rule{})
 		f := d.w.folders["in"]
 		f.rootFound(d.path("inbox"))
 		d.must(os.Truncate(d.write("inbox/a", ""), c.size))
@@ -358,7 +359,7 @@ func TestHashInBackground(t *testing.T) {
 func TestClaim(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	d.set(After{})
+	d.set(after.Rule{})
 	f := d.w.folders["in"]
 	d.write("inbox/a.csv", "1")
 	d.write("inbox/b.csv", "2")

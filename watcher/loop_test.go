@@ -15,6 +15,7 @@ import (
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/claim"
 	"rouse/internal/ledger/runs"
+	"rouse/watcher/after"
 	"rouse/watcher/fsys"
 	"rouse/watcher/tree"
 )
@@ -804,7 +805,7 @@ func TestPreexistingIsRecorded(t *testing.T) {
 func TestEnqueueFileRefuses(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := d.set(After{})
+	w := d.set(after.Rule{})
 	d.write("inbox/x.pdf", "")
 	d.write("inbox/x.pdf.part", "1")
 	d.write("inbox/full.pdf", "1")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rouse/internal/ledger/event"
+	"rouse/watcher/after"
 	"rouse/watcher/fsys"
 	"rouse/watcher/settle"
 )
@@ -16,7 +17,7 @@ import (
 func TestHeldChange(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	d.set(After{})
+	d.set(after.Rule{})
 	f := d.w.folders["in"]
 	f.rootFound(d.path("inbox"))
 	d.write("inbox/complete", "1")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rouse/internal/nofollow"
+	"rouse/watcher/after"
 	"rouse/watcher/fsys"
 	"rouse/watcher/match"
 	"rouse/watcher/settle"
@@ -154,7 +155,7 @@ func TestSkippedFolders(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
 	d.must(d.w.Set(t.Context(), []Watch{
-		{Job: "in", Path: d.path("inbox"), Recursive: true, OnSuccess: After{Action: actionMove, Dir: d.path("inbox/done")}, OnFailure: After{Action: actionLeave, Dir: d.path("inbox/left")}},
+		{Job: "in", Path: d.path("inbox"), Recursive: true, OnSuccess: after.Rule{Action: after.Move, Dir: d.path("inbox/done")}, OnFailure: after.Rule{Action: after.Leave, Dir: d.path("inbox/left")}},
 		{Job: "inner", Path: d.path("inbox/inner")},
 	}))
 	f := d.w.folders["in"]
@@ -168,7 +169,7 @@ func TestSkippedFolders(t *testing.T) {
 	// What a destination leads to by a link of somebody else is left out as well.
 	d.must(os.Mkdir(d.path("inbox/real"), 0o755))
 	d.link("inbox/real", "inbox/link")
-	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Recursive: true, OnSuccess: After{Action: actionMove, Dir: d.path("inbox/link")}, Boundary: nofollow.NewBoundary(d.path("inbox"))}}))
+	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Recursive: true, OnSuccess: after.Rule{Action: after.Move, Dir: d.path("inbox/link")}, Boundary: nofollow.NewBoundary(d.path("inbox"))}}))
 	f = d.w.folders["in"]
 	f.rootFound(d.path("inbox"))
 	for name, want := range map[string]bool{"real": false, "link": false, "sub": true} {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"rouse/internal/nofollow"
+	"rouse/watcher/after"
 	"rouse/watcher/fsys"
 	"rouse/watcher/match"
 	"rouse/watcher/settle"
@@ -37,7 +38,7 @@ func TestRescanIsTold(t *testing.T) {
 			if polled {
 				d.w.subs = newSubscriptions(nil, errors.New("no instance"))
 			}
-			d.set(After{})
+			d.set(after.Rule{})
 			f := d.w.folders["in"]
 			f.scan(t.Context(), "start")
 			if c.new {
@@ -77,7 +78,7 @@ func TestNextScan(t *testing.T) {
 	} {
 		d := newHarness(t)
 		d.w.rescan = time.Hour
-		d.set(After{})
+		d.set(after.Rule{})
 		f := d.w.folders["in"]
 		before := time.Now()
 		f.finishScan(t.Context(), &walk{degraded: c.degraded}, c.took)
@@ -91,7 +92,7 @@ func TestNextScan(t *testing.T) {
 func TestPollingIsTold(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	d.set(After{})
+	d.set(after.Rule{})
 	f := d.w.folders["in"]
 	want := ""
 	for _, c := range []struct{ degraded, told string }{{"", ""}, {"one", "watch.polled"}, {"one", ""}, {"two", ""}, {"", "watch.told"}, {"", ""}, {"one", "watch.polled"}} {
@@ -107,7 +108,7 @@ func TestPollingIsTold(t *testing.T) {
 func TestUpdateUnreadable(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	d.set(After{})
+	d.set(after.Rule{})
 	f := d.w.folders["in"]
 	for _, path := range []string{"still", "waits", "read", "found"} {
 		f.unreadable[path] = "denied"
@@ -206,7 +207,7 @@ func TestSubscriptionsAreShared(t *testing.T) {
 func TestMissingIsTold(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	d.set(After{})
+	d.set(after.Rule{})
 	f := d.w.folders["in"]
 	none, link, other := errors.New("none"), &nofollow.LinkError{Path: "/one"}, &nofollow.LinkError{Path: "/two"}
 	want := ""
@@ -304,7 +305,7 @@ func TestWalkFinds(t *testing.T) {
 		"some":               {Watch{Recursive: true, Filter: match.Filter{Include: []string{"*.csv"}, Exclude: []string{"deep"}}}, "a.csv done/f.csv sub/c.csv sub/e.csv", 3, false},
 		"links":              {Watch{FollowSymlinks: true}, "a.csv b.txt done/f.csv sub/c.csv sub/e.csv", 3, false},
 		"links to some":      {Watch{FollowSymlinks: true, Filter: match.Filter{Include: []string{"*.csv"}}}, "a.csv done/f.csv sub/c.csv", 3, false},
-		"links to a closed":  {Watch{FollowSymlinks: true, OnSuccess: After{Action: actionMove}}, "a.csv b.txt sub/c.csv sub/e.csv", 2, false},
+		"links to a closed":  {Watch{FollowSymlinks: true, OnSuccess: after.Rule{Action: after.Move}}, "a.csv b.txt sub/c.csv sub/e.csv", 2, false},
 		"links to all":       {Watch{FollowSymlinks: true, Recursive: true}, "a.csv b.txt done/f.csv sub/c.csv sub/deep/d.csv sub/e.csv", 4, false},
 		"links by a name":    {Watch{FollowSymlinks: true, Recursive: true, Filter: match.Filter{Include: []string{"alias/**"}}}, "sub/c.csv sub/deep/d.csv sub/e.csv", 4, true},
 		"links, not to that": {Watch{FollowSymlinks: true, Recursive: true, Filter: match.Filter{Include: []string{"alias/**"}, Exclude: []string{"sub/deep"}}}, "sub/c.csv sub/e.csv", 3, true},
