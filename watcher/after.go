@@ -12,8 +12,7 @@ import (
 )
 
 const (
-	movers    = 8  // files that are moved concurrently
-	maxProbes = 32 // files that one scan retries while moving fails
+	movers = 8 // files that are moved concurrently
 )
 
 // ApplyAfterActions moves, deletes or leaves the files of finished runs, for a process that does not watch. watches holds the watches
@@ -103,7 +102,7 @@ func (w *Watcher) applyAfterAction(ctx context.Context, c claim.Status) error {
 		return err // not ended: the run was retried meanwhile, so another outcome decides
 	}
 
-	if !f.noteAfterAction(filepath.FromSlash(c.Path), failure) {
+	if !f.moves.noteAfterAction(filepath.FromSlash(c.Path), failure) {
 		return nil
 	}
 
@@ -112,87 +111,4 @@ func (w *Watcher) applyAfterAction(ctx context.Context, c claim.Status) error {
 		f.event(ctx, linkKind, c.Run, map[string]any{"path": c.Path, "error": note})
 	}
 	return nil
-}
-
-// noteAfterAction remembers why a file could not be moved, for its owner and for the next scan, and
-// says whether that is news. A success (failure is nil) shows that the others are worth another try at
-// once.
-func (f *folder) noteAfterAction(path string, failure error) (news bool) {
-	why := ""
-	if failure != nil {
-		why = failure.Error()
-	}
-
-	f.mu.Lock()
-	news = why != "" && why != f.moveFailure
-	f.moveFailure = why
-	if why != "" {
-		f.moveErrors[path] = why
-		f.toRetry[path] = true
-	} else {
-		delete(f.moveErrors, path)
-		delete(f.toRetry, path)
-	}
-
-	again := why == "" && len(f.toRetry) > 0
-	f.mu.Unlock()
-	if again {
-		f.requestScan("files can be moved again")
-	}
-	return news
-}
-
-// nextRetries are known files that a scan has to look at again: all whose move has failed or,
-// while moving fails, a few.
-func (f *folder) nextRetries() map[string]bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	if f.moveFailure == "" {
-		out := f.toRetry
-		f.toRetry = map[string]bool{}
-		return out
-	}
-
-	// A full disk must not make each scan hash and move thousands of files in vain.
-	out := map[string]bool{}
-	for path := range f.toRetry {
-		if len(out) == maxProbes {
-			break
-		}
-		out[path] = true
-		delete(f.toRetry, path)
-	}
-
-	return out
-}
-
-// retryAll has the next scan that can look into the folder look again at all files whose move has failed.
-func (f *folder) retryAll() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for path := range f.moveErrors {
-		f.toRetry[path] = true
-	}
-}
-
-// forgetVanished drops the move errors of files that a scan did not find any more.
-func (f *folder) forgetVanished(retried map[string]bool, walk *walk) {
-	if len(retried) == 0 {
-		return
-	}
-
-	there := make(map[string]bool, len(walk.files))
-	for _, s := range walk.files {
-		there[s.Path] = true
-	}
-
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	for path := range retried {
-		if !there[path] {
-			delete(f.moveErrors, path)
-		}
-	}
 }

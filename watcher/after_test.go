@@ -330,7 +330,7 @@ func TestAfterRetriesWhatFails(t *testing.T) {
 	}
 
 	d.read("inbox/a.csv", "1")
-	if f := d.w.folders["in"]; !f.nextRetries()[d.path("inbox/a.csv")] {
+	if f := d.w.folders["in"]; !f.moves.nextRetries()[d.path("inbox/a.csv")] {
 		t.Error("the next scan passes over it")
 	}
 
@@ -350,10 +350,10 @@ func TestRetriesProbe(t *testing.T) {
 	f := newFolder(&Watcher{}, Watch{Settle: time.Second})
 	f.scanAt = time.Now().Add(time.Hour)
 	for i := range 100 {
-		f.noteAfterAction(filepath.Join("in", string(rune('a'+i))), errors.New("no space"))
+		f.moves.noteAfterAction(filepath.Join("in", string(rune('a'+i))), errors.New("no space"))
 	}
 
-	if n := len(f.nextRetries()); n != maxProbes {
+	if n := len(f.moves.nextRetries()); n != maxProbes {
 		t.Errorf("%d files are tried", n)
 	}
 
@@ -361,12 +361,12 @@ func TestRetriesProbe(t *testing.T) {
 		t.Errorf("a scan while moving fails: %s", why)
 	}
 
-	f.noteAfterAction("in/ok", nil)
-	if n := len(f.nextRetries()); n != 100-maxProbes || f.nextScanReason() == "" {
+	f.moves.noteAfterAction("in/ok", nil)
+	if n := len(f.moves.nextRetries()); n != 100-maxProbes || f.nextScanReason() == "" {
 		t.Errorf("%d files are tried after a success", n)
 	}
 
-	f.noteAfterAction("in/ok", nil)
+	f.moves.noteAfterAction("in/ok", nil)
 	if why := f.nextScanReason(); why != "" {
 		t.Errorf("a scan although nothing is left to be tried: %s", why)
 	}
@@ -380,7 +380,7 @@ func TestMoveFailureIsNewsOnce(t *testing.T) {
 		failure error
 		news    bool
 	}{{nil, false}, {full, true}, {full, false}, {denied, true}, {denied, false}, {nil, false}, {denied, true}} {
-		if got := f.noteAfterAction("in/a.csv", c.failure); got != c.news {
+		if got := f.moves.noteAfterAction("in/a.csv", c.failure); got != c.news {
 			t.Errorf("%d, %v: news: %t", i, c.failure, got)
 		}
 	}
@@ -390,12 +390,12 @@ func TestMoveFailureIsNewsOnce(t *testing.T) {
 func TestMoveErrorOfAVanishedFile(t *testing.T) {
 	f := newFolder(&Watcher{}, Watch{})
 	for _, path := range []string{"in/gone.csv", "in/here.csv"} {
-		f.noteAfterAction(path, errors.New("no space"))
+		f.moves.noteAfterAction(path, errors.New("no space"))
 	}
 
-	f.forgetVanished(f.nextRetries(), &walk{files: []tree.Sighting{{Path: "in/here.csv"}}})
-	if _, here := f.moveErrors["in/here.csv"]; !here || len(f.moveErrors) != 1 {
-		t.Errorf("%v", f.moveErrors)
+	f.moves.forgetVanished(f.moves.nextRetries(), &walk{files: []tree.Sighting{{Path: "in/here.csv"}}})
+	if _, here := f.moves.moveErrors["in/here.csv"]; !here || len(f.moves.moveErrors) != 1 {
+		t.Errorf("%v", f.moves.moveErrors)
 	}
 }
 
@@ -521,11 +521,11 @@ func TestHashingStaysInTheFolder(t *testing.T) {
 	now := time.Now()
 	info, err := os.Lstat(path)
 	d.must(err)
-	f.debouncer.Observe(path, now, fsys.StampOf(info), settle.Changed)
+	f.files.debouncer.Observe(path, now, fsys.StampOf(info), settle.Changed)
 	d.must(os.Rename(d.path("inbox/sub"), d.path("outside")))
 	d.link("outside", "inbox/sub") // the same file, by the same path
-	due := f.debouncer.Dequeue(now.Add(time.Minute), 10)
-	if got := f.hashDue(t.Context(), due); len(due) != 1 || len(got) != 0 {
+	due := f.files.debouncer.Dequeue(now.Add(time.Minute), 10)
+	if got := f.files.hashDue(t.Context(), due); len(due) != 1 || len(got) != 0 {
 		t.Errorf("%+v of %+v", got, due)
 	}
 }

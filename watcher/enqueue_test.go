@@ -111,14 +111,14 @@ func TestAlreadyClaimed(t *testing.T) {
 		d.must(os.Chtimes(d.path("inbox/a.csv"), long, long))
 		one := d.settled("inbox/a.csv", "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b")
 		one.FromEvent = c.event
-		claimed, err := f.alreadyClaimed(t.Context(), one)
-		if claimed != c.claimed || err != nil || f.debouncer.Has(one.Path) != c.waits {
-			t.Errorf("%s: %t (%v), waits: %t", name, claimed, err, f.debouncer.Has(one.Path))
+		claimed, err := f.files.alreadyClaimed(t.Context(), one)
+		if claimed != c.claimed || err != nil || f.files.debouncer.Has(one.Path) != c.waits {
+			t.Errorf("%s: %t (%v), waits: %t", name, claimed, err, f.files.debouncer.Has(one.Path))
 		}
 		if got := d.kinds(); got != c.blocked {
 			t.Errorf("%s: told %q, want %q", name, got, c.blocked)
 		}
-		if _, known := f.known.Get(f.stampHasher.Of(one.Path, one.stamp)); known != (c.claimed && !c.waits) {
+		if _, known := f.files.known.Get(f.files.stampHasher.Of(one.Path, one.stamp)); known != (c.claimed && !c.waits) {
 			t.Errorf("%s: scans pass over it: %t", name, known)
 		}
 	}
@@ -130,8 +130,8 @@ func TestMarkKnown(t *testing.T) {
 	f := newFolder(&Watcher{}, Watch{})
 	for ago, want := range map[time.Duration]bool{0: false, time.Minute: true} {
 		st := fsys.Stamp{Size: 1, Modified: time.Now().Add(-ago).UnixNano() | 1}
-		f.markKnown("a", st)
-		if _, known := f.known.Get(f.stampHasher.Of("a", st)); known != want {
+		f.files.markKnown("a", st)
+		if _, known := f.files.known.Get(f.files.stampHasher.Of("a", st)); known != want {
 			t.Errorf("written %s ago: %t", ago, known)
 		}
 	}
@@ -164,14 +164,14 @@ func TestReviewBack(t *testing.T) {
 		f := d.w.folders["in"]
 		taken := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))
 		d.write("inbox/a.csv", "1")
-		if back, err := f.fileReappeared(t.Context(), d.settled("inbox/a.csv", taken.Hash), taken); !back || err != nil {
+		if back, err := f.files.fileReappeared(t.Context(), d.settled("inbox/a.csv", taken.Hash), taken); !back || err != nil {
 			t.Fatalf("%s: %t, %v", name, back, err)
 		}
 
 		c.change(d, taken)
-		f.reviewBack(t.Context())
-		if len(f.reappeared) != c.back {
-			t.Errorf("%s: %v", name, f.reappeared)
+		f.files.reviewBack(t.Context())
+		if len(f.files.reappeared) != c.back {
+			t.Errorf("%s: %v", name, f.files.reappeared)
 		}
 		if c.after == "" && name == "nobody knows" {
 			continue
@@ -195,7 +195,7 @@ func TestIsBack(t *testing.T) {
 	done, failed := taken, taken
 	done.Outcome, failed.After = domain.OutcomeSuccess, claim.AfterFailed
 	for name, c := range map[string]claim.Status{"it was done": done, "it could not be moved": failed} {
-		if back, err := f.fileReappeared(t.Context(), one, c); back || err != nil || len(f.reappeared) != 0 {
+		if back, err := f.files.fileReappeared(t.Context(), one, c); back || err != nil || len(f.files.reappeared) != 0 {
 			t.Errorf("%s: %t, %v", name, back, err)
 		}
 	}
@@ -205,12 +205,12 @@ func TestIsBack(t *testing.T) {
 		told = fmt.Sprintf("%s %s %d", job, filepath.Base(path), run)
 		return nil
 	}
-	if back, err := f.fileReappeared(t.Context(), one, taken); !back || err != nil || told != "in a.csv 1" {
+	if back, err := f.files.fileReappeared(t.Context(), one, taken); !back || err != nil || told != "in a.csv 1" {
 		t.Errorf("%t, %v, told %q", back, err, told)
 	}
 
 	d.must(d.w.ledger.Close())
-	if back, err := f.fileReappeared(t.Context(), one, taken); back || err == nil || !f.debouncer.Has(one.Path) {
+	if back, err := f.files.fileReappeared(t.Context(), one, taken); back || err == nil || !f.files.debouncer.Has(one.Path) {
 		t.Errorf("not recorded: %t, %v", back, err)
 	}
 }
@@ -234,12 +234,12 @@ func TestHashFailed(t *testing.T) {
 		"a hard link":          {settle.ErrHardLink, "a.csv", true, false},
 		"it is broken":         {errors.New("input/output error"), "a.csv", false, true},
 	} {
-		f.debouncer, f.unreadable = settle.NewDebouncer(time.Hour), map[string]string{}
+		f.files.debouncer, f.report.unreadable = settle.NewDebouncer(time.Hour), map[string]string{}
 		one := ready(d.path("inbox/"+c.path), fsys.Stamp{})
 		one.err = c.err
-		f.hashFailed(t.Context(), one)
-		if f.debouncer.Has(one.Path) != c.waits || (len(f.unreadable) > 0) != c.problem {
-			t.Errorf("%s: waits: %t, problems %v", name, f.debouncer.Has(one.Path), f.unreadable)
+		f.files.hashFailed(t.Context(), one)
+		if f.files.debouncer.Has(one.Path) != c.waits || (len(f.report.unreadable) > 0) != c.problem {
+			t.Errorf("%s: waits: %t, problems %v", name, f.files.debouncer.Has(one.Path), f.report.unreadable)
 		}
 	}
 	if got := d.kinds(); got != "watch.unreadable" {
@@ -248,10 +248,10 @@ func TestHashFailed(t *testing.T) {
 
 	// Told once, as long as it cannot be read.
 	for _, path := range []string{"b.csv", "b.csv"} {
-		f.reportUnreadable(t.Context(), path, errors.New("denied"))
+		f.report.reportUnreadable(t.Context(), path, errors.New("denied"))
 	}
-	delete(f.unreadable, "b.csv")
-	f.reportUnreadable(t.Context(), "b.csv", errors.New("denied"))
+	delete(f.report.unreadable, "b.csv")
+	f.report.reportUnreadable(t.Context(), "b.csv", errors.New("denied"))
 	if got := d.kinds(); got != "watch.unreadable watch.unreadable watch.unreadable" {
 		t.Errorf("told %q", got)
 	}
@@ -275,16 +275,16 @@ func TestHashDue(t *testing.T) {
 		d.write("inbox/"+name, "")
 	}
 	for _, name := range strings.Fields("a b c d e f changed gone dir full.pdf x.pdf empty.pdf") {
-		f.debouncer.Observe(d.path("inbox/"+name), now, d.settled("inbox/"+name, "").stamp, settle.Scanned)
+		f.files.debouncer.Observe(d.path("inbox/"+name), now, d.settled("inbox/"+name, "").stamp, settle.Scanned)
 	}
-	due := f.debouncer.Dequeue(now.Add(time.Hour), 100)
+	due := f.files.debouncer.Dequeue(now.Add(time.Hour), 100)
 	d.write("inbox/changed", "22")
 	d.must(os.Remove(d.path("inbox/gone")))
 	d.must(os.Remove(d.path("inbox/dir")))
 	d.must(os.Mkdir(d.path("inbox/dir"), 0o755))
 
 	var read []string
-	for _, c := range f.hashDue(t.Context(), due) {
+	for _, c := range f.files.hashDue(t.Context(), due) {
 		if len(c.hash) != 64 || c.err != nil {
 			t.Errorf("%s: %q (%v)", c.Path, c.hash, c.err)
 		}
@@ -293,10 +293,10 @@ func TestHashDue(t *testing.T) {
 	if got := strings.Join(read, " "); got != "a b c d e f full.pdf empty.pdf" {
 		t.Errorf("%s are read", got)
 	}
-	if f.debouncer.Len() != 2 || !f.debouncer.Has(d.path("inbox/changed")) || !f.debouncer.Has(d.path("inbox/x.pdf")) {
-		t.Errorf("%d wait", f.debouncer.Len())
+	if f.files.debouncer.Len() != 2 || !f.files.debouncer.Has(d.path("inbox/changed")) || !f.files.debouncer.Has(d.path("inbox/x.pdf")) {
+		t.Errorf("%d wait", f.files.debouncer.Len())
 	}
-	if got := f.hashDue(t.Context(), nil); len(got) != 0 {
+	if got := f.files.hashDue(t.Context(), nil); len(got) != 0 {
 		t.Errorf("%v", got)
 	}
 }
@@ -318,8 +318,8 @@ func TestHashDueWithoutItsFolder(t *testing.T) {
 		f.rootFound(d.path("inbox"))
 		due := []*settle.Pending{{Path: d.write("inbox/a.csv", "1")}}
 		c.change(d)
-		if got := f.hashDue(t.Context(), due); len(got) != 0 || f.debouncer.Has(due[0].Path) != c.waits {
-			t.Errorf("%s: %v, waits: %t", name, got, f.debouncer.Has(due[0].Path))
+		if got := f.files.hashDue(t.Context(), due); len(got) != 0 || f.files.debouncer.Has(due[0].Path) != c.waits {
+			t.Errorf("%s: %v, waits: %t", name, got, f.files.debouncer.Has(due[0].Path))
 		}
 	}
 }
@@ -338,16 +338,16 @@ func TestHashInBackground(t *testing.T) {
 		f.rootFound(d.path("inbox"))
 		d.must(os.Truncate(d.write("inbox/a", ""), c.size))
 		one := d.settled("inbox/a", "")
-		f.hashing[one.Path] = c.hashing
+		f.files.hashing[one.Path] = c.hashing
 		one.Last = one.stamp
-		if got := len(f.hashDue(t.Context(), []*settle.Pending{one.Pending})) == 0; got != c.large || f.debouncer.Has(one.Path) != (c.large && c.hashing) {
-			t.Errorf("%+v: %t, waits: %t", c, got, f.debouncer.Has(one.Path))
+		if got := len(f.files.hashDue(t.Context(), []*settle.Pending{one.Pending})) == 0; got != c.large || f.files.debouncer.Has(one.Path) != (c.large && c.hashing) {
+			t.Errorf("%+v: %t, waits: %t", c, got, f.files.debouncer.Has(one.Path))
 		}
-		f.background.Wait()
-		if read := len(f.hashed); read != map[bool]int{true: 1}[c.large && !c.hashing] {
+		f.files.background.Wait()
+		if read := len(f.files.hashed); read != map[bool]int{true: 1}[c.large && !c.hashing] {
 			t.Errorf("%+v: %d are read", c, read)
 		}
-		for _, h := range f.hashed {
+		for _, h := range f.files.hashed {
 			if h.err != nil || len(h.hash) != 64 {
 				t.Errorf("%+v: %q (%v)", c, h.hash, h.err)
 			}
@@ -365,20 +365,20 @@ func TestClaim(t *testing.T) {
 	d.write("inbox/b.csv", "2")
 	one, two := d.settled("inbox/a.csv", "1"), d.settled("inbox/b.csv", "2")
 	odd := ready(d.path("inbox/\xff"), fsys.Stamp{})
-	f.claim(t.Context(), []candidate{one, odd, two})
-	if d.runs() != 2 || f.debouncer.Len() != 0 || f.unreadable[odd.Path] == "" || len(f.unreadable) != 1 {
-		t.Errorf("%d runs, %d wait, problems %v", d.runs(), f.debouncer.Len(), f.unreadable)
+	f.files.claim(t.Context(), []candidate{one, odd, two})
+	if d.runs() != 2 || f.files.debouncer.Len() != 0 || f.report.unreadable[odd.Path] == "" || len(f.report.unreadable) != 1 {
+		t.Errorf("%d runs, %d wait, problems %v", d.runs(), f.files.debouncer.Len(), f.report.unreadable)
 	}
-	f.claim(t.Context(), nil)
-	f.claim(t.Context(), []candidate{one})
+	f.files.claim(t.Context(), nil)
+	f.files.claim(t.Context(), []candidate{one})
 	if d.runs() != 2 {
 		t.Errorf("%d runs of two files", d.runs())
 	}
 
 	f.Mode = ModeBatch
-	f.claim(t.Context(), []candidate{one, ready(d.path("inbox/new.csv"), fsys.Stamp{})})
-	if len(f.batch.files) != 1 || !f.batch.has(d.path("inbox/new.csv"), fsys.Stamp{}) {
-		t.Errorf("%d files wait for the others of their run", len(f.batch.files))
+	f.files.claim(t.Context(), []candidate{one, ready(d.path("inbox/new.csv"), fsys.Stamp{})})
+	if len(f.files.batch.files) != 1 || !f.files.batch.has(d.path("inbox/new.csv"), fsys.Stamp{}) {
+		t.Errorf("%d files wait for the others of their run", len(f.files.batch.files))
 	}
 	f.Mode = ModePerFile
 
@@ -397,8 +397,8 @@ func TestClaim(t *testing.T) {
 	d.must(d.w.ledger.Close())
 	d.write("inbox/c.csv", "3")
 	three := d.settled("inbox/c.csv", "3")
-	f.claim(t.Context(), []candidate{three})
-	if !f.debouncer.Has(three.Path) {
+	f.files.claim(t.Context(), []candidate{three})
+	if !f.files.debouncer.Has(three.Path) {
 		t.Error("what the ledger could not be asked is not asked again")
 	}
 }
