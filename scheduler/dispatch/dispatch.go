@@ -88,7 +88,7 @@ func New(o Options) (*Dispatcher, error) {
 	e := &recorder{o: &o, log: o.Logger, drained: make(chan struct{})}
 	d := &Dispatcher{
 		o: &o, recorder: e, holds: &holds{o: &o, log: o.Logger, recorder: e, blocked: map[int64]string{}},
-		here: &attempts{o: &o, log: o.Logger, cancels: map[int64]context.CancelCauseFunc{}, at: map[int64]struct{}{}},
+		here: &attempts{o: &o, cancels: map[int64]context.CancelCauseFunc{}, at: map[int64]struct{}{}},
 		log:  o.Logger, lanesFreed: make(chan struct{}, 1), rereadWanted: make(chan struct{}, 1), rescued: make(chan struct{}), asked: make(chan chan<- struct{}),
 		lanes: NewFairQueue(o.Runs, o.RunsPerAgent, o.Executor.Policy),
 	}

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -23,7 +22,6 @@ func (s *Stop) Outcome() domain.Outcome { return s.outcome }
 // attempts are those in this process.
 type attempts struct {
 	o     *Options
-	log   *slog.Logger
 	group sync.WaitGroup
 
 	mu       sync.Mutex
