@@ -18,6 +18,7 @@ import (
 	"rouse/internal/ledger/claim"
 	"rouse/internal/ledger/event"
 	"rouse/internal/nofollow"
+	"rouse/watcher/after"
 	"rouse/watcher/fsys"
 	"rouse/watcher/settle"
 	"rouse/watcher/tree"
@@ -58,7 +59,7 @@ func (d *harness) must(err error) {
 	}
 }
 
-func (d *harness) set(success After) Watch {
+func (d *harness) set(success after.Rule) Watch {
 	d.t.Helper()
 	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: success, Settle: 20 * time.Millisecond}
 	d.must(d.w.Set(d.t.Context(), []Watch{w}))
@@ -160,7 +161,7 @@ func TestAfterByOutcome(t *testing.T) {
 		domain.OutcomeCancelled: "failed", domain.OutcomeInterrupted: "failed", domain.OutcomeSkipped: "failed",
 	} {
 		d := newHarness(t)
-		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{Action: "move", Dir: d.path("done")}, OnFailure: After{Action: "move", Dir: d.path("failed")}}
+		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: after.Rule{Action: "move", Dir: d.path("done")}, OnFailure: after.Rule{Action: "move", Dir: d.path("failed")}}
 		d.must(d.w.Set(t.Context(), []Watch{w}))
 		got := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), outcome))
 		if got.After != claim.AfterDone || got.Dest != d.path(want+"/a.csv") {
@@ -174,10 +175,10 @@ func TestAfterByOutcome(t *testing.T) {
 func TestAfterKilledBetweenMoveAndRecord(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := d.set(After{Action: "move", Dir: d.path("done")})
+	w := d.set(after.Rule{Action: "move", Dir: d.path("done")})
 	d.write("done/a.csv", "another")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
-	state, dest, _, _ := d.w.moveOrDelete(t.Context(), &w, c) // and no FinishAfterMove
+	state, dest, _, _ := d.w.mover.Apply(t.Context(), w.afterRules(), c) // and no FinishAfterMove
 	if state != claim.AfterDone || dest != d.path("done/a-2.csv") {
 		t.Fatalf("%s %s", state, dest)
 	}
@@ -193,17 +194,15 @@ func TestAfterAcrossFileSystems(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
 	far := otherFileSystem(t, d.base)
-	w := d.set(After{Action: "move", Dir: far})
+	w := d.set(after.Rule{Action: "move", Dir: far})
 	path := d.write("inbox/a.csv", "1")
 	d.must(os.Chmod(path, 0o640))
 	long := time.Now().Add(-time.Hour).Truncate(time.Second)
 	d.must(os.Chtimes(path, long, long))
 	c := d.run(w, path, domain.OutcomeSuccess)
-	info, err := os.Lstat(path)
-	d.must(err)
-	d.must(copyAcross(t.Context(), d.handle(path), fsys.StampOf(info), d.handle(filepath.Join(far, "a.csv"))))
-	d.must(os.WriteFile(path, []byte("1"), 0o640)) // the removal did not come about
-	d.must(os.Chtimes(path, long, long))
+	copied := filepath.Join(far, "a.csv") // the removal did not come about
+	d.must(os.WriteFile(copied, []byte("1"), 0o640))
+	d.must(os.Chtimes(copied, long, long))
 	if got := d.applyAfter(c); got.After != claim.AfterDone || got.Dest != filepath.Join(far, "a.csv") {
 		t.Errorf("%+v", got)
 	}
@@ -250,7 +249,7 @@ func TestMoveTakesNothingForItsCopy(t *testing.T) {
 			if c.far {
 				dir = otherFileSystem(t, d.base)
 			}
-			w := d.set(After{Action: "move", Dir: dir})
+			w := d.set(after.Rule{Action: "move", Dir: dir})
 			there := d.handle(filepath.Join(dir, "a.csv")).Path()
 			d.must(os.WriteFile(there, []byte(c.text), 0o644))
 			path := d.write("inbox/a.csv", "1")
@@ -264,37 +263,6 @@ func TestMoveTakesNothingForItsCopy(t *testing.T) {
 				t.Errorf("what was there holds %q (%v)", got, err)
 			}
 		})
-	}
-}
-
-// A copy that was interrupted begins again; of a file that was written to meanwhile no copy is left, and nothing is removed.
-func TestCopyAcross(t *testing.T) {
-	t.Parallel()
-	d := newHarness(t)
-	far := otherFileSystem(t, d.base)
-	path := d.write("inbox/a.csv", "1")
-	info, err := os.Lstat(path)
-	d.must(err)
-	st, before := fsys.StampOf(info), fsys.StampOf(info)
-	before.Size++
-	dest := d.handle(filepath.Join(far, "a.csv"))
-	if err := copyAcross(t.Context(), d.handle(path), before, dest); !errors.Is(err, fsys.ErrChanged) {
-		t.Errorf("%v", err)
-	}
-	d.read("inbox/a.csv", "1")
-	if left, err := os.ReadDir(far); err != nil || len(left) != 0 {
-		t.Errorf("%v is left (%v)", left, err)
-	}
-
-	part := filepath.Join(far, fmt.Sprintf(".moving-%x-%x", st.Device, st.Inode))
-	d.must(os.WriteFile(part, []byte("a part of it"), 0o600))
-	d.must(copyAcross(t.Context(), d.handle(path), st, dest))
-	d.missing("inbox/a.csv")
-	if got, err := os.ReadFile(dest.Path()); err != nil || string(got) != "1" {
-		t.Errorf("%q (%v)", got, err)
-	}
-	if left, err := os.ReadDir(far); err != nil || len(left) != 1 {
-		t.Errorf("%v is left (%v)", left, err)
 	}
 }
 
@@ -319,7 +287,7 @@ func otherFileSystem(t *testing.T, here string) string {
 func TestAfterOfAChangedOrMissingFile(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := d.set(After{Action: "move", Dir: d.path("done")})
+	w := d.set(after.Rule{Action: "move", Dir: d.path("done")})
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
 	d.write("inbox/a.csv", "changed")
 	if got := d.applyAfter(c); got.After != claim.AfterDone || got.Dest != "" || !strings.Contains(d.note(), "changed since") {
@@ -334,29 +302,11 @@ func TestAfterOfAChangedOrMissingFile(t *testing.T) {
 	}
 }
 
-// A rename that catches a file that came meanwhile puts it back.
-func TestMoveRestoresAnotherFile(t *testing.T) {
-	t.Parallel()
-	d := newHarness(t)
-	path := d.write("inbox/a.csv", "1")
-	info, err := os.Lstat(path)
-	d.must(err)
-	before := fsys.StampOf(info)
-	d.write("inbox/b", "other")
-	d.must(os.Rename(d.path("inbox/b"), path))
-	if _, err := d.w.move(t.Context(), d.handle(path), before, d.handle(d.path("done/x")).Root, "a.csv"); !errors.Is(err, fsys.ErrChanged) {
-		t.Errorf("%v", err)
-	}
-
-	d.read("inbox/a.csv", "other")
-	d.missing("done/a.csv")
-}
-
 // A name in the destination is never taken over.
 func TestMoveReplacesNothing(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := d.set(After{Action: "move", Dir: d.path("done")})
+	w := d.set(after.Rule{Action: "move", Dir: d.path("done")})
 	d.write("done/a.csv", "first")
 	d.must(os.Mkdir(d.path("done/a-2.csv"), 0o755))
 	c := d.run(w, d.write("inbox/a.csv", "second"), domain.OutcomeSuccess)
@@ -372,7 +322,7 @@ func TestMoveReplacesNothing(t *testing.T) {
 func TestAfterRetriesWhatFails(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := d.set(After{Action: "move", Dir: d.path("done")})
+	w := d.set(after.Rule{Action: "move", Dir: d.path("done")})
 	d.write("done", "a file where the folder should be")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
 	if got := d.applyAfter(c); got.After != claim.AfterFailed || !strings.Contains(d.note(), "cannot be created") {
@@ -380,7 +330,7 @@ func TestAfterRetriesWhatFails(t *testing.T) {
 	}
 
 	d.read("inbox/a.csv", "1")
-	if f := d.w.folders["in"]; !f.nextRetries()[d.path("inbox/a.csv")] {
+	if f := d.w.folders["in"]; !f.moves.nextRetries()[d.path("inbox/a.csv")] {
 		t.Error("the next scan passes over it")
 	}
 
@@ -400,10 +350,10 @@ func TestRetriesProbe(t *testing.T) {
 	f := newFolder(&Watcher{}, Watch{Settle: time.Second})
 	f.scanAt = time.Now().Add(time.Hour)
 	for i := range 100 {
-		f.noteAfterAction(filepath.Join("in", string(rune('a'+i))), errors.New("no space"))
+		f.moves.noteAfterAction(filepath.Join("in", string(rune('a'+i))), errors.New("no space"))
 	}
 
-	if n := len(f.nextRetries()); n != maxProbes {
+	if n := len(f.moves.nextRetries()); n != maxProbes {
 		t.Errorf("%d files are tried", n)
 	}
 
@@ -411,12 +361,12 @@ func TestRetriesProbe(t *testing.T) {
 		t.Errorf("a scan while moving fails: %s", why)
 	}
 
-	f.noteAfterAction("in/ok", nil)
-	if n := len(f.nextRetries()); n != 100-maxProbes || f.nextScanReason() == "" {
+	f.moves.noteAfterAction("in/ok", nil)
+	if n := len(f.moves.nextRetries()); n != 100-maxProbes || f.nextScanReason() == "" {
 		t.Errorf("%d files are tried after a success", n)
 	}
 
-	f.noteAfterAction("in/ok", nil)
+	f.moves.noteAfterAction("in/ok", nil)
 	if why := f.nextScanReason(); why != "" {
 		t.Errorf("a scan although nothing is left to be tried: %s", why)
 	}
@@ -430,7 +380,7 @@ func TestMoveFailureIsNewsOnce(t *testing.T) {
 		failure error
 		news    bool
 	}{{nil, false}, {full, true}, {full, false}, {denied, true}, {denied, false}, {nil, false}, {denied, true}} {
-		if got := f.noteAfterAction("in/a.csv", c.failure); got != c.news {
+		if got := f.moves.noteAfterAction("in/a.csv", c.failure); got != c.news {
 			t.Errorf("%d, %v: news: %t", i, c.failure, got)
 		}
 	}
@@ -440,12 +390,12 @@ func TestMoveFailureIsNewsOnce(t *testing.T) {
 func TestMoveErrorOfAVanishedFile(t *testing.T) {
 	f := newFolder(&Watcher{}, Watch{})
 	for _, path := range []string{"in/gone.csv", "in/here.csv"} {
-		f.noteAfterAction(path, errors.New("no space"))
+		f.moves.noteAfterAction(path, errors.New("no space"))
 	}
 
-	f.forgetVanished(f.nextRetries(), &walk{files: []tree.Sighting{{Path: "in/here.csv"}}})
-	if _, here := f.moveErrors["in/here.csv"]; !here || len(f.moveErrors) != 1 {
-		t.Errorf("%v", f.moveErrors)
+	f.moves.forgetVanished(f.moves.nextRetries(), &walk{files: []tree.Sighting{{Path: "in/here.csv"}}})
+	if _, here := f.moves.moveErrors["in/here.csv"]; !here || len(f.moves.moveErrors) != 1 {
+		t.Errorf("%v", f.moves.moveErrors)
 	}
 }
 
@@ -453,7 +403,7 @@ func TestMoveErrorOfAVanishedFile(t *testing.T) {
 func TestAfterOfARetriedRun(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{Action: "move", Dir: d.path("done")}, OnFailure: After{Action: "move", Dir: d.path("failed")}}
+	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: after.Rule{Action: "move", Dir: d.path("done")}, OnFailure: after.Rule{Action: "move", Dir: d.path("failed")}}
 	d.must(d.w.Set(t.Context(), []Watch{w}))
 	c := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))
 	d.read("failed/a.csv", "1")
@@ -473,13 +423,13 @@ func TestAfterOfARetriedRun(t *testing.T) {
 func TestAfterLeavesWhatIsNotInTheFolder(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := d.set(After{Action: "delete"})
+	w := d.set(after.Rule{Action: "delete"})
 	if got := d.applyAfter(d.run(w, d.write("elsewhere/a.csv", "1"), domain.OutcomeSuccess)); got.After != claim.AfterLeft {
 		t.Errorf("%+v", got)
 	}
 
-	for _, action := range []string{"", actionLeave} {
-		w := d.set(After{Action: action})
+	for _, action := range []string{"", after.Leave} {
+		w := d.set(after.Rule{Action: action})
 		if got := d.applyAfter(d.run(w, d.write("inbox/"+action+".csv", action), domain.OutcomeSuccess)); got.After != claim.AfterLeft || got.Dest != "" {
 			t.Errorf("%q: %+v", action, got)
 		}
@@ -501,7 +451,7 @@ func TestAfterWaitsForTheWatches(t *testing.T) {
 	d.claim()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	d.set(After{Action: "delete"})
+	d.set(after.Rule{Action: "delete"})
 	if err := d.w.applyAfterActions(ctx); err == nil {
 		d.read("inbox/a.csv", "1")
 	}
@@ -513,7 +463,7 @@ func TestAfterWaitsForTheWatches(t *testing.T) {
 // way: neither to a file outside nor to a folder.
 func TestAfterStaysInTheFolder(t *testing.T) {
 	t.Parallel()
-	for _, success := range []After{{Action: "delete"}, {Action: "move", Dir: "elsewhere"}, {Action: "move", Dir: "inbox/done"}} {
+	for _, success := range []after.Rule{{Action: "delete"}, {Action: "move", Dir: "elsewhere"}, {Action: "move", Dir: "inbox/done"}} {
 		d := newHarness(t)
 		if success.Dir != "" {
 			success.Dir = d.path(success.Dir)
@@ -532,7 +482,7 @@ func TestAfterStaysInTheFolder(t *testing.T) {
 	}
 
 	d := newHarness(t)
-	w := d.set(After{Action: "move", Dir: d.path("inbox/done")})
+	w := d.set(after.Rule{Action: "move", Dir: d.path("inbox/done")})
 	d.must(os.Mkdir(d.path("outside"), 0o755))
 	d.link("outside", "inbox/done")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
@@ -564,47 +514,29 @@ func (d *harness) link(to, name string) {
 func TestHashingStaysInTheFolder(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	d.set(After{})
+	d.set(after.Rule{})
 	f := d.w.folders["in"]
 	f.rootFound(d.path("inbox"))
 	path := d.write("inbox/sub/a.csv", "1")
 	now := time.Now()
 	info, err := os.Lstat(path)
 	d.must(err)
-	f.debouncer.Observe(path, now, fsys.StampOf(info), settle.Changed)
+	f.files.debouncer.Observe(path, now, fsys.StampOf(info), settle.Changed)
 	d.must(os.Rename(d.path("inbox/sub"), d.path("outside")))
 	d.link("outside", "inbox/sub") // the same file, by the same path
-	due := f.debouncer.Dequeue(now.Add(time.Minute), 10)
-	if got := f.hashDue(t.Context(), due); len(due) != 1 || len(got) != 0 {
+	due := f.files.debouncer.Dequeue(now.Add(time.Minute), 10)
+	if got := f.files.hashDue(t.Context(), due); len(due) != 1 || len(got) != 0 {
 		t.Errorf("%+v of %+v", got, due)
 	}
-}
-
-// A file that comes to the place of one that is about to be deleted stays.
-func TestDeleteSparesAnotherFile(t *testing.T) {
-	t.Parallel()
-	d := newHarness(t)
-	file := d.handle(d.write("inbox/a.csv", "1"))
-	info, err := file.Lstat()
-	d.must(err)
-	before := fsys.StampOf(info)
-	d.write("inbox/b", "other")
-	d.must(os.Rename(d.path("inbox/b"), d.path("inbox/a.csv")))
-	if err := deleteFile(file, before, file.Sibling(".deleting-1")); !errors.Is(err, fsys.ErrChanged) {
-		t.Errorf("%v", err)
-	}
-
-	d.read("inbox/a.csv", "other")
-	d.missing("inbox/.deleting-1")
 }
 
 // Killed between the two steps of a deletion, it is brought to its end.
 func TestAfterKilledInADeletion(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := d.set(After{Action: "delete"})
+	w := d.set(after.Rule{Action: "delete"})
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
-	d.must(os.Rename(d.path("inbox/a.csv"), d.path("inbox/"+deletingName(c))))
+	d.must(os.Rename(d.path("inbox/a.csv"), d.path(fmt.Sprintf("inbox/.deleting-%d", c.ID))))
 	if got := d.applyAfter(c); got.After != claim.AfterDone || got.Dest != "" {
 		t.Errorf("%+v", got)
 	}
@@ -618,7 +550,7 @@ func TestAfterManyOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
 	d.w.elsewhere = func(job string) bool { return job == "theirs" }
-	d.set(After{Action: "delete"})
+	d.set(after.Rule{Action: "delete"})
 	take := func(job string, n int) {
 		r := ledger.Request{Job: job, Agent: "a", Trigger: domain.TriggerWatch}
 		for i := range n {
@@ -645,7 +577,7 @@ func TestAfterManyOfAnotherNode(t *testing.T) {
 func TestAfterFailureOfARunRetriedMeanwhile(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnFailure: After{Action: "move", Dir: d.path("failed")}}
+	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnFailure: after.Rule{Action: "move", Dir: d.path("failed")}}
 	d.must(d.w.Set(t.Context(), []Watch{w}))
 	d.write("failed", "a file where the folder should be")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError)
@@ -666,7 +598,7 @@ func TestAfterFailureOfARunRetriedMeanwhile(t *testing.T) {
 func TestAfterOfAFilePutBack(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := d.set(After{Action: "move", Dir: d.path("done")})
+	w := d.set(after.Rule{Action: "move", Dir: d.path("done")})
 	d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess))
 	if got := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)); got.After != claim.AfterDone || got.Dest != d.path("done/a.csv") {
 		t.Errorf("%+v", got)
@@ -690,7 +622,7 @@ func TestAfterBesideTheSameContent(t *testing.T) {
 	t.Parallel()
 	for _, putBack := range []bool{true, false} {
 		d := newHarness(t)
-		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{Action: "move", Dir: d.path("done")}, OnFailure: After{Action: "move", Dir: d.path("failed")}}
+		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: after.Rule{Action: "move", Dir: d.path("done")}, OnFailure: after.Rule{Action: "move", Dir: d.path("failed")}}
 		d.must(d.w.Set(t.Context(), []Watch{w}))
 		c := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))
 		d.write("done/a.csv", "1")
@@ -719,11 +651,11 @@ func TestAfterBesideTheSameContent(t *testing.T) {
 func TestAfterOfARunRetriedAtOnce(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{Action: "move", Dir: d.path("done")}, OnFailure: After{Action: "move", Dir: d.path("failed")}}
+	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: after.Rule{Action: "move", Dir: d.path("done")}, OnFailure: after.Rule{Action: "move", Dir: d.path("failed")}}
 	d.must(d.w.Set(t.Context(), []Watch{w}))
 	d.write("failed/a.csv", "2")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError)
-	state, dest, _, _ := d.w.moveOrDelete(t.Context(), &w, c)
+	state, dest, _, _ := d.w.mover.Apply(t.Context(), w.afterRules(), c)
 	if _, err := d.w.ledger.Retry(t.Context(), c.Run); err != nil {
 		t.Fatal(err)
 	}
@@ -774,7 +706,7 @@ func TestMoveByTemplate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newHarness(t)
-			d.w.expand = func(_ context.Context, part string, _ claim.Status) (string, error) {
+			d.w.mover.Expand = func(_ context.Context, part string, _ claim.Status) (string, error) {
 				if i := strings.Index(part, "{{"); i >= 0 && strings.Contains(part, ".") {
 					return part[:i] + c.value, nil
 				} else if i >= 0 {
@@ -782,9 +714,9 @@ func TestMoveByTemplate(t *testing.T) {
 				}
 				return part, nil
 			}
-			w := d.set(After{Action: actionMove, Dir: d.path("sorted"), Template: c.template})
+			w := d.set(after.Rule{Action: after.Move, Dir: d.path("sorted"), Template: c.template})
 			taken := d.run(w, d.write("inbox/a.csv", "content"), domain.OutcomeSuccess)
-			state, dest, note, _ := d.w.moveOrDelete(t.Context(), &w, taken) // killed before the move was recorded
+			state, dest, note, _ := d.w.mover.Apply(t.Context(), w.afterRules(), taken) // killed before the move was recorded
 			if state != claim.AfterDone || dest != d.path(c.want) {
 				t.Fatalf("%s %s %s", state, dest, note)
 			}

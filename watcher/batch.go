@@ -59,7 +59,7 @@ func (b *batch) has(path string, st fsys.Stamp) bool {
 // batchDue is when the files that are ready become a run: when they are as many as a run may
 // have, or nothing has moved in the folder for a settle window, or the first of them has
 // waited long enough. Zero when there are none.
-func (f *folder) batchDue() time.Time {
+func (f *candidates) batchDue() time.Time {
 	switch {
 	case f.Collect.When != "":
 		return f.collectDue()
@@ -73,7 +73,7 @@ func (f *folder) batchDue() time.Time {
 
 // partialBatchDue returns when a batch that is not full becomes a run: as soon as the folder is
 // quiet, or MaxWait after since. Files that are held back do not count.
-func (f *folder) partialBatchDue(since time.Time) time.Time {
+func (f *candidates) partialBatchDue(since time.Time) time.Time {
 	enough := since.Add(f.MaxWait)
 	if quiet := f.debouncer.LastChange.Add(f.Settle); f.debouncer.Len() <= f.waiting.Len() && len(f.hashing) == 0 && quiet.Before(enough) {
 		return quiet
@@ -90,7 +90,7 @@ func latest(a, b time.Time) time.Time {
 
 // enqueueBatch queues runs of the files that are ready, if it is time. Each run and the claims
 // of its files are one transaction.
-func (f *folder) enqueueBatch(ctx context.Context) {
+func (f *candidates) enqueueBatch(ctx context.Context) {
 	f.beginCollecting(ctx)
 	if at := f.batchDue(); at.IsZero() || time.Now().Before(at) {
 		return
@@ -129,7 +129,7 @@ func (f *folder) enqueueBatch(ctx context.Context) {
 
 // stillReady are the files that still look as they did when they became ready, in that order;
 // one that has changed is debounced again.
-func (f *folder) stillReady() []*readyFile {
+func (f *candidates) stillReady() []*readyFile {
 	all := slices.SortedFunc(maps.Values(f.batch.files), func(a, b *readyFile) int { return cmp.Compare(a.order, b.order) })
 	return slices.DeleteFunc(all, func(g *readyFile) bool {
 		info, err := os.Lstat(g.path)
@@ -145,7 +145,7 @@ func (f *folder) stillReady() []*readyFile {
 	})
 }
 
-func (f *folder) batchRequest(files []*readyFile, more int) ledger.Request {
+func (f *candidates) batchRequest(files []*readyFile, more int) ledger.Request {
 	r := ledger.Request{Job: f.Job, Agent: f.Agent, Trigger: domain.TriggerWatch, Detail: ledger.TriggerDetail{More: more, Definition: f.Definition}, Breaker: f.breaker()}
 	for _, g := range files {
 		r.Detail.Files = append(r.Detail.Files, fileOf(g.path, g.stamp, g.hash))

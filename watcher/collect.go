@@ -18,7 +18,7 @@ func (w *Watch) NextHandover(st claim.WatchState, now time.Time) time.Time {
 
 // beginCollecting reads the time of the last handover. A new watch records the current time, so
 // that a restart does not move its first handover.
-func (f *folder) beginCollecting(ctx context.Context) {
+func (f *candidates) beginCollecting(ctx context.Context) {
 	if f.Collect.When == "" || !f.batch.collected.IsZero() || time.Now().Before(f.batch.retry) {
 		return
 	}
@@ -41,7 +41,7 @@ func (f *folder) beginCollecting(ctx context.Context) {
 
 // collectDue returns when the collected files are handed over: at the configured time, but not
 // before all present files have been seen. It is zero while the folder is missing.
-func (f *folder) collectDue() time.Time {
+func (f *candidates) collectDue() time.Time {
 	if f.root == "" || f.batch.collected.IsZero() {
 		return f.batch.retry
 	}
@@ -51,7 +51,7 @@ func (f *folder) collectDue() time.Time {
 
 // collect prepares the handover of a number of files. Without files it records that none came
 // and returns false.
-func (f *folder) collect(ctx context.Context, files int) bool {
+func (f *candidates) collect(ctx context.Context, files int) bool {
 	st, _, err := f.w.ledger.Watches.State(ctx, f.Job)
 	if err != nil {
 		f.collectFailed(ctx, err)
@@ -79,7 +79,7 @@ func (f *folder) collect(ctx context.Context, files int) bool {
 	return false
 }
 
-func (f *folder) collectFailed(ctx context.Context, err error) {
+func (f *candidates) collectFailed(ctx context.Context, err error) {
 	f.batch.retry = time.Now().Add(time.Second)
 	if ctx.Err() == nil {
 		f.w.log.Error("cannot read or record the time of the handover; trying again", "job", f.Job, "path", f.Path, "error", err)
@@ -87,8 +87,8 @@ func (f *folder) collectFailed(ctx context.Context, err error) {
 }
 
 // publishHandover puts the time of the next handover into the status.
-func (f *folder) publishHandover() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.status.Handover = f.Collect.Next(f.batch.collected)
+func (f *candidates) publishHandover() {
+	f.report.mu.Lock()
+	defer f.report.mu.Unlock()
+	f.report.status.Handover = f.Collect.Next(f.batch.collected)
 }

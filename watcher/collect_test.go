@@ -13,6 +13,7 @@ import (
 	"rouse/internal/ledger/event"
 	"rouse/internal/ledger/runs"
 	"rouse/watcher"
+	"rouse/watcher/after"
 )
 
 // collecting returns a watch that hands over its files once an hour.
@@ -20,7 +21,7 @@ func (b *bench) collecting() watcher.Watch {
 	w := b.inbox()
 	w.Mode, w.Existing, w.MaxFiles = watcher.ModeBatch, watcher.ExistingProcess, 10_000
 	w.Collect = watcher.Collect{When: "every 1h", Next: func(after time.Time) time.Time { return after.Add(time.Hour) }}
-	w.OnSuccess = watcher.After{Action: "move", Dir: b.path("done")}
+	w.OnSuccess = after.Rule{Action: "move", Dir: b.path("done")}
 	return w
 }
 

@@ -21,9 +21,9 @@ const (
 
 // hashRewritten reads the files that were written since they were known, and may hold what they held: a
 // program that writes the same bytes again has changed nothing.
-func (f *folder) hashRewritten(ctx context.Context, cur, known tree.Tree) {
+func (p *place) hashRewritten(ctx context.Context, cur, known tree.Tree) {
 	cur.CarrySums(known)
-	f.readSums(ctx, cur, func(l tree.File) bool {
+	p.readSums(ctx, cur, func(l tree.File) bool {
 		before := known.Find(l.Path)
 		return before != nil && before.Size == l.Size && before.Sum != ""
 	})
@@ -31,13 +31,13 @@ func (f *folder) hashRewritten(ctx context.Context, cur, known tree.Tree) {
 
 // learnContents reads the files whose contents are not known yet, before a run that may write them again.
 // The newest come first: what has just changed is what changes.
-func (f *folder) learnContents(ctx context.Context, cur tree.Tree) {
-	f.readSums(ctx, cur, func(tree.File) bool { return true })
+func (p *place) learnContents(ctx context.Context, cur tree.Tree) {
+	p.readSums(ctx, cur, func(tree.File) bool { return true })
 }
 
 // readSums reads the files without a sum that are wanted, as far as the limits go. One that cannot be read,
 // or changes meanwhile, has none.
-func (f *folder) readSums(ctx context.Context, cur tree.Tree, wanted func(tree.File) bool) {
+func (p *place) readSums(ctx context.Context, cur tree.Tree, wanted func(tree.File) bool) {
 	var files []*tree.File
 	known := 0
 	for i := range cur {
@@ -52,7 +52,7 @@ func (f *folder) readSums(ctx context.Context, cur tree.Tree, wanted func(tree.F
 		return
 	}
 
-	root, err := f.openRoot()
+	root, err := p.openRoot()
 	if err != nil {
 		return
 	}
@@ -62,12 +62,12 @@ func (f *folder) readSums(ctx context.Context, cur tree.Tree, wanted func(tree.F
 	files = files[:max(0, min(len(files), maxSums-known))]
 	for room := int64(maxSummed); len(files) > 0 && room >= files[0].Size && ctx.Err() == nil; files = files[1:] {
 		room -= files[0].Size
-		files[0].Sum = f.sumOf(ctx, root, *files[0])
+		files[0].Sum = p.sumOf(ctx, root, *files[0])
 	}
 }
 
 // sumOf reads a file that still looks as it did in the scan.
-func (f *folder) sumOf(ctx context.Context, root *os.Root, l tree.File) string {
+func (p *place) sumOf(ctx context.Context, root *os.Root, l tree.File) string {
 	file := fsys.Handle{Root: root, Name: filepath.FromSlash(l.Path)}
 	info, err := file.Lstat()
 	if err != nil {
@@ -79,7 +79,7 @@ func (f *folder) sumOf(ctx context.Context, root *os.Root, l tree.File) string {
 		return ""
 	}
 
-	hash, err := f.w.hashes.Of(ctx, file, st)
+	hash, err := p.w.hashes.Of(ctx, file, st)
 	if err != nil {
 		return ""
 	}

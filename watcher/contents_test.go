@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"rouse/watcher/after"
 	"rouse/watcher/fsys"
 	"rouse/watcher/tree"
 )
@@ -17,7 +18,7 @@ import (
 // contents is a folder, and a tree of the files that were written to it.
 func (d *harness) contents(files map[string]string) (*folder, tree.Tree) {
 	d.t.Helper()
-	d.set(After{})
+	d.set(after.Rule{})
 	f := d.w.folders["in"]
 	f.rootFound(d.path("inbox"))
 	var cur []tree.Sighting

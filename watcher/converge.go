@@ -52,17 +52,25 @@ type convergence struct {
 // failed says that the last run is over and did not do its work.
 func (l *convergence) failed() bool { return l.outcome != "" && !l.outcome.Done() }
 
+// loop leads a folder in mode converge from one phase to the next.
+type loop struct {
+	*place
+	report     *report
+	conv       convergence
+	runChanged <-chan struct{} // closed when the ledger has changed since the run of conv was read; nil if it was not read
+}
+
 // setPhase enters a phase and says when to scan next.
-func (f *folder) setPhase(phase State, at time.Time) {
-	f.conv.phase, f.conv.since, f.conv.checkAt = phase, time.Now(), at
-	f.publishPhase()
+func (l *loop) setPhase(phase State, at time.Time) {
+	l.conv.phase, l.conv.since, l.conv.checkAt = phase, time.Now(), at
+	l.publishPhase()
 }
 
 // publishPhase copies the phase to where Status reads it, under the lock.
-func (f *folder) publishPhase() {
-	f.mu.Lock()
-	f.phase, f.status.Round = f.conv.phase, f.conv.state.Round
-	f.mu.Unlock()
+func (l *loop) publishPhase() {
+	l.report.mu.Lock()
+	l.report.phase, l.report.status.Round = l.conv.phase, l.conv.state.Round
+	l.report.mu.Unlock()
 }
 
 // follows reports whether the folder waits for the end of its run or, if that has failed, for a retry.
@@ -71,222 +79,222 @@ func (l *convergence) follows() bool {
 }
 
 // checkRun reads what has become of the run that the folder follows, if the ledger has changed since it was read.
-func (f *folder) checkRun(ctx context.Context) {
-	l := &f.conv
-	if !l.follows() {
-		f.runChanged = nil
+func (l *loop) checkRun(ctx context.Context) {
+	conv := &l.conv
+	if !conv.follows() {
+		l.runChanged = nil
 		return
 	}
-	if f.runChanged != nil {
+	if l.runChanged != nil {
 		select {
-		case <-f.runChanged:
+		case <-l.runChanged:
 		default:
 			return
 		}
 	}
 
-	f.runChanged = f.w.ledger.Changed() // asked for before reading, so that no change falls between
-	outcome, err := f.w.outcomeOf(ctx, l.state.Run)
+	l.runChanged = l.w.ledger.Changed() // asked for before reading, so that no change falls between
+	outcome, err := l.w.outcomeOf(ctx, conv.state.Run)
 	switch {
 	case err != nil:
 		if ctx.Err() == nil {
-			f.w.log.Error("the run of a folder could not be read; it is tried again", "job", f.Job, "run", l.state.Run, "error", err)
+			l.w.log.Error("the run of a folder could not be read; it is tried again", "job", l.Job, "run", conv.state.Run, "error", err)
 		}
 		again := make(chan struct{})
 		time.AfterFunc(time.Second, func() { close(again) })
-		f.runChanged = again
-	case outcome == "" && l.phase != StateProcessing: // somebody retried it
-		f.setPhase(StateProcessing, time.Time{})
-	case outcome != "" && l.phase == StateProcessing:
-		l.outcome = outcome
-		f.setPhase(StateSettling, time.Now().Add(f.w.runSettle))
+		l.runChanged = again
+	case outcome == "" && conv.phase != StateProcessing: // somebody retried it
+		l.setPhase(StateProcessing, time.Time{})
+	case outcome != "" && conv.phase == StateProcessing:
+		conv.outcome = outcome
+		l.setPhase(StateSettling, time.Now().Add(l.w.runSettle))
 	}
 }
 
 // converge advances the state machine as far as it can go now.
 func (f *folder) converge(ctx context.Context) {
-	for _, request := range f.drainTriggers() {
+	for _, request := range f.triggers.drain() {
 		accepted, err := f.trigger(ctx)
 		request <- triggerResult{accepted, err} // its capacity is 1, so nobody has to be listening
 	}
 
-	if at := f.convergeDue(); !at.IsZero() && !time.Now().Before(at) {
+	if at := f.loop.convergeDue(); !at.IsZero() && !time.Now().Before(at) {
 		f.scan(ctx, "")
 	}
 }
 
 // convergeDue is when the folder has to be scanned next; zero when it waits for something else.
-func (f *folder) convergeDue() time.Time {
+func (l *loop) convergeDue() time.Time {
 	// A missing folder waits for an event of its return, not for a time.
-	if f.root == "" {
+	if l.root == "" {
 		return time.Time{}
 	}
-	return f.conv.checkAt
+	return l.conv.checkAt
 }
 
 // noteChange restarts the debounce window. During a run, and until its effects have settled,
 // the change may be the run's own and is left to the fingerprint.
-func (f *folder) noteChange() {
+func (l *loop) noteChange() {
 	now := time.Now()
-	switch f.conv.phase {
+	switch l.conv.phase {
 	case StateIdle:
-		f.setPhase(StateDebouncing, now.Add(f.Settle))
+		l.setPhase(StateDebouncing, now.Add(l.Settle))
 	case StateDebouncing:
-		f.conv.checkAt = now.Add(f.Settle)
-		if enough := f.conv.since.Add(f.MaxWait); enough.Before(f.conv.checkAt) {
-			f.conv.checkAt = enough
+		l.conv.checkAt = now.Add(l.Settle)
+		if enough := l.conv.since.Add(l.MaxWait); enough.Before(l.conv.checkAt) {
+			l.conv.checkAt = enough
 		}
 	}
 }
 
 // evaluate acts on a scan and says how many files differ from the recorded tree.
-func (f *folder) evaluate(ctx context.Context, walk *walk) int {
-	n, err := f.decide(ctx, walk)
+func (l *loop) evaluate(ctx context.Context, walk *walk) int {
+	n, err := l.decide(ctx, walk)
 	if err != nil && ctx.Err() == nil {
-		f.w.log.Error("what a folder has become could not be recorded; it is tried again", "job", f.Job, "path", f.Path, "error", err)
-		f.conv.loaded = false // the write may have gone through all the same
-		f.conv.checkAt = time.Now().Add(time.Second)
+		l.w.log.Error("what a folder has become could not be recorded; it is tried again", "job", l.Job, "path", l.Path, "error", err)
+		l.conv.loaded = false // the write may have gone through all the same
+		l.conv.checkAt = time.Now().Add(time.Second)
 	}
 	return n
 }
 
 // decide compares a scan with the recorded tree and takes the next step of the state machine.
-func (f *folder) decide(ctx context.Context, walk *walk) (int, error) {
-	l, now := &f.conv, time.Now()
-	if !l.loaded || l.root != f.root {
-		if err := f.loadState(ctx); err != nil {
+func (l *loop) decide(ctx context.Context, walk *walk) (int, error) {
+	conv, now := &l.conv, time.Now()
+	if !conv.loaded || conv.root != l.root {
+		if err := l.loadState(ctx); err != nil {
 			return 0, err
 		}
 	}
 
-	if l.phase == StateProcessing || l.phase != StateIdle && now.Before(l.checkAt) {
+	if conv.phase == StateProcessing || conv.phase != StateIdle && now.Before(conv.checkAt) {
 		return 0, nil
 	}
 
 	// A torn scan mixes two states of the folder. After MaxWait it has to do: a folder that
 	// never rests would otherwise never get its run.
-	cur := tree.New(f.root, walk.files)
-	if walk.torn && f.stillChanging(now, now) {
+	cur := tree.New(l.root, walk.files)
+	if walk.torn && l.stillChanging(now, now) {
 		return 0, nil
 	}
-	if l.state.Fingerprint == "" && f.Existing == ExistingIgnore {
-		return 0, f.recordBaseline(ctx, cur)
+	if conv.state.Fingerprint == "" && l.Existing == ExistingIgnore {
+		return 0, l.recordBaseline(ctx, cur)
 	}
 
 	// Most scans end here, without reading the recorded tree from the ledger.
-	stopped := l.phase == StateSettling && l.failed()
+	stopped := conv.phase == StateSettling && conv.failed()
 	print := cur.Fingerprint()
-	if print == l.idlePrint && !stopped && !l.selectionChanged && len(walk.unreadable) == 0 {
-		return 0, f.converged(ctx)
+	if print == conv.idlePrint && !stopped && !conv.selectionChanged && len(walk.unreadable) == 0 {
+		return 0, l.converged(ctx)
 	}
 
-	mem, err := f.loadSnapshot(ctx, cur)
+	mem, err := l.loadSnapshot(ctx, cur)
 	if err != nil {
 		return 0, err
 	}
 
 	if len(walk.unreadable) > 0 {
-		cur = tree.KeepUnreadable(f.root, cur, mem.Last, walk.unreadable)
+		cur = tree.KeepUnreadable(l.root, cur, mem.Last, walk.unreadable)
 		print = cur.Fingerprint()
 	}
 
 	// Asked again: loadSnapshot fits the recorded tree to a changed watch, and unreadable files
 	// count as unchanged.
-	if print == l.idlePrint && !stopped {
-		return 0, f.converged(ctx)
+	if print == conv.idlePrint && !stopped {
+		return 0, l.converged(ctx)
 	}
-	f.hashRewritten(ctx, cur, mem.Last)
+	l.hashRewritten(ctx, cur, mem.Last)
 
-	return f.decideChanged(ctx, walk, mem, cur, print, stopped)
+	return l.decideChanged(ctx, walk, mem, cur, print, stopped)
 }
 
 // decideChanged is decide for a folder that differs from the recorded tree, or (stopped)
 // whose run has failed and settled.
-func (f *folder) decideChanged(ctx context.Context, walk *walk, mem tree.Snapshot, cur tree.Tree, print string, stopped bool) (int, error) {
-	l, now := &f.conv, time.Now()
+func (l *loop) decideChanged(ctx context.Context, walk *walk, mem tree.Snapshot, cur tree.Tree, print string, stopped bool) (int, error) {
+	conv, now := &l.conv, time.Now()
 
 	// What a failed run was told about is still to do, so the next one hears of it as well.
 	base := mem.Last
-	if l.failed() {
+	if conv.failed() {
 		base = mem.Base
 	}
 
 	// Of a run that failed while no watcher was there, changes may have been made by somebody
 	// else since: those deserve a run.
 	changes, n, last := tree.Changes(base, cur)
-	if stopped && (!l.runPredates || print == l.state.Fingerprint) {
-		return 0, f.giveUp(ctx, mem, print, n)
+	if stopped && (!conv.runPredates || print == conv.state.Fingerprint) {
+		return 0, l.giveUp(ctx, mem, print, n)
 	}
 
 	switch {
 	case n == 0: // written with what was there, or back to what it was before the failed run
-		return 0, f.rest(ctx, tree.Snapshot{Last: cur, Base: cur}, print)
-	case f.stillChanging(now, latest(time.Unix(0, last), f.lastRemoval(changes))) || f.unconfirmed(now, print, walk):
+		return 0, l.rest(ctx, tree.Snapshot{Last: cur, Base: cur}, print)
+	case l.stillChanging(now, latest(time.Unix(0, last), l.lastRemoval(changes))) || l.unconfirmed(now, print, walk):
 		return n, nil
-	case l.state.Round >= maxRounds && !l.failed():
-		return n, f.adopt(ctx, cur, print, changes, n)
+	case conv.state.Round >= maxRounds && !conv.failed():
+		return n, l.adopt(ctx, cur, print, changes, n)
 	}
 
-	if again, err := f.retried(ctx); again || err != nil {
+	if again, err := l.retried(ctx); again || err != nil {
 		return n, err
 	}
-	if held := f.unreadyChange(changes.Added, changes.Modified); held != nil && f.postpone(now, now.Add(f.Settle)) {
-		f.w.log.Debug("a folder waits for one of its files", "job", f.Job, "reason", held)
+	if held := l.unreadyChange(changes.Added, changes.Modified); held != nil && l.postpone(now, now.Add(l.Settle)) {
+		l.w.log.Debug("a folder waits for one of its files", "job", l.Job, "reason", held)
 		return n, nil
 	}
 
-	_, err := f.dispatch(ctx, cur, base, changes)
+	_, err := l.dispatch(ctx, cur, base, changes)
 	return n, err
 }
 
 // retried says whether somebody retried the last run; the folder waits for its end then. The
 // ledger may know of it before the watcher was notified.
-func (f *folder) retried(ctx context.Context) (bool, error) {
-	if f.conv.state.Run == 0 {
+func (l *loop) retried(ctx context.Context) (bool, error) {
+	if l.conv.state.Run == 0 {
 		return false, nil
 	}
 
-	outcome, err := f.w.outcomeOf(ctx, f.conv.state.Run)
+	outcome, err := l.w.outcomeOf(ctx, l.conv.state.Run)
 	if err != nil || outcome != "" {
 		return false, err
 	}
 
-	f.setPhase(StateProcessing, time.Time{})
+	l.setPhase(StateProcessing, time.Time{})
 	return true, nil
 }
 
 // stillChanging postpones a decision until a settle window has passed since the last change,
 // but not beyond MaxWait.
-func (f *folder) stillChanging(now, last time.Time) bool {
+func (l *loop) stillChanging(now, last time.Time) bool {
 	// A time in the future says nothing about when the change happened, and is not waited for.
-	if until := last.Add(f.Settle); !last.After(now) && now.Before(until) {
-		return f.postpone(now, until)
+	if until := last.Add(l.Settle); !last.After(now) && now.Before(until) {
+		return l.postpone(now, until)
 	}
 	return false
 }
 
 // unconfirmed postpones a decision about a polled folder until two scans agree: on a network
 // file system another machine's clock sets the times, so they do not tell how old a change is.
-func (f *folder) unconfirmed(now time.Time, print string, walk *walk) bool {
-	same := print == f.conv.previousPrint
-	f.conv.previousPrint = print
-	return walk.degraded != "" && !same && f.postpone(now, now.Add(f.Settle))
+func (l *loop) unconfirmed(now time.Time, print string, walk *walk) bool {
+	same := print == l.conv.previousPrint
+	l.conv.previousPrint = print
+	return walk.degraded != "" && !same && l.postpone(now, now.Add(l.Settle))
 }
 
 // postpone schedules another scan, unless the folder has been waited for long enough.
-func (f *folder) postpone(now, until time.Time) bool {
-	l := &f.conv
-	if l.phase == StateIdle {
-		f.setPhase(StateDebouncing, until)
+func (l *loop) postpone(now, until time.Time) bool {
+	conv := &l.conv
+	if conv.phase == StateIdle {
+		l.setPhase(StateDebouncing, until)
 	}
 
-	enough := l.since.Add(f.MaxWait)
+	enough := conv.since.Add(l.MaxWait)
 	if !now.Before(enough) {
 		return false
 	}
 
-	if l.checkAt = until; until.After(enough) {
-		l.checkAt = enough
+	if conv.checkAt = until; until.After(enough) {
+		conv.checkAt = enough
 	}
 
 	return true
@@ -294,11 +302,11 @@ func (f *folder) postpone(now, until time.Time) bool {
 
 // lastRemoval is when a file was last removed. A removed file has no time any more, but the
 // nearest folder above it that still exists was changed by the removal.
-func (f *folder) lastRemoval(changes *ledger.Changes) time.Time {
+func (l *loop) lastRemoval(changes *ledger.Changes) time.Time {
 	var last time.Time
 	seen := map[string]bool{}
 	for _, rel := range changes.Removed {
-		for dir := filepath.Dir(fsys.JoinPath(f.root, rel)); !seen[dir]; dir = filepath.Dir(dir) {
+		for dir := filepath.Dir(fsys.JoinPath(l.root, rel)); !seen[dir]; dir = filepath.Dir(dir) {
 			seen[dir] = true
 			if info, err := os.Lstat(dir); err == nil {
 				last = latest(last, fsys.StampOf(info).Arrived())
@@ -311,32 +319,32 @@ func (f *folder) lastRemoval(changes *ledger.Changes) time.Time {
 }
 
 // becomeIdle records the folder as it is now, and waits for the next change.
-func (f *folder) becomeIdle(ctx context.Context, mem tree.Snapshot, print string) error {
-	l := &f.conv
-	st := l.state
+func (l *loop) becomeIdle(ctx context.Context, mem tree.Snapshot, print string) error {
+	conv := &l.conv
+	st := conv.state
 	st.Fingerprint, st.Round = print, 0
 	if mem.Left != "" {
-		st.Fingerprint = l.state.Fingerprint // what the failed run was told about is still to do
+		st.Fingerprint = conv.state.Fingerprint // what the failed run was told about is still to do
 	}
 
 	if st.Since.IsZero() {
 		st.Since = time.Now().Truncate(time.Millisecond)
 	}
-	if err := f.saveSnapshot(ctx, mem, st); err != nil {
+	if err := l.saveSnapshot(ctx, mem, st); err != nil {
 		return err
 	}
 
-	l.state, l.idlePrint, l.runPredates = st, print, false
-	f.setPhase(StateIdle, time.Time{})
+	conv.state, conv.idlePrint, conv.runPredates = st, print, false
+	l.setPhase(StateIdle, time.Time{})
 	return nil
 }
 
 // recordBaseline is for the first scan of a folder: what is there starts no run (OSA-92).
-func (f *folder) recordBaseline(ctx context.Context, cur tree.Tree) error {
-	if err := f.becomeIdle(ctx, tree.Snapshot{Last: cur, Base: cur}, cur.Fingerprint()); err != nil {
+func (l *loop) recordBaseline(ctx context.Context, cur tree.Tree) error {
+	if err := l.becomeIdle(ctx, tree.Snapshot{Last: cur, Base: cur}, cur.Fingerprint()); err != nil {
 		return err
 	}
-	f.event(ctx, "watch.baseline", 0, map[string]any{"path": f.Path, "files": len(cur)})
+	l.event(ctx, "watch.baseline", 0, map[string]any{"path": l.Path, "files": len(cur)})
 	return nil
 }
 
@@ -345,91 +353,91 @@ func (f *folder) startMissing(ctx context.Context) {
 	f.root = f.resolveLinks(f.Path)
 	var err error
 	if f.Mode != ModeConverge {
-		err = f.skipPreexisting(ctx, nil)
-	} else if !f.conv.loaded {
-		err = f.loadState(ctx)
+		err = f.files.skipPreexisting(ctx, nil)
+	} else if !f.loop.conv.loaded {
+		err = f.loop.loadState(ctx)
 	}
 
-	if err == nil && f.Mode == ModeConverge && f.conv.state.Fingerprint == "" && f.Existing == ExistingIgnore {
-		err = f.recordBaseline(ctx, nil)
+	if err == nil && f.Mode == ModeConverge && f.loop.conv.state.Fingerprint == "" && f.Existing == ExistingIgnore {
+		err = f.loop.recordBaseline(ctx, nil)
 	}
 	if err != nil && ctx.Err() == nil {
-		f.conv.loaded = false
+		f.loop.conv.loaded = false
 		f.w.log.Error("that a folder is not there could not be recorded", "job", f.Job, "path", f.Path, "error", err)
 	}
 }
 
 // converged ends the loop: the folder is as recorded.
-func (f *folder) converged(ctx context.Context) error {
+func (l *loop) converged(ctx context.Context) error {
 	// Nothing ran since the last rest, so there is nothing to record either.
-	if f.conv.state.Round == 0 {
-		f.setPhase(StateIdle, time.Time{})
+	if l.conv.state.Round == 0 {
+		l.setPhase(StateIdle, time.Time{})
 		return nil
 	}
 
-	mem, err := f.loadSnapshot(ctx, nil)
+	mem, err := l.loadSnapshot(ctx, nil)
 	if err != nil {
 		return err
 	}
-	return f.rest(ctx, tree.Snapshot{Last: mem.Last, Base: mem.Last}, f.conv.state.Fingerprint)
+	return l.rest(ctx, tree.Snapshot{Last: mem.Last, Base: mem.Last}, l.conv.state.Fingerprint)
 }
 
 // rest records the folder as it is now, with nothing to do, and that its loop has ended if one was on.
-func (f *folder) rest(ctx context.Context, mem tree.Snapshot, print string) error {
-	done, run, failed := f.conv.state.Round, f.conv.state.Run, f.conv.failed()
-	if err := f.becomeIdle(ctx, mem, print); err != nil || done == 0 || failed {
+func (l *loop) rest(ctx context.Context, mem tree.Snapshot, print string) error {
+	done, run, failed := l.conv.state.Round, l.conv.state.Run, l.conv.failed()
+	if err := l.becomeIdle(ctx, mem, print); err != nil || done == 0 || failed {
 		return err
 	}
 
-	f.event(ctx, "watch.converged", run, map[string]any{"path": f.Path, "runs": done})
+	l.event(ctx, "watch.converged", run, map[string]any{"path": l.Path, "runs": done})
 	return nil
 }
 
 // adopt ends a loop that does not converge: the folder is recorded as it is, and the owner is told.
-func (f *folder) adopt(ctx context.Context, cur tree.Tree, print string, changes *ledger.Changes, n int) error {
-	run := f.conv.state.Run
+func (l *loop) adopt(ctx context.Context, cur tree.Tree, print string, changes *ledger.Changes, n int) error {
+	run := l.conv.state.Run
 	// First: should the process end in between, it is done again, and an item is made once for a run.
-	if err := f.w.ledger.Inbox.AddRunInfo(ctx, run, inbox.Question{
-		Call: inbox.CallFolder, Title: fmt.Sprintf("%s stopped: its folder still changes after %d runs", f.Job, maxRounds),
+	if err := l.w.ledger.Inbox.AddRunInfo(ctx, run, inbox.Question{
+		Call: inbox.CallFolder, Title: fmt.Sprintf("%s stopped: its folder still changes after %d runs", l.Job, maxRounds),
 		Message: fmt.Sprintf("%s was different again after the last of %d runs in a row (%s). It is accepted as it is, and the next change starts over. Probably each run writes something else, such as a time: let it write only what is new, or leave its outputs out of the watch with exclude. What each run was told: rouse why %s",
-			f.Path, maxRounds, changes.Text(), f.Job),
+			l.Path, maxRounds, changes.Text(), l.Job),
 	}); err != nil && !errors.Is(err, ledger.ErrNotFound) { // by then its history may be too old to be kept
 		return err
 	}
-	if err := f.becomeIdle(ctx, tree.Snapshot{Last: cur, Base: cur}, print); err != nil {
+	if err := l.becomeIdle(ctx, tree.Snapshot{Last: cur, Base: cur}, print); err != nil {
 		return err
 	}
 
-	f.event(ctx, "watch.adopted", run, map[string]any{"path": f.Path, "runs": maxRounds, "files": n, "changes": changes,
+	l.event(ctx, "watch.adopted", run, map[string]any{"path": l.Path, "runs": maxRounds, "files": n, "changes": changes,
 		"reason": fmt.Sprintf("after %d runs the folder still changed; it is accepted as it is", maxRounds)})
 	return nil
 }
 
 // giveUp ends a loop whose run has failed: the next change, or its owner, starts another.
-func (f *folder) giveUp(ctx context.Context, mem tree.Snapshot, print string, n int) error {
-	run, outcome := f.conv.state.Run, f.conv.outcome
+func (l *loop) giveUp(ctx context.Context, mem tree.Snapshot, print string, n int) error {
+	run, outcome := l.conv.state.Run, l.conv.outcome
 	mem.Left = print
-	if err := f.becomeIdle(ctx, mem, print); err != nil {
+	if err := l.becomeIdle(ctx, mem, print); err != nil {
 		return err
 	}
 
-	f.event(ctx, "watch.stopped", run, map[string]any{"path": f.Path, "run": run, "outcome": outcome, "files": n,
+	l.event(ctx, "watch.stopped", run, map[string]any{"path": l.Path, "run": run, "outcome": outcome, "files": n,
 		"reason": "the run failed; the folder waits for its next change, whose run is told about these changes too"})
 	return nil
 }
 
 // dispatch queues a run of the folder. The tree and the run are recorded in one transaction.
-func (f *folder) dispatch(ctx context.Context, cur, base tree.Tree, changes *ledger.Changes) (ledger.Accepted, error) {
-	l := &f.conv
-	f.learnContents(ctx, cur)
-	mem := tree.Snapshot{Shape: f.selection(), Last: cur, Base: base}
+func (l *loop) dispatch(ctx context.Context, cur, base tree.Tree, changes *ledger.Changes) (ledger.Accepted, error) {
+	conv := &l.conv
+	l.learnContents(ctx, cur)
+	mem := tree.Snapshot{Shape: l.selection(), Last: cur, Base: base}
 	text, err := mem.Encode()
 	if err != nil {
 		return ledger.Accepted{}, err
 	}
 
-	st := claim.WatchState{Job: f.Job, Since: l.state.Since, Fingerprint: cur.Fingerprint(), Tree: text, Round: l.state.Round + 1}
-	if l.failed() {
+	st := claim.WatchState{Job: l.Job, Since: conv.state.Since, Fingerprint: cur.Fingerprint(), Tree: text, Round: conv.state.Round + 1}
+	if conv.failed() {
 		st.Round = 1 // a failed run has ended its loop
 	}
 
@@ -438,13 +446,13 @@ func (f *folder) dispatch(ctx context.Context, cur, base tree.Tree, changes *led
 	}
 
 	var accepted []ledger.Accepted
-	err = f.writeUnlessStopped(func() (err error) {
-		accepted, err = f.w.ledger.Enqueue(ctx, ledger.Request{
+	err = l.writeUnlessStopped(func() (err error) {
+		accepted, err = l.w.ledger.Enqueue(ctx, ledger.Request{
 			// The run before identifies its successor: a write that is repeated because its
 			// answer was lost queues nothing twice.
-			Key: fmt.Sprintf("folder/%s/%d/%d", f.Job, st.Since.UnixMilli(), l.state.Run),
-			Job: f.Job, Agent: f.Agent, Trigger: domain.TriggerWatch, Watch: &st,
-			Detail: ledger.TriggerDetail{Folder: f.root, Changes: changes, Round: st.Round},
+			Key: fmt.Sprintf("folder/%s/%d/%d", l.Job, st.Since.UnixMilli(), conv.state.Run),
+			Job: l.Job, Agent: l.Agent, Trigger: domain.TriggerWatch, Watch: &st,
+			Detail: ledger.TriggerDetail{Folder: l.root, Changes: changes, Round: st.Round},
 		})
 		return err
 	})
@@ -452,11 +460,11 @@ func (f *folder) dispatch(ctx context.Context, cur, base tree.Tree, changes *led
 		return ledger.Accepted{}, err
 	}
 	if !accepted[0].New {
-		return accepted[0], f.loadState(ctx) // recorded by an earlier try whose answer was lost
+		return accepted[0], l.loadState(ctx) // recorded by an earlier try whose answer was lost
 	}
 
 	st.Run, st.Tree = accepted[0].Run, ""
-	f.conv = convergence{loaded: true, root: f.root, state: st, idlePrint: st.Fingerprint}
-	f.setPhase(StateProcessing, time.Time{})
+	l.conv = convergence{loaded: true, root: l.root, state: st, idlePrint: st.Fingerprint}
+	l.setPhase(StateProcessing, time.Time{})
 	return accepted[0], nil
 }

@@ -4,113 +4,77 @@ import (
 	"context"
 	"time"
 
-	"rouse/internal/ledger/claim"
 	"rouse/watcher/tree"
 )
 
 // loadState reads from the ledger at which step the last watcher was, and goes on there.
-func (f *folder) loadState(ctx context.Context) error {
-	st, _, err := f.w.ledger.Watches.State(ctx, f.Job)
+func (l *loop) loadState(ctx context.Context) error {
+	st, _, err := l.w.ledger.Watches.State(ctx, l.Job)
 	if err != nil {
 		return err
 	}
 
-	l := convergence{loaded: true, root: f.root, phase: StateIdle, idlePrint: st.Fingerprint}
+	conv := convergence{loaded: true, root: l.root, phase: StateIdle, idlePrint: st.Fingerprint}
 	if st.Fingerprint != "" {
 		mem, err := tree.Decode(st.Tree)
-		if err != nil || mem.Shape.Root != f.root {
+		if err != nil || mem.Shape.Root != l.root {
 			// The path may lead elsewhere now, by a link or an edited configuration.
-			f.w.log.Info("a folder starts from scratch: what was recorded is about another one", "job", f.Job, "path", f.Path, "error", err)
+			l.w.log.Info("a folder starts from scratch: what was recorded is about another one", "job", l.Job, "path", l.Path, "error", err)
 			st.Fingerprint, st.Round = "", 0
-		} else if l.selectionChanged = !mem.Shape.Equal(f.selection()); mem.Left != "" {
+		} else if conv.selectionChanged = !mem.Shape.Equal(l.selection()); mem.Left != "" {
 			// After a failed run the folder waits for a change from what that run left.
-			l.idlePrint = mem.Left
+			conv.idlePrint = mem.Left
 		}
 	}
 
 	st.Tree = "" // up to megabytes, read again when it is needed
-	l.state = st
+	conv.state = st
 	if st.Fingerprint == "" {
-		l.idlePrint = tree.Tree(nil).Fingerprint()
+		conv.idlePrint = tree.Tree(nil).Fingerprint()
 	} else if st.Run != 0 {
-		if l.outcome, err = f.w.outcomeOf(ctx, st.Run); err != nil {
+		if conv.outcome, err = l.w.outcomeOf(ctx, st.Run); err != nil {
 			return err
 		}
-		if !l.failed() {
-			l.idlePrint = st.Fingerprint // mem.Left is about a failure that a retry has overtaken
+		if !conv.failed() {
+			conv.idlePrint = st.Fingerprint // mem.Left is about a failure that a retry has overtaken
 		}
 	}
 
-	f.conv = l
+	l.conv = conv
 	switch {
 	case st.Fingerprint == "" || st.Run == 0:
-	case l.outcome == "":
-		f.setPhase(StateProcessing, time.Time{})
+	case conv.outcome == "":
+		l.setPhase(StateProcessing, time.Time{})
 	case st.Round > 0:
-		f.conv.runPredates = true
-		f.setPhase(StateSettling, time.Now().Add(f.w.runSettle))
+		l.conv.runPredates = true
+		l.setPhase(StateSettling, time.Now().Add(l.w.runSettle))
 	}
 
-	f.publishPhase()
+	l.publishPhase()
 	return nil
 }
 
 // loadSnapshot reads the recorded trees, and fits them to the watch if that selects other files
 // now.
-func (f *folder) loadSnapshot(ctx context.Context, cur tree.Tree) (tree.Snapshot, error) {
-	if f.conv.state.Fingerprint == "" {
+func (l *loop) loadSnapshot(ctx context.Context, cur tree.Tree) (tree.Snapshot, error) {
+	if l.conv.state.Fingerprint == "" {
 		return tree.Snapshot{}, nil
 	}
 
-	st, _, err := f.w.ledger.Watches.State(ctx, f.Job)
+	st, _, err := l.w.ledger.Watches.State(ctx, l.Job)
 	if err != nil {
 		return tree.Snapshot{}, err
 	}
 
 	mem, err := tree.Decode(st.Tree)
-	if err != nil || !f.conv.selectionChanged {
+	if err != nil || !l.conv.selectionChanged {
 		return mem, err
 	}
 
-	mem.ApplySelection(f.selection(), cur, f.Existing == ExistingProcess)
-	f.conv.state.Fingerprint = mem.Last.Fingerprint()
-	f.conv.idlePrint = f.conv.state.Fingerprint
-	f.conv.selectionChanged = false
+	mem.ApplySelection(l.selection(), cur, l.Existing == ExistingProcess)
+	l.conv.state.Fingerprint = mem.Last.Fingerprint()
+	l.conv.idlePrint = l.conv.state.Fingerprint
+	l.conv.selectionChanged = false
 
-	return mem, f.saveSnapshot(ctx, mem, f.conv.state)
-}
-
-// saveSnapshot records the trees of the folder in the ledger.
-func (f *folder) saveSnapshot(ctx context.Context, mem tree.Snapshot, st claim.WatchState) error {
-	mem.Shape = f.selection()
-	text, err := mem.Encode()
-	if err != nil {
-		return err
-	}
-
-	if st.Since.IsZero() {
-		st.Since = time.Now()
-	}
-
-	st.Tree = text
-	return f.writeUnlessStopped(func() error { return f.w.ledger.Watches.Save(ctx, st) })
-}
-
-// writeUnlessStopped writes unless the folder has been stopped: after a reload the state
-// belongs to another folder of the same job.
-func (f *folder) writeUnlessStopped(do func() error) error {
-	f.writing.Lock()
-	defer f.writing.Unlock()
-	if f.stopped {
-		return context.Canceled
-	}
-	return do()
-}
-
-// selection returns the files that the watch selects.
-func (f *folder) selection() tree.Selection {
-	return tree.Selection{
-		Root: f.root, Include: f.Include, Exclude: f.Exclude, Recursive: f.Recursive, Links: f.FollowSymlinks,
-		Closed: f.nestedWatches, Exact: f.ExactCase,
-	}
+	return mem, l.saveSnapshot(ctx, mem, l.conv.state)
 }

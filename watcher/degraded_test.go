@@ -17,6 +17,7 @@ import (
 
 	"rouse/internal/ledger/event"
 	"rouse/internal/nofollow"
+	"rouse/watcher/after"
 )
 
 func (d *harness) start() {
@@ -124,7 +125,7 @@ func TestNoInstance(t *testing.T) {
 	d := newHarness(t)
 	d.must(d.w.subs.close())
 	d.w.subs = newSubscriptions(nil, errors.New("no instance"))
-	d.set(After{})
+	d.set(after.Rule{})
 	d.start()
 	if st := d.w.Status(t.Context())[0]; !strings.Contains(st.Degraded, "no instance") {
 		t.Errorf("%+v", st)
@@ -148,7 +149,7 @@ func TestInstanceComesLater(t *testing.T) {
 		return openEvents()
 	}
 	d.w.rescan = 20 * time.Millisecond
-	d.set(After{})
+	d.set(after.Rule{})
 	d.start()
 	d.until("a folder with events", func() bool { return d.w.Status(t.Context())[0].Degraded == "" })
 	// The folder is scanned without events no more, so that only an event can tell of the file.
@@ -175,7 +176,7 @@ func TestGoneBeforeTheSubscription(t *testing.T) {
 		return add(dir)
 	}
 
-	d.set(After{})
+	d.set(after.Rule{})
 	d.start()
 	d.until("the folder is missing", func() bool { return d.w.Status(t.Context())[0].State == StateMissing })
 	d.must(os.Rename(d.path("away"), d.path("inbox")))
@@ -188,7 +189,7 @@ func TestGoneBeforeTheSubscription(t *testing.T) {
 func TestOverflow(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	d.set(After{})
+	d.set(after.Rule{})
 	d.start()
 	d.must(d.w.subs.events.Remove(d.path("inbox"))) // so that no event tells of it
 	d.write("inbox/a.csv", "1")
@@ -215,7 +216,7 @@ func TestQueueRunsOver(t *testing.T) {
 	}
 
 	d := newHarness(t)
-	d.set(After{})
+	d.set(after.Rule{})
 	d.start()
 	one, two := d.write("inbox/one.tmp", ""), d.write("inbox/two.tmp", "") // not taken
 	d.w.subs.mu.Lock()                                                     // nobody listens
@@ -265,7 +266,7 @@ func TestPeriodicScan(t *testing.T) {
 		return add(dir)
 	}
 
-	d.set(After{})
+	d.set(after.Rule{})
 	d.start()
 	first := d.w.Status(t.Context())[0].LastScan
 	d.until("another scan", func() bool { return d.w.Status(t.Context())[0].LastScan.After(first) })

@@ -1,5 +1,11 @@
 // Package watcher turns files that arrive into queued runs, exactly once for each content.
 //
+// # Parts
+//
+// The type folder is a watch at work. Its parts: place (where it is, and what is selected there), hints (what
+// events tell), candidates (files on their way to a run), loop (a folder that converges), failedMoves,
+// triggerQueue, and report (what its status shows). Package after does what happens to a file after its run.
+//
 // # Design
 //
 // An event is a hint; the truth is a scan compared with the ledger: scan minus claims is

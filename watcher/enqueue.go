@@ -13,7 +13,6 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/claim"
-	"rouse/internal/ledger/pause"
 	"rouse/internal/nofollow"
 	"rouse/watcher/fsys"
 	"rouse/watcher/settle"
@@ -35,7 +34,7 @@ type candidate struct {
 }
 
 // claimReady claims the files that have settled, in the order in which they did.
-func (f *folder) claimReady(ctx context.Context) {
+func (f *candidates) claimReady(ctx context.Context) {
 	f.mu.Lock()
 	done := f.hashed
 	f.hashed = nil
@@ -55,7 +54,7 @@ func (f *folder) claimReady(ctx context.Context) {
 }
 
 // hashDue hashes the files that are due and have settled; the large ones come later.
-func (f *folder) hashDue(ctx context.Context, due []*settle.Pending) []candidate {
+func (f *candidates) hashDue(ctx context.Context, due []*settle.Pending) []candidate {
 	if len(due) == 0 {
 		return nil
 	}
@@ -66,7 +65,7 @@ func (f *folder) hashDue(ctx context.Context, due []*settle.Pending) []candidate
 	}
 	if err != nil {
 		if _, ok := errors.AsType[*nofollow.LinkError](err); ok {
-			f.requestScan(linkInPlace)
+			f.hints.requestScan(linkInPlace)
 		} else {
 			f.w.log.Error("a watched folder cannot be opened; its files are tried again", "job", f.Job, "path", f.Path, "error", err)
 		}
@@ -110,7 +109,7 @@ func (f *folder) hashDue(ctx context.Context, due []*settle.Pending) []candidate
 }
 
 // hashInBackground starts to hash a large file.
-func (f *folder) hashInBackground(ctx context.Context, c candidate) {
+func (f *candidates) hashInBackground(ctx context.Context, c candidate) {
 	if f.hashing[c.Path] {
 		f.debouncer.Requeue(c.Pending, time.Now(), c.stamp) // an older version of it is still being hashed
 		return
@@ -130,7 +129,7 @@ func (f *folder) hashInBackground(ctx context.Context, c candidate) {
 		f.mu.Lock()
 		f.hashed = append(f.hashed, c)
 		f.mu.Unlock()
-		f.notify()
+		f.hints.notify()
 	})
 }
 
@@ -154,7 +153,7 @@ func (w *Watcher) read(ctx context.Context, watch *Watch, file fsys.Handle, now 
 
 // claim queues runs for the hashed files that have no claim yet: at once, or together with
 // others in a batch.
-func (f *folder) claim(ctx context.Context, files []candidate) {
+func (f *candidates) claim(ctx context.Context, files []candidate) {
 	var fresh []candidate
 	for _, c := range files {
 		if c.err != nil {
@@ -163,11 +162,11 @@ func (f *folder) claim(ctx context.Context, files []candidate) {
 		}
 
 		// The ledger keeps paths as text.
-		f.mu.Lock()
-		delete(f.unreadable, c.Path)
-		f.mu.Unlock()
+		f.report.mu.Lock()
+		delete(f.report.unreadable, c.Path)
+		f.report.mu.Unlock()
 		if !utf8.ValidString(c.Path) {
-			f.reportUnreadable(ctx, c.Path, errors.New("its name is not UTF-8; rename it"))
+			f.report.reportUnreadable(ctx, c.Path, errors.New("its name is not UTF-8; rename it"))
 			continue
 		}
 
@@ -197,40 +196,8 @@ func (f *folder) claim(ctx context.Context, files []candidate) {
 	}
 }
 
-// enqueue queues runs, and says whether they are recorded.
-func (f *folder) enqueue(ctx context.Context, requests ...ledger.Request) bool {
-	if ctx.Err() != nil {
-		return false
-	}
-
-	accepted, err := f.w.ledger.Enqueue(ctx, requests...)
-	if err != nil {
-		if ctx.Err() == nil {
-			f.w.log.Error("what is ready could not be recorded; it is tried again", "job", f.Job, "requests", len(requests), "error", err)
-		}
-		return false
-	}
-
-	for _, a := range accepted {
-		if a.BreakerTripped {
-			f.w.log.Warn("a job is paused: one of its files is written again and again, perhaps by itself", "job", f.Job, "run", a.Run)
-		}
-	}
-
-	return true
-}
-
-// breaker stops a job that triggers itself by writing into its own folder.
-func (f *folder) breaker() pause.Breaker {
-	b := pause.Breaker{MaxClaims: maxReclaims, Within: time.Minute}
-	if f.w.breakerNotices != nil {
-		b.Notices = f.w.breakerNotices(f.Job)
-	}
-	return b
-}
-
 // markKnown makes scans pass over a file as long as it looks like this.
-func (f *folder) markKnown(path string, now fsys.Stamp) {
+func (f *candidates) markKnown(path string, now fsys.Stamp) {
 	// A stamp that is too young would hide another write in the same tick of the clock.
 	if now.Stable(time.Now()) {
 		f.known.Put(f.stampHasher.Of(path, now), struct{}{})
@@ -239,7 +206,7 @@ func (f *folder) markKnown(path string, now fsys.Stamp) {
 
 // alreadyClaimed says whether these bytes need no run: the one they have is not over, or they
 // stay in place after it. It only reads, so that a scan of known files writes nothing.
-func (f *folder) alreadyClaimed(ctx context.Context, c candidate) (bool, error) {
+func (f *candidates) alreadyClaimed(ctx context.Context, c candidate) (bool, error) {
 	st, ok, err := f.w.ledger.Claims.Of(ctx, f.Job, filepath.ToSlash(c.Path), c.hash)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -282,7 +249,7 @@ func (f *folder) alreadyClaimed(ctx context.Context, c candidate) (bool, error) 
 
 // hashFailed deals with a file that could not be hashed: it changed, it is gone, or it cannot be
 // read.
-func (f *folder) hashFailed(ctx context.Context, c candidate) {
+func (f *candidates) hashFailed(ctx context.Context, c candidate) {
 	switch {
 	case ctx.Err() != nil, errors.Is(c.err, fs.ErrNotExist), f.waitIfNotReady(ctx, c, c.err):
 	case errors.Is(c.err, fsys.ErrChanged):
@@ -290,22 +257,8 @@ func (f *folder) hashFailed(ctx context.Context, c candidate) {
 			f.debouncer.Observe(c.Path, time.Now(), fsys.StampOf(info), settle.Changed)
 		}
 	default:
-		f.reportUnreadable(ctx, c.Path, c.err)
+		f.report.reportUnreadable(ctx, c.Path, c.err)
 	}
-}
-
-// reportUnreadable reports a file or folder that cannot be read, once; each scan tries it again.
-func (f *folder) reportUnreadable(ctx context.Context, path string, err error) {
-	f.mu.Lock()
-	_, reported := f.unreadable[path]
-	f.unreadable[path] = err.Error()
-	f.mu.Unlock()
-	if reported {
-		return
-	}
-
-	f.w.log.Warn("a file cannot be read; it is tried again", "job", f.Job, "path", path, "error", err)
-	f.event(ctx, "watch.unreadable", 0, map[string]any{"path": path, "error": err.Error()})
 }
 
 func request(w Watch, path string, now fsys.Stamp, hash string) ledger.Request {

@@ -14,6 +14,7 @@ import (
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/claim"
 	"rouse/internal/ledger/event"
+	"rouse/watcher/after"
 	"rouse/watcher/fsys"
 	"rouse/watcher/settle"
 )
@@ -61,24 +62,24 @@ func TestAlreadyClaimed(t *testing.T) {
 		"its run is on, touched by nobody":  {outcome: "", event: true, claimed: true},
 		"done":                              {outcome: domain.OutcomeSuccess, claimed: true},
 		"done, saved":                       {outcome: domain.OutcomeSuccess, saved: true, event: true, claimed: true, blocked: "file.blocked"},
-		"done, and not dealt with":          {success: actionDelete, outcome: domain.OutcomeSuccess, pending: true, claimed: true, waits: true},
-		"done, and moved":                   {success: actionMove, outcome: domain.OutcomeSuccess},
+		"done, and not dealt with":          {success: after.Delete, outcome: domain.OutcomeSuccess, pending: true, claimed: true, waits: true},
+		"done, and moved":                   {success: after.Move, outcome: domain.OutcomeSuccess},
 		"failed":                            {outcome: domain.OutcomeError, claimed: true},
 		"failed, saved":                     {outcome: domain.OutcomeError, saved: true, event: true, claimed: true, blocked: claim.FileBack},
-		"failed, and moved":                 {failure: actionMove, outcome: domain.OutcomeError, claimed: true, blocked: claim.FileBack},
+		"failed, and moved":                 {failure: after.Move, outcome: domain.OutcomeError, claimed: true, blocked: claim.FileBack},
 		"failed, and could not be moved":    {failure: "blocked", outcome: domain.OutcomeError},
-		"undone":                            {success: actionMove, outcome: domain.OutcomeSuccess, undone: true, claimed: true},
-		"undone, saved":                     {success: actionMove, outcome: domain.OutcomeSuccess, undone: true, saved: true},
-		"failed and undone":                 {failure: actionMove, outcome: domain.OutcomeError, undone: true, claimed: true},
-		"failed, and not dealt with so far": {failure: actionMove, outcome: domain.OutcomeError, pending: true, claimed: true, waits: true},
+		"undone":                            {success: after.Move, outcome: domain.OutcomeSuccess, undone: true, claimed: true},
+		"undone, saved":                     {success: after.Move, outcome: domain.OutcomeSuccess, undone: true, saved: true},
+		"failed and undone":                 {failure: after.Move, outcome: domain.OutcomeError, undone: true, claimed: true},
+		"failed, and not dealt with so far": {failure: after.Move, outcome: domain.OutcomeError, pending: true, claimed: true, waits: true},
 	} {
 		d := newHarness(t)
 		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), Settle: time.Hour}
 		if c.success != "" {
-			w.OnSuccess = After{Action: c.success, Dir: d.path("done")}
+			w.OnSuccess = after.Rule{Action: c.success, Dir: d.path("done")}
 		}
 		if c.failure != "" {
-			w.OnFailure = After{Action: actionMove, Dir: d.path("failed")}
+			w.OnFailure = after.Rule{Action: after.Move, Dir: d.path("failed")}
 		}
 		if c.failure == "blocked" {
 			d.write("failed", "a file where the folder should be")
@@ -110,14 +111,14 @@ func TestAlreadyClaimed(t *testing.T) {
 		d.must(os.Chtimes(d.path("inbox/a.csv"), long, long))
 		one := d.settled("inbox/a.csv", "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b")
 		one.FromEvent = c.event
-		claimed, err := f.alreadyClaimed(t.Context(), one)
-		if claimed != c.claimed || err != nil || f.debouncer.Has(one.Path) != c.waits {
-			t.Errorf("%s: %t (%v), waits: %t", name, claimed, err, f.debouncer.Has(one.Path))
+		claimed, err := f.files.alreadyClaimed(t.Context(), one)
+		if claimed != c.claimed || err != nil || f.files.debouncer.Has(one.Path) != c.waits {
+			t.Errorf("%s: %t (%v), waits: %t", name, claimed, err, f.files.debouncer.Has(one.Path))
 		}
 		if got := d.kinds(); got != c.blocked {
 			t.Errorf("%s: told %q, want %q", name, got, c.blocked)
 		}
-		if _, known := f.known.Get(f.stampHasher.Of(one.Path, one.stamp)); known != (c.claimed && !c.waits) {
+		if _, known := f.files.known.Get(f.files.stampHasher.Of(one.Path, one.stamp)); known != (c.claimed && !c.waits) {
 			t.Errorf("%s: scans pass over it: %t", name, known)
 		}
 	}
@@ -129,8 +130,8 @@ func TestMarkKnown(t *testing.T) {
 	f := newFolder(&Watcher{}, Watch{})
 	for ago, want := range map[time.Duration]bool{0: false, time.Minute: true} {
 		st := fsys.Stamp{Size: 1, Modified: time.Now().Add(-ago).UnixNano() | 1}
-		f.markKnown("a", st)
-		if _, known := f.known.Get(f.stampHasher.Of("a", st)); known != want {
+		f.files.markKnown("a", st)
+		if _, known := f.files.known.Get(f.files.stampHasher.Of("a", st)); known != want {
 			t.Errorf("written %s ago: %t", ago, known)
 		}
 	}
@@ -158,19 +159,19 @@ func TestReviewBack(t *testing.T) {
 		"nobody knows": {func(d *harness, _ claim.Status) { d.must(d.w.ledger.Close()) }, 1, ""},
 	} {
 		d := newHarness(t)
-		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnFailure: After{Action: actionMove, Dir: d.path("failed")}}
+		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnFailure: after.Rule{Action: after.Move, Dir: d.path("failed")}}
 		d.must(d.w.Set(t.Context(), []Watch{w}))
 		f := d.w.folders["in"]
 		taken := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))
 		d.write("inbox/a.csv", "1")
-		if back, err := f.fileReappeared(t.Context(), d.settled("inbox/a.csv", taken.Hash), taken); !back || err != nil {
+		if back, err := f.files.fileReappeared(t.Context(), d.settled("inbox/a.csv", taken.Hash), taken); !back || err != nil {
 			t.Fatalf("%s: %t, %v", name, back, err)
 		}
 
 		c.change(d, taken)
-		f.reviewBack(t.Context())
-		if len(f.reappeared) != c.back {
-			t.Errorf("%s: %v", name, f.reappeared)
+		f.files.reviewBack(t.Context())
+		if len(f.files.reappeared) != c.back {
+			t.Errorf("%s: %v", name, f.files.reappeared)
 		}
 		if c.after == "" && name == "nobody knows" {
 			continue
@@ -185,7 +186,7 @@ func TestReviewBack(t *testing.T) {
 func TestIsBack(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnFailure: After{Action: actionMove, Dir: d.path("failed")}}
+	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnFailure: after.Rule{Action: after.Move, Dir: d.path("failed")}}
 	d.must(d.w.Set(t.Context(), []Watch{w}))
 	f := d.w.folders["in"]
 	taken := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))
@@ -194,7 +195,7 @@ func TestIsBack(t *testing.T) {
 	done, failed := taken, taken
 	done.Outcome, failed.After = domain.OutcomeSuccess, claim.AfterFailed
 	for name, c := range map[string]claim.Status{"it was done": done, "it could not be moved": failed} {
-		if back, err := f.fileReappeared(t.Context(), one, c); back || err != nil || len(f.reappeared) != 0 {
+		if back, err := f.files.fileReappeared(t.Context(), one, c); back || err != nil || len(f.files.reappeared) != 0 {
 			t.Errorf("%s: %t, %v", name, back, err)
 		}
 	}
@@ -204,12 +205,12 @@ func TestIsBack(t *testing.T) {
 		told = fmt.Sprintf("%s %s %d", job, filepath.Base(path), run)
 		return nil
 	}
-	if back, err := f.fileReappeared(t.Context(), one, taken); !back || err != nil || told != "in a.csv 1" {
+	if back, err := f.files.fileReappeared(t.Context(), one, taken); !back || err != nil || told != "in a.csv 1" {
 		t.Errorf("%t, %v, told %q", back, err, told)
 	}
 
 	d.must(d.w.ledger.Close())
-	if back, err := f.fileReappeared(t.Context(), one, taken); back || err == nil || !f.debouncer.Has(one.Path) {
+	if back, err := f.files.fileReappeared(t.Context(), one, taken); back || err == nil || !f.files.debouncer.Has(one.Path) {
 		t.Errorf("not recorded: %t, %v", back, err)
 	}
 }
@@ -218,7 +219,7 @@ func TestIsBack(t *testing.T) {
 func TestHashFailed(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	d.set(After{})
+	d.set(after.Rule{})
 	f := d.w.folders["in"]
 	d.write("inbox/a.csv", "1")
 	for name, c := range map[string]struct {
@@ -233,12 +234,12 @@ func TestHashFailed(t *testing.T) {
 		"a hard link":          {settle.ErrHardLink, "a.csv", true, false},
 		"it is broken":         {errors.New("input/output error"), "a.csv", false, true},
 	} {
-		f.debouncer, f.unreadable = settle.NewDebouncer(time.Hour), map[string]string{}
+		f.files.debouncer, f.report.unreadable = settle.NewDebouncer(time.Hour), map[string]string{}
 		one := ready(d.path("inbox/"+c.path), fsys.Stamp{})
 		one.err = c.err
-		f.hashFailed(t.Context(), one)
-		if f.debouncer.Has(one.Path) != c.waits || (len(f.unreadable) > 0) != c.problem {
-			t.Errorf("%s: waits: %t, problems %v", name, f.debouncer.Has(one.Path), f.unreadable)
+		f.files.hashFailed(t.Context(), one)
+		if f.files.debouncer.Has(one.Path) != c.waits || (len(f.report.unreadable) > 0) != c.problem {
+			t.Errorf("%s: waits: %t, problems %v", name, f.files.debouncer.Has(one.Path), f.report.unreadable)
 		}
 	}
 	if got := d.kinds(); got != "watch.unreadable" {
@@ -247,10 +248,10 @@ func TestHashFailed(t *testing.T) {
 
 	// Told once, as long as it cannot be read.
 	for _, path := range []string{"b.csv", "b.csv"} {
-		f.reportUnreadable(t.Context(), path, errors.New("denied"))
+		f.report.reportUnreadable(t.Context(), path, errors.New("denied"))
 	}
-	delete(f.unreadable, "b.csv")
-	f.reportUnreadable(t.Context(), "b.csv", errors.New("denied"))
+	delete(f.report.unreadable, "b.csv")
+	f.report.reportUnreadable(t.Context(), "b.csv", errors.New("denied"))
 	if got := d.kinds(); got != "watch.unreadable watch.unreadable watch.unreadable" {
 		t.Errorf("told %q", got)
 	}
@@ -260,7 +261,7 @@ func TestHashFailed(t *testing.T) {
 func TestHashDue(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	d.set(After{})
+	d.set(after.Rule{})
 	f := d.w.folders["in"]
 	f.rootFound(d.path("inbox"))
 	now := time.Now()
@@ -274,16 +275,16 @@ func TestHashDue(t *testing.T) {
 		d.write("inbox/"+name, "")
 	}
 	for _, name := range strings.Fields("a b c d e f changed gone dir full.pdf x.pdf empty.pdf") {
-		f.debouncer.Observe(d.path("inbox/"+name), now, d.settled("inbox/"+name, "").stamp, settle.Scanned)
+		f.files.debouncer.Observe(d.path("inbox/"+name), now, d.settled("inbox/"+name, "").stamp, settle.Scanned)
 	}
-	due := f.debouncer.Dequeue(now.Add(time.Hour), 100)
+	due := f.files.debouncer.Dequeue(now.Add(time.Hour), 100)
 	d.write("inbox/changed", "22")
 	d.must(os.Remove(d.path("inbox/gone")))
 	d.must(os.Remove(d.path("inbox/dir")))
 	d.must(os.Mkdir(d.path("inbox/dir"), 0o755))
 
 	var read []string
-	for _, c := range f.hashDue(t.Context(), due) {
+	for _, c := range f.files.hashDue(t.Context(), due) {
 		if len(c.hash) != 64 || c.err != nil {
 			t.Errorf("%s: %q (%v)", c.Path, c.hash, c.err)
 		}
@@ -292,10 +293,10 @@ func TestHashDue(t *testing.T) {
 	if got := strings.Join(read, " "); got != "a b c d e f full.pdf empty.pdf" {
 		t.Errorf("%s are read", got)
 	}
-	if f.debouncer.Len() != 2 || !f.debouncer.Has(d.path("inbox/changed")) || !f.debouncer.Has(d.path("inbox/x.pdf")) {
-		t.Errorf("%d wait", f.debouncer.Len())
+	if f.files.debouncer.Len() != 2 || !f.files.debouncer.Has(d.path("inbox/changed")) || !f.files.debouncer.Has(d.path("inbox/x.pdf")) {
+		t.Errorf("%d wait", f.files.debouncer.Len())
 	}
-	if got := f.hashDue(t.Context(), nil); len(got) != 0 {
+	if got := f.files.hashDue(t.Context(), nil); len(got) != 0 {
 		t.Errorf("%v", got)
 	}
 }
@@ -312,13 +313,13 @@ func TestHashDueWithoutItsFolder(t *testing.T) {
 		"a folder that loops": {func(d *harness) { d.must(os.Rename(d.path("inbox"), d.path("away"))); d.link("inbox", "inbox") }, true},
 	} {
 		d := newHarness(t)
-		d.set(After{})
+		d.set(after.Rule{})
 		f := d.w.folders["in"]
 		f.rootFound(d.path("inbox"))
 		due := []*settle.Pending{{Path: d.write("inbox/a.csv", "1")}}
 		c.change(d)
-		if got := f.hashDue(t.Context(), due); len(got) != 0 || f.debouncer.Has(due[0].Path) != c.waits {
-			t.Errorf("%s: %v, waits: %t", name, got, f.debouncer.Has(due[0].Path))
+		if got := f.files.hashDue(t.Context(), due); len(got) != 0 || f.files.debouncer.Has(due[0].Path) != c.waits {
+			t.Errorf("%s: %v, waits: %t", name, got, f.files.debouncer.Has(due[0].Path))
 		}
 	}
 }
@@ -332,21 +333,21 @@ func TestHashInBackground(t *testing.T) {
 		large   bool
 	}{{0, false, false}, {largeFile - 1, true, false}, {largeFile, true, true}, {largeFile, false, true}} {
 		d := newHarness(t)
-		d.set(After{})
+		d.set(after.Rule{})
 		f := d.w.folders["in"]
 		f.rootFound(d.path("inbox"))
 		d.must(os.Truncate(d.write("inbox/a", ""), c.size))
 		one := d.settled("inbox/a", "")
-		f.hashing[one.Path] = c.hashing
+		f.files.hashing[one.Path] = c.hashing
 		one.Last = one.stamp
-		if got := len(f.hashDue(t.Context(), []*settle.Pending{one.Pending})) == 0; got != c.large || f.debouncer.Has(one.Path) != (c.large && c.hashing) {
-			t.Errorf("%+v: %t, waits: %t", c, got, f.debouncer.Has(one.Path))
+		if got := len(f.files.hashDue(t.Context(), []*settle.Pending{one.Pending})) == 0; got != c.large || f.files.debouncer.Has(one.Path) != (c.large && c.hashing) {
+			t.Errorf("%+v: %t, waits: %t", c, got, f.files.debouncer.Has(one.Path))
 		}
-		f.background.Wait()
-		if read := len(f.hashed); read != map[bool]int{true: 1}[c.large && !c.hashing] {
+		f.files.background.Wait()
+		if read := len(f.files.hashed); read != map[bool]int{true: 1}[c.large && !c.hashing] {
 			t.Errorf("%+v: %d are read", c, read)
 		}
-		for _, h := range f.hashed {
+		for _, h := range f.files.hashed {
 			if h.err != nil || len(h.hash) != 64 {
 				t.Errorf("%+v: %q (%v)", c, h.hash, h.err)
 			}
@@ -358,26 +359,26 @@ func TestHashInBackground(t *testing.T) {
 func TestClaim(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	d.set(After{})
+	d.set(after.Rule{})
 	f := d.w.folders["in"]
 	d.write("inbox/a.csv", "1")
 	d.write("inbox/b.csv", "2")
 	one, two := d.settled("inbox/a.csv", "1"), d.settled("inbox/b.csv", "2")
 	odd := ready(d.path("inbox/\xff"), fsys.Stamp{})
-	f.claim(t.Context(), []candidate{one, odd, two})
-	if d.runs() != 2 || f.debouncer.Len() != 0 || f.unreadable[odd.Path] == "" || len(f.unreadable) != 1 {
-		t.Errorf("%d runs, %d wait, problems %v", d.runs(), f.debouncer.Len(), f.unreadable)
+	f.files.claim(t.Context(), []candidate{one, odd, two})
+	if d.runs() != 2 || f.files.debouncer.Len() != 0 || f.report.unreadable[odd.Path] == "" || len(f.report.unreadable) != 1 {
+		t.Errorf("%d runs, %d wait, problems %v", d.runs(), f.files.debouncer.Len(), f.report.unreadable)
 	}
-	f.claim(t.Context(), nil)
-	f.claim(t.Context(), []candidate{one})
+	f.files.claim(t.Context(), nil)
+	f.files.claim(t.Context(), []candidate{one})
 	if d.runs() != 2 {
 		t.Errorf("%d runs of two files", d.runs())
 	}
 
 	f.Mode = ModeBatch
-	f.claim(t.Context(), []candidate{one, ready(d.path("inbox/new.csv"), fsys.Stamp{})})
-	if len(f.batch.files) != 1 || !f.batch.has(d.path("inbox/new.csv"), fsys.Stamp{}) {
-		t.Errorf("%d files wait for the others of their run", len(f.batch.files))
+	f.files.claim(t.Context(), []candidate{one, ready(d.path("inbox/new.csv"), fsys.Stamp{})})
+	if len(f.files.batch.files) != 1 || !f.files.batch.has(d.path("inbox/new.csv"), fsys.Stamp{}) {
+		t.Errorf("%d files wait for the others of their run", len(f.files.batch.files))
 	}
 	f.Mode = ModePerFile
 
@@ -396,8 +397,8 @@ func TestClaim(t *testing.T) {
 	d.must(d.w.ledger.Close())
 	d.write("inbox/c.csv", "3")
 	three := d.settled("inbox/c.csv", "3")
-	f.claim(t.Context(), []candidate{three})
-	if !f.debouncer.Has(three.Path) {
+	f.files.claim(t.Context(), []candidate{three})
+	if !f.files.debouncer.Has(three.Path) {
 		t.Error("what the ledger could not be asked is not asked again")
 	}
 }

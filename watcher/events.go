@@ -23,12 +23,12 @@ func (w *Watcher) readEventsOf(events *fsnotify.Watcher) {
 
 			around, itself := w.subs.subscribers(e.Name)
 			for _, f := range around {
-				f.noteEvent(e.Name, e.Has(fsnotify.Create))
+				f.hints.noteEvent(e.Name, e.Has(fsnotify.Create))
 			}
 
 			if e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename) {
 				for _, f := range itself {
-					f.noteRemoved(e.Name, e.Has(fsnotify.Rename))
+					f.hints.noteRemoved(e.Name, e.Has(fsnotify.Rename))
 				}
 			}
 		case err, ok := <-events.Errors:
@@ -46,6 +46,6 @@ func (w *Watcher) rescanAll(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, f := range w.folders {
-		f.requestScan("events were lost: " + err.Error())
+		f.hints.requestScan("events were lost: " + err.Error())
 	}
 }

@@ -18,7 +18,7 @@ type preexisting struct {
 }
 
 // isPreexisting says whether a file was there before the job, and has not changed since.
-func (f *folder) isPreexisting(path string, st fsys.Stamp) bool {
+func (f *candidates) isPreexisting(path string, st fsys.Stamp) bool {
 	if len(f.preexisting.files) == 0 {
 		return false
 	}
@@ -28,7 +28,7 @@ func (f *folder) isPreexisting(path string, st fsys.Stamp) bool {
 
 // skipPreexisting removes from what a walk found what was there before the job. The first scan
 // of a folder records what that is: nothing, if the folder is missing and walk is nil.
-func (f *folder) skipPreexisting(ctx context.Context, walk *walk) error {
+func (f *candidates) skipPreexisting(ctx context.Context, walk *walk) error {
 	if f.Existing != ExistingIgnore || f.Mode == ModeConverge || f.preexisting.root == f.root {
 		return nil
 	}
@@ -75,14 +75,14 @@ func (f *folder) skipPreexisting(ctx context.Context, walk *walk) error {
 
 // loadPreexisting decodes what was there before the job; false when nothing is recorded of this
 // folder.
-func (f *folder) loadPreexisting(st claim.WatchState) (tree.Snapshot, bool) {
+func (p *place) loadPreexisting(st claim.WatchState) (tree.Snapshot, bool) {
 	if st.Tree == "" || st.Fingerprint != "" { // with a fingerprint it was recorded in mode converge
 		return tree.Snapshot{}, false
 	}
 
 	mem, err := tree.Decode(st.Tree)
-	if err != nil || mem.Shape.Root != f.root {
-		f.w.log.Info("a folder starts from scratch: what was recorded is about another one", "job", f.Job, "path", f.Path, "error", err)
+	if err != nil || mem.Shape.Root != p.root {
+		p.w.log.Info("a folder starts from scratch: what was recorded is about another one", "job", p.Job, "path", p.Path, "error", err)
 		return tree.Snapshot{}, false
 	}
 	return mem, true

@@ -87,13 +87,13 @@ func sortedFolders(folders map[string]*folder) []*folder {
 }
 
 // filesAt is a path, or the files in the folder that it is.
-func (f *folder) filesAt(named string) []string {
-	info, err := f.Boundary.Stat(named)
+func (p *place) filesAt(named string) []string {
+	info, err := p.Boundary.Stat(named)
 	if err != nil || !info.IsDir() {
 		return []string{named}
 	}
 
-	root, err := f.Boundary.OpenRoot(named)
+	root, err := p.Boundary.OpenRoot(named)
 	if err != nil {
 		return []string{named}
 	}
@@ -116,11 +116,11 @@ func (f *folder) filesAt(named string) []string {
 }
 
 // explain says what the watch makes of one file in its folder.
-func (f *folder) explain(ctx context.Context, file string, waits []settle.WaitingFile) (Verdict, error) {
-	v := Verdict{Job: f.Job, Path: file, Verdict: VerdictLeftOut}
-	rel, _ := fsys.RelInside(f.root, file)
+func (p *place) explain(ctx context.Context, file string, waits []settle.WaitingFile) (Verdict, error) {
+	v := Verdict{Job: p.Job, Path: file, Verdict: VerdictLeftOut}
+	rel, _ := fsys.RelInside(p.root, file)
 	info, err := os.Lstat(file)
-	if v.Reason = f.leavesOut(file, rel, info); v.Reason != "" {
+	if v.Reason = p.leavesOut(file, rel, info); v.Reason != "" {
 		return v, nil
 	}
 
@@ -128,12 +128,12 @@ func (f *folder) explain(ctx context.Context, file string, waits []settle.Waitin
 		v.Verdict, v.Reason, v.Since, v.Run = VerdictWaits, waits[i].Why, waits[i].Since, waits[i].Run
 		return v, nil
 	}
-	if f.Mode == ModeConverge {
-		v.Verdict, v.Reason = VerdictWhole, "the job is about the folder as a whole (mode: converge): rouse why "+f.Job
+	if p.Mode == ModeConverge {
+		v.Verdict, v.Reason = VerdictWhole, "the job is about the folder as a whole (mode: converge): rouse why "+p.Job
 		return v, nil
 	}
 
-	claims, claimErr := f.w.ledger.Claims.OnPath(ctx, f.Job, filepath.ToSlash(file))
+	claims, claimErr := p.w.ledger.Claims.OnPath(ctx, p.Job, filepath.ToSlash(file))
 	if claimErr != nil {
 		return v, claimErr
 	}
@@ -150,11 +150,11 @@ func (f *folder) explain(ctx context.Context, file string, waits []settle.Waitin
 		v.Verdict, v.Reason = VerdictWaits, "it cannot be read: "+err.Error()
 	case i >= 0:
 		if v = v.claimed(claims[i]); claims[i].After == claim.AfterUndone {
-			v.Reason += fmt.Sprintf("; drop it again, or run it with: rouse run %s --file %s --again", f.Job, text.ShellWord(file))
+			v.Reason += fmt.Sprintf("; drop it again, or run it with: rouse run %s --file %s --again", p.Job, text.ShellWord(file))
 		}
-	case f.Collect.When != "":
-		return f.explainCollected(ctx, v, info)
-	case f.Existing == ExistingIgnore:
+	case p.Collect.When != "":
+		return p.explainCollected(ctx, v, info)
+	case p.Existing == ExistingIgnore:
 		v.Verdict, v.Reason = VerdictNone, "no run has taken it as it is: it settles, or was there before the job (existing: ignore)"
 	default:
 		v.Verdict, v.Reason = VerdictNone, "no run has taken it as it is: it settles, or no daemon has looked yet"
@@ -163,31 +163,31 @@ func (f *folder) explain(ctx context.Context, file string, waits []settle.Waitin
 }
 
 // explainCollected describes when a collected file is handed over.
-func (f *folder) explainCollected(ctx context.Context, v Verdict, info fs.FileInfo) (Verdict, error) {
-	st, _, err := f.w.ledger.Watches.State(ctx, f.Job)
+func (p *place) explainCollected(ctx context.Context, v Verdict, info fs.FileInfo) (Verdict, error) {
+	st, _, err := p.w.ledger.Watches.State(ctx, p.Job)
 	if err != nil {
 		return v, err
 	}
-	mem, known := f.loadPreexisting(st)
+	mem, known := p.loadPreexisting(st)
 	before := func(l tree.File) bool {
-		return fsys.JoinPath(f.root, l.Path) == v.Path && l.Size == info.Size() && l.Modified == fsys.StampOf(info).Modified
+		return fsys.JoinPath(p.root, l.Path) == v.Path && l.Size == info.Size() && l.Modified == fsys.StampOf(info).Modified
 	}
-	if f.Existing == ExistingIgnore && known && slices.ContainsFunc(mem.Last, before) {
+	if p.Existing == ExistingIgnore && known && slices.ContainsFunc(mem.Last, before) {
 		v.Verdict, v.Reason = VerdictNone, "it was there before the job (existing: ignore)"
 		return v, nil
 	}
-	at := f.NextHandover(st, time.Now())
+	at := p.NextHandover(st, time.Now())
 	v.Verdict, v.Since = VerdictWaits, info.ModTime()
-	v.Reason = fmt.Sprintf("it is handed over with all files that arrive before %s (collect: %s)", at.Format("Mon 2006-01-02 15:04 MST"), f.Collect.When)
+	v.Reason = fmt.Sprintf("it is handed over with all files that arrive before %s (collect: %s)", at.Format("Mon 2006-01-02 15:04 MST"), p.Collect.When)
 	if !at.After(time.Now()) {
-		v.Reason = fmt.Sprintf("it is handed over when a daemon has read the folder; this was due at %s (collect: %s)", at.Format("Mon 2006-01-02 15:04 MST"), f.Collect.When)
+		v.Reason = fmt.Sprintf("it is handed over when a daemon has read the folder; this was due at %s (collect: %s)", at.Format("Mon 2006-01-02 15:04 MST"), p.Collect.When)
 	}
 	return v, nil
 }
 
 // leavesOut says why a file is none of the watch's, "" when it is.
-func (f *folder) leavesOut(file, rel string, info fs.FileInfo) string {
-	for dir := range f.skippedDirs {
+func (p *place) leavesOut(file, rel string, info fs.FileInfo) string {
+	for dir := range p.skippedDirs {
 		if _, in := fsys.RelInside(dir, file); in {
 			return fmt.Sprintf("the folder %s is watched by another job, or files are moved there after their runs", dir)
 		}
@@ -196,16 +196,16 @@ func (f *folder) leavesOut(file, rel string, info fs.FileInfo) string {
 	switch {
 	case rel == "":
 		return "it is the watched folder"
-	case info != nil && info.Mode()&fs.ModeSymlink != 0 && !f.FollowSymlinks:
+	case info != nil && info.Mode()&fs.ModeSymlink != 0 && !p.FollowSymlinks:
 		return "it is a link, and links are not followed (follow_symlinks)"
 	case info != nil && info.IsDir():
 		return "it is a folder"
 	case info != nil && !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
 		return "it is no regular file"
-	case !f.Recursive && path.Dir(rel) != ".":
+	case !p.Recursive && path.Dir(rel) != ".":
 		return "it is in a folder of the watched one (recursive: false)"
 	}
-	return f.Rejects(rel).String()
+	return p.Rejects(rel).String()
 }
 
 // gone is what became of a file that is not there.

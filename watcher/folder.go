@@ -2,14 +2,11 @@ package watcher
 
 import (
 	"context"
-	"encoding/json"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
-	"rouse/internal/ledger"
 	"rouse/watcher/fsys"
 	"rouse/watcher/settle"
 )
@@ -18,73 +15,36 @@ const (
 	// minPause is the least time between two passes over the events: a file that is written
 	// without a pause must not cost a pass for each of its events.
 	minPause = 2 * time.Millisecond
-	// maxKnown bounds each half of the files that a scan passes over: some 40 MB in all.
-	maxKnown = 1 << 18
 )
 
-// eventPath is a path that events named.
-type eventPath struct {
-	path    string
-	created bool // it is new in its folder
-}
-
-// folder is a watch at work. What is above mu belongs to its goroutine alone.
+// folder is a watch at work: its goroutine, and what that connects. Each part has its own lock for what
+// other goroutines read or write; all else belongs to the goroutine alone.
 type folder struct {
-	Watch
-	w             *Watcher
-	nestedWatches []string      // folders inside it that another job watches
-	standalone    bool          // no watcher runs: for the package's Trigger
-	scanned       chan struct{} // closed after the first scan
-	cancel        context.CancelFunc
+	*place
+	hints    *hints
+	report   *report
+	files    *candidates
+	loop     *loop
+	moves    *failedMoves
+	triggers *triggerQueue
 
-	debouncer   *settle.Debouncer
-	batch       *batch
-	conv        convergence
-	linked      linked
-	preexisting preexisting
-	root        string          // Path with its owner's links resolved; "" while it is missing
-	awaited     string          // while it is missing: Path with those of its links resolved that there are
-	skippedDirs map[string]bool // folders that are not entered: destinations, nested watches
-	stampHasher fsys.Keyer
-	known       *fsys.Cache[struct{}]     // files with which nothing is left to do
-	hashing     map[string]bool           // large files that are being hashed in the background
-	waiting     settle.WaitingFiles       // files that look complete and are not taken yet
-	reappeared  map[string]reappearedFile // files that are there again as they were when their runs failed
-	partials    settle.PartialNames
-	background  sync.WaitGroup
-	scanAt      time.Time
-	lastPass    time.Time
-	runChanged  <-chan struct{} // closed when the ledger has changed since the run of conv was read; nil if it was not read
-
-	mu              sync.Mutex
-	eventIndex      map[string]int    // where a path is in events
-	events          []eventPath       // since the last pass, each path once
-	removed         map[string]bool   // subscribed folders that went away: whether they were renamed
-	hashed          []candidate       // large files whose hash has come
-	moveErrors      map[string]string // files that could not be moved or deleted, and why
-	toRetry         map[string]bool   // those of them that no scan has tried again yet
-	moveFailure     string            // why the last move failed, "" when it did not
-	scanReason      string            // why a scan was requested, "" when none was
-	status          Status
-	missing         bool
-	inTheWay        string // a link that is not followed, while the folder is missing for it
-	phase           State  // of conv
-	triggerRequests []chan triggerResult
-	ended           bool
-	scanning        time.Time // since when; zero when it is not
-	unreadable      map[string]string
-	notified        chan struct{} // capacity 1
-
-	writing sync.Mutex // held while the state of conv is written
-	stopped bool       // it must not be written any more
+	standalone bool          // no watcher runs: for the package's Trigger
+	scanned    chan struct{} // closed after the first scan
+	cancel     context.CancelFunc
+	scanAt     time.Time
+	lastPass   time.Time
 }
 
 func newFolder(w *Watcher, watch Watch) *folder {
+	p := &place{Watch: watch, w: w, linked: newLinked(), partials: settle.PartialNames{}}
+	h := &hints{eventIndex: map[string]int{}, removed: map[string]bool{}, notified: make(chan struct{}, 1)}
+	r := &report{place: p, phase: StateIdle, unreadable: map[string]string{}}
 	return &folder{
-		Watch: watch, w: w, scanned: make(chan struct{}), debouncer: settle.NewDebouncer(watch.Settle), batch: newBatch(), conv: convergence{phase: StateIdle}, phase: StateIdle, linked: newLinked(),
-		stampHasher: fsys.NewKeyer(), known: fsys.NewCache[struct{}](maxKnown), hashing: map[string]bool{}, waiting: settle.NewWaitingFiles(), partials: settle.PartialNames{}, reappeared: map[string]reappearedFile{},
-		eventIndex: map[string]int{}, removed: map[string]bool{}, moveErrors: map[string]string{}, toRetry: map[string]bool{}, unreadable: map[string]string{},
-		notified: make(chan struct{}, 1),
+		place: p, hints: h, report: r, files: newCandidates(p, h, r),
+		loop:     &loop{place: p, report: r, conv: convergence{phase: StateIdle}},
+		moves:    &failedMoves{hints: h, moveErrors: map[string]string{}, toRetry: map[string]bool{}},
+		triggers: &triggerQueue{place: p, hints: h},
+		scanned:  make(chan struct{}),
 	}
 }
 
@@ -102,10 +62,10 @@ func (f *folder) stop() {
 
 // run watches the folder until ctx ends.
 func (f *folder) run(ctx context.Context) {
-	defer f.background.Wait()
+	defer f.files.background.Wait()
 	defer func() { f.w.subs.unsubscribe(f, f.w.subs.dirs(f)...) }()
 
-	defer f.refuseTriggers()
+	defer f.triggers.refuse()
 
 	f.scan(ctx, "start")
 	close(f.scanned)
@@ -119,17 +79,17 @@ func (f *folder) run(ctx context.Context) {
 		case ModeConverge:
 			f.converge(ctx)
 		case ModeBatch:
-			f.claimReady(ctx)
-			f.enqueueBatch(ctx)
+			f.files.claimReady(ctx)
+			f.files.enqueueBatch(ctx)
 		default:
-			f.claimReady(ctx)
+			f.files.claimReady(ctx)
 		}
 
 		if why := f.nextScanReason(); why != "" {
 			f.scan(ctx, why)
 		}
 		if f.Mode == ModeConverge {
-			f.checkRun(ctx)
+			f.loop.checkRun(ctx)
 		}
 		f.sleep(ctx)
 	}
@@ -138,12 +98,12 @@ func (f *folder) run(ctx context.Context) {
 // sleep waits until there is something to do.
 func (f *folder) sleep(ctx context.Context) {
 	// Status reads the number under the lock; the parts of it belong to this goroutine.
-	f.mu.Lock()
-	f.status.Waiting = f.debouncer.Len() + len(f.hashing) + len(f.batch.files)
-	f.publishWaits()
-	f.mu.Unlock()
+	f.report.mu.Lock()
+	f.report.status.Waiting = f.files.debouncer.Len() + len(f.files.hashing) + len(f.files.batch.files)
+	f.files.publishWaits()
+	f.report.mu.Unlock()
 	at := f.scanAt
-	for _, next := range []time.Time{f.debouncer.NextDue(), f.batchDue(), f.convergeDue()} {
+	for _, next := range []time.Time{f.files.debouncer.NextDue(), f.files.batchDue(), f.loop.convergeDue()} {
 		if !next.IsZero() && next.Before(at) {
 			at = next
 		}
@@ -158,8 +118,8 @@ func (f *folder) sleep(ctx context.Context) {
 		return
 	case <-timer.C:
 		return
-	case <-f.notified:
-	case <-f.runChanged:
+	case <-f.hints.notified:
+	case <-f.loop.runChanged:
 		pause = followPause
 	}
 
@@ -171,55 +131,11 @@ func (f *folder) sleep(ctx context.Context) {
 	}
 }
 
-// noteEvent notes the path of an event. The event loop calls it, which must stay quick.
-func (f *folder) noteEvent(path string, created bool) {
-	f.mu.Lock()
-	at, again := f.eventIndex[path]
-	if !again {
-		at = len(f.events)
-		f.eventIndex[path] = at
-		f.events = append(f.events, eventPath{path: path})
-	}
-
-	f.events[at].created = f.events[at].created || created
-	f.mu.Unlock()
-	f.notify()
-}
-
-// noteRemoved notes that a subscribed folder went away. The event loop calls it.
-func (f *folder) noteRemoved(dir string, renamed bool) {
-	f.mu.Lock()
-	f.removed[dir] = f.removed[dir] || renamed
-	f.mu.Unlock()
-	f.notify()
-}
-
-func (f *folder) notify() {
-	select {
-	case f.notified <- struct{}{}:
-	default:
-	}
-}
-
-// requestScan asks the folder's goroutine for a scan; the first reason is kept.
-func (f *folder) requestScan(why string) {
-	f.mu.Lock()
-	if f.scanReason == "" {
-		f.scanReason = why
-	}
-	f.mu.Unlock()
-	f.notify()
-}
-
 // nextScanReason is why a scan is due, "" when none is.
 func (f *folder) nextScanReason() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	why := f.scanReason
-	f.scanReason = ""
+	why := f.hints.takeScanReason()
 	if now := time.Now(); why == "" && !now.Before(f.scanAt) {
-		if f.root != "" && (f.conv.phase == StateProcessing || f.conv.phase == StateSettling) {
+		if f.root != "" && (f.loop.conv.phase == StateProcessing || f.loop.conv.phase == StateSettling) {
 			f.scanAt = now.Add(f.w.rescan) // the end of its run brings a scan of its own
 			return ""
 		}
@@ -232,22 +148,18 @@ func (f *folder) nextScanReason() string {
 // unsubscribeRemoved ends the subscriptions of folders that went away. One that is back
 // already may have been subscribed to before the event came, so it is read again.
 func (f *folder) unsubscribeRemoved() {
-	f.mu.Lock()
-	if len(f.removed) == 0 {
-		f.mu.Unlock()
+	lost := f.hints.takeRemoved()
+	if len(lost) == 0 {
 		return
 	}
 
-	lost := f.removed // now ours alone: the event loop goes on with another map
-	f.removed = map[string]bool{}
-	f.mu.Unlock()
 	renamed := false
 	for dir, moved := range lost {
 		f.w.subs.unsubscribe(f, dir)
-		f.noteEvent(dir, true)
+		f.hints.noteEvent(dir, true)
 		renamed = renamed || moved
 		if dir == f.root {
-			f.requestScan("the folder went away")
+			f.hints.requestScan("the folder went away")
 		}
 	}
 	if !renamed {
@@ -264,23 +176,16 @@ func (f *folder) unsubscribeRemoved() {
 		}
 	}
 
-	f.requestScan("a folder was renamed")
+	f.hints.requestScan("a folder was renamed")
 }
 
 // handleEvents handles the paths that events named since the last pass.
 func (f *folder) handleEvents(ctx context.Context) {
-	f.mu.Lock()
-	all := f.events
-	if len(all) > 0 {
-		f.eventIndex, f.events = map[string]int{}, nil
-	}
-
-	f.mu.Unlock()
-	for _, h := range all {
+	for _, h := range f.hints.takeEvents() {
 		if f.root != "" {
 			f.handleEvent(ctx, h)
 		} else if _, leads := fsys.RelInside(h.path, f.awaited); leads || h.path == f.awaited { // missing: its parents are watched
-			f.requestScan("the folder may be back")
+			f.hints.requestScan("the folder may be back")
 		}
 	}
 }
@@ -296,30 +201,30 @@ func (f *folder) handleEvent(ctx context.Context, event eventPath) {
 	// A link changes which files have which names all over the folder: only a scan sorts it out.
 	info, err := os.Lstat(path)
 	if f.FollowSymlinks && (f.linked.links[path] || err == nil && info.Mode()&fs.ModeSymlink != 0) {
-		f.requestScan(linksChanged)
+		f.hints.requestScan(linksChanged)
 		return
 	}
 
 	// A folder that converges is fingerprinted as a whole, so that any file will do.
 	if f.Mode == ModeConverge && (err != nil || !info.IsDir()) {
 		if f.wants(path, rel) {
-			f.noteChange()
+			f.loop.noteChange()
 		}
 		return
 	}
 
 	switch {
 	case err != nil:
-		f.debouncer.Remove(path)
-		delete(f.batch.files, path)
-		if _, back := f.reappeared[path]; back {
-			f.reviewBack(ctx)
+		f.files.debouncer.Remove(path)
+		delete(f.files.batch.files, path)
+		if _, back := f.files.reappeared[path]; back {
+			f.files.reviewBack(ctx)
 		}
 	case info.IsDir():
 		for _, name := range f.namesOf(path, rel) {
 			if f.Recursive && created && f.enters(path, name) && (name == rel || !f.Excludes(rel)) {
 				f.descend(ctx, path, name)
-				f.noteChange()
+				f.loop.noteChange()
 			}
 		}
 	case info.Mode().IsRegular() && f.wants(path, rel):
@@ -328,39 +233,8 @@ func (f *folder) handleEvent(ctx context.Context, event eventPath) {
 			how = settle.Arrived
 		}
 		// A file that was created is new, even where it looks like one that was there before.
-		if st := fsys.StampOf(info); !f.batch.has(path, st) && (created || !f.isPreexisting(path, st)) {
-			f.debouncer.Observe(path, time.Now(), st, how)
+		if st := fsys.StampOf(info); !f.files.batch.has(path, st) && (created || !f.files.isPreexisting(path, st)) {
+			f.files.debouncer.Observe(path, time.Now(), st, how)
 		}
-	}
-}
-
-// enters says whether the files of a folder belong to the watch.
-func (f *folder) enters(path, rel string) bool {
-	// Any file name will do here: asked about are the folder and those above it.
-	return !f.Prunes(rel) && f.inNoSkippedDir(filepath.Join(path, "x"))
-}
-
-// inNoSkippedDir says whether a file is in none of the folders that are skipped.
-func (f *folder) inNoSkippedDir(path string) bool {
-	if len(f.skippedDirs) == 0 {
-		return true
-	}
-
-	for dir := filepath.Dir(path); dir != f.root && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if f.skippedDirs[dir] {
-			return false
-		}
-	}
-	return true
-}
-
-// event records what happened to the watch. The watch goes on when that fails.
-func (f *folder) event(ctx context.Context, kind string, run int64, data map[string]any) {
-	raw, err := json.Marshal(data)
-	if err == nil {
-		err = f.w.ledger.Events.Append(ctx, ledger.Event{Job: f.Job, Run: run, Kind: kind, Data: raw})
-	}
-	if err != nil && ctx.Err() == nil {
-		f.w.log.Error("an event could not be recorded", "job", f.Job, "kind", kind, "error", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/watcher"
+	"rouse/watcher/after"
 )
 
 // A destination on another disk that is full fails visibly, keeps the file and leaves nothing of
@@ -31,9 +32,9 @@ func TestAfterToAFullDisk(t *testing.T) {
 	})
 
 	w := b.inbox()
-	w.OnSuccess = watcher.After{Action: "move", Dir: small}
+	w.OnSuccess = after.Rule{Action: "move", Dir: small}
 	b.write("other/.keep", "")
-	other := watcher.Watch{Job: "other", Agent: "a", Path: b.path("other"), Settle: w.Settle, OnSuccess: watcher.After{Action: "move", Dir: b.path("other/done")}}
+	other := watcher.Watch{Job: "other", Agent: "a", Path: b.path("other"), Settle: w.Settle, OnSuccess: after.Rule{Action: "move", Dir: b.path("other/done")}}
 	b.outcome = domain.OutcomeSuccess
 	b.startWith(watcher.Options{Rescan: 50 * time.Millisecond}, w, other)
 

@@ -25,15 +25,15 @@ type linked struct {
 }
 
 // namesOf are the names of a path relative to the root: its own, and those by links.
-func (f *folder) namesOf(path, rel string) []string {
+func (p *place) namesOf(path, rel string) []string {
 	var out []string
 	dir, base := filepath.Split(path)
 	dir = filepath.Clean(dir)
-	if f.Recursive || dir == f.root {
+	if p.Recursive || dir == p.root {
 		out = append(out, rel)
 	}
 
-	for _, name := range f.linked.aliases[dir] {
+	for _, name := range p.linked.aliases[dir] {
 		out = append(out, name+"/"+base)
 	}
 	return out
@@ -41,14 +41,14 @@ func (f *folder) namesOf(path, rel string) []string {
 
 // wants says whether the watch selects a file by any of its names. An exclude of its real name
 // holds for all of them.
-func (f *folder) wants(path, rel string) bool {
-	if f.linked.files[path] {
-		return f.inNoSkippedDir(path)
+func (p *place) wants(path, rel string) bool {
+	if p.linked.files[path] {
+		return p.inNoSkippedDir(path)
 	}
 
-	for _, name := range f.namesOf(path, rel) {
-		if f.Selects(name) && (name == rel || !f.Excludes(rel)) {
-			return f.inNoSkippedDir(path)
+	for _, name := range p.namesOf(path, rel) {
+		if p.Selects(name) && (name == rel || !p.Excludes(rel)) {
+			return p.inNoSkippedDir(path)
 		}
 	}
 	return false
@@ -106,8 +106,8 @@ func (k *walker) followLink(l entry) {
 }
 
 // selectsAll says whether the real name of a folder selects all that its names by links could.
-func (f *folder) selectsAll(rel string) bool {
-	return f.Recursive && len(f.Include) == 0 && !f.Prunes(rel)
+func (p *place) selectsAll(rel string) bool {
+	return p.Recursive && len(p.Include) == 0 && !p.Prunes(rel)
 }
 
 // addAlias notes the name of a folder that a link leads to, or that is in such a one.

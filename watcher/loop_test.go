@@ -15,6 +15,7 @@ import (
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/claim"
 	"rouse/internal/ledger/runs"
+	"rouse/watcher/after"
 	"rouse/watcher/fsys"
 	"rouse/watcher/tree"
 )
@@ -26,8 +27,8 @@ func (d *harness) looped() *folder {
 	d.must(d.w.Set(d.t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Mode: ModeConverge, Settle: time.Millisecond}}))
 	f := d.w.folders["in"]
 	f.scan(d.t.Context(), "start")
-	if f.conv.phase != StateIdle || f.conv.state.Fingerprint == "" {
-		d.t.Fatalf("%+v", f.conv)
+	if f.loop.conv.phase != StateIdle || f.loop.conv.state.Fingerprint == "" {
+		d.t.Fatalf("%+v", f.loop.conv)
 	}
 	return f
 }
@@ -39,23 +40,23 @@ func TestTornScanDecidesNothing(t *testing.T) {
 	f := d.looped()
 	k := &walker{f: f, found: &walk{unreadable: map[string]error{}}}
 	k.failed(d.path("inbox/sub"), fs.ErrNotExist)
-	if n := f.evaluate(t.Context(), k.found); n != 0 || f.conv.phase != StateDebouncing || d.runs() != 0 {
-		t.Errorf("%d files, %s, %d runs", n, f.conv.phase, d.runs())
+	if n := f.loop.evaluate(t.Context(), k.found); n != 0 || f.loop.conv.phase != StateDebouncing || d.runs() != 0 {
+		t.Errorf("%d files, %s, %d runs", n, f.loop.conv.phase, d.runs())
 	}
 
-	f.conv.checkAt = time.Now()
+	f.loop.conv.checkAt = time.Now()
 	f.scan(t.Context(), "")
-	if f.conv.phase != StateIdle || d.runs() != 0 {
-		t.Errorf("%s, %d runs", f.conv.phase, d.runs())
+	if f.loop.conv.phase != StateIdle || d.runs() != 0 {
+		t.Errorf("%s, %d runs", f.loop.conv.phase, d.runs())
 	}
 
 	// But one that is never whole is taken as it is in the end.
 	f.MaxWait = 0
-	f.evaluate(t.Context(), k.found)
-	f.conv.checkAt = time.Now()
-	f.evaluate(t.Context(), k.found)
-	if f.conv.phase != StateProcessing || d.runs() != 1 {
-		t.Errorf("%s, %d runs", f.conv.phase, d.runs())
+	f.loop.evaluate(t.Context(), k.found)
+	f.loop.conv.checkAt = time.Now()
+	f.loop.evaluate(t.Context(), k.found)
+	if f.loop.conv.phase != StateProcessing || d.runs() != 1 {
+		t.Errorf("%s, %d runs", f.loop.conv.phase, d.runs())
 	}
 }
 
@@ -64,23 +65,23 @@ func TestDispatchWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
 	f := d.looped()
-	before := f.conv
+	before := f.loop.conv
 	cur := tree.Tree{{Path: "b"}}
 	changes, _, _ := tree.Changes(nil, cur)
-	one, err := f.dispatch(t.Context(), cur, nil, changes)
+	one, err := f.loop.dispatch(t.Context(), cur, nil, changes)
 	d.must(err)
-	f.conv = before
+	f.loop.conv = before
 	cur = tree.Tree{{Path: "c"}}
-	two, err := f.dispatch(t.Context(), cur, nil, changes)
+	two, err := f.loop.dispatch(t.Context(), cur, nil, changes)
 	d.must(err)
-	if !one.New || two.New || two.Run != one.Run || f.conv.phase != StateProcessing || f.conv.state.Run != one.Run || f.conv.state.Fingerprint != (tree.Tree{{Path: "b"}}).Fingerprint() {
-		t.Errorf("%+v, %+v, %+v", one, two, f.conv)
+	if !one.New || two.New || two.Run != one.Run || f.loop.conv.phase != StateProcessing || f.loop.conv.state.Run != one.Run || f.loop.conv.state.Fingerprint != (tree.Tree{{Path: "b"}}).Fingerprint() {
+		t.Errorf("%+v, %+v, %+v", one, two, f.loop.conv)
 	}
 
 	// The next one is another.
 	d.end(one.Run, domain.OutcomeSuccess)
-	f.conv.outcome = domain.OutcomeSuccess
-	three, err := f.dispatch(t.Context(), cur, nil, changes)
+	f.loop.conv.outcome = domain.OutcomeSuccess
+	three, err := f.loop.dispatch(t.Context(), cur, nil, changes)
 	if err != nil || !three.New {
 		t.Errorf("%+v (%v)", three, err)
 	}
@@ -95,7 +96,7 @@ func TestStoppedFolderWritesNothing(t *testing.T) {
 	if _, ok, err := d.w.ledger.Watches.State(t.Context(), "in"); ok || err != nil {
 		t.Errorf("it is not forgotten (%v)", err)
 	}
-	if err := f.becomeIdle(t.Context(), tree.Snapshot{}, "print"); err == nil {
+	if err := f.loop.becomeIdle(t.Context(), tree.Snapshot{}, "print"); err == nil {
 		t.Error("it still writes")
 	}
 	if _, ok, err := d.w.ledger.Watches.State(t.Context(), "in"); ok || err != nil {
@@ -113,12 +114,12 @@ func TestFolderReplacedWithoutAnEvent(t *testing.T) {
 	f.scan(t.Context(), "start")
 	d.must(os.Mkdir(d.path("inbox/sub"), 0o755))
 	f.descend(t.Context(), d.path("inbox/sub"), "sub")
-	f.noteRemoved(d.path("inbox/sub"), false)
+	f.hints.noteRemoved(d.path("inbox/sub"), false)
 	d.write("inbox/sub/a.csv", "1")
 	f.unsubscribeRemoved()
 	f.handleEvents(t.Context())
-	if !slices.Contains(d.w.subs.events.WatchList(), d.path("inbox/sub")) || !f.debouncer.Has(d.path("inbox/sub/a.csv")) {
-		t.Errorf("%v is watched, %d files wait", d.w.subs.events.WatchList(), f.debouncer.Len())
+	if !slices.Contains(d.w.subs.events.WatchList(), d.path("inbox/sub")) || !f.files.debouncer.Has(d.path("inbox/sub/a.csv")) {
+		t.Errorf("%v is watched, %d files wait", d.w.subs.events.WatchList(), f.files.debouncer.Len())
 	}
 }
 
@@ -130,17 +131,17 @@ func TestNoteChange(t *testing.T) {
 		f := newFolder(&Watcher{}, Watch{Mode: ModeConverge, Settle: time.Second, MaxWait: 3 * time.Second})
 		began := time.Now()
 		for i, want := range []time.Duration{time.Second, 1900 * time.Millisecond, 2800 * time.Millisecond, 3 * time.Second} {
-			f.noteChange()
-			if got := f.conv.checkAt.Sub(began); got != want || f.conv.phase != StateDebouncing {
-				t.Errorf("change %d: %s, looked at after %s, want %s", i, f.conv.phase, got, want)
+			f.loop.noteChange()
+			if got := f.loop.conv.checkAt.Sub(began); got != want || f.loop.conv.phase != StateDebouncing {
+				t.Errorf("change %d: %s, looked at after %s, want %s", i, f.loop.conv.phase, got, want)
 			}
 			time.Sleep(900 * time.Millisecond)
 		}
 
 		for _, phase := range []State{StateProcessing, StateSettling} {
-			f.setPhase(phase, began)
-			if f.noteChange(); f.conv.phase != phase || f.conv.checkAt != began {
-				t.Errorf("%s: %+v", phase, f.conv)
+			f.loop.setPhase(phase, began)
+			if f.loop.noteChange(); f.loop.conv.phase != phase || f.loop.conv.checkAt != began {
+				t.Errorf("%s: %+v", phase, f.loop.conv)
 			}
 		}
 	})
@@ -163,15 +164,15 @@ func TestPostpone(t *testing.T) {
 		"when it has long been over": {2 * maxWait, 3 * maxWait, false, 0},
 	} {
 		f := newFolder(&Watcher{}, Watch{Settle: settle, MaxWait: maxWait})
-		f.conv = convergence{phase: StateDebouncing, since: noon, checkAt: noon}
-		if put := f.postpone(noon.Add(c.now), noon.Add(c.until)); put != c.put || f.conv.checkAt.Sub(noon) != c.at {
-			t.Errorf("%s: %t, looked at after %s", name, put, f.conv.checkAt.Sub(noon))
+		f.loop.conv = convergence{phase: StateDebouncing, since: noon, checkAt: noon}
+		if put := f.loop.postpone(noon.Add(c.now), noon.Add(c.until)); put != c.put || f.loop.conv.checkAt.Sub(noon) != c.at {
+			t.Errorf("%s: %t, looked at after %s", name, put, f.loop.conv.checkAt.Sub(noon))
 		}
 	}
 
 	f := newFolder(&Watcher{}, Watch{Settle: settle, MaxWait: maxWait})
-	if put := f.postpone(time.Now(), time.Now().Add(settle)); !put || f.conv.phase != StateDebouncing {
-		t.Errorf("an idle folder: %t, %s", put, f.conv.phase)
+	if put := f.loop.postpone(time.Now(), time.Now().Add(settle)); !put || f.loop.conv.phase != StateDebouncing {
+		t.Errorf("an idle folder: %t, %s", put, f.loop.conv.phase)
 	}
 }
 
@@ -180,9 +181,9 @@ func TestStillChanging(t *testing.T) {
 	t.Parallel()
 	for ago, want := range map[time.Duration]bool{0: true, 1: true, time.Second - 1: true, time.Second: false, time.Hour: false, -1: false, -time.Hour: false} {
 		f := newFolder(&Watcher{}, Watch{Settle: time.Second, MaxWait: time.Minute})
-		f.conv = convergence{phase: StateDebouncing, since: noon}
-		if got := f.stillChanging(noon, noon.Add(-ago)); got != want || got && f.conv.checkAt.Sub(noon) != time.Second-ago {
-			t.Errorf("changed %s ago: %t, looked at again after %s", ago, got, f.conv.checkAt.Sub(noon))
+		f.loop.conv = convergence{phase: StateDebouncing, since: noon}
+		if got := f.loop.stillChanging(noon, noon.Add(-ago)); got != want || got && f.loop.conv.checkAt.Sub(noon) != time.Second-ago {
+			t.Errorf("changed %s ago: %t, looked at again after %s", ago, got, f.loop.conv.checkAt.Sub(noon))
 		}
 	}
 }
@@ -192,9 +193,9 @@ func TestUnconfirmed(t *testing.T) {
 	t.Parallel()
 	for degraded, want := range map[string][]bool{"": {false, false, false, false}, "it is far away": {true, false, true, false}} {
 		f := newFolder(&Watcher{}, Watch{Settle: time.Second, MaxWait: time.Minute})
-		f.conv = convergence{phase: StateDebouncing, since: noon}
+		f.loop.conv = convergence{phase: StateDebouncing, since: noon}
 		for i, print := range []string{"one", "one", "two", "two"} {
-			if got := f.unconfirmed(noon, print, &walk{degraded: degraded}); got != want[i] {
+			if got := f.loop.unconfirmed(noon, print, &walk{degraded: degraded}); got != want[i] {
 				t.Errorf("%q, scan %d: %t", degraded, i, got)
 			}
 		}
@@ -206,31 +207,31 @@ func TestRetriedRunIsAwaited(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
 	f := d.looped()
-	if again, err := f.retried(t.Context()); again || err != nil {
+	if again, err := f.loop.retried(t.Context()); again || err != nil {
 		t.Errorf("without a run: %t, %v", again, err)
 	}
-	a, err := f.dispatch(t.Context(), tree.Tree{{Path: "b"}}, nil, &ledger.Changes{})
+	a, err := f.loop.dispatch(t.Context(), tree.Tree{{Path: "b"}}, nil, &ledger.Changes{})
 	d.must(err)
 	d.end(a.Run, domain.OutcomeError)
-	if again, err := f.retried(t.Context()); again || err != nil {
+	if again, err := f.loop.retried(t.Context()); again || err != nil {
 		t.Errorf("after it failed: %t, %v", again, err)
 	}
 
-	f.setPhase(StateIdle, time.Time{})
+	f.loop.setPhase(StateIdle, time.Time{})
 	if _, err := d.w.ledger.Retry(t.Context(), a.Run); err != nil {
 		t.Fatal(err)
 	}
 	f.MaxWait = 0 // a change is decided about at once
-	if n := f.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/c.csv"), Stamp: fsys.Stamp{Size: 1}}}}); n == 0 || d.runs() != 1 || f.conv.phase != StateProcessing {
-		t.Errorf("a change, and it is tried again: %d files, %d runs, %s", n, d.runs(), f.conv.phase)
+	if n := f.loop.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/c.csv"), Stamp: fsys.Stamp{Size: 1}}}}); n == 0 || d.runs() != 1 || f.loop.conv.phase != StateProcessing {
+		t.Errorf("a change, and it is tried again: %d files, %d runs, %s", n, d.runs(), f.loop.conv.phase)
 	}
-	f.setPhase(StateIdle, time.Time{})
-	if again, err := f.retried(t.Context()); !again || err != nil || f.conv.phase != StateProcessing {
-		t.Errorf("tried again: %t, %v, %s", again, err, f.conv.phase)
+	f.loop.setPhase(StateIdle, time.Time{})
+	if again, err := f.loop.retried(t.Context()); !again || err != nil || f.loop.conv.phase != StateProcessing {
+		t.Errorf("tried again: %t, %v, %s", again, err, f.loop.conv.phase)
 	}
 
 	d.must(d.w.ledger.Close())
-	if _, err := f.retried(t.Context()); err == nil {
+	if _, err := f.loop.retried(t.Context()); err == nil {
 		t.Error("what the ledger does not say is taken for an end")
 	}
 }
@@ -242,10 +243,10 @@ func TestEvaluateAgainWhatFailed(t *testing.T) {
 	f := d.looped()
 	d.must(d.w.ledger.Close())
 	before := time.Now()
-	f.conv.checkAt = time.Time{}
-	f.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Size: 1}}}})
-	if f.conv.loaded || f.conv.checkAt.Before(before.Add(time.Second)) || f.conv.checkAt.After(time.Now().Add(time.Second)) {
-		t.Errorf("%+v", f.conv)
+	f.loop.conv.checkAt = time.Time{}
+	f.loop.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Size: 1}}}})
+	if f.loop.conv.loaded || f.loop.conv.checkAt.Before(before.Add(time.Second)) || f.loop.conv.checkAt.After(time.Now().Add(time.Second)) {
+		t.Errorf("%+v", f.loop.conv)
 	}
 }
 
@@ -262,12 +263,12 @@ func TestDecidesWhenItIsTime(t *testing.T) {
 	} {
 		d := newHarness(t)
 		f := d.looped()
-		f.setPhase(c.phase, time.Now().Add(c.in))
+		f.loop.setPhase(c.phase, time.Now().Add(c.in))
 		long := noon.UnixNano()
-		f.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Size: 1, Modified: long, Changed: long}}}})
+		f.loop.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Size: 1, Modified: long, Changed: long}}}})
 		if c.phase == StateIdle && d.runs() == 0 { // what went has just gone
 			f.MaxWait = 0
-			f.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Size: 1, Modified: long, Changed: long}}}})
+			f.loop.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Size: 1, Modified: long, Changed: long}}}})
 		}
 		if got := d.runs(); got != c.runs {
 			t.Errorf("%s, due in %s: %d runs", c.phase, c.in, got)
@@ -288,17 +289,17 @@ func TestLastRound(t *testing.T) {
 	} {
 		d := newHarness(t)
 		f := d.looped()
-		a, err := f.dispatch(t.Context(), tree.Tree{{Path: "a.csv"}}, nil, &ledger.Changes{})
+		a, err := f.loop.dispatch(t.Context(), tree.Tree{{Path: "a.csv"}}, nil, &ledger.Changes{})
 		d.must(err)
 		d.end(a.Run, c.outcome)
-		f.conv.state.Round, f.conv.outcome, f.conv.runPredates = c.round, c.outcome, true
-		f.setPhase(StateSettling, time.Now())
+		f.loop.conv.state.Round, f.loop.conv.outcome, f.loop.conv.runPredates = c.round, c.outcome, true
+		f.loop.setPhase(StateSettling, time.Now())
 		long := noon.UnixNano()
-		f.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/a.csv"), Stamp: fsys.Stamp{Modified: long}}, {Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Size: 1, Modified: long, Changed: long}}}})
+		f.loop.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/a.csv"), Stamp: fsys.Stamp{Modified: long}}, {Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Size: 1, Modified: long, Changed: long}}}})
 		runs, err := d.w.ledger.Runs.List(t.Context(), runs.Filter{Job: "in", Limit: 10})
 		d.must(err)
-		if len(runs) != c.runs || f.conv.state.Round != c.now {
-			t.Errorf("%+v: %d runs, round %d", c, len(runs), f.conv.state.Round)
+		if len(runs) != c.runs || f.loop.conv.state.Round != c.now {
+			t.Errorf("%+v: %d runs, round %d", c, len(runs), f.loop.conv.state.Round)
 		}
 		if adopted := strings.Contains(d.kinds(), "watch.adopted"); adopted != (c.now == 0) {
 			t.Errorf("%+v: told %q", c, d.kinds())
@@ -325,10 +326,10 @@ func TestLoopFollowsItsRun(t *testing.T) {
 		"tried again while it settles":      {phase: StateSettling, known: failed, end: failed, retried: true, want: StateProcessing},
 		"over while it settles":             {phase: StateSettling, known: done, end: done, want: StateSettling},
 		"failed while it is idle":           {phase: StateIdle, known: failed, end: failed, want: StateIdle},
-		"before it knows its state":         {phase: StateProcessing, end: done, is: func(f *folder) { f.conv.loaded = false }, want: StateProcessing},
-		"the ledger has not changed since":  {phase: StateProcessing, end: done, is: func(f *folder) { f.runChanged = make(chan struct{}) }, want: StateProcessing},
+		"before it knows its state":         {phase: StateProcessing, end: done, is: func(f *folder) { f.loop.conv.loaded = false }, want: StateProcessing},
+		"the ledger has not changed since":  {phase: StateProcessing, end: done, is: func(f *folder) { f.loop.runChanged = make(chan struct{}) }, want: StateProcessing},
 		"the ledger cannot be read":         {phase: StateProcessing, end: done, is: func(f *folder) { f.w.ledger.Close() }, want: StateProcessing},
-		"it changed after it was read last": {phase: StateProcessing, end: done, is: func(f *folder) { f.runChanged = closed }, want: StateSettling},
+		"it changed after it was read last": {phase: StateProcessing, end: done, is: func(f *folder) { f.loop.runChanged = closed }, want: StateSettling},
 	} {
 		d := newHarness(t)
 		f := d.looped()
@@ -341,21 +342,21 @@ func TestLoopFollowsItsRun(t *testing.T) {
 			_, err := d.w.ledger.Retry(t.Context(), run)
 			d.must(err)
 		}
-		f.conv.phase, f.conv.outcome, f.conv.since, f.conv.checkAt = c.phase, c.known, noon, time.Time{}
+		f.loop.conv.phase, f.loop.conv.outcome, f.loop.conv.since, f.loop.conv.checkAt = c.phase, c.known, noon, time.Time{}
 		if c.is != nil {
 			c.is(f)
 		}
 
 		before := time.Now()
-		f.checkRun(t.Context())
-		if f.conv.phase != c.want {
-			t.Errorf("%s: %s, want %s", name, f.conv.phase, c.want)
+		f.loop.checkRun(t.Context())
+		if f.loop.conv.phase != c.want {
+			t.Errorf("%s: %s, want %s", name, f.loop.conv.phase, c.want)
 		}
-		if again := !f.conv.since.Equal(noon); again != (c.phase != c.want) {
+		if again := !f.loop.conv.since.Equal(noon); again != (c.phase != c.want) {
 			t.Errorf("%s: the phase begins again: %t", name, again)
 		}
-		if c.phase != c.want && c.want == StateSettling && (f.conv.outcome != c.end || f.conv.checkAt.Before(before.Add(time.Hour))) {
-			t.Errorf("%s: %+v", name, f.conv)
+		if c.phase != c.want && c.want == StateSettling && (f.loop.conv.outcome != c.end || f.loop.conv.checkAt.Before(before.Add(time.Hour))) {
+			t.Errorf("%s: %+v", name, f.loop.conv)
 		}
 	}
 }
@@ -379,9 +380,9 @@ func TestLoopLooksWhenItIsTime(t *testing.T) {
 		"it is time": {time.Now().Add(-time.Second), f.root, true}, "later": {time.Now().Add(time.Hour), f.root, false},
 		"it waits for an event": {time.Time{}, f.root, false}, "missing": {time.Now().Add(-time.Second), "", false},
 	} {
-		f.conv.checkAt, f.root, f.status.LastScan = c.at, c.root, time.Time{}
+		f.loop.conv.checkAt, f.root, f.report.status.LastScan = c.at, c.root, time.Time{}
 		f.converge(t.Context())
-		if got := !f.status.LastScan.IsZero(); got != c.want {
+		if got := !f.report.status.LastScan.IsZero(); got != c.want {
 			t.Errorf("%s: it is looked at: %t", name, got)
 		}
 		f.root = d.path("inbox")
@@ -399,18 +400,18 @@ func TestLoopOfAnotherFolder(t *testing.T) {
 	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Mode: ModeConverge, Settle: time.Millisecond}}))
 	f := d.w.folders["in"]
 	f.scan(t.Context(), "start")
-	one := f.conv.state.Fingerprint
-	f.conv.loaded = false
+	one := f.loop.conv.state.Fingerprint
+	f.loop.conv.loaded = false
 	f.scan(t.Context(), "")
-	if !f.conv.loaded || f.conv.state.Fingerprint != one || f.conv.phase != StateIdle {
-		t.Errorf("%+v", f.conv)
+	if !f.loop.conv.loaded || f.loop.conv.state.Fingerprint != one || f.loop.conv.phase != StateIdle {
+		t.Errorf("%+v", f.loop.conv)
 	}
 
 	d.must(os.Remove(d.path("inbox")))
 	d.link("two", "inbox")
 	f.scan(t.Context(), "")
-	if f.conv.root != d.path("two") || f.conv.state.Fingerprint == one || f.conv.phase != StateIdle || d.runs() != 0 || d.kinds() != "watch.baseline watch.baseline" {
-		t.Errorf("%+v, %d runs, told %s", f.conv, d.runs(), d.kinds())
+	if f.loop.conv.root != d.path("two") || f.loop.conv.state.Fingerprint == one || f.loop.conv.phase != StateIdle || d.runs() != 0 || d.kinds() != "watch.baseline watch.baseline" {
+		t.Errorf("%+v, %d runs, told %s", f.loop.conv, d.runs(), d.kinds())
 	}
 }
 
@@ -431,7 +432,7 @@ func TestLoadedState(t *testing.T) {
 		"a run failed":     {func(d *harness, f *folder) { d.end(d.dispatched(f), domain.OutcomeError) }, StateSettling, true, 1, true},
 		"at rest after it": {func(d *harness, f *folder) {
 			d.end(d.dispatched(f), domain.OutcomeSuccess)
-			d.must(f.becomeIdle(d.t.Context(), tree.Snapshot{}, tree.Tree(nil).Fingerprint()))
+			d.must(f.loop.becomeIdle(d.t.Context(), tree.Snapshot{}, tree.Tree(nil).Fingerprint()))
 		}, StateIdle, false, 0, true},
 		"recorded by a version that is not known": {func(d *harness, f *folder) {
 			d.must(d.w.ledger.Watches.Save(d.t.Context(), claim.WatchState{Job: "in", Fingerprint: "f", Tree: "9 x", Round: 3}))
@@ -442,18 +443,18 @@ func TestLoadedState(t *testing.T) {
 		d.w.runSettle = time.Hour
 		c.is(d, f)
 		before := time.Now()
-		d.must(f.loadState(t.Context()))
-		l := f.conv
+		d.must(f.loop.loadState(t.Context()))
+		l := f.loop.conv
 		if l.phase != c.want || l.runPredates != c.predates || l.state.Round != c.round || (l.state.Fingerprint != "") != c.fingerprint || !l.loaded {
 			t.Errorf("%s: %+v", name, l)
 		}
 		if l.phase == StateSettling && l.checkAt.Before(before.Add(time.Hour)) {
 			t.Errorf("%s: it is looked at after %s", name, l.checkAt.Sub(before))
 		}
-		if f.phase != c.want || f.status.Round != c.round {
-			t.Errorf("%s: it is told to be %s, in round %d", name, f.phase, f.status.Round)
+		if f.report.phase != c.want || f.report.status.Round != c.round {
+			t.Errorf("%s: it is told to be %s, in round %d", name, f.report.phase, f.report.status.Round)
 		}
-		if follows := f.conv.follows(); follows != (c.want != StateIdle) {
+		if follows := f.loop.conv.follows(); follows != (c.want != StateIdle) {
 			t.Errorf("%s: its run is followed: %t", name, follows)
 		}
 	}
@@ -462,7 +463,7 @@ func TestLoadedState(t *testing.T) {
 // dispatched is a run of the folder.
 func (d *harness) dispatched(f *folder) int64 {
 	d.t.Helper()
-	a, err := f.dispatch(d.t.Context(), tree.Tree{{Path: "b"}}, nil, &ledger.Changes{})
+	a, err := f.loop.dispatch(d.t.Context(), tree.Tree{{Path: "b"}}, nil, &ledger.Changes{})
 	d.must(err)
 	return a.Run
 }
@@ -473,31 +474,31 @@ func TestLoopAfterAFailedRun(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
 	f := d.looped()
-	recorded := f.conv.state.Fingerprint
+	recorded := f.loop.conv.state.Fingerprint
 	d.write("inbox/b.csv", "1")
 	run := d.dispatched(f)
 	d.end(run, domain.OutcomeError)
-	f.conv.outcome = domain.OutcomeError
+	f.loop.conv.outcome = domain.OutcomeError
 	left := tree.Tree{{Path: "left"}}.Fingerprint()
-	d.must(f.giveUp(t.Context(), tree.Snapshot{Last: tree.Tree{{Path: "b"}}}, left, 1))
-	if f.conv.state.Fingerprint == left || f.conv.state.Fingerprint == recorded || f.conv.idlePrint != left || f.conv.phase != StateIdle {
-		t.Errorf("%+v", f.conv)
+	d.must(f.loop.giveUp(t.Context(), tree.Snapshot{Last: tree.Tree{{Path: "b"}}}, left, 1))
+	if f.loop.conv.state.Fingerprint == left || f.loop.conv.state.Fingerprint == recorded || f.loop.conv.idlePrint != left || f.loop.conv.phase != StateIdle {
+		t.Errorf("%+v", f.loop.conv)
 	}
-	if _, err := f.loadSnapshot(t.Context(), nil); err != nil || f.conv.idlePrint != left { // it selects what it did
-		t.Errorf("looked at: %+v (%v)", f.conv, err)
+	if _, err := f.loop.loadSnapshot(t.Context(), nil); err != nil || f.loop.conv.idlePrint != left { // it selects what it did
+		t.Errorf("looked at: %+v (%v)", f.loop.conv, err)
 	}
-	d.must(f.loadState(t.Context()))
-	if f.conv.idlePrint != left || f.conv.phase != StateIdle || !f.conv.failed() {
-		t.Errorf("loaded: %+v", f.conv)
+	d.must(f.loop.loadState(t.Context()))
+	if f.loop.conv.idlePrint != left || f.loop.conv.phase != StateIdle || !f.loop.conv.failed() {
+		t.Errorf("loaded: %+v", f.loop.conv)
 	}
 
 	if _, err := d.w.ledger.Retry(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	d.end(run, domain.OutcomeSuccess)
-	d.must(f.loadState(t.Context()))
-	if f.conv.idlePrint != f.conv.state.Fingerprint || f.conv.failed() {
-		t.Errorf("after a retry: %+v", f.conv)
+	d.must(f.loop.loadState(t.Context()))
+	if f.loop.conv.idlePrint != f.loop.conv.state.Fingerprint || f.loop.conv.failed() {
+		t.Errorf("after a retry: %+v", f.loop.conv)
 	}
 }
 
@@ -520,7 +521,7 @@ func TestLastRemoval(t *testing.T) {
 	}{
 		{nil, time.Time{}}, {[]string{"a"}, root}, {[]string{"sub/a"}, sub}, {[]string{"sub/deep/a", "sub/deep/b"}, sub}, {[]string{"gone/deep/a"}, root}, {[]string{"sub/a", "a"}, latest(sub, root)}, {[]string{"a", "sub/a"}, latest(sub, root)},
 	} {
-		if got := f.lastRemoval(&ledger.Changes{Removed: c.removed}); !got.Equal(c.want) {
+		if got := f.loop.lastRemoval(&ledger.Changes{Removed: c.removed}); !got.Equal(c.want) {
 			t.Errorf("%q: %s, want %s", c.removed, got, c.want)
 		}
 	}
@@ -538,15 +539,15 @@ func TestLoopWithUnreadableFiles(t *testing.T) {
 	info, err := os.Lstat(d.path("inbox/a.csv"))
 	d.must(err)
 	denied := map[string]error{d.path("inbox/sub"): fs.ErrPermission}
-	f.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/a.csv"), Stamp: fsys.StampOf(info)}}, unreadable: denied})
-	if f.conv.phase != StateIdle || d.runs() != 0 {
-		t.Errorf("%s, %d runs", f.conv.phase, d.runs())
+	f.loop.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/a.csv"), Stamp: fsys.StampOf(info)}}, unreadable: denied})
+	if f.loop.conv.phase != StateIdle || d.runs() != 0 {
+		t.Errorf("%s, %d runs", f.loop.conv.phase, d.runs())
 	}
 
 	long := noon.UnixNano()
-	n := f.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/a.csv"), Stamp: fsys.StampOf(info)}, {Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Modified: long, Changed: long}}}, unreadable: denied})
-	if f.conv.phase != StateProcessing || d.runs() != 1 || n != 1 {
-		t.Errorf("%s, %d runs of %d files", f.conv.phase, d.runs(), n)
+	n := f.loop.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/a.csv"), Stamp: fsys.StampOf(info)}, {Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Modified: long, Changed: long}}}, unreadable: denied})
+	if f.loop.conv.phase != StateProcessing || d.runs() != 1 || n != 1 {
+		t.Errorf("%s, %d runs of %d files", f.loop.conv.phase, d.runs(), n)
 	}
 }
 
@@ -563,8 +564,8 @@ func TestLoopOfAPolledFolder(t *testing.T) {
 		size int64
 		runs int
 	}{{1, 0}, {2, 0}, {2, 1}} {
-		f.conv.checkAt = time.Time{}
-		f.evaluate(t.Context(), &walk{degraded: "it is far away", files: []tree.Sighting{{Path: d.path("inbox/a.csv"), Stamp: fsys.StampOf(info)}, {Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Size: c.size, Modified: long, Changed: long}}}})
+		f.loop.conv.checkAt = time.Time{}
+		f.loop.evaluate(t.Context(), &walk{degraded: "it is far away", files: []tree.Sighting{{Path: d.path("inbox/a.csv"), Stamp: fsys.StampOf(info)}, {Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Size: c.size, Modified: long, Changed: long}}}})
 		if got := d.runs(); got != c.runs {
 			t.Errorf("scan %d: %d runs", i, got)
 		}
@@ -595,25 +596,25 @@ func TestLoopOfAFailedRun(t *testing.T) {
 		d.must(err)
 		long := noon.UnixNano()
 		files := []tree.Sighting{{Path: d.path("inbox/a.csv"), Stamp: fsys.StampOf(info)}, {Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Size: 1, Modified: long, Changed: long}}}
-		f.setPhase(StateDebouncing, time.Time{})
-		f.evaluate(t.Context(), &walk{files: files})
+		f.loop.setPhase(StateDebouncing, time.Time{})
+		f.loop.evaluate(t.Context(), &walk{files: files})
 		if d.runs() != 1 {
 			t.Fatalf("%s: %d runs", name, d.runs())
 		}
-		d.end(f.conv.state.Run, c.outcome)
-		f.conv.outcome, f.conv.runPredates = c.outcome, c.predates
-		f.setPhase(StateSettling, time.Time{})
+		d.end(f.loop.conv.state.Run, c.outcome)
+		f.loop.conv.outcome, f.loop.conv.runPredates = c.outcome, c.predates
+		f.loop.setPhase(StateSettling, time.Time{})
 		if c.different {
 			files = append(files, tree.Sighting{Path: d.path("inbox/c.csv"), Stamp: fsys.Stamp{Size: 1, Modified: long, Changed: long}})
 		}
-		f.evaluate(t.Context(), &walk{files: files})
+		f.loop.evaluate(t.Context(), &walk{files: files})
 		runs, err := d.w.ledger.Runs.List(t.Context(), runs.Filter{Job: "in", Limit: 10})
 		d.must(err)
 		if want := strings.TrimSpace("watch.baseline " + c.told); len(runs) != c.runs || !sameKinds(d.kinds(), want) {
 			t.Errorf("%s: %d runs, told %q, want %q", name, len(runs), d.kinds(), want)
 		}
-		if c.runs == 1 && f.conv.phase != StateIdle || c.runs == 2 && f.conv.phase != StateProcessing {
-			t.Errorf("%s: %s", name, f.conv.phase)
+		if c.runs == 1 && f.loop.conv.phase != StateIdle || c.runs == 2 && f.loop.conv.phase != StateProcessing {
+			t.Errorf("%s: %s", name, f.loop.conv.phase)
 		}
 	}
 }
@@ -631,8 +632,8 @@ func TestStartMissing(t *testing.T) {
 		f := d.w.folders["in"]
 		for range 2 {
 			f.scan(t.Context(), "start")
-			if !sameKinds(d.kinds(), c.told) || f.conv.loaded != (c.mode == ModeConverge) {
-				t.Errorf("%+v: told %q, the state is loaded: %t", c, d.kinds(), f.conv.loaded)
+			if !sameKinds(d.kinds(), c.told) || f.loop.conv.loaded != (c.mode == ModeConverge) {
+				t.Errorf("%+v: told %q, the state is loaded: %t", c, d.kinds(), f.loop.conv.loaded)
 			}
 		}
 
@@ -640,12 +641,12 @@ func TestStartMissing(t *testing.T) {
 		f.MaxWait = 0
 		f.scan(t.Context(), "")
 		if f.Mode == ModeConverge {
-			f.conv.checkAt = time.Time{}
+			f.loop.conv.checkAt = time.Time{}
 			f.scan(t.Context(), "")
 			if d.runs() != 1 {
 				t.Errorf("%+v: %d runs of what came", c, d.runs())
 			}
-		} else if !f.debouncer.Has(d.path("inbox/none/a.csv")) {
+		} else if !f.files.debouncer.Has(d.path("inbox/none/a.csv")) {
 			t.Errorf("%+v: what came is not new", c)
 		}
 
@@ -672,18 +673,18 @@ func TestRestTellsOfALoop(t *testing.T) {
 	} {
 		d := newHarness(t)
 		f := d.looped()
-		f.conv.state.Round, f.conv.outcome = c.round, c.outcome
-		d.must(f.rest(t.Context(), tree.Snapshot{}, "print"))
-		if got := d.kinds(); !sameKinds(got, c.told) || f.conv.state.Round != 0 || f.conv.idlePrint != "print" {
-			t.Errorf("%+v: told %q, %+v", c, got, f.conv)
+		f.loop.conv.state.Round, f.loop.conv.outcome = c.round, c.outcome
+		d.must(f.loop.rest(t.Context(), tree.Snapshot{}, "print"))
+		if got := d.kinds(); !sameKinds(got, c.told) || f.loop.conv.state.Round != 0 || f.loop.conv.idlePrint != "print" {
+			t.Errorf("%+v: told %q, %+v", c, got, f.loop.conv)
 		}
 	}
 
 	d := newHarness(t)
 	f := d.looped()
-	f.conv.state.Round = 2
+	f.loop.conv.state.Round = 2
 	d.must(d.w.ledger.Close())
-	if err := f.rest(t.Context(), tree.Snapshot{}, "print"); err == nil {
+	if err := f.loop.rest(t.Context(), tree.Snapshot{}, "print"); err == nil {
 		t.Error("what was not recorded is told")
 	}
 }
@@ -706,8 +707,8 @@ func TestBusy(t *testing.T) {
 		"a run without its row": {false, StateProcessing, 0, "its folder is processing; "},
 	} {
 		f := newFolder(&Watcher{}, Watch{Job: "in", Path: "/in"})
-		f.missing, f.conv.phase, f.conv.state.Run = c.missing, c.phase, c.run
-		err := f.busy()
+		f.report.missing, f.loop.conv.phase, f.loop.conv.state.Run = c.missing, c.phase, c.run
+		err := f.loop.busy()
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrBusy) != (err != nil && !c.missing) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -786,7 +787,7 @@ func TestPreexistingIsRecorded(t *testing.T) {
 		d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Existing: ExistingIgnore}}))
 		f := d.w.folders["in"]
 		f.scan(t.Context(), "start")
-		if f.debouncer.Len() != 0 {
+		if f.files.debouncer.Len() != 0 {
 			t.Errorf("%s: what was there before is new", name)
 		}
 		d.write("inbox/new.csv", "1")
@@ -794,8 +795,8 @@ func TestPreexistingIsRecorded(t *testing.T) {
 		g := newFolder(d.w, f.Watch)
 		g.scan(t.Context(), "start")
 		g.scan(t.Context(), "")
-		if g.debouncer.Has(d.path("inbox/old.csv")) || g.debouncer.Has(d.path("inbox/new.csv")) != c.new || strings.Count(d.kinds(), "watch.baseline") != c.baseline {
-			t.Errorf("%s: %d wait, told %q", name, g.debouncer.Len(), d.kinds())
+		if g.files.debouncer.Has(d.path("inbox/old.csv")) || g.files.debouncer.Has(d.path("inbox/new.csv")) != c.new || strings.Count(d.kinds(), "watch.baseline") != c.baseline {
+			t.Errorf("%s: %d wait, told %q", name, g.files.debouncer.Len(), d.kinds())
 		}
 	}
 }
@@ -804,7 +805,7 @@ func TestPreexistingIsRecorded(t *testing.T) {
 func TestEnqueueFileRefuses(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	w := d.set(After{})
+	w := d.set(after.Rule{})
 	d.write("inbox/x.pdf", "")
 	d.write("inbox/x.pdf.part", "1")
 	d.write("inbox/full.pdf", "1")

@@ -16,7 +16,7 @@ const WaitsEvent = "file.waits"
 
 // waitIfNotReady reports whether err means that a file is not ready. The file is then checked again
 // after a while.
-func (f *folder) waitIfNotReady(ctx context.Context, c candidate, err error) bool {
+func (f *candidates) waitIfNotReady(ctx context.Context, c candidate, err error) bool {
 	reason, ok := errors.AsType[*settle.NotReadyError](err)
 	if !ok {
 		return false
@@ -38,18 +38,18 @@ func (f *folder) waitIfNotReady(ctx context.Context, c candidate, err error) boo
 
 // publishWaits drops the files that do not wait any more and copies the others to where Status reads
 // them. The caller holds mu.
-func (f *folder) publishWaits() {
+func (f *candidates) publishWaits() {
 	f.waiting.Keep(func(path string) bool { return f.debouncer.Has(path) || f.hashing[path] })
-	f.status.Waits = f.waiting.List()
+	f.report.status.Waits = f.waiting.List()
 	for _, b := range f.reappeared {
-		f.status.Waits = append(f.status.Waits, b.WaitingFile)
+		f.report.status.Waits = append(f.report.status.Waits, b.WaitingFile)
 	}
 }
 
 // unreadyChange returns an error if one of the changed files of a folder that converges is not ready.
 // It is nil if that cannot be checked: the run is about the folder, and reads the files that it can.
-func (f *folder) unreadyChange(names ...[]string) error {
-	root, err := f.openRoot()
+func (l *loop) unreadyChange(names ...[]string) error {
+	root, err := l.openRoot()
 	if err != nil {
 		return nil
 	}
@@ -65,9 +65,9 @@ func (f *folder) unreadyChange(names ...[]string) error {
 				continue
 			}
 
-			held, ok := errors.AsType[*settle.NotReadyError](settle.CheckReady(file, fsys.StampOf(info), f.OwnFolder, f.TakeOpen))
+			held, ok := errors.AsType[*settle.NotReadyError](settle.CheckReady(file, fsys.StampOf(info), l.OwnFolder, l.TakeOpen))
 			if !ok && info.Size() == 0 {
-				held, ok = errors.AsType[*settle.NotReadyError](settle.CheckEmpty(file, f.partials))
+				held, ok = errors.AsType[*settle.NotReadyError](settle.CheckEmpty(file, l.partials))
 			}
 			if ok && held != settle.ErrHardLink {
 				return fmt.Errorf("%s: %w", file.Path(), held)

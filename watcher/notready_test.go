@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rouse/internal/ledger/event"
+	"rouse/watcher/after"
 	"rouse/watcher/fsys"
 	"rouse/watcher/settle"
 )
@@ -16,7 +17,7 @@ import (
 func TestHeldChange(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	d.set(After{})
+	d.set(after.Rule{})
 	f := d.w.folders["in"]
 	f.rootFound(d.path("inbox"))
 	d.write("inbox/complete", "1")
@@ -44,7 +45,7 @@ func TestHeldChange(t *testing.T) {
 		{[][]string{append(many, "x.pdf")}, false},
 		{[][]string{many, {"x.pdf"}}, false},
 	} {
-		if held := f.unreadyChange(c.lists...); (held != nil) != c.held {
+		if held := f.loop.unreadyChange(c.lists...); (held != nil) != c.held {
 			t.Errorf("%.80q: %v", c.lists, held)
 		}
 	}
@@ -73,21 +74,21 @@ func TestWaitIfNotReady(t *testing.T) {
 	}
 
 	before := time.Now()
-	if !f.waitIfNotReady(t.Context(), ready(path, fsys.StampOf(info)), reason) || !f.debouncer.Has(path) || recorded() != 0 {
+	if !f.files.waitIfNotReady(t.Context(), ready(path, fsys.StampOf(info)), reason) || !f.files.debouncer.Has(path) || recorded() != 0 {
 		t.Error("it does not wait, or is recorded at once")
 	}
-	if due := f.debouncer.NextDue(); due.Before(before.Add(time.Hour)) || due.After(time.Now().Add(time.Hour)) {
+	if due := f.files.debouncer.NextDue(); due.Before(before.Add(time.Hour)) || due.After(time.Now().Add(time.Hour)) {
 		t.Errorf("it is looked at again at %s, an hour after %s", due, before)
 	}
 
-	f.waiting = settle.NewWaitingFiles()
-	f.waiting.Note(path, settle.ErrHardLink, before.Add(-time.Hour))
+	f.files.waiting = settle.NewWaitingFiles()
+	f.files.waiting.Note(path, settle.ErrHardLink, before.Add(-time.Hour))
 	for range 2 {
-		if f.waitIfNotReady(t.Context(), ready(path, fsys.StampOf(info)), reason); recorded() != 1 {
+		if f.files.waitIfNotReady(t.Context(), ready(path, fsys.StampOf(info)), reason); recorded() != 1 {
 			t.Errorf("recorded %d times, want 1", recorded())
 		}
 	}
-	if f.waitIfNotReady(t.Context(), ready(path, fsys.Stamp{}), fsys.ErrChanged) {
+	if f.files.waitIfNotReady(t.Context(), ready(path, fsys.Stamp{}), fsys.ErrChanged) {
 		t.Error("a file that changed is held back")
 	}
 }

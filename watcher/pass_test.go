@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rouse/internal/nofollow"
+	"rouse/watcher/after"
 	"rouse/watcher/fsys"
 	"rouse/watcher/match"
 	"rouse/watcher/settle"
@@ -23,24 +24,24 @@ func TestSleepUntilSomethingIsDue(t *testing.T) {
 		want time.Duration
 	}{
 		"a scan":                     {func(f *folder, now time.Time) {}, 5 * time.Minute},
-		"a file":                     {func(f *folder, now time.Time) { f.debouncer.Observe("a", now, fsys.Stamp{}, settle.Scanned) }, 2 * time.Second},
-		"a batch":                    {func(f *folder, now time.Time) { f.batch.add(ready("a", fsys.Stamp{}), now) }, time.Minute},
-		"a folder":                   {func(f *folder, now time.Time) { f.root, f.conv.checkAt = "/in", now.Add(3*time.Second) }, 3 * time.Second},
-		"a folder that is not there": {func(f *folder, now time.Time) { f.conv.checkAt = now.Add(3 * time.Second) }, 5 * time.Minute},
+		"a file":                     {func(f *folder, now time.Time) { f.files.debouncer.Observe("a", now, fsys.Stamp{}, settle.Scanned) }, 2 * time.Second},
+		"a batch":                    {func(f *folder, now time.Time) { f.files.batch.add(ready("a", fsys.Stamp{}), now) }, time.Minute},
+		"a folder":                   {func(f *folder, now time.Time) { f.root, f.loop.conv.checkAt = "/in", now.Add(3*time.Second) }, 3 * time.Second},
+		"a folder that is not there": {func(f *folder, now time.Time) { f.loop.conv.checkAt = now.Add(3 * time.Second) }, 5 * time.Minute},
 		"all": {func(f *folder, now time.Time) {
-			f.batch.add(ready("a", fsys.Stamp{}), now)
-			f.root, f.conv.checkAt = "/in", now.Add(3*time.Second)
-			f.debouncer.Observe("a", now, fsys.Stamp{Size: 1}, settle.Scanned)
+			f.files.batch.add(ready("a", fsys.Stamp{}), now)
+			f.root, f.loop.conv.checkAt = "/in", now.Add(3*time.Second)
+			f.files.debouncer.Observe("a", now, fsys.Stamp{Size: 1}, settle.Scanned)
 		}, 2 * time.Second},
 		"a scan before them": {func(f *folder, now time.Time) {
 			f.scanAt = now.Add(time.Second)
-			f.debouncer.Observe("a", now, fsys.Stamp{}, settle.Scanned)
+			f.files.debouncer.Observe("a", now, fsys.Stamp{}, settle.Scanned)
 		}, time.Second},
-		"an event":                          {func(f *folder, now time.Time) { f.noteEvent("a", true) }, minPause},
-		"a folder that went away":           {func(f *folder, now time.Time) { f.noteRemoved("a", true) }, minPause},
-		"a scan that was asked for":         {func(f *folder, now time.Time) { f.requestScan("why") }, minPause},
-		"a change of the ledger":            {func(f *folder, now time.Time) { f.runChanged = closed }, followPause},
-		"an event long after the last pass": {func(f *folder, now time.Time) { f.noteEvent("a", true); f.lastPass = now.Add(-time.Hour) }, 0},
+		"an event":                          {func(f *folder, now time.Time) { f.hints.noteEvent("a", true) }, minPause},
+		"a folder that went away":           {func(f *folder, now time.Time) { f.hints.noteRemoved("a", true) }, minPause},
+		"a scan that was asked for":         {func(f *folder, now time.Time) { f.hints.requestScan("why") }, minPause},
+		"a change of the ledger":            {func(f *folder, now time.Time) { f.loop.runChanged = closed }, followPause},
+		"an event long after the last pass": {func(f *folder, now time.Time) { f.hints.noteEvent("a", true); f.lastPass = now.Add(-time.Hour) }, 0},
 		"the end of the watch":              {func(f *folder, now time.Time) { f.cancel() }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +51,7 @@ func TestSleepUntilSomethingIsDue(t *testing.T) {
 				defer cancel()
 				now := time.Now()
 				f.cancel, f.lastPass, f.scanAt = cancel, now, now.Add(5*time.Minute)
-				f.debouncer.LastChange = now.Add(time.Hour) // so that a batch waits for as long as it may
+				f.files.debouncer.LastChange = now.Add(time.Hour) // so that a batch waits for as long as it may
 				c.due(f, now)
 				f.sleep(ctx)
 				if got := time.Since(now); got != c.want {
@@ -65,12 +66,12 @@ func TestSleepUntilSomethingIsDue(t *testing.T) {
 func TestWaitingIsTold(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&Watcher{subs: newSubscriptions(nil, nil)}, Watch{Settle: time.Second, MaxFiles: 3})
-	f.debouncer.Observe("settles", time.Now(), fsys.Stamp{}, settle.Scanned)
+	f.files.debouncer.Observe("settles", time.Now(), fsys.Stamp{}, settle.Scanned)
 	for _, path := range []string{"read", "read too"} {
-		f.hashing[path] = true
+		f.files.hashing[path] = true
 	}
 	for _, path := range []string{"a", "b", "c", "d"} {
-		f.batch.add(ready(path, fsys.Stamp{}), time.Now())
+		f.files.batch.add(ready(path, fsys.Stamp{}), time.Now())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -91,13 +92,13 @@ func TestNextScanReason(t *testing.T) {
 	}{
 		"nothing is due":            {func(f *folder) {}, false, ""},
 		"it is time":                {func(f *folder) {}, true, periodic},
-		"it was asked for":          {func(f *folder) { f.requestScan("one"); f.requestScan("two") }, false, "one"},
-		"that and it is time":       {func(f *folder) { f.requestScan("one") }, true, "one"},
-		"a run is on":               {func(f *folder) { f.conv.phase = StateProcessing }, true, ""},
-		"a run settles":             {func(f *folder) { f.conv.phase = StateSettling }, true, ""},
-		"a change settles":          {func(f *folder) { f.conv.phase = StateDebouncing }, true, periodic},
-		"missing while a run is on": {func(f *folder) { f.root, f.conv.phase = "", StateProcessing }, true, periodic},
-		"asked for during a run":    {func(f *folder) { f.conv.phase = StateProcessing; f.requestScan("one") }, false, "one"},
+		"it was asked for":          {func(f *folder) { f.hints.requestScan("one"); f.hints.requestScan("two") }, false, "one"},
+		"that and it is time":       {func(f *folder) { f.hints.requestScan("one") }, true, "one"},
+		"a run is on":               {func(f *folder) { f.loop.conv.phase = StateProcessing }, true, ""},
+		"a run settles":             {func(f *folder) { f.loop.conv.phase = StateSettling }, true, ""},
+		"a change settles":          {func(f *folder) { f.loop.conv.phase = StateDebouncing }, true, periodic},
+		"missing while a run is on": {func(f *folder) { f.root, f.loop.conv.phase = "", StateProcessing }, true, periodic},
+		"asked for during a run":    {func(f *folder) { f.loop.conv.phase = StateProcessing; f.hints.requestScan("one") }, false, "one"},
 	} {
 		f := newFolder(&Watcher{rescan: time.Hour}, Watch{})
 		f.root, f.scanAt = "/in", time.Now().Add(time.Hour)
@@ -108,7 +109,7 @@ func TestNextScanReason(t *testing.T) {
 		if got := f.nextScanReason(); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
-		if f.scanReason != "" {
+		if f.hints.scanReason != "" {
 			t.Errorf("%s: it is asked for again", name)
 		}
 		if c.late && c.want == "" && time.Until(f.scanAt) < 59*time.Minute {
@@ -123,12 +124,12 @@ func TestEventsOfOnePath(t *testing.T) {
 	for _, c := range []struct{ one, two bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
 		f := newFolder(&Watcher{}, Watch{})
 		for _, said := range []bool{c.one, c.two} {
-			f.noteEvent("other", false)
-			f.noteEvent("a", said)
-			f.noteRemoved("dir", said)
+			f.hints.noteEvent("other", false)
+			f.hints.noteEvent("a", said)
+			f.hints.noteRemoved("dir", said)
 		}
-		if want := c.one || c.two; len(f.events) != 2 || f.events[1].path != "a" || f.events[1].created != want || f.events[0].created || f.removed["dir"] != want {
-			t.Errorf("%+v: %+v, %v", c, f.events, f.removed)
+		if want := c.one || c.two; len(f.hints.events) != 2 || f.hints.events[1].path != "a" || f.hints.events[1].created != want || f.hints.events[0].created || f.hints.removed["dir"] != want {
+			t.Errorf("%+v: %+v, %v", c, f.hints.events, f.hints.removed)
 		}
 	}
 }
@@ -154,7 +155,7 @@ func TestSkippedFolders(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
 	d.must(d.w.Set(t.Context(), []Watch{
-		{Job: "in", Path: d.path("inbox"), Recursive: true, OnSuccess: After{Action: actionMove, Dir: d.path("inbox/done")}, OnFailure: After{Action: actionLeave, Dir: d.path("inbox/left")}},
+		{Job: "in", Path: d.path("inbox"), Recursive: true, OnSuccess: after.Rule{Action: after.Move, Dir: d.path("inbox/done")}, OnFailure: after.Rule{Action: after.Leave, Dir: d.path("inbox/left")}},
 		{Job: "inner", Path: d.path("inbox/inner")},
 	}))
 	f := d.w.folders["in"]
@@ -168,7 +169,7 @@ func TestSkippedFolders(t *testing.T) {
 	// What a destination leads to by a link of somebody else is left out as well.
 	d.must(os.Mkdir(d.path("inbox/real"), 0o755))
 	d.link("inbox/real", "inbox/link")
-	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Recursive: true, OnSuccess: After{Action: actionMove, Dir: d.path("inbox/link")}, Boundary: nofollow.NewBoundary(d.path("inbox"))}}))
+	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Recursive: true, OnSuccess: after.Rule{Action: after.Move, Dir: d.path("inbox/link")}, Boundary: nofollow.NewBoundary(d.path("inbox"))}}))
 	f = d.w.folders["in"]
 	f.rootFound(d.path("inbox"))
 	for name, want := range map[string]bool{"real": false, "link": false, "sub": true} {
@@ -207,9 +208,9 @@ func TestHandleEvent(t *testing.T) {
 		{in, "before.csv", false, ""}, {in, "before.csv", true, "before.csv"}, {in, "gone.csv", true, ""}, {in, "../inbox", true, ""},
 		{all, "sub", true, "sub/b.csv"}, {all, "later", false, ""}, {all, "later/b.csv", false, "later/b.csv"}, {all, "old", true, ""}, {all, "old/b.csv", true, ""},
 	} {
-		c.f.debouncer = settle.NewDebouncer(time.Hour)
+		c.f.files.debouncer = settle.NewDebouncer(time.Hour)
 		c.f.handleEvent(t.Context(), eventPath{path: d.path("inbox/" + c.name), created: c.created})
-		if got := c.f.debouncer.Len(); got != len(strings.Fields(c.want)) || c.want != "" && !c.f.debouncer.Has(d.path("inbox/"+c.want)) {
+		if got := c.f.files.debouncer.Len(); got != len(strings.Fields(c.want)) || c.want != "" && !c.f.files.debouncer.Has(d.path("inbox/"+c.want)) {
 			t.Errorf("%s, event of %s, created: %t: %d files wait, want %q", c.f.Job, c.name, c.created, got, c.want)
 		}
 	}
@@ -221,7 +222,7 @@ func TestHandleEvent(t *testing.T) {
 		name   string
 		scan   string
 	}{{false, "link.csv", ""}, {true, "link.csv", linksChanged}, {true, "a.csv", ""}, {true, "was.csv", linksChanged}, {true, "gone.csv", ""}, {false, "was.csv", ""}} {
-		in.FollowSymlinks, in.scanReason, in.scanAt = c.follow, "", time.Now().Add(time.Hour)
+		in.FollowSymlinks, in.hints.scanReason, in.scanAt = c.follow, "", time.Now().Add(time.Hour)
 		in.linked.links[d.path("inbox/was.csv")] = true
 		if in.handleEvent(t.Context(), eventPath{path: d.path("inbox/" + c.name), created: true}); in.nextScanReason() != c.scan {
 			t.Errorf("%+v: scanned: %t", c, c.scan == "")
@@ -232,15 +233,15 @@ func TestHandleEvent(t *testing.T) {
 	// One that is ready, and looks as it did then, is not looked at once more; one that is gone is not ready any more.
 	info, err := os.Lstat(d.path("inbox/a.csv"))
 	d.must(err)
-	in.debouncer = settle.NewDebouncer(time.Hour)
-	in.batch.add(ready(d.path("inbox/a.csv"), fsys.StampOf(info)), time.Now())
+	in.files.debouncer = settle.NewDebouncer(time.Hour)
+	in.files.batch.add(ready(d.path("inbox/a.csv"), fsys.StampOf(info)), time.Now())
 	in.handleEvent(t.Context(), eventPath{path: d.path("inbox/a.csv"), created: true})
-	if in.debouncer.Len() != 0 || len(in.batch.files) != 1 {
-		t.Errorf("%d wait, %d are ready", in.debouncer.Len(), len(in.batch.files))
+	if in.files.debouncer.Len() != 0 || len(in.files.batch.files) != 1 {
+		t.Errorf("%d wait, %d are ready", in.files.debouncer.Len(), len(in.files.batch.files))
 	}
 	d.must(os.Remove(d.path("inbox/a.csv")))
 	in.handleEvent(t.Context(), eventPath{path: d.path("inbox/a.csv"), created: false})
-	if len(in.batch.files) != 0 {
+	if len(in.files.batch.files) != 0 {
 		t.Error("a file that is gone is ready")
 	}
 }
@@ -256,9 +257,9 @@ func TestHandleEventOfAFolder(t *testing.T) {
 	f := d.w.folders["in"]
 	f.scan(t.Context(), "start")
 	for name, want := range map[string]State{"a.csv": StateDebouncing, "gone.csv": StateDebouncing, "a.txt": StateIdle, "gone.txt": StateIdle, "sub.csv": StateIdle} {
-		f.setPhase(StateIdle, time.Time{})
-		if f.handleEvent(t.Context(), eventPath{path: d.path("inbox/" + name), created: true}); f.conv.phase != want || f.debouncer.Len() != 0 {
-			t.Errorf("%s: %s", name, f.conv.phase)
+		f.loop.setPhase(StateIdle, time.Time{})
+		if f.handleEvent(t.Context(), eventPath{path: d.path("inbox/" + name), created: true}); f.loop.conv.phase != want || f.files.debouncer.Len() != 0 {
+			t.Errorf("%s: %s", name, f.loop.conv.phase)
 		}
 	}
 }
@@ -269,7 +270,7 @@ func TestEventsOfAMissingFolder(t *testing.T) {
 	for path, want := range map[string]bool{"/a/b/in": true, "/a/b": true, "/a": true, "/a/c": false, "/a/b/in/x": false, "/a/b/inn": false} {
 		f := newFolder(&Watcher{}, Watch{})
 		f.awaited, f.scanAt = "/a/b/in", time.Now().Add(time.Hour)
-		f.noteEvent(path, true)
+		f.hints.noteEvent(path, true)
 		f.handleEvents(t.Context())
 		if why := f.nextScanReason(); (why != "") != want {
 			t.Errorf("%s: %q", path, why)
@@ -304,7 +305,7 @@ func TestUnsubscribeRemoved(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		f.noteRemoved(filepath.FromSlash(c.dir), c.renamed)
+		f.hints.noteRemoved(filepath.FromSlash(c.dir), c.renamed)
 		f.unsubscribeRemoved()
 		dirs := w.subs.dirs(f)
 		for _, dir := range strings.Fields(c.left) {
@@ -318,8 +319,8 @@ func TestUnsubscribeRemoved(t *testing.T) {
 		if why := f.nextScanReason(); why != c.why {
 			t.Errorf("%s: %q, want %q", name, why, c.why)
 		}
-		if len(f.events) != 1 || f.events[0].path != filepath.FromSlash(c.dir) || !f.events[0].created {
-			t.Errorf("%s: %+v", name, f.events)
+		if len(f.hints.events) != 1 || f.hints.events[0].path != filepath.FromSlash(c.dir) || !f.hints.events[0].created {
+			t.Errorf("%s: %+v", name, f.hints.events)
 		}
 	}
 }

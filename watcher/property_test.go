@@ -15,6 +15,7 @@ import (
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/runs"
 	"rouse/watcher"
+	"rouse/watcher/after"
 )
 
 // Whatever happens to the files, and however often the watcher is stopped meanwhile, each
@@ -225,7 +226,7 @@ func TestNothingIsLostProperty(t *testing.T) {
 		m := newModel(t)
 		defer m.stop()
 
-		m.watch.OnSuccess = watcher.After{Action: "move", Dir: m.path("inbox/done")}
+		m.watch.OnSuccess = after.Rule{Action: "move", Dir: m.path("inbox/done")}
 		m.start(m.watch)
 		dropped := map[string]string{} // texts by place and text
 		for range rapid.IntRange(5, 30).Draw(rt, "steps") {

@@ -16,7 +16,7 @@ import (
 
 // fileReappeared says whether a file is there again as it was when its run failed. It stays where it is, and waits for its owner
 // to have that run tried again, or to change the job.
-func (f *folder) fileReappeared(ctx context.Context, c candidate, st claim.Status) (bool, error) {
+func (f *candidates) fileReappeared(ctx context.Context, c candidate, st claim.Status) (bool, error) {
 	if !st.Outcome.Failed() || st.After == claim.AfterFailed {
 		return false, nil
 	}
@@ -52,7 +52,7 @@ func BackText(run int64) string {
 }
 
 // reviewBack drops the files that have gone, or that somebody has had tried again.
-func (f *folder) reviewBack(ctx context.Context) {
+func (f *candidates) reviewBack(ctx context.Context) {
 	for path, b := range f.reappeared {
 		st, _, err := f.w.ledger.Claims.Of(ctx, f.Job, filepath.ToSlash(path), b.hash)
 		if err != nil {

@@ -6,13 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
 
-	"rouse/internal/nofollow"
 	"rouse/watcher/fsys"
 	"rouse/watcher/settle"
 	"rouse/watcher/tree"
@@ -34,10 +31,10 @@ func (f *folder) scan(ctx context.Context, why string) {
 		return
 	}
 
-	f.reviewBack(ctx)
+	f.files.reviewBack(ctx)
 	news := f.updateUnreadable(ctx, walk)
 	if f.Mode == ModeConverge {
-		news = f.evaluate(ctx, walk)
+		news = f.loop.evaluate(ctx, walk)
 	}
 
 	if back {
@@ -56,13 +53,13 @@ func (f *folder) scan(ctx context.Context, why string) {
 func (f *folder) inspect(ctx context.Context) (_ *walk, back bool) {
 	// Status shows a scan that does not end as a problem.
 	began := time.Now()
-	f.mu.Lock()
-	f.scanning = began
-	f.mu.Unlock()
+	f.report.mu.Lock()
+	f.report.scanning = began
+	f.report.mu.Unlock()
 	defer func() {
-		f.mu.Lock()
-		f.scanning = time.Time{}
-		f.mu.Unlock()
+		f.report.mu.Lock()
+		f.report.scanning = time.Time{}
+		f.report.mu.Unlock()
 	}()
 
 	if f.w.subs.reopen() {
@@ -76,19 +73,19 @@ func (f *folder) inspect(ctx context.Context) (_ *walk, back bool) {
 	}
 
 	back = f.rootFound(root)
-	retries := f.nextRetries()
+	retries := f.moves.nextRetries()
 	walk := f.walk(ctx, root, ".", retries)
 	if ctx.Err() != nil {
 		return nil, false
 	}
 
 	if walk.unopened {
-		f.retryAll()
+		f.moves.retryAll()
 	} else {
-		f.forgetVanished(retries, walk)
+		f.moves.forgetVanished(retries, walk)
 	}
 	f.linked = walk.linked
-	if err := f.skipPreexisting(ctx, walk); err != nil {
+	if err := f.files.skipPreexisting(ctx, walk); err != nil {
 		if ctx.Err() == nil {
 			f.w.log.Error("what was in a folder before its job cannot be read or recorded; it is tried again", "job", f.Job, "path", f.Path, "error", err)
 		}
@@ -96,7 +93,7 @@ func (f *folder) inspect(ctx context.Context) (_ *walk, back bool) {
 		return nil, false
 	}
 
-	f.debounceFound(walk)
+	f.files.debounceFound(walk)
 	took := time.Since(began)
 	f.unsubscribeStale(walk)
 	f.finishScan(ctx, walk, took)
@@ -104,49 +101,20 @@ func (f *folder) inspect(ctx context.Context) (_ *walk, back bool) {
 	return walk, back
 }
 
-// findRoot is the folder with its owner's links resolved, so that claims do not depend on them.
-func (f *folder) findRoot() (string, error) {
-	root, err := f.Boundary.Resolve(f.Path)
-	if err != nil {
-		return "", err
-	}
-
-	info, err := f.Boundary.Stat(root)
-	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s is not a folder", f.Path)
-	}
-	return root, err
-}
-
-// openRoot opens the folder that the last scan found. It is not held open: its owner must be able to
-// unmount or to replace it.
-func (f *folder) openRoot() (*os.Root, error) { return f.Boundary.OpenRoot(f.root) }
-
 // rootFound prepares for the folder at root; it says whether it was missing before.
 func (f *folder) rootFound(root string) bool {
 	f.root = root
 	f.skipFolders()
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.report.mu.Lock()
+	defer f.report.mu.Unlock()
 
-	back := f.missing
-	f.missing, f.status.Problem = false, ""
+	back := f.report.missing
+	f.report.missing, f.report.status.Problem = false, ""
 	return back
 }
 
-// skipFolders finds the folders that are not entered.
-func (f *folder) skipFolders() {
-	f.skippedDirs = map[string]bool{}
-	for _, dir := range append(f.destinations(), f.nestedWatches...) {
-		f.skippedDirs[f.resolveLinks(dir)] = true
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			f.skippedDirs[real] = true // within the watched folder a destination may be a link
-		}
-	}
-}
-
 // debounceFound hands what a scan found to the debouncer, the oldest first.
-func (f *folder) debounceFound(walk *walk) {
+func (f *candidates) debounceFound(walk *walk) {
 	if f.Mode == ModeConverge {
 		return // its files are fingerprinted together
 	}
@@ -179,7 +147,7 @@ func (f *folder) unsubscribeStale(walk *walk) {
 	if stale {
 		// It may have been renamed: the system then knows one subscription by two paths, and
 		// ending the old one has ended the new one too.
-		f.requestScan("a folder was renamed")
+		f.hints.requestScan("a folder was renamed")
 	}
 }
 
@@ -191,10 +159,10 @@ func (f *folder) finishScan(ctx context.Context, walk *walk, took time.Duration)
 		f.scanAt = now.Add(min(f.w.rescan, max(pollEvery, 10*took)))
 	}
 
-	f.mu.Lock()
-	before := f.status.Degraded
-	f.status.Degraded, f.status.LastScan = walk.degraded, now
-	f.mu.Unlock()
+	f.report.mu.Lock()
+	before := f.report.status.Degraded
+	f.report.status.Degraded, f.report.status.LastScan = walk.degraded, now
+	f.report.mu.Unlock()
 
 	switch {
 	case walk.degraded != "" && before == "":
@@ -209,9 +177,9 @@ func (f *folder) finishScan(ctx context.Context, walk *walk, took time.Duration)
 // updateUnreadable drops the errors that a scan does not confirm, reports new ones, and counts
 // the files that were found apart from those.
 func (f *folder) updateUnreadable(ctx context.Context, walk *walk) (news int) {
-	f.mu.Lock()
-	old := f.unreadable
-	f.unreadable = map[string]string{}
+	f.report.mu.Lock()
+	old := f.report.unreadable
+	f.report.unreadable = map[string]string{}
 
 	for _, s := range walk.files {
 		if _, known := old[s.Path]; !known {
@@ -220,14 +188,14 @@ func (f *folder) updateUnreadable(ctx context.Context, walk *walk) (news int) {
 	}
 
 	for path, why := range old {
-		if f.debouncer.Has(path) || walk.unreadable[path] != nil {
-			f.unreadable[path] = why
+		if f.files.debouncer.Has(path) || walk.unreadable[path] != nil {
+			f.report.unreadable[path] = why
 		}
 	}
 
-	f.mu.Unlock()
+	f.report.mu.Unlock()
 	for dir, err := range walk.unreadable {
-		f.reportUnreadable(ctx, dir, err)
+		f.report.reportUnreadable(ctx, dir, err)
 	}
 
 	return news
@@ -238,13 +206,13 @@ func (f *folder) descend(ctx context.Context, dir, name string) {
 	walk := f.walk(ctx, dir, name, nil)
 	walk.hint = settle.Arrived
 	f.linked.merge(walk.linked)
-	f.debounceFound(walk)
+	f.files.debounceFound(walk)
 	for sub, err := range walk.unreadable {
-		f.reportUnreadable(ctx, sub, err)
+		f.report.reportUnreadable(ctx, sub, err)
 	}
 
 	if walk.degraded != "" {
-		f.requestScan("a new folder cannot be watched")
+		f.hints.requestScan("a new folder cannot be watched")
 	}
 }
 
@@ -267,7 +235,7 @@ func (f *folder) rootMissing(ctx context.Context, err error) {
 	}
 
 	f.root = ""
-	f.retryAll()
+	f.moves.retryAll()
 	f.scanAt = time.Now().Add(missingEvery)
 	f.awaited = f.resolveLinks(f.Path)
 	near := f.nearestExisting()
@@ -293,44 +261,10 @@ func (f *folder) rootMissing(ctx context.Context, err error) {
 
 	// It may have returned before the subscription, or a link have come to its place, without an event.
 	if _, again := f.findRoot(); again == nil {
-		f.requestScan("the folder is back")
+		f.hints.requestScan("the folder is back")
 	} else {
 		err = again
 	}
 
-	f.reportMissing(ctx, err)
-}
-
-// reportMissing tells the owner once why the folder is not watched, and again when another link is in
-// the way to it.
-func (f *folder) reportMissing(ctx context.Context, err error) {
-	kind, said, inTheWay := "watch.missing", "a watched folder is missing", ""
-	problem := fmt.Sprintf("the folder %s cannot be read (%v); it is watched again as soon as it is there", f.Path, err)
-	if link, ok := errors.AsType[*nofollow.LinkError](err); ok {
-		kind, said, inTheWay = linkKind, "a watched folder is not watched: a link is in the way", link.Path
-		problem = fmt.Sprintf("the folder %s is not watched: %v; it is watched again then", f.Path, err)
-	}
-
-	f.mu.Lock()
-	news := !f.missing || f.inTheWay != inTheWay
-	f.missing, f.inTheWay, f.status.Problem = true, inTheWay, problem
-	f.mu.Unlock()
-	if news {
-		f.w.log.Warn(said, "job", f.Job, "path", f.Path, "error", err)
-		f.event(ctx, kind, 0, map[string]any{"path": f.Path, "error": problem})
-	}
-}
-
-// nearestExisting is the closest folder above the missing one that exists. Behind a link that is not
-// followed nothing is waited for.
-func (f *folder) nearestExisting() string {
-	dir := filepath.Dir(f.awaited)
-	for dir != filepath.Dir(dir) {
-		if info, err := f.Boundary.Stat(dir); err == nil && info.IsDir() {
-			break
-		}
-		dir = filepath.Dir(dir)
-	}
-
-	return dir
+	f.report.reportMissing(ctx, err)
 }

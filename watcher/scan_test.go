@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"rouse/internal/nofollow"
+	"rouse/watcher/after"
 	"rouse/watcher/fsys"
 	"rouse/watcher/match"
 	"rouse/watcher/settle"
@@ -37,7 +38,7 @@ func TestRescanIsTold(t *testing.T) {
 			if polled {
 				d.w.subs = newSubscriptions(nil, errors.New("no instance"))
 			}
-			d.set(After{})
+			d.set(after.Rule{})
 			f := d.w.folders["in"]
 			f.scan(t.Context(), "start")
 			if c.new {
@@ -77,7 +78,7 @@ func TestNextScan(t *testing.T) {
 	} {
 		d := newHarness(t)
 		d.w.rescan = time.Hour
-		d.set(After{})
+		d.set(after.Rule{})
 		f := d.w.folders["in"]
 		before := time.Now()
 		f.finishScan(t.Context(), &walk{degraded: c.degraded}, c.took)
@@ -91,14 +92,14 @@ func TestNextScan(t *testing.T) {
 func TestPollingIsTold(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	d.set(After{})
+	d.set(after.Rule{})
 	f := d.w.folders["in"]
 	want := ""
 	for _, c := range []struct{ degraded, told string }{{"", ""}, {"one", "watch.polled"}, {"one", ""}, {"two", ""}, {"", "watch.told"}, {"", ""}, {"one", "watch.polled"}} {
 		f.finishScan(t.Context(), &walk{degraded: c.degraded}, 0)
 		want += " " + c.told
-		if got := d.kinds(); !sameKinds(got, want) || f.status.Degraded != c.degraded {
-			t.Errorf("%+v: told %q, want %q, status %q", c, got, want, f.status.Degraded)
+		if got := d.kinds(); !sameKinds(got, want) || f.report.status.Degraded != c.degraded {
+			t.Errorf("%+v: told %q, want %q, status %q", c, got, want, f.report.status.Degraded)
 		}
 	}
 }
@@ -107,15 +108,15 @@ func TestPollingIsTold(t *testing.T) {
 func TestUpdateUnreadable(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	d.set(After{})
+	d.set(after.Rule{})
 	f := d.w.folders["in"]
 	for _, path := range []string{"still", "waits", "read", "found"} {
-		f.unreadable[path] = "denied"
+		f.report.unreadable[path] = "denied"
 	}
-	f.debouncer.Observe("waits", time.Now(), fsys.Stamp{}, settle.Scanned)
+	f.files.debouncer.Observe("waits", time.Now(), fsys.Stamp{}, settle.Scanned)
 	news := f.updateUnreadable(t.Context(), &walk{files: []tree.Sighting{{Path: "found"}, {Path: "new"}, {Path: "newer"}}, unreadable: map[string]error{"still": errors.New("denied"), "other": errors.New("denied")}})
 	var left []string
-	for path := range f.unreadable {
+	for path := range f.report.unreadable {
 		left = append(left, path)
 	}
 	slices.Sort(left)
@@ -128,9 +129,9 @@ func TestUpdateUnreadable(t *testing.T) {
 func TestFoundFilesInOrder(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&Watcher{}, Watch{Settle: time.Second})
-	f.debounceFound(&walk{files: []tree.Sighting{{Path: "c", Stamp: look(1, 3)}, {Path: "b", Stamp: look(1, 1)}, {Path: "a", Stamp: look(1, 3)}, {Path: "b", Stamp: look(1, 1)}, {Path: "d", Stamp: look(1, 2)}}})
+	f.files.debounceFound(&walk{files: []tree.Sighting{{Path: "c", Stamp: look(1, 3)}, {Path: "b", Stamp: look(1, 1)}, {Path: "a", Stamp: look(1, 3)}, {Path: "b", Stamp: look(1, 1)}, {Path: "d", Stamp: look(1, 2)}}})
 	var got []string
-	for _, it := range f.debouncer.Dequeue(time.Now().Add(time.Hour), 10) {
+	for _, it := range f.files.debouncer.Dequeue(time.Now().Add(time.Hour), 10) {
 		got = append(got, it.Path)
 	}
 	if strings.Join(got, "") != "bdac" {
@@ -138,7 +139,7 @@ func TestFoundFilesInOrder(t *testing.T) {
 	}
 
 	f.Mode = ModeConverge
-	if f.debounceFound(&walk{files: []tree.Sighting{{Path: "c", Stamp: look(1, 3)}}}); f.debouncer.Len() != 0 {
+	if f.files.debounceFound(&walk{files: []tree.Sighting{{Path: "c", Stamp: look(1, 3)}}}); f.files.debouncer.Len() != 0 {
 		t.Error("a file of a folder that converges waits for itself")
 	}
 }
@@ -206,7 +207,7 @@ func TestSubscriptionsAreShared(t *testing.T) {
 func TestMissingIsTold(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	d.set(After{})
+	d.set(after.Rule{})
 	f := d.w.folders["in"]
 	none, link, other := errors.New("none"), &nofollow.LinkError{Path: "/one"}, &nofollow.LinkError{Path: "/two"}
 	want := ""
@@ -214,16 +215,16 @@ func TestMissingIsTold(t *testing.T) {
 		err  error
 		told string
 	}{{none, "watch.missing"}, {none, ""}, {link, linkKind}, {link, ""}, {other, linkKind}, {none, "watch.missing"}} {
-		f.reportMissing(t.Context(), c.err)
+		f.report.reportMissing(t.Context(), c.err)
 		want += " " + c.told
-		if got := d.kinds(); !sameKinds(got, want) || !f.missing || f.status.Problem == "" {
+		if got := d.kinds(); !sameKinds(got, want) || !f.report.missing || f.report.status.Problem == "" {
 			t.Errorf("%d: told %q, want %q", i, got, want)
 		}
 	}
-	if back := f.rootFound(d.path("inbox")); !back || f.missing || f.status.Problem != "" || f.rootFound(d.path("inbox")) {
-		t.Errorf("%t, %+v", back, f.status)
+	if back := f.rootFound(d.path("inbox")); !back || f.report.missing || f.report.status.Problem != "" || f.rootFound(d.path("inbox")) {
+		t.Errorf("%t, %+v", back, f.report.status)
 	}
-	f.reportMissing(t.Context(), none)
+	f.report.reportMissing(t.Context(), none)
 	if want += " watch.missing"; !sameKinds(d.kinds(), want) {
 		t.Errorf("told %q, want %q", d.kinds(), want)
 	}
@@ -261,8 +262,8 @@ func TestRootMissing(t *testing.T) {
 		if near := filepath.Join(d.base, c.near); c.near != "" && (len(dirs) != 1 || dirs[0] != near) || c.near == "" && len(dirs) != 0 {
 			t.Errorf("%+v: %q are subscribed to", c, dirs)
 		}
-		if f.scanAt.Before(before.Add(c.want)) || f.scanAt.After(time.Now().Add(c.want)) || !f.missing || f.root != "" || !f.scanning.IsZero() {
-			t.Errorf("%+v: looked for again in %s, missing: %t", c, f.scanAt.Sub(before), f.missing)
+		if f.scanAt.Before(before.Add(c.want)) || f.scanAt.After(time.Now().Add(c.want)) || !f.report.missing || f.root != "" || !f.report.scanning.IsZero() {
+			t.Errorf("%+v: looked for again in %s, missing: %t", c, f.scanAt.Sub(before), f.report.missing)
 		}
 	}
 }
@@ -278,8 +279,8 @@ func TestRootMissingIsReportedToOthers(t *testing.T) {
 	inner.inspect(t.Context())
 	d.must(os.RemoveAll(d.path("inbox")))
 	inner.inspect(t.Context())
-	if _, reported := f.removed[f.root]; !reported || len(inner.removed) != 0 {
-		t.Errorf("reported: %v, to itself: %v", f.removed, inner.removed)
+	if _, reported := f.hints.removed[f.root]; !reported || len(inner.hints.removed) != 0 {
+		t.Errorf("reported: %v, to itself: %v", f.hints.removed, inner.hints.removed)
 	}
 }
 
@@ -304,7 +305,7 @@ func TestWalkFinds(t *testing.T) {
 		"some":               {Watch{Recursive: true, Filter: match.Filter{Include: []string{"*.csv"}, Exclude: []string{"deep"}}}, "a.csv done/f.csv sub/c.csv sub/e.csv", 3, false},
 		"links":              {Watch{FollowSymlinks: true}, "a.csv b.txt done/f.csv sub/c.csv sub/e.csv", 3, false},
 		"links to some":      {Watch{FollowSymlinks: true, Filter: match.Filter{Include: []string{"*.csv"}}}, "a.csv done/f.csv sub/c.csv", 3, false},
-		"links to a closed":  {Watch{FollowSymlinks: true, OnSuccess: After{Action: actionMove}}, "a.csv b.txt sub/c.csv sub/e.csv", 2, false},
+		"links to a closed":  {Watch{FollowSymlinks: true, OnSuccess: after.Rule{Action: after.Move}}, "a.csv b.txt sub/c.csv sub/e.csv", 2, false},
 		"links to all":       {Watch{FollowSymlinks: true, Recursive: true}, "a.csv b.txt done/f.csv sub/c.csv sub/deep/d.csv sub/e.csv", 4, false},
 		"links by a name":    {Watch{FollowSymlinks: true, Recursive: true, Filter: match.Filter{Include: []string{"alias/**"}}}, "sub/c.csv sub/deep/d.csv sub/e.csv", 4, true},
 		"links, not to that": {Watch{FollowSymlinks: true, Recursive: true, Filter: match.Filter{Include: []string{"alias/**"}, Exclude: []string{"sub/deep"}}}, "sub/c.csv sub/e.csv", 3, true},
@@ -337,7 +338,7 @@ func TestWalkFinds(t *testing.T) {
 			got = append(got, rel)
 		}
 		slices.Sort(got)
-		if strings.Join(slices.Compact(got), " ") != c.want || walk.torn || walk.unopened || len(walk.unreadable) != 0 || walk.degraded != "" || f.scanReason != "" {
+		if strings.Join(slices.Compact(got), " ") != c.want || walk.torn || walk.unopened || len(walk.unreadable) != 0 || walk.degraded != "" || f.hints.scanReason != "" {
 			t.Errorf("%s: %q, want %s (%+v)", name, got, c.want, walk)
 		}
 		if n := len(d.w.subs.dirs(f)); n != c.dirs || len(walk.entered) != n || (len(walk.linked.aliases) > 0) != c.aliases {
@@ -401,7 +402,7 @@ func TestDescendIntoAFolderWithoutEvents(t *testing.T) {
 		}
 		d.write("inbox/sub/a.csv", "1")
 		f.descend(t.Context(), d.path("inbox/sub"), "sub")
-		if why := f.nextScanReason(); why != want || !f.debouncer.Has(d.path("inbox/sub/a.csv")) {
+		if why := f.nextScanReason(); why != want || !f.files.debouncer.Has(d.path("inbox/sub/a.csv")) {
 			t.Errorf("%q, want %q", why, want)
 		}
 	}
@@ -440,15 +441,23 @@ func TestMayNeedWork(t *testing.T) {
 		is   func(f *folder, k *walker)
 		want bool
 	}{
-		"new":              {func(*folder, *walker) {}, true},
-		"known":            {func(f *folder, _ *walker) { f.known.Put(f.stampHasher.Of("a", st), struct{}{}) }, false},
-		"known, retried":   {func(f *folder, k *walker) { f.known.Put(f.stampHasher.Of("a", st), struct{}{}); k.retry["a"] = true }, true},
-		"known, converges": {func(f *folder, _ *walker) { f.known.Put(f.stampHasher.Of("a", st), struct{}{}); f.Mode = ModeConverge }, true},
-		"was there before": {func(f *folder, _ *walker) { f.preexisting.files = map[fsys.Key]struct{}{f.stampHasher.Of("a", st): {}} }, false},
-		"is being read":    {func(f *folder, _ *walker) { f.hashing["a"] = true }, false},
-		"settles":          {func(f *folder, _ *walker) { f.debouncer.Observe("a", noon, st, settle.Scanned) }, false},
-		"is ready":         {func(f *folder, _ *walker) { f.batch.add(ready("a", st), noon) }, false},
-		"was ready before": {func(f *folder, _ *walker) { f.batch.add(ready("a", fsys.Stamp{Size: 2}), noon) }, true},
+		"new":   {func(*folder, *walker) {}, true},
+		"known": {func(f *folder, _ *walker) { f.files.known.Put(f.files.stampHasher.Of("a", st), struct{}{}) }, false},
+		"known, retried": {func(f *folder, k *walker) {
+			f.files.known.Put(f.files.stampHasher.Of("a", st), struct{}{})
+			k.retry["a"] = true
+		}, true},
+		"known, converges": {func(f *folder, _ *walker) {
+			f.files.known.Put(f.files.stampHasher.Of("a", st), struct{}{})
+			f.Mode = ModeConverge
+		}, true},
+		"was there before": {func(f *folder, _ *walker) {
+			f.files.preexisting.files = map[fsys.Key]struct{}{f.files.stampHasher.Of("a", st): {}}
+		}, false},
+		"is being read":    {func(f *folder, _ *walker) { f.files.hashing["a"] = true }, false},
+		"settles":          {func(f *folder, _ *walker) { f.files.debouncer.Observe("a", noon, st, settle.Scanned) }, false},
+		"is ready":         {func(f *folder, _ *walker) { f.files.batch.add(ready("a", st), noon) }, false},
+		"was ready before": {func(f *folder, _ *walker) { f.files.batch.add(ready("a", fsys.Stamp{Size: 2}), noon) }, true},
 	} {
 		f := newFolder(&Watcher{}, Watch{})
 		k := &walker{f: f, retry: map[string]bool{}}
@@ -472,7 +481,7 @@ func TestWalkFails(t *testing.T) {
 	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Recursive: true}}))
 	f := d.w.folders["in"]
 	f.rootFound(d.path("inbox"))
-	if got := f.walk(t.Context(), d.path("inbox/none"), "none", nil); !got.torn || len(got.unreadable) != 0 || got.unopened || f.scanReason != "" {
+	if got := f.walk(t.Context(), d.path("inbox/none"), "none", nil); !got.torn || len(got.unreadable) != 0 || got.unopened || f.hints.scanReason != "" {
 		t.Errorf("%+v", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -20,6 +20,7 @@ import (
 	"rouse/internal/ledger/runs"
 	"rouse/internal/nofollow"
 	"rouse/watcher"
+	"rouse/watcher/after"
 	"rouse/watcher/settle"
 )
 
@@ -358,11 +359,11 @@ func (s *script) watch(args []string) {
 	s.watches[w.Job] = w
 }
 
-func (s *script) after(value string) watcher.After {
+func (s *script) after(value string) after.Rule {
 	if value == "delete" {
-		return watcher.After{Action: "delete"}
+		return after.Rule{Action: "delete"}
 	}
-	return watcher.After{Action: "move", Dir: s.path(value)}
+	return after.Rule{Action: "move", Dir: s.path(value)}
 }
 
 func (s *script) all() []watcher.Watch {

@@ -56,7 +56,7 @@ func BenchmarkDrop(b *testing.B) {
 		took = append(took, time.Since(began)-window)
 	}
 
-	report(b, took)
+	reportSpeed(b, took)
 }
 
 // BenchmarkFsnotify measures how long it takes to hear of a drop.
@@ -89,10 +89,10 @@ func BenchmarkFsnotify(b *testing.B) {
 		took = append(took, time.Since(began))
 	}
 
-	report(b, took)
+	reportSpeed(b, took)
 }
 
-func report(b *testing.B, took []time.Duration) {
+func reportSpeed(b *testing.B, took []time.Duration) {
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
@@ -106,7 +106,7 @@ func BenchmarkRescan(b *testing.B) {
 	f.rootFound(dir)
 	first := f.walk(b.Context(), dir, ".", nil)
 	for _, s := range first.files {
-		f.known.Put(f.stampHasher.Of(s.Path, s.Stamp), struct{}{})
+		f.files.known.Put(f.files.stampHasher.Of(s.Path, s.Stamp), struct{}{})
 	}
 
 	for b.Loop() {

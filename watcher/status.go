@@ -67,20 +67,20 @@ func (w *Watcher) Status(ctx context.Context) []Status {
 }
 
 func (f *folder) currentStatus(running bool) Status {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.report.mu.Lock()
+	defer f.report.mu.Unlock()
 
-	st := f.status
+	st := f.report.status
 	st.Subscriptions = len(f.w.subs.dirs(f))
 	st.Job, st.Path, st.Mode, st.State = f.Job, f.Path, f.Mode, StateIdle
 	switch {
-	case f.missing:
+	case f.report.missing:
 		st.State = StateMissing
-	case f.Mode == ModeConverge && f.phase != StateIdle:
-		st.State = f.phase
+	case f.Mode == ModeConverge && f.report.phase != StateIdle:
+		st.State = f.report.phase
 	case running && f.Mode != ModeConverge:
 		st.State = StateProcessing
-	case st.Waiting > 0 || len(f.eventIndex) > 0:
+	case st.Waiting > 0 || f.hints.waiting():
 		st.State = StateDebouncing
 	}
 
@@ -89,12 +89,12 @@ func (f *folder) currentStatus(running bool) Status {
 	})
 	switch {
 	case st.Problem != "":
-	case !f.scanning.IsZero() && time.Since(f.scanning) > unresponsiveAfter:
-		st.Problem = fmt.Sprintf("%s has been read since %s without an end; does its file system answer?", f.Path, f.scanning.Format(time.TimeOnly))
-	case len(f.unreadable) > 0:
-		st.Problem = describeFirst(f.unreadable, "cannot be read") + "; it is tried again at each scan"
-	case len(f.moveErrors) > 0:
-		st.Problem = describeFirst(f.moveErrors, "could not be dealt with after its run") + "; it is tried again at each scan"
+	case !f.report.scanning.IsZero() && time.Since(f.report.scanning) > unresponsiveAfter:
+		st.Problem = fmt.Sprintf("%s has been read since %s without an end; does its file system answer?", f.Path, f.report.scanning.Format(time.TimeOnly))
+	case len(f.report.unreadable) > 0:
+		st.Problem = describeFirst(f.report.unreadable, "cannot be read") + "; it is tried again at each scan"
+	default:
+		st.Problem = f.moves.problem()
 	}
 
 	if st.Problem == "" {

@@ -22,14 +22,14 @@ func TestCurrentState(t *testing.T) {
 		want    State
 	}{
 		"nothing":                          {ModePerFile, false, func(f *folder) {}, StateIdle},
-		"files wait":                       {ModePerFile, false, func(f *folder) { f.status.Waiting = 1 }, StateDebouncing},
-		"an event came":                    {ModePerFile, false, func(f *folder) { f.noteEvent("a", true) }, StateDebouncing},
-		"a run is on":                      {ModePerFile, true, func(f *folder) { f.status.Waiting = 1 }, StateProcessing},
-		"missing":                          {ModePerFile, true, func(f *folder) { f.missing = true; f.status.Waiting = 1 }, StateMissing},
-		"converges":                        {ModeConverge, false, func(f *folder) { f.phase = StateSettling }, StateSettling},
+		"files wait":                       {ModePerFile, false, func(f *folder) { f.report.status.Waiting = 1 }, StateDebouncing},
+		"an event came":                    {ModePerFile, false, func(f *folder) { f.hints.noteEvent("a", true) }, StateDebouncing},
+		"a run is on":                      {ModePerFile, true, func(f *folder) { f.report.status.Waiting = 1 }, StateProcessing},
+		"missing":                          {ModePerFile, true, func(f *folder) { f.report.missing = true; f.report.status.Waiting = 1 }, StateMissing},
+		"converges":                        {ModeConverge, false, func(f *folder) { f.report.phase = StateSettling }, StateSettling},
 		"idle while another run is on":     {ModeConverge, true, func(f *folder) {}, StateIdle},
-		"an event came to one that is not": {ModeConverge, false, func(f *folder) { f.noteEvent("a", true) }, StateDebouncing},
-		"missing while it converges":       {ModeConverge, true, func(f *folder) { f.missing, f.phase = true, StateProcessing }, StateMissing},
+		"an event came to one that is not": {ModeConverge, false, func(f *folder) { f.hints.noteEvent("a", true) }, StateDebouncing},
+		"missing while it converges":       {ModeConverge, true, func(f *folder) { f.report.missing, f.report.phase = true, StateProcessing }, StateMissing},
 	} {
 		f := newFolder(&Watcher{subs: newSubscriptions(nil, nil)}, Watch{Job: "in", Path: "/in", Mode: c.mode})
 		c.is(f)
@@ -48,24 +48,26 @@ func TestCurrentProblem(t *testing.T) {
 		want string
 	}{
 		"none":                   {func(f *folder) {}, ""},
-		"a scan":                 {func(f *folder) { f.scanning = now }, ""},
-		"a scan without an end":  {func(f *folder) { f.scanning = now.Add(-time.Minute) }, "/in has been read since"},
-		"one cannot be read":     {func(f *folder) { f.unreadable["b"] = "denied" }, "b cannot be read: denied; it is tried again at each scan"},
-		"two cannot be read":     {func(f *folder) { f.unreadable["b"], f.unreadable["a"] = "denied", "broken" }, "a cannot be read: broken (and 1 more); it is tried again at each scan"},
-		"one could not be moved": {func(f *folder) { f.moveErrors["b"] = "full" }, "b could not be dealt with after its run: full; it is tried again at each scan"},
-		"missing":                {func(f *folder) { f.status.Problem = "it is not there"; f.moveErrors["b"] = "full" }, "it is not there"},
-		"a file has just come":   {func(f *folder) { f.status.Waits = []settle.WaitingFile{{Path: "a", Why: "it is open", Since: now}} }, ""},
+		"a scan":                 {func(f *folder) { f.report.scanning = now }, ""},
+		"a scan without an end":  {func(f *folder) { f.report.scanning = now.Add(-time.Minute) }, "/in has been read since"},
+		"one cannot be read":     {func(f *folder) { f.report.unreadable["b"] = "denied" }, "b cannot be read: denied; it is tried again at each scan"},
+		"two cannot be read":     {func(f *folder) { f.report.unreadable["b"], f.report.unreadable["a"] = "denied", "broken" }, "a cannot be read: broken (and 1 more); it is tried again at each scan"},
+		"one could not be moved": {func(f *folder) { f.moves.moveErrors["b"] = "full" }, "b could not be dealt with after its run: full; it is tried again at each scan"},
+		"missing":                {func(f *folder) { f.report.status.Problem = "it is not there"; f.moves.moveErrors["b"] = "full" }, "it is not there"},
+		"a file has just come": {func(f *folder) {
+			f.report.status.Waits = []settle.WaitingFile{{Path: "a", Why: "it is open", Since: now}}
+		}, ""},
 		"a file has waited long": {func(f *folder) {
-			f.status.Waits = []settle.WaitingFile{{Path: "a", Why: "it is open", Since: now.Add(-time.Hour)}}
+			f.report.status.Waits = []settle.WaitingFile{{Path: "a", Why: "it is open", Since: now.Add(-time.Hour)}}
 		}, "a is not taken: it is open (since "},
 		"of one its owner knows": {func(f *folder) {
-			f.status.Waits = []settle.WaitingFile{{Path: "a", Why: "it failed", Since: now.Add(-time.Hour), Run: 1}}
+			f.report.status.Waits = []settle.WaitingFile{{Path: "a", Why: "it failed", Since: now.Add(-time.Hour), Run: 1}}
 		}, ""},
 		"one that is worse is it": {func(f *folder) {
-			f.moveErrors["b"] = "full"
-			f.status.Waits = []settle.WaitingFile{{Path: "a", Since: now.Add(-time.Hour)}}
+			f.moves.moveErrors["b"] = "full"
+			f.report.status.Waits = []settle.WaitingFile{{Path: "a", Since: now.Add(-time.Hour)}}
 		}, "b could not be dealt with"},
-		"what cannot be read ends": {func(f *folder) { f.unreadable["b"] = "denied"; delete(f.unreadable, "b") }, ""},
+		"what cannot be read ends": {func(f *folder) { f.report.unreadable["b"] = "denied"; delete(f.report.unreadable, "b") }, ""},
 	} {
 		f := newFolder(&Watcher{subs: newSubscriptions(nil, nil)}, Watch{Path: "/in"})
 		c.is(f)
@@ -79,7 +81,7 @@ func TestCurrentProblem(t *testing.T) {
 func TestWaitsByTime(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&Watcher{subs: newSubscriptions(nil, nil)}, Watch{Path: "/in"})
-	f.status.Waits = []settle.WaitingFile{{Path: "c", Since: noon}, {Path: "b", Since: noon}, {Path: "d", Since: noon.Add(-time.Second)}}
+	f.report.status.Waits = []settle.WaitingFile{{Path: "c", Since: noon}, {Path: "b", Since: noon}, {Path: "d", Since: noon.Add(-time.Second)}}
 	var got []string
 	for _, w := range f.currentStatus(false).Waits {
 		got = append(got, w.Path)
@@ -94,12 +96,12 @@ func TestPublishedWaits(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&Watcher{subs: newSubscriptions(nil, nil)}, Watch{Path: "/in"})
 	for _, path := range []string{"looked at", "read", "taken"} {
-		f.waiting.Note(path, settle.ErrHardLink, noon)
+		f.files.waiting.Note(path, settle.ErrHardLink, noon)
 	}
-	f.debouncer.Observe("looked at", noon, look(1, 0), settle.Scanned)
-	f.hashing["read"] = true
-	f.reappeared["failed"] = reappearedFile{WaitingFile: settle.WaitingFile{Path: "failed", Since: noon}}
-	f.publishWaits()
+	f.files.debouncer.Observe("looked at", noon, look(1, 0), settle.Scanned)
+	f.files.hashing["read"] = true
+	f.files.reappeared["failed"] = reappearedFile{WaitingFile: settle.WaitingFile{Path: "failed", Since: noon}}
+	f.files.publishWaits()
 	var got []string
 	for _, w := range f.currentStatus(false).Waits {
 		got = append(got, w.Path)
@@ -114,7 +116,7 @@ func TestStatusWithoutLedger(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
 	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox")}, {Job: "none", Path: d.path("none")}}))
-	d.w.folders["none"].reportMissing(t.Context(), errors.New("it is not there"))
+	d.w.folders["none"].report.reportMissing(t.Context(), errors.New("it is not there"))
 	for i, want := range []string{"", "it is not there"} {
 		if got := d.w.Status(t.Context())[i].Problem; !strings.Contains(got, want) || (got == "") != (want == "") {
 			t.Errorf("%q, want %q", got, want)
@@ -153,8 +155,8 @@ func TestStatusTellsTheRound(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
 	f := d.looped()
-	f.conv.state.Round, f.conv.outcome = 3, domain.OutcomeSuccess
-	f.publishPhase()
+	f.loop.conv.state.Round, f.loop.conv.outcome = 3, domain.OutcomeSuccess
+	f.loop.publishPhase()
 	if got := f.currentStatus(false); got.Round != 3 {
 		t.Errorf("%+v", got)
 	}

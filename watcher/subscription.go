@@ -88,7 +88,7 @@ func (a *subscriptions) reportRemoved(dir string) {
 
 	for sub, who := range gone {
 		for _, f := range who {
-			f.noteRemoved(sub, false)
+			f.hints.noteRemoved(sub, false)
 		}
 	}
 }

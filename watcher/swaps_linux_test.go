@@ -17,6 +17,7 @@ import (
 	"rouse/internal/ledger/runs"
 	"rouse/internal/nofollow"
 	"rouse/watcher"
+	"rouse/watcher/after"
 )
 
 // outsideHash is the SHA-256 of the text of all files outside.
@@ -39,7 +40,7 @@ func TestSwaps(t *testing.T) {
 			before := b.outside()
 			w := watcher.Watch{Job: "in", Agent: "a", Path: b.path("work/deep/in"), Mode: mode, Settle: 1, MaxWait: 1, Boundary: nofollow.NewBoundary(b.path("work"))}
 			if mode != watcher.ModeConverge {
-				w.OnSuccess, w.OnFailure = watcher.After{Action: "move", Dir: b.path("work/far/done")}, watcher.After{Action: "move", Dir: b.path("work/bad")}
+				w.OnSuccess, w.OnFailure = after.Rule{Action: "move", Dir: b.path("work/far/done")}, after.Rule{Action: "move", Dir: b.path("work/bad")}
 			}
 			b.start(w)
 			b.swapWhileFilesCome(n)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"rouse/internal/ledger"
@@ -17,6 +18,16 @@ var ErrBusy = errors.New("it can be triggered once it is idle")
 type triggerResult struct {
 	accepted ledger.Accepted
 	err      error
+}
+
+// triggerQueue holds the requests of other goroutines for a run of a folder that converges.
+type triggerQueue struct {
+	*place
+	hints *hints
+
+	mu       sync.Mutex
+	requests []chan triggerResult
+	ended    bool
 }
 
 // Trigger queues a run of a folder that converges, as if all that is in it were new (OSA-94).
@@ -33,7 +44,7 @@ func (w *Watcher) Trigger(ctx context.Context, job string) (ledger.Accepted, err
 	}
 
 	result := make(chan triggerResult, 1) // so that the folder need not wait if ctx ends first
-	if !f.requestTrigger(result) {
+	if !f.triggers.request(result) {
 		return ledger.Accepted{}, fmt.Errorf("job %s: its watch has just changed; try again", job)
 	}
 
@@ -76,7 +87,7 @@ func triggerable(f *folder, job string) error {
 }
 
 func (f *folder) trigger(ctx context.Context) (ledger.Accepted, error) {
-	if err := f.busy(); err != nil {
+	if err := f.loop.busy(); err != nil {
 		return ledger.Accepted{}, err
 	}
 
@@ -86,26 +97,26 @@ func (f *folder) trigger(ctx context.Context) (ledger.Accepted, error) {
 		return ledger.Accepted{}, fmt.Errorf("job %s: the folder %s cannot be read", f.Job, f.Path)
 	}
 
-	if !f.conv.loaded || f.conv.root != f.root {
-		if err := f.loadState(ctx); err != nil {
+	if !f.loop.conv.loaded || f.loop.conv.root != f.root {
+		if err := f.loop.loadState(ctx); err != nil {
 			return ledger.Accepted{}, err
 		}
 	}
 
-	if f.standalone && f.conv.phase == StateSettling {
-		f.conv.state.Round = 0
-		f.setPhase(StateIdle, time.Time{})
+	if f.standalone && f.loop.conv.phase == StateSettling {
+		f.loop.conv.state.Round = 0
+		f.loop.setPhase(StateIdle, time.Time{})
 	}
-	if err := f.busy(); err != nil {
+	if err := f.loop.busy(); err != nil {
 		return ledger.Accepted{}, err
 	}
 
 	// Compared with an empty tree, each file counts as added.
 	cur := tree.New(f.root, walk.files)
 	changes, _, _ := tree.Changes(nil, cur)
-	accepted, err := f.dispatch(ctx, cur, nil, changes)
+	accepted, err := f.loop.dispatch(ctx, cur, nil, changes)
 	if err != nil {
-		f.conv.loaded, f.conv.checkAt = false, time.Now().Add(time.Second)
+		f.loop.conv.loaded, f.loop.conv.checkAt = false, time.Now().Add(time.Second)
 		return accepted, err
 	}
 
@@ -113,55 +124,55 @@ func (f *folder) trigger(ctx context.Context) (ledger.Accepted, error) {
 	return accepted, nil
 }
 
-func (f *folder) busy() error {
-	l := &f.conv
-	f.mu.Lock()
-	missing := f.missing
-	f.mu.Unlock()
+func (l *loop) busy() error {
+	conv := &l.conv
+	l.report.mu.Lock()
+	missing := l.report.missing
+	l.report.mu.Unlock()
 
 	switch {
 	case missing:
-		return fmt.Errorf("job %s: the folder %s is not there", f.Job, f.Path)
-	case l.phase == StateIdle:
+		return fmt.Errorf("job %s: the folder %s is not there", l.Job, l.Path)
+	case conv.phase == StateIdle:
 		return nil
 	}
 
 	why := ""
-	if l.state.Run != 0 && l.phase != StateDebouncing {
-		why = fmt.Sprintf(" (run %d)", l.state.Run)
+	if conv.state.Run != 0 && conv.phase != StateDebouncing {
+		why = fmt.Sprintf(" (run %d)", conv.state.Run)
 	}
 
-	return fmt.Errorf("job %s: its folder is %s%s; %w", f.Job, l.phase, why, ErrBusy)
+	return fmt.Errorf("job %s: its folder is %s%s; %w", l.Job, conv.phase, why, ErrBusy)
 }
 
-// requestTrigger hands a request to the folder's goroutine; false when that has ended.
-func (f *folder) requestTrigger(a chan triggerResult) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// request hands a request to the folder's goroutine; false when that has ended.
+func (q *triggerQueue) request(a chan triggerResult) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 
-	if f.ended {
+	if q.ended {
 		return false
 	}
 
-	f.triggerRequests = append(f.triggerRequests, a)
-	f.notify()
+	q.requests = append(q.requests, a)
+	q.hints.notify()
 	return true
 }
 
-func (f *folder) drainTriggers() []chan triggerResult {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	asks := f.triggerRequests
-	f.triggerRequests = nil
+func (q *triggerQueue) drain() []chan triggerResult {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	asks := q.requests
+	q.requests = nil
 	return asks
 }
 
-// refuseTriggers answers the requests that come too late for the folder's goroutine.
-func (f *folder) refuseTriggers() {
-	f.mu.Lock()
-	f.ended = true
-	f.mu.Unlock()
-	for _, ask := range f.drainTriggers() {
-		ask <- triggerResult{err: fmt.Errorf("job %s: its watch ends", f.Job)}
+// refuse answers the requests that come too late for the folder's goroutine.
+func (q *triggerQueue) refuse() {
+	q.mu.Lock()
+	q.ended = true
+	q.mu.Unlock()
+	for _, ask := range q.drain() {
+		ask <- triggerResult{err: fmt.Errorf("job %s: its watch ends", q.Job)}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/event"
 	"rouse/watcher"
+	"rouse/watcher/after"
 )
 
 // A file that cannot be read is reported once, tried at each scan, and gets its run once it can be.
@@ -74,7 +75,7 @@ func TestUnreadableFolder(t *testing.T) {
 func TestUnwritableDestination(t *testing.T) {
 	b := newBench(t)
 	w := b.inbox()
-	w.OnSuccess = watcher.After{Action: "move", Dir: b.path("done/deep")}
+	w.OnSuccess = after.Rule{Action: "move", Dir: b.path("done/deep")}
 	if err := os.Mkdir(b.path("done"), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -101,7 +101,7 @@ func (k *walker) rootFailed(dir string, err error) {
 	k.found.unopened = true
 	k.failed(k.f.root, err)
 	if _, ok := errors.AsType[*nofollow.LinkError](err); ok {
-		k.f.requestScan(linkInPlace)
+		k.f.hints.requestScan(linkInPlace)
 	} else {
 		k.subscribe(dir) // so that its events tell when it can be read
 	}
@@ -113,7 +113,7 @@ func (k *walker) subscribe(dir string) {
 	// Of a folder within, the one above it tells. Nobody tells of the root, which is read all the same: it was opened
 	// while it was there.
 	if errors.Is(armErr, fs.ErrNotExist) && dir == k.f.root {
-		k.f.requestScan("the folder went away")
+		k.f.hints.requestScan("the folder went away")
 	}
 
 	k.mu.Lock()
@@ -202,8 +202,8 @@ func (k *walker) mayNeedWork(path string, st fsys.Stamp) bool {
 	if k.f.Mode == ModeConverge || k.retry[path] {
 		return true
 	}
-	_, known := k.f.known.Get(k.f.stampHasher.Of(path, st))
-	return !known && !k.f.isPreexisting(path, st) && !k.f.hashing[path] && !k.f.debouncer.Has(path) && !k.f.batch.has(path, st)
+	_, known := k.f.files.known.Get(k.f.files.stampHasher.Of(path, st))
+	return !known && !k.f.files.isPreexisting(path, st) && !k.f.files.hashing[path] && !k.f.files.debouncer.Has(path) && !k.f.files.batch.has(path, st)
 }
 
 func (k *walker) failed(path string, err error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"rouse/internal/nofollow"
+	"rouse/watcher/after"
 	"rouse/watcher/match"
 )
 
@@ -33,20 +34,6 @@ const (
 	ExistingProcess = "process"
 	ExistingIgnore  = "ignore"
 )
-
-// What happens to a file after its run.
-const (
-	actionLeave  = "leave"
-	actionMove   = "move"
-	actionDelete = "delete"
-)
-
-// After is what happens to a file after its run.
-type After struct {
-	Action   string // "" or leave, move, delete
-	Dir      string // of move: files stay below this folder
-	Template string // of move: the rest of the path; see SplitTemplate
-}
 
 // Collect describes when a watch hands over all collected files as one batch.
 type Collect struct {
@@ -70,7 +57,7 @@ type Watch struct {
 	MaxFiles             int           // 0 means 500: of one batch
 	Collect              Collect       // only with mode batch
 	Existing             string        // "" means process for per_file, ignore for batch and converge
-	OnSuccess, OnFailure After         // not of converge
+	OnSuccess, OnFailure after.Rule    // not of converge
 	// Boundary holds the places in which agents or strangers make names: below them no link is followed
 	// on the way to the folder, or to where its files are moved.
 	Boundary nofollow.UntrustedDirs
@@ -126,8 +113,8 @@ func (w *Watch) validate() error {
 	switch w.Mode {
 	case ModePerFile, ModeBatch:
 	case ModeConverge:
-		for _, a := range []After{w.OnSuccess, w.OnFailure} {
-			if a.Action != "" && a.Action != actionLeave {
+		for _, a := range []after.Rule{w.OnSuccess, w.OnFailure} {
+			if a.Action != "" && a.Action != after.Leave {
 				return fmt.Errorf("mode converge takes the folder as a whole and has no files to %s; leave them (on_success, on_failure)", a.Action)
 			}
 		}
@@ -148,10 +135,10 @@ func (w *Watch) validate() error {
 		}
 	}
 
-	for key, a := range map[string]After{"on_success": w.OnSuccess, "on_failure": w.OnFailure} {
+	for key, a := range map[string]after.Rule{"on_success": w.OnSuccess, "on_failure": w.OnFailure} {
 		switch a.Action {
-		case "", actionLeave, actionDelete:
-		case actionMove:
+		case "", after.Leave, after.Delete:
+		case after.Move:
 			if !filepath.IsAbs(a.Dir) {
 				return fmt.Errorf("%s moves to %q, which is not an absolute path", key, a.Dir)
 			}
@@ -166,11 +153,16 @@ func (w *Watch) validate() error {
 	return nil
 }
 
+// afterRules returns what happens to files of the folder after their runs.
+func (w *Watch) afterRules() *after.Folder {
+	return &after.Folder{Path: w.Path, Boundary: w.Boundary, OnSuccess: w.OnSuccess, OnFailure: w.OnFailure}
+}
+
 // destinations are the folders that files are moved to.
 func (w *Watch) destinations() []string {
 	var out []string
-	for _, a := range []After{w.OnSuccess, w.OnFailure} {
-		if a.Action == actionMove {
+	for _, a := range []after.Rule{w.OnSuccess, w.OnFailure} {
+		if a.Action == after.Move {
 			out = append(out, a.Dir)
 		}
 	}

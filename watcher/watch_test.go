@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rouse/internal/nofollow"
+	"rouse/watcher/after"
 	"rouse/watcher/match"
 )
 
@@ -20,9 +21,9 @@ func TestValidated(t *testing.T) {
 		"pattern \"[\"":        func(w *Watch) { w.Include = []string{"["} },
 		"on_success is":        func(w *Watch) { w.OnSuccess.Action = "burn" },
 		"on_failure moves to \"\"": func(w *Watch) {
-			w.OnFailure = After{Action: "move"}
+			w.OnFailure = after.Rule{Action: "move"}
 		},
-		"the watched folder itself": func(w *Watch) { w.OnSuccess = After{Action: "move", Dir: dir + string(filepath.Separator)} },
+		"the watched folder itself": func(w *Watch) { w.OnSuccess = after.Rule{Action: "move", Dir: dir + string(filepath.Separator)} },
 	} {
 		w := good
 		change(&w)
@@ -63,11 +64,11 @@ func TestConvergeHasNoFilesToMove(t *testing.T) {
 		mode, success, failure string
 		refused                bool
 	}{
-		{ModeConverge, "", "", false}, {ModeConverge, actionLeave, actionLeave, false},
-		{ModeConverge, actionDelete, "", true}, {ModeConverge, "", actionDelete, true}, {ModeConverge, actionLeave, actionMove, true},
-		{ModePerFile, actionDelete, actionDelete, false}, {ModeBatch, actionDelete, actionLeave, false}, {"each", "", "", true},
+		{ModeConverge, "", "", false}, {ModeConverge, after.Leave, after.Leave, false},
+		{ModeConverge, after.Delete, "", true}, {ModeConverge, "", after.Delete, true}, {ModeConverge, after.Leave, after.Move, true},
+		{ModePerFile, after.Delete, after.Delete, false}, {ModeBatch, after.Delete, after.Leave, false}, {"each", "", "", true},
 	} {
-		w := Watch{Job: "in", Path: t.TempDir(), Mode: c.mode, OnSuccess: After{Action: c.success}, OnFailure: After{Action: c.failure}}
+		w := Watch{Job: "in", Path: t.TempDir(), Mode: c.mode, OnSuccess: after.Rule{Action: c.success}, OnFailure: after.Rule{Action: c.failure}}
 		if _, err := validated([]Watch{w}); (err != nil) != c.refused {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -87,7 +88,7 @@ func TestWatchEqual(t *testing.T) {
 		"Recursive": func(w *Watch) { w.Recursive = true }, "FollowSymlinks": func(w *Watch) { w.FollowSymlinks = true }, "Definition": func(w *Watch) { w.Definition = "x" },
 		"TakeOpen": func(w *Watch) { w.TakeOpen = true }, "OwnFolder": func(w *Watch) { w.OwnFolder = "/x" }, "Mode": func(w *Watch) { w.Mode = ModePerFile },
 		"Settle": func(w *Watch) { w.Settle++ }, "MaxWait": func(w *Watch) { w.MaxWait++ }, "MaxFiles": func(w *Watch) { w.MaxFiles++ }, "Existing": func(w *Watch) { w.Existing = ExistingProcess },
-		"OnSuccess": func(w *Watch) { w.OnSuccess.Action = actionLeave }, "OnFailure": func(w *Watch) { w.OnFailure.Dir = "/x" },
+		"OnSuccess": func(w *Watch) { w.OnSuccess.Action = after.Leave }, "OnFailure": func(w *Watch) { w.OnFailure.Dir = "/x" },
 		"Collect":  func(w *Watch) { w.Collect.When = "x" },
 		"Boundary": func(w *Watch) { w.Boundary = nofollow.NewBoundary("/x") },
 	} {

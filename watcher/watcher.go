@@ -14,6 +14,7 @@ import (
 
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/claim"
+	"rouse/watcher/after"
 	"rouse/watcher/fsys"
 )
 
@@ -48,7 +49,7 @@ type Watcher struct {
 	runSettle      time.Duration                    // from the end of a run to the scan of a folder that converges
 	breakerNotices func(job string) []ledger.Notice // may be nil
 	returnNotices  func(job, path string, run int64) []ledger.Notice
-	expand         func(ctx context.Context, template string, c claim.Status) (string, error)
+	mover          *after.Mover
 	elsewhere      func(job string) bool
 	subs           *subscriptions
 	hashes         *fsys.Hashes
@@ -95,8 +96,9 @@ func newWatcher(o Options) *Watcher {
 		o.Elsewhere = func(string) bool { return false }
 	}
 
+	hashes := fsys.NewHashes()
 	return &Watcher{
-		expand: o.Expand, elsewhere: o.Elsewhere, ledger: o.Ledger, log: o.Logger, rescan: o.Rescan, runSettle: defaultRunSettle, breakerNotices: o.BreakerNotices, returnNotices: o.ReturnNotices, hashes: fsys.NewHashes(),
+		mover: &after.Mover{Hashes: hashes, Expand: o.Expand}, elsewhere: o.Elsewhere, ledger: o.Ledger, log: o.Logger, rescan: o.Rescan, runSettle: defaultRunSettle, breakerNotices: o.BreakerNotices, returnNotices: o.ReturnNotices, hashes: hashes,
 		hashLanes: make(chan struct{}, 2), ready: make(chan struct{}), followNow: make(chan struct{}, 1),
 	}
 }

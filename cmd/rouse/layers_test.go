@@ -186,7 +186,7 @@ var mayImport = map[string][]string{
 	"cmd/internal/config/load":       {"cmd/internal/config", "cmd/internal/config/check", "cmd/internal/config/yaml", "agent/tool"},
 	"cmd/internal/config/places":     {"cmd/internal/config"},
 	"cmd/internal/config/yaml": {
-		"cmd/internal/config", "cmd/internal/config/places", "scheduler/schedule", "watcher", "agent", "agent/tool",
+		"cmd/internal/config", "cmd/internal/config/places", "scheduler/schedule", "watcher/after", "agent", "agent/tool",
 		"agent/tool/moduleapi", "agent/redact",
 	},
 	"cmd/internal/control": {
@@ -232,7 +232,7 @@ var mayImport = map[string][]string{
 		"agent", "agent/permit", "agent/plan", "agent/loop", "agent/model", "agent/model/*", "agent/redact", "agent/tool", "agentdb",
 		"cmd/internal/api", "cmd/internal/calendars", "cmd/internal/config", "cmd/internal/config/load",
 		"cmd/internal/config/places", "cmd/internal/config/yaml", "cmd/internal/notify", "cmd/internal/secret",
-		"internal/ledger", "internal/ledger/*", "scheduler", "scheduler/dispatch", "scheduler/schedule", "watcher", "watcher/match", "agentdb/schema",
+		"internal/ledger", "internal/ledger/*", "scheduler", "scheduler/dispatch", "scheduler/schedule", "watcher", "watcher/after", "watcher/match", "agentdb/schema",
 	},
 	"cmd/internal/releases": {},
 	"cmd/internal/reload": {
@@ -309,7 +309,8 @@ var mayImport = map[string][]string{
 	"skills":                         {},
 	"skills/install":                 {"skills"},
 	"skills/module":                  {"agent/sandbox", "skills"},
-	"watcher":                        {"watcher/fsys", "watcher/match", "watcher/settle", "watcher/tree", "internal/ledger", "internal/ledger/*"},
+	"watcher":                        {"watcher/after", "watcher/fsys", "watcher/match", "watcher/settle", "watcher/tree", "internal/ledger", "internal/ledger/*"},
+	"watcher/after":                  {"watcher/fsys", "internal/ledger/*"},
 	"watcher/fsys":                   {},
 	"watcher/match":                  {},
 	"watcher/settle":                 {"watcher/fsys", "watcher/match"},

@@ -37,20 +37,21 @@ type Options struct {
 	Only int64
 	// Engine executes the runs. If nil, this process does.
 	Engine Engine
-	// Placed, if set, returns the only node for the runs of an agent, or "" for any. The policy of a job has priority.
+	// PinnedNode, if set, returns the only node for the runs of an agent, or "" for any. The policy of a job has priority.
 	PinnedNode func(agent string) string
 	Now        func() time.Time // the wall clock; nil means the system's
 }
 
 // Dispatcher decides when runs start. An Engine executes them.
 type Dispatcher struct {
-	o          Options
+	o          *Options
 	log        *slog.Logger
+	recorder   *recorder
+	holds      *holds
+	here       *attempts
 	lanesFreed chan struct{} // capacity 1: there may be lanes for queued runs
 	// rereadWanted, of capacity 1, asks for the whole queue to be read again.
 	rereadWanted chan struct{}
-	// drained is closed when Drain is over: what cannot be written by then is left to the next start.
-	drained chan struct{}
 
 	rescued chan struct{}
 	asked   chan chan<- struct{} // who asks whether the loop goes round
@@ -62,19 +63,12 @@ type Dispatcher struct {
 	nodesRead         time.Time // when they were last read
 	unconfirmedStarts []int64   // runs whose start failed, and may have been written
 
-	leads    atomic.Bool // result of the last check
-	looking  sync.Mutex  // of lookedAt
-	lookedAt time.Time   // when runs that are held back were last looked at: see EndMissedHolds
+	leads atomic.Bool // result of the last check
 
-	// Shared with the goroutines of attempts.
+	// Used by the goroutines of attempts, too.
 	mu       sync.Mutex
 	lanes    *FairQueue
-	blocked  map[int64]string                  // why runs stay queued
-	cancels  map[int64]context.CancelCauseFunc // of the attempts in this process
-	at       map[int64]struct{}                // the runs that an engine has sent to this process
-	stopping *Stop                             // set when all attempts have to end
 	drainFor time.Duration
-	attempts sync.WaitGroup
 }
 
 // New checks the options and fills in their defaults.
@@ -91,9 +85,12 @@ func New(o Options) (*Dispatcher, error) {
 		o.Now = time.Now
 	}
 
+	e := &recorder{o: &o, log: o.Logger, drained: make(chan struct{})}
 	d := &Dispatcher{
-		o: o, log: o.Logger, lanesFreed: make(chan struct{}, 1), rereadWanted: make(chan struct{}, 1), drained: make(chan struct{}), rescued: make(chan struct{}), asked: make(chan chan<- struct{}),
-		lanes: NewFairQueue(o.Runs, o.RunsPerAgent, o.Executor.Policy), cancels: map[int64]context.CancelCauseFunc{}, blocked: map[int64]string{}, at: map[int64]struct{}{},
+		o: &o, recorder: e, holds: &holds{o: &o, log: o.Logger, recorder: e, blocked: map[int64]string{}},
+		here: &attempts{o: &o, cancels: map[int64]context.CancelCauseFunc{}, at: map[int64]struct{}{}},
+		log:  o.Logger, lanesFreed: make(chan struct{}, 1), rereadWanted: make(chan struct{}, 1), rescued: make(chan struct{}), asked: make(chan chan<- struct{}),
+		lanes: NewFairQueue(o.Runs, o.RunsPerAgent, o.Executor.Policy),
 	}
 	if d.o.Engine == nil {
 		d.o.Engine = local{d}
@@ -148,7 +145,7 @@ func (d *Dispatcher) Rescued() <-chan struct{} { return d.rescued }
 func (d *Dispatcher) Run(ctx context.Context) error {
 	// What has begun is written down even while ctx ends.
 	writing := context.WithoutCancel(ctx)
-	if err := d.rescueFirst(ctx, writing); err != nil {
+	if err := d.recorder.rescueFirst(ctx, writing); err != nil {
 		return fmt.Errorf("rescuing the runs that were on: %w", err)
 	}
 
@@ -191,7 +188,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			d.drain(writing)
 			return nil
 		}
-		if why := d.leaseLost(); why != nil {
+		if why := d.recorder.leaseLost(); why != nil {
 			d.stopAll("this node has lost its lease")
 			return why
 		}
@@ -199,8 +196,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 }
 
 // leaseLost says why this process may not go on, nil when it may.
-func (d *Dispatcher) leaseLost() error {
-	if m := d.o.Ledger.Nodes.Membership(); m != nil {
+func (e *recorder) leaseLost() error {
+	if m := e.o.Ledger.Nodes.Membership(); m != nil {
 		return m.Err()
 	}
 	return nil

@@ -1,5 +1,11 @@
 // Package dispatch turns queued runs into finished ones.
 //
+// # Parts
+//
+// The Dispatcher decides what starts. Its parts: backlog and FairQueue (queued runs), nodes (where a run may
+// go), holds (what keeps a run from starting), attempts (those in this process, and how they are stopped), and
+// recorder (which executes an attempt and records how its run ends).
+//
 // # Design
 //
 // One loop owns all decisions: it reads claimable runs from the ledger in the order of

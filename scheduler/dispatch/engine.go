@@ -46,9 +46,9 @@ func (e local) Start(writing context.Context, runs []node.RunFor) error {
 			d.releaseLanes(runs[i].Run)
 			continue
 		}
-		work, end := d.begin(writing, s.Attempt)
-		d.attempts.Go(func() {
-			d.execute(work, writing, s.Run, s.Attempt, do)
+		work, end := d.here.begin(writing, s.Attempt)
+		d.here.group.Go(func() {
+			d.recorder.execute(work, writing, s.Run, s.Attempt, do)
 			end()
 			d.releaseLanes(s.Run.ID)
 			d.notify()
@@ -59,6 +59,6 @@ func (e local) Start(writing context.Context, runs []node.RunFor) error {
 
 // Close implements Engine.
 func (e local) Close(context.Context) error {
-	e.d.attempts.Wait()
+	e.d.here.group.Wait()
 	return nil
 }

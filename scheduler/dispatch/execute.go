@@ -15,13 +15,21 @@ import (
 	"rouse/internal/ledger/pause"
 )
 
+// recorder executes attempts and records how runs end.
+type recorder struct {
+	o   *Options
+	log *slog.Logger
+	// drained is closed when Drain is over: what cannot be written by then is left to the next start.
+	drained chan struct{}
+}
+
 // execute runs one attempt to its end and records it.
-func (d *Dispatcher) execute(work, writing context.Context, run ledger.Run, a ledger.Attempt, do ExecutorFunc) {
-	d.log.Debug("a run starts", "job", run.Job, "run", run.ID, "attempt", a.Number)
-	res, err := d.executeSafely(work, do, run, a)
+func (e *recorder) execute(work, writing context.Context, run ledger.Run, a ledger.Attempt, do ExecutorFunc) {
+	e.log.Debug("a run starts", "job", run.Job, "run", run.ID, "attempt", a.Number)
+	res, err := e.executeSafely(work, do, run, a)
 	if err != nil {
 		res.Outcome, res.Error = domain.OutcomeError, err.Error()
-		res = d.o.Executor.OnFinalize(writing, run, res)
+		res = e.o.Executor.OnFinalize(writing, run, res)
 	}
 
 	var stop *Stop
@@ -30,20 +38,20 @@ func (d *Dispatcher) execute(work, writing context.Context, run ledger.Run, a le
 	switch {
 	case stop == nil || res.Outcome.Done() || res.Wait != nil: // what was done before the stop came counts
 	case stop.outcome == domain.OutcomeInterrupted:
-		d.record(run, func() error { return d.park(writing, run, a, stop, res) })
+		e.record(run, func() error { return e.park(writing, run, a, stop, res) })
 		return
 	case res.Outcome != stop.outcome: // whatever the executor made of it
 		res.Outcome, res.Error = stop.outcome, stop.reason
 	}
 
-	d.record(run, func() error { return d.finish(writing, run, a, res) })
+	e.record(run, func() error { return e.finish(writing, run, a, res) })
 }
 
 // executeSafely turns a panic of the executor into an error, so that the daemon lives.
-func (d *Dispatcher) executeSafely(ctx context.Context, do ExecutorFunc, run ledger.Run, a ledger.Attempt) (res ledger.Result, err error) {
+func (e *recorder) executeSafely(ctx context.Context, do ExecutorFunc, run ledger.Run, a ledger.Attempt) (res ledger.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			d.log.Error("a run failed by a defect of rouse", "job", run.Job, "run", run.ID, "panic", p, "stack", string(debug.Stack()))
+			e.log.Error("a run failed by a defect of rouse", "job", run.Job, "run", run.ID, "panic", p, "stack", string(debug.Stack()))
 			res, err = ledger.Result{}, fmt.Errorf("the run failed by a defect of rouse: %v", p)
 		}
 	}()
@@ -58,84 +66,84 @@ func (d *Dispatcher) executeSafely(ctx context.Context, do ExecutorFunc, run led
 // record writes the end of an attempt. While that fails (a full disk), the attempt keeps
 // its lane, so nothing new begins, and writing is tried again until the daemon ends; then
 // the attempt is rescued at the next start.
-func (d *Dispatcher) record(run ledger.Run, write func() error) {
+func (e *recorder) record(run ledger.Run, write func() error) {
 	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
 		err := write()
 		switch {
 		case err == nil:
 			return
 		case errors.Is(err, ledger.ErrFenced), errors.Is(err, ledger.ErrLeaseLost):
-			d.log.Warn("a late result was dropped", "job", run.Job, "run", run.ID, "error", err)
+			e.log.Warn("a late result was dropped", "job", run.Job, "run", run.ID, "error", err)
 			return
 		}
 
-		d.log.Error("the end of a run could not be recorded; it is tried again", "job", run.Job, "run", run.ID, "in", wait.String(), "error", err)
+		e.log.Error("the end of a run could not be recorded; it is tried again", "job", run.Job, "run", run.ID, "in", wait.String(), "error", err)
 		select {
 		case <-time.After(wait):
-		case <-d.drained:
+		case <-e.drained:
 			return
 		}
 	}
 }
 
 // finishWaiting parks a run that needs an answer, and tells its owner.
-func (d *Dispatcher) finishWaiting(ctx context.Context, run ledger.Run, a ledger.Attempt, res ledger.Result) error {
+func (e *recorder) finishWaiting(ctx context.Context, run ledger.Run, a ledger.Attempt, res ledger.Result) error {
 	if res.Wait.Expires <= 0 {
 		res.Wait.Expires = defaultAnswerWait
 	}
-	res.Notices = d.o.Executor.QuestionNotices(run, res)
+	res.Notices = e.o.Executor.QuestionNotices(run, res)
 	if res.Wait.Kind == inbox.KindPause {
-		d.log.Info("a run was paused by its skill", "job", run.Job, "run", run.ID, "reason", res.Wait.Message)
+		e.log.Info("a run was paused by its skill", "job", run.Job, "run", run.ID, "reason", res.Wait.Message)
 	} else {
-		d.log.Info("a run waits for an answer", "job", run.Job, "run", run.ID, "question", res.Wait.Message, "until", d.o.Now().Add(res.Wait.Expires))
+		e.log.Info("a run waits for an answer", "job", run.Job, "run", run.ID, "question", res.Wait.Message, "until", e.o.Now().Add(res.Wait.Expires))
 	}
-	return d.o.Ledger.Finish(ctx, a, res)
+	return e.o.Ledger.Finish(ctx, a, res)
 }
 
 // expireQuestions ends the runs whose questions nobody has answered in time.
-func (d *Dispatcher) expireQuestions(writing context.Context, now time.Time) error {
-	overdue, err := d.o.Ledger.Inbox.Overdue(writing, now)
+func (e *recorder) expireQuestions(writing context.Context, now time.Time) error {
+	overdue, err := e.o.Ledger.Inbox.Overdue(writing, now)
 	if err != nil {
 		return err
 	}
 
 	for _, i := range overdue {
-		run, err := d.o.Ledger.Runs.Get(writing, i.Run)
+		run, err := e.o.Ledger.Runs.Get(writing, i.Run)
 		if err != nil {
 			return err
 		}
 
 		res := ledger.Result{Outcome: domain.OutcomeTimeout, Error: fmt.Sprintf("nobody answered within %s: %s", i.ExpiresAt.Sub(i.CreatedAt), i.Message)}
-		res = d.o.Executor.OnFinalize(writing, run, res)
-		res.Tell = d.o.Executor.EndNotices(run, res)
-		res.Pause = d.pauseRule(run, res)
-		if err := d.o.Ledger.ExpireItem(writing, i.ID, res); err != nil {
+		res = e.o.Executor.OnFinalize(writing, run, res)
+		res.Tell = e.o.Executor.EndNotices(run, res)
+		res.Pause = e.pauseRule(run, res)
+		if err := e.o.Ledger.ExpireItem(writing, i.ID, res); err != nil {
 			return err
 		}
 
-		d.log.Warn("a question was not answered in time", "job", run.Job, "run", run.ID, "question", i.Message)
+		e.log.Warn("a question was not answered in time", "job", run.Job, "run", run.ID, "question", i.Message)
 	}
 
 	return nil
 }
 
 // pauseRule pauses the job of a failed run when it is one too many.
-func (d *Dispatcher) pauseRule(run ledger.Run, res ledger.Result) pause.Rule {
-	after := d.o.Executor.Policy(run.Job).PauseAfter
+func (e *recorder) pauseRule(run ledger.Run, res ledger.Result) pause.Rule {
+	after := e.o.Executor.Policy(run.Job).PauseAfter
 	if after <= 0 || !res.Outcome.Failed() {
 		return pause.Rule{}
 	}
-	return pause.Rule{After: after, Notices: d.o.Executor.PauseNotices(run, res, after)}
+	return pause.Rule{After: after, Notices: e.o.Executor.PauseNotices(run, res, after)}
 }
 
-func (d *Dispatcher) finish(ctx context.Context, run ledger.Run, a ledger.Attempt, res ledger.Result) error {
-	p := d.o.Executor.Policy(run.Job)
+func (e *recorder) finish(ctx context.Context, run ledger.Run, a ledger.Attempt, res ledger.Result) error {
+	p := e.o.Executor.Policy(run.Job)
 	if res.Wait != nil {
-		return d.finishWaiting(ctx, run, a, res)
+		return e.finishWaiting(ctx, run, a, res)
 	}
 
 	if res.Postpone != nil {
-		at, tooLate := postponedTo(p, run, res.Postpone.Until, d.o.Now())
+		at, tooLate := postponedTo(p, run, res.Postpone.Until, e.o.Now())
 		if tooLate == "" {
 			res.RetryAt, res.Notices = at, append(res.Notices, res.Postpone.Notices...)
 		} else {
@@ -146,13 +154,13 @@ func (d *Dispatcher) finish(ctx context.Context, run ledger.Run, a ledger.Attemp
 	// Being cut off, asking, and waiting for a model are no tries that failed.
 	tries := a.Number - run.Interruptions - run.Parks - run.Postponements
 	if res.Postpone == nil && tries < p.Attempts && slices.Contains(p.On, res.Outcome) && res.Outcome != domain.OutcomeCancelled {
-		res.RetryAt = d.o.Now().Add(backoff(p, run.ID, tries))
+		res.RetryAt = e.o.Now().Add(backoff(p, run.ID, tries))
 	}
 
 	// Nobody is told of a failure that is tried again, nor does it count towards a pause.
 	if res.RetryAt.IsZero() {
-		res.Tell = d.o.Executor.EndNotices(run, res)
-		res.Pause = d.pauseRule(run, res)
+		res.Tell = e.o.Executor.EndNotices(run, res)
+		res.Pause = e.pauseRule(run, res)
 	}
 
 	level := slog.LevelInfo
@@ -165,7 +173,7 @@ func (d *Dispatcher) finish(ctx context.Context, run ledger.Run, a ledger.Attemp
 		said = res.Error
 	}
 
-	log := d.log.With("job", run.Job, "run", run.ID, "attempt", a.Number, "outcome", res.Outcome, "summary", said)
+	log := e.log.With("job", run.Job, "run", run.ID, "attempt", a.Number, "outcome", res.Outcome, "summary", said)
 	switch {
 	case res.RetryAt.IsZero():
 		log.Log(ctx, level, "run finished")
@@ -175,5 +183,5 @@ func (d *Dispatcher) finish(ctx context.Context, run ledger.Run, a ledger.Attemp
 		log.Log(ctx, level, "a run is tried again", "at", res.RetryAt)
 	}
 
-	return d.o.Ledger.Finish(ctx, a, res)
+	return e.o.Ledger.Finish(ctx, a, res)
 }

@@ -77,7 +77,7 @@ func (d *Dispatcher) readNodes(ctx, writing context.Context, now time.Time) (lea
 
 // lookForLead checks whether this process leads, and takes over the runs of nodes that are gone.
 func (d *Dispatcher) lookForLead(ctx, writing context.Context) error {
-	if err := d.stopCancelled(ctx); err != nil { // their notifications may be lost
+	if err := d.here.stopCancelled(ctx); err != nil { // their notifications may be lost
 		return err
 	}
 	leads, err := d.o.Ledger.Nodes.Lead(ctx)
@@ -87,14 +87,14 @@ func (d *Dispatcher) lookForLead(ctx, writing context.Context) error {
 	if leads {
 		err = d.o.Ledger.Nodes.TakeBack(ctx)
 	}
-	if err := errors.Join(err, d.rescue(writing)); err != nil {
+	if err := errors.Join(err, d.recorder.rescue(writing)); err != nil {
 		d.log.Error("what nodes that are gone have left could not be taken; it is tried again", "error", err)
 	}
 	switch {
 	case !leads:
 		d.nodes = nil
 	case d.nodes == nil:
-		d.nodes = &nodes{placed: d.placed, sent: map[int64]sending{}}
+		d.nodes = &nodes{placed: d.o.placed, sent: map[int64]sending{}}
 		d.rereadQueue(d.o.Now())
 	}
 	d.leads.Store(leads)
@@ -105,10 +105,10 @@ func (d *Dispatcher) lookForLead(ctx, writing context.Context) error {
 func (d *Dispatcher) Leads() bool { return d.leads.Load() }
 
 // placed returns the only node for the runs of a job and an agent, or "" for any.
-func (d *Dispatcher) placed(job, agent string) string {
-	node := d.o.Executor.Policy(job).Node
-	if node == "" && d.o.PinnedNode != nil {
-		node = d.o.PinnedNode(agent)
+func (o *Options) placed(job, agent string) string {
+	node := o.Executor.Policy(job).Node
+	if node == "" && o.PinnedNode != nil {
+		node = o.PinnedNode(agent)
 	}
 	return node
 }

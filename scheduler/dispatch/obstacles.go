@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"rouse/internal/domain"
@@ -17,6 +19,19 @@ import (
 // missGrace is how late the run of an instant may start after an obstacle and still count as in time, as the scheduler has it.
 const missGrace = 30 * time.Second
 
+// holds finds what is in the way of queued runs, and records it.
+type holds struct {
+	o        *Options
+	log      *slog.Logger
+	recorder *recorder
+
+	looking  sync.Mutex // of lookedAt
+	lookedAt time.Time  // when runs that are held back were last looked at: see EndMissedHolds
+
+	mu      sync.Mutex
+	blocked map[int64]string // why runs stay queued
+}
+
 // admit adds the runs without obstacles to the fair queue.
 func (d *Dispatcher) admit(ctx, writing context.Context, now time.Time, runs []ledger.Run) error {
 	look := d.o.Executor.Obstacles
@@ -26,7 +41,7 @@ func (d *Dispatcher) admit(ctx, writing context.Context, now time.Time, runs []l
 		runs = slices.DeleteFunc(runs, func(r ledger.Run) bool { _, sent := d.lanes.running[r.ID]; return sent || d.nodes.rests(r) })
 		d.mu.Unlock()
 	}
-	free, err := d.unblocked(ctx, writing, now, runs, look)
+	free, err := d.holds.unblocked(ctx, writing, now, runs, look)
 	if err != nil {
 		return err
 	}
@@ -39,22 +54,22 @@ func (d *Dispatcher) admit(ctx, writing context.Context, now time.Time, runs []l
 }
 
 // unblocked returns the runs without obstacles. It records the obstacles of the others once for each reason, without an attempt.
-func (d *Dispatcher) unblocked(ctx, writing context.Context, now time.Time, runs []ledger.Run, look func(context.Context, ledger.Run) []ledger.Obstacle) ([]ledger.Run, error) {
+func (h *holds) unblocked(ctx, writing context.Context, now time.Time, runs []ledger.Run, look func(context.Context, ledger.Run) []ledger.Obstacle) ([]ledger.Run, error) {
 	var holds []ledger.Hold
 	var free, released []ledger.Run
-	before, err := d.runsBefore(ctx, runs)
+	before, err := h.runsBefore(ctx, runs)
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range runs {
 		by := look(ctx, r)
-		if w, waits := before[r.Job]; waits && d.behind(r.Job) && r.Behind() {
+		if w, waits := before[r.Job]; waits && h.behind(r.Job) && r.Behind() {
 			by = append(by, ledger.Obstacle{Kind: ledger.ObstacleOverlap, Source: ledger.ObstacleOverlap + "/" + r.Job, Quiet: true,
 				Text: fmt.Sprintf("run %d of the job %s; see: rouse inbox", w.Run, w.Text)})
 		}
 		switch {
-		case len(by) > 0 && d.noteBlocked(r, by):
-			holds = append(holds, d.hold(r, by))
+		case len(by) > 0 && h.noteBlocked(r, by):
+			holds = append(holds, h.hold(r, by))
 		case len(by) > 0:
 		case r.Blocked.Now():
 			released = append(released, r)
@@ -63,13 +78,13 @@ func (d *Dispatcher) unblocked(ctx, writing context.Context, now time.Time, runs
 		}
 	}
 
-	if err := d.o.Ledger.HoldRuns(writing, holds...); err != nil {
-		for _, h := range holds { // tried again with the next look
-			d.forgetBlocked(h.Run)
+	if err := h.o.Ledger.HoldRuns(writing, holds...); err != nil {
+		for _, hold := range holds { // tried again with the next look
+			h.forgetBlocked(hold.Run)
 		}
 		return nil, fmt.Errorf("why runs do not start could not be recorded: %w", err)
 	}
-	freed, err := d.release(ctx, writing, now, released)
+	freed, err := h.release(ctx, writing, now, released)
 	if err != nil {
 		return nil, err
 	}
@@ -77,26 +92,26 @@ func (d *Dispatcher) unblocked(ctx, writing context.Context, now time.Time, runs
 	all := slices.Concat(free, freed)
 	slices.SortFunc(all, func(a, b ledger.Run) int { return cmp.Compare(a.ID, b.ID) })
 	for _, r := range all {
-		d.forgetBlocked(r.ID)
+		h.forgetBlocked(r.ID)
 	}
 	return all, nil
 }
 
-func (d *Dispatcher) forgetBlocked(id int64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.blocked, id)
+func (h *holds) forgetBlocked(id int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.blocked, id)
 }
 
 // behind reports whether the runs of a job's instants start one after the other, also if one of them waits for a person.
-func (d *Dispatcher) behind(job string) bool { return jobLanes(d.o.Executor.Policy(job)) > 0 }
+func (h *holds) behind(job string) bool { return jobLanes(h.o.Executor.Policy(job)) > 0 }
 
 // runsBefore returns the runs that wait for a person, by job, if one of some queued runs may have to start after them.
-func (d *Dispatcher) runsBefore(ctx context.Context, runs []ledger.Run) (map[string]runs.WaitingRun, error) {
+func (h *holds) runsBefore(ctx context.Context, runs []ledger.Run) (map[string]runs.WaitingRun, error) {
 	if !slices.ContainsFunc(runs, ledger.Run.Behind) {
 		return nil, nil
 	}
-	before, err := d.o.Ledger.Runs.ForPersons(ctx)
+	before, err := h.o.Ledger.Runs.ForPersons(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("the runs that wait for a person cannot be read: %w", err)
 	}
@@ -104,17 +119,17 @@ func (d *Dispatcher) runsBefore(ctx context.Context, runs []ledger.Run) (map[str
 }
 
 // release records that nothing is in the way of some runs any more; it returns those that are to start after all.
-func (d *Dispatcher) release(ctx, writing context.Context, now time.Time, released []ledger.Run) (out []ledger.Run, err error) {
+func (h *holds) release(ctx, writing context.Context, now time.Time, released []ledger.Run) (out []ledger.Run, err error) {
 	ids := make([]int64, len(released))
 	for i, r := range released {
 		ids[i] = r.ID
 	}
-	if err := d.o.Ledger.ReleaseRuns(writing, ids...); err != nil {
+	if err := h.o.Ledger.ReleaseRuns(writing, ids...); err != nil {
 		return nil, err
 	}
 
 	for _, r := range released {
-		over, err := d.missed(ctx, writing, now, r)
+		over, err := h.missed(ctx, writing, now, r)
 		if err != nil {
 			return nil, err
 		}
@@ -126,41 +141,41 @@ func (d *Dispatcher) release(ctx, writing context.Context, now time.Time, releas
 }
 
 // noteBlocked logs why a run stays queued; it says whether that was not known before.
-func (d *Dispatcher) noteBlocked(r ledger.Run, by []ledger.Obstacle) bool {
+func (h *holds) noteBlocked(r ledger.Run, by []ledger.Obstacle) bool {
 	why := record.ObstaclesText(by)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	was, known := d.blocked[r.ID]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	was, known := h.blocked[r.ID]
 	if was == why && r.Blocked.Now() {
 		return false
 	}
 
-	d.blocked[r.ID] = why
-	if !known && r.Blocked.Now() && d.o.Ledger.Nodes.Membership() != nil { // another node has recorded the reason
+	h.blocked[r.ID] = why
+	if !known && r.Blocked.Now() && h.o.Ledger.Nodes.Membership() != nil { // another node has recorded the reason
 		return false
 	}
-	d.log.Warn("a run stays queued", "job", r.Job, "run", r.ID, "reason", why)
+	h.log.Warn("a run stays queued", "job", r.Job, "run", r.ID, "reason", why)
 	return true
 }
 
-func (d *Dispatcher) hold(r ledger.Run, by []ledger.Obstacle) ledger.Hold {
-	h := ledger.Hold{Run: r.ID, By: by, Notices: map[string][]ledger.Notice{}}
+func (h *holds) hold(r ledger.Run, by []ledger.Obstacle) ledger.Hold {
+	hold := ledger.Hold{Run: r.ID, By: by, Notices: map[string][]ledger.Notice{}}
 	for _, o := range by {
 		if !o.Quiet {
-			h.Notices[o.Source] = d.o.Executor.ObstacleNotices(r, o)
+			hold.Notices[o.Source] = h.o.Executor.ObstacleNotices(r, o)
 		}
 	}
-	return h
+	return hold
 }
 
 // missed ends the run of an instant that was blocked for longer than its job wants to make up for: by the rules of an
 // outage. Instants that came meanwhile have this run stand for them, so that the latest of them counts.
-func (d *Dispatcher) missed(ctx, writing context.Context, now time.Time, r ledger.Run) (over bool, err error) {
+func (h *holds) missed(ctx, writing context.Context, now time.Time, r ledger.Run) (over bool, err error) {
 	if r.Trigger != domain.TriggerSchedule || r.ScheduledAt.IsZero() || r.Attempt > 0 {
 		return false, nil
 	}
 
-	latest, err := d.o.Ledger.Occurrences.Latest(ctx, r.Job, now)
+	latest, err := h.o.Ledger.Occurrences.Latest(ctx, r.Job, now)
 	if err != nil {
 		return false, err
 	}
@@ -168,22 +183,22 @@ func (d *Dispatcher) missed(ctx, writing context.Context, now time.Time, r ledge
 		latest = r.ScheduledAt
 	}
 
-	why := missedReason(d.o.Executor.Policy(r.Job), now.Sub(latest))
+	why := missedReason(h.o.Executor.Policy(r.Job), now.Sub(latest))
 	if why == "" {
 		return false, nil
 	}
 	why = fmt.Sprintf("blocked for %s (%s); %s", now.Sub(r.Blocked.Since).Round(time.Second), record.ObstaclesText(r.Blocked.By), why)
-	return true, d.finishUnstarted(writing, r.ID, ledger.Result{Outcome: domain.OutcomeSkipped, Error: why})
+	return true, h.recorder.finishUnstarted(writing, r.ID, ledger.Result{Outcome: domain.OutcomeSkipped, Error: why})
 }
 
 // EndMissedHolds ends the queued runs whose jitter or window has passed while this process could not look at them, because the machine
 // slept or no daemon ran, and that are too late by now. The scheduler calls it before it decides instants, so that a run
 // that is not made up for does not prevent a newer one.
 func (d *Dispatcher) EndMissedHolds(ctx context.Context, now time.Time) error {
-	d.looking.Lock()
-	defer d.looking.Unlock()
+	d.holds.looking.Lock()
+	defer d.holds.looking.Unlock()
 
-	from := d.lookedAt
+	from := d.holds.lookedAt
 	if now.Sub(from) > missGrace {
 		cause := "the machine slept, or its clock was set forward"
 		if from.IsZero() {
@@ -195,13 +210,13 @@ func (d *Dispatcher) EndMissedHolds(ctx context.Context, now time.Time) error {
 		}
 		for _, r := range held {
 			if why := MissedHold(d.o.Executor.Policy(r.Job), now.Sub(r.NotBefore), cause); why != "" {
-				if err := d.finishUnstarted(ctx, r.ID, ledger.Result{Outcome: domain.OutcomeSkipped, Error: why}); err != nil {
+				if err := d.recorder.finishUnstarted(ctx, r.ID, ledger.Result{Outcome: domain.OutcomeSkipped, Error: why}); err != nil {
 					return err
 				}
 			}
 		}
 	}
-	d.lookedAt = now
+	d.holds.lookedAt = now
 	return nil
 }
 

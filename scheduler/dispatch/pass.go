@@ -22,7 +22,7 @@ const (
 // more claimable.
 func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Time, err error) {
 	if d.o.Ledger.Nodes.Membership() == nil || d.o.Only != 0 { // else the engine hears of it
-		if err := d.stopCancelled(ctx); err != nil {
+		if err := d.here.stopCancelled(ctx); err != nil {
 			return false, time.Time{}, err
 		}
 	}
@@ -40,7 +40,7 @@ func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Ti
 	if err := d.readPauses(ctx); err != nil {
 		return false, time.Time{}, err
 	}
-	if err := d.expireQuestions(writing, now); err != nil {
+	if err := d.recorder.expireQuestions(writing, now); err != nil {
 		return false, time.Time{}, err
 	}
 	if err := d.EndMissedHolds(writing, now); err != nil {
@@ -115,9 +115,7 @@ func (d *Dispatcher) releaseLanes(ids ...int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lanes.Release(ids...)
-	for _, id := range ids {
-		delete(d.cancels, id)
-	}
+	d.here.forget(ids...)
 }
 
 // fillLanes gives free lanes to the backlog, and reads on in the queue while lanes stay free.
@@ -169,7 +167,7 @@ func (d *Dispatcher) startQueued(ctx, writing context.Context, now time.Time) er
 
 		// Late runs are not failures of Execute: nothing was done that OnFinalize could see to.
 		for _, w := range late {
-			if err := d.finishUnstarted(writing, w.Run, ledger.Result{Outcome: domain.OutcomeSkipped, Error: LateReason(w.Waited)}); err != nil {
+			if err := d.recorder.finishUnstarted(writing, w.Run, ledger.Result{Outcome: domain.OutcomeSkipped, Error: LateReason(w.Waited)}); err != nil {
 				for _, r := range starting {
 					d.releaseLanes(r.Run)
 				}
@@ -215,7 +213,7 @@ func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over
 	}
 
 	if why := record.ObstaclesText(d.o.Executor.Obstacles(ctx, r)); why != "" {
-		return false, time.Time{}, d.finishUnstarted(writing, r.ID, ledger.Result{Outcome: domain.OutcomeError, Error: why})
+		return false, time.Time{}, d.recorder.finishUnstarted(writing, r.ID, ledger.Result{Outcome: domain.OutcomeError, Error: why})
 	}
 
 	// Its owner asked for it here and now, so that pauses, which were not read, do not stop it.
@@ -236,19 +234,19 @@ func (d *Dispatcher) canRunHere(r ledger.Run) bool {
 	if m == nil {
 		return true
 	}
-	node := d.placed(r.Job, r.Agent)
+	node := d.o.placed(r.Job, r.Agent)
 	return node == "" || node == m.Node().Home
 }
 
 // finishUnstarted ends a run that never got to work, with the notices that its owner wants.
-func (d *Dispatcher) finishUnstarted(writing context.Context, id int64, res ledger.Result) error {
-	run, err := d.o.Ledger.Runs.Get(writing, id)
+func (e *recorder) finishUnstarted(writing context.Context, id int64, res ledger.Result) error {
+	run, err := e.o.Ledger.Runs.Get(writing, id)
 	if err != nil {
 		return err
 	}
 
-	res.Tell = d.o.Executor.EndNotices(run, res)
-	err = d.o.Ledger.FinishUnstarted(writing, id, res)
+	res.Tell = e.o.Executor.EndNotices(run, res)
+	err = e.o.Ledger.FinishUnstarted(writing, id, res)
 	if errors.Is(err, ledger.ErrNotClaimable) { // it was cancelled, or ended by somebody else
 		return nil
 	}

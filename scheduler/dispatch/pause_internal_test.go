@@ -43,7 +43,7 @@ func TestPauseSetDuringAPass(t *testing.T) {
 	if err := d.fillLanes(ctx, ctx, l.Now()); err != nil {
 		t.Fatal(err)
 	}
-	d.attempts.Wait()
+	d.here.group.Wait()
 
 	for _, a := range queued {
 		r, err := l.Runs.Get(ctx, a.Run)

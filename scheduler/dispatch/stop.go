@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"rouse/internal/domain"
@@ -18,31 +19,52 @@ func (s *Stop) Error() string { return s.reason }
 // Outcome is what the stop makes of the run: cancelled, or interrupted when the daemon ends.
 func (s *Stop) Outcome() domain.Outcome { return s.outcome }
 
+// attempts are those in this process.
+type attempts struct {
+	o     *Options
+	group sync.WaitGroup
+
+	mu       sync.Mutex
+	cancels  map[int64]context.CancelCauseFunc
+	at       map[int64]struct{} // the runs that an engine has sent to this process
+	stopping *Stop              // set when all attempts have to end
+}
+
 // stopCancelled stops running attempts whose cancellation was requested.
-func (d *Dispatcher) stopCancelled(ctx context.Context) error {
-	d.mu.Lock()
-	none := len(d.cancels) == 0
-	d.mu.Unlock()
+func (a *attempts) stopCancelled(ctx context.Context) error {
+	a.mu.Lock()
+	none := len(a.cancels) == 0
+	a.mu.Unlock()
 	if none {
 		return nil
 	}
 
-	asked, err := d.o.Ledger.Runs.Cancelling(ctx)
+	asked, err := a.o.Ledger.Runs.Cancelling(ctx)
 	if err != nil {
 		return err
 	}
 
 	for id, reason := range asked {
-		d.stop(id, &Stop{domain.OutcomeCancelled, reason})
+		a.stop(id, &Stop{domain.OutcomeCancelled, reason})
 	}
 
 	return nil
 }
 
-func (d *Dispatcher) stop(id int64, cause *Stop) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if cancel := d.cancels[id]; cancel != nil {
+func (a *attempts) stop(id int64, cause *Stop) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if cancel := a.cancels[id]; cancel != nil {
+		cancel(cause)
+	}
+}
+
+// stopAll stops all attempts, and those that begin from now on.
+func (a *attempts) stopAll(cause *Stop) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stopping = cause
+	for _, cancel := range a.cancels {
 		cancel(cause)
 	}
 }
@@ -58,9 +80,9 @@ func (d *Dispatcher) drain(writing context.Context) {
 		close(ended)
 	}()
 	d.mu.Lock()
-	n, most := len(d.cancels), d.drainFor
+	most := d.drainFor
 	d.mu.Unlock()
-	if n > 0 {
+	if n := d.here.count(); n > 0 {
 		d.log.Info("waiting for running attempts", "running", n, "at_most", most)
 	}
 
@@ -69,10 +91,10 @@ func (d *Dispatcher) drain(writing context.Context) {
 
 	for over := false; !over; {
 		changed := d.o.Ledger.Changed()
-		if d.leaseLost() != nil { // nothing can be recorded any more
+		if d.recorder.leaseLost() != nil { // nothing can be recorded any more
 			break
 		}
-		if err := d.stopCancelled(writing); err != nil {
+		if err := d.here.stopCancelled(writing); err != nil {
 			d.log.Error("cancellations could not be read", "error", err)
 		}
 
@@ -91,11 +113,6 @@ func (d *Dispatcher) drain(writing context.Context) {
 
 // stopAll stops what is on, and gives up writing what cannot be written.
 func (d *Dispatcher) stopAll(why string) {
-	d.mu.Lock()
-	d.stopping = &Stop{domain.OutcomeInterrupted, why}
-	for _, cancel := range d.cancels {
-		cancel(d.stopping)
-	}
-	d.mu.Unlock()
-	close(d.drained)
+	d.here.stopAll(&Stop{domain.OutcomeInterrupted, why})
+	close(d.recorder.drained)
 }

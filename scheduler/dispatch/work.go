@@ -17,12 +17,12 @@ func (d *Dispatcher) Work(ctx context.Context, id, job int64) error {
 		return nil
 	}
 	now := d.o.Now()
-	if err != nil || !r.Claimable() || r.NotBefore.After(now) || !d.takeLane(id) {
+	if err != nil || !r.Claimable() || r.NotBefore.After(now) || !d.here.takeLane(id, d.laneCount()) {
 		return err
 	}
-	defer d.leave(id)
+	defer d.here.leave(id)
 
-	free, err := d.unblocked(ctx, writing, now, []ledger.Run{r}, d.o.Executor.Obstacles)
+	free, err := d.holds.unblocked(ctx, writing, now, []ledger.Run{r}, d.o.Executor.Obstacles)
 	if err != nil || len(free) == 0 {
 		return err
 	}
@@ -32,9 +32,9 @@ func (d *Dispatcher) Work(ctx context.Context, id, job int64) error {
 		return err // the attempt may be recorded; it is then an orphan, because its job ends
 	}
 	if s := started[0]; s.Err == nil {
-		work, end := d.begin(writing, s.Attempt)
+		work, end := d.here.begin(writing, s.Attempt)
 		defer end()
-		d.execute(work, writing, s.Run, s.Attempt, do)
+		d.recorder.execute(work, writing, s.Run, s.Attempt, do)
 	}
 	return nil
 }
@@ -47,7 +47,7 @@ func (d *Dispatcher) Cancel(ctx context.Context, id int64) {
 	} else if why, found := asked[id]; found {
 		reason = why
 	}
-	d.stop(id, &Stop{domain.OutcomeCancelled, reason})
+	d.here.stop(id, &Stop{domain.OutcomeCancelled, reason})
 }
 
 // startOf returns the request for an attempt of a run, with the limits of its job and its agent.
@@ -59,33 +59,56 @@ func (d *Dispatcher) startOf(run int64, name string, job int64) ledger.Start {
 }
 
 // begin registers an attempt, so that it can be stopped, until end is called. Its context does not end with that of Run.
-func (d *Dispatcher) begin(writing context.Context, a ledger.Attempt) (work context.Context, end func()) {
+func (a *attempts) begin(writing context.Context, attempt ledger.Attempt) (work context.Context, end func()) {
 	work, cancel := context.WithCancelCause(writing)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.cancels[a.Run] = cancel
-	if d.stopping != nil {
-		cancel(d.stopping)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.cancels[attempt.Run] = cancel
+	if a.stopping != nil {
+		cancel(a.stopping)
 	}
 	return work, func() { cancel(nil) }
 }
 
-// takeLane reserves a lane of this process for a run. It returns false if none is free or an earlier attempt has not ended.
-func (d *Dispatcher) takeLane(id int64) bool {
+// laneCount returns how many runs may be on at once.
+func (d *Dispatcher) laneCount() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, on := d.at[id]
-	if on || len(d.at) >= d.lanes.runs || d.stopping != nil {
+	return d.lanes.runs
+}
+
+// takeLane reserves one of the lanes of this process for a run. It returns false if none is free or an earlier attempt has not ended.
+func (a *attempts) takeLane(id int64, lanes int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, on := a.at[id]
+	if on || len(a.at) >= lanes || a.stopping != nil {
 		return false
 	}
-	d.at[id] = struct{}{}
+	a.at[id] = struct{}{}
 	return true
 }
 
+// forget drops attempts that have ended.
+func (a *attempts) forget(ids ...int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, id := range ids {
+		delete(a.cancels, id)
+	}
+}
+
+// count returns how many attempts are on.
+func (a *attempts) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.cancels)
+}
+
 // leave frees the lane of a run.
-func (d *Dispatcher) leave(id int64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.at, id)
-	delete(d.cancels, id)
+func (a *attempts) leave(id int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.at, id)
+	delete(a.cancels, id)
 }

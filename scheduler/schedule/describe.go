@@ -27,7 +27,7 @@ func (s *Schedule) Describe() string {
 
 	times, days := s.cron.times(), s.cron.days()
 	if s.source == sourceWindow {
-		times = "once between " + s.windowText()
+		times = "once between " + s.window.String()
 		if days == "" {
 			times = "each day " + times
 		}

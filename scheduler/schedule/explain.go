@@ -13,14 +13,14 @@ func (s *Schedule) NextWithExcluded(after time.Time) (t time.Time, why string) {
 	if t = s.next(after); t.IsZero() || t.Unix() >= end {
 		return time.Time{}, ""
 	}
-	why, _ = s.leftOut(t)
+	why, _ = s.filter.leftOut(s.zone, t)
 	return t, why
 }
 
 // Outside reports whether an instant is outside of the times that the schedule is limited to. until
 // is the end of that state, or the zero time if it does not end.
 func (s *Schedule) Outside(t time.Time) (outside bool, until time.Time) {
-	why, until := s.leftOut(t)
+	why, until := s.filter.leftOut(s.zone, t)
 	return isOutside(why), until
 }
 
@@ -55,7 +55,7 @@ func (s *Schedule) ClockChangeNote(nominal time.Time) string {
 		return ""
 	}
 
-	if lost := s.skippedTimes(nominal); len(lost) > 0 {
+	if lost := s.cron.skippedTimes(s.zone, nominal); len(lost) > 0 {
 		first, last := lost[0], lost[len(lost)-1]
 		if len(lost) == 1 {
 			return fmt.Sprintf("%s does not exist on %s: runs at the first instant after the gap", clockOf(first), first.Format(time.DateOnly))
@@ -73,12 +73,12 @@ func (s *Schedule) ClockChangeNote(nominal time.Time) string {
 
 // skippedTimes returns the matching local times that are skipped by a clock change at t, stored as
 // UTC.
-func (s *Schedule) skippedTimes(t time.Time) (out []time.Time) {
-	from, to := asIfUTC(t.Add(-time.Second), s.zone.Location).Add(time.Second), asIfUTC(t, s.zone.Location)
+func (f *fields) skippedTimes(zone *zone, t time.Time) (out []time.Time) {
+	from, to := asIfUTC(t.Add(-time.Second), zone.Location).Add(time.Second), asIfUTC(t, zone.Location)
 	for minute := from.Truncate(time.Minute); minute.Before(to); minute = minute.Add(time.Minute) {
-		for _, second := range values(s.cron.second, 60) {
+		for _, second := range values(f.second, 60) {
 			r := minute.Add(time.Duration(second) * time.Second)
-			if !r.Before(from) && r.Before(to) && s.cron.matches(r) && s.zone.hasDate(dateOf(r)) {
+			if !r.Before(from) && r.Before(to) && f.matches(r) && zone.hasDate(dateOf(r)) {
 				out = append(out, r)
 			}
 		}
@@ -112,7 +112,7 @@ func (s *Schedule) LeftOut(after, to time.Time, n int) (out []Gone) {
 		return nil
 	}
 	for t := s.next(after); !t.IsZero() && !t.After(to) && len(out) < n; {
-		why, until := s.leftOut(t)
+		why, until := s.filter.leftOut(s.zone, t)
 		if why != "" {
 			out = append(out, Gone{t, why})
 		}

@@ -55,41 +55,40 @@ func parseTimes(field string, texts []string, calendar func(string) *Calendar) (
 
 // leftOut returns the reason why an instant is excluded, or "". until is the time at which that may
 // change, or the zero time if it does not.
-func (s *Schedule) leftOut(t time.Time) (why string, until time.Time) {
-	f := &s.filter
+func (f *filter) leftOut(zone *zone, t time.Time) (why string, until time.Time) {
 	if f.empty() {
 		return "", time.Time{}
 	}
 
-	d := s.zone.dateAt(t.Unix())
+	d := zone.dateAt(t.Unix())
 	for _, r := range f.excluded {
 		if r.from <= d && d <= r.to {
-			return "exclude: " + r.text, s.startOf(r.to + 1)
+			return "exclude: " + r.text, zone.startOf(r.to + 1)
 		}
 	}
 	for _, c := range f.excludedCalendars {
-		if entry, covered, end, _ := c.at(t.Unix(), s.zone); covered {
+		if entry, covered, end, _ := c.at(t.Unix(), zone); covered {
 			return "exclude: " + entryText(c, entry), time.Unix(end, 0).UTC()
 		}
 	}
 	if len(f.onlyTexts) == 0 {
 		return "", time.Time{}
 	}
-	return s.outside(t, d)
+	return f.outside(zone, t, d)
 }
 
 // outside implements leftOut for a schedule that is limited to certain times.
-func (s *Schedule) outside(t time.Time, d date) (why string, until time.Time) {
-	for _, r := range s.filter.only {
+func (f *filter) outside(zone *zone, t time.Time, d date) (why string, until time.Time) {
+	for _, r := range f.only {
 		if r.from <= d && d <= r.to {
 			return "", time.Time{}
 		}
 		if d < r.from {
-			until = sooner(until, s.startOf(r.from))
+			until = sooner(until, zone.startOf(r.from))
 		}
 	}
-	for _, c := range s.filter.onlyCalendars {
-		_, covered, next, never := c.at(t.Unix(), s.zone)
+	for _, c := range f.onlyCalendars {
+		_, covered, next, never := c.at(t.Unix(), zone)
 		if covered {
 			return "", time.Time{}
 		}
@@ -97,7 +96,7 @@ func (s *Schedule) outside(t time.Time, d date) (why string, until time.Time) {
 			until = sooner(until, time.Unix(next, 0).UTC())
 		}
 	}
-	return outsideText + strings.Join(s.filter.onlyTexts, ", "), until
+	return outsideText + strings.Join(f.onlyTexts, ", "), until
 }
 
 // outsideText is the prefix of the reason for instants outside of the allowed times.
@@ -105,8 +104,8 @@ const outsideText = "only: not in "
 
 func isOutside(why string) bool { return strings.HasPrefix(why, outsideText) }
 
-func (s *Schedule) startOf(d date) time.Time {
-	return time.Unix(s.zone.resolve(d.at(0, 0, 0)), 0).UTC()
+func (z *zone) startOf(d date) time.Time {
+	return time.Unix(z.resolve(d.at(0, 0, 0)), 0).UTC()
 }
 
 // sooner returns the earlier of two times. The zero time means never.

@@ -24,7 +24,7 @@ func (s *Schedule) Next(after time.Time) time.Time {
 			return t
 		}
 
-		why, until := s.leftOut(t)
+		why, until := s.filter.leftOut(s.zone, t)
 		switch {
 		case why == "":
 			return t
@@ -57,9 +57,9 @@ func (s *Schedule) next(after time.Time) time.Time {
 
 	// Cron instants are whole seconds, so fractions of a second can be ignored.
 	if s.cron.everyHour() {
-		t, ok = s.nextRealTime(after.Unix())
+		t, ok = s.cron.nextRealTime(s.zone, after.Unix())
 	} else {
-		t, ok = s.nextLocal(after.Unix())
+		t, ok = s.cron.nextLocal(s.zone, after.Unix())
 	}
 	if !ok {
 		return time.Time{}
@@ -86,21 +86,21 @@ func (s *Schedule) nextOnGrid(after time.Time) time.Time {
 }
 
 // nextLocal returns the next instant of a schedule that consists of local times.
-func (s *Schedule) nextLocal(after int64) (int64, bool) {
-	d := s.zone.dateAt(after)
-	if _, ok := s.zone.constantOffset(d); !ok {
+func (f *fields) nextLocal(zone *zone, after int64) (int64, bool) {
+	d := zone.dateAt(after)
+	if _, ok := zone.constantOffset(d); !ok {
 		d-- // its local times may be moved past a gap at midnight
 	}
 
 	for end := d + horizon; d < end; d++ {
-		if !s.cron.matchesDate(d) {
+		if !f.matchesDate(d) {
 			continue
 		}
-		if offset, ok := s.zone.constantOffset(d); ok {
-			if r, ok := s.cron.nextInDay(after + 1 + offset - d.at(0, 0, 0)); ok {
+		if offset, ok := zone.constantOffset(d); ok {
+			if r, ok := f.nextInDay(after + 1 + offset - d.at(0, 0, 0)); ok {
 				return d.at(0, 0, 0) + r - offset, true
 			}
-		} else if t, ok := s.firstOnDate(d, after); ok && s.zone.hasDate(d) {
+		} else if t, ok := f.firstOnDate(zone, d, after); ok && zone.hasDate(d) {
 			return t, true
 		}
 	}
@@ -110,22 +110,21 @@ func (s *Schedule) nextLocal(after int64) (int64, bool) {
 
 // firstOnDate returns the first instant after a time on a date near a clock change. It resolves
 // each candidate.
-func (s *Schedule) firstOnDate(d date, after int64) (int64, bool) {
-	f := s.cron
+func (f *fields) firstOnDate(zone *zone, d date, after int64) (int64, bool) {
 	for hours := f.hour; hours != 0; hours &= hours - 1 {
 		hour := bits.TrailingZeros32(hours)
-		if s.zone.resolve(d.at(hour, 59, 59)) <= after {
+		if zone.resolve(d.at(hour, 59, 59)) <= after {
 			continue // the whole hour has passed
 		}
 
 		for minutes := f.minute; minutes != 0; minutes &= minutes - 1 {
 			minute := bits.TrailingZeros64(minutes)
-			if s.zone.resolve(d.at(hour, minute, 59)) <= after {
+			if zone.resolve(d.at(hour, minute, 59)) <= after {
 				continue
 			}
 
 			for seconds := f.second; seconds != 0; seconds &= seconds - 1 {
-				if t := s.zone.resolve(d.at(hour, minute, bits.TrailingZeros64(seconds))); t > after {
+				if t := zone.resolve(d.at(hour, minute, bits.TrailingZeros64(seconds))); t > after {
 					return t, true
 				}
 			}
@@ -137,14 +136,14 @@ func (s *Schedule) firstOnDate(d date, after int64) (int64, bool) {
 
 // nextRealTime returns the next instant of a schedule that runs in real time. It never steps over a
 // clock change.
-func (s *Schedule) nextRealTime(after int64) (int64, bool) {
+func (f *fields) nextRealTime(zone *zone, after int64) (int64, bool) {
 	for t, limit := after+1, after+horizon*daySeconds; t < limit; {
-		local := t + s.zone.offset(t)
+		local := t + zone.offset(t)
 		d := date(floorDiv(local, daySeconds))
 		r := local - d.at(0, 0, 0)
-		on := s.cron.matchesDate(d)
-		if offset, ok := s.zone.constantOffset(d); ok {
-			if n, ok := s.cron.nextInDay(r); ok && on {
+		on := f.matchesDate(d)
+		if offset, ok := zone.constantOffset(d); ok {
+			if n, ok := f.nextInDay(r); ok && on {
 				return t + n - r, true
 			}
 			t = (d+1).at(0, 0, 0) - offset
@@ -155,11 +154,11 @@ func (s *Schedule) nextRealTime(after int64) (int64, bool) {
 		second, minute := r%60, r/60%60
 		switch {
 		case !on:
-			t = s.step(t, daySeconds-r, 60-second)
-		case s.cron.minute>>minute&1 == 0:
-			t = s.step(t, distanceToNext(s.cron.minute, minute)*60-second, 60-second)
-		case s.cron.second>>second&1 == 0:
-			t = s.step(t, distanceToNext(s.cron.second, second))
+			t = zone.step(t, daySeconds-r, 60-second)
+		case f.minute>>minute&1 == 0:
+			t = zone.step(t, distanceToNext(f.minute, minute)*60-second, 60-second)
+		case f.second>>second&1 == 0:
+			t = zone.step(t, distanceToNext(f.second, second))
 		default:
 			return t, true
 		}
@@ -172,10 +171,10 @@ func distanceToNext(allowed uint64, n int64) int64 { return lowest(allowed>>n | 
 
 // step returns t plus the first length that does not cross a clock change, or else t plus one
 // second.
-func (s *Schedule) step(t int64, lengths ...int64) int64 {
-	offset := s.zone.offset(t)
+func (z *zone) step(t int64, lengths ...int64) int64 {
+	offset := z.offset(t)
 	for _, seconds := range lengths {
-		if s.zone.offset(t+seconds) == offset {
+		if z.offset(t+seconds) == offset {
 			return t + seconds
 		}
 	}

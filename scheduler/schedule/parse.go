@@ -60,13 +60,13 @@ type Schedule struct {
 	cron   fields
 	source source
 
-	every         time.Duration
-	anchor        time.Time // origin of the grid of every; zero means the Unix epoch
-	at            time.Time
-	jitter        time.Duration
-	opens, closes int // window, in minutes since midnight
-	job           string
-	filter        filter
+	every  time.Duration
+	anchor time.Time // origin of the grid of every; zero means the Unix epoch
+	at     time.Time
+	jitter time.Duration
+	window window
+	job    string
+	filter filter
 }
 
 type source uint8
@@ -271,7 +271,7 @@ func (s *Schedule) Hash() string { return s.hash }
 // next nominal instant.
 func (s *Schedule) Actual(nominal time.Time) time.Time {
 	if s.source == sourceWindow {
-		return s.momentIn(nominal)
+		return s.window.momentIn(s.zone, s.job, nominal)
 	}
 	if s.jitter <= 0 {
 		return nominal

@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// window is a part of each day, in minutes since midnight. It may go across midnight.
+type window struct{ opens, closes int }
+
 // parseWindow parses hours like 02:00-05:00 and the days on which the window opens. The days have
 // the format of the last cron field.
 func (s *Schedule) parseWindow(o Options) error {
@@ -28,32 +31,32 @@ func (s *Schedule) parseWindow(o Options) error {
 	if s.cron, err = parseCron(fmt.Sprintf("%d %d * * %s", a%60, a/60, days)); err != nil || len(strings.Fields(days)) != 1 {
 		return &Error{"window", o.Days, "are not days like 1-5, mon-fri or sat,sun"}
 	}
-	s.opens, s.closes = a, b
+	s.window = window{a, b}
 	return nil
 }
 
 // momentIn returns the start time in the window that opens at the given instant. It depends on the
 // job and the date.
-func (s *Schedule) momentIn(opens time.Time) time.Time {
-	d := s.zone.dateAt(opens.Unix())
-	if s.zone.resolve(d.at(s.opens/60, s.opens%60, 0)) > opens.Unix() {
+func (w window) momentIn(zone *zone, job string, opens time.Time) time.Time {
+	d := zone.dateAt(opens.Unix())
+	if zone.resolve(d.at(w.opens/60, w.opens%60, 0)) > opens.Unix() {
 		// A clock change at midnight delayed the opening of the previous day's window.
 		d--
 	}
 	end := d
-	if s.closes <= s.opens { // across midnight
+	if w.closes <= w.opens { // across midnight
 		end++
 	}
 
 	// Use local times, so that a clock change makes the window shorter or longer.
-	closes := s.zone.resolve(end.at(s.closes/60, s.closes%60, 0))
+	closes := zone.resolve(end.at(w.closes/60, w.closes%60, 0))
 	length := closes - opens.Unix()
 	if length <= 0 { // the whole window is in a gap
 		return opens
 	}
 
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%s/%s", s.job, time.Unix(d.at(0, 0, 0), 0).UTC().Format(time.DateOnly))
+	fmt.Fprintf(h, "%s/%s", job, time.Unix(d.at(0, 0, 0), 0).UTC().Format(time.DateOnly))
 	return opens.Add(time.Duration(mixed(h.Sum64())%uint64(length)) * time.Second)
 }
 
@@ -64,8 +67,8 @@ func mixed(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-func (s *Schedule) windowText() string {
-	return fmt.Sprintf("%02d:%02d and %02d:%02d", s.opens/60, s.opens%60, s.closes/60, s.closes%60)
+func (w window) String() string {
+	return fmt.Sprintf("%02d:%02d and %02d:%02d", w.opens/60, w.opens%60, w.closes/60, w.closes%60)
 }
 
 // HeldText returns the reason why an occurrence starts later than its nominal instant.

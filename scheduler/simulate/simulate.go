@@ -112,12 +112,12 @@ func Run(ctx context.Context, o Options, progress func(now time.Time)) ([]Occurr
 			w.now = o.To
 			break
 		}
-		if o.Most > 0 && (len(w.out) >= o.Most || w.decided >= 100*o.Most) {
+		if o.Most > 0 && (len(w.record.kept) >= o.Most || w.record.decided >= 100*o.Most) {
 			break
 		}
 
 		w.advance(at)
-		if len(w.out) > maxOccurrences || len(w.ready) > maxOccurrences || w.decided > maxDecisions {
+		if len(w.record.kept) > maxOccurrences || len(w.ready) > maxOccurrences || w.record.decided > maxDecisions {
 			return nil, w.tooMany()
 		}
 	}
@@ -126,7 +126,7 @@ func Run(ctx context.Context, o Options, progress func(now time.Time)) ([]Occurr
 		progress(w.now)
 	}
 	var out []Occurrence
-	for _, occurrence := range w.out {
+	for _, occurrence := range w.record.kept {
 		if o.Job == "" || occurrence.Job == o.Job {
 			out = append(out, *occurrence)
 		}

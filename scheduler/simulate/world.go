@@ -19,16 +19,14 @@ const checkEvery = 30 * time.Second
 
 // world is the state of a simulated home and its daemon.
 type world struct {
-	o         Options
-	now       time.Time // wall clock
-	up        bool      // the daemon is running
-	nextCheck time.Time // time of the next clock check
+	o     Options
+	now   time.Time // wall clock
+	up    bool      // the daemon is running
+	clock clock
 
 	table     *scheduler.Timetable
 	lanes     *dispatch.FairQueue
 	startedAt time.Time            // start of the daemon
-	lastCheck time.Time            // time of the last clock check
-	clockStep time.Duration        // clock steps since the last clock check
 	events    []Event              // future events
 	hasSteps  bool                 // there are clock steps, so clock checks matter
 	lastWake  map[string]time.Time // by agent
@@ -39,13 +37,25 @@ type world struct {
 	// delayed runs wait for their start time, or for an answer until a deadline.
 	delayed []*run
 	// behind are queued runs that start after a run of their job that waits for a person.
-	behind  []*run
-	asking  []*run            // waiting for a person when the simulation begins
-	stale   bool              // the fair queue differs from ready
-	byJob   map[string][]*run // unfinished runs
-	out     []*Occurrence     // kept occurrences, see keep
-	decided int               // number of occurrences
-	byName  map[string]int    // number of occurrences by job
+	behind []*run
+	asking []*run            // waiting for a person when the simulation begins
+	stale  bool              // the fair queue differs from ready
+	byJob  map[string][]*run // unfinished runs
+	record record
+}
+
+// clock is what the daemon knows of the clock.
+type clock struct {
+	nextCheck time.Time     // time of the next check
+	lastCheck time.Time     // time of the last check
+	stepped   time.Duration // clock steps since the last check
+}
+
+// record is what the simulation says of the occurrences.
+type record struct {
+	kept    []*Occurrence  // see keep
+	decided int            // number of occurrences
+	byJob   map[string]int // number of occurrences by job
 }
 
 // run is a simulated run.
@@ -59,7 +69,7 @@ type run struct {
 func newWorld(o Options) *world {
 	w := &world{o: o, now: o.From.UTC().Truncate(time.Millisecond), table: scheduler.NewTimetable(), lanes: dispatch.NewFairQueue(o.Runs, o.RunsPerAgent, o.Policy),
 		events: o.Events, hasSteps: slices.ContainsFunc(o.Events, func(e Event) bool { return e.Kind == Step }), lastWake: map[string]time.Time{},
-		byName: map[string]int{}, byJob: map[string][]*run{}, running: map[int64]*run{}, ready: map[int64]*run{}}
+		record: record{byJob: map[string]int{}}, byJob: map[string][]*run{}, running: map[int64]*run{}, ready: map[int64]*run{}}
 	for _, j := range o.Jobs {
 		st, ok := o.States[j.Name]
 		if !ok {
@@ -143,7 +153,7 @@ func (w *world) next() (time.Time, bool) {
 		return at, !at.IsZero()
 	}
 
-	at = domain.Earlier(at, w.nextCheck)
+	at = domain.Earlier(at, w.clock.nextCheck)
 	for _, r := range w.running {
 		at = domain.Earlier(at, r.ends)
 	}
@@ -190,7 +200,7 @@ func (w *world) advance(at time.Time) {
 
 	// End runs first, so that their lanes are free for others at the same instant.
 	w.endRuns()
-	if !w.nextCheck.IsZero() && !w.nextCheck.After(w.now) {
+	if !w.clock.nextCheck.IsZero() && !w.clock.nextCheck.After(w.now) {
 		w.schedule()
 	}
 
@@ -199,9 +209,9 @@ func (w *world) advance(at time.Time) {
 
 // step moves the wall clock. The ends of runs and the scheduler's timer move too.
 func (w *world) step(by time.Duration) {
-	w.now, w.clockStep = w.now.Add(by), w.clockStep+by
-	if !w.nextCheck.IsZero() {
-		w.nextCheck = w.nextCheck.Add(by)
+	w.now, w.clock.stepped = w.now.Add(by), w.clock.stepped+by
+	if !w.clock.nextCheck.IsZero() {
+		w.clock.nextCheck = w.clock.nextCheck.Add(by)
 	}
 	for _, r := range w.running {
 		r.ends = r.ends.Add(by)
@@ -210,7 +220,7 @@ func (w *world) step(by time.Duration) {
 
 // startDaemon interrupts runs of the previous daemon and checks the clock.
 func (w *world) startDaemon() {
-	w.up, w.startedAt, w.lastCheck, w.clockStep = true, w.now, w.now, 0
+	w.up, w.startedAt, w.clock.lastCheck, w.clock.stepped = true, w.now, w.now, 0
 	for _, r := range inOrder(w.running) {
 		delete(w.running, r.ID)
 		w.interrupt(r)
@@ -267,12 +277,12 @@ func (w *world) endMissedHolds() {
 // schedule simulates a clock check of the scheduler.
 func (w *world) schedule() {
 	w.endMissedHolds()
-	c := scheduler.DueContext{Pauses: w.o.Pauses, StartedAt: w.startedAt, ClockStep: w.clockStep, LastCheck: w.lastCheck}
-	if w.clockStep <= -scheduler.MinClockStep {
+	c := scheduler.DueContext{Pauses: w.o.Pauses, StartedAt: w.startedAt, ClockStep: w.clock.stepped, LastCheck: w.clock.lastCheck}
+	if w.clock.stepped <= -scheduler.MinClockStep {
 		w.table.Rewind(w.now)
 	}
 
-	w.lastCheck, w.clockStep = w.now, 0
+	w.clock.lastCheck, w.clock.stepped = w.now, 0
 	batch := w.table.PopDue(w.now, c)
 	for _, d := range batch.Due {
 		w.decide(d)
@@ -283,9 +293,9 @@ func (w *world) schedule() {
 		w.fireWake(id)
 	}
 
-	w.nextCheck = w.table.Head()
-	if most := w.now.Add(checkEvery); w.hasSteps && (w.nextCheck.IsZero() || w.nextCheck.After(most)) {
-		w.nextCheck = most // the time at which a step is noticed matters
+	w.clock.nextCheck = w.table.Head()
+	if most := w.now.Add(checkEvery); w.hasSteps && (w.clock.nextCheck.IsZero() || w.clock.nextCheck.After(most)) {
+		w.clock.nextCheck = most // the time at which a step is noticed matters
 	}
 }
 
@@ -319,22 +329,22 @@ func (w *world) decide(d ledger.Due) {
 // keep stores an occurrence of the selected job. If there are clock steps, it stores all
 // occurrences, to detect instants that were already decided.
 func (w *world) keep(o *Occurrence) {
-	w.decided++
-	w.byName[o.Job]++
+	w.record.decided++
+	w.record.byJob[o.Job]++
 	if w.o.Job == "" || o.Job == w.o.Job || w.hasSteps {
-		w.out = append(w.out, o)
+		w.record.kept = append(w.record.kept, o)
 	}
 }
 
 // tooMany returns an error that names the job with the most occurrences.
 func (w *world) tooMany() error {
 	most := ""
-	for _, name := range slices.Sorted(maps.Keys(w.byName)) {
-		if w.byName[name] > w.byName[most] {
+	for _, name := range slices.Sorted(maps.Keys(w.record.byJob)) {
+		if w.record.byJob[name] > w.record.byJob[most] {
 			most = name
 		}
 	}
-	return fmt.Errorf("more than %d occurrences up to %s, %d of them of the job %s: choose a shorter time", w.decided-1, w.now.Format(time.RFC3339), w.byName[most], most)
+	return fmt.Errorf("more than %d occurrences up to %s, %d of them of the job %s: choose a shorter time", w.record.decided-1, w.now.Format(time.RFC3339), w.record.byJob[most], most)
 }
 
 // overlapping returns the runs that the overlap policy applies to.
@@ -359,11 +369,11 @@ func (w *world) alreadyRecorded(d ledger.Due) bool {
 		return false // watermarks never go back, so no instant is due twice
 	}
 
-	for i, o := range w.out {
+	for i, o := range w.record.kept {
 		if o.Job == d.Job && o.Nominal.Equal(d.Nominal) && o.Source != scheduler.SourceWake {
 			if o.Decision == domain.DecisionMissed && d.Decision == domain.DecisionRun {
 				// The instant was missed while the clock was ahead. Now it can run.
-				w.out = slices.Delete(w.out, i, i+1)
+				w.record.kept = slices.Delete(w.record.kept, i, i+1)
 				return false
 			}
 			return true

@@ -12,6 +12,7 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/scheduler/schedule"
 	"rouse/watcher"
+	"rouse/watcher/after"
 	"rouse/watcher/match"
 )
 
@@ -35,7 +36,7 @@ func newWatch(j *config.Job, p agentplan.Plan) watcher.Watch {
 		FollowSymlinks: w.FollowSymlinks, Mode: w.Mode, MaxWait: time.Duration(w.MaxWait), MaxFiles: w.MaxFiles,
 		Settle: settle[w.Responsiveness], Existing: w.Existing,
 		TakeOpen: w.OpenFiles == "take", Definition: permit.Fingerprint(p, agent.Specs(), string(j.Name)), OwnFolder: ownFolder(j, p),
-		OnSuccess: watcher.After(w.OnSuccess), OnFailure: watcher.After(w.OnFailure), Boundary: p.Boundary,
+		OnSuccess: after.Rule(w.OnSuccess), OnFailure: after.Rule(w.OnFailure), Boundary: p.Boundary,
 	}
 }
 

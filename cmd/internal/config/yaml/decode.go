@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"rouse/cmd/internal/config"
-	"rouse/watcher"
+	"rouse/watcher/after"
 )
 
 // decoder fills the settings of a document from its tree.
@@ -200,7 +200,7 @@ func (d *decoder) after(n *node, path string, v reflect.Value) {
 	case n.kind == mapping && len(n.entries) == 1 && n.entries[0].key == "move":
 		to := n.entries[0].value
 		var dir config.Path
-		before, template, err := watcher.SplitTemplate(to.text)
+		before, template, err := after.SplitTemplate(to.text)
 		if err != nil {
 			d.Problem(to.at, config.Join(path, "move"), "%s", err)
 			return

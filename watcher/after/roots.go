@@ -1,4 +1,4 @@
-package watcher
+package after
 
 import (
 	"errors"
@@ -15,15 +15,20 @@ import (
 // allowedRoots are the folders that files of a watch may be in: the watched one, which no path
 // that starts there can leave, and the destinations that its owner has named.
 type allowedRoots struct {
-	watch  *Watch
+	folder *Folder
 	root   *os.Root // nil when the folder is not there
 	path   string
 	opened []*os.Root
 }
 
-func openRoots(watch *Watch) (*allowedRoots, error) {
-	g := &allowedRoots{watch: watch, path: watch.resolveLinks(watch.Path)}
-	root, err := watch.Boundary.OpenRoot(g.path)
+func openRoots(folder *Folder) (*allowedRoots, error) {
+	path, err := folder.Boundary.Resolve(folder.Path)
+	if err != nil {
+		path = folder.Path // opening it says what is wrong
+	}
+
+	g := &allowedRoots{folder: folder, path: path}
+	root, err := folder.Boundary.OpenRoot(g.path)
 	if err == nil {
 		g.root = root
 		g.opened = append(g.opened, root)
@@ -55,7 +60,7 @@ func (g *allowedRoots) openDir(dir string, create bool) (*os.Root, error) {
 	// By its real path or, as the configuration may have it, by the path with links.
 	rel, in := fsys.RelInside(g.path, dir)
 	if !in {
-		rel, in = fsys.RelInside(g.watch.Path, dir)
+		rel, in = fsys.RelInside(g.folder.Path, dir)
 	}
 
 	var root *os.Root
@@ -70,9 +75,9 @@ func (g *allowedRoots) openDir(dir string, create bool) (*os.Root, error) {
 			root, err = nofollow.OpenBelow(g.root, rel)
 		}
 	case create:
-		root, err = g.watch.Boundary.MakeRoot(dir, owner.ApplyUmask(0o755))
+		root, err = g.folder.Boundary.MakeRoot(dir, owner.ApplyUmask(0o755))
 	default:
-		root, err = g.watch.Boundary.OpenRoot(dir)
+		root, err = g.folder.Boundary.OpenRoot(dir)
 	}
 	if err != nil {
 		return nil, err

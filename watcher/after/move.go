@@ -1,4 +1,4 @@
-package watcher
+package after
 
 import (
 	"context"
@@ -41,10 +41,10 @@ func numbered(name string, i int) string {
 // move moves a file that looks like st into a folder, under its name or the first free one
 // after it. It never replaces a file there, and never moves another file that took the place
 // of this one meanwhile: ErrChanged.
-func (w *Watcher) move(ctx context.Context, file fsys.Handle, st fsys.Stamp, dir *os.Root, name string) (string, error) {
+func (m *Mover) move(ctx context.Context, file fsys.Handle, st fsys.Stamp, dir *os.Root, name string) (string, error) {
 	for i := range 10_000 {
 		dest := fsys.Handle{Root: dir, Name: numbered(name, i)}
-		if w.isCopy(ctx, file, st, dest) {
+		if m.isCopy(ctx, file, st, dest) {
 			return dest.Path(), file.Remove()
 		}
 
@@ -65,7 +65,7 @@ func (w *Watcher) move(ctx context.Context, file fsys.Handle, st fsys.Stamp, dir
 
 // isCopy says whether dest is the copy of a file that an interrupted move across file systems
 // left behind.
-func (w *Watcher) isCopy(ctx context.Context, file fsys.Handle, st fsys.Stamp, dest fsys.Handle) bool {
+func (m *Mover) isCopy(ctx context.Context, file fsys.Handle, st fsys.Stamp, dest fsys.Handle) bool {
 	info, err := dest.Lstat()
 	if err != nil {
 		return false
@@ -77,8 +77,8 @@ func (w *Watcher) isCopy(ctx context.Context, file fsys.Handle, st fsys.Stamp, d
 		return false
 	}
 
-	one, err1 := w.hashes.Of(ctx, file, st)
-	two, err2 := w.hashes.Of(ctx, dest, made)
+	one, err1 := m.Hashes.Of(ctx, file, st)
+	two, err2 := m.Hashes.Of(ctx, dest, made)
 	return err1 == nil && err2 == nil && one == two
 }
 

@@ -1,4 +1,4 @@
-package watcher
+package after
 
 import (
 	"context"
@@ -60,21 +60,21 @@ func parts(template string) (out []string) {
 	return append(out, part.String())
 }
 
-// destination returns the new folder of a file, relative to after.Dir, and its new name.
-func (w *Watcher) destination(ctx context.Context, after After, c claim.Status) (below, name string, err error) {
+// destination returns the new folder of a file, relative to rule.Dir, and its new name.
+func (m *Mover) destination(ctx context.Context, rule Rule, c claim.Status) (below, name string, err error) {
 	name = path.Base(c.Path)
-	if after.Template == "" {
+	if rule.Template == "" {
 		return "", name, nil
 	}
-	if w.expand == nil {
-		return "", "", fmt.Errorf("%s has a template, which only the daemon can expand", after.Template)
+	if m.Expand == nil {
+		return "", "", fmt.Errorf("%s has a template, which only the daemon can expand", rule.Template)
 	}
 
-	all := parts(after.Template)
+	all := parts(rule.Template)
 	for i, part := range all {
-		text, err := w.expand(ctx, part, c)
+		text, err := m.Expand(ctx, part, c)
 		if err != nil {
-			return "", "", fmt.Errorf("the destination %s: %w", after.Template, err)
+			return "", "", fmt.Errorf("the destination %s: %w", rule.Template, err)
 		}
 		switch {
 		case i == len(all)-1 && strings.Contains(part, ".File"):
