@@ -30,7 +30,7 @@ func TestDamagedDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Backup(t.Context(), agentdb.BackupSpec{}); err != nil {
+	if _, err := db.Backups.Make(t.Context(), agentdb.BackupSpec{}); err != nil {
 		t.Fatal(err)
 	}
 

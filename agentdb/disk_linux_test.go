@@ -120,7 +120,7 @@ func fullDisk(t *testing.T, dir string) {
 
 	kept := backup(t, db, agentdb.BackupSpec{})
 	empty := fill(t, dir)
-	_, err = db.Backup(t.Context(), agentdb.BackupSpec{})
+	_, err = db.Backups.Make(t.Context(), agentdb.BackupSpec{})
 	says("a backup on a full disk", err, "free some space there")
 	_, err = db.Undo(t.Context(), changelog.By{}, changelog.UndoSpec{Run: 2})
 	says("an undo on a full disk", err, "the disk is full, so nothing was written")

@@ -59,7 +59,7 @@ func with(t testing.TB, p *pool.Pool, agent string, do func(*agentdb.DB)) {
 
 func backup(t testing.TB, db *agentdb.DB, spec agentdb.BackupSpec) agentdb.Backup {
 	t.Helper()
-	b, err := db.Backup(context.Background(), spec)
+	b, err := db.Backups.Make(context.Background(), spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestBackupRefuses(t *testing.T) {
 	}
 
 	for _, file := range []string{there, path, dir} {
-		_, err := db.Backup(t.Context(), agentdb.BackupSpec{File: file, Overwrite: file != there})
+		_, err := db.Backups.Make(t.Context(), agentdb.BackupSpec{File: file, Overwrite: file != there})
 		wantError(t, err, "invalid_args", "file", file)
 	}
 
@@ -139,14 +139,14 @@ func TestBackupRefuses(t *testing.T) {
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := db.Backup(ctx, agentdb.BackupSpec{File: there, Overwrite: true, Progress: func(int64, int64) { cancel() }}); err == nil {
+	if _, err := db.Backups.Make(ctx, agentdb.BackupSpec{File: there, Overwrite: true, Progress: func(int64, int64) { cancel() }}); err == nil {
 		// A file of a single step is done before it can be given up.
 		t.Log("it was faster")
 	} else if text, e := os.ReadFile(there); e != nil || string(text) != "mine" {
 		t.Errorf("%q, %v after %v", text, e, err)
 	}
 
-	if _, err := db.Backup(t.Context(), agentdb.BackupSpec{File: filepath.Join(dir, "none", "x.sqlite")}); err == nil || !strings.Contains(err.Error(), "none") {
+	if _, err := db.Backups.Make(t.Context(), agentdb.BackupSpec{File: filepath.Join(dir, "none", "x.sqlite")}); err == nil || !strings.Contains(err.Error(), "none") {
 		t.Errorf("error %v", err)
 	}
 

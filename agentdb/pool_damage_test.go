@@ -401,7 +401,7 @@ func TestDamageWhileOpen(t *testing.T) {
 	if _, err := db.Insert(t.Context(), changelog.By{}, "expenses", []map[string]any{{"amount": 1}}); !errors.As(err, &corrupt) {
 		t.Errorf("it was written to: %v", err)
 	}
-	if _, err := db.Backup(t.Context(), agentdb.BackupSpec{}); !errors.As(err, &corrupt) {
+	if _, err := db.Backups.Make(t.Context(), agentdb.BackupSpec{}); !errors.As(err, &corrupt) {
 		t.Errorf("a backup of what is damaged: %v", err)
 	}
 

@@ -96,7 +96,7 @@ func (p *Pool) CheckFiles(ctx context.Context) (lost []string) {
 	p.mu.Unlock()
 
 	for _, s := range open {
-		if s.db.CheckFile(ctx) {
+		if s.db.Health.CheckFile(ctx) {
 			lost = append(lost, s.key)
 		}
 	}
@@ -119,7 +119,7 @@ func (p *Pool) adopt(ctx context.Context, agent string) error {
 		return errors.Join(nothing, db.Close())
 	}
 
-	err = db.RecordOwnerAction(ctx, agent, "-- the owner let this database go on with the ledger of this home: "+db.UnknownRuns())
+	err = db.Backups.RecordOwnerAction(ctx, agent, "-- the owner let this database go on with the ledger of this home: "+db.UnknownRuns())
 	return errors.Join(err, db.Close())
 }
 

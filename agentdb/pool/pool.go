@@ -147,7 +147,7 @@ func (p *Pool) Get(ctx context.Context, agent string) (db *agentdb.DB, release f
 	p.mu.Lock()
 	delete(p.damaged, s.key) // it was repaired
 	p.mu.Unlock()
-	s.db.SetQuota(p.o.Quota(agent))
+	s.db.Quota.Set(p.o.Quota(agent))
 
 	return s.db, release, nil
 }
@@ -192,7 +192,7 @@ func (s *poolEntry) fault() error {
 	if s.err != nil {
 		return s.err
 	}
-	return s.db.Fault()
+	return s.db.Health.Fault()
 }
 
 // Has says whether an agent has a database already, or had one; asking for it with Get

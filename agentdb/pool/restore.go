@@ -147,7 +147,7 @@ func (p *Pool) prepareNew(ctx context.Context, path, agent, from, aside string) 
 		note = "-- the owner began with this empty database; the one before is in " + aside
 	}
 
-	err = db.RecordOwnerAction(ctx, agent, note)
+	err = db.Backups.RecordOwnerAction(ctx, agent, note)
 	return errors.Join(err, db.Close())
 }
 
@@ -237,7 +237,7 @@ func (p *Pool) acceptHere(ctx context.Context, agent string) error {
 		return p.describe(agent, err)
 	}
 
-	err = db.RecordOwnerAction(ctx, agent, "-- the owner accepted this database as it is: "+bad.Reason)
+	err = db.Backups.RecordOwnerAction(ctx, agent, "-- the owner accepted this database as it is: "+bad.Reason)
 	return errors.Join(err, db.Close())
 }
 

@@ -58,7 +58,6 @@ var larger = map[string]int{
 	"agent/tool/executor.Reader fields":     21,
 	"agent/tool/file lines":                 5286,
 	"agent/tool/moduleapi.Host methods":     93,
-	"agentdb.DB methods":                    84,
 	"agentdb/placement.Manager methods":     33,
 	"agentdb/pool.Pool methods":             40,
 	"scheduler/dispatch.Dispatcher methods": 57,

@@ -23,7 +23,7 @@ func (s *databases) backup(r *http.Request, ask api.BackupRequest, progress func
 	}
 
 	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) (api.Backup, error) {
-		return db.Backup(ctx, agentdb.BackupSpec{File: file, Overwrite: ask.Force, Progress: progress})
+		return db.Backups.Make(ctx, agentdb.BackupSpec{File: file, Overwrite: ask.Force, Progress: progress})
 	})
 }
 
