@@ -75,7 +75,7 @@ func TestDamagedDatabase(t *testing.T) {
 		t.Errorf("an agent without a database: %q", why)
 	}
 
-	if _, err := b.pool.Restore(t.Context(), "clerk", pool.RestoreSpec{From: "last"}); err != nil {
+	if _, err := b.pool.Recovery.Restore(t.Context(), "clerk", pool.RestoreSpec{From: "last"}); err != nil {
 		t.Fatal(err)
 	}
 	if why := held("j"); why != "" {

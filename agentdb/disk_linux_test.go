@@ -127,7 +127,7 @@ func fullDisk(t *testing.T, dir string) {
 	_, err = db.Migrate(t.Context(), changelog.By{Run: 3}, agentdb.MigrateSpec{Up: "alter table expenses add column x", Down: "select 1", Description: "d"})
 	says("a migration on a full disk", err, "the schema was left as it is", "free some space there")
 	release()
-	if _, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: kept.Name}); err == nil || !strings.Contains(err.Error(), "free some space there") {
+	if _, err := p.Recovery.Restore(t.Context(), "ann", pool.RestoreSpec{From: kept.Name}); err == nil || !strings.Contains(err.Error(), "free some space there") {
 		t.Errorf("a restore on a full disk: %v", err)
 	}
 	if db, release, err = p.Get(t.Context(), "ann"); err != nil {
@@ -180,7 +180,7 @@ func fullDisk(t *testing.T, dir string) {
 	if _, _, err := p.Get(t.Context(), "ann"); err == nil || !strings.Contains(err.Error(), "read only") {
 		t.Errorf("a disk that is read only: %v", err)
 	}
-	if _, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: kept.Name}); err == nil || !strings.Contains(err.Error(), "read-only") {
+	if _, err := p.Recovery.Restore(t.Context(), "ann", pool.RestoreSpec{From: kept.Name}); err == nil || !strings.Contains(err.Error(), "read-only") {
 		t.Errorf("a restore on a disk that is read only: %v", err)
 	}
 	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT, "size=6m"); err != nil {

@@ -50,6 +50,8 @@ type Watcher interface {
 
 // Pool opens agents' databases when they are first asked for.
 type Pool struct {
+	Recovery *Recovery
+
 	o       Options
 	watcher atomic.Pointer[Watcher] // nil: nobody hears of it
 	sharing Sharing                 // nil: no other node has any of the databases
@@ -100,7 +102,9 @@ func New(o Options) (*Pool, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	return &Pool{o: o, entries: map[string]*poolEntry{}, idle: list.New(), exclusive: map[string]chan struct{}{}, damaged: map[string]error{}}, nil
+	p := &Pool{o: o, entries: map[string]*poolEntry{}, idle: list.New(), exclusive: map[string]chan struct{}{}, damaged: map[string]error{}}
+	p.Recovery = &Recovery{p}
+	return p, nil
 }
 
 // agentName keeps names that are not the configuration's from leading out of Dir.
