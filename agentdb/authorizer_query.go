@@ -56,10 +56,9 @@ type readers struct {
 	pools map[bool]*reader // by whether they see deleted rows
 }
 
+// close closes all connections. The caller holds mu until the database itself is closed, so that no
+// query opens new ones in between.
 func (r *readers) close() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
 	var errs []error
 	for _, p := range r.pools {
 		errs = append(errs, p.Close())

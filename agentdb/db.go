@@ -180,6 +180,9 @@ func (db *DB) start(ctx context.Context, s dbfile.Marker, late, scratch bool) er
 func (db *DB) Close() error {
 	db.stop()
 	db.background.Wait()
+	db.readers.mu.Lock()
+	defer db.readers.mu.Unlock()
+
 	err := errors.Join(db.readers.close(), db.db.Close())
 	if err == nil {
 		err = db.marker.MarkClosed()
