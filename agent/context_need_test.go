@@ -134,7 +134,7 @@ func TestSmallPrompts(t *testing.T) {
 		}
 
 		rows := "with recursive n(i) as (select 1 union all select i + 1 from n where i < 400) select 'a row of some length, number ' || i what from n"
-		if _, err := db.DefineView(t.Context(), changelog.By{}, view.View{Name: "v", SQL: rows, RenderHint: "table", Refresh: "manual"}); err != nil {
+		if _, err := db.Views.Save(t.Context(), changelog.By{}, view.View{Name: "v", SQL: rows, RenderHint: "table", Refresh: "manual"}); err != nil {
 			t.Fatal(err)
 		}
 		release()

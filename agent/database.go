@@ -52,7 +52,7 @@ func (r *Runner) afterAttempt(ctx context.Context, t *attempt, res ledger.Result
 		defer release()
 		tellQuota(ctx, r.ledger, r.log, t, db)
 		if res.Wait == nil {
-			err = db.RefreshViews(ctx)
+			err = db.Views.Refresh(ctx)
 		}
 	}
 
@@ -62,7 +62,7 @@ func (r *Runner) afterAttempt(ctx context.Context, t *attempt, res ledger.Result
 }
 
 func tellQuota(ctx context.Context, l *ledger.Ledger, log *slog.Logger, t *attempt, db *agentdb.DB) {
-	err := db.NotifyQuota(ctx, func(used, limit int64) error {
+	err := db.Quota.Notify(ctx, func(used, limit int64) error {
 		return l.Outbox.Append(ctx, notice.DatabaseQuota(&t.Task, used, limit)...)
 	})
 	if err != nil {

@@ -30,7 +30,7 @@ func TestDamagedDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Backup(t.Context(), agentdb.BackupSpec{}); err != nil {
+	if _, err := db.Backups.Make(t.Context(), agentdb.BackupSpec{}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -75,7 +75,7 @@ func TestDamagedDatabase(t *testing.T) {
 		t.Errorf("an agent without a database: %q", why)
 	}
 
-	if _, err := b.pool.Restore(t.Context(), "clerk", pool.RestoreSpec{From: "last"}); err != nil {
+	if _, err := b.pool.Recovery.Restore(t.Context(), "clerk", pool.RestoreSpec{From: "last"}); err != nil {
 		t.Fatal(err)
 	}
 	if why := held("j"); why != "" {

@@ -121,7 +121,7 @@ func TestPromptHasTheDatabase(t *testing.T) {
 		{Name: "begun", SQL: "select what from log where what like :like", RenderHint: "table", Refresh: "on_run", Params: []view.Param{{Name: "like", Default: "the-%"}}},
 		{Name: "open", SQL: "select what from log where what = :it", RenderHint: "table", Refresh: "manual", Params: []view.Param{{Name: "it"}}},
 	} {
-		if _, err := db.DefineView(t.Context(), changelog.By{}, v); err != nil {
+		if _, err := db.Views.Save(t.Context(), changelog.By{}, v); err != nil {
 			t.Fatal(err)
 		}
 	}

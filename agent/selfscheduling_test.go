@@ -133,7 +133,7 @@ func TestWakeShowsViews(t *testing.T) {
 		{Name: "begun", SQL: "select what from log", RenderHint: "table", Refresh: "on_run"},
 		{Name: "asking", SQL: "select what from log where what = :it", RenderHint: "table", Refresh: "manual", Params: []view.Param{{Name: "it"}}},
 	} {
-		if _, err := db.DefineView(t.Context(), changelog.By{}, v); err != nil {
+		if _, err := db.Views.Save(t.Context(), changelog.By{}, v); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,8 +3,10 @@ package agentdb
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	msqlite "modernc.org/sqlite"
 
@@ -45,63 +47,83 @@ type reader struct {
 	version int64
 }
 
-// readConn lends a guarded connection for the present schema. Unless deleted is true, it sees live
+// readers are the guarded connections of a database, opened again when its schema changed.
+type readers struct {
+	path string
+	db   *sqlite.DB
+
+	mu    sync.Mutex
+	pools map[bool]*reader // by whether they see deleted rows
+}
+
+// close closes all connections. The caller holds mu until the database itself is closed, so that no
+// query opens new ones in between.
+func (r *readers) close() error {
+	var errs []error
+	for _, p := range r.pools {
+		errs = append(errs, p.Close())
+	}
+	clear(r.pools)
+	return errors.Join(errs...)
+}
+
+// conn lends a guarded connection for the present schema. Unless deleted is true, it sees live
 // rows only.
-func (db *DB) readConn(ctx context.Context, deleted bool) (*sql.Conn, error) {
+func (r *readers) conn(ctx context.Context, deleted bool) (*sql.Conn, error) {
 	for {
-		r, err := db.readerFor(ctx, deleted)
+		p, err := r.current(ctx, deleted)
 		if err != nil {
 			return nil, err
 		}
 
 		// Without the lock: waiting for a free connection must not block other queries.
-		conn, err := r.Conn(ctx)
-		if err == nil || ctx.Err() != nil || !db.readerReplaced(deleted, r) {
+		conn, err := p.Conn(ctx)
+		if err == nil || ctx.Err() != nil || !r.replaced(deleted, p) {
 			return conn, err
 		}
 	}
 }
 
-// readerReplaced reports whether a pool was closed because the schema changed.
-func (db *DB) readerReplaced(deleted bool, r *reader) bool {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	return db.readers[deleted] != r
+// replaced reports whether a pool was closed because the schema changed.
+func (r *readers) replaced(deleted bool, p *reader) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pools[deleted] != p
 }
 
-// readerFor returns the pool for the present schema, which another process may have changed.
-func (db *DB) readerFor(ctx context.Context, deleted bool) (*reader, error) {
+// current returns the pool for the present schema, which another process may have changed.
+func (r *readers) current(ctx context.Context, deleted bool) (*reader, error) {
 	// Read before the schema itself: if that changes in between, the pool is found to be too old.
 	var version int64
-	if err := db.db.Read().QueryRowContext(ctx, "pragma schema_version").Scan(&version); err != nil {
+	if err := r.db.Read().QueryRowContext(ctx, "pragma schema_version").Scan(&version); err != nil {
 		return nil, err
 	}
 
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	if r := db.readers[deleted]; r != nil {
-		if r.version == version {
-			return r, nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.pools[deleted]; p != nil {
+		if p.version == version {
+			return p, nil
 		}
-		delete(db.readers, deleted)
-		if err := r.Close(); err != nil {
+		delete(r.pools, deleted)
+		if err := p.Close(); err != nil {
 			return nil, err
 		}
 	}
 
-	guarded, err := db.openGuarded(ctx, deleted)
+	guarded, err := r.open(ctx, deleted)
 	if err != nil {
 		return nil, err
 	}
-	db.readers[deleted] = &reader{guarded, version}
-	return db.readers[deleted], nil
+	r.pools[deleted] = &reader{guarded, version}
+	return r.pools[deleted], nil
 }
 
-// openGuarded opens connections with, unless deleted is true, a temporary view over the live rows
+// open opens connections with, unless deleted is true, a temporary view over the live rows
 // of each table: temporary names win (C-4). The agent's views become temporary too, or they would
 // find the tables behind.
-func (db *DB) openGuarded(ctx context.Context, deleted bool) (*sqlite.GuardedPool, error) {
-	rows, err := db.db.Read().QueryContext(ctx, `select m.name, m.type, m.sql,
+func (r *readers) open(ctx context.Context, deleted bool) (*sqlite.GuardedPool, error) {
+	rows, err := r.db.Read().QueryContext(ctx, `select m.name, m.type, m.sql,
 		case m.type when 'table' then exists (select 1 from pragma_table_xinfo(m.name) c where c.name = ?) else 0 end
 		from sqlite_schema m where m.type = 'view' or `+schema.UserTables, sqltext.ColumnDeleted)
 	if err != nil {
@@ -133,5 +155,5 @@ func (db *DB) openGuarded(ctx context.Context, deleted bool) (*sqlite.GuardedPoo
 		return nil, err
 	}
 
-	return sqlite.OpenGuarded(db.path, sqlite.Guard{Setup: setup, Allow: g.allow})
+	return sqlite.OpenGuarded(r.path, sqlite.Guard{Setup: setup, Allow: g.allow})
 }

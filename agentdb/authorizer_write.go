@@ -123,7 +123,7 @@ func authorizerOf(ctx context.Context) *writeAuthorizer {
 
 // runConfined runs one write under the authorizer, a deadline and the limits.
 func (db *DB) runConfined(ctx context.Context, op func(context.Context, *sqlite.Tx) error) error {
-	return db.confinedError(ctx, db.runConfinedWithin(ctx, sqlite.Confinement{Timeout: db.timeout, MaxPages: db.maxPages()}, op))
+	return db.Health.confinedError(ctx, db.runConfinedWithin(ctx, sqlite.Confinement{Timeout: db.timeout, MaxPages: db.Quota.maxPages()}, op), db.Quota.limitBytes())
 }
 
 // runConfinedWithin runs one write under the authorizer and the bounds of how.
@@ -140,9 +140,9 @@ func (db *DB) runConfinedWithin(ctx context.Context, how sqlite.Confinement, op 
 
 // maxPages keeps one statement from filling the disk: within a write the file may grow to twice
 // its quota, and the next write is refused.
-func (db *DB) maxPages() int64 {
+func (q *Quota) maxPages() int64 {
 	const page, least = 4096, 16 << 20
-	limit := db.quota.limitBytes()
+	limit := q.limitBytes()
 	if limit <= 0 {
 		return 0
 	}
@@ -150,7 +150,9 @@ func (db *DB) maxPages() int64 {
 	return max(2*limit, least) / page
 }
 
-func (db *DB) confinedError(ctx context.Context, err error) error {
+// confinedError turns the error of a confined write into advice. limit is the quota in bytes, 0 if
+// there is none.
+func (h *Health) confinedError(ctx context.Context, err error, limit int64) error {
 	var bad *dberr.Error
 	switch {
 	case err == nil, errors.As(err, &bad):
@@ -160,12 +162,12 @@ func (db *DB) confinedError(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, sqlite.ErrTimeout):
-		return &dberr.Error{Kind: dberr.KindTimeout, Retryable: true, Message: fmt.Sprintf("the write took longer than %s and was rolled back; do it in smaller parts, and look for a trigger that repeats", db.timeout)}
+		return &dberr.Error{Kind: dberr.KindTimeout, Retryable: true, Message: fmt.Sprintf("the write took longer than %s and was rolled back; do it in smaller parts, and look for a trigger that repeats", h.timeout)}
 	}
 
 	switch sqlite.Code(err) {
 	case sqlite3.SQLITE_FULL:
-		return db.diskFullError(ctx, err, db.quota.limitBytes())
+		return h.diskFullError(ctx, err, limit)
 	case sqlite3.SQLITE_AUTH:
 		return dberr.Invalid("", "%s: a trigger, a view or a default of this table reaches for what is not the agent's; nothing was written", dberr.SQLText(err))
 	case sqlite3.SQLITE_NOMEM:

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"rouse/agentdb/changelog"
@@ -35,32 +36,44 @@ type BackupSpec struct {
 // Backup is a copy of a database.
 type Backup = dbfile.Backup
 
-// Backup writes a verified copy of the database as it is at this instant, while others go on
+// Backups makes copies of a database.
+type Backups struct {
+	path   string
+	agent  string // the owner, recorded in a database that has none
+	keep   int    // automatic copies
+	db     *sqlite.DB
+	marker *dbfile.Keeper
+	health *Health
+
+	mu sync.Mutex // held while a backup is written
+}
+
+// Make writes a verified copy of the database as it is at this instant, while others go on
 // writing.
-func (db *DB) Backup(ctx context.Context, spec BackupSpec) (Backup, error) {
+func (b *Backups) Make(ctx context.Context, spec BackupSpec) (Backup, error) {
 	path := spec.File
 	if path == "" {
 		var err error
-		if path, err = dbfile.BackupPath(db.path, "", time.Now()); err != nil {
+		if path, err = dbfile.BackupPath(b.path, "", time.Now()); err != nil {
 			return Backup{}, err
 		}
 	}
-	if err := db.marker.Quarantined(); err != nil {
+	if err := b.marker.Quarantined(); err != nil {
 		return Backup{}, err
 	}
 
-	return db.backup(ctx, path, spec.Overwrite, spec.Progress)
+	return b.write(ctx, path, spec.Overwrite, spec.Progress)
 }
 
-func (db *DB) backup(ctx context.Context, path string, overwrite bool, progress func(done, of int64)) (Backup, error) {
-	db.backupMu.Lock()
-	defer db.backupMu.Unlock()
+func (b *Backups) write(ctx context.Context, path string, overwrite bool, progress func(done, of int64)) (Backup, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 
-	if err := dbfile.CheckTarget(db.path, path, overwrite); err != nil {
+	if err := dbfile.CheckTarget(b.path, path, overwrite); err != nil {
 		return Backup{}, RefusedTarget("file", err)
 	}
-	if err := db.recordOwner(ctx); err != nil {
-		return Backup{}, db.explain(ctx, err)
+	if err := b.recordOwner(ctx); err != nil {
+		return Backup{}, b.health.explain(ctx, err)
 	}
 
 	var pages func(done, of int)
@@ -68,20 +81,20 @@ func (db *DB) backup(ctx context.Context, path string, overwrite bool, progress 
 		pages = func(done, of int) { progress(int64(done)*pageSize, int64(of)*pageSize) }
 	}
 
-	made, err := dbfile.WriteBackup(ctx, path, ApplicationID, overwrite, func(to string) error { return db.db.Copy(ctx, to, pages) })
-	return made, db.quarantineIfCorrupt(ctx, err)
+	made, err := dbfile.WriteBackup(ctx, path, ApplicationID, overwrite, func(to string) error { return b.db.Copy(ctx, to, pages) })
+	return made, b.health.quarantineIfCorrupt(ctx, err)
 }
 
 // Snapshot prepares a copy of the database at an instant that is yet to come.
-func (db *DB) Snapshot(ctx context.Context) (*sqlite.Snapshot, error) {
-	if err := db.marker.Quarantined(); err != nil {
+func (b *Backups) Snapshot(ctx context.Context) (*sqlite.Snapshot, error) {
+	if err := b.marker.Quarantined(); err != nil {
 		return nil, err
 	}
-	if err := db.recordOwner(ctx); err != nil {
-		return nil, db.explain(ctx, err)
+	if err := b.recordOwner(ctx); err != nil {
+		return nil, b.health.explain(ctx, err)
 	}
-	s, err := sqlite.OpenSnapshot(ctx, db.path)
-	return s, db.quarantineIfCorrupt(ctx, err)
+	s, err := sqlite.OpenSnapshot(ctx, b.path)
+	return s, b.health.quarantineIfCorrupt(ctx, err)
 }
 
 // pageSize is SQLite's, which rouse leaves as it is.
@@ -99,28 +112,28 @@ func RefusedTarget(field string, err error) error {
 	return &dberr.Error{Kind: dberr.KindInvalid, Field: field, Message: bad.Message}
 }
 
-// backupBefore makes the copy from before a run's first change of the schema; a writer without a
+// beforeChange makes the copy from before a run's first change of the schema; a writer without a
 // run gets one before each change. path is "" if none was made.
-func (db *DB) backupBefore(ctx context.Context, by changelog.By) (path string, err error) {
-	if db.backupsToKeep == 0 {
+func (b *Backups) beforeChange(ctx context.Context, by changelog.By) (path string, err error) {
+	if b.keep == 0 {
 		return "", nil
 	}
-	if stored, err := db.recall(ctx, by, ""); stored != nil || err != nil {
+	if stored, err := recall(ctx, b.db, by, ""); stored != nil || err != nil {
 		return "", err // the call was made already
 	}
 
-	tables, err := schema.ReadTables(ctx, db.db.Read(), "")
+	tables, err := schema.ReadTables(ctx, b.db.Read(), "")
 	if err != nil || len(tables) == 0 {
-		return "", db.quarantineIfCorrupt(ctx, err)
+		return "", b.health.quarantineIfCorrupt(ctx, err)
 	}
 
 	label := automaticPrefix + "change"
 	// One copy per run is enough, that of before its first change.
 	if by.Run != 0 {
-		if label, err = db.runLabel(ctx, by.Run); err != nil {
+		if label, err = b.runLabel(ctx, by.Run); err != nil {
 			return "", err
 		}
-		kept, err := dbfile.Backups(db.path)
+		kept, err := dbfile.Backups(b.path)
 		if err != nil {
 			return "", err
 		}
@@ -129,9 +142,9 @@ func (db *DB) backupBefore(ctx context.Context, by changelog.By) (path string, e
 		}
 	}
 
-	path, err = dbfile.BackupPath(db.path, label, time.Now())
+	path, err = dbfile.BackupPath(b.path, label, time.Now())
 	if err == nil {
-		_, err = db.backup(ctx, path, false, nil)
+		_, err = b.write(ctx, path, false, nil)
 	}
 	if err != nil {
 		return "", fmt.Errorf("the schema was left as it is, because the copy that is made before it changes was not possible: %w", err)
@@ -143,7 +156,7 @@ func (db *DB) backupBefore(ctx context.Context, by changelog.By) (path string, e
 // withBackup changes the schema after a copy was made. If the change is refused the copy is
 // removed again: the database still holds the same, and an older backup would be pruned for it.
 func withBackup[T any](ctx context.Context, db *DB, by changelog.By, change func() (T, error)) (done T, err error) {
-	path, err := db.backupBefore(ctx, by)
+	path, err := db.Backups.beforeChange(ctx, by)
 	if err != nil {
 		return done, err
 	}
@@ -157,27 +170,27 @@ func withBackup[T any](ctx context.Context, db *DB, by changelog.By, change func
 		return done, errors.Join(err, ignoreNotExist(os.Remove(path)))
 	}
 
-	if e := db.pruneBackups(); e != nil {
+	if e := db.Backups.prune(); e != nil {
 		db.log.Warn("the oldest backups of an agent's database could not be removed", "path", db.path, "error", e)
 	}
 
 	return done, err
 }
 
-// pruneBackups removes the oldest automatic copies, and unfinished ones. Holding backupMu shows
+// prune removes the oldest automatic copies, and unfinished ones. Holding mu shows
 // that no unfinished one is still being written.
-func (db *DB) pruneBackups() error {
-	db.backupMu.Lock()
-	defer db.backupMu.Unlock()
+func (b *Backups) prune() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 
-	return dbfile.Prune(db.path, automaticPrefix, db.backupsToKeep)
+	return dbfile.Prune(b.path, automaticPrefix, b.keep)
 }
 
 // runLabel names the copy from before a run changes the schema. Another ledger may have had a run
 // of that number.
-func (db *DB) runLabel(ctx context.Context, run int64) (string, error) {
+func (b *Backups) runLabel(ctx context.Context, run int64) (string, error) {
 	var ledger int64
-	if err := db.db.Read().QueryRowContext(ctx, `select `+lineage.OfRun, run).Scan(&ledger); err != nil {
+	if err := b.db.Read().QueryRowContext(ctx, `select `+lineage.OfRun, run).Scan(&ledger); err != nil {
 		return "", err
 	}
 
@@ -190,26 +203,26 @@ func (db *DB) runLabel(ctx context.Context, run int64) (string, error) {
 
 // recordOwner records in a database whose it is, if it does not say so yet, so that each copy
 // says it too.
-func (db *DB) recordOwner(ctx context.Context) error {
-	if db.agent == "" {
+func (b *Backups) recordOwner(ctx context.Context) error {
+	if b.agent == "" {
 		return nil
 	}
 
 	var known bool
-	if err := db.db.Read().QueryRowContext(ctx, `select exists (select 1 from _owner)`).Scan(&known); err != nil || known {
+	if err := b.db.Read().QueryRowContext(ctx, `select exists (select 1 from _owner)`).Scan(&known); err != nil || known {
 		return err
 	}
 
-	return db.db.Do(ctx, func(tx *sqlite.Tx) error {
-		_, err := tx.Exec(`insert into _owner(agent, since) values (?, ?)`, db.agent, sqlvalue.Now())
+	return b.db.Do(ctx, func(tx *sqlite.Tx) error {
+		_, err := tx.Exec(`insert into _owner(agent, since) values (?, ?)`, b.agent, sqlvalue.Now())
 		return err
 	})
 }
 
 // RecordOwnerAction writes into the changelog what the owner did with the whole database, and
 // whose it is from now on.
-func (db *DB) RecordOwnerAction(ctx context.Context, agent, text string) error {
-	err := db.db.Do(ctx, func(tx *sqlite.Tx) error {
+func (b *Backups) RecordOwnerAction(ctx context.Context, agent, text string) error {
+	err := b.db.Do(ctx, func(tx *sqlite.Tx) error {
 		if _, err := tx.Exec(`delete from _owner`); err != nil {
 			return err
 		}
@@ -221,7 +234,7 @@ func (db *DB) RecordOwnerAction(ctx context.Context, agent, text string) error {
 		return err
 	})
 	if err != nil {
-		return db.explain(ctx, err)
+		return b.health.explain(ctx, err)
 	}
 
 	return nil

@@ -184,7 +184,7 @@ func TestUndoOfWhatIsGone(t *testing.T) {
 	}
 
 	expenses(t, db)
-	if _, err := db.DefineView(t.Context(), changelog.By{Run: 2}, view.View{Name: "total", SQL: "select count(*) from expenses", RenderHint: "number", Refresh: "manual"}); err != nil {
+	if _, err := db.Views.Save(t.Context(), changelog.By{Run: 2}, view.View{Name: "total", SQL: "select count(*) from expenses", RenderHint: "number", Refresh: "manual"}); err != nil {
 		t.Fatal(err)
 	}
 	if out := undo(t, db, changelog.UndoSpec{Run: 2}); len(out.Remaining) != 1 || !strings.Contains(out.Remaining[0], "the saved view total") {

@@ -15,7 +15,7 @@ import (
 func (db *DB) Changes(ctx context.Context, f changelog.Filter) ([]changelog.Change, error) {
 	out, err := changelog.Read(ctx, db.db.Read(), f)
 	if err != nil {
-		return nil, db.explain(ctx, err)
+		return nil, db.Health.explain(ctx, err)
 	}
 	return out, nil
 }
@@ -55,18 +55,18 @@ func (db *DB) Undo(ctx context.Context, by changelog.By, spec changelog.UndoSpec
 	case errors.Is(err, changelog.ErrRollback):
 		return out, nil
 	case err != nil:
-		return changelog.Undone{}, db.undoError(ctx, spec, err)
+		return changelog.Undone{}, undoError(ctx, db.Health, spec, err)
 	}
 
 	if len(out.Schema) > 0 {
 		out.Remaining = append(out.Remaining, db.files.Warnings(ctx)...)
 	}
 
-	db.quotaWarnings(ctx, nil)
+	db.Quota.warnings(ctx, nil)
 	return out, db.Shipped(ctx)
 }
 
-func (db *DB) undoError(ctx context.Context, spec changelog.UndoSpec, err error) error {
+func undoError(ctx context.Context, h *Health, spec changelog.UndoSpec, err error) error {
 	var bad *dberr.Error
 	if errors.As(err, &bad) || ctx.Err() != nil {
 		return err
@@ -74,7 +74,7 @@ func (db *DB) undoError(ctx context.Context, spec changelog.UndoSpec, err error)
 	if errors.Is(err, sqlite.ErrTimeout) {
 		return &dberr.Error{Kind: dberr.KindTimeout, Retryable: true, Message: fmt.Sprintf("undoing run %d took longer than %s, so nothing of it was undone", spec.Run, undoTimeout)}
 	}
-	return db.explain(ctx, err)
+	return h.explain(ctx, err)
 }
 
 // UndoneAt is when a run was last undone, zero when it was not. What the run recorded before that

@@ -49,19 +49,19 @@ var crashes = []crash{
 		return annState(t, dir) + fmt.Sprint(agentdb.FileSize(filepath.Join(dir, "copy.sqlite")))
 	}},
 	{"restore", func(t *testing.T, dir string) {
-		if _, err := crashPool(t, dir).Restore(t.Context(), "ann", pool.RestoreSpec{From: filepath.Join(dir, "copy.sqlite")}); err != nil {
+		if _, err := crashPool(t, dir).Recovery.Restore(t.Context(), "ann", pool.RestoreSpec{From: filepath.Join(dir, "copy.sqlite")}); err != nil {
 			t.Fatal(err)
 		}
 	}, func(t *testing.T, dir string) string {
 		now := annState(t, dir)
 		p := crashPool(t, dir)
-		all, err := p.Backups("ann")
+		all, err := p.Recovery.Backups("ann")
 		if err != nil {
 			t.Fatal(err)
 		}
 
 		if kept := len(all); kept > 0 { // what was there is whole, and comes back
-			if _, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: all[0].Name}); err != nil {
+			if _, err := p.Recovery.Restore(t.Context(), "ann", pool.RestoreSpec{From: all[0].Name}); err != nil {
 				t.Fatal(err)
 			}
 			if err := p.Close(); err != nil {

@@ -3,7 +3,10 @@ package agentdb
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"time"
 
+	"rouse/internal/storage/dbfile"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -11,40 +14,50 @@ import (
 // bytes. SQLite checks some 600 MB per second; larger files are checked while they are in use.
 const maxCheck = 1 << 30
 
+// Health reports damage of a database file and keeps a damaged one from further use. It also turns
+// the errors of SQLite into messages.
+type Health struct {
+	path    string
+	timeout time.Duration // of a query or a write, for messages
+	log     *slog.Logger
+	db      *sqlite.DB
+	marker  *dbfile.Keeper
+}
+
 // checkInBackground checks a large file while others use it.
-func (db *DB) checkInBackground(ctx context.Context) {
-	err := db.db.Check(ctx)
+func (h *Health) checkInBackground(ctx context.Context) {
+	err := h.db.Check(ctx)
 	var bad *sqlite.CorruptError
 	switch {
 	case err == nil:
-		db.marker.SetChecked()
+		h.marker.SetChecked()
 	case errors.As(err, &bad):
-		db.log.Error("an agent's database is damaged, and is not used any more", "path", db.path, "error", db.marker.Quarantine(bad))
+		h.log.Error("an agent's database is damaged, and is not used any more", "path", h.path, "error", h.marker.Quarantine(bad))
 	case ctx.Err() == nil:
-		db.log.Warn("an agent's database could not be checked", "path", db.path, "error", err)
+		h.log.Warn("an agent's database could not be checked", "path", h.path, "error", err)
 	}
 }
 
 // quarantineIfCorrupt quarantines a database that SQLite finds damaged while it is read.
-func (db *DB) quarantineIfCorrupt(ctx context.Context, err error) error {
+func (h *Health) quarantineIfCorrupt(ctx context.Context, err error) error {
 	var bad *sqlite.CorruptError
 	if err == nil || errors.As(err, &bad) || !corrupt(err) {
 		return err
 	}
-	return db.explain(ctx, err)
+	return h.explain(ctx, err)
 }
 
 // CheckFile quarantines the database if its file is lost, and reports whether it did.
-func (db *DB) CheckFile(ctx context.Context) bool {
+func (h *Health) CheckFile(ctx context.Context) bool {
 	var lost *sqlite.LostError
-	if db.marker.Quarantined() != nil || !errors.As(db.db.CheckFile(ctx), &lost) {
+	if h.marker.Quarantined() != nil || !errors.As(h.db.CheckFile(ctx), &lost) {
 		return false
 	}
 
-	err := db.marker.Lost(lost)
-	db.log.Error("an agent's database is lost, and is not used any more", "path", db.path, "error", err)
+	err := h.marker.Lost(lost)
+	h.log.Error("an agent's database is lost, and is not used any more", "path", h.path, "error", err)
 	return true
 }
 
 // Fault returns why the database cannot be used any more, or nil.
-func (db *DB) Fault() error { return db.marker.Quarantined() }
+func (h *Health) Fault() error { return h.marker.Quarantined() }

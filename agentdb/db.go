@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"rouse/agentdb/bulk"
@@ -61,28 +60,26 @@ type Options struct {
 
 // DB is one agent's open database. Its methods may be called at once.
 type DB struct {
-	path          string
-	timeout       time.Duration
-	log           *slog.Logger
-	db            *sqlite.DB
-	quota         quota
-	marker        *dbfile.Keeper
-	found         dbfile.Marker // as it was when the file was opened
-	agent         string
-	backupsToKeep int                // backups
-	background    sync.WaitGroup     // work that goes on after its call has returned
-	stop          context.CancelFunc // ends the part of background that may be given up
-	files         *schema.Files
-	backupMu      sync.Mutex // held while a backup is written
+	Views   *Views
+	Backups *Backups
+	Quota   *Quota
+	Health  *Health
 
-	ship   func(context.Context) error // what was committed to where other nodes find it; nil: there are none
-	readAt string                      // the node that has it, where it is only read here
+	path       string
+	timeout    time.Duration
+	log        *slog.Logger
+	db         *sqlite.DB
+	marker     *dbfile.Keeper
+	found      dbfile.Marker // as it was when the file was opened
+	agent      string
+	background sync.WaitGroup     // work that goes on after its call has returned
+	stop       context.CancelFunc // ends the part of background that may be given up
+	files      *schema.Files
+	readers    *readers
+	runs       *runs
 
-	newestRun atomic.Int64 // no run above it has written
-	unknown   string       // why the ledger did not know its runs when it was opened
-
-	mu      sync.Mutex
-	readers map[bool]*reader // by whether they see deleted rows
+	ship   func(context.Context) error // waits until other nodes can fetch what was committed; nil if there are none
+	readAt string                      // the node that has the database, if it is only read here
 }
 
 // Open opens or creates an agent's database. It returns *sqlite.CorruptError if the file is
@@ -105,15 +102,12 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, err
 	}
 
-	db := &DB{
-		path: o.Path, timeout: o.Timeout, log: o.Logger, agent: o.Agent, backupsToKeep: o.Backups, quota: quota{limit: o.Quota}, readers: map[bool]*reader{},
-		marker: dbfile.NewKeeper(o.Path, s), found: s,
-	}
+	marker := dbfile.NewKeeper(o.Path, s)
 	// Checking a very large file would keep its agent waiting for minutes, so it is checked while
 	// it is in use.
 	late := !whole && dbfile.Size(o.Path) > maxCheck
-	db.db, err = sqlite.Open(ctx, sqlite.Options{
-		Path: o.Path, ApplicationID: ApplicationID, Migrations: steps, SkipCheck: whole || late, BeforeWrite: db.marker.MarkOpen,
+	file, err := sqlite.Open(ctx, sqlite.Options{
+		Path: o.Path, ApplicationID: ApplicationID, Migrations: steps, SkipCheck: whole || late, BeforeWrite: marker.MarkOpen,
 		BackupPath: func(version int) (string, error) {
 			if o.Scratch {
 				return "", nil
@@ -124,8 +118,19 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db.files = schema.NewFiles(o.Path, db.db)
-	if err := db.takeLedger(ctx, o.Ledger, o.Adopt); err != nil {
+
+	health := &Health{path: o.Path, timeout: o.Timeout, log: o.Logger, db: file, marker: marker}
+	db := &DB{
+		Backups: &Backups{path: o.Path, agent: o.Agent, keep: o.Backups, db: file, marker: marker, health: health},
+		Quota:   &Quota{path: o.Path, limit: o.Quota, db: file, health: health},
+		Health:  health,
+		path:    o.Path, timeout: o.Timeout, log: o.Logger, db: file, marker: marker, found: s, agent: o.Agent,
+		files:   schema.NewFiles(o.Path, file),
+		readers: &readers{path: o.Path, db: file, pools: map[bool]*reader{}},
+		runs:    &runs{path: o.Path, db: file, health: health},
+	}
+	db.Views = &Views{db}
+	if err := db.runs.bind(ctx, o.Ledger, o.Adopt); err != nil {
 		return nil, errors.Join(err, db.db.Close())
 	}
 	if err := db.start(ctx, s, late, o.Scratch); err != nil {
@@ -140,7 +145,7 @@ func (db *DB) start(ctx context.Context, s dbfile.Marker, late, scratch bool) er
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	db.stop = stop
 	if late {
-		db.background.Go(func() { db.checkInBackground(background) })
+		db.background.Go(func() { db.Health.checkInBackground(background) })
 	} else {
 		db.marker.SetChecked()
 	}
@@ -153,10 +158,10 @@ func (db *DB) start(ctx context.Context, s dbfile.Marker, late, scratch bool) er
 		}
 	}
 
-	if err := db.pruneJournal(ctx); err != nil {
-		return db.explain(ctx, err)
+	if err := pruneJournal(ctx, db.db); err != nil {
+		return db.Health.explain(ctx, err)
 	}
-	if _, err := db.measureQuota(ctx); err != nil {
+	if _, err := db.Quota.measure(ctx); err != nil {
 		return err
 	}
 	if scratch {
@@ -175,16 +180,10 @@ func (db *DB) start(ctx context.Context, s dbfile.Marker, late, scratch bool) er
 func (db *DB) Close() error {
 	db.stop()
 	db.background.Wait()
-	db.mu.Lock()
-	defer db.mu.Unlock()
+	db.readers.mu.Lock()
+	defer db.readers.mu.Unlock()
 
-	var errs []error
-	for _, r := range db.readers {
-		errs = append(errs, r.Close())
-	}
-
-	clear(db.readers)
-	err := errors.Join(append(errs, db.db.Close())...)
+	err := errors.Join(db.readers.close(), db.db.Close())
 	if err == nil {
 		err = db.marker.MarkClosed()
 	}
@@ -197,16 +196,16 @@ func (db *DB) File() (*sqlite.DB, dbfile.Marker) { return db.db, db.found }
 
 // Replay gives the stored result of a call that was already made, if it was.
 func (db *DB) Replay(ctx context.Context, run int64, key string) (json.RawMessage, bool, error) {
-	result, err := db.recallAcknowledged(ctx, changelog.By{Run: run, Key: key}, "")
+	result, err := recallAcknowledged(ctx, db, changelog.By{Run: run, Key: key}, "")
 	return result, result != nil, err
 }
 
 // recall reads the journal outside a write; op "" stands for any.
-func (db *DB) recall(ctx context.Context, by changelog.By, op string) ([]byte, error) {
+func recall(ctx context.Context, db *sqlite.DB, by changelog.By, op string) ([]byte, error) {
 	if by.Key == "" {
 		return nil, nil
 	}
-	return scanCall(db.db.Read().QueryRowContext(ctx, selectCall, by.Run, by.Key), by, op)
+	return scanCall(db.Read().QueryRowContext(ctx, selectCall, by.Run, by.Key), by, op)
 }
 
 // write does one write once: a call in the journal returns its stored result, and a new one stores
@@ -253,7 +252,7 @@ func journaled[T any](ctx context.Context, db *DB, by changelog.By, op string, a
 				return err
 			}
 		}
-		if err := db.quota.check(); err != nil {
+		if err := db.Quota.check(); err != nil {
 			return err
 		}
 
@@ -264,7 +263,7 @@ func journaled[T any](ctx context.Context, db *DB, by changelog.By, op string, a
 		if err != nil {
 			return err
 		}
-		return errors.Join(recordCall(tx, by, op, encoded), db.noteRun(tx, by.Run))
+		return errors.Join(recordCall(tx, by, op, encoded), db.runs.note(tx, by.Run))
 	}
 	if err := cmp.Or(db.marker.Quarantined(), db.CheckWritable()); err != nil {
 		return none, err
@@ -279,11 +278,11 @@ func journaled[T any](ctx context.Context, db *DB, by changelog.By, op string, a
 	case errors.Is(err, bulk.ErrConfine):
 		return none, err
 	case err == nil:
-		db.noted(by.Run)
+		db.runs.noted(by.Run)
 	default:
 		// A commit can be durable although it returned an error.
-		if stored = db.recallAfterError(ctx, by, op, err); stored == nil {
-			return none, db.explain(ctx, err)
+		if stored = recallAfterError(ctx, db.db, by, op, err); stored == nil {
+			return none, db.Health.explain(ctx, err)
 		}
 	}
 
@@ -298,13 +297,13 @@ func journaled[T any](ctx context.Context, db *DB, by changelog.By, op string, a
 
 // recallAfterError returns the result of a write that is in the file although its commit returned
 // an error: such an error says nothing about the outcome. An *Error was raised before the commit.
-func (db *DB) recallAfterError(ctx context.Context, by changelog.By, op string, err error) []byte {
+func recallAfterError(ctx context.Context, db *sqlite.DB, by changelog.By, op string, err error) []byte {
 	var bad *dberr.Error
 	if errors.As(err, &bad) {
 		return nil
 	}
 
-	stored, err := db.recall(context.WithoutCancel(ctx), by, op)
+	stored, err := recall(context.WithoutCancel(ctx), db, by, op)
 	if err != nil {
 		return nil
 	}
@@ -313,8 +312,8 @@ func (db *DB) recallAfterError(ctx context.Context, by changelog.By, op string, 
 
 // recallAcknowledged reads the journal for a call whose result may be told at once: it is where
 // other nodes find it, too.
-func (db *DB) recallAcknowledged(ctx context.Context, by changelog.By, op string) ([]byte, error) {
-	stored, err := db.recall(ctx, by, op)
+func recallAcknowledged(ctx context.Context, db *DB, by changelog.By, op string) ([]byte, error) {
+	stored, err := recall(ctx, db.db, by, op)
 	if stored == nil || err != nil {
 		return nil, err
 	}

@@ -120,14 +120,14 @@ func fullDisk(t *testing.T, dir string) {
 
 	kept := backup(t, db, agentdb.BackupSpec{})
 	empty := fill(t, dir)
-	_, err = db.Backup(t.Context(), agentdb.BackupSpec{})
+	_, err = db.Backups.Make(t.Context(), agentdb.BackupSpec{})
 	says("a backup on a full disk", err, "free some space there")
 	_, err = db.Undo(t.Context(), changelog.By{}, changelog.UndoSpec{Run: 2})
 	says("an undo on a full disk", err, "the disk is full, so nothing was written")
 	_, err = db.Migrate(t.Context(), changelog.By{Run: 3}, agentdb.MigrateSpec{Up: "alter table expenses add column x", Down: "select 1", Description: "d"})
 	says("a migration on a full disk", err, "the schema was left as it is", "free some space there")
 	release()
-	if _, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: kept.Name}); err == nil || !strings.Contains(err.Error(), "free some space there") {
+	if _, err := p.Recovery.Restore(t.Context(), "ann", pool.RestoreSpec{From: kept.Name}); err == nil || !strings.Contains(err.Error(), "free some space there") {
 		t.Errorf("a restore on a full disk: %v", err)
 	}
 	if db, release, err = p.Get(t.Context(), "ann"); err != nil {
@@ -180,7 +180,7 @@ func fullDisk(t *testing.T, dir string) {
 	if _, _, err := p.Get(t.Context(), "ann"); err == nil || !strings.Contains(err.Error(), "read only") {
 		t.Errorf("a disk that is read only: %v", err)
 	}
-	if _, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: kept.Name}); err == nil || !strings.Contains(err.Error(), "read-only") {
+	if _, err := p.Recovery.Restore(t.Context(), "ann", pool.RestoreSpec{From: kept.Name}); err == nil || !strings.Contains(err.Error(), "read-only") {
 		t.Errorf("a restore on a disk that is read only: %v", err)
 	}
 	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT, "size=6m"); err != nil {

@@ -47,7 +47,7 @@ func (db *DB) Execute(ctx context.Context, by changelog.By, spec ExecuteSpec) (E
 
 	run := func() (Executed, error) {
 		return confined(ctx, db, by, changelog.OpRaw, func(ctx context.Context, tx *sqlite.Tx) (Executed, error) {
-			err := db.runScript(ctx, tx, by, s)
+			err := runScript(ctx, tx, by, s)
 			return s.done, err
 		})
 	}
@@ -61,7 +61,7 @@ func (db *DB) Execute(ctx context.Context, by changelog.By, spec ExecuteSpec) (E
 	}
 
 	if err == nil {
-		done.Warnings = db.quotaWarnings(ctx, done.Warnings)
+		done.Warnings = db.Quota.warnings(ctx, done.Warnings)
 	}
 
 	return done, err
@@ -100,7 +100,7 @@ func (s *script) alters() bool {
 }
 
 // runScript runs inside a confined write.
-func (db *DB) runScript(ctx context.Context, tx *sqlite.Tx, by changelog.By, s *script) error {
+func runScript(ctx context.Context, tx *sqlite.Tx, by changelog.By, s *script) error {
 	s.done = Executed{}
 	at := sqlvalue.Now()
 	// The text comes first and the rows that it changes follow, so that a reader of the changelog
@@ -112,7 +112,7 @@ func (db *DB) runScript(ctx context.Context, tx *sqlite.Tx, by changelog.By, s *
 	for i := range s.statements {
 		statement := &s.statements[i]
 		if err := s.run(ctx, tx, by, at, statement); err != nil {
-			return db.scriptError(ctx, tx, s, statement, err)
+			return scriptError(ctx, tx, s, statement, err)
 		}
 	}
 
@@ -199,7 +199,7 @@ func (s *script) exec(ctx context.Context, tx *sqlite.Tx, statement *sqltext.Sta
 }
 
 // scriptError turns SQLite's word about a statement into advice.
-func (db *DB) scriptError(ctx context.Context, tx *sqlite.Tx, s *script, statement *sqltext.Statement, err error) error {
+func scriptError(ctx context.Context, tx *sqlite.Tx, s *script, statement *sqltext.Statement, err error) error {
 	var bad *dberr.Error
 	if errors.As(err, &bad) || ctx.Err() != nil || errors.Is(err, sqlite.ErrTooManyChanges) {
 		return err
@@ -217,7 +217,7 @@ func (db *DB) scriptError(ctx context.Context, tx *sqlite.Tx, s *script, stateme
 	case dberr.Refused(err):
 		return dberr.Invalid("sql", "%s; nothing was written", dberr.RowText(err)).At(where)
 	case code == sqlite3.SQLITE_ERROR, code == sqlite3.SQLITE_RANGE, code == sqlite3.SQLITE_READONLY:
-		return dberr.Invalid("sql", "%s%s; nothing was written", text, db.suggestIn(ctx, sqlite.Prepared{Tx: tx}, text)).At(where)
+		return dberr.Invalid("sql", "%s%s; nothing was written", text, suggest(ctx, sqlite.Prepared{Tx: tx}, text)).At(where)
 	case code == 0 && strings.Contains(err.Error(), "missing"):
 		return dberr.Invalid("params", "the SQL has more parameters than were given: %v", err)
 	}

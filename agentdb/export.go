@@ -70,7 +70,7 @@ func (db *DB) Export(ctx context.Context, spec ExportSpec, to io.Writer) (Export
 		return Exported{}, &dberr.Error{Kind: dberr.KindTimeout, Field: "sql", Retryable: true, Message: fmt.Sprintf("the query took longer than %s and was stopped; narrow it with WHERE, or export it in parts", patience)}
 	}
 
-	return Exported{}, db.queryError(ctx, ctx, spec.SQL, transfer.FileError(err))
+	return Exported{}, db.Health.queryError(ctx, ctx, spec.SQL, transfer.FileError(err))
 }
 
 func (db *DB) export(ctx context.Context, spec ExportSpec, to *countingWriter, out *Exported, timer *time.Timer) error {

@@ -14,7 +14,7 @@ import (
 
 // GuardedConn lends a connection as queries use it.
 func GuardedConn(ctx context.Context, db *DB) (*sql.Conn, error) {
-	return db.readConn(ctx, false)
+	return db.readers.conn(ctx, false)
 }
 
 // Exec changes the file as a later db_execute would.
@@ -40,13 +40,13 @@ func ReadAll(ctx context.Context, db *DB) error {
 	for _, table := range []string{"expenses", "_tables_meta", "_calls", "_migrations", "_views", "_undone", "_owner"} {
 		rows, err := db.db.Read().QueryContext(ctx, "select * from "+table)
 		if err != nil {
-			return db.explain(ctx, err)
+			return db.Health.explain(ctx, err)
 		}
 
 		for rows.Next() {
 		}
 		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-			return db.explain(ctx, err)
+			return db.Health.explain(ctx, err)
 		}
 	}
 	return nil
@@ -103,13 +103,13 @@ func Measure(path string) error {
 
 // Forget drops all that is kept of the schema.
 func Forget(db *DB) error {
-	db.mu.Lock()
-	defer db.mu.Unlock()
+	db.readers.mu.Lock()
+	defer db.readers.mu.Unlock()
 
 	var errs []error
-	for deleted, r := range db.readers {
+	for deleted, r := range db.readers.pools {
 		errs = append(errs, r.Close())
-		delete(db.readers, deleted)
+		delete(db.readers.pools, deleted)
 	}
 	return errors.Join(errs...)
 }

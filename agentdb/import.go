@@ -13,7 +13,7 @@ import (
 // read to its end.
 func (db *DB) Import(ctx context.Context, by changelog.By, spec transfer.ImportSpec) (transfer.Imported, error) {
 	// A call that was made already must not read its file again, which may be gone.
-	if stored, err := db.recallAcknowledged(ctx, by, changelog.OpImport); stored != nil || err != nil {
+	if stored, err := recallAcknowledged(ctx, db, by, changelog.OpImport); stored != nil || err != nil {
 		return decodeResult[transfer.Imported](stored, err)
 	}
 
@@ -31,10 +31,10 @@ func (db *DB) Import(ctx context.Context, by changelog.By, spec transfer.ImportS
 	// that the log takes can be given back only while nothing in it is needed (see diskFullError).
 	_, _ = db.db.Read().ExecContext(ctx, "pragma wal_checkpoint(passive)")
 	imported, err := write(ctx, db, by, changelog.OpImport, func(ctx context.Context, tx *sqlite.Tx) (transfer.Imported, error) {
-		return transfer.ImportRows(ctx, tx, by, spec, s, db.quota.limitBytes())
+		return transfer.ImportRows(ctx, tx, by, spec, s, db.Quota.limitBytes())
 	})
 	if err == nil {
-		imported.Warnings = db.quotaWarnings(ctx, imported.Warnings)
+		imported.Warnings = db.Quota.warnings(ctx, imported.Warnings)
 	}
 
 	return imported, err

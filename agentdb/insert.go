@@ -43,7 +43,7 @@ func (db *DB) Insert(ctx context.Context, by changelog.By, table string, rows []
 		return Inserted{IDs: ids, Count: len(rows)}, err
 	})
 	if err == nil {
-		inserted.Warnings = db.quotaWarnings(ctx, inserted.Warnings)
+		inserted.Warnings = db.Quota.warnings(ctx, inserted.Warnings)
 	}
 	return inserted, err
 }
@@ -76,7 +76,7 @@ func (db *DB) Upsert(ctx context.Context, by changelog.By, table string, keys []
 		return Affected{Rows: changed}, err
 	})
 	if err == nil {
-		done.Warnings = db.quotaWarnings(ctx, done.Warnings)
+		done.Warnings = db.Quota.warnings(ctx, done.Warnings)
 	}
 	return done, err
 }

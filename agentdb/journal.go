@@ -13,8 +13,6 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-const ()
-
 const selectCall = `select op, result from _calls where ledger = ` + lineage.OfRun + ` and run = ?1 and key = ?2`
 
 // scanCall gives the stored result of this very call, nil when it was not made yet.
@@ -43,14 +41,14 @@ func recordCall(tx *sqlite.Tx, by changelog.By, op string, result []byte) error 
 }
 
 // pruneJournal drops what no run can ask for any more.
-func (db *DB) pruneJournal(ctx context.Context) error {
+func pruneJournal(ctx context.Context, db *sqlite.DB) error {
 	before := time.Now().Add(-journalRetention).UTC().Format(sqlvalue.TimeLayout)
 	var old bool // a database that is only read is not written to
-	if err := db.db.Read().QueryRowContext(ctx, `select exists (select 1 from _calls where at < ?)`, before).Scan(&old); err != nil || !old {
+	if err := db.Read().QueryRowContext(ctx, `select exists (select 1 from _calls where at < ?)`, before).Scan(&old); err != nil || !old {
 		return err
 	}
 
-	return db.db.Do(ctx, func(tx *sqlite.Tx) error {
+	return db.Do(ctx, func(tx *sqlite.Tx) error {
 		_, err := tx.Exec(`delete from _calls where at < ?`, before)
 		return err
 	})

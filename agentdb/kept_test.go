@@ -147,10 +147,10 @@ func randomStep(r *rand.Rand, n int) (name string, step func(*twin) (any, error)
 		return "insert into " + table, func(w *twin) (any, error) { return w.db.Insert(ctx, by, table, rows) }
 	case 5: // a saved view, which no version of the schema tells
 		if r.IntN(3) == 0 {
-			return "drop the saved view", func(w *twin) (any, error) { return w.db.DropView(ctx, by, "saved") }
+			return "drop the saved view", func(w *twin) (any, error) { return w.db.Views.Drop(ctx, by, "saved") }
 		}
 		view := view.View{Name: "saved", SQL: "select " + column + " from " + table, RenderHint: "table", Refresh: "manual"}
-		return "save a view", func(w *twin) (any, error) { return w.db.DefineView(ctx, by, view) }
+		return "save a view", func(w *twin) (any, error) { return w.db.Views.Save(ctx, by, view) }
 	}
 
 	spec := agentdb.QuerySpec{IncludeDeleted: r.IntN(4) == 0, Limit: r.IntN(3), Offset: r.IntN(2)}

@@ -39,7 +39,7 @@ func (db *DB) Migrate(ctx context.Context, by changelog.By, spec MigrateSpec) (s
 	by.Actor = changelog.ActorMigration
 	done, err := withBackup(ctx, db, by, func() (schema.Migrated, error) {
 		return confined(ctx, db, by, "migrate", func(ctx context.Context, tx *sqlite.Tx) (schema.Migrated, error) {
-			if err := db.runScript(ctx, tx, by, s); err != nil {
+			if err := runScript(ctx, tx, by, s); err != nil {
 				return schema.Migrated{}, err
 			}
 			id, err := changelog.RecordMigration(tx, by, changelog.Migration{Slug: changelog.Slug(spec.Description), Description: spec.Description, Up: spec.Up, Down: spec.Down})
@@ -47,7 +47,7 @@ func (db *DB) Migrate(ctx context.Context, by changelog.By, spec MigrateSpec) (s
 		})
 	})
 	if err == nil {
-		done.Warnings = append(db.quotaWarnings(ctx, done.Warnings), db.files.Warnings(ctx)...)
+		done.Warnings = append(db.Quota.warnings(ctx, done.Warnings), db.files.Warnings(ctx)...)
 	}
 
 	return done, inField("up_sql", err)

@@ -59,7 +59,7 @@ func with(t testing.TB, p *pool.Pool, agent string, do func(*agentdb.DB)) {
 
 func backup(t testing.TB, db *agentdb.DB, spec agentdb.BackupSpec) agentdb.Backup {
 	t.Helper()
-	b, err := db.Backup(context.Background(), spec)
+	b, err := db.Backups.Make(context.Background(), spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func backup(t testing.TB, db *agentdb.DB, spec agentdb.BackupSpec) agentdb.Backu
 
 func names(t testing.TB, p *pool.Pool, agent string) (out []string) {
 	t.Helper()
-	all, err := p.Backups(agent)
+	all, err := p.Recovery.Backups(agent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestBackupRefuses(t *testing.T) {
 	}
 
 	for _, file := range []string{there, path, dir} {
-		_, err := db.Backup(t.Context(), agentdb.BackupSpec{File: file, Overwrite: file != there})
+		_, err := db.Backups.Make(t.Context(), agentdb.BackupSpec{File: file, Overwrite: file != there})
 		wantError(t, err, "invalid_args", "file", file)
 	}
 
@@ -139,14 +139,14 @@ func TestBackupRefuses(t *testing.T) {
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := db.Backup(ctx, agentdb.BackupSpec{File: there, Overwrite: true, Progress: func(int64, int64) { cancel() }}); err == nil {
+	if _, err := db.Backups.Make(ctx, agentdb.BackupSpec{File: there, Overwrite: true, Progress: func(int64, int64) { cancel() }}); err == nil {
 		// A file of a single step is done before it can be given up.
 		t.Log("it was faster")
 	} else if text, e := os.ReadFile(there); e != nil || string(text) != "mine" {
 		t.Errorf("%q, %v after %v", text, e, err)
 	}
 
-	if _, err := db.Backup(t.Context(), agentdb.BackupSpec{File: filepath.Join(dir, "none", "x.sqlite")}); err == nil || !strings.Contains(err.Error(), "none") {
+	if _, err := db.Backups.Make(t.Context(), agentdb.BackupSpec{File: filepath.Join(dir, "none", "x.sqlite")}); err == nil || !strings.Contains(err.Error(), "none") {
 		t.Errorf("error %v", err)
 	}
 
@@ -217,7 +217,7 @@ func TestBackupBeforeMigrations(t *testing.T) {
 		t.Errorf("copies: %s", got)
 	}
 
-	all, err := p.Backups("ann")
+	all, err := p.Recovery.Backups("ann")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestBackupBeforeMigrations(t *testing.T) {
 		if _, err := db.Migrate(t.Context(), changelog.By{Run: 20, Key: "k"}, agentdb.MigrateSpec{Up: "create table once(a)", Down: "drop table once", Description: "d"}); err != nil {
 			t.Fatal(err)
 		}
-		kept, err := p.Backups("ann")
+		kept, err := p.Recovery.Backups("ann")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -293,7 +293,7 @@ func TestRestore(t *testing.T) {
 		insert(t, db, "expenses", map[string]any{"amount": 3})
 	})
 
-	done, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: "last"})
+	done, err := p.Recovery.Restore(t.Context(), "ann", pool.RestoreSpec{From: "last"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,11 +312,11 @@ func TestRestore(t *testing.T) {
 		}
 		insert(t, db, "expenses", map[string]any{"amount": 4})
 	})
-	if _, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: first.Name}); err != nil || count() != "[[1]]" {
+	if _, err := p.Recovery.Restore(t.Context(), "ann", pool.RestoreSpec{From: first.Name}); err != nil || count() != "[[1]]" {
 		t.Errorf("%v: %s", err, count())
 	}
 
-	all, err := p.Backups("ann")
+	all, err := p.Recovery.Backups("ann")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,14 +329,14 @@ func TestRestore(t *testing.T) {
 	if all[i].Why != "replaced" {
 		t.Fatalf("%+v", all)
 	}
-	if _, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: all[i].Name}); err != nil || count() != "[[3]]" {
+	if _, err := p.Recovery.Restore(t.Context(), "ann", pool.RestoreSpec{From: all[i].Name}); err != nil || count() != "[[3]]" {
 		t.Errorf("%v: %s", err, count())
 	}
-	if _, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: first.Path}); err != nil || count() != "[[1]]" {
+	if _, err := p.Recovery.Restore(t.Context(), "ann", pool.RestoreSpec{From: first.Path}); err != nil || count() != "[[1]]" {
 		t.Errorf("%v: %s", err, count())
 	}
 
-	if reset, err := p.Reset(t.Context(), "ann", nil); err != nil || reset.Kept == "" {
+	if reset, err := p.Recovery.Reset(t.Context(), "ann", nil); err != nil || reset.Kept == "" {
 		t.Errorf("%+v, %v", reset, err)
 	}
 
@@ -437,7 +437,7 @@ func TestRestoreRefuses(t *testing.T) {
 		}
 
 		var bad *dberr.Error
-		if _, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: c.from}); !errors.As(err, &bad) || !strings.Contains(err.Error(), c.part) {
+		if _, err := p.Recovery.Restore(t.Context(), "ann", pool.RestoreSpec{From: c.from}); !errors.As(err, &bad) || !strings.Contains(err.Error(), c.part) {
 			t.Errorf("from %q: %v, want %q", c.from, err, c.part)
 		}
 
@@ -451,7 +451,7 @@ func TestRestoreRefuses(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(dir, "ann", "*-new*")); err != nil || len(left) > 0 {
 		t.Errorf("left lying: %v %v", left, err)
 	}
-	if _, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: bobs.Path, Force: true}); err != nil {
+	if _, err := p.Recovery.Restore(t.Context(), "ann", pool.RestoreSpec{From: bobs.Path, Force: true}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -488,7 +488,7 @@ func TestRestoreOfADamagedOne(t *testing.T) {
 		t.Fatalf("error %v", err)
 	}
 
-	done, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: "last"})
+	done, err := p.Recovery.Restore(t.Context(), "ann", pool.RestoreSpec{From: "last"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -522,21 +522,21 @@ func TestRestoreWaits(t *testing.T) {
 	backup(t, db, agentdb.BackupSpec{})
 	over, end := context.WithCancel(t.Context())
 	end()
-	if _, err := p.Restore(over, "ann", pool.RestoreSpec{From: "last"}); !errors.Is(err, context.Canceled) {
+	if _, err := p.Recovery.Restore(over, "ann", pool.RestoreSpec{From: "last"}); !errors.Is(err, context.Canceled) {
 		t.Fatalf("what was cut off says %v", err)
 	}
 
 	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 
-	if _, err := p.Restore(short, "ann", pool.RestoreSpec{From: "last"}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := p.Recovery.Restore(short, "ann", pool.RestoreSpec{From: "last"}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("error %v", err)
 	}
 
 	insert(t, db, "expenses", map[string]any{"amount": 1})
 	var all sync.WaitGroup
 	all.Go(func() {
-		if _, err := p.Restore(context.Background(), "ann", pool.RestoreSpec{From: "last"}); err != nil {
+		if _, err := p.Recovery.Restore(context.Background(), "ann", pool.RestoreSpec{From: "last"}); err != nil {
 			t.Error(err)
 		}
 	})

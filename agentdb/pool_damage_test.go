@@ -331,7 +331,7 @@ func TestLostAndChanged(t *testing.T) {
 	if err := p.Quarantined("ann"); err == nil || !strings.Contains(err.Error(), "rouse db ann accept") {
 		t.Errorf("another process that only glances at it knows %v", err)
 	}
-	if err := p.Accept(t.Context(), "ann"); err != nil {
+	if err := p.Recovery.Accept(t.Context(), "ann"); err != nil {
 		t.Fatal(err)
 	}
 
@@ -343,7 +343,7 @@ func TestLostAndChanged(t *testing.T) {
 			t.Error(got)
 		}
 	})
-	if err := p.Accept(t.Context(), "ann"); err == nil {
+	if err := p.Recovery.Accept(t.Context(), "ann"); err == nil {
 		t.Error("a sound one was accepted")
 	}
 
@@ -351,7 +351,7 @@ func TestLostAndChanged(t *testing.T) {
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Accept(t.Context(), "ann"); err == nil || !strings.Contains(err.Error(), "cannot be accepted") {
+	if err := p.Recovery.Accept(t.Context(), "ann"); err == nil || !strings.Contains(err.Error(), "cannot be accepted") {
 		t.Errorf("a damaged one: %v", err)
 	}
 	if _, _, err := get(); err == nil {
@@ -401,7 +401,7 @@ func TestDamageWhileOpen(t *testing.T) {
 	if _, err := db.Insert(t.Context(), changelog.By{}, "expenses", []map[string]any{{"amount": 1}}); !errors.As(err, &corrupt) {
 		t.Errorf("it was written to: %v", err)
 	}
-	if _, err := db.Backup(t.Context(), agentdb.BackupSpec{}); !errors.As(err, &corrupt) {
+	if _, err := db.Backups.Make(t.Context(), agentdb.BackupSpec{}); !errors.As(err, &corrupt) {
 		t.Errorf("a backup of what is damaged: %v", err)
 	}
 

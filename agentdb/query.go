@@ -89,7 +89,7 @@ func (db *DB) Query(ctx context.Context, spec QuerySpec) (Rows, error) {
 		return true, nil
 	})
 	if err != nil {
-		return Rows{}, db.queryError(ctx, bounded, spec.SQL, err)
+		return Rows{}, db.Health.queryError(ctx, bounded, spec.SQL, err)
 	}
 
 	return out, nil
@@ -107,13 +107,13 @@ func (db *DB) eachRow(ctx context.Context, spec QuerySpec, limit int, begin func
 		return err
 	}
 
-	conn, err := db.readConn(ctx, spec.IncludeDeleted)
+	conn, err := db.readers.conn(ctx, spec.IncludeDeleted)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 
-	columns, text, err := db.describeQuery(ctx, conn, text, spec.redefines)
+	columns, text, err := describeQuery(ctx, db.db.Read(), conn, text, spec.redefines)
 	if err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (s QuerySpec) args(sqlText string) ([]any, error) {
 }
 
 // queryError turns SQLite's word into advice. ctx is the caller's, bounded ours.
-func (db *DB) queryError(ctx, bounded context.Context, text string, err error) error {
+func (h *Health) queryError(ctx, bounded context.Context, text string, err error) error {
 	var bad *dberr.Error
 	code := sqlite.Code(err)
 	switch {
@@ -239,28 +239,24 @@ func (db *DB) queryError(ctx, bounded context.Context, text string, err error) e
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case bounded.Err() != nil:
-		return &dberr.Error{Kind: dberr.KindTimeout, Field: "sql", Retryable: true, Message: fmt.Sprintf("the query took longer than %s and was stopped; narrow it with WHERE, or split it", db.timeout)}
+		return &dberr.Error{Kind: dberr.KindTimeout, Field: "sql", Retryable: true, Message: fmt.Sprintf("the query took longer than %s and was stopped; narrow it with WHERE, or split it", h.timeout)}
 	case corrupt(err):
-		return db.quarantine(err)
+		return h.quarantine(err)
 	case code == sqlite3.SQLITE_NOMEM:
 		return dberr.Invalid("sql", "the query wants more memory than SQLite has here (512 MiB): make smaller values, or ask for fewer columns at once")
 	case code == sqlite3.SQLITE_AUTH:
 		return dberr.Invalid("sql", "%s: a query only reads the agent's own tables; db_schema lists them", dberr.SQLText(err))
 	case code == sqlite3.SQLITE_ERROR, code == sqlite3.SQLITE_TOOBIG, code == sqlite3.SQLITE_RANGE, code == sqlite3.SQLITE_MISMATCH, code == sqlite3.SQLITE_READONLY:
-		return dberr.Invalid("sql", "%s%s", dberr.SQLText(err), db.suggest(ctx, dberr.SQLText(err))).At(sqltext.ExcerptFor(text, dberr.SQLText(err)))
+		return dberr.Invalid("sql", "%s%s", dberr.SQLText(err), suggest(ctx, h.db.Read(), dberr.SQLText(err))).At(sqltext.ExcerptFor(text, dberr.SQLText(err)))
 	case strings.Contains(err.Error(), "missing argument"), strings.Contains(err.Error(), "missing named argument"):
 		return dberr.Invalid("params", "the SQL has more parameters than were given: %v", err)
 	}
 
-	return fmt.Errorf("cannot read %s: %w", db.path, err)
+	return fmt.Errorf("cannot read %s: %w", h.path, err)
 }
 
 // suggest names the table or column that was probably meant.
-func (db *DB) suggest(ctx context.Context, text string) string {
-	return db.suggestIn(ctx, db.db.Read(), text)
-}
-
-func (db *DB) suggestIn(ctx context.Context, q sqlite.Querier, message string) string {
+func suggest(ctx context.Context, q sqlite.Querier, message string) string {
 	tables, err := schema.ReadTables(ctx, q, "")
 	if err != nil {
 		return "" // the advice is an extra; the error itself is returned

@@ -65,7 +65,7 @@ func TestQuery(t *testing.T) {
 func TestQueryErrorsAdvise(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
-	if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, view.View{Name: "monthly", SQL: "select 1", RenderHint: "number", Refresh: "manual"}); err != nil {
+	if _, err := db.Views.Save(t.Context(), changelog.By{Run: 1}, view.View{Name: "monthly", SQL: "select 1", RenderHint: "number", Refresh: "manual"}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -458,10 +458,10 @@ func TestDecimalsAreShownAsWritten(t *testing.T) {
 	}
 
 	const sql = "select amount from expenses where id = 1"
-	if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, view.View{Name: "total", SQL: sql, RenderHint: "number", Refresh: "manual"}); err != nil {
+	if _, err := db.Views.Save(t.Context(), changelog.By{Run: 1}, view.View{Name: "total", SQL: sql, RenderHint: "number", Refresh: "manual"}); err != nil {
 		t.Fatal(err)
 	}
-	view, err := db.RunView(t.Context(), "total", nil)
+	view, err := db.Views.Run(t.Context(), "total", nil)
 	if err != nil || flat(t, view.Rows) != "[[122.35]]" {
 		t.Errorf("%+v, %v", view, err)
 	}

@@ -13,41 +13,46 @@ import (
 	"rouse/internal/text"
 )
 
-// quota bounds the file with its log (OSA-62). It is measured after each commit and
+// Quota bounds the file with its log (OSA-62). It is measured after each commit and
 // refuses the write after the one that went over it.
-type quota struct {
+type Quota struct {
+	path   string
+	db     *sqlite.DB
+	health *Health
+
 	mu     sync.Mutex
 	limit  int64
 	used   int64
 	warned bool // since the use was last under 80 %
 }
 
-func (q *quota) set(limit int64) {
+// Set sets the quota in bytes; 0 means no limit.
+func (q *Quota) Set(limit int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.limit = limit
 }
 
 // limitBytes is the limit in bytes; 0 means none.
-func (q *quota) limitBytes() int64 {
+func (q *Quota) limitBytes() int64 {
 	_, limit := q.state()
 	return limit
 }
 
-func (q *quota) state() (used, limit int64) {
+func (q *Quota) state() (used, limit int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.used, q.limit
 }
 
 // nearLimit says whether so many bytes are over 80 % of the limit.
-func (q *quota) nearLimit(used int64) bool {
+func (q *Quota) nearLimit(used int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.limit > 0 && used >= q.limit/5*4
 }
 
-func (q *quota) check() error {
+func (q *Quota) check() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.limit <= 0 || q.used < q.limit {
@@ -58,7 +63,7 @@ func (q *quota) check() error {
 }
 
 // update takes a new size and gives a warning when it crossed 80 % on the way up.
-func (q *quota) update(used int64) (warning string) {
+func (q *Quota) update(used int64) (warning string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
@@ -77,31 +82,28 @@ func (q *quota) update(used int64) (warning string) {
 	return fmt.Sprintf("the database uses %s of its quota of %s; beyond it nothing more is written", text.Size(used), text.Size(q.limit))
 }
 
-// SetQuota sets the quota in bytes; 0 means no limit.
-func (db *DB) SetQuota(limit int64) { db.quota.set(limit) }
-
-// measureQuota reads the sizes of the file and its log. The log keeps its size after its content
+// measure reads the sizes of the file and its log. The log keeps its size after its content
 // went into the file, so it is emptied before it counts against the agent.
-func (db *DB) measureQuota(ctx context.Context) (warning string, err error) {
-	used, err := db.fileSizes()
+func (q *Quota) measure(ctx context.Context) (warning string, err error) {
+	used, err := q.fileSizes()
 	if err != nil {
 		return "", err
 	}
 
-	if db.quota.nearLimit(used) {
-		if _, err := db.db.Read().ExecContext(ctx, "pragma wal_checkpoint(truncate)"); err != nil {
-			return "", fmt.Errorf("cannot empty the log of %s, so it counts against the quota: %w", db.path, err)
+	if q.nearLimit(used) {
+		if _, err := q.db.Read().ExecContext(ctx, "pragma wal_checkpoint(truncate)"); err != nil {
+			return "", fmt.Errorf("cannot empty the log of %s, so it counts against the quota: %w", q.path, err)
 		}
-		if used, err = db.fileSizes(); err != nil {
+		if used, err = q.fileSizes(); err != nil {
 			return "", err
 		}
 	}
 
-	return db.quota.update(used), nil
+	return q.update(used), nil
 }
 
-func (db *DB) fileSizes() (sum int64, err error) {
-	for _, path := range []string{db.path, db.path + "-wal"} {
+func (q *Quota) fileSizes() (sum int64, err error) {
+	for _, path := range []string{q.path, q.path + "-wal"} {
 		info, err := os.Stat(path)
 		// There is no log while nothing was written.
 		if errors.Is(err, fs.ErrNotExist) {
@@ -115,13 +117,13 @@ func (db *DB) fileSizes() (sum int64, err error) {
 	return sum, nil
 }
 
-// NotifyQuota calls tell, with bytes, once each time that the use rises over 80 % of the quota
+// Notify calls tell, with bytes, once each time that the use rises over 80 % of the quota
 // (OSA-62). The file remembers that, so a restart does not repeat it.
-func (db *DB) NotifyQuota(ctx context.Context, tell func(used, limit int64) error) error {
-	used, limit := db.quota.state()
-	near := db.quota.nearLimit(used)
+func (q *Quota) Notify(ctx context.Context, tell func(used, limit int64) error) error {
+	used, limit := q.state()
+	near := q.nearLimit(used)
 	var told bool
-	if err := db.db.Read().QueryRowContext(ctx, "select exists (select 1 from _quota_told)").Scan(&told); err != nil || near == told {
+	if err := q.db.Read().QueryRowContext(ctx, "select exists (select 1 from _quota_told)").Scan(&told); err != nil || near == told {
 		return err
 	}
 
@@ -135,21 +137,21 @@ func (db *DB) NotifyQuota(ctx context.Context, tell func(used, limit int64) erro
 		query = "insert into _quota_told(at) values (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))"
 	}
 
-	err := db.db.Do(ctx, func(tx *sqlite.Tx) error {
+	err := q.db.Do(ctx, func(tx *sqlite.Tx) error {
 		_, err := tx.Exec(query)
 		return err
 	})
 	if err != nil {
-		return db.explain(ctx, err)
+		return q.health.explain(ctx, err)
 	}
 
 	return nil
 }
 
-// quotaWarnings measures the file after a write and adds the warning that this may give. The
+// warnings measures the file after a write and adds the warning that this may give. The
 // write is done, even if the caller gives up or measuring fails.
-func (db *DB) quotaWarnings(ctx context.Context, warnings []string) []string {
-	warning, err := db.measureQuota(context.WithoutCancel(ctx))
+func (q *Quota) warnings(ctx context.Context, warnings []string) []string {
+	warning, err := q.measure(context.WithoutCancel(ctx))
 	if err != nil {
 		warning = err.Error()
 	}

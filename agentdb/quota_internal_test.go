@@ -13,7 +13,7 @@ func TestQuotaWarnsAtEightyPercent(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSA-62")
 	warned := int64(row.Number("80")) * 10
-	q := quota{limit: 1000}
+	q := Quota{limit: 1000}
 	for i, c := range []struct {
 		used  int64
 		near  bool
@@ -22,7 +22,7 @@ func TestQuotaWarnsAtEightyPercent(t *testing.T) {
 		if near := q.nearLimit(c.used); near != c.near {
 			t.Errorf("%d: %d of 1000 bytes are near the limit: %t", i, c.used, near)
 		}
-		err, refused := (&quota{limit: 1000, used: c.used}).check(), new(dberr.Error)
+		err, refused := (&Quota{limit: 1000, used: c.used}).check(), new(dberr.Error)
 		if (err != nil) != (c.used >= 1000) || err != nil && (!errors.As(err, &refused) || refused.Kind != row.Quote("rejected")) {
 			t.Errorf("%d: with %d of 1000 bytes a write ends with %v", i, c.used, err)
 		}
@@ -30,7 +30,7 @@ func TestQuotaWarnsAtEightyPercent(t *testing.T) {
 			t.Errorf("%d: at %d of 1000 bytes it says %q", i, c.used, warning)
 		}
 	}
-	if q := (&quota{}); q.nearLimit(1<<40) || q.update(1<<40) != "" {
+	if q := (&Quota{}); q.nearLimit(1<<40) || q.update(1<<40) != "" {
 		t.Error("no limit is one")
 	}
 }

@@ -84,7 +84,7 @@ func TestSchemaStringShrinks(t *testing.T) {
 	expenses(t, db)
 	raw(t, db, "create view dear as select id from expenses where amount > 100")
 	v := view.View{Name: "over", SQL: "select category\nfrom expenses where amount > :least", RenderHint: "table", Refresh: "manual", Params: []view.Param{{Name: "least", Type: "real"}}}
-	if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, v); err != nil {
+	if _, err := db.Views.Save(t.Context(), changelog.By{Run: 1}, v); err != nil {
 		t.Fatal(err)
 	}
 
@@ -101,7 +101,7 @@ view over(least) (saved):
 
 	for i := range 20 {
 		v := view.View{Name: fmt.Sprint("long_", i), SQL: "select 1 -- " + strings.Repeat("x", 500), RenderHint: "table", Refresh: "manual"}
-		if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, v); err != nil {
+		if _, err := db.Views.Save(t.Context(), changelog.By{Run: 1}, v); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -132,7 +132,7 @@ view over(least) (saved):
 	wide(t, db, "wide", 60)
 	for i := range 14 {
 		v := view.View{Name: fmt.Sprint("long_", i), SQL: "select 1 -- " + strings.Repeat("x", 500), RenderHint: "table", Refresh: "manual"}
-		if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, v); err != nil {
+		if _, err := db.Views.Save(t.Context(), changelog.By{Run: 1}, v); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,6 +2,7 @@ package agentdb
 
 import (
 	"context"
+	"database/sql"
 	"os"
 
 	"rouse/agentdb/schema"
@@ -31,38 +32,37 @@ type TableStats struct {
 
 // Stats measures the database. It reads the whole file once.
 func (db *DB) Stats(ctx context.Context) (Stats, error) {
-	s := Stats{Path: db.path, Quota: db.quota.limitBytes(), Tables: []TableStats{}}
+	s := Stats{Path: db.path, Quota: db.Quota.limitBytes(), Tables: []TableStats{}}
 	var err error
-	if s.Bytes, err = db.fileSizes(); err != nil {
+	if s.Bytes, err = db.Quota.fileSizes(); err != nil {
 		return Stats{}, err
 	}
 
 	if info, err := os.Stat(db.path + "-wal"); err == nil {
 		s.LogBytes = info.Size()
 	}
-	if err := db.measureTables(ctx, &s); err != nil {
-		return Stats{}, db.explain(ctx, err)
+	schema, err := db.Schema(ctx)
+	if err != nil {
+		return Stats{}, err
+	}
+	if err := measureTables(ctx, db.db.Read(), schema.Tables, &s); err != nil {
+		return Stats{}, db.Health.explain(ctx, err)
 	}
 
 	return s, nil
 }
 
-func (db *DB) measureTables(ctx context.Context, s *Stats) error {
-	schema, err := db.Schema(ctx)
+func measureTables(ctx context.Context, db *sql.DB, tables []schema.Table, s *Stats) error {
+	bytes, err := tableBytes(ctx, db)
 	if err != nil {
 		return err
 	}
 
-	bytes, err := db.tableBytes(ctx)
-	if err != nil {
-		return err
-	}
-
-	for _, t := range schema.Tables {
+	for _, t := range tables {
 		// RowCount has the live rows alone, and the same as all where rows are not marked.
 		all := t.RowCount
 		if t.HasHostColumns {
-			if err := db.db.Read().QueryRowContext(ctx, "select count(*) from "+sqltext.Quote(t.Name)).Scan(&all); err != nil {
+			if err := db.QueryRowContext(ctx, "select count(*) from "+sqltext.Quote(t.Name)).Scan(&all); err != nil {
 				return err
 			}
 		}
@@ -70,16 +70,16 @@ func (db *DB) measureTables(ctx context.Context, s *Stats) error {
 	}
 
 	s.ChangelogBytes, s.JournalBytes = bytes["_changelog"], bytes["_calls"]
-	if err := db.db.Read().QueryRowContext(ctx, "select count(*) from _changelog").Scan(&s.Changes); err != nil {
+	if err := db.QueryRowContext(ctx, "select count(*) from _changelog").Scan(&s.Changes); err != nil {
 		return err
 	}
 
-	return db.db.Read().QueryRowContext(ctx, "select f.freelist_count * p.page_size from pragma_freelist_count f, pragma_page_size p").Scan(&s.FreeBytes)
+	return db.QueryRowContext(ctx, "select f.freelist_count * p.page_size from pragma_freelist_count f, pragma_page_size p").Scan(&s.FreeBytes)
 }
 
 // tableBytes sums the pages of each table with its indexes.
-func (db *DB) tableBytes(ctx context.Context) (map[string]int64, error) {
-	rows, err := db.db.Read().QueryContext(ctx, `select m.tbl_name, sum(d.pgsize) from dbstat d join sqlite_schema m on m.name = d.name where d.aggregate = 1 group by 1`)
+func tableBytes(ctx context.Context, db *sql.DB) (map[string]int64, error) {
+	rows, err := db.QueryContext(ctx, `select m.tbl_name, sum(d.pgsize) from dbstat d join sqlite_schema m on m.name = d.name where d.aggregate = 1 group by 1`)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (db *DB) tableBytes(ctx context.Context) (map[string]int64, error) {
 func (db *DB) Schema(ctx context.Context) (schema.Schema, error) {
 	tables, err := schema.ReadTables(ctx, db.db.Read(), "")
 	if err != nil {
-		return schema.Schema{}, db.explain(ctx, err)
+		return schema.Schema{}, db.Health.explain(ctx, err)
 	}
 
 	for i := range tables {
@@ -112,7 +112,7 @@ func (db *DB) Schema(ctx context.Context) (schema.Schema, error) {
 			query += " where " + sqltext.ColumnDeleted + " is null"
 		}
 		if err := db.db.Read().QueryRowContext(ctx, query).Scan(&t.RowCount); err != nil {
-			return schema.Schema{}, db.explain(ctx, err)
+			return schema.Schema{}, db.Health.explain(ctx, err)
 		}
 	}
 
@@ -122,7 +122,7 @@ func (db *DB) Schema(ctx context.Context) (schema.Schema, error) {
 
 	views, err := schema.ReadViews(ctx, db.db.Read())
 	if err != nil {
-		return schema.Schema{}, db.explain(ctx, err)
+		return schema.Schema{}, db.Health.explain(ctx, err)
 	}
 
 	return schema.Schema{Tables: tables, Views: views}, nil

@@ -23,7 +23,7 @@ func (db *DB) CreateTable(ctx context.Context, by changelog.By, spec schema.Tabl
 		return schema.CreateTable(ctx, tx, by, spec, statements)
 	})
 	if err == nil && !created.Existed {
-		created.Warnings = append(db.quotaWarnings(ctx, created.Warnings), db.files.Warnings(ctx)...)
+		created.Warnings = append(db.Quota.warnings(ctx, created.Warnings), db.files.Warnings(ctx)...)
 	}
 	return created, err
 }
@@ -35,14 +35,14 @@ func (db *DB) AlterTable(ctx context.Context, by changelog.By, table string, add
 		return schema.Migrated{}, dberr.Invalid("add_columns", "name at least one column to add")
 	}
 
-	done, err := withBackup(ctx, db, by, func() (schema.Migrated, error) { return db.alterTable(ctx, by, table, add) })
+	done, err := withBackup(ctx, db, by, func() (schema.Migrated, error) { return alterTable(ctx, db, by, table, add) })
 	if err == nil {
-		done.Warnings = append(db.quotaWarnings(ctx, done.Warnings), db.files.Warnings(ctx)...)
+		done.Warnings = append(db.Quota.warnings(ctx, done.Warnings), db.files.Warnings(ctx)...)
 	}
 	return done, err
 }
 
-func (db *DB) alterTable(ctx context.Context, by changelog.By, table string, add []schema.Column) (schema.Migrated, error) {
+func alterTable(ctx context.Context, db *DB, by changelog.By, table string, add []schema.Column) (schema.Migrated, error) {
 	return confined(ctx, db, by, "alter_table", func(ctx context.Context, tx *sqlite.Tx) (schema.Migrated, error) {
 		t, err := schema.NeedTable(ctx, sqlite.Prepared{Tx: tx}, table)
 		if err != nil {

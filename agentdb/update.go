@@ -24,7 +24,7 @@ func (db *DB) Update(ctx context.Context, by changelog.By, table string, set, wh
 	if len(set) == 0 {
 		return Affected{}, dberr.Invalid("set", "say which columns to set, as an object of column and value")
 	}
-	return db.updateRows(ctx, by, changelog.OpUpdate, table, func(t *schema.Table) (query string, args []any, err error) {
+	return updateRows(ctx, db, by, changelog.OpUpdate, table, func(t *schema.Table) (query string, args []any, err error) {
 		columns, values, err := t.Pairs("set", set)
 		if err != nil {
 			return "", nil, err
@@ -46,16 +46,16 @@ func (db *DB) Update(ctx context.Context, by changelog.By, table string, set, wh
 
 // Delete marks rows as deleted; Restore brings them back.
 func (db *DB) Delete(ctx context.Context, by changelog.By, table string, where map[string]any) (Affected, error) {
-	return db.setDeleted(ctx, by, changelog.OpDelete, table, where)
+	return setDeleted(ctx, db, by, changelog.OpDelete, table, where)
 }
 
 // Restore brings rows back that Delete has marked.
 func (db *DB) Restore(ctx context.Context, by changelog.By, table string, where map[string]any) (Affected, error) {
-	return db.setDeleted(ctx, by, changelog.OpRestore, table, where)
+	return setDeleted(ctx, db, by, changelog.OpRestore, table, where)
 }
 
-func (db *DB) setDeleted(ctx context.Context, by changelog.By, op, table string, where map[string]any) (Affected, error) {
-	return db.updateRows(ctx, by, op, table, func(t *schema.Table) (string, []any, error) {
+func setDeleted(ctx context.Context, db *DB, by changelog.By, op, table string, where map[string]any) (Affected, error) {
+	return updateRows(ctx, db, by, op, table, func(t *schema.Table) (string, []any, error) {
 		if !t.HasHostColumns {
 			return "", nil, dberr.Invalid("table", "the table %s was made with SQL and has no column %s, so its rows cannot be marked: delete them for good with db_execute (DELETE … WHERE), or make a new table with db_create_table", t.Name, sqltext.ColumnDeleted)
 		}
@@ -71,7 +71,7 @@ func (db *DB) setDeleted(ctx context.Context, by changelog.By, op, table string,
 }
 
 // updateRows runs one UPDATE, confined and recorded row by row.
-func (db *DB) updateRows(ctx context.Context, by changelog.By, op, table string, write func(*schema.Table) (string, []any, error)) (Affected, error) {
+func updateRows(ctx context.Context, db *DB, by changelog.By, op, table string, write func(*schema.Table) (string, []any, error)) (Affected, error) {
 	done, err := confined(ctx, db, by, op, recorded(by, op, func(ctx context.Context, tx *sqlite.Tx) (Affected, error) {
 		t, err := schema.NeedTable(ctx, sqlite.Prepared{Tx: tx}, table)
 		if err != nil {
@@ -92,7 +92,7 @@ func (db *DB) updateRows(ctx context.Context, by changelog.By, op, table string,
 		return Affected{Rows: n}, err
 	}))
 	if err == nil {
-		done.Warnings = db.quotaWarnings(ctx, done.Warnings)
+		done.Warnings = db.Quota.warnings(ctx, done.Warnings)
 	}
 
 	return done, err

@@ -23,18 +23,18 @@ type ViewResult struct {
 	Rows
 }
 
-// DroppedView is the result of DropView.
+// DroppedView is the result of Drop.
 type DroppedView struct {
 	Dropped bool   `json:"dropped"`
 	Name    string `json:"name"`
 }
 
-// Render hints and words for refresh, OSA-60.
-const ()
+// Views are the saved queries of a database.
+type Views struct{ db *DB }
 
-// DefineView saves a query, or changes one that is there: it keeps when it was made and
+// Save saves a query, or changes one that is there: it keeps when it was made and
 // whether it is pinned. The SQL has to work now, with NULL for a parameter without a default.
-func (db *DB) DefineView(ctx context.Context, by changelog.By, v view.View) (view.View, error) {
+func (s *Views) Save(ctx context.Context, by changelog.By, v view.View) (view.View, error) {
 	if err := v.Check(); err != nil {
 		return view.View{}, err
 	}
@@ -44,11 +44,11 @@ func (db *DB) DefineView(ctx context.Context, by changelog.By, v view.View) (vie
 		values[p.Name] = p.Default
 	}
 	// A view that does not work is refused now and not when somebody looks at it.
-	if _, err := db.Query(ctx, QuerySpec{SQL: v.SQL, Named: values, Limit: 1, redefines: v.Name}); err != nil {
+	if _, err := s.db.Query(ctx, QuerySpec{SQL: v.SQL, Named: values, Limit: 1, redefines: v.Name}); err != nil {
 		return view.View{}, err
 	}
 
-	return write(ctx, db, by, "define_view", func(_ context.Context, tx *sqlite.Tx) (view.View, error) {
+	return write(ctx, s.db, by, "define_view", func(_ context.Context, tx *sqlite.Tx) (view.View, error) {
 		if err := schema.NameFree(tx, "name", v.Name); err != nil {
 			return view.View{}, err
 		}
@@ -58,35 +58,35 @@ func (db *DB) DefineView(ctx context.Context, by changelog.By, v view.View) (vie
 
 const ()
 
-// Views lists the saved views by name.
-func (db *DB) Views(ctx context.Context) ([]view.View, error) {
-	out, err := view.Read(ctx, db.db.Read())
+// List lists the saved views by name.
+func (s *Views) List(ctx context.Context) ([]view.View, error) {
+	out, err := view.Read(ctx, s.db.db.Read())
 	if err != nil {
-		return nil, db.explain(ctx, err)
+		return nil, s.db.Health.explain(ctx, err)
 	}
 	return append([]view.View{}, out...), nil
 }
 
-// RunView asks a view now, with values for its parameters by their names. What it answers by
+// Run asks a view now, with values for its parameters by their names. What it answers by
 // its defaults alone is kept.
-func (db *DB) RunView(ctx context.Context, name string, given map[string]any) (ViewResult, error) {
-	v, _, err := view.Need(ctx, db.db.Read(), name)
+func (s *Views) Run(ctx context.Context, name string, given map[string]any) (ViewResult, error) {
+	v, _, err := view.Need(ctx, s.db.db.Read(), name)
 	if err != nil {
 		return ViewResult{}, err
 	}
 	if len(given) == 0 {
-		// Only the answer to the defaults is stored: it is what ShowView shows.
-		return db.refresh(ctx, v)
+		// Only the answer to the defaults is stored: it is what Show shows.
+		return s.refresh(ctx, v)
 	}
 
-	out, _, err := db.runViewQuery(ctx, v, given)
+	out, _, err := s.query(ctx, v, given)
 	return out, err
 }
 
-// CheckView says whether a view can be shown: an error is an *Error when it is not there, or has a
+// Check says whether a view can be shown: an error is an *Error when it is not there, or has a
 // parameter without a default.
-func (db *DB) CheckView(ctx context.Context, name string) error {
-	v, _, err := view.Need(ctx, db.db.Read(), name)
+func (s *Views) Check(ctx context.Context, name string) error {
+	v, _, err := view.Need(ctx, s.db.db.Read(), name)
 	if err != nil {
 		return err
 	}
@@ -95,10 +95,10 @@ func (db *DB) CheckView(ctx context.Context, name string) error {
 	return err
 }
 
-// ShowView gives the stored result of a view. One that was never asked, or whose refresh is
+// Show gives the stored result of a view. One that was never asked, or whose refresh is
 // a duration that is over, is asked first.
-func (db *DB) ShowView(ctx context.Context, name string) (ViewResult, error) {
-	v, stored, err := view.Need(ctx, db.db.Read(), name)
+func (s *Views) Show(ctx context.Context, name string) (ViewResult, error) {
+	v, stored, err := view.Need(ctx, s.db.db.Read(), name)
 	if err != nil {
 		return ViewResult{}, err
 	}
@@ -109,7 +109,7 @@ func (db *DB) ShowView(ctx context.Context, name string) (ViewResult, error) {
 			return storedResult(v, stored)
 		}
 	}
-	return db.refresh(ctx, v)
+	return s.refresh(ctx, v)
 }
 
 func storedResult(v view.View, text string) (ViewResult, error) {
@@ -120,10 +120,10 @@ func storedResult(v view.View, text string) (ViewResult, error) {
 	return out, nil
 }
 
-// RefreshViews queries the views again that want it at the end of a run. A view that does not
+// Refresh queries the views again that want it at the end of a run. A view that does not
 // work any more keeps its last result; its error is among those that are returned.
-func (db *DB) RefreshViews(ctx context.Context) error {
-	views, err := db.Views(ctx)
+func (s *Views) Refresh(ctx context.Context) error {
+	views, err := s.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (db *DB) RefreshViews(ctx context.Context) error {
 	var errs []error
 	for _, v := range views {
 		if v.Refresh == view.RefreshOnRun {
-			if _, err := db.refresh(ctx, v); err != nil {
+			if _, err := s.refresh(ctx, v); err != nil {
 				errs = append(errs, fmt.Errorf("view %s: %w", v.Name, err))
 			}
 		}
@@ -142,34 +142,34 @@ func (db *DB) RefreshViews(ctx context.Context) error {
 
 // refresh asks a view and keeps the answer, unless the view was changed meanwhile. The
 // quota does not hold it up: a result takes the place of the last.
-func (db *DB) refresh(ctx context.Context, v view.View) (ViewResult, error) {
-	out, text, err := db.runViewQuery(ctx, v, nil)
+func (s *Views) refresh(ctx context.Context, v view.View) (ViewResult, error) {
+	out, text, err := s.query(ctx, v, nil)
 	if err != nil {
 		return ViewResult{}, err
 	}
 
-	err = db.db.Do(ctx, func(tx *sqlite.Tx) error {
+	err = s.db.db.Do(ctx, func(tx *sqlite.Tx) error {
 		_, err := tx.Exec(`update _views set result = ?, refreshed_at = ? where name = ? and sql = ?`, text, out.RefreshedAt, v.Name, v.SQL)
 		return err
 	})
 	if err == nil {
-		err = db.Shipped(ctx)
+		err = s.db.Shipped(ctx)
 	}
 	if err != nil {
-		return ViewResult{}, db.explain(ctx, err)
+		return ViewResult{}, s.db.Health.explain(ctx, err)
 	}
 
 	return out, nil
 }
 
-// runViewQuery gives the answer, and its rows as JSON.
-func (db *DB) runViewQuery(ctx context.Context, v view.View, given map[string]any) (out ViewResult, text string, err error) {
+// query gives the answer, and its rows as JSON.
+func (s *Views) query(ctx context.Context, v view.View, given map[string]any) (out ViewResult, text string, err error) {
 	out = ViewResult{Name: v.Name, RenderHint: v.RenderHint, RefreshedAt: sqlvalue.Now()}
 	values, err := v.Values(given)
 	if err != nil {
 		return out, "", err
 	}
-	if out.Rows, err = db.Query(ctx, QuerySpec{SQL: v.SQL, Named: values}); err != nil {
+	if out.Rows, err = s.db.Query(ctx, QuerySpec{SQL: v.SQL, Named: values}); err != nil {
 		return out, "", err
 	}
 
@@ -177,20 +177,20 @@ func (db *DB) runViewQuery(ctx context.Context, v view.View, given map[string]an
 	return out, string(data), err
 }
 
-// DropView forgets a saved view.
-func (db *DB) DropView(ctx context.Context, by changelog.By, name string) (DroppedView, error) {
+// Drop forgets a saved view.
+func (s *Views) Drop(ctx context.Context, by changelog.By, name string) (DroppedView, error) {
 	if by.Key != "" { // a call that was made already finds no view any more
-		if stored, err := db.recallAcknowledged(ctx, by, "drop_view"); stored != nil || err != nil {
+		if stored, err := recallAcknowledged(ctx, s.db, by, "drop_view"); stored != nil || err != nil {
 			return decodeResult[DroppedView](stored, err)
 		}
 	}
 
-	v, _, err := view.Need(ctx, db.db.Read(), name)
+	v, _, err := view.Need(ctx, s.db.db.Read(), name)
 	if err != nil {
 		return DroppedView{}, err
 	}
 
-	return write(ctx, db, by, "drop_view", func(_ context.Context, tx *sqlite.Tx) (DroppedView, error) {
+	return write(ctx, s.db, by, "drop_view", func(_ context.Context, tx *sqlite.Tx) (DroppedView, error) {
 		if _, err := changelog.Log(tx, by, sqlvalue.Now(), changelog.Entry{Op: changelog.OpRaw, SQL: "drop view " + sqltext.Quote(v.Name)}); err != nil {
 			return DroppedView{}, err
 		}
@@ -199,14 +199,14 @@ func (db *DB) DropView(ctx context.Context, by changelog.By, name string) (Dropp
 	})
 }
 
-// PinView has a view stand on the first page of its agent, or no longer.
-func (db *DB) PinView(ctx context.Context, by changelog.By, name string, pinned bool) error {
-	v, _, err := view.Need(ctx, db.db.Read(), name)
+// Pin has a view stand on the first page of its agent, or no longer.
+func (s *Views) Pin(ctx context.Context, by changelog.By, name string, pinned bool) error {
+	v, _, err := view.Need(ctx, s.db.db.Read(), name)
 	if err != nil {
 		return err
 	}
 
-	_, err = write(ctx, db, by, "pin_view", func(_ context.Context, tx *sqlite.Tx) (struct{}, error) {
+	_, err = write(ctx, s.db, by, "pin_view", func(_ context.Context, tx *sqlite.Tx) (struct{}, error) {
 		_, err := tx.Exec(`update _views set pinned = ? where name = ?`, pinned, v.Name)
 		return struct{}{}, err
 	})

@@ -21,7 +21,7 @@ func TestViewParameters(t *testing.T) {
 	by := changelog.By{Run: 1}
 	v := view.View{Name: "over", SQL: "select category c from expenses where amount > :least and category like $like order by 1", RenderHint: "table", Refresh: "on_run",
 		Params: []view.Param{{Name: ":least", Type: "Integer", Default: json.Number("1")}, {Name: "like", Default: "%"}}}
-	saved, err := db.DefineView(t.Context(), by, v)
+	saved, err := db.Views.Save(t.Context(), by, v)
 	if err != nil || fmt.Sprint(saved.Params) != "[{least integer 1} {like text %}]" {
 		t.Fatalf("%+v %v", saved, err)
 	}
@@ -41,7 +41,7 @@ func TestViewParameters(t *testing.T) {
 		"another prefix": {map[string]any{":least": 1}, "has no parameter :least"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, err := db.RunView(t.Context(), "over", test.given)
+			out, err := db.Views.Run(t.Context(), "over", test.given)
 			var got []string
 			for _, row := range out.Rows.Rows {
 				got = append(got, row["c"].(string))
@@ -52,7 +52,7 @@ func TestViewParameters(t *testing.T) {
 		})
 	}
 
-	if out, err := db.ShowView(t.Context(), "over"); err != nil || len(out.Rows.Rows) != 2 {
+	if out, err := db.Views.Show(t.Context(), "over"); err != nil || len(out.Rows.Rows) != 2 {
 		t.Errorf("the stored answer is not that of the defaults: %+v %v", out, err)
 	}
 }
@@ -74,16 +74,16 @@ func TestViewParametersRefuses(t *testing.T) {
 		}
 
 		want = strings.TrimSuffix(want, " no")
-		if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, v); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := db.Views.Save(t.Context(), changelog.By{Run: 1}, v); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", v.SQL, err, want)
 		}
 	}
 
 	v := view.View{Name: "v", SQL: "select :a || :b x", RenderHint: "table", Refresh: "manual", Params: []view.Param{{Name: "a"}, {Name: "b"}}}
-	if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, v); err != nil {
+	if _, err := db.Views.Save(t.Context(), changelog.By{Run: 1}, v); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.RunView(t.Context(), "v", nil); err == nil || !strings.Contains(err.Error(), "the view v needs a value for a, b") {
+	if _, err := db.Views.Run(t.Context(), "v", nil); err == nil || !strings.Contains(err.Error(), "the view v needs a value for a, b") {
 		t.Error(err)
 	}
 }
@@ -93,7 +93,7 @@ func TestViewParameterTypes(t *testing.T) {
 	db := fresh(t)
 	define := func(v view.View) error {
 		v.RenderHint, v.Refresh = "table", "manual"
-		_, err := db.DefineView(t.Context(), changelog.By{Run: 1}, v)
+		_, err := db.Views.Save(t.Context(), changelog.By{Run: 1}, v)
 		return err
 	}
 	many := view.View{Name: "many", SQL: "select 1"}
@@ -122,7 +122,7 @@ func TestViewParameterTypes(t *testing.T) {
 		if err := define(view.View{Name: name, SQL: "select typeof(:a), :a", Params: []view.Param{{Name: "a", Type: c.typ}}}); err != nil {
 			t.Fatal(err)
 		}
-		out, err := db.RunView(t.Context(), name, map[string]any{"a": c.value})
+		out, err := db.Views.Run(t.Context(), name, map[string]any{"a": c.value})
 		if c.want == "" {
 			if err == nil || !strings.Contains(err.Error(), "is of type "+c.typ) {
 				t.Errorf("%v as %s: %v", c.value, c.typ, err)
@@ -138,7 +138,7 @@ func TestViewParameterTypes(t *testing.T) {
 	if err := define(half); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := db.RunView(t.Context(), "half", nil); err != nil || flat(t, out.Rows) != "[[3.5]]" {
+	if out, err := db.Views.Run(t.Context(), "half", nil); err != nil || flat(t, out.Rows) != "[[3.5]]" {
 		t.Errorf("a default that is whole: %s (%v)", flat(t, out.Rows), err)
 	}
 	if rows, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: "select * from half"}); err != nil || flat(t, rows) != "[[3.5]]" {
@@ -149,15 +149,15 @@ func TestViewParameterTypes(t *testing.T) {
 // A call that drops a view and is made once more is answered as it was, though there is none any more.
 func TestDropViewOnce(t *testing.T) {
 	db := fresh(t)
-	if _, err := db.DefineView(t.Context(), changelog.By{Run: 1}, view.View{Name: "v", SQL: "select 1", RenderHint: "table", Refresh: "manual"}); err != nil {
+	if _, err := db.Views.Save(t.Context(), changelog.By{Run: 1}, view.View{Name: "v", SQL: "select 1", RenderHint: "table", Refresh: "manual"}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 2 {
-		if dropped, err := db.DropView(t.Context(), changelog.By{Run: 1, Key: "k"}, "v"); err != nil || !dropped.Dropped {
+		if dropped, err := db.Views.Drop(t.Context(), changelog.By{Run: 1, Key: "k"}, "v"); err != nil || !dropped.Dropped {
 			t.Errorf("call %d: %+v, %v", i, dropped, err)
 		}
 	}
-	if _, err := db.DropView(t.Context(), changelog.By{Run: 1}, "v"); err == nil {
+	if _, err := db.Views.Drop(t.Context(), changelog.By{Run: 1}, "v"); err == nil {
 		t.Error("another call drops it as well")
 	}
 }

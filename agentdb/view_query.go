@@ -16,7 +16,7 @@ const maxJoinedViews = 50
 // describeQuery compiles a query on a connection and names its columns. Saved views can be named
 // like tables (OSA-60): the statement that is returned defines each that is named, with the
 // defaults of its parameters, before what was written.
-func (db *DB) describeQuery(ctx context.Context, conn *sql.Conn, text, redefined string) (columns []string, whole string, err error) {
+func describeQuery(ctx context.Context, db *sql.DB, conn *sql.Conn, text, redefined string) (columns []string, whole string, err error) {
 	whole = text
 	var views []string // as common table expressions
 	for {
@@ -32,7 +32,7 @@ func (db *DB) describeQuery(ctx context.Context, conn *sql.Conn, text, redefined
 			return nil, "", dberr.Invalid("sql", "the view %s would ask itself", redefined)
 		}
 
-		v, ok, problem := view.Find(ctx, db.db.Read(), name)
+		v, ok, problem := view.Find(ctx, db, name)
 		switch {
 		case problem != nil:
 			return nil, "", problem

@@ -18,7 +18,7 @@ func TestSavedViewsAsTables(t *testing.T) {
 	insert(t, db, "expenses", map[string]any{"category": "food", "amount": 1.5}, map[string]any{"category": "food", "amount": 2.5}, map[string]any{"category": "it's :a", "amount": 7})
 	define := func(name, sql string, params ...view.Param) {
 		t.Helper()
-		if _, err := db.DefineView(t.Context(), changelog.By{}, view.View{Name: name, SQL: sql, RenderHint: "table", Refresh: "manual", Params: params}); err != nil {
+		if _, err := db.Views.Save(t.Context(), changelog.By{}, view.View{Name: name, SQL: sql, RenderHint: "table", Refresh: "manual", Params: params}); err != nil {
 			t.Fatal(name, err)
 		}
 	}
@@ -70,7 +70,7 @@ func TestSavedViewsAsTables(t *testing.T) {
 
 	// A view that would come to itself is not saved.
 	for _, sql := range []string{"select * from totals", "select category, total from odd join large using (category)"} {
-		_, err := db.DefineView(t.Context(), changelog.By{}, view.View{Name: "totals", SQL: sql, RenderHint: "table", Refresh: "manual"})
+		_, err := db.Views.Save(t.Context(), changelog.By{}, view.View{Name: "totals", SQL: sql, RenderHint: "table", Refresh: "manual"})
 		wantError(t, err, "invalid_args", "sql", "would ask itself")
 	}
 	if got := ask(t, db, "select category from totals"); got != `[["food"]]` {

@@ -19,14 +19,14 @@ func TestViews(t *testing.T) {
 	expenses(t, db)
 	by := changelog.By{Run: 1}
 	v := view.View{Name: "total", SQL: "select count(*) n from expenses", RenderHint: "number", Refresh: "on_run"}
-	first, err := db.DefineView(t.Context(), by, v)
+	first, err := db.Views.Save(t.Context(), by, v)
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	show := func(want string) {
 		t.Helper()
-		got, err := db.ShowView(t.Context(), "TOTAL")
+		got, err := db.Views.Show(t.Context(), "TOTAL")
 		if err != nil || len(got.Rows.Rows) != 1 || got.RefreshedAt == "" {
 			t.Fatalf("%+v %v", got, err)
 		}
@@ -38,13 +38,13 @@ func TestViews(t *testing.T) {
 	show("0")
 	insert(t, db, "expenses", map[string]any{"category": "x"})
 	show("0")
-	if err := db.RefreshViews(t.Context()); err != nil {
+	if err := db.Views.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 
 	show("1")
 	v.Refresh = "5m"
-	if again, err := db.DefineView(t.Context(), by, v); err != nil || again.CreatedAt != first.CreatedAt || again.Refresh != "5m" {
+	if again, err := db.Views.Save(t.Context(), by, v); err != nil || again.CreatedAt != first.CreatedAt || again.Refresh != "5m" {
 		t.Errorf("%+v %v", again, err)
 	}
 
@@ -57,12 +57,12 @@ func TestViews(t *testing.T) {
 		{Name: "x", SQL: "select 1", RenderHint: "pie", Refresh: "999ms"},
 		{Name: "x", SQL: "select 1" + strings.Repeat(" ", 16<<10-7), RenderHint: "pie", Refresh: "1s"},
 	} {
-		if _, err := db.DefineView(t.Context(), by, bad); err == nil {
+		if _, err := db.Views.Save(t.Context(), by, bad); err == nil {
 			t.Errorf("%+v was saved", bad)
 		}
 	}
 	longest := view.View{Name: "longest", SQL: "select 1" + strings.Repeat(" ", 16<<10-8), RenderHint: "number", Refresh: "1s"}
-	if _, err := db.DefineView(t.Context(), by, longest); err != nil {
+	if _, err := db.Views.Save(t.Context(), by, longest); err != nil {
 		t.Error(err)
 	}
 
@@ -77,10 +77,10 @@ func TestViews(t *testing.T) {
 
 	execute(t, db, "create index total on expenses(category); drop index total") // no query reads from an index
 
-	if out, err := db.DropView(t.Context(), by, "total"); err != nil || !out.Dropped {
+	if out, err := db.Views.Drop(t.Context(), by, "total"); err != nil || !out.Dropped {
 		t.Errorf("%+v %v", out, err)
 	}
-	if _, err := db.RunView(t.Context(), "total", nil); err == nil {
+	if _, err := db.Views.Run(t.Context(), "total", nil); err == nil {
 		t.Error("a dropped view answered")
 	}
 }

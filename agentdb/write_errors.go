@@ -16,46 +16,46 @@ import (
 type Error = dberr.Error
 
 // explain makes the error of a failed write complete.
-func (db *DB) explain(ctx context.Context, err error) error {
+func (h *Health) explain(ctx context.Context, err error) error {
 	var bad *dberr.Error
 	switch code := sqlite.Code(err); {
 	case errors.As(err, &bad), ctx.Err() != nil:
 		return err
 	case corrupt(err):
-		return db.quarantine(err)
+		return h.quarantine(err)
 	case code == sqlite3.SQLITE_FULL:
-		return db.diskFullError(ctx, err, 0)
+		return h.diskFullError(ctx, err, 0)
 	case code == sqlite3.SQLITE_READONLY:
-		return fmt.Errorf("%s cannot be written; look at the owner and the permissions of the file and of its folder, and whether its disk is mounted to be read only: %w", db.path, err)
+		return fmt.Errorf("%s cannot be written; look at the owner and the permissions of the file and of its folder, and whether its disk is mounted to be read only: %w", h.path, err)
 	case dberr.Refused(err):
 		return dberr.Invalid("", "%s", dberr.RowText(err))
 	}
 
-	return fmt.Errorf("cannot write to %s: %w", db.path, err)
+	return fmt.Errorf("cannot write to %s: %w", h.path, err)
 }
 
 // quarantine keeps a database that SQLite found damaged from further use.
-func (db *DB) quarantine(err error) error {
-	return db.marker.Quarantine(&sqlite.CorruptError{Path: db.path, Reason: "it is damaged (" + dberr.SQLText(err) + ")"})
+func (h *Health) quarantine(err error) error {
+	return h.marker.Quarantine(&sqlite.CorruptError{Path: h.path, Reason: "it is damaged (" + dberr.SQLText(err) + ")"})
 }
 
 // diskFullError says what SQLite means by a full database. limit is the quota that bounded the
 // write, 0 when none did.
-func (db *DB) diskFullError(ctx context.Context, err error, limit int64) error {
+func (h *Health) diskFullError(ctx context.Context, err error, limit int64) error {
 	// What a failed write put into the log keeps its space there although it was rolled back,
 	// and others need that space, the ledger first of all.
-	_, _ = db.db.Read().ExecContext(context.WithoutCancel(ctx), "pragma wal_checkpoint(truncate)") // only helps; the error itself is returned
+	_, _ = h.db.Read().ExecContext(context.WithoutCancel(ctx), "pragma wal_checkpoint(truncate)") // only helps; the error itself is returned
 	const lastID = `select name from sqlite_sequence where seq = 9223372036854775807 limit 1`
 	var table string
-	switch e := db.db.Read().QueryRowContext(ctx, lastID).Scan(&table); {
+	switch e := h.db.Read().QueryRowContext(ctx, lastID).Scan(&table); {
 	case e == nil:
 		return dberr.Invalid("", "the table %s has given out the largest id there is, so SQLite has no next one, and nothing was written: give each row an id of its own, or make a new table and copy the rows", table)
 	case limit > 0:
 		return &dberr.Error{Kind: dberr.KindRejected, Message: fmt.Sprintf(
-			"the write was rolled back: it would take the database to more than twice its quota of %s, or the disk is full. Write less at once; the owner looks at the free space beside %s, and can raise database.quota of this agent", text.Size(limit), db.path)}
+			"the write was rolled back: it would take the database to more than twice its quota of %s, or the disk is full. Write less at once; the owner looks at the free space beside %s, and can raise database.quota of this agent", text.Size(limit), h.path)}
 	}
 
-	return fmt.Errorf("the disk is full, so nothing was written to %s; free some space and try again: %w", db.path, err)
+	return fmt.Errorf("the disk is full, so nothing was written to %s; free some space and try again: %w", h.path, err)
 }
 
 // corrupt reports whether SQLite found that the file is damaged.

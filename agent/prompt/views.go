@@ -50,7 +50,7 @@ func (r Sources) contextViews(ctx context.Context, t *plan.Attempt) (string, err
 			continue
 		}
 
-		v, err := db.ShowView(ctx, name)
+		v, err := db.Views.Show(ctx, name)
 		var bad *agentdb.Error
 		if errors.As(err, &bad) {
 			fmt.Fprintf(&b, "View %s: %s\n", name, bad.Message)
@@ -89,7 +89,7 @@ func (r Sources) CheckView(ctx context.Context, name, view string) (string, erro
 	}
 	defer release()
 
-	err = db.CheckView(ctx, view)
+	err = db.Views.Check(ctx, view)
 	var bad *agentdb.Error
 	if errors.As(err, &bad) {
 		return bad.Message, nil
@@ -217,7 +217,7 @@ func (r Sources) ViewNames(ctx context.Context, agent string) ([]string, error) 
 	}
 	defer release()
 
-	views, err := db.Views(ctx)
+	views, err := db.Views.List(ctx)
 	names := make([]string, len(views))
 	for i, v := range views {
 		names[i] = v.Name

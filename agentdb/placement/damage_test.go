@@ -178,7 +178,7 @@ func TestGivenUp(t *testing.T) {
 		t.Errorf("here are %s, and there %s", here, there)
 	}
 	north.finish(r)
-	if _, err := north.pool.Reset(t.Context(), "clerk", nil); err != nil {
+	if _, err := north.pool.Recovery.Reset(t.Context(), "clerk", nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range []*nodeName{north, south} {
@@ -195,7 +195,7 @@ func TestReplacedInPeace(t *testing.T) {
 	north, south := c.start("north", t.TempDir()), c.start("south", t.TempDir())
 	north.begin("a")
 	var refused error
-	_, err := north.pool.Reset(t.Context(), "clerk", func(context.Context) error {
+	_, err := north.pool.Recovery.Reset(t.Context(), "clerk", func(context.Context) error {
 		_, refused = south.run("clerk")
 		return nil
 	})

@@ -81,7 +81,7 @@ func (k *Manager) Acquire(ctx context.Context, name string) error {
 	}
 
 	a := k.agent(name)
-	if a.homeState() != node.HomeKept || !k.holds(a, h.Lease) {
+	if a.homeState() != node.HomeKept || !k.lease(a).holds(h.Lease) {
 		if err := k.pool.Ship(ctx, name); err != nil {
 			return err
 		}

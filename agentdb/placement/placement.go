@@ -10,14 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"rouse/agentdb"
 	"rouse/agentdb/pool"
-	"rouse/internal/atomicfile"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/node"
 	"rouse/internal/storage/dbfile"
@@ -197,7 +195,7 @@ func (k *Manager) Fetch(ctx context.Context, name string, h pool.Hold) error {
 	mine, shipped := h.Node == "", version(newest)
 	switch {
 	// What is here goes on. A file that knows of another state than was shipped last is an old one that was put back, or the ledger was.
-	case mine && k.holds(a, h.Lease) && a.shipper.Last() == shipped && (shipped.TX == 0 || a.exists()):
+	case mine && k.lease(a).holds(h.Lease) && a.shipper.Last() == shipped && (shipped.TX == 0 || a.exists()):
 		return nil
 	case shipped.TX == 0 && mine && a.homeState() != node.HomeKept: // nobody else ever had it
 	case shipped.TX == 0: // nothing of it was acknowledged anywhere
@@ -210,9 +208,9 @@ func (k *Manager) Fetch(ctx context.Context, name string, h pool.Hold) error {
 		return err
 	}
 	if !mine {
-		return k.noteLease(a, readHere)
+		return k.lease(a).write(readHere)
 	}
-	return k.noteLease(a, h.Lease)
+	return k.lease(a).write(h.Lease)
 }
 
 // exists says whether the agent has a database here, or had one that got lost.
@@ -234,7 +232,7 @@ func (k *Manager) Bring(ctx context.Context, progress func(agent string)) (left 
 		h := homes[name]
 		a := k.agent(name)
 		a.setState(h.State)
-		if h.Node == k.o.Node && (h.State != node.HomeKept || k.holds(a, h.Lease)) {
+		if h.Node == k.o.Node && (h.State != node.HomeKept || k.lease(a).holds(h.Lease)) {
 			continue
 		}
 
@@ -305,7 +303,7 @@ func (k *Manager) replace(a *agent, newer bool) error {
 // drop removes a file that was put aside, if this node had it from the ledger, as that has it still.
 func (k *Manager) drop(a *agent, aside string, newer bool) error {
 	kept := filepath.Join(filepath.Dir(a.path), aside)
-	if _, err := os.Stat(filepath.Join(kept, filepath.Base(a.path))); err == nil && (newer || !k.knows(a)) {
+	if _, err := os.Stat(filepath.Join(kept, filepath.Base(a.path))); err == nil && (newer || !k.lease(a).exists()) {
 		k.o.Logger.Warn("another database of an agent was here before it came, and is kept", "agent", a.name, "at", kept)
 		return nil
 	}
@@ -349,33 +347,9 @@ func syncFile(path string) error {
 // readHere stands for the lease of a file that is only read here.
 const readHere = 0
 
-// knows says whether the file came from the ledger, or was shipped to it.
-func (k *Manager) knows(a *agent) bool {
-	text, err := os.ReadFile(k.leaseFile(a))
-	return err == nil && strings.HasPrefix(string(text), k.leaseOwner(a))
-}
-
-// holds says whether the file is what this node has had under a lease, and so goes on.
-func (k *Manager) holds(a *agent, lease int64) bool {
-	text, err := os.ReadFile(k.leaseFile(a))
-	return err == nil && string(text) == k.leaseText(a, lease)
-}
-
-func (k *Manager) noteLease(a *agent, lease int64) error {
-	if err := os.MkdirAll(k.o.State, 0o700); err != nil {
-		return err
-	}
-	return atomicfile.Write(k.leaseFile(a), []byte(k.leaseText(a, lease)), 0o600)
-}
-
-func (k *Manager) leaseFile(a *agent) string { return k.stateFile("agent-" + a.name + ".lease") }
-
-// leaseOwner names the ledger and the agent: leases of others have nothing to do with these, also where a file system takes names that
-// differ in case for one.
-func (k *Manager) leaseOwner(a *agent) string { return k.o.Ledger.Epochs()[0].ID + " " + a.name + " " }
-
-func (k *Manager) leaseText(a *agent, lease int64) string {
-	return k.leaseOwner(a) + strconv.FormatInt(lease, 10) + "\n"
+// lease returns the note of the lease under which this node has or had an agent's database.
+func (k *Manager) lease(a *agent) leaseNote {
+	return leaseNote{path: k.stateFile("agent-" + a.name + ".lease"), owner: k.o.Ledger.Epochs()[0].ID + " " + a.name + " "}
 }
 
 // Opened implements pool.Watcher.

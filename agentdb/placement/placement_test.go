@@ -337,7 +337,7 @@ func TestReadElsewhere(t *testing.T) {
 	if refused, ok := errors.AsType[*agentdb.Error](err); !ok || refused.Kind != "rejected" || !strings.Contains(refused.Message, "at the node north") {
 		t.Errorf("a write at another node: %v", err)
 	}
-	if _, err := south.pool.Reset(t.Context(), "clerk", nil); err == nil {
+	if _, err := south.pool.Recovery.Reset(t.Context(), "clerk", nil); err == nil {
 		t.Error("another node's database was replaced")
 	}
 	north.finish(r)
@@ -346,7 +346,7 @@ func TestReadElsewhere(t *testing.T) {
 	}
 
 	// What its owner does with the whole database is shipped, too.
-	if _, err := north.pool.Reset(t.Context(), "clerk", nil); err != nil {
+	if _, err := north.pool.Recovery.Reset(t.Context(), "clerk", nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := south.read("clerk", `select name from sqlite_schema where name = 'notes'`); got != "" {

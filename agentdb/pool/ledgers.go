@@ -96,7 +96,7 @@ func (p *Pool) CheckFiles(ctx context.Context) (lost []string) {
 	p.mu.Unlock()
 
 	for _, s := range open {
-		if s.db.CheckFile(ctx) {
+		if s.db.Health.CheckFile(ctx) {
 			lost = append(lost, s.key)
 		}
 	}
@@ -105,24 +105,24 @@ func (p *Pool) CheckFiles(ctx context.Context) (lost []string) {
 
 // adopt lets a database go on with the pool's ledger, which does not know its runs. Its file is
 // sound, and nobody has it open.
-func (p *Pool) adopt(ctx context.Context, agent string) error {
+func (r *Recovery) adopt(ctx context.Context, agent string) error {
 	nothing := &dberr.Error{Kind: dberr.KindInvalid, Message: fmt.Sprintf("there is nothing to accept: nothing is wrong with the database of %s", agent)}
-	if !p.Has(agent) { // to open it would make it
+	if !r.pool.Has(agent) { // to open it would make it
 		return nothing
 	}
 
-	db, err := p.openAdopting(ctx, agent)
+	db, err := r.openAdopting(ctx, agent)
 	if err != nil {
-		return p.describe(agent, err)
+		return r.pool.describe(agent, err)
 	}
 	if db.UnknownRuns() == "" {
 		return errors.Join(nothing, db.Close())
 	}
 
-	err = db.RecordOwnerAction(ctx, agent, "-- the owner let this database go on with the ledger of this home: "+db.UnknownRuns())
+	err = db.Backups.RecordOwnerAction(ctx, agent, "-- the owner let this database go on with the ledger of this home: "+db.UnknownRuns())
 	return errors.Join(err, db.Close())
 }
 
-func (p *Pool) openAdopting(ctx context.Context, agent string) (*agentdb.DB, error) {
-	return agentdb.Open(ctx, agentdb.Options{Path: p.path(agent), Agent: agent, Backups: p.o.Backups, Logger: p.o.Logger, Ledger: p.o.Ledger, Adopt: true})
+func (r *Recovery) openAdopting(ctx context.Context, agent string) (*agentdb.DB, error) {
+	return agentdb.Open(ctx, agentdb.Options{Path: r.pool.path(agent), Agent: agent, Backups: r.pool.o.Backups, Logger: r.pool.o.Logger, Ledger: r.pool.o.Ledger, Adopt: true})
 }

@@ -106,14 +106,14 @@ func TestLedgersOfDatabase(t *testing.T) {
 
 	// An older copy is not let in with its own id, which would give the ids again, but with a new epoch.
 	p := openPool(ledgerOf("a", 9))
-	if err := p.Accept(t.Context(), "ann"); err == nil {
+	if err := p.Recovery.Accept(t.Context(), "ann"); err == nil {
 		t.Error("an older ledger goes on in the same epoch")
 	}
 	must(p.Close())
 	older := book{[]domain.Epoch{{ID: "a", First: 1, Last: 9}, {ID: "a2", First: 11}}, 10}
 	asks(older, "run 10 has written into it")
 	p = openPool(older)
-	must(p.Accept(t.Context(), "ann"))
+	must(p.Recovery.Accept(t.Context(), "ann"))
 	must(p.Close())
 	must(with(older, func(db *agentdb.DB) {
 		insert(3)(db) // which it knows: its call was made
@@ -127,7 +127,7 @@ func TestLedgersOfDatabase(t *testing.T) {
 
 	// Another ledger has runs of the same numbers, and keeps them apart.
 	p = openPool(ledgerOf("b", 3))
-	must(p.Accept(t.Context(), "ann"))
+	must(p.Recovery.Accept(t.Context(), "ann"))
 	must(p.Close())
 	must(with(ledgerOf("b", 3), func(db *agentdb.DB) {
 		insert(3)(db)

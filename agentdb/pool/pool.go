@@ -50,6 +50,8 @@ type Watcher interface {
 
 // Pool opens agents' databases when they are first asked for.
 type Pool struct {
+	Recovery *Recovery
+
 	o       Options
 	watcher atomic.Pointer[Watcher] // nil: nobody hears of it
 	sharing Sharing                 // nil: no other node has any of the databases
@@ -100,7 +102,9 @@ func New(o Options) (*Pool, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	return &Pool{o: o, entries: map[string]*poolEntry{}, idle: list.New(), exclusive: map[string]chan struct{}{}, damaged: map[string]error{}}, nil
+	p := &Pool{o: o, entries: map[string]*poolEntry{}, idle: list.New(), exclusive: map[string]chan struct{}{}, damaged: map[string]error{}}
+	p.Recovery = &Recovery{p}
+	return p, nil
 }
 
 // agentName keeps names that are not the configuration's from leading out of Dir.
@@ -147,7 +151,7 @@ func (p *Pool) Get(ctx context.Context, agent string) (db *agentdb.DB, release f
 	p.mu.Lock()
 	delete(p.damaged, s.key) // it was repaired
 	p.mu.Unlock()
-	s.db.SetQuota(p.o.Quota(agent))
+	s.db.Quota.Set(p.o.Quota(agent))
 
 	return s.db, release, nil
 }
@@ -192,7 +196,7 @@ func (s *poolEntry) fault() error {
 	if s.err != nil {
 		return s.err
 	}
-	return s.db.Fault()
+	return s.db.Health.Fault()
 }
 
 // Has says whether an agent has a database already, or had one; asking for it with Get

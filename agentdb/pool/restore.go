@@ -33,26 +33,29 @@ type Replaced struct {
 	Skipped []string `json:"passed"`
 }
 
+// Recovery restores, resets or accepts the databases of a pool for their owner.
+type Recovery struct{ pool *Pool }
+
 // Backups lists the copies of an agent's database that rouse knows, the newest first, with
 // those that was replaced.
-func (p *Pool) Backups(agent string) ([]agentdb.Backup, error) {
+func (r *Recovery) Backups(agent string) ([]agentdb.Backup, error) {
 	if err := checkAgent(agent); err != nil {
 		return nil, err
 	}
 
-	return dbfile.BackupsAndReplaced(p.path(agent))
+	return dbfile.BackupsAndReplaced(r.pool.path(agent))
 }
 
 // Restore replaces an agent's database by a copy of a backup, once it is unused, and keeps the
 // replaced one. A crash leaves the old one or the new one. The changelog of the new one records the
 // restore.
-func (p *Pool) Restore(ctx context.Context, agent string, spec RestoreSpec) (Replaced, error) {
-	from, passed, err := p.findBackup(ctx, agent, spec.From)
+func (r *Recovery) Restore(ctx context.Context, agent string, spec RestoreSpec) (Replaced, error) {
+	from, passed, err := r.findBackup(ctx, agent, spec.From)
 	if err != nil {
 		return Replaced{}, err
 	}
 
-	return p.replace(ctx, Replaced{Agent: agent, From: from, Skipped: passed}, spec.BeforeReplace, func(path string) error {
+	return r.replace(ctx, Replaced{Agent: agent, From: from, Skipped: passed}, spec.BeforeReplace, func(path string) error {
 		if err := dbfile.CopyBackup(ctx, from, path, agentdb.ApplicationID); err != nil {
 			return agentdb.RefusedTarget("from", err)
 		}
@@ -71,28 +74,28 @@ func (p *Pool) Restore(ctx context.Context, agent string, spec RestoreSpec) (Rep
 
 // Reset replaces an agent's database, which is kept, by an empty one. idle is as of
 // RestoreSpec.
-func (p *Pool) Reset(ctx context.Context, agent string, idle func(context.Context) error) (Replaced, error) {
+func (r *Recovery) Reset(ctx context.Context, agent string, idle func(context.Context) error) (Replaced, error) {
 	if err := checkAgent(agent); err != nil {
 		return Replaced{}, err
 	}
-	return p.replace(ctx, Replaced{Agent: agent, Skipped: []string{}}, idle, func(string) error { return nil })
+	return r.replace(ctx, Replaced{Agent: agent, Skipped: []string{}}, idle, func(string) error { return nil })
 }
 
 // replace has make write the new database; if that writes nothing, it is an empty one.
-func (p *Pool) replace(ctx context.Context, out Replaced, idle func(context.Context) error, make func(path string) error) (Replaced, error) {
-	if err := p.stay(ctx, out.Agent); err != nil {
+func (r *Recovery) replace(ctx context.Context, out Replaced, idle func(context.Context) error, make func(path string) error) (Replaced, error) {
+	if err := r.stay(ctx, out.Agent); err != nil {
 		return out, err
 	}
-	out, err := p.replaceHere(ctx, out, idle, make)
+	out, err := r.replaceHere(ctx, out, idle, make)
 	if err != nil {
 		return out, err
 	}
-	return out, p.shipReplaced(ctx, out.Agent)
+	return out, r.shipReplaced(ctx, out.Agent)
 }
 
-func (p *Pool) replaceHere(ctx context.Context, out Replaced, idle func(context.Context) error, make func(path string) error) (Replaced, error) {
+func (r *Recovery) replaceHere(ctx context.Context, out Replaced, idle func(context.Context) error, make func(path string) error) (Replaced, error) {
 	agent := out.Agent
-	end, err := p.acquireExclusive(ctx, agent)
+	end, err := r.pool.acquireExclusive(ctx, agent)
 	if err != nil {
 		return out, err
 	}
@@ -104,10 +107,10 @@ func (p *Pool) replaceHere(ctx context.Context, out Replaced, idle func(context.
 		}
 	}
 
-	path := p.path(agent)
+	path := r.pool.path(agent)
 	// A replacement that was cut off is completed first. What is there may well be damaged:
 	// that is why it is replaced.
-	if _, _, err := dbfile.Inspect(path, p.o.Logger); err != nil && !errors.As(err, new(*sqlite.CorruptError)) {
+	if _, _, err := dbfile.Inspect(path, r.pool.o.Logger); err != nil && !errors.As(err, new(*sqlite.CorruptError)) {
 		return out, err
 	}
 	if err := dbfile.DiscardNew(path); err != nil {
@@ -120,7 +123,7 @@ func (p *Pool) replaceHere(ctx context.Context, out Replaced, idle func(context.
 	if err := make(path + dbfile.NewSuffix); err != nil {
 		return out, errors.Join(err, dbfile.DiscardNew(path))
 	}
-	if err := p.prepareNew(ctx, path+dbfile.NewSuffix, agent, out.From, aside); err != nil {
+	if err := r.prepareNew(ctx, path+dbfile.NewSuffix, agent, out.From, aside); err != nil {
 		return out, errors.Join(fmt.Errorf("the database was left as it is: %w", err), dbfile.DiscardNew(path))
 	}
 	if err := dbfile.Replace(path, aside); err != nil {
@@ -136,8 +139,8 @@ func (p *Pool) replaceHere(ctx context.Context, out Replaced, idle func(context.
 }
 
 // prepareNew brings a new database to the newest schema and records in it what happened.
-func (p *Pool) prepareNew(ctx context.Context, path, agent, from, aside string) (err error) {
-	db, err := agentdb.Open(ctx, agentdb.Options{Path: path, Agent: agent, Logger: p.o.Logger, Ledger: p.o.Ledger, Scratch: true, Adopt: true})
+func (r *Recovery) prepareNew(ctx context.Context, path, agent, from, aside string) (err error) {
+	db, err := agentdb.Open(ctx, agentdb.Options{Path: path, Agent: agent, Logger: r.pool.o.Logger, Ledger: r.pool.o.Ledger, Scratch: true, Adopt: true})
 	if err != nil {
 		return err
 	}
@@ -147,7 +150,7 @@ func (p *Pool) prepareNew(ctx context.Context, path, agent, from, aside string) 
 		note = "-- the owner began with this empty database; the one before is in " + aside
 	}
 
-	err = db.RecordOwnerAction(ctx, agent, note)
+	err = db.Backups.RecordOwnerAction(ctx, agent, note)
 	return errors.Join(err, db.Close())
 }
 
@@ -173,14 +176,14 @@ func putFilesAside(path, kept string) error {
 }
 
 // findBackup gives the file that is meant, and the damaged backups that "last" skipped.
-func (p *Pool) findBackup(ctx context.Context, agent, from string) (path string, passed []string, err error) {
-	all, err := p.Backups(agent)
+func (r *Recovery) findBackup(ctx context.Context, agent, from string) (path string, passed []string, err error) {
+	all, err := r.Backups(agent)
 	if err != nil {
 		return "", nil, err
 	}
 
 	if from != dbfile.LastBackup {
-		path, err = dbfile.Find(p.path(agent), all, from, agent, "rouse db "+agent+" backups")
+		path, err = dbfile.Find(r.pool.path(agent), all, from, agent, "rouse db "+agent+" backups")
 		return path, []string{}, agentdb.RefusedTarget("from", err)
 	}
 
@@ -194,30 +197,30 @@ func (p *Pool) findBackup(ctx context.Context, agent, from string) (path string,
 
 // Accept lets a database be used again that was refused because another program changed it, if
 // it is sound. The changelog records that, since it does not hold what was changed.
-func (p *Pool) Accept(ctx context.Context, agent string) error {
+func (r *Recovery) Accept(ctx context.Context, agent string) error {
 	if err := checkAgent(agent); err != nil {
 		return err
 	}
-	if err := p.stay(ctx, agent); err != nil {
+	if err := r.stay(ctx, agent); err != nil {
 		return err
 	}
-	if err := p.acceptHere(ctx, agent); err != nil {
+	if err := r.acceptHere(ctx, agent); err != nil {
 		return err
 	}
-	return p.shipReplaced(ctx, agent)
+	return r.shipReplaced(ctx, agent)
 }
 
-func (p *Pool) acceptHere(ctx context.Context, agent string) error {
-	end, err := p.acquireExclusive(ctx, agent)
+func (r *Recovery) acceptHere(ctx context.Context, agent string) error {
+	end, err := r.pool.acquireExclusive(ctx, agent)
 	if err != nil {
 		return err
 	}
 	defer end()
 
-	path := p.path(agent)
-	_, _, err = dbfile.Inspect(path, p.o.Logger)
+	path := r.pool.path(agent)
+	_, _, err = dbfile.Inspect(path, r.pool.o.Logger)
 	if err == nil {
-		return p.adopt(ctx, agent)
+		return r.adopt(ctx, agent)
 	}
 
 	var bad *sqlite.CorruptError
@@ -225,19 +228,19 @@ func (p *Pool) acceptHere(ctx context.Context, agent string) error {
 		return err
 	}
 	if err := sqlite.Verify(ctx, path, agentdb.ApplicationID, true); err != nil {
-		return fmt.Errorf("it cannot be accepted as it is: %w", p.describe(agent, err))
+		return fmt.Errorf("it cannot be accepted as it is: %w", r.pool.describe(agent, err))
 	}
 	// Opened files get their checksum when they are closed.
 	if err := dbfile.WriteMarker(path, dbfile.Marker{State: dbfile.StateOpen}); err != nil {
 		return err
 	}
 
-	db, err := p.openAdopting(ctx, agent)
+	db, err := r.openAdopting(ctx, agent)
 	if err != nil {
-		return p.describe(agent, err)
+		return r.pool.describe(agent, err)
 	}
 
-	err = db.RecordOwnerAction(ctx, agent, "-- the owner accepted this database as it is: "+bad.Reason)
+	err = db.Backups.RecordOwnerAction(ctx, agent, "-- the owner accepted this database as it is: "+bad.Reason)
 	return errors.Join(err, db.Close())
 }
 

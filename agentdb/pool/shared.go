@@ -76,26 +76,26 @@ func (p *Pool) share(agent string, db *agentdb.DB, h Hold) {
 
 // stay refuses to replace an agent's database that another node has, and keeps others from getting
 // it until shipReplaced.
-func (p *Pool) stay(ctx context.Context, agent string) error {
-	if p.sharing == nil {
+func (r *Recovery) stay(ctx context.Context, agent string) error {
+	if r.pool.sharing == nil {
 		return nil
 	}
-	h, err := p.hold(ctx, agent)
+	h, err := r.pool.hold(ctx, agent)
 	if err != nil {
 		return err
 	}
 	if h.Node != "" {
 		return agentdb.ReadElsewhere(agent, h.Node)
 	}
-	return p.sharing.Stay(ctx, agent, h)
+	return r.pool.sharing.Stay(ctx, agent, h)
 }
 
 // shipReplaced ships a database that has taken another's place.
-func (p *Pool) shipReplaced(ctx context.Context, agent string) error {
-	if p.sharing == nil {
+func (r *Recovery) shipReplaced(ctx context.Context, agent string) error {
+	if r.pool.sharing == nil {
 		return nil
 	}
-	db, release, err := p.Get(ctx, agent)
+	db, release, err := r.pool.Get(ctx, agent)
 	if err != nil {
 		return err
 	}

@@ -371,7 +371,7 @@ func TestViewTools(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := db.PinView(t.Context(), changelog.By{}, "v", true); err != nil {
+				if err := db.Views.Pin(t.Context(), changelog.By{}, "v", true); err != nil {
 					t.Fatal(err)
 				}
 				release()

@@ -32,7 +32,7 @@ func (o Options) defineView(ctx context.Context, db *agentdb.DB, in tool.Invocat
 	for _, p := range a.Params {
 		spec.Params = append(spec.Params, view.Param(p))
 	}
-	v, err := db.DefineView(ctx, by(in), spec)
+	v, err := db.Views.Save(ctx, by(in), spec)
 	return v, nil, err
 }
 
@@ -46,16 +46,16 @@ type runViewArgs struct {
 }
 
 func (o Options) runView(ctx context.Context, db *agentdb.DB, _ tool.Invocation, a runViewArgs) (any, []string, error) {
-	out, err := db.RunView(ctx, a.Name, a.Params)
+	out, err := db.Views.Run(ctx, a.Name, a.Params)
 	return out, out.Warnings, err
 }
 
 func (o Options) listViews(ctx context.Context, db *agentdb.DB, _ tool.Invocation, _ schemaArgs) (any, []string, error) {
-	views, err := db.Views(ctx)
+	views, err := db.Views.List(ctx)
 	return map[string]any{"views": views}, nil, err
 }
 
 func (o Options) dropView(ctx context.Context, db *agentdb.DB, in tool.Invocation, a viewName) (any, []string, error) {
-	out, err := db.DropView(ctx, by(in), a.Name)
+	out, err := db.Views.Drop(ctx, by(in), a.Name)
 	return out, nil, err
 }

@@ -157,14 +157,14 @@ func (s *site) withDB(ctx context.Context, a *agent, do func(*agentdb.DB) error)
 func (s *site) agentHome(r *http.Request, a agent) (templ.Component, error) {
 	var views []pinned
 	err := s.withDB(r.Context(), &a, func(db *agentdb.DB) error {
-		all, err := db.Views(r.Context())
+		all, err := db.Views.List(r.Context())
 		for _, v := range all {
 			if !v.Pinned {
 				continue
 			}
 			one := pinned{View: v}
 			// A broken view does not prevent the others from being shown.
-			if one.Result, err = db.ShowView(r.Context(), v.Name); err != nil {
+			if one.Result, err = db.Views.Show(r.Context(), v.Name); err != nil {
 				one.Fail, err = s.answers.Failure(r, err).Message, nil
 			}
 			views = append(views, one)
@@ -193,7 +193,7 @@ func (s *site) agentViews(r *http.Request, a agent) (templ.Component, error) {
 	var views []view.View
 	var shown *pinned
 	err := s.withDB(r.Context(), &a, func(db *agentdb.DB) (err error) {
-		if views, err = db.Views(r.Context()); err != nil {
+		if views, err = db.Views.List(r.Context()); err != nil {
 			return err
 		}
 		for _, v := range views {
@@ -207,7 +207,7 @@ func (s *site) agentViews(r *http.Request, a agent) (templ.Component, error) {
 					given[param.Name] = value
 				}
 			}
-			if shown.Result, err = db.RunView(r.Context(), name, given); err != nil {
+			if shown.Result, err = db.Views.Run(r.Context(), name, given); err != nil {
 				shown.Fail, err = s.answers.Failure(r, err).Message, nil
 			}
 		}
@@ -223,7 +223,7 @@ func (s *site) agentViews(r *http.Request, a agent) (templ.Component, error) {
 // pinView pins a view to the first page of its agent, or unpins it.
 func (s *site) pinView(r *http.Request) (string, error) {
 	return back(r), s.useDB(r.Context(), r.PathValue("name"), func(db *agentdb.DB) error {
-		return db.PinView(r.Context(), byOwner, r.PostFormValue("view"), r.PostFormValue("pinned") == "yes")
+		return db.Views.Pin(r.Context(), byOwner, r.PostFormValue("view"), r.PostFormValue("pinned") == "yes")
 	})
 }
 

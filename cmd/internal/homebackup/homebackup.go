@@ -277,7 +277,7 @@ func (m *Maker) prepare(ctx context.Context, f *fixed, rel string) error {
 		db, release, e := m.Databases.Get(ctx, path.Base(path.Dir(rel)))
 		if err = e; err == nil {
 			f.releases = append(f.releases, release)
-			s, err = db.Snapshot(ctx)
+			s, err = db.Backups.Snapshot(ctx)
 		}
 	} else {
 		s, err = sqlite.OpenSnapshot(ctx, filepath.Join(m.Home, filepath.FromSlash(rel)))

@@ -23,7 +23,7 @@ func (s *databases) backup(r *http.Request, ask api.BackupRequest, progress func
 	}
 
 	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) (api.Backup, error) {
-		return db.Backup(ctx, agentdb.BackupSpec{File: file, Overwrite: ask.Force, Progress: progress})
+		return db.Backups.Make(ctx, agentdb.BackupSpec{File: file, Overwrite: ask.Force, Progress: progress})
 	})
 }
 
@@ -32,7 +32,7 @@ func (s *databases) backups(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return databases.Backups(r.PathValue("agent"))
+	return databases.Recovery.Backups(r.PathValue("agent"))
 }
 
 func (s *databases) restoreDatabase(r *http.Request, ask api.RestoreRequest) (any, error) {
@@ -48,14 +48,14 @@ func (s *databases) restoreDatabase(r *http.Request, ask api.RestoreRequest) (an
 		if err := s.ledger.Labels.Adopted(ctx, agent); err != nil {
 			return api.Replaced{}, err
 		}
-		return databases.Restore(ctx, agent, pool.RestoreSpec{From: from, Force: ask.Force, BeforeReplace: idle})
+		return databases.Recovery.Restore(ctx, agent, pool.RestoreSpec{From: from, Force: ask.Force, BeforeReplace: idle})
 	})
 }
 
 func (s *databases) resetDatabase(r *http.Request, ask api.ResetRequest) (any, error) {
 	agent := r.PathValue("agent")
 	return s.replaceDatabase(r, ask.Force, func(ctx context.Context, databases *pool.Pool, idle func(context.Context) error) (api.Replaced, error) {
-		return databases.Reset(ctx, agent, idle)
+		return databases.Recovery.Reset(ctx, agent, idle)
 	})
 }
 
@@ -103,7 +103,7 @@ func (s *databases) accept(ctx context.Context, agent string) error {
 	if err := s.ledger.Labels.Adopted(ctx, agent); err != nil {
 		return err
 	}
-	if err := databases.Accept(ctx, agent); err != nil {
+	if err := databases.Recovery.Accept(ctx, agent); err != nil {
 		return err
 	}
 	if err := s.ledger.Inbox.CloseDatabaseItems(context.WithoutCancel(ctx), agent, inbox.DatabaseAdopt); err != nil {

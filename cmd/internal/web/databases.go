@@ -69,12 +69,12 @@ func (s *databases) stats(r *http.Request) (any, error) {
 }
 
 func (s *databases) views(r *http.Request) (any, error) {
-	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) ([]api.View, error) { return db.Views(ctx) })
+	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) ([]api.View, error) { return db.Views.List(ctx) })
 }
 
 func (s *databases) runView(r *http.Request, ask api.ViewRequest) (any, error) {
 	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) (api.ViewResult, error) {
-		return db.RunView(ctx, r.PathValue("view"), ask.Params)
+		return db.Views.Run(ctx, r.PathValue("view"), ask.Params)
 	})
 }
 
