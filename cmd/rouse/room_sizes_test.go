@@ -50,7 +50,6 @@ var larger = map[string]int{
 	"internal/ledger/ledgertest lines": 6912,
 
 	// To be divided.
-	"agent.Runner methods":                  43,
 	"agent/checkout.Store methods":          42,
 	"agent/loop.run fields":                 35,
 	"agent/model/wire.Client methods":       41,
