@@ -70,7 +70,7 @@ func (r *Runner) execute(ctx context.Context, t *attempt) (ledger.Result, error)
 	res, err = r.endQuarantined(ctx, t, res, err)
 	if err == nil {
 		if t.Job.UndoOnFailure && undo.Wanted(res) {
-			res = r.undoer(t.Run.Agent).OnFailure(ctx, t.Run, res)
+			res = r.Undoing.undoer(t.Run.Agent).OnFailure(ctx, t.Run, res)
 		}
 		r.afterAttempt(ctx, t, res)
 	}
@@ -151,7 +151,7 @@ func (r *Runner) prepare(ctx context.Context, t *attempt) (o loop.Options, err e
 	if t.relay != nil && t.AsksModel() {
 		t.relay.Begin(ctx, r.Models, &t.Attempt, time.Now())
 	}
-	return r.options(ctx, t)
+	return r.loop.options(ctx, t)
 }
 
 func (t *attempt) close() {

@@ -110,11 +110,11 @@ func TestExecutor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := b.runner.Undo(t.Context(), run, undo.Options{DryRun: true})
+	u, err := b.runner.Undoing.Undo(t.Context(), run, undo.Options{DryRun: true})
 	if err != nil || u.CanUndo {
 		t.Fatalf("%+v %v", u, err) // a large file and a link
 	}
-	if u, err = b.runner.Undo(t.Context(), run, undo.Options{Force: true}); err != nil {
+	if u, err = b.runner.Undoing.Undo(t.Context(), run, undo.Options{Force: true}); err != nil {
 		t.Fatal(err)
 	}
 	if b.work("old.txt") != "old" || b.work("gone/file.txt") != "bye" || b.work("binary.dat") != "\x00\x01" || b.work("new/deep.txt") != "" || b.work("task.txt") != "" {
@@ -324,7 +324,7 @@ func TestExecutorIsTriedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.runner.Undo(t.Context(), run, undo.Options{Force: true}); err != nil || b.work("half.txt") != "" || b.work("second.txt") != "" {
+	if _, err := b.runner.Undoing.Undo(t.Context(), run, undo.Options{Force: true}); err != nil || b.work("half.txt") != "" || b.work("second.txt") != "" {
 		t.Errorf("%v, %q, %q", err, b.work("half.txt"), b.work("second.txt"))
 	}
 }

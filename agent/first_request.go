@@ -91,7 +91,7 @@ func (r *Runner) promptTools(t *attempt) (*tool.Registry, error) {
 	t.found.Folder = prompt.ProjectFolder(t.Plan.Boundary, prompt.ProjectDir(&t.Task), true, t.Redactor().Replace, func(most int) int { return prompt.Part(&t.Task, most) }, nil)
 	t.found.Clock = prompt.Clock(&t.Task)
 	t.offers = r.modules.offersOf(t, nil)
-	return r.tools(t)
+	return r.loop.tools.registry(t)
 }
 
 // missingBefore names the parts of the first request that only the run knows.
@@ -191,6 +191,7 @@ func forPlan(p plan.Plan, approved string) (*Runner, error) {
 		return nil, err
 	}
 	r.modules = &moduleRunner{log: r.log, plan: r.Plan, programs: programs, signIns: r.SignIns.Book()}
+	r.assemble()
 	r.Blockers = blocker.New(blocker.Options{Plan: r.Plan, Programs: programs, Models: r.Models, Servers: r.Servers})
 	r.Set(p)
 	return r, nil

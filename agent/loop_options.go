@@ -13,17 +13,30 @@ import (
 	"rouse/agent/plan"
 	"rouse/agent/prompt"
 	"rouse/agent/runlog"
+	"rouse/agent/servers"
 	"rouse/agent/spend"
 	"rouse/agent/tool"
 	"rouse/agent/tool/skill"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/skills/module"
 )
 
+// optionsBuilder builds the options of the loop for attempts.
+type optionsBuilder struct {
+	ledger        *ledger.Ledger
+	plan          *plan.Current
+	placement     Placement // nil: nothing of an agent is anywhere else
+	servers       *servers.Catalog
+	modules       *moduleRunner
+	tools         *toolbox
+	budgetsWarned spend.Warnings
+}
+
 // options returns the options of the loop for an attempt, by the kind of its run. Each function below sets up one kind.
-func (r *Runner) options(ctx context.Context, t *attempt) (o loop.Options, err error) {
-	t.authorizer = permit.NewAuthorizer(r.ledger, &t.Attempt)
-	if t.past, err = history.Read(ctx, r.ledger, r.Specs(), t.Run, t.Try); err != nil {
+func (b *optionsBuilder) options(ctx context.Context, t *attempt) (o loop.Options, err error) {
+	t.authorizer = permit.NewAuthorizer(b.ledger, &t.Attempt)
+	if t.past, err = history.Read(ctx, b.ledger, b.plan.Load().Specs, t.Run, t.Try); err != nil {
 		return o, err
 	}
 	t.authorizer.MadeCalls = t.past.MadeCalls
@@ -34,34 +47,34 @@ func (r *Runner) options(ctx context.Context, t *attempt) (o loop.Options, err e
 
 	switch {
 	case t.Detail.Tool != "":
-		return r.callOptions(ctx, t)
+		return b.callOptions(ctx, t)
 	case t.Job.Playbook != nil:
-		return r.playbookOptions(ctx, t)
+		return b.playbookOptions(ctx, t)
 	case t.Job.Skill != nil:
-		return r.moduleOptions(ctx, t)
+		return b.moduleOptions(ctx, t)
 	case t.Executes():
-		return r.executorOptions(ctx, t)
+		return b.executorOptions(ctx, t)
 	case t.Detail.Chat:
-		return r.modelOptions(ctx, t, t.Job.Prompt, loop.Chat())
+		return b.modelOptions(ctx, t, t.Job.Prompt, loop.Chat())
 	case t.Detail.Wake != nil:
-		return r.modelOptions(ctx, t, t.Job.Prompt, loop.Headless())
+		return b.modelOptions(ctx, t, t.Job.Prompt, loop.Headless())
 	}
 	task, err := t.prompt()
 	if err != nil {
 		return o, plan.EndEarly(domain.OutcomeError, "%v", err)
 	}
-	return r.modelOptions(ctx, t, task, loop.Headless())
+	return b.modelOptions(ctx, t, task, loop.Headless())
 }
 
-func (r *Runner) callOptions(ctx context.Context, t *attempt) (loop.Options, error) {
-	o, err := r.listedOptions(ctx, t)
+func (b *optionsBuilder) callOptions(ctx context.Context, t *attempt) (loop.Options, error) {
+	o, err := b.listedOptions(ctx, t)
 	o.Provider = manualCall{t.Detail, t.Redactor().Replace}
 	o.Invocation.MustSucceed = t.Detail.FailOnExitCode
 	return o, err
 }
 
-func (r *Runner) playbookOptions(ctx context.Context, t *attempt) (loop.Options, error) {
-	o, err := r.listedOptions(ctx, t)
+func (b *optionsBuilder) playbookOptions(ctx context.Context, t *attempt) (loop.Options, error) {
+	o, err := b.listedOptions(ctx, t)
 	if err != nil {
 		return o, err
 	}
@@ -86,16 +99,16 @@ func (r *Runner) playbookOptions(ctx context.Context, t *attempt) (loop.Options,
 }
 
 // moduleOptions returns the options of a run that the module of a skill does.
-func (r *Runner) moduleOptions(ctx context.Context, t *attempt) (o loop.Options, err error) {
-	if t.module, err = r.modules.newModuleRun(ctx, t, t.Job.Skill); err != nil {
+func (b *optionsBuilder) moduleOptions(ctx context.Context, t *attempt) (o loop.Options, err error) {
+	if t.module, err = b.modules.newModuleRun(ctx, t, t.Job.Skill); err != nil {
 		return o, err
 	}
 	t.ModuleRedactor = t.module.redact
-	if err := r.modules.enterWorkspace(ctx, t); err != nil {
+	if err := b.modules.enterWorkspace(ctx, t); err != nil {
 		return o, err
 	}
-	r.openRecorder(t)
-	if o, err = r.toolOptions(ctx, t); err != nil {
+	b.openRecorder(t)
+	if o, err = b.toolOptions(ctx, t); err != nil {
 		return o, err
 	}
 	input, err := moduleInput(t, t.data)
@@ -107,30 +120,30 @@ func (r *Runner) moduleOptions(ctx context.Context, t *attempt) (o loop.Options,
 	seen := newCallTimes(o.Recorder, past)
 	m.provider = &moduleProvider{
 		moduleRun: m, times: seen, prior: past.Calls, skipped: past.Skipped, registry: o.Registry, returns: m.skill.Manifest.OutputSchema,
-		redact: m.redact.Replace, events: newModuleEvents(r.ledger, m.run, m.redact),
+		redact: m.redact.Replace, events: newModuleEvents(b.ledger, m.run, m.redact),
 		modulePosition: modulePosition{past: past.Module, counts: map[string]int{}}, moduleCallsOpen: moduleCallsOpen{open: map[string]openCall{}}, moduleRehearsal: moduleRehearsal{dry: t.Detail.DryRun},
 	}
 	m.completer = newCompleter(ctx, t)
 	o.Provider, o.Recorder, o.Completer, o.Policy, o.PriorCalls = m.provider, seen, m.completer, t.policy(loop.Playbook()), past.Calls
 	o.Bounds = o.Bounds.AfterTokens(past.Used.Tokens) // calls that are made again count again, questions are not asked again
-	r.askingModel(t, &o)
+	b.askingModel(t, &o)
 
 	start := module.Start{Export: "execute", Args: input, Now: m.run.StartedAt, Surface: module.Surface{Constants: m.constants(t.ModuleSettings.Config, "")}}
-	if err := r.modules.startModule(ctx, m, t, start); err != nil {
+	if err := b.modules.startModule(ctx, m, t, start); err != nil {
 		return o, plan.EndEarly(domain.OutcomeError, "%v", err)
 	}
 	return o, nil
 }
 
 // executorOptions returns the options of a run that an agent program does: by one call.
-func (r *Runner) executorOptions(ctx context.Context, t *attempt) (o loop.Options, err error) {
-	r.openRecorder(t)
+func (b *optionsBuilder) executorOptions(ctx context.Context, t *attempt) (o loop.Options, err error) {
+	b.openRecorder(t)
 	left := permit.Bounds(&t.Task).After(0, 0, t.past.Used.Tokens).AfterCost(t.past.Used.Cost)
-	budget := spend.New(r.ledger, &r.budgetsWarned, &t.Attempt, t.relay, left, t.past.Began)
-	if t.program, err = clirun.New(ctx, r.ledger, &t.Attempt, t.recorder, budget, left); err != nil {
+	budget := spend.New(b.ledger, &b.budgetsWarned, &t.Attempt, t.relay, left, t.past.Began)
+	if t.program, err = clirun.New(ctx, b.ledger, &t.Attempt, t.recorder, budget, left); err != nil {
 		return o, err
 	}
-	if o, err = r.baseOptions(ctx, t); err != nil {
+	if o, err = b.baseOptions(ctx, t); err != nil {
 		return o, err
 	}
 
@@ -138,7 +151,7 @@ func (r *Runner) executorOptions(ctx context.Context, t *attempt) (o loop.Option
 	if err != nil {
 		return o, plan.EndEarly(domain.OutcomeError, "%v", err)
 	}
-	items, err := r.ledger.Inbox.OfRun(ctx, t.Run.ID)
+	items, err := b.ledger.Inbox.OfRun(ctx, t.Run.ID)
 	if err != nil {
 		return o, err
 	}
@@ -150,27 +163,27 @@ func (r *Runner) executorOptions(ctx context.Context, t *attempt) (o loop.Option
 	return o, t.admitPrompt(ctx)
 }
 
-func (r *Runner) listedOptions(ctx context.Context, t *attempt) (loop.Options, error) {
-	r.openRecorder(t)
-	o, err := r.toolOptions(ctx, t)
+func (b *optionsBuilder) listedOptions(ctx context.Context, t *attempt) (loop.Options, error) {
+	b.openRecorder(t)
+	o, err := b.toolOptions(ctx, t)
 	if err != nil {
 		return o, err
 	}
 	o.Policy, o.PriorCalls = t.policy(loop.Playbook()), t.past.Calls
-	r.askingModel(t, &o)
+	b.askingModel(t, &o)
 	return o, nil
 }
 
 // modelOptions returns the options of a run in which a model answers: a prompt, a chat or a wake.
-func (r *Runner) modelOptions(ctx context.Context, t *attempt, task string, policy loop.Policy) (loop.Options, error) {
+func (b *optionsBuilder) modelOptions(ctx context.Context, t *attempt, task string, policy loop.Policy) (loop.Options, error) {
 	if t.Model == nil {
 		return loop.Options{}, plan.EndEarly(domain.OutcomeError, "agent %s has no model; add one under models: in the configuration", t.Agent.Name)
 	}
 	past := &t.past
 	t.reducer = newReducer(t)
 	t.loaded, t.loadedTools = loadedSkills(t), skill.ToolsLoadedIn(past.Messages)
-	r.openRecorder(t)
-	o, err := r.toolOptions(ctx, t)
+	b.openRecorder(t)
+	o, err := b.toolOptions(ctx, t)
 	if err != nil {
 		return o, err
 	}
@@ -195,7 +208,7 @@ func (r *Runner) modelOptions(ctx context.Context, t *attempt, task string, poli
 		policy.UnreachableRetries = 0
 	}
 	o.Policy = t.policy(policy)
-	r.askingModel(t, &o)
+	b.askingModel(t, &o)
 	return o, t.admitPrompt(ctx)
 }
 
@@ -212,19 +225,19 @@ func (t *attempt) policy(p loop.Policy) loop.Policy {
 	return p
 }
 
-func (r *Runner) openRecorder(t *attempt) {
-	t.recorder = runlog.NewRecorder(r.ledger.Steps.Record, t.Try, t.Redactor(), t.NeedsModel())
-	if r.placement != nil {
-		t.recorder.Settle = func(ctx context.Context) error { return r.placement.Pin(ctx, t.Agent.Name) }
+func (b *optionsBuilder) openRecorder(t *attempt) {
+	t.recorder = runlog.NewRecorder(b.ledger.Steps.Record, t.Try, t.Redactor(), t.NeedsModel())
+	if b.placement != nil {
+		t.recorder.Settle = func(ctx context.Context) error { return b.placement.Pin(ctx, t.Agent.Name) }
 	}
 }
 
 // toolOptions returns the options that every run of the loop has, with the tools of its skills and MCP servers.
-func (r *Runner) toolOptions(ctx context.Context, t *attempt) (loop.Options, error) {
-	t.offers = r.modules.offersOf(t, t.found.Registered)
-	t.calls = r.modules.newModuleCalls(ctx, t)
-	t.servers = r.Servers.Connect(&t.Attempt, t.authorizer, t.found.Servers) //nolint:contextcheck // a request of a server is recorded even if its run ends
-	o, err := r.baseOptions(ctx, t)
+func (b *optionsBuilder) toolOptions(ctx context.Context, t *attempt) (loop.Options, error) {
+	t.offers = b.modules.offersOf(t, t.found.Registered)
+	t.calls = b.modules.newModuleCalls(ctx, t)
+	t.servers = b.servers.Connect(&t.Attempt, t.authorizer, t.found.Servers) //nolint:contextcheck // a request of a server is recorded even if its run ends
+	o, err := b.baseOptions(ctx, t)
 	if err == nil {
 		t.calls.begin(&o)
 	}
@@ -232,19 +245,19 @@ func (r *Runner) toolOptions(ctx context.Context, t *attempt) (loop.Options, err
 }
 
 // baseOptions returns the options that every run has. It ends a run early that waits for its owner.
-func (r *Runner) baseOptions(ctx context.Context, t *attempt) (loop.Options, error) {
-	registry, err := r.tools(t)
+func (b *optionsBuilder) baseOptions(ctx context.Context, t *attempt) (loop.Options, error) {
+	registry, err := b.tools.registry(t)
 	if err != nil {
 		return loop.Options{}, plan.EndEarly(domain.OutcomeError, "the tools of agent %s cannot be set up: %v", t.Agent.Name, err)
 	}
 	return loop.Options{
 		Registry: registry, Bounds: permit.Bounds(&t.Task), Recorder: t.recorder, Authorizer: t.authorizer, Board: t.board,
 		Invocation: tool.Invocation{Run: t.Run.ID, Attempt: t.Try.Number, Job: t.Run.Job, Agent: t.Agent.Name},
-	}, t.past.AskAboutUncertain(ctx, r.ledger, r.Specs(), &t.Attempt)
+	}, t.past.AskAboutUncertain(ctx, b.ledger, b.plan.Load().Specs, &t.Attempt)
 }
 
 // askingModel adds what a run needs that may ask a model: its budget, and what is known of the model.
-func (r *Runner) askingModel(t *attempt, o *loop.Options) {
+func (b *optionsBuilder) askingModel(t *attempt, o *loop.Options) {
 	if !t.AsksModel() || t.relay == nil {
 		return
 	}
@@ -252,7 +265,7 @@ func (r *Runner) askingModel(t *attempt, o *loop.Options) {
 	o.KeepTools = !t.found.LastRun.IsZero() && model.WorthKeeping(t.Run.StartedAt.Sub(t.found.LastRun))
 	o.LearnContext = func(tokens int) { t.relay.Model().LearnContext(tokens) }
 	o.Bounds = o.Bounds.AfterCost(t.past.Used.Cost)
-	o.Budget = spend.New(r.ledger, &r.budgetsWarned, &t.Attempt, t.relay, o.Bounds, t.past.Began)
+	o.Budget = spend.New(b.ledger, &b.budgetsWarned, &t.Attempt, t.relay, o.Bounds, t.past.Began)
 }
 
 // addSnapshot adds to the system prompt and the task what an attempt found when it began.

@@ -265,7 +265,7 @@ func (r *moduleRunner) registeredOffers(ctx context.Context, t *attempt) map[str
 	return out
 }
 
-func offeredTools(_ *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
+func offeredTools(_ *toolbox, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 	var out []tool.Tool
 	for _, o := range t.offers {
 		one, err := tool.DefineBySchema(o.Spec(), func(ctx context.Context, in tool.Invocation, args json.RawMessage) (tool.Envelope, error) {

@@ -95,7 +95,7 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, r
 		t.relay.StartAt(name)
 	}
 
-	o, err := r.options(ctx, t)
+	o, err := r.loop.options(ctx, t)
 	if err != nil {
 		return plan.ResultOf(err)
 	}

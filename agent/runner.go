@@ -20,7 +20,6 @@ import (
 	"rouse/agent/programs"
 	"rouse/agent/record"
 	"rouse/agent/servers"
-	"rouse/agent/spend"
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
 	"rouse/agent/trigger"
@@ -82,26 +81,26 @@ type Placement interface {
 
 // Runner executes runs.
 type Runner struct {
-	parts         Options
-	ledger        *ledger.Ledger
-	databases     *pool.Pool
-	placement     Placement // nil: nothing of an agent is anywhere else
-	files         trigger.Files
-	recordings    *record.Store
-	modules       *moduleRunner
-	before        string
-	specs         tool.Specs // of every tool that comes with no plan
-	log           *slog.Logger
-	programs      *programs.Hosts
-	fileLocks     *tool.Locks
-	Blockers      *blocker.Finder
-	Plan          *plan.Current
-	Models        *failover.Health // which models are not asked now
-	Notices       *notice.Writer
-	SignIns       *servers.SignIns
-	Servers       *servers.Catalog
-	clones        *runclone.Clones
-	budgetsWarned spend.Warnings
+	parts      Options
+	ledger     *ledger.Ledger
+	databases  *pool.Pool
+	placement  Placement // nil: nothing of an agent is anywhere else
+	files      trigger.Files
+	recordings *record.Store
+	modules    *moduleRunner
+	loop       *optionsBuilder
+	specs      tool.Specs // of every tool that comes with no plan
+	log        *slog.Logger
+	programs   *programs.Hosts
+	fileLocks  *tool.Locks
+	Blockers   *blocker.Finder
+	Plan       *plan.Current
+	Models     *failover.Health // which models are not asked now
+	Notices    *notice.Writer
+	SignIns    *servers.SignIns
+	Servers    *servers.Catalog
+	Undoing    *Undoing
+	clones     *runclone.Clones
 }
 
 // New checks the options. Set gives the runner somebody to run.
@@ -114,11 +113,11 @@ func New(o Options) (*Runner, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
+	o.Before = cmp.Or(o.Before, filepath.Join(os.TempDir(), "rouse-before-"+rand.Text()))
 	r := &Runner{
 		ledger: o.Ledger, Plan: plan.NewCurrent(o.Ledger), databases: o.Databases, placement: o.Placement, files: trigger.Files{Ledger: o.Ledger, Log: o.Logger, Folder: o.Manifests}, recordings: record.NewStore(o.Recordings, o.Ledger, o.Placement, o.Logger),
 		fileLocks: tool.NewLocks(o.Locks), parts: o, log: o.Logger,
 	}
-	r.before = cmp.Or(o.Before, filepath.Join(os.TempDir(), "rouse-before-"+rand.Text()))
 	var err error
 	if r.programs, err = programs.New(o.Ledger, o.Logger, o.Scratch); err != nil {
 		return nil, err
@@ -148,8 +147,10 @@ func New(o Options) (*Runner, error) {
 		return nil, err
 	}
 
+	r.Undoing = &Undoing{ledger: r.ledger, plan: r.Plan, databases: r.databases, locks: r.fileLocks, clones: r.clones, placement: r.placement}
 	r.Notices = notice.NewWriter(r.ledger, r.log, r.Plan)
 	r.Models = failover.NewHealth(r.ledger, r.log, r.Plan, pauses)
+	r.assemble()
 	r.Blockers = blocker.New(blocker.Options{Ledger: r.ledger, Databases: r.databases, Plan: r.Plan, Programs: r.programs, Models: r.Models, Servers: r.Servers})
 	if r.ledger.ReadOnly() == nil { // otherwise the next process that can write cleans up after a crash
 		ctx := context.Background()
@@ -157,11 +158,20 @@ func New(o Options) (*Runner, error) {
 			return r, err
 		}
 		r.clones.Recover(ctx)
-		if err := file.RecoverBefore(ctx, r.ledger.FileOps, nofollow.UntrustedDirs{}, r.before); err != nil { // retried at the next start
+		if err := file.RecoverBefore(ctx, r.ledger.FileOps, nofollow.UntrustedDirs{}, o.Before); err != nil { // retried at the next start
 			r.log.Error("what an agent program changed before its process died cannot be put on record; its run cannot be undone as a whole", "err", err)
 		}
 	}
 	return r, nil
+}
+
+// assemble makes the tools and the options of the loop from the runner's parts.
+func (r *Runner) assemble() {
+	tools := &toolbox{
+		ledger: r.ledger, log: r.log, databases: r.databases, programs: r.programs, prompts: r.Prompts(), undoing: r.Undoing,
+		fileLocks: r.fileLocks, before: r.parts.Before, additional: r.parts.Tools, canDeliver: r.parts.CanDeliver,
+	}
+	r.loop = &optionsBuilder{ledger: r.ledger, plan: r.Plan, placement: r.placement, servers: r.Servers, modules: r.modules, tools: tools}
 }
 
 // Set replaces the plan; runs that have started keep theirs.
@@ -176,10 +186,11 @@ type Executor struct {
 	*Runner
 	*notice.Writer
 	*blocker.Finder
+	*Undoing
 }
 
 // Executor returns the runner as a dispatcher uses it.
-func (r *Runner) Executor() Executor { return Executor{r, r.Notices, r.Blockers} }
+func (r *Runner) Executor() Executor { return Executor{r, r.Notices, r.Blockers, r.Undoing} }
 
 // Execute runs one attempt with the current plan. It returns an error only if the host is broken.
 func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/permit"
 	"rouse/agent/plan"
+	"rouse/agent/programs"
 	"rouse/agent/prompt"
 	"rouse/agent/tool"
 	"rouse/agent/tool/control"
@@ -25,11 +27,26 @@ import (
 	"rouse/agent/tool/skill"
 	"rouse/agent/tool/web"
 	"rouse/agent/tool/workspace"
+	"rouse/agentdb/pool"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/artifact"
 	"rouse/internal/ledger/fileop"
 	"rouse/scheduler/schedule"
 )
+
+// toolbox makes the tools of runs.
+type toolbox struct {
+	ledger     *ledger.Ledger // nil: the tools are only told of, and never called
+	log        *slog.Logger
+	databases  *pool.Pool
+	programs   *programs.Hosts
+	prompts    prompt.Sources
+	undoing    *Undoing
+	fileLocks  *tool.Locks
+	before     string      // folder for files before agent programs change them
+	additional []tool.Tool // beside those of the families
+	canDeliver func(ctx context.Context, channel string) (can, why string)
+}
 
 // family is a set of tools, what is known of them, and how a run comes by them.
 type family struct {
@@ -37,7 +54,7 @@ type family struct {
 	// onHost: its tools reach files or start programs, which an agent of ModeNone does not.
 	onHost bool
 	// tools makes the tools of a run, before its agent's lists are applied. Optional.
-	tools func(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error)
+	tools func(b *toolbox, t *attempt, roots *tool.Roots) ([]tool.Tool, error)
 	// extend adds tools that are made of the granted ones. Optional.
 	extend func(t *attempt, roots *tool.Roots, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error)
 }
@@ -120,17 +137,17 @@ func checkSpecs(specs tool.Specs) error {
 	return nil
 }
 
-func (r *Runner) tools(t *attempt) (*tool.Registry, error) {
-	roots, err := permit.Roots(r.ledger, &t.Attempt, t.authorizer)
+func (b *toolbox) registry(t *attempt) (*tool.Registry, error) {
+	roots, err := permit.Roots(b.ledger, &t.Attempt, t.authorizer)
 	if err != nil {
 		return nil, err
 	}
 
 	if t.Executes() {
-		return r.executorRegistry(t, roots)
+		return b.executorRegistry(t, roots)
 	}
 
-	all, err := r.allTools(t, roots)
+	all, err := b.allTools(t, roots)
 	if err != nil {
 		return nil, err
 	}
@@ -170,17 +187,17 @@ func (r *Runner) tools(t *attempt) (*tool.Registry, error) {
 }
 
 // executorRegistry returns the tool of a run that an agent program does.
-func (r *Runner) executorRegistry(t *attempt, roots *tool.Roots) (*tool.Registry, error) {
-	launcher, err := r.programs.Launcher(&t.Attempt, roots)
+func (b *toolbox) executorRegistry(t *attempt, roots *tool.Roots) (*tool.Registry, error) {
+	launcher, err := b.programs.Launcher(&t.Attempt, roots)
 	if err != nil {
 		return nil, err
 	}
-	launcher.Limiter = r.programs.Executors
+	launcher.Limiter = b.programs.Executors
 	launcher.Starting = func(ctx context.Context, s shell.Start) error {
-		return r.programs.RecordStart(ctx, t.Run, "executor", s)
+		return b.programs.RecordStart(ctx, t.Run, "executor", s)
 	}
 
-	tools, err := t.program.Tools(launcher, r.before)
+	tools, err := t.program.Tools(launcher, b.before)
 	if err != nil {
 		return nil, err
 	}
@@ -192,21 +209,21 @@ func (r *Runner) executorRegistry(t *attempt, roots *tool.Roots) (*tool.Registry
 }
 
 // allTools is each tool of a task, before its agent's lists of tools.
-func (r *Runner) allTools(t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
+func (b *toolbox) allTools(t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 	var all []tool.Tool
 	for _, f := range families() {
 		if f.tools == nil || f.onHost && t.Agent.Mode == plan.ModeNone {
 			continue
 		}
 
-		tools, err := f.tools(r, t, roots)
+		tools, err := f.tools(b, t, roots)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, tools...)
 	}
 
-	for _, one := range r.parts.Tools {
+	for _, one := range b.additional {
 		if t.given(one.Spec()) {
 			all = append(all, one)
 		}
@@ -236,10 +253,10 @@ func (t *attempt) given(s tool.Spec) bool {
 	return t.Given(s)
 }
 
-func controlTools(r *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
-	o := control.Options{Ledger: r.ledger, Channels: t.Plan.Channels, Default: t.Channels, CanDeliver: r.parts.CanDeliver, Board: t.board, Redact: t.Redactor().Replace}
+func controlTools(b *toolbox, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
+	o := control.Options{Ledger: b.ledger, Channels: t.Plan.Channels, Default: t.Channels, CanDeliver: b.canDeliver, Board: t.board, Redact: t.Redactor().Replace}
 	if t.Agent.Database {
-		o.Views = func(ctx context.Context) ([]string, error) { return r.Prompts().ViewNames(ctx, t.Agent.Name) }
+		o.Views = func(ctx context.Context) ([]string, error) { return b.prompts.ViewNames(ctx, t.Agent.Name) }
 	}
 
 	all, err := control.Tools(o)
@@ -264,74 +281,74 @@ func fileRecords(l *ledger.Ledger) (*fileop.FileOps, *artifact.Artifacts) {
 	return l.FileOps, l.Artifacts
 }
 
-func toolsOfFiles(chosen func(tool.Spec) bool) func(*Runner, *attempt, *tool.Roots) ([]tool.Tool, error) {
+func toolsOfFiles(chosen func(tool.Spec) bool) func(*toolbox, *attempt, *tool.Roots) ([]tool.Tool, error) {
 	wanted := func(name string) bool { return chosen(file.Specs().Find(name)) }
-	return func(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
+	return func(b *toolbox, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 		since := func(written string) (time.Time, error) {
 			at, err := schedule.ParseTime(written, time.Now(), t.Plan.Zone, false)
 			return at.At, err
 		}
-		changes, artifacts := fileRecords(r.ledger)
-		return file.Tools(file.Options{Roots: roots, Wanted: wanted, ContentOnly: t.Agent.Mode == plan.ModeNone, Log: changes, Artifacts: artifacts, Locks: r.fileLocks, Allow: t.Agent.Allow,
-			Redact: t.Redactor().Replace, RedactReads: t.NeedsModel(), Viewer: r.programs.Viewer, Since: since, Zone: t.Plan.Zone})
+		changes, artifacts := fileRecords(b.ledger)
+		return file.Tools(file.Options{Roots: roots, Wanted: wanted, ContentOnly: t.Agent.Mode == plan.ModeNone, Log: changes, Artifacts: artifacts, Locks: b.fileLocks, Allow: t.Agent.Allow,
+			Redact: t.Redactor().Replace, RedactReads: t.NeedsModel(), Viewer: b.programs.Viewer, Since: since, Zone: t.Plan.Zone})
 	}
 }
 
-func dbTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
+func dbTools(b *toolbox, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 	if !t.Agent.Database {
 		return nil, nil
 	}
-	return db.Tools(db.Options{Pool: r.databases, Roots: roots, Locks: r.fileLocks, Private: t.Agent.PrivateDatabase})
+	return db.Tools(db.Options{Pool: b.databases, Roots: roots, Locks: b.fileLocks, Private: t.Agent.PrivateDatabase})
 }
 
-func nextTools(r *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
+func nextTools(b *toolbox, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 	if t.Agent.SelfScheduling == nil {
 		return nil, nil
 	}
 
-	o := next.Options{Ledger: r.ledger, Limits: *t.Agent.SelfScheduling, Wake: t.Detail.Wake, Redact: t.Redactor().Replace}
+	o := next.Options{Ledger: b.ledger, Limits: *t.Agent.SelfScheduling, Wake: t.Detail.Wake, Redact: t.Redactor().Replace}
 	if by := t.Detail.StartedBy; by != nil { // what it plans goes back to the same job
 		o.Wake = &ledger.WakeDetail{Job: by.Job}
 	}
 	if t.Agent.Database {
 		o.ViewProblem = func(ctx context.Context, name string) (string, error) {
-			return r.Prompts().CheckView(ctx, t.Agent.Name, name)
+			return b.prompts.CheckView(ctx, t.Agent.Name, name)
 		}
 	}
 	return next.Tools(o)
 }
 
-func webTools(_ *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
+func webTools(_ *toolbox, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 	return web.Tools(web.Options{Grants: t.Agent.Network, Secrets: t.Agent.Secrets, Addresses: t.OwnersAddresses(), Redact: t.Redactor().Replace})
 }
 
-func shellTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
-	host, err := r.programs.Launcher(&t.Attempt, roots)
+func shellTools(b *toolbox, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
+	host, err := b.programs.Launcher(&t.Attempt, roots)
 	if err != nil {
 		return nil, err
 	}
-	changes, _ := fileRecords(r.ledger)
+	changes, _ := fileRecords(b.ledger)
 	return shell.Tools(shell.Options{
 		Launcher: host, Log: changes, Grants: t.Agent.Commands, MoreGrants: t.allowedBySkills(), Allow: t.Agent.Allow, Secrets: t.Agent.Secrets, Redact: t.Redactor().Replace,
 	})
 }
 
-func gitTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
-	host, err := r.programs.Launcher(&t.Attempt, roots)
+func gitTools(b *toolbox, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
+	host, err := b.programs.Launcher(&t.Attempt, roots)
 	if err != nil {
 		return nil, err
 	}
 	return git.Tools(git.Options{Launcher: host, Folder: t.Agent.Workdir, Allow: t.Agent.Allow, Redact: t.Redactor().Replace})
 }
 
-func workspaceTools(r *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
+func workspaceTools(b *toolbox, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 	kept := t.WorkspaceSkills()
 	if len(kept) == 0 {
 		return nil, nil
 	}
-	return workspace.Tools(workspace.Options{Ledger: r.ledger, Skills: kept, Redact: t.Redactor().Replace, Cancelled: func(ctx context.Context, run ledger.Run) {
-		if res := r.OnFinalize(ctx, run, ledger.Result{Outcome: run.Outcome}); res.Error != "" {
-			r.log.Info("a run was cancelled while it waited", "job", run.Job, "run", run.ID, "database", res.Error)
+	return workspace.Tools(workspace.Options{Ledger: b.ledger, Skills: kept, Redact: t.Redactor().Replace, Cancelled: func(ctx context.Context, run ledger.Run) {
+		if res := b.undoing.OnFinalize(ctx, run, ledger.Result{Outcome: run.Outcome}); res.Error != "" {
+			b.log.Info("a run was cancelled while it waited", "job", run.Job, "run", run.ID, "database", res.Error)
 		}
 	}})
 }
@@ -400,11 +417,11 @@ func newReducer(t *attempt) *loop.Reducer {
 %s`, t.Agent.Name, prompt.Place(t.Agent))}
 }
 
-func serverTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
+func serverTools(b *toolbox, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 	if t.servers == nil {
 		return nil, nil
 	}
-	launcher, err := r.programs.Launcher(&t.Attempt, roots)
+	launcher, err := b.programs.Launcher(&t.Attempt, roots)
 	if err != nil {
 		return nil, err
 	}

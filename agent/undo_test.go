@@ -80,7 +80,7 @@ func (b *bench) state() string {
 func (b *bench) undo(run ledger.Run, spec undo.Options) undo.Result {
 	b.t.Helper()
 	spec.By = changelog.By{Actor: "user"}
-	out, err := b.runner.Undo(b.t.Context(), run, spec)
+	out, err := b.runner.Undoing.Undo(b.t.Context(), run, spec)
 	if err != nil {
 		b.t.Fatal(err)
 	}

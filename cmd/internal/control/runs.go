@@ -17,7 +17,7 @@ import (
 // Undo reverts the changes of a finished run to files and to the database of its agent. It calls
 // progress with the number of reverted changelog entries.
 func (x *Runs) Undo(ctx context.Context, run ledger.Run, ask api.UndoRequest, progress func(done, of int64)) (api.Undo, error) {
-	done, err := x.Runner.Undo(ctx, run, undo.Options{By: changelog.By{Actor: "user"}, Reason: "user", Only: ask.Only, Force: ask.Force, DryRun: ask.DryRun, Disown: true, Progress: progress})
+	done, err := x.Runner.Undoing.Undo(ctx, run, undo.Options{By: changelog.By{Actor: "user"}, Reason: "user", Only: ask.Only, Force: ask.Force, DryRun: ask.DryRun, Disown: true, Progress: progress})
 	if err != nil {
 		return api.Undo{}, err
 	}
@@ -33,7 +33,7 @@ func (x *Runs) Undo(ctx context.Context, run ledger.Run, ask api.UndoRequest, pr
 // Cancelled finalizes a run that was cancelled while it waited for an answer. Such a run has no
 // attempt that could undo its writes.
 func (x *Runs) Cancelled(ctx context.Context, run ledger.Run) {
-	res := x.Runner.OnFinalize(ctx, run, ledger.Result{Outcome: run.Outcome})
+	res := x.Runner.Undoing.OnFinalize(ctx, run, ledger.Result{Outcome: run.Outcome})
 	if res.Error != "" {
 		x.Logger.Info("a run was cancelled while it waited", "job", run.Job, "run", run.ID, "database", res.Error)
 	}
