@@ -56,8 +56,6 @@ func (s *Views) Save(ctx context.Context, by changelog.By, v view.View) (view.Vi
 	})
 }
 
-const ()
-
 // List lists the saved views by name.
 func (s *Views) List(ctx context.Context) ([]view.View, error) {
 	out, err := view.Read(ctx, s.db.db.Read())

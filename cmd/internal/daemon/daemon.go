@@ -33,7 +33,7 @@ import (
 	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/reload"
 	"rouse/cmd/internal/replicate"
-	"rouse/cmd/internal/signins"
+	"rouse/cmd/internal/signin"
 	"rouse/cmd/internal/status"
 	"rouse/cmd/internal/supervision"
 	"rouse/cmd/internal/traces"
@@ -81,7 +81,7 @@ type Daemon struct {
 	Nodes       *cluster.Self
 	Door        access.Door // access over the network
 	supervision *supervision.Supervision
-	redirects   *signins.Redirects
+	redirects   *signin.Redirects
 	notifier    *notify.Notifier
 	session     notify.Session   // desktop session
 	live        progress.Tracker // current activity of the runs of this process
@@ -235,7 +235,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options, startedAt time.Time) 
 	if err != nil {
 		return err
 	}
-	d.redirects = &signins.Redirects{Listens: o.Serves, Setup: d.Current, Logger: d.log}
+	d.redirects = &signin.Redirects{Listens: o.Serves, Setup: d.Current, Logger: d.log}
 	part := func(name string) string { return filepath.Join(d.home.Dir, name) }
 	var homes agent.Placement
 	if d.roaming != nil {
@@ -244,7 +244,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options, startedAt time.Time) 
 	d.runner, err = agent.New(agent.Options{ //nolint:contextcheck // it cleans up after a dead process, also when a start is interrupted
 		Ledger: d.ledger, Databases: d.databases, Locks: part("locks"), Manifests: part("manifests"), Recordings: part("recordings"),
 		Scratch: part("commands"), Before: part("before"), Storage: part("storage"), Checkouts: part("checkouts"), Servers: part("mcp"), Version: buildinfo.Version(), Live: &d.live, Logger: d.log, Placement: homes,
-		SignIns: &servers.SignInOptions{Store: &signins.Store{Home: d.home.Dir}, Listen: d.redirects.Address},
+		SignIns: &servers.SignInOptions{Store: &signin.Store{Home: d.home.Dir}, Listen: d.redirects.Address},
 		Desktop: d.session.Exists, CanDeliver: d.canDeliver,
 	})
 	if err != nil {

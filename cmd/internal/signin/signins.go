@@ -1,6 +1,6 @@
-// Package signins stores the sign-ins of skills as secrets of the home. It also receives the
+// Package signin stores the sign-ins of skills as secrets of the home. It also receives the
 // browsers that return from a sign-in.
-package signins
+package signin
 
 import (
 	"context"
