@@ -10,5 +10,6 @@
 // Every change is recorded before it is made, with the previous content of the file. The content of
 // moved files is not stored, because undo moves the files back. Undo compares the current content
 // with the content before and after the change. So undo knows, even after a crash, whether the
-// change was made and whether the file was changed since.
+// change was made and whether the file was changed since. Shared content is stored in the ledger
+// and is deleted with its run.
 package file
