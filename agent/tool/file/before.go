@@ -26,8 +26,8 @@ import (
 	"rouse/internal/text"
 )
 
-// Limits of the state that is stored before a program runs. If a limit is exceeded, the record
-// states that the other changes cannot be undone.
+// Limits of the state that is stored before a program runs. Changes beyond a limit are recorded as
+// changes that cannot be undone.
 const (
 	maxBeforeEntries = 20_000    // files, links and folders
 	maxBeforeBytes   = 64 << 20  // file contents in total; maxRaw for each file
@@ -375,7 +375,7 @@ func change(boundary nofollow.UntrustedDirs, path string, was, is *beforeEntry, 
 	case was == nil && is.Kind == kindFolder:
 		op.Type, op.AfterHash = fileop.DirCreate, folderHash
 		return op
-	case was != nil && was.Kind == kindFolder && is == nil: // undo creates it again for the files in it
+	case was != nil && was.Kind == kindFolder && is == nil: // undo recreates the folder for the files in it
 		return nil
 	case was != nil && was.Kind != "" || is != nil && is.Kind != "":
 		op.BeforeHash, op.AfterHash, op.NoUndoReason = notKept, notKept, "it is a link, or was one, or a folder took its place; only files are kept"

@@ -20,7 +20,7 @@ import (
 	"rouse/internal/owner"
 )
 
-// maxUndoBytes limits the content stored for undo per run. Later changes of the run cannot be
+// maxUndoBytes limits the content stored for undo per run. Changes beyond the limit cannot be
 // undone.
 const maxUndoBytes = 256 << 20
 
@@ -248,7 +248,7 @@ func readCurrent(p *tool.FileHandle, shown string) (fileState, error) {
 		switch {
 		case info.IsDir():
 			return fileState{}, tool.RefusePath(tool.KindInvalidArgs, "%s is a folder", shown)
-		case info.Mode().Perm()&0o200 == 0: // a rename would succeed, but the owner asked not to change the file
+		case info.Mode().Perm()&0o200 == 0: // a rename would succeed, but the owner marked the file
 			return fileState{}, tool.RefusePath(tool.KindRejected, "%s is marked read-only", shown)
 		}
 		text, err := decodeText(file, shown)

@@ -102,8 +102,8 @@ func recordOf(roots *tool.Roots, step PlannedChange) (op fileop.Op, old fileStat
 	case step.Type == fileop.DirCreate:
 		op.AfterHash = folderHash
 	case step.From != "":
-		// Hashed before the command, because later changes by other programs could not be told
-		// apart.
+		// Hashed before the command. Afterwards, its changes could not be told from those of other
+		// programs.
 		from, err := roots.Resolve(step.From, false)
 		if err != nil {
 			return op, old, err
@@ -137,7 +137,7 @@ func (k *RecordedPlan) CameAbout() bool {
 	})
 }
 
-// Announce announces the files that the changes wrote to the watches.
+// Announce tells the watches which files the changes wrote.
 func (k *RecordedPlan) Announce(ctx context.Context) error {
 	for _, op := range k.ops {
 		if op.AfterHash == "" || op.AfterHash == folderHash {

@@ -51,7 +51,7 @@ type readArgs struct {
 	StartPage int `json:"start_page,omitempty" jsonschema:"of a PDF"`
 
 	paged bool // a start after the last line returns an empty range
-	page  bool // Limit is a default, so the result is marked as truncated
+	page  bool // Limit is a default, so lines after it count as truncated
 }
 
 type readResult struct {

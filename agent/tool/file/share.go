@@ -48,7 +48,7 @@ type shareResult struct {
 }
 
 // shareSpec is the spec of share_artifact. The tool changes only the ledger, which accepts a call
-// once. It is not a read tool, so that context reduction cannot call it.
+// once. It is not a read tool, so that the reduction of a long result cannot call it.
 var shareSpec = tool.Spec{
 	Name: "share_artifact", Description: shareText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesArtifact,
 	OnDemand: true, Example: `{"path":"out/report.md","description":"The report of the week"}`,
