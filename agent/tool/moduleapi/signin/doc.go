@@ -10,5 +10,5 @@
 //
 // Operations on one sign-in are serialized, so that concurrent runs refresh an expired token only
 // once. A state is removed from the store before its code is sent, and a token is stored before it
-// is used. So a crash never uses a code or a refresh token twice.
+// is used. So a code is never used twice, even after a crash.
 package signin

@@ -90,7 +90,7 @@ func (e *NeededError) Error() string {
 
 // kept is the stored form of a sign-in.
 type kept struct {
-	Service string    `json:"service"` // hash of the Provider
+	Service string    `json:"service"` // result of Provider.service
 	Name    string    `json:"name"`    // display name of the service
 	Scopes  []string  `json:"scopes,omitempty"`
 	Since   time.Time `json:"since,omitzero"`

@@ -12,7 +12,7 @@ import (
 // maxTools limits the number of tools that a module registers for an agent.
 const maxTools = 20
 
-// ErrTools is the error if a module has already registered the maximum number of tools.
+// ErrTools is returned if a module has already registered the maximum number of tools.
 var ErrTools = fmt.Errorf("a module registers %d tools at most", maxTools)
 
 // Tool is a tool that a module has registered.
