@@ -26,15 +26,15 @@ import (
 	"rouse/internal/text"
 )
 
-// Limits of what is kept before a program. The record says that changes beyond them cannot be
-// undone.
+// Limits of the state that is stored before a program runs. Changes beyond a limit are recorded as
+// changes that cannot be undone.
 const (
 	maxBeforeEntries = 20_000    // files, links and folders
-	maxBeforeBytes   = 64 << 20  // contents; of one file maxRaw at most
-	maxAfterBytes    = 512 << 20 // read afterwards of files that are new or seem changed
+	maxBeforeBytes   = 64 << 20  // file contents in total; maxRaw for each file
+	maxAfterBytes    = 512 << 20 // read after the program, of new and possibly changed files
 )
 
-// notKept stands for the hash of a content that was not kept.
+// notKept is recorded instead of a hash if the content was not stored.
 const notKept = "not kept"
 
 const (
@@ -42,36 +42,36 @@ const (
 	beforeContents = "contents"
 )
 
-// Before holds what the folders of a run contained before a program: the names of all files, and
-// the contents of those that are not too large. It lies in a folder of the host, so that the
-// changes can be found after a crash, too.
+// Before holds the state of a run's folders before a program runs. It has the names of all files,
+// and the contents of files up to a size limit. It is stored in a folder on the host, so that the
+// changes can be found after a crash.
 type Before struct {
 	dir string
 	beforeRecord
 }
 
-// beforeRecord is the index of a Before, as it is stored.
+// beforeRecord is the index of a Before, as stored on disk.
 type beforeRecord struct {
 	Run     int64                   `json:"run"`
 	Attempt int                     `json:"attempt"`
 	Agent   string                  `json:"agent"`
-	Key     string                  `json:"key"`            // of the call
-	Roots   []string                `json:"roots"`          // that the program may write
-	Skip    []string                `json:"skip,omitempty"` // absolute: what it cannot reach in them
+	Key     string                  `json:"key"`            // key of the call
+	Roots   []string                `json:"roots"`          // folders that the program may write
+	Skip    []string                `json:"skip,omitempty"` // absolute paths in the roots that the program cannot reach
 	Entries map[string]*beforeEntry `json:"entries"`        // by absolute path
-	More    bool                    `json:"more,omitempty"` // there were more than are known
+	More    bool                    `json:"more,omitempty"` // true if entries beyond the limit are missing
 }
 
-// beforeEntry is a file, a folder or a link as it was.
+// beforeEntry is the state of a file, a folder or a link before the program.
 type beforeEntry struct {
-	Kind    string `json:"kind,omitempty"` // "" is a file
+	Kind    string `json:"kind,omitempty"` // "" for a file
 	Mode    uint32 `json:"mode,omitempty"`
 	Size    int64  `json:"size,omitempty"`
-	ModTime int64  `json:"mod_time,omitempty"` // ns since 1970
-	Hash    string `json:"hash,omitempty"`     // "" where the content was not kept
-	Offset  int64  `json:"offset,omitempty"`   // in the contents
-	Why     string `json:"why,omitempty"`      // it was not kept
-	Target  string `json:"target,omitempty"`   // of a link
+	ModTime int64  `json:"mod_time,omitempty"` // Unix time in nanoseconds
+	Hash    string `json:"hash,omitempty"`     // "" if the content was not stored
+	Offset  int64  `json:"offset,omitempty"`   // in the contents file
+	Why     string `json:"why,omitempty"`      // reason why the content was not stored
+	Target  string `json:"target,omitempty"`   // target of a link
 
 	root string
 }
@@ -81,8 +81,8 @@ const (
 	kindLink   = "link"
 )
 
-// TakeBefore keeps what lies where a run may write, without following links. dir must not exist;
-// Settle and Discard remove it.
+// TakeBefore stores the content of the folders that a run may write. It does not follow links. dir
+// must not exist. Settle and Discard remove it.
 func TakeBefore(ctx context.Context, roots *tool.Roots, in tool.Invocation, dir string) (*Before, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("what the folders of run %d hold before its program cannot be kept: %w", in.Run, err)
@@ -116,7 +116,7 @@ func (b *Before) list(ctx context.Context, boundary nofollow.UntrustedDirs) (ent
 	for _, path := range b.Roots {
 		root, err := boundary.OpenRoot(path)
 		if err != nil {
-			continue // a single file, or a folder that is not there
+			continue // a single file, or a missing folder
 		}
 
 		all, err := listRoot(ctx, root, b.Skip, maxBeforeEntries-len(entries), entries)
@@ -128,7 +128,7 @@ func (b *Before) list(ctx context.Context, boundary nofollow.UntrustedDirs) (ent
 	return entries, more, nil
 }
 
-// listRoot adds the entries of one root; all is false if there are more than most.
+// listRoot adds the entries of one root to into. all is false if there are more than most.
 func listRoot(ctx context.Context, root *os.Root, skip []string, most int, into map[string]*beforeEntry) (all bool, err error) {
 	all = true
 	err = fs.WalkDir(root.FS(), ".", func(rel string, d fs.DirEntry, err error) error {
@@ -137,10 +137,10 @@ func listRoot(ctx context.Context, root *os.Root, skip []string, most int, into 
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil:
-			return nil //nolint:nilerr // what cannot be read the program cannot either, or it has just gone
+			return nil //nolint:nilerr // the program cannot read the entry either, or the entry was just removed
 		case rel == ".":
 			return nil
-		case d.IsDir() && (strings.EqualFold(d.Name(), ".git") || slices.Contains(skip, path)): // which the program cannot change
+		case d.IsDir() && (strings.EqualFold(d.Name(), ".git") || slices.Contains(skip, path)): // the program cannot change these
 			return fs.SkipDir
 		case slices.Contains(skip, path) || into[path] != nil:
 			return nil
@@ -158,7 +158,7 @@ func listRoot(ctx context.Context, root *os.Root, skip []string, most int, into 
 	return all, err
 }
 
-// entryOf describes an entry, or returns nil if it is gone, a pipe or a device.
+// entryOf describes an entry. It returns nil if the entry is gone or is a pipe or a device.
 func entryOf(root *os.Root, rel string, d fs.DirEntry) *beforeEntry {
 	info, err := d.Info()
 	if err != nil {
@@ -185,7 +185,7 @@ func entryOf(root *os.Root, rel string, d fs.DirEntry) *beforeEntry {
 	return one
 }
 
-// keep copies the contents of files, smallest first, so that as many as possible are kept.
+// keep stores the contents of the files, smallest first, to store as many files as possible.
 func (b *Before) keep(ctx context.Context, boundary nofollow.UntrustedDirs) error {
 	contents, err := os.OpenFile(filepath.Join(b.dir, beforeContents), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -229,7 +229,7 @@ func (b *Before) keep(ctx context.Context, boundary nofollow.UntrustedDirs) erro
 	return contents.Sync()
 }
 
-// readWithin reads a file below a root without following links, up to maxRaw bytes.
+// readWithin reads up to maxRaw bytes of a file below a root. It does not follow links.
 func readWithin(boundary nofollow.UntrustedDirs, root, path string) ([]byte, error) {
 	rel, err := filepath.Rel(root, path)
 	if err != nil {
@@ -256,7 +256,7 @@ func readWithin(boundary nofollow.UntrustedDirs, root, path string) ([]byte, err
 		return nil, errors.New("it is no file any more")
 	}
 
-	f, err := in.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe may be in its place by now
+	f, err := in.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe may have replaced the file
 	if err != nil {
 		return nil, err
 	}
@@ -273,15 +273,16 @@ func readWithin(boundary nofollow.UntrustedDirs, root, path string) ([]byte, err
 	return content, err
 }
 
-// Settled describes the changes of a program.
+// Settled counts the changes that a program made.
 type Settled struct {
-	Files int    // that were made, changed or removed; folders are not counted
-	Kept  int    // those of them that can be undone
-	Why   string // why some cannot, in a sentence; "" if all can
+	Files int    // created, changed and removed files, without folders
+	Kept  int    // number of Files that can be undone
+	Why   string // reason why some cannot be undone; "" if all can
 }
 
-// Settle records the changes since, with the content before, and removes what was kept. roots hear
-// of the files that were written; nil after a crash. An error is the host's.
+// Settle records the changes since TakeBefore, with the content before, and removes the stored
+// state. It announces the written files to roots. roots is nil after a crash. An error is a fault
+// of the host.
 func (b *Before) Settle(ctx context.Context, log *fileop.FileOps, boundary nofollow.UntrustedDirs, roots *tool.Roots) (out Settled, err error) {
 	now, more, err := b.list(ctx, boundary)
 	if err != nil {
@@ -292,7 +293,7 @@ func (b *Before) Settle(ctx context.Context, log *fileop.FileOps, boundary nofol
 	if err != nil {
 		return out, err
 	}
-	if (b.More || more) && len(b.Roots) > 0 { // recorded where an undo looks for it
+	if (b.More || more) && len(b.Roots) > 0 { // recorded at the root, where undo looks for it
 		root := b.Roots[0]
 		ops = append(ops, fileop.Op{Type: fileop.Program, Root: root, Path: root, BeforeHash: notKept, AfterHash: notKept,
 			NoUndoReason: fmt.Sprintf("there are more than %d files, and what the program did to those beyond is not known", maxBeforeEntries)})
@@ -313,14 +314,15 @@ func (b *Before) Settle(ctx context.Context, log *fileop.FileOps, boundary nofol
 		out.add(ops[i])
 	}
 
-	if roots != nil { // so that the job's own watch does not take the files for somebody else's
+	if roots != nil { // so that the job's own watch does not start a run for them
 		reported := slices.DeleteFunc(slices.Clone(ops), func(op fileop.Op) bool { return op.NoUndoReason != "" })
 		err = (&RecordedPlan{roots: roots, ops: reported}).Announce(ctx)
 	}
 	return out, errors.Join(err, b.Discard())
 }
 
-// fill completes the record of a change, and returns the content before it.
+// fill completes the record of a change. It returns the content before the change and the new total
+// of saved bytes.
 func (b *Before) fill(op *fileop.Op, saved int64) ([]byte, int64, error) {
 	op.Agent, op.Batch = b.Agent, b.Key
 	e := b.Entries[op.Path]
@@ -345,8 +347,8 @@ func (b *Before) fill(op *fileop.Op, saved int64) ([]byte, int64, error) {
 	return content, saved, nil
 }
 
-// changes are in the order of paths. Undo goes backwards, so that it finds the folders that it
-// removes empty.
+// changes returns the changes in the order of their paths. Undo goes backwards, so the folders that
+// it removes are empty.
 func (b *Before) changes(ctx context.Context, boundary nofollow.UntrustedDirs, now map[string]*beforeEntry) (ops []fileop.Op, err error) {
 	all := maps.Clone(b.Entries)
 	maps.Copy(all, now)
@@ -363,8 +365,8 @@ func (b *Before) changes(ctx context.Context, boundary nofollow.UntrustedDirs, n
 	return ops, nil
 }
 
-// change returns the change of one path, or nil. left is the number of bytes that may still be
-// read.
+// change returns the change of one path, or nil if there is none. left is the number of bytes that
+// may still be read.
 func change(boundary nofollow.UntrustedDirs, path string, was, is *beforeEntry, left *int64) *fileop.Op {
 	op := &fileop.Op{Type: fileop.Program, Path: path, Root: cmp.Or(is, was).root}
 	switch {
@@ -373,7 +375,7 @@ func change(boundary nofollow.UntrustedDirs, path string, was, is *beforeEntry, 
 	case was == nil && is.Kind == kindFolder:
 		op.Type, op.AfterHash = fileop.DirCreate, folderHash
 		return op
-	case was != nil && was.Kind == kindFolder && is == nil: // it is made again for the files that were in it
+	case was != nil && was.Kind == kindFolder && is == nil: // undo recreates the folder for the files in it
 		return nil
 	case was != nil && was.Kind != "" || is != nil && is.Kind != "":
 		op.BeforeHash, op.AfterHash, op.NoUndoReason = notKept, notKept, "it is a link, or was one, or a folder took its place; only files are kept"
@@ -400,19 +402,19 @@ func change(boundary nofollow.UntrustedDirs, path string, was, is *beforeEntry, 
 	case err != nil:
 		op.AfterHash = notKept
 		op.NoUndoReason = cmp.Or(op.NoUndoReason, err.Error())
-	case was != nil && was.Hash == hashOf(string(content)): // its time is another one, and nothing else
+	case was != nil && was.Hash == hashOf(string(content)): // only the time differs
 		return nil
 	default:
 		op.AfterHash = hashOf(string(content))
 	}
-	if rel, err := filepath.Rel(is.root, path); err == nil && tool.IsSecretPath(rel) { // which no undo opens
+	if rel, err := filepath.Rel(is.root, path); err == nil && tool.IsSecretPath(rel) { // undo does not open these files
 		op.NoUndoReason = cmp.Or(op.NoUndoReason, "its name is one of those that hold secrets, which no undo changes")
 	}
 	return op
 }
 
-// same reports whether two states of a path are the same without reading it. If the content is
-// known, the time of a file does not count: a program can set it.
+// same reports whether two states of a path are known to be equal without reading its content. If a
+// hash is known, the content is read, because a program can set the time of a file.
 func (e *beforeEntry) same(o *beforeEntry) bool {
 	switch e.Kind {
 	case kindFolder:
@@ -437,11 +439,12 @@ func (s *Settled) add(op fileop.Op) {
 	}
 }
 
-// Discard removes what was kept: the program did not start.
+// Discard removes the stored state. It is called if the program did not start.
 func (b *Before) Discard() error { return os.RemoveAll(b.dir) }
 
-// RecoverBefore records the changes that programs of a process that died had made, from what was
-// kept in the folders of dir. Their attempts must not have been ended yet.
+// RecoverBefore records the changes that programs made before the daemon crashed. It reads the
+// states stored in the folders of dir. It must be called before the attempts of those programs are
+// ended.
 func RecoverBefore(ctx context.Context, log *fileop.FileOps, boundary nofollow.UntrustedDirs, dir string) error {
 	left, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -455,7 +458,7 @@ func RecoverBefore(ctx context.Context, log *fileop.FileOps, boundary nofollow.U
 	for _, e := range left {
 		b := &Before{dir: filepath.Join(dir, e.Name())}
 		raw, err := os.ReadFile(filepath.Join(b.dir, beforeIndex))
-		if err != nil || json.Unmarshal(raw, &b.beforeRecord) != nil { // it was being written: nothing had started
+		if err != nil || json.Unmarshal(raw, &b.beforeRecord) != nil { // the index is incomplete, so the program had not started
 			all = errors.Join(all, b.Discard())
 			continue
 		}
@@ -470,7 +473,7 @@ func RecoverBefore(ctx context.Context, log *fileop.FileOps, boundary nofollow.U
 	return all
 }
 
-// findRoots sets the root of each entry again. A root that is behind a link now is left out.
+// findRoots sets the root of each entry again. It leaves out roots that are now behind a link.
 func (b *Before) findRoots(boundary nofollow.UntrustedDirs) {
 	b.Roots = slices.DeleteFunc(b.Roots, func(root string) bool {
 		at, err := boundary.Resolve(root)
@@ -488,7 +491,7 @@ func (b *Before) findRoots(boundary nofollow.UntrustedDirs) {
 	}
 }
 
-// BeforeName returns a name for the folder of a call's Before.
+// BeforeName returns the name of the folder that stores the Before of a call.
 func BeforeName(run int64, attempt int, key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return fmt.Sprintf("%d-%d-%s", run, attempt, hex.EncodeToString(sum[:4]))

@@ -13,8 +13,8 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// A file that is swapped for a pipe while it is kept holds nobody up: who opens a pipe would wait for its writer.
-// ROUSE_TEST_RACES says how often, in hundreds: it takes many until the swap comes in the one moment.
+// TestKeptFileBecomesAPipe checks that reading does not block if a pipe replaces the file.
+// ROUSE_TEST_RACES is the number of attempts in hundreds. Many attempts are needed to hit the race.
 func TestKeptFileBecomesAPipe(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -15,8 +15,8 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// What a program had changed when its process died is on record after the next start, so that it can be undone; what was only
-// begun to be kept is discarded.
+// TestBeforeOutlivesACrash checks that the changes of a program are recorded after a crash and can
+// be undone. An incomplete Before is discarded.
 func TestBeforeOutlivesACrash(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -37,7 +37,7 @@ func TestBeforeOutlivesACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for range 2 { // the second start finds nothing
+	for range 2 { // the second recovery finds no changes
 		if err := file.RecoverBefore(t.Context(), l.FileOps, nofollow.UntrustedDirs{}, kept); err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestBeforeOutlivesACrash(t *testing.T) {
 	}
 }
 
-// keepBefore begins a run, and keeps what its folder holds.
+// keepBefore starts a run and stores the content of its folder.
 func keepBefore(t *testing.T, dir, work, kept string) (*ledger.Ledger, tool.Invocation, *file.Before) {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(dir, "ledger.db")})
@@ -85,7 +85,8 @@ func keepBefore(t *testing.T, dir, work, kept string) (*ledger.Ledger, tool.Invo
 	return l, in, before
 }
 
-// A program that leaves more than anybody would wait for is read up to a bound; of the rest it is said that it cannot be undone.
+// TestAfterIsBounded checks that only a limited amount of a program's new files is read. The other
+// files are recorded as not undoable.
 func TestAfterIsBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -95,7 +96,7 @@ func TestAfterIsBounded(t *testing.T) {
 	}
 	l, _, before := keepBefore(t, dir, work, filepath.Join(dir, "before"))
 
-	const files, size = 105, 5 << 20 // 525 MiB, none of which is on the disk
+	const files, size = 105, 5 << 20 // 525 MiB, as sparse files
 	for i := range files {
 		name := filepath.Join(work, fmt.Sprintf("%03d", i))
 		if err := errors.Join(os.WriteFile(name, nil, 0o600), os.Truncate(name, size)); err != nil {

@@ -11,7 +11,7 @@ import (
 	"rouse/agent/tool/file"
 )
 
-// BenchmarkSearch searches 10,000 files in the system's cache: go test -bench Search.
+// BenchmarkSearch searches 10,000 files in the page cache: go test -bench Search.
 func BenchmarkSearch(b *testing.B) {
 	dir := b.TempDir()
 	for i := range 10_000 {

@@ -20,20 +20,21 @@ import (
 	"rouse/internal/owner"
 )
 
-// maxUndoBytes bounds what is stored of a run's changed files. Changes beyond it cannot be undone.
+// maxUndoBytes limits the content stored for undo per run. Changes beyond the limit cannot be
+// undone.
 const maxUndoBytes = 256 << 20
 
-// binaryExtensions are those of formats that are not text.
+// binaryExtensions has the extensions of binary formats.
 var binaryExtensions = map[string]bool{".xlsx": true, ".xls": true, ".xlsm": true, ".ods": true, ".pdf": true, ".pptx": true, ".ppt": true, ".odp": true,
 	".docx": true, ".doc": true, ".odt": true, ".zip": true, ".gz": true, ".png": true, ".jpg": true, ".jpeg": true, ".gif": true, ".db": true, ".sqlite": true}
 
 // pendingChange is a file that is about to be replaced as a whole.
 type pendingChange struct {
 	place       *tool.FileHandle
-	shown       string // its path as the caller wrote it
+	shown       string // path as the caller wrote it
 	old         fileState
-	notUndoable string // why it cannot be undone, or ""
-	release     func() // ends its turn
+	notUndoable string // reason why it cannot be undone, or ""
+	release     func() // releases the lock of the path
 }
 
 func (c pendingChange) close() {
@@ -41,8 +42,7 @@ func (c pendingChange) close() {
 	c.release()
 }
 
-// prepare waits for the turn to change a file, opens it, and reads its content. The caller must
-// close the change.
+// prepare locks the path, opens the file, and reads its content. The caller must close the change.
 func (f *files) prepare(ctx context.Context, in tool.Invocation, path string) (c pendingChange, err error) {
 	if ext := strings.ToLower(filepath.Ext(path)); binaryExtensions[ext] {
 		return c, tool.RefusePath(tool.KindRejected, "a %s file is not text; write .txt, .md or .csv instead", ext)
@@ -63,7 +63,7 @@ func (f *files) prepare(ctx context.Context, in tool.Invocation, path string) (c
 		return c, err
 	}
 
-	// Before the change, so that a dry run shows it, too.
+	// Checked before the change, so that a dry run also reports it.
 	kept, err := f.log.SavedBytes(ctx, in.Run)
 	if err != nil {
 		c.close()
@@ -75,16 +75,16 @@ func (f *files) prepare(ctx context.Context, in tool.Invocation, path string) (c
 	return c, nil
 }
 
-// overUndoBytes is the reason why the changes of a run cannot be undone any more.
+// overUndoBytes is the reason recorded for changes beyond maxUndoBytes.
 var overUndoBytes = fmt.Sprintf("this run has changed files of more than %d MiB, and no more is kept of them", maxUndoBytes>>20)
 
-// hostError is a fault of the host, not of the call: it ends the run.
+// hostError is a fault of the host, not of the call. It ends the run.
 type hostError struct{ error }
 
 func (e *hostError) Unwrap() error { return e.error }
 
-// notAnnounced returns the error of a change that could not be recorded in advance. If the folder
-// of the file is at fault, only the call fails.
+// notAnnounced returns the error for a change that could not be announced. If the file's folder is
+// at fault, only the call fails.
 func notAnnounced(p *tool.FileHandle, err error) error {
 	if domain.IsFileFault(err) {
 		return p.Explain(err)
@@ -92,7 +92,7 @@ func notAnnounced(p *tool.FileHandle, err error) error {
 	return &hostError{err}
 }
 
-// failureOf turns the error of a call into its answer, or into an error of the host.
+// failureOf converts the error of a call to a failed result, or returns an error of the host.
 func failureOf(path string, err error) (tool.Envelope, error) {
 	if host, ok := errors.AsType[*hostError](err); ok {
 		return tool.Envelope{}, host.error
@@ -103,8 +103,8 @@ func failureOf(path string, err error) (tool.Envelope, error) {
 	return tool.Answered(tool.Envelope{}, err)
 }
 
-// apply replaces or creates the file. It returns the id of the change: the key of its call, which
-// is the same if the run is resumed.
+// apply replaces or creates the file. It returns the id of the change. The id is the key of its
+// call, so it is the same if the run is resumed.
 func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, kind fileop.Type, text string) (string, error) {
 	p := c.place
 	op := fileop.Op{Agent: in.Agent, Batch: in.Key, Type: kind, Root: p.Name(), Path: filepath.Join(p.Name(), p.Rel), CreatedFolder: firstMissingFolder(p), AfterHash: hashOf(text), NoUndoReason: c.notUndoable}
@@ -118,9 +118,9 @@ func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, 
 		return f.confirm(ctx, in, c, op)
 	}
 
-	// The order makes a crash harmless: the temporary file, the announcement to the watches, the
-	// record with the old content, the rename. After a crash the record may be of a change that was
-	// not made, which undo recognizes.
+	// The order of the steps makes a crash harmless: temporary file, announcement to the watches,
+	// record with the old content, rename. After a crash, the record may describe a change that was
+	// not made. Undo recognizes such records.
 	file, err := writeTemp(p, text, mode)
 	if err != nil {
 		return "", p.Explain(err)
@@ -134,7 +134,7 @@ func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, 
 		return "", errors.Join(notAnnounced(p, err), file.Abort())
 	}
 
-	// The record is dropped even if the run was cancelled meanwhile: there was no change.
+	// The record is deleted even if the run was cancelled meanwhile, because there was no change.
 	if err := commit(p, c.shown, file, c.old); err != nil {
 		if dropped := f.log.Delete(context.WithoutCancel(ctx), op.ID); dropped != nil {
 			return "", errors.Join(err, &hostError{dropped})
@@ -145,11 +145,11 @@ func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, 
 	return op.Batch, nil
 }
 
-// holds reports whether the file has this content already.
+// holds reports whether the file already has this content.
 func (c pendingChange) holds(text string) bool { return c.old.info != nil && c.old.text == text }
 
-// confirm records that a run wrote the content that the file has already. The file is not touched,
-// so that no watch takes it for changed.
+// confirm records a write whose content equals the file's current content. It does not touch the
+// file, so that no watch reports a change.
 func (f *files) confirm(ctx context.Context, in tool.Invocation, c pendingChange, op fileop.Op) (string, error) {
 	if err := c.place.CheckWrite(); err != nil {
 		return "", c.place.Explain(err)
@@ -168,8 +168,8 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// firstMissingFolder returns the topmost folder that has to be made for a file, or "". Undo removes
-// empty folders from there on.
+// firstMissingFolder returns the topmost folder that must be created for a file, or "". From that
+// folder on, undo removes empty folders.
 func firstMissingFolder(p *tool.FileHandle) string {
 	first := ""
 	for folder := filepath.Dir(p.Rel); folder != "."; folder = filepath.Dir(folder) {
@@ -182,18 +182,18 @@ func firstMissingFolder(p *tool.FileHandle) string {
 	return first
 }
 
-// risk rates what a change may destroy: low, medium or high.
+// risk rates how much content a change may destroy. It returns low, medium or high.
 func (c pendingChange) risk(text string) string {
 	switch {
 	case c.old.info == nil || strings.HasPrefix(text, c.old.text):
-		return "low" // nothing is lost
-	case c.notUndoable != "" || 2*len(text) < len(c.old.text): // more than half of it is gone
+		return "low" // no content is lost
+	case c.notUndoable != "" || 2*len(text) < len(c.old.text): // more than half of the content is lost
 		return "high"
 	}
 	return "medium"
 }
 
-// warnings says that the change cannot be undone.
+// warnings returns a warning if the change cannot be undone.
 func (c pendingChange) warnings() []string {
 	if c.notUndoable == "" {
 		return nil
@@ -201,14 +201,14 @@ func (c pendingChange) warnings() []string {
 	return []string{"the change of " + c.shown + " cannot be undone: " + c.notUndoable}
 }
 
-// fileState is the state of a file at a moment; info is nil if there was none.
+// fileState is the state of a file at one moment. info is nil if the file did not exist.
 type fileState struct {
 	info fs.FileInfo
 	text string
-	sum  string // hash of the content, if the text is not kept
+	sum  string // hash of the content, if text is not set
 }
 
-// unchanged reports whether the file has not been changed since, according to stat.
+// unchanged reports whether the file is unchanged since then, according to stat.
 func (b fileState) unchanged(p *tool.FileHandle) bool {
 	now, err := p.Lstat(p.Rel)
 	if b.info == nil {
@@ -217,7 +217,8 @@ func (b fileState) unchanged(p *tool.FileHandle) bool {
 	return err == nil && os.SameFile(now, b.info) && now.Size() == b.info.Size() && now.ModTime().Equal(b.info.ModTime())
 }
 
-// readState opens and reads a file. If there is none, it returns the zero state.
+// readState opens a file and reads it with read. It returns the zero state if the file does not
+// exist.
 func readState(p *tool.FileHandle, read func(*os.File, fs.FileInfo) (fileState, error)) (fileState, error) {
 	file, err := p.OpenChecked()
 	if isNotFound(err) {
@@ -235,19 +236,19 @@ func readState(p *tool.FileHandle, read func(*os.File, fs.FileInfo) (fileState, 
 	return read(file, info)
 }
 
-// isNotFound reports whether a path was refused because it does not exist.
+// isNotFound reports whether err is a refusal because the path does not exist.
 func isNotFound(err error) bool {
 	refusal, ok := errors.AsType[*tool.Refusal](err)
 	return ok && refusal.Kind == tool.KindNotFound
 }
 
-// readCurrent reads the current text file, and refuses one that may not be replaced.
+// readCurrent reads the current text file. It returns a refusal if the file must not be replaced.
 func readCurrent(p *tool.FileHandle, shown string) (fileState, error) {
 	return readState(p, func(file *os.File, info fs.FileInfo) (fileState, error) {
 		switch {
 		case info.IsDir():
 			return fileState{}, tool.RefusePath(tool.KindInvalidArgs, "%s is a folder", shown)
-		case info.Mode().Perm()&0o200 == 0: // a rename would succeed, but the mark is its owner's wish
+		case info.Mode().Perm()&0o200 == 0: // a rename would succeed, but the owner marked the file
 			return fileState{}, tool.RefusePath(tool.KindRejected, "%s is marked read-only", shown)
 		}
 		text, err := decodeText(file, shown)
@@ -255,7 +256,7 @@ func readCurrent(p *tool.FileHandle, shown string) (fileState, error) {
 	})
 }
 
-// readAny reads a file, text or not, or a folder.
+// readAny reads a text or binary file, or the state of a folder.
 func readAny(p *tool.FileHandle, shown string) (fileState, error) {
 	return readState(p, func(file *os.File, info fs.FileInfo) (fileState, error) {
 		if info.IsDir() {
@@ -269,7 +270,7 @@ func readAny(p *tool.FileHandle, shown string) (fileState, error) {
 	})
 }
 
-// hashAny hashes the current content, of any size, without keeping it.
+// hashAny hashes the current content, of any size, without storing it.
 func hashAny(ctx context.Context, p *tool.FileHandle) (fileState, error) {
 	return readState(p, func(file *os.File, info fs.FileInfo) (fileState, error) {
 		if info.IsDir() {
@@ -280,7 +281,7 @@ func hashAny(ctx context.Context, p *tool.FileHandle) (fileState, error) {
 	})
 }
 
-// copyHashed copies the content and returns its hash. It stops when ctx ends.
+// copyHashed copies the content and returns its hash. It stops if ctx ends.
 func copyHashed(ctx context.Context, to io.Writer, from io.Reader) (string, error) {
 	sum := sha256.New()
 	_, err := io.Copy(io.MultiWriter(sum, to), readerFunc(func(b []byte) (int, error) {
@@ -296,8 +297,8 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
-// writeTemp writes the whole content to a temporary file, so that no reader sees half of it. A mode
-// of 0 means that of a new file.
+// writeTemp writes the whole content to a temporary file, so that readers never see half of it. A
+// mode of 0 means the default mode of a new file.
 func writeTemp(p *tool.FileHandle, text string, mode fs.FileMode) (*atomicfile.File, error) {
 	file, err := p.Create()
 	if err != nil {
@@ -308,7 +309,7 @@ func writeTemp(p *tool.FileHandle, text string, mode fs.FileMode) (*atomicfile.F
 		mode = owner.ApplyUmask(0o644)
 	}
 
-	// Chmod, for the mode given at creation is cut by the umask.
+	// Chmod is needed because the umask reduces the mode given at creation.
 	if err = file.Chmod(mode); err == nil {
 		_, err = file.WriteString(text)
 	}
@@ -319,9 +320,9 @@ func writeTemp(p *tool.FileHandle, text string, mode fs.FileMode) (*atomicfile.F
 	return file, nil
 }
 
-// commit renames the temporary file to its name, unless the file was changed meanwhile.
+// commit renames the temporary file to its final name. It fails if the file was changed meanwhile.
 func commit(p *tool.FileHandle, shown string, file *atomicfile.File, old fileState) error {
-	// A program or a person may have written meanwhile, without locks.
+	// Programs and people change files without taking the lock.
 	if !old.unchanged(p) {
 		return errors.Join(changedMeanwhile(shown), file.Abort())
 	}

@@ -12,33 +12,34 @@ import (
 	"rouse/internal/ledger/fileop"
 )
 
-// folderHash is recorded for a folder instead of the hash of a content.
+// folderHash is recorded as the hash of a folder.
 const folderHash = "folder"
 
-// PlannedChange is a change of a file or folder that a command will make (OSA-36).
+// PlannedChange is a change of a file or folder that a command is going to make.
 type PlannedChange struct {
 	Type fileop.Type // move, copy, delete or dirCreate
-	Path string      // what changes; relative to the workdir, or absolute
-	From string      // the file whose content Path will have; "" for a folder, and when Path will be gone
+	Path string      // changed path, relative to the workdir or absolute
+	// From is the file whose content Path will have. It is "" for a folder or a deletion.
+	From string
 }
 
-// RecordedPlan holds the changes of one command, recorded before it runs.
+// RecordedPlan holds the changes of one command, recorded before the command runs.
 type RecordedPlan struct {
 	log   *fileop.FileOps
 	roots *tool.Roots
 	ops   []fileop.Op
 }
 
-// RecordPlan records the changes that a command will make, with the content that they destroy, so
-// that file_undo can revert it: all of it, or nothing. A *tool.Refusal says why it cannot be
-// recorded; every other error is the host's.
+// RecordPlan records the changes that a command is going to make, with the content that they
+// destroy, so that file_undo can revert them. It records all changes or none. The error is a
+// *tool.Refusal if a change cannot be recorded. Every other error is a fault of the host.
 func RecordPlan(ctx context.Context, log *fileop.FileOps, roots *tool.Roots, in tool.Invocation, plan []PlannedChange) (*RecordedPlan, error) {
 	spent, err := log.SavedBytes(ctx, in.Run)
 	if err != nil {
 		return nil, err
 	}
 
-	// All steps are read before the first one is recorded: a plan that fails leaves no record.
+	// All steps are read before the first one is recorded, so that a failing plan leaves no record.
 	k := &RecordedPlan{log: log, roots: roots}
 	var olds []fileState
 	for _, step := range plan {
@@ -64,7 +65,7 @@ func RecordPlan(ctx context.Context, log *fileop.FileOps, roots *tool.Roots, in 
 	return k, nil
 }
 
-// CheckPlan returns why the changes of a command could not be recorded, or nil.
+// CheckPlan returns an error if RecordPlan would refuse the plan.
 func CheckPlan(roots *tool.Roots, plan []PlannedChange) error {
 	for _, step := range plan {
 		if _, _, err := recordOf(roots, step); err != nil {
@@ -74,7 +75,7 @@ func CheckPlan(roots *tool.Roots, plan []PlannedChange) error {
 	return nil
 }
 
-// recordOf makes the record of a planned change, and reads the content that it destroys.
+// recordOf returns the record of a planned change and reads the content that the change destroys.
 func recordOf(roots *tool.Roots, step PlannedChange) (op fileop.Op, old fileState, err error) {
 	p, err := roots.Resolve(step.Path, true)
 	if err != nil {
@@ -101,7 +102,8 @@ func recordOf(roots *tool.Roots, step PlannedChange) (op fileop.Op, old fileStat
 	case step.Type == fileop.DirCreate:
 		op.AfterHash = folderHash
 	case step.From != "":
-		// Hashed before the command: afterwards nobody could tell its changes from those of others.
+		// Hashed before the command. Afterwards, its changes could not be told from those of other
+		// programs.
 		from, err := roots.Resolve(step.From, false)
 		if err != nil {
 			return op, old, err
@@ -124,7 +126,7 @@ func recordOf(roots *tool.Roots, step PlannedChange) (op fileop.Op, old fileStat
 	return op, old, nil
 }
 
-// Any reports whether there is anything that could be undone.
+// Any reports whether the plan has a change that can be undone.
 func (k *RecordedPlan) Any() bool { return len(k.ops) > 0 }
 
 // CameAbout reports whether the changes were made as planned.
@@ -135,7 +137,7 @@ func (k *RecordedPlan) CameAbout() bool {
 	})
 }
 
-// Announce reports the files that the changes made.
+// Announce tells the watches which files the changes wrote.
 func (k *RecordedPlan) Announce(ctx context.Context) error {
 	for _, op := range k.ops {
 		if op.AfterHash == "" || op.AfterHash == folderHash {
@@ -144,7 +146,7 @@ func (k *RecordedPlan) Announce(ctx context.Context) error {
 
 		p, err := k.roots.Resolve(op.Path, true)
 		if err != nil {
-			continue // it is gone again
+			continue // removed again
 		}
 
 		err = p.Announce(ctx, p.Rel)
@@ -155,7 +157,7 @@ func (k *RecordedPlan) Announce(ctx context.Context) error {
 	return nil
 }
 
-// Discard deletes the records: the changes did not come about as planned.
+// Discard deletes the records. It is called if the changes were not made as planned.
 func (k *RecordedPlan) Discard(ctx context.Context) error {
 	var all error
 	for _, op := range k.ops {

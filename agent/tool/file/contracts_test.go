@@ -109,7 +109,7 @@ func TestEditTool(t *testing.T) {
 	chain := []object{{"old_string": "alpha", "new_string": "one"}, {"old_string": "one", "new_string": "two"}}
 	for name, c := range map[string]struct {
 		args object
-		want string // "": it is refused
+		want string // "" if the call is refused
 	}{
 		"an empty text deletes":  {maps.Clone(one), strings.TrimPrefix(text, "alpha\n")},
 		"in order":               {object{q("edits"): chain}, strings.Replace(text, "alpha", "two", 1)},
@@ -362,7 +362,7 @@ func TestUndoTools(t *testing.T) {
 		if e, _ := call(c.tool, c.args); !e.OK {
 			t.Fatalf("%s: %+v", c.tool, e)
 		}
-		made := map[string]int{"file_move": 2}[c.tool] // a file that moves is a change of both paths
+		made := map[string]int{"file_move": 2}[c.tool] // a move changes both paths
 		list := operations(object{q("limit"): max(made, 1)})
 		last := list[len(list)-1].(object)
 		types = append(types, last["type"].(string))

@@ -40,7 +40,8 @@ func (f *files) delete(ctx context.Context, in tool.Invocation, a deleteArgs) (t
 		return transferResult{}, err
 	}
 	res := transferResult{Path: f.shown(a.Path), Kind: "file", CanUndo: true, DryRun: a.DryRun}
-	if len(before.ops) > 0 { // an earlier attempt was cut off: keep the records of its deletions and delete the rest
+	// An earlier attempt was interrupted. Keep the records of its deletions and delete the rest.
+	if len(before.ops) > 0 {
 		if before.all {
 			res.Files, res.OperationID = len(before.ops), in.Key
 			return res, nil
@@ -86,7 +87,7 @@ func (f *files) delete(ctx context.Context, in tool.Invocation, a deleteArgs) (t
 	return res, errors.Join(err, f.discard(ctx, ops))
 }
 
-// keepable returns an error if the items cannot be kept for undo.
+// keepable returns an error if the items cannot be stored for undo.
 func (f *files) keepable(ctx context.Context, in tool.Invocation, path string, items []item, size int64) error {
 	for _, one := range items {
 		switch shown := filepath.Join(path, one.rel); {
@@ -108,7 +109,7 @@ func (f *files) keepable(ctx context.Context, in tool.Invocation, path string, i
 	return nil
 }
 
-// keepItems records items with their contents, in the order in which they are deleted.
+// keepItems records the items with their contents, in the order of their deletion.
 func (f *files) keepItems(ctx context.Context, in tool.Invocation, path string, items []item) (ops []fileop.Op, err error) {
 	var contents [][]byte
 	begin, held := 0, 0
@@ -190,7 +191,7 @@ func (f *files) createFolder(ctx context.Context, in tool.Invocation, a folderAr
 	switch info, err := p.Lstat(p.Rel); {
 	case err == nil && info.IsDir():
 		before, err := f.earlier(ctx, in)
-		if res.Created = len(before.ops) > 0; res.Created { // by an attempt that was cut off
+		if res.Created = len(before.ops) > 0; res.Created { // by an interrupted attempt
 			res.OperationID = in.Key
 		}
 		return res, err

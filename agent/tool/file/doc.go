@@ -1,27 +1,15 @@
-// Package file holds the file tools: file_read, file_write, file_edit, file_move, file_copy, file_delete,
-// dir_create, file_search, file_operation_history, file_undo and share_artifact, and the aliases of some of them.
+// Package file implements the file tools of an agent, such as file_read, file_edit and file_undo,
+// and share_artifact. read_file, write_file, edit_file, list_files and search are aliases with
+// their own arguments. An agent sees an alias only if its list of tools names it.
 //
-// # Design
+// Every path goes through tool.Roots, which decides about access. A file is replaced as a whole or
+// not at all. The text tools do not change binary files, files that are marked read-only, and files
+// with a second hard link. A separate process reads PDF, XLSX and BMP files, because a hostile file
+// may crash the reader.
 //
-// Every path goes through tool.Roots, so the tools decide only what a text file is, how much of it an
-// answer holds, and how it is replaced: as a whole, under its old name, or not at all. An answer says
-// what it leaves out, and where to go on. A file that is not text, that its owner marked read-only, or
-// that has a second hard link is left as it is. A picture is shown to the model next to an envelope that
-// says what it is. The words of a PDF, the beginning of a spreadsheet and a BMP picture are read by a
-// separate process, which a hostile file may crash.
-//
-// What is shared is stored by the ledger together with the rest of the run: it exists with its row or
-// not at all, and is deleted with its run (OSA-19).
-//
-// A file is moved by a rename between two open folders. A move to another file system copies the file, checks the
-// hash of the copy, and then removes the original. The contents of moved files are not stored: undo moves the files
-// back.
-//
-// Every change is recorded, with what the file held before, ahead of the change itself. Undo compares
-// what the file holds now with the content before and after, so it knows whether the change came about
-// and whether somebody changed the file since, whatever crashed in between (OSA-35).
-//
-// read_file, write_file, edit_file, list_files and search are aliases for models that know the same
-// tools by those names: one core each, with its own arguments and its own text. A model sees them only
-// if its agent's list of tools names them (UNI-06).
+// Every change is recorded before it is made, with the previous content of the file. The content of
+// moved files is not stored, because undo moves the files back. Undo compares the current content
+// with the content before and after the change. So undo knows, even after a crash, whether the
+// change was made and whether the file was changed since. Shared content is stored in the ledger
+// and is deleted with its run.
 package file

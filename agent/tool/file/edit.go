@@ -26,7 +26,7 @@ var (
 	})
 )
 
-// maxEdits bounds a batch (OSA-33).
+// maxEdits limits the number of edits in one call.
 const maxEdits = 100
 
 type edit struct {
@@ -54,7 +54,7 @@ type editResult struct {
 	OperationID  string `json:"operation_id,omitempty"`
 	DryRun       bool   `json:"dry_run,omitempty"`
 
-	oldLines, newLines int // in all places
+	oldLines, newLines int // lines in all replaced places
 }
 
 const editAliasText = "Replace a text in a file. `old_text` must occur exactly once; take it from read_file without the line numbers, with enough lines around it to be unique."
@@ -73,11 +73,11 @@ type editAliasResult struct {
 	Path        string `json:"path"`
 	OldLines    int    `json:"old_lines"`
 	NewLines    int    `json:"new_lines"`
-	Diff        string `json:"diff,omitempty"` // of a dry run
+	Diff        string `json:"diff,omitempty"` // only for a dry run
 	OperationID string `json:"operation_id,omitempty"`
 }
 
-// editAlias is edit_file (YOA-02): the same editor (UNI-04), answered in lines.
+// editAlias implements edit_file, which uses the editor of file_edit and reports numbers of lines.
 func (f *files) editAlias(ctx context.Context, in tool.Invocation, a editAliasArgs) (tool.Envelope, error) {
 	if len(a.Edits) == 0 && a.Old != "" && a.Old == a.New {
 		n := lineCount(a.Old)
@@ -112,12 +112,12 @@ func (f *files) edit(ctx context.Context, in tool.Invocation, a editArgs) (tool.
 	return tool.Success(done, warnings...), nil
 }
 
-// edits makes the edits of a call. older and newer are the names of the arguments in its tool.
+// edits makes the edits of a call. older and newer are the tool's names for the two text arguments.
 func (f *files) edits(ctx context.Context, in tool.Invocation, a editArgs, older, newer string) (res editResult, warnings []string, err error) {
 	edits, fields := a.Edits, make([]string, len(a.Edits))
 	for i := range edits {
 		fields[i] = fmt.Sprintf("edits[%d].old_string", i)
-		edits[i].ReplaceAll = edits[i].ReplaceAll || a.ReplaceAll // models put it on either level
+		edits[i].ReplaceAll = edits[i].ReplaceAll || a.ReplaceAll // models set it on either level
 	}
 
 	refuse := func(field, expected, format string, args ...any) (editResult, []string, error) {
@@ -143,7 +143,7 @@ func (f *files) edits(ctx context.Context, in tool.Invocation, a editArgs, older
 	return f.applyEdits(ctx, in, a.Path, edits, fields, a.DryRun)
 }
 
-// applyEdits makes edits in order, all or none (UNI-04). fields names the argument of each edit.
+// applyEdits makes all edits in order, or none. fields names the argument of each edit.
 func (f *files) applyEdits(ctx context.Context, in tool.Invocation, path string, edits []edit, fields []string, dry bool) (res editResult, warnings []string, err error) {
 	c, err := f.prepare(ctx, in, path)
 	if err != nil {
@@ -168,7 +168,8 @@ func (f *files) applyEdits(ctx context.Context, in tool.Invocation, path string,
 
 		now, res.Replacements = next, res.Replacements+n
 		res.oldLines, res.newLines = res.oldLines+n*lineCount(e.Old), res.newLines+n*lineCount(e.New)
-		// After each edit: replace_all can multiply the text, and a batch of them would fill the memory.
+		// Checked after each edit, because a batch with replace_all could multiply the text and
+		// fill the memory.
 		if len(now) > maxRaw {
 			return res, nil, tool.RefusePath(tool.KindRejected, "%s would have more than the %d bytes that the file tools take", path, maxRaw)
 		}
@@ -184,10 +185,10 @@ func (f *files) applyEdits(ctx context.Context, in tool.Invocation, path string,
 	return res, c.warnings(), err
 }
 
-// in makes an edit in a text; wrong is the reason why it cannot be made.
+// in applies an edit to a text. wrong is the reason why it cannot be applied.
 func (e edit) in(text string, redact func(string) string) (out string, n int, wrong string) {
 	n = strings.Count(text, e.Old)
-	// file_read does not show line ends, so the edit is tried with those of the file.
+	// file_read does not show line ends, so the edit is also tried with the line ends of the file.
 	end := lineEnd(text)
 	if strings.Contains(text, "\r\n") {
 		end = "\r\n"
@@ -207,7 +208,7 @@ func (e edit) in(text string, redact func(string) string) (out string, n int, wr
 	return strings.ReplaceAll(text, e.Old, e.New), n, ""
 }
 
-// occurrences names the lines in which a text begins.
+// occurrences returns the numbers of the lines in which part begins.
 func occurrences(text, part string) string {
 	const most = 10
 	var lines []string
@@ -218,7 +219,7 @@ func occurrences(text, part string) string {
 		}
 
 		if len(lines) == most {
-			lines = append(lines, "…") // the rest is not counted
+			lines = append(lines, "…") // the other occurrences are not counted
 			break
 		}
 
@@ -231,14 +232,14 @@ func occurrences(text, part string) string {
 	return "in lines " + strings.Join(lines, ", ")
 }
 
-// Bounds of a difference that is shown (OSA-32).
+// Limits of a diff in a result.
 const (
 	maxDiffLines = 80
 	maxDiffChars = 12_000
 )
 
-// changedRange returns the part of old, in whole lines, outside of which old and text are the same.
-// Comparing only that keeps the diff of a small change in a large file fast.
+// changedRange returns the range of whole lines in old that contains all differences from text.
+// Comparing only this range keeps the diff of a small change in a large file fast.
 func changedRange(old, text string) (from, to int) {
 	n := min(len(old), len(text))
 	same := 0
@@ -256,19 +257,19 @@ func changedRange(old, text string) (from, to int) {
 	if at := strings.IndexByte(old[to:], '\n'); at >= 0 && to > from {
 		return from, to + at + 1
 	}
-	if to == from && len(text)-end == from { // the texts are the same
+	if to == from && len(text)-end == from { // the texts are equal
 		return from, to
 	}
 
 	return from, len(old)
 }
 
-// diff shows what changes, cut to a readable size.
+// diff returns a unified diff, cut to a readable size.
 func diff(path, old, now string) string {
 	name := strings.TrimPrefix(filepath.ToSlash(path), "/")
 	from, to := changedRange(old, now)
 	edits := udiff.Lines(old[from:to], now[from:len(now)-(len(old)-to)])
-	// The edits count from the beginning of the part.
+	// The positions of the edits are relative to the compared range.
 	for i := range edits {
 		edits[i].Start, edits[i].End = edits[i].Start+from, edits[i].End+from
 	}

@@ -9,24 +9,23 @@ import (
 	"rouse/internal/text"
 )
 
-// Bounds of the diagnosis: it must be quick, whatever the file holds.
+// Limits that keep the diagnosis fast for every file.
 const (
-	maxCompared = 20_000 // lines that are compared with what was looked for
-	maxLine     = 200    // characters of them that are shown, and bytes that are compared
-	maxExcerpt  = 20     // lines that are shown
+	maxCompared = 20_000 // lines compared with the wanted text
+	maxLine     = 200    // characters shown and bytes compared of a line
+	maxExcerpt  = 20     // lines shown
 )
 
-// gutterPattern matches what file_read and read_file put in front of a line.
+// gutterPattern matches the line numbers that file_read and read_file print.
 var gutterPattern = regexp.MustCompile(`^ *\d+( \| ?|\||\t)`)
 
-// diagnose says why a text that is to be replaced is not in a file, and what is there instead
-// (OSA-33, YOA-02). The most likely mistakes come first: line numbers, blanks, empty lines, a
-// similar line.
+// diagnose explains why the text to be replaced is not in a file, and shows the most similar lines.
+// It checks the most likely mistakes first: line numbers, blanks, empty lines, a similar line.
 func diagnose(content, old string, redact func(string) string) string {
 	const begin = "the text is not in the file"
 
-	// Line numbers may not be the only mistake, so the rest goes on without them.
-	wanted, lines, shown := splitLines(old), splitLines(content), splitLines(redact(content)) // which has as many lines
+	// Line numbers may not be the only mistake, so the search continues without them.
+	wanted, lines, shown := splitLines(old), splitLines(content), splitLines(redact(content)) // shown has as many lines as lines
 	if bare, ok := withoutGutter(wanted); ok {
 		if at, n := locate(lines, bare, asIs, nil); n > 0 {
 			return fmt.Sprintf("%s: it has line numbers in it, which are shown and the file does not have; without them it begins in line %d", begin, at+1)
@@ -48,7 +47,7 @@ func diagnose(content, old string, redact func(string) string) string {
 		return begin + ": it has nothing but blanks; read the file again"
 	}
 
-	// The first line is there, so what follows it differs.
+	// The first line exists, so a later line differs.
 	for i, line := range lines {
 		if strings.Contains(line, first) {
 			return fmt.Sprintf("%s, but its first line is; there it reads %s", begin, numberedExcerpt(shown, i, len(wanted)+1))
@@ -70,7 +69,7 @@ func splitLines(text string) []string {
 	return lines
 }
 
-// withoutGutter removes line numbers; false unless each line that is not empty has one.
+// withoutGutter removes line numbers. It returns false if a line that is not blank has no number.
 func withoutGutter(lines []string) ([]string, bool) {
 	out := make([]string, len(lines))
 	for i, l := range lines {
@@ -88,8 +87,9 @@ func isBlank(line string) bool { return strings.TrimSpace(line) == "" }
 
 func asIs(line string) string { return line }
 
-// locate finds the wanted lines among others, and the number of lines that they span. Lines for
-// which skip is true do not count. The first and the last wanted line may be parts of a line.
+// locate returns the index of the first wanted line and the number of lines that the match spans.
+// It ignores lines for which skip is true. The first and the last wanted line may be parts of a
+// line.
 func locate(lines, wanted []string, as func(string) string, skip func(string) bool) (at, n int) {
 	var want []string
 	for _, w := range wanted {
@@ -102,7 +102,7 @@ func locate(lines, wanted []string, as func(string) string, skip func(string) bo
 	}
 
 	var have []string
-	var place []int // the index in lines of each one that counts
+	var place []int // index in lines of each line in have
 	for i, l := range lines {
 		if skip == nil || !skip(l) {
 			have, place = append(have, as(l)), append(place, i)
@@ -126,8 +126,8 @@ func matchAt(have, want []string) bool {
 	return strings.HasSuffix(have[0], want[0]) && strings.HasPrefix(have[last], want[last]) && slices.Equal(have[1:last], want[1:last])
 }
 
-// closest returns the line that is most similar to a wanted one, or begins so; -1 if no line has
-// half in common with it.
+// closest returns the index of the line most similar to wanted, as a whole or by its beginning. It
+// returns -1 if no line is similar enough.
 func closest(lines []string, wanted string) int {
 	wanted = clip(wanted)
 	size := len([]rune(wanted))
@@ -135,7 +135,7 @@ func closest(lines []string, wanted string) int {
 	for i, l := range lines[:min(len(lines), maxCompared)] {
 		runes := []rune(clip(strings.TrimSpace(l)))
 		for _, part := range [][]rune{runes, runes[:min(size, len(runes))]} {
-			// The distance is at least the difference of the lengths, which is quicker to know.
+			// The distance is at least the difference of the lengths, which is faster to compute.
 			if len(part) == 0 || max(len(part)-size, size-len(part)) >= distance {
 				continue
 			}
@@ -151,7 +151,7 @@ func closest(lines []string, wanted string) int {
 // clip cuts a line for comparing.
 func clip(line string) string { return text.HeadBytes(line, maxLine) }
 
-// numberedExcerpt shows lines of the file as file_read does.
+// numberedExcerpt formats lines of the file as file_read does.
 func numberedExcerpt(lines []string, at, n int) string {
 	n = min(n, maxExcerpt, len(lines)-at)
 	var out strings.Builder

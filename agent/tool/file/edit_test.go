@@ -11,7 +11,7 @@ import (
 	"rouse/internal/contract"
 )
 
-// TestEdit: OSA-33 and UNI-04, one place is changed or many, in order, all or none.
+// TestEdit checks edits of one or many places, in order, all or none (OSA-33, UNI-04).
 func TestEdit(t *testing.T) {
 	t.Parallel()
 	type m = map[string]any
@@ -21,13 +21,13 @@ func TestEdit(t *testing.T) {
 		many[i] = m{"old_string": "a", "new_string": "b"}
 	}
 
-	// One ledger for all: to open one costs more than an edit.
+	// All cases share a ledger, because opening one costs more than an edit.
 	ledger := newBench(t, "").ledger
 	for name, c := range map[string]struct {
 		content string
 		args    m
-		want    string // "": nothing was changed
-		say     string // of a refusal
+		want    string // "" if the file must not change
+		say     string // part of the refusal
 	}{
 		"once":             {text, m{"old_string": "alpha", "new_string": "omega"}, "omega\n  beta\n\ngamma\nbeta\n", ""},
 		"deleted":          {text, m{"old_string": "alpha\n"}, "  beta\n\ngamma\nbeta\n", ""},
@@ -82,7 +82,7 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-// What may not be edited is left as it is.
+// Files that must not be edited stay unchanged.
 func TestEditRefused(t *testing.T) {
 	t.Parallel()
 	dir, call := setup(t, map[string]string{"latin": "caf\xe9 alpha", "locked": "alpha", "sub/b.txt": "alpha", "huge": strings.Repeat("x", 6<<20)})
@@ -109,7 +109,7 @@ func TestEditRefused(t *testing.T) {
 	}
 }
 
-// TestEditFile: YOA-02, the alias of the editor counts lines, and asks for one place.
+// TestEditFile checks that the alias reports numbers of lines and requires a unique match (YOA-02).
 func TestEditFile(t *testing.T) {
 	t.Parallel()
 	q := contract.Of(t, "YOA-02").Quote

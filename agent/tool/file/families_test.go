@@ -10,8 +10,8 @@ import (
 	"rouse/agent/tool/file"
 )
 
-// UNI-01, UNI-04, UNI-05: the tools of both families take the arguments of both, also within a list of edits, and do the same;
-// each answers in its own way.
+// The tools of both families accept the arguments of both, also within a list of edits. They have
+// the same effect, but different results (UNI-01, UNI-04, UNI-05).
 func TestBothFamilies(t *testing.T) {
 	t.Parallel()
 	const before = "one\ntwo\nthree\ntwo\n"
@@ -19,7 +19,7 @@ func TestBothFamilies(t *testing.T) {
 	for name, c := range map[string]struct {
 		tool  string
 		args  map[string]any
-		text  string // of the answer, a part
+		text  string // part of the result
 		after string
 	}{
 		"read by offset":            {"file_read", map[string]any{"offset": 2, "limit": 2}, "     2|two\n     3|three\n", before},
@@ -76,7 +76,7 @@ func TestBothFamilies(t *testing.T) {
 		}
 	}
 
-	// A configuration is checked by the same rules.
+	// The same rules check a configuration.
 	for _, s := range file.Specs() {
 		if s.Name != "file_edit" {
 			continue

@@ -9,8 +9,8 @@ import (
 	"rouse/internal/ledger/fileop"
 )
 
-// TestFolderGoneWhileWriting checks that the call fails and no change is recorded if the folder disappears right before the file is
-// renamed into place.
+// TestFolderGoneWhileWriting checks a write if the folder disappears right before the rename. The
+// call must fail and no change may be recorded.
 func TestFolderGoneWhileWriting(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, writeFiles(t, map[string]string{"out/a.txt": "old"}))

@@ -20,7 +20,7 @@ import (
 	"rouse/internal/ledger"
 )
 
-// caller calls a tool; a success comes with its result.
+// caller calls a tool and returns its envelope and, if it succeeded, its result.
 type caller func(name string, args map[string]any) (tool.Envelope, map[string]any)
 
 func setup(t *testing.T, content map[string]string) (string, caller) {
@@ -29,7 +29,7 @@ func setup(t *testing.T, content map[string]string) (string, caller) {
 	return dir, on(t, dir)
 }
 
-// writeFiles makes a folder with files.
+// writeFiles creates a folder with files.
 func writeFiles(t *testing.T, content map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -46,22 +46,22 @@ func writeFiles(t *testing.T, content map[string]string) string {
 	return dir
 }
 
-// on makes the tools of one run in a workdir, with their aliases.
+// on returns a caller for the tools of one run in a workdir, with their aliases.
 func on(t *testing.T, dir string) caller {
 	t.Helper()
 	return newBench(t, dir).run(t)
 }
 
-// bench is a ledger that outlives its runs.
+// bench is a ledger for several runs.
 type bench struct {
 	dir    string
 	ledger *ledger.Ledger
 	grants []tool.Grant
 	locks  *tool.Locks
-	// onWrite, when it is set, is called right before a file gets its name.
+	// onWrite is called right before a file gets its final name. Optional.
 	onWrite func() error
-	ctx     context.Context // of the calls; nil: that of the test
-	last    int64           // run
+	ctx     context.Context // context of the calls; nil means that of the test
+	last    int64           // id of the last run
 }
 
 func newBench(t testing.TB, dir string) *bench {
@@ -74,7 +74,7 @@ func newBench(t testing.TB, dir string) *bench {
 	return &bench{dir: dir, ledger: l}
 }
 
-// start begins another run of the same agent.
+// start starts another run of the same agent.
 func (b *bench) start(t testing.TB) tool.Invocation {
 	t.Helper()
 	accepted, err := b.ledger.Enqueue(t.Context(), ledger.Request{Agent: "clerk", Trigger: domain.TriggerManual})
@@ -91,7 +91,7 @@ func (b *bench) start(t testing.TB) tool.Invocation {
 	return tool.Invocation{Run: a.Run, Attempt: a.Number, Agent: "clerk"}
 }
 
-// run makes the tools of another run.
+// run creates the tools of another run.
 func (b *bench) run(t testing.TB) caller {
 	t.Helper()
 	in := b.start(t)
@@ -141,7 +141,7 @@ func (b *bench) run(t testing.TB) caller {
 	}
 }
 
-// TestRead: OSA-31, ranges, the gutter, limits and what is missing.
+// TestRead checks ranges, line numbers, limits and missing files (OSA-31).
 func TestRead(t *testing.T) {
 	t.Parallel()
 	_, call := setup(t, map[string]string{
@@ -199,7 +199,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadEncodings: OSA-31, a text in another encoding that db_import reads is read and searched, and is not changed.
+// TestReadEncodings checks that text in an encoding of db_import is read and searched, but not
+// changed (OSA-31).
 func TestReadEncodings(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ content, encoding, text string }{
@@ -239,8 +240,9 @@ func TestReadEncodings(t *testing.T) {
 	}
 }
 
-// TestList: OSA-15, a listing's paths can be used as they are. OSA-31: folders first, hidden
-// and ignored ones left out, three levels, 300 entries, 20 of a folder within.
+// TestList checks that the paths of a listing are usable as arguments (OSA-15). Folders come first,
+// hidden and ignored entries are omitted. The limits are three levels, 300 entries, and 20 entries
+// per subfolder (OSA-31).
 func TestList(t *testing.T) {
 	t.Parallel()
 	content := map[string]string{"b.txt": "x", "sub/deep/more/leaf": "x", "sub/deep/more/most/far": "x", "sub/deep/c.txt": "x", "sub/.hidden": "x", ".git/config": "x", "node_modules/m/x.js": "x"}
@@ -344,7 +346,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// A file keeps its mode, whatever the umask; a link is not replaced by a file.
+// A file keeps its mode with any umask. A link is not replaced by a file.
 func TestWriteKeepsWhatItReplaces(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
@@ -376,11 +378,11 @@ func TestWriteKeepsWhatItReplaces(t *testing.T) {
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// moments are what differs from one day to the next in an answer.
+// moments matches the times in a result, which differ between test runs.
 var moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:\d\d)`)
 
-// TestGolden: OSA-19, OSA-31 to OSA-35 and YOA-01 to YOA-05, the answers to the letter, as a model
-// reads them: of each tool, and of what is wrong with a call.
+// TestGolden compares the results of all tools with golden files, in the form that a model reads.
+// It includes invalid calls (OSA-19, OSA-31 to OSA-35, YOA-01 to YOA-05).
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	invoice, err := os.ReadFile("testdata/invoice.pdf")
@@ -399,7 +401,7 @@ func TestGolden(t *testing.T) {
 	}
 	write := order{"file_write", map[string]any{"path": "notes/a.md", "content": "- three\n", "mode": "append"}}
 	edit := order{"file_edit", map[string]any{"path": "many.txt", "edits": []any{map[string]any{"old_string": "item 7 costs <49>", "new_string": "item 7"}, map[string]any{"old_string": "item 9 costs <63> & more\n", "new_string": ""}}}}
-	listing := map[string]bool{"list": true, "alias-list": true, "search": true, "search-names": true, "alias-search": true} // of these files alone
+	listing := map[string]bool{"list": true, "alias-list": true, "search": true, "search-names": true, "alias-search": true} // cases that need a folder with only these files
 	first := map[string][]order{"history": {write, edit}, "undo": {write}, "undo-nothing": nil, "undo-path": {write, write}, "share-again": {{"share_artifact", map[string]any{"path": "notes/a.md"}}}}
 	for name, c := range map[string]order{
 		"read":         {"file_read", map[string]any{"path": "notes/a.md"}},

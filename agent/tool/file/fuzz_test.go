@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzEdit: whatever a file and an edit hold, an edit that is made replaces the text and nothing
-// else, and one that is not made says why.
+// FuzzEdit checks that a successful edit replaces only the given text, and that a failed edit
+// returns a reason.
 func FuzzEdit(f *testing.F) {
 	for _, s := range [][3]string{
 		{"one\ntwo\n", "one", "1"}, {"one\r\ntwo\r\n", "one\ntwo", "1"}, {"a\n\nb", "a\nb", ""}, {"  x\n", "     1|  x\n", "y"}, {"aaa", "aa", "b"}, {"", "x", ""}, {"\xff\n", " ", "z"}, {"x\ny", "   1 | x\n   2 | z", ""},
@@ -37,7 +37,7 @@ func FuzzEdit(f *testing.F) {
 	})
 }
 
-// FuzzFind: the lines that are found are those that have the text.
+// FuzzFind checks that the matching lines are those that contain the text.
 func FuzzFind(f *testing.F) {
 	for _, s := range [][2]string{{"one\nTwo\n", "TWO"}, {"\u017fun\nsun", "sun"}, {"x\r\nx", "x"}, {"a.b\nacb", "a.b"}, {"\xff", "\xff"}, {"20 \u212a", "k"}} {
 		f.Add(s[0], s[1])

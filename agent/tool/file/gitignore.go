@@ -10,17 +10,21 @@ import (
 	"rouse/internal/pattern"
 )
 
-// The gitignore package of go-git (5.19) is not used: it does not know [!a]. Of 18,000 random paths
-// it treated 320 differently from git; these rules treat none so, which TestIgnoresAsGit checks.
+// The gitignore package of go-git is not used because it does not support [!a]. TestIgnoresAsGit
+// compares these rules with git.
 
-// maxIgnores bounds the bytes of a .gitignore that are read.
+// maxIgnores limits the bytes read of a .gitignore file.
 const maxIgnores = 64 << 10
 
-// ignoreRules are the rules of a .gitignore and of those above it. nil has none.
+// ignoreRules holds the rules of a .gitignore file, linked to those of the folders above. A nil
+// pointer has no rules.
 type ignoreRules struct {
-	above  *ignoreRules
-	base   string // the folder of the file, relative to where the walk began: "." is there
-	prefix string // the path from the folder of the file to where the walk began, when it is further up
+	above *ignoreRules
+	// base is the folder of the file relative to the start of the walk. It is "." if prefix is set.
+	base string
+	// prefix is the path from the folder of the file to the start of the walk. It is "" unless the
+	// folder is above the start.
+	prefix string
 	rules  []rule
 }
 
@@ -30,7 +34,7 @@ type rule struct {
 	foldersOnly bool // pattern/
 }
 
-// readIgnores adds the rules of a folder's .gitignore, if it can be read.
+// readIgnores adds the rules of a folder's .gitignore. It returns above if the file cannot be read.
 func readIgnores(dir *os.Root, base string, above *ignoreRules) *ignoreRules {
 	f, err := openToRead(dir, ".gitignore")
 	if err != nil {
@@ -56,7 +60,7 @@ func readIgnores(dir *os.Root, base string, above *ignoreRules) *ignoreRules {
 	return in
 }
 
-// trimRule removes the end of a line and unescaped blanks before it.
+// trimRule removes the line end and unescaped blanks before it.
 func trimRule(line string) string {
 	line = strings.TrimRight(line, "\r\n")
 	for strings.HasSuffix(line, " ") {
@@ -76,22 +80,22 @@ func parseRule(line string) (r rule, ok bool) {
 
 	line, r.negated = strings.CutPrefix(line, "!")
 	line, r.foldersOnly = strings.CutSuffix(line, "/")
-	if !strings.Contains(line, "/") { // of any folder below
+	if !strings.Contains(line, "/") { // matches in every folder below
 		line = "**/" + line
 	}
 
-	// What is in a folder, and not the folder: for doublestar a/** is a as well.
+	// a/** means the content of a folder. In doublestar it also matches the folder itself.
 	if strings.HasSuffix(line, "/**") {
 		line += "/*"
 	}
 
-	// doublestar has alternatives in braces, which .gitignore does not.
+	// doublestar expands braces, which .gitignore does not.
 	r.glob = strings.NewReplacer("{", `\{`, "}", `\}`).Replace(strings.TrimPrefix(line, "/"))
 	return r, r.glob != "**/" && doublestar.ValidatePattern(r.glob)
 }
 
-// ignored reports whether an entry is left out. As in git, the innermost .gitignore with a matching
-// rule decides, and of its rules the last one.
+// ignored reports whether an entry is ignored. As in git, the innermost .gitignore with a matching
+// rule decides. Within one file, the last matching rule decides.
 func (in *ignoreRules) ignored(rel string, folder bool) bool {
 	for ; in != nil; in = in.above {
 		name := in.prefix + rel
@@ -112,8 +116,8 @@ func (in *ignoreRules) ignored(rel string, folder bool) bool {
 	return false
 }
 
-// generated reports whether programs fill a folder. beside reports whether a file lies next to it:
-// target is Cargo's only next to a Cargo.toml.
+// generated reports whether a folder contains generated files. beside reports whether a file is in
+// the same folder: target belongs to Cargo only next to a Cargo.toml.
 func generated(name string, beside func(string) bool) bool {
 	return alwaysIgnored(name) || name == "target" && beside("Cargo.toml")
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Rules hide what they hide from git: random ones, on files with names that rules treat in a special way.
+// TestIgnoresAsGit compares random rules with git, on file names that rules treat specially.
 func TestIgnoresAsGit(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil {
@@ -20,7 +20,7 @@ func TestIgnoresAsGit(t *testing.T) {
 	run := func(stdin string, args ...string) string {
 		cmd := exec.CommandContext(t.Context(), git, append([]string{"-C", dir, "-c", "core.excludesFile=/dev/null"}, args...)...)
 		cmd.Stdin = strings.NewReader(stdin)
-		out, _ := cmd.Output() // 1 says that nothing is ignored
+		out, _ := cmd.Output() // git exits with 1 if no path is ignored
 		return string(out)
 	}
 	run("", "init", "-q")
@@ -58,7 +58,7 @@ func TestIgnoresAsGit(t *testing.T) {
 		rules := readIgnores(root, ".", nil)
 		answers := strings.Split(run(strings.Join(files, "\x00")+"\x00", "check-ignore", "--no-index", "-z", "-v", "-n", "--stdin"), "\x00")
 		for i, name := range files {
-			// source, line, pattern and path of each; a negated rule takes it back.
+			// Each line has source, line, pattern and path. A negated rule includes the path again.
 			pattern := answers[4*i+2]
 			wanted := pattern != "" && !strings.HasPrefix(pattern, "!")
 			if got := hidden(rules, name); got != wanted {
@@ -68,7 +68,7 @@ func TestIgnoresAsGit(t *testing.T) {
 	}
 }
 
-// hidden says whether a walk leaves a file out: for itself, or with a folder above it.
+// hidden reports whether a walk omits a file because of its own name or a folder above it.
 func hidden(rules *ignoreRules, name string) bool {
 	parts := strings.Split(name, "/")
 	for i := range parts {

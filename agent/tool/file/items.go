@@ -18,20 +18,20 @@ import (
 // Limits of one call that moves, copies or deletes.
 const (
 	maxItems     = 1000     // files and folders
-	maxItemBytes = 4 << 30  // of all files; each is read and hashed
-	maxKept      = 32 << 20 // of one file that is deleted or overwritten
+	maxItemBytes = 4 << 30  // all files in total; each is read and hashed
+	maxKept      = 32 << 20 // one file that is deleted or overwritten
 	maxBatch     = 16 << 20 // contents recorded in one transaction
 )
 
 // item is a file or folder that a call moves, copies or deletes.
 type item struct {
-	rel  string // relative to the path of the call; "." is that path itself
+	rel  string // relative to the path of the call; "." is that path
 	info fs.FileInfo
-	hash string // of the content; folderHash for a folder
+	hash string // hash of the content; folderHash for a folder
 }
 
-// itemsAt lists and hashes the file or folder at a path, each folder before its contents. Each file
-// is opened by its own path, so that a forbidden file stays forbidden within a folder.
+// itemsAt lists and hashes the file or folder at a path, each folder before its contents. It opens
+// each file by its own path, so that a forbidden file stays forbidden within a folder.
 func (f *files) itemsAt(ctx context.Context, path string, write bool) (out []item, size int64, err error) {
 	add := func(rel string) error {
 		shown := filepath.Join(path, rel)
@@ -99,8 +99,8 @@ func tooMany(path, why string) error {
 	return tool.RefusePath(tool.KindRejected, "%s %s; do it in parts", path, why)
 }
 
-// rename renames the file of one handle to the name of another, unless the file differs from info.
-// Both handles hold their folders open.
+// rename renames the file of one handle to the name of another. It fails if the file differs from
+// info. Both handles must hold their folders open.
 func rename(from, to *tool.FileHandle, info fs.FileInfo, replace bool) error {
 	source, target := atomicfile.Name{Root: from.Root, Name: from.Rel}, atomicfile.Name{Root: to.Root, Name: to.Rel}
 	move := atomicfile.MoveNew
@@ -114,7 +114,7 @@ func rename(from, to *tool.FileHandle, info fs.FileInfo, replace bool) error {
 		return err
 	}
 
-	// No system call renames a file only if it is unchanged, so check again.
+	// No system call renames a file only if it is unchanged, so the file is checked again.
 	if now, err := to.Lstat(to.Rel); err != nil || !os.SameFile(now, info) {
 		return errors.Join(changedMeanwhile(source.Path()), atomicfile.MoveNew(target, source))
 	}
@@ -126,8 +126,8 @@ func sameState(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && (a.IsDir() || a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()))
 }
 
-// copyInto copies a file to the path of a handle and checks the copy. It calls ready with the
-// temporary name before it renames the copy into place.
+// copyInto copies a file to the path of a handle and verifies the copy. It calls ready with the
+// temporary name before it renames the copy.
 func copyInto(ctx context.Context, from, to *tool.FileHandle, one item, replace bool, ready func(temp string) error) error {
 	in, err := from.OpenChecked()
 	if err != nil {
@@ -151,7 +151,7 @@ func copyInto(ctx context.Context, from, to *tool.FileHandle, one item, replace 
 	return out.CommitNew()
 }
 
-// fill copies the content and the mode of an item, if the content still has the item's hash.
+// fill copies the content and the mode of an item. It fails if the content has another hash.
 func fill(ctx context.Context, out *atomicfile.File, in *os.File, one item) error {
 	sum, err := copyHashed(ctx, out, in)
 	if err == nil && sum != one.hash {
@@ -160,7 +160,7 @@ func fill(ctx context.Context, out *atomicfile.File, in *os.File, one item) erro
 	return errors.Join(err, out.Chmod(one.info.Mode().Perm()), out.Close())
 }
 
-// copyFolder copies a folder to a hidden name beside the handle's path, which it returns.
+// copyFolder copies a folder to a temporary name next to the handle's path. It returns that name.
 func (f *files) copyFolder(ctx context.Context, path string, to *tool.FileHandle, items []item) (temp string, err error) {
 	temp = atomicfile.TempName(to.Rel)
 	defer func() {
@@ -214,7 +214,8 @@ func (f *files) copyItem(ctx context.Context, path string, to *tool.FileHandle, 
 	return out.Commit()
 }
 
-// removeItems deletes unchanged files and folders, the innermost first. It returns their number.
+// removeItems deletes files and folders, innermost first, and stops at one that was changed. It
+// returns the number of deleted items.
 func (f *files) removeItems(path string, items []item) (int, error) {
 	for i := len(items) - 1; i >= 0; i-- {
 		if err := f.removeItem(filepath.Join(path, items[i].rel), items[i]); err != nil {
@@ -247,14 +248,14 @@ func (f *files) removeItem(shown string, one item) error {
 	return atomicfile.SyncFolderIn(p.Root, ".")
 }
 
-// recorded describes the changes that an earlier attempt of a call has recorded.
+// recorded holds the changes that an earlier attempt of a call recorded.
 type recorded struct {
-	ops []fileop.Op // not undone, the newest first
-	all bool        // all were made
+	ops []fileop.Op // changes not yet undone, newest first
+	all bool        // true if all changes were made
 }
 
-// earlier returns the changes that an earlier attempt of the call has recorded. After a crash, any
-// part of them may be made.
+// earlier returns the changes that an earlier attempt of the call recorded. After a crash, only
+// some of them may have been made.
 func (f *files) earlier(ctx context.Context, in tool.Invocation) (r recorded, err error) {
 	ops, err := f.log.List(ctx, fileop.Filter{Run: in.Run, Batch: in.Key, Limit: -1})
 	if err != nil {
@@ -297,7 +298,7 @@ func missingFolders(p *tool.FileHandle, rel string) (ops []fileop.Op) {
 	return ops
 }
 
-// makeFolders creates the folders above the path of a handle, and holds the last one open.
+// makeFolders creates the parent folders of the handle's path and holds the last one open.
 func makeFolders(p *tool.FileHandle) error {
 	if folder := filepath.Dir(p.Rel); folder != "." {
 		if err := owner.MakeFoldersIn(p.Root, folder); err != nil {

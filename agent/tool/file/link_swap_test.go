@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestLinkSwaps: OSA-30, a folder that is swapped for a link out of what is granted, over and
-// over, is neither read, searched, edited nor written beyond. ROUSE_TEST_RACES says how often.
+// TestLinkSwaps swaps a folder repeatedly for a link that leads out of the granted folder. The
+// tools must not read, search, edit or write behind the link (OSA-30). ROUSE_TEST_RACES is the
+// number of rounds.
 func TestLinkSwaps(t *testing.T) {
 	t.Parallel()
 	races := 20
@@ -77,8 +78,8 @@ func TestLinkSwaps(t *testing.T) {
 	}
 }
 
-// TestLinkSwapsWithin: a folder that is swapped for a link to what no agent changes, though it lies in the workdir, leads
-// no file there, neither one that is written nor one that an undo brings back.
+// TestLinkSwapsWithin swaps a folder for a link to a protected folder inside the workdir. Neither a
+// write nor an undo may create a file there.
 func TestLinkSwapsWithin(t *testing.T) {
 	t.Parallel()
 	dir, _ := setup(t, map[string]string{"work/repo/.git/HEAD": "ref: refs/heads/main", "work/repo/.git/info/exclude": "", "work/sub/a.txt": "open"})
@@ -88,7 +89,7 @@ func TestLinkSwapsWithin(t *testing.T) {
 
 	call := on(t, filepath.Join(dir, "work"))
 	sub, kept := filepath.Join(dir, "work", "sub"), filepath.Join(dir, "work", "kept")
-	swaps := make(chan int) // for how long: other calls are led astray at other instants, and some at none
+	swaps := make(chan int) // number of swaps per round, varied to hit calls at different times
 	var swapping sync.WaitGroup
 	swapping.Go(func() {
 		for n := range swaps {

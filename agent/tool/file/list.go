@@ -15,18 +15,18 @@ import (
 	"rouse/internal/text"
 )
 
-// Limits of a listing, and of the search for a missing file (OSA-31).
+// Limits of a listing, and of the search for a missing file.
 const (
 	defaultDepth  = 3
 	maxEntries    = 300
-	maxPerFolder  = 20 // of a folder within the one that was asked for
+	maxPerFolder  = 20 // entries of a subfolder
 	maxCandidates = 5
 	maxVisited    = 20_000
 )
 
 type entry struct {
 	Name string `json:"name"`
-	Path string `json:"path"` // can be used as it is
+	Path string `json:"path"` // usable as an argument
 	Type string `json:"type"` // file, directory
 	fileFacts
 }
@@ -39,7 +39,7 @@ type listing struct {
 	Truncated  bool    `json:"truncated"`
 }
 
-// alwaysIgnored reports whether listings leave a name out: hidden files, and folders of programs.
+// alwaysIgnored reports whether listings omit a name: hidden files and folders of build tools.
 func alwaysIgnored(name string) bool {
 	return strings.HasPrefix(name, ".") || name == "node_modules" || name == "__pycache__"
 }
@@ -50,7 +50,7 @@ type pendingFolder struct {
 	depth      int
 }
 
-// list shows a folder level by level, so that a deep branch does not crowd out its neighbours.
+// list lists a folder level by level, so that a deep subfolder does not crowd out its siblings.
 func (f *files) list(a readArgs) (tool.Envelope, error) {
 	place, err := f.roots.Resolve(a.Path, false)
 	if err != nil {
@@ -94,7 +94,7 @@ func (f *files) list(a readArgs) (tool.Envelope, error) {
 		}
 
 		most = min(most, maxEntries-len(res.Entries))
-		// A folder further down that may not be read is shown without its contents.
+		// A subfolder that cannot be read is listed without its contents.
 		if err != nil || len(found) > most {
 			res.Truncated = true
 			found = found[:min(len(found), most)]
@@ -139,8 +139,8 @@ func children(root fs.FS, rel string) ([]fs.DirEntry, error) {
 	return found, err
 }
 
-// notFoundWithCandidates names files with the wanted name in the working folder. If there are none,
-// or they cannot be found, it returns message alone.
+// notFoundWithCandidates returns a refusal that names files with the same name in the working
+// folder. If there are no such files or the search fails, the refusal has only the message.
 func (f *files) notFoundWithCandidates(ctx context.Context, wanted, message string) *tool.Refusal {
 	root, err := f.roots.Resolve(".", false)
 	if err != nil {
@@ -156,7 +156,7 @@ func (f *files) notFoundWithCandidates(ctx context.Context, wanted, message stri
 		case visited > maxVisited || len(found) >= maxCandidates || ctx.Err() != nil:
 			return fs.SkipAll
 		case err != nil:
-			return fs.SkipDir // no candidates where nothing may be read
+			return fs.SkipDir // unreadable folders have no candidates
 		case p == ".":
 		case alwaysIgnored(d.Name()):
 			if d.IsDir() {
@@ -175,7 +175,7 @@ func (f *files) notFoundWithCandidates(ctx context.Context, wanted, message stri
 	return tool.Refuse(tool.KindNotFound, "%s; files of that name: %s", message, names).WithField("path", "one of "+names)
 }
 
-// Limits of list_files (YOA-03).
+// Limits of list_files.
 const (
 	maxListed   = 200
 	listTimeout = 10 * time.Second
@@ -189,7 +189,8 @@ type listAliasArgs struct {
 	MaxDepth int    `json:"max_depth,omitempty" jsonschema:"default 3"`
 }
 
-// listAlias is list_files: files alone, sorted, as text and as the entries of a listing (UNI-02).
+// listAlias implements list_files. It returns only files, sorted, as text and as entries of a
+// listing.
 func (f *files) listAlias(ctx context.Context, _ tool.Invocation, a listAliasArgs) (tool.Envelope, error) {
 	if a.MaxDepth < 0 {
 		return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "max_depth must be 1 or more").WithField("max_depth", "1 or more")

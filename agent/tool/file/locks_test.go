@@ -17,14 +17,15 @@ import (
 	"rouse/agent/tool"
 )
 
-// appender, when it is set, makes a process of this test append to the log in a folder: "FOLDER|LOCKS|NAME|LINES".
+// appender makes a process of this test append to the log in a folder: "FOLDER|LOCKS|NAME|LINES".
+// Optional.
 const appender = "ROUSE_TEST_FILE_APPENDER"
 
 const lanes = 16
 
-// TestAppendsOfProcesses: OSA-32, sixteen runs in each of two processes append to one file, half of them by another
-// name of its folder. No line is lost, and no append fails because of another. ROUSE_TEST_FILE_LINES is how
-// many lines each run appends.
+// TestAppendsOfProcesses runs sixteen runs in each of two processes that append to one file. Half
+// of them use another name of the folder. No line may be lost, and no append may fail because of
+// another (OSA-32). ROUSE_TEST_FILE_LINES is the number of lines per run.
 func TestAppendsOfProcesses(t *testing.T) {
 	t.Parallel()
 	dir, locks := t.TempDir(), filepath.Join(t.TempDir(), "locks")
@@ -83,7 +84,7 @@ func TestAppender(t *testing.T) {
 	appendLines(t, parts[0], parts[1], parts[2], lines)
 }
 
-// appendLines appends lines from many runs at the same time.
+// appendLines appends lines from many runs concurrently.
 func appendLines(t *testing.T, dir, locks, name string, lines int) {
 	t.Helper()
 	b := newBench(t, dir)
@@ -103,14 +104,14 @@ func appendLines(t *testing.T, dir, locks, name string, lines int) {
 	all.Wait()
 }
 
-// TestAppendBesideAProgram: OSA-32, what a program without locks writes between the reading and the rename is not
-// lost, and does not make the append fail.
+// TestAppendBesideAProgram checks an append while a program writes without locks between the read
+// and the rename. The program's text must not be lost, and the append must not fail (OSA-32).
 func TestAppendBesideAProgram(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	b, path := newBench(t, dir), filepath.Join(dir, "log.txt")
 
-	// The announcement comes right before the rename: a program writes there, the first time.
+	// The announcement comes right before the rename. The program writes at the first one.
 	b.onWrite = sync.OnceValue(func() error { return appendTo(path, "from a program\n") })
 
 	if e, _ := b.run(t)("file_write", map[string]any{"path": "log.txt", "mode": "append", "content": "mine\n"}); !e.OK {
@@ -130,13 +131,14 @@ func appendTo(path, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// TestWaitForATurn: a call whose run ends while it waits says so, and gives up its place.
+// TestWaitForATurn checks that a waiting call returns an error and releases its place if its run
+// ends.
 func TestWaitForATurn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, t.TempDir())
 	b.locks = tool.NewLocks(t.TempDir())
 
-	// The first call stays in its turn until the second was ended.
+	// The first call holds the lock until the second call has ended.
 	inTurn, goOn := make(chan struct{}), make(chan struct{})
 	b.onWrite = sync.OnceValue(func() error { close(inTurn); <-goOn; return nil })
 	first, done := b.run(t), make(chan tool.Envelope)

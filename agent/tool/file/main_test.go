@@ -9,10 +9,10 @@ import (
 	"rouse/agent/sandbox"
 )
 
-// viewer reads the files of all tests: what this machine can confine is found out once.
+// viewer reads files for all tests, so that the sandbox is probed only once.
 var viewer *preview.Viewer
 
-// TestMain is the tests, and the processes that read files for them.
+// TestMain runs the tests, or a process that reads files for them.
 func TestMain(m *testing.M) {
 	sandbox.Child()
 	preview.Child()

@@ -14,13 +14,13 @@ import (
 	"rouse/agent/tool"
 )
 
-// Whatever a name leads to, the answer comes at once, says what is wrong, and nothing is changed.
+// For every kind of path, the call returns at once with the right error and changes no file.
 func TestOddFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	socket, err := net.Listen("unix", filepath.Join(dir, "socket"))
 	if err != nil {
-		t.Skip(err) // of a path that is too long for one
+		t.Skip(err) // the path is too long for a socket
 	}
 
 	t.Cleanup(func() { socket.Close() })
@@ -34,7 +34,7 @@ func TestOddFiles(t *testing.T) {
 	b := newBench(t, dir)
 	b.grants = []tool.Grant{{Path: dir, Write: true}, {Path: "/dev"}}
 	call := b.run(t)
-	for path, kinds := range map[string][2]tool.Kind{ // when it is read, and when it is written
+	for path, kinds := range map[string][2]tool.Kind{ // error kinds of reading and writing
 		"pipe": {tool.KindRejected, tool.KindRejected}, "pipe.pdf": {tool.KindRejected, tool.KindRejected}, "socket": {tool.KindRejected, tool.KindRejected},
 		"loop": {tool.KindExecutionError, tool.KindRejected}, "dangling": {tool.KindNotFound, tool.KindRejected}, "/dev/zero": {tool.KindRejected, tool.KindInvalidArgs},
 		long: {tool.KindExecutionError, tool.KindExecutionError}, "nul\x00": {tool.KindInvalidArgs, tool.KindInvalidArgs},
@@ -52,7 +52,7 @@ func TestOddFiles(t *testing.T) {
 		} {
 			switch {
 			case name == "share_artifact" && path == long:
-				c.kind = tool.KindInvalidArgs // it is the artifact's name as well
+				c.kind = tool.KindInvalidArgs // also the name of the artifact
 			case name == "share_artifact" && c.kind == tool.KindNotFound:
 				c.kind = tool.KindExecutionError // OSA-19
 			}

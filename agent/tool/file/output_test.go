@@ -15,8 +15,8 @@ import (
 	"rouse/agent/tool/file"
 )
 
-// What is written is announced before it is there: the name that it will have, whatever way
-// leads to it, and all that a watch goes by.
+// A write is announced before it happens: with the final name, for every spelling of the path, and
+// with all data that a watch compares.
 func TestOutputsAreAnnouncedFirst(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -93,7 +93,7 @@ func TestOutputsAreAnnouncedFirst(t *testing.T) {
 		t.Errorf("a dry run was announced: %+v, %v", announced[3:], err)
 	}
 
-	// What cannot be announced is not written.
+	// A file that cannot be announced is not written.
 	broken = errors.New("the ledger is full")
 	if _, err := call(map[string]any{"path": "out/a.txt", "content": "x"}); !errors.Is(err, broken) {
 		t.Errorf("%v", err)
@@ -106,7 +106,7 @@ func TestOutputsAreAnnouncedFirst(t *testing.T) {
 	}
 }
 
-// Of hundreds of files that a run may read, a message names a few.
+// A message names only a few of the files that a run may read.
 func TestManyGrantsInAMessage(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

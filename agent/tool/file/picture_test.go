@@ -12,8 +12,8 @@ import (
 	"rouse/agent/tool"
 )
 
-// A picture is shown next to its envelope, which a model reads without its bytes and the record
-// keeps with them (YOA-01).
+// A picture is shown next to its envelope. The model reads the envelope without the bytes, and the
+// record stores them with it (YOA-01).
 func TestReadPicture(t *testing.T) {
 	t.Parallel()
 	const png = "\x89PNG\r\n\x1a\n\x00\x00IEND"
@@ -49,7 +49,7 @@ func TestReadPicture(t *testing.T) {
 	}
 }
 
-// A picture whose end is missing is not shown: a provider would refuse the request with it.
+// A truncated picture is not shown, because a provider would refuse the whole request.
 func TestReadPictureCutOff(t *testing.T) {
 	t.Parallel()
 	_, call := setup(t, map[string]string{"a.png": "\x89PNG\r\n\x1a\n\x00\x00", "b.jpg": "\xff\xd8\xff\xe0jpeg", "c.webp": "RIFF\x09\x00\x00\x00WEBPVP8 "})
@@ -60,7 +60,7 @@ func TestReadPictureCutOff(t *testing.T) {
 	}
 }
 
-// What only looks like pictures in a result is left as it is.
+// Results that only look like pictures stay unchanged.
 func TestAnswerWithoutPictures(t *testing.T) {
 	t.Parallel()
 	for _, recorded := range []string{`{"ok":true,"result":{"images":[1]}}`, `{"ok":true,"result":{"text":"\"images\":"}}`} {

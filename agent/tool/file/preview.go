@@ -19,22 +19,23 @@ import (
 	"rouse/internal/text"
 )
 
-// maxDocument bounds a PDF and a BMP picture, in bytes: little of what is in them is text.
+// maxDocument limits the size of a PDF or BMP file in bytes. It is larger than maxRaw because
+// little of their content is text.
 const maxDocument = 20 << 20
 
-// preview shows a file that is not text but can be shown; is reports whether it is one.
+// preview shows a PDF, spreadsheet or BMP file. is reports whether the file is one of these.
 func (f *files) preview(ctx context.Context, file *os.File, a readArgs, size int64) (e tool.Envelope, is bool, err error) {
 	var show func(context.Context, io.Reader, readArgs) (tool.Envelope, error)
 	most := int64(maxDocument)
 	beginning := make([]byte, 5)
-	n, _ := file.ReadAt(beginning, 0) // a file that cannot be read falls to the reader of texts, which says so
+	n, _ := file.ReadAt(beginning, 0) // if reading fails, the text reader reports the error
 	extension := strings.ToLower(filepath.Ext(a.Path))
 	switch begins := string(beginning[:n]); {
 	case begins == "%PDF-" || extension == ".pdf":
 		show = f.pdf
 	case isWorkbook(a.Path):
 		show, most = f.sheet, maxRaw
-		// Two letters are too few to tell a picture from a text.
+		// Two letters are not enough to distinguish a picture from a text.
 	case strings.HasPrefix(begins, "BM") && (extension == ".bmp" || extension == ".dib"):
 		show = f.bitmap
 	default:
@@ -59,7 +60,7 @@ func (f *files) preview(ctx context.Context, file *os.File, a readArgs, size int
 		err = tool.RefusePath(tool.KindRejected, "%s %s", a.Path, bad.Message)
 	case err == nil || errors.As(err, new(*tool.Refusal)):
 	case ctx.Err() != nil:
-		err = &hostError{err} // the registry answers a cancelled call
+		err = &hostError{err} // the registry reports the cancellation
 	default:
 		err = tool.Refuse(tool.KindUnavailable, "%s cannot be shown: %v", a.Path, err)
 	}
@@ -73,7 +74,7 @@ type pdfResult struct {
 	Kind      string `json:"kind"` // pdf
 	Path      string `json:"path"`
 	Text      string `json:"text"`
-	Pages     int    `json:"pages"` // of the file
+	Pages     int    `json:"pages"` // number of pages in the file
 	StartPage int    `json:"start_page"`
 	EndPage   int    `json:"end_page"`
 	NextPage  int    `json:"next_page,omitempty"`
@@ -123,7 +124,7 @@ func (f *files) pdf(ctx context.Context, content io.Reader, a readArgs) (tool.En
 	return tool.Success(res, warnings...), nil
 }
 
-// bitmap shows a BMP picture as PNG, because no model takes BMP (YOA-01).
+// bitmap shows a BMP picture as PNG, because models do not accept BMP.
 func (f *files) bitmap(ctx context.Context, content io.Reader, a readArgs) (tool.Envelope, error) {
 	data, err := f.viewer.PNG(ctx, content)
 	if err != nil {
@@ -135,9 +136,9 @@ func (f *files) bitmap(ctx context.Context, content io.Reader, a readArgs) (tool
 	return pictureOf(a.Path, "image/png", data), nil
 }
 
-// Limits of the preview of a spreadsheet (OSA-31).
+// Limits of the preview of a spreadsheet.
 const (
-	defaultSheetSize = 8 // rows, and columns
+	defaultSheetSize = 8 // rows and columns
 	maxRows          = 50
 	maxColumns       = 30
 	maxCell          = 200 // characters
@@ -191,17 +192,17 @@ func (f *files) sheet(ctx context.Context, content io.Reader, a readArgs) (tool.
 type pictureResult struct {
 	Kind      string `json:"kind"` // image
 	Path      string `json:"path"`
-	MediaType string `json:"media_type"` // as it is shown
+	MediaType string `json:"media_type"` // as sent to the model
 	Bytes     int    `json:"bytes"`
 }
 
-// picture shows a file that is a picture (YOA-01), or reports false. If the model takes no pictures
-// its provider says so.
+// picture shows a file that is a picture. is reports whether the file is one. If the model does not
+// accept pictures, the provider returns an error.
 func picture(file *os.File, shown string, size int64) (e tool.Envelope, is bool, err error) {
 	beginning := make([]byte, 512)
 	n, err := file.ReadAt(beginning, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return e, false, nil // the reader of texts will say what is wrong
+		return e, false, nil // the text reader reports the error
 	}
 
 	kind := model.ImageType(beginning[:n])
@@ -216,7 +217,7 @@ func picture(file *os.File, shown string, size int64) (e tool.Envelope, is bool,
 	switch {
 	case err != nil:
 		return e, true, err
-	case len(data) > model.MaxImage: // it has grown since Stat
+	case len(data) > model.MaxImage: // the file has grown since Stat
 		return e, true, tool.RefusePath(tool.KindRejected, "%s is a picture of more than %d bytes, which is all that a model is shown", shown, model.MaxImage)
 	case cutOff(kind, data):
 		return e, true, tool.RefusePath(tool.KindRejected, "%s is a picture that is cut off; bring the whole file", shown)
@@ -230,15 +231,15 @@ func pictureOf(shown, kind string, data []byte) tool.Envelope {
 	return e
 }
 
-// cutOff reports whether the end of a picture is missing. Providers refuse a whole request because
-// of one such picture.
+// cutOff reports whether the end of a picture is missing. Providers reject the whole request
+// because of one such picture.
 func cutOff(kind string, data []byte) bool {
 	switch kind {
 	case "image/png":
 		return !bytes.Contains(data, []byte("IEND"))
 	case "image/jpeg":
 		return !bytes.Contains(data, []byte{0xff, 0xd9})
-	case "image/webp": // its size comes after "RIFF", and does not count the first eight bytes
+	case "image/webp": // the size follows "RIFF" and excludes the first eight bytes
 		return len(data) < 12 || uint64(binary.LittleEndian.Uint32(data[4:]))+8 > uint64(len(data))
 	}
 	return false

@@ -16,7 +16,7 @@ import (
 	"rouse/agent/tool/file"
 )
 
-// OSA-31: the words of a PDF are shown page by page, and what cannot be shown is said.
+// The words of a PDF are shown page by page, with a note about unreadable parts (OSA-31).
 func TestReadPDF(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("testdata/invoice.pdf")
@@ -64,7 +64,7 @@ func TestReadPDF(t *testing.T) {
 	}
 }
 
-// YOA-01: a BMP picture is shown as PNG, which models take.
+// A BMP picture is shown as PNG, which models accept (YOA-01).
 func TestReadBitmap(t *testing.T) {
 	t.Parallel()
 	var picture bytes.Buffer
@@ -91,7 +91,7 @@ func TestReadBitmap(t *testing.T) {
 	}
 }
 
-// Where nothing reads such files they are refused, and texts are not.
+// Without a viewer, such files are refused, but texts are read.
 func TestReadWithoutViewer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -27,11 +27,11 @@ var (
 	})
 )
 
-// Limits of file_read (OSA-31).
+// Limits of file_read.
 const (
 	maxChars   = 15_000
 	maxRaw     = 5 << 20 // bytes
-	sniffBytes = 4 << 10 // bytes that are looked at for a NUL
+	sniffBytes = 4 << 10 // bytes searched for a NUL
 )
 
 type readArgs struct {
@@ -50,8 +50,8 @@ type readArgs struct {
 
 	StartPage int `json:"start_page,omitempty" jsonschema:"of a PDF"`
 
-	paged bool // a start after the end is an empty range, not a fault (YOA-01)
-	page  bool // Limit is a default: lines after it are cut off, not unwanted
+	paged bool // a start after the last line returns an empty range
+	page  bool // Limit is a default, so lines after it count as truncated
 }
 
 type readResult struct {
@@ -63,10 +63,10 @@ type readResult struct {
 	NextStartLine   int    `json:"next_start_line,omitempty"`
 	NextEndLine     int    `json:"next_end_line,omitempty"`
 	EndsWithNewline bool   `json:"ends_with_newline"`
-	Encoding        string `json:"encoding,omitempty"` // empty for UTF-8
+	Encoding        string `json:"encoding,omitempty"` // "" for UTF-8
 }
 
-// paged describes how a long answer is cut for a small context: by its numbered lines.
+// paged describes how a long result is shortened for a small context: by its numbered lines.
 func paged(start string) tool.Paging {
 	return tool.Paging{Field: "text", Start: start, Next: "next_start_line"}
 }
@@ -99,7 +99,7 @@ func (f *files) readPath(ctx context.Context, a readArgs) (tool.Envelope, error)
 	if info.IsDir() {
 		return f.list(a)
 	}
-	// Pictures are recognized by their content, whatever their name is.
+	// Pictures are recognized by their content, not by their name.
 	if e, is, err := picture(file, a.Path, info.Size()); is {
 		return e, err
 	}
@@ -118,8 +118,8 @@ func (f *files) readPath(ctx context.Context, a readArgs) (tool.Envelope, error)
 	return f.selectLines(a, f.hidden(text), encoding)
 }
 
-// decodeText reads a text file that is to be changed. It refuses all encodings but UTF-8, in which
-// a change could destroy letters.
+// decodeText reads a text file that is to be changed. It accepts only UTF-8, because a change could
+// destroy letters in other encodings.
 func decodeText(file *os.File, shown string) (string, error) {
 	content, err := readAll(file, shown)
 	if err != nil {
@@ -140,13 +140,13 @@ func notText(shown string) error {
 	return tool.RefusePath(tool.KindRejected, "%s is not a text file in UTF-8, UTF-16 or Windows-1252", shown)
 }
 
-// isBinary reports whether content begins like a file that is not text.
+// isBinary reports whether the beginning of content has a NUL.
 func isBinary[T string | []byte](content T) bool {
 	return slices.Contains([]byte(content[:min(len(content), sniffBytes)]), 0)
 }
 
 // decode returns the text of a file without a byte order mark, and the name of its encoding, which
-// is empty for UTF-8. The encodings are those of db_import. Windows-1252 with control characters is
+// is "" for UTF-8. It supports the encodings of db_import. Windows-1252 with control characters is
 // not text.
 func decode(content string) (text, encoding string, is bool) {
 	if utf8.ValidString(content) {
@@ -154,7 +154,7 @@ func decode(content string) (text, encoding string, is bool) {
 	}
 
 	text, encoding, err := tabular.Decode(content, true)
-	// Text files have tabs, line ends, form feeds, terminal escapes and the end mark of DOS.
+	// Text files may have tabs, line ends, form feeds, terminal escapes and the DOS end mark.
 	isControl := func(r rune) bool {
 		return r < ' ' && !strings.ContainsRune("\t\n\v\f\r\x1a\x1b", r) || r == 0x7f
 	}
@@ -164,9 +164,9 @@ func decode(content string) (text, encoding string, is bool) {
 	return text, encoding, true
 }
 
-// readAll returns the content of a file, unless it is too large.
+// readAll returns the content of a file. It fails if the file is larger than maxRaw.
 func readAll(file *os.File, shown string) (string, error) {
-	// One byte more than allowed tells a file that is too large, also one that has grown since Stat.
+	// One extra byte is read to detect a file that is too large or has grown since Stat.
 	all, err := io.ReadAll(io.LimitReader(file, maxRaw+1))
 	if err == nil && len(all) > maxRaw {
 		err = tool.RefusePath(tool.KindRejected, "%s has more than the %d bytes that the file tools take", shown, maxRaw)
@@ -174,8 +174,7 @@ func readAll(file *os.File, shown string) (string, error) {
 	return string(all), err
 }
 
-// lineEnd returns \r for a text of old Macs, and \n for any other text, even if its lines end in
-// \r\n.
+// lineEnd returns \r for a text with only \r line ends, and \n for any other text, including \r\n.
 func lineEnd(text string) string {
 	if strings.Contains(text, "\r") && !strings.Contains(text, "\n") {
 		return "\r"
@@ -183,12 +182,12 @@ func lineEnd(text string) string {
 	return "\n"
 }
 
-// selectLines returns the wanted lines, as many of them as fit.
+// selectLines returns the requested lines, as many as fit.
 func (f *files) selectLines(a readArgs, content, encoding string) (tool.Envelope, error) {
 	end := lineEnd(content)
 	all := strings.Split(strings.TrimSuffix(content, end), end)
 	if content == "" {
-		all = nil // Split finds one line in it
+		all = nil // Split returns one line for an empty text
 	}
 	from, to, err := lineRange(a, len(all))
 	if err != nil {
@@ -214,7 +213,7 @@ func (f *files) selectLines(a readArgs, content, encoding string) (tool.Envelope
 			break
 		}
 
-		if n > most { // a line that is too long by itself would never be shown
+		if n > most { // otherwise a line longer than the limit would never be shown
 			line = text.Truncate(f.redact(line), most) + "\n"
 			res.Truncated = true
 			warnings = append(warnings, fmt.Sprintf("line %d has %d characters; only its beginning is shown", next, utf8.RuneCountInString(all[next-1])))
@@ -235,13 +234,13 @@ func (f *files) selectLines(a readArgs, content, encoding string) (tool.Envelope
 	return tool.Success(res, warnings...), nil
 }
 
-// numberLine puts a line's number in front of it: six wide, |, no space.
+// numberLine puts a line's number in front of it: six characters, |, no space.
 func numberLine(n int, line string) string {
 	return fmt.Sprintf("%6d|%s\n", n, strings.TrimSuffix(line, "\r"))
 }
 
-// lineRange returns the range of lines that a call asks for, from 1, both ends included. An empty
-// file has a line 1 to start from.
+// lineRange returns the range of lines that a call requests, from 1, both ends included. For an
+// empty file, line 1 is a valid start.
 func lineRange(a readArgs, total int) (from, to int, err error) {
 	refuse := func(field, expected, format string, args ...any) (int, int, error) {
 		return 0, 0, tool.Refuse(tool.KindInvalidArgs, format, args...).WithField(field, expected)
@@ -275,13 +274,13 @@ func lineRange(a readArgs, total int) (from, to int, err error) {
 	case a.EndLine > 0:
 		to = min(a.EndLine, total)
 	case a.Limit > 0:
-		to = from + min(a.Limit, total-from+1) - 1 // so that the sum of two huge numbers does not overflow
+		to = from + min(a.Limit, total-from+1) - 1 // avoids an overflow with huge numbers
 	}
 
 	return from, to, nil
 }
 
-// defaultPage is the number of lines that read_file shows without a limit (YOA-01).
+// defaultPage is the number of lines that read_file shows if the call has no limit.
 const defaultPage = 500
 
 const readAliasText = "Read a text file, look at a picture (PNG, JPEG, WebP, GIF, BMP), read the words of a PDF, see the beginning of a spreadsheet (.xlsx), or list a folder. `offset` is the first line, from 1; `limit` is how many, 500 unless given. Each line comes with its number and ` | `, which are not part of the file."
@@ -303,7 +302,7 @@ type readAliasArgs struct {
 	StartPage int `json:"start_page,omitempty" jsonschema:"of a PDF; default 1"`
 }
 
-// readArgs returns the arguments for file_read. Without an end they ask for a page.
+// readArgs returns the arguments for file_read. If no end is given, they request one page.
 func (a readAliasArgs) readArgs() readArgs {
 	r := readArgs{Path: a.Path, StartLine: cmp.Or(a.Offset, a.StartLine), EndLine: a.EndLine, Limit: a.Limit, TailLines: a.TailLines, MaxChars: a.MaxChars,
 		MaxDepth: a.MaxDepth, SheetName: a.SheetName, MaxRows: a.MaxRows, MaxColumns: a.MaxColumns, StartPage: a.StartPage, paged: true}
@@ -313,7 +312,7 @@ func (a readAliasArgs) readArgs() readArgs {
 	return r
 }
 
-// readAlias is read_file (YOA-01): the same reader with another gutter (UNI-01).
+// readAlias implements read_file, which is file_read with other line numbers.
 func (f *files) readAlias(ctx context.Context, in tool.Invocation, a readAliasArgs) (tool.Envelope, error) {
 	if a.Offset > 0 && a.StartLine > 0 && a.Offset != a.StartLine {
 		return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "offset and start_line are the same; give one of them").WithField("offset", "")
@@ -331,8 +330,8 @@ func (f *files) readAlias(ctx context.Context, in tool.Invocation, a readAliasAr
 	return tool.Success(renderPage(res, max(r.StartLine, 1)), e.Warnings...), nil
 }
 
-// renderPage turns an answer of file_read into one of read_file: other line numbers, and a header.
-// from is the first line if the text is empty.
+// renderPage converts a result of file_read to one of read_file, with other line numbers and a
+// header. from is the first line if the text is empty.
 func renderPage(res readResult, from int) readResult {
 	var lines []string
 	if res.Text != "" {
@@ -344,7 +343,7 @@ func renderPage(res readResult, from int) readResult {
 		number, bare, _ := strings.Cut(line, "|")
 		if i == 0 {
 			if n, err := strconv.Atoi(strings.TrimSpace(number)); err == nil {
-				from = n // tail_lines begins where it begins
+				from = n // with tail_lines, the first line is known only here
 			}
 		}
 		fmt.Fprintf(&out, "%4d | %s\n", from+i, bare)

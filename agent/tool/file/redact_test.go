@@ -12,8 +12,8 @@ import (
 	"rouse/agent/tool/file"
 )
 
-// TestCutsAreRedacted: wherever an answer is cut, in whatever way the file writes the secret, no more than a few
-// characters of it come through: it is looked for before the cut.
+// TestCutsAreRedacted checks that at most a few characters of a secret remain at a cut, for every
+// cut and every encoding of the secret. Secrets are redacted before the cut.
 func TestCutsAreRedacted(t *testing.T) {
 	t.Parallel()
 	const secret = `open-SESAME<7f3e>"now`
@@ -71,14 +71,14 @@ func TestCutsAreRedacted(t *testing.T) {
 			}
 		}
 
-		for before := 470; before <= 500; before += 2 { // where a line of a search is cut
+		for before := 470; before <= 500; before += 2 { // cut of a line of a search
 			line := "find " + strings.Repeat("x", before-5-len(written)/2) + written + strings.Repeat("y", 10_000)
 			write(line + "\n")
 			check(form+" search", call(true, "file_search", map[string]any{"pattern": "find", "path": form + ".txt"}))
 			check(form+" search", call(false, "search", map[string]any{"pattern": "find", "path": form + ".txt"}))
 		}
 
-		for before := 180; before <= 205; before += 2 { // where a line of a diagnosis is cut
+		for before := 180; before <= 205; before += 2 { // cut of a line of a diagnosis
 			write("first " + strings.Repeat("x", before-6-len(written)/2) + written + strings.Repeat("y", 1000) + "\nsecond\n")
 			check(form+" edit", call(true, "file_edit", map[string]any{"path": form + ".txt", "old_text": "first  other", "new_text": "x"}))
 			check(form+" edit", call(true, "file_edit", map[string]any{"path": form + ".txt", "old_text": "second", "new_text": "third", "dry_run": true}))

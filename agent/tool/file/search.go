@@ -34,17 +34,17 @@ var (
 	})
 )
 
-// Limits of a search (OSA-34, YOA-04). Where those of file_search and search differ, the larger one holds.
+// Limits of a search, for both file_search and search.
 const (
 	defaultMatches = 50
 	maxMatches     = 500
 	searchTimeout  = 30 * time.Second
-	maxMatchLine   = 300 // characters of a line that is shown
-	maxSkipped     = 10  // files that are named
+	maxMatchLine   = 300 // characters shown of a line
+	maxSkipped     = 10  // files named in the result
 )
 
 type match struct {
-	Path string `json:"path"` // can be used as it is
+	Path string `json:"path"` // usable as an argument
 	Line int    `json:"line,omitempty"`
 	Text string `json:"text,omitempty"`
 	fileFacts
@@ -60,13 +60,13 @@ type searchResult struct {
 	Skipped  *skipped `json:"skipped,omitempty"`
 }
 
-// skipped are the files that were not searched, and some of their names.
+// skipped counts the files that were not searched and names some of them.
 type skipped struct {
 	Binary     int      `json:"binary,omitempty"`
 	Large      int      `json:"larger_than_5_mib,omitempty"`
 	Secret     int      `json:"secret,omitempty"`
 	Unreadable int      `json:"unreadable,omitempty"`
-	Some       []string `json:"some,omitempty"` // of all but the binary ones
+	Some       []string `json:"some,omitempty"` // names, without binary files
 }
 
 type searchArgs struct {
@@ -100,7 +100,7 @@ func (f *files) fileSearch(ctx context.Context, _ tool.Invocation, a searchArgs)
 	return tool.Success(res, warnings...), nil
 }
 
-// checkPattern refuses a pattern or a glob that cannot be used.
+// checkPattern returns an error if the pattern or the glob is invalid.
 func checkPattern(pattern, field, glob string) error {
 	switch {
 	case strings.ContainsAny(pattern, "\n\x00"):
@@ -113,7 +113,7 @@ func checkPattern(pattern, field, glob string) error {
 	return nil
 }
 
-// nameMatcher reports which paths a pattern matches: as a glob, or as a part of the path.
+// nameMatcher returns a function that matches paths. wanted is a glob or a part of the path.
 func nameMatcher(wanted string) func(rel string) bool {
 	if strings.ContainsAny(wanted, "*?[") && validGlob(wanted) {
 		return globMatcher(wanted)
@@ -122,24 +122,24 @@ func nameMatcher(wanted string) func(rel string) bool {
 	return func(rel string) bool { return strings.Contains(strings.ToLower(pattern.Name(rel)), wanted) }
 }
 
-// search is one search, by either tool.
+// search is one search by either tool.
 type search struct {
-	redact     func(string) string // before a line is cut
+	redact     func(string) string // applied before a line is cut
 	path, glob string
 	limit      int
 	names      bool
-	name       func(rel string) bool // with names
-	find       *lineMatcher          // without
-	wanted     func(rel string) bool // of glob
-	since      time.Time             // older files are left out
+	name       func(rel string) bool // set if names is true
+	find       *lineMatcher          // set if names is false
+	wanted     func(rel string) bool // matcher of glob
+	since      time.Time             // older files are omitted
 	facts      func(fs.FileInfo) fileFacts
 
 	res    searchResult
-	buffer bytes.Buffer // of the file that is being searched
+	buffer bytes.Buffer // content of the current file
 }
 
-// search searches a folder or one file (UNI-03). It returns the first matches by path and line, and
-// counts all.
+// search searches a folder or one file. It returns the first matches by path and line, and the
+// number of all matches.
 func (f *files) search(ctx context.Context, s *search) (*searchResult, []string, error) {
 	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
@@ -157,7 +157,7 @@ func (f *files) search(ctx context.Context, s *search) (*searchResult, []string,
 		return nil, nil, err
 	}
 
-	// The files of a folder come before those of its folders, so the first matches are known only now.
+	// A folder's files are visited before its subfolders, so the first matches are known only now.
 	s.trim()
 	res := &s.res
 	res.Cut = res.Total > len(res.Matches) || w.incomplete
@@ -177,7 +177,8 @@ func (f *files) search(ctx context.Context, s *search) (*searchResult, []string,
 func (s *search) visit(at walkedFile, shown string) {
 	rel := at.rel
 	within := path.Join(at.walk.within, rel)
-	// "." is a file that the call names: its glob does not count, and OpenChecked has judged it.
+	// "." is a file named by the call. The glob does not apply to it, and OpenChecked has checked
+	// access.
 	if rel != "." && (!s.wanted(rel) || at.walk.isHidden(within)) {
 		return
 	}
@@ -214,7 +215,7 @@ func (s *search) visit(at walkedFile, shown string) {
 	}
 
 	text, is := searchable(text)
-	if !is { // counted without their names: there may be very many
+	if !is { // not named, because there may be very many
 		s.res.Skipped.Binary++
 		return
 	}
@@ -230,15 +231,15 @@ func (s *search) visit(at walkedFile, shown string) {
 	s.add(some, total)
 }
 
-// searchable returns the text of a file, and reports whether it is text. A file that is damaged, or
-// in an unknown encoding, is searched as it is.
+// searchable returns the text of a file, and reports whether it is text. It returns the content
+// unchanged if the file is damaged or has an unknown encoding.
 func searchable(content []byte) ([]byte, bool) {
 	if isUTF16 := bytes.HasPrefix(content, []byte("\xff\xfe")) || bytes.HasPrefix(content, []byte("\xfe\xff")); !isUTF16 {
 		if isBinary(content) {
 			return nil, false
 		}
 		if utf8.Valid(content) {
-			return bytes.TrimPrefix(content, []byte("\ufeff")), true // the mark is not part of the first line
+			return bytes.TrimPrefix(content, []byte("\ufeff")), true // the byte order mark is not part of the first line
 		}
 	}
 
@@ -253,7 +254,7 @@ var (
 	errNotSearchable = errors.New("not a regular file any more, or one with a second hard link")
 )
 
-// read returns the content of a file, in a buffer that will be used again.
+// read returns the content of a file. The next call overwrites the returned bytes.
 func (at walkedFile) read(buf *bytes.Buffer) ([]byte, error) {
 	f, err := openToRead(at.dir, at.name)
 	if err != nil {
@@ -287,13 +288,13 @@ func (s *search) skip(where string, count func(*skipped)) {
 
 func (s *search) add(some []match, total int) {
 	s.res.Total += total
-	// Trimmed now and then, so that many matches need little memory.
+	// Trimmed from time to time to limit memory.
 	if s.res.Matches = append(s.res.Matches, some...); len(s.res.Matches) > 8*s.limit {
 		s.trim()
 	}
 }
 
-// trim drops all but the first matches by path and line.
+// trim keeps only the first matches by path and line.
 func (s *search) trim() {
 	slices.SortFunc(s.res.Matches, func(a, b match) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line))
@@ -301,14 +302,14 @@ func (s *search) trim() {
 	s.res.Matches = s.res.Matches[:min(len(s.res.Matches), s.limit)]
 }
 
-// truncateLine shortens a line for an answer.
+// truncateLine shortens a line for the result.
 func (s *search) truncateLine(line []byte) string {
 	if len(line) <= maxMatchLine {
 		return strings.ToValidUTF8(string(line), "\uFFFD")
 	}
 
-	// Cut before it is copied, because a line may be the whole file, but redacted before the final
-	// cut.
+	// The line is cut before it is copied, because it may be the whole file. It is redacted before
+	// the final cut.
 	enough := utf8.UTFMax * (maxMatchLine + 1)
 	if len(line) <= enough+spare {
 		return text.Truncate(s.redact(string(line)), maxMatchLine)
@@ -316,7 +317,7 @@ func (s *search) truncateLine(line []byte) string {
 	return text.Truncate(text.RedactedHead(string(line[:enough+spare]), spare, s.redact)+"…", maxMatchLine)
 }
 
-// spare is the number of bytes behind a cut in which a secret across it is looked for.
+// spare is the number of bytes after a cut that are searched for a secret crossing the cut.
 const spare = 4 << 10
 
 const searchAliasText = "Find lines in files by a regular expression (RE2), one line at a time. `include` is a glob of the files; capitals do not matter unless `case_sensitive`. Hidden files, node_modules, and what .gitignore names are left out."
@@ -328,7 +329,7 @@ type searchAliasArgs struct {
 	CaseSensitive bool   `json:"case_sensitive,omitempty"`
 }
 
-// searchAlias is search (YOA-04): by regular expression, answered in lines.
+// searchAlias implements search, which takes a regular expression and returns lines of text.
 func (f *files) searchAlias(ctx context.Context, _ tool.Invocation, a searchAliasArgs) (tool.Envelope, error) {
 	if err := checkPattern(a.Pattern, "include", a.Include); err != nil {
 		return tool.Envelope{}, err
@@ -359,7 +360,7 @@ func (f *files) searchAlias(ctx context.Context, _ tool.Invocation, a searchAlia
 	return tool.Success(out, warnings...), nil
 }
 
-// quotePath quotes a path with a line break, which could pass for two.
+// quotePath quotes a path with a line break, which would look like two paths.
 func quotePath(path string) string {
 	if strings.ContainsAny(path, "\n\r") {
 		return strconv.Quote(path)
@@ -369,8 +370,8 @@ func quotePath(path string) string {
 
 func validGlob(glob string) bool { return doublestar.ValidatePattern(glob) }
 
-// globMatcher reports which paths a glob matches: their names, or the whole paths if the glob has a
-// slash. Case does not matter; "" matches all.
+// globMatcher returns a function that matches paths with a glob. The glob is compared with file
+// names, or with whole paths if it has a slash. It ignores case. An empty glob matches all paths.
 func globMatcher(glob string) func(rel string) bool {
 	if glob == "" {
 		return func(string) bool { return true }
@@ -386,10 +387,12 @@ func globMatcher(glob string) func(rel string) bool {
 	}
 }
 
-// lineMatcher finds the lines of a text that a regular expression matches.
+// lineMatcher finds the lines of a text that match a regular expression.
 type lineMatcher struct {
-	line    *regexp.Regexp
-	literal []byte // in lower case, in every match; a text without it is not searched line by line
+	line *regexp.Regexp
+	// literal is a lower-case string that occurs in every match. A text without it is not searched
+	// line by line.
+	literal []byte
 }
 
 // newRegexpMatcher returns a matcher for a regular expression.
@@ -399,8 +402,8 @@ func newRegexpMatcher(pattern string, caseSensitive bool) (*lineMatcher, error) 
 		return &lineMatcher{line: re}, err
 	}
 
-	// A case-insensitive expression is slow. bytes.ToLower does not unite all forms of s and of
-	// letters beyond ASCII.
+	// Case-insensitive expressions are slow. The literal excludes s and non-ASCII letters, because
+	// bytes.ToLower does not fold all of their forms.
 	literal, _ := re.LiteralPrefix()
 	m := &lineMatcher{}
 	for part := range strings.FieldsFuncSeq(strings.ToLower(literal), func(r rune) bool { return r > 127 || r == 's' }) {

@@ -31,7 +31,8 @@ func formatMatches(got map[string]any) string {
 	return strings.Join(out, "|")
 }
 
-// TestSearchDefault: where nobody says how many, 50 matches are the most, and the answer says that there are more (OSA-34).
+// TestSearchDefault checks that a search returns at most 50 matches by default, and reports that
+// there are more (OSA-34).
 func TestSearchDefault(t *testing.T) {
 	t.Parallel()
 	_, call := setup(t, map[string]string{"few.txt": strings.Repeat("few\n", 50), "many.txt": strings.Repeat("many\n", 51)})
@@ -43,8 +44,8 @@ func TestSearchDefault(t *testing.T) {
 	}
 }
 
-// TestSearch: OSA-34 and UNI-03, lines and names are found, in capitals or not; what is left
-// out is what a person would leave out, and what could not be searched is reported.
+// TestSearch checks that lines and names are found regardless of case. Ignored files are omitted,
+// and files that could not be searched are reported (OSA-34, UNI-03).
 func TestSearch(t *testing.T) {
 	t.Parallel()
 	dir, call := setup(t, map[string]string{
@@ -87,7 +88,7 @@ func TestSearch(t *testing.T) {
 		}
 	}
 
-	// What one leaves out, and how many it gives at most, the other does.
+	// Both tools omit the same files and have limits.
 	_, many := setup(t, map[string]string{"many": strings.Repeat("needle\n", 600), ".gitignore": "*.log\n", "x.log": "needle", "node_modules/x": "needle"})
 	if e, got := many("file_search", map[string]any{"pattern": "needle", "max_results": 1000}); !e.OK || got["truncated"] != true || strings.Count(formatMatches(got), "many:") != 500 {
 		t.Errorf("%d matches, truncated: %v, %+v", strings.Count(formatMatches(got), "many:"), got["truncated"], e.Kind)
@@ -109,7 +110,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestSearchExpression: YOA-04, by regular expression, and 50 lines at most.
+// TestSearchExpression checks regular expressions, with at most 50 lines (YOA-04).
 func TestSearchExpression(t *testing.T) {
 	t.Parallel()
 	_, call := setup(t, map[string]string{"a.go": "func One() {}\nfunc two() {}\n", "b.txt": "func three", "c.txt": strings.Repeat("many\n", 51)})
@@ -135,8 +136,8 @@ func TestSearchExpression(t *testing.T) {
 	}
 }
 
-// TestSearchLikeOthers: a search finds the lines that a slow one finds, and those of ripgrep
-// where it is installed, for patterns of all kinds on files of all kinds.
+// TestSearchLikeOthers compares a search with a slow implementation, and with ripgrep if it is
+// installed, for many patterns and files.
 func TestSearchLikeOthers(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -179,7 +180,7 @@ func TestSearchLikeOthers(t *testing.T) {
 				t.Errorf("%q: the first is %s, want one of %s", pattern, lines[0], names[0])
 			}
 			if rg == "" || slices.Contains([]string{"x$", `\bsun\b`, "l.*n"}, pattern) {
-				continue // ends of lines, of words, and bytes that are no letters are other things to it
+				continue // ripgrep treats line ends, word ends and invalid bytes differently
 			}
 
 			args := []string{"--no-config", "--no-require-git", "--count", "--no-filename", "--crlf", "-a", pattern, dir}
@@ -205,10 +206,10 @@ func TestSearchLikeOthers(t *testing.T) {
 	}
 }
 
-// TestSearchLikeRipgrep: YOA-04, the lines that are found are those that ripgrep finds where it is
-// installed, on files and folders of all kinds: what is hidden, what .gitignore names and takes
-// back, bytes that are no text, ends of lines, capitals, odd names. What a single byte that is no
-// text, or a \r within a line, is to a pattern, is another matter in each program.
+// TestSearchLikeRipgrep compares a search with ripgrep if it is installed, on many files and
+// folders (YOA-04). They include hidden and ignored files, negated rules, invalid bytes, line ends,
+// capitals and odd names. The programs differ in how a pattern treats a single invalid byte, or a
+// \r within a line.
 func TestSearchLikeRipgrep(t *testing.T) {
 	t.Parallel()
 	rg, err := exec.LookPath("rg")
@@ -237,7 +238,7 @@ func TestSearchLikeRipgrep(t *testing.T) {
 
 		cmd := exec.Command(rg, args...)
 		cmd.Dir = dir
-		out, _ := cmd.Output() // 1: nothing was found
+		out, _ := cmd.Output() // ripgrep exits with 1 if there is no match
 		var want []string
 		for line := range strings.Lines(string(out)) {
 			if name, rest, ok := strings.Cut(line, "\x00"); ok {
@@ -262,7 +263,7 @@ func TestSearchLikeRipgrep(t *testing.T) {
 	}
 }
 
-// A search and a list that come to the end of their time say that there may be more (YOA-03, YOA-04).
+// A search or a list that times out reports that there may be more (YOA-03, YOA-04).
 func TestSearchEndsInTime(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -296,7 +297,7 @@ func TestSearchEndsInTime(t *testing.T) {
 	}
 }
 
-// A link, a swapped folder and a hard link are not searched, and none of them leads out.
+// Links, swapped folders and hard links are not searched, and do not lead out of the folder.
 func TestSearchStays(t *testing.T) {
 	t.Parallel()
 	dir, call := setup(t, map[string]string{"in/a.txt": "needle", "work/b.txt": "needle"})
@@ -327,8 +328,8 @@ func TestSearchStays(t *testing.T) {
 	}
 }
 
-// TestListFiles: YOA-03 and UNI-02, files alone, sorted, with the number of all; what Cargo builds is left
-// out, and a folder of the same name elsewhere is not.
+// TestListFiles checks that only files are listed, sorted, with the total number. The target folder
+// of Cargo is omitted, but not another folder named target (YOA-03, UNI-02).
 func TestListFiles(t *testing.T) {
 	t.Parallel()
 	content := map[string]string{"a/b/c/d.txt": "x", "a/b/c.txt": "x", "node_modules/x": "x", "line\nbreak": "x", "rust/Cargo.toml": "x", "rust/target/x": "x", "target/x": "x"}
@@ -347,7 +348,7 @@ func TestListFiles(t *testing.T) {
 	if _, got := call("list_files", map[string]any{"pattern": "*.txt", "max_depth": 9}); got["text"] != "a/b/c.txt\na/b/c/d.txt\n" || got["truncated"] != false {
 		t.Errorf("%v", got)
 	}
-	// Below another folder, and as the same folder read: paths that can be used as they are.
+	// Paths below another folder are usable as arguments, as in a listing of file_read.
 	if _, got := call("list_files", map[string]any{"path": "a"}); got["text"] != "a/b/c.txt\na/b/c/d.txt\n" || !strings.Contains(fmt.Sprint(got["entries"]), "path:a/b/c/d.txt") {
 		t.Errorf("%v", got)
 	}
@@ -359,7 +360,7 @@ func TestListFiles(t *testing.T) {
 	}
 }
 
-// Names are compared in the composed form of Unicode, and answered as the system has them.
+// Names are compared in Unicode NFC, and returned as the file system has them.
 func TestNamesOfMacs(t *testing.T) {
 	t.Parallel()
 	const composed, parts = "\u00dcbung.txt", "U\u0308bung.txt"
@@ -377,7 +378,7 @@ func TestNamesOfMacs(t *testing.T) {
 	}
 }
 
-// TestReadFile: YOA-01 and UNI-01, the alias of the reader has its own gutter and header.
+// TestReadFile checks the line numbers and the header of the alias (YOA-01, UNI-01).
 func TestReadFile(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "YOA-01")
@@ -406,7 +407,8 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
-// TestAliases: YOA-05, UNI-05 and UNI-06, a model sees the aliases that its agent's list asks for.
+// TestAliases checks that a model sees only the aliases in its agent's list (YOA-05, UNI-05,
+// UNI-06).
 func TestAliases(t *testing.T) {
 	t.Parallel()
 	roots, err := tool.NewRoots(t.TempDir(), nil)

@@ -24,10 +24,10 @@ import (
 //go:embed share.md
 var shareText string
 
-// Limits of what is shared.
+// Limits of shared content.
 const (
-	maxShared      = 32 << 20  // bytes of an artifact
-	maxSharedOfRun = 256 << 20 // bytes of all of a run
+	maxShared      = 32 << 20  // bytes of one artifact
+	maxSharedOfRun = 256 << 20 // bytes of all artifacts of a run
 	maxName        = 200       // bytes
 )
 
@@ -39,7 +39,7 @@ type shareArgs struct {
 }
 
 type shareResult struct {
-	Artifact    string `json:"artifact"` // its number
+	Artifact    string `json:"artifact"` // id of the artifact
 	Filename    string `json:"filename"`
 	Version     int    `json:"version"`
 	Size        int64  `json:"size"` // bytes
@@ -47,8 +47,8 @@ type shareResult struct {
 	Description string `json:"description,omitempty"`
 }
 
-// shareSpec is share_artifact (OSA-19). It changes only the ledger, which accepts a call once. It
-// is not a reading tool, so that a reduction cannot call it.
+// shareSpec is the spec of share_artifact. The tool changes only the ledger, which accepts a call
+// once. It is not a read tool, so that the reduction of a long result cannot call it.
 var shareSpec = tool.Spec{
 	Name: "share_artifact", Description: shareText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesArtifact,
 	OnDemand: true, Example: `{"path":"out/report.md","description":"The report of the week"}`,
@@ -62,7 +62,8 @@ func (a shareArgs) name() string {
 	return a.Filename
 }
 
-// checkShare refuses a call that says too little, or too much, whatever the file holds.
+// checkShare returns an error if the arguments are incomplete or contradict each other. It does not
+// read the file.
 func (f *files) checkShare(a shareArgs) error {
 	wrong := func(field, expected, format string, args ...any) error {
 		return tool.Refuse(tool.KindInvalidArgs, format, args...).WithField(field, expected)
@@ -75,7 +76,8 @@ func (f *files) checkShare(a shareArgs) error {
 	case a.Path != "" && a.Content != "":
 		return wrong("content", "", "give path or content, not both")
 	case strings.Contains(a.Content, "---SHARED_ARTIFACT_START---") || strings.Contains(a.Content, "---SHARED_ARTIFACT_END---"):
-		// Whoever reads results by these marks would take a part of the content for another artifact.
+		// A program that finds artifacts by these marks would mistake a part of the content for
+		// another artifact.
 		return wrong("content", "the content alone", "the content holds a mark by which shared artifacts are found in texts (---SHARED_ARTIFACT_…---); leave it out, or share a file by its path")
 	case a.Content != "" && a.Filename == "":
 		return wrong("filename", "a name like report.md", "content needs a filename")
@@ -90,7 +92,7 @@ func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (too
 		return tool.Envelope{}, err
 	}
 
-	// Redacted before and after: expanding what looks like \n could change the middle of a secret.
+	// Redacted before and after, because expanding \n could change the middle of a secret.
 	a.Content = f.redact(a.Content)
 	name, content, warnings, err := f.contentToShare(ctx, a)
 	if err != nil {
@@ -109,7 +111,7 @@ func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (too
 		return tool.Failure(tool.KindRejected, "this run has shared %d bytes, and at most %d are kept of one", whole, maxSharedOfRun), nil
 	}
 
-	// Secrets are not recognized in data that is not text, and redaction could damage it.
+	// Only text is redacted. Redaction could damage binary data.
 	if text := string(content); utf8.Valid(content) {
 		content = []byte(f.redact(text))
 	}
@@ -123,23 +125,23 @@ func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (too
 	return tool.Success(shareResult{fmt.Sprint(kept.ID), kept.Name, kept.Version, kept.Size, kept.Hash, kept.Description}, warnings...), nil
 }
 
-// isRelativeTop reports whether a path is that of a folder without a name, such as "." or "..".
+// isRelativeTop reports whether a path ends in "." or "..", which are not names.
 func isRelativeTop(path string) bool {
 	return path != "" && (filepath.Base(path) == "." || filepath.Base(path) == "..")
 }
 
-// isFileName reports whether a name has no folder and is usable on every system.
+// isFileName reports whether a name has no folder and is valid on every system.
 func isFileName(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) <= maxName && utf8.ValidString(name) &&
 		!strings.ContainsAny(name, `/\`) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// contentToShare reads the content that a call shares, and names it.
+// contentToShare returns the name and the content of the artifact.
 func (f *files) contentToShare(ctx context.Context, a shareArgs) (name string, content []byte, warnings []string, err error) {
 	name = a.name()
 	if a.Path == "" {
 		text := a.Content
-		// A model that escapes twice means line breaks, unless it also writes real ones.
+		// A model that escapes twice means line breaks, unless the content also has real ones.
 		if !strings.Contains(text, "\n") && strings.Contains(text, `\n`) {
 			text = strings.NewReplacer(`\n`, "\n", `\t`, "\t").Replace(text)
 			warnings = append(warnings, `the content had no line breaks: each \n and \t in it became one, or a tab`)
@@ -153,7 +155,7 @@ func (f *files) contentToShare(ctx context.Context, a shareArgs) (name string, c
 	file, err := f.roots.Open(a.Path)
 	if isNotFound(err) {
 		e := f.notFoundWithCandidates(ctx, a.Path, err.Error())
-		e.Kind = tool.KindExecutionError // as its contract has it
+		e.Kind = tool.KindExecutionError // required by the contract of the tool
 		return "", nil, nil, e
 	}
 	if err != nil {
@@ -182,7 +184,7 @@ func tooLarge(what string) error {
 	return tool.Refuse(tool.KindRejected, "%s has more than the %d bytes that can be shared as one; share a part of it, or tell where it is", what, maxShared)
 }
 
-// errTooMuch ends a walk over a folder that is too large to be shared.
+// errTooMuch ends the walk of a folder that is too large to share.
 var errTooMuch = errors.New("too much")
 
 // archiveEnding is the extension of the archive of a shared folder.
@@ -203,8 +205,8 @@ func (f *files) folderName(a shareArgs) string {
 	return name
 }
 
-// folderToShare packs a folder into an archive (OSA-19): its files in the order of their paths,
-// texts redacted. Links, files that no tool may read, and .git are left out and named in a warning.
+// folderToShare packs a folder into an archive. The files are sorted by path and texts are
+// redacted. Links, .git and files that tools may not read are omitted and named in a warning.
 func (f *files) folderToShare(ctx context.Context, at string) (content []byte, warnings []string, err error) {
 	place, err := f.roots.Resolve(at, false)
 	if err != nil {
@@ -233,7 +235,8 @@ func (f *files) folderToShare(ctx context.Context, at string) (content []byte, w
 			return nil
 		}
 
-		// Each by its own path, so that a file that may not be read is not read within a folder either.
+		// Each file is opened by its own path, so that a forbidden file stays forbidden within a
+		// folder.
 		one, err := f.readWhole(path.Join(filepath.ToSlash(at), name), maxShared-total)
 		if errors.As(err, new(*tool.Refusal)) {
 			left = append(left, name)
@@ -269,8 +272,8 @@ func (f *files) folderToShare(ctx context.Context, at string) (content []byte, w
 	return content, warnings, nil
 }
 
-// readWhole reads a file of at most so many bytes. The error is a *tool.Refusal if the roots refuse
-// it.
+// readWhole reads a file of at most most bytes. The error is a *tool.Refusal if the roots refuse
+// the path.
 func (f *files) readWhole(at string, most int64) ([]byte, error) {
 	file, err := f.roots.Open(at)
 	if err != nil {

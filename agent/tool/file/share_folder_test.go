@@ -13,7 +13,7 @@ import (
 	"rouse/agent/tool"
 )
 
-// unzipped are the files of an archive, each with its content.
+// unzipped returns the files of an archive with their contents.
 func unzipped(t *testing.T, content string) (out []string) {
 	t.Helper()
 	r, err := zip.NewReader(strings.NewReader(content), int64(len(content)))
@@ -34,8 +34,9 @@ func unzipped(t *testing.T, content string) (out []string) {
 	return out
 }
 
-// OSA-19: a folder is shared as one archive, the same for the same files, a version of its name. Links are not followed, and what
-// holds secrets is left out and named; a folder that is too large is refused.
+// A folder is shared as one archive, identical for identical files, and as a version of its name.
+// Links are not followed. Files with secrets are omitted and named. A folder that is too large is
+// refused (OSA-19).
 func TestShareFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -12,7 +12,7 @@ import (
 	"rouse/internal/contract"
 )
 
-// held is what the ledger keeps of an artifact that a call has shared.
+// held returns the stored artifact of a call.
 func (b *bench) held(t *testing.T, name string) string {
 	t.Helper()
 	all, err := b.ledger.Artifacts.List(t.Context(), b.last)
@@ -33,8 +33,8 @@ func (b *bench) held(t *testing.T, name string) string {
 	return "none"
 }
 
-// TestShare: OSA-19, UNI-12, what is shared is a copy, a name's next version, and whatever else is
-// asked for is refused, with a hint on what to do.
+// TestShare checks that a copy is stored as the next version of its name. Invalid calls are refused
+// with a hint (OSA-19, UNI-12).
 func TestShare(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -113,8 +113,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestShareOnce: OSA-19, a call that is made again after a crash shares nothing again, and no
-// text is kept with a secret in it.
+// TestShareOnce checks that a call repeated after a crash does not share again, and that secrets
+// are redacted (OSA-19).
 func TestShareOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, t.TempDir())

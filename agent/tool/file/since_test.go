@@ -41,7 +41,7 @@ func TestSince(t *testing.T) {
 		"24h": {recent, "new.txt sub/deep/new.md sub/new.csv", "new.txt sub/deep/new.md"},
 		"-1d": {recent, "new.txt sub/deep/new.md sub/new.csv", "new.txt sub/deep/new.md"},
 		"3d":  {"new.txt old.txt sub/new.csv sub/old.csv sub/deep/new.md", "new.txt old.txt sub/deep/new.md sub/new.csv sub/old.csv", "new.txt sub/deep/new.md sub/old.csv"},
-		// The values of {{ .LastSuccess }} before and after the first success.
+		// Values of {{ .LastSuccess }} before and after the first success.
 		"0001-01-01T00:00:00.000Z":                             {all, "new.txt old.txt sub/deep/new.md sub/new.csv sub/old.csv", "new.txt sub/deep/new.md sub/old.csv"},
 		at.Add(time.Second).Format("2006-01-02T15:04:05.000Z"): {recent, "new.txt sub/deep/new.md sub/new.csv", "new.txt sub/deep/new.md"},
 	} {

@@ -10,7 +10,7 @@ import (
 	"rouse/agent/tool"
 )
 
-// spreadsheet makes an .xlsx file of sheets of rows; a row is the XML of its cells.
+// spreadsheet creates an .xlsx file with sheets of rows. A row is the XML of its cells.
 func spreadsheet(t *testing.T, sheets map[string]string, order ...string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -41,8 +41,8 @@ func spreadsheet(t *testing.T, sheets map[string]string, order ...string) string
 	return out.String()
 }
 
-// TestReadSheet: OSA-31, the beginning of a spreadsheet is shown; one that is damaged or hostile
-// is refused in words.
+// TestReadSheet checks that the first rows of a spreadsheet are shown, and that damaged or hostile
+// files are refused with a message (OSA-31).
 func TestReadSheet(t *testing.T) {
 	t.Parallel()
 	var many strings.Builder
@@ -95,7 +95,7 @@ func TestReadSheet(t *testing.T) {
 		}
 	}
 
-	for _, path := range []string{"bomb.xlsx", "wide.xlsx"} { // whatever is made of them, it is short
+	for _, path := range []string{"bomb.xlsx", "wide.xlsx"} { // the message or preview must be short
 		if e, _ := call("file_read", map[string]any{"path": path}); len(e.Result)+len(e.Message) > 2000 {
 			t.Errorf("%s: %d bytes", path, len(e.Result))
 		}

@@ -9,8 +9,8 @@ import (
 	"rouse/agent/tool"
 )
 
-// What another run wrote between the reading and the replacing of a file is not lost: the
-// writer gets an error, and may try again.
+// A file that another run has changed between the read and the replacement is not overwritten. The
+// writer gets an error and may retry.
 func TestStaleWrite(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(path string) error{

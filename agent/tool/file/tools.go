@@ -14,29 +14,30 @@ import (
 	"rouse/internal/ledger/fileop"
 )
 
-// Options configure the tools of one run.
+// Options configures the tools of one run.
 type Options struct {
 	Roots *tool.Roots
-	// Wanted reports whether a tool is made; nil means all.
+	// Wanted reports whether to create a tool. If nil, all tools are created.
 	Wanted    func(name string) bool
-	Log       *fileop.FileOps     // of the changes, with the contents before
-	Artifacts *artifact.Artifacts // of what is shared
-	Locks     *tool.Locks         // of all runs, and of all that undoes what they wrote
-	// ContentOnly keeps share_artifact from reading paths, for an agent without files.
+	Log       *fileop.FileOps     // records changes, with the previous contents
+	Artifacts *artifact.Artifacts // stores shared content
+	Locks     *tool.Locks         // shared by all runs and by undo
+	// ContentOnly stops share_artifact from reading paths, for an agent without files.
 	ContentOnly bool
-	Allow       []string // the agent's globs of tools; an alias needs one that asks for it
-	// Redact removes secrets from shared content and from cut text. Optional.
+	Allow       []string // tool globs of the agent; an alias must be named
+	// Redact removes secrets from shared content and from shortened text. Optional.
 	Redact func(text string) string
-	// RedactReads also removes them from all that is read, for a model. A playbook gets it unchanged.
+	// RedactReads also redacts file content that is read. It is set for a model. A playbook gets
+	// the content unchanged.
 	RedactReads bool
-	// Viewer shows files that are not text. If nil, PDF, spreadsheets and BMP are refused.
+	// Viewer shows binary files. If nil, PDF, XLSX and BMP files are refused.
 	Viewer *preview.Viewer
 	// Since parses the argument since. If nil, only RFC 3339 times and durations are accepted.
 	Since func(written string) (time.Time, error)
-	Zone  *time.Location // of the times in listings; nil means UTC
+	Zone  *time.Location // time zone of listings; nil means UTC
 }
 
-// files are the tools of one run.
+// files holds the tools of one run.
 type files struct {
 	Options
 	roots     *tool.Roots
@@ -45,10 +46,10 @@ type files struct {
 	locks     *tool.Locks
 	viewer    *preview.Viewer
 	redact    func(text string) string
-	hidden    func(text string) string // applied to all that is read
+	hidden    func(text string) string // redacts content that is read
 }
 
-// member is a tool of the family, and the function that makes it for one run.
+// member is a tool of the package, and the function that creates it for one run.
 type member struct {
 	spec   tool.Spec
 	define func(*files, tool.Spec) (tool.Tool, error)
@@ -77,8 +78,8 @@ var members = []member{
 	taking(alias(searchSpec, tool.Spec{Name: "search", Description: searchAliasText, Class: tool.ClassSearch, Example: `{"pattern":"total: [0-9]+","include":"*.md"}`}), (*files).searchAlias),
 }
 
-// taking returns the member whose arguments are an A. need replaces the need of a tool that only
-// reads or changes the file at its path.
+// taking returns a member with arguments of type A. need replaces the default need, which is access
+// to the path argument.
 func taking[A any](s tool.Spec, run func(*files, context.Context, tool.Invocation, A) (tool.Envelope, error), need ...func(*files, A) (tool.Access, error)) member {
 	s.Args = reflect.TypeFor[A]()
 	return member{s, func(f *files, s tool.Spec) (tool.Tool, error) {
@@ -90,7 +91,7 @@ func taking[A any](s tool.Spec, run func(*files, context.Context, tool.Invocatio
 	}}
 }
 
-// reading adds to a spec the properties of a tool that changes nothing.
+// reading adds the properties of a read-only tool to a spec.
 func reading(name, description string, class tool.Class, s tool.Spec) tool.Spec {
 	s.Name, s.Description, s.Class, s.Effect, s.Writes = name, description, class, domain.EffectRead, tool.WritesNothing
 	s.Scope, s.Path = tool.ScopeAgent, "path"
@@ -104,14 +105,14 @@ func changing(name, description string, s tool.Spec) tool.Spec {
 	return s
 }
 
-// alias returns the spec of a tool with the name, the texts and the arguments of another one.
+// alias returns the spec of a tool with the name, texts and arguments of another tool.
 func alias(of, as tool.Spec) tool.Spec {
 	of.AliasOf, of.Name, of.Description, of.Class, of.Brief = of.Name, as.Name, as.Description, as.Class, ""
 	of.Enum, of.Paging, of.Example = as.Enum, as.Paging, as.Example
 	return of
 }
 
-// Specs lists the tools of the family.
+// Specs returns the specs of the file tools.
 func Specs() tool.Specs {
 	var out tool.Specs
 	for _, m := range members {
@@ -123,7 +124,7 @@ func Specs() tool.Specs {
 // WriteName returns the name of the tool that writes a file as a whole.
 func WriteName() string { return writeSpec.Name }
 
-// Tools makes the file tools of one run.
+// Tools creates the file tools of one run.
 func Tools(o Options) ([]tool.Tool, error) {
 	unchanged := func(text string) string { return text }
 	o.Zone = cmp.Or(o.Zone, time.UTC)
@@ -144,7 +145,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 		if s.Path != "" {
 			s.Canonical = o.Roots.Canonical
 		}
-		if s.Path != "" && s.Effect == domain.EffectRead { // answers are reused while a file stays the same
+		if s.Path != "" && s.Effect == domain.EffectRead { // results are reused while a file is unchanged
 			s.StatKey = o.Roots.StatKey
 		}
 		t, err := m.define(f, s)

@@ -30,7 +30,7 @@ var (
 	copySpec = changing("file_copy", copyText, tool.Spec{Path: "to", Timeout: transferTimeout, OnDemand: true, Example: `{"from":"report.md","to":"archive/report.md"}`})
 )
 
-// transferTimeout bounds a call, which may read and write 4 GiB.
+// transferTimeout limits a call, which may read and write 4 GiB.
 const transferTimeout = 10 * time.Minute
 
 type transferArgs struct {
@@ -42,7 +42,7 @@ type transferArgs struct {
 
 type transferResult struct {
 	From        string `json:"from,omitempty"`
-	Path        string `json:"path"` // the new path
+	Path        string `json:"path"` // new path
 	Kind        string `json:"kind"` // file or folder
 	Files       int    `json:"files"`
 	Bytes       int64  `json:"bytes"`
@@ -67,7 +67,7 @@ func (r *transferResult) count(items []item, size int64) {
 
 func (f *files) transferNeed(a transferArgs, moves bool) (tool.Access, error) {
 	if a.From == "" || a.To == "" {
-		return tool.Access{}, nil // the call will be refused
+		return tool.Access{}, nil // the call itself returns the error
 	}
 	return f.roots.TransferNeed(filepath.Clean(a.From), f.target(a), moves), nil
 }
@@ -82,7 +82,7 @@ func (f *files) copy(ctx context.Context, in tool.Invocation, a transferArgs) (t
 	return f.inTurn(ctx, func() (any, error) { return f.transfer(ctx, in, a, to, false) }, a.From, to)
 }
 
-// inTurn makes a change once the call has the turns of its paths.
+// inTurn locks the paths of a call and then makes its change.
 func (f *files) inTurn(ctx context.Context, do func() (any, error), paths ...string) (tool.Envelope, error) {
 	var names []string
 	for _, path := range paths {
@@ -101,7 +101,8 @@ func (f *files) inTurn(ctx context.Context, do func() (any, error), paths ...str
 	return tool.Success(res), nil
 }
 
-// target returns the new path. In an existing folder, the file keeps its name.
+// target returns the new path. If To is an existing folder or ends with a slash, the file keeps its
+// name.
 func (f *files) target(a transferArgs) string {
 	to := filepath.Clean(a.To)
 	if strings.HasSuffix(a.To, "/") || strings.HasSuffix(a.To, string(filepath.Separator)) {
@@ -119,7 +120,8 @@ func (f *files) target(a transferArgs) string {
 	return to
 }
 
-// transfer moves or copies. The changes are recorded before they are made, so that undo works after a crash in between.
+// transfer moves or copies. The changes are recorded before they are made, so that undo works after
+// a crash.
 func (f *files) transfer(ctx context.Context, in tool.Invocation, a transferArgs, to string, moves bool) (transferResult, error) {
 	before, err := f.earlier(ctx, in)
 	if err != nil {
@@ -174,7 +176,8 @@ func (f *files) shown(path string) string {
 	return f.relToWorkdir(path)
 }
 
-// inTheWay reads the file that will be overwritten. It returns an error if it must not be overwritten.
+// inTheWay reads the file that will be overwritten. It returns an error if the file must not be
+// overwritten.
 func (f *files) inTheWay(ctx context.Context, in tool.Invocation, p *tool.FileHandle, a transferArgs, to string, source item) (fileState, error) {
 	refuse := func(format string, args ...any) (fileState, error) {
 		return fileState{}, tool.RefusePath(tool.KindRejected, format, args...)
@@ -226,6 +229,8 @@ func (f *files) inTheWay(ctx context.Context, in tool.Invocation, p *tool.FileHa
 // content reads a whole file for its record.
 //
 // nolint: contextcheck // it reads local state and returns soon
+//
+// nolint: contextcheck // it reads local state and returns soon
 func (f *files) content(p *tool.FileHandle, shown string) (fileState, error) {
 	file, err := p.OpenChecked()
 	if err != nil {
@@ -261,7 +266,8 @@ func (f *files) plan(in tool.Invocation, from, to string, p *tool.FileHandle, it
 	target := filepath.Join(p.Name(), p.Rel)
 	var ops, gone []fileop.Op
 	for _, one := range items {
-		// A path that the call could not write itself must not be written as part of a folder either.
+		// A path that the call could not write directly must not be written as part of a folder
+		// either.
 		at, err := f.roots.Resolve(filepath.Join(to, one.rel), true)
 		if err == nil {
 			err = at.Close()
@@ -286,7 +292,7 @@ func (f *files) plan(in tool.Invocation, from, to string, p *tool.FileHandle, it
 		}
 	}
 	if moves {
-		slices.Reverse(gone) // the innermost first
+		slices.Reverse(gone) // innermost first
 		ops = append(ops, gone...)
 	}
 	ops[0].CreatedFolder = firstMissingFolder(p)
@@ -315,7 +321,7 @@ func (f *files) carry(ctx context.Context, in tool.Invocation, a transferArgs, p
 			before[i] = []byte(old.text)
 		}
 	}
-	// ready is called right before the rename, when the content is complete at the absolute path now.
+	// ready is called right before the rename. now is the absolute path of the complete content.
 	wasRecorded := false
 	ready := func(now string) error {
 		for _, one := range items {
@@ -358,12 +364,12 @@ func (f *files) carry(ctx context.Context, in tool.Invocation, a transferArgs, p
 	return p.Explain(err)
 }
 
-// partlyMovedError reports that a move created the new file but did not remove all of the old one.
+// partlyMovedError reports that a move created the new files but did not remove all old ones.
 type partlyMovedError struct{ error }
 
 func (e *partlyMovedError) Unwrap() error { return e.error }
 
-// make makes the change with a rename if possible, or else with a checked copy.
+// make renames if possible. Otherwise it makes a verified copy.
 func (f *files) make(ctx context.Context, a transferArgs, s, p *tool.FileHandle, items []item, replace, moves bool, ready func(now string) error) error {
 	if moves {
 		if err := ready(filepath.Join(s.Name(), s.Rel)); err != nil {
@@ -376,7 +382,7 @@ func (f *files) make(ctx context.Context, a transferArgs, s, p *tool.FileHandle,
 
 	complete := func(temp string) error {
 		for _, one := range items {
-			if moves && !one.info.IsDir() { // a rename keeps the time
+			if moves && !one.info.IsDir() { // a rename preserves the time
 				if err := p.Chtimes(filepath.Join(temp, one.rel), one.info.ModTime(), one.info.ModTime()); err != nil {
 					return err
 				}
@@ -415,7 +421,7 @@ func (f *files) make(ctx context.Context, a transferArgs, s, p *tool.FileHandle,
 // remaining old ones. done is false if the earlier attempt made no change.
 func (f *files) finishTransfer(a transferArgs, in tool.Invocation, before recorded) (res transferResult, done bool, err error) {
 	arrived, untouched := true, true
-	var left []fileop.Op // the old files, then the old folders, the outermost first
+	var left []fileop.Op // old files, then old folders, outermost first
 	for _, op := range slices.Backward(before.ops) {
 		now, err := stateOf(f.roots, op)
 		if err != nil {
@@ -450,7 +456,7 @@ func (f *files) finishTransfer(a transferArgs, in tool.Invocation, before record
 		}
 	}
 
-	top := before.ops[len(before.ops)-1] // the oldest
+	top := before.ops[len(before.ops)-1] // the oldest change
 	if res.Kind = "file"; top.Type == fileop.DirCreate {
 		res.Kind = "folder"
 	}

@@ -42,7 +42,7 @@ func (b *bench) tree(t *testing.T) string {
 	return strings.Join(out, " ")
 }
 
-// Moves, copies, deletions and new folders can be undone call by call and as a whole run. (OSA-35)
+// Moves, copies, deletions and new folders can be undone call by call and as a whole run (OSA-35).
 func TestTransfers(t *testing.T) {
 	t.Parallel()
 	content := map[string]string{"a.pdf": "%PDF\x00\xff", "b.txt": "b", "in/x.txt": "x", "in/deep/y.bin": "y\x00", "full/z.txt": "z"}
@@ -77,7 +77,7 @@ func TestTransfers(t *testing.T) {
 				if e, got := call(c.tool, c.args); !e.OK || got["can_undo"] != true || b.tree(t) != c.after {
 					t.Fatalf("%+v %v\n%q, want\n%q", e, got, b.tree(t), c.after)
 				}
-				if round == 0 { // call by call, then the whole run
+				if round == 0 { // first call by call, then the whole run
 					if e, _ := call("file_undo", nil); !e.OK || b.tree(t) != all {
 						t.Fatalf("undo: %+v %q", e, b.tree(t))
 					}
@@ -183,7 +183,8 @@ func TestTransfersRefused(t *testing.T) {
 	}
 }
 
-// A call that was cut off by a crash is repeated under its key, with the result of a single call. (OSA-35)
+// A call that was interrupted by a crash is repeated under its key, with the result of a single
+// call (OSA-35).
 func TestTransferAfterCrash(t *testing.T) {
 	t.Parallel()
 	for name, crash := range map[string]func(dir string) error{
@@ -231,7 +232,8 @@ func TestTransferAfterCrash(t *testing.T) {
 	}
 }
 
-// A move to another file system makes a checked copy and removes the old files. Undo restores them.
+// A move to another file system makes a verified copy and removes the old files. Undo restores
+// them.
 func TestMoveBetweenFileSystems(t *testing.T) {
 	t.Parallel()
 	far, err := os.MkdirTemp("/dev/shm", "rouse-test-") //nolint:usetesting // on another file system
@@ -276,7 +278,7 @@ func TestTransferLimits(t *testing.T) {
 	for i := range 1000 {
 		write(t, filepath.Join(dir, "many", fmt.Sprint(i)), "")
 	}
-	for path, size := range map[string]int64{"huge/a": 4<<30 + 1, "large.bin": 32<<20 + 1} { // without content on the disk
+	for path, size := range map[string]int64{"huge/a": 4<<30 + 1, "large.bin": 32<<20 + 1} { // sparse files
 		if err := os.Truncate(filepath.Join(dir, path), size); err != nil {
 			t.Skip("the disk holds no such file: ", err)
 		}

@@ -17,9 +17,9 @@ import (
 	"rouse/internal/owner"
 )
 
-// Undo reverts one recorded change of a file. It refuses, with a *tool.Refusal, if the file was
-// changed since, unless force is set. A change that cannot be restored at all is always refused. It
-// has access only to the folder that was granted to the run, through no link below the boundary.
+// Undo reverts one recorded change of a file. It returns a *tool.Refusal if the file was changed
+// since, unless force is set. It always refuses a change that cannot be restored. It accesses only
+// the folder that was granted to the run, and follows no link below the boundary.
 func Undo(ctx context.Context, log *fileop.FileOps, locks *tool.Locks, b nofollow.UntrustedDirs, op fileop.Op, force bool) error {
 	gone := func(path string, err error) error {
 		return tool.RefusePath(tool.KindNotFound, "the folder of %s is gone: %v", path, err)
@@ -47,7 +47,7 @@ func siblingOf(ctx context.Context, log *fileop.FileOps, op fileop.Op) (fileop.O
 	if err != nil {
 		return fileop.Op{}, &hostError{err}
 	}
-	for _, one := range ops { // the newest first
+	for _, one := range ops { // newest first
 		if one.ID < op.ID {
 			return one, nil
 		}
@@ -98,7 +98,7 @@ func moveBack(ctx context.Context, log *fileop.FileOps, source *tool.Roots, p *t
 	return copyInto(ctx, from, p, one, true, func(string) error { return nil })
 }
 
-// whyNotUndoable returns why a change cannot be undone now, or "".
+// whyNotUndoable returns the reason why a change cannot be undone now, or "".
 func whyNotUndoable(roots *tool.Roots, op fileop.Op) string {
 	p, old, err := openChanged(roots, op)
 	if err != nil {
@@ -108,8 +108,9 @@ func whyNotUndoable(roots *tool.Roots, op fileop.Op) string {
 	return undoObstacle(p, op, old, func(string) bool { return false })
 }
 
-// undoObstacle returns why a change cannot be undone, given what is at its path now. gone reports
-// the paths at which the other changes that are undone with it will leave nothing.
+// undoObstacle returns the reason why a change cannot be undone, given the current state of its
+// path. It returns "" if it can. gone reports the paths that the other changes undone with this one
+// will remove.
 func undoObstacle(p *tool.FileHandle, op fileop.Op, now fileState, gone func(path string) bool) string {
 	if why := contentObstacle(op, now); why != "" || op.Type != fileop.DirCreate {
 		return why
@@ -123,7 +124,7 @@ func undoObstacle(p *tool.FileHandle, op fileop.Op, now fileState, gone func(pat
 	return ""
 }
 
-// stateOf reads what is at the path of a change now.
+// stateOf returns the current state of the path of a change.
 func stateOf(roots *tool.Roots, op fileop.Op) (fileState, error) {
 	p, now, err := openChanged(roots, op)
 	if err != nil {
@@ -132,7 +133,7 @@ func stateOf(roots *tool.Roots, op fileop.Op) (fileState, error) {
 	return now, p.Close()
 }
 
-// openChanged opens the path of a change, and reads what is there now.
+// openChanged opens the path of a change and reads its current state.
 //
 // nolint: contextcheck // it reads local state and returns soon
 func openChanged(roots *tool.Roots, op fileop.Op) (*tool.FileHandle, fileState, error) {
@@ -154,7 +155,7 @@ func openChanged(roots *tool.Roots, op fileop.Op) (*tool.FileHandle, fileState, 
 	return p, old, nil
 }
 
-// hasHash reports whether the content has a hash; "" is the hash of no file.
+// hasHash reports whether the content has the given hash. The hash of a missing file is "".
 func (b fileState) hasHash(hash string) bool {
 	if b.info == nil {
 		return hash == ""
@@ -168,7 +169,8 @@ func (b fileState) hasHash(hash string) bool {
 	return hash == hashOf(b.text)
 }
 
-// contentObstacle returns why a change cannot be undone, given the current state of its file.
+// contentObstacle returns the reason why a change cannot be undone, given the current state of its
+// file.
 func contentObstacle(op fileop.Op, now fileState) string {
 	switch {
 	case !op.UndoneAt.IsZero():
@@ -186,7 +188,7 @@ func contentObstacle(op fileop.Op, now fileState) string {
 }
 
 // undo restores the file of a change and marks the change as undone. A change that was not made is
-// only marked. source reaches the new name of a moved file.
+// only marked. source gives access to the new name of a moved file.
 func undo(ctx context.Context, log *fileop.FileOps, locks *tool.Locks, roots, source *tool.Roots, op fileop.Op, force bool) error {
 	release, err := locks.Acquire(ctx, roots.Canonical(op.Path))
 	if err != nil {
@@ -200,7 +202,7 @@ func undo(ctx context.Context, log *fileop.FileOps, locks *tool.Locks, roots, so
 	}
 	defer p.Close()
 
-	// The file may be as before because of a crash before the change, or before an undo was marked.
+	// A crash before the change or before the mark leaves the file in its old state.
 	asBefore := op.NoUndoReason == "" && op.UndoneAt.IsZero() && old.hasHash(op.BeforeHash)
 	why := undoObstacle(p, op, old, func(string) bool { return false })
 	switch {
@@ -230,7 +232,7 @@ func undo(ctx context.Context, log *fileop.FileOps, locks *tool.Locks, roots, so
 	return nil
 }
 
-// removeCreated removes a file that was created, and the empty folders that were made for it.
+// removeCreated removes a created file and the empty folders that were created for it.
 func removeCreated(p *tool.FileHandle, old fileState, op fileop.Op) error {
 	if !old.unchanged(p) {
 		return changedMeanwhile(op.Path)
@@ -241,7 +243,7 @@ func removeCreated(p *tool.FileHandle, old fileState, op fileop.Op) error {
 	return removeFolders(p, op)
 }
 
-// removeFolders removes the folders that were created for a file if they are empty.
+// removeFolders removes the folders that were created for a file, if they are empty.
 func removeFolders(p *tool.FileHandle, op fileop.Op) error {
 	if op.CreatedFolder == "" {
 		return atomicfile.SyncFolderIn(p.Root, filepath.Dir(p.Rel))
@@ -258,7 +260,7 @@ func removeFolders(p *tool.FileHandle, op fileop.Op) error {
 	}
 	for ; folder != "." && len(folder) >= len(last); folder = filepath.Dir(folder) {
 		if p.Remove(folder) != nil {
-			break // something else is in it now, which also keeps those above
+			break // the folder is not empty, so its parents are not either
 		}
 	}
 
@@ -266,7 +268,7 @@ func removeFolders(p *tool.FileHandle, op fileop.Op) error {
 	return atomicfile.SyncFolderIn(p.Root, folder)
 }
 
-// restore writes the content before the change, with its permissions.
+// restore writes the content and the permissions before the change.
 func restore(ctx context.Context, log *fileop.FileOps, p *tool.FileHandle, old fileState, op fileop.Op) error {
 	text, err := log.Before(ctx, op.ID)
 	if err != nil {
@@ -284,7 +286,7 @@ func restore(ctx context.Context, log *fileop.FileOps, p *tool.FileHandle, old f
 	return commit(p, op.Path, file, old)
 }
 
-// changedError says that a file was not replaced because somebody else had changed it.
+// changedError reports that a file was not replaced because it was changed meanwhile.
 type changedError struct{ error }
 
 func (e *changedError) Unwrap() error { return e.error }
@@ -302,7 +304,7 @@ func byCommand(op fileop.Op) bool {
 	return false
 }
 
-// folderHasOther reports whether a folder holds anything except what will be gone.
+// folderHasOther reports whether a folder holds entries for which gone is false.
 func folderHasOther(p *tool.FileHandle, rel string, gone func(path string) bool) (bool, error) {
 	dir, err := p.Open(rel)
 	if err != nil {
@@ -331,23 +333,23 @@ func folderHasOther(p *tool.FileHandle, rel string, gone func(path string) bool)
 	return false, nil
 }
 
-// Undone is a change of a file by a run, and why it cannot be undone, or "".
+// Undone is a change of a file by a run. Why is the reason why it cannot be undone, or "".
 type Undone struct {
 	fileop.Op
 	Why string
 }
 
-// UndoRun reverts all changes of files by a run, the newest first. Without force it reverts all or
-// none: a file that was changed since prevents it. With dry it only reports the obstacles. Changes
-// that were undone before are left out.
+// UndoRun reverts all changes of files by a run, newest first. Without force it reverts all or
+// none: a file that was changed since prevents the undo. If dry is set, it only reports the
+// obstacles. It skips changes that are already undone.
 func UndoRun(ctx context.Context, log *fileop.FileOps, locks *tool.Locks, b nofollow.UntrustedDirs, run int64, force, dry bool) (out []Undone, done bool, err error) {
 	ops, err := log.List(ctx, fileop.Filter{Run: run, Limit: -1})
 	if err != nil {
 		return nil, false, err
 	}
 
-	// Planned first: the disk shows the newest state. later has the hash that each path will have once
-	// the newer changes are undone.
+	// The undo is planned first, because the disk shows only the newest state. later holds the hash
+	// of each path after the newer changes are undone.
 	free, later := true, map[string]string{}
 	for _, op := range ops {
 		if !op.UndoneAt.IsZero() {
@@ -370,7 +372,7 @@ func UndoRun(ctx context.Context, log *fileop.FileOps, locks *tool.Locks, b nofo
 
 		later[op.Path] = op.BeforeHash
 		for folder := filepath.Dir(op.Path); op.CreatedFolder != "" && len(folder) >= len(op.CreatedFolder); folder = filepath.Dir(folder) {
-			later[folder] = "" // its undo removes the folders that were made for it
+			later[folder] = "" // undo also removes the folders created for the file
 		}
 
 		out = append(out, u)
@@ -381,7 +383,7 @@ func UndoRun(ctx context.Context, log *fileop.FileOps, locks *tool.Locks, b nofo
 
 	done = true
 	for i, u := range out {
-		if u.NoUndoReason != "" { // its old content was not stored
+		if u.NoUndoReason != "" { // the old content was not stored
 			done = false
 			continue
 		}
@@ -395,8 +397,8 @@ func UndoRun(ctx context.Context, log *fileop.FileOps, locks *tool.Locks, b nofo
 	return out, done, nil
 }
 
-// obstacleNow returns why the newest change of a file cannot be undone. A change that was not made
-// prevents nothing.
+// obstacleNow returns the reason why the newest change of a file cannot be undone. It returns ""
+// for a change that was not made.
 func obstacleNow(b nofollow.UntrustedDirs, op fileop.Op, gone func(path string) bool) string {
 	roots, err := tool.NewRootsWithin(b, op.Root, nil)
 	if err != nil {

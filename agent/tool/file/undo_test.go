@@ -31,7 +31,8 @@ func (b *bench) text(name string) string {
 	return string(raw)
 }
 
-// TestUndo: OSA-35, changes are listed and undone: the last, one of many, all of a file.
+// TestUndo checks the history and the undo of the last change, one of many, and all changes of a
+// file (OSA-35).
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, t.TempDir())
@@ -100,7 +101,7 @@ func TestUndo(t *testing.T) {
 		t.Errorf("one change twice: %+v", e)
 	}
 
-	// Another run of the agent takes it back by its number, and by nothing else.
+	// Another run of the agent undoes the change only by the run number and the key.
 	call = b.run(t)
 	if e, _ := call("file_undo", nil); e.Kind != tool.KindNotFound || !strings.Contains(e.Message, "this run") {
 		t.Errorf("another run's change: %+v", e)
@@ -112,7 +113,7 @@ func TestUndo(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 
-	// As many as are asked for, up to a hundred.
+	// The history has at most 100 entries.
 	for range 101 {
 		op := fileop.Op{Agent: "clerk", Type: fileop.Create, Root: b.dir, Path: filepath.Join(b.dir, "gone"), AfterHash: "x"}
 		if _, err := b.ledger.FileOps.Add(t.Context(), ledger.Attempt{Run: b.last, Number: 1}, op, nil); err != nil {
@@ -126,7 +127,7 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// whyNot says of each change of an agent, the newest first, why it cannot be undone.
+// whyNot returns the reason why each change of an agent cannot be undone, newest first.
 func whyNot(t *testing.T, call caller) (out []string) {
 	t.Helper()
 	e, got := call("file_operation_history", nil)
@@ -141,8 +142,8 @@ func whyNot(t *testing.T, call caller) (out []string) {
 	return out
 }
 
-// TestUndoRun reverts the changes of a run from outside, the newest first, as its owner
-// does; what was changed since only by force.
+// TestUndoRun reverts the changes of a run from outside, newest first. Files that were changed
+// since are reverted only with force.
 func TestUndoRun(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, t.TempDir())
@@ -189,7 +190,7 @@ func TestUndoRun(t *testing.T) {
 	}
 }
 
-// An agent around the folder of a run may have put a link in its place: undo does not write along it.
+// An agent may have replaced the folder of a run with a link. Undo does not write through the link.
 func TestUndoFollowsNoLink(t *testing.T) {
 	t.Parallel()
 	outer, err := filepath.EvalSymlinks(t.TempDir())
@@ -219,8 +220,8 @@ func TestUndoFollowsNoLink(t *testing.T) {
 	}
 }
 
-// A crash between the record of a change and the change leaves one that did not come about:
-// the history says so, and undoing it leaves the file alone.
+// After a crash between the record and the change, the history reports that the change was not
+// made. Undo leaves the file unchanged.
 func TestUndoOfNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, t.TempDir())
@@ -257,8 +258,8 @@ func TestUndoOfNothing(t *testing.T) {
 	}
 }
 
-// Writing what a file holds already leaves it as it is, with its time, and is on record all the same; undoing
-// it leaves the file alone, too, and what the run wrote before is undone as ever.
+// Writing the same content leaves the file and its time unchanged, but is recorded. Undo leaves the
+// file unchanged, too. Earlier changes of the run can still be undone.
 func TestWriteOfTheSameBytes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, writeFiles(t, map[string]string{"a.txt": "one\n"}))
@@ -294,7 +295,7 @@ func TestWriteOfTheSameBytes(t *testing.T) {
 	if err != nil || len(ops) != 4 {
 		t.Fatalf("%+v, %v", ops, err)
 	}
-	for i, op := range ops { // the newest first
+	for i, op := range ops { // newest first
 		if err := file.Undo(t.Context(), b.ledger.FileOps, nil, nofollow.UntrustedDirs{}, op, false); err != nil {
 			t.Errorf("%d: %v", i, err)
 		}
@@ -304,7 +305,7 @@ func TestWriteOfTheSameBytes(t *testing.T) {
 	}
 }
 
-// A change of more than is kept says so before and after, and is not undone.
+// A change beyond the undo limit is reported before and after it, and cannot be undone.
 func TestUndoBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, t.TempDir())
@@ -329,8 +330,8 @@ func TestUndoBounded(t *testing.T) {
 	}
 }
 
-// TestUndoAllOfARun: all changes of a run go, or none when a file was changed since; a second time
-// there is nothing to do.
+// TestUndoAllOfARun checks that all changes of a run are undone, or none if a file was changed
+// since. A second undo finds no changes.
 func TestUndoAllOfARun(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, t.TempDir())

@@ -26,7 +26,7 @@ var (
 	undoSpec    = changing("file_undo", undoText, tool.Spec{OnDemand: true, Writes: tool.WritesUndo, Example: `{"operation_id":"12"}`})
 )
 
-// Limits of file_operation_history (OSA-35).
+// Limits of file_operation_history.
 const (
 	defaultHistory = 20
 	maxHistory     = 100
@@ -34,7 +34,7 @@ const (
 
 type operation struct {
 	ID      string `json:"operation_id"`
-	Batch   string `json:"batch_id"` // the same for all that the calls of one answer changed
+	Batch   string `json:"batch_id"` // same for all changes by one model response
 	Run     int64  `json:"run"`
 	Type    string `json:"type"` // create, write, fileEdit, move, moveAway, copy, delete, dirCreate, dirDelete
 	Path    string `json:"path"`
@@ -77,8 +77,8 @@ func (f *files) operationOf(op fileop.Op, in tool.Invocation) operation {
 	return operation{ID: operationID(op, in), Batch: batchID(op), Run: op.Run, Type: string(op.Type), Path: f.relToWorkdir(op.Path), At: op.At.Format(time.RFC3339)}
 }
 
-// operationID returns how a run refers to a change: by the key of the call that made it, preceded
-// by the number of another run.
+// operationID returns the id by which a run refers to a change. The id is the key of the call,
+// prefixed with the run number if the change belongs to another run.
 func operationID(op fileop.Op, in tool.Invocation) string {
 	if op.Run == in.Run {
 		return op.Batch
@@ -86,10 +86,10 @@ func operationID(op fileop.Op, in tool.Invocation) string {
 	return fmt.Sprintf("%d/%s", op.Run, op.Batch)
 }
 
-// batchID returns an id that the changes of all calls of one answer share (OSA-07).
+// batchID returns an id that is the same for the changes of all calls in one model response.
 func batchID(op fileop.Op) string { return fmt.Sprintf("%d/%s", op.Run, tool.AnswerKey(op.Batch)) }
 
-// recordedPath returns the form of a path in which changes are recorded.
+// recordedPath returns a path in the form in which changes record it.
 func (f *files) recordedPath(path string) (string, error) {
 	p, err := f.roots.Resolve(path, false)
 	if err != nil {
@@ -132,14 +132,14 @@ func (f *files) undo(ctx context.Context, in tool.Invocation, a undoArgs) (tool.
 	return tool.Success(map[string]any{"undone": undone, "count": len(undone)}), nil
 }
 
-// checkBatch refuses the first of the changes that one command made if any of them cannot be
-// undone: of a moved file, one name must not be restored without the other.
+// checkBatch returns an error at the first change of a batch if any change of the batch cannot be
+// undone. Otherwise one name of a moved file could be restored without the other.
 func (f *files) checkBatch(ops []fileop.Op, at int) error {
 	if at > 0 && ops[at-1].Batch == ops[at].Batch {
 		return nil
 	}
 
-	gone := map[string]bool{} // paths at which the undo leaves nothing
+	gone := map[string]bool{} // paths that the undo removes
 	for _, op := range ops[at:] {
 		if op.Batch != ops[at].Batch {
 			break
@@ -154,7 +154,7 @@ func (f *files) checkBatch(ops []fileop.Op, at int) error {
 		}
 
 		why := undoObstacle(p, op, now, func(path string) bool { return gone[path] })
-		// A file that is as before is no obstacle: its change will only be marked.
+		// A file in its old state is no obstacle, because its change is only marked.
 		if p.Close(); why != "" && !now.hasHash(op.BeforeHash) {
 			return tool.RefusePath(tool.KindRejected, "the change %s cannot be undone: %s: %s", op.Batch, f.relToWorkdir(op.Path), why)
 		}
@@ -162,7 +162,7 @@ func (f *files) checkBatch(ops []fileop.Op, at int) error {
 	return nil
 }
 
-// selectChanges finds the changes that a call means, the newest first.
+// selectChanges returns the changes that a call refers to, newest first.
 func (f *files) selectChanges(ctx context.Context, in tool.Invocation, a undoArgs) (ops []fileop.Op, err error) {
 	unknown := tool.Refuse(tool.KindNotFound, "there is no change %q; see file_operation_history", a.OperationID)
 	filter, path := fileop.Filter{Agent: in.Agent, Run: in.Run, Batch: a.OperationID, Limit: -1}, ""
@@ -183,7 +183,7 @@ func (f *files) selectChanges(ctx context.Context, in tool.Invocation, a undoArg
 		return nil, err
 	}
 
-	touching := map[string]bool{} // the calls that changed the path: a file that was moved has two
+	touching := map[string]bool{} // calls that changed the path; a move has two paths
 	for _, op := range all {
 		touching[op.Batch] = touching[op.Batch] || op.Path == path
 	}
@@ -193,7 +193,7 @@ func (f *files) selectChanges(ctx context.Context, in tool.Invocation, a undoArg
 		case a.OperationID == "" && !op.UndoneAt.IsZero(), a.OperationID == "" && path != "" && !touching[op.Batch]:
 			continue
 		case len(ops) > 0 && (path == "" || a.OperationID != "") && op.Batch != ops[0].Batch:
-			continue // the last call alone
+			continue // only the last call
 		}
 		ops = append(ops, op)
 	}

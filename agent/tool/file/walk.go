@@ -15,36 +15,36 @@ import (
 	"rouse/internal/text"
 )
 
-// maxWalked is how many entries a walk reads at most.
+// maxWalked limits the number of entries that a walk reads.
 const maxWalked = 250_000
 
 // walkedFile is a file in an open folder.
 type walkedFile struct {
 	dir  *os.Root
 	name string
-	rel  string // from where the walk began, with slashes
+	rel  string // path from the start of the walk, with slashes
 	walk *walk
 }
 
-// walk calls visit with each file below a folder. Links, pipes and devices are left out, as are
-// hidden and generated files and those that .gitignore names. Every folder is opened as an os.Root
-// of its own: a swapped link leads nowhere else.
+// walk calls visit for each file below a folder. It skips links, pipes, devices, hidden files,
+// generated files and files ignored by .gitignore. It opens every folder as its own os.Root, so
+// that a swapped link cannot lead elsewhere.
 type walk struct {
 	start *os.Root
-	depth int // of folders; 0 has no limit
+	depth int // maximum depth of folders; 0 means no limit
 	visit func(walkedFile)
-	// within is where the walk begins in its root; outside says that this is not in the workdir, so
-	// that a hard link may be a file that was not granted.
+	// within is the start of the walk relative to its root. outside is true if the start is not in
+	// the workdir. Then a hard link may point to a file that was not granted.
 	within   string
 	outside  bool
-	isHidden func(rel string) bool // masked paths in the root
+	isHidden func(rel string) bool // reports whether a path in the root is masked
 
 	walked     int
 	unread     []string // folders that could not be read
-	incomplete bool     // the context has ended, or there are too many entries
+	incomplete bool     // true if the context ended or there were too many entries
 }
 
-// folder visits the files of a folder and of those below it.
+// folder visits the files of a folder and of its subfolders.
 func (w *walk) folder(ctx context.Context, at string, depth int, rules *ignoreRules) {
 	folders, rules := w.files(ctx, at, rules)
 	if w.depth > 0 && depth >= w.depth {
@@ -58,13 +58,13 @@ func (w *walk) folder(ctx context.Context, at string, depth int, rules *ignoreRu
 	}
 }
 
-// over reports whether the walk has to end early.
+// over reports whether the walk must end early.
 func (w *walk) over(ctx context.Context) bool {
 	w.incomplete = w.incomplete || ctx.Err() != nil || w.walked > maxWalked
 	return w.incomplete
 }
 
-// files visits the files of a folder, and returns its folders with the rules that apply in them.
+// files visits the files of a folder. It returns its subfolders and the rules that apply in them.
 func (w *walk) files(ctx context.Context, at string, rules *ignoreRules) ([]string, *ignoreRules) {
 	dir, err := w.start.OpenRoot(at)
 	if err != nil {
@@ -73,7 +73,7 @@ func (w *walk) files(ctx context.Context, at string, rules *ignoreRules) ([]stri
 	}
 	defer dir.Close()
 
-	// What was read before an error is visited all the same.
+	// Entries that were read before an error are still visited.
 	entries, err := fs.ReadDir(dir.FS(), ".")
 	if err != nil {
 		w.unread = append(w.unread, at)
@@ -97,7 +97,7 @@ func (w *walk) files(ctx context.Context, at string, rules *ignoreRules) ([]stri
 				folders = append(folders, e.Name())
 			}
 		case e.Type().IsRegular():
-			if w.over(ctx) { // asked for each file: to search one takes a while
+			if w.over(ctx) { // checked for each file, because searching one takes time
 				return nil, nil
 			}
 			w.visit(walkedFile{dir, e.Name(), rel, w})
@@ -113,12 +113,13 @@ func joinRel(folder, name string) string {
 	return folder + "/" + name
 }
 
-// openToRead opens a file that was listed as regular. If it is a pipe now, opening does not block.
+// openToRead opens a file that was listed as regular. It does not block if a pipe has replaced the
+// file.
 func openToRead(dir *os.Root, name string) (*os.File, error) {
 	return dir.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
-// unreadWarning names folders that could not be read.
+// unreadWarning returns a warning that names the folders that could not be read.
 func (w *walk) unreadWarning() []string {
 	if len(w.unread) == 0 {
 		return nil
@@ -134,7 +135,7 @@ func (f *files) walkPath(ctx context.Context, at string, depth int, visit func(w
 	}
 	defer p.Close()
 
-	// Opened only for the checks: links, hard links, secrets and masks of the path that was given.
+	// Opened only to check the given path for links, hard links, secrets and masks.
 	file, err := p.OpenChecked()
 	if err != nil {
 		return nil, err
@@ -166,7 +167,7 @@ func (f *files) walkPath(ctx context.Context, at string, depth int, visit func(w
 	return w, nil
 }
 
-// parentRules returns the rules of the .gitignore files from the root down to where a walk begins.
+// parentRules returns the rules of the .gitignore files from the root down to the start of a walk.
 func (f *files) parentRules(p *tool.FileHandle) *ignoreRules {
 	var rules *ignoreRules
 	up := filepath.ToSlash(p.Rel)
@@ -176,10 +177,11 @@ func (f *files) parentRules(p *tool.FileHandle) *ignoreRules {
 
 	folder := "."
 	for _, part := range strings.Split(up, "/") {
-		// A folder that cannot be opened has no rules; the walk itself says what cannot be read.
+		// Folders that cannot be opened have no rules. The walk itself reports unreadable folders.
 		if dir, err := p.OpenRoot(folder); err == nil {
 			rules = readIgnores(dir, "", rules)
-			// The empty base marks rules that were just read; those of folders further up are set.
+			// An empty base marks the rules that were just read. Rules of higher folders already
+			// have a base.
 			if rules != nil && rules.base == "" {
 				rules.base, rules.prefix = ".", strings.TrimPrefix(strings.TrimPrefix(up, folder), "/")+"/"
 			}

@@ -21,13 +21,12 @@ var (
 	})
 )
 
-// maxContent bounds the characters that file_write takes at once (OSA-32).
+// maxContent limits the number of characters in one call of file_write.
 const maxContent = 30_000
 
 const (
 	modeAppend = "append"
-	// maxAppendTries bounds how often an append begins again, for a file that a program writes without
-	// a pause.
+	// maxAppendTries limits the retries of an append to a file that a program writes continuously.
 	maxAppendTries = 50
 )
 
@@ -41,7 +40,7 @@ type writeArgs struct {
 type writeResult struct {
 	Path        string `json:"path"`
 	Created     bool   `json:"created"`
-	Unchanged   bool   `json:"unchanged,omitempty"` // it held the same already
+	Unchanged   bool   `json:"unchanged,omitempty"` // the file already had this content
 	Bytes       int    `json:"bytes"`
 	Diff        string `json:"diff"`
 	Risk        string `json:"risk_level"` // low, medium, high
@@ -52,7 +51,7 @@ type writeResult struct {
 
 const writeAliasText = "Write a text file as a whole, with the folders it needs. An existing file is replaced."
 
-// writeNeed refuses too much content before the owner is asked about the call.
+// writeNeed refuses content that is too long before the owner is asked to approve the call.
 func (f *files) writeNeed(a writeArgs) (tool.Access, error) {
 	return f.roots.WriteNeed(filepath.Clean(a.Path)), checkLength(a.Content)
 }
@@ -72,8 +71,7 @@ func (f *files) write(ctx context.Context, in tool.Invocation, a writeArgs) (too
 		return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "the content holds a NUL character, which no text has").WithField("content", "")
 	}
 
-	// Appended text is right whatever stands before it, so a change by somebody else only causes a
-	// retry.
+	// Appended text is valid after any content, so a concurrent change only causes a retry.
 	for tries := 1; ; tries++ {
 		e, err := f.writeOnce(ctx, in, a)
 		if errors.As(err, new(*changedError)) && a.Mode == modeAppend && tries < maxAppendTries {
@@ -86,7 +84,7 @@ func (f *files) write(ctx context.Context, in tool.Invocation, a writeArgs) (too
 	}
 }
 
-// writeOnce reads the file and replaces it. The error is a *changedError if it was changed in
+// writeOnce reads the file and replaces it. The error is a *changedError if the file was changed in
 // between.
 func (f *files) writeOnce(ctx context.Context, in tool.Invocation, a writeArgs) (tool.Envelope, error) {
 	c, err := f.prepare(ctx, in, a.Path)

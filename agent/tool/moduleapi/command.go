@@ -42,21 +42,21 @@ func (h *Host) locate(_ context.Context, _ tool.Invocation, a locateArgs) (tool.
 	return tool.Success(map[string]any{"tools": out}), nil
 }
 
-// systemCommand is the name under which modules run programs with host.tools (OSL-08).
+// systemCommand is the name that modules pass to host.tools to run a program.
 const systemCommand = "system_execute_command"
 
-// commandRequest is a program that a module asks for (OSL-17).
+// commandRequest is the request of a module to run a program.
 type commandRequest struct {
 	Command          string            `json:"command"`
 	Args             []string          `json:"args"`
 	WorkingDirectory *string           `json:"workingDirectory"`
 	TimeoutMs        int               `json:"timeoutMs"`
 	Env              map[string]string `json:"env"`
-	RequestID        string            `json:"requestId"` // of the module; the answer has it
+	RequestID        string            `json:"requestId"` // id chosen by the module and returned in the response
 }
 
-// shellArgs returns the arguments of shell_run for a command of a module: one program, never a
-// script.
+// shellArgs returns the arguments of shell_run for a command of a module. A command is one program,
+// never a script.
 func (h *Host) shellArgs(q commandRequest) (json.RawMessage, error) {
 	switch {
 	case q.Command == "":
@@ -77,7 +77,7 @@ func (h *Host) shellArgs(q commandRequest) (json.RawMessage, error) {
 	return args, nil
 }
 
-// readCommand reads the request for a program.
+// readCommand parses the request to run a program.
 func readCommand(raw json.RawMessage) (q commandRequest, err error) {
 	if err := json.Unmarshal(raw, &q); err != nil {
 		return q, argumentError("a command is {command, args, workingDirectory, timeoutMs}: " + err.Error())
@@ -85,7 +85,8 @@ func readCommand(raw json.RawMessage) (q commandRequest, err error) {
 	return q, nil
 }
 
-// executeCommand asks for a program. A mistake in the request is an answer, not an error.
+// executeCommand translates a request to run a program. An invalid request gets a response with a
+// code, not an error.
 func (h *Host) executeCommand(c Call, _ map[string]json.RawMessage) (Call, error) {
 	q, err := readCommand(c.Args)
 	c.request = text.Truncate(q.RequestID, maxWord)
@@ -98,7 +99,8 @@ func (h *Host) executeCommand(c Call, _ map[string]json.RawMessage) (Call, error
 	return c, nil
 }
 
-// waitForJob returns the result of a program, which has ended when its request is answered.
+// waitForJob returns the result of a program. The program has already ended when its request is
+// answered.
 func (h *Host) waitForJob(c Call, named map[string]json.RawMessage) (Call, error) {
 	var id string
 	if json.Unmarshal(named["bridgeRunId"], &id) == nil {
@@ -109,7 +111,7 @@ func (h *Host) waitForJob(c Call, named map[string]json.RawMessage) (Call, error
 	return c, argumentError("there is no job of this id; bridge.executeCommand gives it")
 }
 
-// isWorkdir reports whether a folder is the agent's own.
+// isWorkdir reports whether a folder is the agent's working folder.
 func (h *Host) isWorkdir(folder string) bool {
 	workdir := h.o.Roots.Workdir()
 	if !filepath.IsAbs(folder) {
@@ -130,27 +132,27 @@ type ran struct {
 	KilledBy string `json:"killed_by"`
 }
 
-// commandResult is the result of a program for host.tools.
+// commandResult is the result of a program that host.tools returns.
 type commandResult struct {
 	Stdout   string `json:"stdout"`
 	Stderr   string `json:"stderr"`
 	ExitCode int    `json:"exitCode"`
 }
 
-// accepted is the answer of host.bridge to a request (OSL-17).
+// accepted is the response of host.bridge to a request.
 type accepted struct {
 	Accepted    bool      `json:"accepted"`
 	RequestID   string    `json:"requestId,omitempty"`
 	RunID       string    `json:"runId,omitempty"`
-	BridgeRunID string    `json:"bridgeRunId,omitempty"` // for waitForJob
+	BridgeRunID string    `json:"bridgeRunId,omitempty"` // argument of waitForJob
 	Decision    *decision `json:"decision,omitempty"`
-	// Of a refused request. Modules read the code here or in reason.
+	// Set if the request was refused. Modules read the code here or in Reason.
 	Code    string  `json:"code,omitempty"`
 	Message string  `json:"message,omitempty"`
 	Reason  *reason `json:"reason,omitempty"`
 }
 
-// decision says why a request was accepted.
+// decision is the reason why a request was accepted.
 type decision struct {
 	Source  string `json:"source"` // user, whitelist
 	Message string `json:"message"`
@@ -165,12 +167,12 @@ func refusedRequest(request, code, message string) accepted {
 	return accepted{RequestID: request, Code: code, Message: message, Reason: &reason{code, message}}
 }
 
-// acceptedRequest is the answer to a request whose job has a key.
+// acceptedRequest returns the response to an accepted request. key is the key of its call.
 func (h *Host) acceptedRequest(request, key string, d decision) accepted {
 	return accepted{Accepted: true, RequestID: request, RunID: fmt.Sprint(h.o.Run), BridgeRunID: key, Decision: &d}
 }
 
-// decisionOn returns the reason that a call was allowed: an approval of its owner, or the rules.
+// decisionOn returns the reason why a call was allowed: the owner's approval or the rules.
 func (h *Host) decisionOn(ctx context.Context, key string) (decision, error) {
 	if h.o.Ledger != nil {
 		items, err := h.o.Ledger.Inbox.OfRun(ctx, h.o.Run)
@@ -181,14 +183,14 @@ func (h *Host) decisionOn(ctx context.Context, key string) (decision, error) {
 	return decision{"whitelist", "the rules of the agent allow it"}, nil
 }
 
-// The statuses of programs.
+// Values of the status of a program.
 const (
 	jobCompleted  = "completed"
 	jobFailed     = "failed"
 	jobTerminated = "terminated" // by a limit or a signal
 )
 
-// job is a program that was run.
+// job is a program that has ended.
 type job struct {
 	Status   string `json:"status"` // completed, failed, terminated
 	ExitCode int    `json:"exitCode"`

@@ -1,19 +1,14 @@
-// Package moduleapi is the API that a module of a skill gets from its host: the methods of the object
-// host, each of them a tool that the loop authorizes, records and bounds like any other (OSL-07, OSL-08, OSL-09).
+// Package moduleapi implements host, the object through which a module of a skill calls rouse.
 //
-// # Design
+// A module has a method only if its manifest declares the method and the grants of its agent cover
+// it. Each call becomes a tool call, which is authorized, recorded and limited like any other.
+// Commands become calls of shell_run, so all programs pass the same checks.
 //
-// A method exists for a module when its manifest declares it and the grants of its agent cover it; of any other the
-// module gets undefined (Methods). A call of a method becomes a call of a tool with named arguments (Translate), and
-// the envelope of that becomes what the module gets, or an error with a code (Answer.Value). Commands are calls of shell_run:
-// there is one gate for programs (UNI-06).
+// Values of secrets are never recorded. In later arguments of the module, each known value is
+// replaced by its placeholder. The sender fills in the value again, and only for the host that the
+// secret is granted for. Tokens of sign-ins are treated like secrets, under names that no secret
+// can have.
 //
-// Values of secrets go in, and never come out: what a module was given of the vault is replaced by its placeholder in
-// the arguments of each later call, and filled in again by whoever sends it, for the one host that it is for.
-//
-// Below lies what has a life of its own: the storage of skills (store), and their sign-ins (signin). The token of one is a secret like
-// those of the vault, with a name that no secret can have, and for the hosts that manifest and grants name.
-//
-// What a skill offers to agents are tools, too (Offers, OSL-32): those of its manifest, and those that its module registers, which are held to the
-// same rules when they are registered and again when they are read. Who answers their calls is for the caller.
+// Offers are the tools that a skill provides to agents. They are declared in the manifest or
+// registered by the module. The caller of this package runs them.
 package moduleapi

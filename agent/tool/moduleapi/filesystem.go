@@ -18,10 +18,10 @@ import (
 	"rouse/internal/text"
 )
 
-// Limits of what a module reads at once.
+// Limits of one read of a module.
 const (
 	maxFile    = 8 << 20 // bytes
-	maxEntries = 10_000  // of a folder
+	maxEntries = 10_000  // entries of a folder
 )
 
 var (
@@ -53,10 +53,10 @@ type handle struct {
 type entry struct {
 	Name string `json:"name"`
 	Type string `json:"type"` // file, directory
-	Path string `json:"path"` // can be used as it is
+	Path string `json:"path"` // usable as an argument
 }
 
-// placeTool is a tool that reads at a path; otherwise returns the path if a call gives none.
+// placeTool returns a tool that reads a path. otherwise returns the default path.
 func placeTool(s tool.Spec, otherwise func(*Host) string, do func(h *Host, path string) (tool.Envelope, error)) member {
 	s.Args = reflect.TypeFor[placeArgs]()
 	return member{s, func(h *Host, s tool.Spec) (tool.Tool, error) {
@@ -78,7 +78,8 @@ func placeTool(s tool.Spec, otherwise func(*Host) string, do func(h *Host, path 
 	}}
 }
 
-// openFile finds the file that started the run if no path is given: nobody can choose one.
+// openFile opens a file. If no path is given, it opens the file that started the run, because there
+// is no file dialog in which a person could choose one.
 func (h *Host) openFile(path string) (tool.Envelope, error) { return h.open(path, "file") }
 
 func (h *Host) openFolder(path string) (tool.Envelope, error) { return h.open(path, "directory") }
@@ -154,7 +155,7 @@ func (h *Host) readFile(path string) (tool.Envelope, error) {
 	return tool.Success(value{string(raw)}), nil
 }
 
-// writeFile writes with the agent's file_write, so that it can be undone.
+// writeFile writes with the agent's file_write, so that the change can be undone.
 func (h *Host) writeFile(s tool.Spec) (tool.Tool, error) {
 	if h.o.WriteFile == nil {
 		return tool.Tool{}, errors.New("there is no file_write for it")

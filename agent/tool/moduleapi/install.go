@@ -13,7 +13,8 @@ import (
 	"rouse/internal/text"
 )
 
-// installSpec asks the owner to install a program: nothing is installed for a module (OSL-18).
+// installSpec is the spec of a tool that asks the owner to install a program. The tool never
+// installs a program itself.
 var installSpec = changing("host_bridge_install", "Asks the owner of a module's run to install a program.", tool.Spec{Ends: true, Waits: true})
 
 type installArgs struct {
@@ -21,13 +22,13 @@ type installArgs struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Answers of an owner who is asked to install a program.
+// Options of the question to the owner.
 const (
 	installDone = "installed"
 	installNot  = "no"
 )
 
-// install asks until the program is there, or its owner does not want it.
+// install asks the owner to install a program, unless it is already installed.
 func (h *Host) install(_ context.Context, _ tool.Invocation, a installArgs) (tool.Envelope, error) {
 	program := programOf(a.ToolID)
 	if shell.HasProgram(program) {
@@ -47,7 +48,7 @@ func (h *Host) install(_ context.Context, _ tool.Invocation, a installArgs) (too
 	}), nil
 }
 
-// checkInstall refuses a request that the owner cannot be asked.
+// checkInstall returns an error if the owner cannot be asked.
 func (h *Host) checkInstall(a installArgs) error {
 	switch {
 	case a.ToolID == "" || a.ToolID != word(a.ToolID) || strings.ContainsAny(a.ToolID, "/\\ "):
@@ -58,8 +59,8 @@ func (h *Host) checkInstall(a installArgs) error {
 	return nil
 }
 
-// Heard returns what a module gets for an answer of its owner. again means that the call is made
-// again.
+// Heard returns the value that a module gets for the owner's answer. If again is true, the caller
+// must repeat the call instead.
 func (h *Host) Heard(c Call, said json.RawMessage) (value json.RawMessage, again bool, err error) {
 	if c.Tool != installSpec.Name {
 		return said, false, nil
@@ -72,8 +73,8 @@ func (h *Host) Heard(c Call, said json.RawMessage) (value json.RawMessage, again
 	return value, false, err
 }
 
-// JobState returns the state of a program that a module has asked for: completed, failed,
-// terminated, refused; "" if the call asked for none.
+// JobState returns the state of a program that a module requested: completed, failed, terminated or
+// refused. It returns "" if the call did not request a program.
 func (h *Host) JobState(c Call, key string) string {
 	if c.method.name != "bridge.executeCommand" {
 		return ""
@@ -84,7 +85,7 @@ func (h *Host) JobState(c Call, key string) string {
 	return "refused"
 }
 
-// acceptInstall returns the answer to a request for a program.
+// acceptInstall returns the response to a request to install a program.
 func (h *Host) acceptInstall(key string, e tool.Envelope) (json.RawMessage, error) {
 	if !e.OK {
 		return json.Marshal(refusedRequest("", commandCode(e.Kind), e.Message))

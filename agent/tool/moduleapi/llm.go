@@ -12,8 +12,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// completeSpec has the effect of a database: an interrupted question is asked again, and an answer
-// that was paid for is used by later attempts.
+// completeSpec has a database effect. After an interruption, an unanswered question is asked again.
+// Later attempts reuse a recorded answer, so that it is paid for once.
 var completeSpec = tool.Spec{
 	Name: "host_llm_complete", Description: "Asks the agent's model for a module.", Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
 	Args: reflect.TypeFor[completeArgs](), Requires: tool.RequiresModule, Nests: true, Timeout: -1,
@@ -68,7 +68,7 @@ func (h *Host) complete(ctx context.Context, in tool.Invocation, a completeArgs)
 	return tool.Success(completed{done.Text, tokensUsed{done.Input, done.Output}}), nil
 }
 
-// checkQuestion refuses a question that no model is asked (OSL-09).
+// checkQuestion returns an error if a question must not be sent to a model.
 func (h *Host) checkQuestion(a completeArgs) error {
 	var declared []string
 	for _, u := range h.o.Manifest.LLMUsage {

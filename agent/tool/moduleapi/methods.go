@@ -17,37 +17,46 @@ import (
 
 // method is one method of the object host.
 type method struct {
-	name   string   // below host, as a module calls it: storage.get
-	params []string // names of its arguments, in their order; nil: its one argument is the object of all
-	tool   string   // that answers it; "": the run itself does, without a call on record
-	field  string   // of the result that the module gets; "": the whole result
-	looks  bool     // it changes nothing, whatever the effect of its tool
-	like   string   // the method that it is another name of; "": none
-	blocks bool     // nothing behind a call runs before it is answered, awaited or not (OSL-14)
-	// has says whether a module has it, by its manifest and what its run can do.
+	name string // name below host, such as storage.get
+	// params has the names of the arguments in order. If nil, the only argument is an object with
+	// all of them.
+	params []string
+	// tool is the tool that answers the call. If "", the run answers it without a recorded call.
+	tool string
+	// field is the field of the result that the module gets. If "", the module gets the whole
+	// result.
+	field string
+	// looks is true if the method changes nothing, even if its tool has an effect.
+	looks bool
+	like  string // method that this one is an alias of, or ""
+	// blocks is true if later code of the module waits for the answer, even without await.
+	blocks bool
+	// has reports whether a module has the method, given its manifest and the capabilities of its
+	// run.
 	has func(m *skills.Manifest, c Capabilities) bool
-	// route makes a call of it one of a tool, or answers it; nil: its arguments are those of the tool.
+	// route translates a call to a tool call, or answers it. If nil, the arguments are passed to
+	// the tool unchanged.
 	route func(h *Host, c Call, named map[string]json.RawMessage) (Call, error)
 }
 
-// Capabilities are what the agent of a run can do, for the methods that need it.
+// Capabilities describes the features available to a run that some methods need.
 type Capabilities struct {
-	Network  bool     // some host is granted
-	Model    bool     // there is one
-	Commands bool     // the tool that runs programs is among its tools
-	Writing  bool     // the tool that writes files is
-	Tools    bool     // some of its other tools may be called
-	SignIns  bool     // sign-ins can be kept
-	Servers  []string // the MCP servers of the agent
-	// Workspace says that the run works in one.
+	Network  bool     // at least one host is granted
+	Model    bool     // the agent has a model
+	Commands bool     // the agent has the tool that runs programs
+	Writing  bool     // the agent has the tool that writes files
+	Tools    bool     // the module may call other tools of the agent
+	SignIns  bool     // sign-ins can be stored
+	Servers  []string // MCP servers of the agent
+	// Workspace is true if the run works in a workspace.
 	Workspace bool
-	// Within says that the module answers a call of a run, which cannot wait for its owner.
+	// Within is true if the module answers a call of another run, which cannot wait for the owner.
 	Within bool
 }
 
-// methods lists the methods.
+// methods lists the methods of host.
 var methods = []method{
-	{name: "log", has: always}, // callable, and an object with debug, info, warn and error
+	{name: "log", has: always}, // a function and an object with debug, info, warn and error
 	{name: "events.emitProgress", params: []string{"progress", "message"}, has: always, route: (*Host).emitProgress},
 	{name: "events.emitCustom", params: []string{"type", "payload"}, has: always, route: (*Host).emitCustom},
 
@@ -69,7 +78,7 @@ var methods = []method{
 
 	{name: "wasm.instantiate", has: func(m *skills.Manifest, _ Capabilities) bool {
 		return len(m.WASM) > 0 && permission(m, skills.PermissionWASM)
-	}}, // within its machine: skills/module
+	}}, // implemented in skills/module
 
 	{name: "filesystem.openFile", params: []string{"path"}, tool: openFileSpec.Name, has: permits(skills.PermissionFilesystem)},
 	{name: "filesystem.openDirectory", params: []string{"path"}, tool: openFolderSpec.Name, has: permits(skills.PermissionFilesystem)},
@@ -105,7 +114,7 @@ var methods = []method{
 	{name: "workspace.attachApprovalRef", params: []string{"approvalId", "kind"}, tool: attachApprovalSpec.Name, field: "value", has: inWorkspace},
 }
 
-// commandTool is the tool that runs programs.
+// commandTool is the name of the tool that runs programs.
 var commandTool = shell.RunName()
 
 func always(*skills.Manifest, Capabilities) bool { return true }
@@ -118,7 +127,7 @@ func permission(m *skills.Manifest, kind skills.PermissionKind) bool {
 	return slices.ContainsFunc(m.Permissions, func(p skills.Permission) bool { return p.Kind == kind })
 }
 
-// writesFiles reports whether a manifest asks to write files: a permission for reading does not.
+// writesFiles reports whether a manifest requests to write files. A read permission is not enough.
 func writesFiles(m *skills.Manifest) bool {
 	return slices.ContainsFunc(m.Permissions, func(p skills.Permission) bool {
 		return p.Kind == skills.PermissionFilesystem && !strings.EqualFold(p.Scope, "read")
@@ -129,13 +138,12 @@ func commands(m *skills.Manifest, c Capabilities) bool { return c.Commands && Us
 
 func calling(m *skills.Manifest, c Capabilities) bool { return c.Tools || commands(m, c) }
 
-// steps reports whether a module has host.run: only one that is more than a single call does
-// (OSL-12).
+// steps reports whether a module has host.run. Modules that answer a single call do not have it.
 func steps(m *skills.Manifest, c Capabilities) bool {
 	return !c.Within && (m.ExecutionMode == skills.ModeFlow || m.ExecutionMode == skills.ModeAgentic)
 }
 
-// pauses reports whether a run of a module may stop for as long as its owner likes (OSL-37).
+// pauses reports whether a run of a module may pause until its owner continues it.
 func pauses(m *skills.Manifest, c Capabilities) bool {
 	return steps(m, c) && m.LongRunningSupport != skills.SupportNone
 }
@@ -144,7 +152,7 @@ func asks(m *skills.Manifest, c Capabilities) bool { return steps(m, c) && m.Use
 
 func inWorkspace(m *skills.Manifest, c Capabilities) bool { return c.Workspace && KeepsWorkspace(m) }
 
-// KeepsWorkspace reports whether a run of a skill may work in a workspace (OSL-28).
+// KeepsWorkspace reports whether a run of a skill may work in a workspace.
 func KeepsWorkspace(m *skills.Manifest) bool {
 	return m.WorkspaceSupport == skills.SupportOptional || m.WorkspaceSupport == skills.SupportRequired
 }
@@ -152,13 +160,13 @@ func KeepsWorkspace(m *skills.Manifest) bool {
 // AsksModel reports whether a module may ask a model.
 func AsksModel(m *skills.Manifest) bool { return len(m.LLMUsage) > 0 }
 
-// UsesNetwork reports whether a module may ask servers.
+// UsesNetwork reports whether a module may send requests to servers.
 func UsesNetwork(m *skills.Manifest) bool { return permission(m, skills.PermissionNetwork) }
 
-// UsesCommands reports whether a module may ask for programs to be run.
+// UsesCommands reports whether a module may request programs to be run.
 func UsesCommands(m *skills.Manifest) bool { return m.BridgeRequirement != skills.BridgeNever }
 
-// Methods lists the methods that a module has, in a fixed order.
+// Methods returns the names of the methods that a module has, in a fixed order.
 func Methods(m *skills.Manifest, c Capabilities) []string {
 	var out []string
 	for _, one := range methods {
@@ -169,17 +177,18 @@ func Methods(m *skills.Manifest, c Capabilities) []string {
 	return out
 }
 
-// Looks reports whether a call changes nothing, whatever the effect of its tool.
+// Looks reports whether a call changes nothing, even if its tool has an effect.
 func (c Call) Looks() bool { return c.method.looks }
 
-// reading adds to a spec the properties of a method that changes nothing.
+// reading adds the properties of a read-only method to a spec.
 func reading(name, description string, s tool.Spec) tool.Spec {
 	s.Name, s.Description, s.Effect, s.Class = name, description, cmp.Or(s.Effect, domain.EffectRead), cmp.Or(s.Class, tool.ClassOther)
 	s.Scope, s.Writes, s.Requires = tool.ScopeAgent, cmp.Or(s.Writes, tool.WritesNothing), tool.RequiresModule
 	return s
 }
 
-// changing is reading for a method with an effect. The default is that of a database.
+// changing adds the properties of a method with an effect to a spec. The default effect is a
+// database effect.
 func changing(name, description string, s tool.Spec) tool.Spec {
 	writes := s.Writes
 	s.Effect = cmp.Or(s.Effect, domain.EffectDatabase)
@@ -188,7 +197,7 @@ func changing(name, description string, s tool.Spec) tool.Spec {
 	return s
 }
 
-// member is a tool of the family, and the function that makes it for a run.
+// member is a tool of the package, and the function that creates it for a run.
 type member struct {
 	spec   tool.Spec
 	define func(*Host, tool.Spec) (tool.Tool, error)
@@ -196,7 +205,7 @@ type member struct {
 
 type needs = func(*Host, context.Context, tool.Invocation, json.RawMessage) (tool.Access, error)
 
-// serve returns the member that a function answers. need and check are optional.
+// serve returns a member that is implemented by the function run. need and check are optional.
 func serve[A any](s tool.Spec, need needs, check func(*Host, A) error, run func(*Host, context.Context, tool.Invocation, A) (tool.Envelope, error)) member {
 	s.Args = reflect.TypeFor[A]()
 	return member{s, func(h *Host, s tool.Spec) (tool.Tool, error) {
@@ -252,7 +261,7 @@ var members = []member{
 	serve(attachApprovalSpec, (*Host).workspaceWrites, nil, (*Host).attachApproval),
 }
 
-// Specs lists the tools of the family.
+// Specs returns the specs of the tools of the module API.
 func Specs() tool.Specs {
 	out := make(tool.Specs, len(members))
 	for i, m := range members {
@@ -261,11 +270,11 @@ func Specs() tool.Specs {
 	return out
 }
 
-// lackedPermissions are those for methods that this version does not have.
+// lackedPermissions has the permissions for methods that are not implemented.
 var lackedPermissions = []skills.PermissionKind{skills.PermissionConversation, skills.PermissionBrowser}
 
-// Missing lists the parts of a skill that this version does not have. Such a skill is not run.
-// Optional parts are left out.
+// Missing returns the features of a skill that are not supported. A skill with such a feature is
+// not run. Optional features are not included.
 func Missing(m *skills.Manifest) (out []string) {
 	add := func(missing bool, format string, args ...any) {
 		if missing {
@@ -282,8 +291,8 @@ func Missing(m *skills.Manifest) (out []string) {
 	return slices.Compact(out)
 }
 
-// Ungranted lists what a manifest asks for that an agent is not granted: what it needs, and what it
-// can do without.
+// Ungranted returns the requests of a manifest that the agent's grants do not cover. needed has the
+// required ones and wanted the optional ones.
 func Ungranted(m *skills.Manifest, c Capabilities, secrets []string) (needed, wanted []string) {
 	add := func(missing, required bool, what string) {
 		switch {
@@ -302,7 +311,7 @@ func Ungranted(m *skills.Manifest, c Capabilities, secrets []string) (needed, wa
 		add(!slices.Contains(c.Servers, server), true, fmt.Sprintf("the MCP server %s, and the agent does not have it (agents: mcp)", server))
 	}
 	for _, b := range m.RequiredBindings {
-		if standsForToken(m, b) { // its owner signs in when it is needed
+		if standsForToken(m, b) { // the owner signs in when the token is needed
 			continue
 		}
 		add(!slices.Contains(secrets, b.Name), b.Required, fmt.Sprintf("the secret %s, and the agent is not granted it (grants: secrets)", b.Name))
@@ -310,7 +319,7 @@ func Ungranted(m *skills.Manifest, c Capabilities, secrets []string) (needed, wa
 	return needed, wanted
 }
 
-// RequiredServers lists the MCP servers that a program cannot do without, each once.
+// RequiredServers returns the names of the MCP servers that a skill requires, each once.
 func RequiredServers(m *skills.Manifest) (out []string) {
 	for _, s := range m.RequiredMCPServers {
 		out = append(out, s.Name)

@@ -18,63 +18,70 @@ import (
 	"rouse/skills"
 )
 
-// Options are what the methods of one run work with.
+// Options configures the methods of one run.
 type Options struct {
-	Agent, Skill string // whose runs, storage and sign-ins they are
+	Agent, Skill string // owners of the run, the storage and the sign-ins
 	Run          int64
 	Manifest     *skills.Manifest
-	Exports      []string // of its module
+	Exports      []string // exports of the module
 	Capabilities Capabilities
 	Roots        *tool.Roots
-	WriteFile    *tool.Tool             // the agent's file_write; nil: it has none
-	Callable     func(name string) bool // whether the module may call a tool of its agent; nil: none
-	File         string                 // that started the run, for openFile; "" where none did
+	WriteFile    *tool.Tool             // the agent's file_write, or nil
+	Callable     func(name string) bool // reports whether the module may call a tool of its agent; nil means no tool
+	File         string                 // file that started the run, or ""
 	Network      web.Options
 	Secrets      []tool.SecretGrant
-	SignIns      *signin.Book        // nil: none can be kept
-	Learn        func(secret string) // has a token that the module may say kept out of what is recorded; needed with SignIns
-	// Storage is the file of the skill's database, and Epoch the id of the ledger in which the run is: keys of calls are those of a run.
+	SignIns      *signin.Book // nil if sign-ins cannot be stored
+	// Learn registers a token that the module may get, so that it is redacted in all records.
+	// Required if SignIns is set.
+	Learn func(secret string)
+	// Storage is the path of the skill's database. Epoch is the id of the run's ledger. Call keys
+	// are unique only together with the ledger and the run.
 	Storage, Epoch string
-	// Ledger keeps checkpoints and workspaces; Workspace is the one that the run works in, nil: none.
+	// Ledger stores checkpoints and workspaces. Workspace is the workspace of the run, or nil.
 	Ledger    *ledger.Ledger
 	Workspace *workspace.Workspace
-	Redact    func(text string) string // removes secrets from what is stored
-	// Complete asks the agent's model; nil: it has none.
+	Redact    func(text string) string // removes secrets from stored content
+	// Complete asks the agent's model. It is nil if the agent has no model.
 	Complete func(ctx context.Context, in tool.Invocation, c Completion) (Completed, error)
 }
 
-// Completion is what a module asks a model.
+// Completion is a request of a module to a model.
 type Completion struct {
 	System      string
 	Messages    []model.Message
 	Temperature *float64
-	MaxTokens   int // 0: as many as the model gives
+	MaxTokens   int // 0 means the limit of the model
 }
 
-// Completed is what came of it. Why is why there is no text, "" when there is one.
+// Completed is the response to a Completion. Why is the reason why there is no text, or "".
 type Completed struct {
-	Text, Why        string
-	Input, Output    int64 // tokens
-	Retryable, Ended bool  // a later try may succeed; the run has no budget to go on
+	Text, Why     string
+	Input, Output int64 // tokens
+	// Retryable is true if a later try may succeed. Ended is true if the budget of the run is used
+	// up.
+	Retryable, Ended bool
 }
 
-// Host is the host of one attempt of a module.
+// Host serves the methods of one attempt of a module.
 type Host struct {
 	o        Options
-	requests *web.Requests // nil without a granted host
+	requests *web.Requests // place of the storage file, once the file exists
 	storage  *store.Store
 	stored   atomic.Pointer[label.Place] // where its file is, once there is one
 	methods  []string
 	handles  []handle
-	jobs     map[string]job // programs that were run, by the keys of their calls
+	jobs     map[string]job // ended programs by the keys of their calls
 	progress progress
-	version  int64             // the lock version at which the module has read its workspace, 0: it has not
-	renewed  map[string]string // ids of artifacts that the module has given other contents, by those that it knows
-	given    []given           // that the module has of secrets
-	latest   map[string]string // of them, the latest value of each name
+	// version is the lock version of the workspace that the module has read, or 0.
+	version int64
+	// renewed maps ids of artifacts that the module has changed to the ids of the next versions.
+	renewed map[string]string
+	given   []given           // secret values that the module was given
+	latest  map[string]string // latest given value of each secret, by name
 }
 
-// New opens nothing yet.
+// New returns a host. It does not open the storage yet.
 func New(o Options) (*Host, error) {
 	if o.Manifest == nil || o.Roots == nil {
 		return nil, errors.New("host: a manifest and roots are needed")
@@ -99,10 +106,10 @@ func New(o Options) (*Host, error) {
 	return h, nil
 }
 
-// Methods lists the methods that the module has.
+// Methods returns the names of the methods that the module has.
 func (h *Host) Methods() []string { return h.methods }
 
-// Blocking lists the methods at which the module stands still until they are answered.
+// Blocking returns the names of the methods that block the module until they are answered.
 func (h *Host) Blocking() (out []string) {
 	for _, m := range methods {
 		if m.blocks && h.has(m.name) {
@@ -114,15 +121,15 @@ func (h *Host) Blocking() (out []string) {
 
 func (h *Host) has(method string) bool { return slices.Contains(h.methods, method) }
 
-// Begin forgets what another export of the module, a hook, has seen.
+// Begin resets the state that a hook, another export of the module, may have left.
 func (h *Host) Begin() {
 	h.handles, h.progress, h.version, h.renewed = nil, progress{}, 0, map[string]string{}
 }
 
-// Storage is the database of the skill for the agent.
+// Storage returns the storage of the skill for the agent.
 func (h *Host) Storage() *store.Store { return h.storage }
 
-// Close closes what was opened.
+// Close closes the storage if it was opened.
 func (h *Host) Close() error { return h.storage.Close() }
 
 // Tools returns the tools of the methods that the module has.
@@ -141,7 +148,7 @@ func (h *Host) Tools() ([]tool.Tool, error) {
 	return out, nil
 }
 
-// value is the result of a method that gives one thing.
+// value is the result of a method that returns a single value.
 type value struct {
 	Value any `json:"value"`
 }

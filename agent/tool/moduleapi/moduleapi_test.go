@@ -14,7 +14,7 @@ import (
 	"rouse/skills"
 )
 
-// open is the host of a module that stores, with the registry of its tools.
+// open returns the host of a module with storage, and the registry of its tools.
 func open(t *testing.T, path string) (*moduleapi.Host, *tool.Registry) {
 	t.Helper()
 	roots, err := tool.NewRoots(t.TempDir(), nil)
@@ -40,7 +40,7 @@ func open(t *testing.T, path string) (*moduleapi.Host, *tool.Registry) {
 	return h, registry
 }
 
-// call makes a call as the loop does, and gives what the module gets.
+// call makes a call as the loop does, and returns the value that the module gets.
 func call(t *testing.T, h *moduleapi.Host, r *tool.Registry, run int64, key, method string, args ...any) (string, error) {
 	t.Helper()
 	raw, err := json.Marshal(args)
@@ -59,8 +59,8 @@ func call(t *testing.T, h *moduleapi.Host, r *tool.Registry, run int64, key, met
 	return string(value), err
 }
 
-// UNI-13: a write that is made again under the key of its call writes once, whatever was written since, also by another
-// process; another run has keys of its own; and what is stored is still there afterwards.
+// A write that is repeated under the key of its call writes once, even after other writes and in
+// another process. Each run has its own keys, and the stored values persist (UNI-13).
 func TestStorageWritesOnce(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "UNI-13")
@@ -106,7 +106,7 @@ func TestStorageWritesOnce(t *testing.T) {
 	}
 }
 
-// OSL-22: a placeholder is found however a process writes it that is no JavaScript any more.
+// A placeholder is found in every JSON spelling (OSL-22).
 func TestHiddenPlaceholder(t *testing.T) {
 	t.Parallel()
 	h, _ := open(t, filepath.Join(t.TempDir(), "sums.db"))
@@ -117,7 +117,8 @@ func TestHiddenPlaceholder(t *testing.T) {
 	}
 }
 
-// UNI-13: a store that is full refuses what is too much, keeps what it has, and takes the call again once there is room.
+// A full store refuses further values and keeps its content. It accepts the call again once there
+// is room (UNI-13).
 func TestStorageIsBounded(t *testing.T) {
 	t.Parallel()
 	h, r := open(t, filepath.Join(t.TempDir(), "sums.db"))
@@ -143,7 +144,7 @@ func TestStorageIsBounded(t *testing.T) {
 	}
 }
 
-// OSL-07: what is not declared is not there, however it is called.
+// Methods that are not declared do not exist, for every way of calling them (OSL-07).
 func TestUndeclared(t *testing.T) {
 	t.Parallel()
 	h, r := open(t, filepath.Join(t.TempDir(), "sums.db"))
@@ -164,7 +165,8 @@ func TestUndeclared(t *testing.T) {
 	}
 }
 
-// OSL-14: a run whose manifest has no bound may take a thousand steps, a checkpoint comes by itself where it says so, and a role is kept where there are roles.
+// A run without a limit in its manifest may take a thousand steps. Automatic checkpoints and roles
+// depend on the manifest (OSL-14).
 func TestSteps(t *testing.T) {
 	t.Parallel()
 	step := func(h *moduleapi.Host) moduleapi.Call {
@@ -213,7 +215,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// A schema that refers to another, or to itself, is none that a value could be held to: that would end the process.
+// A schema with a reference is refused, because resolving it could crash the process.
 func TestSchemasReferToNothing(t *testing.T) {
 	for _, schema := range []string{`{"type": "object", "$ref": "#"}`, `{"$defs": {"a": {}}, "properties": {"a": {"$ref": "#/$defs/a"}}}`, `{"allOf": [{"$dynamicRef": "#"}]}`} {
 		if err := moduleapi.CheckValue(json.RawMessage(schema), json.RawMessage(`{}`)); err == nil || !strings.Contains(err.Error(), "$ref") {

@@ -30,7 +30,7 @@ func (h *Host) fetch(s tool.Spec) (tool.Tool, error) {
 	})
 }
 
-// outsideRules returns why no rule of the manifest covers a request, or "" (OSL-09).
+// outsideRules returns the reason why the manifest's rules do not cover a request, or "".
 func (h *Host) outsideRules(method, url string) string {
 	for _, r := range h.o.Manifest.Sandbox.NetworkRules {
 		if (len(r.Methods) == 0 && method == "GET" || slices.Contains(r.Methods, method)) && web.MatchesPattern(r.URLPattern, url) {
@@ -47,7 +47,7 @@ type fetchInit struct {
 	Body    *string           `json:"body"`
 }
 
-// fetchRequest makes the arguments of the tool from those of fetch.
+// fetchRequest translates the arguments of fetch to those of the tool.
 func (h *Host) fetchRequest(c Call, named map[string]json.RawMessage) (Call, error) {
 	var a web.RequestArgs
 	if err := json.Unmarshal(named["url"], &a.URL); err != nil {

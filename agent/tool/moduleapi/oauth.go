@@ -41,13 +41,13 @@ func signsIn(m *skills.Manifest, c Capabilities) bool {
 	return c.SignIns && c.Network && len(m.OAuth) > 0
 }
 
-// oauthTool is a tool whose calls are about one provider of the manifest.
+// oauthTool returns a tool whose calls refer to one provider of the manifest.
 func oauthTool(s tool.Spec, do func(*Host, context.Context, signin.Provider) (any, error)) member {
 	s.Args = reflect.TypeFor[providerArgs]()
 	return member{s, func(h *Host, s tool.Spec) (tool.Tool, error) {
 		s.Access = tool.AccessOf(func(_ context.Context, _ tool.Invocation, a providerArgs) (tool.Access, error) {
 			_, client, err := h.provider(a.ProviderID)
-			// Nothing of what the run knows is sent to the token server.
+			// The token server gets no data of the run.
 			return tool.Access{AddsTaint: privateUnless(client.Public)}, err
 		})
 		return tool.Define(s, func(ctx context.Context, _ tool.Invocation, a providerArgs) (tool.Envelope, error) {
@@ -71,13 +71,13 @@ func privateUnless(public bool) tool.Taint {
 	return tool.Private
 }
 
-// authorize asks the owner, unless there is a token or the module can have one without them.
+// authorize asks the owner to sign in, unless a token is available without the owner.
 func (h *Host) authorize(ctx context.Context, p signin.Provider) (any, error) {
 	_, err := h.o.SignIns.Token(ctx, p)
 	if !errors.As(err, new(*signin.NeededError)) || !p.AsksOwner() {
 		return value{signin.Authorized}, err
 	}
-	if h.o.Capabilities.Within { // its caller waits for an answer
+	if h.o.Capabilities.Within { // the caller of the skill waits for a result
 		return nil, err
 	}
 
@@ -90,8 +90,8 @@ func (h *Host) authorize(ctx context.Context, p signin.Provider) (any, error) {
 		p.Skill, text.OneLine(p.DisplayName), p.Agent, text.OneLine(p.Site()), asks)}, nil
 }
 
-// token returns the placeholder of a token. The module gets its value after the answer was
-// recorded.
+// token returns the placeholder of a token. The module gets the value only after the placeholder
+// was recorded.
 func (h *Host) token(ctx context.Context, p signin.Provider) (any, error) {
 	_, err := h.o.SignIns.Token(ctx, p)
 	return value{tool.Placeholder(tool.TokenName(p.Provider))}, err
@@ -107,7 +107,7 @@ func (h *Host) status(ctx context.Context, p signin.Provider) (any, error) {
 	return value{status}, err
 }
 
-// signInFailure refuses a call for which there is no token.
+// signInFailure returns the refusal of a call that could not get a token.
 func signInFailure(err error) *tool.Refusal {
 	kind := tool.KindUnavailable
 	switch {
@@ -121,7 +121,7 @@ func signInFailure(err error) *tool.Refusal {
 	return tool.Refuse(kind, "%v", err)
 }
 
-// provider returns a provider of the manifest with the grant of its client.
+// provider returns a provider of the manifest and the grant of its client.
 func (h *Host) provider(id string) (signin.Provider, tool.SecretGrant, error) {
 	p, client, err := SignInProvider(h.o.Manifest, signin.ID{Agent: h.o.Agent, Skill: h.o.Skill, Provider: id}, h.o.Network)
 	if err != nil {
@@ -130,8 +130,9 @@ func (h *Host) provider(id string) (signin.Provider, tool.SecretGrant, error) {
 	return p, client, err
 }
 
-// SignInProvider returns the provider at which a skill signs in, with the grant of its client: one
-// of its manifest, whose token URL and client the agent is granted.
+// SignInProvider returns the provider at which a skill signs in, and the grant of its client. It
+// returns an error unless the manifest declares the provider and the agent is granted its token URL
+// and client.
 func SignInProvider(m *skills.Manifest, id signin.ID, o web.Options) (p signin.Provider, client tool.SecretGrant, err error) {
 	at := slices.IndexFunc(m.OAuth, func(a skills.OAuth) bool { return a.ProviderID == id.Provider })
 	switch {
@@ -170,7 +171,7 @@ func SignInProvider(m *skills.Manifest, id signin.ID, o web.Options) (p signin.P
 	return p, client, nil
 }
 
-// Unreachable lists why a skill could not sign in, given the grants of its agent.
+// Unreachable returns the reasons why a skill could not sign in with the grants of its agent.
 func Unreachable(m *skills.Manifest, o web.Options) (out []string) {
 	for _, a := range m.OAuth {
 		if _, _, err := SignInProvider(m, signin.ID{Provider: a.ProviderID}, o); err != nil {
@@ -180,8 +181,8 @@ func Unreachable(m *skills.Manifest, o web.Options) (out []string) {
 	return out
 }
 
-// clientGrant returns the secret for a binding of a client. It is only sent to the host of the
-// token URL.
+// clientGrant returns the secret for a client's binding. The secret must be restricted to one host
+// with only_to.
 func clientGrant(m *skills.Manifest, secrets []tool.SecretGrant, name string) (tool.SecretGrant, error) {
 	s, err := secretOf(m, secrets, name)
 	if err == nil && s.OnlyTo == "" {
@@ -190,7 +191,7 @@ func clientGrant(m *skills.Manifest, secrets []tool.SecretGrant, name string) (t
 	return s, err
 }
 
-// tokenGrants returns the tokens of the manifest, as secrets that requests may hold.
+// tokenGrants returns the tokens of the manifest as secrets that requests may contain.
 func (h *Host) tokenGrants() (out []tool.SecretGrant) {
 	for _, a := range h.o.Manifest.OAuth {
 		if _, client, err := h.provider(a.ProviderID); err == nil {
@@ -200,7 +201,7 @@ func (h *Host) tokenGrants() (out []tool.SecretGrant) {
 	return out
 }
 
-// tokenValue returns the current value of a token, for a request.
+// tokenValue returns the current value of a token, for use in a request.
 func (h *Host) tokenValue(ctx context.Context, name string) (string, error) {
 	p, _, err := h.provider(providerOf(name))
 	if err != nil {
@@ -214,8 +215,8 @@ func (h *Host) tokenValue(ctx context.Context, name string) (string, error) {
 	return token, nil
 }
 
-// outsideTokenRules returns why no token is sent to a URL: no rule of the manifest that names its
-// host covers it.
+// outsideTokenRules returns the reason why a token must not be sent to a URL, or "". A rule of the
+// manifest must cover the URL and name its host.
 func (h *Host) outsideTokenRules(url string) string {
 	for _, r := range h.o.Manifest.Sandbox.NetworkRules {
 		if web.NamesHost(r.URLPattern) && web.MatchesPattern(r.URLPattern, url) {
@@ -225,14 +226,14 @@ func (h *Host) outsideTokenRules(url string) string {
 	return fmt.Sprintf("no token is sent to %s: none of the networkRules of the skill's manifest names that host%s", url, web.AmbiguousPath(url))
 }
 
-// providerOf returns the provider whose token has a name, or "" for the name of a secret.
+// providerOf returns the provider of a token name, or "" for the name of a secret.
 func providerOf(name string) string {
 	_, provider, _ := strings.Cut(name, ":")
 	return provider
 }
 
-// boundProvider returns the provider whose token a binding stands for, if the agent has no such
-// secret.
+// boundProvider returns the provider of the token that a binding refers to. It returns false if
+// there is no such token, or if the agent has a secret with the name of the binding.
 func (h *Host) boundProvider(binding string) (string, bool) {
 	if !h.has("oauth.getToken") || slices.ContainsFunc(h.o.Secrets, func(s tool.SecretGrant) bool { return s.Name == binding }) {
 		return "", false
@@ -244,8 +245,8 @@ func (h *Host) boundProvider(binding string) (string, bool) {
 	return h.o.Manifest.RequiredBindings[at].OAuthProviderID, true
 }
 
-// standsForToken reports whether a binding is the token of a provider, and not a credential of the
-// client.
+// standsForToken reports whether a binding refers to the token of a provider, not to a credential
+// of the client.
 func standsForToken(m *skills.Manifest, b skills.Binding) bool {
 	return b.OAuthProviderID != "" && !slices.ContainsFunc(m.OAuth, func(a skills.OAuth) bool {
 		return a.ClientIDBinding == b.Name || a.ClientSecretBinding == b.Name

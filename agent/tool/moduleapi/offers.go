@@ -14,35 +14,35 @@ import (
 	"rouse/skills"
 )
 
-// Offer is a tool that an executable skill has for models and playbooks (OSL-32).
+// Offer is a tool that an executable skill provides to models and playbooks.
 type Offer struct {
-	Name        string          `json:"name"` // as agents call it: SKILL__NAME
+	Name        string          `json:"name"` // full name: SKILL__NAME
 	Description string          `json:"description"`
-	Input       json.RawMessage `json:"input"`            // JSON Schema of its arguments, an object
-	Output      json.RawMessage `json:"output,omitempty"` // JSON Schema of its result; nil: any
-	Export      string          `json:"export"`           // of module.ts, which answers
-	Starts      bool            `json:"starts,omitempty"` // a call starts a run of its own, and is answered at once
+	Input       json.RawMessage `json:"input"`            // JSON Schema of the arguments, an object
+	Output      json.RawMessage `json:"output,omitempty"` // JSON Schema of the result; nil means any
+	Export      string          `json:"export"`           // export of module.ts that implements the tool
+	Starts      bool            `json:"starts,omitempty"` // a call starts a separate run and returns at once
 }
 
 const (
 	// executeExport is the export that runs a skill, and the name of its tool.
 	executeExport  = "execute"
 	offerMark      = "__"     // between the names of a skill and its tool
-	maxOfferText   = 1000     // characters of a description, which each request to a model has
+	maxOfferText   = 1000     // characters; descriptions are part of each model request
 	maxOfferSchema = 16 << 10 // bytes of JSON
 )
 
-// startsText tells models about a skill that runs by itself.
+// startsText is appended to the description of a skill that runs in the background.
 const startsText = "It goes on by itself: the answer is the number of its run, and not what becomes of it."
 
-// OfferPattern is the regular expression of the names of such tools.
+// OfferPattern is the regular expression for the names of offered tools.
 const OfferPattern = `^[a-z][a-z0-9-]*__[a-zA-Z0-9_-]+$`
 
-// offerName is what providers take for the name of a tool.
+// offerName matches the tool names that model providers accept.
 var offerName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// Offers returns the tools of a skill: the one that runs it, and those that its manifest declares.
-// unfit says why others cannot be tools.
+// Offers returns the tools of a skill: one that runs the skill, and those that its manifest
+// declares. unfit has the reasons why other declarations cannot be tools.
 func Offers(s *skills.Skill) (offers []Offer, unfit []string) {
 	add := func(name, description string, input, output json.RawMessage, export string) {
 		o, err := newOffer(s.Name, name, description, input, export)
@@ -70,7 +70,7 @@ func Offers(s *skills.Skill) (offers []Offer, unfit []string) {
 	return offers, unfit
 }
 
-// newOffer checks the description of a tool by a skill.
+// newOffer checks a tool of a skill and returns it as an Offer.
 func newOffer(skill, name, description string, input json.RawMessage, export string) (Offer, error) {
 	o := Offer{Name: skill + offerMark + name, Description: text.Truncate(text.Collapse(text.OneLine(description)), maxOfferText), Export: export}
 	switch {
@@ -117,9 +117,8 @@ func objectSchema(schema json.RawMessage) (json.RawMessage, error) {
 	return nil, fmt.Errorf("is of the type %s, and must be of the type object", fields["type"])
 }
 
-// Spec returns the spec of the tool. Its effects are those of its skill: each call that its module
-// makes is decided on, recorded and undone by itself, so that an interrupted call of the tool is
-// made again.
+// Spec returns the spec of the tool. The tool itself has no other effect, because each call of its
+// module is authorized, recorded and undone separately. An interrupted call is repeated.
 func (o Offer) Spec() tool.Spec {
 	s := offered
 	s.Name, s.Description, s.Schema = o.Name, o.Description, o.Input
@@ -134,11 +133,11 @@ var offered = tool.Spec{
 // ExecuteName returns the name of the tool that runs a skill.
 func ExecuteName(skill string) string { return skill + offerMark + executeExport }
 
-// IsOffer reports whether a tool is, by its name, one of a skill.
+// IsOffer reports whether a tool belongs to a skill, according to its name.
 func IsOffer(s *skills.Skill, name string) bool { return strings.HasPrefix(name, s.Name+offerMark) }
 
-// OfferSpecs returns the specs of the tools of a skill, with an open one for those that its module
-// registers.
+// OfferSpecs returns the specs of the tools of a skill, and an open spec for the tools that its
+// module registers.
 func OfferSpecs(s *skills.Skill) tool.Specs {
 	offers, _ := Offers(s)
 	if len(offers) == 0 {

@@ -22,8 +22,8 @@ type registerArgs struct {
 	HandlerExport string         `json:"handlerExport" jsonschema:"the export of module.ts that answers"`
 }
 
-// register keeps a tool of the module for the later runs of its agent, until the version of the
-// skill changes. A model is told of it, so the rules of a manifest apply.
+// register stores a tool of the module for later runs of its agent, until the version of the skill
+// changes. The rules for tools of a manifest apply, because a model sees the tool.
 func (h *Host) register(ctx context.Context, in tool.Invocation, a registerArgs) (tool.Envelope, error) {
 	o, err := h.newTool(a)
 	if err != nil {
@@ -41,7 +41,7 @@ func (h *Host) register(ctx context.Context, in tool.Invocation, a registerArgs)
 	case err != nil:
 		return stored(nil, err)
 	}
-	return tool.Success(map[string]string{"name": o.Name}), nil // as agents call it
+	return tool.Success(map[string]string{"name": o.Name}), nil // full name, as agents call it
 }
 
 func (h *Host) checkTool(a registerArgs) error {
@@ -49,8 +49,8 @@ func (h *Host) checkTool(a registerArgs) error {
 	return err
 }
 
-// newTool checks a tool that a module registers: it must not replace one of its manifest, and must
-// be answered.
+// newTool checks a tool that a module registers. Its name must not be declared in the manifest, and
+// the module must export its handler.
 func (h *Host) newTool(a registerArgs) (Offer, error) {
 	refuse := func(field, expected, format string, args ...any) (Offer, error) {
 		return Offer{}, tool.Refuse(tool.KindInvalidArgs, format, args...).WithField(field, expected)
@@ -75,13 +75,13 @@ func (h *Host) newTool(a registerArgs) (Offer, error) {
 	return o, nil
 }
 
-// declares reports whether a manifest has a tool of a name.
+// declares reports whether a manifest declares a tool with this name.
 func declares(m *skills.Manifest, name string) bool {
 	return name == executeExport || slices.ContainsFunc(m.Tools, func(t skills.ToolDeclaration) bool { return t.Name == name })
 }
 
-// Registered returns the tools that the module of this version of a skill has registered for an
-// agent, sorted by name. path is the agent's storage of the skill.
+// Registered returns the tools that the module of this skill version has registered for an agent,
+// sorted by name. path is the agent's storage of the skill.
 func Registered(ctx context.Context, path string, s *skills.Skill) (out []Offer, err error) {
 	if path == "" {
 		return nil, nil
@@ -99,7 +99,7 @@ func Registered(ctx context.Context, path string, s *skills.Skill) (out []Offer,
 			return nil, fmt.Errorf("the registered tool %s is damaged: %w", one.Name, err)
 		}
 
-		// Today's rules apply, and the manifest may have changed without its version.
+		// Checked again, because the rules or the manifest may have changed since the registration.
 		o, err := newOffer(s.Name, one.Name, was.Description, was.Input, was.Export)
 		if err == nil && !declares(s.Manifest, one.Name) {
 			out = append(out, o)

@@ -16,26 +16,25 @@ import (
 	"rouse/skills"
 )
 
-// The tools of host.run (OSL-13). Each call on record makes a checkpoint, from which a run can go
-// on.
+// The tools of host.run. Each recorded call stores a checkpoint from which a run can continue.
 var (
 	checkpointSpec = changing("host_run_checkpoint", "Records how far the run of a module is.", tool.Spec{})
 	pauseSpec      = changing("host_run_pause", "Pauses the run of a module, until its owner has it go on.", tool.Spec{Ends: true, Waits: true})
 	inputSpec      = changing("host_run_request_input", "Asks the owner of a module's run.", tool.Spec{Ends: true, Waits: true})
 )
 
-// The limits of what a module asks its owner, in characters.
+// Limits of a question to the owner, in characters.
 const (
 	maxTitle    = 200
 	maxQuestion = 20_000
 )
 
-// defaultMaxSteps bounds the steps of a run whose manifest does not (OSL-14).
+// defaultMaxSteps is the maximum number of steps of a run if its manifest has no limit.
 const defaultMaxSteps = 1000
 
-// progress is the progress of a run according to its module. Checkpoints keep it.
+// progress is the progress of a run as reported by its module. It is part of checkpoints.
 type progress struct {
-	Steps int    `json:"steps"` // that were reported
+	Steps int    `json:"steps"` // number of reported steps
 	Step  string `json:"step,omitempty"`
 	Phase string `json:"phase,omitempty"`
 	Role  string `json:"role,omitempty"`
@@ -59,16 +58,16 @@ type inputArgs struct {
 	InputSchema map[string]any `json:"inputSchema,omitempty"`
 }
 
-// wait describes what a run waits for.
+// wait describes an inbox item that a run waits for.
 type wait struct {
-	Kind        string         `json:"kind"` // of an item in the inbox
+	Kind        string         `json:"kind"` // kind of the inbox item
 	Title       string         `json:"title,omitempty"`
 	Question    string         `json:"question"`
 	Options     []string       `json:"options,omitempty"`
 	InputSchema map[string]any `json:"input_schema,omitempty"`
 }
 
-// agentic returns the enabled agentic configuration of a manifest, or the zero value.
+// agentic returns the agentic configuration of a manifest if it is enabled, or the zero value.
 func agentic(m *skills.Manifest) (c skills.AgenticConfig) {
 	if m.AgenticConfig != nil && m.AgenticConfig.Enabled {
 		c = *m.AgenticConfig
@@ -76,8 +75,8 @@ func agentic(m *skills.Manifest) (c skills.AgenticConfig) {
 	return c
 }
 
-// reportStep counts a step. The one that reaches the soft budget makes a checkpoint, and so does
-// the one after the last that the run may take, with which it ends.
+// reportStep counts a step. It stores a checkpoint when the step reaches the soft budget. It also
+// stores one when the step exceeds the maximum, and then the run ends.
 func (h *Host) reportStep(c Call, named map[string]json.RawMessage) (Call, error) {
 	var label, role string
 	if json.Unmarshal(named["label"], &label) != nil {
@@ -90,7 +89,7 @@ func (h *Host) reportStep(c Call, named map[string]json.RawMessage) (Call, error
 	h.progress.Step = word(label)
 	h.progress.Steps++
 
-	most, soft := defaultMaxSteps, config.DefaultStepBudget // (OSL-14)
+	most, soft := defaultMaxSteps, config.DefaultStepBudget
 	if config.MaxStepsPerRun != nil {
 		most = *config.MaxStepsPerRun
 	}
@@ -112,31 +111,31 @@ func (h *Host) reportStep(c Call, named map[string]json.RawMessage) (Call, error
 	return c, err
 }
 
-// Renew begins a pass of a module after so many reported steps.
+// Renew adds the steps that were reported before this pass of the module.
 func (h *Host) Renew(steps int) { h.progress.Steps += steps }
 
-// RenewSteps gives a run all of its steps again.
+// RenewSteps resets the step count, so that the run may take all of its steps again.
 func (h *Host) RenewSteps() { h.progress.Steps = 0 }
 
-// Mark is a point from which a run can be begun again.
+// Mark is a checkpoint from which a run can continue.
 type Mark struct {
-	Steps       int  // that were reported until then
-	Pause, Over bool // the run was paused with it, or had used up its steps
+	Steps       int  // number of steps reported until then
+	Pause, Over bool // the run was paused, or had used up its steps
 }
 
-// ReadMark reads the arguments of a call that made a checkpoint; ok is false for any other call.
+// ReadMark parses the arguments of a call that stored a checkpoint. ok is false for any other call.
 func ReadMark(name string, args json.RawMessage) (m Mark, ok bool) {
 	if name != checkpointSpec.Name && name != pauseSpec.Name && name != inputSpec.Name {
 		return m, false
 	}
 	var a checkpointArgs
 	if err := json.Unmarshal(args, &a); err != nil {
-		return m, false // which no call on record has
+		return m, false // recorded calls are always valid
 	}
 	return Mark{Steps: a.Steps, Pause: name == pauseSpec.Name, Over: a.Over}, true
 }
 
-// updateProgress records the progress that a module reports (OSL-13).
+// updateProgress records the progress that a module reports.
 func (h *Host) updateProgress(c Call, _ map[string]json.RawMessage) (Call, error) {
 	var a struct {
 		Phase, Step, Message string
@@ -160,14 +159,14 @@ func (h *Host) updateProgress(c Call, _ map[string]json.RawMessage) (Call, error
 	return c, nil
 }
 
-// word returns a text as a checkpoint keeps it: one short line.
+// word returns a text in the form stored in checkpoints: one short line.
 func word(s string) string { return strings.TrimSpace(text.Truncate(text.Collapse(s), maxWord)) }
 
-// maxWord is the length of names of steps, phases and roles, in characters.
+// maxWord limits the names of steps, phases and roles, in characters.
 const maxWord = 100
 
-// runCall adds the progress of the run to the arguments of a call of host.run. The module cannot
-// set it.
+// runCall adds the progress of the run to the arguments of a call of host.run. It overwrites
+// progress fields that the module has set.
 func (h *Host) runCall(c Call, named map[string]json.RawMessage) (Call, error) {
 	if c.method.params == nil {
 		if err := json.Unmarshal(c.Args, &named); err != nil {
@@ -182,7 +181,7 @@ func (h *Host) runCall(c Call, named map[string]json.RawMessage) (Call, error) {
 	for _, own := range []string{"steps", "step", "phase", "role", "over"} {
 		delete(named, own)
 	}
-	if err := json.Unmarshal(done, &named); err != nil { // adds to what is there
+	if err := json.Unmarshal(done, &named); err != nil { // adds to the existing fields
 		return c, err
 	}
 	c.Args, err = json.Marshal(named)
@@ -196,7 +195,7 @@ func (h *Host) checkpoint(ctx context.Context, in tool.Invocation, a checkpointA
 	return tool.Success(value{}), nil
 }
 
-// keep records a checkpoint.
+// keep stores a checkpoint.
 func (h *Host) keep(ctx context.Context, in tool.Invocation, p progress, state any) error {
 	kept, err := json.Marshal(struct {
 		progress
@@ -233,7 +232,7 @@ func (h *Host) requestInput(ctx context.Context, in tool.Invocation, a inputArgs
 	return tool.Success(w), nil
 }
 
-// checkInput refuses a request for input that nobody can be asked (OSL-31).
+// checkInput returns an error if a request for input cannot be shown to the owner.
 func (h *Host) checkInput(a inputArgs) error {
 	refuse := func(field, expected, format string, args ...any) error {
 		return tool.Refuse(tool.KindInvalidArgs, format, args...).WithField(field, expected)
@@ -259,7 +258,7 @@ func (h *Host) checkInput(a inputArgs) error {
 	return nil
 }
 
-// hasFields reports whether a schema asks for values by name. Without any, the answer is a text.
+// hasFields reports whether a schema has named fields. Without fields, the answer is a text.
 func hasFields(schema map[string]any) bool {
 	fields, _ := schema["properties"].(map[string]any)
 	return len(fields) > 0

@@ -14,7 +14,7 @@ import (
 	"rouse/internal/form"
 )
 
-// CheckValue returns what of a JSON value does not fit a schema of a manifest (OSL-06).
+// CheckValue returns an error if a JSON value does not match a schema of a manifest.
 func CheckValue(schema, value json.RawMessage) error {
 	if len(schema) == 0 {
 		return nil
@@ -32,7 +32,8 @@ func CheckValue(schema, value json.RawMessage) error {
 }
 
 func resolve(schema json.RawMessage) (*jsonschema.Resolved, error) {
-	if err := form.SelfContained(schema); err != nil { // a manifest with one is refused; settings have a file of their own
+	// A manifest with a reference is refused earlier, but the settings have their own schema file.
+	if err := form.SelfContained(schema); err != nil {
 		return nil, err
 	}
 	var s jsonschema.Schema
@@ -53,14 +54,14 @@ func validate(s *jsonschema.Resolved, v any) error {
 	return nil
 }
 
-// The schema of the settings of a skill, and how large it may be.
+// File name and maximum size of the schema of a skill's settings.
 const (
 	configSchema    = "config-schema.json"
 	maxConfigSchema = 1 << 20 // bytes
 )
 
-// Config returns host.config of a module: the settings of its owner, with the defaults of its
-// config-schema.json (OSL-11). It is nil if there is no such schema and nothing is set.
+// Config returns host.config of a module: the owner's settings, with the defaults of
+// config-schema.json. It returns nil if the schema does not exist and set is empty.
 func Config(dir string, set map[string]any) (json.RawMessage, error) {
 	f, err := os.OpenInRoot(dir, configSchema)
 	if errors.Is(err, fs.ErrNotExist) && len(set) == 0 {
@@ -91,7 +92,7 @@ func Config(dir string, set map[string]any) (json.RawMessage, error) {
 	if err := json.Unmarshal(given, &all); err != nil {
 		return nil, err
 	}
-	if all == nil { // nothing is set
+	if all == nil { // set is nil
 		all = map[string]any{}
 	}
 	if err := schema.ApplyDefaults(&all); err != nil {
@@ -103,7 +104,7 @@ func Config(dir string, set map[string]any) (json.RawMessage, error) {
 	return json.Marshal(all)
 }
 
-// plain is a message of the library of schemas with the name of the value, where it tells one.
+// plain returns a message of the schema library, prefixed with the name of the value if known.
 func plain(message string) string {
 	field, wrong := tool.SchemaPlace(message)
 	if field == "" {

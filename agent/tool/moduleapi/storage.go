@@ -14,14 +14,14 @@ import (
 	"rouse/internal/text"
 )
 
-// The limits of one entry of the storage of a skill.
+// Limits of one storage entry.
 const (
 	maxKey   = 512     // bytes
-	maxValue = 1 << 20 // bytes of its JSON
+	maxValue = 1 << 20 // bytes of JSON
 )
 
-// A run's reads of its storage stand in its later attempts with its writes: a module that counts
-// would count twice otherwise. So reading has the effect of writing.
+// Reads are recorded as database effects, like writes, so that later attempts reuse them. Otherwise
+// a module with a counter would count twice.
 var (
 	storageGetSpec    = reading("host_storage_get", "Reads a value of the skill's own storage.", tool.Spec{Effect: domain.EffectDatabase})
 	storageListSpec   = reading("host_storage_list", "Lists the keys of the skill's own storage.", tool.Spec{Effect: domain.EffectDatabase})
@@ -42,20 +42,20 @@ type setArgs struct {
 	Value any    `json:"value,omitempty" jsonschema:"any JSON value; null when absent"`
 }
 
-// storagePlace returns the place of the storage, under which labels are kept.
+// storagePlace returns the place of the storage, under which its labels are stored.
 func (h *Host) storagePlace() label.Place {
 	if known := h.stored.Load(); known != nil {
 		return *known
 	}
 
 	p := StoragePlace(h.storage.Path())
-	if p.ID != (label.FileID{}) { // the file exists, and only the host could replace it
+	if p.ID != (label.FileID{}) { // the file exists, and only rouse could replace it
 		h.stored.Store(&p)
 	}
 	return p
 }
 
-// StoragePlace returns the place of the storage at a path, under which labels are kept.
+// StoragePlace returns the place of the storage at a path, under which its labels are stored.
 func StoragePlace(path string) label.Place {
 	if folder, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 		return tool.PlaceOf(filepath.Join(folder, filepath.Base(path)))
@@ -71,8 +71,8 @@ func (h *Host) writesStorage(context.Context, tool.Invocation, json.RawMessage) 
 	return tool.Access{Writes: []label.Place{h.storagePlace()}}, nil
 }
 
-// stored returns the answer to a call of the storage. A broken storage is the skill's fault, not
-// the host's.
+// stored returns the result of a call of the storage. A broken storage fails only the call, not the
+// run.
 func stored(result any, err error) (tool.Envelope, error) {
 	var full *store.FullError
 	switch {

@@ -14,11 +14,11 @@ import (
 
 type systemArgs struct{}
 
-// system is the machine as a module sees it (OSL-37).
+// system describes the machine to a module.
 type system struct {
 	Platform        string   `json:"platform"` // macos, windows, linux
 	Arch            string   `json:"arch"`     // x64, arm64
-	Shell           string   `json:"shell"`    // that runs scripts, "" without one
+	Shell           string   `json:"shell"`    // shell that runs scripts, or ""
 	PackageManagers []string `json:"packageManagers"`
 }
 
@@ -44,7 +44,7 @@ func requires(m *skills.Manifest, feature string) bool {
 	return slices.Contains(m.CompatibilityRequirements, feature)
 }
 
-// packageManagers lists the package managers with the command that installs a package.
+// packageManagers lists package managers with their install commands.
 var packageManagers = []struct{ program, install string }{
 	{"apt", "sudo apt install %s"},
 	{"dnf", "sudo dnf install %s"},
@@ -58,13 +58,13 @@ var packageManagers = []struct{ program, install string }{
 	{"pipx", "pipx install %s"},
 }
 
-// recipe describes how a tool that modules ask for is installed (OSL-37).
+// recipe describes how to install a tool that modules request.
 type recipe struct {
-	program  string            // that it has; "": the id of the tool
-	packages map[string]string // by package manager; "": in all of the system
+	program  string            // name of the program; "" means the id of the tool
+	packages map[string]string // package names by package manager; "" is the default for system package managers
 }
 
-// recipes are those of tools by the ids that modules use. For any other tool the id is its program.
+// recipes maps the ids that modules use to recipes. The id of any other tool is its program name.
 var recipes = map[string]recipe{
 	"claude-code": {"claude", map[string]string{"npm": "@anthropic-ai/claude-code"}},
 	"codex":       {"", map[string]string{"npm": "@openai/codex"}},
@@ -86,7 +86,7 @@ var recipes = map[string]recipe{
 	"sqlite":      {"sqlite3", map[string]string{"": "sqlite3", "dnf": "sqlite", "pacman": "sqlite", "apk": "sqlite", "brew": "sqlite", "winget": "SQLite.SQLite"}},
 }
 
-// programOf returns the program of a tool that a module asks for by its id.
+// programOf returns the program of the tool with an id.
 func programOf(id string) string { return cmp.Or(recipes[id].program, id) }
 
 // installCommand returns the command that installs a tool on this machine, or "".

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestRecipes: OSL-37, a tool that modules ask for by a known id has a program, and a command that installs it with what there is.
+// TestRecipes checks that known tool ids have a program and an install command for the available
+// package manager (OSL-37).
 func TestRecipes(t *testing.T) {
 	t.Parallel()
 	for id, c := range map[string]struct {

@@ -15,50 +15,50 @@ import (
 	"rouse/internal/text"
 )
 
-// Error is thrown in the module.
+// Error is an error that is thrown in the module.
 type Error struct {
 	Message string
-	Code    string // a kind of an envelope, or one of the codes below
+	Code    string // kind of an envelope, or one of the codes below
 }
 
 func (e *Error) Error() string { return e.Message }
 
-// The codes of requests for programs (OSL-17, UNI-14), beside the kinds of envelopes.
+// Codes for refused programs, in addition to the kinds of envelopes.
 const (
 	codeDeniedByUser = "rejected_by_user"
 	codeDenied       = "bridge_policy_denied"
 	codeInvalid      = "invalid_request"
 )
 
-// argumentError says what is wrong with the arguments of a call.
+// argumentError returns an error about the arguments of a call.
 func argumentError(message string) *Error {
 	return &Error{Message: message, Code: string(tool.KindInvalidArgs)}
 }
 
-// Call is the result of translating a call of a module: a call of a tool, or an answer without one.
+// Call is the translation of a module's call: a tool call, or a value returned without one.
 type Call struct {
-	Tool    string // "": Value is the answer
+	Tool    string // if "", Value is the result
 	Args    json.RawMessage
 	Value   json.RawMessage
-	Event   *Event // to be put on record, nil where nothing is
-	Over    string // why the run ends with this call, "" where it does not
+	Event   *Event // event to record, or nil
+	Over    string // reason why the run ends with this call, or ""
 	method  method
-	request string // the id of a request for a program
+	request string // request id of a program
 }
 
-// Method returns the name of the method that was called, without aliases.
+// Method returns the name of the called method, with aliases resolved.
 func (c Call) Method() string { return c.method.name }
 
 // ReadsWorkspace reports whether a module reads its workspace with a call.
 func (c Call) ReadsWorkspace() bool { return ReadsWorkspace(c.Tool) }
 
-// ReadsWorkspace is Call.ReadsWorkspace for a tool.
+// ReadsWorkspace reports whether a tool reads the workspace of a module.
 func ReadsWorkspace(name string) bool {
 	return name == getStateSpec.Name || name == listArtifactsSpec.Name
 }
 
-// AsksAgain reports whether the envelope of a call is a question, and whose call the next attempt
-// makes again: what its owner did about it is not on record.
+// AsksAgain reports whether the envelope of a call is a question to the owner, of which the outcome
+// is not recorded. The next attempt must then repeat the call.
 func (c Call) AsksAgain(envelope json.RawMessage) bool {
 	if c.Tool != authorizeSpec.Name && c.Tool != installSpec.Name {
 		return false
@@ -73,20 +73,20 @@ type Event struct {
 	Data map[string]any
 }
 
-// The kinds of events.
+// Kinds of events.
 const (
 	EventProgress = event.Progress
 	EventCustom   = "skill.event"
 	EventStep     = "skill.step"
-	EventJob      = "skill.job"    // of a program: queued, completed, failed, terminated, refused
-	EventResult   = "skill.result" // what a module returned, under "value"
+	EventJob      = "skill.job"    // state of a program: queued, completed, failed, terminated, refused
+	EventResult   = "skill.result" // return value of a module, in "value"
 )
 
-// maxEvent bounds what an event holds, in bytes of JSON.
+// maxEvent limits the content of an event, in bytes of JSON.
 const maxEvent = 4 << 10
 
-// Translate translates a call of a method, whose arguments are a JSON array. The error, an *Error,
-// is for the module.
+// Translate translates a call of a method. args is a JSON array. The error is an *Error for the
+// module.
 func (h *Host) Translate(name string, args json.RawMessage) (Call, error) {
 	m, known := methodOf(name)
 	if !known || !h.has(name) {
@@ -114,7 +114,7 @@ func (h *Host) Translate(name string, args json.RawMessage) (Call, error) {
 
 	named := map[string]json.RawMessage{}
 	for i, param := range m.params {
-		if i < len(given) && !isNull(given[i]) { // undefined is null in a list
+		if i < len(given) && !isNull(given[i]) { // JSON lists encode undefined as null
 			named[param] = given[i]
 		}
 	}
@@ -128,7 +128,7 @@ func (h *Host) Translate(name string, args json.RawMessage) (Call, error) {
 	return c, err
 }
 
-// methodOf returns the method of a name, or the one that it is an alias of.
+// methodOf returns the method with a name, with aliases resolved.
 func methodOf(name string) (method, bool) {
 	at := slices.IndexFunc(methods, func(m method) bool { return m.name == name })
 	if at < 0 {
@@ -154,8 +154,8 @@ func (h *Host) listHandles(c Call, _ map[string]json.RawMessage) (Call, error) {
 	return answered(c, append([]handle{}, h.handles...))
 }
 
-// invoke calls a tool by its name: a program, or a tool of the agent that the owner has named for
-// the skill.
+// invoke calls a tool by its name. The tool is a program, or a tool of the agent that the owner has
+// allowed for the skill.
 func (h *Host) invoke(c Call, named map[string]json.RawMessage) (Call, error) {
 	var name string
 	if json.Unmarshal(named["name"], &name) == nil && name == systemCommand && h.has("bridge.executeCommand") {
@@ -183,7 +183,7 @@ func answered(c Call, with any) (Call, error) {
 	return c, err
 }
 
-// decoded returns a value for an event, or a note of its size if that is too large.
+// decoded returns a value for an event. If the value is too large, it returns a note of its size.
 func decoded(raw json.RawMessage) any {
 	var v any
 	switch {
@@ -195,7 +195,8 @@ func decoded(raw json.RawMessage) any {
 	return v
 }
 
-// Answer returns what the module gets for the envelope of a call. The error, an *Error, is thrown.
+// Answer returns the value that the module gets for the envelope of a call. The error is an *Error
+// to be thrown in the module.
 func (h *Host) Answer(ctx context.Context, c Call, key string, e tool.Envelope) (json.RawMessage, error) {
 	switch c.method.name {
 	case "bridge.executeCommand":
@@ -241,8 +242,8 @@ func (h *Host) Answer(ctx context.Context, c Call, key string, e tool.Envelope) 
 	return e.Result, nil
 }
 
-// acceptJob keeps the result of a program for waitForJob. A refusal is an answer, not an error. An
-// allowed program that did not start is a failed job.
+// acceptJob stores the result of a program for waitForJob. A refusal is returned as a value, not as
+// an error. An allowed program that did not start is a failed job.
 func (h *Host) acceptJob(ctx context.Context, c Call, key string, e tool.Envelope) (json.RawMessage, error) {
 	done := job{Status: jobFailed, ExitCode: -1, Reason: e.Message}
 	switch {
@@ -266,7 +267,7 @@ func (h *Host) acceptJob(ctx context.Context, c Call, key string, e tool.Envelop
 	return json.Marshal(h.acceptedRequest(c.request, key, why))
 }
 
-// commandCode returns the code of a failed program that modules know.
+// commandCode returns the code that modules expect for a failed program.
 func commandCode(k tool.Kind) string {
 	codes := map[tool.Kind]string{tool.KindUserDenied: codeDeniedByUser, tool.KindRejected: codeDenied, tool.KindInvalidArgs: codeInvalid}
 	if code, ok := codes[k]; ok {
@@ -275,7 +276,7 @@ func commandCode(k tool.Kind) string {
 	return string(k)
 }
 
-// Getters returns the values that modules read without waiting.
+// Getters returns the values that modules read synchronously.
 func (h *Host) Getters() map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
 	if slices.ContainsFunc(h.methods, func(name string) bool { return strings.HasPrefix(name, "bridge.") }) {
@@ -291,18 +292,18 @@ func (h *Host) Getters() map[string]json.RawMessage {
 	return out
 }
 
-// stepCount is the getter that the machine itself counts on with each call of reportStep.
+// stepCount is a getter that the module's machine itself increments with each call of reportStep.
 const stepCount = "run.getStepCount"
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
-// jsonEqual reports whether two JSON texts have the same value.
+// jsonEqual reports whether two JSON texts are equal apart from whitespace.
 func jsonEqual(a, b json.RawMessage) bool {
 	var x, y bytes.Buffer
 	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }
 
-// Describe describes a call of a module in a line, for a person.
+// Describe returns a one-line description of a call for display.
 func (c Call) Describe() string {
 	if c.Tool == "" {
 		return c.method.name
@@ -310,10 +311,10 @@ func (c Call) Describe() string {
 	return c.method.name + " " + text.Truncate(text.Collapse(string(c.Args)), maxShown)
 }
 
-// maxShown is the number of characters of a call's arguments that are shown.
+// maxShown limits the arguments in the description of a call, in characters.
 const maxShown = 200
 
-// Names lists all methods of this version, sorted.
+// Names returns the names of all methods, sorted.
 func Names() []string {
 	all := map[string]bool{"bridge.isAvailable": true, stepCount: true, "run.getStepBudget": true}
 	for _, m := range methods {

@@ -15,18 +15,19 @@ import (
 
 var resolveSpec = reading("host_vault_resolve", "Gives a module a secret that its manifest binds and its agent is granted; the record never has its value.", tool.Spec{Args: reflect.TypeFor[bindingArgs]()})
 
-// minSecret is the length in bytes from which a secret can be told from other text.
+// minSecret is the minimum length of a secret in bytes. Shorter secrets cannot be distinguished
+// from other text.
 const minSecret = 4
 
 type bindingArgs struct {
 	Name string `json:"name"`
 }
 
-// given is a value of a secret that the module has.
+// given is a secret value that the module was given.
 type given struct{ name, value string }
 
-// resolve returns the placeholder of a secret, or of the token that the binding stands for. The
-// module gets its value after the answer was recorded.
+// resolve returns the placeholder of a secret, or of the token that the binding refers to. The
+// module gets the value only after the placeholder was recorded.
 func (h *Host) resolve(s tool.Spec) (tool.Tool, error) {
 	s.Access = tool.AccessOf(func(_ context.Context, _ tool.Invocation, a bindingArgs) (tool.Access, error) {
 		grant, err := h.binding(a.Name)
@@ -82,8 +83,8 @@ func secretOf(m *skills.Manifest, secrets []tool.SecretGrant, name string) (tool
 	return secrets[i], nil
 }
 
-// undeclaredSecrets refuses arguments with the placeholder of a secret that the manifest does not
-// bind.
+// undeclaredSecrets returns an error if the arguments contain the placeholder of a secret that the
+// manifest does not bind.
 func (h *Host) undeclaredSecrets(args json.RawMessage) error {
 	for _, name := range tool.Placeholders(string(args)) {
 		if !h.binds(name) {
@@ -93,7 +94,7 @@ func (h *Host) undeclaredSecrets(args json.RawMessage) error {
 	return nil
 }
 
-// binds reports whether the manifest has a secret of a name, or the provider whose token has it.
+// binds reports whether the manifest declares the secret or the provider's token with this name.
 func (h *Host) binds(name string) bool {
 	if id := providerOf(name); id != "" {
 		return h.has("oauth.getToken") && slices.ContainsFunc(h.o.Manifest.OAuth, func(a skills.OAuth) bool { return a.ProviderID == id })
@@ -101,7 +102,7 @@ func (h *Host) binds(name string) bool {
 	return slices.ContainsFunc(h.o.Manifest.RequiredBindings, func(b skills.Binding) bool { return b.Name == name })
 }
 
-// reveal replaces a placeholder by the value of its secret, which is concealed from then on.
+// reveal replaces a placeholder with the value of its secret. The value is concealed from then on.
 func (h *Host) reveal(result json.RawMessage) json.RawMessage {
 	var placeholder string
 	if json.Unmarshal(result, &placeholder) != nil {
@@ -113,13 +114,13 @@ func (h *Host) reveal(result json.RawMessage) json.RawMessage {
 	}
 
 	value := h.valueOf(names[0])
-	if value == "" { // it was taken away since an earlier attempt had it
+	if value == "" { // revoked since an earlier attempt
 		return result
 	}
 	h.give(given{names[0], value})
 	text, err := json.Marshal(value)
 	if err != nil {
-		return result // a text can always be written
+		return result // strings can always be encoded
 	}
 	return text
 }
@@ -143,17 +144,17 @@ func (h *Host) valueOf(name string) string {
 	return token
 }
 
-// give records a value that the module was given. The longest comes first: one may be a part of
-// another.
+// give records a value that the module was given. Longer values come first, because one value may
+// be a part of another.
 func (h *Host) give(one given) {
 	h.given = slices.DeleteFunc(h.given, func(g given) bool { return g == one })
 	h.given, h.latest[one.name] = append(h.given, one), one.value
 	slices.SortStableFunc(h.given, func(a, b given) int { return len(b.value) - len(a.value) })
 }
 
-// conceal replaces the secrets that the module was given by placeholders. It refuses arguments that
-// hold one in another form, which could not be kept out of the record. The arguments are encoded
-// again, so that no escape of JSON hides a text.
+// conceal replaces the secret values that the module was given with placeholders. It returns an
+// error if the arguments contain a secret in another form, because that form could not be redacted.
+// The arguments are encoded again, so that JSON escapes cannot hide a secret.
 func (h *Host) conceal(args json.RawMessage) (json.RawMessage, error) {
 	var v any
 	dec := json.NewDecoder(strings.NewReader(string(args)))
@@ -180,7 +181,7 @@ func (h *Host) conceal(args json.RawMessage) (json.RawMessage, error) {
 	return out, nil
 }
 
-// mapTexts replaces each text of a JSON value, and its keys.
+// mapTexts replaces each string of a JSON value, including keys.
 func mapTexts(v any, replace func(string) string) any {
 	switch v := v.(type) {
 	case string:

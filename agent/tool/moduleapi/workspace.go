@@ -15,8 +15,7 @@ import (
 	"rouse/internal/ledger/workspace"
 )
 
-// The tools of host.workspace (OSL-26). Reads stand in later attempts with writes, as with the
-// storage.
+// The tools of host.workspace. Like reads of the storage, reads are recorded as database effects.
 var (
 	getStateSpec       = reading("host_workspace_get_state", "Reads the state of a module's workspace.", tool.Spec{Effect: domain.EffectDatabase})
 	setStateSpec       = changing("host_workspace_set_state", "Replaces the state of a module's workspace.", tool.Spec{})
@@ -30,7 +29,7 @@ var (
 
 type stateArgs struct {
 	State map[string]any `json:"state"`
-	// Version is the lock version with which the module has read the workspace; 0: it has not.
+	// Version is the lock version of the workspace that the module has read, or 0.
 	Version int64 `json:"version,omitempty"`
 }
 
@@ -68,19 +67,19 @@ type approvalArgs struct {
 	Kind     string `json:"kind,omitempty"`
 }
 
-// stateResult is what a module reads of its workspace, with the lock version that it has then.
+// stateResult is the state of a workspace, and its lock version at the time of reading.
 type stateResult struct {
-	Value   json.RawMessage `json:"value"` // null where nobody has written a state yet
+	Value   json.RawMessage `json:"value"` // null if no state was written yet
 	Version int64           `json:"version"`
 }
 
-// artifactResult is an artifact as a module sees it.
+// artifactResult is an artifact in the form returned to a module.
 type artifactResult struct {
 	ID       string `json:"id"`
 	Type     string `json:"type"`
 	Title    string `json:"title"`
 	Status   string `json:"status"`
-	Approval string `json:"approval,omitempty"` // of the owner, whatever the status says (C-6)
+	Approval string `json:"approval,omitempty"` // approval by the owner, independent of Status
 	Version  int    `json:"version"`
 	Parent   string `json:"parentArtifactId,omitempty"`
 }
@@ -96,7 +95,7 @@ func optional(id int64) string {
 	return strconv.FormatInt(id, 10)
 }
 
-// answerOf returns the answer of a call to the ledger.
+// answerOf returns the result of a call that uses the ledger.
 func answerOf(result any, err error) (tool.Envelope, error) {
 	if err != nil {
 		return tool.Envelope{}, tool.LedgerRefusal(err)
@@ -122,7 +121,7 @@ func (h *Host) workspacePlaces() []label.Place {
 func (h *Host) getState(ctx context.Context, _ tool.Invocation, _ struct{}) (tool.Envelope, error) {
 	w, err := h.o.Ledger.Workspaces.Get(ctx, h.o.Workspace.ID)
 	out := stateResult{w.State, w.LockVersion}
-	if strings.TrimSpace(string(w.State)) == "{}" { // nobody has written one
+	if strings.TrimSpace(string(w.State)) == "{}" { // no state was written yet
 		out.Value = json.RawMessage("null")
 	}
 	return answerOf(out, err)
@@ -178,8 +177,8 @@ func (h *Host) createArtifact(ctx context.Context, in tool.Invocation, a newArti
 	return h.add(ctx, in, artifact.Artifact{Type: a.Type, Title: a.Title, Status: a.Status, Role: a.Role, Description: a.Describe, Parent: parent}, a.Content)
 }
 
-// updateArtifact gives an artifact another status, or a version with another content or title, by
-// which the module knows it from then on.
+// updateArtifact changes the status of an artifact, or adds a version with another content or
+// title. From then on, the module's old id refers to the new version.
 func (h *Host) updateArtifact(ctx context.Context, in tool.Invocation, a artifactArgs) (tool.Envelope, error) {
 	id, err := artifactID("artifactId", a.ID)
 	switch {
@@ -196,7 +195,8 @@ func (h *Host) updateArtifact(ctx context.Context, in tool.Invocation, a artifac
 	return h.nextVersion(ctx, in, id, a.Update)
 }
 
-// nextVersion adds the version after an artifact. The update may leave out its title and content.
+// nextVersion adds the next version of an artifact. If the update has no title or content, the
+// previous ones are used.
 func (h *Host) nextVersion(ctx context.Context, in tool.Invocation, id int64, u artifactUpdate) (tool.Envelope, error) {
 	chain, err := h.o.Ledger.Workspaces.ArtifactChain(ctx, h.o.Workspace.ID, id)
 	if err != nil {
@@ -224,7 +224,7 @@ func (h *Host) nextVersion(ctx context.Context, in tool.Invocation, id int64, u 
 	return h.add(ctx, in, next, u.Content)
 }
 
-// add adds an artifact, whose content is a text, or JSON.
+// add adds an artifact. Its content is a text, or is encoded as JSON.
 func (h *Host) add(ctx context.Context, in tool.Invocation, a artifact.Artifact, content any) (tool.Envelope, error) {
 	whole, isText := content.(string)
 	if !isText && content != nil {
@@ -241,7 +241,7 @@ func (h *Host) add(ctx context.Context, in tool.Invocation, a artifact.Artifact,
 	return answerOf(newArtifactResult(added), err)
 }
 
-// artifactID parses the number of an artifact, 0 if none is given.
+// artifactID parses the id of an artifact. It returns 0 if id is empty.
 func artifactID(field, id string) (int64, error) {
 	if id == "" {
 		return 0, nil
@@ -253,9 +253,9 @@ func artifactID(field, id string) (int64, error) {
 	return n, nil
 }
 
-// workspaceCall adds to a state the lock version at which the module has read the last one, so that
-// it overwrites nothing that it does not know (OSL-27), and replaces ids of artifacts by the newest
-// ones.
+// workspaceCall adds the lock version of the last read to a new state, so that the module cannot
+// overwrite changes that it has not read. It also replaces ids of artifacts with those of the
+// newest versions.
 func (h *Host) workspaceCall(c Call, named map[string]json.RawMessage) (Call, error) {
 	switch c.method.name {
 	case "workspace.setState":
@@ -271,7 +271,7 @@ func (h *Host) workspaceCall(c Call, named map[string]json.RawMessage) (Call, er
 			return c, argumentError("the argument is an object: " + err.Error())
 		}
 		id, ok := h.newestArtifact(named["parentArtifactId"])
-		if !ok { // the arguments are as the module wrote them
+		if !ok { // the arguments stay unchanged
 			return c, nil
 		}
 		named["parentArtifactId"] = id
@@ -282,19 +282,20 @@ func (h *Host) workspaceCall(c Call, named map[string]json.RawMessage) (Call, er
 	return c, err
 }
 
-// newestArtifact returns the id of the newest version of an artifact, if the module has changed it.
+// newestArtifact returns the id of the newest version of an artifact, if the module has changed the
+// artifact.
 func (h *Host) newestArtifact(id json.RawMessage) (json.RawMessage, bool) {
 	var known string
 	if json.Unmarshal(id, &known) != nil || h.renewed[known] == "" {
 		return nil, false
 	}
-	for h.renewed[known] != "" { // each is newer than the one before
+	for h.renewed[known] != "" { // follows each version to the next
 		known = h.renewed[known]
 	}
 	return fmt.Appendf(nil, "%q", known), true
 }
 
-// seen records what the result of a call says about the workspace.
+// seen records the lock version or the new artifact id in the result of a call.
 func (h *Host) seen(c Call, fields map[string]json.RawMessage) {
 	switch c.method.name {
 	case "workspace.getState":

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// redirectPath is the form of the paths to which a browser is sent back.
+// redirectPath matches the paths to which a browser may be redirected.
 var redirectPath = regexp.MustCompile(`^/[A-Za-z0-9._~/-]*$`)
 
-// CheckLink says why no link could be made for a provider that asks its owner.
+// CheckLink returns an error if the provider's sign-in link cannot be built.
 func (p Provider) CheckLink() error {
 	u, err := url.Parse(p.AuthorizationURL)
 	switch {
@@ -30,7 +30,7 @@ func (p Provider) CheckLink() error {
 	return nil
 }
 
-// Site is the host at which the owner signs in, "" where that is not known.
+// Site returns the host at which the owner signs in, or "" if it is unknown.
 func (p Provider) Site() string {
 	if u, err := url.Parse(p.AuthorizationURL); err == nil {
 		return u.Host
@@ -38,11 +38,12 @@ func (p Provider) Site() string {
 	return ""
 }
 
-// holds says whether a link can still be used.
+// holds reports whether the link is still valid.
 func (w *waiting) holds(now time.Time) bool { return w != nil && now.Before(w.Since.Add(linkHolds)) }
 
-// Link is where the owner signs in. At the end their browser is sent to base, like http://127.0.0.1:4711, with the path of the
-// manifest. The same link is given until it is used, or too old.
+// Link returns the link with which the owner signs in. At the end, the provider redirects the
+// browser to base, such as http://127.0.0.1:4711, followed by the redirect path of the manifest.
+// Link returns the same link until the link is used or expires.
 func (b *Book) Link(ctx context.Context, p Provider, base string) (string, error) {
 	unlock, err := b.lock(ctx, p.ID)
 	if err != nil {
@@ -69,7 +70,7 @@ func (b *Book) Link(ctx context.Context, p Provider, base string) (string, error
 	return p.config(redirect).AuthCodeURL(k.Waits.State, options...), nil
 }
 
-// Redirects are the addresses to which browsers are sent at the end of the sign-ins that wait.
+// Redirects returns the redirect addresses of all pending sign-ins.
 func (b *Book) Redirects() (out []string, err error) {
 	return out, b.each(func(_ ID, k kept) {
 		if k.Waits.holds(time.Now()) {
@@ -78,18 +79,18 @@ func (b *Book) Redirects() (out []string, err error) {
 	})
 }
 
-// Reply is what a browser was sent back with.
+// Reply is the data with which a browser was redirected.
 type Reply struct {
-	State string // "": the owner gave the code alone
+	State string // "" if the owner entered only the code
 	Code  string
-	Error string // of the service, "" where there is a code
-	Path  string // to which it was sent; "" where nobody knows
+	Error string // error from the service, or ""
+	Path  string // path of the redirect, or "" if unknown
 }
 
-// maxCode is how long a code may be, in bytes.
+// maxCode limits the length of a code, in bytes.
 const maxCode = 4096
 
-// ParseReply reads what an owner pasted: the address that their browser was sent to, or the code in it.
+// ParseReply parses the text that an owner pasted: the redirect address, or the code in it.
 func ParseReply(pasted string) (Reply, error) {
 	pasted = strings.TrimSpace(pasted)
 	if !strings.Contains(pasted, "://") && !strings.Contains(pasted, "code=") && !strings.Contains(pasted, "error=") {
@@ -99,7 +100,7 @@ func ParseReply(pasted string) (Reply, error) {
 		return Reply{Code: pasted}, nil
 	}
 
-	// A service may have put it behind a #, which no browser sends.
+	// A service may put the values in the fragment, which browsers do not send.
 	for part := range strings.FieldsFuncSeq(pasted, func(r rune) bool { return r == '?' || r == '#' }) {
 		if values, err := url.ParseQuery(part); err == nil && values.Has("state") {
 			return ReplyOf("", values)
@@ -108,7 +109,7 @@ func ParseReply(pasted string) (Reply, error) {
 	return ReplyOf("", nil)
 }
 
-// ReplyOf is the reply in the query of a request for a path.
+// ReplyOf returns the reply in the query of a request. path is the path of the request.
 func ReplyOf(path string, values url.Values) (Reply, error) {
 	r := Reply{State: values.Get("state"), Code: values.Get("code"), Error: values.Get("error"), Path: path}
 	switch {
@@ -120,10 +121,11 @@ func ReplyOf(path string, values url.Values) (Reply, error) {
 	return r, nil
 }
 
-// ErrNoState says that nobody waits for a reply: its state is unknown, used, or too old.
+// ErrNoState is returned for a reply if its state is unknown, used or expired.
 var ErrNoState = errors.New("nobody waits for this sign-in any more; take the link of rouse inbox, and sign in with that")
 
-// Find finds the sign-in that waits for the state of a reply.
+// Find returns the id of the pending sign-in with the state of a reply. It returns ErrNoState if
+// there is none.
 func (b *Book) Find(r Reply) (found ID, err error) {
 	err = b.each(func(id ID, k kept) {
 		if k.Waits.takes(r) {
@@ -139,7 +141,7 @@ func (b *Book) Find(r Reply) (found ID, err error) {
 	return found, ErrNoState
 }
 
-// takes says whether a reply is the one that is waited for.
+// takes reports whether a reply belongs to the pending sign-in.
 func (w *waiting) takes(r Reply) bool {
 	if !w.holds(time.Now()) || r.State == "" || subtle.ConstantTimeCompare([]byte(w.State), []byte(r.State)) != 1 {
 		return false
@@ -148,8 +150,9 @@ func (w *waiting) takes(r Reply) bool {
 	return err == nil && (r.Path == "" || r.Path == u.Path)
 }
 
-// Redeem trades the code of a reply for a token, and keeps that. Whatever comes of it, the reply cannot be used again. A code without a
-// state is one that the owner gave for this very sign-in: without the verifier of its link no server takes it.
+// Redeem exchanges the code of a reply for a token and stores the token. The reply cannot be used
+// again, even if Redeem fails. A code without a state is accepted, because the owner entered it for
+// this sign-in. The server checks that it belongs to the verifier of the link.
 func (b *Book) Redeem(ctx context.Context, p Provider, r Reply) error {
 	unlock, err := b.lock(ctx, p.ID)
 	if err != nil {
@@ -166,7 +169,7 @@ func (b *Book) Redeem(ctx context.Context, p Provider, r Reply) error {
 		return ErrNoState
 	}
 
-	// Before the code is sent: a process that dies now has used it, and another link is needed.
+	// Removed before the code is sent. If the process crashes now, a new link is needed.
 	k.Waits = nil
 	if err := b.write(p.ID, k); err != nil {
 		return err

@@ -14,12 +14,12 @@ import (
 	"rouse/skills"
 )
 
-// ID names a sign-in.
+// ID identifies a sign-in.
 type ID struct{ Agent, Skill, Provider string }
 
 func (id ID) String() string { return id.Agent + "/" + id.Skill + "/" + id.Provider }
 
-// ParseID reads what String writes. Neither agents nor skills have a slash in their names.
+// ParseID parses the result of ID.String. Names of agents and skills have no slash.
 func ParseID(text string) (ID, bool) {
 	parts := strings.SplitN(text, "/", 3)
 	if len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
@@ -28,36 +28,36 @@ func ParseID(text string) (ID, bool) {
 	return ID{parts[0], parts[1], parts[2]}, true
 }
 
-// Provider is where a skill signs in, and as what.
+// Provider is a service at which a skill signs in, with the credentials of the client.
 type Provider struct {
 	ID
 	skills.OAuth
 
 	ClientID, ClientSecret string
-	Send                   http.RoundTripper // to its token URL, and no further than the agent's grants
-	Resource               string            // whom the tokens are for (RFC 8707); "": whoever takes them
+	Send                   http.RoundTripper // transport to the token URL, within the agent's grants
+	Resource               string            // audience of the tokens (RFC 8707), or ""
 }
 
-// AsksOwner says whether its owner has to sign in, with a browser.
+// AsksOwner reports whether the owner must sign in with a browser.
 func (p Provider) AsksOwner() bool { return p.GrantType == skills.GrantAuthorizationCode }
 
-// service is a text that is the same for the same service, asked for the same by the same client.
+// service returns a hash that identifies the service, the client and the requested access.
 func (p Provider) service() string {
 	what := []any{p.GrantType, p.AuthorizationURL, p.TokenURL, p.Scopes, p.ClientAuthenticationMethod, p.ClientID}
 	if p.Resource != "" {
 		what = append(what, p.Resource)
 	}
 	all, err := json.Marshal(what)
-	if err != nil { // texts can always be written
+	if err != nil { // strings can always be encoded
 		return ""
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(all))
 }
 
-// ErrNone is the error of a Store that has no value of a name.
+// ErrNone is returned by a Store that has no value with the name.
 var ErrNone = errors.New("there is none")
 
-// Store keeps the owner's secrets. It may be used by several goroutines.
+// Store stores the owner's secrets. It must be safe for concurrent use.
 type Store interface {
 	Get(name string) (string, error)
 	Set(name, value string) error
@@ -65,20 +65,20 @@ type Store interface {
 	Names() ([]string, error)
 }
 
-// Status is how it stands with a sign-in, in the words that modules get.
+// Status is the state of a sign-in, as modules get it.
 type Status string
 
-// The states of a sign-in.
+// Values of Status.
 const (
-	Authorized   Status = "authorized"   // there is a token, or one can be had without its owner
-	Expired      Status = "expired"      // there was one, and its owner has to sign in again
-	Unauthorized Status = "unauthorized" // nobody has signed in
+	Authorized   Status = "authorized"   // there is a token, or one can be obtained without the owner
+	Expired      Status = "expired"      // the owner must sign in again
+	Unauthorized Status = "unauthorized" // the owner has not signed in
 )
 
-// NeededError says that there is no token without the owner.
+// NeededError reports that a token cannot be obtained without the owner.
 type NeededError struct {
-	Provider string // as people know it
-	Expired  bool   // nobody could sign in again for them
+	Provider string // display name
+	Expired  bool   // true if there was a token
 }
 
 func (e *NeededError) Error() string {
@@ -88,41 +88,41 @@ func (e *NeededError) Error() string {
 	return fmt.Sprintf("nobody has signed in to %s for this skill yet: host.oauth.authorize asks for that", e.Provider)
 }
 
-// kept is what the store has of a sign-in.
+// kept is the stored form of a sign-in.
 type kept struct {
-	Service string    `json:"service"` // of the Provider that it is of
-	Name    string    `json:"name"`    // of the service, for people
+	Service string    `json:"service"` // result of Provider.service
+	Name    string    `json:"name"`    // display name of the service
 	Scopes  []string  `json:"scopes,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
 	Access  string    `json:"access,omitempty"`
 	Refresh string    `json:"refresh,omitempty"`
-	Expires time.Time `json:"expires,omitzero"`  // of Access; zero: it does not say
-	Refused bool      `json:"refused,omitempty"` // the server takes it no more
+	Expires time.Time `json:"expires,omitzero"`  // expiry of Access; zero means unknown
+	Refused bool      `json:"refused,omitempty"` // the server rejected the refresh token
 	Waits   *waiting  `json:"waits,omitempty"`
 }
 
-// waiting is a sign-in that its owner was given the link for.
+// waiting is a pending sign-in for which the owner was given a link.
 type waiting struct {
 	Service  string    `json:"service"`
 	State    string    `json:"state"`
 	Verifier string    `json:"verifier"`
-	Redirect string    `json:"redirect"` // where the browser is sent at the end
+	Redirect string    `json:"redirect"` // redirect address of the browser
 	Since    time.Time `json:"since"`
 }
 
 const (
-	// early is how long before its end a token is not used any more.
+	// early is how long before its expiry a token is no longer used.
 	early = 30 * time.Second
-	// linkHolds is how long a link can be used.
+	// linkHolds is how long a link is valid.
 	linkHolds = 24 * time.Hour
 )
 
-// fresh says whether the access token can be used.
+// fresh reports whether the access token can be used.
 func (k kept) fresh(now time.Time) bool {
 	return k.Access != "" && !k.Refused && (k.Expires.IsZero() || now.Add(early).Before(k.Expires))
 }
 
-// status is how it stands, as far as the store knows.
+// status returns the status according to the store, without a request to the service.
 func (k kept) status(now time.Time) Status {
 	switch {
 	case k.fresh(now), k.Refresh != "" && !k.Refused:
@@ -133,7 +133,7 @@ func (k kept) status(now time.Time) Status {
 	return Unauthorized
 }
 
-// Book has the sign-ins of a home.
+// Book manages the sign-ins in a store.
 type Book struct {
 	store Store
 	learn func(values ...string)
@@ -142,7 +142,8 @@ type Book struct {
 	locks map[ID]chan struct{} // each of capacity 1
 }
 
-// New is the book of a store. learn is told every token before anybody gets it, so that none reaches a record.
+// New returns a Book with the sign-ins in store. It passes every token to learn before the token is
+// used, so that tokens can be redacted in records.
 func New(store Store, learn func(values ...string)) (*Book, error) {
 	if store == nil || learn == nil {
 		return nil, errors.New("signin: a store is needed, and who is told of tokens")
@@ -150,7 +151,7 @@ func New(store Store, learn func(values ...string)) (*Book, error) {
 	return &Book{store: store, learn: learn, locks: map[ID]chan struct{}{}}, nil
 }
 
-// lock waits until nobody else works on a sign-in.
+// lock waits for exclusive access to a sign-in.
 func (b *Book) lock(ctx context.Context, id ID) (unlock func(), err error) {
 	b.mu.Lock()
 	one, ok := b.locks[id]
@@ -168,7 +169,7 @@ func (b *Book) lock(ctx context.Context, id ID) (unlock func(), err error) {
 	}
 }
 
-// read is what is kept of a sign-in, nothing where there is none.
+// read returns the stored sign-in, or the zero value if there is none.
 func (b *Book) read(id ID) (k kept, err error) {
 	text, err := b.store.Get(id.String())
 	if errors.Is(err, ErrNone) {
@@ -177,13 +178,14 @@ func (b *Book) read(id ID) (k kept, err error) {
 	if err != nil {
 		return k, fmt.Errorf("the sign-in %s cannot be read: %w", id, err)
 	}
-	if err := json.Unmarshal([]byte(text), &k); err != nil { // the error of json could quote it
+	if err := json.Unmarshal([]byte(text), &k); err != nil { // the error of json could quote a token
 		return kept{}, fmt.Errorf("what is kept of the sign-in %s is damaged; remove it with: rouse skills sign-ins --remove %[1]s", id)
 	}
 	return k, nil
 }
 
-// readFor is read for a provider: a token of another service is none.
+// readFor returns the stored sign-in of a provider. It drops the token if the token is for another
+// service.
 func (b *Book) readFor(p Provider) (kept, error) {
 	k, err := b.read(p.ID)
 	if err != nil || k.Service == p.service() {
@@ -203,19 +205,19 @@ func (b *Book) write(id ID, k kept) error {
 	return nil
 }
 
-// Entry is a sign-in as its owner is shown it.
+// Entry is a sign-in as shown to its owner.
 type Entry struct {
 	ID
-	Service string // its name for people
+	Service string // display name
 	Status  Status
 	Scopes  []string
-	Since   time.Time // zero: nobody has signed in yet
-	Expires time.Time // of the token that is there; zero: it does not say
-	Renews  bool      // by itself
-	Waiting bool      // its owner was given a link
+	Since   time.Time // zero if the owner has not signed in yet
+	Expires time.Time // expiry of the current token; zero means unknown
+	Renews  bool      // the token is refreshed automatically
+	Waiting bool      // the owner was given a link
 }
 
-// List lists all sign-ins, sorted as their store does.
+// List returns all sign-ins, in the order of the store.
 func (b *Book) List() (out []Entry, err error) {
 	return out, b.each(func(id ID, k kept) {
 		now := time.Now()
@@ -224,7 +226,8 @@ func (b *Book) List() (out []Entry, err error) {
 	})
 }
 
-// each does something with every sign-in that can be read; the error is of those that cannot.
+// each calls do for every sign-in that can be read. The error joins those of the unreadable
+// sign-ins.
 func (b *Book) each(do func(id ID, k kept)) error {
 	names, err := b.store.Names()
 	if err != nil {
@@ -247,7 +250,7 @@ func (b *Book) each(do func(id ID, k kept)) error {
 	return errors.Join(unread...)
 }
 
-// Tell has every token that is kept told to who has to know them.
+// Tell passes every stored token to the learn function of the Book.
 func (b *Book) Tell() error {
 	return b.each(func(_ ID, k kept) { b.tell(k) })
 }
@@ -260,7 +263,8 @@ func (b *Book) tell(k kept) {
 	}
 }
 
-// Remove forgets a sign-in; ErrNone where there is none. The service itself is not told.
+// Remove deletes a sign-in. It returns ErrNone if there is none. It does not revoke the token at
+// the service.
 func (b *Book) Remove(ctx context.Context, id ID) error {
 	unlock, err := b.lock(ctx, id)
 	if err != nil {
@@ -270,7 +274,7 @@ func (b *Book) Remove(ctx context.Context, id ID) error {
 	return b.store.Remove(id.String())
 }
 
-// Status is how it stands with a sign-in. A token that has expired is refreshed to find out.
+// Status returns the status of a sign-in. It refreshes an expired token.
 func (b *Book) Status(ctx context.Context, p Provider) (Status, error) {
 	unlock, err := b.lock(ctx, p.ID)
 	if err != nil {
@@ -293,13 +297,13 @@ func (b *Book) Status(ctx context.Context, p Provider) (Status, error) {
 	return k.status(time.Now()), err
 }
 
-// IsThere says, without asking anybody, whether a sign-in has what a run can go on with.
+// IsThere reports, without a request to the service, whether a run can continue with a sign-in.
 func (b *Book) IsThere(p Provider) (bool, error) {
 	k, err := b.readFor(p)
 	return k.status(time.Now()) == Authorized, err
 }
 
-// Known is the access token that is kept, whether it can be used or not; "" where there is none.
+// Known returns the stored access token, usable or not, or "" if there is none.
 func (b *Book) Known(p Provider) (string, error) {
 	k, err := b.readFor(p)
 	b.tell(k)

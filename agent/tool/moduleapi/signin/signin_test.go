@@ -18,7 +18,7 @@ import (
 
 const base = "http://127.0.0.1:47111"
 
-// desk is a book with a server that it signs in to.
+// desk is a Book with a server to sign in to.
 type desk struct {
 	t      *testing.T
 	server *signintest.Server
@@ -28,7 +28,7 @@ type desk struct {
 
 	mu      sync.Mutex
 	learned []string
-	sending func(*http.Request) // before a request is sent; nil: nothing
+	sending func(*http.Request) // called before a request is sent; optional
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -59,7 +59,7 @@ func newDesk(t *testing.T) *desk {
 	return d
 }
 
-// reply is what a browser comes back with that opened the link.
+// reply opens the link and returns the reply of the browser.
 func (d *desk) reply() signin.Reply {
 	d.t.Helper()
 	link, err := d.book.Link(d.t.Context(), d.at, base)
@@ -89,8 +89,8 @@ func (d *desk) token() string {
 	return token
 }
 
-// OSL-33: a state is gone before its code is sent, and a token is kept, and known to who keeps it from the record, before anybody has it: a
-// process that dies spends nothing twice.
+// A state is removed before its code is sent. A token is stored and passed to learn before it is
+// returned. So a crash never uses a code twice (OSL-33).
 func TestRedeem(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -115,7 +115,7 @@ func TestRedeem(t *testing.T) {
 		t.Errorf("again: %v, asked %s", err, d.server.Requests())
 	}
 
-	// Where the state cannot be given up the code is not sent.
+	// If the state cannot be removed, the code is not sent.
 	r = d.reply()
 	d.shelf.Fail = errors.New("the disk is full")
 	if err := d.book.Redeem(t.Context(), d.at, r); err == nil || d.server.Requests() != "authorization_code" {
@@ -123,7 +123,7 @@ func TestRedeem(t *testing.T) {
 	}
 }
 
-// What was asked for is waited for: a run that ends meanwhile would lose a token that nobody gets again.
+// A token request is completed even if the run ends meanwhile. Otherwise the token would be lost.
 func TestTokenIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -137,7 +137,7 @@ func TestTokenIsWaitedFor(t *testing.T) {
 	}
 }
 
-// OSL-33: whoever finds an expired token at the same time as others waits for the one who refreshes it.
+// Concurrent callers that find an expired token wait for a single refresh (OSL-33).
 func TestRefreshedOnce(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -170,8 +170,8 @@ func TestRefreshedOnce(t *testing.T) {
 	}
 }
 
-// A token server that leads elsewhere is not followed there with what was for it, and one whose token could not be told from other words
-// gives none.
+// Redirects of a token server are not followed. A token that is too short to be redacted is
+// refused.
 func TestTokenServers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -209,7 +209,7 @@ func TestTokenServers(t *testing.T) {
 	}
 }
 
-// What an owner pastes is read in each form that it comes in.
+// The reply that an owner pasted is parsed in every form.
 func TestParseReply(t *testing.T) {
 	t.Parallel()
 	for pasted, want := range map[string]string{
@@ -239,7 +239,8 @@ func TestParseReply(t *testing.T) {
 	}
 }
 
-// The link asks for what the manifest says, with a challenge, and another link is made when that, or where it leads, is another.
+// The link has the parameters of the manifest and a challenge. A new link is made if the manifest
+// or the redirect address changes.
 func TestLink(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -280,7 +281,7 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// A sign-in that cannot be read is told of, and keeps nobody from the others.
+// A sign-in that cannot be read is reported, and does not affect the others.
 func TestDamagedSignIn(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

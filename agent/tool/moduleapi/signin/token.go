@@ -18,31 +18,34 @@ import (
 )
 
 const (
-	// asked is how long a server may take to give a token.
+	// asked is the timeout of a request for a token.
 	asked = 15 * time.Second
-	// minToken is the length of a token that can be told from other text, in bytes.
+	// minToken is the minimum length of a token in bytes. Shorter ones cannot be distinguished from
+	// other text.
 	minToken = 12
-	// maxReason is how much of a server's words is shown, in characters.
+	// maxReason limits the displayed part of a server's error message, in characters.
 	maxReason = 300
 )
 
-// RefusedError is a server's refusal, in its own words as far as they say why.
+// RefusedError reports that a server refused to issue a token. Why has the server's reason if it
+// gave one.
 type RefusedError struct {
 	Provider, Why string
-	code          string // of RFC 6749, section 5.2
+	code          string // error code of RFC 6749, section 5.2
 }
 
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s gives no token: %s", e.Provider, e.Why)
 }
 
-// Token is an access token that can be used: the one that is kept, or another one where that has expired or is about to. The error
-// is a *NeededError where its owner has to sign in.
+// Token returns a valid access token: the stored one, or a new one if that has expired or is about
+// to. The error is a *NeededError if the owner must sign in.
 func (b *Book) Token(ctx context.Context, p Provider) (string, error) {
 	return b.token(ctx, p, func(k kept) bool { return k.fresh(time.Now()) })
 }
 
-// Refresh is Token, but for another token than had, which did not do; "" is the one that is kept now.
+// Refresh returns a token other than had, which the service rejected. If had is "", it stands for
+// the stored token.
 func (b *Book) Refresh(ctx context.Context, p Provider, had string) (string, error) {
 	if had == "" {
 		var err error
@@ -50,11 +53,11 @@ func (b *Book) Refresh(ctx context.Context, p Provider, had string) (string, err
 			return "", err
 		}
 	}
-	// What somebody else got meanwhile is another one.
+	// A token that another run obtained meanwhile is used.
 	return b.token(ctx, p, func(k kept) bool { return k.Access != had && k.fresh(time.Now()) })
 }
 
-// token is the token that is kept if that will do, else a new one.
+// token returns the stored token if does accepts it. Otherwise it returns a new token.
 func (b *Book) token(ctx context.Context, p Provider, does func(kept) bool) (string, error) {
 	unlock, err := b.lock(ctx, p.ID)
 	if err != nil {
@@ -73,7 +76,8 @@ func (b *Book) token(ctx context.Context, p Provider, does func(kept) bool) (str
 	return k.Access, nil
 }
 
-// refresh gets a new token without the owner, and keeps it. The sign-in is locked.
+// refresh obtains and stores a new token without the owner. The caller must hold the lock of the
+// sign-in.
 func (b *Book) refresh(ctx context.Context, p Provider, k kept) (kept, error) {
 	switch {
 	case !p.AsksOwner():
@@ -99,9 +103,9 @@ func (b *Book) refresh(ctx context.Context, p Provider, k kept) (kept, error) {
 	return now, err
 }
 
-// obtain asks for a token, and keeps it before anybody gets it.
+// obtain requests a token and stores it before returning it.
 func (b *Book) obtain(ctx context.Context, p Provider, k kept, ask func(context.Context) (*oauth2.Token, error)) (kept, error) {
-	// What was asked for may be spent: it is waited for, also when the run ends meanwhile.
+	// The request may use up a code. So it is completed even if the run ends meanwhile.
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), asked)
 	defer cancel()
 
@@ -121,7 +125,8 @@ func (b *Book) obtain(ctx context.Context, p Provider, k kept, ask func(context.
 	return now, b.write(p.ID, now)
 }
 
-// client asks the token server, and is not sent on: what it is told is for that server alone.
+// client returns a client for the token server. It does not follow redirects, so that credentials
+// reach only that server.
 func (p Provider) client() *http.Client {
 	send := p.Send
 	if p.Resource != "" {
@@ -130,7 +135,8 @@ func (p Provider) client() *http.Client {
 	return &http.Client{Transport: send, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// forResource adds to each request for a token whom it is for: the library knows no such value when it refreshes.
+// forResource adds the resource to each token request, because the oauth2 library does not add it
+// when it refreshes.
 type forResource struct {
 	send     http.RoundTripper
 	resource string
@@ -149,7 +155,8 @@ func (f forResource) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f.send.RoundTrip(r)
 }
 
-// style is how the client says who it is. It is never tried out, which would spend a code.
+// style returns how the client authenticates. It is never detected automatically, because a failed
+// try would use up a code.
 func (p Provider) style() oauth2.AuthStyle {
 	if p.ClientAuthenticationMethod == skills.AuthenticationBasic {
 		return oauth2.AuthStyleInHeader
@@ -171,7 +178,8 @@ func (p Provider) secret() string {
 	return p.ClientSecret
 }
 
-// failure says why there is no token. The errors of the library quote the whole answer.
+// failure returns an error with the reason why a token was not issued. It does not include the
+// whole response, which the errors of the library quote.
 func (p Provider) failure(err error) error {
 	var said *oauth2.RetrieveError
 	if !errors.As(err, &said) {

@@ -9,15 +9,15 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// Lifecycle is what the hooks of a skill were told for an agent (OSL-06). It lies beside what the skill stores there, where its module
-// cannot write it.
+// Lifecycle records which hooks of a skill were called for an agent. It is stored in a table that
+// the module cannot write.
 type Lifecycle struct {
-	Version string // of the skill, of which onInstall or onUpgrade was told; "": none
-	Enabled bool   // onEnable was called, and onDisable not since
-	Config  string // the hash of the settings of which onConfigure was told; "": none
+	Version string // skill version of the last onInstall or onUpgrade, or ""
+	Enabled bool   // onEnable was called, and onDisable was not called since
+	Config  string // hash of the settings of the last onConfigure, or ""
 }
 
-// Lifecycle is what the hooks were told, with no right to call any.
+// Lifecycle returns the recorded hook calls without claiming the hooks.
 func (s *Store) Lifecycle(ctx context.Context) (Lifecycle, error) {
 	var l Lifecycle
 	db, err := s.look(ctx)
@@ -27,8 +27,9 @@ func (s *Store) Lifecycle(ctx context.Context) (Lifecycle, error) {
 	return l, lifecycleError(err)
 }
 
-// ClaimHooks has a run be the one that calls hooks, until it says that it has called them all, or is over: over tells that of another
-// run of this ledger. by is the run that calls them now, where that is another one.
+// ClaimHooks gives a run the exclusive right to call hooks, until NoteHooks releases it or the run
+// is over. over reports whether another run of this ledger is over. If another run holds the right,
+// by is that run, otherwise 0.
 func (s *Store) ClaimHooks(ctx context.Context, run int64, over func(run int64) (bool, error)) (l Lifecycle, by int64, err error) {
 	db, err := s.open(ctx)
 	if err != nil {
@@ -56,7 +57,8 @@ func (s *Store) ClaimHooks(ctx context.Context, run int64, over func(run int64) 
 	return l, by, lifecycleError(err)
 }
 
-// NoteHooks keeps what the hooks were told. It is for the run that claimed them, which lets them go with done.
+// NoteHooks records the hook calls of the run that claimed the hooks. If done is set, it releases
+// the claim. It returns an error if the run does not hold the claim.
 func (s *Store) NoteHooks(ctx context.Context, run int64, l Lifecycle, done bool) error {
 	db, err := s.open(ctx)
 	if err != nil {
@@ -79,7 +81,7 @@ func (s *Store) NoteHooks(ctx context.Context, run int64, l Lifecycle, done bool
 	}))
 }
 
-// lifecycleError says what the error of a database hindered. Where nothing was noted yet there is none.
+// lifecycleError adds context to a database error. It returns nil if there is no record yet.
 func lifecycleError(err error) error {
 	if err == nil || errors.Is(err, sql.ErrNoRows) {
 		return nil

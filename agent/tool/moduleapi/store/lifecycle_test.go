@@ -7,8 +7,8 @@ import (
 	"rouse/agent/tool/moduleapi/store"
 )
 
-// OSL-06: what hooks were told is kept by the run that has claimed them alone, and is there for the next one, also after the
-// process was killed.
+// Only the run that has claimed the hooks can record their calls. The record is available to the
+// next run, also after a crash (OSL-06).
 func TestLifecycle(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "clerk", "sums.db")
@@ -32,7 +32,7 @@ func TestLifecycle(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// A process that was killed leaves its claim, and the run goes on.
+	// After a crash, the claim remains and the same run can continue.
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,8 @@
-// Package store keeps what a skill stores for one agent: keys with JSON values, in a database of their own (UNI-13).
+// Package store stores the data of a skill for one agent: keys with JSON values, in a separate
+// database.
 //
-// # Design
-//
-// A write notes the key of its call in the same transaction, so that a call which is made again writes once. The file is made with the
-// first write: who only reads makes none.
+// A write records the key of its call in the same transaction, so that a repeated call writes once.
+// The first write creates the file. Reading does not create it.
 package store
 
 import (
@@ -29,32 +28,33 @@ const applicationID = 0x72737374
 
 const (
 	maxStored = 10 << 20  // bytes of all keys and values
-	callsKept = "90 days" // that a call is remembered; no run waits that long
+	callsKept = "90 days" // retention of call keys; runs do not wait that long
 )
 
-// Store is the database of a skill for one agent, opened when it is first used.
+// Store is the database of a skill for one agent. It is opened when it is first used.
 type Store struct {
 	path, epoch string
 
 	mu     sync.Mutex
 	db     *sqlite.DB
-	tidied bool // old calls were forgotten
+	tidied bool // old calls were deleted
 }
 
-// New is the store in a file, "" where there is no folder for one. epoch is the id of the ledger whose runs write.
+// New returns the store in the file at path. If path is "", reading and writing fail. epoch is the
+// id of the ledger of the writing runs.
 func New(path, epoch string) *Store { return &Store{path: path, epoch: epoch} }
 
-// Path is its file.
+// Path returns the path of the file.
 func (s *Store) Path() string { return s.path }
 
-// Call is a call of a run that writes.
+// Call identifies a call of a run that writes.
 type Call struct {
 	Run int64
 	Key string // the same in each attempt
 }
 
-// FullError is a write that there is no room for.
-type FullError struct{ Used int64 } // bytes that there would be
+// FullError reports that a write would exceed the maximum size of the store.
+type FullError struct{ Used int64 } // bytes that the store would hold
 
 func (e *FullError) Error() string {
 	return fmt.Sprintf("the storage of the skill would hold %s, and %s are the most; delete what is not needed", text.Size(e.Used), text.Size(maxStored))
@@ -80,7 +80,7 @@ func (s *Store) open(ctx context.Context) (*sqlite.DB, error) {
 	return s.db, nil
 }
 
-// forgetOld removes the notes of calls that nobody makes again, once for each time that the storage is opened.
+// forgetOld deletes the keys of old calls, once per Store.
 func (s *Store) forgetOld(tx *sqlite.Tx) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *Store) forgetOld(tx *sqlite.Tx) error {
 	return err
 }
 
-// look is open for who only reads: nil where nothing was stored yet.
+// look returns the database for reading. It returns nil if the file does not exist.
 func (s *Store) look(ctx context.Context) (*sqlite.DB, error) {
 	if _, err := os.Stat(s.path); errors.Is(err, fs.ErrNotExist) && s.path != "" {
 		return nil, nil
@@ -101,7 +101,7 @@ func (s *Store) look(ctx context.Context) (*sqlite.DB, error) {
 	return s.open(ctx)
 }
 
-// Close closes what was opened.
+// Close closes the database if it was opened.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *Store) Close() error {
 	return err
 }
 
-// Get is the value of a key, nil where there is none.
+// Get returns the value of a key, or nil if there is none.
 func (s *Store) Get(ctx context.Context, key string) (json.RawMessage, error) {
 	db, err := s.look(ctx)
 	if db == nil || err != nil {
@@ -129,7 +129,7 @@ func (s *Store) Get(ctx context.Context, key string) (json.RawMessage, error) {
 	return json.RawMessage(raw), err
 }
 
-// List lists the keys that begin with a prefix, sorted.
+// List returns the keys that begin with a prefix, sorted.
 func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
 	keys := []string{}
 	db, err := s.look(ctx)
@@ -153,7 +153,7 @@ func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
 	return keys, rows.Err()
 }
 
-// Set writes a value; the error is a *FullError where there is no room for it.
+// Set writes a value. The error is a *FullError if the store would become too large.
 func (s *Store) Set(ctx context.Context, c Call, key string, value json.RawMessage) error {
 	return s.change(ctx, c, func(tx *sqlite.Tx) error {
 		if _, err := tx.Exec(`insert into entries (key, value) values (?1, ?2) on conflict (key) do update set value = excluded.value`, key, string(value)); err != nil {
@@ -165,13 +165,13 @@ func (s *Store) Set(ctx context.Context, c Call, key string, value json.RawMessa
 			return err
 		}
 		if used > maxStored {
-			return &FullError{used} // which undoes the note of the call, too: it changed nothing
+			return &FullError{used} // rolls back the key of the call, too
 		}
 		return nil
 	})
 }
 
-// Delete removes a key, if it is there.
+// Delete removes a key if it exists.
 func (s *Store) Delete(ctx context.Context, c Call, key string) error {
 	return s.change(ctx, c, func(tx *sqlite.Tx) error {
 		_, err := tx.Exec(`delete from entries where key = ?`, key)
@@ -179,7 +179,7 @@ func (s *Store) Delete(ctx context.Context, c Call, key string) error {
 	})
 }
 
-// change writes once for each call, however often that is made.
+// change runs op once per call, even if the call is repeated.
 func (s *Store) change(ctx context.Context, c Call, op func(*sqlite.Tx) error) error {
 	db, err := s.open(ctx)
 	if err != nil {
@@ -195,7 +195,7 @@ func (s *Store) change(ctx context.Context, c Call, op func(*sqlite.Tx) error) e
 		if err != nil {
 			return err
 		}
-		if n, err := done.RowsAffected(); err != nil || n == 0 { // it was made before
+		if n, err := done.RowsAffected(); err != nil || n == 0 { // the call was made before
 			return err
 		}
 		return op(tx)

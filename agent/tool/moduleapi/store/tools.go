@@ -9,20 +9,20 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// maxTools is how many tools a module may register for an agent.
+// maxTools limits the number of tools that a module registers for an agent.
 const maxTools = 20
 
-// ErrTools says that a module has registered as many tools as it may.
+// ErrTools is returned if a module has already registered the maximum number of tools.
 var ErrTools = fmt.Errorf("a module registers %d tools at most", maxTools)
 
-// Tool is what a module has registered (OSL-32), as it was written down.
+// Tool is a tool that a module has registered.
 type Tool struct {
-	Name  string // without that of the skill
+	Name  string // without the name of the skill
 	Offer json.RawMessage
 }
 
-// SetTool keeps a tool of a version of the skill, in place of those of other versions. The error is ErrTools where there are too
-// many.
+// SetTool stores a tool of a version of the skill and deletes the tools of other versions. It
+// returns ErrTools if there are too many.
 func (s *Store) SetTool(ctx context.Context, c Call, version string, t Tool) error {
 	return s.change(ctx, c, func(tx *sqlite.Tx) error {
 		if _, err := tx.Exec(`delete from tools where version <> ?`, version); err != nil {
@@ -37,13 +37,13 @@ func (s *Store) SetTool(ctx context.Context, c Call, version string, t Tool) err
 			return err
 		}
 		if n > maxTools {
-			return ErrTools // which undoes the note of the call, too
+			return ErrTools // rolls back the key of the call, too
 		}
 		return nil
 	})
 }
 
-// Tools are those that were registered by a version of the skill, sorted by name.
+// Tools returns the tools registered by a version of the skill, sorted by name.
 func (s *Store) Tools(ctx context.Context, version string) (out []Tool, err error) {
 	db, err := s.look(ctx)
 	if db == nil || err != nil {

@@ -1,6 +1,6 @@
-// Package signintest is an authorization server on the loopback, for tests: it takes a client only as that has to say who it is, a code
-// once, with the verifier of its challenge (S256) and for the address that it was sent to, and a refresh token once. Beside it is a store of
-// sign-ins in memory.
+// Package signintest provides an authorization server on the loopback interface and an in-memory
+// store, for tests. The server accepts each code and each refresh token once. It checks the client
+// authentication, the PKCE verifier (S256) and the redirect address.
 package signintest
 
 import (
@@ -18,31 +18,31 @@ import (
 	"testing"
 )
 
-// The client that the server knows.
+// Credentials of the client that the server accepts.
 const (
 	ClientID     = "client-of-the-test"
 	ClientSecret = "secret-of-the-test"
 )
 
-// Server is the server, and the API that its tokens open under /api.
+// Server is the authorization server, with an API under /api that accepts its tokens.
 type Server struct {
 	*httptest.Server
 
-	// Set before the server is asked.
-	Method   string // of client authentication, as manifests call it; "" is client_secret_basic
-	Lifetime int    // of tokens, in seconds; 0: the server does not say
-	Down     bool   // it answers 503
+	// Set these fields before the first request.
+	Method   string // client authentication, as in manifests; "" means client_secret_basic
+	Lifetime int    // lifetime of tokens in seconds; 0 means unspecified
+	Down     bool   // responds with 503
 
 	mu       sync.Mutex
-	codes    map[string]url.Values // that were not used yet, with what they were asked with
+	codes    map[string]url.Values // unused codes with the query of their request
 	refresh  map[string]bool
 	access   map[string]bool
-	issued   []string // all that is secret
-	requests []string // the grant types of those for tokens
-	api      []string // what the API was asked with
+	issued   []string // all codes and tokens
+	requests []string // grant types of the token requests
+	api      []string // paths of the API requests
 }
 
-// New starts a server that ends with the test.
+// New starts a server that is closed at the end of the test.
 func New(t *testing.T) *Server {
 	t.Helper()
 	s := &Server{codes: map[string]url.Values{}, refresh: map[string]bool{}, access: map[string]bool{}}
@@ -55,24 +55,24 @@ func New(t *testing.T) *Server {
 	return s
 }
 
-// Host is the address of the server without its scheme.
+// Host returns the address of the server without the scheme.
 func (s *Server) Host() string { return strings.TrimPrefix(s.URL, "http://") }
 
-// Issued are all codes and tokens that were given to anybody.
+// Issued returns all codes and tokens that the server has issued.
 func (s *Server) Issued() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.issued)
 }
 
-// Requests are the grant types of the requests for tokens, in order.
+// Requests returns the grant types of the token requests, in order.
 func (s *Server) Requests() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.requests, ", ")
 }
 
-// API is how often the API was asked with a token that is valid.
+// API returns the number of API requests with a valid token.
 func (s *Server) API() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *Server) Revoke() {
 	clear(s.access)
 }
 
-// SignIn opens a link as an owner's browser does, agrees, and gives the address that it is sent to.
+// SignIn opens a link like the owner's browser, consents, and returns the redirect address.
 func (s *Server) SignIn(t *testing.T, link string) string {
 	t.Helper()
 	resp, err := http.DefaultTransport.RoundTrip(httptest.NewRequest(http.MethodGet, link, nil))
@@ -170,7 +170,7 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(out)
 }
 
-// knows says whether a request is the client's, who says so as it has to and in no other way.
+// knows reports whether a request authenticates the client with exactly the configured method.
 func (s *Server) knows(r *http.Request) bool {
 	id, secret, basic := r.BasicAuth()
 	form := r.PostForm
@@ -189,7 +189,7 @@ func refuse(w http.ResponseWriter, status int, code string) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": code, "error_description": "this server does not take that"})
 }
 
-// answer is the API: it says who asked, with their token, as careless servers do.
+// answer serves the API. It echoes the token of the request, as careless services do.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,6 +199,6 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.api = append(s.api, r.URL.Path)
-	w.Header().Set("Content-Type", "text/plain") // else one is guessed, and by some tokens it is a font
+	w.Header().Set("Content-Type", "text/plain") // otherwise the type is detected, and some tokens look like a font
 	fmt.Fprintf(w, "you are %s", token)
 }

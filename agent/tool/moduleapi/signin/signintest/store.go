@@ -9,9 +9,9 @@ import (
 	"rouse/agent/tool/moduleapi/signin"
 )
 
-// Store is a store in memory, which outlives whoever uses it. The zero Store is empty.
+// Store is an in-memory store. The zero value is an empty store.
 type Store struct {
-	Fail error // of the next Set; nil: none
+	Fail error // error of the next Set, or nil
 
 	mu     sync.Mutex
 	values map[string]string
@@ -60,7 +60,7 @@ func (s *Store) Names() ([]string, error) {
 	return slices.Sorted(maps.Keys(s.values)), nil
 }
 
-// Holds reports whether a text stands in a value.
+// Holds reports whether a stored value contains text.
 func (s *Store) Holds(text string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
