@@ -10,9 +10,9 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// Audit checks that an agent's database is intact and that the ledger knows the runs whose writes
-// it holds. It calls found for each problem. The caller must read the ledger after the database.
-// If frozen is true, the file is not open elsewhere and Audit creates no files beside it.
+// Audit checks that an agent's database is intact and that the ledger knows the runs that wrote
+// to it. It calls found for each problem. The caller must read the ledger after the database. If
+// frozen is true, the file is not open elsewhere and Audit creates no files beside it.
 func Audit(ctx context.Context, path string, l lineage.Ledger, frozen bool, found func(text string) error) (err error) {
 	open := sqlite.OpenShared
 	if frozen {

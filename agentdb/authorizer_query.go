@@ -33,7 +33,7 @@ func (g queryAuthorizer) allow(action sqlite.Action, arg1, arg2, _, _ string) bo
 }
 
 // allowRead reports whether a query may read a table. SQLite also asks, with an empty column,
-// about a common table expression whose rows are only counted.
+// about a common table expression if only its rows are counted.
 func (g queryAuthorizer) allowRead(table, column string) bool {
 	if g.readable[table] {
 		return true

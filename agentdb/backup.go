@@ -22,7 +22,7 @@ import (
 // automaticPrefix is the prefix of the labels of automatic backups.
 const automaticPrefix = "before-"
 
-// KeepBackups is the default number of automatic backups to keep per database.
+// KeepBackups is the number of automatic backups that the daemon keeps per database.
 const KeepBackups = 5
 
 // BackupSpec is the destination of a backup.

@@ -52,7 +52,7 @@ type Options struct {
 	Backups int
 	// Logger receives problems that do not fail a call. Optional.
 	Logger *slog.Logger
-	// Ledger is the ledger whose runs write to the database. If nil, runs are not checked.
+	// Ledger is the ledger of the runs that write to the database. If nil, runs are not checked.
 	Ledger lineage.Ledger
 
 	Scratch bool // the file will replace another: write nothing beside it
