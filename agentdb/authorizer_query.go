@@ -16,7 +16,7 @@ import (
 )
 
 // queryAuthorizer confines an agent's queries to its tables. SQLite calls it for every action
-// while it compiles a statement. It allows only reads of the readable tables.
+// while it compiles a statement. It allows only reads of the readable tables, and safe functions.
 type queryAuthorizer struct{ readable map[string]bool }
 
 func (g queryAuthorizer) allow(action sqlite.Action, arg1, arg2, _, _ string) bool {

@@ -85,7 +85,7 @@ func (b *Backups) write(ctx context.Context, path string, overwrite bool, progre
 	return made, b.health.quarantineIfCorrupt(ctx, err)
 }
 
-// Snapshot prepares a copy of the database at a later time. The caller must close the snapshot.
+// Snapshot prepares a copy of the database as it will be at a later time.
 func (b *Backups) Snapshot(ctx context.Context) (*sqlite.Snapshot, error) {
 	if err := b.marker.Quarantined(); err != nil {
 		return nil, err
@@ -186,8 +186,8 @@ func (b *Backups) prune() error {
 	return dbfile.Prune(b.path, automaticPrefix, b.keep)
 }
 
-// runLabel returns the label of the backup before a run's first schema change. It includes the
-// epoch, because runs of different epochs can have the same number.
+// runLabel returns the label of the backup before a run's first schema change. A later
+// ledger has its number in the label, because its runs can have the same numbers.
 func (b *Backups) runLabel(ctx context.Context, run int64) (string, error) {
 	var ledger int64
 	if err := b.db.Read().QueryRowContext(ctx, `select `+lineage.OfRun, run).Scan(&ledger); err != nil {

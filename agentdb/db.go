@@ -297,7 +297,7 @@ func journaled[T any](ctx context.Context, db *DB, by changelog.By, op string, a
 	return result, nil
 }
 
-// recallAfterError returns the stored result of a write whose commit returned an error. The
+// recallAfterError returns the stored result of a write after its commit returned an error. The
 // transaction may still have been committed. A *dberr.Error was returned before the commit.
 func recallAfterError(ctx context.Context, db *sqlite.DB, by changelog.By, op string, err error) []byte {
 	var bad *dberr.Error

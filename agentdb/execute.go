@@ -67,7 +67,7 @@ func (db *DB) Execute(ctx context.Context, by changelog.By, spec ExecuteSpec) (E
 	return done, err
 }
 
-// script is SQL whose text was checked.
+// script is SQL that passed the text checks.
 type script struct {
 	text       string
 	statements []sqltext.Statement

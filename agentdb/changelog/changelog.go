@@ -61,7 +61,7 @@ type Change struct {
 	ID                     int64
 	At                     string // ISO-8601 UTC
 	Run                    int64
-	OtherLedger            bool // Run belongs to another epoch than the database's ledger
+	OtherLedger            bool // Run is a run of another ledger
 	Actor, Op, Table       string
 	PK, Before, After, SQL string
 }

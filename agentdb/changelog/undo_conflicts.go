@@ -72,9 +72,8 @@ func (t *Layout) otherDefaults(known []string) string {
 func (u *undoer) addRowConflict(ctx context.Context, s Step, why string) {
 	key := s.Key.String()
 	if id := strings.ToLower(s.Table) + key; u.conflicts[id] {
-		// Limit the memory. Beyond the limit, a row may be counted twice.
 		return
-	} else if len(u.conflicts) < 1<<20 { // bounds the memory; beyond it a row may count twice
+	} else if len(u.conflicts) < 1<<20 { // limits memory; further rows may count twice
 		u.conflicts[id] = true
 	}
 	u.addConflict(s.Table, key, why+u.lastChangeBy(ctx, s, key))
