@@ -65,7 +65,8 @@ func Audit(ctx context.Context, path string, l lineage.Ledger, frozen bool, foun
 	return nil
 }
 
-// auditFile checks the file and returns the ledger epochs that wrote to it.
+// auditFile checks the file, reports problems to found, and returns the ledger epochs that wrote to
+// it.
 func auditFile(ctx context.Context, tx *sql.Tx, path string, found func(string) error) (uses []lineage.Row, err error) {
 	var id int32
 	if err := tx.QueryRowContext(ctx, "pragma application_id").Scan(&id); err != nil {

@@ -186,8 +186,8 @@ func (b *Backups) prune() error {
 	return dbfile.Prune(b.path, automaticPrefix, b.keep)
 }
 
-// runLabel returns the label of the backup before a run's first schema change. A later
-// ledger has its number in the label, because its runs can have the same numbers.
+// runLabel returns the label of the backup before a run's first schema change. The label includes
+// the ledger unless it is the first one, because two ledgers can have runs with the same number.
 func (b *Backups) runLabel(ctx context.Context, run int64) (string, error) {
 	var ledger int64
 	if err := b.db.Read().QueryRowContext(ctx, `select `+lineage.OfRun, run).Scan(&ledger); err != nil {

@@ -61,7 +61,7 @@ type Change struct {
 	ID                     int64
 	At                     string // ISO-8601 UTC
 	Run                    int64
-	OtherLedger            bool // Run is a run of another ledger
+	OtherLedger            bool // the ledger does not know Run
 	Actor, Op, Table       string
 	PK, Before, After, SQL string
 }

@@ -109,7 +109,7 @@ func (k *Manager) AcquireAll(ctx context.Context) {
 }
 
 // Pin records in the ledger whether other nodes can get an agent. They cannot if it has files
-// here. Call it before recording anything that created files.
+// here. Call it before the ledger records a call that created files.
 func (k *Manager) Pin(ctx context.Context, name string) error {
 	a := k.agent(name)
 	files := k.hasFiles(a)

@@ -197,8 +197,8 @@ func (k *Manager) Fetch(ctx context.Context, name string, h pool.Hold) error {
 	}
 	mine, shipped := h.Node == "", version(newest)
 	switch {
-	// Continue with the local file. If its version differs from the last shipped one, the file or
-	// the ledger was restored from an older state.
+	// Continue with the local file. This requires the last shipped version: with another version,
+	// the file or the ledger was restored from an older state.
 	case mine && k.lease(a).holds(h.Lease) && a.shipper.Last() == shipped && (shipped.TX == 0 || a.exists()):
 		return nil
 	case shipped.TX == 0 && mine && a.homeState() != node.HomeKept: // only this node ever had it

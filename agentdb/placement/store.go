@@ -25,9 +25,8 @@ const (
 
 	knownFor     = 2 * time.Second // timeout of the ledger queries in Known and Elsewhere
 	restoreTries = 5
-	// mergeAt is the size of single transactions, in bytes, that triggers a new snapshot. Larger
-	// databases wait until the transactions are as large as the last snapshot. Older files are
-	// then deleted.
+	// mergeAt is the minimum size, in bytes, of the transactions since the last snapshot for a new
+	// snapshot. They must also be as large as that snapshot. A new snapshot replaces the older files.
 	mergeAt = 4 << 20
 )
 

@@ -16,7 +16,7 @@ import (
 // LedgerUse lists the ledger epochs that wrote to an agent's database.
 type LedgerUse struct {
 	Agent string
-	rows  []lineage.Row // the last row is the current ledger
+	rows  []lineage.Row // the last row is the epoch that has the database
 }
 
 // Newest returns the highest id of an epoch's runs that wrote to the database, or 0.

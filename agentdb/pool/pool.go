@@ -197,7 +197,7 @@ func (p *Pool) openFor(ctx context.Context, agent string, hold Hold) (*agentdb.D
 	return db, nil
 }
 
-// Watch sets the Watcher for files opened from now on.
+// Watch sets the Watcher, which is notified of files opened from now on.
 func (p *Pool) Watch(w Watcher) { p.watcher.Store(&w) }
 
 // fault returns the reason why an entry has no usable database, or nil.
@@ -208,7 +208,7 @@ func (s *poolEntry) fault() error {
 	return s.db.Health.Fault()
 }
 
-// Has reports whether an agent has or had a database. If it never had one, Get creates it.
+// Has reports whether an agent has or had a database. If it returns false, Get creates one.
 func (p *Pool) Has(agent string) bool {
 	if !agentName.MatchString(agent) {
 		return false

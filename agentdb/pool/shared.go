@@ -17,7 +17,7 @@ type Sharing interface {
 	// with its own file. The file must not be open.
 	Fetch(ctx context.Context, agent string, h Hold) error
 	// Ship waits until everything committed so far to the open database of an agent is shipped.
-	// If it returns an error, the last commits are lost if another node gets the database.
+	// After an error, the last commits are lost if another node gets the database.
 	Ship(ctx context.Context, agent string, h Hold) error
 	// Stay keeps other nodes from getting an agent until its database is shipped again.
 	Stay(ctx context.Context, agent string, h Hold) error
@@ -49,8 +49,9 @@ func (p *Pool) hold(ctx context.Context, agent string) (Hold, error) {
 	return h, nil
 }
 
-// serves reports whether a user with the hold h may use an open file. A read-only copy that is in
-// use also serves holds for newer versions. Otherwise its readers might wait for each other.
+// serves reports whether a user with the hold h may use an open file. A read-only copy in use also
+// serves users with a newer version. If these had to wait for a reload, readers could wait for each
+// other.
 func (s *poolEntry) serves(h Hold) bool {
 	return s.hold == h || s.idle == nil && h.Node != "" && s.hold.Node == h.Node && s.hold.Lease == h.Lease
 }

@@ -17,8 +17,8 @@ import (
 )
 
 // Files writes the files beside a database that show its migrations and its schema.
-type Files struct { // path of the database
-	path string // of the database
+type Files struct {
+	path string // path of the database
 	db   *sqlite.DB
 	mu   sync.Mutex // held while the files are written
 }

@@ -19,8 +19,9 @@ const (
 // String returns Text with at most 8,000 characters.
 func (s Schema) String() string { return s.Text(renderChars) }
 
-// Text describes the schema, without rows, in at most most characters. If the text is too long,
-// it omits first the SQL of views, then columns after the tenth, then the oldest tables.
+// Text describes the schema without rows. most is the maximum number of characters. If the text is
+// too long, Text omits first the SQL of views, then columns after the tenth, then the oldest
+// tables.
 func (s Schema) Text(most int) string {
 	if len(s.Tables) == 0 && len(s.Views) == 0 {
 		return "The database has no tables yet.\n"
@@ -56,7 +57,7 @@ func viewTexts(views []View) string {
 	return b.String()
 }
 
-// viewNames returns the names of views on one line, in at most most characters.
+// viewNames returns the names of views on one line. most is the maximum number of characters.
 func viewNames(views []View, most int) string {
 	if len(views) == 0 {
 		return ""

@@ -64,7 +64,7 @@ func ReadViews(ctx context.Context, q sqlite.Querier) ([]View, error) {
 // UserTables is a condition that excludes the tables of the host and of SQLite.
 const UserTables = `m.type = 'table' and substr(m.name, 1, 1) <> '_' and m.name not like 'sqlite\_%' escape '\'`
 
-// ReadTables returns the table named only, or all tables if only is empty.
+// ReadTables returns all tables. If only is not empty, it returns only the table of that name.
 func ReadTables(ctx context.Context, q sqlite.Querier, only string) ([]Table, error) {
 	tables, err := readColumns(ctx, q, only)
 	if err != nil {
@@ -214,8 +214,8 @@ func TableNames(tables []Table) []string {
 	return names
 }
 
-// NeedTable returns a table. It returns an error with a similar name if there is no such table,
-// or if the host owns the table.
+// NeedTable returns the table with the given name. It returns an error if the table does not exist
+// or belongs to the host. The error suggests a similar name.
 func NeedTable(ctx context.Context, q sqlite.Querier, name string) (*Table, error) {
 	if sqltext.IsReservedTable(name) {
 		return nil, dberr.Invalid("table", "the table %q belongs to the host and cannot be written", name)

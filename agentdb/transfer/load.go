@@ -20,15 +20,15 @@ import (
 )
 
 // ImportSpec describes an import of a file.
-type ImportSpec struct { // default: derived from the file name
-	Table string // "" names it after the file
-	// Size is the size of the file in bytes, if known. It only saves memory.
+type ImportSpec struct {
+	Table  string // default: derived from the file name
 	Source io.Reader
-	Size   int64 // maximum file size in bytes; 0 means 64 MiB
-	Limit  int64 // file name, for messages and to detect the format
+	// Size is the size of the file in bytes, if known. It only saves memory.
+	Size  int64
+	Limit int64  // maximum file size in bytes; 0 means 64 MiB
+	Name  string // file name, for messages and to detect the format
 	// Format is csv, tsv, json, jsonl or xlsx. If empty, the name decides, then the content.
-	Name       string
-	Format     string   // csv, tsv, json, jsonl or xlsx; "" looks at the name, then at the content
+	Format     string
 	Mode       string   // insert (the default) or upsert
 	KeyColumns []string // for upsert: a row with the same values is updated
 	NoCreate   bool     // do not create a missing table
