@@ -85,8 +85,9 @@ type DB struct {
 	readAt string // node that has the database, if it is read-only here
 }
 
-// Open opens or creates an agent's database. It returns *sqlite.CorruptError and leaves the file
-// unchanged if the file is damaged, lost, changed since it was closed, or of another program.
+// Open opens or creates an agent's database. If the file is damaged, lost, or of another program,
+// or was changed after it was closed, Open leaves it unchanged. It then returns a
+// *sqlite.CorruptError.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout

@@ -84,8 +84,8 @@ func (s *Views) Run(ctx context.Context, name string, given map[string]any) (Vie
 	return out, err
 }
 
-// Check returns an *Error if Show cannot run a view, because the view does not exist or has a
-// parameter without a default.
+// Check returns an *Error if Show cannot run a view: the view does not exist, or a parameter has
+// no default.
 func (s *Views) Check(ctx context.Context, name string) error {
 	v, _, err := view.Need(ctx, s.db.db.Read(), name)
 	if err != nil {

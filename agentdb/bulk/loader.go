@@ -18,8 +18,8 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// ErrConfine is the error of a write that may change or read other rows, because of a trigger, a
-// cascade or an expression of the agent. The caller must repeat the write confined, row by row.
+// ErrConfine is the error of a write that may change or read other rows. The causes are triggers,
+// cascades and expressions of the agent. The caller must repeat the write confined, row by row.
 var ErrConfine = errors.New("this write has to be confined")
 
 // plainUpsert is the maximum size of a row in an unconfined upsert, in bytes. An unconfined write

@@ -55,8 +55,8 @@ const (
 //   - Executed SQL: Op is raw, Table and PK are empty, SQL is the text. Entries for the changed
 //     rows follow.
 //
-// Values are null, INTEGER as 1, REAL as 1.0 or {"real":"+Inf"}, TEXT as "…" (or {"text":base64}
-// if it is not UTF-8), BLOB as {"blob":base64}.
+// An INTEGER is written as 1, a REAL as 1.0 or {"real":"+Inf"}, a TEXT as "…", and a BLOB as
+// {"blob":base64}. NULL is null. A TEXT that is not UTF-8 is {"text":base64}.
 type Change struct {
 	ID                     int64
 	At                     string // ISO-8601 UTC

@@ -13,8 +13,8 @@ import (
 	"rouse/agentdb/sqltext"
 )
 
-// laterChange returns a description of a later change to the row that the undo would overwrite,
-// or "" if the row is unchanged since the run.
+// laterChange describes a later change to the row that the undo would overwrite. It returns "" if
+// the row is unchanged since the run.
 func (u *undoer) laterChange(ctx context.Context, t *Layout, s Step) (why string, err error) {
 	// The step is already reversed: its Before is the state that the run left.
 	where, args := s.Key.conditions(t)

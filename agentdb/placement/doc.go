@@ -2,8 +2,8 @@
 //
 // # Design
 //
-// The ledger records the node of each agent and a lease number, which grows each time another
-// node gets the agent. That node uses the file in its home. It ships every commit
+// The ledger records the node of each agent and a lease number. The number grows each time another
+// node gets the agent. The agent's node uses the file in its home. It ships every commit
 // (internal/storage/replica) to the ledger's database before it acknowledges the write. The next
 // node therefore finds all writes of recorded runs. A node that was considered dead and comes
 // back cannot ship any more, because its lease is old. Its commits that were not shipped were

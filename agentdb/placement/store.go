@@ -26,7 +26,7 @@ const (
 	knownFor     = 2 * time.Second // timeout of the ledger queries in Known and Elsewhere
 	restoreTries = 5
 	// mergeAt is the minimum size, in bytes, of the transactions since the last snapshot for a new
-	// snapshot. They must also be as large as that snapshot. A new snapshot replaces the older files.
+	// snapshot. They must also be as large as that snapshot. A new snapshot replaces older files.
 	mergeAt = 4 << 20
 )
 

@@ -198,9 +198,9 @@ func (r *Recovery) findBackup(ctx context.Context, agent, from string) (path str
 	return path, passed, err
 }
 
-// Accept allows the use of an intact database that was rejected because another program changed
-// it, or because the ledger does not know its runs. The changelog records the acceptance, because
-// the other program's changes are not in it.
+// Accept allows the use of an intact database that was rejected. Either another program changed
+// it, or the ledger does not know its runs. The changelog records the acceptance, because the
+// other program's changes are not in it.
 func (r *Recovery) Accept(ctx context.Context, agent string) error {
 	if err := checkAgent(agent); err != nil {
 		return err

@@ -21,7 +21,7 @@ import (
 )
 
 // Expression returns the view as a common table expression. It replaces the parameters by their
-// defaults, because a query's parameters belong to the outer query.
+// defaults, because a parameter in the combined query would belong to the outer query.
 func (v View) Expression() (string, error) {
 	values, err := v.Values(nil)
 	var bad *dberr.Error
@@ -138,8 +138,8 @@ func Read(ctx context.Context, q sqlite.Querier) ([]View, error) {
 	}, selectView+"order by name")
 }
 
-// Need returns a view and its stored result. It returns an error with a similar name if there is
-// no such view.
+// Need returns a view and its stored result. If the view does not exist, the error suggests a
+// similar name.
 func Need(ctx context.Context, q *sql.DB, name string) (View, string, error) {
 	v, result, err := scanView(q.QueryRowContext(ctx, selectView+whereName, name).Scan)
 	if !errors.Is(err, sql.ErrNoRows) {
