@@ -12,17 +12,17 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// Apply does steps in one transaction: those of the changelog, on an empty database, rebuild its
-// contents; those of Reverse, the newest change first, undo them. It writes to the changelog as
-// any other write. A step whose row does not exist changes nothing.
+// Apply runs steps in one transaction. Steps of the whole changelog on an empty database rebuild
+// its contents. Steps of Reverse, the newest change first, undo them. Apply writes to the
+// changelog like any other write. A step for a missing row has no effect.
 func (db *DB) Apply(ctx context.Context, by changelog.By, steps []changelog.Step) (Affected, error) {
 	return confined(ctx, db, by, "apply", func(ctx context.Context, tx *sqlite.Tx) (Affected, error) {
 		return applySteps(ctx, tx, by, steps)
 	})
 }
 
-// applySteps runs inside a confined write. Triggers are dropped meanwhile, because what they did
-// is in the changelog too, and foreign keys are checked at the end.
+// applySteps runs inside a confined write. It drops triggers meanwhile, because the changelog
+// already has their effects. Foreign keys are checked at the end.
 func applySteps(ctx context.Context, tx *sqlite.Tx, by changelog.By, steps []changelog.Step) (out Affected, err error) {
 	if _, err := tx.SQL().ExecContext(ctx, "pragma defer_foreign_keys=1"); err != nil {
 		return out, err
@@ -31,8 +31,7 @@ func applySteps(ctx context.Context, tx *sqlite.Tx, by changelog.By, steps []cha
 	a := &applier{tx: tx, by: by, at: sqlvalue.Now()}
 	for len(steps) > 0 {
 		n := slices.IndexFunc(steps, func(s changelog.Step) bool { return s.SQL != nil })
-		// A change of the schema is a step by itself: the rows after it need the tables that it
-		// makes.
+		// Run a schema change as a step of its own: later rows need the tables that it creates.
 		if n == 0 {
 			if err := a.schema(ctx, steps[0]); err != nil {
 				return out, fmt.Errorf("change %d: %w", steps[0].Change, err)
@@ -89,14 +88,14 @@ func (a *applier) schema(ctx context.Context, s changelog.Step) error {
 	return err
 }
 
-// rows does steps about rows without triggers.
+// rows runs steps for rows without triggers.
 func (a *applier) rows(ctx context.Context, steps []changelog.Step) (affected int64, err error) {
 	triggers, err := changelog.DropTriggers(ctx, a.tx)
 	if err != nil {
 		return 0, err
 	}
 
-	// The schema may have changed since the last rows.
+	// The schema may have changed since the previous rows.
 	a.layouts = map[string]*changelog.Layout{}
 	changes, err := a.tx.RecordChanges(ctx, func(ctx context.Context) error {
 		for _, s := range steps {
@@ -114,7 +113,7 @@ func (a *applier) rows(ctx context.Context, steps []changelog.Step) (affected in
 		return affected, err
 	}
 
-	// Triggers come back after the rows only: what they did has steps of its own.
+	// Restore triggers only after the rows: their effects have steps of their own.
 	for _, text := range triggers {
 		if _, err := a.tx.SQL().ExecContext(ctx, text); err != nil {
 			return affected, err

@@ -10,9 +10,9 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// Audit calls found unless an agent's database is sound and the ledger knows the runs whose writes
-// it keeps. The ledger must be read after the database. frozen means that the file is not open and
-// nothing may be written beside it.
+// Audit checks that an agent's database is intact and that the ledger knows the runs that wrote
+// to it. It calls found for each problem. The caller must read the ledger after the database. If
+// frozen is true, the file is not open elsewhere and Audit creates no files beside it.
 func Audit(ctx context.Context, path string, l lineage.Ledger, frozen bool, found func(text string) error) (err error) {
 	open := sqlite.OpenShared
 	if frozen {
@@ -24,12 +24,12 @@ func Audit(ctx context.Context, path string, l lineage.Ledger, frozen bool, foun
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 
-	// All of it is of one instant.
+	// One transaction, so that all reads see the same state.
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return reportCorrupt(err, found)
 	}
-	defer func() { _ = tx.Rollback() }() // it only read
+	defer func() { _ = tx.Rollback() }() // read-only
 
 	uses, err := auditFile(ctx, tx, path, found)
 	if err != nil || len(uses) == 0 {
@@ -44,7 +44,7 @@ func Audit(ctx context.Context, path string, l lineage.Ledger, frozen bool, foun
 		return found(why)
 	}
 
-	// The number of the ledger's present epoch, whose runs go on.
+	// The current epoch: only its runs can still write.
 	now := l.Epochs()[len(l.Epochs())-1]
 	for _, r := range uses {
 		if r.ID != now.ID {
@@ -65,7 +65,8 @@ func Audit(ctx context.Context, path string, l lineage.Ledger, frozen bool, foun
 	return nil
 }
 
-// auditFile says who has a database, once its file is known to be sound.
+// auditFile checks the file, reports problems to found, and returns the ledger epochs that wrote to
+// it.
 func auditFile(ctx context.Context, tx *sql.Tx, path string, found func(string) error) (uses []lineage.Row, err error) {
 	var id int32
 	if err := tx.QueryRowContext(ctx, "pragma application_id").Scan(&id); err != nil {
@@ -86,7 +87,7 @@ func auditFile(ctx context.Context, tx *sql.Tx, path string, found func(string) 
 	return lineage.Read(ctx, tx)
 }
 
-// reportCorrupt makes a finding of damage, which hinders nothing else.
+// reportCorrupt reports corruption to found, and returns every other error.
 func reportCorrupt(err error, found func(string) error) error {
 	var bad *sqlite.CorruptError
 	switch {
@@ -98,8 +99,8 @@ func reportCorrupt(err error, found func(string) error) error {
 	return err
 }
 
-// Verify returns a *sqlite.CorruptError unless a file that nobody has open is an intact database of
-// an agent.
+// Verify returns a *sqlite.CorruptError unless path is an intact database of an agent. No process
+// may have the file open.
 func Verify(ctx context.Context, path string) error {
 	return sqlite.Verify(ctx, path, ApplicationID, false)
 }

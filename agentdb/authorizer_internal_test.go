@@ -8,7 +8,7 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// The boundary of SQL that writes holds by itself, whatever a check before it, or SQLite, would refuse as well.
+// The write authorizer is sufficient alone, without the checks before it and those of SQLite.
 func TestWriteAuthorizer(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -25,7 +25,7 @@ func TestWriteAuthorizer(t *testing.T) {
 		{"INSERT", msqlite.AuthInsert, "_calls", "", "main", "", false},
 		{"INSERT", msqlite.AuthInsert, "sqlite_sequence", "", "main", "", false},
 		{"INSERT", msqlite.AuthUpdate, "sqlite_sequence", "seq", "main", "a_trigger", false},
-		{"CREATE TABLE", msqlite.AuthInsert, "sqlite_master", "", "main", "", true}, // SQLite's own doing
+		{"CREATE TABLE", msqlite.AuthInsert, "sqlite_master", "", "main", "", true}, // SQLite itself
 		{"CREATE TABLE", msqlite.AuthInsert, "sqlite_master", "", "main", "a_trigger", false},
 		{"CREATE TABLE", msqlite.AuthDelete, "_calls", "", "main", "", false},
 		{"CREATE TABLE", msqlite.AuthDelete, "elsewhere", "", "main", "", false},

@@ -15,13 +15,13 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// queryAuthorizer is the boundary between an agent's SQL and its file: SQLite asks it about every
-// action while a statement is compiled, and it allows nothing but reading these tables.
+// queryAuthorizer confines an agent's queries to its tables. SQLite calls it for every action
+// while it compiles a statement. It allows only reads of the readable tables, and safe functions.
 type queryAuthorizer struct{ readable map[string]bool }
 
 func (g queryAuthorizer) allow(action sqlite.Action, arg1, arg2, _, _ string) bool {
 	switch action {
-	// The keywords alone are harmless; what they read is asked about separately.
+	// The keywords alone are harmless. SQLite asks about each table and function separately.
 	case msqlite.AuthSelect, msqlite.AuthRecursive:
 		return true
 	case msqlite.AuthFunction:
@@ -32,8 +32,8 @@ func (g queryAuthorizer) allow(action sqlite.Action, arg1, arg2, _, _ string) bo
 	return false
 }
 
-// allowRead allows the agent's tables and the lists of them. SQLite also asks, without a column,
-// about a common table expression that is only counted.
+// allowRead reports whether a query may read a table. SQLite also asks, with an empty column,
+// about a common table expression if only its rows are counted.
 func (g queryAuthorizer) allowRead(table, column string) bool {
 	if g.readable[table] {
 		return true
@@ -47,17 +47,17 @@ type reader struct {
 	version int64
 }
 
-// readers are the guarded connections of a database, opened again when its schema changed.
+// readers holds the guarded connections of a database. It reopens them after the schema changes.
 type readers struct {
 	path string
 	db   *sqlite.DB
 
 	mu    sync.Mutex
-	pools map[bool]*reader // by whether they see deleted rows
+	pools map[bool]*reader // key: deleted rows are visible
 }
 
-// close closes all connections. The caller holds mu until the database itself is closed, so that no
-// query opens new ones in between.
+// close closes all connections. The caller must hold mu until the database itself is closed, so
+// that no query opens new connections in between.
 func (r *readers) close() error {
 	var errs []error
 	for _, p := range r.pools {
@@ -67,8 +67,8 @@ func (r *readers) close() error {
 	return errors.Join(errs...)
 }
 
-// conn lends a guarded connection for the present schema. Unless deleted is true, it sees live
-// rows only.
+// conn returns a guarded connection for the current schema. Unless deleted is true, the
+// connection sees live rows only. The caller must close it.
 func (r *readers) conn(ctx context.Context, deleted bool) (*sql.Conn, error) {
 	for {
 		p, err := r.current(ctx, deleted)
@@ -91,9 +91,10 @@ func (r *readers) replaced(deleted bool, p *reader) bool {
 	return r.pools[deleted] != p
 }
 
-// current returns the pool for the present schema, which another process may have changed.
+// current returns the pool for the current schema, which another process may have changed.
 func (r *readers) current(ctx context.Context, deleted bool) (*reader, error) {
-	// Read before the schema itself: if that changes in between, the pool is found to be too old.
+	// Read the version before the schema. If the schema changes in between, the next call reopens
+	// the pool.
 	var version int64
 	if err := r.db.Read().QueryRowContext(ctx, "pragma schema_version").Scan(&version); err != nil {
 		return nil, err
@@ -119,9 +120,9 @@ func (r *readers) current(ctx context.Context, deleted bool) (*reader, error) {
 	return r.pools[deleted], nil
 }
 
-// open opens connections with, unless deleted is true, a temporary view over the live rows
-// of each table: temporary names win (C-4). The agent's views become temporary too, or they would
-// find the tables behind.
+// open opens guarded connections. Unless deleted is true, it creates a temporary view over the
+// live rows of each table, because temporary names take precedence. The agent's own views become
+// temporary too, otherwise they would read the tables behind these views.
 func (r *readers) open(ctx context.Context, deleted bool) (*sqlite.GuardedPool, error) {
 	rows, err := r.db.Read().QueryContext(ctx, `select m.name, m.type, m.sql,
 		case m.type when 'table' then exists (select 1 from pragma_table_xinfo(m.name) c where c.name = ?) else 0 end
@@ -142,7 +143,7 @@ func (r *readers) open(ctx context.Context, deleted bool) (*sqlite.GuardedPool, 
 
 		g.readable[strings.ToLower(name)] = true
 		switch {
-		// Without views in front, the tables themselves are seen.
+		// Without temporary views, queries read the tables themselves.
 		case deleted:
 		case kind == "view":
 			setup = append(setup, "CREATE TEMP VIEW"+strings.TrimPrefix(text, "CREATE VIEW"))

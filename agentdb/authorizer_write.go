@@ -16,17 +16,21 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// writeAuthorizer is the boundary of SQL that may write. SQLite asks it while a statement is
-// compiled, about the statement itself and about what its triggers and views would do.
+// writeAuthorizer confines SQL that may write. SQLite calls it while it compiles a statement, for
+// the statement itself and for the actions of its triggers and views.
 type writeAuthorizer struct {
-	names map[string]bool // the agent's tables and views, in lower case
-	verb  string          // of the statement being compiled: "ALTER", "CREATE TABLE"; "" is the host's
+	names map[string]bool // tables and views of the agent, in lower case
+	// verb is the verb of the statement being compiled, for example "ALTER" or "CREATE TABLE". It
+	// is empty for the host's own SQL.
+	verb string
 
-	deniedIn string // the trigger or the view in which something was refused last; "" is the statement itself
+	// deniedIn is the trigger or view that contained the last denied action. It is empty if the
+	// statement itself contained the action.
+	deniedIn string
 }
 
-// schemaTables are written by SQLite itself while it changes the schema; it refuses every
-// statement that names them directly.
+// schemaTables are the tables that SQLite writes itself while it changes the schema. SQLite
+// rejects every statement that writes to them directly.
 var schemaTables = []string{"sqlite_master", "sqlite_schema", "sqlite_temp_master", "sqlite_temp_schema", "sqlite_sequence"}
 
 func (g *writeAuthorizer) ddl() bool {
@@ -43,18 +47,18 @@ func (g *writeAuthorizer) allow(action sqlite.Action, arg1, arg2, database, insi
 }
 
 func (g *writeAuthorizer) allowed(action sqlite.Action, arg1, arg2, database, inside string) bool {
-	// A change of the schema makes SQLite write its own tables; the agent's text never may.
+	// SQLite writes its own tables during a schema change. The agent's SQL must never do that.
 	internal := g.ddl() && inside == ""
 	switch action {
 	case msqlite.AuthSelect:
-		// CREATE TABLE … AS SELECT would make columns without types.
+		// CREATE TABLE … AS SELECT would create columns without types.
 		return g.verb != "CREATE TABLE" || inside != ""
 	case msqlite.AuthRecursive:
 		return true
 	case msqlite.AuthFunction:
 		return safeFunction(arg2)
 	case msqlite.AuthRead:
-		// Generated columns, checks and indexes read a table that is only just being made.
+		// Generated columns, checks and indexes read a table that is still being created.
 		table := strings.ToLower(arg1)
 		return internal && (slices.Contains(schemaTables, table) || !sqltext.IsReservedTable(table)) || queryAuthorizer{g.names}.allowRead(table, arg2) || readableSchema(arg1)
 	case msqlite.AuthInsert, msqlite.AuthUpdate, msqlite.AuthDelete:
@@ -65,18 +69,18 @@ func (g *writeAuthorizer) allowed(action sqlite.Action, arg1, arg2, database, in
 	case msqlite.AuthCreateTable, msqlite.AuthCreateView, msqlite.AuthDropView:
 		return database == "main" && !sqltext.IsReservedTable(arg1)
 	case msqlite.AuthCreateIndex, msqlite.AuthCreateTrigger, msqlite.AuthDropIndex, msqlite.AuthDropTrigger:
-		// PRIMARY KEY and UNIQUE make indexes whose names SQLite chooses.
+		// SQLite chooses the names of the indexes for PRIMARY KEY and UNIQUE.
 		auto := strings.HasPrefix(arg1, "sqlite_autoindex_") && action == msqlite.AuthCreateIndex && g.verb == "CREATE TABLE"
 		return database == "main" && (auto || !sqltext.IsReservedTable(arg1)) && !sqltext.IsReservedTable(arg2)
-	case msqlite.AuthReindex: // asked when an index is made
+	case msqlite.AuthReindex: // for CREATE INDEX
 		return g.verb == "CREATE INDEX"
 	}
 
 	return false
 }
 
-// describeDenied names the trigger or the view in which something was refused, and how to get rid
-// of it: the statement that sets it off may be without fault.
+// describeDenied returns the name of the trigger or view that contained the denied action, and
+// how to remove it. The statement that caused the action may itself be allowed.
 func (g *writeAuthorizer) describeDenied(tx *sqlite.Tx) string {
 	var kind, name, table string
 	row := tx.QueryRow(`select type, name, tbl_name from sqlite_schema where type in ('trigger', 'view') and name = ? collate nocase`, g.deniedIn)
@@ -96,7 +100,7 @@ func readableSchema(table string) bool {
 
 func safeFunction(name string) bool {
 	name = strings.ToLower(name)
-	for _, family := range []string{"fts", "geopoly", "rtree", "sqlite_log"} { // of virtual tables, and of the host
+	for _, family := range []string{"fts", "geopoly", "rtree", "sqlite_log"} { // functions of virtual tables, and of logging
 		if strings.HasPrefix(name, family) {
 			return false
 		}
@@ -104,7 +108,7 @@ func safeFunction(name string) bool {
 	return !slices.Contains([]string{"load_extension", "readfile", "writefile", "edit"}, name)
 }
 
-// refresh reads the names again after the schema changed.
+// refresh reads the names again after a schema change.
 func (g *writeAuthorizer) refresh(ctx context.Context, tx *sqlite.Tx) error {
 	names, err := sqlite.Collect(ctx, sqlite.Prepared{Tx: tx}, sqlite.Single[string], `select m.name from sqlite_schema m where m.type = 'view' and substr(m.name, 1, 1) <> '_' or `+schema.UserTables)
 	g.names = map[string]bool{}
@@ -116,17 +120,17 @@ func (g *writeAuthorizer) refresh(ctx context.Context, tx *sqlite.Tx) error {
 
 type authorizerKey struct{}
 
-// authorizerOf is the authorizer of a confined write.
+// authorizerOf returns the authorizer of a confined write.
 func authorizerOf(ctx context.Context) *writeAuthorizer {
 	return ctx.Value(authorizerKey{}).(*writeAuthorizer)
 }
 
-// runConfined runs one write under the authorizer, a deadline and the limits.
+// runConfined runs one write under the authorizer, with the database's timeout and quota.
 func (db *DB) runConfined(ctx context.Context, op func(context.Context, *sqlite.Tx) error) error {
 	return db.Health.confinedError(ctx, db.runConfinedWithin(ctx, sqlite.Confinement{Timeout: db.timeout, MaxPages: db.Quota.maxPages()}, op), db.Quota.limitBytes())
 }
 
-// runConfinedWithin runs one write under the authorizer and the bounds of how.
+// runConfinedWithin runs one write under the authorizer and the limits of how.
 func (db *DB) runConfinedWithin(ctx context.Context, how sqlite.Confinement, op func(context.Context, *sqlite.Tx) error) error {
 	g := &writeAuthorizer{}
 	how.Allow, how.Ignore = g.allow, sqltext.IsReservedTable
@@ -138,20 +142,21 @@ func (db *DB) runConfinedWithin(ctx context.Context, how sqlite.Confinement, op 
 	})
 }
 
-// maxPages keeps one statement from filling the disk: within a write the file may grow to twice
-// its quota, and the next write is refused.
+// maxPages returns the maximum size of the file during one write, in pages, so that one statement
+// cannot fill the disk. The file may grow to twice its quota; after that, further writes are
+// rejected. Zero means no limit.
 func (q *Quota) maxPages() int64 {
 	const page, least = 4096, 16 << 20
 	limit := q.limitBytes()
 	if limit <= 0 {
 		return 0
 	}
-	// Even a tiny quota leaves room for one reasonable write.
+	// Even a tiny quota leaves room for one write of normal size.
 	return max(2*limit, least) / page
 }
 
-// confinedError turns the error of a confined write into advice. limit is the quota in bytes, 0 if
-// there is none.
+// confinedError turns the error of a confined write into a message the agent can act on. limit is
+// the quota in bytes. Zero means no quota.
 func (h *Health) confinedError(ctx context.Context, err error, limit int64) error {
 	var bad *dberr.Error
 	switch {
@@ -174,7 +179,7 @@ func (h *Health) confinedError(ctx context.Context, err error, limit int64) erro
 		return dberr.Invalid("", "the write wants more memory than SQLite has here (512 MiB), so nothing was written: make smaller values, or write fewer columns at once")
 	case sqlite3.SQLITE_TOOBIG:
 		return dberr.Invalid("", "a value is larger than 16 MiB; nothing was written")
-	case sqlite3.SQLITE_ERROR: // of a trigger, a view, a check or a default of the agent's
+	case sqlite3.SQLITE_ERROR: // error in a trigger, view, check or default of the agent
 		return dberr.Invalid("", "%s; nothing was written. If the statement itself is right, look at the triggers and defaults of its table with db_query on sqlite_schema", dberr.SQLText(err))
 	}
 

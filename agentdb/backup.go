@@ -19,17 +19,17 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// automaticPrefix begins the labels of copies that rouse makes by itself.
+// automaticPrefix is the prefix of the labels of automatic backups.
 const automaticPrefix = "before-"
 
-// KeepBackups is how many automatic copies are kept of each database.
+// KeepBackups is the number of automatic backups that the daemon keeps per database.
 const KeepBackups = 5
 
-// BackupSpec says where a copy of the database goes.
+// BackupSpec is the destination of a backup.
 type BackupSpec struct {
-	File      string // "" means backups/TIME.sqlite beside the database
-	Overwrite bool   // File may exist
-	// Progress, when set, hears how many bytes are copied, of how many.
+	File      string // default backups/TIME.sqlite beside the database
+	Overwrite bool   // replace an existing File
+	// Progress receives the number of bytes copied and the total. Optional.
 	Progress func(done, of int64)
 }
 
@@ -38,9 +38,10 @@ type Backup = dbfile.Backup
 
 // Backups makes copies of a database.
 type Backups struct {
-	path   string
-	agent  string // the owner, recorded in a database that has none
-	keep   int    // automatic copies
+	path string
+	// agent is the owner. It is recorded in the database if the file has no owner yet.
+	agent  string
+	keep   int // number of automatic backups to keep
 	db     *sqlite.DB
 	marker *dbfile.Keeper
 	health *Health
@@ -48,8 +49,7 @@ type Backups struct {
 	mu sync.Mutex // held while a backup is written
 }
 
-// Make writes a verified copy of the database as it is at this instant, while others go on
-// writing.
+// Make writes a verified copy of the current database. Other calls can write meanwhile.
 func (b *Backups) Make(ctx context.Context, spec BackupSpec) (Backup, error) {
 	path := spec.File
 	if path == "" {
@@ -85,7 +85,7 @@ func (b *Backups) write(ctx context.Context, path string, overwrite bool, progre
 	return made, b.health.quarantineIfCorrupt(ctx, err)
 }
 
-// Snapshot prepares a copy of the database at an instant that is yet to come.
+// Snapshot prepares a copy of the database as it will be at a later time.
 func (b *Backups) Snapshot(ctx context.Context) (*sqlite.Snapshot, error) {
 	if err := b.marker.Quarantined(); err != nil {
 		return nil, err
@@ -97,10 +97,10 @@ func (b *Backups) Snapshot(ctx context.Context) (*sqlite.Snapshot, error) {
 	return s, b.health.quarantineIfCorrupt(ctx, err)
 }
 
-// pageSize is SQLite's, which rouse leaves as it is.
+// pageSize is SQLite's default, which rouse does not change.
 const pageSize = 4096
 
-// RefusedTarget returns the error for an argument that names an unusable backup, or place for one.
+// RefusedTarget returns the error for an argument that names an unusable backup or destination.
 func RefusedTarget(field string, err error) error {
 	var bad *dbfile.TargetError
 	switch {
@@ -112,14 +112,14 @@ func RefusedTarget(field string, err error) error {
 	return &dberr.Error{Kind: dberr.KindInvalid, Field: field, Message: bad.Message}
 }
 
-// beforeChange makes the copy from before a run's first change of the schema; a writer without a
-// run gets one before each change. path is "" if none was made.
+// beforeChange makes a backup before a run's first schema change. If the writer is not a run, it
+// makes one before each change. path is empty if no backup was needed.
 func (b *Backups) beforeChange(ctx context.Context, by changelog.By) (path string, err error) {
 	if b.keep == 0 {
 		return "", nil
 	}
 	if stored, err := recall(ctx, b.db, by, ""); stored != nil || err != nil {
-		return "", err // the call was made already
+		return "", err // repeated call
 	}
 
 	tables, err := schema.ReadTables(ctx, b.db.Read(), "")
@@ -128,7 +128,7 @@ func (b *Backups) beforeChange(ctx context.Context, by changelog.By) (path strin
 	}
 
 	label := automaticPrefix + "change"
-	// One copy per run is enough, that of before its first change.
+	// One backup per run is enough: the one before its first change.
 	if by.Run != 0 {
 		if label, err = b.runLabel(ctx, by.Run); err != nil {
 			return "", err
@@ -153,8 +153,8 @@ func (b *Backups) beforeChange(ctx context.Context, by changelog.By) (path strin
 	return path, nil
 }
 
-// withBackup changes the schema after a copy was made. If the change is refused the copy is
-// removed again: the database still holds the same, and an older backup would be pruned for it.
+// withBackup changes the schema after making a backup. If the change is rejected, it removes the
+// backup: the database has not changed, and keeping the backup would prune an older one.
 func withBackup[T any](ctx context.Context, db *DB, by changelog.By, change func() (T, error)) (done T, err error) {
 	path, err := db.Backups.beforeChange(ctx, by)
 	if err != nil {
@@ -177,8 +177,8 @@ func withBackup[T any](ctx context.Context, db *DB, by changelog.By, change func
 	return done, err
 }
 
-// prune removes the oldest automatic copies, and unfinished ones. Holding mu shows
-// that no unfinished one is still being written.
+// prune removes the oldest automatic backups and unfinished files. It holds mu, so no unfinished
+// file is still being written.
 func (b *Backups) prune() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -186,8 +186,8 @@ func (b *Backups) prune() error {
 	return dbfile.Prune(b.path, automaticPrefix, b.keep)
 }
 
-// runLabel names the copy from before a run changes the schema. Another ledger may have had a run
-// of that number.
+// runLabel returns the label of the backup before a run's first schema change. The label includes
+// the ledger unless it is the first one, because two ledgers can have runs with the same number.
 func (b *Backups) runLabel(ctx context.Context, run int64) (string, error) {
 	var ledger int64
 	if err := b.db.Read().QueryRowContext(ctx, `select `+lineage.OfRun, run).Scan(&ledger); err != nil {
@@ -201,8 +201,8 @@ func (b *Backups) runLabel(ctx context.Context, run int64) (string, error) {
 	return label, nil
 }
 
-// recordOwner records in a database whose it is, if it does not say so yet, so that each copy
-// says it too.
+// recordOwner records the owner in the database unless an owner is already recorded, so that
+// every copy names its owner.
 func (b *Backups) recordOwner(ctx context.Context) error {
 	if b.agent == "" {
 		return nil
@@ -219,8 +219,8 @@ func (b *Backups) recordOwner(ctx context.Context) error {
 	})
 }
 
-// RecordOwnerAction writes into the changelog what the owner did with the whole database, and
-// whose it is from now on.
+// RecordOwnerAction writes an action of the user on the whole database into the changelog and
+// records agent as the new owner.
 func (b *Backups) RecordOwnerAction(ctx context.Context, agent, text string) error {
 	err := b.db.Do(ctx, func(tx *sqlite.Tx) error {
 		if _, err := tx.Exec(`delete from _owner`); err != nil {
@@ -240,7 +240,7 @@ func (b *Backups) RecordOwnerAction(ctx context.Context, agent, text string) err
 	return nil
 }
 
-// ignoreNotExist makes removing what is not there no error.
+// ignoreNotExist returns nil if the file does not exist, and err otherwise.
 func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

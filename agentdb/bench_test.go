@@ -27,9 +27,9 @@ func benchFile() []byte {
 	return b.Bytes()
 }
 
-// BenchmarkImport imports 200,000 × 5 from CSV with its changelog. Compare it with
-// BenchmarkBareInsert, which only writes the same values, and with the import command of
-// the sqlite3 program.
+// BenchmarkImport imports 200,000 × 5 values from CSV with their changelog. Compare it with
+// BenchmarkBareInsert, which only writes the same values, and with the import command of the
+// sqlite3 program.
 func BenchmarkImport(b *testing.B) {
 	file := benchFile()
 	for b.Loop() {
@@ -109,7 +109,8 @@ func BenchmarkInsert(b *testing.B) {
 	}
 }
 
-// BenchmarkInsertMany inserts a thousand rows by one call. Compare it with BenchmarkBareInsertMany.
+// BenchmarkInsertMany inserts a thousand rows in one call. Compare it with
+// BenchmarkBareInsertMany.
 func BenchmarkInsertMany(b *testing.B) {
 	db := fresh(b)
 	_, err := db.CreateTable(b.Context(), changelog.By{Run: 1}, schema.TableSpec{Name: "t", Purpose: "rows", Columns: []schema.Column{{Name: "name", Type: "TEXT"}, {Name: "n", Type: "INTEGER"}}})
@@ -131,7 +132,8 @@ func BenchmarkInsertMany(b *testing.B) {
 	b.ReportMetric(float64(b.N*len(rows))/b.Elapsed().Seconds(), "rows/s")
 }
 
-// BenchmarkBareInsertMany inserts the same rows with a prepared statement of SQLite, as durably, without a changelog.
+// BenchmarkBareInsertMany inserts the same rows with a prepared statement of SQLite. They are
+// equally durable, but have no changelog.
 func BenchmarkBareInsertMany(b *testing.B) {
 	db, err := sql.Open("sqlite", filepath.Join(b.TempDir(), "db.sqlite")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
 	if err != nil {

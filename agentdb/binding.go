@@ -11,18 +11,19 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// runs knows which runs of the ledger wrote to a database.
+// runs tracks which runs of the ledger wrote to a database.
 type runs struct {
 	path   string
 	db     *sqlite.DB
 	health *Health
 
-	newest  atomic.Int64 // no run above it has written
-	unknown string       // why the ledger did not know the runs of the database when it was opened
+	newest atomic.Int64 // highest run recorded as a writer
+	// unknown is the reason why the ledger did not know the database's runs when it was opened.
+	unknown string
 }
 
-// bind binds an opened database to the ledger. It returns *UnknownRunsError if the database
-// holds runs that the ledger does not know, unless adopt is true.
+// bind binds an opened database to the ledger. It returns *UnknownRunsError if the database holds
+// runs that the ledger does not know, unless adopt is true.
 func (r *runs) bind(ctx context.Context, l lineage.Ledger, adopt bool) error {
 	if l == nil {
 		return nil
@@ -43,14 +44,14 @@ func (r *runs) bind(ctx context.Context, l lineage.Ledger, adopt bool) error {
 	if r.unknown = why; why != "" && !adopt {
 		return &lineage.UnknownRunsError{Path: r.path, Reason: why}
 	}
-	// Its next runs would meet what they wrote in another life.
+	// New runs would reuse the numbers of runs that have already written to this database.
 	if i := slices.IndexFunc(known, func(r lineage.Row) bool { return r.ID == epochs[len(epochs)-1].ID && r.Newest > newest }); i >= 0 {
 		return &lineage.UnknownRunsError{Path: r.path, Reason: fmt.Sprintf("the ledger of this home is to give run ids up to %d again; start rouse again, so that it begins a new epoch above them", known[i].Newest)}
 	}
 
 	want := lineage.Bind(known, holder, epochs, why == "")
 	r.newest.Store(want[len(want)-1].Newest)
-	if slices.Equal(known, want) { // a database that is only read is not written to
+	if slices.Equal(known, want) { // do not write to a database that is only read
 		return nil
 	}
 
@@ -61,8 +62,8 @@ func (r *runs) bind(ctx context.Context, l lineage.Ledger, adopt bool) error {
 	return nil
 }
 
-// note records that a run writes, before its first write since the database was opened. From
-// that an older ledger is known.
+// note records a run as a writer before its first write since the database was opened. The record
+// makes it possible to recognize an older ledger.
 func (r *runs) note(tx *sqlite.Tx, run int64) error {
 	if run <= r.newest.Load() {
 		return nil
@@ -71,7 +72,7 @@ func (r *runs) note(tx *sqlite.Tx, run int64) error {
 	return err
 }
 
-// noted is for after the commit of note.
+// noted updates newest. Call it after the transaction of note has committed.
 func (r *runs) noted(run int64) {
 	for {
 		known := r.newest.Load()
@@ -81,5 +82,6 @@ func (r *runs) noted(run int64) {
 	}
 }
 
-// UnknownRuns returns why the ledger did not know the runs of the database when it was opened, or "".
+// UnknownRuns returns the reason why the ledger did not know the database's runs when it was
+// opened, or "" if it knew them.
 func (db *DB) UnknownRuns() string { return db.runs.unknown }

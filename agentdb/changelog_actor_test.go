@@ -11,8 +11,7 @@ import (
 	"rouse/internal/contract"
 )
 
-// OSA-61: the changelog says who did it: an agent, with tables too; a migration, with its rows;
-// a person; or the host by itself.
+// OSA-61: the changelog records the actor: an agent, a migration, a user or the host.
 func TestActors(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)

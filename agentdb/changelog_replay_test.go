@@ -21,7 +21,7 @@ import (
 	"rouse/agentdb/transfer"
 )
 
-// TestMain keeps the property test short unless -rapid.checks says otherwise.
+// TestMain limits the property test unless -rapid.checks is given.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if f := flag.Lookup("rapid.checks"); f != nil && f.Value.String() == f.DefValue {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// contents writes all that an agent's tables hold, byte for byte.
+// contents returns everything in an agent's tables, byte for byte.
 func contents(t testing.TB, db *agentdb.DB) string {
 	t.Helper()
 	schema, err := db.Schema(t.Context())
@@ -54,11 +54,11 @@ func contents(t testing.TB, db *agentdb.DB) string {
 	return strings.Join(out, "\n")
 }
 
-// replay makes a database from nothing but the changelog of another.
+// replay builds a database only from the changelog of another database.
 func replay(t testing.TB, db *agentdb.DB) *agentdb.DB {
 	t.Helper()
 	again := fresh(t)
-	for _, c := range changes(t, db) { // one write each: all at once may take longer than a write may
+	for _, c := range changes(t, db) { // one write each, because all together may exceed the write timeout
 		steps, err := c.Steps()
 		if err == nil {
 			_, err = again.Apply(t.Context(), changelog.By{Actor: "user"}, steps)
@@ -71,7 +71,7 @@ func replay(t testing.TB, db *agentdb.DB) *agentdb.DB {
 	return again
 }
 
-// reverseAll undoes everything that is in the changelog.
+// reverseAll undoes all changes in the changelog.
 func reverseAll(t testing.TB, db *agentdb.DB) {
 	t.Helper()
 	all := changes(t, db)
@@ -98,8 +98,8 @@ func changes(t testing.TB, db *agentdb.DB) []changelog.Change {
 	return all
 }
 
-// OSA-61: whatever wrote the rows, replaying the changelog on an empty database gives the
-// same contents, and reversing it gives an empty database.
+// OSA-61: replaying the changelog on an empty database gives the same contents for every kind of
+// write. Reversing it gives an empty database.
 func TestChangelogReplays(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
@@ -139,10 +139,10 @@ func dump(t testing.TB, db *agentdb.DB) string {
 type generator struct {
 	r  *rapid.T
 	db *agentdb.DB
-	by int64 // the run of all that is done; 0: one of three, drawn each time
+	by int64 // run of all changes; 0 means one of three, drawn each time
 }
 
-const makingRun = 9 // made the tables
+const makingRun = 9 // created the tables
 
 func (g *generator) run() int64 {
 	if g.by != 0 {
@@ -151,7 +151,7 @@ func (g *generator) run() int64 {
 	return int64(rapid.IntRange(1, 3).Draw(g.r, "run"))
 }
 
-// tables are one of each kind.
+// tables has one table of each kind.
 func (g *generator) tables() {
 	g.by = makingRun
 	defer func() { g.by = 0 }()
@@ -179,7 +179,7 @@ func (g *generator) tables() {
 		create trigger shown_in instead of insert on shown begin insert into heap(a, n) values (new.a, 7); end`)
 }
 
-// execute runs SQL; what the rows do not allow is fine.
+// execute runs SQL and ignores constraint violations.
 func (g *generator) execute(sql string, params ...any) {
 	spec := agentdb.ExecuteSpec{SQL: sql, Params: params}
 	_, err := g.db.Execute(context.Background(), changelog.By{Run: g.run()}, spec)
@@ -278,7 +278,7 @@ func (g *generator) sql() {
 	}
 }
 
-// statements have a key, a small number and any value for ?1, ?2 and ?3.
+// statements take a key, a small number and any value for ?1, ?2 and ?3.
 var statements = []string{
 	"insert into plain(a, n, f) values (?3, ?2, 9e999), (?1, null, ?3)",
 	"insert or replace into worded(k, a) values (?1, ?3)",
@@ -342,7 +342,7 @@ func (g *generator) schema() {
 	}
 }
 
-// try runs the first of the statements that the schema allows.
+// try runs the first statement that the schema allows.
 func (g *generator) try(texts ...string) {
 	for _, text := range texts {
 		if _, err := g.db.Execute(context.Background(), changelog.By{Run: g.run()}, agentdb.ExecuteSpec{SQL: text}); err == nil {

@@ -13,7 +13,7 @@ import (
 	"rouse/agentdb/view"
 )
 
-// run is SQL of one run.
+// run is the SQL of one run.
 func run(t testing.TB, db *agentdb.DB, run int64, sql string) {
 	t.Helper()
 	if _, err := db.Execute(t.Context(), changelog.By{Run: run}, agentdb.ExecuteSpec{SQL: sql}); err != nil {
@@ -41,8 +41,8 @@ func replayAtOnce(t testing.TB, db *agentdb.DB) (again *agentdb.DB, rows int64) 
 	return again, done.Rows
 }
 
-// OSA-61: an undo counts what it did, and its own entries in the changelog name that: what comes back is
-// inserted, what gets its values back is updated. They replay, and so does what that makes.
+// OSA-61: an undo counts its effects and logs them: restored rows as inserts, reset values as
+// updates. These entries replay, and so do the entries of their undo.
 func TestUndoIsRecorded(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
@@ -81,8 +81,8 @@ func TestUndoIsRecorded(t *testing.T) {
 	}
 }
 
-// OSA-61: an undo of what a run did to the schema leaves it as it was, with what the host knows of a table,
-// and the file that describes it.
+// OSA-61: undoing a run's schema changes restores the schema, the host's data about the table,
+// and the file that describes the schema.
 func TestUndoOfTheSchema(t *testing.T) {
 	t.Parallel()
 	for _, sql := range []string{
@@ -143,8 +143,8 @@ func TestUndoOfTheSchema(t *testing.T) {
 	}
 }
 
-// OSA-61: what a run wrote into a table or a column that another undo has removed cannot come back or go, which
-// is said; and an undo says what it cannot reach.
+// OSA-61: a run's rows in a table or column that another undo has removed cannot be undone. The
+// result reports that.
 func TestUndoOfWhatIsGone(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(t *testing.T, db *agentdb.DB){
@@ -192,8 +192,8 @@ func TestUndoOfWhatIsGone(t *testing.T) {
 	}
 }
 
-// OSA-61: rows of others that point at a row of the run stand in the way, or go with it where their table says so;
-// then the changelog has them.
+// OSA-61: rows of other runs that refer to a row of the run are conflicts, or are deleted by a
+// cascade. The changelog then has them.
 func TestUndoOfRowsThatOthersPointAt(t *testing.T) {
 	t.Parallel()
 	for action, refused := range map[string]bool{"": true, "on delete cascade": false} {
@@ -224,7 +224,7 @@ func TestUndoOfRowsThatOthersPointAt(t *testing.T) {
 	}
 }
 
-// OSA-61: whatever a chunk of rows is to its table, the changelog has enough to undo it and to replay it.
+// OSA-61: for every kind of table, the entry of a chunk is sufficient to undo and replay it.
 func TestChunksAreRecordedWhole(t *testing.T) {
 	t.Parallel()
 	upsert := func(table string, rows ...map[string]any) func(*testing.T, *agentdb.DB) error {
@@ -236,8 +236,8 @@ func TestChunksAreRecordedWhole(t *testing.T) {
 	for name, c := range map[string]struct {
 		made  string
 		write func(*testing.T, *agentdb.DB) error
-		later string // of run 3
-		kept  bool   // something stands in the undo's way, so nothing is changed
+		later string // SQL of run 3
+		kept  bool   // a conflict prevents the undo
 	}{
 		"a key that has a default": {
 			"create table t(k text primary key not null default 'x', a)",
@@ -311,7 +311,8 @@ func TestChunksAreRecordedWhole(t *testing.T) {
 	}
 }
 
-// OSA-61: rows that came right after a chunk are none of it: it is undone as a whole, with one entry.
+// OSA-61: rows written directly after a chunk are not part of it. The chunk is undone as a whole,
+// with one entry.
 func TestUndoOfAChunkBetweenOthers(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
@@ -331,7 +332,7 @@ func TestUndoOfAChunkBetweenOthers(t *testing.T) {
 	}
 }
 
-// OSA-61: the instant that the host's trigger sets is a part of the entry of the row.
+// OSA-61: the timestamp set by the host's trigger is part of the row's entry.
 func TestUpdateIsOneEntry(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)

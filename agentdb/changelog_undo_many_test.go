@@ -12,8 +12,8 @@ import (
 	"rouse/agentdb/transfer"
 )
 
-// manyRows is how many rows the file of TestManyRows has: some chunks, or a million where
-// ROUSE_TEST_ROWS says so.
+// manyRows is the number of rows in the file of TestManyRows: a few chunks by default, or the
+// value of ROUSE_TEST_ROWS.
 func manyRows(t *testing.T) int {
 	n, err := strconv.Atoi(os.Getenv("ROUSE_TEST_ROWS"))
 	if err != nil {
@@ -23,7 +23,7 @@ func manyRows(t *testing.T) int {
 	return n
 }
 
-// manyFile has a text that is a key, and not in order, two numbers, a date and a word.
+// manyFile has an unsorted text key, two numbers, a date and a word.
 func manyFile(rows, factor int) *bytes.Reader {
 	var b bytes.Buffer
 	b.WriteString("code,n,amount,day,kind\n")
@@ -33,9 +33,8 @@ func manyFile(rows, factor int) *bytes.Reader {
 	return bytes.NewReader(b.Bytes())
 }
 
-// OSA-58, OSA-61: one call imports a file of very many rows, whatever their key is, and an
-// undo removes all of them, or gives each the values that it had. The changelog of both
-// has an entry for each chunk.
+// OSA-58, OSA-61: one call imports a very large file with any kind of key. An undo removes all
+// rows or resets their values. The changelog of both has one entry per chunk.
 func TestManyRows(t *testing.T) {
 	t.Parallel()
 	rows := manyRows(t)
@@ -79,8 +78,8 @@ func TestManyRows(t *testing.T) {
 	}
 }
 
-// OSA-61: a chunk that one later change touched is undone in all its other rows when that
-// is forced, and what it has no entry for stays.
+// OSA-61: if a later change touched one row of a chunk, a forced undo resets all other rows. Rows
+// without an entry are unchanged.
 func TestUndoOfATouchedChunk(t *testing.T) {
 	t.Parallel()
 	for name, later := range map[string]string{

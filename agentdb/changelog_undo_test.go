@@ -24,9 +24,9 @@ func undo(t testing.TB, db *agentdb.DB, spec changelog.UndoSpec) changelog.Undon
 	return out
 }
 
-// OSA-61: taking any run of a random history back either gives what the other runs alone
-// would have made, or changes nothing and says what stands in the way. With force it is
-// always done, unless it says why not, and the changelog still tells the whole story.
+// OSA-61: undoing any run of a random history gives the result of the other runs alone, or
+// changes no data and reports the conflict. With force it always succeeds unless it returns a
+// reason. The changelog stays complete.
 func TestUndoGivesTheStateWithoutTheRun(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
@@ -42,7 +42,7 @@ func TestUndoGivesTheStateWithoutTheRun(t *testing.T) {
 			g.operation()
 		}
 
-		g.by = 4 // whom nobody comes after
+		g.by = 4 // the last run
 		for range rapid.IntRange(0, 5).Draw(r, "last operations") {
 			g.operation()
 		}
@@ -87,14 +87,14 @@ func TestUndoGivesTheStateWithoutTheRun(t *testing.T) {
 	})
 }
 
-// last says that no other run changed anything after the first change of this one.
+// last reports whether no other run changed any row after the first change of this run.
 func last(t testing.TB, db *agentdb.DB, run int64) bool {
 	all := changes(t, db)
 	first := slices.IndexFunc(all, func(c changelog.Change) bool { return c.Run == run })
 	return first < 0 || !slices.ContainsFunc(all[first:], func(c changelog.Change) bool { return c.Run != run })
 }
 
-// unreject lets a refusal with a reason pass.
+// unreject ignores a rejection that has a reason.
 func unreject(err error) error {
 	if err != nil && strings.Contains(err.Error(), "cannot be undone") {
 		return nil
@@ -102,8 +102,8 @@ func unreject(err error) error {
 	return err
 }
 
-// without is what the other runs alone would have made; false when they cannot be played
-// without it.
+// without returns the result of the other runs alone. It returns false if they cannot be replayed
+// without the run.
 func without(t testing.TB, db *agentdb.DB, run int64) (string, bool) {
 	t.Helper()
 	again := fresh(t)
@@ -126,8 +126,8 @@ func without(t testing.TB, db *agentdb.DB, run int64) (string, bool) {
 	return contents(t, again), true
 }
 
-// OSA-61: a run's import goes away at once, with the table that it made, and the call
-// journal forgets the run, so that another attempt imports again.
+// OSA-61: undo removes a run's import and the table it created. It also deletes the run's calls
+// from the journal, so that another attempt imports again.
 func TestUndoOfAnImport(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
@@ -173,14 +173,14 @@ func TestUndoOfAnImport(t *testing.T) {
 	}
 }
 
-// OSA-61: what others did later stands in the way, is named, and goes only with force.
+// OSA-61: later changes by others are reported as conflicts and are undone only with force.
 func TestUndoConflicts(t *testing.T) {
 	t.Parallel()
 	row := map[string]any{"category": "food", "amount": 1}
 	for name, test := range map[string]struct {
 		later func(t *testing.T, db *agentdb.DB)
 		why   string
-		lost  string // what force leaves of the table
+		lost  string // content of the table after a forced undo
 	}{
 		"changed": {func(t *testing.T, db *agentdb.DB) {
 			if _, err := db.Update(t.Context(), changelog.By{Run: 8}, "expenses", map[string]any{"note": "mine"}, map[string]any{"id": 2}, false); err != nil {
@@ -221,8 +221,8 @@ func TestUndoConflicts(t *testing.T) {
 	}
 }
 
-// OSA-61: rows are found by the names that their table and its columns have now, and a row
-// that only looks like one of the run's by an old name stays.
+// OSA-61: undo finds rows by the current names of their table and columns. A row that only
+// resembles one of the run's under an old name is unchanged.
 func TestUndoAfterARename(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]string{
@@ -248,7 +248,7 @@ func TestUndoAfterARename(t *testing.T) {
 
 			db = fresh(t)
 			execute(1, "create table t(k text primary key not null, a text); insert into t values ('other', 'k')")
-			execute(2, "insert into t values ('k', '2')") // a key that reads like its column
+			execute(2, "insert into t values ('k', '2')") // a key equal to the name of its column
 			execute(3, test)
 			if out := undo(t, db, changelog.UndoSpec{Run: 2}); !out.Done {
 				t.Fatalf("%+v", out)
@@ -263,9 +263,8 @@ func TestUndoAfterARename(t *testing.T) {
 	}
 }
 
-// OSA-61: a run that renamed a column is undone with what others wrote there since; the
-// changelog, which now has values for a column of that name and of the old one, replays. What
-// it has for a column that is not there is an error, and not left out.
+// OSA-61: undoing a column rename keeps later values by others. The changelog, which now has
+// values under both names, replays. A value for a missing column is an error.
 func TestUndoOfARename(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
@@ -294,8 +293,8 @@ func TestUndoOfARename(t *testing.T) {
 	}
 }
 
-// OSA-61: a row that came later and holds a unique value stays, even where the table was made
-// to replace such rows.
+// OSA-61: a later row with the same unique value is kept, even if the table was created with ON
+// CONFLICT REPLACE.
 func TestUndoReplacesNoRow(t *testing.T) {
 	db := fresh(t)
 	for run, text := range []string{
@@ -322,7 +321,7 @@ func TestUndoReplacesNoRow(t *testing.T) {
 	}
 }
 
-// OSA-61: rows of a chunk, in a table without the host's columns, are known again one by one.
+// OSA-61: rows of a chunk in a table without the host's columns are identified one by one.
 func TestUndoOfAChunkWithoutHostColumns(t *testing.T) {
 	db := fresh(t)
 	if _, err := db.Execute(t.Context(), changelog.By{Run: 1}, agentdb.ExecuteSpec{SQL: "create table t(k text primary key not null, a); insert into t values ('b', 0)"}); err != nil {
@@ -345,10 +344,10 @@ func TestUndoOfAChunkWithoutHostColumns(t *testing.T) {
 	}
 }
 
-// OSA-61: a table that the run made stays while others have rows in it.
+// OSA-61: a table that the run created is kept while it has rows of others.
 func TestUndoKeepsATableOfOthers(t *testing.T) {
 	db := fresh(t)
-	expenses(t, db) // by run 1
+	expenses(t, db) // as run 1
 	if _, err := db.Insert(t.Context(), changelog.By{Run: 2}, "expenses", []map[string]any{{"category": "x"}}); err != nil {
 		t.Fatal(err)
 	}

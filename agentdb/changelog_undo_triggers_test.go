@@ -9,9 +9,8 @@ import (
 	"rouse/agentdb/schema"
 )
 
-// Whether a view or a trigger would still work without what a run made is SQLite's to say: a name
-// that is a part of another, of a column or of a string stands in nobody's way, and with Force nothing
-// but what is broken goes.
+// SQLite decides whether a view or trigger works without the objects of a run. A name inside
+// another name, a column or a string is not a conflict. Force drops only broken objects.
 func TestUndoKnowsWhatIsBroken(t *testing.T) {
 	t.Parallel()
 	table := func(t *testing.T, db *agentdb.DB, run int64, name string) {
@@ -23,9 +22,9 @@ func TestUndoKnowsWhatIsBroken(t *testing.T) {
 
 	for _, c := range []struct {
 		name     string
-		made     string // the table that run 2 makes and that is undone
+		made     string // table that run 2 creates and the undo removes
 		later    string // SQL of run 3
-		conflict string // part of it; "" is none
+		conflict string // part of the conflict; "" means no conflict
 		gone     string // triggers and views that Force drops
 	}{
 		{name: "a part of another table's name, in the host's own trigger", made: "order"},
@@ -67,7 +66,7 @@ func TestUndoKnowsWhatIsBroken(t *testing.T) {
 				t.Fatalf("with force: %+v", out)
 			}
 
-			// The host's trigger of the table that is gone went with it.
+			// The host's trigger was dropped with its table.
 			want := strings.Fields(before)
 			kept := want[:0]
 			for _, name := range want {
@@ -83,7 +82,7 @@ func TestUndoKnowsWhatIsBroken(t *testing.T) {
 	}
 }
 
-// What did not work before stands in no undo's way, and is left as it is.
+// Objects that were broken before are not conflicts and are unchanged.
 func TestUndoLeavesWhatWasBrokenBefore(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)

@@ -11,7 +11,7 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// Changes reads the changelog.
+// Changes returns the changelog entries that match f.
 func (db *DB) Changes(ctx context.Context, f changelog.Filter) ([]changelog.Change, error) {
 	out, err := changelog.Read(ctx, db.db.Read(), f)
 	if err != nil {
@@ -22,12 +22,14 @@ func (db *DB) Changes(ctx context.Context, f changelog.Filter) ([]changelog.Chan
 
 const undoTimeout = 30 * time.Minute
 
-const undoMaxEntry = 512 << 20 // bytes of an entry of the changelog: one row of a file can have as much
+// undoMaxEntry is the maximum size of one changelog entry, in bytes. One row of an imported file
+// can be this large.
+const undoMaxEntry = 512 << 20
 
 // Undo reverses the changes of a run, the newest first, in one transaction that the changelog
-// records. If a later change conflicts, and Force is not set, it changes nothing and the result
-// names the conflict. It also deletes the run's entries in the call journal, so another attempt
-// does its writes again. A quota does not stop an undo.
+// records. If a later change conflicts and Force is not set, Undo changes nothing and returns the
+// conflict. It also deletes the run's entries in the call journal, so that another attempt
+// repeats its writes. The quota does not apply to Undo.
 func (db *DB) Undo(ctx context.Context, by changelog.By, spec changelog.UndoSpec) (changelog.Undone, error) {
 	if spec.Run <= 0 {
 		return changelog.Undone{}, dberr.Invalid("run", "there is no run %d", spec.Run)
@@ -43,7 +45,8 @@ func (db *DB) Undo(ctx context.Context, by changelog.By, spec changelog.UndoSpec
 		}
 	}
 
-	by.Run, by.Key = 0, "" // what an undo writes is not the run's, or it would be undone too
+	// The writes of an undo do not belong to the run. Otherwise they would be undone too.
+	by.Run, by.Key = 0, ""
 	how := sqlite.Confinement{Timeout: undoTimeout, MaxLength: undoMaxEntry}
 	var out changelog.Undone
 	err := db.runConfinedWithin(ctx, how, func(ctx context.Context, tx *sqlite.Tx) error {
@@ -77,8 +80,8 @@ func undoError(ctx context.Context, h *Health, spec changelog.UndoSpec, err erro
 	return h.explain(ctx, err)
 }
 
-// UndoneAt is when a run was last undone, zero when it was not. What the run recorded before that
-// is no longer in the database.
+// UndoneAt returns the time a run was last undone, or the zero time if it was not. The rows the
+// run wrote before that time are no longer in the database.
 func (db *DB) UndoneAt(ctx context.Context, run int64) (time.Time, error) {
 	return changelog.UndoneAt(ctx, db.db.Read(), run)
 }

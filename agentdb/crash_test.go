@@ -22,13 +22,13 @@ import (
 
 const crashRows = 1500
 
-// crash is something that is killed in the middle. Its folder is that of a pool with the
-// agent ann, whose table expenses holds crashRows rows of run 1 and as many of run 2.
+// crash is an operation that is killed while it runs. It works on the folder of a pool with the
+// agent ann. Her table expenses holds crashRows rows of run 1 and the same number of run 2.
 type crash struct {
 	name string
-	do   func(t *testing.T, dir string) // in the child
-	// state says what there is afterwards; it must be what was before, or what is there when
-	// nobody kills it.
+	do   func(t *testing.T, dir string) // runs in the child process
+	// state describes the result. It must equal the state before the operation or after a
+	// complete one.
 	state func(t *testing.T, dir string) string
 }
 
@@ -60,7 +60,7 @@ var crashes = []crash{
 			t.Fatal(err)
 		}
 
-		if kept := len(all); kept > 0 { // what was there is whole, and comes back
+		if kept := len(all); kept > 0 { // the previous database is complete and can be restored
 			if _, err := p.Recovery.Restore(t.Context(), "ann", pool.RestoreSpec{From: all[0].Name}); err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func crashPool(t *testing.T, dir string) *pool.Pool {
 	return newPool(t, pool.Options{Dir: filepath.Join(dir, "agents"), Backups: agentdb.KeepBackups})
 }
 
-// annState tells what holds of ann's database in a few words, and that it is sound.
+// annState returns a short description of ann's database, which must be intact.
 func annState(t *testing.T, dir string) (state string) {
 	t.Helper()
 	p := crashPool(t, dir)
@@ -113,7 +113,7 @@ func annState(t *testing.T, dir string) (state string) {
 	return state
 }
 
-// crashFixture makes what every crash begins with.
+// crashFixture creates the initial state of every crash.
 func crashFixture(t *testing.T) string {
 	dir := t.TempDir()
 	p := crashPool(t, dir)
@@ -140,9 +140,9 @@ func crashFixture(t *testing.T) string {
 	return dir
 }
 
-// A migration, a backup, a restore and an undo that are killed leave what was before or what
-// they make, and nothing between. ROUSE_TEST_KILLS is how often each is killed, at instants
-// that are spread over the time it takes; .ci/run says 200.
+// A migration, backup, restore or undo that is killed leaves either the old state or the new
+// state. ROUSE_TEST_KILLS is the number of kills of each, spread over its duration; .ci/run sets
+// 200.
 func TestKilledHalfWay(t *testing.T) {
 	if name, dir := os.Getenv("ROUSE_TEST_CRASH"), os.Getenv("ROUSE_TEST_CRASH_DIR"); name != "" {
 		crashChild(t, name, dir)
@@ -197,8 +197,8 @@ func TestKilledHalfWay(t *testing.T) {
 	}
 }
 
-// killed lets a child begin, kills it after a while, and says how long it took if it was
-// faster.
+// killed starts a child and kills it after a delay. If the child finished earlier, it returns the
+// child's duration.
 func killed(t *testing.T, name, dir string, after time.Duration) (took time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -221,10 +221,10 @@ func killed(t *testing.T, name, dir string, after time.Duration) (took time.Dura
 	}
 
 	began := time.Now()
-	timer := time.AfterFunc(after, cancel) // which kills it
+	timer := time.AfterFunc(after, cancel) // kills the child
 	defer timer.Stop()
 
-	line, _ := lines.ReadString('\n') // nothing, if it was killed
+	line, _ := lines.ReadString('\n') // empty if the child was killed
 	took = time.Since(began)
 	rest, _ := io.ReadAll(lines)
 	if err := child.Wait(); err != nil && ctx.Err() == nil {

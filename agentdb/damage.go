@@ -10,21 +10,21 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// maxCheck is up to which size a file that was not closed is checked while it is opened, in
-// bytes. SQLite checks some 600 MB per second; larger files are checked while they are in use.
+// maxCheck is the size in bytes up to which Open checks a file that was not closed properly.
+// Larger files are checked while they are in use.
 const maxCheck = 1 << 30
 
-// Health reports damage of a database file and keeps a damaged one from further use. It also turns
-// the errors of SQLite into messages.
+// Health detects damage of a database file and prevents further use of a damaged file. It also
+// turns SQLite errors into messages.
 type Health struct {
 	path    string
-	timeout time.Duration // of a query or a write, for messages
+	timeout time.Duration // for queries and writes; used in messages
 	log     *slog.Logger
 	db      *sqlite.DB
 	marker  *dbfile.Keeper
 }
 
-// checkInBackground checks a large file while others use it.
+// checkInBackground checks a large file while it is in use.
 func (h *Health) checkInBackground(ctx context.Context) {
 	err := h.db.Check(ctx)
 	var bad *sqlite.CorruptError
@@ -38,7 +38,7 @@ func (h *Health) checkInBackground(ctx context.Context) {
 	}
 }
 
-// quarantineIfCorrupt quarantines a database that SQLite finds damaged while it is read.
+// quarantineIfCorrupt quarantines the database if err reports corruption.
 func (h *Health) quarantineIfCorrupt(ctx context.Context, err error) error {
 	var bad *sqlite.CorruptError
 	if err == nil || errors.As(err, &bad) || !corrupt(err) {
@@ -59,5 +59,5 @@ func (h *Health) CheckFile(ctx context.Context) bool {
 	return true
 }
 
-// Fault returns why the database cannot be used any more, or nil.
+// Fault returns the reason why the database cannot be used any more, or nil.
 func (h *Health) Fault() error { return h.marker.Quarantined() }

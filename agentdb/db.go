@@ -28,37 +28,38 @@ const ApplicationID = 0x72736167
 
 const (
 	defaultTimeout = 10 * time.Second
-	// keepCalls is how long the journal remembers a call. No run waits that long, and a
-	// journal kept for ever would eat the agent's quota.
+	// journalRetention is how long the journal keeps a call. No run waits longer, and an
+	// unlimited journal would use up the agent's quota.
 	journalRetention = 90 * 24 * time.Hour
 )
 
 //go:embed migrations
 var embedded embed.FS
 
-// migrations is a variable for tests.
+// migrations is a variable so that tests can replace it.
 var migrations fs.FS = embedded
 
-// Options say how to open an agent's database.
+// Options configures Open.
 type Options struct {
 	Path  string
-	Quota int64 // bytes of the file with its log; 0 means no limit
-	// Timeout ends a query that takes longer; 0 means 10 s.
+	Quota int64 // size of the file and its WAL in bytes; 0 means no limit
+	// Timeout limits the duration of a query. Zero means 10 s.
 	Timeout time.Duration
-	// Agent is whose database it is, kept in the file when it has no owner yet.
+	// Agent is the owner. It is recorded in the file if the file has no owner yet.
 	Agent string
-	// Backups is how many of the copies are kept that are made automatically before the schema
-	// changes; 0 means that none are made.
+	// Backups is the number of automatic backups before schema changes to keep. Zero disables
+	// them.
 	Backups int
-	Logger  *slog.Logger // for problems that do not fail a call; nil logs nothing
-	// Ledger is the one whose runs write; nil stands for one of which nothing is known.
+	// Logger receives problems that do not fail a call. Optional.
+	Logger *slog.Logger
+	// Ledger is the ledger of the runs that write to the database. If nil, runs are not checked.
 	Ledger lineage.Ledger
 
-	Scratch bool // the file will replace another: nothing is written beside it
+	Scratch bool // the file will replace another: write nothing beside it
 	Adopt   bool // open the database even if Ledger does not know its runs
 }
 
-// DB is one agent's open database. Its methods may be called at once.
+// DB is the open database of one agent. Its methods are safe for concurrent use.
 type DB struct {
 	Views   *Views
 	Backups *Backups
@@ -70,20 +71,23 @@ type DB struct {
 	log        *slog.Logger
 	db         *sqlite.DB
 	marker     *dbfile.Keeper
-	found      dbfile.Marker // as it was when the file was opened
+	found      dbfile.Marker // state when the file was opened
 	agent      string
-	background sync.WaitGroup     // work that goes on after its call has returned
-	stop       context.CancelFunc // ends the part of background that may be given up
+	background sync.WaitGroup     // work that continues after its call has returned
+	stop       context.CancelFunc // cancels background work
 	files      *schema.Files
 	readers    *readers
 	runs       *runs
 
-	ship   func(context.Context) error // waits until other nodes can fetch what was committed; nil if there are none
-	readAt string                      // the node that has the database, if it is only read here
+	// ship waits until other nodes can fetch the committed changes. It is nil if there are no
+	// other nodes.
+	ship   func(context.Context) error
+	readAt string // node that has the database, if it is read-only here
 }
 
-// Open opens or creates an agent's database. It returns *sqlite.CorruptError if the file is
-// damaged, lost, of another program, or not as it was closed, and leaves it as it is.
+// Open opens or creates an agent's database. If the file is damaged, lost, or of another program,
+// or was changed after it was closed, Open leaves it unchanged. It then returns a
+// *sqlite.CorruptError.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
@@ -103,8 +107,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 
 	marker := dbfile.NewKeeper(o.Path, s)
-	// Checking a very large file would keep its agent waiting for minutes, so it is checked while
-	// it is in use.
+	// Checking a very large file takes minutes, so it is checked while it is in use.
 	late := !whole && dbfile.Size(o.Path) > maxCheck
 	file, err := sqlite.Open(ctx, sqlite.Options{
 		Path: o.Path, ApplicationID: ApplicationID, Migrations: steps, SkipCheck: whole || late, BeforeWrite: marker.MarkOpen,
@@ -150,8 +153,7 @@ func (db *DB) start(ctx context.Context, s dbfile.Marker, late, scratch bool) er
 		db.marker.SetChecked()
 	}
 
-	// It was made just now or was migrated: it changed without the
-	// marker saying so.
+	// The file was just created or migrated: it changed without an update of the marker.
 	if s.State == "" || dbfile.HasLog(db.path) {
 		if err := db.marker.MarkOpen(); err != nil {
 			return err
@@ -168,7 +170,7 @@ func (db *DB) start(ctx context.Context, s dbfile.Marker, late, scratch bool) er
 		return nil
 	}
 
-	// A process that was killed after a commit has not written the files of it.
+	// A process that was killed after a commit may not have written the migration files.
 	if err := db.files.Write(ctx); err != nil {
 		db.log.Warn("the files of an agent's migrations could not be written", "path", db.path, "error", err)
 	}
@@ -176,7 +178,7 @@ func (db *DB) start(ctx context.Context, s dbfile.Marker, late, scratch bool) er
 	return nil
 }
 
-// Close finishes the writes that were accepted, closes the file and stores its checksum.
+// Close waits for accepted writes, closes the file and stores its checksum.
 func (db *DB) Close() error {
 	db.stop()
 	db.background.Wait()
@@ -191,16 +193,16 @@ func (db *DB) Close() error {
 	return err
 }
 
-// File is the open file, and what was known of it when it was opened.
+// File returns the open file and its state when it was opened.
 func (db *DB) File() (*sqlite.DB, dbfile.Marker) { return db.db, db.found }
 
-// Replay gives the stored result of a call that was already made, if it was.
+// Replay returns the stored result of an earlier call and reports whether there is one.
 func (db *DB) Replay(ctx context.Context, run int64, key string) (json.RawMessage, bool, error) {
 	result, err := recallAcknowledged(ctx, db, changelog.By{Run: run, Key: key}, "")
 	return result, result != nil, err
 }
 
-// recall reads the journal outside a write; op "" stands for any.
+// recall reads the journal outside a write. An empty op matches any operation.
 func recall(ctx context.Context, db *sqlite.DB, by changelog.By, op string) ([]byte, error) {
 	if by.Key == "" {
 		return nil, nil
@@ -208,9 +210,9 @@ func recall(ctx context.Context, db *sqlite.DB, by changelog.By, op string) ([]b
 	return scanCall(db.Read().QueryRowContext(ctx, selectCall, by.Run, by.Key), by, op)
 }
 
-// write does one write once: a call in the journal returns its stored result, and a new one stores
-// its result. The transaction is shared with others, unless the work turns out to need a confined
-// one.
+// write runs one write at most once. It returns the stored result if the call is in the journal;
+// otherwise it runs do and stores its result. The transaction is shared with other writes unless
+// do returns bulk.ErrConfine.
 func write[T any](ctx context.Context, db *DB, by changelog.By, op string, do func(context.Context, *sqlite.Tx) (T, error)) (T, error) {
 	done, err := journaled(ctx, db, by, op, false, do)
 	if errors.Is(err, bulk.ErrConfine) {
@@ -219,12 +221,13 @@ func write[T any](ctx context.Context, db *DB, by changelog.By, op string, do fu
 	return done, err
 }
 
-// confined does one write once, by itself, under the authorizer and a deadline.
+// confined runs one write at most once, in its own transaction, under the authorizer and a
+// deadline.
 func confined[T any](ctx context.Context, db *DB, by changelog.By, op string, do func(context.Context, *sqlite.Tx) (T, error)) (T, error) {
 	return journaled(ctx, db, by, op, true, do)
 }
 
-// recorded logs every row that do changes, whoever changes it.
+// recorded wraps do and logs every row that changes, including changes by triggers.
 func recorded[T any](by changelog.By, op string, do func(context.Context, *sqlite.Tx) (T, error)) func(context.Context, *sqlite.Tx) (T, error) {
 	return func(ctx context.Context, tx *sqlite.Tx) (result T, err error) {
 		changes, err := tx.RecordChanges(ctx, func(ctx context.Context) error {
@@ -245,7 +248,7 @@ func recorded[T any](by changelog.By, op string, do func(context.Context, *sqlit
 
 func journaled[T any](ctx context.Context, db *DB, by changelog.By, op string, alone bool, do func(context.Context, *sqlite.Tx) (T, error)) (result T, err error) {
 	var none T
-	var stored []byte // the result of a call that was made before
+	var stored []byte // result of an earlier call
 	once := func(ctx context.Context, tx *sqlite.Tx) (err error) {
 		if stored = nil; by.Key != "" {
 			if stored, err = scanCall(tx.QueryRow(selectCall, by.Run, by.Key), by, op); stored != nil || err != nil {
@@ -280,7 +283,7 @@ func journaled[T any](ctx context.Context, db *DB, by changelog.By, op string, a
 	case err == nil:
 		db.runs.noted(by.Run)
 	default:
-		// A commit can be durable although it returned an error.
+		// A commit can be durable even if it returned an error.
 		if stored = recallAfterError(ctx, db.db, by, op, err); stored == nil {
 			return none, db.Health.explain(ctx, err)
 		}
@@ -295,8 +298,8 @@ func journaled[T any](ctx context.Context, db *DB, by changelog.By, op string, a
 	return result, nil
 }
 
-// recallAfterError returns the result of a write that is in the file although its commit returned
-// an error: such an error says nothing about the outcome. An *Error was raised before the commit.
+// recallAfterError returns the stored result of a write after its commit returned an error. The
+// transaction may still have been committed. A *dberr.Error was returned before the commit.
 func recallAfterError(ctx context.Context, db *sqlite.DB, by changelog.By, op string, err error) []byte {
 	var bad *dberr.Error
 	if errors.As(err, &bad) {
@@ -310,8 +313,8 @@ func recallAfterError(ctx context.Context, db *sqlite.DB, by changelog.By, op st
 	return stored
 }
 
-// recallAcknowledged reads the journal for a call whose result may be told at once: it is where
-// other nodes find it, too.
+// recallAcknowledged reads the journal and waits until other nodes can read the result too. After
+// that the caller may return it.
 func recallAcknowledged(ctx context.Context, db *DB, by changelog.By, op string) ([]byte, error) {
 	stored, err := recall(ctx, db.db, by, op)
 	if stored == nil || err != nil {
@@ -320,14 +323,14 @@ func recallAcknowledged(ctx context.Context, db *DB, by changelog.By, op string)
 	return stored, db.Shipped(ctx)
 }
 
-// decodeResult reads a stored result, unless reading the journal failed.
+// decodeResult decodes a stored result. It returns err if err is not nil.
 func decodeResult[T any](stored []byte, err error) (result T, _ error) {
 	if err != nil {
 		return result, err
 	}
 
 	decoder := json.NewDecoder(bytes.NewReader(stored))
-	decoder.UseNumber() // ids are 64 bits
+	decoder.UseNumber() // ids are 64-bit integers
 	if err := decoder.Decode(&result); err != nil {
 		return result, fmt.Errorf("the stored result of a call cannot be read: %w", err)
 	}

@@ -54,7 +54,7 @@ func insert(t testing.TB, db *agentdb.DB, table string, rows ...map[string]any) 
 	return in
 }
 
-// ask gives the answer as JSON of lists, in the order of the columns.
+// ask returns the result as a JSON list of rows, with the values in column order.
 func ask(t testing.TB, db *agentdb.DB, sql string, params ...any) string {
 	t.Helper()
 	rows, err := db.Query(context.Background(), agentdb.QuerySpec{SQL: sql, Params: params, Limit: 5000})
@@ -83,7 +83,7 @@ func flat(t testing.TB, rows agentdb.Rows) string {
 	return string(text)
 }
 
-// system reads the host's own tables, which queries cannot.
+// system reads the host's own tables, which queries cannot read.
 func system(t testing.TB, db *agentdb.DB, query string) string {
 	t.Helper()
 	out, err := agentdb.System(context.Background(), db, query)
@@ -145,7 +145,7 @@ func TestCreateTable(t *testing.T) {
 	}
 }
 
-// OSA-51, C-3: the host's columns are ISO text in UTC, and a trigger keeps _updated_at.
+// OSA-51, C-3: the host's columns are ISO text in UTC, and a trigger updates _updated_at.
 func TestHostColumns(t *testing.T) {
 	row, times := contract.Of(t, "OSA-51"), contract.Of(t, "C-3")
 	db := fresh(t)
@@ -185,7 +185,7 @@ func TestHostColumns(t *testing.T) {
 		t.Error("the trigger did not touch _updated_at")
 	}
 
-	// The id of a row that is gone for good is never another row's.
+	// The id of a hard-deleted row is never reused.
 	raw(t, db, "delete from expenses")
 	if in := insert(t, db, "expenses", map[string]any{"amount": 1}); fmt.Sprint(in.IDs) != "[2]" {
 		t.Errorf("after a row that is gone: %v", in.IDs)
@@ -208,7 +208,7 @@ func TestInsert(t *testing.T) {
 		t.Error(got)
 	}
 
-	// Row 2 leaves note to its default, so it is a chunk of its own.
+	// Row 2 omits note and gets its default, so it is a separate chunk.
 	if got := system(t, db, `select json_group_array(pk) from _changelog where op = 'insert'`); got != `["{\"column\":\"id\",\"from\":1,\"to\":1,\"count\":1}","{\"column\":\"id\",\"from\":2,\"to\":2,\"count\":1}","{\"column\":\"id\",\"from\":3,\"to\":3,\"count\":1}"]` {
 		t.Error(got)
 	}
@@ -274,7 +274,7 @@ func TestInsertGivesPrimaryKeys(t *testing.T) {
 	wantError(t, err, "invalid_args", "", "a value is missing in by_two.b")
 }
 
-// Inserting more than a chunk gives every id, and a changelog row per chunk (C-14).
+// Inserting more than one chunk returns every id and writes one changelog row per chunk (C-14).
 func TestInsertManyRows(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
@@ -297,7 +297,8 @@ func TestInsertManyRows(t *testing.T) {
 	}
 }
 
-// Neither long rows nor wide ones make a statement that SQLite refuses, nor an entry of the changelog far above a MiB.
+// Long or wide rows do not exceed SQLite's limits or make changelog entries far larger than 1
+// MiB.
 func TestInsertOfLongAndWideRows(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
@@ -328,7 +329,7 @@ func TestInsertOfLongAndWideRows(t *testing.T) {
 	}
 }
 
-// A call writes 10,000 rows and not one more.
+// One call writes at most 10,000 rows.
 func TestManyRowsOfOneCall(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
@@ -355,8 +356,8 @@ func TestManyRowsOfOneCall(t *testing.T) {
 	}
 }
 
-// The promise "database effects happen once": a call that is made again after the process
-// died gives the same result and changes nothing.
+// The promise "database effects happen once": a call that is repeated after the process died
+// returns the same result and has no further effect.
 func TestReplay(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db.sqlite")
 	spec := schema.TableSpec{Name: "t", Purpose: "p", Columns: []schema.Column{{Name: "a", Type: "TEXT"}}}
@@ -379,7 +380,7 @@ func TestReplay(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		text, err := json.Marshal(r) // as the model is told of it
+		text, err := json.Marshal(r) // the form that the model receives
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -387,7 +388,7 @@ func TestReplay(t *testing.T) {
 	}
 
 	first := all(open(t, path), "a,b\n1,2\n")
-	again := all(open(t, path), "the file is gone") // the first one was never closed: its process died
+	again := all(open(t, path), "the file is gone") // the first database was never closed: its process died
 	if first != again {
 		t.Errorf("the replay gave %s, the call %s", again, first)
 	}
@@ -405,12 +406,12 @@ func TestReplay(t *testing.T) {
 		t.Errorf("a call of another run was found (%v)", err)
 	}
 
-	// A key that now stands for another operation is no replay, and nothing is written.
+	// A key that now belongs to another operation is not replayed, and no row is written.
 	if _, err := db.Insert(t.Context(), changelog.By{Run: 7, Key: "p1"}, "t", []map[string]any{{"a": "z"}}); err == nil || !strings.Contains(err.Error(), "was a create_table before") {
 		t.Errorf("error %v", err)
 	}
 
-	// A refused call leaves no result behind: it may be made again.
+	// A rejected call stores no result, so it may be repeated.
 	by := changelog.By{Run: 7, Key: "p4"}
 	if _, err := db.Insert(t.Context(), by, "t", []map[string]any{{"nope": 1}}); err == nil {
 		t.Fatal("an unknown column was taken")
@@ -420,7 +421,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// The journal has what a run can still ask for, ninety days, and no more.
+// The journal keeps calls for ninety days.
 func TestJournalForgets(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db.sqlite")
 	db := open(t, path)
@@ -440,7 +441,7 @@ func TestJournalForgets(t *testing.T) {
 	}
 }
 
-// The same call made at once by two attempts is done once.
+// Two attempts that make the same call concurrently execute it once.
 func TestReplayUnderConcurrency(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
@@ -476,7 +477,8 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
-// OSA-62: a write over the quota is kept, the next one refused; reading and replaying work.
+// OSA-62: a write that exceeds the quota is kept and the next one is rejected. Reading and
+// replaying still work.
 func TestQuota(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db.sqlite")
 	db, err := agentdb.Open(t.Context(), agentdb.Options{Path: path, Quota: 1 << 20})

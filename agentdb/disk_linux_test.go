@@ -16,8 +16,8 @@ import (
 	"rouse/agentdb/transfer"
 )
 
-// TestFullAndReadOnlyDisks runs itself again in a mount namespace of its own, where a small
-// disk in memory can be filled and made read only.
+// TestFullAndReadOnlyDisks runs itself again in a separate mount namespace, with a small disk in
+// memory that it can fill and make read-only.
 func TestFullAndReadOnlyDisks(t *testing.T) {
 	if dir := os.Getenv("ROUSE_TEST_DISK"); dir != "" {
 		t.Run("full", func(t *testing.T) { fullDisk(t, dir) })
@@ -43,7 +43,7 @@ func TestFullAndReadOnlyDisks(t *testing.T) {
 	}
 }
 
-// fill leaves no room on a disk.
+// fill uses up the free space of a disk.
 func fill(t *testing.T, dir string) (empty func()) {
 	t.Helper()
 	path := filepath.Join(dir, "filler")
@@ -87,7 +87,7 @@ func fullDisk(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 
-	release() // and closed, so that nothing goes on in the background that frees space
+	release() // and closed, so that no background work frees space
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func fullDisk(t *testing.T, dir string) {
 
 	want = "[[0,null]]"
 	same("an undo with room")
-	for range 3 { // more than there is room for
+	for range 3 { // more than fits
 		csv.WriteString(strings.TrimPrefix(csv.String(), "category,amount,note\n"))
 	}
 
@@ -157,7 +157,7 @@ func fullDisk(t *testing.T, dir string) {
 	}
 
 	tooMuch("ann", db)
-	young, releaseYoung, err := p.Get(t.Context(), "bob") // all that it holds is in its log
+	young, releaseYoung, err := p.Get(t.Context(), "bob") // all its data is in the WAL
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func fullDisk(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 
-	// What is opened while the disk is read only says so, and is what it was later.
+	// Opening on a read-only disk returns an error, and the database is intact afterwards.
 	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}

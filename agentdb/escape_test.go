@@ -17,7 +17,7 @@ import (
 	"rouse/agentdb/dberr"
 )
 
-// attempts reads the corpus: one attempt a line.
+// attempts reads the corpus, which has one attempt per line.
 func attempts(t *testing.T) (out []string) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/escapes.txt")
@@ -37,7 +37,7 @@ func attempts(t *testing.T) (out []string) {
 	return out
 }
 
-// sandboxedDB is a database with what lies beside it.
+// sandboxedDB is a database with the files beside it.
 type sandboxedDB struct {
 	db     *agentdb.DB
 	dir    string
@@ -69,7 +69,8 @@ func newSandboxedDB(t *testing.T) *sandboxedDB {
 	return p
 }
 
-// snapshot gives all that no attempt may change. Of the changelog it reads what was there first.
+// snapshot returns all data that an attempt must not change. From the changelog, it includes the
+// rows that were there at the start.
 func (p *sandboxedDB) snapshot(t *testing.T, logged int) string {
 	t.Helper()
 	var b strings.Builder
@@ -105,7 +106,8 @@ func (p *sandboxedDB) snapshot(t *testing.T, logged int) string {
 	return b.String()
 }
 
-// check fails when an attempt changed what is not the agent's, or did not end as a refusal.
+// check fails if an attempt changed data that is not the agent's, or did not end with a
+// rejection.
 func (p *sandboxedDB) check(t *testing.T, err error) {
 	t.Helper()
 	var bad *dberr.Error
@@ -120,9 +122,9 @@ func (p *sandboxedDB) check(t *testing.T, err error) {
 	}
 }
 
-// The agent's SQL reaches its own tables and ends in bounded time and memory, whatever is
-// tried (OSA-50, OSA-56, OSA-57; the row of the agent database in the table of threats). What makes large values is
-// tried on one of the routes each, which takes turns, or on all with ROUSE_TEST_ATTACKS=all.
+// The agent's SQL reaches only its own tables, in bounded time and memory (OSA-50, OSA-56,
+// OSA-57; the row of the agent database in the table of threats). Attempts with large values
+// alternate between the routes; with ROUSE_TEST_ATTACKS=all each one takes every route.
 func TestEscapes(t *testing.T) {
 	routes := map[string]func(t *testing.T, db *agentdb.DB, sql string) error{
 		"query": func(t *testing.T, db *agentdb.DB, sql string) error {

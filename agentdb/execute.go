@@ -16,23 +16,23 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// ExecuteSpec is SQL that may write.
+// ExecuteSpec holds SQL that may write, and its parameters.
 type ExecuteSpec struct {
 	SQL    string         // one or more statements
-	Params []any          // for ?, of a single statement
+	Params []any          // for ?; single statements only
 	Named  map[string]any // for :name, @name and $name
 }
 
-// Executed is the result of Execute, OSA-57.
+// Executed is the result of Execute.
 type Executed struct {
 	RowsAffected int64    `json:"rows_affected"`
 	Warning      string   `json:"warning,omitempty"`
-	SelectRows   int64    `json:"select_rows_drained,omitempty"` // rows of SELECT statements, which are not shown
+	SelectRows   int64    `json:"select_rows_drained,omitempty"` // rows of SELECT statements, not part of the result
 	Warnings     []string `json:"warnings,omitempty"`
 }
 
-// Execute runs statements in one transaction, confined: they reach the agent's tables and
-// nothing else. Unlike a query it sees deleted rows.
+// Execute runs statements in one transaction. They can access only the agent's tables. Unlike a
+// query, they see deleted rows.
 func (db *DB) Execute(ctx context.Context, by changelog.By, spec ExecuteSpec) (Executed, error) {
 	s, err := newScript(spec.SQL)
 	if err != nil {
@@ -53,7 +53,7 @@ func (db *DB) Execute(ctx context.Context, by changelog.By, spec ExecuteSpec) (E
 	}
 
 	var done Executed
-	// Only what changes or drops something can lose data that the changelog cannot bring back.
+	// Only ALTER and DROP can lose data that the changelog cannot restore.
 	if s.alters() {
 		done, err = withBackup(ctx, db, by, run)
 	} else {
@@ -67,13 +67,13 @@ func (db *DB) Execute(ctx context.Context, by changelog.By, spec ExecuteSpec) (E
 	return done, err
 }
 
-// script is SQL whose text was checked.
+// script is SQL that passed the text checks.
 type script struct {
 	text       string
 	statements []sqltext.Statement
 	args       []any
 
-	done Executed // reset whenever the transaction begins
+	done Executed // reset when the transaction begins
 }
 
 func newScript(text string) (*script, error) {
@@ -91,7 +91,7 @@ func newScript(text string) (*script, error) {
 	return s, nil
 }
 
-// alters says whether the script changes or drops what is there already.
+// alters reports whether the script changes or drops existing tables, views, indexes or triggers.
 func (s *script) alters() bool {
 	return slices.ContainsFunc(s.statements, func(st sqltext.Statement) bool {
 		first, _, _ := strings.Cut(st.Verb(), " ")
@@ -99,12 +99,11 @@ func (s *script) alters() bool {
 	})
 }
 
-// runScript runs inside a confined write.
+// runScript runs a script inside a confined write.
 func runScript(ctx context.Context, tx *sqlite.Tx, by changelog.By, s *script) error {
 	s.done = Executed{}
 	at := sqlvalue.Now()
-	// The text comes first and the rows that it changes follow, so that a reader of the changelog
-	// sees why.
+	// Log the SQL before the rows it changes, so that the changelog shows the cause first.
 	if _, err := changelog.Log(tx, by, at, changelog.Entry{Op: changelog.OpRaw, SQL: s.text}); err != nil {
 		return err
 	}
@@ -142,7 +141,7 @@ func (s *script) run(ctx context.Context, tx *sqlite.Tx, by changelog.By, at str
 			return "", err
 		}
 
-		// From here on the host reads and writes its own tables.
+		// From here on, the host reads and writes its own tables.
 		g.verb = ""
 		after, err := changelog.ReadObjects(ctx, tx)
 		if err != nil {
@@ -165,12 +164,12 @@ func (s *script) run(ctx context.Context, tx *sqlite.Tx, by changelog.By, at str
 	return g.refresh(ctx, tx)
 }
 
-// exec runs one statement with the authorizer on.
+// exec runs one statement with the authorizer enabled.
 func (s *script) exec(ctx context.Context, tx *sqlite.Tx, statement *sqltext.Statement) error {
 	return tx.WithAuthorizer(func() error {
 		switch verb := statement.Verb(); verb {
 		case "SELECT", "VALUES":
-			// Counting does all the work in the first step, which a deadline can end.
+			// Counting does all the work in the first step, which a deadline can interrupt.
 			var n int64
 			err := tx.SQL().QueryRowContext(ctx, "SELECT count(*) FROM (\n"+statement.Text+"\n)", s.args...).Scan(&n)
 			s.done.SelectRows += n
@@ -198,7 +197,7 @@ func (s *script) exec(ctx context.Context, tx *sqlite.Tx, statement *sqltext.Sta
 	})
 }
 
-// scriptError turns SQLite's word about a statement into advice.
+// scriptError turns SQLite's error for a statement into a message the agent can act on.
 func scriptError(ctx context.Context, tx *sqlite.Tx, s *script, statement *sqltext.Statement, err error) error {
 	var bad *dberr.Error
 	if errors.As(err, &bad) || ctx.Err() != nil || errors.Is(err, sqlite.ErrTooManyChanges) {
@@ -225,7 +224,7 @@ func scriptError(ctx context.Context, tx *sqlite.Tx, s *script, statement *sqlte
 	return err
 }
 
-// viewsFree refuses a table, or a view, that got the name of a saved view (OSA-51).
+// viewsFree returns an error if a new table or view has the name of a saved view.
 func viewsFree(tx *sqlite.Tx, before, after []changelog.Object) error {
 	for _, o := range after {
 		if o.Type != "table" && o.Type != "view" || slices.ContainsFunc(before, func(p changelog.Object) bool { return p.Type == o.Type && p.Name == o.Name }) {
@@ -238,7 +237,8 @@ func viewsFree(tx *sqlite.Tx, before, after []changelog.Object) error {
 	return nil
 }
 
-// checkObjects refuses what a change of the schema must not do, whatever its text was.
+// checkObjects returns an error if a schema change has a forbidden effect. It compares the
+// schemas, so the SQL text does not matter.
 func checkObjects(before, after []changelog.Object) error {
 	for _, o := range changelog.Tables(after) {
 		host := 0
@@ -251,7 +251,8 @@ func checkObjects(before, after []changelog.Object) error {
 			}
 		}
 
-		// With only some of them, writes would treat the table as one of the host's and fail.
+		// A table with only some of them would be treated as a host table, and writes to it would
+		// fail.
 		if host != 0 && host != 3 {
 			return dberr.Invalid("sql", "the table %s would have some of the columns %s, %s and %s and not all: they belong to the host; leave them out, or use db_create_table", o.Name, sqltext.ColumnCreated, sqltext.ColumnUpdated, sqltext.ColumnDeleted)
 		}

@@ -26,7 +26,7 @@ func execute(t testing.TB, db *agentdb.DB, sql string, params ...any) agentdb.Ex
 	return done
 }
 
-// OSA-57: several statements, one transaction, one answer.
+// OSA-57: several statements run in one transaction and give one result.
 func TestExecute(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
@@ -52,7 +52,7 @@ func TestExecute(t *testing.T) {
 		t.Errorf("with a list of values: %+v", done)
 	}
 
-	// An error rolls the statements before it back as well.
+	// An error also rolls back the statements before it.
 	if _, err := db.Execute(t.Context(), changelog.By{}, agentdb.ExecuteSpec{SQL: "delete from expenses where 1; insert into nowhere values (1)"}); err == nil {
 		t.Error("no error")
 	}
@@ -60,7 +60,7 @@ func TestExecute(t *testing.T) {
 		t.Error(got)
 	}
 
-	// It sees deleted rows, and a call is made once.
+	// Execute sees deleted rows, and a call is executed once.
 	if _, err := db.Delete(t.Context(), changelog.By{Run: 9}, "expenses", map[string]any{"amount": 11}); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,8 @@ func TestExecute(t *testing.T) {
 	}
 }
 
-// OSA-57: a trigger may delete and update what it says; one that updates a whole table is warned of when it is made.
+// OSA-57: a trigger may delete and update rows. Creating one that updates a whole table gives a
+// warning.
 func TestExecuteTriggers(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
@@ -93,7 +94,8 @@ func TestExecuteTriggers(t *testing.T) {
 		}
 	}
 
-	// It ends where its END does, not with that of a CASE, and what follows is a statement of its own.
+	// A trigger ends at its own END, not at that of a CASE. The text after it is a separate
+	// statement.
 	db = fresh(t)
 	expenses(t, db)
 	done := execute(t, db, `create trigger e after insert on expenses begin
@@ -107,7 +109,7 @@ func TestExecuteTriggers(t *testing.T) {
 	}
 }
 
-// A statement may end in a word that is longer in capitals, or in bytes that are no text: it is refused or done like any other.
+// A statement may end in a word whose upper case is longer, or in invalid UTF-8.
 func TestLastWordInCapitals(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
@@ -126,7 +128,7 @@ func TestLastWordInCapitals(t *testing.T) {
 	}
 }
 
-// OSA-57: refused before running, with the reason, what to do instead, and the place.
+// OSA-57: rejected before running, with the reason, an alternative, and the place.
 func TestExecuteRefuses(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
@@ -196,8 +198,8 @@ func TestExecuteRefuses(t *testing.T) {
 	}
 }
 
-// OSA-57: when a trigger or a view is what reaches too far, the error names it: the
-// statement that sets it off is without fault.
+// OSA-57: if a trigger or view contains the denied action, the error names it, because the
+// statement itself is allowed.
 func TestExecuteNamesTheTrigger(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
@@ -259,7 +261,7 @@ func TestUpdateDeleteRestore(t *testing.T) {
 		t.Error(got)
 	}
 
-	// OSA-61, C-14: before and after per row, by the op of the tool.
+	// OSA-61, C-14: before and after per row, with the operation of the tool.
 	if got := system(t, db, `select group_concat(op || pk || json_remove(before, '$._updated_at') || json_remove(after, '$._updated_at', '$._deleted_at'), ' ') from _changelog where op = 'update' or op = 'soft_delete'`); got !=
 		`update{"id":2}{"amount":null}{"amount":7.0} soft_delete{"id":1}{"_deleted_at":null}{} soft_delete{"id":2}{"_deleted_at":null}{} update{"id":1}{"note":"none"}{"note":"n"} update{"id":2}{"note":"none"}{"note":"n"}` {
 		t.Error(got)
@@ -310,7 +312,7 @@ func TestUpsert(t *testing.T) {
 		}
 	}
 
-	// Only keys: what is there stays. A deleted row comes back.
+	// If a row has only keys, an existing row is unchanged. A deleted row is restored.
 	if done, err := db.Upsert(t.Context(), by, "expenses", []string{"category"}, []map[string]any{{"category": "a"}, {"category": "d"}}); err != nil || done.Rows != 1 {
 		t.Error(done, err)
 	}
@@ -333,7 +335,7 @@ func TestUpsert(t *testing.T) {
 	wantError(t, second(db.Upsert(t.Context(), by, "expenses", []string{"note"}, []map[string]any{{"note": "x"}})), "invalid_args", "key_columns", "already has rows with the same note")
 }
 
-// What goes on without being done is told to the logger that was handed over, and to no other.
+// Background problems are logged only to the logger in Options.
 func TestLogger(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "db.sqlite")
@@ -355,7 +357,7 @@ func TestLogger(t *testing.T) {
 	}
 }
 
-// OSA-53: migrations have numbered files, written after the commit and again when missing.
+// OSA-53: migrations have numbered files, written after the commit and again if they are missing.
 func TestMigrations(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -392,7 +394,8 @@ func TestMigrations(t *testing.T) {
 		t.Errorf("actor %s", got)
 	}
 
-	// A migration that fails leaves no file; one that was killed before its files gets them.
+	// A failed migration leaves no file. If the process is killed before it writes the files,
+	// they are written later.
 	if _, err := db.Migrate(t.Context(), by, agentdb.MigrateSpec{Up: "create table a(x); create table a(x)", Down: "drop table a", Description: "twice"}); err == nil {
 		t.Error("no error")
 	}
@@ -445,7 +448,7 @@ func TestAlterTableRefuses(t *testing.T) {
 	}
 }
 
-// OSA-62: the write after the quota was passed is refused, whichever tool makes it.
+// OSA-62: after the quota is exceeded, every tool's next write is rejected.
 func TestQuotaOfEveryWrite(t *testing.T) {
 	db, err := agentdb.Open(t.Context(), agentdb.Options{Path: filepath.Join(t.TempDir(), "db.sqlite"), Quota: 1 << 20})
 	if err != nil {
@@ -472,8 +475,8 @@ func TestQuotaOfEveryWrite(t *testing.T) {
 	}
 }
 
-// OSA-62: SQLite says that it is full for a disk, for the bound of one write, and for a
-// table that has no id left; the errors tell them apart as far as they can be.
+// OSA-62: SQLite reports "full" for a disk, for the limit of one write, and for a table without a
+// free id. The errors distinguish the causes as far as possible.
 func TestFull(t *testing.T) {
 	db, err := agentdb.Open(t.Context(), agentdb.Options{Path: filepath.Join(t.TempDir(), "db.sqlite"), Quota: 1 << 20})
 	if err != nil {
@@ -485,14 +488,14 @@ func TestFull(t *testing.T) {
 	const tooMuch = "insert into expenses(note) values (zeroblob(9000000)), (zeroblob(9000000))"
 	_, err = db.Execute(t.Context(), changelog.By{}, agentdb.ExecuteSpec{SQL: tooMuch})
 	wantError(t, err, "rejected", "", "or the disk is full")
-	for _, quota := range []int64{0, 20 << 20} { // no bound, and twice the quota
+	for _, quota := range []int64{0, 20 << 20} { // no limit, and twice the quota
 		roomy, err := agentdb.Open(t.Context(), agentdb.Options{Path: filepath.Join(t.TempDir(), "db.sqlite"), Quota: quota})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer roomy.Close()
 		expenses(t, roomy)
-		execute(t, roomy, "insert into expenses(note) values (zeroblob(9000000))") // with its changelog over 16 MiB
+		execute(t, roomy, "insert into expenses(note) values (zeroblob(9000000))") // over 16 MiB with its changelog
 	}
 
 	insert(t, db, "expenses", map[string]any{"id": int64(math.MaxInt64)})

@@ -14,20 +14,22 @@ import (
 	"rouse/agentdb/transfer"
 )
 
-// Bounds of an export.
+// Limits of an export.
 const (
 	maxExportRows  = 1_000_000
-	maxExportBytes = 256 << 20 // about as much as an owner can import
-	exportTimeouts = 6         // times the time of a query
+	maxExportBytes = 256 << 20 // about the size limit of an import
+	exportTimeouts = 6         // multiple of the query timeout
 )
 
-// ExportSpec asks for the answer of a query as a file, OSA-59.
+// ExportSpec describes an export of a query result to a file.
 type ExportSpec struct {
 	SQL    string         // one SELECT
 	Params []any          // for ?
 	Named  map[string]any // for :name, @name and $name
-	Format string         // csv, tsv, json, jsonl or xlsx; "" looks at the extension of Name, and is csv without one
-	Name   string         // of the file
+	// Format is csv, tsv, json, jsonl or xlsx. If empty, the extension of Name decides; without
+	// an extension it is csv.
+	Format string
+	Name   string // file name
 }
 
 // Exported is the result of Export.
@@ -35,14 +37,14 @@ type Exported struct {
 	Format       string   `json:"format"`
 	RowsExported int64    `json:"rows_exported"`
 	Bytes        int64    `json:"bytes"`
-	Truncated    bool     `json:"truncated"` // at 1,000,000 rows or 256 MiB
+	Truncated    bool     `json:"truncated"` // more than 1,000,000 rows or 256 MiB
 	Columns      []string `json:"columns"`
 	Warnings     []string `json:"warnings,omitempty"`
 }
 
-// Export writes the answer of one SELECT so that it imports as the same rows. Texts are written as
-// they are, with a warning of texts like =1+1. NULL is an empty cell in CSV and TSV, and BLOBs are
-// written in base64.
+// Export writes the result of one SELECT in a form that imports as the same rows. Texts are
+// written unchanged, with a warning about texts like =1+1. In CSV and TSV, NULL is an empty cell.
+// BLOBs are written in base64.
 func (db *DB) Export(ctx context.Context, spec ExportSpec, to io.Writer) (Exported, error) {
 	format, err := tabular.OutputFormat(spec.Format, spec.Name)
 	if err != nil {
@@ -83,7 +85,8 @@ func (db *DB) export(ctx context.Context, spec ExportSpec, to *countingWriter, o
 		return err
 	}
 	err := db.eachRow(ctx, QuerySpec{SQL: spec.SQL, Params: spec.Params, Named: spec.Named}, maxExportRows, begin, func(values []any) (more bool, err error) {
-		// The row that is too many was asked for only to know that there is one.
+		// The query returns one row more than the limit, which shows that the result is
+		// truncated.
 		if out.RowsExported == maxExportRows || to.n > maxExportBytes {
 			out.Truncated = true
 			out.Warnings = append(out.Warnings, fmt.Sprintf("the answer goes on after %d rows; export the rest with WHERE, or with LIMIT and OFFSET", out.RowsExported))
@@ -91,7 +94,7 @@ func (db *DB) export(ctx context.Context, spec ExportSpec, to *countingWriter, o
 		}
 
 		for i, v := range values {
-			if b, ok := v.(bool); ok { // as SQLite stores it
+			if b, ok := v.(bool); ok { // SQLite has no booleans
 				values[i], _ = sqlvalue.Storable(b)
 			}
 		}

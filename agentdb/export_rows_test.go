@@ -80,7 +80,7 @@ func TestExportRefuses(t *testing.T) {
 	}
 }
 
-// Texts that a spreadsheet would compute stay as they are, and are told about.
+// Texts that a spreadsheet would evaluate are unchanged and cause a warning.
 func TestExportWarnsOfFormulas(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
@@ -97,7 +97,7 @@ func TestExportWarnsOfFormulas(t *testing.T) {
 	}
 }
 
-// OSA-58, OSA-59: what is exported imports as the same rows, in every format (property).
+// OSA-58, OSA-59: an export imports as the same rows, in every format (property).
 func TestExportImportsAgain(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
@@ -139,7 +139,7 @@ func TestExportImportsAgain(t *testing.T) {
 			raw(t, db, "delete from b")
 			in, err := tryLoad(db, "f", file, func(s *transfer.ImportSpec) { s.Table, s.Format = "b", format })
 			if len(list) == 0 {
-				continue // a json file without a row does not say its columns
+				continue // a JSON file without rows has no column names
 			}
 			if err != nil || in.RowsImported != int64(len(list)) {
 				rt.Fatalf("%s: %+v, %v in %q", format, in, err, file)

@@ -12,7 +12,7 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// GuardedConn lends a connection as queries use it.
+// GuardedConn returns a connection like that of queries.
 func GuardedConn(ctx context.Context, db *DB) (*sql.Conn, error) {
 	return db.readers.conn(ctx, false)
 }
@@ -29,13 +29,13 @@ func Exec(ctx context.Context, db *DB, statements ...string) error {
 	})
 }
 
-// System reads one value of the host's own tables, which queries cannot.
+// System reads one value of the host's own tables, which queries cannot read.
 func System(ctx context.Context, db *DB, query string) (out string, err error) {
 	err = db.db.Read().QueryRowContext(ctx, query).Scan(&out)
 	return out, err
 }
 
-// ReadAll reads every table to its end, the host's own ones too.
+// ReadAll reads every table completely, including the host's own tables.
 func ReadAll(ctx context.Context, db *DB) error {
 	for _, table := range []string{"expenses", "_tables_meta", "_calls", "_migrations", "_views", "_undone", "_owner"} {
 		rows, err := db.db.Read().QueryContext(ctx, "select * from "+table)
@@ -52,12 +52,12 @@ func ReadAll(ctx context.Context, db *DB) error {
 	return nil
 }
 
-// MarkOpen makes a closed database one whose process was killed.
+// MarkOpen makes a closed database look like one whose process was killed.
 func MarkOpen(path string) error {
 	return dbfile.WriteMarker(path, dbfile.Marker{State: dbfile.StateOpen})
 }
 
-// ChangeOutside changes a closed database as another program does.
+// ChangeOutside changes a closed database like another program.
 func ChangeOutside(t testing.TB, path, statement string) {
 	t.Helper()
 	db, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, ApplicationID: ApplicationID})
@@ -73,7 +73,7 @@ func ChangeOutside(t testing.TB, path, statement string) {
 	}
 }
 
-// Flush brings everything from the log into the file.
+// Flush copies everything from the WAL to the file.
 func Flush(t testing.TB, db *DB) {
 	t.Helper()
 	if _, err := db.db.Read().ExecContext(t.Context(), "pragma wal_checkpoint(truncate)"); err != nil {
@@ -81,7 +81,7 @@ func Flush(t testing.TB, db *DB) {
 	}
 }
 
-// AddMigration adds a second migration, as a later version would, for the duration of a test.
+// AddMigration adds a second migration, as in a later version, until the test ends.
 func AddMigration(t *testing.T, second string) {
 	was := migrations
 	first, err := fs.ReadFile(was, "migrations/0001_agent.sql")
@@ -92,7 +92,7 @@ func AddMigration(t *testing.T, second string) {
 	t.Cleanup(func() { migrations = was })
 }
 
-// FileSize is 0 when there is no file.
+// FileSize returns the size of a file, or 0 if it does not exist.
 func FileSize(path string) int64 { return dbfile.Size(path) }
 
 // Measure reads a file as for its checksum.
@@ -101,7 +101,7 @@ func Measure(path string) error {
 	return err
 }
 
-// Forget drops all that is kept of the schema.
+// Forget drops all cached schema data.
 func Forget(db *DB) error {
 	db.readers.mu.Lock()
 	defer db.readers.mu.Unlock()

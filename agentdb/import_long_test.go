@@ -10,8 +10,8 @@ import (
 	"rouse/agentdb/transfer"
 )
 
-// No way in takes a row that no query could read back; what is refused is named, and nothing of it is
-// written.
+// No write accepts a row that is too long for a query to read. The error names the row, and no
+// row is written.
 func TestLongRowsAreRefused(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)

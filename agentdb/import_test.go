@@ -41,7 +41,7 @@ func upsert(keys ...string) func(*transfer.ImportSpec) {
 	return func(s *transfer.ImportSpec) { s.Mode, s.KeyColumns = "upsert", keys }
 }
 
-// OSA-58: every format, guessed by name or by content, into a table that is made for it.
+// OSA-58: every format, detected by name or content, imports into a new table.
 func TestImportFormats(t *testing.T) {
 	t.Parallel()
 	const want = `[[1,"x",2.5,null],[2,"y,z",3,"n"]]`
@@ -75,7 +75,7 @@ func TestImportFormats(t *testing.T) {
 	}
 
 	db := fresh(t)
-	load(t, db, "f.json", csvText, func(s *transfer.ImportSpec) { s.Format = "CSV" }) // said beats named
+	load(t, db, "f.json", csvText, func(s *transfer.ImportSpec) { s.Format = "CSV" }) // an explicit format overrides the name
 	schema, err := db.Schema(t.Context())
 	if err != nil || schema.Tables[0].Purpose != "Imported from f.json" {
 		t.Errorf("%+v, %v", schema, err)
@@ -87,7 +87,7 @@ func TestImportFormats(t *testing.T) {
 	}
 }
 
-// Nothing that a number would change becomes one.
+// A text stays a text if the conversion to a number would change it.
 func TestImportLosesNothing(t *testing.T) {
 	db := fresh(t)
 	load(t, db, "f.csv", "zip,phone,big,deep,mixed,neg\n01234,+49 30,12345678901234567890,0.12345678901234567,1,-0\n99999,030,1,1.5,x,0\n")
@@ -101,7 +101,7 @@ func TestImportLosesNothing(t *testing.T) {
 	}
 }
 
-// An import is all or nothing, and says where the fault is.
+// A failed import writes no row and reports the position of the error.
 func TestImportRefusesTheWholeFile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ file, content, field, part string }{
@@ -133,13 +133,13 @@ func TestImportRefusesTheWholeFile(t *testing.T) {
 	}
 }
 
-// OSA-58: the rows that do not fit are left out, and the result says how many and why.
+// OSA-58: rows that do not fit are skipped. The result has their number and the reasons.
 func TestImportLeavesOutWhatDoesNotFit(t *testing.T) {
 	db := fresh(t)
 	var b strings.Builder
 	b.WriteString("id,a\n")
 	for i := range 4000 {
-		fmt.Fprintf(&b, "%d,x\n", max(i, 1)) // the first two are the same
+		fmt.Fprintf(&b, "%d,x\n", max(i, 1)) // the first two are equal
 	}
 
 	load(t, db, "f.csv", "id,a\n3500,old\n")
@@ -166,7 +166,7 @@ func TestImportLeavesOutWhatDoesNotFit(t *testing.T) {
 		t.Errorf("%+v", in)
 	}
 
-	// Half of them is not too many, and the samples are the first of the file.
+	// Half of the rows may be rejected, and the samples are the first ones in the file.
 	in = load(t, db, "f.csv", "category;amount\n"+strings.Repeat("a;1\nb;x\n", 7), func(s *transfer.ImportSpec) { s.Table = "expenses" })
 	if in.RowsImported != 7 || in.RowsSkipped != 7 || len(in.SampleErrors) != 5 || !strings.HasPrefix(in.SampleErrors[0], "line 3: ") || !strings.HasPrefix(in.SampleErrors[4], "line 11: ") {
 		t.Errorf("%+v", in)
@@ -258,8 +258,8 @@ func TestImportIntoATable(t *testing.T) {
 	}
 }
 
-// OSA-58, C-14: an upsert makes its unique index, updates by key, brings deleted rows back
-// and keeps the image of what it replaced.
+// OSA-58, C-14: an upsert creates its unique index, updates by key, restores deleted rows and
+// logs the replaced values.
 func TestImportUpsert(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
@@ -301,7 +301,7 @@ func TestImportUpsert(t *testing.T) {
 	}
 }
 
-// Files as banks, spreadsheets and old programs write them.
+// Files in the formats of banks, spreadsheets and old programs.
 func TestImportOddFiles(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ content, sql, want string }{
@@ -330,7 +330,7 @@ func TestImportOddFiles(t *testing.T) {
 	}
 }
 
-// A small file of very many rows does not take a database far beyond its quota.
+// A small file with very many rows does not take a database far beyond its quota.
 func TestImportKeepsToTheQuota(t *testing.T) {
 	db, err := agentdb.Open(t.Context(), agentdb.Options{Path: filepath.Join(t.TempDir(), "db.sqlite"), Quota: 1 << 20})
 	if err != nil {
@@ -344,15 +344,15 @@ func TestImportKeepsToTheQuota(t *testing.T) {
 		t.Errorf("%+v, %v", schema, err)
 	}
 
-	load(t, db, "f.csv", "a\n1\n") // and nothing of it counts
+	load(t, db, "f.csv", "a\n1\n") // and the previous rows do not count
 
-	// What stays below twice the quota goes in, with a word about it.
+	// A write below twice the quota succeeds with a warning.
 	if in := load(t, db, "g.csv", "a\n"+strings.Repeat("1\n", 20_000)); in.RowsImported != 20_000 || !strings.Contains(strings.Join(in.Warnings, "\n"), "quota") {
 		t.Errorf("%+v", in)
 	}
 }
 
-// A file may be as large as its limit, and not a byte larger.
+// A file may be exactly as large as its limit.
 func TestImportLimit(t *testing.T) {
 	db := fresh(t)
 	limit := func(s *transfer.ImportSpec) { s.Limit = 8 }
@@ -363,7 +363,7 @@ func TestImportLimit(t *testing.T) {
 	wantError(t, err, "invalid_args", "path", "g.csv is larger than")
 }
 
-// A key may be named as its file has it, where the column got another name.
+// A key may use the heading of the file, even if the column has another name.
 func TestImportKeyByItsHeading(t *testing.T) {
 	db := fresh(t)
 	load(t, db, "f.csv", "Invoice No,sum\n1,2\n2,3\n")
@@ -373,7 +373,7 @@ func TestImportKeyByItsHeading(t *testing.T) {
 	}
 }
 
-// Digits that a number does not give back are told of, in columns of every type for numbers.
+// Digits that a number does not keep cause a warning, for every numeric column type.
 func TestImportTellsOfLostDigits(t *testing.T) {
 	for _, c := range []struct {
 		typ, cell string
@@ -393,7 +393,7 @@ func TestImportTellsOfLostDigits(t *testing.T) {
 	}
 }
 
-// An import whose caller gives up is rolled back, and the journal of another call is unharmed.
+// An import is rolled back if its caller is cancelled. The journal of another call is unchanged.
 func TestImportIsCancelled(t *testing.T) {
 	db := fresh(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -418,7 +418,7 @@ func (c *cancelling) Read(p []byte) (int, error) {
 	return c.Reader.Read(p)
 }
 
-// Whatever is written as CSV is imported as exactly those rows (property).
+// Any CSV text imports as exactly its rows (property).
 func TestImportIsExact(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
@@ -454,8 +454,8 @@ func TestImportIsExact(t *testing.T) {
 	})
 }
 
-// sameCell compares as the column's type allows: an empty cell of numbers is NULL, and a
-// decimal is the same number.
+// sameCell compares values according to the column's type. An empty numeric cell is NULL, and
+// decimals are compared as numbers.
 func sameCell(got any, want string) bool {
 	switch v := got.(type) {
 	case nil:

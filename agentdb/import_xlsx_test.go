@@ -17,8 +17,8 @@ import (
 
 const relation = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 
-// workbook makes a spreadsheet file of the usual parts with some of them replaced, or left
-// out where the replacement is empty.
+// workbook builds a workbook file from the usual parts. Some parts are replaced, or omitted if
+// the replacement is empty.
 func workbook(t testing.TB, sheet string, parts map[string]string) string {
 	t.Helper()
 	all := map[string]string{
@@ -56,7 +56,7 @@ func workbook(t testing.TB, sheet string, parts map[string]string) string {
 	return b.String()
 }
 
-// OSA-58: the first visible sheet, with the types that its cells show.
+// OSA-58: imports the first visible sheet, with the types that its cells show.
 func TestImportXLSX(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ sheet, sql, want string }{
@@ -105,7 +105,7 @@ func TestImportXLSX(t *testing.T) {
 	}
 }
 
-// claiming is a file whose workbook is said to have so many bytes when it is unpacked.
+// claiming returns a workbook file that declares the given unpacked size.
 func claiming(t testing.TB, size uint64) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -125,7 +125,7 @@ func claiming(t testing.TB, size uint64) string {
 	return b.String()
 }
 
-// A hostile or broken spreadsheet is refused in words, and costs little.
+// A hostile or broken workbook is rejected with a clear message and at low cost.
 func TestImportXLSXRefuses(t *testing.T) {
 	t.Parallel()
 	row := `<row><c t="str"><v>a</v></c></row>`

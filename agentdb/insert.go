@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	maxInsert = 10000    // rows of one call; more come by import
-	opUpsert  = "upsert" // of the journal; the changelog has inserts and updates
+	maxInsert = 10000    // rows per call; larger sets need Import
+	opUpsert  = "upsert" // journal only; the changelog has inserts and updates
 )
 
-// Inserted is the result of Insert: the primary keys of the rows in their order.
+// Inserted is the result of Insert. IDs holds the primary keys in the order of the rows.
 type Inserted struct {
 	IDs      []any    `json:"ids"`
 	Count    int      `json:"count"`
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Insert writes rows, all or none. A row may leave columns out; their default applies.
-// Lists and objects are stored as JSON text.
+// Insert inserts all rows or no row. If a row omits a column, the column's default applies. Lists
+// and objects are stored as JSON text.
 func (db *DB) Insert(ctx context.Context, by changelog.By, table string, rows []map[string]any) (Inserted, error) {
 	if len(rows) == 0 {
 		return Inserted{}, dberr.Invalid("rows", "there is no row to insert")
@@ -48,8 +48,8 @@ func (db *DB) Insert(ctx context.Context, by changelog.By, table string, rows []
 	return inserted, err
 }
 
-// Upsert inserts rows, or updates those that have the same values in the key columns, all
-// or none (OSA-54). A row of keys alone that is there already stays as it is.
+// Upsert inserts rows, or updates the rows that have the same values in the key columns. It
+// writes all rows or no row. An existing row is unchanged if the new row has only key columns.
 func (db *DB) Upsert(ctx context.Context, by changelog.By, table string, keys []string, rows []map[string]any) (Affected, error) {
 	switch {
 	case len(rows) == 0:
@@ -81,8 +81,8 @@ func (db *DB) Upsert(ctx context.Context, by changelog.By, table string, keys []
 	return done, err
 }
 
-// writeRows inserts rows into a table, or upserts them if there are keys. It returns the primary keys of the
-// rows and how many rows changed.
+// writeRows inserts rows into a table, or upserts them if there are keys. It returns the primary
+// keys of the rows and the number of changed rows.
 func writeRows(ctx context.Context, tx *sqlite.Tx, by changelog.By, t *schema.Table, keys []string, rows []map[string]any) (ids []any, changed int64, err error) {
 	l := &bulk.Loader{Tx: tx, By: by, Op: changelog.OpInsert, Table: t, Keys: keys}
 	defer func() { err = errors.Join(err, l.Close()) }()

@@ -15,7 +15,8 @@ import (
 
 const selectCall = `select op, result from _calls where ledger = ` + lineage.OfRun + ` and run = ?1 and key = ?2`
 
-// scanCall gives the stored result of this very call, nil when it was not made yet.
+// scanCall returns the stored result of the call, or nil if the call was not made yet. It returns
+// an error if the stored result belongs to another operation.
 func scanCall(row interface{ Scan(...any) error }, by changelog.By, op string) ([]byte, error) {
 	var did, result string
 	err := row.Scan(&did, &result)
@@ -40,10 +41,10 @@ func recordCall(tx *sqlite.Tx, by changelog.By, op string, result []byte) error 
 	return err
 }
 
-// pruneJournal drops what no run can ask for any more.
+// pruneJournal deletes entries older than journalRetention.
 func pruneJournal(ctx context.Context, db *sqlite.DB) error {
 	before := time.Now().Add(-journalRetention).UTC().Format(sqlvalue.TimeLayout)
-	var old bool // a database that is only read is not written to
+	var old bool // do not write to a database that is only read
 	if err := db.Read().QueryRowContext(ctx, `select exists (select 1 from _calls where at < ?)`, before).Scan(&old); err != nil || !old {
 		return err
 	}

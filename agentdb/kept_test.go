@@ -19,12 +19,12 @@ import (
 	"rouse/agentdb/view"
 )
 
-// twin is one of two databases to which the same happens.
+// twin is one of two databases that receive the same steps.
 type twin struct {
 	path   string
 	db     *agentdb.DB
-	other  *sql.DB // as another process has it
-	forget bool    // keeps nothing from one step to the next
+	other  *sql.DB // connection of another process
+	forget bool    // drop all caches between steps
 }
 
 func newTwin(t *testing.T, forget bool) *twin {
@@ -42,7 +42,7 @@ func newTwin(t *testing.T, forget bool) *twin {
 
 var instants = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 
-// do gives what a step answers, without instants, or the text of its refusal.
+// do returns the result of a step, without timestamps, or the text of its error.
 func (w *twin) do(t *testing.T, step func(*twin) (any, error)) string {
 	t.Helper()
 	if w.forget {
@@ -67,9 +67,9 @@ func (w *twin) do(t *testing.T, step func(*twin) (any, error)) string {
 	return instants.ReplaceAllString(string(text), "now")
 }
 
-// What is kept of a schema, of tables and of compiled queries changes no answer and no refusal, whatever happens to the database
-// in between, through rouse or beside it. Each step is also done to a twin that keeps nothing. ROUSE_TEST_STEPS says how
-// many there are.
+// Cached schemas, tables and compiled queries never change a result or an error, even if rouse or
+// another process changes the database in between. Each step also runs on a twin without caches.
+// ROUSE_TEST_STEPS is the number of steps.
 func TestKeptAnswers(t *testing.T) {
 	t.Parallel()
 	steps := 120
@@ -96,7 +96,7 @@ func TestKeptAnswers(t *testing.T) {
 		}
 	}
 
-	// With one of them alone the comparison would say little.
+	// Without both outcomes, the comparison would prove little.
 	if answered < steps/10 || refused < steps/20 {
 		t.Errorf("%d steps were answered and %d refused", answered, refused)
 	}
@@ -110,14 +110,14 @@ func TestKeptAnswers(t *testing.T) {
 	}
 }
 
-// randomStep is a change or, more often, a question.
+// randomStep returns a change or, more often, a query.
 func randomStep(r *rand.Rand, n int) (name string, step func(*twin) (any, error)) {
 	ctx := context.Background()
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
 	table, column := pick("a", "b"), pick("x", "y", "z")
 	by := changelog.By{Run: 1}
 	switch r.IntN(10) {
-	case 0, 1: // the schema, some of it rolled back; by the agent, or by another process
+	case 0, 1: // the schema, sometimes rolled back; by the agent or another process
 		text := pick(
 			"create table "+table+"(x integer, y text)",
 			"create table "+table+"(id integer primary key, z text default 'none', _created_at text, _updated_at text, _deleted_at text)",
@@ -145,7 +145,7 @@ func randomStep(r *rand.Rand, n int) (name string, step func(*twin) (any, error)
 			return "upsert into " + table, func(w *twin) (any, error) { return w.db.Upsert(ctx, by, table, []string{column}, rows) }
 		}
 		return "insert into " + table, func(w *twin) (any, error) { return w.db.Insert(ctx, by, table, rows) }
-	case 5: // a saved view, which no version of the schema tells
+	case 5: // a saved view, which does not change the schema version
 		if r.IntN(3) == 0 {
 			return "drop the saved view", func(w *twin) (any, error) { return w.db.Views.Drop(ctx, by, "saved") }
 		}
@@ -166,7 +166,7 @@ func randomStep(r *rand.Rand, n int) (name string, step func(*twin) (any, error)
 	return spec.SQL, func(w *twin) (any, error) { return w.db.Query(ctx, spec) }
 }
 
-// beside does to the file what another process does.
+// beside changes the file like another process.
 func (w *twin) beside(ctx context.Context, text string) error {
 	_, err := w.other.ExecContext(ctx, text)
 	return err

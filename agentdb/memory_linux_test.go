@@ -19,9 +19,9 @@ import (
 	"rouse/agentdb/dberr"
 )
 
-// TestMemoryOfBombs: an agent's SQL does not take the memory of the daemon, whatever it makes:
-// values that are alive together are bounded although each of them may have 16 MiB. A child
-// runs it, whose peak is its own; the race detector would only make SQLite slow.
+// TestMemoryOfBombs checks that an agent's SQL cannot use up the daemon's memory. Values that are
+// alive together are limited, although each may have 16 MiB. A child process runs the test, so
+// that its peak is separate. The race detector would only make SQLite slow.
 func TestMemoryOfBombs(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("ROUSE_TEST_MEMORY_CHILD") != "" {
@@ -46,7 +46,7 @@ func TestMemoryOfBombs(t *testing.T) {
 }
 
 func runBombs(t *testing.T) {
-	// It is the memory that must stop them, on a slow machine too.
+	// The memory limit must stop them, even on a slow machine.
 	db, err := agentdb.Open(t.Context(), agentdb.Options{Path: filepath.Join(t.TempDir(), "db.sqlite"), Timeout: 2 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func runBombs(t *testing.T) {
 	expenses(t, other)
 	expenses(t, db)
 	const big = "hex(zeroblob(8000000))"
-	many := strings.Repeat(big+", ", 44) + big // 690 MiB, and as much again where they are copied
+	many := strings.Repeat(big+", ", 44) + big // 690 MiB, and twice as much if copied
 	for name, sql := range map[string]string{
 		"columns":   "select " + many,
 		"arguments": "select length(max(" + many + "))",

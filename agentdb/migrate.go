@@ -12,13 +12,13 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// MigrateSpec changes the schema, and says how that would be undone.
+// MigrateSpec is a schema change together with its inverse.
 type MigrateSpec struct {
-	Up, Down    string // SQL; Up runs in one transaction, Down is only kept
+	Up, Down    string // Up runs in one transaction; Down is only stored
 	Description string
 }
 
-// Migrate runs SQL as Execute does and records it as a migration (OSA-53).
+// Migrate runs SQL like Execute and records it as a migration.
 func (db *DB) Migrate(ctx context.Context, by changelog.By, spec MigrateSpec) (schema.Migrated, error) {
 	if strings.TrimSpace(spec.Description) == "" {
 		return schema.Migrated{}, dberr.Invalid("description", "say in a few words what the migration is for; its file is named after them")
@@ -35,7 +35,7 @@ func (db *DB) Migrate(ctx context.Context, by changelog.By, spec MigrateSpec) (s
 		return schema.Migrated{}, inField("down_sql", err)
 	}
 
-	// The changelog tells migrations from what the agent does otherwise.
+	// The changelog marks migrations with their own actor.
 	by.Actor = changelog.ActorMigration
 	done, err := withBackup(ctx, db, by, func() (schema.Migrated, error) {
 		return confined(ctx, db, by, "migrate", func(ctx context.Context, tx *sqlite.Tx) (schema.Migrated, error) {
@@ -53,7 +53,8 @@ func (db *DB) Migrate(ctx context.Context, by changelog.By, spec MigrateSpec) (s
 	return done, inField("up_sql", err)
 }
 
-// inField names the argument of the tool in an error about sql or table.
+// inField replaces the field name in an error about sql or table with the name of the tool's
+// argument.
 func inField(field string, err error) error {
 	var bad *dberr.Error
 	if errors.As(err, &bad) && (bad.Field == "sql" || bad.Field == "table") {

@@ -13,7 +13,7 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// benchFull makes a database of some 150 MiB, open.
+// benchFull returns an open database of about 150 MiB.
 func benchFull(b *testing.B) (db *agentdb.DB, path string) {
 	b.Helper()
 	path = filepath.Join(b.TempDir(), "db.sqlite")
@@ -34,8 +34,8 @@ func benchFull(b *testing.B) (db *agentdb.DB, path string) {
 	return db, path
 }
 
-// BenchmarkBackup is a backup with the look at it, and the two ways of looking at a database
-// that is opened: against its checksum, and with SQLite's quick check.
+// BenchmarkBackup measures a verified backup, and the two checks of a database that is opened:
+// its checksum, and SQLite's quick check.
 func BenchmarkBackup(b *testing.B) {
 	db, path := benchFull(b)
 	size := agentdb.FileSize(path)

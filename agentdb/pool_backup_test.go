@@ -35,7 +35,7 @@ func newPool(t *testing.T, o pool.Options) *pool.Pool {
 	return p
 }
 
-// lent gives an agent's database of a pool until the test ends.
+// lent returns an agent's database of a pool until the test ends.
 func lent(t testing.TB, p *pool.Pool, agent string) *agentdb.DB {
 	t.Helper()
 	db, release, err := p.Get(t.Context(), agent)
@@ -46,7 +46,7 @@ func lent(t testing.TB, p *pool.Pool, agent string) *agentdb.DB {
 	return db
 }
 
-// with lends an agent's database for the length of do.
+// with lends an agent's database while do runs.
 func with(t testing.TB, p *pool.Pool, agent string, do func(*agentdb.DB)) {
 	t.Helper()
 	db, release, err := p.Get(t.Context(), agent)
@@ -79,7 +79,7 @@ func names(t testing.TB, p *pool.Pool, agent string) (out []string) {
 	return out
 }
 
-// A backup is one instant of the database, made while others write, and opens like one.
+// A backup shows one point in time, is made during other writes, and can be opened.
 func TestBackupWhileWriting(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
@@ -94,7 +94,7 @@ func TestBackupWhileWriting(t *testing.T) {
 	var told int64
 	b := backup(t, db, agentdb.BackupSpec{File: file, Progress: func(done, of int64) {
 		told = max(told, done)
-		if done < of { // a whole step is still to come
+		if done < of { // at least one step remains
 			insert(t, db, "expenses", map[string]any{"note": "late"})
 			during++
 		}
@@ -118,7 +118,7 @@ func TestBackupWhileWriting(t *testing.T) {
 	}
 }
 
-// A backup takes no place that is taken, and one that is given up leaves nothing.
+// A backup does not overwrite a file, and a cancelled backup leaves no file.
 func TestBackupRefuses(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "db.sqlite")
@@ -140,7 +140,7 @@ func TestBackupRefuses(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	if _, err := db.Backups.Make(ctx, agentdb.BackupSpec{File: there, Overwrite: true, Progress: func(int64, int64) { cancel() }}); err == nil {
-		// A file of a single step is done before it can be given up.
+		// A file with a single step is complete before it can be cancelled.
 		t.Log("it was faster")
 	} else if text, e := os.ReadFile(there); e != nil || string(text) != "mine" {
 		t.Errorf("%q, %v after %v", text, e, err)
@@ -156,8 +156,8 @@ func TestBackupRefuses(t *testing.T) {
 	}
 }
 
-// OSA-53: before a run changes the schema for the first time there is a copy, of which the
-// newest five are kept; the manual ones stay.
+// OSA-53: before a run's first schema change a backup is made. The newest five automatic backups
+// and all manual ones are kept.
 func TestBackupBeforeMigrations(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, pool.Options{Backups: agentdb.KeepBackups})
@@ -178,7 +178,7 @@ func TestBackupBeforeMigrations(t *testing.T) {
 	expenses(t, db)
 	backup(t, db, agentdb.BackupSpec{})
 	migrate(2, "a")
-	migrate(2, "b") // what came before is kept already
+	migrate(2, "b") // the previous state is already saved
 	if _, err := db.AlterTable(t.Context(), changelog.By{Run: 3}, "expenses", []schema.Column{{Name: "c", Type: "TEXT"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestBackupBeforeMigrations(t *testing.T) {
 		t.Errorf("copies: %s", got)
 	}
 
-	for run := int64(12); run < 15; run++ { // changes that come to nothing
+	for run := int64(12); run < 15; run++ { // changes without an effect
 		if _, err := db.AlterTable(t.Context(), changelog.By{Run: run}, "expenses", []schema.Column{{Name: "c", Type: "TEXT"}}); err == nil {
 			t.Error("a column was added twice")
 		}
@@ -222,7 +222,7 @@ func TestBackupBeforeMigrations(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// A call that was made already is not made again, so nothing is copied for it.
+	// A repeated call is not executed again, so no backup is made.
 	for attempt := range 2 {
 		if _, err := db.Migrate(t.Context(), changelog.By{Run: 20, Key: "k"}, agentdb.MigrateSpec{Up: "create table once(a)", Down: "drop table once", Description: "d"}); err != nil {
 			t.Fatal(err)
@@ -250,7 +250,8 @@ func TestBackupBeforeMigrations(t *testing.T) {
 	}
 }
 
-// A database is copied before a migration. It is not parallel, because the migrations are a variable of the package.
+// A database is copied before a migration. The test is not parallel, because it replaces the
+// package's migrations.
 func TestBackupBeforeAnUpgrade(t *testing.T) {
 	dir := t.TempDir()
 	p := newPool(t, pool.Options{Dir: dir})
@@ -271,8 +272,8 @@ func TestBackupBeforeAnUpgrade(t *testing.T) {
 	}
 }
 
-// Restore brings back what was, keeps what there is, and says so in the changelog; a
-// restore is undone by another one.
+// Restore replaces the database, keeps the previous one, and records itself in the changelog.
+// Another restore reverses it.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, pool.Options{})
@@ -300,7 +301,7 @@ func TestRestore(t *testing.T) {
 	if done.From != second.Path || done.Kept == "" || count() != "[[2]]" {
 		t.Errorf("%+v: %s", done, count())
 	}
-	for _, name := range []string{"migrations", "schema.sql"} { // they describe the one that was replaced
+	for _, name := range []string{"migrations", "schema.sql"} { // they describe the replaced database
 		if _, err := os.Stat(filepath.Join(done.Kept, name)); err != nil {
 			t.Error(err)
 		}
@@ -350,8 +351,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// A replacement that was cut off goes on when the database is next asked for; one that was not begun
-// leaves nothing.
+// An interrupted replacement is completed on the next Get. One that had not begun leaves no
+// files.
 func TestReplacementGoesOn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -462,7 +463,7 @@ func TestRestoreRefuses(t *testing.T) {
 	})
 }
 
-// A database that cannot be used comes back from its last good backup, and is kept.
+// An unusable database is restored from its last good backup, and is kept.
 func TestRestoreOfADamagedOne(t *testing.T) {
 	dir := t.TempDir()
 	p := newPool(t, pool.Options{Dir: dir})
@@ -509,8 +510,8 @@ func TestRestoreOfADamagedOne(t *testing.T) {
 	}
 }
 
-// Who uses a database keeps it until he releases it; who asks while it is replaced gets the
-// new one.
+// A user keeps a database until it is released. A Get during a replacement returns the new
+// database.
 func TestRestoreWaits(t *testing.T) {
 	p := newPool(t, pool.Options{})
 	db, release, err := p.Get(t.Context(), "ann")
@@ -541,7 +542,7 @@ func TestRestoreWaits(t *testing.T) {
 		}
 	})
 
-	for p.Quarantined("ann") == nil { // until it has asked
+	for p.Quarantined("ann") == nil { // until Restore waits for the database
 		runtime.Gosched()
 	}
 
@@ -560,7 +561,7 @@ func TestRestoreWaits(t *testing.T) {
 		})
 	}
 
-	insert(t, db, "expenses", map[string]any{"amount": 2}) // in use still
+	insert(t, db, "expenses", map[string]any{"amount": 2}) // still in use
 	release()
 	all.Wait()
 }

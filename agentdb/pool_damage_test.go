@@ -17,8 +17,8 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// full makes a database as an agent has it, with rows in many pages, long values in chains
-// of pages, indexes and free pages; it returns its path, closed, and what it holds.
+// full creates a database with rows in many pages, overflow chains, indexes and free pages. It
+// returns the path of the closed file and its content.
 func full(t testing.TB) (path, holds string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "db.sqlite")
@@ -39,7 +39,7 @@ func full(t testing.TB) (path, holds string) {
 	return path, holds
 }
 
-// copyFiles copies a database with what is beside it.
+// copyFiles copies a database and the files beside it.
 func copyFiles(t testing.TB, from, to string) {
 	t.Helper()
 	for _, part := range []string{"", "-seal", "-wal"} {
@@ -59,7 +59,7 @@ func copyFiles(t testing.TB, from, to string) {
 
 const page = 4096
 
-// damages are what happens to files: of a disk, of a copy that broke off, of a mistake.
+// damages lists typical faults of files: disk errors, incomplete copies and mistakes.
 var damages = []struct {
 	name string
 	do   func(r *rand.Rand, b []byte) []byte
@@ -100,7 +100,7 @@ func pageOf(r *rand.Rand, b []byte) []byte {
 	return b[at : at+page]
 }
 
-// use opens a database and reads all of it, and says what it holds.
+// use opens a database, reads it completely and returns its content.
 func use(t testing.TB, path string) (holds string, err error) {
 	db, err := agentdb.Open(t.Context(), agentdb.Options{Path: path})
 	if err != nil {
@@ -125,8 +125,8 @@ func use(t testing.TB, path string) (holds string, err error) {
 	return contents(t, db), nil
 }
 
-// A file that was closed and is damaged afterwards, however it is, is refused, or holds
-// what it held. ROUSE_TEST_MUTATIONS is how many damages are tried; .ci/run says 300.
+// A file that is damaged after it was closed is rejected or has its original content.
+// ROUSE_TEST_MUTATIONS is the number of damages tried; .ci/run sets 300.
 func TestDamageIsDetected(t *testing.T) {
 	t.Parallel()
 	mutations, err := strconv.Atoi(os.Getenv("ROUSE_TEST_MUTATIONS"))
@@ -176,8 +176,8 @@ func TestDamageIsDetected(t *testing.T) {
 	t.Logf("%d of %d damages refused; the others left the file as it was", seen, mutations)
 }
 
-// A file that was not closed has no sum. Its structure is looked at: nothing breaks, and
-// what is not refused can be read to its end.
+// A file that was not closed has no checksum, so only its structure is checked. Reading never
+// crashes, and a file that is not rejected can be read completely.
 func TestDamageAfterAKill(t *testing.T) {
 	t.Parallel()
 	mutations, err := strconv.Atoi(os.Getenv("ROUSE_TEST_MUTATIONS"))
@@ -211,11 +211,11 @@ func TestDamageAfterAKill(t *testing.T) {
 		switch {
 		case errors.As(err, &corrupt):
 			counts["refused"]++
-		case err != nil: // a number of the schema, or a word in it: nothing is read of it
+		case err != nil: // the schema itself: the file is not read
 			counts["unreadable"]++
 		case got == holds:
 			counts["harmless"]++
-		default: // values alone: SQLite has no checksums
+		default: // only values: SQLite has no checksums
 			counts["values"]++
 			if d.name == "empty" || d.name == "another file" || d.name == "cut" || d.name == "cut at a page" {
 				t.Errorf("mutation %d (%s) was not seen", i, d.name)
@@ -230,8 +230,8 @@ func TestDamageAfterAKill(t *testing.T) {
 	t.Log(counts)
 }
 
-// What is lost is not made again, and what another program changed is not taken for rouse's
-// own, until its owner says so.
+// A lost database is not created again, and one that another program changed is rejected, until
+// the owner decides.
 func TestLostAndChanged(t *testing.T) {
 	dir := t.TempDir()
 	p := newPool(t, pool.Options{Dir: dir})
@@ -302,7 +302,7 @@ func TestLostAndChanged(t *testing.T) {
 		t.Errorf("it is back, and quarantined: %v", err)
 	}
 
-	// Who puts the file back as it was has nothing to accept.
+	// After the original file is put back, there is no reason to accept it.
 	if data, err = os.ReadFile(path); err != nil {
 		t.Fatal(err)
 	}
@@ -359,8 +359,8 @@ func TestLostAndChanged(t *testing.T) {
 	}
 }
 
-// Damage that is met while the database is open bars it for everybody, also after a
-// restart, and leaves the file as it is.
+// Damage that is found while the database is open blocks it for all users, also after a restart,
+// and leaves the file unchanged.
 func TestDamageWhileOpen(t *testing.T) {
 	dir := t.TempDir()
 	p := newPool(t, pool.Options{Dir: dir})

@@ -23,35 +23,36 @@ import (
 	"rouse/internal/text"
 )
 
-// Bounds of a query's result, OSA-56.
+// Limits of a query's result.
 const (
 	defaultRows = 1000
 	maxRows     = 5000
-	maxEncoded  = 80_000 // bytes of the rows as JSON
+	maxEncoded  = 80_000 // size of the rows as JSON, in bytes
 )
 
-// QuerySpec asks a question in SQL.
+// QuerySpec is a SQL query with its parameters and limits.
 type QuerySpec struct {
 	SQL            string
 	Params         []any          // for ?
 	Named          map[string]any // for :name, @name and $name
-	AllowExtra     bool           // Named may have values that the SQL does not ask for
-	Limit          int            // 0 means 1,000; 5,000 at most
+	AllowExtra     bool           // Named may have values that the SQL does not use
+	Limit          int            // maximum number of rows; 0 means 1,000; at most 5,000
 	Offset         int
 	IncludeDeleted bool
 
-	redefines string // the saved view that the SQL is going to be, which it must not name; "": none
+	// redefines is the saved view that will get this SQL. The SQL must not refer to it. Optional.
+	redefines string
 }
 
-// Rows is the answer. A repeated column name gets _2.
+// Rows is the result of a query. A repeated column name gets the suffix _2.
 type Rows struct {
 	Columns   []string         `json:"columns"`
 	Rows      []map[string]any `json:"rows"`
 	Truncated bool             `json:"truncated"`
-	Warnings  []string         `json:"-"` // how to get the rest
+	Warnings  []string         `json:"-"` // hints for reading the remaining rows
 }
 
-// Query runs one SELECT on connections that cannot write, under a deadline.
+// Query runs one SELECT on connections that cannot write, with a deadline.
 func (db *DB) Query(ctx context.Context, spec QuerySpec) (Rows, error) {
 	limit, err := spec.limit()
 	if err != nil {
@@ -95,8 +96,8 @@ func (db *DB) Query(ctx context.Context, spec QuerySpec) (Rows, error) {
 	return out, nil
 }
 
-// eachRow calls begin with the columns of a query's answer, then take for each row until it returns
-// false. It reads one row more than limit. take must not keep its argument.
+// eachRow calls begin with the result's columns, then take for each row until take returns false.
+// It reads up to limit+1 rows. take must not keep its argument.
 func (db *DB) eachRow(ctx context.Context, spec QuerySpec, limit int, begin func(columns []string) error, take func(row []any) (more bool, err error)) (err error) {
 	text, err := sqltext.CheckSelect(spec.SQL)
 	if err != nil {
@@ -118,8 +119,8 @@ func (db *DB) eachRow(ctx context.Context, spec QuerySpec, limit int, begin func
 		return err
 	}
 
-	// The driver can interrupt only a statement's first step. A materialized expression does all
-	// the work there, and its limit keeps the order.
+	// The driver can interrupt only the first step of a statement. A materialized expression does
+	// all its work in that step, and its LIMIT keeps the order.
 	rows, err := conn.QueryContext(ctx, fmt.Sprintf("WITH \"the answer\" AS MATERIALIZED (SELECT * FROM (\n%s\n) LIMIT %d OFFSET %d) SELECT * FROM \"the answer\"",
 		text, limit+1, spec.Offset), args...)
 	if err != nil {
@@ -146,8 +147,8 @@ func (db *DB) eachRow(ctx context.Context, spec QuerySpec, limit int, begin func
 	return rows.Err()
 }
 
-// describe compiles the statement as it was written, so that its errors speak of it alone,
-// and names its columns.
+// describe compiles the statement as written, so that errors refer to the original text, and
+// returns its column names.
 func describe(conn *sql.Conn, text string) (names []string, err error) {
 	var info []msqlite.ColumnInfo
 	err = conn.Raw(func(c any) error {
@@ -170,12 +171,12 @@ func describe(conn *sql.Conn, text string) (names []string, err error) {
 	return names, err
 }
 
-// readable makes a value fit for JSON, and for a person: what is stored stays as it is.
+// readable converts a stored value for JSON output.
 func readable(v any) any {
 	switch v := v.(type) {
 	case []byte:
 		return base64.StdEncoding.EncodeToString(v)
-	case time.Time: // the driver makes these of columns that were declared DATE or the like
+	case time.Time: // made by the driver for columns declared as DATE or similar
 		return v.UTC().Format(sqlvalue.TimeLayout)
 	case float64:
 		if math.IsInf(v, 0) {
@@ -198,13 +199,13 @@ func (s QuerySpec) limit() (int, error) {
 	return min(s.Limit, maxRows), nil
 }
 
-// args returns the values of the parameters of SQL as the driver takes them.
+// args returns the parameter values of the SQL in the driver's form.
 func (s QuerySpec) args(sqlText string) ([]any, error) {
 	want := sqltext.ParametersOf(sqlText)
 	if s.AllowExtra {
 		s.Named = want.Filter(s.Named)
 	}
-	// SQLite takes a missing value for NULL, which gives a wrong answer instead of an error.
+	// SQLite treats a missing value as NULL, which gives a wrong result instead of an error.
 	if err := want.Check(s.Params, s.Named); err != nil {
 		return nil, err
 	}
@@ -229,7 +230,8 @@ func (s QuerySpec) args(sqlText string) ([]any, error) {
 	return args, nil
 }
 
-// queryError turns SQLite's word into advice. ctx is the caller's, bounded ours.
+// queryError turns SQLite's error into a message the agent can act on. ctx is the caller's
+// context; bounded also has the query's deadline.
 func (h *Health) queryError(ctx, bounded context.Context, text string, err error) error {
 	var bad *dberr.Error
 	code := sqlite.Code(err)
@@ -255,11 +257,11 @@ func (h *Health) queryError(ctx, bounded context.Context, text string, err error
 	return fmt.Errorf("cannot read %s: %w", h.path, err)
 }
 
-// suggest names the table or column that was probably meant.
+// suggest returns a hint with the table or column name that was probably meant, or "".
 func suggest(ctx context.Context, q sqlite.Querier, message string) string {
 	tables, err := schema.ReadTables(ctx, q, "")
 	if err != nil {
-		return "" // the advice is an extra; the error itself is returned
+		return "" // only the hint is missing
 	}
 
 	if name, ok := strings.CutPrefix(message, "no such table: "); ok {
@@ -279,7 +281,7 @@ func suggest(ctx context.Context, q sqlite.Querier, message string) string {
 		return ""
 	}
 
-	// "amout" in double quotes: SQLite adds that it may be meant as a text.
+	// SQLite adds this suffix to a name in double quotes, which may be meant as a string.
 	name, _, quoted := strings.Cut(name, " - should this be")
 	name = strings.Trim(name[strings.LastIndexByte(name, '.')+1:], `"`)
 	columns := []string{sqltext.ColumnCreated, sqltext.ColumnUpdated}
@@ -287,7 +289,7 @@ func suggest(ctx context.Context, q sqlite.Querier, message string) string {
 		columns = append(columns, t.ColumnNames()...)
 	}
 	if best := text.Nearest(name, columns); quoted && (best == "" || len(name) < 4) {
-		return "" // it was meant as a text
+		return "" // meant as a string
 	}
 
 	return sqltext.DidYouMean(name, columns)

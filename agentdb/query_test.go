@@ -108,7 +108,7 @@ func TestQueryErrorsAdvise(t *testing.T) {
 	}
 }
 
-// OSA-56: 1,000 rows by default, 5,000 at most, 80,000 bytes; pages join without a gap.
+// OSA-56: 1,000 rows by default, at most 5,000 rows and 80,000 bytes. Pages join without a gap.
 func TestQueryBounds(t *testing.T) {
 	db := fresh(t)
 	count := "with recursive n(i) as (select 1 union all select i + 1 from n where i < 6000) select i from n"
@@ -119,10 +119,10 @@ func TestQueryBounds(t *testing.T) {
 		}
 	}
 
-	// Of rows of {"x":"…"} with a comma, 80,000 bytes and not one more.
+	// With rows of {"x":"…"} and a comma, the limit is exactly 80,000 bytes.
 	for _, c := range []struct {
 		length, count int
-		want          int // rows; 0 is a refusal
+		want          int // number of rows; 0 means rejected
 	}{{79991, 1, 1}, {79992, 1, 0}, {39991, 2, 2}, {39992, 2, 1}} {
 		sql := fmt.Sprintf("with recursive n(i) as (select 1 union all select i + 1 from n where i < %d) select printf('%%.*c', %d, 'x') x from n", c.count, c.length)
 		rows, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: sql})
@@ -161,7 +161,7 @@ func TestQueryBounds(t *testing.T) {
 	}
 }
 
-// C-4: deleted rows are hidden unless asked for, in tables and columns that are new as well.
+// C-4: deleted rows are hidden unless requested, also in new tables and columns.
 func TestQueryHidesDeletedRows(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
@@ -197,8 +197,7 @@ func TestQueryHidesDeletedRows(t *testing.T) {
 	}
 }
 
-// C-4: deleted rows are hidden behind views as well, and a view that is broken troubles
-// nobody who does not read it.
+// C-4: deleted rows are also hidden behind views. A broken view affects only its own readers.
 func TestQueryThroughViews(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
@@ -240,7 +239,7 @@ func TestQueryThroughViews(t *testing.T) {
 	}
 }
 
-// The views of the live rows use the indexes of the tables.
+// The views of live rows use the indexes of the tables.
 func TestQueryUsesIndexes(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
@@ -275,7 +274,7 @@ var escapes = []string{
 	"select 1) ; delete from expenses; select (1", "select 1) limit 1; --", "values (1); attach ':memory:' as x",
 }
 
-// The escape corpus: nothing of it gives an answer, and the file stays as it is.
+// The escape corpus: no attempt returns a result, and the file is unchanged.
 func TestQueryRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db.sqlite")
 	db := open(t, path)
@@ -308,7 +307,7 @@ func TestQueryRefuses(t *testing.T) {
 	}
 }
 
-// The authorizer holds without the scan in front of it.
+// The authorizer is sufficient without the scan before it.
 func TestAuthorizerAlone(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
@@ -342,7 +341,7 @@ func checksum(t testing.TB, path string) [32]byte {
 	return sha256.Sum256(append(content, wal...))
 }
 
-// Queries without an end are stopped, wherever their work happens.
+// Endless queries are stopped at every stage of their work.
 func TestQueryTimeLimit(t *testing.T) {
 	db, err := agentdb.Open(t.Context(), agentdb.Options{Path: filepath.Join(t.TempDir(), "db.sqlite"), Timeout: 100 * time.Millisecond})
 	if err != nil {
@@ -353,7 +352,7 @@ func TestQueryTimeLimit(t *testing.T) {
 	const bomb = "with recursive r(n) as (select 1 union all select n + 1 from r) "
 	for _, sql := range []string{
 		bomb + "select count(*) from r",
-		bomb + "select n from r where n = 1 or n < 0", // the first row comes at once, the second never
+		bomb + "select n from r where n = 1 or n < 0", // the first row is immediate, the second never comes
 		bomb + "select n from r order by n desc limit 1",
 		bomb + "select sum(length(hex(zeroblob(10000)))) from r",
 	} {
@@ -395,12 +394,12 @@ func FuzzQueryRefuses(f *testing.F) {
 	})
 }
 
-// A query that waits for a connection keeps nobody waiting who reads with deleted rows.
+// A query that waits for a connection does not delay queries with deleted rows.
 func TestQueryWaitsAlone(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
 
-	for range 2 { // as many as there are
+	for range 2 { // all connections
 		conn, err := agentdb.GuardedConn(t.Context(), db)
 		if err != nil {
 			t.Fatal(err)
@@ -419,7 +418,7 @@ func TestQueryWaitsAlone(t *testing.T) {
 	}()
 
 	<-begun
-	for range 1000 { // so that it waits already
+	for range 1000 { // so that it is already waiting
 		runtime.Gosched()
 	}
 
@@ -439,8 +438,8 @@ func TestQueryWaitsAlone(t *testing.T) {
 	}
 }
 
-// What binary fractions make of amounts is shown as a person writes it, in answers, in views and in files;
-// what is stored stays as it is.
+// Results, views and files show decimal amounts without binary rounding errors. The stored values
+// are unchanged.
 func TestDecimalsAreShownAsWritten(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)

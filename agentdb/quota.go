@@ -13,8 +13,8 @@ import (
 	"rouse/internal/text"
 )
 
-// Quota bounds the file with its log (OSA-62). It is measured after each commit and
-// refuses the write after the one that went over it.
+// Quota limits the size of the file and its WAL. The size is measured after each commit. Once it
+// is over the limit, further writes are rejected.
 type Quota struct {
 	path   string
 	db     *sqlite.DB
@@ -23,17 +23,17 @@ type Quota struct {
 	mu     sync.Mutex
 	limit  int64
 	used   int64
-	warned bool // since the use was last under 80 %
+	warned bool // a warning was given since usage was last below 80 %
 }
 
-// Set sets the quota in bytes; 0 means no limit.
+// Set sets the quota in bytes. Zero means no limit.
 func (q *Quota) Set(limit int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.limit = limit
 }
 
-// limitBytes is the limit in bytes; 0 means none.
+// limitBytes returns the quota in bytes. Zero means no limit.
 func (q *Quota) limitBytes() int64 {
 	_, limit := q.state()
 	return limit
@@ -45,7 +45,7 @@ func (q *Quota) state() (used, limit int64) {
 	return q.used, q.limit
 }
 
-// nearLimit says whether so many bytes are over 80 % of the limit.
+// nearLimit reports whether used is at least 80 % of the quota.
 func (q *Quota) nearLimit(used int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -62,7 +62,7 @@ func (q *Quota) check() error {
 		"the database holds %s and its quota is %s: nothing more is written; reading still works. The owner sees with rouse db what takes the space, and can raise database.quota of this agent", text.Size(q.used), text.Size(q.limit))}
 }
 
-// update takes a new size and gives a warning when it crossed 80 % on the way up.
+// update stores a new size. It returns a warning if the size has risen above 80 % of the quota.
 func (q *Quota) update(used int64) (warning string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -73,7 +73,7 @@ func (q *Quota) update(used int64) (warning string) {
 		return ""
 	}
 
-	// One warning for each time that the limit comes near, not one for each write.
+	// Warn once each time usage rises above 80 %, not on each write.
 	if q.warned {
 		return ""
 	}
@@ -82,8 +82,8 @@ func (q *Quota) update(used int64) (warning string) {
 	return fmt.Sprintf("the database uses %s of its quota of %s; beyond it nothing more is written", text.Size(used), text.Size(q.limit))
 }
 
-// measure reads the sizes of the file and its log. The log keeps its size after its content
-// went into the file, so it is emptied before it counts against the agent.
+// measure reads the sizes of the file and its WAL. The WAL file keeps its size after a
+// checkpoint, so measure truncates it before the size counts against the quota.
 func (q *Quota) measure(ctx context.Context) (warning string, err error) {
 	used, err := q.fileSizes()
 	if err != nil {
@@ -105,7 +105,7 @@ func (q *Quota) measure(ctx context.Context) (warning string, err error) {
 func (q *Quota) fileSizes() (sum int64, err error) {
 	for _, path := range []string{q.path, q.path + "-wal"} {
 		info, err := os.Stat(path)
-		// There is no log while nothing was written.
+		// There is no WAL until the first write.
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -117,8 +117,8 @@ func (q *Quota) fileSizes() (sum int64, err error) {
 	return sum, nil
 }
 
-// Notify calls tell, with bytes, once each time that the use rises over 80 % of the quota
-// (OSA-62). The file remembers that, so a restart does not repeat it.
+// Notify calls tell once each time usage rises above 80 % of the quota. The file stores that
+// fact, so a restart does not repeat the notice. Sizes are in bytes.
 func (q *Quota) Notify(ctx context.Context, tell func(used, limit int64) error) error {
 	used, limit := q.state()
 	near := q.nearLimit(used)
@@ -129,8 +129,8 @@ func (q *Quota) Notify(ctx context.Context, tell func(used, limit int64) error) 
 
 	query := "delete from _quota_told"
 	if near {
-		// Told first and recorded afterwards: a crash between repeats the notice, and never loses
-		// it.
+		// Record the notice after sending it: a crash in between repeats the notice but does not
+		// lose it.
 		if err := tell(used, limit); err != nil {
 			return err
 		}
@@ -148,8 +148,8 @@ func (q *Quota) Notify(ctx context.Context, tell func(used, limit int64) error) 
 	return nil
 }
 
-// warnings measures the file after a write and adds the warning that this may give. The
-// write is done, even if the caller gives up or measuring fails.
+// warnings measures the file after a write and appends the resulting warning, if any. It ignores
+// cancellation, and a failure to measure is only a warning, because the write is already done.
 func (q *Quota) warnings(ctx context.Context, warnings []string) []string {
 	warning, err := q.measure(context.WithoutCancel(ctx))
 	if err != nil {

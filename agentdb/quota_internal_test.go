@@ -8,7 +8,7 @@ import (
 	"rouse/internal/contract"
 )
 
-// OSA-62: the warning comes where 80 % of a quota are used, once for each time that it comes to that.
+// OSA-62: the warning is given at 80 % of the quota, once each time usage reaches it.
 func TestQuotaWarnsAtEightyPercent(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSA-62")

@@ -13,8 +13,8 @@ import (
 	"rouse/internal/contract"
 )
 
-// OSA-63: at most 8,000 characters, columns go first, then the oldest tables, and nothing
-// that is in a row.
+// OSA-63: at most 8,000 characters. Columns are omitted first, then the oldest tables. The text
+// has no row data.
 func TestSchemaString(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
@@ -63,7 +63,7 @@ func TestSchemaString(t *testing.T) {
 	}
 }
 
-// OSA-63: the SQL of views is the first to go, before any column, and their names stay.
+// OSA-63: the SQL of views is omitted before any column, and their names are kept.
 func TestSchemaStringShrinks(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSA-63")
@@ -127,7 +127,7 @@ view over(least) (saved):
 		t.Errorf("without the oldest:\n%s", got)
 	}
 
-	// Where fewer columns would do, too, it is the SQL of the views that goes.
+	// The SQL of views is omitted even if fewer columns would be sufficient.
 	db = fresh(t)
 	wide(t, db, "wide", 60)
 	for i := range 14 {
@@ -141,8 +141,9 @@ view over(least) (saved):
 	}
 }
 
-// OSA-63: what has exactly so many characters stays, and one fewer costs the next part: the SQL of views, columns beyond ten, the oldest tables.
-// The names of views have a quarter of it, and nothing is said of views where there are none.
+// OSA-63: a text of exactly the limit is unchanged. One character less omits the next part: the
+// SQL of views, columns after the tenth, the oldest tables. View names use at most a quarter of
+// the limit.
 func TestSchemaTextFits(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)

@@ -7,16 +7,16 @@ import (
 	"rouse/agentdb/dberr"
 )
 
-// Share ties the database to the other nodes before its first call. If node is not "", that node has
-// the database, and it is only read here. Otherwise ship waits until everything that was committed is
-// where other nodes find it.
+// Share connects the database to other nodes. Call it before the first write. If node is not
+// empty, that node has the database, which is read-only here. Otherwise ship waits until other
+// nodes can fetch the committed changes.
 func (db *DB) Share(node string, ship func(context.Context) error) {
 	if db.readAt = node; node == "" {
 		db.ship = ship
 	}
 }
 
-// Shipped returns once what was committed is where other nodes find it.
+// Shipped waits until other nodes can fetch the committed changes.
 func (db *DB) Shipped(ctx context.Context) error {
 	if db.ship == nil {
 		return nil
@@ -32,7 +32,7 @@ func (db *DB) CheckWritable() error {
 	return ReadElsewhere(db.agent, db.readAt)
 }
 
-// ReadElsewhere returns the error of a write to an agent's database that another node has.
+// ReadElsewhere returns the error for a write to an agent's database that another node has.
 func ReadElsewhere(agent, node string) error {
 	return &dberr.Error{Kind: dberr.KindRejected, Message: fmt.Sprintf("the database of %s is at the node %s, and can only be read here: write there, or bring it here while that node is stopped (rouse engine take)", agent, node)}
 }

@@ -9,25 +9,25 @@ import (
 	"rouse/agentdb/sqltext"
 )
 
-// Stats are the sizes of an agent's database.
+// Stats holds the sizes of an agent's database.
 type Stats struct {
 	Path           string       `json:"path"`
-	Bytes          int64        `json:"bytes"` // of the file with its log: what the quota counts
+	Bytes          int64        `json:"bytes"` // file and WAL; limited by the quota
 	LogBytes       int64        `json:"log_bytes"`
-	Quota          int64        `json:"quota"` // 0: none
+	Quota          int64        `json:"quota"` // 0 means no quota
 	Tables         []TableStats `json:"tables"`
 	Changes        int64        `json:"changes"` // rows of the changelog
 	ChangelogBytes int64        `json:"changelog_bytes"`
-	JournalBytes   int64        `json:"journal_bytes"` // of the calls that were made
-	FreeBytes      int64        `json:"free_bytes"`    // inside the file, for new rows
+	JournalBytes   int64        `json:"journal_bytes"` // call journal
+	FreeBytes      int64        `json:"free_bytes"`    // unused space inside the file
 }
 
-// TableStats are the sizes of one table.
+// TableStats holds the sizes of one table.
 type TableStats struct {
 	Name    string `json:"name"`
-	Rows    int64  `json:"rows"`    // live
-	Deleted int64  `json:"deleted"` // can be restored
-	Bytes   int64  `json:"bytes"`   // with its indexes
+	Rows    int64  `json:"rows"`    // live rows
+	Deleted int64  `json:"deleted"` // deleted rows, which can be restored
+	Bytes   int64  `json:"bytes"`   // including indexes
 }
 
 // Stats measures the database. It reads the whole file once.
@@ -59,7 +59,7 @@ func measureTables(ctx context.Context, db *sql.DB, tables []schema.Table, s *St
 	}
 
 	for _, t := range tables {
-		// RowCount has the live rows alone, and the same as all where rows are not marked.
+		// RowCount counts live rows only. Without host columns, all rows are live.
 		all := t.RowCount
 		if t.HasHostColumns {
 			if err := db.QueryRowContext(ctx, "select count(*) from "+sqltext.Quote(t.Name)).Scan(&all); err != nil {
@@ -77,7 +77,7 @@ func measureTables(ctx context.Context, db *sql.DB, tables []schema.Table, s *St
 	return db.QueryRowContext(ctx, "select f.freelist_count * p.page_size from pragma_freelist_count f, pragma_page_size p").Scan(&s.FreeBytes)
 }
 
-// tableBytes sums the pages of each table with its indexes.
+// tableBytes returns the size of each table including its indexes.
 func tableBytes(ctx context.Context, db *sql.DB) (map[string]int64, error) {
 	rows, err := db.QueryContext(ctx, `select m.tbl_name, sum(d.pgsize) from dbstat d join sqlite_schema m on m.name = d.name where d.aggregate = 1 group by 1`)
 	if err != nil {
@@ -98,7 +98,7 @@ func tableBytes(ctx context.Context, db *sql.DB) (map[string]int64, error) {
 	return out, rows.Err()
 }
 
-// Schema lists the tables in the order of their making, with the number of their live rows.
+// Schema returns the tables in creation order, with the number of their live rows, and the views.
 func (db *DB) Schema(ctx context.Context) (schema.Schema, error) {
 	tables, err := schema.ReadTables(ctx, db.db.Read(), "")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"rouse/agentdb/schema"
 )
 
-// OSA-52: "create it if it is missing" is no failure the second time, changes nothing, and says where the
-// table is not the one that was asked for.
+// OSA-52: with if_not_exists, the second call succeeds without an effect and lists the
+// differences between the table and the specification.
 func TestCreateTableIfNotExists(t *testing.T) {
 	db := fresh(t)
 	no := false
@@ -38,7 +38,7 @@ func TestCreateTableIfNotExists(t *testing.T) {
 		t.Errorf("%+v, %v", differs, err)
 	}
 
-	// A table that SQL made has its own words for the same types.
+	// A table created with SQL may use other names for the same types.
 	if _, err := db.Execute(t.Context(), changelog.By{Run: 4}, agentdb.ExecuteSpec{SQL: "create table logs(id integer primary key, line varchar(80) default 'x')"}); err != nil {
 		t.Fatal(err)
 	}
@@ -48,12 +48,13 @@ func TestCreateTableIfNotExists(t *testing.T) {
 		t.Errorf("%+v, %v", same, err)
 	}
 
-	// An index that is there, but lets keys come twice, or of other columns, is not what was asked for. A default of NULL is none, whoever says it.
+	// An index that is not unique or has other columns is a difference. A default of NULL equals
+	// no default.
 	raw(t, db, "create table marks(id integer primary key, a text default null, b integer)", "create index marks_a on marks(a)", "create unique index marks_b on marks(b)")
 	for _, c := range []struct {
 		unique  bool
 		columns []string
-		want    int // warnings
+		want    int // number of warnings
 	}{{false, []string{"a"}, 0}, {true, []string{"a"}, 1}, {true, []string{"b"}, 0}, {false, []string{"b"}, 1}, {true, []string{"a", "b"}, 1}} {
 		got, err := db.CreateTable(t.Context(), changelog.By{Run: 5}, schema.TableSpec{Name: "marks", Purpose: "p", IfNotExists: true,
 			Columns: []schema.Column{{Name: "a", Type: "TEXT", Default: json.RawMessage("null")}, {Name: "b", Type: "INTEGER"}}, Indexes: []schema.Index{{Name: "x", Columns: c.columns, Unique: c.unique}}})
@@ -62,7 +63,7 @@ func TestCreateTableIfNotExists(t *testing.T) {
 		}
 	}
 
-	// What is no table, and a table that is wrong in itself, is refused as ever.
+	// A name that is not a table and an invalid specification are rejected as before.
 	_, err = db.CreateTable(t.Context(), changelog.By{Run: 6}, schema.TableSpec{Name: "beats_at", Purpose: "p", IfNotExists: true, Columns: spec.Columns})
 	wantError(t, err, "invalid_args", "name", "a index named beats_at already exists")
 	_, err = db.CreateTable(t.Context(), changelog.By{Run: 6}, schema.TableSpec{Name: "beats", IfNotExists: true, Columns: spec.Columns})

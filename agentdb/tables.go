@@ -11,8 +11,8 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// CreateTable makes a table with the host's columns, and its indexes. With IfNotExists a table that
-// is there stays as it is, and a warning says in what it differs from the one that was asked for.
+// CreateTable creates a table with the host's columns, and its indexes. If IfNotExists is set, an
+// existing table is unchanged. A warning then lists its differences from spec.
 func (db *DB) CreateTable(ctx context.Context, by changelog.By, spec schema.TableSpec) (schema.Created, error) {
 	statements, err := spec.Statements()
 	if err != nil {
@@ -28,8 +28,8 @@ func (db *DB) CreateTable(ctx context.Context, by changelog.By, spec schema.Tabl
 	return created, err
 }
 
-// AlterTable adds columns to a table. A column that cannot be NULL and has no default gets
-// 0, ” or X” in the rows that are there (OSA-53).
+// AlterTable adds columns to a table. If a column is NOT NULL and has no default, existing rows
+// get zero, an empty text or an empty BLOB.
 func (db *DB) AlterTable(ctx context.Context, by changelog.By, table string, add []schema.Column) (schema.Migrated, error) {
 	if len(add) == 0 {
 		return schema.Migrated{}, dberr.Invalid("add_columns", "name at least one column to add")

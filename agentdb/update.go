@@ -18,8 +18,7 @@ type Affected struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Update sets columns of the rows where all of the given columns have the given values
-// (OSA-55). Deleted rows are left alone unless deleted is true.
+// Update sets columns in all rows that match where. It skips deleted rows unless deleted is true.
 func (db *DB) Update(ctx context.Context, by changelog.By, table string, set, where map[string]any, deleted bool) (Affected, error) {
 	if len(set) == 0 {
 		return Affected{}, dberr.Invalid("set", "say which columns to set, as an object of column and value")
@@ -35,7 +34,7 @@ func (db *DB) Update(ctx context.Context, by changelog.By, table string, set, wh
 		}
 
 		query, args, err = t.Where(where)
-		// A row that is deleted is not there for the agent, and would change unseen.
+		// The agent does not see deleted rows, so it should not change them by accident.
 		if t.HasHostColumns && !deleted {
 			query += " AND " + sqltext.ColumnDeleted + " IS NULL"
 		}
@@ -44,12 +43,12 @@ func (db *DB) Update(ctx context.Context, by changelog.By, table string, set, wh
 	})
 }
 
-// Delete marks rows as deleted; Restore brings them back.
+// Delete marks rows as deleted. Restore reverses it.
 func (db *DB) Delete(ctx context.Context, by changelog.By, table string, where map[string]any) (Affected, error) {
 	return setDeleted(ctx, db, by, changelog.OpDelete, table, where)
 }
 
-// Restore brings rows back that Delete has marked.
+// Restore removes the deletion mark that Delete has set.
 func (db *DB) Restore(ctx context.Context, by changelog.By, table string, where map[string]any) (Affected, error) {
 	return setDeleted(ctx, db, by, changelog.OpRestore, table, where)
 }
@@ -70,7 +69,7 @@ func setDeleted(ctx context.Context, db *DB, by changelog.By, op, table string, 
 	})
 }
 
-// updateRows runs one UPDATE, confined and recorded row by row.
+// updateRows runs one confined UPDATE and records each changed row.
 func updateRows(ctx context.Context, db *DB, by changelog.By, op, table string, write func(*schema.Table) (string, []any, error)) (Affected, error) {
 	done, err := confined(ctx, db, by, op, recorded(by, op, func(ctx context.Context, tx *sqlite.Tx) (Affected, error) {
 		t, err := schema.NeedTable(ctx, sqlite.Prepared{Tx: tx}, table)

@@ -15,7 +15,7 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// ViewResult is what a view answers, and when the rows were read.
+// ViewResult is the result of a view and the time its rows were read.
 type ViewResult struct {
 	Name        string `json:"name"`
 	RenderHint  string `json:"render_hint"`
@@ -29,11 +29,12 @@ type DroppedView struct {
 	Name    string `json:"name"`
 }
 
-// Views are the saved queries of a database.
+// Views manages the saved queries of a database.
 type Views struct{ db *DB }
 
-// Save saves a query, or changes one that is there: it keeps when it was made and
-// whether it is pinned. The SQL has to work now, with NULL for a parameter without a default.
+// Save saves or changes a query. A changed view keeps its creation time and its pin. Save runs
+// the SQL once, with NULL for parameters without a default, and returns an error if the SQL
+// fails.
 func (s *Views) Save(ctx context.Context, by changelog.By, v view.View) (view.View, error) {
 	if err := v.Check(); err != nil {
 		return view.View{}, err
@@ -43,7 +44,7 @@ func (s *Views) Save(ctx context.Context, by changelog.By, v view.View) (view.Vi
 	for _, p := range v.Params {
 		values[p.Name] = p.Default
 	}
-	// A view that does not work is refused now and not when somebody looks at it.
+	// Reject a broken view now and not when it is first shown.
 	if _, err := s.db.Query(ctx, QuerySpec{SQL: v.SQL, Named: values, Limit: 1, redefines: v.Name}); err != nil {
 		return view.View{}, err
 	}
@@ -65,15 +66,15 @@ func (s *Views) List(ctx context.Context) ([]view.View, error) {
 	return append([]view.View{}, out...), nil
 }
 
-// Run asks a view now, with values for its parameters by their names. What it answers by
-// its defaults alone is kept.
+// Run queries a view with the given parameter values. If no values are given, it stores the
+// result.
 func (s *Views) Run(ctx context.Context, name string, given map[string]any) (ViewResult, error) {
 	v, _, err := view.Need(ctx, s.db.db.Read(), name)
 	if err != nil {
 		return ViewResult{}, err
 	}
 	if len(given) == 0 {
-		// Only the answer to the defaults is stored: it is what Show shows.
+		// Only the result for the defaults is stored, because Show returns it.
 		return s.refresh(ctx, v)
 	}
 
@@ -81,8 +82,8 @@ func (s *Views) Run(ctx context.Context, name string, given map[string]any) (Vie
 	return out, err
 }
 
-// Check says whether a view can be shown: an error is an *Error when it is not there, or has a
-// parameter without a default.
+// Check returns an *Error if Show cannot run a view: the view does not exist, or a parameter has
+// no default.
 func (s *Views) Check(ctx context.Context, name string) error {
 	v, _, err := view.Need(ctx, s.db.db.Read(), name)
 	if err != nil {
@@ -93,8 +94,8 @@ func (s *Views) Check(ctx context.Context, name string) error {
 	return err
 }
 
-// Show gives the stored result of a view. One that was never asked, or whose refresh is
-// a duration that is over, is asked first.
+// Show returns the stored result of a view. It runs the view first if there is no result yet, or
+// if the view's refresh interval has passed.
 func (s *Views) Show(ctx context.Context, name string) (ViewResult, error) {
 	v, stored, err := view.Need(ctx, s.db.db.Read(), name)
 	if err != nil {
@@ -118,8 +119,8 @@ func storedResult(v view.View, text string) (ViewResult, error) {
 	return out, nil
 }
 
-// Refresh queries the views again that want it at the end of a run. A view that does not
-// work any more keeps its last result; its error is among those that are returned.
+// Refresh runs the views that are refreshed at the end of a run. A view that fails keeps its last
+// result, and Refresh returns its error.
 func (s *Views) Refresh(ctx context.Context) error {
 	views, err := s.List(ctx)
 	if err != nil {
@@ -138,8 +139,8 @@ func (s *Views) Refresh(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// refresh asks a view and keeps the answer, unless the view was changed meanwhile. The
-// quota does not hold it up: a result takes the place of the last.
+// refresh runs a view and stores the result unless the view has changed meanwhile. The quota does
+// not apply, because the result replaces the previous one.
 func (s *Views) refresh(ctx context.Context, v view.View) (ViewResult, error) {
 	out, text, err := s.query(ctx, v, nil)
 	if err != nil {
@@ -160,7 +161,7 @@ func (s *Views) refresh(ctx context.Context, v view.View) (ViewResult, error) {
 	return out, nil
 }
 
-// query gives the answer, and its rows as JSON.
+// query returns the result of a view, and its rows as JSON.
 func (s *Views) query(ctx context.Context, v view.View, given map[string]any) (out ViewResult, text string, err error) {
 	out = ViewResult{Name: v.Name, RenderHint: v.RenderHint, RefreshedAt: sqlvalue.Now()}
 	values, err := v.Values(given)
@@ -175,9 +176,9 @@ func (s *Views) query(ctx context.Context, v view.View, given map[string]any) (o
 	return out, string(data), err
 }
 
-// Drop forgets a saved view.
+// Drop deletes a saved view.
 func (s *Views) Drop(ctx context.Context, by changelog.By, name string) (DroppedView, error) {
-	if by.Key != "" { // a call that was made already finds no view any more
+	if by.Key != "" { // a repeated call would not find the view
 		if stored, err := recallAcknowledged(ctx, s.db, by, "drop_view"); stored != nil || err != nil {
 			return decodeResult[DroppedView](stored, err)
 		}
@@ -197,7 +198,7 @@ func (s *Views) Drop(ctx context.Context, by changelog.By, name string) (Dropped
 	})
 }
 
-// Pin has a view stand on the first page of its agent, or no longer.
+// Pin sets whether a view is shown on the first page of its agent.
 func (s *Views) Pin(ctx context.Context, by changelog.By, name string, pinned bool) error {
 	v, _, err := view.Need(ctx, s.db.db.Read(), name)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"rouse/agentdb/view"
 )
 
-// OSA-60: a view has the parameters that its SQL names, each with a type and maybe a default;
-// what does not fit is refused with the names.
+// OSA-60: a view has the parameters of its SQL, each with a type and an optional default.
+// Mismatches are rejected with their names.
 func TestViewParameters(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
@@ -28,7 +28,7 @@ func TestViewParameters(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		given map[string]any
-		want  string // the categories, or a part of the error
+		want  string // the categories, or part of the error
 	}{
 		"defaults":       {nil, "food rent"},
 		"a number":       {map[string]any{"least": json.Number("100")}, "rent"},
@@ -88,7 +88,7 @@ func TestViewParametersRefuses(t *testing.T) {
 	}
 }
 
-// A view has at most twenty parameters, and each value is given in the type of its parameter, or refused.
+// A view has at most twenty parameters. Values are converted to the parameter's type or rejected.
 func TestViewParameterTypes(t *testing.T) {
 	db := fresh(t)
 	define := func(v view.View) error {
@@ -111,7 +111,7 @@ func TestViewParameterTypes(t *testing.T) {
 	for i, c := range []struct {
 		typ   string
 		value any
-		want  string // what SQLite says of it; "" when it is refused
+		want  string // SQLite's result; "" if rejected
 	}{
 		{"text", "1", `["text","1"]`}, {"text", 1, `["text","1"]`}, {"text", 1.5, `["text","1.5"]`},
 		{"integer", 1, `["integer",1]`}, {"integer", "1", `["integer",1]`}, {"integer", 1.5, ""}, {"integer", "1.5", ""}, {"integer", "x", ""},
@@ -146,7 +146,7 @@ func TestViewParameterTypes(t *testing.T) {
 	}
 }
 
-// A call that drops a view and is made once more is answered as it was, though there is none any more.
+// A repeated drop_view call returns its first result, although the view no longer exists.
 func TestDropViewOnce(t *testing.T) {
 	db := fresh(t)
 	if _, err := db.Views.Save(t.Context(), changelog.By{Run: 1}, view.View{Name: "v", SQL: "select 1", RenderHint: "table", Refresh: "manual"}); err != nil {
@@ -162,7 +162,7 @@ func TestDropViewOnce(t *testing.T) {
 	}
 }
 
-// OSA-56, OSA-57: values and parameters have to be as many, and of the same names.
+// OSA-56, OSA-57: values must match the parameters in number and names.
 func TestParameters(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)

@@ -10,12 +10,12 @@ import (
 	"rouse/agentdb/view"
 )
 
-// maxJoinedViews bounds how many saved views one query may name, with those that they name.
+// maxJoinedViews is the maximum number of saved views in one query, including indirect ones.
 const maxJoinedViews = 50
 
-// describeQuery compiles a query on a connection and names its columns. Saved views can be named
-// like tables (OSA-60): the statement that is returned defines each that is named, with the
-// defaults of its parameters, before what was written.
+// describeQuery compiles a query on a connection and returns its column names. A query can refer
+// to saved views like tables. The returned statement starts with a definition of each such view,
+// using the defaults of its parameters.
 func describeQuery(ctx context.Context, db *sql.DB, conn *sql.Conn, text, redefined string) (columns []string, whole string, err error) {
 	whole = text
 	var views []string // as common table expressions
@@ -37,7 +37,7 @@ func describeQuery(ctx context.Context, db *sql.DB, conn *sql.Conn, text, redefi
 		case problem != nil:
 			return nil, "", problem
 		case !ok:
-			return nil, "", err // of the table that is not there
+			return nil, "", err // the original error about the missing table
 		case len(views) == maxJoinedViews:
 			return nil, "", dberr.Invalid("sql", "the query names more than %d saved views, with those that they name", maxJoinedViews)
 		}
@@ -51,7 +51,7 @@ func describeQuery(ctx context.Context, db *sql.DB, conn *sql.Conn, text, redefi
 	}
 }
 
-// withExpressions puts common table expressions before those of a statement.
+// withExpressions inserts common table expressions before those of a statement.
 func withExpressions(text string, expressions []string) string {
 	all := strings.Join(expressions, ",\n")
 	first, after := nextWord(text, 0)
@@ -65,7 +65,7 @@ func withExpressions(text string, expressions []string) string {
 	return text[:after] + " " + all + "," + text[after:]
 }
 
-// nextWord is the first token from a place on, and where it ends.
+// nextWord returns the first token at or after i, and its end.
 func nextWord(sql string, i int) (word string, end int) {
 	for i < len(sql) {
 		next, what := sqltext.NextToken(sql, i)

@@ -9,8 +9,8 @@ import (
 	"rouse/agentdb/view"
 )
 
-// OSA-60: a saved view is named in a query like a table: joined, in a CTE and by another view, over live rows as they are, with the
-// defaults of its parameters, and exported. It never takes a parameter of the query.
+// OSA-60: queries, CTEs, other views and exports can use a saved view like a table. It shows live
+// rows, uses its parameters' defaults, and never takes a parameter of the query.
 func TestSavedViewsAsTables(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
@@ -43,7 +43,7 @@ func TestSavedViewsAsTables(t *testing.T) {
 		}
 	}
 
-	// A row that was deleted is seen neither through the view.
+	// A deleted row is not visible through the view either.
 	if _, err := db.Delete(t.Context(), changelog.By{}, "expenses", map[string]any{"amount": 7}); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestSavedViewsAsTables(t *testing.T) {
 		}
 	}
 
-	// A view that would come to itself is not saved.
+	// A view that refers to itself is rejected.
 	for _, sql := range []string{"select * from totals", "select category, total from odd join large using (category)"} {
 		_, err := db.Views.Save(t.Context(), changelog.By{}, view.View{Name: "totals", SQL: sql, RenderHint: "table", Refresh: "manual"})
 		wantError(t, err, "invalid_args", "sql", "would ask itself")

@@ -11,8 +11,8 @@ import (
 	"rouse/agentdb/view"
 )
 
-// OSA-60: a saved query keeps its result until it is asked again; redefining it keeps when it
-// was made; only reading is saved, under a name that no table has.
+// OSA-60: a saved query keeps its result until its next run. Redefining it keeps its creation
+// time. Only SELECTs are accepted, under a name that no table has.
 func TestViews(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
@@ -75,7 +75,7 @@ func TestViews(t *testing.T) {
 		wantError(t, err, "invalid_args", "name", "saved view named")
 	}
 
-	execute(t, db, "create index total on expenses(category); drop index total") // no query reads from an index
+	execute(t, db, "create index total on expenses(category); drop index total") // queries do not read from an index
 
 	if out, err := db.Views.Drop(t.Context(), by, "total"); err != nil || !out.Dropped {
 		t.Errorf("%+v %v", out, err)

@@ -12,10 +12,11 @@ import (
 	"rouse/internal/text"
 )
 
-// Error is the error of a call that is refused as it was made.
+// Error is the error of a rejected call.
 type Error = dberr.Error
 
-// explain makes the error of a failed write complete.
+// explain turns the error of a failed write into a message with a remedy. It quarantines the
+// database if SQLite reports corruption.
 func (h *Health) explain(ctx context.Context, err error) error {
 	var bad *dberr.Error
 	switch code := sqlite.Code(err); {
@@ -34,17 +35,17 @@ func (h *Health) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("cannot write to %s: %w", h.path, err)
 }
 
-// quarantine keeps a database that SQLite found damaged from further use.
+// quarantine prevents further use of a database that SQLite found damaged.
 func (h *Health) quarantine(err error) error {
 	return h.marker.Quarantine(&sqlite.CorruptError{Path: h.path, Reason: "it is damaged (" + dberr.SQLText(err) + ")"})
 }
 
-// diskFullError says what SQLite means by a full database. limit is the quota that bounded the
-// write, 0 when none did.
+// diskFullError returns the error for SQLITE_FULL, which has several causes. limit is the quota
+// that limited the write. Zero means no quota.
 func (h *Health) diskFullError(ctx context.Context, err error, limit int64) error {
-	// What a failed write put into the log keeps its space there although it was rolled back,
-	// and others need that space, the ledger first of all.
-	_, _ = h.db.Read().ExecContext(context.WithoutCancel(ctx), "pragma wal_checkpoint(truncate)") // only helps; the error itself is returned
+	// The WAL keeps the space of a write that was rolled back. Truncate it, because other files
+	// on the disk need the space, above all the ledger.
+	_, _ = h.db.Read().ExecContext(context.WithoutCancel(ctx), "pragma wal_checkpoint(truncate)") // best effort
 	const lastID = `select name from sqlite_sequence where seq = 9223372036854775807 limit 1`
 	var table string
 	switch e := h.db.Read().QueryRowContext(ctx, lastID).Scan(&table); {
@@ -58,7 +59,7 @@ func (h *Health) diskFullError(ctx context.Context, err error, limit int64) erro
 	return fmt.Errorf("the disk is full, so nothing was written to %s; free some space and try again: %w", h.path, err)
 }
 
-// corrupt reports whether SQLite found that the file is damaged.
+// corrupt reports whether SQLite found the file damaged.
 func corrupt(err error) bool {
 	code := sqlite.Code(err)
 	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB

@@ -11,45 +11,45 @@ import (
 )
 
 const (
-	chunkRows  = 1000    // Rows of one entry of the changelog
-	chunkBytes = 1 << 20 // of their values, unless a single row has more
-	maxValues  = 32766   // of a chunk: SQLite has no more parameters
+	chunkRows  = 1000    // maximum rows per changelog entry
+	chunkBytes = 1 << 20 // soft limit for the size of the values
+	maxValues  = 32766   // SQLite's limit for parameters
 )
 
-// Chunk is up to a thousand rows with the same columns, which have one entry in the changelog.
+// Chunk is up to a thousand rows with the same columns. It has one entry in the changelog.
 type Chunk struct {
 	columns []string
-	at      string // the time of writing
+	at      string // time of writing
 	Rows    []chunkRow
 }
 
 type chunkRow struct {
-	line   int // in the file, or the number of the row, for messages
+	line   int // line in the file or number of the row, for messages
 	values []any
-	ID     int64 // the row id that SQLite gave, once the row is written
+	ID     int64 // row id, set after the row is written
 }
 
-// index returns the position of a column, or -1 if the rows do not have it.
+// index returns the position of a column, or -1 if the chunk does not have it.
 func (c *Chunk) index(column string) int {
 	return slices.IndexFunc(c.columns, func(name string) bool { return strings.EqualFold(name, column) })
 }
 
-// Chunker gathers rows into chunks and hands each full one on.
+// Chunker collects rows into chunks and passes each full chunk to Emit.
 type Chunker struct {
 	Columns []string
-	At      string // the time of writing
+	At      string // time of writing
 	Emit    func(*Chunk) error
 
 	current *Chunk
-	bytes   int // of its values
+	bytes   int // size of the current chunk's values
 }
 
-// maxRow is the longest row in bytes. Queries read rows of sqlite.MaxLength, which include the
-// host's columns and a few bytes for each value.
+// maxRow is the maximum size of a row in bytes. Queries can read rows of up to sqlite.MaxLength,
+// including the host's columns and a few bytes per value.
 const maxRow = sqlite.MaxLength - 64<<10
 
-// Add takes a row with a value, or tabular.Absent, for each of the columns. A row with other
-// Columns than the one before begins a new chunk.
+// Add adds a row. values has a value or tabular.Absent for each column. A row with other columns
+// than the previous one starts a new chunk.
 func (b *Chunker) Add(line int, values []any) error {
 	row := chunkRow{line: line}
 	var columns []string
@@ -84,7 +84,7 @@ func (b *Chunker) Add(line int, values []any) error {
 	return nil
 }
 
-// size returns the length of a text or BLOB in bytes. Other values are never long.
+// size returns the length of a text or BLOB in bytes. Other values count as zero.
 func size(v any) int {
 	switch v := v.(type) {
 	case string:
@@ -95,7 +95,7 @@ func size(v any) int {
 	return 0
 }
 
-// Flush hands the last chunk on.
+// Flush passes the last chunk to Emit.
 func (b *Chunker) Flush() error {
 	if b.current == nil {
 		return nil

@@ -1,4 +1,4 @@
-// Package bulk writes many rows into one table, in chunks that each have one entry in the changelog.
+// Package bulk writes many rows into one table, in chunks with one changelog entry each.
 package bulk
 
 import (
@@ -18,36 +18,37 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// ErrConfine says that a write may change or read more than the rows it names, by a trigger,
-// a cascade or an expression of the agent's. It has to run again, confined and row by row.
+// ErrConfine is the error of a write that may change or read other rows. The causes are triggers,
+// cascades and expressions of the agent. The caller must repeat the write confined, row by row.
 var ErrConfine = errors.New("this write has to be confined")
 
-// plainUpsert is the longest row, in bytes, that an unconfined upsert writes. The length of the row
-// that it becomes, together with the columns that the upsert leaves alone, is not bounded there.
+// plainUpsert is the maximum size of a row in an unconfined upsert, in bytes. An unconfined write
+// has no limit for the resulting row, which includes the columns that the upsert does not set.
 const plainUpsert = 32 << 10
 
-// Loader writes chunks into one table, each with its entry in the changelog.
+// Loader writes chunks into one table and logs an entry for each.
 type Loader struct {
-	Tx       *sqlite.Tx
-	By       changelog.By
-	Op       string // of the changelog
-	Table    *schema.Table
-	Keys     []string // Columns by which rows are updated instead; nil only inserts
-	Rejected *Rejects // collects the rows that SQLite refuses; if nil, a refused row is an error
+	Tx    *sqlite.Tx
+	By    changelog.By
+	Op    string // operation in the changelog
+	Table *schema.Table
+	Keys  []string // key columns of an upsert; nil means insert
+	// Rejected collects the rows that SQLite rejects. If nil, a rejected row is an error.
+	Rejected *Rejects
 
-	layout    *changelog.Layout // read with the first chunk, unless the write is confined
-	statement *sql.Stmt         // writes a row of the columns
+	layout    *changelog.Layout // read with the first chunk; nil if confined
+	statement *sql.Stmt         // writes one row with the columns below
 	columns   []string
 }
 
-// Write writes one chunk and returns how many rows it changed. It removes refused rows from the
-// chunk.
+// Write writes one chunk and returns the number of changed rows. It removes rejected rows from
+// the chunk.
 func (l *Loader) Write(ctx context.Context, c *Chunk) (changed int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, context.Cause(ctx)
 	}
 
-	// The transaction may be shared, so this caller's end must not end it.
+	// The transaction may be shared, so cancelling this caller must not cancel it.
 	ctx = l.Tx.Context(ctx)
 	if err := l.checkPlain(ctx, c); err != nil {
 		return 0, err
@@ -96,7 +97,7 @@ func (l *Loader) writeRow(ctx context.Context, at string, row *chunkRow) (change
 		args = append([]any{at}, args...)
 	}
 
-	// A row that is refused was seen by the hook all the same.
+	// SQLite's hook also records rows that are then rejected.
 	mark := l.Tx.ChangeCount()
 	result, err := l.statement.ExecContext(ctx, args...)
 	if err != nil {
@@ -109,7 +110,7 @@ func (l *Loader) writeRow(ctx context.Context, at string, row *chunkRow) (change
 	return result.RowsAffected()
 }
 
-// Close ends the prepared statement.
+// Close closes the prepared statement.
 func (l *Loader) Close() error {
 	if l.statement == nil {
 		return nil
@@ -119,8 +120,8 @@ func (l *Loader) Close() error {
 	return err
 }
 
-// insert writes the statement for one row. In tables with host columns parameter 1 is the time of
-// writing.
+// insert returns the statement for one row. In tables with host columns, parameter 1 is the time
+// of writing.
 func (l *Loader) insert(c *Chunk) string {
 	row, columns := sqltext.Placeholders(len(c.columns)), sqltext.QuoteAll(c.columns)
 	if l.Table.HasHostColumns {
@@ -134,8 +135,8 @@ func (l *Loader) insert(c *Chunk) string {
 	return query
 }
 
-// onConflict updates what is not a key, and brings a deleted row back. Rows of keys alone
-// have nothing to update (OSA-54).
+// onConflict returns the action for an existing row: it sets all columns except the keys and
+// restores a deleted row. If the row has only keys, it does nothing.
 func (l *Loader) onConflict(c *Chunk) string {
 	var set []string
 	for _, name := range c.columns {
@@ -154,8 +155,8 @@ func (l *Loader) onConflict(c *Chunk) string {
 	return "UPDATE SET " + strings.Join(set, ", ")
 }
 
-// checkPlain returns errConfine if a chunk cannot be written with one entry in the changelog. A
-// confined write is recorded row by row by SQLite's hook instead.
+// checkPlain returns ErrConfine if a chunk cannot be logged with one changelog entry. In a
+// confined write, SQLite's hook records each row instead.
 func (l *Loader) checkPlain(ctx context.Context, c *Chunk) (err error) {
 	if l.Tx.Confined() {
 		return nil
@@ -173,21 +174,20 @@ func (l *Loader) checkPlain(ctx context.Context, c *Chunk) (err error) {
 		}
 		return length > plainUpsert
 	}
-	// An upsert updates rows, which may cascade to tables that point here. And a chunk can be
-	// recorded as a whole only if each of its rows can be found again.
+	// An upsert updates rows, which may cascade to tables that refer to this one. A chunk can be
+	// logged as a whole only if each of its rows can be identified later.
 	if !l.layout.Plain || l.Keys != nil && (l.layout.Parent || slices.ContainsFunc(c.Rows, tooLong)) || !l.numbered() && !l.keyed(c) {
 		return ErrConfine
 	}
 	return nil
 }
 
-// numbered reports whether the rows of a chunk get row ids that follow each other and are their
-// key.
+// numbered reports whether the rows of a chunk get consecutive row ids as their keys.
 func (l *Loader) numbered() bool {
 	return l.Keys == nil && (l.layout.ByRowID || l.Table.RowKey != "")
 }
 
-// keyed reports whether every row of a chunk has a value for each column of its key.
+// keyed reports whether every row of a chunk has a value for each key column.
 func (l *Loader) keyed(c *Chunk) bool {
 	keys := l.Keys
 	if keys == nil {
@@ -199,8 +199,8 @@ func (l *Loader) keyed(c *Chunk) bool {
 	})
 }
 
-// logChunk writes the changelog's entry of a chunk (C-14); see changelog.Change. before has the rows that an
-// upsert found.
+// logChunk writes the changelog entry of a chunk; see changelog.Change. before has the rows that
+// existed before an upsert.
 func (l *Loader) logChunk(ctx context.Context, c *Chunk, before [][]any) error {
 	if l.Tx.Confined() {
 		return nil
@@ -214,7 +214,7 @@ func (l *Loader) logChunk(ctx context.Context, c *Chunk, before [][]any) error {
 
 	keys := l.layout.Key
 	if l.Keys != nil {
-		// Columns that the upsert does not set keep values that the chunk does not have.
+		// Columns that the upsert does not set keep their values, which are not in the chunk.
 		keys, columns = l.Keys, l.layout.ImageColumns()
 		var err error
 		if rows, err = l.images(ctx, c); err != nil {
@@ -226,14 +226,14 @@ func (l *Loader) logChunk(ctx context.Context, c *Chunk, before [][]any) error {
 		for _, row := range rows {
 			stays[key(row)] = true
 		}
-		// What was there of a refused row does not belong to the chunk.
+		// Leave out the old values of rejected rows.
 		entry.Before = rowsImage(columns, slices.DeleteFunc(before, func(row []any) bool { return !stays[key(row)] }))
 	}
 	entry.After = rowsImage(columns, rows)
 
 	var pk []byte
 	if l.Keys == nil && (l.layout.ByRowID || c.index(keys[0]) < 0) {
-		// SQLite numbers rows one after the other, so the first and the last number are enough.
+		// SQLite gives consecutive numbers, so the first and the last are enough.
 		pk = tabular.AppendText([]byte(`{"column":`), keys[0])
 	} else {
 		pk = sqlvalue.AppendNames([]byte(`{"keys":`), keys)
@@ -252,8 +252,8 @@ func (l *Loader) appendID(out []byte, id any) []byte {
 	return sqlvalue.Append(out, id)
 }
 
-// rowsImage is how the changelog keeps the rows of a chunk: {"columns":[…],"rows":[[…],…]}. It is
-// "" for no rows.
+// rowsImage returns rows in the changelog's form {"columns":[…],"rows":[[…],…]}, or "" if there
+// are no rows.
 func rowsImage(columns []string, rows [][]any) string {
 	if len(rows) == 0 {
 		return ""
@@ -268,8 +268,8 @@ func rowsImage(columns []string, rows [][]any) string {
 	return string(append(out, "]}"...))
 }
 
-// images reads the rows that have the keys of a chunk. It returns nothing for an insert, whose rows
-// are new, and for a confined write.
+// images returns the existing rows with the keys of a chunk. It returns no rows for an insert and
+// for a confined write.
 func (l *Loader) images(ctx context.Context, c *Chunk) ([][]any, error) {
 	if l.Keys == nil || l.Tx.Confined() {
 		return nil, nil
@@ -292,7 +292,8 @@ func (l *Loader) images(ctx context.Context, c *Chunk) ([][]any, error) {
 	}, query, args...)
 }
 
-// ID returns the primary key of a row: the value itself, or a list if it has several columns.
+// ID returns the primary key of a row: the value itself, or a list if the key has several
+// columns.
 func (l *Loader) ID(c *Chunk, row chunkRow) any {
 	key := l.Table.Key
 	if l.Keys != nil {

@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-const sampleRows = 5 // Rows that a message or a result names
+const sampleRows = 5 // rejected rows shown in a message or result
 
-// ErrTooManyRejects ends an import of which more than half the rows do not fit.
+// ErrTooManyRejects is returned if more than half of the rows of an import do not fit.
 var ErrTooManyRejects = errors.New("most rows do not fit")
 
-// Rejects are the rows of a file that do not fit.
+// Rejects collects the rows of a file that do not fit.
 type Rejects struct {
-	Total    int // Rows of the file
+	Total    int // rows of the file
 	Rejected int
-	first    []reject // in the order of the file
+	first    []reject // first rejected rows in file order
 }
 
 type reject struct {
@@ -23,10 +23,10 @@ type reject struct {
 	reason string
 }
 
-// Add notes a row. It ends the import with errTooManyRejects when too many do not fit.
+// Add records a rejected row. It returns ErrTooManyRejects if too many rows do not fit.
 func (f *Rejects) Add(line int, why string) error {
 	f.Rejected++
-	// Rows that SQLite refuses come later than those of the same chunk that cannot be read.
+	// SQLite rejects rows later than the parser rejects rows of the same chunk.
 	at, _ := slices.BinarySearchFunc(f.first, line, func(a reject, line int) int { return a.line - line })
 	f.first = slices.Insert(f.first, at, reject{line, why})
 	f.first = f.first[:min(len(f.first), sampleRows)]
@@ -37,7 +37,7 @@ func (f *Rejects) Add(line int, why string) error {
 	return nil
 }
 
-// Samples returns why the first rows do not fit.
+// Samples returns the reasons why the first rows do not fit.
 func (f *Rejects) Samples() []string {
 	out := make([]string, len(f.first))
 	for i, bad := range f.first {

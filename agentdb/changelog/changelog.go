@@ -1,5 +1,5 @@
-// Package changelog records every change of an agent's database, and undoes the changes of a run. Its
-// functions work inside a transaction of the caller.
+// Package changelog records every change of an agent's database and undoes the changes of a run.
+// Its functions run inside a transaction of the caller.
 package changelog
 
 import (
@@ -11,8 +11,8 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// Operations of the changelog, OSA-61. What a trigger or a cascade changed is logged with
-// the operation that set it off.
+// Operations of the changelog. A change by a trigger or cascade is logged with the operation that
+// caused it.
 const (
 	OpInsert  = "insert"
 	OpUpdate  = "update"
@@ -30,46 +30,50 @@ const (
 	ActorMigration = "migration"
 )
 
-// Change is a row of the changelog. Actor is agent for what a run did, by whichever tool, but
-// migration for db_migrate and its rows; user for an owner at the command line or the API; and
-// system for what the host did by itself, as an undo_on_failure. What PK, Before and After hold
-// depends on it:
+// Change is a row of the changelog. Actor is one of:
 //
-//   - One row of a table: PK is {"column":value,…}, the row's key before the change, by its
-//     primary key or, where that can be NULL, by its row id. Before and After are
-//     {"column":value,…}: of an insert After alone, of a delete Before alone, both whole
-//     rows; of an update both, with the columns that changed.
+//   - agent: a run, with any tool except db_migrate
+//   - migration: db_migrate, including the rows it changes
+//   - user: an owner at the command line or the API
+//   - system: the host itself, for example an undo_on_failure
+//
+// The contents of PK, Before and After depend on the kind of entry:
+//
+//   - One row of a table: PK is {"column":value,…}, the row's key before the change. The key is the
+//     primary key, or the row id if the primary key can be NULL. Before and After are
+//     {"column":value,…}. An insert has only After and a delete only Before, both with the whole
+//     row. An update has both, with the columns that changed.
 //   - A chunk of inserted rows: PK is {"column":…,"from":…,"to":…,"count":n}, After is
-//     {"columns":[…],"rows":[[…],…]}. Where the key is not among the columns, the rows have
-//     the numbers from…to, in order. A chunk of upserted rows: PK is {"keys":[…],"from":…,
-//     "to":…,"count":n}; Before has the rows that were there, After all rows as they became.
-//   - A chunk that was undone: PK has "at" beside the rest, the instant at which the rows
-//     were written, and Before and After are the other way round: the rows that are in Before
-//     alone are gone.
-//   - The schema: SQL is what ran; Before and After are lists of the objects as they were
-//     and became, [{"type","name","table","sql","columns","purpose"}].
-//   - SQL that was executed: Op is raw, Table and PK are "", SQL is the text. The rows that
-//     it changed follow.
+//     {"columns":[…],"rows":[[…],…]}. If the key is not among the columns, the rows are numbered
+//     from…to, in order.
+//   - A chunk of upserted rows: PK is {"keys":[…],"from":…,"to":…,"count":n}. Before has the
+//     existing rows, After all rows with their new values.
+//   - A chunk that was undone: PK also has "at", the time the rows were written. Before and After
+//     are swapped: rows that are only in Before were deleted.
+//   - The schema: SQL is the executed SQL. Before and After are lists of the objects before and
+//     after it, [{"type","name","table","sql","columns","purpose"}].
+//   - Executed SQL: Op is raw, Table and PK are empty, SQL is the text. Entries for the changed
+//     rows follow.
 //
-// Values are null, INTEGER as 1, REAL as 1.0 or {"real":"+Inf"}, TEXT as "…" (or
-// {"text":base64} when it is not UTF-8), BLOB as {"blob":base64}.
+// An INTEGER is written as 1, a REAL as 1.0 or {"real":"+Inf"}, a TEXT as "…", and a BLOB as
+// {"blob":base64}. NULL is null. A TEXT that is not UTF-8 is {"text":base64}.
 type Change struct {
 	ID                     int64
 	At                     string // ISO-8601 UTC
 	Run                    int64
-	OtherLedger            bool // Run is not of the ledger that has the database
+	OtherLedger            bool // the ledger does not know Run
 	Actor, Op, Table       string
 	PK, Before, After, SQL string
 }
 
-// Filter picks rows of the changelog.
+// Filter selects rows of the changelog.
 type Filter struct {
-	Run      int64  // of one run; 0 means all
-	Table    string // of one table; "" means all
+	Run      int64  // entries of this run; 0 means all
+	Table    string // entries of this table; "" means all
 	After    int64  // ids above this one
 	Before   int64  // ids below this one; 0 means all
 	Newest   bool   // newest first
-	MaxCount int    // 0 means all
+	MaxCount int    // maximum number of entries; 0 means all
 }
 
 const selectChange = `select id, ts, run_id, actor, op, "table", coalesce(pk, ''), coalesce(before, ''), coalesce(after, ''), coalesce(sql, ''), ` + lineage.OfOther + ` from _changelog where `
@@ -79,7 +83,7 @@ func scanChange(scan sqlite.Scanner) (c Change, err error) {
 	return c, err
 }
 
-// Entry is what is to be written into _changelog; empty texts are stored as NULL.
+// Entry is a new row of _changelog. Empty fields are stored as NULL.
 type Entry struct{ Op, Table, PK, Before, After, SQL string }
 
 // Log adds one entry to the changelog and returns its id.
@@ -98,8 +102,8 @@ func Log(tx *sqlite.Tx, by By, at string, c Entry) (id int64, err error) {
 	return result.LastInsertId()
 }
 
-// LogRows writes the rows that a statement changed into the changelog. op is the operation, or "" to
-// Name each entry after its effect.
+// LogRows logs the rows that a statement changed. op is the operation. If op is empty, each entry
+// is named after its effect.
 func LogRows(ctx context.Context, tx *sqlite.Tx, by By, at, op string, changes []sqlite.RowChange) error {
 	layouts := map[string]*Layout{}
 	for i := 0; i < len(changes); {
@@ -113,15 +117,15 @@ func LogRows(ctx context.Context, tx *sqlite.Tx, by By, at, op string, changes [
 			layouts[c.Table] = t
 		}
 
-		// The trigger that keeps _updated_at follows each update as a change of its own; together
-		// they are one entry.
+		// The trigger that updates _updated_at makes its own change after each update. Log both
+		// as one entry.
 		entry, n := t.merge(changes[i:])
 		i += n
 		if entry.Op = op; op == "" {
 			entry.Op = entry.effect()
 		}
 		if entry.Before == entry.After {
-			continue // an update that left everything as it was
+			continue // an update without a difference
 		}
 		if _, err := Log(tx, by, at, entry); err != nil {
 			return err
@@ -131,7 +135,7 @@ func LogRows(ctx context.Context, tx *sqlite.Tx, by By, at, op string, changes [
 	return nil
 }
 
-// effect names what happened to a row; deleting it for good has no name of its own.
+// effect returns the operation for a changed row. A hard delete is OpRaw.
 func (c Entry) effect() string {
 	switch {
 	case c.Before == "":
@@ -142,14 +146,14 @@ func (c Entry) effect() string {
 	return OpUpdate
 }
 
-// merge makes one entry of the changes that directly follow each other on one row: an
-// update, and the trigger that sets the instant of it.
+// merge makes one entry of consecutive changes to one row: an update, and the trigger that sets
+// its timestamp. It returns the entry and the number of changes.
 func (t *Layout) merge(changes []sqlite.RowChange) (Entry, int) {
 	before, after := t.rowImages(changes[0])
 	n := 1
 	for ; n < len(changes) && after != nil && changes[n].Table == changes[0].Table && changes[n].Old != nil && changes[n].New != nil; n++ {
-		// Two changes belong together only if the second begins with exactly what the first left:
-		// the same row may be changed again later on.
+		// Merge only if the second change starts with the result of the first: the same row may
+		// also be changed again by a later statement.
 		old, next := t.rowImages(changes[n])
 		if old.String() != after.String() {
 			break
@@ -160,8 +164,8 @@ func (t *Layout) merge(changes []sqlite.RowChange) (Entry, int) {
 	c := Entry{Table: t.Name}
 	switch {
 	case before == nil:
-		// An inserted row is found by the key that it has; every other one by the key that it had
-		// Before the change.
+		// An inserted row is identified by its new key, any other row by its key before the
+		// change.
 		c.PK, c.After = after.Pick(t.Key).String(), after.String()
 	case after == nil:
 		c.PK, c.Before = before.Pick(t.Key).String(), before.String()
@@ -186,11 +190,11 @@ func (t *Layout) rowImages(c sqlite.RowChange) (before, after *Image) {
 	return before, after
 }
 
-// difference gives the columns in which two images of a row differ.
+// difference returns the columns in which two images of a row differ, before and after.
 func difference(before, after Image) (was, became string) {
 	var w, b Image
 	for i, name := range before.Columns {
-		// Compared as the changelog writes them: []byte has no ==, and 1 differs from 1.0.
+		// Compare the stored form: []byte has no ==, and 1 differs from 1.0.
 		if string(sqlvalue.Append(nil, before.Values[i])) == string(sqlvalue.Append(nil, after.Values[i])) {
 			continue
 		}
@@ -201,14 +205,14 @@ func difference(before, after Image) (was, became string) {
 	return w.String(), b.String()
 }
 
-// By says on whose behalf a write happens.
+// By identifies the writer of a change.
 type By struct {
 	Run   int64
-	Key   string // the call's key; "" keeps the write out of the journal
+	Key   string // key of the call; "" keeps the write out of the journal
 	Actor string // agent (the default), user, migration or system
 }
 
-// Read reads the changelog.
+// Read returns the changelog entries that match f.
 func Read(ctx context.Context, q sqlite.Querier, f Filter) ([]Change, error) {
 	order, most := "id", -1
 	if f.Newest {

@@ -9,13 +9,13 @@ import (
 	"rouse/agentdb/tabular"
 )
 
-// Image is a row, or a part of one, as the changelog keeps it: {"column":value,…}.
+// Image is a row, or part of a row, in the changelog's form {"column":value,…}.
 type Image struct {
 	Columns []string
 	Values  []any // nil, int64, float64, string or []byte
 }
 
-// Get finds the value of a column.
+// Get returns the value of a column and reports whether the image has the column.
 func (m Image) Get(column string) (any, bool) {
 	for i, name := range m.Columns {
 		if strings.EqualFold(name, column) {
@@ -25,7 +25,7 @@ func (m Image) Get(column string) (any, bool) {
 	return nil, false
 }
 
-// merged gives the image with the values of another for the columns that both have.
+// merged returns the image with the values of other for the columns that both have.
 func (m Image) merged(other Image) Image {
 	out := Image{m.Columns, append([]any(nil), m.Values...)}
 	for i, name := range m.Columns {
@@ -36,7 +36,7 @@ func (m Image) merged(other Image) Image {
 	return out
 }
 
-// String writes the image as the changelog has it.
+// String returns the image in the changelog's form.
 func (m Image) String() string {
 	out := []byte{'{'}
 	for i, name := range m.Columns {
@@ -50,7 +50,7 @@ func (m Image) String() string {
 	return string(append(out, '}'))
 }
 
-// parseImage reads {"column":value,…}; "" is an empty image.
+// parseImage parses {"column":value,…}. An empty text is an empty image.
 func parseImage(text string) (m Image, err error) {
 	if text == "" {
 		return Image{}, nil
@@ -93,7 +93,7 @@ func expect(d *json.Decoder, want json.Token) error {
 	return err
 }
 
-// parseRows reads {"columns":[…],"rows":[[…],…]}; "" has no rows.
+// parseRows parses {"columns":[…],"rows":[[…],…]}. An empty text has no rows.
 func parseRows(text string) ([]Image, error) {
 	if text == "" {
 		return nil, nil

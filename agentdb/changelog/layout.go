@@ -10,16 +10,16 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// Layout is what is needed to write a table and to record its rows.
+// Layout describes a table as needed to write it and to record its rows.
 type Layout struct {
 	Name     string
-	columns  []string // all that are stored, the host's included
-	defaults []string // their defaults as SQL; "" for none
-	position []int    // where each is among the values that SQLite hands over
-	Key      []string // what tells rows apart: the primary key, or the row id
-	ByRowID  bool     // Key is the row id, by a name that no column has
-	Plain    bool     // writing a row changes and reads nothing but that row
-	Parent   bool     // another table's foreign key points here
+	columns  []string // all stored columns, including the host's
+	defaults []string // SQL defaults of the columns; "" means no default
+	position []int    // indexes of the columns in SQLite's row values
+	Key      []string // columns that identify a row: the primary key, or the row id
+	ByRowID  bool     // Key is the row id, under a name that no column has
+	Plain    bool     // writing a row affects and reads only that row
+	Parent   bool     // a foreign key of another table refers to this one
 }
 
 const selectLayout = `select c.cid, c.name, c.hidden, c.pk, c."notnull", l.wr, coalesce(c.dflt_value, ''), c.type,
@@ -33,7 +33,7 @@ const selectPlain = `select m.name, m.sql,
 	exists (select 1 from sqlite_schema o join pragma_foreign_key_list(o.name) f where o.type = 'table' and f."table" = m.name collate nocase)
 	from sqlite_schema m where m.type = 'table' and m.name = ?1 collate nocase`
 
-// ReadLayout reads the table of a name; the name must be one.
+// ReadLayout reads the layout of a table. It returns sql.ErrNoRows if there is no such table.
 func ReadLayout(ctx context.Context, tx *sqlite.Tx, name string) (*Layout, error) {
 	t := &Layout{}
 	var text string
@@ -79,7 +79,7 @@ func ReadLayout(ctx context.Context, tx *sqlite.Tx, name string) (*Layout, error
 		return nil, err
 	}
 
-	// Only a key that is never NULL tells all rows apart.
+	// Only a key that is never NULL identifies every row.
 	if len(t.Key) == 0 || nullable && (!rowID || len(t.Key) > 1) {
 		t.ByRowID, t.Key = true, []string{rowIDName(all)}
 	}
@@ -93,16 +93,16 @@ func rowIDName(columns []string) string {
 			return name
 		}
 	}
-	return "rowid" // a schema with all three is refused when it is made
+	return "rowid" // CREATE TABLE rejects a table with all three
 }
 
 var literal = regexp.MustCompile(`(?is)^([-+]?[0-9.]+(e[-+]?[0-9]+)?|[-+]?0x[0-9a-f]+|x?'.*'|".*"|null|true|false)?$`)
 
-// constant says that a column's default is the same each time.
+// constant reports whether a column's default is a constant.
 func constant(value string) bool { return literal.MatchString(strings.TrimSpace(value)) }
 
-// plainText says that the definition of a table has nothing by which writing one row could
-// change, or ask, more than that row. A false no costs time, never truth.
+// plainText reports whether the SQL of a table ensures that writing a row affects and reads only
+// that row. A wrong false only makes the write slower.
 func plainText(sql string) bool {
 	for i := 0; i < len(sql); {
 		next, _ := sqltext.NextToken(sql, i)
@@ -115,7 +115,7 @@ func plainText(sql string) bool {
 	return true
 }
 
-// ImageColumns are the columns of a row's whole image.
+// ImageColumns returns the columns of a complete row image.
 func (t *Layout) ImageColumns() []string {
 	if t.ByRowID {
 		return append([]string{t.Key[0]}, t.columns...)
@@ -123,8 +123,8 @@ func (t *Layout) ImageColumns() []string {
 	return t.columns
 }
 
-// Selection lists columns for a SELECT. The sign keeps the driver from turning a text into
-// a time where a column was declared DATE.
+// Selection returns the column list for a SELECT. The plus sign keeps the driver from converting
+// a text to a time if the column was declared as DATE.
 func Selection(columns []string) string {
 	out := make([]string, len(columns))
 	for i, name := range columns {
@@ -133,7 +133,7 @@ func Selection(columns []string) string {
 	return strings.Join(out, ", ")
 }
 
-// row is the image of a row that SQLite handed over.
+// row returns the image of a row that SQLite reported.
 func (t *Layout) row(values []any, rowID int64) Image {
 	m := Image{Columns: t.ImageColumns()}
 	if t.ByRowID {
@@ -151,7 +151,7 @@ func (t *Layout) row(values []any, rowID int64) Image {
 	return m
 }
 
-// Pick returns the image with these columns alone.
+// Pick returns an image with only these columns.
 func (m Image) Pick(columns []string) Image {
 	out := Image{Columns: columns, Values: make([]any, len(columns))}
 	for i, name := range columns {

@@ -8,7 +8,7 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-const maxSlug = 48 // characters, OSA-53
+const maxSlug = 48 // characters
 
 // Migration is a row of _migrations.
 type Migration struct {
@@ -26,13 +26,13 @@ func RecordMigration(tx *sqlite.Tx, by By, m Migration) (int64, error) {
 	return result.LastInsertId()
 }
 
-// Slug makes a file's name of a description: "Add a unit!" becomes add-a-unit.
+// Slug converts a description to a file name: "Add a unit!" becomes add-a-unit.
 func Slug(description string) string {
 	text := strings.ToLower(strings.ReplaceAll(sqltext.ToColumn(description), "_", "-"))
 	text = strings.Trim(text, "-")
 	if len(text) > maxSlug {
 		text = text[:maxSlug]
-		if i := strings.LastIndexByte(text, '-'); i > 0 { // at the end of a word
+		if i := strings.LastIndexByte(text, '-'); i > 0 { // cut at a word boundary
 			text = text[:i]
 		}
 	}

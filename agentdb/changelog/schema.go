@@ -12,18 +12,18 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// Object is a table, an index, a view or a trigger as the changelog keeps it.
+// Object is a table, index, view or trigger in the changelog.
 type Object struct {
 	Type    string   `json:"type"`
 	Name    string   `json:"name"`
 	Table   string   `json:"table"`
 	SQL     string   `json:"sql"`
-	Columns []string `json:"columns,omitempty"` // of a table
-	Purpose string   `json:"purpose,omitempty"` // of a table
-	Page    int64    // the root page, which stays when a table is renamed
+	Columns []string `json:"columns,omitempty"` // tables only
+	Purpose string   `json:"purpose,omitempty"` // tables only
+	Page    int64    // root page, which does not change when a table is renamed
 }
 
-// ReadObjects reads the agent's schema, and the host's triggers on it.
+// ReadObjects returns the agent's schema, including the host's triggers on it.
 func ReadObjects(ctx context.Context, tx *sqlite.Tx) ([]Object, error) {
 	return sqlite.Collect(ctx, sqlite.Prepared{Tx: tx}, func(scan sqlite.Scanner) (o Object, err error) {
 		var columns string
@@ -38,7 +38,8 @@ func ReadObjects(ctx context.Context, tx *sqlite.Tx) ([]Object, error) {
 		where m.sql is not null and m.name not like 'sqlite\_%' escape '\' and substr(m.tbl_name, 1, 1) <> '_' order by m.rowid`)
 }
 
-// schemaDiff gives the objects that only one side has, or has in another form.
+// schemaDiff returns the objects that were removed or changed, and those that were added or
+// changed.
 func schemaDiff(before, after []Object) (was, became []Object) {
 	missing := func(from, in []Object) (out []Object) {
 		for _, o := range from {
@@ -53,8 +54,8 @@ func schemaDiff(before, after []Object) (was, became []Object) {
 	return missing(before, after), missing(after, before)
 }
 
-// ChangeSchema runs do and logs what it did to the schema, with the text that repeats it.
-// The table's name is for the log; "" takes that of the first object.
+// ChangeSchema runs do and logs its changes to the schema, with the SQL that do returns. table is
+// the table name for the log. If empty, the table of the first changed object is used.
 func ChangeSchema(ctx context.Context, tx *sqlite.Tx, by By, at, table string, do func() (text string, err error)) error {
 	before, err := ReadObjects(ctx, tx)
 	if err != nil {
@@ -71,7 +72,7 @@ func ChangeSchema(ctx context.Context, tx *sqlite.Tx, by By, at, table string, d
 
 	was, became := schemaDiff(before, after)
 	all := slices.Concat(became, was)
-	// CREATE … IF NOT EXISTS may have done nothing, which is not logged.
+	// Do not log a CREATE … IF NOT EXISTS that had no effect.
 	if len(all) == 0 {
 		return nil
 	}
@@ -103,13 +104,12 @@ func parseObjects(text string) (out []Object, err error) {
 	return out, err
 }
 
-// reverseSchema gives the statements that undo a change of the schema.
+// reverseSchema returns the statements that undo a change of the schema.
 func reverseSchema(was, became []Object) ([]string, error) {
 	var drops, changes, makes []string
 	dropped := map[string]bool{}
 	oldTables, newTables := Tables(was), Tables(became)
-	// The lists hold what differs, in the order of the schema, so equal positions are the same
-	// table.
+	// The lists hold the changed tables in schema order, so equal positions are the same table.
 	for i, o := range newTables {
 		if i < len(oldTables) {
 			text, err := reverseAlter(oldTables[i], o)
@@ -124,17 +124,18 @@ func reverseSchema(was, became []Object) ([]string, error) {
 		drops = append(drops, "DROP TABLE "+sqltext.Quote(o.Name))
 	}
 
-	for _, o := range oldTables[min(len(newTables), len(oldTables)):] { // it was empty when it was dropped, see applier.checkDrop
+	// The table was empty when it was dropped.
+	for _, o := range oldTables[min(len(newTables), len(oldTables)):] {
 		makes = append(makes, o.SQL)
 	}
 
-	// What SQLite rewrote because a table or a column was renamed, it rewrites back.
+	// SQLite also restores objects that it rewrote for a rename, so skip those.
 	same := func(o Object, in []Object) bool {
 		return slices.ContainsFunc(in, func(p Object) bool { return p.Type == o.Type && p.Name == o.Name })
 	}
 	for _, o := range became {
 		if o.Type != "table" && !dropped[strings.ToLower(o.Table)] && !same(o, was) {
-			// Views and triggers go before the tables that they need.
+			// Drop views and triggers before the tables they use.
 			drops = append([]string{"DROP " + strings.ToUpper(o.Type) + " " + sqltext.Quote(o.Name)}, drops...)
 		}
 	}
@@ -158,9 +159,10 @@ func Tables(objects []Object) (out []Object) {
 	return out
 }
 
-// reverseAlter undoes one ALTER TABLE: it added columns, or renamed one or the table.
+// reverseAlter returns the statements that undo one ALTER TABLE: added columns, or a renamed
+// column or table.
 func reverseAlter(was, became Object) (out []string, err error) {
-	// Columns are only ever added at the end; the last goes first.
+	// Columns are only added at the end, so drop the last one first.
 	for n := len(became.Columns); n > len(was.Columns); n-- {
 		out = append(out, "ALTER TABLE "+sqltext.Quote(became.Name)+" DROP COLUMN "+sqltext.Quote(became.Columns[n-1]))
 	}
@@ -182,8 +184,8 @@ func reverseAlter(was, became Object) (out []string, err error) {
 	return out, nil
 }
 
-// SyncTables keeps what is known about tables in step with a change of the schema: the
-// purpose follows a name, and so does the host's trigger. It gives the SQL that it ran.
+// SyncTables updates the host's records of tables after a schema change: the purpose and the
+// host's trigger follow a rename. It returns the executed SQL.
 func SyncTables(ctx context.Context, tx *sqlite.Tx, by By, at string, before, after []Object) (ran []string, err error) {
 	for _, o := range Tables(before) {
 		i := slices.IndexFunc(after, func(p Object) bool { return p.Type == "table" && p.Page == o.Page })
@@ -204,8 +206,8 @@ func SyncTables(ctx context.Context, tx *sqlite.Tx, by By, at string, before, af
 			continue
 		}
 
-		// SQLite follows the rename inside the trigger but leaves its name, by which the host
-		// finds it.
+		// SQLite applies the rename inside the trigger but keeps the trigger's name, by which the
+		// host finds it.
 		for _, text := range []string{"DROP TRIGGER " + sqltext.Quote("_touch_"+o.Name), sqltext.TouchTrigger(after[i].Name)} {
 			if _, err := tx.SQL().ExecContext(tx.Context(ctx), text); err != nil {
 				return nil, err
@@ -215,7 +217,7 @@ func SyncTables(ctx context.Context, tx *sqlite.Tx, by By, at string, before, af
 	}
 
 	for _, o := range Tables(after) {
-		// A table is known by its root page: its name may be the only thing that changed.
+		// Compare root pages, because the table may only have been renamed.
 		if slices.ContainsFunc(before, func(p Object) bool { return p.Type == "table" && p.Page == o.Page }) {
 			continue
 		}
@@ -227,7 +229,7 @@ func SyncTables(ctx context.Context, tx *sqlite.Tx, by By, at string, before, af
 	return ran, nil
 }
 
-// DropTriggers drops all triggers and gives the SQL that makes them again.
+// DropTriggers drops all triggers and returns the SQL that creates them again.
 func DropTriggers(ctx context.Context, tx *sqlite.Tx) (definitions []string, err error) {
 	objects, err := ReadObjects(ctx, tx)
 	if err != nil {

@@ -10,24 +10,26 @@ import (
 	"rouse/agentdb/sqlvalue"
 )
 
-// Step is one thing to do to a database: SQL that changes the schema, or one row.
+// Step is one change of a database: SQL that changes the schema, or one row.
 type Step struct {
-	Change int64    // the id of the row of the changelog that it comes from
-	SQL    []string // statements; nil means that the step is about a row
+	Change int64    // id of the changelog entry
+	SQL    []string // statements; nil for a row
 
-	Table         string
-	Key           Image  // how the row is found before the step
-	Before, After *Image // nil: there is no row then. Of an update, the columns that differ.
+	Table string
+	Key   Image // key of the row before the step
+	// Before and After are the row before and after the step, or nil if there is no row. For an
+	// update, they hold the columns that differ.
+	Before, After *Image
 }
 
-// Steps says what a change did, in the order in which it did it.
+// Steps returns the steps of a change in the order in which they happened.
 func (c Change) Steps() ([]Step, error) {
 	var out []Step
 	var err error
 	switch {
 	case c.Op == opSchema:
 		out = []Step{{SQL: []string{c.SQL}}}
-	case c.Table == "": // SQL that was executed; its rows follow it
+	case c.Table == "": // executed SQL; its rows have their own entries
 	case c.isChunk():
 		out, err = c.chunk()
 	default:
@@ -44,12 +46,12 @@ func (c Change) Steps() ([]Step, error) {
 	return out, nil
 }
 
-// unreadable is the error about a row of the changelog that has another form than expected.
+// unreadable returns the error for a changelog entry with an unexpected format.
 func unreadable(id int64, err error) error {
 	return fmt.Errorf("row %d of the changelog cannot be read: %w", id, err)
 }
 
-// Reverse says how a change is undone, step by step in order.
+// Reverse returns the steps that undo a change, in order.
 func (c Change) Reverse() ([]Step, error) {
 	if c.Op == opSchema {
 		was, err := parseObjects(c.Before)
@@ -75,7 +77,7 @@ func (c Change) Reverse() ([]Step, error) {
 		return nil, err
 	}
 
-	// Later rows of an entry may depend on earlier ones, for example by a unique value that moved.
+	// Later rows of an entry may depend on earlier ones, for example if a unique value moved.
 	slices.Reverse(steps)
 	for i, s := range steps {
 		steps[i] = s.reversed()
@@ -84,10 +86,10 @@ func (c Change) Reverse() ([]Step, error) {
 	return steps, nil
 }
 
-// reversed is the opposite step. It finds the row under the key that the step gave it.
+// reversed returns the opposite step, keyed by the row's key after the original step.
 func (s Step) reversed() Step {
 	if s.After != nil {
-		// The change may have set the key itself.
+		// The change may have changed the key.
 		s.Key = s.Key.merged(*s.After)
 	}
 	s.Before, s.After = s.After, s.Before
@@ -118,15 +120,15 @@ func (c Change) row() ([]Step, error) {
 
 // chunkKey is the PK of a chunk; see Change.
 type chunkKey struct {
-	Column string   `json:"column"` // the rows are numbered from From
-	Keys   []string `json:"keys"`   // or these columns tell them apart
+	Column string   `json:"column"` // key column of rows numbered from From
+	Keys   []string `json:"keys"`   // key columns, if the rows are not numbered
 	From   any      `json:"from"`
 	To     any      `json:"to"`
 	Count  int64    `json:"count"`
-	At     string   `json:"at"` // of a chunk that was undone: when it was written
+	At     string   `json:"at"` // time of writing, for a chunk that was undone
 }
 
-// isChunk says that a change is about rows that were written, or undone, together.
+// isChunk reports whether a change covers rows that were written or undone together.
 func (c Change) isChunk() bool {
 	// An undone chunk has its rows on the other side.
 	rows := c.After
@@ -155,7 +157,7 @@ func (c Change) chunk() ([]Step, error) {
 		return nil, err
 	}
 
-	// An upsert has updated the rows that are in Before and inserted the others.
+	// An upsert updated the rows in Before and inserted the others.
 	was := make(map[string]Image, len(before))
 	for _, m := range before {
 		was[m.Pick(pk.Keys).String()] = m
@@ -171,7 +173,7 @@ func (c Change) chunk() ([]Step, error) {
 	return out, nil
 }
 
-// undoneChunk gives the steps of a chunk that was undone: those of the chunk, reversed.
+// undoneChunk returns the steps of a chunk that was undone: the steps of the chunk, reversed.
 func (c Change) undoneChunk(pk chunkKey) ([]Step, error) {
 	written := Change{ID: c.ID, At: pk.At, Table: c.Table, Before: c.After, After: c.Before}
 	pk.At = ""
@@ -196,7 +198,7 @@ func (c Change) chunkRow(pk chunkKey, row Image, was map[string]Image, i int) (S
 		if err != nil {
 			return Step{}, err
 		}
-		// The numbers are not stored for each row, because they follow each other.
+		// The numbers are consecutive, so they are not stored for each row.
 		number := Image{[]string{pk.Column}, []any{from + int64(i)}}
 		whole := c.withTimestamps(Image{append(number.Columns[:1:1], row.Columns...), append(number.Values[:1:1], row.Values...)})
 		return Step{Key: number, After: &whole}, nil
@@ -213,19 +215,18 @@ func (c Change) chunkRow(pk chunkKey, row Image, was map[string]Image, i int) (S
 	return s, nil
 }
 
-// withTimestamps adds the host's columns, which the rows of a chunk leave out because they are
-// the same for all. Tables without these columns ignore them; see storedIn.
+// withTimestamps adds the host's columns. The rows of a chunk omit them because all rows have the
+// same values. storedIn removes them for tables without these columns.
 func (c Change) withTimestamps(m Image) Image {
 	if _, ok := m.Get(sqltext.ColumnCreated); ok {
 		return m
 	}
-	// The cut capacity keeps append from writing into the columns, which all rows of a chunk
-	// share.
+	// The limited capacity makes append copy the columns, which all rows of a chunk share.
 	n := len(m.Columns)
 	return Image{append(m.Columns[:n:n], sqltext.ColumnCreated, sqltext.ColumnUpdated), append(m.Values[:n:n], c.At, c.At)}
 }
 
-// UnknownColumn is a column of the step that the table does not have, "" when it has all.
+// UnknownColumn returns a column of the step that the table does not have, or "".
 func (s Step) UnknownColumn(t *Layout) string {
 	for _, m := range []*Image{&s.Key, s.Before, s.After} {
 		if m == nil {
@@ -238,8 +239,9 @@ func (s Step) UnknownColumn(t *Layout) string {
 	return ""
 }
 
-// Statement returns the SQL of a step about a row. Names in a condition stand with their table,
-// because SQLite takes an unknown bare name for a text. A row that is in the way stops the step.
+// Statement returns the SQL of a step for a row. Column names are qualified with the table,
+// because SQLite takes an unknown bare name for a string. A conflicting row makes the statement
+// fail. The query is empty if the table stores no column of an update any more.
 func (s Step) Statement(t *Layout) (query string, args []any) {
 	where := func() {
 		conds := make([]string, len(s.Key.Columns))
@@ -259,7 +261,7 @@ func (s Step) Statement(t *Layout) (query string, args []any) {
 		query = "INSERT OR ABORT INTO " + sqltext.Quote(s.Table) + " (" + sqltext.QuoteAll(m.Columns) + ") VALUES (" + sqltext.Placeholders(len(m.Columns)) + ")"
 	default:
 		m := s.After.storedIn(t)
-		// Every column that differed is gone from the table.
+		// The table has lost every column that differed.
 		if len(m.Columns) == 0 {
 			return "", nil
 		}
@@ -277,7 +279,7 @@ func (s Step) Statement(t *Layout) (query string, args []any) {
 	return query, args
 }
 
-// storedIn leaves out what the table does not store.
+// storedIn returns the image without the columns that the table does not store.
 func (m Image) storedIn(t *Layout) (out Image) {
 	for i, name := range m.Columns {
 		if sqltext.ContainsFold(t.ImageColumns(), name) {
@@ -287,8 +289,8 @@ func (m Image) storedIn(t *Layout) (out Image) {
 	return out
 }
 
-// missingIn are the columns that the table does not store. The host's are none of them: the rows
-// of a chunk are given them, whether their table has them or not.
+// missingIn returns the columns that the table does not store, except the host's columns: chunk
+// rows always get these.
 func (m Image) missingIn(t *Layout) (out []string) {
 	for _, name := range m.Columns {
 		if !sqltext.IsHostColumn(name) && !sqltext.ContainsFold(t.ImageColumns(), name) {

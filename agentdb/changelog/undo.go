@@ -15,43 +15,43 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// UndoSpec says which run to undo, and how far that may go.
+// UndoSpec selects the run to undo and sets the limits of the undo.
 type UndoSpec struct {
 	Run int64
-	// Force goes on where somebody else changed the same rows later; what they wrote there
-	// is then in the changelog alone.
+	// Force continues if rows were changed after the run. The later values then exist only in the
+	// changelog.
 	Force  bool
-	DryRun bool // do everything, then roll it back: the result says what an undo would do
-	// Progress, when set, hears how many of the run's entries of the changelog are done; one
-	// of an import has a thousand rows.
+	DryRun bool // roll back at the end: the result describes a real undo
+	// Progress receives the number of the run's changelog entries that are done, and their total.
+	// One entry of an import has a thousand rows. Optional.
 	Progress func(done, of int64)
 }
 
-// Undone is what an undo of a run did, or would do.
+// Undone is the result of an undo, or of a dry run.
 type Undone struct {
 	Run           int64         `json:"run"`
-	Done          bool          `json:"done"`     // it is in the file now
+	Done          bool          `json:"done"`     // the undo was committed
 	CanUndo       bool          `json:"can_undo"` // there is no conflict
-	Changes       int64         `json:"changes"`  // entries of the changelog
+	Changes       int64         `json:"changes"`  // number of changelog entries
 	Tables        []UndoneTable `json:"tables"`
-	Schema        []string      `json:"schema"`    // SQL that undoes changes of the schema
+	Schema        []string      `json:"schema"`    // SQL that undoes schema changes
 	Conflicts     []Conflict    `json:"conflicts"` // the first 20
 	ConflictCount int64         `json:"conflict_count"`
-	Remaining     []string      `json:"left"` // what stays, because it is not a row
+	Remaining     []string      `json:"left"` // other effects of the run, which remain
 }
 
-// UndoneTable counts rows that are as they were before the run.
+// UndoneTable counts the rows of a table that an undo reset.
 type UndoneTable struct {
 	Name     string `json:"name"`
-	Removed  int64  `json:"removed"` // the run had written them
+	Removed  int64  `json:"removed"` // rows that the run had inserted
 	Changed  int64  `json:"changed"`
-	Restored int64  `json:"restored"` // the run had deleted them for good
+	Restored int64  `json:"restored"` // rows that the run had hard-deleted
 }
 
-// Conflict is something that came after the run and would be lost with it.
+// Conflict is a later change that the undo would overwrite or delete.
 type Conflict struct {
 	Table string `json:"table"`
-	Key   string `json:"key,omitempty"` // of the row: {"id":7}
+	Key   string `json:"key,omitempty"` // key of the row: {"id":7}
 	Why   string `json:"why"`
 }
 
@@ -59,12 +59,12 @@ const (
 	maxConflicts = 20
 )
 
-// ErrRollback ends the transaction of an undo that is only tried.
+// ErrRollback makes the caller roll back an undo without an error.
 var ErrRollback = errors.New("the undo is rolled back")
 
-// Undo reverses the changes of a run, the newest first, inside a transaction, and records that. It
-// returns errRollback with the result if the caller must roll the transaction back: spec asks for a
-// dry run, or a later change conflicts and spec.Force is not set.
+// Undo reverses the changes of a run, the newest first, and records the undo. It returns
+// ErrRollback with the result if the caller must roll the transaction back. That is the case for
+// a dry run, and if a later change conflicts and spec.Force is not set.
 func Undo(ctx context.Context, tx *sqlite.Tx, by By, spec UndoSpec) (Undone, error) {
 	u := newUndoer(tx, by, spec)
 	if err := u.run(ctx); err != nil {
@@ -84,15 +84,15 @@ type undoer struct {
 	tx                *sqlite.Tx
 	by                By
 	at                string
-	layouts           map[string]*Layout // nil: there is none of that name
+	layouts           map[string]*Layout // nil value: no such table
 	spec              UndoSpec
 	out               Undone
 	counts            map[string]*UndoneTable
-	upto              int64
-	conflicts         map[string]bool // Table and key
-	suspended         []string        // definitions of the triggers that are dropped meanwhile
+	upto              int64           // newest changelog id of the run
+	conflicts         map[string]bool // key: table and row key
+	suspended         []string        // definitions of the dropped triggers
 	triggersSuspended bool
-	renamed           []rename // nil: not read yet
+	renamed           []rename // nil means not read yet
 }
 
 func newUndoer(tx *sqlite.Tx, by By, spec UndoSpec) *undoer {
@@ -103,7 +103,8 @@ func newUndoer(tx *sqlite.Tx, by By, spec UndoSpec) *undoer {
 }
 
 func (u *undoer) run(ctx context.Context) error {
-	// Rows go and come in the order of the changelog, and are only consistent at the end.
+	// The undo follows the order of the changelog, so foreign keys are only consistent at the
+	// end.
 	if _, err := u.tx.SQL().ExecContext(ctx, "pragma defer_foreign_keys=1"); err != nil {
 		return err
 	}
@@ -115,7 +116,7 @@ func (u *undoer) run(ctx context.Context) error {
 
 	u.out.Changes = int64(len(ids))
 	for i, id := range ids {
-		// An import has one entry for a thousand rows, so this is not called too often.
+		// One entry can hold a thousand rows, so this is not called too often.
 		if u.spec.Progress != nil {
 			u.spec.Progress(int64(i), u.out.Changes)
 		}
@@ -140,13 +141,13 @@ func (u *undoer) run(ctx context.Context) error {
 	return u.listRemaining(ctx)
 }
 
-// changeIDs are the changes of the run since it was last undone, the newest first.
+// changeIDs returns the changes of the run since it was last undone, the newest first.
 func (u *undoer) changeIDs(ctx context.Context) ([]int64, error) {
 	return sqlite.Collect(ctx, u.tx.SQL(), sqlite.Single[int64], `select id from _changelog where run_id = ?1 and ledger = `+lineage.OfRun+` and actor in ('agent', 'migration')
 		and id > (select coalesce(max(upto), 0) from _undone where run_id = ?1 and ledger = `+lineage.OfRun+`) order by id desc`, u.spec.Run)
 }
 
-// readChange reads one, because all of an import's together need not fit into memory.
+// readChange reads one change. All changes of an import together may not fit into memory.
 func (u *undoer) readChange(ctx context.Context, id int64) (Change, error) {
 	found, err := sqlite.Collect(ctx, u.tx.SQL(), scanChange, selectChange+`id = ?`, id)
 	if err != nil || len(found) == 0 {
@@ -165,8 +166,7 @@ func (u *undoer) undoChange(ctx context.Context, c Change) error {
 	}
 
 	for _, s := range steps {
-		// A change of the schema needs the triggers: it may be about one, and a rename rewrites
-		// them.
+		// A schema change needs the triggers: it may affect one, and a rename rewrites them.
 		if s.SQL != nil {
 			if err := u.restoreTriggers(ctx); err != nil {
 				return err
@@ -183,7 +183,7 @@ func (u *undoer) undoChange(ctx context.Context, c Change) error {
 	return u.undoRows(ctx, steps)
 }
 
-// undoRows does steps about rows without triggers, whose effects have steps of their own.
+// undoRows runs steps for rows without triggers. The effects of triggers have their own steps.
 func (u *undoer) undoRows(ctx context.Context, steps []Step) error {
 	if len(steps) == 0 {
 		return nil
@@ -208,7 +208,7 @@ func (u *undoer) undoRows(ctx context.Context, steps []Step) error {
 }
 
 func (u *undoer) undoRow(ctx context.Context, s Step) error {
-	// Everything below talks to the tables as they are called today.
+	// From here on, use the current names of tables and columns.
 	s, err := u.withCurrentNames(ctx, s)
 	if err != nil {
 		return err
@@ -241,7 +241,7 @@ func (u *undoer) undoRow(ctx context.Context, s Step) error {
 		return nil
 	}
 
-	// A refused statement must not leave its rows among the recorded ones.
+	// A rejected statement must not leave its rows among the recorded changes.
 	mark := u.tx.ChangeCount()
 	result, err := u.tx.SQL().ExecContext(ctx, query, args...)
 	if dberr.Refused(err) {
@@ -250,7 +250,7 @@ func (u *undoer) undoRow(ctx context.Context, s Step) error {
 		if !u.spec.Force {
 			return nil
 		}
-		// Where another row has the same unique value by now, Force replaces that one.
+		// If another row now has the same unique value, Force replaces that row.
 		query = strings.Replace(query, " OR ABORT ", " OR REPLACE ", 1)
 		result, err = u.tx.SQL().ExecContext(ctx, query, args...)
 	}
@@ -284,14 +284,14 @@ func (u *undoer) table(name string) *UndoneTable {
 	return t
 }
 
-// layout reads a table once; nil when there is none of the name.
+// layout reads the layout of a table once. It returns nil if there is no such table.
 func (u *undoer) layout(ctx context.Context, name string) (*Layout, error) {
 	if t, ok := u.layouts[name]; ok {
 		return t, nil
 	}
 
 	t, err := ReadLayout(ctx, u.tx, name)
-	// That there is no such table is remembered too.
+	// Cache a missing table too.
 	if errors.Is(err, sql.ErrNoRows) {
 		t, err = nil, nil
 	}
@@ -307,7 +307,7 @@ func (u *undoer) layout(ctx context.Context, name string) (*Layout, error) {
 	return t, nil
 }
 
-// suspendTriggers drops the triggers until the schema is needed as it is.
+// suspendTriggers drops the triggers until restoreTriggers is called.
 func (u *undoer) suspendTriggers(ctx context.Context) (err error) {
 	if u.triggersSuspended {
 		return nil
@@ -329,7 +329,7 @@ func (u *undoer) restoreTriggers(ctx context.Context) error {
 
 // recordUndo records the undo itself.
 func (u *undoer) recordUndo() error {
-	// A resumed attempt would otherwise take its writes for done.
+	// Otherwise a resumed attempt would treat its writes as already done.
 	if _, err := u.tx.Exec(`delete from _calls where ledger = `+lineage.OfRun+` and run = ?1`, u.spec.Run); err != nil {
 		return err
 	}
@@ -363,7 +363,7 @@ func (u *undoer) result(done bool) Undone {
 	return out
 }
 
-// listRemaining names what stays because it is neither a row nor part of the schema.
+// listRemaining lists the effects of the run that are neither rows nor part of the schema.
 func (u *undoer) listRemaining(ctx context.Context) error {
 	views, err := sqlite.Collect(ctx, u.tx.SQL(), sqlite.Single[string], `select name from _views where run_id = ?1 and ledger = `+lineage.OfRun+` order by name`, u.spec.Run)
 	for _, name := range views {
@@ -372,8 +372,8 @@ func (u *undoer) listRemaining(ctx context.Context) error {
 	return err
 }
 
-// UndoneAt returns the time a run was last undone, or the zero time. What the run recorded before
-// that is no longer in the database.
+// UndoneAt returns the time a run was last undone, or the zero time if it was not. The rows the
+// run wrote before that time are no longer in the database.
 func UndoneAt(ctx context.Context, q *sql.DB, run int64) (time.Time, error) {
 	var at string
 	if err := q.QueryRowContext(ctx, `select coalesce(max(at), '') from _undone where run_id = ?1 and ledger = `+lineage.OfRun, run).Scan(&at); err != nil || at == "" {

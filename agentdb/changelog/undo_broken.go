@@ -12,11 +12,11 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// Key tells objects of one schema apart.
+// key returns a key that is unique within one schema.
 func (o Object) key() string { return o.Type + " " + strings.ToLower(o.Name) }
 
-// broken returns why views and triggers do not work, by their keys. It asks SQLite, which compiles
-// a view when it is read and a trigger when a statement would fire it.
+// broken returns the errors of views and triggers that do not work, by object key. It lets SQLite
+// compile a SELECT for each view and the statements that fire each trigger.
 func (u *undoer) broken(ctx context.Context, objects []Object) (map[string]string, error) {
 	out := map[string]string{}
 	var triggers []Object
@@ -28,7 +28,7 @@ func (u *undoer) broken(ctx context.Context, objects []Object) (map[string]strin
 			} else if why != "" {
 				out[o.key()] = why
 			}
-		case o.Type == "trigger" && !strings.HasPrefix(o.Name, "_"): // the host's own know their table alone
+		case o.Type == "trigger" && !strings.HasPrefix(o.Name, "_"): // host triggers depend only on their own table
 			triggers = append(triggers, o)
 		}
 	}
@@ -39,8 +39,8 @@ func (u *undoer) broken(ctx context.Context, objects []Object) (map[string]strin
 	return out, u.brokenTriggers(ctx, triggers, out)
 }
 
-// brokenTriggers tries each trigger by itself, with no other there that the same statement would
-// compile.
+// brokenTriggers tests each trigger alone, because a statement compiles all triggers of its
+// table.
 func (u *undoer) brokenTriggers(ctx context.Context, triggers []Object, out map[string]string) (err error) {
 	if _, err := u.tx.SQL().ExecContext(ctx, "savepoint broken"); err != nil {
 		return err
@@ -69,14 +69,14 @@ func (u *undoer) brokenTriggers(ctx context.Context, triggers []Object, out map[
 	return nil
 }
 
-// tryTrigger makes a trigger, has SQLite compile what fires it, and drops it again.
+// tryTrigger creates a trigger, compiles the statements that fire it, and drops it again.
 func (u *undoer) tryTrigger(ctx context.Context, o Object) (why string, err error) {
 	statements, err := u.firing(ctx, o)
 	if err != nil {
 		return "", err
 	}
 
-	// What fails without the trigger says nothing about it.
+	// Errors that also occur without the trigger are not its fault.
 	without := map[string]string{}
 	for _, text := range statements {
 		if without[text], err = u.compiles(ctx, text); err != nil {
@@ -105,7 +105,7 @@ func (u *undoer) tryTrigger(ctx context.Context, o Object) (why string, err erro
 	return why, err
 }
 
-// firing gives statements of which one fires a trigger, whichever event it is for.
+// firing returns an insert, an update and a delete, one of which fires the trigger.
 func (u *undoer) firing(ctx context.Context, o Object) ([]string, error) {
 	var set string
 	const columns = `select coalesce(group_concat('"' || replace(name, '"', '""') || '" = NULL'), '') from pragma_table_xinfo(?) where hidden = 0`
@@ -117,7 +117,8 @@ func (u *undoer) firing(ctx context.Context, o Object) ([]string, error) {
 	return []string{"INSERT INTO " + table + " DEFAULT VALUES", "UPDATE " + table + " SET " + set, "DELETE FROM " + table}, nil
 }
 
-// compiles says why SQLite would not run a statement, "" when it would. Nothing is run.
+// compiles returns SQLite's error for a statement, or "" if it is valid. The statement is not
+// executed.
 func (u *undoer) compiles(ctx context.Context, text string) (why string, err error) {
 	rows, err := u.tx.SQL().QueryContext(ctx, "EXPLAIN "+text)
 	if err == nil {
@@ -126,9 +127,9 @@ func (u *undoer) compiles(ctx context.Context, text string) (why string, err err
 	}
 
 	switch sqlite.Code(err) {
-	case 0: // not SQLite's refusal, but a failure of the host or the deadline
+	case 0: // host failure or deadline
 		return "", err
-	case sqlite3.SQLITE_AUTH: // what the authorizer refuses, it refused before
+	case sqlite3.SQLITE_AUTH: // denied by the authorizer, not broken
 		return "", nil
 	}
 	return dberr.SQLText(err), nil

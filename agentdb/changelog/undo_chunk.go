@@ -8,15 +8,14 @@ import (
 	"rouse/agentdb/dberr"
 )
 
-// undoChunk undoes a chunk of rows that are as the run left them, and records that in one entry, as
-// the chunk was written. If done is false, nothing happened, and the rows have to be undone and
-// recorded one by one.
+// undoChunk undoes a chunk if its rows are unchanged since the run, and records the undo in one
+// entry. If done is false, it had no effect, and the caller must undo and record each row.
 func (u *undoer) undoChunk(ctx context.Context, c Change, steps []Step) (done bool, err error) {
-	// The entry names the table and its columns as they were.
+	// The entry uses the original names of the table and its columns.
 	if since, err := u.renamesAfter(ctx, c.ID, c.Table); len(since) > 0 || err != nil {
 		return false, err
 	}
-	// Deleting rows that others point at may cascade, which is only recorded row by row.
+	// Deleting rows that other tables refer to may cascade, which is only recorded per row.
 	t, err := u.layout(ctx, c.Table)
 	if err != nil || t == nil || t.Parent {
 		return false, err
@@ -49,7 +48,7 @@ func (u *undoer) undoChunk(ctx context.Context, c Change, steps []Step) (done bo
 	return true, err
 }
 
-// undoUntouched does steps about rows. It stops at the first row that has a conflict.
+// undoUntouched runs steps for rows. It stops at the first row with a conflict.
 func (u *undoer) undoUntouched(ctx context.Context, t *Layout, steps []Step) (done bool, err error) {
 	for _, s := range steps {
 		if s.UnknownColumn(t) != "" {

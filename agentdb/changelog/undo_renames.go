@@ -8,16 +8,16 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// rename is a change of the schema after which a table or its columns have other names.
+// rename is a schema change that renamed a table or its columns.
 type rename struct {
 	change      int64
-	was, became string            // the table
-	columns     map[string]string // by the old name in lower case, those that have another
+	was, became string            // names of the table
+	columns     map[string]string // old name in lower case to new name
 }
 
-// allRenames reads them all, the oldest first; what the undo itself renamed is among them.
+// allRenames returns all renames, the oldest first, including those of the undo itself.
 func (u *undoer) allRenames(ctx context.Context) ([]rename, error) {
-	// Read once: a run can have very many entries.
+	// Read them once: a run can have very many entries.
 	if u.renamed != nil {
 		return u.renamed, nil
 	}
@@ -60,11 +60,11 @@ func renamesBetween(change int64, was, became []Object) (out []rename) {
 	return out
 }
 
-// renamesAfter are the renames of a table since a change, the oldest first.
+// renamesAfter returns the renames of a table since a change, the oldest first.
 func (u *undoer) renamesAfter(ctx context.Context, change int64, table string) (out []rename, err error) {
 	all, err := u.allRenames(ctx)
 	for _, r := range all {
-		// Each rename begins with the name that the one before gave.
+		// Each rename starts with the name that the previous one set.
 		if r.change > change && strings.EqualFold(r.was, table) {
 			out, table = append(out, r), r.became
 		}
@@ -72,7 +72,7 @@ func (u *undoer) renamesAfter(ctx context.Context, change int64, table string) (
 	return out, err
 }
 
-// withCurrentNames gives a step with the names that its table and columns have now.
+// withCurrentNames returns a step with the current names of its table and columns.
 func (u *undoer) withCurrentNames(ctx context.Context, s Step) (Step, error) {
 	since, err := u.renamesAfter(ctx, s.Change, s.Table)
 	for _, r := range since {

@@ -11,8 +11,8 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// undoSchema undoes a change of the schema: a table that the run made is dropped once the
-// run's rows are out of it, and no others are in.
+// undoSchema undoes a schema change. A table that the run created is dropped only if no rows
+// remain in it after the run's rows are deleted.
 func (u *undoer) undoSchema(ctx context.Context, c Change, s Step) error {
 	became, err := parseObjects(c.After)
 	if err != nil {
@@ -24,7 +24,7 @@ func (u *undoer) undoSchema(ctx context.Context, c Change, s Step) error {
 		return err
 	}
 
-	// What the run made has to be there as it made it, or somebody has changed it since.
+	// The run's objects must be unchanged; otherwise they were changed later.
 	for _, o := range became {
 		if !slices.ContainsFunc(before, func(p Object) bool { return p.Type == o.Type && p.Name == o.Name && p.SQL == o.SQL }) {
 			u.addConflict(o.Table, "", fmt.Sprintf("the %s %s was changed or removed later", o.Type, o.Name))
@@ -78,7 +78,7 @@ func (u *undoer) runStatements(ctx context.Context, s Step) ([]string, error) {
 		}
 
 		if _, err := u.tx.SQL().ExecContext(ctx, text); err != nil {
-			// Not SQLite's refusal, but a failure of the host or the deadline.
+			// Not SQLite's error, but a host failure or the deadline.
 			if sqlite.Code(err) == 0 {
 				return ran, err
 			}
@@ -91,16 +91,16 @@ func (u *undoer) runStatements(ctx context.Context, s Step) ([]string, error) {
 	return ran, nil
 }
 
-// prepareDrop looks for rows and values of others that a statement would delete. With Force
-// the rows are deleted first, so that the changelog has them.
+// prepareDrop adds conflicts for other rows and values that a statement would delete. It reports
+// whether the statement can run. With Force it deletes the rows of a table first, so that the
+// changelog records them.
 func (u *undoer) prepareDrop(ctx context.Context, text string) (bool, error) {
 	if table, ok := strings.CutPrefix(text, "DROP TABLE "); ok {
 		var rows int64
 		if err := u.tx.SQL().QueryRowContext(ctx, "SELECT count(*) FROM "+table).Scan(&rows); err != nil {
 			return false, err
 		}
-		// The rows of the run itself are gone by now, since its changes are undone from the
-		// newest.
+		// The run's own rows are already deleted, because undo starts with the newest change.
 		if rows == 0 {
 			return true, nil
 		}
@@ -110,7 +110,7 @@ func (u *undoer) prepareDrop(ctx context.Context, text string) (bool, error) {
 			return false, nil
 		}
 
-		// DROP TABLE is recorded as a change of the schema alone, without its rows.
+		// DROP TABLE is logged only as a schema change, without its rows.
 		changes, err := u.tx.RecordChanges(ctx, func(ctx context.Context) error {
 			_, err := u.tx.SQL().ExecContext(ctx, "DELETE FROM "+table+" WHERE true")
 			return err
@@ -145,8 +145,8 @@ func (u *undoer) prepareDrop(ctx context.Context, text string) (bool, error) {
 	return rows == 0 || u.spec.Force, nil
 }
 
-// checkDependents looks for what others made that would not work any more, though it did. With
-// Force it is dropped too; dropped is the SQL for that.
+// checkDependents adds conflicts for views, indexes and triggers that were created later and
+// would be dropped or stop working. With Force, it drops the broken ones and returns the SQL.
 func (u *undoer) checkDependents(ctx context.Context, before, after, became []Object, brokenBefore map[string]string) (dropped []string, err error) {
 	for _, o := range before {
 		is := func(p Object) bool { return p.Type == o.Type && p.Name == o.Name }

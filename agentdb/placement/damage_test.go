@@ -19,7 +19,7 @@ import (
 	"rouse/internal/ledger/node"
 )
 
-// begin has a node do a run of clerk that makes its table, with notes in it.
+// begin runs clerk on a node: the run creates its table with notes in it.
 func (n *nodeName) begin(with ...string) ledger.Run {
 	n.t.Helper()
 	r, err := n.run("clerk")
@@ -42,7 +42,7 @@ func (n *nodeName) count(query string) (count int) {
 	return count
 }
 
-// TestUndoIsShipped: an undo is done where the agent is, and is at the next node.
+// TestUndoIsShipped checks that an undo runs at the agent's node and reaches the next node.
 func TestUndoIsShipped(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -76,7 +76,8 @@ func TestUndoIsShipped(t *testing.T) {
 	}
 }
 
-// TestEmptiedCopies: what was shipped is gone, as in a fresh database that has the ledger from elsewhere: all of it is shipped again.
+// TestEmptiedCopies checks that a database is shipped again as a whole if its shipped files are
+// gone. That happens in a new PostgreSQL database with a ledger from elsewhere.
 func TestEmptiedCopies(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -101,7 +102,8 @@ func TestEmptiedCopies(t *testing.T) {
 	}
 }
 
-// TestTakeLocal: the file that lies at a node counts, where its owner says so, and not what was shipped.
+// TestTakeLocal checks that a node's local file replaces the shipped state if the owner requests
+// it.
 func TestTakeLocal(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -145,7 +147,7 @@ func TestTakeLocal(t *testing.T) {
 	}
 }
 
-// TestGivenUp: callers that give up while their writes are being shipped leave nothing that stands in the way of later ones, nor of their
+// TestGivenUp checks that callers that give up during shipping do not block later callers or the
 // owner's replacement.
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
@@ -188,7 +190,8 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestReplacedInPeace: no other node gets an agent while its database is being replaced.
+// TestReplacedInPeace checks that no other node gets an agent while its database is being
+// replaced.
 func TestReplacedInPeace(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -210,7 +213,8 @@ func TestReplacedInPeace(t *testing.T) {
 	}
 }
 
-// TestFolderGone: a folder of the home that was lost does not make an empty database out of one that was shipped.
+// TestFolderGone checks that losing a home folder does not turn a shipped database into an empty
+// one.
 func TestFolderGone(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -226,7 +230,7 @@ func TestFolderGone(t *testing.T) {
 	}
 }
 
-// TestOlderLedger: a ledger that was put back to an older state does not take the newer file away.
+// TestOlderLedger checks that a ledger restored to an older state does not remove the newer file.
 func TestOlderLedger(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -247,7 +251,7 @@ func TestOlderLedger(t *testing.T) {
 	}
 }
 
-// TestNamesInTwoCases: agents whose names differ in case have each what was written for it.
+// TestNamesInTwoCases checks that agents with names that differ only in case keep separate data.
 func TestNamesInTwoCases(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -263,7 +267,8 @@ func TestNamesInTwoCases(t *testing.T) {
 	}
 }
 
-// TestDamagedCopy: a copy that is only read here is fetched again when it is damaged, and keeps no run from being done here.
+// TestDamagedCopy checks that a damaged read-only copy is fetched again and does not block runs
+// here.
 func TestDamagedCopy(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -297,13 +302,14 @@ func TestDamagedCopy(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForShipping: while something large of an agent is on its way, other runs start, and the agent is asked for again.
+// TestNobodyWaitsForShipping checks that a large upload of one agent does not block other runs or
+// later requests for the agent.
 func TestNobodyWaitsForShipping(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	north, south := c.start("north", t.TempDir()), c.start("south", t.TempDir())
 	north.begin("a")
-	tx, err := north.db.BeginTx(t.Context(), nil) // as AgentCopies.Put has it
+	tx, err := north.db.BeginTx(t.Context(), nil) // as in AgentCopies.Put
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +335,7 @@ func TestNobodyWaitsForShipping(t *testing.T) {
 	}
 }
 
-// TestFewWritesAPart: what is shipped by many processes, each of few writes, is merged, too.
+// TestFewWritesAPart checks that shipped files are merged even if each process makes few writes.
 func TestFewWritesAPart(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -1,15 +1,17 @@
-// Package placement has each agent's database be at the node that works for the agent, and come along when another one does.
+// Package placement moves each agent's database to the node that runs the agent.
 //
 // # Design
 //
-// The ledger says which node has an agent, under a lease with a number that grows each time that another node gets it. The node that
-// has it works on the file in its home, and ships what is committed (internal/storage/replica) to the ledger's database before anybody is told
-// that it is done: so who gets the agent next finds all that any run has on record, and a node that was taken for dead and
-// comes back ships nothing any more, because its lease is an old one. What it had committed and not shipped, nobody was told of; its
-// file is replaced by what was shipped when the agent comes back.
+// The ledger records the node of each agent and a lease number. The number grows each time another
+// node gets the agent. The agent's node uses the file in its home. It ships every commit
+// (internal/storage/replica) to the ledger's database before it acknowledges the write. The next
+// node therefore finds all writes of recorded runs. A node that was considered dead and comes
+// back cannot ship any more, because its lease is old. Its commits that were not shipped were
+// never acknowledged. Its file is replaced by the shipped state when the agent comes back.
 //
-// A node that has not got the agent reads a copy of what was shipped last.
+// Other nodes read a copy of the last shipped state.
 //
-// Files do not come along: labels and copies for undo know them by their paths. An agent that has files in its folder of the home,
-// or whose skills store something, stays where they are (that is on record before the call that made them).
+// Files do not move, because labels and undo copies refer to them by path. An agent stays at its
+// node if it has files in its folder of the home, or if its skills store data. The ledger records
+// that before the call that creates the files.
 package placement

@@ -11,7 +11,8 @@ import (
 	"rouse/internal/ledger/node"
 )
 
-// hasFiles says whether an agent has made something in the home beside its database, which does not come along.
+// hasFiles reports whether an agent has files in the home other than its database. They do not
+// move.
 func (k *Manager) hasFiles(a *agent) bool {
 	for _, folder := range []string{filepath.Join(k.o.Agents, a.name, "work"), filepath.Join(k.o.Agents, a.name, "home"), filepath.Join(k.o.Storage, a.name)} {
 		if !isEmpty(folder) {
@@ -21,7 +22,7 @@ func (k *Manager) hasFiles(a *agent) bool {
 	return false
 }
 
-// isEmpty says whether there is nothing in a folder, or none. What cannot be read may be something.
+// isEmpty reports whether a folder is empty or missing. An unreadable folder counts as not empty.
 func isEmpty(folder string) bool {
 	f, err := os.Open(folder)
 	if errors.Is(err, os.ErrNotExist) {
@@ -35,7 +36,7 @@ func isEmpty(folder string) bool {
 	return errors.Is(err, io.EOF)
 }
 
-// keep puts on record whether other nodes can get an agent whose database is shipped.
+// keep records in the ledger whether other nodes can get an agent. The database must be shipped.
 func (k *Manager) keep(ctx context.Context, a *agent, copies node.AgentCopies) error {
 	a.keeping.Lock()
 	defer a.keeping.Unlock()
@@ -70,7 +71,8 @@ func (k *Manager) Stay(ctx context.Context, name string, h pool.Hold) error {
 	return nil
 }
 
-// Acquire has all of an agent be here that comes along, before a run of it begins: its database, where it has one.
+// Acquire moves an agent to this node before a run begins and ships its database if necessary. It
+// returns *node.AgentElsewhereError if another node has the agent.
 func (k *Manager) Acquire(ctx context.Context, name string) error {
 	h, err := k.Hold(ctx, name)
 	if err != nil {
@@ -89,7 +91,8 @@ func (k *Manager) Acquire(ctx context.Context, name string) error {
 	return k.Pin(ctx, name)
 }
 
-// AcquireAll ships the databases of this node's agents that are nowhere else yet, so that other nodes can get them.
+// AcquireAll ships the databases of this node's agents that are not shipped yet, so that other
+// nodes can get them.
 func (k *Manager) AcquireAll(ctx context.Context) {
 	homes, err := k.o.Ledger.Nodes.AgentHomes(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -105,8 +108,8 @@ func (k *Manager) AcquireAll(ctx context.Context) {
 	}
 }
 
-// Pin puts on record whether other nodes can get an agent: not when it has files here. It comes before anything is on record that
-// made files.
+// Pin records in the ledger whether other nodes can get an agent. They cannot if it has files
+// here. Call it before the ledger records a call that created files.
 func (k *Manager) Pin(ctx context.Context, name string) error {
 	a := k.agent(name)
 	files := k.hasFiles(a)
@@ -117,7 +120,7 @@ func (k *Manager) Pin(ctx context.Context, name string) error {
 		return nil
 	}
 	if !files && a.exists() {
-		return nil // with the next that is shipped
+		return nil // recorded when its database is next shipped
 	}
 
 	home, err := k.o.Ledger.Nodes.AgentHome(ctx, name, k.o.Node)

@@ -9,11 +9,11 @@ import (
 	"rouse/internal/atomicfile"
 )
 
-// leaseNote is a file in which a node notes the lease under which it has an agent's database.
+// leaseNote is a file with the lease under which this node has an agent's database.
 type leaseNote struct {
 	path string
-	// owner names the ledger and the agent, and begins the text of the file. Leases of others do not
-	// count, even if the file system ignores the case of names.
+	// owner identifies the ledger and the agent and is the start of the file. It makes a note of
+	// another agent invalid, even if the file system ignores the case of names.
 	owner string
 }
 
@@ -23,8 +23,7 @@ func (n leaseNote) exists() bool {
 	return err == nil && strings.HasPrefix(string(text), n.owner)
 }
 
-// holds reports whether the database file is the one that this node had under the lease, so that it
-// can be used further.
+// holds reports whether this node has the database file under the lease and can continue with it.
 func (n leaseNote) holds(lease int64) bool {
 	text, err := os.ReadFile(n.path)
 	return err == nil && string(text) == n.text(lease)

@@ -23,58 +23,61 @@ import (
 )
 
 const (
-	// tendEvery is after how many writes what was shipped of a database is merged. The first one of a process counts as the last of so many.
+	// tendEvery is the number of writes between two merges of a database's shipped files. The
+	// first write of a process also starts a merge.
 	tendEvery = 64
-	// shipFor is how long one shipping may take. Whoever wants it may give up before: what is on its way arrives, or does not, and
-	// that has to be known.
+	// shipFor is the timeout for shipping. It does not end with the caller's context, because the
+	// result of an upload in progress must be known.
 	shipFor = 10 * time.Minute
-	// closeFor is how long a keeper waits at its end for what was shipped to be merged; the next one does it otherwise.
+	// closeFor is how long Close waits for merges. The next process repeats an unfinished merge.
 	closeFor = 5 * time.Second
 )
 
-// Options say whose databases placement.
+// Options configures a Manager.
 type Options struct {
-	Ledger  *ledger.Ledger // on PostgreSQL
-	Node    string         // whose home it is
-	Agents  string         // the folder of the agents: AGENT/db.sqlite, and AGENT/work of those that make files
-	Storage string         // the folder of what skills store: AGENT/SKILL.db
-	State   string         // the folder for what is known of the files
+	Ledger  *ledger.Ledger // in PostgreSQL
+	Node    string         // name of this node
+	Agents  string         // folder with AGENT/db.sqlite, and AGENT/work for agents that create files
+	Storage string         // folder with the data of skills: AGENT/SKILL.db
+	State   string         // folder for lease notes and shipping state
 	Logger  *slog.Logger
 }
 
-// Manager ships the databases of the agents that its node has, and gets those of the agents that it is given.
+// Manager ships the databases of its node's agents and fetches those of agents that move to it.
 type Manager struct {
 	o       Options
 	pool    *pool.Pool
 	tending sync.WaitGroup
 	stop    context.CancelFunc
-	running context.Context //nolint:containedctx // of what goes on between calls
+	running context.Context //nolint:containedctx // for work between calls
 
 	mu     sync.Mutex
-	agents map[string]*agent // by their names
+	agents map[string]*agent // key: agent name
 }
 
 // agent is one agent's database.
 type agent struct {
 	name string
-	path string // of the database
+	path string // path of the database
 
-	mu      sync.Mutex // held while it is fetched or shipped
+	mu      sync.Mutex // held while the database is fetched or shipped
 	shipper *replica.Shipper
 	store   *store
 
-	keeping sync.Mutex // held while it is looked whether the agent has files, and that is put on record
-	alone   bool       // this process put on record that it has; with keeping
+	keeping sync.Mutex // held while checking for files and recording the result
+	alone   bool       // this process recorded that the agent has files; guarded by keeping
 
 	asked sync.Mutex
-	state node.HomeState // as the ledger had it last
-	// By those who want their writes shipped: who comes later is served with who came before.
+	state node.HomeState // last known state in the ledger
+	// wanted counts requests to ship, done the requests that were served. One shipment serves all
+	// earlier requests.
 	wanted, done uint64
 	writes       int
-	tended       bool // it is being tended
+	tended       bool // a merge is running
 }
 
-// New shares a pool with other nodes. Nothing of it was opened.
+// New returns a Manager that shares a pool with other nodes. The pool must not have opened any
+// database yet.
 func New(ctx context.Context, pool *pool.Pool, o Options) *Manager {
 	k := &Manager{o: o, pool: pool, agents: map[string]*agent{}}
 	if k.o.Logger == nil {
@@ -87,7 +90,7 @@ func New(ctx context.Context, pool *pool.Pool, o Options) *Manager {
 	return k
 }
 
-// Close waits a while for what goes on beside the writes. The pool is closed before.
+// Close waits a short time for running merges, then stops them. Close the pool first.
 func (k *Manager) Close() {
 	over := make(chan struct{})
 	go func() {
@@ -95,7 +98,7 @@ func (k *Manager) Close() {
 		close(over)
 	}()
 
-	var lost <-chan struct{} // a node that lost its lease waits for nothing
+	var lost <-chan struct{} // a node that lost its lease does not wait
 	if m := k.o.Ledger.Nodes.Membership(); m != nil {
 		lost = m.Lost()
 	}
@@ -108,11 +111,11 @@ func (k *Manager) Close() {
 	<-over
 }
 
-// removeLeft removes copies of databases that a process left which was killed while it shipped them.
+// removeLeft removes temporary copies of databases from a process that was killed while shipping.
 func (k *Manager) removeLeft() {
 	left, err := filepath.Glob(filepath.Join(k.o.State, "base-*"))
 	if err != nil {
-		return // the pattern is right
+		return // the pattern is valid
 	}
 	for _, path := range left {
 		_ = os.RemoveAll(path) // it only takes space
@@ -194,11 +197,12 @@ func (k *Manager) Fetch(ctx context.Context, name string, h pool.Hold) error {
 	}
 	mine, shipped := h.Node == "", version(newest)
 	switch {
-	// What is here goes on. A file that knows of another state than was shipped last is an old one that was put back, or the ledger was.
+	// Continue with the local file. This requires the last shipped version: with another version,
+	// the file or the ledger was restored from an older state.
 	case mine && k.lease(a).holds(h.Lease) && a.shipper.Last() == shipped && (shipped.TX == 0 || a.exists()):
 		return nil
-	case shipped.TX == 0 && mine && a.homeState() != node.HomeKept: // nobody else ever had it
-	case shipped.TX == 0: // nothing of it was acknowledged anywhere
+	case shipped.TX == 0 && mine && a.homeState() != node.HomeKept: // only this node ever had it
+	case shipped.TX == 0: // no write was ever acknowledged
 		err = k.discard(a)
 	case a.shipper.Holds(ctx, shipped):
 	default:
@@ -213,15 +217,16 @@ func (k *Manager) Fetch(ctx context.Context, name string, h pool.Hold) error {
 	return k.lease(a).write(h.Lease)
 }
 
-// exists says whether the agent has a database here, or had one that got lost.
+// exists reports whether the agent has or had a database here.
 func (a *agent) exists() bool {
 	_, err := os.Stat(a.path)
 	_, marked := os.Stat(dbfile.MarkerPath(a.path))
 	return err == nil || marked == nil
 }
 
-// Bring gets the databases of all agents of the ledger that were shipped, for a home that is to have its ledger in a file again.
-// Those that its node has are there. It returns the agents that have files at another node, by that.
+// Bring fetches all shipped databases for a home that moves its ledger back into a file. It skips
+// databases that this node already has. left maps each agent with files at another node to that
+// node.
 func (k *Manager) Bring(ctx context.Context, progress func(agent string)) (left map[string]string, err error) {
 	homes, err := k.o.Ledger.Nodes.AgentHomes(ctx)
 	if err != nil {
@@ -254,8 +259,8 @@ func (k *Manager) Bring(ctx context.Context, progress func(agent string)) (left 
 	return left, nil
 }
 
-// restore puts what was shipped last into the place of the file. What is there was shipped, or nobody was told of it; a file that this
-// node did not have from the ledger is kept aside.
+// restore replaces the file by the last shipped state. The old file's writes were shipped or
+// never acknowledged. If this node did not get the old file from the ledger, restore keeps it.
 func (k *Manager) restore(ctx context.Context, a *agent, copies node.AgentCopies) error {
 	if err := os.MkdirAll(filepath.Dir(a.path), 0o700); err != nil {
 		return err
@@ -271,7 +276,7 @@ func (k *Manager) restore(ctx context.Context, a *agent, copies node.AgentCopies
 		if version, err = restoreNewest(ctx, copies, to); err == nil {
 			break
 		}
-		// The node that has it merges what it has shipped.
+		// The node that has the database is merging its shipped files.
 		if !errors.Is(err, fs.ErrNotExist) || tries == restoreTries {
 			return errors.Join(err, dbfile.DiscardNew(a.path))
 		}
@@ -291,7 +296,8 @@ func (k *Manager) restore(ctx context.Context, a *agent, copies node.AgentCopies
 	return a.shipper.Restored(version)
 }
 
-// replace has the new file take the place of the one that is there; newer says that this one knows of more than the ledger.
+// replace puts the new file in place of the current one. newer reports whether the current file
+// is newer than the ledger's state.
 func (k *Manager) replace(a *agent, newer bool) error {
 	aside := dbfile.AsidePath()
 	if err := dbfile.Replace(a.path, aside); err != nil {
@@ -300,7 +306,7 @@ func (k *Manager) replace(a *agent, newer bool) error {
 	return k.drop(a, aside, newer)
 }
 
-// drop removes a file that was put aside, if this node had it from the ledger, as that has it still.
+// drop removes a replaced file if this node got it from the ledger, which still has its content.
 func (k *Manager) drop(a *agent, aside string, newer bool) error {
 	kept := filepath.Join(filepath.Dir(a.path), aside)
 	if _, err := os.Stat(filepath.Join(kept, filepath.Base(a.path))); err == nil && (newer || !k.lease(a).exists()) {
@@ -310,11 +316,11 @@ func (k *Manager) drop(a *agent, aside string, newer bool) error {
 	if err := os.RemoveAll(kept); err != nil {
 		return err
 	}
-	_ = os.Remove(filepath.Dir(kept)) // where nothing else is in it
+	_ = os.Remove(filepath.Dir(kept)) // fails unless the folder is empty
 	return nil
 }
 
-// discard has no file be there: nothing of it counts.
+// discard moves the file aside, because none of its writes was acknowledged.
 func (k *Manager) discard(a *agent) error {
 	if err := dbfile.DiscardNew(a.path); err != nil {
 		return err
@@ -328,7 +334,7 @@ func (k *Manager) discard(a *agent) error {
 	if err := os.MkdirAll(kept, 0o700); err != nil {
 		return err
 	}
-	for _, part := range []string{"-journal", "-shm", "-wal", "-seal", ""} { // the database is last: until then it is repeated
+	for _, part := range []string{"-journal", "-shm", "-wal", "-seal", ""} { // the database last, so that a crash repeats the move
 		if err := os.Rename(a.path+part, filepath.Join(kept, filepath.Base(a.path)+part)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -344,7 +350,7 @@ func syncFile(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// readHere stands for the lease of a file that is only read here.
+// readHere is the lease number of a file that is read-only here.
 const readHere = 0
 
 // lease returns the note of the lease under which this node has or had an agent's database.
@@ -394,7 +400,7 @@ func (k *Manager) Ship(ctx context.Context, name string, h pool.Hold) error {
 	return nil
 }
 
-// ship ships what is committed until now.
+// ship ships everything committed so far.
 func (k *Manager) ship(ctx context.Context, a *agent, h pool.Hold) error {
 	copies := k.o.Ledger.Nodes.AgentCopies(node.AgentHome{Agent: a.name, Node: k.o.Node, Lease: h.Lease})
 	a.store.set(copies)
@@ -422,7 +428,7 @@ func (k *Manager) ship(ctx context.Context, a *agent, h pool.Hold) error {
 	return nil
 }
 
-// version is that of an object of the shipped database, none for none.
+// version returns the version of a shipped object, or the zero version if name is not an object.
 func version(name string) replica.Version {
 	v, ok := replica.VersionOf(strings.TrimPrefix(name, singles))
 	if !ok {

@@ -10,7 +10,8 @@ import (
 	"rouse/agentdb/pool"
 )
 
-// BenchmarkWrite is a write of one row: into a file alone, and shipped before it is acknowledged.
+// BenchmarkWrite measures a write of one row, into a local file and shipped before it is
+// acknowledged.
 func BenchmarkWrite(b *testing.B) {
 	c := newCluster(b)
 	alone, err := pool.New(pool.Options{Dir: filepath.Join(b.TempDir(), "agents")})
@@ -40,7 +41,8 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkMove is a run at a node that has to get the database of its agent first, of a size: begun, a row read, and ended.
+// BenchmarkMove measures a run at a node that must first fetch a database of a given size: start,
+// read one row, end.
 func BenchmarkMove(b *testing.B) {
 	for _, rows := range []int{100, 100_000} {
 		b.Run(fmt.Sprint(rows, "rows"), func(b *testing.B) {

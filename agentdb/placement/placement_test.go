@@ -25,7 +25,7 @@ import (
 	"rouse/internal/ledger/node"
 )
 
-// node is one of several that share a ledger, with a home of its own.
+// node is one of several nodes that share a ledger, with its own home.
 type nodeName struct {
 	t      testing.TB
 	c      *cluster
@@ -38,7 +38,7 @@ type nodeName struct {
 	keeper *placement.Manager
 }
 
-// cluster is a fresh ledger on PostgreSQL.
+// cluster is a new ledger in PostgreSQL.
 type cluster struct {
 	t   testing.TB
 	url string
@@ -53,7 +53,7 @@ func newCluster(t testing.TB) *cluster {
 	return &cluster{t, url}
 }
 
-// start begins a node with the home dir.
+// start starts a node with the home dir.
 func (c *cluster) start(name, dir string) *nodeName {
 	c.t.Helper()
 	n := &nodeName{t: c.t, c: c, name: name, dir: dir, db: ledgertest.OpenPostgres(c.t, c.url)}
@@ -70,7 +70,7 @@ func (c *cluster) start(name, dir string) *nodeName {
 	return n
 }
 
-// open begins with the files of the home as they are.
+// open starts with the existing files of the home.
 func (n *nodeName) open() {
 	n.t.Helper()
 	agents := filepath.Join(n.dir, "agents")
@@ -81,7 +81,7 @@ func (n *nodeName) open() {
 	n.keeper = placement.New(n.t.Context(), n.pool, placement.Options{Ledger: n.ledger, Node: n.name, Agents: agents, Storage: filepath.Join(n.dir, "storage"), State: filepath.Join(n.dir, "replica"), Logger: slog.New(slog.NewTextHandler(n.t.Output(), nil))})
 }
 
-// stop ends a node in order. One that has ended does nothing.
+// stop stops a node properly. It has no effect on a stopped node.
 func (n *nodeName) stop() {
 	if n.member == nil {
 		return
@@ -99,7 +99,7 @@ func (n *nodeName) stop() {
 	}
 }
 
-// run has a node begin a run of an agent. The error is that of its start.
+// run starts a run of an agent on a node. It returns the error of the start.
 func (n *nodeName) run(agent string) (ledger.Run, error) {
 	n.t.Helper()
 	a, err := n.ledger.Enqueue(n.t.Context(), ledger.Request{Agent: agent, Job: "j", Trigger: domain.TriggerManual})
@@ -149,7 +149,7 @@ func (n *nodeName) mustWrite(agent, text string) {
 	}
 }
 
-// read asks for one column of an agent's database, as text.
+// read returns one column of an agent's database as text.
 func (n *nodeName) read(agent, query string) string {
 	n.t.Helper()
 	db, release, err := n.pool.Get(n.t.Context(), agent)
@@ -174,7 +174,8 @@ const (
 	notes     = `select text from notes order by text`
 )
 
-// TestComesAlong: the agent's next run is done by another node, with the rows of the first, and the other way round.
+// TestComesAlong checks that another node runs the agent next, with the rows of the first node,
+// and vice versa.
 func TestComesAlong(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -209,7 +210,8 @@ func TestComesAlong(t *testing.T) {
 	}
 }
 
-// TestNothingAcknowledgedIsLost: what was acknowledged is at the next node, though the disk of the one before is gone with its process.
+// TestNothingAcknowledgedIsLost checks that acknowledged writes are at the next node, even if the
+// previous node has lost its disk.
 func TestNothingAcknowledgedIsLost(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -240,7 +242,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 	if err != nil || again.Attempt != 2 {
 		t.Fatalf("the run is not taken up: %+v (%v)", again, err)
 	}
-	// The attempt makes the same call, which the journal knows.
+	// The attempt repeats the call, which is in the journal.
 	if err := south.write("clerk", by, fmt.Sprintf(addNote, "once")); err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +251,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 	}
 }
 
-// lose has a node count as gone, as one that was killed: nothing of it is closed.
+// lose makes a node look killed: none of its files is closed.
 func (n *nodeName) lose() {
 	n.t.Helper()
 	if _, err := n.db.ExecContext(n.t.Context(), `update nodes set gone_at = 1, why = 'a test' where id = $1`, n.member.Node().ID); err != nil {
@@ -259,19 +261,19 @@ func (n *nodeName) lose() {
 	n.db.Close()
 	n.member = nil
 	n.t.Cleanup(func() {
-		_ = n.pool.Close() // what it says is of no use to anybody
+		_ = n.pool.Close() // the error does not matter
 		n.keeper.Close()
 	})
 }
 
-// elsewhere is an error that says where an agent is.
+// elsewhere reports whether the error states the agent's node.
 func elsewhere(err error, nodeName string) bool {
 	e, ok := errors.AsType[*node.AgentElsewhereError](err)
 	return ok && e.Node == nodeName
 }
 
-// TestStaleNode: what a node writes to its file after another one got the agent is not acknowledged, reaches nobody, and is
-// gone when the agent comes back.
+// TestStaleNode checks writes of a node after another node got the agent. They are not
+// acknowledged, reach no other node, and are gone when the agent comes back.
 func TestStaleNode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -283,7 +285,7 @@ func TestStaleNode(t *testing.T) {
 	north.mustWrite("clerk", makeNotes)
 	north.finish(r)
 
-	// It holds the file from before, as a page does that is being made.
+	// It still holds the old file, like a page that is being rendered.
 	db, release, err := north.pool.Get(t.Context(), "clerk")
 	if err != nil {
 		t.Fatal(err)
@@ -310,7 +312,7 @@ func TestStaleNode(t *testing.T) {
 	north.finish(r)
 }
 
-// TestReadElsewhere: a node that has not got the agent reads what was shipped last, and refuses to write.
+// TestReadElsewhere checks that other nodes read the last shipped state and reject writes.
 func TestReadElsewhere(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -345,7 +347,7 @@ func TestReadElsewhere(t *testing.T) {
 		t.Errorf("there is %q", got)
 	}
 
-	// What its owner does with the whole database is shipped, too.
+	// The owner's actions on the whole database are shipped too.
 	if _, err := north.pool.Recovery.Reset(t.Context(), "clerk", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -354,7 +356,8 @@ func TestReadElsewhere(t *testing.T) {
 	}
 }
 
-// TestFilesStay: an agent that has files stays where they are, and comes along again once they are gone.
+// TestFilesStay checks that an agent with files stays at its node, and moves again after they are
+// gone.
 func TestFilesStay(t *testing.T) {
 	t.Parallel()
 	for _, folder := range []string{"agents/clerk/work", "agents/clerk/home", "storage/clerk"} {
@@ -376,7 +379,7 @@ func TestFilesStay(t *testing.T) {
 			if err := north.keeper.Pin(t.Context(), "clerk"); err != nil {
 				t.Fatal(err)
 			}
-			north.mustWrite("clerk", makeNotes) // what is shipped does not change that
+			north.mustWrite("clerk", makeNotes) // shipping does not change that
 			north.finish(r)
 			if _, err := south.run("clerk"); !errors.Is(err, ledger.ErrNotClaimable) || !strings.Contains(err.Error(), "north") {
 				t.Fatalf("the agent leaves its files: %v", err)
@@ -396,7 +399,8 @@ func TestFilesStay(t *testing.T) {
 	}
 }
 
-// TestFromAHome: databases of a home that joins are shipped when it starts, and until then no other node gets them.
+// TestFromAHome checks that the databases of a joining home are shipped at its start. Until then
+// no other node gets them.
 func TestFromAHome(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -439,7 +443,8 @@ func TestFromAHome(t *testing.T) {
 	}
 }
 
-// TestGivenByItsOwner: a node that is gone for good has an agent with files, and its owner gives the agent to another.
+// TestGivenByItsOwner checks that an owner can move an agent with files from a lost node to
+// another.
 func TestGivenByItsOwner(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -474,7 +479,7 @@ func TestGivenByItsOwner(t *testing.T) {
 	}
 }
 
-// TestLargeAndMany: values of several parts, and more writes than are kept one by one.
+// TestLargeAndMany checks values of several parts, and more writes than are kept separately.
 func TestLargeAndMany(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -499,7 +504,7 @@ func TestLargeAndMany(t *testing.T) {
 	}
 	all.Wait()
 	north.finish(r)
-	north.stop() // with what goes on beside the writes
+	north.stop() // including background work
 
 	home, err := south.ledger.Nodes.AgentHome(t.Context(), "clerk", "south")
 	if err != nil {
@@ -518,8 +523,8 @@ func TestLargeAndMany(t *testing.T) {
 	south.finish(r)
 }
 
-// TestMoves has three nodes do runs of agents, be killed and come back with whatever their disk holds: each write that was
-// acknowledged is there, once, and none is there that was never made.
+// TestMoves lets three nodes run agents, be killed and come back with various disk contents. Each
+// acknowledged write must exist exactly once, and there must be no other rows.
 func TestMoves(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -529,13 +534,13 @@ func TestMoves(t *testing.T) {
 		nodes[i] = c.start(name, dirs[i])
 	}
 
-	written := map[string]int{} // acknowledged, by agent
+	written := map[string]int{} // acknowledged writes by agent
 	kills := 0
 	for step := range 120 {
 		i, agent := rand.IntN(3), fmt.Sprintf("agent%d", rand.IntN(2))
 		n := nodes[i]
 		r, err := n.run(agent)
-		for errors.Is(err, node.ErrAgentAway) { // the node before is still merging what it has shipped: asked again, as the dispatcher does
+		for errors.Is(err, node.ErrAgentAway) { // the previous node is still merging; retry like the dispatcher
 			r, err = n.startRun(r.ID)
 		}
 		if err != nil {
@@ -559,7 +564,7 @@ func TestMoves(t *testing.T) {
 
 		if rand.IntN(6) == 0 {
 			kills++
-			// What is not shipped is in the file of the node that comes back.
+			// The returning node's file may have writes that were not shipped.
 			n.lose()
 			nodes[i] = c.start(n.name, n.dir)
 		}
@@ -567,7 +572,7 @@ func TestMoves(t *testing.T) {
 	t.Logf("%d writes, %d kills", written["agent0"]+written["agent1"], kills)
 }
 
-// TestOldHome: a home that was put back to an older state does not undo what was shipped since.
+// TestOldHome checks that a home restored to an older state does not revert newer shipped writes.
 func TestOldHome(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -599,7 +604,7 @@ func TestOldHome(t *testing.T) {
 	}
 }
 
-// TestOtherDatabaseIsKept: a database that was in a home before its agent came there is not lost.
+// TestOtherDatabaseIsKept checks that a database in a home is kept when its agent arrives there.
 func TestOtherDatabaseIsKept(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -627,7 +632,7 @@ func TestOtherDatabaseIsKept(t *testing.T) {
 	}
 	north.mustWrite("clerk", `create table mine (n integer)`)
 	north.finish(r)
-	for range 3 { // each time it is another state
+	for range 3 { // each time with another state
 		if got := south.read("clerk", `select count(*) from mine`); got != "0" {
 			t.Errorf("there is %q", got)
 		}
@@ -639,7 +644,8 @@ func TestOtherDatabaseIsKept(t *testing.T) {
 	}
 }
 
-// TestDeadBeforeItBegan: an agent whose first node died before it did anything for the agent is not stuck with that.
+// TestDeadBeforeItBegan checks that an agent can move if its first node died before doing any
+// work.
 func TestDeadBeforeItBegan(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -666,7 +672,8 @@ func TestDeadBeforeItBegan(t *testing.T) {
 	}
 }
 
-// TestRecordings: recordings are read at any node, written by the one that has the agent, and removed with their runs.
+// TestRecordings checks that every node can read recordings, that only the agent's node writes
+// them, and that they are deleted with their runs.
 func TestRecordings(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

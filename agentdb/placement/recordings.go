@@ -14,7 +14,7 @@ import (
 // recordings is the prefix of the recordings of an agent's runs.
 const recordings = "recordings/"
 
-// UploadRecording has the file of a recording be where other nodes find it.
+// UploadRecording uploads a recording so that other nodes can read it.
 func (k *Manager) UploadRecording(ctx context.Context, agent, path string) error {
 	home, err := k.o.Ledger.Nodes.AgentHome(ctx, agent, k.o.Node)
 	if err != nil {
@@ -36,12 +36,13 @@ func (k *Manager) UploadRecording(ctx context.Context, agent, path string) error
 	return k.o.Ledger.Nodes.AgentCopies(home).Put(ctx, recordings+filepath.Base(path), f, info.Size())
 }
 
-// Recording opens a recording by the name of its file. fs.ErrNotExist: there is none.
+// Recording opens a recording by its file name. It returns fs.ErrNotExist if there is no such
+// recording. The caller must close it.
 func (k *Manager) Recording(ctx context.Context, agent, name string) (io.ReadCloser, error) {
 	return k.o.Ledger.Nodes.AgentCopies(node.AgentHome{Agent: agent}).Get(ctx, recordings+name, 0, 0)
 }
 
-// SweepRecordings removes the recordings of this node's agents that are gone.
+// SweepRecordings deletes the recordings of this node's agents for which gone returns true.
 func (k *Manager) SweepRecordings(ctx context.Context, gone func(name string) (bool, error)) error {
 	homes, err := k.o.Ledger.Nodes.AgentHomes(ctx)
 	if err != nil {

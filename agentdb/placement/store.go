@@ -18,18 +18,19 @@ import (
 )
 
 const (
-	// database is the prefix of what is shipped of a database, and singles that of its single transactions.
+	// database is the prefix of the shipped files of a database, singles that of single
+	// transactions.
 	database = "db"
 	singles  = database + "/0/"
 
-	knownFor     = 2 * time.Second // how long is waited for whose a database is, where nobody waits for the answer
+	knownFor     = 2 * time.Second // timeout of the ledger queries in Known and Elsewhere
 	restoreTries = 5
-	// mergeAt is how much more may be shipped than the whole database has, in bytes, before it is shipped whole: what was before
-	// goes then.
+	// mergeAt is the minimum size, in bytes, of the transactions since the last snapshot for a new
+	// snapshot. They must also be as large as that snapshot. A new snapshot replaces older files.
 	mergeAt = 4 << 20
 )
 
-// store is a replica.Store on the copies of one agent.
+// store is a replica.Store for the copies of one agent.
 type store struct {
 	mu     sync.Mutex
 	copies node.AgentCopies
@@ -74,7 +75,7 @@ func (s *store) Delete(ctx context.Context, names ...string) error {
 	return s.get().Delete(ctx, names...)
 }
 
-// restoreNewest writes what was shipped last to a new file.
+// restoreNewest writes the last shipped state to a new file.
 func restoreNewest(ctx context.Context, copies node.AgentCopies, to string) (replica.Version, error) {
 	client := replica.NewClient(&store{copies: copies}, database)
 	versions, err := replica.Versions(ctx, client)
@@ -88,8 +89,8 @@ func restoreNewest(ctx context.Context, copies node.AgentCopies, to string) (rep
 	return newest, replica.Restore(ctx, client, newest.TX, to)
 }
 
-// tend merges what was shipped of a database, so that it does not grow without bound and is brought back from few objects. A node that has
-// it no more does nothing.
+// tend merges the shipped files of a database, which limits their size and the number of objects
+// to restore. It does nothing if another node has the database by now.
 func (k *Manager) tend(a *agent, copies node.AgentCopies) {
 	err := tend(k.running, copies, k.o.Ledger.Now())
 	a.mu.Lock()

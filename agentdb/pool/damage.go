@@ -10,13 +10,13 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// QuarantinedError is a database that cannot be used as it is, with what its owner can do.
+// QuarantinedError is the error for a database that cannot be used until its owner acts.
 type QuarantinedError struct {
 	Agent      string
 	Reason     string
-	LastBackup string // the name of the newest backup; "" when there is none
-	// UnknownRuns says that nothing is wrong with the database but that the ledger does not know
-	// its runs, for which accept is the answer.
+	LastBackup string // name of the newest backup, or ""
+	// UnknownRuns is true if the database is intact but the ledger does not know its runs. The
+	// owner can accept such a database.
 	UnknownRuns bool
 	err         error
 }
@@ -25,7 +25,7 @@ func (e *QuarantinedError) Error() string {
 	return fmt.Sprintf("the database of agent %s cannot be used: %s. It was left as it is. %s", e.Agent, e.Reason, e.Remedy())
 }
 
-// Remedy is what its owner can do.
+// Remedy returns the commands with which the owner can resolve the error.
 func (e *QuarantinedError) Remedy() string {
 	if e.UnknownRuns {
 		return fmt.Sprintf("If the ledger is not the right one, stop rouse and put back the one that knows these runs. To go on with the one that is there: rouse db %s accept; what was written so far stays, and no undo reaches it", e.Agent)
@@ -48,20 +48,19 @@ func (e *QuarantinedError) Remedy() string {
 
 func (e *QuarantinedError) Unwrap() error { return e.err }
 
-// recordUnusable makes the error about a database that cannot be used, and remembers it for
-// Quarantined.
+// recordUnusable returns the error for an unusable database and stores it for Quarantined.
 func (p *Pool) recordUnusable(agent string, err error) error {
 	err = p.describe(agent, err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// What is being replaced will be another file, of which nothing is known yet.
+	// Do not store the error during a replacement: it does not apply to the new file.
 	if _, replaced := p.exclusive[strings.ToLower(agent)]; !replaced && errors.As(err, new(*QuarantinedError)) {
 		p.damaged[strings.ToLower(agent)] = err
 	}
 	return err
 }
 
-// describe adds to an error whose database it is about, and what can be done.
+// describe adds the agent and the remedy to an error about a database.
 func (p *Pool) describe(agent string, err error) error {
 	var bad *sqlite.CorruptError
 	var unknown *lineage.UnknownRunsError
@@ -82,9 +81,9 @@ func (p *Pool) describe(agent string, err error) error {
 	return e
 }
 
-// Quarantined returns why an agent's database cannot be used now, or nil if nothing is known
-// against it. It opens nothing, and reads the marker only once, because it is called before every
-// run.
+// Quarantined returns the reason why an agent's database cannot be used now, or nil if no problem
+// is known. It does not open the file and reads the marker only once, because it is called before
+// every run.
 func (p *Pool) Quarantined(agent string) error {
 	if checkAgent(agent) != nil {
 		return nil
@@ -97,7 +96,7 @@ func (p *Pool) Quarantined(agent string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	// Somebody may have opened the file meanwhile and knows better.
+	// If another caller has opened the file meanwhile, its result is more recent.
 	if p.entries[strings.ToLower(agent)] == nil {
 		p.damaged[strings.ToLower(agent)] = err
 	}
@@ -105,7 +104,7 @@ func (p *Pool) Quarantined(agent string) error {
 	return err
 }
 
-// knownState is what the pool knows of a database without reading anything.
+// knownState returns the state of a database that the pool knows without reading a file.
 func (p *Pool) knownState(key string) (known bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +116,7 @@ func (p *Pool) knownState(key string) (known bool, err error) {
 		return true, s.fault()
 	}
 
-	// One that is being opened is taken for good until that has ended.
+	// A database that is being opened counts as usable until opening ends.
 	err, seen := p.damaged[key]
 	return seen || p.entries[key] != nil, err
 }

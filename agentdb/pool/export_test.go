@@ -1,6 +1,6 @@
 package pool
 
-// OpenFiles counts the files that a pool has open.
+// OpenFiles returns the number of open files of a pool.
 func OpenFiles(p *Pool) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

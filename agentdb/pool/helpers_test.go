@@ -36,7 +36,7 @@ func insert(t testing.TB, db *agentdb.DB, table string, rows ...map[string]any) 
 	return in
 }
 
-// ask gives the answer as JSON of lists, in the order of the columns.
+// ask returns the result as a JSON list of rows, with the values in column order.
 func ask(t testing.TB, db *agentdb.DB, sql string, params ...any) string {
 	t.Helper()
 	rows, err := db.Query(context.Background(), agentdb.QuerySpec{SQL: sql, Params: params, Limit: 5000})
@@ -76,7 +76,7 @@ func wantError(t testing.TB, err error, kind, field, part string) {
 	}
 }
 
-// lent gives an agent's database of a pool until the test ends.
+// lent returns an agent's database of a pool until the test ends.
 func lent(t testing.TB, p *pool.Pool, agent string) *agentdb.DB {
 	t.Helper()
 	db, release, err := p.Get(t.Context(), agent)
@@ -87,7 +87,7 @@ func lent(t testing.TB, p *pool.Pool, agent string) *agentdb.DB {
 	return db
 }
 
-// with lends an agent's database for the length of do.
+// with lends an agent's database while do runs.
 func with(t testing.TB, p *pool.Pool, agent string, do func(*agentdb.DB)) {
 	t.Helper()
 	db, release, err := p.Get(t.Context(), agent)
@@ -98,7 +98,7 @@ func with(t testing.TB, p *pool.Pool, agent string, do func(*agentdb.DB)) {
 	do(db)
 }
 
-// copyFiles copies a database with what is beside it.
+// copyFiles copies a database and the files beside it.
 func copyFiles(t testing.TB, from, to string) {
 	t.Helper()
 	for _, part := range []string{"", "-seal", "-wal"} {
@@ -116,7 +116,7 @@ func copyFiles(t testing.TB, from, to string) {
 	}
 }
 
-// system reads one value of the host's own tables, which queries cannot.
+// system reads one value of the host's own tables, which queries cannot read.
 func system(t testing.TB, db *agentdb.DB, query string) (out string) {
 	t.Helper()
 	file, _ := db.File()

@@ -13,13 +13,13 @@ import (
 	"rouse/agentdb/lineage"
 )
 
-// LedgerUse is which ledger has an agent's database.
+// LedgerUse lists the ledger epochs that wrote to an agent's database.
 type LedgerUse struct {
 	Agent string
-	rows  []lineage.Row // the last has it
+	rows  []lineage.Row // the last row is the epoch that has the database
 }
 
-// Newest is the highest id of the runs of a ledger's epoch that have written into the database.
+// Newest returns the highest id of an epoch's runs that wrote to the database, or 0.
 func (u LedgerUse) Newest(epoch string) int64 {
 	for _, r := range u.rows {
 		if r.ID == epoch {
@@ -29,8 +29,8 @@ func (u LedgerUse) Newest(epoch string) int64 {
 	return 0
 }
 
-// LedgerUses reads who has the databases of all agents. It is for the time before any is opened,
-// and leaves out those that cannot be read: what is wrong with them shows when they are.
+// LedgerUses returns the ledger use of every agent's database. Call it before any database is
+// opened. It skips unreadable files; opening them reports the error.
 func (p *Pool) LedgerUses(ctx context.Context) (out []LedgerUse, err error) {
 	files, err := filepath.Glob(filepath.Join(p.o.Dir, "*", "db.sqlite"))
 	if err != nil {
@@ -52,8 +52,9 @@ func (p *Pool) LedgerUses(ctx context.Context) (out []LedgerUse, err error) {
 	return out, ctx.Err()
 }
 
-// HoldUnknown finds those of the databases that hold runs which the pool's ledger does not know.
-// None of them is lent until it is accepted, or opened with a ledger that knows them.
+// HoldUnknown blocks the databases with runs that the pool's ledger does not know, and returns
+// them. Get fails for such a database until it is accepted, or opened with a ledger that knows
+// the runs.
 func (p *Pool) HoldUnknown(ctx context.Context, uses []LedgerUse) (held []*QuarantinedError, err error) {
 	if p.o.Ledger == nil {
 		return nil, nil
@@ -83,8 +84,8 @@ func (p *Pool) unknownRuns(agent string, err *lineage.UnknownRunsError) *Quarant
 	return &QuarantinedError{Agent: agent, Reason: err.Reason, UnknownRuns: true, err: err}
 }
 
-// CheckFiles quarantines open databases whose file was deleted, replaced or cut off. It returns the
-// agents of those that it found now.
+// CheckFiles quarantines open databases if their file was deleted, replaced or truncated. It
+// returns the agents of the databases that it has just quarantined.
 func (p *Pool) CheckFiles(ctx context.Context) (lost []string) {
 	p.mu.Lock()
 	var open []*poolEntry
@@ -103,11 +104,11 @@ func (p *Pool) CheckFiles(ctx context.Context) (lost []string) {
 	return lost
 }
 
-// adopt lets a database go on with the pool's ledger, which does not know its runs. Its file is
-// sound, and nobody has it open.
+// adopt accepts a database with runs that the pool's ledger does not know. The file must be
+// intact and not open elsewhere.
 func (r *Recovery) adopt(ctx context.Context, agent string) error {
 	nothing := &dberr.Error{Kind: dberr.KindInvalid, Message: fmt.Sprintf("there is nothing to accept: nothing is wrong with the database of %s", agent)}
-	if !r.pool.Has(agent) { // to open it would make it
+	if !r.pool.Has(agent) { // opening would create the file
 		return nothing
 	}
 

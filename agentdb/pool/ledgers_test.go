@@ -14,7 +14,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// book is a ledger as a database sees it.
+// book is a lineage.Ledger for tests.
 type book struct {
 	epochs []domain.Epoch
 	newest int64
@@ -23,12 +23,12 @@ type book struct {
 func (b book) Epochs() []domain.Epoch                   { return b.epochs }
 func (b book) NewestRun(context.Context) (int64, error) { return b.newest, nil }
 
-// ledgerOf is a ledger of one epoch.
+// ledgerOf returns a ledger with one epoch.
 func ledgerOf(id string, newest int64) book {
 	return book{[]domain.Epoch{{ID: id, First: 1}}, newest}
 }
 
-// Which ledgers may have a database whose last runs are those of the ledger "a" up to run 10.
+// The test checks which ledgers accept a database with runs of the ledger "a" up to run 10.
 func TestLedgersOfDatabase(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -104,7 +104,8 @@ func TestLedgersOfDatabase(t *testing.T) {
 	asks(ledgerOf("a", 9), "run 10 has written into it")
 	asks(ledgerOf("b", 99), "of another ledger")
 
-	// An older copy is not let in with its own id, which would give the ids again, but with a new epoch.
+	// An older copy is not accepted with its own epoch, which would reuse the ids, but with a new
+	// epoch.
 	p := openPool(ledgerOf("a", 9))
 	if err := p.Recovery.Accept(t.Context(), "ann"); err == nil {
 		t.Error("an older ledger goes on in the same epoch")
@@ -116,7 +117,7 @@ func TestLedgersOfDatabase(t *testing.T) {
 	must(p.Recovery.Accept(t.Context(), "ann"))
 	must(p.Close())
 	must(with(older, func(db *agentdb.DB) {
-		insert(3)(db) // which it knows: its call was made
+		insert(3)(db) // known, because its call was made
 		rows(2)(db)
 		insert(11)(db)
 		rows(3)(db)
@@ -125,7 +126,7 @@ func TestLedgersOfDatabase(t *testing.T) {
 		}
 	}))
 
-	// Another ledger has runs of the same numbers, and keeps them apart.
+	// Another ledger has runs with the same numbers and keeps them apart.
 	p = openPool(ledgerOf("b", 3))
 	must(p.Recovery.Accept(t.Context(), "ann"))
 	must(p.Close())

@@ -1,6 +1,6 @@
-// Package pool opens each agent's database when it is first asked for, and keeps the most recently
-// used ones open. It refuses databases that are damaged, and restores, resets or accepts them for
-// their owner. With several nodes, it keeps each database at one node at a time.
+// Package pool opens each agent's database on first use and keeps the most recently used ones
+// open. It rejects damaged databases, and restores, resets or accepts them for their owner. With
+// several nodes, it keeps each database at one node at a time.
 package pool
 
 import (
@@ -27,58 +27,66 @@ const (
 	defaultIdleTimeout = time.Minute
 )
 
-// Options say where the agents' databases are and how many stay open.
+// Options configures a Pool.
 type Options struct {
-	Dir         string                   // each agent has Dir/NAME/db.sqlite
-	MaxOpen     int                      // open files kept; 0 means 16. More are open only while in use.
-	IdleTimeout time.Duration            // an unused file is closed after this time, and so gets its checksum; 0 means a minute
-	Quota       func(agent string) int64 // bytes, asked each time; nil, or 0, means no limit
-	// Backups is how many copies are kept of those that are made before a schema changes;
-	// 0 means that none are made.
+	Dir string // each agent has Dir/NAME/db.sqlite
+	// MaxOpen is the number of files to keep open; files in use may exceed it. Zero means 16.
+	MaxOpen int
+	// IdleTimeout is the time after which an unused file is closed, which stores its checksum.
+	// Zero means one minute.
+	IdleTimeout time.Duration
+	// Quota returns the quota in bytes and is called on each use. If it is nil or returns 0,
+	// there is no limit.
+	Quota func(agent string) int64
+	// Backups is the number of automatic backups before schema changes to keep. Zero disables
+	// them.
 	Backups int
-	Logger  *slog.Logger   // nil: nothing is logged
-	Ledger  lineage.Ledger // the one whose runs write; nil stands for one of which nothing is known
+	Logger  *slog.Logger // optional
+	// Ledger is the ledger of the runs that write. If nil, runs are not checked.
+	Ledger lineage.Ledger
 }
 
-// Watcher hears of the files of a pool; of those that are closed by the agent's name in lower case.
-// Its methods are called before somebody is lent the database, and after it was closed, and must
-// not wait for others.
+// Watcher is notified when a pool opens and closes files that this node may write. Opened is
+// called before the database is lent. Closed is called after it was closed, with the agent's name
+// in lower case. The methods must not wait for other users of the pool.
 type Watcher interface {
 	Opened(agent string, db *agentdb.DB)
 	Closed(agent string)
 }
 
-// Pool opens agents' databases when they are first asked for.
+// Pool opens agents' databases on first use.
 type Pool struct {
 	Recovery *Recovery
 
 	o       Options
-	watcher atomic.Pointer[Watcher] // nil: nobody hears of it
-	sharing Sharing                 // nil: no other node has any of the databases
+	watcher atomic.Pointer[Watcher] // optional
+	sharing Sharing                 // nil if there are no other nodes
 
 	mu        sync.Mutex
-	entries   map[string]*poolEntry    // by the agent's name in lower case: names are folders
-	idle      *list.List               // entries that nobody uses, the most recently used first
-	exclusive map[string]chan struct{} // databases that are being replaced; closed when that is over
-	damaged   map[string]error         // why databases cannot be used; nil: nothing is wrong as far as the marker says
-	closing   int                      // entries that are being closed
-	closed    bool
+	entries   map[string]*poolEntry    // key: agent name in lower case, because names are folders
+	idle      *list.List               // unused entries, the most recently used first
+	exclusive map[string]chan struct{} // databases being replaced; closed afterwards
+	// damaged holds the reasons why databases cannot be used. A nil error means that the marker
+	// shows no problem.
+	damaged map[string]error
+	closing int // number of entries being closed
+	closed  bool
 }
 
 // poolEntry is one agent's database in the pool.
 type poolEntry struct {
 	key     string
-	ready   chan struct{} // closed when opening has ended
-	closed  chan struct{} // closed when the file is, and can be opened again
+	ready   chan struct{} // closed after opening has ended
+	closed  chan struct{} // closed after the file is closed and can be reopened
 	db      *agentdb.DB
 	err     error
 	users   int
-	lent    int           // how often it was lent
-	idle    *list.Element // nil while it is in use or being closed
+	lent    int           // number of times it was lent
+	idle    *list.Element // nil while in use or closing
 	timer   *time.Timer
-	closing bool // it is being closed
-	hold    Hold // as what it is here
-	stale   bool // it is to be closed as soon as nobody uses it
+	closing bool // closing has begun
+	hold    Hold // lease of this node, or state of another node's copy
+	stale   bool // close it as soon as it is unused
 }
 
 // New returns a pool. It opens no database.
@@ -107,13 +115,13 @@ func New(o Options) (*Pool, error) {
 	return p, nil
 }
 
-// agentName keeps names that are not the configuration's from leading out of Dir.
+// agentName rejects names that could lead out of Dir.
 var agentName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 
 var errPoolClosed = errors.New("the agents' databases are closed: rouse is stopping")
 
-// Get lends an agent's database until release is called, opening it if need be. One that
-// cannot be used is a *QuarantinedError.
+// Get returns an agent's database and opens it if necessary. The caller must call release. It
+// returns a *QuarantinedError if the database cannot be used.
 func (p *Pool) Get(ctx context.Context, agent string) (db *agentdb.DB, release func(), err error) {
 	if err := checkAgent(agent); err != nil {
 		return nil, nil, err
@@ -129,7 +137,8 @@ func (p *Pool) Get(ctx context.Context, agent string) (db *agentdb.DB, release f
 	}
 
 	if first {
-		// Others may wait for this file, so it is opened whatever becomes of this caller.
+		// Other callers may wait for this file, so cancelling this caller must not stop the
+		// opening.
 		s.db, s.err = p.openFor(context.WithoutCancel(ctx), agent, hold)
 		close(s.ready)
 	}
@@ -171,8 +180,8 @@ func (p *Pool) openFor(ctx context.Context, agent string, hold Hold) (*agentdb.D
 	}
 
 	path := p.path(agent)
-	// A replacement that was begun is completed by Open; what is left of any other is waste,
-	// which does no harm if it cannot be removed.
+	// Open completes a replacement that has begun. Files of any other replacement are garbage;
+	// failing to remove them does no harm.
 	if s, err := dbfile.ReadMarker(path); err == nil && s.State != dbfile.StateReplacing {
 		_ = dbfile.DiscardNew(path)
 	}
@@ -188,10 +197,10 @@ func (p *Pool) openFor(ctx context.Context, agent string, hold Hold) (*agentdb.D
 	return db, nil
 }
 
-// Watch has w hear of each file that is opened from now on.
+// Watch sets the Watcher, which is notified of files opened from now on.
 func (p *Pool) Watch(w Watcher) { p.watcher.Store(&w) }
 
-// fault is why an entry has no database to lend.
+// fault returns the reason why an entry has no usable database, or nil.
 func (s *poolEntry) fault() error {
 	if s.err != nil {
 		return s.err
@@ -199,13 +208,12 @@ func (s *poolEntry) fault() error {
 	return s.db.Health.Fault()
 }
 
-// Has says whether an agent has a database already, or had one; asking for it with Get
-// makes one if it never had.
+// Has reports whether an agent has or had a database. If it returns false, Get creates one.
 func (p *Pool) Has(agent string) bool {
 	if !agentName.MatchString(agent) {
 		return false
 	}
-	for _, path := range []string{p.path(agent), dbfile.MarkerPath(p.path(agent))} { // a lost file is reported by Get, not replaced
+	for _, path := range []string{p.path(agent), dbfile.MarkerPath(p.path(agent))} { // Get reports a lost file and does not replace it
 		if _, err := os.Stat(path); err == nil {
 			return true
 		}
@@ -213,8 +221,8 @@ func (p *Pool) Has(agent string) bool {
 	return p.sharing != nil && p.sharing.Known(agent)
 }
 
-// acquire counts a user in; first says that the caller has to open the file. A file that is
-// being closed or replaced is waited for.
+// acquire adds a user to an entry. first reports whether the caller must open the file. acquire
+// waits while the file is being closed or replaced.
 func (p *Pool) acquire(ctx context.Context, key string, hold Hold) (s *poolEntry, first bool, err error) {
 	for {
 		s, first, wait, err := p.tryAcquire(key, hold)
@@ -249,10 +257,10 @@ func (p *Pool) tryAcquire(key string, hold Hold) (s *poolEntry, first bool, wait
 	case s.closing:
 		return nil, false, s.closed, nil
 	case !s.serves(hold):
-		// Another node has had it, or changed it.
+		// Another node had the database or changed it.
 		if s.stale = true; s.idle != nil {
 			going := p.beginClose(s)
-			go func() { _ = p.finishClose(going) }() // every write in it was durable before it was acknowledged
+			go func() { _ = p.finishClose(going) }() // acknowledged writes are already durable
 		}
 		return nil, false, s.closed, nil
 	case s.idle != nil:
@@ -266,8 +274,8 @@ func (p *Pool) tryAcquire(key string, hold Hold) (s *poolEntry, first bool, wait
 	return s, first, nil, nil
 }
 
-// release counts a user out. An unused file stays open for the idle time, up to MaxOpen files. A
-// file that could not be opened, or is quarantined, is closed at once.
+// release removes a user from an entry. An unused file stays open for the idle timeout, up to
+// MaxOpen files. A file that could not be opened or is quarantined is closed at once.
 func (p *Pool) release(s *poolEntry) {
 	p.mu.Lock()
 	s.users--
@@ -276,7 +284,7 @@ func (p *Pool) release(s *poolEntry) {
 		return
 	}
 
-	// Whoever wants the file exclusively waits for it to be closed.
+	// acquireExclusive waits for the file to be closed.
 	_, wanted := p.exclusive[s.key]
 	var going []*poolEntry
 	if p.closed || wanted || s.stale || !s.opened() || s.fault() != nil {
@@ -292,10 +300,10 @@ func (p *Pool) release(s *poolEntry) {
 	}
 
 	p.mu.Unlock()
-	_ = p.finishClose(going...) // every write in them was durable before it was acknowledged
+	_ = p.finishClose(going...) // acknowledged writes are already durable
 }
 
-// opened is false while the file is being opened: its caller may have given up before that.
+// opened reports whether opening has ended. The caller may have given up before that.
 func (s *poolEntry) opened() bool {
 	select {
 	case <-s.ready:
@@ -305,8 +313,8 @@ func (s *poolEntry) opened() bool {
 	}
 }
 
-// closeIdle closes a file that nobody was given since the timer was set. A timer that could not
-// be stopped in time may fire for an entry that was lent meanwhile, so the count is compared.
+// closeIdle closes a file that was not used since the timer was set. A timer that was stopped too
+// late may fire for an entry that was lent meanwhile, so closeIdle compares the count.
 func (p *Pool) closeIdle(s *poolEntry, uses int) {
 	p.mu.Lock()
 	if s.idle == nil || s.lent != uses {
@@ -316,11 +324,11 @@ func (p *Pool) closeIdle(s *poolEntry, uses int) {
 
 	p.beginClose(s)
 	p.mu.Unlock()
-	_ = p.finishClose(s) // every write in it was durable before it was acknowledged
+	_ = p.finishClose(s) // acknowledged writes are already durable
 }
 
-// beginClose begins to close an entry that nobody uses. The caller holds the lock, and calls
-// finishClose without it, because closing reads the whole file for its checksum.
+// beginClose starts closing an unused entry. The caller must hold the lock, and call finishClose
+// without it, because closing reads the whole file for its checksum.
 func (p *Pool) beginClose(s *poolEntry) *poolEntry {
 	if s.idle != nil {
 		p.idle.Remove(s.idle)
@@ -353,7 +361,7 @@ func (p *Pool) finishClose(going ...*poolEntry) error {
 	return errors.Join(errs...)
 }
 
-// Close closes what nobody uses at once, and the rest when it is released.
+// Close closes unused databases at once. Databases in use are closed when they are released.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -378,13 +386,13 @@ func (p *Pool) Close() error {
 	return err
 }
 
-// acquireExclusive waits until nobody uses an agent's database, and keeps everybody from it until
-// end is called.
+// acquireExclusive waits until an agent's database is unused and blocks other users until end is
+// called.
 func (p *Pool) acquireExclusive(ctx context.Context, agent string) (end func(), err error) {
 	key := strings.ToLower(agent)
 	mine := make(chan struct{})
 
-	// Several may want it at once; one after the other gets it.
+	// Several callers may want exclusive use; they get it one after the other.
 	for {
 		p.mu.Lock()
 		if p.closed {
@@ -406,7 +414,7 @@ func (p *Pool) acquireExclusive(ctx context.Context, agent string) (end func(), 
 		}
 	}
 
-	// From here on tryAcquire makes newcomers wait. Those who use the file already finish.
+	// From here on, tryAcquire makes new users wait. Current users finish.
 	s := p.entries[key]
 	idle := s != nil && s.idle != nil
 	if idle {

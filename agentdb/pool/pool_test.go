@@ -36,7 +36,7 @@ func newPool(t *testing.T, o pool.Options) *pool.Pool {
 	return p
 }
 
-// OSA-50: a file per agent, made when it is first asked for and not before.
+// OSA-50: each agent has its own file, created on first use.
 func TestPoolIsLazy(t *testing.T) {
 	row := contract.Of(t, "OSA-50")
 	dir := t.TempDir()
@@ -65,7 +65,7 @@ func TestPoolIsLazy(t *testing.T) {
 			t.Errorf("the mode is %s", mode)
 		}
 		release()
-		release() // twice is once
+		release() // the second call has no effect
 		if _, err := os.Stat(filepath.Join(dir, name, row.Quote("db.sqlite"))); err != nil {
 			t.Error(err)
 		}
@@ -107,7 +107,7 @@ func TestPoolIsLazy(t *testing.T) {
 	}
 }
 
-// OSA-62: another quota holds for a file that is open already, from when it is next asked for.
+// OSA-62: a changed quota applies to an open file from the next Get.
 func TestPoolAsksForQuotas(t *testing.T) {
 	var quota int64 = 1
 	p := newPool(t, pool.Options{Quota: func(string) int64 { return quota }})
@@ -131,7 +131,7 @@ func TestPoolAsksForQuotas(t *testing.T) {
 	}
 }
 
-// Files in use stay open however many they are, and one agent has one writer.
+// All files in use stay open, and each agent has one writer.
 func TestPoolUnderConcurrency(t *testing.T) {
 	p := newPool(t, pool.Options{MaxOpen: 2})
 	var all sync.WaitGroup
@@ -163,7 +163,8 @@ func TestPoolUnderConcurrency(t *testing.T) {
 	}
 }
 
-// A damaged file is named with its agent, is left as it is, and works again once repaired.
+// The error for a damaged file names the agent. The file is unchanged and works again after
+// repair.
 func TestPoolReportsDamage(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "bad", "db.sqlite")
@@ -194,7 +195,7 @@ func TestPoolReportsDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	insert(t, db, "expenses", map[string]any{"amount": 1}) // in use: closed when it is released
+	insert(t, db, "expenses", map[string]any{"amount": 1}) // in use: closed on release
 	release()
 	if _, err := db.Insert(t.Context(), changelog.By{}, "expenses", []map[string]any{{"amount": 1}}); !errors.Is(err, sqlite.ErrClosed) {
 		t.Errorf("error %v, want a closed file", err)
@@ -204,8 +205,8 @@ func TestPoolReportsDamage(t *testing.T) {
 	}
 }
 
-// OSA-50: a thousand agents need no more open files than the pool keeps, and those that use
-// theirs for long keep them meanwhile. ROUSE_TEST_AGENTS is how many; .ci/run says 300.
+// OSA-50: a thousand agents need no more open files than the pool keeps, and a long use keeps its
+// file open. ROUSE_TEST_AGENTS is the number of agents; .ci/run sets 300.
 func TestPoolOfManyAgents(t *testing.T) {
 	const most = 8
 	agents, err := strconv.Atoi(os.Getenv("ROUSE_TEST_AGENTS"))
@@ -246,7 +247,7 @@ func TestPoolOfManyAgents(t *testing.T) {
 				if _, err := db.Query(context.Background(), agentdb.QuerySpec{SQL: "select count(*) from expenses"}); err != nil {
 					t.Error(err)
 				}
-				if n := pool.OpenFiles(p); n > most+8 { // those that four just use, or just close
+				if n := pool.OpenFiles(p); n > most+8 { // files that four users just use or close
 					t.Errorf("%d files are open", n)
 				}
 
@@ -262,7 +263,7 @@ func TestPoolOfManyAgents(t *testing.T) {
 	}
 }
 
-// A file that nobody uses for a while is closed, and thereby gets its checksum.
+// A file that is unused for a while is closed, which stores its checksum.
 func TestPoolClosesIdleFiles(t *testing.T) {
 	dir := t.TempDir()
 	p := newPool(t, pool.Options{Dir: dir, IdleTimeout: time.Millisecond})

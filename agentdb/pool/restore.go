@@ -14,30 +14,31 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// RestoreSpec says what an agent's database is to be again.
+// RestoreSpec selects the backup to restore.
 type RestoreSpec struct {
-	// From is "last", the name of a backup or how it begins, or the path of a file.
+	// From is "last", the name of a backup or its beginning, or the path of a file.
 	From string
-	// Force takes the database of another agent too.
+	// Force allows the database of another agent.
 	Force bool
-	// Idle, when set, is asked once nobody uses the database, and an error ends it there.
+	// BeforeReplace is called once the database is unused. If it returns an error, the restore
+	// stops. Optional.
 	BeforeReplace func(context.Context) error
 }
 
-// Replaced is what became of a database that was replaced.
+// Replaced is the result of replacing a database.
 type Replaced struct {
 	Agent string `json:"agent"`
-	From  string `json:"from"` // the backup; "" is an empty database
-	Kept  string `json:"kept"` // the folder in which the one before is; "" when there was none
-	// Passed are newer backups that "last" did not take, because they are damaged.
+	From  string `json:"from"` // path of the backup; "" for an empty database
+	Kept  string `json:"kept"` // folder with the previous database; "" if there was no previous database
+	// Newer backups that "last" skipped because they are damaged.
 	Skipped []string `json:"passed"`
 }
 
 // Recovery restores, resets or accepts the databases of a pool for their owner.
 type Recovery struct{ pool *Pool }
 
-// Backups lists the copies of an agent's database that rouse knows, the newest first, with
-// those that was replaced.
+// Backups returns the known backups of an agent's database, the newest first, including replaced
+// databases.
 func (r *Recovery) Backups(agent string) ([]agentdb.Backup, error) {
 	if err := checkAgent(agent); err != nil {
 		return nil, err
@@ -46,9 +47,9 @@ func (r *Recovery) Backups(agent string) ([]agentdb.Backup, error) {
 	return dbfile.BackupsAndReplaced(r.pool.path(agent))
 }
 
-// Restore replaces an agent's database by a copy of a backup, once it is unused, and keeps the
-// replaced one. A crash leaves the old one or the new one. The changelog of the new one records the
-// restore.
+// Restore replaces an agent's database by a copy of a backup and keeps the replaced one. It waits
+// until the database is unused. After a crash, either the old or the new database is in place.
+// The new database's changelog records the restore.
 func (r *Recovery) Restore(ctx context.Context, agent string, spec RestoreSpec) (Replaced, error) {
 	from, passed, err := r.findBackup(ctx, agent, spec.From)
 	if err != nil {
@@ -72,8 +73,8 @@ func (r *Recovery) Restore(ctx context.Context, agent string, spec RestoreSpec) 
 	})
 }
 
-// Reset replaces an agent's database, which is kept, by an empty one. idle is as of
-// RestoreSpec.
+// Reset replaces an agent's database by an empty one and keeps the replaced one. idle is called
+// like RestoreSpec.BeforeReplace.
 func (r *Recovery) Reset(ctx context.Context, agent string, idle func(context.Context) error) (Replaced, error) {
 	if err := checkAgent(agent); err != nil {
 		return Replaced{}, err
@@ -81,7 +82,8 @@ func (r *Recovery) Reset(ctx context.Context, agent string, idle func(context.Co
 	return r.replace(ctx, Replaced{Agent: agent, Skipped: []string{}}, idle, func(string) error { return nil })
 }
 
-// replace has make write the new database; if that writes nothing, it is an empty one.
+// replace calls make to write the new database. If make writes no file, the new database is
+// empty.
 func (r *Recovery) replace(ctx context.Context, out Replaced, idle func(context.Context) error, make func(path string) error) (Replaced, error) {
 	if err := r.stay(ctx, out.Agent); err != nil {
 		return out, err
@@ -108,8 +110,8 @@ func (r *Recovery) replaceHere(ctx context.Context, out Replaced, idle func(cont
 	}
 
 	path := r.pool.path(agent)
-	// A replacement that was cut off is completed first. What is there may well be damaged:
-	// that is why it is replaced.
+	// Complete an interrupted replacement first. The current file may be damaged, which is often
+	// the reason for the replacement.
 	if _, _, err := dbfile.Inspect(path, r.pool.o.Logger); err != nil && !errors.As(err, new(*sqlite.CorruptError)) {
 		return out, err
 	}
@@ -117,8 +119,8 @@ func (r *Recovery) replaceHere(ctx context.Context, out Replaced, idle func(cont
 		return out, err
 	}
 
-	// The new file is complete, with the newest schema and its checksum, before the old one is
-	// touched.
+	// Complete the new file, with the newest schema and its checksum, before touching the old
+	// one.
 	aside := dbfile.AsidePath()
 	if err := make(path + dbfile.NewSuffix); err != nil {
 		return out, errors.Join(err, dbfile.DiscardNew(path))
@@ -138,7 +140,7 @@ func (r *Recovery) replaceHere(ctx context.Context, out Replaced, idle func(cont
 	return out, putFilesAside(path, kept)
 }
 
-// prepareNew brings a new database to the newest schema and records in it what happened.
+// prepareNew migrates a new database to the newest schema and records the replacement in it.
 func (r *Recovery) prepareNew(ctx context.Context, path, agent, from, aside string) (err error) {
 	db, err := agentdb.Open(ctx, agentdb.Options{Path: path, Agent: agent, Logger: r.pool.o.Logger, Ledger: r.pool.o.Ledger, Scratch: true, Adopt: true})
 	if err != nil {
@@ -154,8 +156,8 @@ func (r *Recovery) prepareNew(ctx context.Context, path, agent, from, aside stri
 	return errors.Join(err, db.Close())
 }
 
-// putFilesAside moves the migration files to the replaced database, which they describe. Those
-// of the new one are written when it is opened.
+// putFilesAside moves the migration files to the replaced database, which they describe. Opening
+// the new database writes its own files.
 func putFilesAside(path, kept string) error {
 	var errs []error
 	for _, name := range []string{"migrations", "schema.sql"} {
@@ -175,7 +177,8 @@ func putFilesAside(path, kept string) error {
 	return errors.Join(errs...)
 }
 
-// findBackup gives the file that is meant, and the damaged backups that "last" skipped.
+// findBackup returns the path of the selected backup, and the damaged backups that "last"
+// skipped.
 func (r *Recovery) findBackup(ctx context.Context, agent, from string) (path string, passed []string, err error) {
 	all, err := r.Backups(agent)
 	if err != nil {
@@ -195,8 +198,9 @@ func (r *Recovery) findBackup(ctx context.Context, agent, from string) (path str
 	return path, passed, err
 }
 
-// Accept lets a database be used again that was refused because another program changed it, if
-// it is sound. The changelog records that, since it does not hold what was changed.
+// Accept allows the use of an intact database that was rejected. Either another program changed
+// it, or the ledger does not know its runs. The changelog records the acceptance, because the
+// other program's changes are not in it.
 func (r *Recovery) Accept(ctx context.Context, agent string) error {
 	if err := checkAgent(agent); err != nil {
 		return err
@@ -230,7 +234,7 @@ func (r *Recovery) acceptHere(ctx context.Context, agent string) error {
 	if err := sqlite.Verify(ctx, path, agentdb.ApplicationID, true); err != nil {
 		return fmt.Errorf("it cannot be accepted as it is: %w", r.pool.describe(agent, err))
 	}
-	// Opened files get their checksum when they are closed.
+	// An open file gets its checksum when it is closed.
 	if err := dbfile.WriteMarker(path, dbfile.Marker{State: dbfile.StateOpen}); err != nil {
 		return err
 	}

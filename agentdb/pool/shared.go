@@ -8,38 +8,36 @@ import (
 	"rouse/agentdb"
 )
 
-// Sharing has the databases of a pool be at one of several nodes at a time, each with a pool of its
-// own.
+// Sharing moves databases between the pools of several nodes, so that each database is at one
+// node at a time.
 type Sharing interface {
-	// Hold says as what an agent's database may be used now.
+	// Hold returns the current lease of an agent's database, or the other node that has it.
 	Hold(ctx context.Context, agent string) (Hold, error)
-	// Fetch brings the file of an agent, which nobody has open, to what was shipped of it, unless
-	// what is here goes on.
+	// Fetch updates the file of an agent to the last shipped state, unless this node continues
+	// with its own file. The file must not be open.
 	Fetch(ctx context.Context, agent string, h Hold) error
-	// Ship returns once all is shipped that was committed before to the database of an agent, which
-	// is open. An error says that what was committed last is lost, should another node get the
-	// database.
+	// Ship waits until everything committed so far to the open database of an agent is shipped.
+	// After an error, the last commits are lost if another node gets the database.
 	Ship(ctx context.Context, agent string, h Hold) error
-	// Stay keeps other nodes from getting an agent until something of its database is shipped
-	// again.
+	// Stay keeps other nodes from getting an agent until its database is shipped again.
 	Stay(ctx context.Context, agent string, h Hold) error
-	// Known says whether an agent has a database at any node.
+	// Known reports whether an agent has a database at any node.
 	Known(agent string) bool
-	// Elsewhere says whether another node has an agent's database, for certain.
+	// Elsewhere reports whether another node certainly has an agent's database.
 	Elsewhere(agent string) bool
 }
 
-// Hold is as what a pool has an agent's database.
+// Hold describes this pool's right to use an agent's database.
 type Hold struct {
-	Lease int64  // grows each time that another node gets the database
-	Node  string // the one that has it, where it is only read here: "" where it is this one
-	As    string // which state of it that is
+	Lease int64  // increases each time another node gets the database
+	Node  string // node that has the database if it is read-only here, otherwise ""
+	As    string // version of the copy that is read here
 }
 
-// Share keeps the pool's databases together with other nodes. It comes before anything is opened.
+// Share connects the pool to other nodes. Call it before any database is opened.
 func (p *Pool) Share(s Sharing) { p.sharing = s }
 
-// hold asks as what an agent's database may be used now.
+// hold returns the current Hold of an agent's database.
 func (p *Pool) hold(ctx context.Context, agent string) (Hold, error) {
 	if p.sharing == nil {
 		return Hold{}, nil
@@ -51,14 +49,14 @@ func (p *Pool) hold(ctx context.Context, agent string) (Hold, error) {
 	return h, nil
 }
 
-// serves says whether an open file is one that somebody who was given the hold h may use. A file
-// that is only read may be older than the newest state while others read it: they might wait for
-// each other.
+// serves reports whether a user with the hold h may use an open file. A read-only copy in use also
+// serves users with a newer version. If these had to wait for a reload, readers could wait for each
+// other.
 func (s *poolEntry) serves(h Hold) bool {
 	return s.hold == h || s.idle == nil && h.Node != "" && s.hold.Node == h.Node && s.hold.Lease == h.Lease
 }
 
-// fetch brings an agent's file up to date before it is opened.
+// fetch updates an agent's file before it is opened.
 func (p *Pool) fetch(ctx context.Context, agent string, h Hold) error {
 	if p.sharing == nil {
 		return nil
@@ -66,7 +64,7 @@ func (p *Pool) fetch(ctx context.Context, agent string, h Hold) error {
 	return p.sharing.Fetch(ctx, agent, h)
 }
 
-// share ties an opened database to the other nodes.
+// share connects an opened database to the other nodes.
 func (p *Pool) share(agent string, db *agentdb.DB, h Hold) {
 	if p.sharing == nil {
 		return
@@ -74,8 +72,8 @@ func (p *Pool) share(agent string, db *agentdb.DB, h Hold) {
 	db.Share(h.Node, func(ctx context.Context) error { return p.sharing.Ship(ctx, agent, h) })
 }
 
-// stay refuses to replace an agent's database that another node has, and keeps others from getting
-// it until shipReplaced.
+// stay returns an error if another node has the agent's database. Otherwise it keeps other nodes
+// from getting the database until shipReplaced.
 func (r *Recovery) stay(ctx context.Context, agent string) error {
 	if r.pool.sharing == nil {
 		return nil
@@ -90,7 +88,7 @@ func (r *Recovery) stay(ctx context.Context, agent string) error {
 	return r.pool.sharing.Stay(ctx, agent, h)
 }
 
-// shipReplaced ships a database that has taken another's place.
+// shipReplaced ships a database that replaced another.
 func (r *Recovery) shipReplaced(ctx context.Context, agent string) error {
 	if r.pool.sharing == nil {
 		return nil
@@ -100,14 +98,14 @@ func (r *Recovery) shipReplaced(ctx context.Context, agent string) error {
 		return err
 	}
 	defer release()
-	if err := db.CheckWritable(); err != nil { // its owner has given it to another node meanwhile
+	if err := db.CheckWritable(); err != nil { // the owner may have moved it to another node
 		return err
 	}
 	return db.Shipped(ctx)
 }
 
-// ifHere is an error about a file, and nil where that is a copy of another node's database: one is
-// fetched again when it is wanted.
+// ifHere returns err, or nil if the file is a copy of another node's database. Such a copy is
+// fetched again when needed.
 func (p *Pool) ifHere(agent string, err error) error {
 	if err == nil || p.sharing == nil {
 		return err
@@ -118,15 +116,15 @@ func (p *Pool) ifHere(agent string, err error) error {
 	return err
 }
 
-// Ship returns once all is shipped that was committed to an agent's database, if this node has it
-// and it is open.
+// Ship waits until all commits to an agent's database are shipped, if this node has a usable
+// database of the agent.
 func (p *Pool) Ship(ctx context.Context, agent string) error {
 	if p.sharing == nil || !p.Has(agent) {
 		return nil
 	}
 	db, release, err := p.Get(ctx, agent)
 	if errors.As(err, new(*QuarantinedError)) {
-		return nil // it is not written to
+		return nil // it accepts no writes
 	}
 	if err != nil {
 		return err

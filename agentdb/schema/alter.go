@@ -8,7 +8,7 @@ import (
 	"rouse/agentdb/sqltext"
 )
 
-// Additions writes the statements that add columns, and those that would drop them.
+// Additions returns the statements that add columns, and the statements that drop them again.
 func (t *Table) Additions(add []Column) (up, down []string, err error) {
 	taken := t.ColumnNames()
 	for i, c := range add {
@@ -37,7 +37,7 @@ func (t *Table) Additions(add []Column) (up, down []string, err error) {
 			return nil, nil, dberr.Invalid(field+".default", "a column that is added needs a default that is always the same, and %s is not; leave the default out and set the column in the rows", c.Default)
 		}
 
-		// SQLite refuses NOT NULL without a default even for an empty table.
+		// SQLite rejects NOT NULL without a default even for an empty table.
 		if c.Nullable != nil && !*c.Nullable && !strings.Contains(def, " DEFAULT ") {
 			typ, err := c.columnType(field)
 			if err != nil {
@@ -47,7 +47,7 @@ func (t *Table) Additions(add []Column) (up, down []string, err error) {
 		}
 
 		up = append(up, "ALTER TABLE "+sqltext.Quote(t.Name)+" ADD COLUMN "+def)
-		// Undone in the opposite order.
+		// Drop the columns in reverse order.
 		down = append([]string{"ALTER TABLE " + sqltext.Quote(t.Name) + " DROP COLUMN " + sqltext.Quote(c.Name)}, down...)
 	}
 

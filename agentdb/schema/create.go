@@ -12,16 +12,16 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// Created is the result of CreateTable, OSA-52.
+// Created is the result of CreateTable.
 type Created struct {
 	Success     bool     `json:"success"`
-	Existed     bool     `json:"existed,omitempty"`      // if_not_exists: nothing was done, and what follows is empty
-	MigrationID int64    `json:"migration_id,omitempty"` // the number of its file
+	Existed     bool     `json:"existed,omitempty"`      // the table already existed and the fields below are empty
+	MigrationID int64    `json:"migration_id,omitempty"` // number of the migration file
 	AppliedSQL  string   `json:"applied_sql,omitempty"`
 	Warnings    []string `json:"warnings,omitempty"`
 }
 
-// CreateTable runs inside a write.
+// CreateTable creates a table inside a write. statements is the result of spec.Statements.
 func CreateTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec TableSpec, statements []string) (Created, error) {
 	if spec.IfNotExists {
 		existing, err := ReadTables(ctx, sqlite.Prepared{Tx: tx}, spec.Name)
@@ -47,7 +47,7 @@ func CreateTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec Table
 	}
 
 	at := sqlvalue.Now()
-	// A row of a table of this name that is gone may still be there.
+	// There may be an old entry for a dropped table of the same name.
 	if _, err := tx.Exec(`insert into _tables_meta(name, purpose, created_at, run_id) values (?, ?, ?, ?)
 		on conflict(name) do update set purpose = excluded.purpose, created_at = excluded.created_at, run_id = excluded.run_id`,
 		spec.Name, strings.TrimSpace(spec.Purpose), at, by.Run); err != nil {
@@ -67,7 +67,7 @@ func CreateTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec Table
 	return created, err
 }
 
-// NameFree refuses a name that is taken: tables, views and indexes share one namespace.
+// NameFree returns an error if a name is taken. Tables, views and indexes share one namespace.
 func NameFree(tx *sqlite.Tx, field, name string) error {
 	var kind, owner string
 	row := tx.QueryRow(`select coalesce(max(type), ''), coalesce(max(tbl_name), '') from sqlite_schema where name = ? collate nocase and type <> 'trigger'`, name)
@@ -83,11 +83,11 @@ func NameFree(tx *sqlite.Tx, field, name string) error {
 		bad.Message += " on the table " + owner
 	}
 
-	bad.Retryable = false // the same call cannot succeed later, OSA-52
+	bad.Retryable = false // the same call cannot succeed later
 	return bad
 }
 
-// ViewFree refuses a table with the name of a saved view (OSA-51).
+// ViewFree returns an error if there is a saved view with the name of a new table.
 func ViewFree(tx *sqlite.Tx, name string) error {
 	var taken bool
 	if err := tx.QueryRow(`select exists (select 1 from _views where name = ?)`, name).Scan(&taken); err != nil || !taken {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// differences says, in a warning, in what a table that exists differs from the one that was asked
-// for; nil when both are the same. A column id that the host added is no difference.
+// differences returns a warning with the differences between an existing table and the
+// specification, or nil if they match. An id column that the host added is not a difference.
 func (s TableSpec) differences(t Table) []string {
 	var out []string
 	key := s.primaryKey()
@@ -46,15 +46,15 @@ func (s TableSpec) differences(t Table) []string {
 	return []string{fmt.Sprintf("the table %s exists and stays as it is, but differs from what was asked for: %s", t.Name, strings.Join(out, "; "))}
 }
 
-// same says whether two indexes do the same, whatever their names.
+// same reports whether two indexes are equivalent, regardless of their names.
 func (i Index) same(other Index) bool {
 	return i.Unique == other.Unique && slices.EqualFunc(i.Columns, other.Columns, strings.EqualFold)
 }
 
-// properties are what can be declared of a column beside its name, as SQL says it.
+// properties returns the declaration of a column as SQL, without its name.
 func (c Column) properties(def string) string {
 	typ, err := c.columnType("")
-	if err != nil { // declared in SQL, with a type of its own
+	if err != nil { // declared in SQL with another type
 		typ = cmp.Or(strings.ToUpper(c.Type), "without a type")
 	}
 
@@ -70,8 +70,8 @@ func (c Column) properties(def string) string {
 	return typ
 }
 
-// wantedDefault is the default of a column that is asked for, as SQL; "" for none. The
-// specification was checked before.
+// wantedDefault returns the default of a specified column as SQL, or "" if it has no default. The
+// specification must be valid.
 func wantedDefault(c Column) string {
 	if len(c.Default) == 0 || string(c.Default) == "null" {
 		return ""
@@ -83,8 +83,8 @@ func wantedDefault(c Column) string {
 	return literal
 }
 
-// sqlDefault is the default of a column of a table that exists, which the schema holds as SQL in a
-// JSON text; "" for none.
+// sqlDefault returns the default of an existing column as SQL, or "" if it has no default. The
+// schema holds it as SQL in a JSON string.
 func sqlDefault(c Column) (def string) {
 	if json.Unmarshal(c.Default, &def) != nil || strings.EqualFold(def, "null") {
 		return ""

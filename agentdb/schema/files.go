@@ -16,20 +16,20 @@ import (
 	"rouse/internal/text"
 )
 
-// Files are the files beside a database that show its migrations and its schema.
+// Files writes the files beside a database that show its migrations and its schema.
 type Files struct {
-	path string // of the database
+	path string // path of the database
 	db   *sqlite.DB
 	mu   sync.Mutex // held while the files are written
 }
 
-// NewFiles returns the files of the database at path.
+// NewFiles returns the Files of the database at path.
 func NewFiles(path string, db *sqlite.DB) *Files {
 	return &Files{path: path, db: db}
 }
 
-// Warnings writes the files of the migrations, and warns when that fails: the change
-// itself stands.
+// Warnings writes the files and returns a warning if that fails. The schema change remains in
+// effect.
 func (f *Files) Warnings(ctx context.Context) []string {
 	if err := f.Write(context.WithoutCancel(ctx)); err != nil {
 		return []string{"the change is done, but its files beside the database could not be written, which is tried again when the database is next opened: " + err.Error()}
@@ -37,8 +37,8 @@ func (f *Files) Warnings(ctx context.Context) []string {
 	return nil
 }
 
-// Write brings the files beside the database in step with it: NNNN-slug.sql and
-// NNNN-slug.down.sql in migrations, and schema.sql. Only what is committed gets a file.
+// Write updates the files beside the database: NNNN-slug.sql and NNNN-slug.down.sql in
+// migrations, and schema.sql. It writes only committed migrations.
 func (f *Files) Write(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -48,7 +48,7 @@ func (f *Files) Write(ctx context.Context) error {
 		err = scan(&m.ID, &m.Slug, &m.Description, &m.Up, &m.Down)
 		return m, err
 	}, `select id, slug, description, up, down from _migrations order by id`)
-	if err != nil || len(migrations) == 0 { // a database without migrations gets no folder
+	if err != nil || len(migrations) == 0 { // no folder without migrations
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -72,7 +72,7 @@ func (f *Files) Write(ctx context.Context) error {
 	}
 
 	path := filepath.Join(filepath.Dir(f.path), "schema.sql")
-	// This also runs at every opening, mostly without a change.
+	// Write also runs at every opening, usually without a change.
 	if old, err := os.ReadFile(path); err == nil && string(old) == text {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (f *Files) Write(ctx context.Context) error {
 	return atomicfile.Write(path, []byte(text), 0o600)
 }
 
-// schemaSQL is the whole schema as SQL that makes it.
+// schemaSQL returns the SQL that creates the whole schema.
 func schemaSQL(ctx context.Context, q sqlite.Querier) (string, error) {
 	objects, err := sqlite.Collect(ctx, q, func(scan sqlite.Scanner) (out string, err error) {
 		var text, purpose string
@@ -95,7 +95,7 @@ func schemaSQL(ctx context.Context, q sqlite.Querier) (string, error) {
 	return head + strings.Join(objects, ""), err
 }
 
-// writeOnce writes a file that never changes.
+// writeOnce writes a file unless it exists already.
 func writeOnce(path, text string) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err

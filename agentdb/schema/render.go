@@ -11,16 +11,17 @@ import (
 )
 
 const (
-	renderChars   = 8000 // of a prompt, OSA-63
-	renderColumns = 10   // of a table, once space is short
-	renderViews   = 1000 // characters of the names of views, once space is short
+	renderChars   = 8000 // limit for a prompt
+	renderColumns = 10   // columns per table if space is short
+	renderViews   = 1000 // characters for view names if space is short
 )
 
-// String is Text in at most 8,000 characters (OSA-63).
+// String returns Text with at most 8,000 characters.
 func (s Schema) String() string { return s.Text(renderChars) }
 
-// Text describes the schema, without rows, in at most so many characters. If that is too little,
-// views lose their SQL, then tables show ten columns, and then the oldest are left out.
+// Text describes the schema without rows. most is the maximum number of characters. If the text is
+// too long, Text omits first the SQL of views, then columns after the tenth, then the oldest
+// tables.
 func (s Schema) Text(most int) string {
 	if len(s.Tables) == 0 && len(s.Views) == 0 {
 		return "The database has no tables yet.\n"
@@ -47,7 +48,7 @@ func (s Schema) Text(most int) string {
 	}
 }
 
-// viewTexts shows views with their SQL.
+// viewTexts returns views with their SQL.
 func viewTexts(views []View) string {
 	var b strings.Builder
 	for _, v := range views {
@@ -56,7 +57,7 @@ func viewTexts(views []View) string {
 	return b.String()
 }
 
-// viewNames lists views on one line, in at most so many characters.
+// viewNames returns the names of views on one line. most is the maximum number of characters.
 func viewNames(views []View, most int) string {
 	if len(views) == 0 {
 		return ""
@@ -70,7 +71,7 @@ func viewNames(views []View, most int) string {
 	return "views, whose SQL db_schema has: " + text.Truncate(strings.Join(names, ", "), most) + "\n"
 }
 
-// title is a name with its parameters.
+// title returns the name of a view with its parameters.
 func (v View) title() string {
 	out := v.Name
 	if len(v.Params) > 0 {
@@ -119,5 +120,5 @@ func (c Column) notes() string {
 	return ""
 }
 
-// brief keeps a purpose to one line.
+// brief shortens a purpose to one line.
 func brief(purpose string) string { return text.Truncate(text.Collapse(purpose), 200) }

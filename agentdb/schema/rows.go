@@ -15,7 +15,8 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// KeyColumns returns the names as the table has them.
+// KeyColumns returns the key names in the table's spelling. It returns an error for an unknown or
+// repeated column.
 func (t *Table) KeyColumns(keys []string) ([]string, error) {
 	var out []string
 	for i, key := range keys {
@@ -31,8 +32,8 @@ func (t *Table) KeyColumns(keys []string) ([]string, error) {
 	return out, nil
 }
 
-// EnsureUnique makes sure that a unique index tells rows apart by their keys: ON CONFLICT needs one
-// over exactly these columns.
+// EnsureUnique creates a unique index over the keys unless there is one. ON CONFLICT needs an
+// index over exactly these columns.
 func (t *Table) EnsureUnique(ctx context.Context, tx *sqlite.Tx, by changelog.By, keys []string) error {
 	same := func(columns []string) bool {
 		return len(columns) == len(keys) && !slices.ContainsFunc(columns, func(name string) bool { return !sqltext.ContainsFold(keys, name) })
@@ -54,7 +55,8 @@ func (t *Table) EnsureUnique(ctx context.Context, tx *sqlite.Tx, by changelog.By
 	return err
 }
 
-// Values puts row i into the order of the table's columns. Each of the keys needs a value.
+// Values returns the values of row i in the order of the table's columns. It returns an error if
+// a key column has no value.
 func (t *Table) Values(i int, row map[string]any, keys []string) ([]any, error) {
 	out := make([]any, len(t.Columns))
 	for n := range out {
@@ -62,7 +64,7 @@ func (t *Table) Values(i int, row map[string]any, keys []string) ([]any, error) 
 	}
 
 	given := map[int]bool{}
-	for _, name := range slices.Sorted(maps.Keys(row)) { // of several errors always the same
+	for _, name := range slices.Sorted(maps.Keys(row)) { // sorted, so that the first error is always the same
 		n := slices.IndexFunc(t.Columns, func(c Column) bool { return strings.EqualFold(c.Name, name) })
 		problem := func(format string, args ...any) error {
 			return dberr.Invalid(fmt.Sprintf("rows[%d].%s", i, name), format, args...)
@@ -81,7 +83,7 @@ func (t *Table) Values(i int, row map[string]any, keys []string) ([]any, error) 
 		if err != nil {
 			return nil, problem("the value of %s in row %d cannot be stored: %v", t.Columns[n].Name, i+1, err)
 		}
-		if value != nil || t.Columns[n].Name != t.RowKey { // NULL asks for the next id
+		if value != nil || t.Columns[n].Name != t.RowKey { // NULL requests the next id
 			out[n] = value
 		}
 	}
@@ -94,7 +96,7 @@ func (t *Table) Values(i int, row map[string]any, keys []string) ([]any, error) 
 	return out, nil
 }
 
-// Where writes the condition that all columns have these values; null asks for NULL.
+// Where returns the condition that all columns have the given values. A nil value matches NULL.
 func (t *Table) Where(where map[string]any) (string, []any, error) {
 	if len(where) == 0 {
 		return "", nil, dberr.Invalid("where", "say which rows, as an object of column and value; for other conditions use db_execute")
@@ -102,7 +104,7 @@ func (t *Table) Where(where map[string]any) (string, []any, error) {
 
 	for name, value := range where {
 		switch value.(type) {
-		case []any, map[string]any: // taken for the text of it no row would have
+		case []any, map[string]any: // as JSON text, they would not match any row
 			return "", nil, dberr.Invalid("where."+name, "where says which value %s has, and is given a list or an object: for one of several values, and for other conditions, use db_execute; a stored list is asked for as its JSON text", name)
 		}
 	}
@@ -113,22 +115,22 @@ func (t *Table) Where(where map[string]any) (string, []any, error) {
 	}
 
 	for i, name := range columns {
-		// IS and not =, so that null finds NULL.
+		// IS instead of =, so that null matches NULL.
 		columns[i] = sqltext.Quote(name) + " IS ?"
 	}
 
 	return " WHERE " + strings.Join(columns, " AND "), values, nil
 }
 
-// Pairs checks the columns of an object and gives them in order with their values. The
-// host's columns can be asked for, not set.
+// Pairs checks the columns of an object and returns them in sorted order with their values. The
+// host's columns are allowed in conditions, but cannot be set.
 func (t *Table) Pairs(field string, from map[string]any) (columns []string, values []any, err error) {
 	names := make([]string, 0, len(from))
 	for name := range from {
 		names = append(names, name)
 	}
 
-	// Always the same statement for the same columns, and the same error of several.
+	// Sorted, so that the same columns give the same statement and the same first error.
 	slices.Sort(names)
 	for _, given := range names {
 		name, c := given, t.Column(given)

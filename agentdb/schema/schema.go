@@ -1,5 +1,5 @@
-// Package schema describes the tables of an agent's database: it reads them, creates and changes them
-// inside a transaction of the caller, and checks rows that are given as maps.
+// Package schema describes the tables of an agent's database. It reads, creates and changes
+// tables inside a transaction of the caller, and checks rows that are given as maps.
 package schema
 
 import (
@@ -14,18 +14,18 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// Schema is what an agent's database holds.
+// Schema lists the tables and views of an agent's database.
 type Schema struct {
 	Tables []Table `json:"tables"`
 	Views  []View  `json:"views,omitempty"`
 }
 
-// View is a query that the agent saved, or a view of SQL.
+// View is a query that the agent saved, or an SQL view.
 type View struct {
 	Name   string   `json:"name"`
 	SQL    string   `json:"sql"`
 	Params []string `json:"params,omitempty"`
-	Saved  bool     `json:"saved"` // a query that was saved: db_run_view asks it, too; the others are views of SQL
+	Saved  bool     `json:"saved"` // saved query, which db_run_view can run; false for an SQL view
 }
 
 // Table is one table of a Schema, without the host's columns.
@@ -35,13 +35,13 @@ type Table struct {
 	RowCount       int64    `json:"row_count"` // live rows
 	Columns        []Column `json:"columns"`
 	Indexes        []Index  `json:"indexes"`
-	Key            []string // the primary key
-	RowKey         string   // the column that is the row id itself, "" when none is
-	HasHostColumns bool     // it has the host columns
+	Key            []string // primary key
+	RowKey         string   // column that is the row id, or ""
+	HasHostColumns bool
 	createdAt      string
 }
 
-// ReadViews lists the views of SQL and those that are saved, by name.
+// ReadViews returns the SQL views and the saved views, in the order of their names.
 func ReadViews(ctx context.Context, q sqlite.Querier) ([]View, error) {
 	return sqlite.Collect(ctx, q, func(scan sqlite.Scanner) (v View, err error) {
 		var params string
@@ -61,10 +61,10 @@ func ReadViews(ctx context.Context, q sqlite.Querier) ([]View, error) {
 		union all select name, sql, params, 1 from _views order by 1`)
 }
 
-// UserTables leaves the host's and SQLite's own tables out.
+// UserTables is a condition that excludes the tables of the host and of SQLite.
 const UserTables = `m.type = 'table' and substr(m.name, 1, 1) <> '_' and m.name not like 'sqlite\_%' escape '\'`
 
-// ReadTables reads the table of a name, or all when it is "".
+// ReadTables returns all tables. If only is not empty, it returns only the table of that name.
 func ReadTables(ctx context.Context, q sqlite.Querier, only string) ([]Table, error) {
 	tables, err := readColumns(ctx, q, only)
 	if err != nil {
@@ -101,8 +101,8 @@ func readColumns(ctx context.Context, q sqlite.Querier, only string) ([]Table, e
 
 		t := &tables[len(tables)-1]
 		if sqltext.IsHostColumn(c.Name) {
-			// The last of the three columns stands for all: checkObjects lets a table have all or
-			// none.
+			// The last of the three columns is enough: checkObjects ensures that a table has all
+			// or none.
 			t.HasHostColumns = t.HasHostColumns || strings.EqualFold(c.Name, sqltext.ColumnDeleted)
 			continue
 		}
@@ -121,7 +121,7 @@ func readColumns(ctx context.Context, q sqlite.Querier, only string) ([]Table, e
 	return tables, rows.Err()
 }
 
-// addColumn takes a column with its place in the primary key, 0 for none.
+// addColumn adds a column. pk is its position in the primary key, starting at 1, or 0.
 func (t *Table) addColumn(c Column, pk int) {
 	t.Columns = append(t.Columns, c)
 	if pk == 0 {
@@ -134,7 +134,7 @@ func (t *Table) addColumn(c Column, pk int) {
 
 	t.Key[pk-1] = c.Name
 	t.RowKey = ""
-	// Only this spelling makes a primary key the row id.
+	// SQLite uses a primary key as the row id only with this spelling of the type.
 	if len(t.Key) == 1 && strings.EqualFold(c.Type, TypeInteger) {
 		t.RowKey = c.Name
 	}
@@ -186,7 +186,7 @@ func readPurposes(ctx context.Context, q sqlite.Querier, tables []Table) error {
 	return err
 }
 
-// Column finds a column whatever the case of its name.
+// Column returns the column with the given name, ignoring case, or nil.
 func (t *Table) Column(name string) *Column {
 	for i := range t.Columns {
 		if strings.EqualFold(t.Columns[i].Name, name) {
@@ -214,7 +214,8 @@ func TableNames(tables []Table) []string {
 	return names
 }
 
-// NeedTable reads a table, or says which there are.
+// NeedTable returns the table with the given name. It returns an error if the table does not exist
+// or belongs to the host. The error suggests a similar name.
 func NeedTable(ctx context.Context, q sqlite.Querier, name string) (*Table, error) {
 	if sqltext.IsReservedTable(name) {
 		return nil, dberr.Invalid("table", "the table %q belongs to the host and cannot be written", name)

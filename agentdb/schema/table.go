@@ -11,8 +11,8 @@ import (
 	"rouse/agentdb/sqltext"
 )
 
-// The column types that a table can have. Others are refused or mapped to these, because
-// SQLite guesses from a type's spelling: a column declared STRING turns "007" into 7.
+// Column types of a table. Other types are rejected or mapped to these, because SQLite derives a
+// column's behavior from the spelling of its type: a column declared STRING turns "007" into 7.
 const (
 	TypeInteger = "INTEGER"
 	TypeReal    = "REAL"
@@ -21,13 +21,13 @@ const (
 	TypeNumeric = "NUMERIC"
 )
 
-// TableSpec asks for a table, OSA-52.
+// TableSpec is the specification of a new table.
 type TableSpec struct {
 	Name    string   `json:"name"`
 	Purpose string   `json:"purpose"`
 	Columns []Column `json:"columns"`
 	Indexes []Index  `json:"indexes,omitempty"`
-	// IfNotExists leaves a table of this name that is there already as it is.
+	// Existing table with this name stays unchanged.
 	IfNotExists bool `json:"if_not_exists,omitempty"`
 }
 
@@ -36,7 +36,7 @@ type Column struct {
 	Name       string          `json:"name"`
 	Type       string          `json:"type"`
 	Nullable   *bool           `json:"nullable,omitempty"` // nil means true
-	Default    json.RawMessage `json:"default,omitempty"`  // a text, a number, true, false or null
+	Default    json.RawMessage `json:"default,omitempty"`  // text, number, true, false or null
 	PrimaryKey bool            `json:"primary_key,omitempty"`
 }
 
@@ -53,7 +53,7 @@ type Index struct {
 	Unique  bool     `json:"unique,omitempty"`
 }
 
-// Statements checks a specification and writes the SQL that makes it true.
+// Statements checks a specification and returns the SQL that creates the table and its indexes.
 func (s TableSpec) Statements() ([]string, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -155,8 +155,8 @@ func (i Index) check(field string, s TableSpec) error {
 	return nil
 }
 
-// columns writes the definitions. It adds an id unless an id or a primary key is declared (OSA-51).
-// Key has the columns of a separate PRIMARY KEY clause.
+// columns returns the column definitions. It adds an id unless an id or a primary key is
+// declared. key lists the columns of a separate PRIMARY KEY clause.
 func (s TableSpec) columns() (defs, key []string, err error) {
 	declared := s.primaryKey()
 	if len(declared) == 0 {
@@ -179,8 +179,8 @@ func (s TableSpec) columns() (defs, key []string, err error) {
 	return defs, key, nil
 }
 
-// primaryKey names the columns that are declared as the primary key, or a declared id; none when
-// the host adds its own.
+// primaryKey returns the columns declared as the primary key, or a declared id. It returns nil if
+// the host adds its own id.
 func (s TableSpec) primaryKey() (key []string) {
 	var id []string
 	for _, c := range s.Columns {
@@ -198,7 +198,7 @@ func (s TableSpec) primaryKey() (key []string) {
 	return key
 }
 
-// definition writes one column; whole says that it carries the primary key by itself.
+// definition returns the SQL of one column. whole reports whether it includes the primary key.
 func (c Column) definition(field string, key, alone bool) (def string, whole bool, err error) {
 	typ, err := c.columnType(field)
 	if err != nil {
@@ -207,7 +207,7 @@ func (c Column) definition(field string, key, alone bool) (def string, whole boo
 
 	def = sqltext.Quote(c.Name) + " " + typ
 	if key && alone && typ == TypeInteger {
-		// Only this spelling makes the column the row id itself.
+		// SQLite makes the column the row id only with this spelling.
 		def += " PRIMARY KEY"
 		if strings.EqualFold(c.Name, "id") {
 			def += " AUTOINCREMENT"
@@ -216,7 +216,7 @@ func (c Column) definition(field string, key, alone bool) (def string, whole boo
 	}
 
 	if key || c.Nullable != nil && !*c.Nullable {
-		def += " NOT NULL" // SQLite would let a primary key be NULL
+		def += " NOT NULL" // SQLite allows NULL in a primary key
 	}
 
 	if len(c.Default) > 0 && string(c.Default) != "null" {
@@ -259,11 +259,11 @@ func (c Column) defaultLiteral(field string) (string, error) {
 	return "", dberr.Invalid(field+".default", "the default of %s must be a text, a number, true, false or null", c.Name)
 }
 
-// TypeLength is the (10) or (10,2) that other databases want; SQLite ignores it.
+// TypeLength matches a length such as (10) or (10,2), which SQLite ignores.
 var TypeLength = regexp.MustCompile(`\s*\(\s*\d+\s*(,\s*\d+\s*)?\)$`)
 
 func (c Column) columnType(field string) (string, error) {
-	// VARCHAR(20) is taken as TEXT; SQLite does not enforce a length either.
+	// VARCHAR(20) is accepted as TEXT. SQLite does not enforce the length either.
 	name := strings.ToUpper(strings.TrimSpace(TypeLength.ReplaceAllString(strings.TrimSpace(c.Type), "")))
 	switch name {
 	case TypeInteger, "INT", "BIGINT", "SMALLINT", "TINYINT", "BOOLEAN", "BOOL", "LONG":
@@ -281,5 +281,6 @@ func (c Column) columnType(field string) (string, error) {
 	return "", dberr.Invalid(field+".type", "the column %s has the unknown type %q; use TEXT (also for dates), INTEGER, REAL, NUMERIC or BLOB", c.Name, c.Type)
 }
 
-// MaxColumns is the largest number of columns of a table. SQLite has 2,000, of which some are the host's.
+// MaxColumns is the maximum number of columns of a table. SQLite allows 2,000, including the
+// host's.
 const MaxColumns = 1990

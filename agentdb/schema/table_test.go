@@ -20,7 +20,7 @@ func manyColumns(n int) []Column {
 	return out
 }
 
-// OSA-51: reserved and malformed names are refused, and the message names the argument.
+// OSA-51: reserved and malformed names are rejected, and the message names the argument.
 func TestTableSpecIsChecked(t *testing.T) {
 	no := false
 	good := TableSpec{Name: "t", Purpose: "p", Columns: []Column{col("a", "TEXT")}}
@@ -73,7 +73,8 @@ func TestTableSpecIsChecked(t *testing.T) {
 	}
 }
 
-// OSA-51: an id is added unless one, or a primary key, is declared; a declared id is promoted.
+// OSA-51: an id is added unless an id or a primary key is declared. A declared id becomes the
+// key.
 func TestPrimaryKey(t *testing.T) {
 	key := func(name, typ string) Column { return Column{Name: name, Type: typ, PrimaryKey: true} }
 	for name, c := range map[string]struct {

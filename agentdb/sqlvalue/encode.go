@@ -38,9 +38,9 @@ func AppendList(out []byte, values []any) []byte {
 	return append(out, ']')
 }
 
-// Append appends a value so that it can be read back as it was: whole numbers are
-// INTEGER, numbers with a point or an exponent REAL, and what JSON has no form for is an
-// object: {"blob":"…"} and {"text":"…"} in base64, {"real":"+Inf"}.
+// Append appends a value in a form from which Parse restores it exactly. Whole numbers are
+// INTEGER; numbers with a point or an exponent are REAL. Values without a JSON form are objects:
+// {"blob":"…"} and {"text":"…"} in base64, {"real":"+Inf"}.
 func Append(out []byte, v any) []byte {
 	switch v := v.(type) {
 	case int64:
@@ -79,7 +79,7 @@ func appendObject(out []byte, kind, text string) []byte {
 	return append(out, '}')
 }
 
-// Parse reads a value that Append wrote.
+// Parse parses a value written by Append.
 func Parse(raw json.RawMessage) (any, error) {
 	switch raw = bytes.TrimSpace(raw); {
 	case len(raw) == 0:
@@ -92,7 +92,7 @@ func Parse(raw json.RawMessage) (any, error) {
 		return text, err
 	case raw[0] == '{':
 		return parseObject(raw)
-	// A point or an exponent is what tells REAL from INTEGER; see Append.
+	// A point or an exponent distinguishes REAL from INTEGER; see Append.
 	case bytes.ContainsAny(raw, ".eE"):
 		return strconv.ParseFloat(string(raw), 64)
 	}
@@ -125,7 +125,7 @@ func parseObject(raw json.RawMessage) (any, error) {
 	return nil, errors.New("a value of an unknown kind")
 }
 
-// Decode reads JSON without rounding whole numbers.
+// Decode decodes JSON without rounding whole numbers.
 func Decode(text string, into any) error {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()

@@ -1,5 +1,5 @@
-// Package sqlvalue converts values of Go and JSON to values that SQLite stores, and to the text by
-// which the changelog records them.
+// Package sqlvalue converts values of Go and JSON to SQLite values and to the changelog's text
+// form.
 package sqlvalue
 
 import (
@@ -9,8 +9,7 @@ import (
 	"rouse/agentdb/tabular"
 )
 
-// Storable converts a value of Go or JSON to one that SQLite stores. Lists and objects become JSON
-// text.
+// Storable converts a value of Go or JSON to a SQLite value. Lists and objects become JSON text.
 func Storable(v any) (any, error) {
 	switch v := v.(type) {
 	case nil, string, int64, []byte:
@@ -28,7 +27,7 @@ func Storable(v any) (any, error) {
 		return float64(v), nil
 	case json.Number:
 		return tabular.Number(v), nil
-	// As the host writes instants, so that they compare as texts.
+	// The host's time format, so that times compare as texts.
 	case time.Time:
 		return v.UTC().Format(TimeLayout), nil
 	}
@@ -40,10 +39,10 @@ func Storable(v any) (any, error) {
 // Real is a number that is passed to SQLite as a REAL even if it is whole: 7 / 2.0 is not 7 / 2.
 type Real float64
 
-// TimeLayout is the form in which the host stores instants.
-const TimeLayout = "2006-01-02T15:04:05.000Z" // C-3
+// TimeLayout is the format in which the host stores times.
+const TimeLayout = "2006-01-02T15:04:05.000Z"
 
-// Now returns the present time in TimeLayout.
+// Now returns the current time in TimeLayout.
 func Now() string { return time.Now().UTC().Format(TimeLayout) }
 
 // Pointers returns a pointer to each value, for Scan.

@@ -13,20 +13,20 @@ import (
 	"rouse/agentdb/tabular"
 )
 
-// Bounds of a file.
+// Limits of a file.
 const (
-	maxImport = 64 << 20 // bytes, OSA-58
+	maxImport = 64 << 20 // bytes
 )
 
-// Source is a file that has been read through once: it has no fault, and its columns and
+// Source is a file that has been checked completely: it has no syntax errors, and its columns and
 // their kinds are known.
 type Source struct {
 	*tabular.Table
-	name string   // of the file, for messages
-	only []string // of the headings, those to import; nil means all
+	name string   // file name for messages
+	only []string // headings to import; nil means all
 }
 
-// Examine reads a file through and learns its columns.
+// Examine reads and checks a whole file and determines its columns.
 func Examine(spec ImportSpec) (*Source, error) {
 	content, err := spec.read()
 	if err != nil {
@@ -38,7 +38,8 @@ func Examine(spec ImportSpec) (*Source, error) {
 		return nil, s.fileError(err)
 	}
 
-	// The columns of a table can be named before it is read; keys are known only afterwards.
+	// The columns of a table can be named before it is read; the keys of objects are known only
+	// later.
 	if !s.HasKeys() {
 		if err := s.nameColumns(spec); err != nil {
 			return nil, err
@@ -54,8 +55,7 @@ func Examine(spec ImportSpec) (*Source, error) {
 	return s, nil
 }
 
-// read takes the whole file into memory, without the copies of a buffer that grows when
-// its size is known.
+// read reads the whole file into memory. If Size is known, it allocates the memory at once.
 func (s ImportSpec) read() (string, error) {
 	limit := s.Limit
 	if limit <= 0 {
@@ -67,7 +67,7 @@ func (s ImportSpec) read() (string, error) {
 		data.Grow(int(s.Size))
 	}
 
-	// One byte more than the limit shows that there is more.
+	// Read one byte more than the limit to detect a larger file.
 	if _, err := io.Copy(&data, io.LimitReader(s.Source, limit+1)); err != nil {
 		return "", fmt.Errorf("cannot read %s: %w", s.label(), err)
 	}
@@ -78,7 +78,7 @@ func (s ImportSpec) read() (string, error) {
 	return data.String(), nil
 }
 
-// FileError makes a fault of the file an *Error that names it.
+// fileError converts an error in the content of a file to an *Error with the file name.
 func (s *Source) fileError(err error) error {
 	var at *tabular.SyntaxError
 	if errors.As(err, &at) {
@@ -87,7 +87,7 @@ func (s *Source) fileError(err error) error {
 	return FileError(err)
 }
 
-// FileError makes an error about the content or the format of a file an *Error.
+// FileError converts an error in the content or format of a file to an *Error.
 func FileError(err error) error {
 	var bad *tabular.Error
 	if errors.As(err, &bad) {
@@ -96,7 +96,7 @@ func FileError(err error) error {
 	return err
 }
 
-// nameColumns replaces the headings of a table by the names that were given.
+// nameColumns replaces the headings of a table by the given names.
 func (s *Source) nameColumns(spec ImportSpec) error {
 	if len(spec.Columns) == 0 {
 		return nil
@@ -115,7 +115,7 @@ func (s *Source) nameColumns(spec ImportSpec) error {
 	return nil
 }
 
-// pickKeys chooses the keys of objects that are imported.
+// pickKeys selects the keys of objects to import.
 func (s *Source) pickKeys(spec ImportSpec) error {
 	s.only = spec.Columns
 	for _, name := range s.only {
@@ -126,14 +126,14 @@ func (s *Source) pickKeys(spec ImportSpec) error {
 	return nil
 }
 
-// rejectError words errTooManyRejects for the file.
+// rejectError returns the message for ErrTooManyRejects, and every other error unchanged.
 func (s *Source) rejectError(rejected *bulk.Rejects, err error) error {
 	if !errors.Is(err, bulk.ErrTooManyRejects) {
 		return err
 	}
 
 	advice := "Correct the file and import it again"
-	// Rows of other widths are mostly a title or notes above the table.
+	// Rows of different widths are usually a title or notes above the table.
 	if s.Ragged {
 		advice = "If the table begins further down, remove the lines above its headings; otherwise correct the file"
 	}

@@ -1,5 +1,4 @@
-// Package transfer imports the rows of a file into a table. It works inside a transaction of the
-// caller.
+// Package transfer imports the rows of a file into a table, inside a transaction of the caller.
 package transfer
 
 import (
@@ -20,23 +19,26 @@ import (
 	"rouse/internal/text"
 )
 
-// ImportSpec asks for the rows of a file, OSA-58.
+// ImportSpec describes an import of a file.
 type ImportSpec struct {
-	Table      string // "" names it after the file
-	Source     io.Reader
-	Size       int64    // of the file in bytes, where it is known: a larger one is read without copies
-	Limit      int64    // bytes of a file; 0 means 64 MiB
-	Name       string   // of the file: its extension can say the format, and messages name it
-	Format     string   // csv, tsv, json, jsonl or xlsx; "" looks at the name, then at the content
+	Table  string // default: derived from the file name
+	Source io.Reader
+	// Size is the size of the file in bytes, if known. It only saves memory.
+	Size  int64
+	Limit int64  // maximum file size in bytes; 0 means 64 MiB
+	Name  string // file name, for messages and to detect the format
+	// Format is csv, tsv, json, jsonl or xlsx. If empty, the name decides, then the content.
+	Format     string
 	Mode       string   // insert (the default) or upsert
-	KeyColumns []string // upsert: a row with the same values there is updated
-	NoCreate   bool     // refuse to make the table when it does not exist
-	NoHeader   bool     // the first line of a csv or tsv file is a row already
-	// Columns names the columns of a csv or tsv file in their order, instead of its header.
-	// Of json files it picks the keys to import.
+	KeyColumns []string // for upsert: a row with the same values is updated
+	NoCreate   bool     // do not create a missing table
+	NoHeader   bool     // the first line of a csv or tsv file is a row
+	// Columns names the columns of a csv or tsv file in order, instead of its header. For JSON
+	// files, it selects the keys to import.
 	Columns []string
-	MaxRows int // stop after so many; 0 reads all
-	// Progress, when set, hears every some ten thousand rows how many of the file's are done.
+	MaxRows int // maximum number of rows to read; 0 means all
+	// Progress receives the number of rows done and the total, about every ten thousand rows.
+	// Optional.
 	Progress func(done, of int64)
 }
 
@@ -44,13 +46,13 @@ type ImportSpec struct {
 type Imported struct {
 	Table          string   `json:"table"`
 	RowsImported   int64    `json:"rows_imported"`
-	RowsSkipped    int64    `json:"rows_skipped"`            // do not fit, or an upsert of nothing but keys that are there already
-	RowsRejected   int64    `json:"rows_rejected,omitempty"` // of RowsSkipped, those that do not fit
+	RowsSkipped    int64    `json:"rows_skipped"`            // rows that do not fit, and existing rows of an upsert with only key columns
+	RowsRejected   int64    `json:"rows_rejected,omitempty"` // rows that do not fit, included in rows_skipped
 	CreatedTable   bool     `json:"created_table"`
 	Columns        []string `json:"columns"`
-	Truncated      bool     `json:"truncated"` // max_rows left rows out
+	Truncated      bool     `json:"truncated"` // the file has more than max_rows rows
 	DroppedColumns []string `json:"dropped_columns,omitempty"`
-	SampleErrors   []string `json:"sample_errors,omitempty"` // why rows do not fit, of the first five
+	SampleErrors   []string `json:"sample_errors,omitempty"` // reasons for the first five rejected rows
 	Warnings       []string `json:"warnings,omitempty"`
 }
 
@@ -97,8 +99,8 @@ func (s ImportSpec) Checked() (ImportSpec, error) {
 	return s, nil
 }
 
-// ImportRows writes the rows of a file inside a write, perhaps more than once. quota is the limit of
-// the database in bytes; 0 means none.
+// ImportRows writes the rows of a file inside a write. It may be called again if the write is
+// repeated. quota is the limit of the database in bytes; zero means no limit.
 func ImportRows(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec ImportSpec, s *Source, quota int64) (Imported, error) {
 	m, created, err := s.mapTable(ctx, tx, by, spec)
 	if err != nil {
@@ -125,8 +127,8 @@ func ImportRows(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec Import
 	out.RowsSkipped = int64(s.Rows) - out.RowsImported
 	for i, a := range m.lossy {
 		if a.n > 0 {
-			// The capacity is cut, because the slice belongs to the source and the write may run
-			// again.
+			// The limited capacity makes append copy the slice, which belongs to the source. The
+			// write may run again.
 			out.Warnings = append(out.Warnings[:len(out.Warnings):len(out.Warnings)], fmt.Sprintf("column %s: %d values are shorter as numbers than they were written, such as %s; if they are codes or telephone numbers, undo the import and make the column TEXT", m.columns[i], a.n, quoteCell(a.first)))
 		}
 	}
@@ -139,11 +141,11 @@ func ImportRows(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec Import
 	return out, nil
 }
 
-// checkChunks is after how many chunks an import checks the quota and reports its progress.
+// checkChunks is the number of chunks between two checks of the quota and progress reports.
 const checkChunks = 16
 
-// checkRoom ends an import that takes the file to twice its quota: what a write may do is
-// decided before it (OSA-62), but a small file can hold very many rows.
+// checkRoom returns an error if an import has grown the file to more than twice its quota. The
+// quota is otherwise checked only before a write, and a small file can hold very many rows.
 func checkRoom(tx *sqlite.Tx, limit int64) error {
 	if limit <= 0 {
 		return nil
@@ -158,8 +160,8 @@ func checkRoom(tx *sqlite.Tx, limit int64) error {
 		"the rows would take the database to more than twice its quota of %s, so nothing was imported. Import a part with max_rows, or the owner raises database.quota of this agent", text.Size(limit))}
 }
 
-// load writes all records of a file that fit. It calls progress now and then with the number of
-// records done.
+// load writes all records of a file that fit. It calls progress from time to time with the number
+// of written records.
 func load(ctx context.Context, l *bulk.Loader, s *Source, m *mapping, progress func(done int64) error) (written int64, err error) {
 	r, err := s.Records()
 	if err != nil {
@@ -177,7 +179,7 @@ func load(ctx context.Context, l *bulk.Loader, s *Source, m *mapping, progress f
 		return err
 	}}
 
-	values := make([]any, len(m.columns)) // the chunker copies them
+	values := make([]any, len(m.columns)) // copied by the chunker
 	for range s.Rows {
 		if err := r.Next(); err != nil {
 			return 0, s.fileError(err)
@@ -201,16 +203,15 @@ func load(ctx context.Context, l *bulk.Loader, s *Source, m *mapping, progress f
 	return written, err
 }
 
-// fill takes the values of the current record into the order of the mapping, or says why
-// the record does not fit.
+// fill sets values from the current record, in the order of the mapping. It returns the reason if
+// the record does not fit, and "" otherwise.
 func (m *mapping) fill(values []any, r tabular.Records) (why string) {
 	empty := true
 	for i, at := range m.fileColumns {
 		v := r.Value(at, m.affinity[i])
 		if _, missing := v.(tabular.Absent); missing || v == nil {
 			switch {
-			// An upsert without a key would insert the row instead of updating the one that was
-			// meant.
+			// An upsert without a key would insert a row instead of updating the intended one.
 			case m.isKey[i]:
 				return fmt.Sprintf("the key %s has no value", m.columns[i])
 			case m.isRowID[i], missing && m.hasDefault[i]:

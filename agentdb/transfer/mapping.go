@@ -15,21 +15,21 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// mapping says which column of a file goes into which column of the table.
+// mapping maps the columns of a file to the columns of a table.
 type mapping struct {
 	table       *schema.Table
-	columns     []string // of the table
-	fileColumns []int    // their columns in the file
-	keys        []string // of an upsert, else nil
+	columns     []string // mapped columns of the table
+	fileColumns []int    // indexes of their columns in the file
+	keys        []string // key columns of an upsert, otherwise nil
 	dropped     []string // headings without a column
 
 	affinity                   []tabular.Affinity
 	isKey, isRowID, hasDefault []bool
-	isNumber                   []bool // a text that is not a number does not fit
+	isNumber                   []bool // text that is not a number does not fit
 	lossy                      []lossyNumbers
 }
 
-// mapTable finds or makes the table that a file is imported into.
+// mapTable finds or creates the target table of an import and maps the file's columns to it.
 func (s *Source) mapTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec ImportSpec) (m *mapping, created bool, err error) {
 	t, err := schema.NeedTable(ctx, sqlite.Prepared{Tx: tx}, spec.Table)
 	if err != nil {
@@ -55,11 +55,12 @@ func (s *Source) mapTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, s
 	return m, created, nil
 }
 
-// createTable makes a table after the file's headings and the kinds of all its values.
+// createTable creates a table from the file's headings and the kinds of its values.
 func (s *Source) createTable(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec ImportSpec) (*schema.Table, error) {
 	table := schema.TableSpec{Name: spec.Table, Purpose: "Imported from " + s.name}
 	for i, name := range sqltext.ToColumns(s.Headings) {
-		// An export of a whole table has the host's columns, which every table gets anyway.
+		// Skip the host's columns, which an exported file can have. Every new table gets them
+		// anyway.
 		if sqltext.IsHostColumn(name) || !s.wanted(i) {
 			continue
 		}
@@ -87,8 +88,8 @@ func (s *Source) wanted(i int) bool {
 	return s.only == nil || sqltext.ContainsFold(s.only, s.Headings[i])
 }
 
-// mapTo finds the column of each heading: by the name that a new table gives it, or by the
-// heading as it stands.
+// mapTo finds the column of each heading: by the name that a new table would give it, or by the
+// unchanged heading.
 func (s *Source) mapTo(t *schema.Table) (*mapping, error) {
 	m := &mapping{table: t}
 	for i, name := range sqltext.ToColumns(s.Headings) {
@@ -96,7 +97,7 @@ func (s *Source) mapTo(t *schema.Table) (*mapping, error) {
 		if c == nil {
 			c = t.Column(s.Headings[i])
 		}
-		// Two headings can become one name; the first has the column.
+		// Two headings can give the same name. The first one gets the column.
 		if c == nil || slices.Contains(m.columns, c.Name) {
 			m.dropped = append(m.dropped, s.Headings[i])
 			continue
@@ -124,7 +125,7 @@ func (s *Source) mapTo(t *schema.Table) (*mapping, error) {
 	return m, nil
 }
 
-// ensureUnique makes sure that a unique index tells rows apart by their keys.
+// ensureUnique sets the key columns and creates a unique index over them unless there is one.
 func (m *mapping) ensureUnique(ctx context.Context, tx *sqlite.Tx, by changelog.By, spec ImportSpec) error {
 	for i, key := range spec.KeyColumns {
 		at := slices.IndexFunc(m.columns, func(c string) bool { return strings.EqualFold(c, key) || strings.EqualFold(c, sqltext.ToColumn(key)) })

@@ -9,7 +9,7 @@ import (
 	"rouse/internal/text"
 )
 
-// columnOf is the type of a column that holds all values of a kind.
+// columnOf returns the column type for values of a kind.
 func columnOf(k tabular.Kind) string {
 	switch {
 	case k.IsInteger():
@@ -20,8 +20,7 @@ func columnOf(k tabular.Kind) string {
 	return schema.TypeText
 }
 
-// affinityOf is the affinity of a column by its declared type, by the rules of SQLite's
-// documentation.
+// affinityOf returns the affinity of a declared column type, by SQLite's rules.
 func affinityOf(declared string) tabular.Affinity {
 	declared = strings.ToUpper(declared)
 	has := func(part string) bool { return strings.Contains(declared, part) }
@@ -38,8 +37,8 @@ func affinityOf(declared string) tabular.Affinity {
 	return tabular.AffinityNumber
 }
 
-// isNumber says whether a column was declared for numbers and nothing else. Dates are not:
-// their affinity is that of numbers, but their values are texts.
+// isNumber reports whether a column was declared for numbers only. Date columns have a numeric
+// affinity but hold texts, so isNumber returns false for them.
 func isNumber(declared string) bool {
 	declared = strings.ToUpper(strings.TrimSpace(schema.TypeLength.ReplaceAllString(declared, "")))
 	if declared == schema.TypeNumeric || declared == "DECIMAL" {
@@ -54,7 +53,7 @@ func isNumber(declared string) bool {
 	return false
 }
 
-// lossyNumbers counts texts of a column that are more than the numbers they become.
+// lossyNumbers counts texts in a column that lose digits when converted to numbers.
 type lossyNumbers struct {
 	n     int
 	first string
@@ -69,8 +68,8 @@ func (a *lossyNumbers) add(cell string) {
 	}
 }
 
-// keepsDigits says whether a number gives back what was written: 007 and +49 do not, and
-// neither do more digits than a number has.
+// keepsDigits reports whether a text survives the conversion to a number. 007, +49 and numbers
+// with too many digits do not.
 func keepsDigits(cell string) bool {
 	cell = strings.TrimPrefix(strings.Trim(cell, " \t\n\v\f\r"), "-")
 	if strings.HasPrefix(cell, "+") || len(cell) > 1 && cell[0] == '0' && cell[1] >= '0' && cell[1] <= '9' {
@@ -84,7 +83,7 @@ func keepsDigits(cell string) bool {
 	return len(strings.TrimLeft(strings.Replace(mantissa, ".", "", 1), "0")) <= 15
 }
 
-// decimalComma ends the message about a cell like 12,30.
+// decimalComma returns a hint for a cell like 12,30, or "".
 func decimalComma(cell string) string {
 	if tabular.ReadsAsNumber(strings.Replace(strings.ReplaceAll(cell, ".", ""), ",", ".", 1)) {
 		return "; numbers have a decimal point, or the column has to be TEXT"
@@ -92,7 +91,7 @@ func decimalComma(cell string) string {
 	return ""
 }
 
-// quoteCell shows a cell in a message.
+// quoteCell returns a cell quoted and shortened for a message.
 func quoteCell(cell string) string {
 	return strconv.Quote(text.Truncate(cell, 40))
 }

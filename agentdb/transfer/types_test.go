@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// What a number gives back as it was written, and what it does not.
+// Texts that survive the conversion to a number, and texts that do not.
 func TestKeepsDigits(t *testing.T) {
 	for cell, want := range map[string]bool{
 		"7": true, "0": true, "-12": true, "0.5": true, "-0.50": true, "1e5": true, " 12 ": true, "9223372036854775807": true, "123456789.123456": true,

@@ -12,15 +12,15 @@ import (
 	"rouse/agentdb/tabular"
 )
 
-// Param is a parameter of a saved view, which its SQL names as :name.
+// Param is a parameter of a saved view. The SQL refers to it as :name.
 type Param struct {
 	Name string `json:"name"`
 	Type string `json:"type"` // text (the default), integer or real
-	// Default is the value when none is given; nil where one has to be.
+	// Default value; nil if the parameter is required.
 	Default any `json:"default,omitempty"`
 }
 
-// Types of a parameter of a view.
+// Types of a view parameter.
 const (
 	paramText    = "text"
 	paramInteger = "integer"
@@ -29,14 +29,14 @@ const (
 
 const maxViewParams = 20
 
-// checkParams makes what is declared fit the SQL, and each default its type.
+// checkParams checks that the declared parameters match the SQL, and the defaults their types.
 func (v *View) checkParams() error {
 	if len(v.Params) > maxViewParams {
 		return dberr.Invalid("params", "a view can have %d parameters", maxViewParams)
 	}
 
 	want := sqltext.ParametersOf(v.SQL)
-	// More parameters than names means that there is a ? among them.
+	// If there are more parameters than names, the SQL contains a ?.
 	if want.Count > len(want.Names) {
 		return dberr.Invalid("sql", "a parameter of a view has a name: write :name and declare it in params, instead of ?")
 	}
@@ -85,7 +85,7 @@ func (v *View) checkParams() error {
 	return nil
 }
 
-// Values are the parameters of one question: those that are given, and defaults.
+// Values returns the parameter values for one query: the given ones, and defaults for the rest.
 func (v View) Values(given map[string]any) (map[string]any, error) {
 	out := map[string]any{}
 	var missing, surplus []string
@@ -124,7 +124,7 @@ func (v View) Values(given map[string]any) (map[string]any, error) {
 	return out, nil
 }
 
-// signature says in words which parameters a view has.
+// signature describes the parameters of a view for a message.
 func (v View) signature() string {
 	if len(v.Params) == 0 {
 		return "it has none"
@@ -137,7 +137,7 @@ func (v View) signature() string {
 	return "it has " + strings.Join(out, ", ")
 }
 
-// bound is a value as a query is given it.
+// bound returns a value in the form for a query parameter.
 func (p Param) bound(v any, field string) (any, error) {
 	value, err := p.value(v, field)
 	if n, ok := value.(float64); ok {
@@ -146,8 +146,8 @@ func (p Param) bound(v any, field string) (any, error) {
 	return value, err
 }
 
-// value gives a value in the parameter's type. A text is read as a number where one is wanted:
-// a command line knows nothing else.
+// value converts a value to the parameter's type. It parses texts as numbers, because values from
+// a command line are always texts.
 func (p Param) value(v any, field string) (any, error) {
 	if v == nil {
 		return nil, nil

@@ -1,4 +1,4 @@
-// Package view defines saved views: queries that an agent keeps under a name, with their parameters.
+// Package view defines saved views: named queries of an agent, with their parameters.
 package view
 
 import (
@@ -20,8 +20,8 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// Expression is a view as a common table expression, with the defaults of its parameters in their
-// places: the names of parameters belong to the query that it is part of.
+// Expression returns the view as a common table expression. It replaces the parameters by their
+// defaults, because a parameter in the combined query would belong to the outer query.
 func (v View) Expression() (string, error) {
 	values, err := v.Values(nil)
 	var bad *dberr.Error
@@ -46,20 +46,20 @@ func (v View) Expression() (string, error) {
 	return fmt.Sprintf("%s AS (\n%s\n)", sqltext.Quote(v.Name), b.String()+text[done:]), nil
 }
 
-// sqlLiteral writes a value of a parameter, which is a text, an int64, a realNumber or nil.
+// sqlLiteral returns a parameter value as SQL. v is a string, an int64, a sqlvalue.Real or nil.
 func sqlLiteral(v any) string {
 	switch v := v.(type) {
 	case int64:
 		return strconv.FormatInt(v, 10)
 	case sqlvalue.Real:
-		return strconv.FormatFloat(float64(v), 'e', -1, 64) // with an exponent it stays a REAL
+		return strconv.FormatFloat(float64(v), 'e', -1, 64) // the exponent keeps it a REAL
 	case string:
 		return "'" + strings.ReplaceAll(v, "'", "''") + "'"
 	}
 	return "NULL"
 }
 
-// View is a query that the agent saved under a name (OSA-60).
+// View is a named query that the agent saved.
 type View struct {
 	Name        string  `json:"name"`
 	SQL         string  `json:"sql"`
@@ -69,19 +69,19 @@ type View struct {
 	Params      []Param `json:"params,omitempty"`
 	Pinned      bool    `json:"pinned"`
 	CreatedAt   string  `json:"created_at"`
-	RefreshedAt string  `json:"refreshed_at,omitempty"` // of the stored result
+	RefreshedAt string  `json:"refreshed_at,omitempty"` // time of the stored result
 }
 
 const refreshManual = "manual"
 
-// RefreshOnRun refreshes a view at the end of each run.
+// RefreshOnRun is the Refresh value of a view that is refreshed at the end of each run.
 const RefreshOnRun = "on_run"
 
 const leastRefresh = time.Second
 
 const maxViewSQL = 16 << 10 // bytes
 
-// RenderHints say how a view wants to be shown.
+// RenderHints lists the ways to display a view.
 var RenderHints = []string{"table", "bar", "line", "pie", "number"}
 
 // Check returns an error if the definition is invalid.
@@ -121,7 +121,7 @@ func scanView(scan sqlite.Scanner) (v View, result string, err error) {
 	return v, result, err
 }
 
-// Find reads the view of a name; false where there is none.
+// Find returns the view with the given name and reports whether it exists.
 func Find(ctx context.Context, q *sql.DB, name string) (View, bool, error) {
 	v, _, err := scanView(q.QueryRowContext(ctx, selectView+whereName, name).Scan)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -130,7 +130,7 @@ func Find(ctx context.Context, q *sql.DB, name string) (View, bool, error) {
 	return v, err == nil, err
 }
 
-// Read lists the saved views by name.
+// Read returns the saved views in the order of their names.
 func Read(ctx context.Context, q sqlite.Querier) ([]View, error) {
 	return sqlite.Collect(ctx, q, func(scan sqlite.Scanner) (View, error) {
 		v, _, err := scanView(scan)
@@ -138,7 +138,8 @@ func Read(ctx context.Context, q sqlite.Querier) ([]View, error) {
 	}, selectView+"order by name")
 }
 
-// Need reads a view with its stored result, or says which views there are.
+// Need returns a view and its stored result. If the view does not exist, the error suggests a
+// similar name.
 func Need(ctx context.Context, q *sql.DB, name string) (View, string, error) {
 	v, result, err := scanView(q.QueryRowContext(ctx, selectView+whereName, name).Scan)
 	if !errors.Is(err, sql.ErrNoRows) {
@@ -158,7 +159,7 @@ func Need(ctx context.Context, q *sql.DB, name string) (View, string, error) {
 	return v, "", &dberr.Error{Kind: dberr.KindNotFound, Field: "name", Retryable: true, Message: fmt.Sprintf("there is no saved view %q%s", name, sqltext.DidYouMean(name, names))}
 }
 
-// Store saves a view, or changes one that is there.
+// Store saves a new view or replaces an existing one.
 func Store(tx *sqlite.Tx, by changelog.By, v View) (View, error) {
 	params, err := json.Marshal(append([]Param{}, v.Params...))
 	if err != nil {
