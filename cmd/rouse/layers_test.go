@@ -248,7 +248,7 @@ var mayImport = map[string][]string{
 	"cmd/internal/replicate/target/s3test": {},
 	"cmd/internal/secret":                  {},
 	"cmd/internal/service":                 {},
-	"cmd/internal/signin":                 {"agent/tool/moduleapi/signin", "agent", "agent/tool/host/signin", "cmd/internal/plan", "cmd/internal/secret"},
+	"cmd/internal/signin":                  {"agent/tool/moduleapi/signin", "agent", "agent/tool/host/signin", "cmd/internal/plan", "cmd/internal/secret"},
 	"cmd/internal/status": {
 		"agent", "cmd/internal/access", "cmd/internal/api", "cmd/internal/buildinfo", "cmd/internal/cluster",
 		"cmd/internal/doctor", "cmd/internal/heartbeat", "cmd/internal/metrics", "cmd/internal/plan", "cmd/internal/reload",
