@@ -15,8 +15,10 @@ const (
 	movers = 8 // files that are moved concurrently
 )
 
-// ApplyAfterActions moves, deletes or leaves the files of finished runs, for a process that does not watch. watches holds the watches
-// of all jobs. The files of a job without a watch are left where they are.
+// ApplyAfterActions moves, deletes or leaves the files of finished runs. It is for a process that
+// does not watch. watches holds the watches of all jobs. If the job of a file has no watch, the
+// file stays in place. ApplyAfterActions returns an error if a watch is invalid or a result cannot
+// be recorded.
 func ApplyAfterActions(ctx context.Context, o Options, watches []Watch) error {
 	watches, err := validated(watches)
 	if err != nil {
@@ -29,7 +31,7 @@ func ApplyAfterActions(ctx context.Context, o Options, watches []Watch) error {
 
 // applyAfterActions moves, deletes or leaves the files of runs that have finished.
 func (w *Watcher) applyAfterActions(ctx context.Context) error {
-	// Before the first Set no watch is known, and each file would be left for good.
+	// Before the first Set no watch is known, and every file would be left in place for good.
 	w.mu.Lock()
 	known := w.folders != nil
 	w.mu.Unlock()
@@ -47,7 +49,7 @@ func (w *Watcher) applyAfterActions(ctx context.Context) error {
 		if read < limit {
 			break
 		}
-		if len(due) == 0 { // those of other nodes come first
+		if len(due) == 0 { // the files of other nodes come first
 			limit *= 2
 		}
 	}
@@ -55,14 +57,14 @@ func (w *Watcher) applyAfterActions(ctx context.Context) error {
 	return nil
 }
 
-// own are the files that are this node's to deal with.
+// own returns the files that this node handles.
 func (w *Watcher) own(due []claim.Status) []claim.Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.DeleteFunc(due, func(c claim.Status) bool { return w.folders[c.Job] == nil && w.elsewhere(c.Job) })
 }
 
-// applyConcurrently works on several files at a time, so that the ledger commits their results
+// applyConcurrently handles several files at a time, so that the ledger can commit their results
 // together.
 func (w *Watcher) applyConcurrently(ctx context.Context, due []claim.Status) error {
 	errs := make([]error, min(movers, len(due)))
@@ -79,8 +81,8 @@ func (w *Watcher) applyConcurrently(ctx context.Context, due []claim.Status) err
 	return errors.Join(errs...)
 }
 
-// applyAfterAction deals with one file. It may be called again for the same one, after a crash
-// between the move and its record.
+// applyAfterAction handles one file. It may be called again for the same file after a crash between
+// the move and its record.
 func (w *Watcher) applyAfterAction(ctx context.Context, c claim.Status) error {
 	w.mu.Lock()
 	f := w.folders[c.Job]
@@ -99,7 +101,7 @@ func (w *Watcher) applyAfterAction(ctx context.Context, c claim.Status) error {
 		return err
 	}
 	if ended, err := w.ledger.Claims.FinishAfterMove(ctx, c, state, dest, note); err != nil || !ended {
-		return err // not ended: the run was retried meanwhile, so another outcome decides
+		return err // not ended: the run was retried in the meantime, so another outcome decides
 	}
 
 	if !f.moves.noteAfterAction(filepath.FromSlash(c.Path), failure) {

@@ -24,7 +24,7 @@ import (
 	"rouse/watcher/tree"
 )
 
-// harness is a watcher whose parts are called one by one.
+// harness is a watcher for tests that call its parts one by one.
 type harness struct {
 	t    *testing.T
 	base string
@@ -73,7 +73,7 @@ func (d *harness) write(name, text string) string {
 	return d.path(name)
 }
 
-// handle is a file, in a folder that is created if it is not there.
+// handle returns the handle of a file. It creates the folder of the file if it does not exist.
 func (d *harness) handle(path string) fsys.Handle {
 	d.t.Helper()
 	d.must(os.MkdirAll(filepath.Dir(path), 0o755))
@@ -97,7 +97,7 @@ func (d *harness) missing(name string) {
 	}
 }
 
-// run takes a file and ends its run; what is due to it is pending then.
+// run claims a file and ends its run. The action after the run is then pending.
 func (d *harness) run(w Watch, path string, outcome domain.Outcome) claim.Status {
 	d.t.Helper()
 	a, err := EnqueueFile(d.t.Context(), d.w.ledger, w, path, false)
@@ -125,7 +125,7 @@ func (d *harness) claim() claim.Status {
 	return due[0]
 }
 
-// applyAfter carries out what is due, and says what became of the claim.
+// applyAfter applies the pending action and returns the claim afterwards.
 func (d *harness) applyAfter(c claim.Status) claim.Status {
 	d.t.Helper()
 	d.must(d.w.applyAfterActions(d.t.Context()))
@@ -152,7 +152,7 @@ func (d *harness) note() string {
 	return last
 }
 
-// Each outcome goes to its side.
+// TestAfterByOutcome checks that the outcome selects the rule.
 func TestAfterByOutcome(t *testing.T) {
 	t.Parallel()
 	for outcome, want := range map[domain.Outcome]string{
@@ -171,14 +171,15 @@ func TestAfterByOutcome(t *testing.T) {
 	}
 }
 
-// Killed between the move and its record: it is recorded, and nothing moves twice.
+// TestAfterKilledBetweenMoveAndRecord checks that the move is recorded after a crash, and that no
+// file is moved twice.
 func TestAfterKilledBetweenMoveAndRecord(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
 	w := d.set(after.Rule{Action: "move", Dir: d.path("done")})
 	d.write("done/a.csv", "another")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
-	state, dest, _, _ := d.w.mover.Apply(t.Context(), w.afterRules(), c) // and no FinishAfterMove
+	state, dest, _, _ := d.w.mover.Apply(t.Context(), w.afterRules(), c) // without FinishAfterMove
 	if state != claim.AfterDone || dest != d.path("done/a-2.csv") {
 		t.Fatalf("%s %s", state, dest)
 	}
@@ -189,7 +190,8 @@ func TestAfterKilledBetweenMoveAndRecord(t *testing.T) {
 	d.missing("done/a-3.csv")
 }
 
-// Killed between the copy to another file system and the removal of the original.
+// TestAfterAcrossFileSystems simulates a crash between the copy to another file system and the
+// removal of the original.
 func TestAfterAcrossFileSystems(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -200,7 +202,7 @@ func TestAfterAcrossFileSystems(t *testing.T) {
 	long := time.Now().Add(-time.Hour).Truncate(time.Second)
 	d.must(os.Chtimes(path, long, long))
 	c := d.run(w, path, domain.OutcomeSuccess)
-	copied := filepath.Join(far, "a.csv") // the removal did not come about
+	copied := filepath.Join(far, "a.csv") // the original was not removed
 	d.must(os.WriteFile(copied, []byte("1"), 0o640))
 	d.must(os.Chtimes(copied, long, long))
 	if got := d.applyAfter(c); got.After != claim.AfterDone || got.Dest != filepath.Join(far, "a.csv") {
@@ -216,7 +218,7 @@ func TestAfterAcrossFileSystems(t *testing.T) {
 		t.Errorf("%v (%v)", entries, err)
 	}
 
-	// Other bytes of the same name get another name.
+	// A file with the same name and other content gets another name.
 	c = d.run(w, d.write("inbox/a.csv", "22"), domain.OutcomeSuccess)
 	if got := d.applyAfter(c); got.Dest != filepath.Join(far, "a-2.csv") {
 		t.Errorf("%+v", got)
@@ -224,8 +226,9 @@ func TestAfterAcrossFileSystems(t *testing.T) {
 	d.missing("inbox/a.csv")
 }
 
-// The copy of an interrupted move is known by its time and its content: what differs in one of them is somebody else's, and so
-// is everything on the same file system, where nothing is copied.
+// TestMoveTakesNothingForItsCopy checks that a copy of an interrupted move is recognized by its
+// time and content. A file with another time or content is not a copy. On the same file system no
+// file is a copy, because files are renamed there.
 func TestMoveTakesNothingForItsCopy(t *testing.T) {
 	t.Parallel()
 	long := time.Now().Add(-time.Hour).Truncate(time.Second)
@@ -283,7 +286,8 @@ func otherFileSystem(t *testing.T, here string) string {
 	return far
 }
 
-// A file that changed since its run, or is not there, is not an error; nothing of it is lost.
+// TestAfterOfAChangedOrMissingFile checks that a changed or missing file is not an error, and that
+// no content is lost.
 func TestAfterOfAChangedOrMissingFile(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -302,7 +306,7 @@ func TestAfterOfAChangedOrMissingFile(t *testing.T) {
 	}
 }
 
-// A name in the destination is never taken over.
+// TestMoveReplacesNothing checks that a move never replaces an existing file.
 func TestMoveReplacesNothing(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -318,7 +322,8 @@ func TestMoveReplacesNothing(t *testing.T) {
 	d.read("done/a-3.csv", "second")
 }
 
-// A destination that cannot be written fails visibly, keeps the file, and is tried again.
+// TestAfterRetriesWhatFails checks that a move to an unwritable destination reports an error, keeps
+// the file and is retried.
 func TestAfterRetriesWhatFails(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -335,7 +340,7 @@ func TestAfterRetriesWhatFails(t *testing.T) {
 	}
 
 	d.must(os.Remove(d.path("done")))
-	if _, err := EnqueueFile(t.Context(), d.w.ledger, w, d.path("inbox/a.csv"), false); err != nil { // like a scan
+	if _, err := EnqueueFile(t.Context(), d.w.ledger, w, d.path("inbox/a.csv"), false); err != nil { // queues the file like a scan
 		t.Fatal(err)
 	}
 	if got := d.applyAfter(c); got.After != claim.AfterDone {
@@ -345,7 +350,8 @@ func TestAfterRetriesWhatFails(t *testing.T) {
 	d.read("done/a.csv", "1")
 }
 
-// While moving fails a scan tries a few files; once one could be moved, all of them.
+// TestRetriesProbe checks that a scan retries a few files while moving fails, and all files after
+// one move has succeeded.
 func TestRetriesProbe(t *testing.T) {
 	f := newFolder(&Watcher{}, Watch{Settle: time.Second})
 	f.scanAt = time.Now().Add(time.Hour)
@@ -372,7 +378,8 @@ func TestRetriesProbe(t *testing.T) {
 	}
 }
 
-// Why files cannot be moved is news once, and again after it was otherwise.
+// TestMoveFailureIsNewsOnce checks that an error of moving is reported once, and again after a
+// success.
 func TestMoveFailureIsNewsOnce(t *testing.T) {
 	f := newFolder(&Watcher{}, Watch{})
 	full, denied := errors.New("no space"), errors.New("permission denied")
@@ -386,7 +393,8 @@ func TestMoveFailureIsNewsOnce(t *testing.T) {
 	}
 }
 
-// A file that could not be moved, and is not there any more, is no problem; one that is there remains one.
+// TestMoveErrorOfAVanishedFile checks that the error of a file that no longer exists is dropped,
+// and that the error of an existing file stays.
 func TestMoveErrorOfAVanishedFile(t *testing.T) {
 	f := newFolder(&Watcher{}, Watch{})
 	for _, path := range []string{"in/gone.csv", "in/here.csv"} {
@@ -399,7 +407,8 @@ func TestMoveErrorOfAVanishedFile(t *testing.T) {
 	}
 }
 
-// A file whose failed run is retried is found where the failure put it.
+// TestAfterOfARetriedRun checks that the file of a retried run is found at the destination of the
+// failure rule.
 func TestAfterOfARetriedRun(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -419,7 +428,8 @@ func TestAfterOfARetriedRun(t *testing.T) {
 	d.missing("failed/a.csv")
 }
 
-// A file that was offered from elsewhere is not taken away, nor one of a job without a watch.
+// TestAfterLeavesWhatIsNotInTheFolder checks that a named file from another folder stays in place,
+// and so does the file of a job without a watch.
 func TestAfterLeavesWhatIsNotInTheFolder(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -442,7 +452,7 @@ func TestAfterLeavesWhatIsNotInTheFolder(t *testing.T) {
 	}
 }
 
-// Before the watches are known nothing is decided about any file.
+// TestAfterWaitsForTheWatches checks that no action is applied before the watches are known.
 func TestAfterWaitsForTheWatches(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -459,8 +469,8 @@ func TestAfterWaitsForTheWatches(t *testing.T) {
 	d.claim()
 }
 
-// What is due to a file does not leave the watched folder by a link that somebody put in the
-// way: neither to a file outside nor to a folder.
+// TestAfterStaysInTheFolder checks that the actions do not follow a link out of the watched folder,
+// neither to a file nor to a folder.
 func TestAfterStaysInTheFolder(t *testing.T) {
 	t.Parallel()
 	for _, success := range []after.Rule{{Action: "delete"}, {Action: "move", Dir: "elsewhere"}, {Action: "move", Dir: "inbox/done"}} {
@@ -493,7 +503,7 @@ func TestAfterStaysInTheFolder(t *testing.T) {
 	d.read("inbox/a.csv", "1")
 	d.missing("outside/a.csv")
 
-	// Nor does it come to another folder of the watched one.
+	// The file is not moved to another subfolder either.
 	d.must(os.Remove(d.path("inbox/done")))
 	d.must(os.MkdirAll(d.path("inbox/repo/.git/hooks"), 0o755))
 	d.link("inbox/repo/.git/hooks", "inbox/done")
@@ -510,7 +520,8 @@ func (d *harness) link(to, name string) {
 	}
 }
 
-// Nor is a file outside taken because a folder became a link to it while its files settled.
+// TestHashingStaysInTheFolder checks that a file outside is not hashed if a folder has become a
+// link to it while its files settled.
 func TestHashingStaysInTheFolder(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -523,14 +534,15 @@ func TestHashingStaysInTheFolder(t *testing.T) {
 	d.must(err)
 	f.files.debouncer.Observe(path, now, fsys.StampOf(info), settle.Changed)
 	d.must(os.Rename(d.path("inbox/sub"), d.path("outside")))
-	d.link("outside", "inbox/sub") // the same file, by the same path
+	d.link("outside", "inbox/sub") // the same file through the same path
 	due := f.files.debouncer.Dequeue(now.Add(time.Minute), 10)
 	if got := f.files.hashDue(t.Context(), due); len(due) != 1 || len(got) != 0 {
 		t.Errorf("%+v of %+v", got, due)
 	}
 }
 
-// Killed between the two steps of a deletion, it is brought to its end.
+// TestAfterKilledInADeletion checks that a deletion is completed after a crash between its two
+// steps.
 func TestAfterKilledInADeletion(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -545,7 +557,8 @@ func TestAfterKilledInADeletion(t *testing.T) {
 	}
 }
 
-// However many files of other nodes come first, what is due to one's own is done.
+// TestAfterManyOfAnotherNode checks that the files of this node are handled, although many files of
+// other nodes come first.
 func TestAfterManyOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -573,7 +586,8 @@ func TestAfterManyOfAnotherNode(t *testing.T) {
 	}
 }
 
-// A failure that came too late is no problem of the watch: the run was tried again, and another outcome decides.
+// TestAfterFailureOfARunRetriedMeanwhile checks that a late error is not a problem of the watch.
+// The run was retried, and another outcome decides.
 func TestAfterFailureOfARunRetriedMeanwhile(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -594,7 +608,8 @@ func TestAfterFailureOfARunRetriedMeanwhile(t *testing.T) {
 	}
 }
 
-// A file that is put back as it was, while the one that was moved still lies there, makes no second copy.
+// TestAfterOfAFilePutBack checks that a file that is put back unchanged gets no second copy, if the
+// moved file still exists.
 func TestAfterOfAFilePutBack(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -607,7 +622,7 @@ func TestAfterOfAFilePutBack(t *testing.T) {
 	d.missing("inbox/a.csv")
 	d.missing("done/a-2.csv")
 
-	// Another one lies there by now: it stays.
+	// The destination now has another file, which stays.
 	d.write("done/a.csv", "2")
 	if got := d.applyAfter(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)); got.After != claim.AfterDone || got.Dest != d.path("done/a-2.csv") {
 		t.Errorf("%+v", got)
@@ -616,8 +631,9 @@ func TestAfterOfAFilePutBack(t *testing.T) {
 	d.read("done/a-2.csv", "1")
 }
 
-// A file that was put back as it was after it had been moved is moved where this outcome wants it; another of the same
-// content that lies there is somebody else's.
+// TestAfterBesideTheSameContent checks that a file that is put back after its move is moved
+// according to the new outcome. Another file with the same content at the destination is not its
+// copy.
 func TestAfterBesideTheSameContent(t *testing.T) {
 	t.Parallel()
 	for _, putBack := range []bool{true, false} {
@@ -647,7 +663,7 @@ func TestAfterBesideTheSameContent(t *testing.T) {
 	}
 }
 
-// A run may be tried again before it could be recorded where its failure put the file.
+// TestAfterOfARunRetriedAtOnce retries a run before the new path of its file is recorded.
 func TestAfterOfARunRetriedAtOnce(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -660,7 +676,8 @@ func TestAfterOfARunRetriedAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The run waits for this: it needs its file, and this one is not to be moved once more while it works.
+	// The run waits for this action, because it needs its file. The file must not be moved again
+	// while the run works.
 	if now := d.applyAfter(c); now.After != claim.AfterNone || now.Dest != dest {
 		t.Errorf("%+v", now)
 	}
@@ -716,7 +733,7 @@ func TestMoveByTemplate(t *testing.T) {
 			}
 			w := d.set(after.Rule{Action: after.Move, Dir: d.path("sorted"), Template: c.template})
 			taken := d.run(w, d.write("inbox/a.csv", "content"), domain.OutcomeSuccess)
-			state, dest, note, _ := d.w.mover.Apply(t.Context(), w.afterRules(), taken) // killed before the move was recorded
+			state, dest, note, _ := d.w.mover.Apply(t.Context(), w.afterRules(), taken) // a crash before the move was recorded
 			if state != claim.AfterDone || dest != d.path(c.want) {
 				t.Fatalf("%s %s %s", state, dest, note)
 			}

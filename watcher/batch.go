@@ -15,15 +15,15 @@ import (
 	"rouse/watcher/settle"
 )
 
-// batch holds the files that are ready and wait for the others of their run. It is in memory
-// alone: after a crash a scan finds them again, because they have no claim.
+// batch holds the ready files that wait for further files of their run. It is kept only in memory:
+// after a crash a scan finds the files again, because they have no claim.
 type batch struct {
 	files map[string]*readyFile
-	since time.Time // when the first of them was ready
+	since time.Time // time at which the first file was ready
 	count uint64
-	retry time.Time // the ledger could not record them; not before this
+	retry time.Time // earliest next try after the ledger could not record the files
 	// For a collecting watch: the time of the last handover, and the time at which this process
-	// began to collect. Both are zero until then.
+	// began to collect. Both are zero until it begins.
 	collected, began time.Time
 	handover         *claim.WatchState // current handover
 }
@@ -33,12 +33,12 @@ type readyFile struct {
 	stamp fsys.Stamp
 	hash  string
 	order uint64
-	at    time.Time // when it was ready
+	at    time.Time // time at which the file was ready
 }
 
 func newBatch() *batch { return &batch{files: map[string]*readyFile{}} }
 
-// add adds a file, or replaces what it looked like before.
+// add adds a file to the batch, or replaces an older version of it.
 func (b *batch) add(c candidate, now time.Time) {
 	if len(b.files) == 0 {
 		b.since = now
@@ -56,9 +56,9 @@ func (b *batch) has(path string, st fsys.Stamp) bool {
 	return ok && g.stamp.Same(st)
 }
 
-// batchDue is when the files that are ready become a run: when they are as many as a run may
-// have, or nothing has moved in the folder for a settle window, or the first of them has
-// waited long enough. Zero when there are none.
+// batchDue returns the time at which the ready files become a run. A full batch is due at once.
+// Otherwise the batch is due when the folder has been quiet for a settle window, or when its first
+// file has waited for MaxWait. The time is zero if no file is ready.
 func (f *candidates) batchDue() time.Time {
 	switch {
 	case f.Collect.When != "":
@@ -71,8 +71,8 @@ func (f *candidates) batchDue() time.Time {
 	return latest(f.partialBatchDue(f.batch.since), f.batch.retry)
 }
 
-// partialBatchDue returns when a batch that is not full becomes a run: as soon as the folder is
-// quiet, or MaxWait after since. Files that are held back do not count.
+// partialBatchDue returns the time at which a batch that is not full becomes a run: as soon as the
+// folder is quiet, or MaxWait after since. Files that are held back do not count.
 func (f *candidates) partialBatchDue(since time.Time) time.Time {
 	enough := since.Add(f.MaxWait)
 	if quiet := f.debouncer.LastChange.Add(f.Settle); f.debouncer.Len() <= f.waiting.Len() && len(f.hashing) == 0 && quiet.Before(enough) {
@@ -88,8 +88,8 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// enqueueBatch queues runs of the files that are ready, if it is time. Each run and the claims
-// of its files are one transaction.
+// enqueueBatch queues runs for the ready files if the batch is due. It commits each run together
+// with the claims of its files.
 func (f *candidates) enqueueBatch(ctx context.Context) {
 	f.beginCollecting(ctx)
 	if at := f.batchDue(); at.IsZero() || time.Now().Before(at) {
@@ -116,7 +116,7 @@ func (f *candidates) enqueueBatch(ctx context.Context) {
 			f.markKnown(g.path, g.stamp)
 		}
 
-		// What is left is waited for from its own first file on.
+		// The wait of the remaining files begins with the first of them.
 		if files = files[n:]; len(files) > 0 {
 			f.batch.since = files[0].at
 		}
@@ -127,8 +127,8 @@ func (f *candidates) enqueueBatch(ctx context.Context) {
 	}
 }
 
-// stillReady are the files that still look as they did when they became ready, in that order;
-// one that has changed is debounced again.
+// stillReady returns the files that have not changed since they were ready, in the order in which
+// they became ready. Changed files are debounced again.
 func (f *candidates) stillReady() []*readyFile {
 	all := slices.SortedFunc(maps.Values(f.batch.files), func(a, b *readyFile) int { return cmp.Compare(a.order, b.order) })
 	return slices.DeleteFunc(all, func(g *readyFile) bool {

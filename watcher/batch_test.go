@@ -15,8 +15,8 @@ func ready(path string, st fsys.Stamp) candidate {
 	return candidate{Pending: &settle.Pending{Path: path}, stamp: st}
 }
 
-// A batch is due at once when a run can have no more, and otherwise when nothing moves any more or the first of its files
-// has waited for long enough; what is held back moves nothing.
+// TestBatchDue checks that a full batch is due at once. Another batch is due when the folder is
+// quiet or its first file has waited long enough. Files that are held back do not count as changes.
 func TestBatchDue(t *testing.T) {
 	t.Parallel()
 	const window, maxWait = time.Second, time.Minute
@@ -54,7 +54,8 @@ func TestBatchDue(t *testing.T) {
 	}
 }
 
-// A run has the files that still are as they were when they became ready; of the others the one that has changed waits again.
+// TestBatchHasWhatIsStillReady checks that a run gets the files that have not changed since they
+// were ready. A changed file waits again.
 func TestBatchHasWhatIsStillReady(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -82,7 +83,7 @@ func TestBatchHasWhatIsStillReady(t *testing.T) {
 		t.Errorf("%d wait, %d are ready", f.files.debouncer.Len(), len(f.files.batch.files))
 	}
 
-	// Ready once more, it is as it is now.
+	// The file is ready again with its new content.
 	for _, text := range []string{"22", "333"} {
 		info, err := os.Lstat(d.write("inbox/changed", text))
 		d.must(err)
@@ -93,13 +94,14 @@ func TestBatchHasWhatIsStillReady(t *testing.T) {
 	}
 }
 
-// As many files as a run may have become one without a pause; what is over waits from its own first file on.
+// TestBatchTakesNoMoreThanARunMayHave checks that a full batch becomes a run at once. The wait of
+// the remaining files begins with the first of them.
 func TestBatchTakesNoMoreThanARunMayHave(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		files       int
 		quiet       bool
-		retry       time.Duration // until which nothing is recorded
+		retry       time.Duration // time until which no run can be recorded
 		runs, waits int
 	}{
 		{1, false, 0, 0, 1}, {2, false, 0, 1, 0}, {3, false, 0, 1, 1}, {4, false, 0, 2, 0}, {5, false, 0, 2, 1},

@@ -17,8 +17,8 @@ import (
 	"rouse/watcher"
 )
 
-// TestMain keeps the property tests short unless -rapid.checks says otherwise, and lets more
-// tests wait at the same time than there are processors.
+// TestMain limits the property tests unless -rapid.checks is set, and runs more waiting tests in
+// parallel than there are processors.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", strconv.Itoa(testsPerProcessor*runtime.GOMAXPROCS(0))); err != nil {
@@ -34,18 +34,18 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience is how long a test waits for what must happen.
+// patience is the timeout for expected events.
 const patience = 3 * time.Minute
 
-// bench is a folder with a ledger, a watcher, and somebody who finishes the runs.
+// bench is a folder with a ledger and a watcher. It ends the runs itself.
 type bench struct {
 	t       *testing.T
 	base    string
 	ledger  *ledger.Ledger
 	watcher *watcher.Watcher
-	outcome domain.Outcome // of runs; "": they stay queued
-	what    string         // is being done
-	quiet   time.Duration  // after the runs of a folder that converges
+	outcome domain.Outcome // outcome of runs; "": they stay queued
+	what    string         // current activity
+	quiet   time.Duration  // wait after the runs of a folder in mode converge
 	halt    func()
 }
 
@@ -63,7 +63,7 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) path(name string) string { return filepath.Join(b.base, filepath.FromSlash(name)) }
 
-// start runs a watcher until stop, or the end of the test.
+// start runs a watcher until stop is called or the test ends.
 func (b *bench) start(watches ...watcher.Watch) {
 	b.t.Helper()
 	b.startWith(watcher.Options{}, watches...)
@@ -108,8 +108,8 @@ func (b *bench) stop() {
 	}
 }
 
-// until waits for a condition, looking again at every change of the ledger; queued runs
-// are finished meanwhile.
+// until waits for a condition and checks it after every change of the ledger. In the meantime it
+// ends queued runs.
 func (b *bench) until(ok func() bool) {
 	b.t.Helper()
 	deadline := time.After(patience)
@@ -122,7 +122,7 @@ func (b *bench) until(ok func() bool) {
 
 		select {
 		case <-changed:
-		case <-time.After(5 * time.Millisecond): // a file that moved is no change of the ledger
+		case <-time.After(5 * time.Millisecond): // the move of a file does not change the ledger
 		case <-deadline:
 			b.t.Fatalf("%s: it did not happen; status: %+v", b.what, b.watcher.Status(b.t.Context()))
 		}
@@ -151,7 +151,7 @@ func (b *bench) finish() {
 	}
 }
 
-// count is how many runs a job has.
+// count returns the number of runs of a job.
 func (b *bench) count(job string) int {
 	b.t.Helper()
 	runs, err := b.ledger.Runs.List(b.t.Context(), runs.Filter{Job: job, Limit: 100_000})

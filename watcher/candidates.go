@@ -7,11 +7,11 @@ import (
 	"rouse/watcher/settle"
 )
 
-// maxKnown bounds each half of the files that a scan passes over: some 40 MB in all.
+// maxKnown is the number of known files in each half of the cache, which then takes about 40 MB.
 const maxKnown = 1 << 18
 
-// candidates are the files of a folder on their way to a run: they settle, are hashed, wait for the
-// others of their batch, and are claimed.
+// candidates holds the files of a folder on their way to a run. They settle, are hashed, wait for
+// the other files of their batch, and are claimed.
 type candidates struct {
 	*place
 	hints  *hints
@@ -21,14 +21,14 @@ type candidates struct {
 	batch       *batch
 	preexisting preexisting
 	stampHasher fsys.Keyer
-	known       *fsys.Cache[struct{}]     // files with which nothing is left to do
+	known       *fsys.Cache[struct{}]     // files that need no further work
 	hashing     map[string]bool           // large files that are being hashed in the background
-	waiting     settle.WaitingFiles       // files that look complete and are not taken yet
-	reappeared  map[string]reappearedFile // files that are there again as they were when their runs failed
+	waiting     settle.WaitingFiles       // files that have settled but are held back
+	reappeared  map[string]reappearedFile // files that exist again unchanged after their runs failed
 	background  sync.WaitGroup
 
 	mu     sync.Mutex
-	hashed []candidate // large files whose hash has come
+	hashed []candidate // large files with finished hashes
 }
 
 func newCandidates(p *place, h *hints, r *report) *candidates {

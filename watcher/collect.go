@@ -7,8 +7,9 @@ import (
 	"rouse/internal/ledger/claim"
 )
 
-// NextHandover returns the time of the next handover of a collecting watch with a saved state. A
-// watch without a state begins now. If the time has passed, the handover is due at once.
+// NextHandover returns the time of the next handover of a collecting watch with a saved state. For
+// a watch without a state, collecting begins now. If the returned time has passed, the handover is
+// due at once.
 func (w *Watch) NextHandover(st claim.WatchState, now time.Time) time.Time {
 	if st.Collected.IsZero() {
 		st.Collected = now
@@ -39,8 +40,9 @@ func (f *candidates) beginCollecting(ctx context.Context) {
 	f.publishHandover()
 }
 
-// collectDue returns when the collected files are handed over: at the configured time, but not
-// before all present files have been seen. It is zero while the folder is missing.
+// collectDue returns the time at which the collected files are handed over. That is the configured
+// time, but not before all present files have been scanned. While the folder is missing, it returns
+// the time of the next retry, which is zero unless an error occurred.
 func (f *candidates) collectDue() time.Time {
 	if f.root == "" || f.batch.collected.IsZero() {
 		return f.batch.retry
@@ -49,8 +51,8 @@ func (f *candidates) collectDue() time.Time {
 	return latest(latest(due, f.partialBatchDue(latest(due, f.batch.began))), f.batch.retry)
 }
 
-// collect prepares the handover of a number of files. Without files it records that none came
-// and returns false.
+// collect prepares the handover of the given number of files. If there are no files, it records an
+// empty handover and returns false.
 func (f *candidates) collect(ctx context.Context, files int) bool {
 	st, _, err := f.w.ledger.Watches.State(ctx, f.Job)
 	if err != nil {
@@ -58,7 +60,7 @@ func (f *candidates) collect(ctx context.Context, files int) bool {
 		return false
 	}
 
-	// A late handover replaces all handovers that were missed, for example while the machine was off.
+	// A late handover replaces all missed handovers, for example those while the machine was off.
 	due := f.Collect.Next(f.batch.collected)
 	st.Collected, st.Run = due, 0
 	if now := time.Now(); now.Sub(due) > f.MaxWait+time.Minute {

@@ -67,7 +67,7 @@ func TestCollect(t *testing.T) {
 		t.Fatalf("%d runs before the time, which is %s", b.count("in"), at)
 	}
 
-	// A restart keeps the time, and finds the files again.
+	// A restart keeps the time and finds the files again.
 	first := b.status("in").Handover
 	b.stop()
 	b.start(w)
@@ -140,7 +140,7 @@ func TestCollectMissingFolder(t *testing.T) {
 	b.stop()
 	b.overdue()
 	b.start(w)
-	// The folder comes with its file: an empty one would be handed over as such.
+	// Create the folder with its file: an empty folder would be handed over without files.
 	b.write("made/a", "a")
 	b.must(os.Rename(b.path("made"), b.path("later")))
 	b.until(func() bool { return b.count("in") == 1 })

@@ -11,16 +11,16 @@ import (
 	"rouse/watcher/tree"
 )
 
-// Limits of what is read to know the contents of a folder's files before a run. A file beyond them
-// counts as changed whenever it is written.
+// Limits for reading file contents before a run. A file beyond them counts as changed whenever it
+// is written.
 const (
 	maxSummedFile = 16 << 20 // bytes
-	maxSummed     = 64 << 20 // bytes of all that are read for a run
+	maxSummed     = 64 << 20 // bytes of all files read for a run
 	maxSums       = 10_000   // files of a folder
 )
 
-// hashRewritten reads the files that were written since they were known, and may hold what they held: a
-// program that writes the same bytes again has changed nothing.
+// hashRewritten reads the files that were rewritten with the same size, because a program that
+// writes the same bytes again has not changed the file.
 func (p *place) hashRewritten(ctx context.Context, cur, known tree.Tree) {
 	cur.CarrySums(known)
 	p.readSums(ctx, cur, func(l tree.File) bool {
@@ -29,14 +29,14 @@ func (p *place) hashRewritten(ctx context.Context, cur, known tree.Tree) {
 	})
 }
 
-// learnContents reads the files whose contents are not known yet, before a run that may write them again.
-// The newest come first: what has just changed is what changes.
+// learnContents reads the files with unknown contents, before a run that may rewrite them. It reads
+// the newest files first, because they are the most likely to change.
 func (p *place) learnContents(ctx context.Context, cur tree.Tree) {
 	p.readSums(ctx, cur, func(tree.File) bool { return true })
 }
 
-// readSums reads the files without a sum that are wanted, as far as the limits go. One that cannot be read,
-// or changes meanwhile, has none.
+// readSums reads the wanted files without a checksum, within the limits. A file that cannot be read
+// or changes in the meantime gets no checksum.
 func (p *place) readSums(ctx context.Context, cur tree.Tree, wanted func(tree.File) bool) {
 	var files []*tree.File
 	known := 0
@@ -66,7 +66,7 @@ func (p *place) readSums(ctx context.Context, cur tree.Tree, wanted func(tree.Fi
 	}
 }
 
-// sumOf reads a file that still looks as it did in the scan.
+// sumOf returns the checksum of a file, or "" if it has changed since the scan or cannot be read.
 func (p *place) sumOf(ctx context.Context, root *os.Root, l tree.File) string {
 	file := fsys.Handle{Root: root, Name: filepath.FromSlash(l.Path)}
 	info, err := file.Lstat()

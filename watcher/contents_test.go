@@ -15,7 +15,7 @@ import (
 	"rouse/watcher/tree"
 )
 
-// contents is a folder, and a tree of the files that were written to it.
+// contents holds a folder and a tree of the files that were written to it.
 func (d *harness) contents(files map[string]string) (*folder, tree.Tree) {
 	d.t.Helper()
 	d.set(after.Rule{})
@@ -36,8 +36,9 @@ func sumOf(text string) string {
 	return hex.EncodeToString(whole[:16])
 }
 
-// A file keeps the sum of its content as long as it looks as it did; one that was written, and is as long as before, is
-// read; of others, nothing is known that could be the same.
+// TestRecognizeReadsWhatMayBeTheSame checks that a file keeps its checksum while its stamp is
+// unchanged. A rewritten file of the same size is read. Files of other sizes cannot be unchanged
+// and are not read.
 func TestRecognizeReadsWhatMayBeTheSame(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -64,7 +65,8 @@ func TestRecognizeReadsWhatMayBeTheSame(t *testing.T) {
 	}
 }
 
-// A file that is not any more what the scan saw has no sum: its content would be taken for that of the scan.
+// TestSumOfAChangedFile checks that a file that has changed since the scan has no checksum, because
+// its content does not belong to the scan.
 func TestSumOfAChangedFile(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -84,7 +86,8 @@ func TestSumOfAChangedFile(t *testing.T) {
 	}
 }
 
-// What is read for a run is bounded: by the length of a file, by the length of all, and by their number; the newest come first.
+// TestContentsAreBounded checks the limits for reading files: the size of a file, the total size,
+// and the number of files. The newest files come first.
 func TestContentsAreBounded(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -110,7 +113,7 @@ func TestContentsAreBounded(t *testing.T) {
 		at := old
 		switch name {
 		case "0":
-			at = old.Add(-time.Second) // the oldest, but for the empty one
+			at = old.Add(-time.Second) // the oldest file except the empty one
 		case "empty":
 			at = old.Add(-time.Minute)
 		}

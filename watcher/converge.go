@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	maxRounds        = 5               // runs of a folder that keeps changing (OSA-93)
-	defaultRunSettle = 2 * time.Second // from the end of a run to the next scan (OSA-90)
+	maxRounds        = 5               // maximum runs in a row for a folder that keeps changing
+	defaultRunSettle = 2 * time.Second // time from the end of a run to the next scan
 )
 
-// convergence is the state of a folder in mode converge (OSA-91, OSA-93).
+// convergence is the state of a folder in mode converge.
 //
 //	  ┌─────────────────── fingerprint as recorded ────────────────────┐
 //	  ▼                                                                │
@@ -32,53 +32,61 @@ const (
 //	                       ▲                                           │
 //	                       └─────────────── the run is over ───────────┘
 //
-// All of it is in the ledger: the recorded tree is written in the transaction of the run, so
-// a watcher that was stopped between any two of these steps goes on at the next. After a
-// failed run the loop ends; the next run is told about the same changes again.
+// The whole state is in the ledger. The recorded tree is written in the transaction of the run, so
+// a watcher that was stopped between two steps continues at the next one. A failed run ends the
+// loop, and the next run receives the same changes again.
 type convergence struct {
-	loaded           bool             // state is what the ledger holds
-	root             string           // the resolved folder that state is about
-	state            claim.WatchState // without its tree
-	idlePrint        string           // the fingerprint at which there is nothing to do
-	selectionChanged bool             // the watch selects other files than when state was written
+	loaded           bool             // whether state has been read from the ledger
+	root             string           // resolved folder of state
+	state            claim.WatchState // state without its tree
+	idlePrint        string           // fingerprint at which no run is needed
+	selectionChanged bool             // whether the watch selects other files than when state was written
 	phase            State
-	since            time.Time // when this phase began
-	checkAt          time.Time // when to scan the folder; zero: wait for an event or the end of a run
-	outcome          domain.Outcome
-	runPredates      bool   // the run ended before this watcher started: anybody may have made the changes
-	previousPrint    string // the fingerprint at the last scan of a polled folder
+	since            time.Time // time at which this phase began
+	// checkAt is the time of the next scan. If zero, the folder waits for an event or the end of a
+	// run.
+	checkAt time.Time
+	outcome domain.Outcome
+	// runPredates is set if the run ended before this watcher started. Others may have made changes
+	// since then.
+	runPredates   bool
+	previousPrint string // fingerprint of the last scan of a polled folder
 }
 
-// failed says that the last run is over and did not do its work.
+// failed reports whether the last run has ended without success.
 func (l *convergence) failed() bool { return l.outcome != "" && !l.outcome.Done() }
 
-// loop leads a folder in mode converge from one phase to the next.
+// loop takes a folder in mode converge from one phase to the next.
 type loop struct {
 	*place
-	report     *report
-	conv       convergence
-	runChanged <-chan struct{} // closed when the ledger has changed since the run of conv was read; nil if it was not read
+	report *report
+	conv   convergence
+	// runChanged is closed when the ledger has changed since the run of conv was read. It is nil if
+	// the run was not read.
+	runChanged <-chan struct{}
 }
 
-// setPhase enters a phase and says when to scan next.
+// setPhase enters a phase and sets the time of the next scan.
 func (l *loop) setPhase(phase State, at time.Time) {
 	l.conv.phase, l.conv.since, l.conv.checkAt = phase, time.Now(), at
 	l.publishPhase()
 }
 
-// publishPhase copies the phase to where Status reads it, under the lock.
+// publishPhase copies the phase into the report, from which Status reads it.
 func (l *loop) publishPhase() {
 	l.report.mu.Lock()
 	l.report.phase, l.report.status.Round = l.conv.phase, l.conv.state.Round
 	l.report.mu.Unlock()
 }
 
-// follows reports whether the folder waits for the end of its run or, if that has failed, for a retry.
+// follows reports whether the folder waits for the end of its run or, if the run has failed, for a
+// retry.
 func (l *convergence) follows() bool {
 	return l.loaded && l.state.Run != 0 && (l.phase == StateProcessing || l.phase == StateSettling || l.failed())
 }
 
-// checkRun reads what has become of the run that the folder follows, if the ledger has changed since it was read.
+// checkRun reads the state of the run that the folder follows, if the ledger has changed since the
+// last read.
 func (l *loop) checkRun(ctx context.Context) {
 	conv := &l.conv
 	if !conv.follows() {
@@ -93,7 +101,7 @@ func (l *loop) checkRun(ctx context.Context) {
 		}
 	}
 
-	l.runChanged = l.w.ledger.Changed() // asked for before reading, so that no change falls between
+	l.runChanged = l.w.ledger.Changed() // get the channel before reading, so that no change is missed
 	outcome, err := l.w.outcomeOf(ctx, conv.state.Run)
 	switch {
 	case err != nil:
@@ -103,7 +111,7 @@ func (l *loop) checkRun(ctx context.Context) {
 		again := make(chan struct{})
 		time.AfterFunc(time.Second, func() { close(again) })
 		l.runChanged = again
-	case outcome == "" && conv.phase != StateProcessing: // somebody retried it
+	case outcome == "" && conv.phase != StateProcessing: // the run is being retried
 		l.setPhase(StateProcessing, time.Time{})
 	case outcome != "" && conv.phase == StateProcessing:
 		conv.outcome = outcome
@@ -115,7 +123,7 @@ func (l *loop) checkRun(ctx context.Context) {
 func (f *folder) converge(ctx context.Context) {
 	for _, request := range f.triggers.drain() {
 		accepted, err := f.trigger(ctx)
-		request <- triggerResult{accepted, err} // its capacity is 1, so nobody has to be listening
+		request <- triggerResult{accepted, err} // capacity 1: does not block without a receiver
 	}
 
 	if at := f.loop.convergeDue(); !at.IsZero() && !time.Now().Before(at) {
@@ -123,17 +131,17 @@ func (f *folder) converge(ctx context.Context) {
 	}
 }
 
-// convergeDue is when the folder has to be scanned next; zero when it waits for something else.
+// convergeDue returns the time of the next scan. It is zero if the folder waits for something else.
 func (l *loop) convergeDue() time.Time {
-	// A missing folder waits for an event of its return, not for a time.
+	// A missing folder waits for the event of its return.
 	if l.root == "" {
 		return time.Time{}
 	}
 	return l.conv.checkAt
 }
 
-// noteChange restarts the debounce window. During a run, and until its effects have settled,
-// the change may be the run's own and is left to the fingerprint.
+// noteChange restarts the debounce window. A change during a run, or before its effects have
+// settled, may be the run's own. The fingerprint decides about such a change.
 func (l *loop) noteChange() {
 	now := time.Now()
 	switch l.conv.phase {
@@ -147,12 +155,12 @@ func (l *loop) noteChange() {
 	}
 }
 
-// evaluate acts on a scan and says how many files differ from the recorded tree.
+// evaluate acts on a scan and returns the number of files that differ from the recorded tree.
 func (l *loop) evaluate(ctx context.Context, walk *walk) int {
 	n, err := l.decide(ctx, walk)
 	if err != nil && ctx.Err() == nil {
 		l.w.log.Error("what a folder has become could not be recorded; it is tried again", "job", l.Job, "path", l.Path, "error", err)
-		l.conv.loaded = false // the write may have gone through all the same
+		l.conv.loaded = false // the write may have succeeded despite the error
 		l.conv.checkAt = time.Now().Add(time.Second)
 	}
 	return n
@@ -171,8 +179,8 @@ func (l *loop) decide(ctx context.Context, walk *walk) (int, error) {
 		return 0, nil
 	}
 
-	// A torn scan mixes two states of the folder. After MaxWait it has to do: a folder that
-	// never rests would otherwise never get its run.
+	// A torn scan mixes two states of the folder. After MaxWait it is used anyway: otherwise a
+	// folder that changes all the time would never get a run.
 	cur := tree.New(l.root, walk.files)
 	if walk.torn && l.stillChanging(now, now) {
 		return 0, nil
@@ -198,7 +206,7 @@ func (l *loop) decide(ctx context.Context, walk *walk) (int, error) {
 		print = cur.Fingerprint()
 	}
 
-	// Asked again: loadSnapshot fits the recorded tree to a changed watch, and unreadable files
+	// Compare again: loadSnapshot adapts the recorded tree to a changed watch, and unreadable files
 	// count as unchanged.
 	if print == conv.idlePrint && !stopped {
 		return 0, l.converged(ctx)
@@ -208,26 +216,26 @@ func (l *loop) decide(ctx context.Context, walk *walk) (int, error) {
 	return l.decideChanged(ctx, walk, mem, cur, print, stopped)
 }
 
-// decideChanged is decide for a folder that differs from the recorded tree, or (stopped)
-// whose run has failed and settled.
+// decideChanged continues decide for a folder that differs from the recorded tree. stopped means
+// that its run has failed and the folder has settled.
 func (l *loop) decideChanged(ctx context.Context, walk *walk, mem tree.Snapshot, cur tree.Tree, print string, stopped bool) (int, error) {
 	conv, now := &l.conv, time.Now()
 
-	// What a failed run was told about is still to do, so the next one hears of it as well.
+	// The changes of a failed run are still to be processed, so the next run receives them as well.
 	base := mem.Last
 	if conv.failed() {
 		base = mem.Base
 	}
 
-	// Of a run that failed while no watcher was there, changes may have been made by somebody
-	// else since: those deserve a run.
+	// If a run failed while no watcher was running, others may have made changes since then. Those
+	// changes need a run.
 	changes, n, last := tree.Changes(base, cur)
 	if stopped && (!conv.runPredates || print == conv.state.Fingerprint) {
 		return 0, l.giveUp(ctx, mem, print, n)
 	}
 
 	switch {
-	case n == 0: // written with what was there, or back to what it was before the failed run
+	case n == 0: // rewritten with the same contents, or back to the state before the failed run
 		return 0, l.rest(ctx, tree.Snapshot{Last: cur, Base: cur}, print)
 	case l.stillChanging(now, latest(time.Unix(0, last), l.lastRemoval(changes))) || l.unconfirmed(now, print, walk):
 		return n, nil
@@ -247,8 +255,8 @@ func (l *loop) decideChanged(ctx context.Context, walk *walk, mem tree.Snapshot,
 	return n, err
 }
 
-// retried says whether somebody retried the last run; the folder waits for its end then. The
-// ledger may know of it before the watcher was notified.
+// retried reports whether the last run is being retried. The folder then waits for its end. The
+// ledger may know of the retry before the watcher is notified.
 func (l *loop) retried(ctx context.Context) (bool, error) {
 	if l.conv.state.Run == 0 {
 		return false, nil
@@ -266,22 +274,22 @@ func (l *loop) retried(ctx context.Context) (bool, error) {
 // stillChanging postpones a decision until a settle window has passed since the last change,
 // but not beyond MaxWait.
 func (l *loop) stillChanging(now, last time.Time) bool {
-	// A time in the future says nothing about when the change happened, and is not waited for.
+	// A time in the future does not tell when the change happened.
 	if until := last.Add(l.Settle); !last.After(now) && now.Before(until) {
 		return l.postpone(now, until)
 	}
 	return false
 }
 
-// unconfirmed postpones a decision about a polled folder until two scans agree: on a network
-// file system another machine's clock sets the times, so they do not tell how old a change is.
+// unconfirmed postpones a decision about a polled folder until two scans agree. On a network file
+// system another machine's clock sets the times, so they do not tell the age of a change.
 func (l *loop) unconfirmed(now time.Time, print string, walk *walk) bool {
 	same := print == l.conv.previousPrint
 	l.conv.previousPrint = print
 	return walk.degraded != "" && !same && l.postpone(now, now.Add(l.Settle))
 }
 
-// postpone schedules another scan, unless the folder has been waited for long enough.
+// postpone schedules another scan and returns true, unless the folder has waited for MaxWait.
 func (l *loop) postpone(now, until time.Time) bool {
 	conv := &l.conv
 	if conv.phase == StateIdle {
@@ -300,8 +308,8 @@ func (l *loop) postpone(now, until time.Time) bool {
 	return true
 }
 
-// lastRemoval is when a file was last removed. A removed file has no time any more, but the
-// nearest folder above it that still exists was changed by the removal.
+// lastRemoval returns the time at which a file was last removed. A removed file has no time, but
+// its removal changed the nearest parent folder that still exists.
 func (l *loop) lastRemoval(changes *ledger.Changes) time.Time {
 	var last time.Time
 	seen := map[string]bool{}
@@ -318,13 +326,13 @@ func (l *loop) lastRemoval(changes *ledger.Changes) time.Time {
 	return last
 }
 
-// becomeIdle records the folder as it is now, and waits for the next change.
+// becomeIdle records the folder's current state and waits for the next change.
 func (l *loop) becomeIdle(ctx context.Context, mem tree.Snapshot, print string) error {
 	conv := &l.conv
 	st := conv.state
 	st.Fingerprint, st.Round = print, 0
 	if mem.Left != "" {
-		st.Fingerprint = conv.state.Fingerprint // what the failed run was told about is still to do
+		st.Fingerprint = conv.state.Fingerprint // the changes of the failed run are still to be processed
 	}
 
 	if st.Since.IsZero() {
@@ -339,7 +347,7 @@ func (l *loop) becomeIdle(ctx context.Context, mem tree.Snapshot, print string) 
 	return nil
 }
 
-// recordBaseline is for the first scan of a folder: what is there starts no run (OSA-92).
+// recordBaseline records the files of the first scan. They start no run.
 func (l *loop) recordBaseline(ctx context.Context, cur tree.Tree) error {
 	if err := l.becomeIdle(ctx, tree.Snapshot{Last: cur, Base: cur}, cur.Fingerprint()); err != nil {
 		return err
@@ -348,7 +356,8 @@ func (l *loop) recordBaseline(ctx context.Context, cur tree.Tree) error {
 	return nil
 }
 
-// startMissing is the first look at a folder that is not there: what will be in it is new.
+// startMissing handles the first scan of a missing folder. All files that appear in it later are
+// new.
 func (f *folder) startMissing(ctx context.Context) {
 	f.root = f.resolveLinks(f.Path)
 	var err error
@@ -367,9 +376,9 @@ func (f *folder) startMissing(ctx context.Context) {
 	}
 }
 
-// converged ends the loop: the folder is as recorded.
+// converged ends the loop because the folder matches the recorded tree.
 func (l *loop) converged(ctx context.Context) error {
-	// Nothing ran since the last rest, so there is nothing to record either.
+	// No run was started since the folder was last idle, so its state has not changed.
 	if l.conv.state.Round == 0 {
 		l.setPhase(StateIdle, time.Time{})
 		return nil
@@ -382,7 +391,7 @@ func (l *loop) converged(ctx context.Context) error {
 	return l.rest(ctx, tree.Snapshot{Last: mem.Last, Base: mem.Last}, l.conv.state.Fingerprint)
 }
 
-// rest records the folder as it is now, with nothing to do, and that its loop has ended if one was on.
+// rest records the folder's current state, and the end of its loop if one was running.
 func (l *loop) rest(ctx context.Context, mem tree.Snapshot, print string) error {
 	done, run, failed := l.conv.state.Round, l.conv.state.Run, l.conv.failed()
 	if err := l.becomeIdle(ctx, mem, print); err != nil || done == 0 || failed {
@@ -393,15 +402,16 @@ func (l *loop) rest(ctx context.Context, mem tree.Snapshot, print string) error 
 	return nil
 }
 
-// adopt ends a loop that does not converge: the folder is recorded as it is, and the owner is told.
+// adopt ends a loop that does not converge. It accepts the folder as it is and notifies the owner.
 func (l *loop) adopt(ctx context.Context, cur tree.Tree, print string, changes *ledger.Changes, n int) error {
 	run := l.conv.state.Run
-	// First: should the process end in between, it is done again, and an item is made once for a run.
+	// Add the inbox item first. If the process ends here, this is repeated, and each run gets only
+	// one item.
 	if err := l.w.ledger.Inbox.AddRunInfo(ctx, run, inbox.Question{
 		Call: inbox.CallFolder, Title: fmt.Sprintf("%s stopped: its folder still changes after %d runs", l.Job, maxRounds),
 		Message: fmt.Sprintf("%s was different again after the last of %d runs in a row (%s). It is accepted as it is, and the next change starts over. Probably each run writes something else, such as a time: let it write only what is new, or leave its outputs out of the watch with exclude. What each run was told: rouse why %s",
 			l.Path, maxRounds, changes.Text(), l.Job),
-	}); err != nil && !errors.Is(err, ledger.ErrNotFound) { // by then its history may be too old to be kept
+	}); err != nil && !errors.Is(err, ledger.ErrNotFound) { // its history may already have been pruned
 		return err
 	}
 	if err := l.becomeIdle(ctx, tree.Snapshot{Last: cur, Base: cur}, print); err != nil {
@@ -413,7 +423,7 @@ func (l *loop) adopt(ctx context.Context, cur tree.Tree, print string, changes *
 	return nil
 }
 
-// giveUp ends a loop whose run has failed: the next change, or its owner, starts another.
+// giveUp ends a loop after its run has failed. The next change or a retry starts another run.
 func (l *loop) giveUp(ctx context.Context, mem tree.Snapshot, print string, n int) error {
 	run, outcome := l.conv.state.Run, l.conv.outcome
 	mem.Left = print
@@ -448,8 +458,8 @@ func (l *loop) dispatch(ctx context.Context, cur, base tree.Tree, changes *ledge
 	var accepted []ledger.Accepted
 	err = l.writeUnlessStopped(func() (err error) {
 		accepted, err = l.w.ledger.Enqueue(ctx, ledger.Request{
-			// The run before identifies its successor: a write that is repeated because its
-			// answer was lost queues nothing twice.
+			// The key contains the previous run. If the write is repeated because its response was
+			// lost, it does not queue a second run.
 			Key: fmt.Sprintf("folder/%s/%d/%d", l.Job, st.Since.UnixMilli(), conv.state.Run),
 			Job: l.Job, Agent: l.Agent, Trigger: domain.TriggerWatch, Watch: &st,
 			Detail: ledger.TriggerDetail{Folder: l.root, Changes: changes, Round: st.Round},
@@ -460,7 +470,7 @@ func (l *loop) dispatch(ctx context.Context, cur, base tree.Tree, changes *ledge
 		return ledger.Accepted{}, err
 	}
 	if !accepted[0].New {
-		return accepted[0], l.loadState(ctx) // recorded by an earlier try whose answer was lost
+		return accepted[0], l.loadState(ctx) // recorded by an earlier try, but the response was lost
 	}
 
 	st.Run, st.Tree = accepted[0].Run, ""

@@ -7,7 +7,7 @@ import (
 	"rouse/watcher/tree"
 )
 
-// loadState reads from the ledger at which step the last watcher was, and goes on there.
+// loadState reads the state of the last watcher from the ledger and continues there.
 func (l *loop) loadState(ctx context.Context) error {
 	st, _, err := l.w.ledger.Watches.State(ctx, l.Job)
 	if err != nil {
@@ -18,16 +18,16 @@ func (l *loop) loadState(ctx context.Context) error {
 	if st.Fingerprint != "" {
 		mem, err := tree.Decode(st.Tree)
 		if err != nil || mem.Shape.Root != l.root {
-			// The path may lead elsewhere now, by a link or an edited configuration.
+			// A link or an edited configuration may lead to another folder now.
 			l.w.log.Info("a folder starts from scratch: what was recorded is about another one", "job", l.Job, "path", l.Path, "error", err)
 			st.Fingerprint, st.Round = "", 0
 		} else if conv.selectionChanged = !mem.Shape.Equal(l.selection()); mem.Left != "" {
-			// After a failed run the folder waits for a change from what that run left.
+			// After a failed run the folder waits for a change of the state which that run left.
 			conv.idlePrint = mem.Left
 		}
 	}
 
-	st.Tree = "" // up to megabytes, read again when it is needed
+	st.Tree = "" // may be several megabytes; read again when needed
 	conv.state = st
 	if st.Fingerprint == "" {
 		conv.idlePrint = tree.Tree(nil).Fingerprint()
@@ -36,7 +36,7 @@ func (l *loop) loadState(ctx context.Context) error {
 			return err
 		}
 		if !conv.failed() {
-			conv.idlePrint = st.Fingerprint // mem.Left is about a failure that a retry has overtaken
+			conv.idlePrint = st.Fingerprint // mem.Left belongs to a failure that was retried since
 		}
 	}
 
@@ -54,8 +54,8 @@ func (l *loop) loadState(ctx context.Context) error {
 	return nil
 }
 
-// loadSnapshot reads the recorded trees, and fits them to the watch if that selects other files
-// now.
+// loadSnapshot reads the recorded trees. If the watch has been changed to select other files, it
+// adapts the trees to the new selection.
 func (l *loop) loadSnapshot(ctx context.Context, cur tree.Tree) (tree.Snapshot, error) {
 	if l.conv.state.Fingerprint == "" {
 		return tree.Snapshot{}, nil

@@ -28,7 +28,7 @@ func (b *bench) folder() watcher.Watch {
 	return w
 }
 
-// changes are what the runs of a job were told, oldest first.
+// changes returns the changes that the runs of a job received, oldest first.
 func (b *bench) changes(job string) []ledger.TriggerDetail {
 	b.t.Helper()
 	runs, err := b.ledger.Runs.List(b.t.Context(), runs.Filter{Job: job, Limit: 10_000})
@@ -63,7 +63,7 @@ func (b *bench) state(want watcher.State) {
 	b.until(func() bool { return b.status("in").State == want })
 }
 
-// OSA-91: the states of a folder that converges, all of which show.
+// TestConvergeStates checks that the status shows all states of a folder in mode converge (OSA-91).
 func TestConvergeStates(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSA-91")
@@ -88,7 +88,7 @@ func TestConvergeStates(t *testing.T) {
 		t.Errorf("%s", run.Detail)
 	}
 
-	// What changes while a run is on, or settles, is left to the scan behind it.
+	// The next scan handles changes during a run or while it settles.
 	again := func() bool {
 		if st := b.status("in").State; st == watcher.StateDebouncing || st == watcher.StateIdle {
 			t.Fatalf("it is %s between two runs", st)
@@ -112,7 +112,7 @@ func TestConvergeStates(t *testing.T) {
 	}
 }
 
-// A run that waits, for a person or another try, is not over.
+// TestConvergeAwaitsTries checks that a run that waits for a person or another try has not ended.
 func TestConvergeAwaitsTries(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -136,7 +136,7 @@ func TestConvergeAwaitsTries(t *testing.T) {
 	}
 }
 
-// Of very many changes a run is told the first ones by name.
+// TestConvergeTellsOfMany checks that a run receives only the first of very many changes by name.
 func TestConvergeTellsOfMany(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -163,8 +163,9 @@ func TestConvergeTellsOfMany(t *testing.T) {
 	}
 }
 
-// OSA-94: where no watcher runs a folder is triggered on the ledger alone, without the folder of another watch in it and once
-// it is idle; the watcher goes on with it.
+// TestTriggerWithoutWatcher checks that a folder can be triggered without a watcher, using only the
+// ledger (OSA-94). The folder must be idle, and the folder of another watch inside it is excluded.
+// A later watcher continues with it.
 func TestTriggerWithoutWatcher(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSA-94")
@@ -186,7 +187,7 @@ func TestTriggerWithoutWatcher(t *testing.T) {
 	}
 
 	b.end(a.Run, domain.OutcomeSuccess)
-	again, err := watcher.Trigger(t.Context(), b.ledger, []watcher.Watch{w, inner}, "in") // nobody is there to see it settle
+	again, err := watcher.Trigger(t.Context(), b.ledger, []watcher.Watch{w, inner}, "in") // no watcher is there to let it settle
 	if err != nil || !again.New || b.changes("in")[1].Round != 1 {
 		t.Errorf("after the first: %+v (%v)", again, err)
 	}
@@ -211,7 +212,8 @@ func TestTriggerWithoutWatcher(t *testing.T) {
 	b.state(watcher.State(row.Quote("missing")))
 }
 
-// TestConvergeRounds: OSA-93, each run is told what changed, and there are not more of them than the contract says.
+// TestConvergeRounds checks that each run receives the changes, and that the number of runs is
+// limited (OSA-93).
 func TestConvergeRounds(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "OSA-93")
@@ -235,9 +237,9 @@ func TestConvergeRounds(t *testing.T) {
 	}
 }
 
-// Whatever happens to the files, however runs end and however often the watcher is stopped,
-// what runs were told of, in their order, leads to what is there in the end; and no loop has
-// more than five runs.
+// TestConvergeProperty changes files, ends runs and stops the watcher at random. The changes that
+// runs received, in their order, must lead to the final state of the folder. No loop may have more
+// than five runs.
 func TestConvergeProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -287,11 +289,11 @@ func (m *model) finishSome(t *rapid.T) {
 	m.outcome = ""
 }
 
-// told is what is there according to the runs that were done, and to what was adopted.
+// told returns the files according to the successful runs and the adopted changes.
 func (m *model) told(t *rapid.T) map[string]bool {
 	events, err := m.ledger.Events.List(m.t.Context(), event.Filter{Limit: 100_000})
 	m.must(err)
-	runs, err := m.ledger.Runs.List(m.t.Context(), runs.Filter{Limit: 10_000}) // after the events, so that each has its run
+	runs, err := m.ledger.Runs.List(m.t.Context(), runs.Filter{Limit: 10_000}) // read after the events, so that each event has its run
 	m.must(err)
 	outcomes := map[int64]ledger.Run{}
 	for _, r := range runs {

@@ -11,7 +11,8 @@ import (
 	"rouse/watcher"
 )
 
-// A folder that cannot be read for a while has not lost its files.
+// TestConvergeUnreadableFolder checks that the files of a temporarily unreadable folder do not
+// count as removed.
 func TestConvergeUnreadableFolder(t *testing.T) {
 	b := newBench(t)
 	b.write("inbox/sub/a.csv", "1")

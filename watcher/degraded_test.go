@@ -64,8 +64,8 @@ func (d *harness) runs() int {
 	return c.Queued
 }
 
-// A root that the system cannot watch (ENOSPC, EMFILE) is polled, and its status says so;
-// the others are told as ever.
+// TestLimitReached checks that a root that the system cannot watch (ENOSPC, EMFILE) is polled, and
+// that its status reports this. Other folders still get events.
 func TestLimitReached(t *testing.T) {
 	for _, limit := range []error{syscall.ENOSPC, syscall.EMFILE} {
 		t.Run(limit.Error(), func(t *testing.T) {
@@ -99,8 +99,8 @@ func TestLimitReached(t *testing.T) {
 	}
 }
 
-// A link that comes to the place of a watched folder just before the folder above it is watched, of which no
-// event tells, is told of at once, and not with the next look at a folder that is missing.
+// TestLinkBeforeTheSubscription checks that a link is reported at once if it replaces a watched
+// folder just before the subscription to its parent. No event reports this link.
 func TestLinkBeforeTheSubscription(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -119,7 +119,7 @@ func TestLinkBeforeTheSubscription(t *testing.T) {
 	}
 }
 
-// A system without a file-system watcher makes every folder be polled.
+// TestNoInstance checks that all folders are polled if the system provides no file-system watcher.
 func TestNoInstance(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -135,7 +135,8 @@ func TestNoInstance(t *testing.T) {
 	d.until("a run by polling", func() bool { return d.runs() == 1 })
 }
 
-// A system that gives no file-system watcher at the start is asked again at each scan.
+// TestInstanceComesLater checks that each scan asks the system for a file-system watcher again if
+// there was none at the start.
 func TestInstanceComesLater(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -152,7 +153,7 @@ func TestInstanceComesLater(t *testing.T) {
 	d.set(after.Rule{})
 	d.start()
 	d.until("a folder with events", func() bool { return d.w.Status(t.Context())[0].Degraded == "" })
-	// The folder is scanned without events no more, so that only an event can tell of the file.
+	// The folder is no longer polled, so only an event can report the file.
 	if st := d.w.Status(t.Context())[0]; st.Subscriptions != 1 || asked.Load() != 3 {
 		t.Errorf("%+v, asked %d times", st, asked.Load())
 	}
@@ -160,8 +161,8 @@ func TestInstanceComesLater(t *testing.T) {
 	d.until("a run", func() bool { return d.runs() == 1 })
 }
 
-// A folder that goes away between the moment in which it is opened and its subscription is missing, and is heard of
-// when it comes back.
+// TestGoneBeforeTheSubscription checks that a folder that vanishes between its opening and its
+// subscription is missing, and that its return is noticed.
 func TestGoneBeforeTheSubscription(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -185,24 +186,25 @@ func TestGoneBeforeTheSubscription(t *testing.T) {
 	d.until("a run", func() bool { return d.runs() == 1 })
 }
 
-// Lost events (an overflow) cost nothing but a scan, which shows.
+// TestOverflow checks that lost events (an overflow) cause a scan, which is recorded.
 func TestOverflow(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
 	d.set(after.Rule{})
 	d.start()
-	d.must(d.w.subs.events.Remove(d.path("inbox"))) // so that no event tells of it
+	d.must(d.w.subs.events.Remove(d.path("inbox"))) // no event reports the file
 	d.write("inbox/a.csv", "1")
 	d.w.subs.events.Errors <- fsnotify.ErrEventOverflow
 	d.until("a run", func() bool { return d.runs() == 1 })
-	d.write("inbox/b.csv", "2") // the scan has subscribed to it again
+	d.write("inbox/b.csv", "2") // the scan has restored the subscription
 	d.until("another run", func() bool { return d.runs() == 2 })
 	if shown := d.rescans("overflow"); shown != 1 {
 		t.Errorf("%d events of the scan", shown)
 	}
 }
 
-// When the system's queue of events really runs over, what it dropped is found by a scan.
+// TestQueueRunsOver checks that a scan finds the files after a real overflow of the system's event
+// queue.
 func TestQueueRunsOver(t *testing.T) {
 	t.Parallel()
 	size, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
@@ -218,8 +220,8 @@ func TestQueueRunsOver(t *testing.T) {
 	d := newHarness(t)
 	d.set(after.Rule{})
 	d.start()
-	one, two := d.write("inbox/one.tmp", ""), d.write("inbox/two.tmp", "") // not taken
-	d.w.subs.mu.Lock()                                                     // nobody listens
+	one, two := d.write("inbox/one.tmp", ""), d.write("inbox/two.tmp", "") // ignored files
+	d.w.subs.mu.Lock()                                                     // blocks the reader of events
 	for i := range longest + 10_000 {
 		d.must(os.Chmod([]string{one, two}[i%2], 0o600|os.FileMode(i/2%2)))
 	}
@@ -251,8 +253,8 @@ func (d *harness) rescans(why string) int {
 	return n
 }
 
-// The periodic scan finds what no event told of, and says so; one that finds nothing
-// writes nothing.
+// TestPeriodicScan checks that a periodic scan that finds unreported files records an event, and
+// that other periodic scans record none.
 func TestPeriodicScan(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)

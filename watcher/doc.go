@@ -1,47 +1,55 @@
-// Package watcher turns files that arrive into queued runs, exactly once for each content.
+// Package watcher queues runs for files that arrive, exactly once for each content.
 //
 // # Parts
 //
-// The type folder is a watch at work. Its parts: place (where it is, and what is selected there), hints (what
-// events tell), candidates (files on their way to a run), loop (a folder that converges), failedMoves,
-// triggerQueue, and report (what its status shows). Package after does what happens to a file after its run.
+// A folder is an active watch. It uses these parts:
+//
+//   - place is the location of the folder and its selection of files.
+//   - hints collects the events.
+//   - candidates holds the files on their way to a run.
+//   - loop handles a folder in mode converge.
+//   - failedMoves records the failed moves.
+//   - triggerQueue holds the manual triggers.
+//   - report holds the status.
+//
+// Package after handles a file after its run.
 //
 // # Design
 //
-// An event is a hint; the truth is a scan compared with the ledger: scan minus claims is
-// work.
+// Events are only hints. A scan is compared with the claims in the ledger, and files without a
+// claim need a run.
 //
 //	events ─► readEvents ─► a set of paths ─► folder: debounce ─► hash ─► claim ─► ledger.Enqueue
 //	                        scan ───────────────────┘
 //
-// There is one fsnotify watcher. Its loop (readEvents) only adds paths to the set of each
-// folder they belong to: doing more there would let the kernel's queue overflow. Each
-// watch is a folder with a goroutine of its own, so that one that hangs (a network file
-// system) holds up nobody else.
+// There is one fsnotify watcher. Its loop (readEvents) only adds paths to the set of each folder
+// they belong to. If it did more, the kernel's queue could overflow. Each watch is a folder with
+// its own goroutine, so that a hanging network file system does not block the others.
 //
-// A file is ready when its size, modification time and identity stayed the same for the
-// settle window, and still are after its content was hashed. Package settle decides that
-// without a clock of its own, with one heap of deadlines instead of a timer for each file.
-// Then the ledger commits the file's claim and its run together; it knows whether the same
-// bytes were claimed before. What is queued is rows of the ledger, not memory.
+// A file is ready if its size, modification time and identity did not change during the settle
+// window and while it was hashed. Package settle decides that without a clock of its own, with one
+// heap of deadlines instead of a timer for each file. Then the ledger commits the file's claim
+// together with its run. It knows whether the same bytes were claimed before. Queued files are rows
+// of the ledger and are not kept in memory.
 //
-// In a batch the files that are ready wait for each other: a run of many files has all their
-// claims in its transaction. A folder that converges has no claims: its fingerprint, which
-// reads stamps only, is compared with the one from before its last run, and that is written
-// in the transaction of the run. See the type convergence for its states.
+// In a batch the ready files wait for each other. A run of many files commits all their claims in
+// its transaction. A folder in mode converge has no claims. Its fingerprint is computed from stamps
+// only and compared with the fingerprint before its last run. The new fingerprint is written in the
+// transaction of the run. See the type convergence for its states.
 //
-// A watch that ignores what was there before its job keeps a list of that, made by its first
-// scan: times alone would not do, because a folder that is moved in brings older files.
+// A watch that ignores files from before its job records them on its first scan. Times alone are
+// not enough, because a folder that is moved in contains older files.
 //
-// Scans (at the start, every five minutes, after a lost event, when a folder returns) feed
-// the same debouncer. A folder is subscribed to before it is read, so nothing falls between;
-// where the system gives no events, it is scanned every two seconds, and its status says so.
+// Scans use the same debouncer. They run at the start, every five minutes, after a lost event, and
+// when a folder returns. A folder is subscribed to before it is read, so that no event is missed.
+// If the system delivers no events, the folder is scanned every two seconds, and its status reports
+// this.
 //
-// Folders and files are read, and files moved and deleted, through a folder that is held open
-// (fsys.Handle), so that no link which somebody puts in the way leads out of it. That folder, and those
-// that files are moved to, are opened again for each use, and where others could have put a link in their
-// place (Watch.Boundary) none is followed: the watch says so, and waits until the folder is one again.
+// Files are read, moved and deleted relative to an open folder (fsys.Handle), so that a link cannot
+// lead out of it. That folder and the destination folders are opened again for each use. In places
+// where others could have put a link (Watch.Boundary), no link is followed. The watch then reports
+// the link and waits until the link is a folder again.
 //
-// What happens to a file after its run is an intent in the ledger, written with the
-// outcome; the watcher carries it out, again after a crash, without losing the file.
+// The action after a run is an intent in the ledger, which is written with the outcome. The watcher
+// carries it out, again after a crash, without losing the file.
 package watcher

@@ -7,7 +7,8 @@ import (
 	"rouse/internal/ledger/claim"
 )
 
-// What is due to the files of a folder that another node watches is that node's, and so is what is recorded of the folder.
+// TestElsewhere checks that a folder that another node watches is left to that node, with its files
+// and its records.
 func TestElsewhere(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)

@@ -19,10 +19,12 @@ import (
 )
 
 const (
-	maxPerTx    = 512     // files that are claimed in one transaction
-	hashers     = 4       // of them, that are hashed concurrently
-	largeFile   = 8 << 20 // bytes from which a file is hashed in the background, so that others need not wait
-	maxReclaims = 20      // claims of one path in a minute that pause its job
+	maxPerTx = 512 // files claimed in one transaction
+	hashers  = 4   // files hashed concurrently
+	// Files of at least this many bytes are hashed in the background, so that other files need not
+	// wait.
+	largeFile   = 8 << 20
+	maxReclaims = 20 // claims of one path per minute that pause its job
 )
 
 // candidate is a file that has settled.
@@ -30,10 +32,10 @@ type candidate struct {
 	*settle.Pending
 	stamp fsys.Stamp
 	hash  string
-	err   error // from hashing
+	err   error // error from hashing
 }
 
-// claimReady claims the files that have settled, in the order in which they did.
+// claimReady claims the files that have settled, in the order in which they settled.
 func (f *candidates) claimReady(ctx context.Context) {
 	f.mu.Lock()
 	done := f.hashed
@@ -53,7 +55,7 @@ func (f *candidates) claimReady(ctx context.Context) {
 	}
 }
 
-// hashDue hashes the files that are due and have settled; the large ones come later.
+// hashDue hashes the files that are due and have settled. Large files are hashed later.
 func (f *candidates) hashDue(ctx context.Context, due []*settle.Pending) []candidate {
 	if len(due) == 0 {
 		return nil
@@ -61,7 +63,7 @@ func (f *candidates) hashDue(ctx context.Context, due []*settle.Pending) []candi
 
 	root, err := f.openRoot()
 	if fsys.IsNotExist(err) {
-		return nil // the scan on its return finds them
+		return nil // the scan after the folder's return finds them
 	}
 	if err != nil {
 		if _, ok := errors.AsType[*nofollow.LinkError](err); ok {
@@ -81,7 +83,7 @@ func (f *candidates) hashDue(ctx context.Context, due []*settle.Pending) []candi
 		file := fsys.HandleIn(root, it.Path)
 		info, err := file.Lstat()
 		if err != nil || !info.Mode().IsRegular() {
-			continue // gone, or no file any more
+			continue // gone, or no longer a regular file
 		}
 
 		c := candidate{Pending: it, stamp: fsys.StampOf(info)}
@@ -111,12 +113,12 @@ func (f *candidates) hashDue(ctx context.Context, due []*settle.Pending) []candi
 // hashInBackground starts to hash a large file.
 func (f *candidates) hashInBackground(ctx context.Context, c candidate) {
 	if f.hashing[c.Path] {
-		f.debouncer.Requeue(c.Pending, time.Now(), c.stamp) // an older version of it is still being hashed
+		f.debouncer.Requeue(c.Pending, time.Now(), c.stamp) // an older version is still being hashed
 		return
 	}
 
 	f.hashing[c.Path] = true
-	watch, within := f.Watch, f.root // the fields belong to the folder's goroutine
+	watch, within := f.Watch, f.root // the fields may only be read by the folder's goroutine
 	f.background.Go(func() {
 		select {
 		case f.w.hashLanes <- struct{}{}:
@@ -133,7 +135,7 @@ func (f *candidates) hashInBackground(ctx context.Context, c candidate) {
 	})
 }
 
-// hashOne hashes one file with a handle of its own: the folder's is closed by then.
+// hashOne hashes one file with its own handle, because the folder's handle is closed by then.
 func (w *Watcher) hashOne(ctx context.Context, watch *Watch, dir string, c candidate) (string, error) {
 	root, err := watch.Boundary.OpenRoot(dir)
 	if err != nil {
@@ -143,7 +145,7 @@ func (w *Watcher) hashOne(ctx context.Context, watch *Watch, dir string, c candi
 	return w.read(ctx, watch, fsys.HandleIn(root, c.Path), c.stamp)
 }
 
-// read is the hash of a file that nothing holds back.
+// read returns the hash of a file, or a settle.NotReadyError if the file is held back.
 func (w *Watcher) read(ctx context.Context, watch *Watch, file fsys.Handle, now fsys.Stamp) (string, error) {
 	if err := settle.CheckReady(file, now, watch.OwnFolder, watch.TakeOpen); err != nil {
 		return "", err
@@ -151,7 +153,7 @@ func (w *Watcher) read(ctx context.Context, watch *Watch, file fsys.Handle, now 
 	return w.hashes.Of(ctx, file, now)
 }
 
-// claim queues runs for the hashed files that have no claim yet: at once, or together with
+// claim queues runs for the hashed files that have no claim yet, either at once or together with
 // others in a batch.
 func (f *candidates) claim(ctx context.Context, files []candidate) {
 	var fresh []candidate
@@ -161,7 +163,7 @@ func (f *candidates) claim(ctx context.Context, files []candidate) {
 			continue
 		}
 
-		// The ledger keeps paths as text.
+		// The ledger stores paths as text.
 		f.report.mu.Lock()
 		delete(f.report.unreadable, c.Path)
 		f.report.mu.Unlock()
@@ -196,16 +198,16 @@ func (f *candidates) claim(ctx context.Context, files []candidate) {
 	}
 }
 
-// markKnown makes scans pass over a file as long as it looks like this.
+// markKnown makes scans skip a file until its stamp changes.
 func (f *candidates) markKnown(path string, now fsys.Stamp) {
-	// A stamp that is too young would hide another write in the same tick of the clock.
+	// If the stamp is too young, another write in the same clock tick would not change it.
 	if now.Stable(time.Now()) {
 		f.known.Put(f.stampHasher.Of(path, now), struct{}{})
 	}
 }
 
-// alreadyClaimed says whether these bytes need no run: the one they have is not over, or they
-// stay in place after it. It only reads, so that a scan of known files writes nothing.
+// alreadyClaimed reports whether a content needs no run, because its run has not ended or the file
+// stays in place afterwards. It only reads, so that a scan of known files does not write.
 func (f *candidates) alreadyClaimed(ctx context.Context, c candidate) (bool, error) {
 	st, ok, err := f.w.ledger.Claims.Of(ctx, f.Job, filepath.ToSlash(c.Path), c.hash)
 	if err != nil {
@@ -220,23 +222,23 @@ func (f *candidates) alreadyClaimed(ctx context.Context, c candidate) (bool, err
 		return false, nil
 	}
 
-	// The same bytes with another time: somebody saved or dropped the file again.
+	// The same bytes with another time: the file was saved or dropped again.
 	saved := st.ModTime.UnixMilli() != c.stamp.ModTime().UnixMilli()
 	switch {
 	case st.After == claim.AfterPending:
-		// The claimed file may have been moved already, and this one have come after it.
+		// The claimed file may already have been moved, and this one may have arrived after it.
 		f.debouncer.Requeue(c.Pending, time.Now(), c.stamp)
 		return true, nil
 	case st.After == claim.AfterUndone && saved:
 		return false, nil
 	case st.After == claim.AfterUndone:
-		// The file was put back or left here by an undo. It gets a run only on request.
+		// An undo put the file back or left it here. It gets a run only on request.
 	case st.Outcome == "", st.After == claim.AfterLeft && st.Outcome.Done():
 		if saved && c.FromEvent {
 			f.event(ctx, "file.blocked", st.Run, map[string]any{"path": c.Path, "hash": c.hash, "run": st.Run})
 		}
 	case st.After == claim.AfterLeft && !saved:
-		// A failed file that stays in place is not looked at again at each scan.
+		// A failed file that stays in place is not checked again on each scan.
 	default:
 		if back, err := f.fileReappeared(ctx, c, st); err != nil || !back {
 			return false, err
@@ -247,7 +249,7 @@ func (f *candidates) alreadyClaimed(ctx context.Context, c candidate) (bool, err
 	return true, nil
 }
 
-// hashFailed deals with a file that could not be hashed: it changed, it is gone, or it cannot be
+// hashFailed handles a file that could not be hashed because it has changed, is gone, or cannot be
 // read.
 func (f *candidates) hashFailed(ctx context.Context, c candidate) {
 	switch {

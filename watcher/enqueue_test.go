@@ -19,7 +19,7 @@ import (
 	"rouse/watcher/settle"
 )
 
-// settled is a file of the watched folder that has settled and been read.
+// settled returns a file of the watched folder that has settled and been hashed.
 func (d *harness) settled(name, hash string) candidate {
 	d.t.Helper()
 	info, err := os.Lstat(d.path(name))
@@ -29,7 +29,7 @@ func (d *harness) settled(name, hash string) candidate {
 	return c
 }
 
-// kinds are the kinds of the events of the watch, the first one first.
+// kinds returns the kinds of the watch's events, oldest first.
 func (d *harness) kinds() string {
 	d.t.Helper()
 	events, err := d.w.ledger.Events.List(d.t.Context(), event.Filter{Job: "in"})
@@ -43,16 +43,17 @@ func (d *harness) kinds() string {
 	return strings.Join(out, " ")
 }
 
-// The same bytes get no other run while theirs is on, or when it has done its work and they stay; somebody who saves them again is
-// told so. Those that were moved away, and come again, get what they had.
+// TestAlreadyClaimed checks that the same bytes get no other run while their run is unfinished, or
+// if they stay in place after a success. A file that is saved again causes an event. If bytes
+// return after they were moved away, they get another run after a success and wait after a failure.
 func TestAlreadyClaimed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		success, failure string
-		outcome          domain.Outcome // of their run; "" while it is on
-		pending          bool           // nobody has dealt with the file
+		outcome          domain.Outcome // outcome of their run; "" until it ends
+		pending          bool           // the action after the run is pending
 		undone           bool
-		saved, event     bool // the file has a new time; an event arrived
+		saved, event     bool // the file has a new time; an event was received
 		claimed, waits   bool
 		blocked          string
 	}{
@@ -104,7 +105,7 @@ func TestAlreadyClaimed(t *testing.T) {
 			d.must(d.w.ledger.Claims.DisownFiles(t.Context(), claims))
 		}
 
-		d.write("inbox/a.csv", "1") // put back, where it was moved away
+		d.write("inbox/a.csv", "1") // put the file back if it was moved away
 		if c.saved {
 			long = long.Add(time.Second)
 		}
@@ -124,7 +125,7 @@ func TestAlreadyClaimed(t *testing.T) {
 	}
 }
 
-// Scans pass over a file in which another write would show, and over no other.
+// TestMarkKnown checks that scans skip only files with a stamp that another write would change.
 func TestMarkKnown(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&Watcher{}, Watch{})
@@ -137,7 +138,8 @@ func TestMarkKnown(t *testing.T) {
 	}
 }
 
-// A file that failed is back while its file is there and nobody had it tried again; what the ledger cannot say is asked once more.
+// TestReviewBack checks that a failed file waits while it exists and its run is not retried. After
+// an error of the ledger, the check is repeated.
 func TestReviewBack(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -182,7 +184,8 @@ func TestReviewBack(t *testing.T) {
 	}
 }
 
-// Only what failed, and was dealt with, can be back; that it is, is told to the owner where somebody wants to tell it.
+// TestIsBack checks that only a failed file whose action is done can reappear, and that the owner
+// is notified if notices are configured.
 func TestIsBack(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -215,7 +218,8 @@ func TestIsBack(t *testing.T) {
 	}
 }
 
-// A file that could not be read is waited for when it changed, forgotten when it went, and a problem otherwise.
+// TestHashFailed checks that a file that cannot be hashed waits again if it has changed, is dropped
+// if it is gone, and is a problem otherwise.
 func TestHashFailed(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -246,7 +250,7 @@ func TestHashFailed(t *testing.T) {
 		t.Errorf("told %q", got)
 	}
 
-	// Told once, as long as it cannot be read.
+	// The problem is reported once while the file is unreadable.
 	for _, path := range []string{"b.csv", "b.csv"} {
 		f.report.reportUnreadable(t.Context(), path, errors.New("denied"))
 	}
@@ -257,7 +261,8 @@ func TestHashFailed(t *testing.T) {
 	}
 }
 
-// What is due and has settled is read; what has gone or changed, is no file any more, or is empty beside its download, is not.
+// TestHashDue checks that only settled files are hashed. A file that is gone, has changed, is not a
+// regular file, or is empty beside its download is skipped.
 func TestHashDue(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -265,7 +270,7 @@ func TestHashDue(t *testing.T) {
 	f := d.w.folders["in"]
 	f.rootFound(d.path("inbox"))
 	now := time.Now()
-	for _, name := range []string{"a", "b", "c", "d", "e", "f"} { // more than are read at a time
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} { // more files than are hashed at once
 		d.write("inbox/"+name, name)
 	}
 	for _, name := range []string{"changed", "gone", "dir", "full.pdf", "full.pdf.part", "x.pdf.part"} {
@@ -301,7 +306,8 @@ func TestHashDue(t *testing.T) {
 	}
 }
 
-// While its folder cannot be opened the files of a watch wait, unless it is not there: the scan on its return finds them.
+// TestHashDueWithoutItsFolder checks that the files of a watch wait while its folder cannot be
+// opened. If the folder is missing, the scan after its return finds them.
 func TestHashDueWithoutItsFolder(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -324,7 +330,7 @@ func TestHashDueWithoutItsFolder(t *testing.T) {
 	}
 }
 
-// A large file is read in the background, and one version of it at a time.
+// TestHashInBackground checks that a large file is hashed in the background, one version at a time.
 func TestHashInBackground(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -355,7 +361,8 @@ func TestHashInBackground(t *testing.T) {
 	}
 }
 
-// A run that could not be recorded is tried again; a file whose name is no text never is, and says so.
+// TestClaim checks that a run that could not be recorded is retried. A file with a name that is not
+// UTF-8 never gets a run and is reported.
 func TestClaim(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -403,7 +410,8 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// A job that is paused because it writes into its own folder is told of where somebody wants to tell it.
+// TestBreakerNotices checks the notices about a job that is paused because it writes into its own
+// folder.
 func TestBreakerNotices(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&Watcher{}, Watch{Job: "in"})

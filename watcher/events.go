@@ -2,8 +2,8 @@ package watcher
 
 import "github.com/fsnotify/fsnotify"
 
-// readEvents reads events as fast as they come and only notes their paths: whoever does more
-// here lets the kernel's queue overflow.
+// readEvents reads events as fast as they arrive and only records their paths. If it did more, the
+// kernel's queue would overflow.
 func (w *Watcher) readEvents() {
 	for events := range w.subs.opened {
 		w.readEventsOf(events)
@@ -40,7 +40,7 @@ func (w *Watcher) readEventsOf(events *fsnotify.Watcher) {
 	}
 }
 
-// rescanAll makes up for events that the system could not deliver.
+// rescanAll requests a scan of every folder after the system has lost events.
 func (w *Watcher) rescanAll(err error) {
 	w.log.Warn("file events were lost; every watched folder is scanned", "error", err)
 	w.mu.Lock()

@@ -9,15 +9,15 @@ import (
 	"rouse/watcher/tree"
 )
 
-// preexisting is what was in a folder when its job began to watch it, for a watch that ignores
-// that (existing: ignore). Such a file is known by its path, size and modification time. The
-// time alone would not do: a folder that is moved in brings files that are older than the job.
+// preexisting holds the files that were in a folder when its job began to watch it, for a watch
+// with existing: ignore. A file is identified by its path, size and modification time. The time
+// alone is not enough: a folder that is moved in contains files that are older than the job.
 type preexisting struct {
-	root  string // of the folder; "" until files is loaded
+	root  string // root of the folder; "" until files is loaded
 	files map[fsys.Key]struct{}
 }
 
-// isPreexisting says whether a file was there before the job, and has not changed since.
+// isPreexisting reports whether a file existed before the job and has not changed since.
 func (f *candidates) isPreexisting(path string, st fsys.Stamp) bool {
 	if len(f.preexisting.files) == 0 {
 		return false
@@ -26,8 +26,8 @@ func (f *candidates) isPreexisting(path string, st fsys.Stamp) bool {
 	return ok
 }
 
-// skipPreexisting removes from what a walk found what was there before the job. The first scan
-// of a folder records what that is: nothing, if the folder is missing and walk is nil.
+// skipPreexisting removes the files that existed before the job from a walk. The first scan of a
+// folder records these files. walk is nil if the folder is missing.
 func (f *candidates) skipPreexisting(ctx context.Context, walk *walk) error {
 	if f.Existing != ExistingIgnore || f.Mode == ModeConverge || f.preexisting.root == f.root {
 		return nil
@@ -73,10 +73,10 @@ func (f *candidates) skipPreexisting(ctx context.Context, walk *walk) error {
 	return nil
 }
 
-// loadPreexisting decodes what was there before the job; false when nothing is recorded of this
-// folder.
+// loadPreexisting decodes the files that existed before the job. It returns false if none are
+// recorded for this folder.
 func (p *place) loadPreexisting(st claim.WatchState) (tree.Snapshot, bool) {
-	if st.Tree == "" || st.Fingerprint != "" { // with a fingerprint it was recorded in mode converge
+	if st.Tree == "" || st.Fingerprint != "" { // a fingerprint means that it was recorded in mode converge
 		return tree.Snapshot{}, false
 	}
 

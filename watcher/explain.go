@@ -21,30 +21,33 @@ import (
 	"rouse/watcher/tree"
 )
 
-// What a watch makes of a file.
+// The verdicts of a watch about a file.
 const (
-	VerdictTaken   = "taken"    // it has a run
-	VerdictWaits   = "waits"    // for what the reason says
-	VerdictLeftOut = "left_out" // it is none of the watch's
+	VerdictTaken   = "taken"    // a run has taken it
+	VerdictWaits   = "waits"    // it waits for the condition in Reason
+	VerdictLeftOut = "left_out" // the watch does not select it
 	VerdictNone    = "none"     // no run has taken it yet
-	VerdictWhole   = "whole"    // the watch is about its folder as a whole
+	VerdictWhole   = "whole"    // the watch is about the whole folder
 )
 
-// Verdict is what a watch makes of a file, and why.
+// Verdict describes how a watch handles a file, and the reason.
 type Verdict struct {
 	Job, Path string
 	Verdict   string
 	Reason    string
-	Since     time.Time      // of a file that waits
-	Run       int64          // that took it last, or failed with the same bytes; 0: none
-	Outcome   domain.Outcome // of the run, "" while it is not over
+	Since     time.Time // start of the wait of a waiting file
+	// Run took the file last, or failed with the same bytes. Zero if no run has taken it.
+	Run     int64
+	Outcome domain.Outcome // outcome of the run; "" until it ends
 }
 
-// maxExplained is how many files of a folder are explained.
+// maxExplained is the maximum number of files explained per folder.
 const maxExplained = 500
 
-// Explain says what watches make of a file or, of a folder, of each file in it. The waits are those of a watcher that
-// runs, by job. Nothing is said of what lies in no watched folder, not even whether it is there.
+// Explain returns the verdict of each watch about a file or about each file in a folder. waits
+// holds the waiting files of a running watcher, by job. For paths outside the watched folders it
+// returns no verdict and does not reveal whether they exist. It returns an error if a watch is
+// invalid or the ledger cannot be read.
 func Explain(ctx context.Context, l *ledger.Ledger, watches []Watch, waits map[string][]settle.WaitingFile, path string) ([]Verdict, error) {
 	watches, err := validated(watches)
 	if err != nil {
@@ -58,7 +61,7 @@ func Explain(ctx context.Context, l *ledger.Ledger, watches []Watch, waits map[s
 		f.skipFolders()
 
 		at := f.resolveLinks(filepath.Dir(path))
-		named := filepath.Join(at, filepath.Base(path)) // a link is itself what is asked about
+		named := filepath.Join(at, filepath.Base(path)) // a link is explained itself, not its target
 		if real := f.resolveLinks(path); real == f.root {
 			named = real
 		}
@@ -86,7 +89,7 @@ func sortedFolders(folders map[string]*folder) []*folder {
 	return out
 }
 
-// filesAt is a path, or the files in the folder that it is.
+// filesAt returns the files in a folder, or the path itself if it is not a folder.
 func (p *place) filesAt(named string) []string {
 	info, err := p.Boundary.Stat(named)
 	if err != nil || !info.IsDir() {
@@ -115,7 +118,7 @@ func (p *place) filesAt(named string) []string {
 	return out
 }
 
-// explain says what the watch makes of one file in its folder.
+// explain returns the watch's verdict about one file in its folder.
 func (p *place) explain(ctx context.Context, file string, waits []settle.WaitingFile) (Verdict, error) {
 	v := Verdict{Job: p.Job, Path: file, Verdict: VerdictLeftOut}
 	rel, _ := fsys.RelInside(p.root, file)
@@ -141,7 +144,8 @@ func (p *place) explain(ctx context.Context, file string, waits []settle.Waiting
 		return v.gone(claims), nil
 	}
 
-	// Its content is not read: what has its size and time is taken for it.
+	// The content is not read. A claim with the same size and time is assumed to be the file's
+	// claim.
 	i := slices.IndexFunc(claims, func(c claim.Status) bool {
 		return err == nil && c.Size == info.Size() && c.ModTime.UnixMilli() == info.ModTime().UnixMilli()
 	})
@@ -185,7 +189,7 @@ func (p *place) explainCollected(ctx context.Context, v Verdict, info fs.FileInf
 	return v, nil
 }
 
-// leavesOut says why a file is none of the watch's, "" when it is.
+// leavesOut returns the reason why the watch does not select a file, or "" if it does.
 func (p *place) leavesOut(file, rel string, info fs.FileInfo) string {
 	for dir := range p.skippedDirs {
 		if _, in := fsys.RelInside(dir, file); in {
@@ -208,7 +212,7 @@ func (p *place) leavesOut(file, rel string, info fs.FileInfo) string {
 	return p.Rejects(rel).String()
 }
 
-// gone is what became of a file that is not there.
+// gone returns the verdict about a file that does not exist.
 func (v Verdict) gone(claims []claim.Status) Verdict {
 	v.Verdict, v.Reason = VerdictNone, "there is no such file, and no run has taken one"
 	if len(claims) > 0 {
@@ -218,7 +222,7 @@ func (v Verdict) gone(claims []claim.Status) Verdict {
 	return v
 }
 
-// claimed is what a claim says of a file.
+// claimed returns the verdict that follows from a claim of the file.
 func (v Verdict) claimed(c claim.Status) Verdict {
 	v.Verdict, v.Run, v.Outcome = VerdictTaken, c.Run, c.Outcome
 	switch {

@@ -12,13 +12,14 @@ import (
 	"rouse/internal/ledger"
 )
 
-// SetRunSettle says how long after a run a folder that converges is looked at, before Run.
+// SetRunSettle sets the wait from the end of a run to the next scan in mode converge. It must be
+// called before Run.
 func (w *Watcher) SetRunSettle(d time.Duration) { w.runSettle = d }
 
-// Scan looks at every folder, as after lost events.
+// Scan requests a scan of every folder, as after lost events.
 func (w *Watcher) Scan() { w.rescanAll(errors.New("so says a test")) }
 
-// empty is a ledger that was just made: making it takes longer than most tests.
+// empty is a new ledger that tests copy, because creating one takes longer than most tests.
 var empty = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "ledger")
 	if err != nil {

@@ -2,19 +2,19 @@ package watcher
 
 import "sync"
 
-const maxProbes = 32 // files that one scan retries while moving fails
+const maxProbes = 32 // files retried per scan while moving fails
 
-// failedMoves are the files of a folder that could not be dealt with after their runs.
+// failedMoves holds the files of a folder that could not be moved or deleted after their runs.
 type failedMoves struct {
 	hints *hints
 
 	mu          sync.Mutex
-	moveErrors  map[string]string // files that could not be moved or deleted, and why
-	toRetry     map[string]bool   // those of them that no scan has tried again yet
-	moveFailure string            // why the last move failed, "" when it did not
+	moveErrors  map[string]string // errors by file that could not be moved or deleted
+	toRetry     map[string]bool   // files of moveErrors that no scan has retried yet
+	moveFailure string            // error of the last move; "" if it succeeded
 }
 
-// problem describes the failures for the status of the folder, "" when there are none.
+// problem returns a description of the failures for the folder's status, or "" if there are none.
 func (m *failedMoves) problem() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -24,9 +24,9 @@ func (m *failedMoves) problem() string {
 	return describeFirst(m.moveErrors, "could not be dealt with after its run") + "; it is tried again at each scan"
 }
 
-// noteAfterAction remembers why a file could not be moved, for its owner and for the next scan, and
-// says whether that is news. A success (failure is nil) shows that the others are worth another try at
-// once.
+// noteAfterAction records whether a file could be moved, for the owner and for the next scan. It
+// reports whether the error is new. If failure is nil, the move succeeded, and the other files are
+// retried at once.
 func (m *failedMoves) noteAfterAction(path string, failure error) (news bool) {
 	why := ""
 	if failure != nil {
@@ -52,8 +52,8 @@ func (m *failedMoves) noteAfterAction(path string, failure error) (news bool) {
 	return news
 }
 
-// nextRetries are known files that a scan has to look at again: all whose move has failed or,
-// while moving fails, a few.
+// nextRetries returns the known files that a scan has to retry. These are all files that could not
+// be moved or, while moving still fails, a few of them.
 func (m *failedMoves) nextRetries() map[string]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,7 +64,7 @@ func (m *failedMoves) nextRetries() map[string]bool {
 		return out
 	}
 
-	// A full disk must not make each scan hash and move thousands of files in vain.
+	// With a full disk, a scan must not hash and try to move thousands of files in vain.
 	out := map[string]bool{}
 	for path := range m.toRetry {
 		if len(out) == maxProbes {
@@ -77,7 +77,7 @@ func (m *failedMoves) nextRetries() map[string]bool {
 	return out
 }
 
-// retryAll has the next scan that can look into the folder look again at all files whose move has failed.
+// retryAll makes the next scan retry all files that could not be moved.
 func (m *failedMoves) retryAll() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,7 +86,7 @@ func (m *failedMoves) retryAll() {
 	}
 }
 
-// forgetVanished drops the move errors of files that a scan did not find any more.
+// forgetVanished drops the errors of files that a scan no longer found.
 func (m *failedMoves) forgetVanished(retried map[string]bool, walk *walk) {
 	if len(retried) == 0 {
 		return

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// minPause is the least time between two passes over the events: a file that is written
-	// without a pause must not cost a pass for each of its events.
+	// minPause is the minimum time between two passes over the events. Without it, a file that is
+	// written all the time would cost a pass for each of its events.
 	minPause = 2 * time.Millisecond
 )
 
-// folder is a watch at work: its goroutine, and what that connects. Each part has its own lock for what
-// other goroutines read or write; all else belongs to the goroutine alone.
+// folder is an active watch: a goroutine and the parts that it connects. Each part has its own lock
+// for the fields that other goroutines use. All other fields belong to the goroutine alone.
 type folder struct {
 	*place
 	hints    *hints
@@ -28,7 +28,7 @@ type folder struct {
 	moves    *failedMoves
 	triggers *triggerQueue
 
-	standalone bool          // no watcher runs: for the package's Trigger
+	standalone bool          // no watcher is running (see the function Trigger)
 	scanned    chan struct{} // closed after the first scan
 	cancel     context.CancelFunc
 	scanAt     time.Time
@@ -48,13 +48,13 @@ func newFolder(w *Watcher, watch Watch) *folder {
 	}
 }
 
-// stop ends the folder. Once it returns, the folder writes no loop state any more.
+// stop ends the folder. After it returns, the folder no longer writes its state.
 func (f *folder) stop() {
 	if f.cancel != nil {
 		f.cancel()
 	}
 
-	// A write that is under way may still be committed, so wait for it.
+	// A write in progress may still be committed, so wait for it.
 	f.writing.Lock()
 	f.stopped = true
 	f.writing.Unlock()
@@ -97,7 +97,7 @@ func (f *folder) run(ctx context.Context) {
 
 // sleep waits until there is something to do.
 func (f *folder) sleep(ctx context.Context) {
-	// Status reads the number under the lock; the parts of it belong to this goroutine.
+	// Status reads the number under the lock. Its parts belong to this goroutine.
 	f.report.mu.Lock()
 	f.report.status.Waiting = f.files.debouncer.Len() + len(f.files.hashing) + len(f.files.batch.files)
 	f.files.publishWaits()
@@ -123,7 +123,7 @@ func (f *folder) sleep(ctx context.Context) {
 		pause = followPause
 	}
 
-	// Let more events gather, so that one pass handles all of them.
+	// Wait for more events, so that one pass handles all of them.
 	timer.Reset(time.Until(f.lastPass.Add(pause)))
 	select {
 	case <-ctx.Done():
@@ -131,12 +131,12 @@ func (f *folder) sleep(ctx context.Context) {
 	}
 }
 
-// nextScanReason is why a scan is due, "" when none is.
+// nextScanReason returns the reason for a scan that is due, or "" if none is.
 func (f *folder) nextScanReason() string {
 	why := f.hints.takeScanReason()
 	if now := time.Now(); why == "" && !now.Before(f.scanAt) {
 		if f.root != "" && (f.loop.conv.phase == StateProcessing || f.loop.conv.phase == StateSettling) {
-			f.scanAt = now.Add(f.w.rescan) // the end of its run brings a scan of its own
+			f.scanAt = now.Add(f.w.rescan) // the end of the run starts a scan
 			return ""
 		}
 		why = periodic
@@ -145,8 +145,8 @@ func (f *folder) nextScanReason() string {
 	return why
 }
 
-// unsubscribeRemoved ends the subscriptions of folders that went away. One that is back
-// already may have been subscribed to before the event came, so it is read again.
+// unsubscribeRemoved ends the subscriptions of folders that were removed. A folder that has already
+// returned may have been subscribed to before the event arrived, so it is read again.
 func (f *folder) unsubscribeRemoved() {
 	lost := f.hints.takeRemoved()
 	if len(lost) == 0 {
@@ -166,7 +166,8 @@ func (f *folder) unsubscribeRemoved() {
 		return
 	}
 
-	// The system keeps watching what is in a renamed folder, and reports it by the old path.
+	// The system keeps watching the contents of a renamed folder, and reports them with the old
+	// path.
 	for _, dir := range f.w.subs.dirs(f) {
 		for up := filepath.Dir(dir); up != filepath.Dir(up); up = filepath.Dir(up) {
 			if lost[up] {
@@ -179,7 +180,7 @@ func (f *folder) unsubscribeRemoved() {
 	f.hints.requestScan("a folder was renamed")
 }
 
-// handleEvents handles the paths that events named since the last pass.
+// handleEvents handles the paths of the events since the last pass.
 func (f *folder) handleEvents(ctx context.Context) {
 	for _, h := range f.hints.takeEvents() {
 		if f.root != "" {
@@ -190,7 +191,7 @@ func (f *folder) handleEvents(ctx context.Context) {
 	}
 }
 
-// handleEvent acts on what is at a path now; what the event said may be outdated.
+// handleEvent handles the current state of a path, because the event may be outdated.
 func (f *folder) handleEvent(ctx context.Context, event eventPath) {
 	path, created := event.path, event.created
 	rel, ok := fsys.RelInside(f.root, path)
@@ -198,14 +199,14 @@ func (f *folder) handleEvent(ctx context.Context, event eventPath) {
 		return
 	}
 
-	// A link changes which files have which names all over the folder: only a scan sorts it out.
+	// A link can change the names of files anywhere in the folder. Only a scan can find them.
 	info, err := os.Lstat(path)
 	if f.FollowSymlinks && (f.linked.links[path] || err == nil && info.Mode()&fs.ModeSymlink != 0) {
 		f.hints.requestScan(linksChanged)
 		return
 	}
 
-	// A folder that converges is fingerprinted as a whole, so that any file will do.
+	// A folder in mode converge has one fingerprint, so a change of any file counts.
 	if f.Mode == ModeConverge && (err != nil || !info.IsDir()) {
 		if f.wants(path, rel) {
 			f.loop.noteChange()
@@ -232,7 +233,7 @@ func (f *folder) handleEvent(ctx context.Context, event eventPath) {
 		if created {
 			how = settle.Arrived
 		}
-		// A file that was created is new, even where it looks like one that was there before.
+		// A file that was just created is new, even if it looks like a preexisting one.
 		if st := fsys.StampOf(info); !f.files.batch.has(path, st) && (created || !f.files.isPreexisting(path, st)) {
 			f.files.debouncer.Observe(path, time.Now(), st, how)
 		}

@@ -22,7 +22,7 @@ func (b *bench) inbox() watcher.Watch {
 	return watcher.Watch{Job: "in", Agent: "a", Path: b.path("inbox"), Settle: 60 * time.Millisecond}
 }
 
-// A run knows its file: path, name, size, hash and time.
+// TestDetail checks that a run contains the path, name, size, hash and time of its file.
 func TestDetail(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -45,7 +45,7 @@ func TestDetail(t *testing.T) {
 	}
 }
 
-// The states of a watch follow what goes on (OSA-91, those of a run for each file).
+// TestStates checks the states of a watch in mode per_file (OSA-91).
 func TestStates(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -102,7 +102,7 @@ func TestEnqueueFile(t *testing.T) {
 	}
 }
 
-// A watch that cannot work is refused whole, and the old ones go on.
+// TestSetRefuses checks that Set returns an error for an invalid watch and keeps all old watches.
 func TestSetRefuses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -117,15 +117,15 @@ func TestSetRefuses(t *testing.T) {
 	b.until(func() bool { return b.count("in") == 1 })
 }
 
-// Hundreds of files in a burst, the largest longer than what is read at once, are each
-// exactly one run.
+// TestBurst checks that each of several hundred files in a burst gets exactly one run. The largest
+// file is longer than one read.
 func TestBurst(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	w := b.inbox()
-	w.Settle = 500 * time.Millisecond // a burst this machine may stall in
+	w.Settle = 500 * time.Millisecond // allows for stalls of the machine during the burst
 	b.start(w)
-	const n = 700 // more than are claimed together
+	const n = 700 // more than are claimed in one transaction
 	for i := range n {
 		b.write(fmt.Sprintf("inbox/f%d.csv", i), fmt.Sprint(i))
 	}
@@ -150,7 +150,8 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// Folders that all link to each other are read to an end, and each file in them is one.
+// TestLinkLoops checks that a walk of folders that link to each other ends and finds each file
+// once.
 func TestLinkLoops(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

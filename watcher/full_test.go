@@ -14,8 +14,9 @@ import (
 	"rouse/watcher/after"
 )
 
-// A destination on another disk that is full fails visibly, keeps the file and leaves nothing of
-// the try; other files and jobs go on. Once there is room it is done, and no run is done twice.
+// TestAfterToAFullDisk checks that a move to a full disk reports an error, keeps the file and
+// leaves no partial copy. Other files and jobs go on. After there is room again, the file is moved,
+// and no run is repeated.
 func TestAfterToAFullDisk(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -2,24 +2,24 @@ package watcher
 
 import "sync"
 
-// eventPath is a path that events named.
+// eventPath is a path for which events have arrived.
 type eventPath struct {
 	path    string
-	created bool // it is new in its folder
+	created bool // whether it is new in its folder
 }
 
-// hints are what other goroutines tell that of a folder: where to look.
+// hints collects the paths that a folder has to check. Other goroutines add them.
 type hints struct {
 	notified chan struct{} // capacity 1
 
 	mu         sync.Mutex
-	eventIndex map[string]int  // where a path is in events
-	events     []eventPath     // since the last pass, each path once
-	removed    map[string]bool // subscribed folders that went away: whether they were renamed
-	scanReason string          // why a scan was requested, "" when none was
+	eventIndex map[string]int  // indexes of paths in events
+	events     []eventPath     // paths since the last pass, each once
+	removed    map[string]bool // removed subscribed folders; true if renamed
+	scanReason string          // reason of a requested scan; "" if none is requested
 }
 
-// noteEvent notes the path of an event. The event loop calls it, which must stay quick.
+// noteEvent records the path of an event. It must be fast because the event loop calls it.
 func (h *hints) noteEvent(path string, created bool) {
 	h.mu.Lock()
 	at, again := h.eventIndex[path]
@@ -34,7 +34,7 @@ func (h *hints) noteEvent(path string, created bool) {
 	h.notify()
 }
 
-// noteRemoved notes that a subscribed folder went away. The event loop calls it.
+// noteRemoved records that a subscribed folder was removed. The event loop calls it.
 func (h *hints) noteRemoved(dir string, renamed bool) {
 	h.mu.Lock()
 	h.removed[dir] = h.removed[dir] || renamed
@@ -49,7 +49,7 @@ func (h *hints) notify() {
 	}
 }
 
-// requestScan asks the folder's goroutine for a scan; the first reason is kept.
+// requestScan asks the folder's goroutine for a scan. It keeps the first reason.
 func (h *hints) requestScan(why string) {
 	h.mu.Lock()
 	if h.scanReason == "" {
@@ -59,7 +59,7 @@ func (h *hints) requestScan(why string) {
 	h.notify()
 }
 
-// takeScanReason returns why a scan was requested, once.
+// takeScanReason returns the reason of a requested scan and clears it.
 func (h *hints) takeScanReason() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -69,7 +69,8 @@ func (h *hints) takeScanReason() string {
 	return why
 }
 
-// takeRemoved returns the folders that went away, once: the event loop goes on with another map.
+// takeRemoved returns the folders that were removed and clears the list. The event loop continues
+// with a new map.
 func (h *hints) takeRemoved() map[string]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,7 +83,7 @@ func (h *hints) takeRemoved() map[string]bool {
 	return lost
 }
 
-// takeEvents returns the paths that events named, once.
+// takeEvents returns the paths of the events and clears the list.
 func (h *hints) takeEvents() []eventPath {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -94,7 +95,7 @@ func (h *hints) takeEvents() []eventPath {
 	return all
 }
 
-// waiting says whether events came that the folder has not looked at.
+// waiting reports whether there are events that the folder has not handled.
 func (h *hints) waiting() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,19 +12,20 @@ import (
 )
 
 const (
-	maxAliases   = 16 // names that links give to one folder
+	maxAliases   = 16 // maximum number of names that links give to one folder
 	linksChanged = "links changed"
 )
 
-// linked is what links in a folder lead to, as of the last scan. A file is claimed by its real
-// path, whatever leads there; its names by links only decide whether the watch selects it.
+// linked holds the targets of the links in a folder as of the last scan. A file is claimed by its
+// real path. Its names through links only decide whether the watch selects it.
 type linked struct {
-	links   map[string]bool     // that were followed
+	links   map[string]bool     // links that were followed
 	aliases map[string][]string // names that links give to folders, relative to the root
-	files   map[string]bool     // that are selected because of a link to them
+	files   map[string]bool     // files that are selected because of a link to them
 }
 
-// namesOf are the names of a path relative to the root: its own, and those by links.
+// namesOf returns the names of a path relative to the root: its own name and its names through
+// links.
 func (p *place) namesOf(path, rel string) []string {
 	var out []string
 	dir, base := filepath.Split(path)
@@ -39,8 +40,8 @@ func (p *place) namesOf(path, rel string) []string {
 	return out
 }
 
-// wants says whether the watch selects a file by any of its names. An exclude of its real name
-// holds for all of them.
+// wants reports whether the watch selects a file by any of its names. An exclude that matches the
+// real name excludes all of them.
 func (p *place) wants(path, rel string) bool {
 	if p.linked.files[path] {
 		return p.inNoSkippedDir(path)
@@ -54,9 +55,9 @@ func (p *place) wants(path, rel string) bool {
 	return false
 }
 
-// follow follows the links that the walk found, and those found behind them, until there are no
-// more: each once, so that loops end, and in the order of their paths, so that each scan finds
-// the same names.
+// follow follows the links that the walk found, and the links behind them, until there are no more.
+// It follows each link once, so that loops end. It follows them in the order of their paths, so
+// that each scan finds the same names.
 func (k *walker) follow(ctx context.Context) {
 	for len(k.links) > 0 && ctx.Err() == nil {
 		links := k.links
@@ -74,13 +75,13 @@ func (k *walker) follow(ctx context.Context) {
 	}
 }
 
-// followLink adds what a link leads to, if that is in the watched folder. The link may lead
-// elsewhere by now, so only the resolved path is checked and used.
+// followLink adds the target of a link if it is in the watched folder. The link may have changed in
+// the meantime, so only the resolved path is checked and used.
 func (k *walker) followLink(l entry) {
 	f := k.f
 	real, err := filepath.EvalSymlinks(l.path)
 	if err != nil {
-		return // it leads to nothing, or in a circle
+		return // the target is missing, or the link is circular
 	}
 
 	rel, ok := fsys.RelInside(f.root, real)
@@ -93,11 +94,11 @@ func (k *walker) followLink(l entry) {
 	case err != nil:
 	case info.IsDir():
 		if f.Recursive && f.enters(real, l.name) && !f.selectsAll(rel) && len(k.found.linked.aliases[real]) < maxAliases {
-			k.found.linked.addAlias(real, l.name) // at once: many links of a round may lead to one folder
+			k.found.linked.addAlias(real, l.name) // at once: several links of a round may lead to one folder
 			k.dirs = append(k.dirs, entry{real, l.name})
 		}
 	case info.Mode().IsRegular() && f.Selects(l.name) && f.inNoSkippedDir(real):
-		k.subscribe(filepath.Dir(real)) // it may be in none that is entered
+		k.subscribe(filepath.Dir(real)) // the walk may not enter the folder of the file
 		k.found.linked.files[real] = true
 		if st := fsys.StampOf(info); k.mayNeedWork(real, st) {
 			k.found.files = append(k.found.files, tree.Sighting{Path: real, Stamp: st})
@@ -105,12 +106,13 @@ func (k *walker) followLink(l entry) {
 	}
 }
 
-// selectsAll says whether the real name of a folder selects all that its names by links could.
+// selectsAll reports whether a folder's real name selects all files that its names through links
+// could select.
 func (p *place) selectsAll(rel string) bool {
 	return p.Recursive && len(p.Include) == 0 && !p.Prunes(rel)
 }
 
-// addAlias notes the name of a folder that a link leads to, or that is in such a one.
+// addAlias records a name through a link of a folder.
 func (l *linked) addAlias(dir, name string) {
 	if !slices.Contains(l.aliases[dir], name) {
 		l.aliases[dir] = append(l.aliases[dir], name)
@@ -121,7 +123,7 @@ func newLinked() linked {
 	return linked{links: map[string]bool{}, aliases: map[string][]string{}, files: map[string]bool{}}
 }
 
-// merge adds what a walk of a part of the folder found.
+// merge adds the links that the walk of a subfolder found.
 func (l *linked) merge(o linked) {
 	for path := range o.links {
 		l.links[path] = true
@@ -138,7 +140,8 @@ func (l *linked) merge(o linked) {
 	}
 }
 
-// joinName is the name of an entry of the folder called name, both relative to the root.
+// joinName returns the name of an entry in the folder called name. Both names are relative to the
+// root.
 func joinName(name, entry string) string {
 	if name == "." {
 		return entry

@@ -20,7 +20,7 @@ import (
 	"rouse/watcher/tree"
 )
 
-// looped is a folder that converges and whose baseline is one file.
+// looped returns a folder in mode converge with a baseline of one file.
 func (d *harness) looped() *folder {
 	d.t.Helper()
 	d.write("inbox/a.csv", "1")
@@ -33,7 +33,8 @@ func (d *harness) looped() *folder {
 	return f
 }
 
-// What went while it was looked at makes no run: the folder may never have looked like this.
+// TestTornScanDecidesNothing checks that a scan during which a file vanished starts no run, because
+// the folder may never have been in this state.
 func TestTornScanDecidesNothing(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -50,7 +51,7 @@ func TestTornScanDecidesNothing(t *testing.T) {
 		t.Errorf("%s, %d runs", f.loop.conv.phase, d.runs())
 	}
 
-	// But one that is never whole is taken as it is in the end.
+	// After MaxWait, a torn scan is used anyway.
 	f.MaxWait = 0
 	f.loop.evaluate(t.Context(), k.found)
 	f.loop.conv.checkAt = time.Now()
@@ -60,7 +61,8 @@ func TestTornScanDecidesNothing(t *testing.T) {
 	}
 }
 
-// A run that the ledger has, without having been able to say so, is not asked for twice.
+// TestDispatchWithoutAnAnswer checks that a run is not queued twice if the response of the ledger
+// was lost.
 func TestDispatchWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -78,7 +80,7 @@ func TestDispatchWithoutAnAnswer(t *testing.T) {
 		t.Errorf("%+v, %+v, %+v", one, two, f.loop.conv)
 	}
 
-	// The next one is another.
+	// The next request queues another run.
 	d.end(one.Run, domain.OutcomeSuccess)
 	f.loop.conv.outcome = domain.OutcomeSuccess
 	three, err := f.loop.dispatch(t.Context(), cur, nil, changes)
@@ -87,7 +89,7 @@ func TestDispatchWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// A folder that was stopped writes nothing of its loop any more.
+// TestStoppedFolderWritesNothing checks that a stopped folder no longer writes its state.
 func TestStoppedFolderWritesNothing(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -104,8 +106,8 @@ func TestStoppedFolderWritesNothing(t *testing.T) {
 	}
 }
 
-// The event of a folder's removal comes late: by then another of its name is there, and
-// subscribed to.
+// TestFolderReplacedWithoutAnEvent checks a removal event that arrives after another folder with
+// the same name was created and subscribed to.
 func TestFolderReplacedWithoutAnEvent(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -123,8 +125,8 @@ func TestFolderReplacedWithoutAnEvent(t *testing.T) {
 	}
 }
 
-// Each change restarts the window of a folder, but no longer than it may be waited for; while a run is on, or settles, the change may be
-// its own.
+// TestNoteChange checks that each change restarts the window of a folder, up to MaxWait. During a
+// run and while it settles, a change may be the run's own.
 func TestNoteChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -147,7 +149,7 @@ func TestNoteChange(t *testing.T) {
 	})
 }
 
-// A decision is put off for as long as a folder may be waited for, and never beyond that.
+// TestPostpone checks that a decision is postponed up to MaxWait, but not longer.
 func TestPostpone(t *testing.T) {
 	t.Parallel()
 	const settle, maxWait = time.Second, 10 * time.Second
@@ -176,7 +178,8 @@ func TestPostpone(t *testing.T) {
 	}
 }
 
-// A change is waited for until it is a window old; a time of tomorrow says nothing.
+// TestStillChanging checks that a change is postponed until it is a window old. A time in the
+// future is ignored.
 func TestStillChanging(t *testing.T) {
 	t.Parallel()
 	for ago, want := range map[time.Duration]bool{0: true, 1: true, time.Second - 1: true, time.Second: false, time.Hour: false, -1: false, -time.Hour: false} {
@@ -188,7 +191,7 @@ func TestStillChanging(t *testing.T) {
 	}
 }
 
-// What was found in a polled folder is decided about once two scans agree.
+// TestUnconfirmed checks that a decision about a polled folder waits until two scans agree.
 func TestUnconfirmed(t *testing.T) {
 	t.Parallel()
 	for degraded, want := range map[string][]bool{"": {false, false, false, false}, "it is far away": {true, false, true, false}} {
@@ -202,7 +205,8 @@ func TestUnconfirmed(t *testing.T) {
 	}
 }
 
-// A run that was tried again is the loop's once more, whether the watcher was told of it or not.
+// TestRetriedRunIsAwaited checks that a folder follows a retried run, whether the watcher was
+// notified of the retry or not.
 func TestRetriedRunIsAwaited(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -221,7 +225,7 @@ func TestRetriedRunIsAwaited(t *testing.T) {
 	if _, err := d.w.ledger.Retry(t.Context(), a.Run); err != nil {
 		t.Fatal(err)
 	}
-	f.MaxWait = 0 // a change is decided about at once
+	f.MaxWait = 0 // decide about a change at once
 	if n := f.loop.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/c.csv"), Stamp: fsys.Stamp{Size: 1}}}}); n == 0 || d.runs() != 1 || f.loop.conv.phase != StateProcessing {
 		t.Errorf("a change, and it is tried again: %d files, %d runs, %s", n, d.runs(), f.loop.conv.phase)
 	}
@@ -236,7 +240,8 @@ func TestRetriedRunIsAwaited(t *testing.T) {
 	}
 }
 
-// What could not be recorded is tried again, after a moment, with what the ledger holds by then.
+// TestEvaluateAgainWhatFailed checks that a failed write is retried after a moment, with the
+// current state of the ledger.
 func TestEvaluateAgainWhatFailed(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -250,7 +255,7 @@ func TestEvaluateAgainWhatFailed(t *testing.T) {
 	}
 }
 
-// Nothing is decided while a run is on, or before it is time.
+// TestDecidesWhenItIsTime checks that no decision is made during a run or before it is due.
 func TestDecidesWhenItIsTime(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -266,7 +271,7 @@ func TestDecidesWhenItIsTime(t *testing.T) {
 		f.loop.setPhase(c.phase, time.Now().Add(c.in))
 		long := noon.UnixNano()
 		f.loop.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Size: 1, Modified: long, Changed: long}}}})
-		if c.phase == StateIdle && d.runs() == 0 { // what went has just gone
+		if c.phase == StateIdle && d.runs() == 0 { // the removal has just happened
 			f.MaxWait = 0
 			f.loop.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Size: 1, Modified: long, Changed: long}}}})
 		}
@@ -276,7 +281,8 @@ func TestDecidesWhenItIsTime(t *testing.T) {
 	}
 }
 
-// A loop ends after its last round, unless its run failed: that has ended it, and what is told then begins another.
+// TestLastRound checks that a loop ends after its last round. If its run failed, the loop has ended
+// already, and the same changes begin a new loop.
 func TestLastRound(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -307,13 +313,13 @@ func TestLastRound(t *testing.T) {
 	}
 }
 
-// A loop goes on with the end of its run, and with a retry of it.
+// TestLoopFollowsItsRun checks that a loop continues at the end of its run and after a retry.
 func TestLoopFollowsItsRun(t *testing.T) {
 	t.Parallel()
 	const done, failed = domain.OutcomeSuccess, domain.OutcomeError
 	for name, c := range map[string]struct {
 		phase   State
-		known   domain.Outcome // of its last run
+		known   domain.Outcome // known outcome of its last run
 		end     domain.Outcome
 		retried bool
 		is      func(f *folder)
@@ -367,7 +373,8 @@ var closed = func() chan struct{} {
 	return c
 }()
 
-// A folder that converges is looked at when it is time: not before, and not while it waits for an event, or is missing.
+// TestLoopLooksWhenItIsTime checks that a folder in mode converge is scanned when it is due, but
+// not while it waits for an event or is missing.
 func TestLoopLooksWhenItIsTime(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -389,7 +396,8 @@ func TestLoopLooksWhenItIsTime(t *testing.T) {
 	}
 }
 
-// What is recorded is about one folder: where the path leads to another by now, that one begins from scratch.
+// TestLoopOfAnotherFolder checks that a folder starts from scratch if its path now leads to another
+// folder than the recorded one.
 func TestLoopOfAnotherFolder(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -415,7 +423,8 @@ func TestLoopOfAnotherFolder(t *testing.T) {
 	}
 }
 
-// A retry is seen although the run that is recorded is older than what the folder was left as; a watcher that starts then waits for its end.
+// TestLoadedState checks the phase in which a new watcher continues, for each recorded state of the
+// folder.
 func TestLoadedState(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -423,7 +432,7 @@ func TestLoadedState(t *testing.T) {
 		want        State
 		predates    bool
 		round       int
-		fingerprint bool // there is one
+		fingerprint bool // whether a fingerprint is recorded
 	}{
 		"nothing recorded": {func(d *harness, f *folder) { d.must(d.w.ledger.Watches.Delete(d.t.Context(), "in")) }, StateIdle, false, 0, false},
 		"at rest":          {func(*harness, *folder) {}, StateIdle, false, 0, true},
@@ -460,7 +469,7 @@ func TestLoadedState(t *testing.T) {
 	}
 }
 
-// dispatched is a run of the folder.
+// dispatched queues a run of the folder.
 func (d *harness) dispatched(f *folder) int64 {
 	d.t.Helper()
 	a, err := f.loop.dispatch(d.t.Context(), tree.Tree{{Path: "b"}}, nil, &ledger.Changes{})
@@ -468,8 +477,9 @@ func (d *harness) dispatched(f *folder) int64 {
 	return a.Run
 }
 
-// A folder of which a run failed is at rest with what that run left: its next run is told of everything since, and only what differs
-// from what was left begins one. A retry that did the work has overtaken that.
+// TestLoopAfterAFailedRun checks that a folder is idle in the state that a failed run left. Only a
+// change of that state starts the next run, which receives all changes since the last success. A
+// successful retry discards the failure.
 func TestLoopAfterAFailedRun(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -484,7 +494,7 @@ func TestLoopAfterAFailedRun(t *testing.T) {
 	if f.loop.conv.state.Fingerprint == left || f.loop.conv.state.Fingerprint == recorded || f.loop.conv.idlePrint != left || f.loop.conv.phase != StateIdle {
 		t.Errorf("%+v", f.loop.conv)
 	}
-	if _, err := f.loop.loadSnapshot(t.Context(), nil); err != nil || f.loop.conv.idlePrint != left { // it selects what it did
+	if _, err := f.loop.loadSnapshot(t.Context(), nil); err != nil || f.loop.conv.idlePrint != left { // with an unchanged selection
 		t.Errorf("looked at: %+v (%v)", f.loop.conv, err)
 	}
 	d.must(f.loop.loadState(t.Context()))
@@ -502,7 +512,8 @@ func TestLoopAfterAFailedRun(t *testing.T) {
 	}
 }
 
-// The folder of a removed file tells when that was: the nearest one that is still there.
+// TestLastRemoval checks that the time of a removal is taken from the nearest parent that still
+// exists.
 func TestLastRemoval(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -527,7 +538,8 @@ func TestLastRemoval(t *testing.T) {
 	}
 }
 
-// What cannot be read counts as it was: only what changes beside it begins a run.
+// TestLoopWithUnreadableFiles checks that unreadable files count as unchanged. Only other changes
+// start a run.
 func TestLoopWithUnreadableFiles(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -551,7 +563,8 @@ func TestLoopWithUnreadableFiles(t *testing.T) {
 	}
 }
 
-// A polled folder is decided about once two scans agree on what is in it.
+// TestLoopOfAPolledFolder checks that a decision about a polled folder waits until two scans find
+// the same files.
 func TestLoopOfAPolledFolder(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -572,8 +585,9 @@ func TestLoopOfAPolledFolder(t *testing.T) {
 	}
 }
 
-// A run that failed ends its loop when what it left has settled; of one that failed while nobody watched, what is different by now
-// begins another, for anybody may have made it.
+// TestLoopOfAFailedRun checks that a failed run ends its loop after the folder has settled. If the
+// run failed while no watcher was running, a difference starts another loop, because others may
+// have made the changes.
 func TestLoopOfAFailedRun(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -619,7 +633,8 @@ func TestLoopOfAFailedRun(t *testing.T) {
 	}
 }
 
-// Of a folder that is not there when its job begins everything is new, whatever comes later; that is recorded once, where it matters.
+// TestStartMissing checks that all files are new in a folder that was missing when its job began.
+// This is recorded once, if it matters.
 func TestStartMissing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ mode, existing, told string }{
@@ -650,7 +665,7 @@ func TestStartMissing(t *testing.T) {
 			t.Errorf("%+v: what came is not new", c)
 		}
 
-		// What was recorded of it is that of a watcher that starts later, too.
+		// A watcher that starts later uses the same record.
 		g := newFolder(d.w, f.Watch)
 		d.must(os.RemoveAll(d.path("inbox/none")))
 		told := d.kinds()
@@ -661,7 +676,8 @@ func TestStartMissing(t *testing.T) {
 	}
 }
 
-// The end of a loop is told when one was on, and did its work.
+// TestRestTellsOfALoop checks that the end of a loop is recorded if a loop was running and its run
+// succeeded.
 func TestRestTellsOfALoop(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -689,7 +705,7 @@ func TestRestTellsOfALoop(t *testing.T) {
 	}
 }
 
-// Why a folder cannot be triggered is told with its run, where it has one.
+// TestBusy checks that the error of a busy folder names its run, if there is one.
 func TestBusy(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -715,7 +731,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// A folder forgets its loop once its job takes files, or is no more; what was there before the job stays on record.
+// TestForgetsTheLoop checks that the state of a loop is deleted if its job no longer exists or has
+// another mode. The preexisting files stay recorded.
 func TestForgetsTheLoop(t *testing.T) {
 	t.Parallel()
 	for mode, kept := range map[string]bool{ModeConverge: true, ModePerFile: false, ModeBatch: false} {
@@ -736,7 +753,8 @@ func TestForgetsTheLoop(t *testing.T) {
 	}
 }
 
-// A folder leaves out those that are watched inside it, at any depth, and not itself.
+// TestNestedWatches checks that a folder excludes the folders inside it that are watched, at any
+// depth, but not itself.
 func TestNestedWatches(t *testing.T) {
 	t.Parallel()
 	w := &Watcher{}
@@ -752,14 +770,14 @@ func TestNestedWatches(t *testing.T) {
 	}
 }
 
-// What was there before a job is recorded once: a watcher that starts later knows it, and one of another mode, or that cannot read the
-// record, begins from scratch.
+// TestPreexistingIsRecorded checks that preexisting files are recorded once. A later watcher uses
+// the record. With another mode or an unreadable record, a watcher starts from scratch.
 func TestPreexistingIsRecorded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change   func(d *harness)
 		baseline int
-		new      bool // what came meanwhile
+		new      bool // whether a file has arrived in the meantime
 	}{
 		"nothing": {func(*harness) {}, 1, true},
 		"damaged": {func(d *harness) {
@@ -801,7 +819,8 @@ func TestPreexistingIsRecorded(t *testing.T) {
 	}
 }
 
-// A file that its owner names is refused as long as it is not whole, and says why.
+// TestEnqueueFileRefuses checks that EnqueueFile returns an error with the reason if the named file
+// is not complete.
 func TestEnqueueFileRefuses(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -827,7 +846,8 @@ func TestEnqueueFileRefuses(t *testing.T) {
 	}
 }
 
-// A run is followed while it is on or settles and, if it failed, for a retry.
+// TestFollowsItsRun checks that a run is followed until it has settled, or until a retry if it
+// failed.
 func TestFollowsItsRun(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -11,7 +11,8 @@ import (
 	"rouse/watcher/settle"
 )
 
-// readOnce is the hash of a file that its owner names, unless something holds it back.
+// readOnce returns the hash of a named file. It returns a settle.NotReadyError if the file is not
+// ready.
 func readOnce(ctx context.Context, w *Watch, path string, now fsys.Stamp) (string, error) {
 	file, err := fsys.OpenHandle(w.Boundary, path)
 	if err != nil {
@@ -30,10 +31,11 @@ func readOnce(ctx context.Context, w *Watch, path string, now fsys.Stamp) (strin
 	return fsys.NewHashes().Of(ctx, file, now)
 }
 
-// EnqueueFile queues a run for a named file. It makes the same claim as a dropped file. Content that
-// already had its run gets another one only with again.
+// EnqueueFile queues a run for a named file. It makes the same claim as for a dropped file. If the
+// content already had a run, it gets another one only if again is set. EnqueueFile returns an error
+// if the file is not ready.
 func EnqueueFile(ctx context.Context, l *ledger.Ledger, w Watch, path string, again bool) (ledger.Accepted, error) {
-	// Claims are made by real paths; a scan resolves links too.
+	// Claims use real paths. A scan resolves links as well.
 	abs, err := w.Boundary.Resolve(path)
 	if err != nil {
 		return ledger.Accepted{}, fmt.Errorf("the file cannot be read: %w", err)

@@ -13,8 +13,9 @@ import (
 	"rouse/internal/ledger/runs"
 )
 
-// TestManyFiles creates files faster than their runs are recorded. Each file has exactly one run. With
-// ROUSE_TEST_FILES, the number of files, the test also checks that the process stays below 200 MB.
+// TestManyFiles creates files faster than their runs are recorded. Each file has exactly one run.
+// With ROUSE_TEST_FILES, the number of files, the test also checks that the process stays below 200
+// MB.
 func TestManyFiles(t *testing.T) {
 	files, err := strconv.Atoi(os.Getenv("ROUSE_TEST_FILES"))
 	if err != nil {
@@ -26,7 +27,7 @@ func TestManyFiles(t *testing.T) {
 	b.must(os.Mkdir(b.path("staging"), 0o755))
 	began := time.Now()
 	for i := range files {
-		// Renamed into place: a file that is empty when it settles has a run of its own.
+		// Rename the file into place: a file that is empty when it settles would get its own run.
 		name := fmt.Sprintf("f%d.csv", i)
 		b.write("staging/"+name, name)
 		b.must(os.Rename(b.path("staging/"+name), b.path("inbox/"+name)))
@@ -66,7 +67,8 @@ func TestManyFiles(t *testing.T) {
 	}
 }
 
-// acceptedRuns waits until n runs are accepted. It gives up if no run is accepted for as long as patience.
+// acceptedRuns waits until n runs are accepted. It gives up if no run is accepted for as long as
+// patience.
 func (b *bench) acceptedRuns(n int) {
 	b.t.Helper()
 	accepted := int64(0)

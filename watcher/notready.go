@@ -11,11 +11,11 @@ import (
 	"rouse/watcher/settle"
 )
 
-// WaitsEvent is the kind of the event about a file that is not ready for a while.
+// WaitsEvent is the kind of the event about a file that has not been ready for a while.
 const WaitsEvent = "file.waits"
 
-// waitIfNotReady reports whether err means that a file is not ready. The file is then checked again
-// after a while.
+// waitIfNotReady reports whether err is a settle.NotReadyError. If it is, the file is checked again
+// later.
 func (f *candidates) waitIfNotReady(ctx context.Context, c candidate, err error) bool {
 	reason, ok := errors.AsType[*settle.NotReadyError](err)
 	if !ok {
@@ -29,15 +29,15 @@ func (f *candidates) waitIfNotReady(ctx context.Context, c candidate, err error)
 		f.event(ctx, WaitsEvent, 0, map[string]any{"path": c.Path, "why": w.Why, "since": w.Since})
 	}
 
-	// An event may have put it back already, while a large file was being looked at.
+	// An event may already have queued it again while a large file was being hashed.
 	if !f.debouncer.Has(c.Path) {
 		f.debouncer.Requeue(c.Pending, now.Add(w.Pause(now, f.Settle)-f.Settle), c.stamp)
 	}
 	return true
 }
 
-// publishWaits drops the files that do not wait any more and copies the others to where Status reads
-// them. The caller holds mu.
+// publishWaits drops the files that no longer wait and copies the others into the status. The
+// caller must hold report.mu.
 func (f *candidates) publishWaits() {
 	f.waiting.Keep(func(path string) bool { return f.debouncer.Has(path) || f.hashing[path] })
 	f.report.status.Waits = f.waiting.List()
@@ -46,8 +46,8 @@ func (f *candidates) publishWaits() {
 	}
 }
 
-// unreadyChange returns an error if one of the changed files of a folder that converges is not ready.
-// It is nil if that cannot be checked: the run is about the folder, and reads the files that it can.
+// unreadyChange returns an error if a changed file of a folder in mode converge is not ready. It
+// returns nil if it cannot check the files: the run is about the folder and reads the files it can.
 func (l *loop) unreadyChange(names ...[]string) error {
 	root, err := l.openRoot()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"rouse/watcher/settle"
 )
 
-// A folder that converges waits for a file that is written to or downloaded, and not for a hard link, which no program completes;
-// it looks at no more than a hundred files.
+// TestHeldChange checks that a folder in mode converge waits for a file that is open for writing or
+// being downloaded. It does not wait for a hard link, and checks at most a hundred files.
 func TestHeldChange(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -51,7 +51,8 @@ func TestHeldChange(t *testing.T) {
 	}
 }
 
-// A file that is not ready is checked again after a while, and recorded once it has waited.
+// TestWaitIfNotReady checks that a file that is not ready is checked again later, and recorded
+// after a while.
 func TestWaitIfNotReady(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)

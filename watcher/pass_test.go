@@ -16,7 +16,8 @@ import (
 	"rouse/watcher/settle"
 )
 
-// A folder sleeps until the first of what is due, and a moment after it was told of something.
+// TestSleepUntilSomethingIsDue checks that a folder sleeps until the first due time, and for a
+// short pause after a notification.
 func TestSleepUntilSomethingIsDue(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -51,7 +52,7 @@ func TestSleepUntilSomethingIsDue(t *testing.T) {
 				defer cancel()
 				now := time.Now()
 				f.cancel, f.lastPass, f.scanAt = cancel, now, now.Add(5*time.Minute)
-				f.files.debouncer.LastChange = now.Add(time.Hour) // so that a batch waits for as long as it may
+				f.files.debouncer.LastChange = now.Add(time.Hour) // makes a batch wait for MaxWait
 				c.due(f, now)
 				f.sleep(ctx)
 				if got := time.Since(now); got != c.want {
@@ -62,7 +63,8 @@ func TestSleepUntilSomethingIsDue(t *testing.T) {
 	}
 }
 
-// What waits in a folder is told as one number: files that settle, that are read, and that wait for others.
+// TestWaitingIsTold checks that the status counts the files that settle, are hashed, or wait for
+// their batch.
 func TestWaitingIsTold(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&Watcher{subs: newSubscriptions(nil, nil)}, Watch{Settle: time.Second, MaxFiles: 3})
@@ -81,8 +83,8 @@ func TestWaitingIsTold(t *testing.T) {
 	}
 }
 
-// A scan has the first reason for which it was asked for, and comes now and then without one; not while the folder has a run,
-// whose end brings a scan of its own.
+// TestNextScanReason checks that a scan keeps the first requested reason and also runs periodically
+// without one. During a run there are no periodic scans, because the end of the run starts a scan.
 func TestNextScanReason(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -118,7 +120,8 @@ func TestNextScanReason(t *testing.T) {
 	}
 }
 
-// Of many events of one path it counts whether one of them says that it is new, or that it was renamed.
+// TestEventsOfOnePath checks that several events of one path are combined: one of them is enough to
+// mark the path as new or renamed.
 func TestEventsOfOnePath(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ one, two bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
@@ -134,7 +137,8 @@ func TestEventsOfOnePath(t *testing.T) {
 	}
 }
 
-// What is in a folder that is skipped, at any depth, is none of the watch's; the watched folder itself may lie in one.
+// TestInNoSkippedDir checks that files in a skipped folder are excluded at any depth. The watched
+// folder itself may be inside a skipped folder.
 func TestInNoSkippedDir(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&Watcher{}, Watch{})
@@ -149,8 +153,8 @@ func TestInNoSkippedDir(t *testing.T) {
 	}
 }
 
-// The folder to which files are moved after their runs is not entered, nor one that another job watches; a folder that is named
-// without anything being moved there is.
+// TestSkippedFolders checks that destinations and nested watches are not entered. A folder of a
+// rule that does not move files is entered.
 func TestSkippedFolders(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -166,7 +170,7 @@ func TestSkippedFolders(t *testing.T) {
 		}
 	}
 
-	// What a destination leads to by a link of somebody else is left out as well.
+	// The target of a link at a destination is skipped as well.
 	d.must(os.Mkdir(d.path("inbox/real"), 0o755))
 	d.link("inbox/real", "inbox/link")
 	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Recursive: true, OnSuccess: after.Rule{Action: after.Move, Dir: d.path("inbox/link")}, Boundary: nofollow.NewBoundary(d.path("inbox"))}}))
@@ -179,7 +183,8 @@ func TestSkippedFolders(t *testing.T) {
 	}
 }
 
-// An event is of a file that the watch is for, or of nothing: by the pattern, the depth, the kind and what it was before the job.
+// TestHandleEvent checks which events concern the watch: by the pattern, the depth, the kind of
+// file, and the preexisting files.
 func TestHandleEvent(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -202,7 +207,7 @@ func TestHandleEvent(t *testing.T) {
 		f       *folder
 		name    string
 		created bool
-		want    string // that waits then
+		want    string // path that is waiting afterwards
 	}{
 		{in, "a.csv", true, "a.csv"}, {in, "a.csv", false, "a.csv"}, {in, "a.txt", true, ""}, {in, "dir.csv", true, ""}, {in, "sub", true, ""}, {in, "sub/b.csv", true, ""},
 		{in, "before.csv", false, ""}, {in, "before.csv", true, "before.csv"}, {in, "gone.csv", true, ""}, {in, "../inbox", true, ""},
@@ -215,7 +220,7 @@ func TestHandleEvent(t *testing.T) {
 		}
 	}
 
-	// A link changes which names there are, where links are followed; so does one that was followed and has gone.
+	// A link changes names if links are followed. The removal of a followed link does so as well.
 	d.link("inbox/a.csv", "inbox/link.csv")
 	for _, c := range []struct {
 		follow bool
@@ -230,7 +235,7 @@ func TestHandleEvent(t *testing.T) {
 	}
 	in.FollowSymlinks = false
 
-	// One that is ready, and looks as it did then, is not looked at once more; one that is gone is not ready any more.
+	// A ready file that is unchanged is not checked again. A file that is gone is no longer ready.
 	info, err := os.Lstat(d.path("inbox/a.csv"))
 	d.must(err)
 	in.files.debouncer = settle.NewDebouncer(time.Hour)
@@ -246,7 +251,8 @@ func TestHandleEvent(t *testing.T) {
 	}
 }
 
-// In a folder that converges any file that the watch is for is a change of it, also one that has gone; a folder alone is none.
+// TestHandleEventOfAFolder checks that an event of any selected file is a change of a folder in
+// mode converge, including a removal. An event of a subfolder alone is not.
 func TestHandleEventOfAFolder(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -264,7 +270,8 @@ func TestHandleEventOfAFolder(t *testing.T) {
 	}
 }
 
-// While its folder is missing a watch scans when it, or one of those above it, comes, and for nothing else.
+// TestEventsOfAMissingFolder checks that only an event of the missing folder or of one of its
+// parents causes a scan.
 func TestEventsOfAMissingFolder(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]bool{"/a/b/in": true, "/a/b": true, "/a": true, "/a/c": false, "/a/b/in/x": false, "/a/b/inn": false} {
@@ -281,8 +288,8 @@ func TestEventsOfAMissingFolder(t *testing.T) {
 	}
 }
 
-// A folder that went away is not subscribed to any more; where it was renamed, neither are those in it, which the system would
-// report by their old paths.
+// TestUnsubscribeRemoved checks that the subscription of a removed folder ends. After a rename the
+// subscriptions inside it end as well, because the system would report their old paths.
 func TestUnsubscribeRemoved(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -16,22 +16,25 @@ import (
 	"rouse/watcher/tree"
 )
 
-// place is where a folder is, what its watch selects there, and where its work is recorded.
+// place holds the location of a folder, the selection of its watch, and the access to its records.
 type place struct {
 	Watch
 	w             *Watcher
-	nestedWatches []string        // folders inside it that another job watches
-	root          string          // Path with its owner's links resolved; "" while it is missing
-	awaited       string          // while it is missing: Path with those of its links resolved that there are
-	skippedDirs   map[string]bool // folders that are not entered: destinations, nested watches
-	linked        linked
-	partials      settle.PartialNames
+	nestedWatches []string // folders inside it that other jobs watch
+	// root is Path with its owner's links resolved. It is "" while the folder is missing.
+	root string
+	// awaited is set while the folder is missing. It is Path with its existing links resolved.
+	awaited     string
+	skippedDirs map[string]bool // folders that are not entered: destinations, nested watches
+	linked      linked
+	partials    settle.PartialNames
 
 	writing sync.Mutex // held while the state of the folder is written
-	stopped bool       // it must not be written any more
+	stopped bool       // set when the state must not be written any more
 }
 
-// findRoot is the folder with its owner's links resolved, so that claims do not depend on them.
+// findRoot returns the folder with its owner's links resolved, so that claims do not depend on
+// them.
 func (p *place) findRoot() (string, error) {
 	root, err := p.Boundary.Resolve(p.Path)
 	if err != nil {
@@ -45,23 +48,23 @@ func (p *place) findRoot() (string, error) {
 	return root, err
 }
 
-// openRoot opens the folder that the last scan found. It is not held open: its owner must be able to
-// unmount or to replace it.
+// openRoot opens the folder that the last scan found. The folder is not kept open, so that its
+// owner can unmount or replace it.
 func (p *place) openRoot() (*os.Root, error) { return p.Boundary.OpenRoot(p.root) }
 
-// skipFolders finds the folders that are not entered.
+// skipFolders determines the folders that are not entered.
 func (p *place) skipFolders() {
 	p.skippedDirs = map[string]bool{}
 	for _, dir := range append(p.destinations(), p.nestedWatches...) {
 		p.skippedDirs[p.resolveLinks(dir)] = true
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			p.skippedDirs[real] = true // within the watched folder a destination may be a link
+			p.skippedDirs[real] = true // a destination inside the watched folder may be a link
 		}
 	}
 }
 
-// nearestExisting is the closest folder above the missing one that exists. Behind a link that is not
-// followed nothing is waited for.
+// nearestExisting returns the closest existing parent of the missing folder. It does not look
+// behind links that are not followed.
 func (p *place) nearestExisting() string {
 	dir := filepath.Dir(p.awaited)
 	for dir != filepath.Dir(dir) {
@@ -74,13 +77,13 @@ func (p *place) nearestExisting() string {
 	return dir
 }
 
-// enters says whether the files of a folder belong to the watch.
+// enters reports whether the files of a folder belong to the watch.
 func (p *place) enters(path, rel string) bool {
-	// Any file name will do here: asked about are the folder and those above it.
+	// Any file name will do, because only its folder and the parents are checked.
 	return !p.Prunes(rel) && p.inNoSkippedDir(filepath.Join(path, "x"))
 }
 
-// inNoSkippedDir says whether a file is in none of the folders that are skipped.
+// inNoSkippedDir reports whether a file is outside the skipped folders.
 func (p *place) inNoSkippedDir(path string) bool {
 	if len(p.skippedDirs) == 0 {
 		return true
@@ -94,7 +97,7 @@ func (p *place) inNoSkippedDir(path string) bool {
 	return true
 }
 
-// selection returns the files that the watch selects.
+// selection returns the watch's selection of files.
 func (p *place) selection() tree.Selection {
 	return tree.Selection{
 		Root: p.root, Include: p.Include, Exclude: p.Exclude, Recursive: p.Recursive, Links: p.FollowSymlinks,
@@ -118,8 +121,8 @@ func (p *place) saveSnapshot(ctx context.Context, mem tree.Snapshot, st claim.Wa
 	return p.writeUnlessStopped(func() error { return p.w.ledger.Watches.Save(ctx, st) })
 }
 
-// writeUnlessStopped writes unless the folder has been stopped: after a reload the state
-// belongs to another folder of the same job.
+// writeUnlessStopped calls do unless the folder has been stopped. After a reload, the state belongs
+// to another folder of the same job. It returns context.Canceled if the folder has been stopped.
 func (p *place) writeUnlessStopped(do func() error) error {
 	p.writing.Lock()
 	defer p.writing.Unlock()
@@ -129,7 +132,7 @@ func (p *place) writeUnlessStopped(do func() error) error {
 	return do()
 }
 
-// enqueue queues runs, and says whether they are recorded.
+// enqueue queues runs and reports whether they are recorded.
 func (p *place) enqueue(ctx context.Context, requests ...ledger.Request) bool {
 	if ctx.Err() != nil {
 		return false
@@ -152,7 +155,7 @@ func (p *place) enqueue(ctx context.Context, requests ...ledger.Request) bool {
 	return true
 }
 
-// breaker stops a job that triggers itself by writing into its own folder.
+// breaker returns the rule that pauses a job which triggers itself by writing into its own folder.
 func (p *place) breaker() pause.Breaker {
 	b := pause.Breaker{MaxClaims: maxReclaims, Within: time.Minute}
 	if p.w.breakerNotices != nil {
@@ -161,7 +164,7 @@ func (p *place) breaker() pause.Breaker {
 	return b
 }
 
-// event records what happened to the watch. The watch goes on when that fails.
+// event records an event of the watch. Errors are only logged.
 func (p *place) event(ctx context.Context, kind string, run int64, data map[string]any) {
 	raw, err := json.Marshal(data)
 	if err == nil {

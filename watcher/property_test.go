@@ -18,11 +18,11 @@ import (
 	"rouse/watcher/after"
 )
 
-// Whatever happens to the files, and however often the watcher is stopped meanwhile, each
-// content that stays has exactly one claim and one run, and no run saw half a file.
+// TestExactlyOnceProperty changes files and stops the watcher at random. Each content that stays
+// must have exactly one claim and one run, and no run may have read an incomplete file.
 func TestExactlyOnceProperty(t *testing.T) { exactlyOnce(t, watcher.Watch{}) }
 
-// The same of batches, whatever is ready when the watcher is stopped.
+// TestExactlyOnceInBatchesProperty checks the same in mode batch.
 func TestExactlyOnceInBatchesProperty(t *testing.T) {
 	exactlyOnce(t, watcher.Watch{Mode: watcher.ModeBatch, Existing: watcher.ExistingProcess, MaxFiles: 2, MaxWait: 200 * time.Millisecond})
 }
@@ -49,7 +49,7 @@ func exactlyOnce(t *testing.T, like watcher.Watch) {
 	})
 }
 
-// model knows every content that every path has ever had.
+// model records every content that each path has ever had.
 type model struct {
 	*bench
 	watch watcher.Watch
@@ -70,8 +70,8 @@ func (m *model) step(t *rapid.T) {
 	path := m.path("inbox/" + name.Draw(t, "file"))
 	switch rapid.SampledFrom([]string{"write", "write", "append", "rename", "renameDir", "remove", "removeDir", "restart", "kill", "stop", "wait", "finish"}).Draw(t, "do") {
 	case "write":
-		// Truncated and not yet written it is empty, on a busy machine for longer than the
-		// settle window: to the watcher that is a file which somebody finished.
+		// A truncated file is empty until it is written. On a busy machine this can last longer
+		// than the settle window, and the watcher then takes the empty file for complete.
 		m.hold(path, nil)
 		m.put(path, text.Draw(t, "text"), os.O_TRUNC)
 	case "append":
@@ -90,8 +90,8 @@ func (m *model) step(t *rapid.T) {
 		m.stop()
 		m.start(m.watch)
 	case "kill":
-		// Of two that are there at once only claims are the truth: what is known of a folder
-		// that converges is one watcher's, whose process is over before there is another.
+		// Two watchers at once agree only on claims. The state of a folder in mode converge belongs
+		// to one watcher, and the process of that watcher ends before the next one starts.
 		if m.watch.Mode == watcher.ModeConverge {
 			m.stop()
 		}
@@ -111,7 +111,7 @@ func (m *model) step(t *rapid.T) {
 	m.note()
 }
 
-// kill leaves a watcher to its end, which comes while another is there already.
+// kill lets a watcher end while the next one is already running.
 func (m *model) kill() {
 	if halt := m.halt; halt != nil {
 		m.halt = nil
@@ -124,20 +124,20 @@ func (m *model) kill() {
 	}
 }
 
-// ignore is for what may fail because there is nothing to do it to.
+// ignore accepts errors of operations on missing files.
 func (m *model) ignore(error) {}
 
 func (m *model) put(path, text string, how int) {
 	m.must(os.MkdirAll(filepath.Dir(path), 0o755))
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|how, 0o644)
 	m.must(err)
-	m.note() // it may be seen like this, if this machine stalls here
+	m.note() // the watcher may see this state if the machine stalls here
 	_, err = f.WriteString(text)
 	m.must(err)
 	m.must(f.Close())
 }
 
-// note remembers what is there.
+// note records the current contents.
 func (m *model) note() {
 	for path, text := range m.files() {
 		m.hold(path, text)
@@ -164,7 +164,7 @@ func (m *model) files() map[string][]byte {
 		}
 		return err
 	})
-	if err != nil && !os.IsNotExist(err) { // one that is being moved
+	if err != nil && !os.IsNotExist(err) { // the file is being moved
 		m.t.Fatal(err)
 	}
 
@@ -176,7 +176,7 @@ func hashOf(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// unclaimed is a file that nobody has taken, "" when there is none.
+// unclaimed returns a file without a claim, or "" if there is none.
 func (m *model) unclaimed() string {
 	for path, text := range m.files() {
 		_, ok, err := m.ledger.Claims.Of(m.t.Context(), "in", filepath.ToSlash(path), hashOf(text))
@@ -217,9 +217,9 @@ func (m *model) check(t *rapid.T) {
 	}
 }
 
-// However runs end, and whenever the watcher is stopped, a file that was dropped is in one
-// place: where it was dropped or where it was moved to. In the end all have been moved. What is dropped
-// again as it was has no second copy there.
+// TestNothingIsLostProperty checks that a dropped file is always in one place: at its original path
+// or at its destination. In the end all files have been moved. An unchanged file that is dropped
+// again gets no second copy.
 func TestNothingIsLostProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -228,7 +228,7 @@ func TestNothingIsLostProperty(t *testing.T) {
 
 		m.watch.OnSuccess = after.Rule{Action: "move", Dir: m.path("inbox/done")}
 		m.start(m.watch)
-		dropped := map[string]string{} // texts by place and text
+		dropped := map[string]string{} // contents by place and content
 		for range rapid.IntRange(5, 30).Draw(rt, "steps") {
 			switch rapid.SampledFrom([]string{"drop", "drop", "move in", "success", "error", "restart", "wait"}).Draw(rt, "do") {
 			case "drop", "move in":
@@ -247,7 +247,7 @@ func TestNothingIsLostProperty(t *testing.T) {
 
 			m.finish()
 			m.what = "every file is there"
-			m.until(func() bool { return m.holds(dropped) }) // one that is being moved may be missed
+			m.until(func() bool { return m.holds(dropped) }) // a file that is being moved may be missed
 		}
 
 		m.outcome = domain.OutcomeSuccess
@@ -263,7 +263,8 @@ func TestNothingIsLostProperty(t *testing.T) {
 	})
 }
 
-// holds says whether each text lies in as many files, at least, as places it was dropped at.
+// holds reports whether each content exists in at least as many files as there were places where it
+// was dropped.
 func (m *model) holds(dropped map[string]string) bool {
 	left := map[string]int{}
 	for _, text := range m.files() {
@@ -280,14 +281,14 @@ func (m *model) holds(dropped map[string]string) bool {
 	return true
 }
 
-// drop puts a file where none is, in one go, and notes it.
+// drop creates a file atomically where there is none, and records it.
 func (m *model) drop(t *rapid.T, dropped map[string]string) {
 	path := m.path("inbox/" + rapid.SampledFrom([]string{"a.csv", "b.csv", "s/a.csv"}).Draw(t, "file"))
 	m.must(os.MkdirAll(filepath.Dir(path), 0o755))
 	whole := m.path("whole")
 	text := rapid.SampledFrom([]string{"1", "22"}).Draw(t, "text")
 	m.must(os.WriteFile(whole, []byte(text), 0o644))
-	linked := os.Link(whole, path) // unlike a rename, it replaces nothing
+	linked := os.Link(whole, path) // unlike a rename, it never replaces a file
 	m.must(os.Remove(whole))
 
 	switch {

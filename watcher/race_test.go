@@ -2,6 +2,6 @@
 
 package watcher_test
 
-// testsPerProcessor is how many tests wait at the same time: the race detector keeps the
-// processors busy, and those that wait in vain fail.
+// testsPerProcessor is the number of parallel tests per processor. The race detector keeps the
+// processors busy, so more tests would time out.
 const testsPerProcessor = 3

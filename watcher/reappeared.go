@@ -14,8 +14,8 @@ import (
 	"rouse/watcher/settle"
 )
 
-// fileReappeared says whether a file is there again as it was when its run failed. It stays where it is, and waits for its owner
-// to have that run tried again, or to change the job.
+// fileReappeared reports whether a file exists again with the bytes that failed. Such a file stays
+// in place until the run is retried or the job is changed.
 func (f *candidates) fileReappeared(ctx context.Context, c candidate, st claim.Status) (bool, error) {
 	if !st.Outcome.Failed() || st.After == claim.AfterFailed {
 		return false, nil
@@ -40,23 +40,23 @@ func (f *candidates) fileReappeared(ctx context.Context, c candidate, st claim.S
 	return back, nil
 }
 
-// reappearedFile is a file that waits after it failed.
+// reappearedFile is a file that waits because its bytes have failed before.
 type reappearedFile struct {
 	settle.WaitingFile
 	hash string
 }
 
-// BackText says why a file waits whose run failed.
+// BackText returns the reason why a file waits after its run has failed.
 func BackText(run int64) string {
 	return fmt.Sprintf("the same bytes failed in run %d; they are tried again with rouse retry %[1]d, or once the job is changed", run)
 }
 
-// reviewBack drops the files that have gone, or that somebody has had tried again.
+// reviewBack drops the files that are gone or that were retried.
 func (f *candidates) reviewBack(ctx context.Context) {
 	for path, b := range f.reappeared {
 		st, _, err := f.w.ledger.Claims.Of(ctx, f.Job, filepath.ToSlash(path), b.hash)
 		if err != nil {
-			return // the next scan sees to it
+			return // the next scan tries again
 		}
 
 		_, gone := os.Lstat(path)

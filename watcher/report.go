@@ -10,20 +10,22 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// report is what the status of a folder shows.
+// report holds the data for the status of a folder.
 type report struct {
 	*place
 
-	mu         sync.Mutex
-	status     Status
-	missing    bool
-	inTheWay   string    // a link that is not followed, while the folder is missing for it
-	phase      State     // of a folder that converges
-	scanning   time.Time // since when; zero when it is not
+	mu      sync.Mutex
+	status  Status
+	missing bool
+	// inTheWay is the link that makes the folder unreachable because it is not followed.
+	inTheWay   string
+	phase      State     // of a folder in mode converge
+	scanning   time.Time // start of the current scan; zero if none is running
 	unreadable map[string]string
 }
 
-// reportUnreadable reports a file or folder that cannot be read, once; each scan tries it again.
+// reportUnreadable reports a file or folder that cannot be read. It reports each path once, while
+// each scan tries to read it again.
 func (r *report) reportUnreadable(ctx context.Context, path string, err error) {
 	r.mu.Lock()
 	_, reported := r.unreadable[path]
@@ -37,8 +39,8 @@ func (r *report) reportUnreadable(ctx context.Context, path string, err error) {
 	r.event(ctx, "watch.unreadable", 0, map[string]any{"path": path, "error": err.Error()})
 }
 
-// reportMissing tells the owner once why the folder is not watched, and again when another link is in
-// the way to it.
+// reportMissing tells the owner once why the folder is not watched. It reports again if a different
+// link is in the way.
 func (r *report) reportMissing(ctx context.Context, err error) {
 	kind, said, inTheWay := "watch.missing", "a watched folder is missing", ""
 	problem := fmt.Sprintf("the folder %s cannot be read (%v); it is watched again as soon as it is there", r.Path, err)

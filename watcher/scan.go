@@ -16,14 +16,16 @@ import (
 )
 
 const (
-	pollEvery    = 2 * time.Second  // a folder without events
-	missingEvery = 30 * time.Second // a missing folder, should no event report its return
+	pollEvery = 2 * time.Second // for folders without events
+	// missingEvery applies to a missing folder, in case no event reports its return.
+	missingEvery = 30 * time.Second
 	periodic     = "periodic"
-	linkInPlace  = "a link took the place of the folder" // a scan says so, and waits for the folder
-	linkKind     = "watch.link"                          // of the event that tells of a link which is not followed
+	// linkInPlace is the reason for a scan that reports the link and waits for the folder.
+	linkInPlace = "a link took the place of the folder"
+	linkKind    = "watch.link" // kind of the event about a link that is not followed
 )
 
-// scan reads the folder and acts on what is in it. A folder that converges gives no reason for
+// scan reads the folder and handles its contents. A folder in mode converge passes no reason for
 // the scans of its own loop.
 func (f *folder) scan(ctx context.Context, why string) {
 	walk, back := f.inspect(ctx)
@@ -41,17 +43,18 @@ func (f *folder) scan(ctx context.Context, why string) {
 		why = "the folder is back"
 	}
 
-	// Routine scans are not worth an event. What a periodic one finds is: no event told of it.
+	// Routine scans get no event. A periodic scan that finds changes does, because no event
+	// reported them.
 	if why != "" && why != "start" && why != linksChanged && (why != periodic || news > 0 && walk.degraded == "") {
 		f.w.log.Info("a watched folder was scanned", "job", f.Job, "path", f.Path, "reason", why, "found", news)
 		f.event(ctx, "watch.rescanned", 0, map[string]any{"path": f.Path, "reason": why, "found": news})
 	}
 }
 
-// inspect subscribes to the folder and all those it enters, reads them, and hands their files to
-// the debouncer. The walk is nil when the folder is missing, or ctx has ended.
+// inspect subscribes to the folder and to all subfolders it enters, reads them, and passes their
+// files to the debouncer. The walk is nil if the folder is missing or ctx has ended.
 func (f *folder) inspect(ctx context.Context) (_ *walk, back bool) {
-	// Status shows a scan that does not end as a problem.
+	// Status reports a scan that does not end as a problem.
 	began := time.Now()
 	f.report.mu.Lock()
 	f.report.scanning = began
@@ -101,7 +104,8 @@ func (f *folder) inspect(ctx context.Context) (_ *walk, back bool) {
 	return walk, back
 }
 
-// rootFound prepares for the folder at root; it says whether it was missing before.
+// rootFound prepares for a scan of the folder at root. It reports whether the folder was missing
+// before.
 func (f *folder) rootFound(root string) bool {
 	f.root = root
 	f.skipFolders()
@@ -113,7 +117,7 @@ func (f *folder) rootFound(root string) bool {
 	return back
 }
 
-// debounceFound hands what a scan found to the debouncer, the oldest first.
+// debounceFound passes the files that a scan found to the debouncer, the oldest first.
 func (f *candidates) debounceFound(walk *walk) {
 	if f.Mode == ModeConverge {
 		return // its files are fingerprinted together
@@ -125,7 +129,7 @@ func (f *candidates) debounceFound(walk *walk) {
 	now := time.Now()
 	for i, s := range walk.files {
 		if i > 0 && s.Path == walk.files[i-1].Path {
-			continue // found by several links
+			continue // found through several links
 		}
 		f.debouncer.Observe(s.Path, now, s.Stamp, walk.hint)
 	}
@@ -145,7 +149,7 @@ func (f *folder) unsubscribeStale(walk *walk) {
 	}
 
 	if stale {
-		// It may have been renamed: the system then knows one subscription by two paths, and
+		// The folder may have been renamed. The system then has one subscription for two paths, and
 		// ending the old one has ended the new one too.
 		f.hints.requestScan("a folder was renamed")
 	}
@@ -153,7 +157,7 @@ func (f *folder) unsubscribeStale(walk *walk) {
 
 func (f *folder) finishScan(ctx context.Context, walk *walk, took time.Duration) {
 	now := time.Now()
-	// A large folder that is polled must not be scanned without a pause.
+	// A large polled folder must not be scanned without a pause.
 	f.scanAt = now.Add(f.w.rescan)
 	if walk.degraded != "" {
 		f.scanAt = now.Add(min(f.w.rescan, max(pollEvery, 10*took)))
@@ -174,8 +178,8 @@ func (f *folder) finishScan(ctx context.Context, walk *walk, took time.Duration)
 	}
 }
 
-// updateUnreadable drops the errors that a scan does not confirm, reports new ones, and counts
-// the files that were found apart from those.
+// updateUnreadable drops errors that the scan does not confirm and reports new ones. It returns the
+// number of files found that had no error before.
 func (f *folder) updateUnreadable(ctx context.Context, walk *walk) (news int) {
 	f.report.mu.Lock()
 	old := f.report.unreadable
@@ -201,7 +205,7 @@ func (f *folder) updateUnreadable(ctx context.Context, walk *walk) (news int) {
 	return news
 }
 
-// descend subscribes to a folder that has just appeared, and reads what is in it already.
+// descend subscribes to a folder that has just appeared and reads its contents.
 func (f *folder) descend(ctx context.Context, dir, name string) {
 	walk := f.walk(ctx, dir, name, nil)
 	walk.hint = settle.Arrived
@@ -216,7 +220,7 @@ func (f *folder) descend(ctx context.Context, dir, name string) {
 	}
 }
 
-// pollReason says why a folder is polled, for its status.
+// pollReason returns the reason why a folder is polled, for its status.
 func pollReason(dir string, err error) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -227,8 +231,8 @@ func pollReason(dir string, err error) string {
 	return fmt.Sprintf("%s cannot be watched: %v; it is scanned every %s, and asks the system again each time", dir, err, pollEvery)
 }
 
-// rootMissing notes that the folder is not there, and waits for it by a subscription to the
-// nearest folder above it.
+// rootMissing records that the folder is missing. It waits for the folder by subscribing to its
+// nearest existing parent.
 func (f *folder) rootMissing(ctx context.Context, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		f.startMissing(ctx)
@@ -239,7 +243,7 @@ func (f *folder) rootMissing(ctx context.Context, err error) {
 	f.scanAt = time.Now().Add(missingEvery)
 	f.awaited = f.resolveLinks(f.Path)
 	near := f.nearestExisting()
-	for range 100 { // a nearer one may appear before the subscription
+	for range 100 { // a nearer parent may appear before the subscription
 		if armErr := f.w.subs.subscribe(f, near); armErr != nil {
 			f.scanAt = time.Now().Add(pollEvery)
 			break
@@ -259,7 +263,8 @@ func (f *folder) rootMissing(ctx context.Context, err error) {
 	}
 	f.w.subs.reportRemoved(near)
 
-	// It may have returned before the subscription, or a link have come to its place, without an event.
+	// The folder may have returned before the subscription, or a link may have replaced it, without
+	// an event.
 	if _, again := f.findRoot(); again == nil {
 		f.hints.requestScan("the folder is back")
 	} else {

@@ -21,8 +21,8 @@ import (
 	"rouse/watcher/tree"
 )
 
-// A scan is told of when it has a reason that its owner does not know of; one that only comes now and then, when it found what no
-// event told of.
+// TestRescanIsTold checks that a scan with a reason is recorded. A periodic scan is recorded only
+// if it finds files that no event reported.
 func TestRescanIsTold(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -48,7 +48,7 @@ func TestRescanIsTold(t *testing.T) {
 			want := c.told
 			if polled {
 				want = strings.TrimSpace("watch.polled " + want)
-				if c.why == periodic { // what polling finds is no surprise
+				if c.why == periodic { // polling is expected to find files
 					want = "watch.polled"
 				}
 			}
@@ -66,7 +66,8 @@ func sameKinds(a, b string) bool {
 	return slices.Equal(one, two)
 }
 
-// A folder is scanned every five minutes; one that is polled every two seconds, unless that would read it all the time.
+// TestNextScan checks that a folder is scanned every five minutes. A polled folder is scanned every
+// two seconds, unless scans would then run all the time.
 func TestNextScan(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -88,7 +89,7 @@ func TestNextScan(t *testing.T) {
 	}
 }
 
-// That a folder is polled is told once, and once that it is not any more.
+// TestPollingIsTold checks that the start and the end of polling are each reported once.
 func TestPollingIsTold(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -104,7 +105,8 @@ func TestPollingIsTold(t *testing.T) {
 	}
 }
 
-// What cannot be read is a problem until a scan can read it, or it is looked at again; what is found apart from that is new.
+// TestUpdateUnreadable checks that an unreadable file is a problem until a scan can read it or it
+// is hashed again. Other files found count as new.
 func TestUpdateUnreadable(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -125,7 +127,8 @@ func TestUpdateUnreadable(t *testing.T) {
 	}
 }
 
-// A scan hands each file to the debouncer once, the oldest first.
+// TestFoundFilesInOrder checks that a scan passes each file to the debouncer once, the oldest
+// first.
 func TestFoundFilesInOrder(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&Watcher{}, Watch{Settle: time.Second})
@@ -144,7 +147,8 @@ func TestFoundFilesInOrder(t *testing.T) {
 	}
 }
 
-// A folder that a scan did not enter is not subscribed to any more; one within the watched one may have been renamed.
+// TestUnsubscribeStale checks that the subscription of a folder ends if a scan did not enter it. A
+// folder inside the watched one may have been renamed.
 func TestUnsubscribeStale(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -173,7 +177,8 @@ func TestUnsubscribeStale(t *testing.T) {
 	}
 }
 
-// A folder that two jobs watch is subscribed to until neither does, and by each of them once.
+// TestSubscriptionsAreShared checks that a folder that two jobs watch stays subscribed until both
+// have ended, and is subscribed once by each.
 func TestSubscriptionsAreShared(t *testing.T) {
 	t.Parallel()
 	w := &Watcher{subs: newSubscriptions(nil, nil)}
@@ -203,7 +208,8 @@ func TestSubscriptionsAreShared(t *testing.T) {
 	}
 }
 
-// One that is no folder is missing like one that is not there, and told once; again where another link is in the way to it.
+// TestMissingIsTold checks that a path that is not a folder counts as missing. It is reported once,
+// and again if a different link is in the way.
 func TestMissingIsTold(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -236,7 +242,8 @@ func TestMissingIsTold(t *testing.T) {
 	}
 }
 
-// A missing folder is waited for in the nearest one above it, and looked for now and then; more often where nobody tells of that.
+// TestRootMissing checks that a missing folder is awaited through its nearest parent and by
+// periodic scans, which are more frequent without events.
 func TestRootMissing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -253,7 +260,7 @@ func TestRootMissing(t *testing.T) {
 		}
 		d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path(c.path)}}))
 		f := d.w.folders["in"]
-		d.must(errOnly(d.w.subs.subscribe(f, d.base+"/inbox"), c.deaf)) // an older subscription
+		d.must(errOnly(d.w.subs.subscribe(f, d.base+"/inbox"), c.deaf)) // a subscription from before
 		before := time.Now()
 		if walk, back := f.inspect(t.Context()); walk != nil || back {
 			t.Errorf("%+v: it is there", c)
@@ -268,7 +275,8 @@ func TestRootMissing(t *testing.T) {
 	}
 }
 
-// A watch whose folder goes away learns of it although another watch, whose folder went away with it, subscribes to the parent.
+// TestRootMissingIsReportedToOthers checks that a watch notices the removal of its folder, although
+// another watch with a removed folder subscribes to the parent.
 func TestRootMissingIsReportedToOthers(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -291,7 +299,7 @@ func errOnly(err error, may bool) error {
 	return err
 }
 
-// A walk looks at what a watch selects, and at nothing else.
+// TestWalkFinds checks that a walk finds exactly the files that the watch selects.
 func TestWalkFinds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -347,7 +355,8 @@ func TestWalkFinds(t *testing.T) {
 	}
 }
 
-// Of many links to one folder so many are followed, the same at each scan: each of them has all of it read.
+// TestLinksToOneFolder checks that the number of followed links to one folder is limited, and that
+// each scan follows the same links. Each of them costs a read of the whole folder.
 func TestLinksToOneFolder(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -369,7 +378,8 @@ func TestLinksToOneFolder(t *testing.T) {
 	}
 }
 
-// A file is selected by its own name, and by those that links give to its folder; what is left out by its own name is by all.
+// TestWantsByNames checks that a file is selected by its own name or by the names that links give
+// to its folder. An exclude of its own name always applies.
 func TestWantsByNames(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&Watcher{}, Watch{Recursive: true, Filter: match.Filter{Include: []string{"in/**", "own/*"}, Exclude: []string{"private", "own/not"}}})
@@ -388,7 +398,7 @@ func TestWantsByNames(t *testing.T) {
 	}
 }
 
-// A new folder of which the system reports nothing has its watch scanned.
+// TestDescendIntoAFolderWithoutEvents checks that a new folder without events causes a scan.
 func TestDescendIntoAFolderWithoutEvents(t *testing.T) {
 	t.Parallel()
 	for deaf, want := range map[bool]string{false: "", true: "a new folder cannot be watched"} {
@@ -408,7 +418,8 @@ func TestDescendIntoAFolderWithoutEvents(t *testing.T) {
 	}
 }
 
-// What comes while a missing folder is subscribed to is not waited for: a nearer folder, or the folder itself.
+// TestMissingFolderThatComes checks that a folder or a nearer parent that appears during the
+// subscription is found at once.
 func TestMissingFolderThatComes(t *testing.T) {
 	t.Parallel()
 	for path, why := range map[string]string{"none/in": "", "none": "the folder is back"} {
@@ -433,7 +444,8 @@ func TestMissingFolderThatComes(t *testing.T) {
 	}
 }
 
-// What is known to need nothing is not found again, unless it is to be retried; a folder as a whole has no such files.
+// TestMayNeedWork checks that known files are not found again unless they are retried. In mode
+// converge all files are found.
 func TestMayNeedWork(t *testing.T) {
 	t.Parallel()
 	st := fsys.Stamp{Size: 1, Modified: 1}
@@ -467,7 +479,8 @@ func TestMayNeedWork(t *testing.T) {
 	}
 }
 
-// A walk that comes upon what has just gone is torn; what it cannot read is a problem.
+// TestWalkFails checks that a walk is torn if an entry vanishes, and that an unreadable entry is a
+// problem.
 func TestWalkFails(t *testing.T) {
 	t.Parallel()
 	for err, torn := range map[error]bool{fs.ErrNotExist: true, fs.ErrPermission: false} {
@@ -501,7 +514,8 @@ func TestWalkFails(t *testing.T) {
 	}
 }
 
-// Of many names that links give to one folder so many are followed, each once.
+// TestAliases checks that the number of names of one folder is limited, and that each name is
+// recorded once.
 func TestAliases(t *testing.T) {
 	t.Parallel()
 	l, more := newLinked(), newLinked()

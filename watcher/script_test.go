@@ -24,38 +24,39 @@ import (
 	"rouse/watcher/settle"
 )
 
-// TestScripts runs testdata/*.txt: what happens to real files, and the runs that come of it
-// (OSA-92, OSA-93: converge*.txt; OSA-94: nested.txt, vanishes.txt).
+// TestScripts runs testdata/*.txt: operations on real files, and the runs that they cause (OSA-92,
+// OSA-93: converge*.txt; OSA-94: nested.txt, vanishes.txt).
 //
-//	watch JOB DIR [mode=M] [recursive] [follow] [settle=D] [maxwait=D] [maxfiles=N] [include=G] [exclude=G]
-//	          [takeopen] [exact] [definition=D] [existing=E] [success=A] [failure=A] [within=DIR]
-//	                         a watch; A is delete, or a folder to move to, and others make names in DIR
-//	unwatch JOB              takes it away
-//	start, stop, reload      the watcher; reload gives it the watches of now
-//	outcome O                runs end with O from now on; without it, or with none, they stay queued
-//	write|append PATH TEXT   write is in one go; \n and \xNN are understood in both
+//	watch JOB DIR [mode=M] [recursive] [follow] [settle=D] [maxwait=D] [maxfiles=N]
+//	          [include=G] [exclude=G] [takeopen] [exact] [definition=D] [existing=E]
+//	          [success=A] [failure=A] [within=DIR]
+//	                         sets a watch; A is delete or a destination; others create names in DIR
+//	unwatch JOB              removes a watch
+//	start, stop, reload      control the watcher; reload gives it the current watches
+//	outcome O                runs end with O from now on; without O or with none, they stay queued
+//	write|append PATH TEXT   write is atomic; both understand \n and \xNN
 //	grow PATH N D            appends N bytes, one every D
-//	store PATH TEXT          overwrites the beginning through memory (mmap)
-//	mkdir|remove|age PATH    age sets its times back by an hour, touch forward by one
+//	store PATH TEXT          overwrites the beginning through a memory mapping
+//	mkdir|remove|age PATH    age sets the times back by an hour, touch forward by one
 //	rename|copy|link|hardlink OLD NEW
-//	scan                     every folder is looked at, as after lost events
-//	runs JOB RUN...          waits for these runs, in this order, all that there are: each is the name
-//	                         of its file or, of a batch, its names joined by commas, and +N if more come,
-//	                         or, of a folder, its round and what changed: 1:+added,-removed,~modified
-//	set JOB RUN...           the same in any order
-//	end JOB O [N]            the latest run ends with O, or run N; retry JOB [N] queues it again
-//	trigger JOB              the folder now; refused JOB TEXT: that gives an error which holds it
-//	quiet JOB                one more file is taken, and nothing else
-//	gone PATH                waits until it is not there
-//	file PATH TEXT           waits until it holds this
-//	event KIND [TEXT]        waits for an event that holds it
-//	state JOB STATE          waits for it
-//	waits JOB PATH TEXT      a file is not taken yet, for a reason that holds this
-//	open PATH TEXT           writes it and keeps it open for writing, until close PATH
-//	only SYSTEM              the rest is for that one
-//	inbox TEXT               what waits in the inbox is one item, which holds it
+//	scan                     scans every folder, as after lost events
+//	runs JOB RUN...          waits for exactly these runs, in this order: each is the name of its
+//	                         file; for a batch its names joined by commas, and +N for N more;
+//	                         for a folder its round and changes: 1:+added,-removed,~modified
+//	set JOB RUN...           waits for the runs in any order
+//	end JOB O [N]            ends the latest run or run N with O; retry JOB [N] queues it again
+//	trigger JOB              triggers the folder; refused JOB TEXT: with an error that contains TEXT
+//	quiet JOB                checks that one more file is taken and causes the only new run
+//	gone PATH                waits until the path does not exist
+//	file PATH TEXT           waits until the file contains TEXT
+//	event KIND [TEXT]        waits for an event that contains TEXT
+//	state JOB STATE          waits for the state of a watch
+//	waits JOB PATH TEXT      waits until a file is held back for a reason that contains TEXT
+//	open PATH TEXT           writes a file and keeps it open for writing, until close PATH
+//	only SYSTEM              skips the rest on other systems
+//	inbox TEXT               checks that the inbox has one item, which contains TEXT
 //
-// Paths are relative to a folder of the script's own.
+// Paths are relative to the folder of the script.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	scripts, err := filepath.Glob("testdata/*.txt")
@@ -88,9 +89,9 @@ type script struct {
 	line    int
 	watches map[string]watcher.Watch
 	order   []string
-	seen    map[string]int // runs of quiet, by job
+	seen    map[string]int // runs of the command quiet, by job
 	opened  map[string]*os.File
-	since   time.Time // the last command, if it was about files
+	since   time.Time // time of the last command about files
 }
 
 func (s *script) fatal(format string, args ...any) {
@@ -105,7 +106,7 @@ func (s *script) must(err error) {
 	}
 }
 
-// text joins and unescapes what is left of a line.
+// text joins and unescapes the rest of a line.
 func (s *script) text(words []string) string {
 	out, err := strconv.Unquote(`"` + strings.Join(words, " ") + `"`)
 	s.must(err)
@@ -116,7 +117,7 @@ func (s *script) at(word string) string { return s.path(s.text([]string{word})) 
 
 func (s *script) do(words []string) {
 	began := time.Now()
-	defer func() { s.since = began }() // of the command, which may have done its deed at its beginning
+	defer func() { s.since = began }() // start of the command, which may act at its beginning
 
 	s.what = fmt.Sprintf("line %d: %s", s.line, strings.Join(words, " "))
 	args := words[1:]
@@ -181,7 +182,7 @@ func (s *script) do(words []string) {
 	default:
 		s.files(words[0], args)
 		if words[0] == "grow" {
-			began = time.Now() // its last byte
+			began = time.Now() // time of its last byte
 		} else {
 			s.inTime()
 		}
@@ -191,7 +192,7 @@ func (s *script) do(words []string) {
 	began = time.Time{}
 }
 
-// inTime gives up where files that are meant to come together do not.
+// inTime ends the script if files that must arrive together do not.
 func (s *script) inTime() {
 	for _, w := range s.watches {
 		if gap := time.Since(s.since); w.Mode == watcher.ModeBatch && s.halt != nil && !s.since.IsZero() && gap > w.Settle*2/3 && w.Settle >= 200*time.Millisecond {
@@ -254,8 +255,8 @@ func (s *script) files(verb string, args []string) {
 	}
 }
 
-// put makes a file appear or change in one go, with the times of now: what is told of it
-// must not depend on how long this machine takes between two writes.
+// put creates or changes a file atomically and with the current time. The result must not depend on
+// the machine's speed between two writes.
 func (s *script) put(path, text string) {
 	whole := s.path("whole")
 	s.must(os.WriteFile(whole, []byte(text), 0o644))
@@ -266,7 +267,7 @@ func (s *script) put(path, text string) {
 	}
 }
 
-// grow appends bytes in shorter pauses than a settle window, if this machine can.
+// grow appends bytes with pauses that are shorter than a settle window, if the machine allows it.
 func (s *script) grow(path string, n int, pause time.Duration) {
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
@@ -281,7 +282,8 @@ func (s *script) grow(path string, n int, pause time.Duration) {
 	}
 }
 
-// store skips the script where a store does not show in the file's time: there it shows nowhere.
+// store skips the script if a store does not change the file's time, because then it cannot be
+// noticed.
 func (s *script) store(path, text string) {
 	before, err := os.Lstat(path)
 	s.must(err)
@@ -376,7 +378,7 @@ func (s *script) all() []watcher.Watch {
 	return out
 }
 
-// runs waits for the runs of a job, and checks that they are these.
+// runs waits for the runs of a job and compares them.
 func (s *script) runs(job string, want []string, anyOrder bool) {
 	for i, name := range want {
 		want[i] = s.text([]string{name})
@@ -394,7 +396,7 @@ func (s *script) runs(job string, want []string, anyOrder bool) {
 	}
 }
 
-// quiet checks that nothing more comes: one more file is taken, and it is the only one.
+// quiet checks that no further runs come: it drops one more file, which must get the only new run.
 func (s *script) quiet(job string) {
 	s.seen[job]++
 	before := s.count(job)
@@ -414,7 +416,7 @@ func (s *script) quiet(job string) {
 	}
 }
 
-// names are the files of a job's runs, without those of quiet.
+// names returns the files of a job's runs, without the files of quiet.
 func (s *script) names(job string) []string {
 	var out []string
 	for _, d := range s.list(job) {
@@ -425,7 +427,7 @@ func (s *script) names(job string) []string {
 	return out
 }
 
-// label is a run as scripts write it.
+// label returns a run in the notation of scripts.
 func label(d ledger.TriggerDetail) string {
 	if d.File != nil {
 		return d.File.Name
@@ -464,7 +466,7 @@ func (s *script) list(job string) []ledger.TriggerDetail {
 	return out
 }
 
-// run is one that a command names, or else the latest.
+// run returns the run that a command names, or the latest run.
 func (s *script) run(job string, named []string) int64 {
 	if len(named) > 0 {
 		id, err := strconv.ParseInt(named[0], 10, 64)

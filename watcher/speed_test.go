@@ -15,8 +15,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// BenchmarkDrop measures what a drop takes beyond its settle window until its run is
-// durable; compare with BenchmarkFsnotify, which only hears of the drop.
+// BenchmarkDrop measures the time from a drop to its durable run, without the settle window.
+// Compare it with BenchmarkFsnotify, which only receives the event.
 func BenchmarkDrop(b *testing.B) {
 	const window = 50 * time.Millisecond
 	base := b.TempDir()
@@ -59,7 +59,7 @@ func BenchmarkDrop(b *testing.B) {
 	reportSpeed(b, took)
 }
 
-// BenchmarkFsnotify measures how long it takes to hear of a drop.
+// BenchmarkFsnotify measures the time until the event of a drop.
 func BenchmarkFsnotify(b *testing.B) {
 	dir := b.TempDir()
 	w, err := fsnotify.NewWatcher()
@@ -98,8 +98,8 @@ func reportSpeed(b *testing.B, took []time.Duration) {
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
 }
 
-// BenchmarkRescan scans a folder of 100,000 files that are all known; compare with
-// BenchmarkWalk, which reads names and stamps four at a time and does nothing with them.
+// BenchmarkRescan scans a folder of 100,000 known files. Compare it with BenchmarkWalk, which only
+// reads names and stamps with four goroutines.
 func BenchmarkRescan(b *testing.B) {
 	dir := manyFiles(b)
 	f := newFolder(&Watcher{subs: newSubscriptions(nil, nil)}, Watch{Path: dir, Settle: time.Second})

@@ -11,37 +11,38 @@ import (
 	"rouse/watcher/settle"
 )
 
-// State is what a watch is doing.
+// State is the current activity of a watch.
 type State string
 
-// The states: idle → debouncing → processing → idle; a folder that converges settles after
-// processing.
+// The states of a watch. It goes from idle to debouncing, to processing and back to idle. In mode
+// converge it settles after processing.
 const (
 	StateIdle       State = "idle"
 	StateDebouncing State = "debouncing" // files have changed and have not settled
-	StateProcessing State = "processing" // a run of its job is on; for converge also one that is queued or waits
-	StateSettling   State = "settling"   // for converge: its run is over, but its effects may still come
-	StateMissing    State = "missing"    // the folder is not there
+	// In mode converge, StateProcessing includes queued and waiting runs.
+	StateProcessing State = "processing"
+	StateSettling   State = "settling" // mode converge: the run has ended, but its effects may still arrive
+	StateMissing    State = "missing"  // the folder is missing
 )
 
-// Status is a watch as its owner sees it.
+// Status describes the state of a watch to its owner.
 type Status struct {
 	Job, Path     string
 	Mode          string
 	State         State
 	Waiting       int       // files that have not settled or wait for their batch
-	Round         int       // for converge: the runs since the folder was last idle
+	Round         int       // mode converge: runs since the folder was last idle
 	Handover      time.Time // next handover of a collecting watch
 	Subscriptions int       // folders with events from the system
-	Degraded      string    // why the folder is polled; "" when events are reliable
+	Degraded      string    // reason why the folder is polled; "" if events are reliable
 	Problem       string
 	LastScan      time.Time
-	Waits         []settle.WaitingFile // files that look complete and are not taken, the oldest first
+	Waits         []settle.WaitingFile // files that are held back, the longest wait first
 }
 
-// Status lists the watches by job.
+// Status returns the status of each watch, ordered by job.
 func (w *Watcher) Status(ctx context.Context) []Status {
-	// A ledger that does not answer must not hold up the status of the folders.
+	// A ledger that does not respond must not block the status of the folders.
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 
@@ -103,7 +104,7 @@ func (f *folder) currentStatus(running bool) Status {
 	return st
 }
 
-// waitProblem says for what files have waited for so long that their owner should know, "" where none has.
+// waitProblem returns a description of files that have waited too long, or "" if there are none.
 func waitProblem(waits []settle.WaitingFile, now time.Time) string {
 	long := map[string]string{}
 	for _, w := range waits {
@@ -117,7 +118,7 @@ func waitProblem(waits []settle.WaitingFile, now time.Time) string {
 	return describeFirst(long, "is not taken")
 }
 
-// describeFirst says what is wrong with the first of some paths, and how many more there are.
+// describeFirst returns the problem of the first path and the number of further paths.
 func describeFirst(paths map[string]string, what string) string {
 	path := slices.Min(slices.Collect(maps.Keys(paths)))
 	text := fmt.Sprintf("%s %s: %s", path, what, paths[path])

@@ -12,7 +12,8 @@ import (
 	"rouse/watcher/settle"
 )
 
-// What a watch is doing is the first of these that holds: its folder is missing, converges, has a run, or files that have not settled.
+// TestCurrentState checks the precedence of the states: a missing folder, then mode converge, a
+// running run, and files that have not settled.
 func TestCurrentState(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -39,7 +40,7 @@ func TestCurrentState(t *testing.T) {
 	}
 }
 
-// The owner is told one problem, and how many more of its kind there are.
+// TestCurrentProblem checks that the status shows one problem and the number of further ones.
 func TestCurrentProblem(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -77,7 +78,7 @@ func TestCurrentProblem(t *testing.T) {
 	}
 }
 
-// Files that wait are told with the one that has waited longest first.
+// TestWaitsByTime checks that waiting files are ordered by their wait, the longest first.
 func TestWaitsByTime(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&Watcher{subs: newSubscriptions(nil, nil)}, Watch{Path: "/in"})
@@ -91,7 +92,8 @@ func TestWaitsByTime(t *testing.T) {
 	}
 }
 
-// A file waits as long as it is looked at again, or read; those that are back after they failed are told with them.
+// TestPublishedWaits checks that a file is listed while it waits or is hashed. Files that
+// reappeared after a failure are listed as well.
 func TestPublishedWaits(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&Watcher{subs: newSubscriptions(nil, nil)}, Watch{Path: "/in"})
@@ -111,7 +113,8 @@ func TestPublishedWaits(t *testing.T) {
 	}
 }
 
-// A ledger that cannot say what runs is a problem of each watch that has no other.
+// TestStatusWithoutLedger checks that an error of the ledger is a problem of each watch without
+// another problem.
 func TestStatusWithoutLedger(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -131,7 +134,7 @@ func TestStatusWithoutLedger(t *testing.T) {
 	}
 }
 
-// A folder of which no events are told is said to be polled, and why; one that went away again is not.
+// TestPollReason checks the reasons for polling. A folder that is already gone has none.
 func TestPollReason(t *testing.T) {
 	t.Parallel()
 	const limit = "the system's limit of watched folders is reached (on Linux, raise fs.inotify.max_user_watches and max_user_instances); it is scanned every 2s, and asks the system again each time"
@@ -150,7 +153,8 @@ func TestPollReason(t *testing.T) {
 	}
 }
 
-// What is told of a folder that converges is the round of its loop.
+// TestStatusTellsTheRound checks that the status of a folder in mode converge shows the round of
+// its loop.
 func TestStatusTellsTheRound(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)

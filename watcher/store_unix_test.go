@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// store overwrites the beginning of a file through memory.
+// store overwrites the beginning of a file through a memory mapping.
 func store(path, text string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

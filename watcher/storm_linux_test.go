@@ -11,7 +11,8 @@ import (
 	"rouse/watcher"
 )
 
-// What is written through memory tells nobody; the periodic scan finds it, whole.
+// TestMappedWrite checks that a write through a memory mapping, which causes no event, is found by
+// the periodic scan.
 func TestMappedWrite(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -27,7 +28,7 @@ func TestMappedWrite(t *testing.T) {
 	b.must(err)
 	copy(page, strings.Repeat("b", 4096))
 	b.must(syscall.Munmap(page))
-	b.must(f.Sync()) // the time of it is set at the latest then
+	b.must(f.Sync()) // sets the time of the file at the latest
 	b.must(f.Close())
 	b.what = "another"
 	b.until(func() bool { return b.count("in") == 2 })
@@ -36,7 +37,8 @@ func TestMappedWrite(t *testing.T) {
 	}
 }
 
-// A name that is not UTF-8 cannot be told to anybody: it shows as a problem, and the others go on.
+// TestNameThatIsNoText checks that a name that is not UTF-8 is reported as a problem, and that
+// other files go on.
 func TestNameThatIsNoText(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

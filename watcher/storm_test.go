@@ -21,7 +21,7 @@ func (b *bench) must(err error) {
 	}
 }
 
-// paths are the files of a job's runs, each as often as it has runs.
+// paths returns the files of a job's runs, each once per run.
 func (b *bench) paths(job string) map[string]int {
 	b.t.Helper()
 	out := map[string]int{}
@@ -37,8 +37,8 @@ func (b *bench) paths(job string) map[string]int {
 	return out
 }
 
-// Folders that are made with files in them in the same instant, again and again: each file is
-// taken, once.
+// TestFoldersAtOnce checks that each file is taken once if many folders are created together with
+// their files.
 func TestFoldersAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -50,8 +50,8 @@ func TestFoldersAtOnce(t *testing.T) {
 		dir := b.path(fmt.Sprintf("inbox/%d/a/b/c", i))
 		b.must(os.MkdirAll(dir, 0o755))
 		for j := range files {
-			// Renamed into place: written there, it would be empty for longer than a settle window
-			// on a busy machine, and that is content of its own.
+			// Rename the file into place. A file written there would be empty for longer than a
+			// settle window on a busy machine, and the empty content would count as well.
 			whole := b.path("whole")
 			b.must(os.WriteFile(whole, fmt.Append(nil, i, j), 0o644))
 			b.must(os.Rename(whole, filepath.Join(dir, fmt.Sprint(j))))
@@ -68,7 +68,8 @@ func TestFoldersAtOnce(t *testing.T) {
 	}
 }
 
-// A file and a folder that are renamed without a pause are taken where they end up.
+// TestRenameStorm checks that a file and a folder that are renamed all the time are taken at their
+// final paths.
 func TestRenameStorm(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -97,8 +98,8 @@ func TestRenameStorm(t *testing.T) {
 	}
 }
 
-// A file that is written again and again, in other words each time, pauses its job at the
-// twentieth run in a minute; its owner is told. Many files do not.
+// TestBreaker checks that a file that is rewritten with new content pauses its job at the twentieth
+// run within a minute and that the owner is notified. Many different files do not.
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{watcher.ModePerFile, watcher.ModeBatch} {
@@ -152,7 +153,8 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// A file that a run of the job writes itself starts nothing; changed by somebody else it does.
+// TestOwnFiles checks that a file that a run of the job writes itself starts no run, unless another
+// program changes it.
 func TestOwnFiles(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -11,14 +11,15 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// subscriptions are the folders whose events the system reports, and for which watches. Two
-// jobs may watch the same folder.
+// subscriptions holds the subscribed folders and the watches that receive their events. Two jobs
+// may watch the same folder.
 type subscriptions struct {
-	open   func() (*fsnotify.Watcher, error) // asks the system for another watcher; nil: it is not asked again
-	opened chan *fsnotify.Watcher            // the one watcher, to read its events; closed by close
+	// open asks the system for a new watcher. If nil, the system is not asked again.
+	open   func() (*fsnotify.Watcher, error)
+	opened chan *fsnotify.Watcher // delivers the watcher to the event reader; closed by close
 
 	mu       sync.Mutex
-	events   *fsnotify.Watcher // nil while the system gives none
+	events   *fsnotify.Watcher // nil while the system provides no watcher
 	addWatch func(dir string) error
 	byDir    map[string][]*folder
 	closed   bool
@@ -37,7 +38,8 @@ func (a *subscriptions) use(events *fsnotify.Watcher) {
 	a.opened <- events
 }
 
-// reopen asks the system again for a watcher if it gave none before. It reports whether the system gives one now.
+// reopen asks the system for a watcher again if there is none. It reports whether the system has
+// provided one now.
 func (a *subscriptions) reopen() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -53,10 +55,10 @@ func (a *subscriptions) reopen() bool {
 	return true
 }
 
-// subscribe asks the system for the events of dir. Asking again restores a subscription that
-// the system has dropped.
+// subscribe asks the system for the events of dir. A repeated call restores a subscription that the
+// system has dropped.
 func (a *subscriptions) subscribe(f *folder, dir string) error {
-	// Registered first: an event may come before the system's call returns.
+	// Register first, because an event may arrive before the system call returns.
 	a.mu.Lock()
 	if !slices.Contains(a.byDir[dir], f) {
 		a.byDir[dir] = append(a.byDir[dir], f)
@@ -71,8 +73,9 @@ func (a *subscriptions) subscribe(f *folder, dir string) error {
 	return err
 }
 
-// reportRemoved reports the subscribed folders in dir that are gone. fsnotify does not report the removal of a folder
-// whose parent is watched as well, nor does the parent if it was subscribed to after the removal.
+// reportRemoved reports the subscribed folders in dir that are gone. fsnotify does not report the
+// removal of a folder if its parent is watched as well. The parent does not report it either, if it
+// was subscribed to after the removal.
 func (a *subscriptions) reportRemoved(dir string) {
 	gone := map[string][]*folder{}
 	a.mu.Lock()
@@ -93,7 +96,7 @@ func (a *subscriptions) reportRemoved(dir string) {
 	}
 }
 
-// dirs lists the folders that f subscribes to.
+// dirs returns the folders that f subscribes to.
 func (a *subscriptions) dirs(f *folder) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -107,7 +110,8 @@ func (a *subscriptions) dirs(f *folder) []string {
 	return out
 }
 
-// unsubscribe ends subscriptions of f; the system is told once nobody else has them.
+// unsubscribe ends subscriptions of f. It ends a subscription in the system if no other folder uses
+// it.
 func (a *subscriptions) unsubscribe(f *folder, dirs ...string) {
 	for _, dir := range dirs {
 		a.mu.Lock()
@@ -121,12 +125,12 @@ func (a *subscriptions) unsubscribe(f *folder, dirs ...string) {
 		events := a.events
 		a.mu.Unlock()
 		if len(who) == 0 && events != nil {
-			_ = events.Remove(dir) // fails where the system has dropped it already, with the folder
+			_ = events.Remove(dir) // returns an error if the system has dropped it with the folder
 		}
 	}
 }
 
-// subscribers are the watches for an event at path: those subscribed to the folder around it,
+// subscribers returns the watches for an event at path: those subscribed to the folder around it,
 // and those subscribed to path itself.
 func (a *subscriptions) subscribers(path string) (around, itself []*folder) {
 	a.mu.Lock()

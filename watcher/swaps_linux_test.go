@@ -23,9 +23,9 @@ import (
 // outsideHash is the SHA-256 of the text of all files outside.
 const outsideHash = "31207a2065f46a5b948fce6fe5c13e85abaf5631e2f894b47dcd4fce14f6c57b"
 
-// Somebody swaps the watched folder, those above it and those that files are moved to for links, as fast as
-// they can, while files come in: ROUSE_TEST_SWAPS says how often. Nothing outside is read, moved, overwritten
-// or made, and once they stop every file ends where it belongs.
+// TestSwaps replaces the watched folder, its parents and the destinations by links as fast as
+// possible while files arrive. ROUSE_TEST_SWAPS sets the number of swaps. No file outside may be
+// read, moved, overwritten or created. After the swaps every file must reach its destination.
 func TestSwaps(t *testing.T) {
 	t.Parallel()
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("ROUSE_TEST_SWAPS"), "40"))
@@ -66,7 +66,8 @@ func TestSwaps(t *testing.T) {
 
 type swapBench struct{ *bench }
 
-// newSwapBench makes a place in which others make names, work, and one beside it that has the same names.
+// newSwapBench creates a folder in which others can create names, and a folder with the same names
+// beside it.
 func newSwapBench(t *testing.T, n int) swapBench {
 	t.Helper()
 	b := swapBench{newBench(t)}
@@ -96,10 +97,10 @@ func (b swapBench) must(err error) {
 	}
 }
 
-// swapWhileFilesCome puts links in the place of folders for a moment each, and drops a file each time.
+// swapWhileFilesCome replaces folders by links for a moment, and drops a file each time.
 func (b swapBench) swapWhileFilesCome(n int) {
 	b.t.Helper()
-	// By way of a folder that is held open, as somebody does who works in it.
+	// Use an open folder, like a program that works in it.
 	in, err := os.OpenRoot(b.path("work/deep/in"))
 	b.must(err)
 	defer in.Close()
@@ -116,7 +117,7 @@ func (b swapBench) swapWhileFilesCome(n int) {
 	}
 }
 
-// outside describes all files beside the place of others.
+// outside returns a description of all files outside the folder of others.
 func (b swapBench) outside() string {
 	b.t.Helper()
 	var out strings.Builder
@@ -132,7 +133,7 @@ func (b swapBench) outside() string {
 	return out.String()
 }
 
-// checkRuns checks that no run was given anything of what lies outside.
+// checkRuns checks that no run received content from outside.
 func (b swapBench) checkRuns() {
 	b.t.Helper()
 	runs, err := b.ledger.Runs.List(b.t.Context(), runs.Filter{Limit: 100_000})

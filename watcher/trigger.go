@@ -12,7 +12,7 @@ import (
 	"rouse/watcher/tree"
 )
 
-// ErrBusy is what Trigger gives while the folder is not idle.
+// ErrBusy is the error of Trigger if the folder is not idle.
 var ErrBusy = errors.New("it can be triggered once it is idle")
 
 type triggerResult struct {
@@ -20,7 +20,7 @@ type triggerResult struct {
 	err      error
 }
 
-// triggerQueue holds the requests of other goroutines for a run of a folder that converges.
+// triggerQueue holds requests of other goroutines for a run of a folder in mode converge.
 type triggerQueue struct {
 	*place
 	hints *hints
@@ -30,8 +30,8 @@ type triggerQueue struct {
 	ended    bool
 }
 
-// Trigger queues a run of a folder that converges, as if all that is in it were new (OSA-94).
-// The folder must be idle: ErrBusy.
+// Trigger queues a run of a folder in mode converge, as if all its files were new. It returns
+// ErrBusy if the folder is not idle, and another error if the job does not watch such a folder.
 func (w *Watcher) Trigger(ctx context.Context, job string) (ledger.Accepted, error) {
 	w.mu.Lock()
 	f, on := w.folders[job], w.start != nil
@@ -43,7 +43,7 @@ func (w *Watcher) Trigger(ctx context.Context, job string) (ledger.Accepted, err
 		return ledger.Accepted{}, fmt.Errorf("job %s: its folder is not watched yet, or not any more", job)
 	}
 
-	result := make(chan triggerResult, 1) // so that the folder need not wait if ctx ends first
+	result := make(chan triggerResult, 1) // buffered: the folder need not wait if ctx ends first
 	if !f.triggers.request(result) {
 		return ledger.Accepted{}, fmt.Errorf("job %s: its watch has just changed; try again", job)
 	}
@@ -56,9 +56,9 @@ func (w *Watcher) Trigger(ctx context.Context, job string) (ledger.Accepted, err
 	}
 }
 
-// Trigger does the same without a running watcher. Nobody waits for the folder to settle then:
-// it is enough that its last run is over. The watches are those of all jobs, because a folder
-// leaves out what another job watches inside it.
+// Trigger queues a run of a folder in mode converge without a running watcher. It does not wait
+// until the folder has settled: its last run must only have ended. watches holds the watches of all
+// jobs, because a folder excludes the folders inside it that other jobs watch.
 func Trigger(ctx context.Context, l *ledger.Ledger, watches []Watch, job string) (ledger.Accepted, error) {
 	watches, err := validated(watches)
 	if err != nil {
@@ -91,7 +91,7 @@ func (f *folder) trigger(ctx context.Context) (ledger.Accepted, error) {
 		return ledger.Accepted{}, err
 	}
 
-	// Reading the folder may take long; the state is asked for once more after it.
+	// Reading the folder may take long, so check the state again afterwards.
 	walk, _ := f.inspect(ctx)
 	if walk == nil {
 		return ledger.Accepted{}, fmt.Errorf("job %s: the folder %s cannot be read", f.Job, f.Path)
@@ -111,7 +111,7 @@ func (f *folder) trigger(ctx context.Context) (ledger.Accepted, error) {
 		return ledger.Accepted{}, err
 	}
 
-	// Compared with an empty tree, each file counts as added.
+	// Compared with an empty tree, every file counts as added.
 	cur := tree.New(f.root, walk.files)
 	changes, _, _ := tree.Changes(nil, cur)
 	accepted, err := f.loop.dispatch(ctx, cur, nil, changes)
@@ -145,7 +145,7 @@ func (l *loop) busy() error {
 	return fmt.Errorf("job %s: its folder is %s%s; %w", l.Job, conv.phase, why, ErrBusy)
 }
 
-// request hands a request to the folder's goroutine; false when that has ended.
+// request passes a request to the folder's goroutine. It returns false if the goroutine has ended.
 func (q *triggerQueue) request(a chan triggerResult) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -167,7 +167,7 @@ func (q *triggerQueue) drain() []chan triggerResult {
 	return asks
 }
 
-// refuse answers the requests that come too late for the folder's goroutine.
+// refuse returns an error for the requests that came too late for the folder's goroutine.
 func (q *triggerQueue) refuse() {
 	q.mu.Lock()
 	q.ended = true

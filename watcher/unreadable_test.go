@@ -18,7 +18,8 @@ import (
 	"rouse/watcher/after"
 )
 
-// A file that cannot be read is reported once, tried at each scan, and gets its run once it can be.
+// TestUnreadable checks that an unreadable file is reported once, retried on each scan, and gets
+// its run when it becomes readable.
 func TestUnreadable(t *testing.T) {
 	b := newBench(t)
 	b.write("inbox/a.csv", "1")
@@ -48,7 +49,7 @@ func TestUnreadable(t *testing.T) {
 	b.until(func() bool { return b.count("in") == 1 && b.status("in").Problem == "" })
 }
 
-// A folder in the folder that cannot be read is reported as well.
+// TestUnreadableFolder checks that an unreadable subfolder is reported as well.
 func TestUnreadableFolder(t *testing.T) {
 	b := newBench(t)
 	b.write("inbox/sub/a.csv", "1")
@@ -70,8 +71,8 @@ func TestUnreadableFolder(t *testing.T) {
 	b.until(func() bool { return b.count("in") == 1 && b.status("in").Problem == "" })
 }
 
-// A destination that may not be written keeps the file where it is, says so, and gets it once
-// it may.
+// TestUnwritableDestination checks that a file stays in place and reports a problem while its
+// destination cannot be written, and is moved afterwards.
 func TestUnwritableDestination(t *testing.T) {
 	b := newBench(t)
 	w := b.inbox()
@@ -109,7 +110,7 @@ func TestUnwritableDestination(t *testing.T) {
 	}
 }
 
-// asSomebody makes the test a user who may not read everything, if it is not.
+// asSomebody makes the test run as a user without permission to read all files.
 func asSomebody(t *testing.T, dirs ...string) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -16,43 +16,46 @@ import (
 )
 
 const (
-	walkers = 4   // goroutines that read folders and stamps, beside the folder's own
-	page    = 512 // entries of a folder that one of them reads at a time
+	walkers = 4   // goroutines that read folders and stamps, in addition to the folder's own
+	page    = 512 // folder entries that a goroutine reads at a time
 )
 
-// walk is what a scan saw.
+// walk holds the result of a scan.
 type walk struct {
 	hint       settle.Hint
 	files      []tree.Sighting // files that may need a run
 	linked     linked
 	entered    map[string]bool
 	unreadable map[string]error
-	degraded   string // why events cannot be relied on
-	unopened   bool   // the folder was found and could not be opened
-	torn       bool   // something vanished during the walk: what was seen never was there at the same time
+	degraded   string // reason why events are unreliable
+	unopened   bool   // the folder was found but could not be opened
+	// torn is set if an entry vanished during the walk. The files found may never have existed at
+	// the same time.
+	torn bool
 }
 
-// walker reads a tree level by level, with several goroutines. They may read the fields of the folder without
-// its lock: its own goroutine, the only one that writes them, takes part in the walk and waits for its end.
+// walker reads a tree level by level, with several goroutines. They may read the fields of the
+// folder without its lock: the folder's own goroutine, the only one that writes them, takes part in
+// the walk and waits for its end.
 type walker struct {
 	f     *folder
-	root  *os.Root // all is read by way of it, so that no link leads out of the folder
+	root  *os.Root // all reads go through it, so that no link leads out of the folder
 	retry map[string]bool
-	lanes chan struct{} // a semaphore: goroutines of the group
+	lanes chan struct{} // semaphore for the goroutines of group
 	group sync.WaitGroup
 
 	mu    sync.Mutex
 	dirs  []entry // folders of the next level
-	links []entry // that were come across and not followed yet
+	links []entry // links that were found and not yet followed
 	found *walk
 }
 
 // entry is a folder or link in a tree, with its name relative to the root.
 type entry struct{ path, name string }
 
-// walk reads the folder dir, which is called name relative to the root, and the folders in it if
-// the watch is recursive. Each is subscribed to before it is read, so that no file falls
-// between. Files that are known are left out, unless they are in retry.
+// walk reads the folder dir, called name relative to the root. If the watch is recursive, it also
+// reads the subfolders. It subscribes to each folder before reading it, so that no file is missed.
+// It omits known files unless they are in retry.
 func (f *folder) walk(ctx context.Context, dir, name string, retry map[string]bool) *walk {
 	k := &walker{f: f, found: &walk{linked: newLinked(), entered: map[string]bool{}, unreadable: map[string]error{}}, retry: retry, lanes: make(chan struct{}, walkers), dirs: []entry{{dir, name}}}
 	var err error
@@ -71,7 +74,7 @@ func (f *folder) walk(ctx context.Context, dir, name string, retry map[string]bo
 	return k.found
 }
 
-// run enters the folders of the next level, then those in them, until there are no more.
+// run enters the folders of the next level, then their subfolders, until there are no more.
 func (k *walker) run(ctx context.Context) {
 	for len(k.dirs) > 0 {
 		level := k.dirs
@@ -83,7 +86,7 @@ func (k *walker) run(ctx context.Context) {
 	}
 }
 
-// do does a task in a goroutine of its own or, if enough of them are busy, at once.
+// do runs a task in its own goroutine or, if all lanes are busy, at once.
 func (k *walker) do(task func()) {
 	select {
 	case k.lanes <- struct{}{}:
@@ -96,22 +99,22 @@ func (k *walker) do(task func()) {
 	}
 }
 
-// rootFailed notes that the folder could be found and not be opened.
+// rootFailed records that the folder was found but could not be opened.
 func (k *walker) rootFailed(dir string, err error) {
 	k.found.unopened = true
 	k.failed(k.f.root, err)
 	if _, ok := errors.AsType[*nofollow.LinkError](err); ok {
 		k.f.hints.requestScan(linkInPlace)
 	} else {
-		k.subscribe(dir) // so that its events tell when it can be read
+		k.subscribe(dir) // an event then reports when it becomes readable
 	}
 }
 
-// subscribe subscribes to a folder; without events, the watch is polled.
+// subscribe subscribes to a folder. If there are no events, the watch is polled.
 func (k *walker) subscribe(dir string) {
 	armErr := k.f.w.subs.subscribe(k.f, dir)
-	// Of a folder within, the one above it tells. Nobody tells of the root, which is read all the same: it was opened
-	// while it was there.
+	// If a subfolder is gone, its parent reports it. The removal of the root is not reported. The
+	// root is still read, because it was opened while it existed.
 	if errors.Is(armErr, fs.ErrNotExist) && dir == k.f.root {
 		k.f.hints.requestScan("the folder went away")
 	}
@@ -197,7 +200,7 @@ func (k *walker) visitPage(ctx context.Context, dir, name string, entries []fs.D
 	k.mu.Unlock()
 }
 
-// mayNeedWork says whether a file may need a run, by what is known in memory.
+// mayNeedWork reports whether a file may need a run. It uses only data in memory.
 func (k *walker) mayNeedWork(path string, st fsys.Stamp) bool {
 	if k.f.Mode == ModeConverge || k.retry[path] {
 		return true

@@ -22,14 +22,14 @@ const (
 	defaultMaxFiles = 500
 )
 
-// What a watch queues runs of.
+// The modes of a watch.
 const (
-	ModePerFile  = "per_file" // each file that is ready
-	ModeBatch    = "batch"    // all files that are ready once the folder is quiet
-	ModeConverge = "converge" // the folder, again and again until it stays as it is
+	ModePerFile  = "per_file" // a run for each file
+	ModeBatch    = "batch"    // a run for all files that are ready once the folder is quiet
+	ModeConverge = "converge" // runs for the whole folder until it no longer changes
 )
 
-// What a watch does with files that were there before the job.
+// The ways to treat files from before the job.
 const (
 	ExistingProcess = "process"
 	ExistingIgnore  = "ignore"
@@ -37,33 +37,38 @@ const (
 
 // Collect describes when a watch hands over all collected files as one batch.
 type Collect struct {
-	When string                          // in words, such as "until 08:00" or "every 24h"; "" if the watch does not collect
+	// When describes the handovers in words, such as "until 08:00" or "every 24h". It is "" if the
+	// watch does not collect.
+	When string
 	Next func(after time.Time) time.Time // returns the first handover after a time
 }
 
-// Watch is one job's folder.
+// Watch is a job's watched folder.
 type Watch struct {
-	match.Filter         // the files that it takes
-	Job, Agent           string
-	Path                 string // absolute
-	Recursive            bool
-	FollowSymlinks       bool          // those that lead to something in the folder
-	Definition           string        // a hash of what its job does: a file that failed is tried again under another one
-	TakeOpen             bool          // also files that a program has open for writing
-	OwnFolder            string        // its agent's own, resolved: a hard link there may be read
-	Mode                 string        // "" means per_file
-	Settle               time.Duration // 0 means 1s
-	MaxWait              time.Duration // 0 means 30s: so long a folder that is never quiet is waited for, in batch and converge
-	MaxFiles             int           // 0 means 500: of one batch
-	Collect              Collect       // only with mode batch
-	Existing             string        // "" means process for per_file, ignore for batch and converge
-	OnSuccess, OnFailure after.Rule    // not of converge
-	// Boundary holds the places in which agents or strangers make names: below them no link is followed
-	// on the way to the folder, or to where its files are moved.
+	match.Filter   // the files that it selects
+	Job, Agent     string
+	Path           string // absolute
+	Recursive      bool
+	FollowSymlinks bool // whether to follow links to targets inside the folder
+	// Definition is a hash of the job's work. A failed file is tried again after the hash has
+	// changed.
+	Definition string
+	TakeOpen   bool          // whether to take files that a program has open for writing
+	OwnFolder  string        // resolved folder of its agent, in which hard links may be read
+	Mode       string        // "" means per_file
+	Settle     time.Duration // zero means 1s
+	// MaxWait limits the wait for a quiet folder, in the modes batch and converge. Zero means 30s.
+	MaxWait              time.Duration
+	MaxFiles             int        // maximum files of a batch; zero means 500
+	Collect              Collect    // only with mode batch
+	Existing             string     // "" means process for per_file, ignore for batch and converge
+	OnSuccess, OnFailure after.Rule // not in mode converge
+	// Boundary holds the directories in which agents or strangers can create names. Below them no
+	// link is followed on the way to the folder or to a destination.
 	Boundary nofollow.UntrustedDirs
 }
 
-// validated is a copy of watches with their defaults, or an error of all that is wrong with them.
+// validated returns a copy of watches with their defaults, or an error that lists all mistakes.
 func validated(watches []Watch) ([]Watch, error) {
 	out := make([]Watch, len(watches))
 	seen := map[string]bool{}
@@ -153,12 +158,12 @@ func (w *Watch) validate() error {
 	return nil
 }
 
-// afterRules returns what happens to files of the folder after their runs.
+// afterRules returns the rules for the files of the folder after their runs.
 func (w *Watch) afterRules() *after.Folder {
 	return &after.Folder{Path: w.Path, Boundary: w.Boundary, OnSuccess: w.OnSuccess, OnFailure: w.OnFailure}
 }
 
-// destinations are the folders that files are moved to.
+// destinations returns the folders to which files are moved.
 func (w *Watch) destinations() []string {
 	var out []string
 	for _, a := range []after.Rule{w.OnSuccess, w.OnFailure} {
@@ -169,7 +174,8 @@ func (w *Watch) destinations() []string {
 	return out
 }
 
-// equal reports whether two watches are the same, apart from the function of Collect, which its description stands for.
+// equal reports whether two watches are equal. It compares the function of Collect by its
+// description.
 func (w Watch) equal(o Watch) bool {
 	if !w.Boundary.Equal(o.Boundary) {
 		return false
@@ -179,12 +185,12 @@ func (w Watch) equal(o Watch) bool {
 	return reflect.DeepEqual(w, o)
 }
 
-// resolveLinks resolves the owner's links of a path, as far as it exists: destinations may be created
-// later.
+// resolveLinks resolves the owner's links in the existing part of a path. Destinations may be
+// created later.
 func (w *Watch) resolveLinks(path string) string {
 	real, err := w.Boundary.Resolve(path)
 	if err != nil {
-		return path // whoever opens it says what is wrong
+		return path // opening the path returns the error
 	}
 	return real
 }

@@ -11,7 +11,7 @@ import (
 	"rouse/watcher/match"
 )
 
-// What cannot work is refused by a sentence that names the job and what to do.
+// TestValidated checks that the error of an invalid watch names the job and the remedy.
 func TestValidated(t *testing.T) {
 	dir := t.TempDir()
 	good := Watch{Job: "in", Path: dir}
@@ -42,7 +42,7 @@ func TestValidated(t *testing.T) {
 	}
 }
 
-// What is not set is as it is told to be, and what is set stays.
+// TestWatchDefaults checks that defaults apply only to settings that are not set.
 func TestWatchDefaults(t *testing.T) {
 	for _, c := range []struct{ watch, want Watch }{
 		{Watch{}, Watch{Mode: ModePerFile, Settle: time.Second, MaxWait: 30 * time.Second, MaxFiles: 500, Existing: ExistingProcess}},
@@ -58,7 +58,7 @@ func TestWatchDefaults(t *testing.T) {
 	}
 }
 
-// A watch of a folder as a whole has no files that it could do something with after its run; to leave them is no such thing.
+// TestConvergeHasNoFilesToMove checks that mode converge accepts no action except leave.
 func TestConvergeHasNoFilesToMove(t *testing.T) {
 	for _, c := range []struct {
 		mode, success, failure string
@@ -75,7 +75,8 @@ func TestConvergeHasNoFilesToMove(t *testing.T) {
 	}
 }
 
-// Each setting of a watch counts when it is compared with what is at work: a watch that has changed begins with a scan.
+// TestWatchEqual checks that each setting is compared with the running watch, because a changed
+// watch begins with a scan.
 func TestWatchEqual(t *testing.T) {
 	one := Watch{Job: "in", Agent: "a", Path: "/in", Filter: match.Filter{Include: []string{"*.csv"}, Exclude: []string{"old"}}, Mode: ModeBatch, Settle: time.Second, MaxWait: time.Minute, MaxFiles: 3, Existing: ExistingIgnore}
 	same := one

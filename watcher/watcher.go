@@ -19,25 +19,28 @@ import (
 )
 
 const (
-	defaultRescan     = 5 * time.Minute
-	unresponsiveAfter = 10 * time.Second // how long a file system may take before it counts as a problem
+	defaultRescan = 5 * time.Minute
+	// unresponsiveAfter is the time after which a file system that does not respond counts as a
+	// problem.
+	unresponsiveAfter = 10 * time.Second
 )
 
-// Options are the watcher's parts.
+// Options holds the dependencies and settings of a watcher.
 type Options struct {
 	Ledger *ledger.Ledger
 	Logger *slog.Logger
-	Rescan time.Duration // 0 means 5m
-	// BreakerNotices returns the notices about a job that is paused because one path is claimed again and
-	// again; see ledger.PathPlaceholder. Optional.
+	Rescan time.Duration // interval of the periodic scans; zero means 5m
+	// BreakerNotices returns the notices about a job that is paused because one path is claimed
+	// again and again. See ledger.PathPlaceholder. Optional.
 	BreakerNotices func(job string) []ledger.Notice
-	// ReturnNotices returns the notices about a file that is there again as it was when its run failed. Optional.
+	// ReturnNotices returns the notices about a file that exists again with the bytes that failed.
+	// Optional.
 	ReturnNotices func(job, path string, run int64) []ledger.Notice
-	// Expand expands one part of a destination template for the file of a finished run. It may be
-	// nil if no watch has a template.
+	// Expand expands one part of a destination template for the file of a finished run. Optional if
+	// no watch has a template.
 	Expand func(ctx context.Context, template string, c claim.Status) (string, error)
-	// Elsewhere says of a job that is not watched here whether another node may watch it: what is recorded of its folder and
-	// files is that node's. nil: there is no other.
+	// Elsewhere reports whether another node may watch a job that is not watched here. The records
+	// of its folder and files then belong to that node. If nil, there is no other node.
 	Elsewhere func(job string) bool
 }
 
@@ -46,24 +49,25 @@ type Watcher struct {
 	ledger         *ledger.Ledger
 	log            *slog.Logger
 	rescan         time.Duration
-	runSettle      time.Duration                    // from the end of a run to the scan of a folder that converges
+	runSettle      time.Duration                    // wait from the end of a run to the scan in mode converge
 	breakerNotices func(job string) []ledger.Notice // may be nil
 	returnNotices  func(job, path string, run int64) []ledger.Notice
 	mover          *after.Mover
 	elsewhere      func(job string) bool
 	subs           *subscriptions
 	hashes         *fsys.Hashes
-	hashLanes      chan struct{} // a semaphore: large files that are hashed concurrently
+	hashLanes      chan struct{} // semaphore for large files that are hashed concurrently
 	ready          chan struct{}
-	followNow      chan struct{} // capacity 1: there are other watches
+	followNow      chan struct{} // capacity 1: the watches have changed
 
 	mu      sync.Mutex
 	folders map[string]*folder // by job; nil before the first Set
-	start   func(f *folder)    // nil while Run is not on
+	start   func(f *folder)    // nil unless Run is active
 }
 
-// New opens the one file-system watcher. While the system gives none, every folder is polled, its status says so, and each scan
-// asks the system again.
+// New returns a Watcher with one file-system watcher for all folders. If the system provides none,
+// every folder is polled, its status reports this, and each scan asks the system again. New returns
+// an error if the ledger is missing.
 func New(o Options) (*Watcher, error) {
 	if o.Ledger == nil {
 		return nil, errors.New("watcher: a ledger is needed")
@@ -103,12 +107,12 @@ func newWatcher(o Options) *Watcher {
 	}
 }
 
-// Ready is closed when every folder is subscribed to and has had its first scan. A folder that
-// does not answer for ten seconds is not waited for.
+// Ready returns a channel that is closed when every folder is subscribed to and has had its first
+// scan. It does not wait for a folder that does not respond for ten seconds.
 func (w *Watcher) Ready() <-chan struct{} { return w.ready }
 
-// Set replaces the watches. A watch that has not changed goes on as it is; the others
-// begin with a scan. With an error nothing has changed.
+// Set replaces the watches. Unchanged watches continue. The others begin with a scan. If Set
+// returns an error, it has changed nothing.
 func (w *Watcher) Set(ctx context.Context, watches []Watch) error {
 	watches, err := validated(watches)
 	if err != nil {
@@ -119,7 +123,7 @@ func (w *Watcher) Set(ctx context.Context, watches []Watch) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	// Stopped before others start: two folders of one job must not write the same state.
+	// Stop old folders before new ones start: two folders of one job must not write the same state.
 	for job, old := range w.folders {
 		if f := next[job]; f != nil && f.equal(old.Watch) && slices.Equal(f.nestedWatches, old.nestedWatches) {
 			next[job] = old
@@ -136,7 +140,7 @@ func (w *Watcher) Set(ctx context.Context, watches []Watch) error {
 		}
 	}
 
-	select { // the actions on files may be others now
+	select { // the actions on files may have changed
 	case w.followNow <- struct{}{}:
 	default:
 	}
@@ -144,8 +148,8 @@ func (w *Watcher) Set(ctx context.Context, watches []Watch) error {
 	return nil
 }
 
-// forget deletes the recorded trees of folders that no job in mode converge watches any more:
-// should one do so again, it starts from scratch (OSA-94).
+// forget deletes the recorded trees of folders that no job in mode converge watches any more. If a
+// job watches such a folder again, it starts from scratch.
 func (w *Watcher) forget(ctx context.Context, watched map[string]*folder) {
 	known, err := w.ledger.Watches.States(ctx)
 	var gone []string
@@ -167,12 +171,12 @@ func (w *Watcher) forget(ctx context.Context, watched map[string]*folder) {
 	}
 }
 
-// foldersOf are the folders of watches. A folder that is watched itself is left out by the
-// watches of those around it.
+// foldersOf returns the folders of watches. A watch excludes nested folders that are watched
+// themselves.
 func (w *Watcher) foldersOf(watches []Watch) map[string]*folder {
 	out := make(map[string]*folder, len(watches))
 	at := make(map[string][]*folder, len(watches))
-	real := make([]string, len(watches)) // two ways may lead to one folder
+	real := make([]string, len(watches)) // two paths may lead to one folder
 	for i := range watches {
 		f := newFolder(w, watches[i])
 		out[f.Job] = f
@@ -180,7 +184,7 @@ func (w *Watcher) foldersOf(watches []Watch) map[string]*folder {
 		at[real[i]] = append(at[real[i]], f)
 	}
 
-	// Walks up from each folder, instead of comparing each with all others.
+	// Walk up from each folder instead of comparing it with all others.
 	for _, path := range real {
 		for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 			for _, around := range at[dir] {
@@ -197,7 +201,8 @@ func (w *Watcher) foldersOf(watches []Watch) map[string]*folder {
 	return out
 }
 
-// Run watches until ctx ends.
+// Run watches the folders until ctx ends. It returns an error if the file-system watcher cannot be
+// closed.
 func (w *Watcher) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
@@ -222,7 +227,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	w.mu.Lock()
 	w.start = nil
 	w.mu.Unlock()
-	// Closed before the goroutines are waited for: it ends readEvents.
+	// Close the subscriptions before waiting for the goroutines, because that ends readEvents.
 	err := w.subs.close()
 	over := make(chan struct{})
 	go func() { group.Wait(); close(over) }()

@@ -20,7 +20,7 @@ func drop(path, hash string) ledger.Request {
 	return ledger.Request{Job: "in", Agent: "clerk", Trigger: domain.TriggerWatch, Claim: &claim.Claim{Job: "in", Path: path, Hash: hash}}
 }
 
-// kinds wants the events of a run to be of these kinds.
+// kinds checks the kinds of the events of a run.
 func (b *bench) kinds(run int64, want ...string) {
 	b.t.Helper()
 	events, err := b.l.Events.List(b.t.Context(), event.Filter{Run: run})
@@ -34,7 +34,8 @@ func (b *bench) kinds(run int64, want ...string) {
 	}
 }
 
-// TestStartOfAnAcceptedRun checks which runs start when they are accepted while the dispatcher waits.
+// TestStartOfAnAcceptedRun checks which runs start when they are accepted while the dispatcher
+// waits.
 func TestStartOfAnAcceptedRun(t *testing.T) {
 	for name, test := range map[string]struct {
 		before  []string // agents with a running run
@@ -91,7 +92,8 @@ func TestStartOfAnAcceptedRun(t *testing.T) {
 	}
 }
 
-// TestBlockedClaimsDoNotStart checks that the same file again starts no run, and that the run of a claim that trips the breaker stays queued.
+// TestBlockedClaimsDoNotStart checks that a repeated file starts no run, and that the run of a
+// claim that trips the breaker stays queued.
 func TestBlockedClaimsDoNotStart(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
@@ -117,18 +119,18 @@ func TestBlockedClaimsDoNotStart(t *testing.T) {
 	})
 }
 
-// TestProcessEndsBetweenTheCommits ends the process after a run was accepted and before it was started. The next process starts the run
-// once, unless the run was cancelled meanwhile.
+// TestProcessEndsBetweenTheCommits ends the process after a run was accepted and before it was
+// started. The next process starts the run once, unless it was cancelled in the meantime.
 func TestProcessEndsBetweenTheCommits(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		var started []int64
 		execute := func(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
-			started = append(started, r.ID) // one at a time: they have one agent
+			started = append(started, r.ID) // one at a time, because they have one agent
 			return success, nil
 		}
 		b.start(execute)
 		synctest.Wait()
-		b.stop() // what is committed from now on is not started by this process
+		b.stop() // this process does not start runs that are committed later
 
 		now := time.Now().Truncate(time.Millisecond)
 		recorded, err := b.l.RecordDue(t.Context(), now, []ledger.Due{{Job: "j", Agent: "clerk", Source: "cron", Nominal: now, Actual: now, Decision: domain.DecisionRun}}, nil)
@@ -144,7 +146,7 @@ func TestProcessEndsBetweenTheCommits(t *testing.T) {
 		b.reopen()
 		b.cancel(stopped, "after the restart")
 
-		for range 2 { // a second restart starts nothing again
+		for range 2 { // a second restart starts no run again
 			b.start(execute)
 			for _, id := range []int64{due, first} {
 				if r := b.run(id); r.Outcome != domain.OutcomeSuccess || r.Attempt != 1 {
@@ -165,7 +167,8 @@ func TestProcessEndsBetweenTheCommits(t *testing.T) {
 	})
 }
 
-// TestCancelBetweenTheCommits cancels runs while they are about to start. Each ends cancelled, and those that started were told.
+// TestCancelBetweenTheCommits cancels runs while they are about to start. Each run ends cancelled,
+// and the attempts that started were notified.
 func TestCancelBetweenTheCommits(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.o.Runs, b.o.RunsPerAgent = 8, 8
@@ -191,7 +194,8 @@ func TestCancelBetweenTheCommits(t *testing.T) {
 	})
 }
 
-// TestNothingStartsWhileItEnds checks that a run that is accepted while the dispatcher ends waits for the next one.
+// TestNothingStartsWhileItEnds checks that a run that is accepted while the dispatcher ends waits
+// for the next dispatcher.
 func TestNothingStartsWhileItEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.o.RunsPerAgent = 2
@@ -206,7 +210,7 @@ func TestNothingStartsWhileItEnds(t *testing.T) {
 		}
 		ended := make(chan struct{})
 		go func() { defer close(ended); b.stop() }()
-		synctest.Wait() // it drains
+		synctest.Wait() // the dispatcher drains
 		second := enqueue(t, b.l, "clerk", "other")
 		<-ended
 		if r := b.run(first); r.WaitingFor != domain.WaitResume {

@@ -14,7 +14,8 @@ import (
 	"rouse/scheduler/dispatch"
 )
 
-// A dispatcher that goes round answers at once, and one that hangs does not: not while it is asked, and again once it goes on.
+// TestAnswers checks that Answers returns at once while the loop runs, returns an error while the
+// loop hangs, and succeeds again after the loop has recovered.
 func TestAnswers(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		hang, released := make(chan struct{}), make(chan struct{})
@@ -55,8 +56,9 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// A run that goes on below a deep queue, which is not read again at each pass, goes on soon, also where its answer comes while the loop is woken for
-// something else.
+// TestChangesBelowADeepQueueAreNotMissed checks that a run with an answer continues soon although a
+// deep queue is not read again on each pass. That also applies if the answer arrives while the loop
+// is woken for another reason.
 func TestChangesBelowADeepQueueAreNotMissed(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{Resume: true, Concurrency: 100} }
@@ -77,7 +79,7 @@ func TestChangesBelowADeepQueueAreNotMissed(t *testing.T) {
 		for range rounds {
 			enqueue(t, b.l, "a", "asks")
 		}
-		for range 100 { // more than are read again at each pass
+		for range 100 { // more than the length that is read again on each pass
 			enqueue(t, b.l, "a", "held")
 		}
 		synctest.Wait()

@@ -3,27 +3,27 @@ package dispatch
 import "time"
 
 const (
-	// shallowQueue is a queue so short that it is simply read again at each pass.
+	// shallowQueue is the length up to which the queue is read again on every pass.
 	shallowQueue = 64
-	// rereadRest is how long a deep queue is left alone after reading it, for each of its
-	// runs: about twenty times what reading one takes.
+	// rereadRest is the minimum time between two reads of a deep queue, per run read. It is about
+	// twenty times the cost of reading one run.
 	rereadRest = 200 * time.Microsecond
 )
 
-// backlog is how far the ledger's queue has been read into the FairQueue. The ledger
-// stays the truth: Ledger.Start refuses what changed meanwhile, runs above seen are read as
-// they come, and what becomes claimable below it (a retry, a resumed or a jittered run) is
-// found by reading the queue again: at each pass while it is shallow, and within bounds when
-// it is deep.
+// backlog records how far the ledger's queue has been read into the FairQueue. The ledger stays
+// authoritative: Ledger.Start refuses runs that have changed in the meantime. Runs with an id above
+// seen are read as they arrive. Runs with a lower id can become claimable later: retries, resumed
+// runs and jittered runs. They are found when the queue is read again from its start: on every pass
+// if the queue is shallow, at intervals if it is deep.
 type backlog struct {
-	seen  int64 // the highest id that was read
-	stale bool  // something changed since the queue was read from its start
+	seen  int64 // highest id read so far
+	stale bool  // whether something changed since the last read from the start
 
-	readFrom time.Time // when the queue was last read from its start
-	read     int       // how many runs since then
+	readFrom time.Time // time of the last read from the start
+	read     int       // number of runs read since then
 }
 
-// rereadAt says from when on the queue may be read from its start.
+// rereadAt returns the earliest time at which the queue may be read from its start again.
 func (b *backlog) rereadAt() time.Time {
 	if b.read <= shallowQueue {
 		return b.readFrom

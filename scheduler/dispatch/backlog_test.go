@@ -20,8 +20,8 @@ import (
 	"rouse/scheduler/dispatch"
 )
 
-// many is how many runs a test makes: a part of those that are meant, or all of them where ROUSE_TEST_RUNS is all, as in
-// .ci/run.
+// many returns the number of runs for a test. It is a part of total, or total if ROUSE_TEST_RUNS is
+// all, as in .ci/run.
 func many(total int) int {
 	if os.Getenv("ROUSE_TEST_RUNS") == "all" {
 		return total
@@ -29,7 +29,7 @@ func many(total int) int {
 	return total / scale
 }
 
-// fill queues runs in one commit; name gives the agent and the job of each.
+// fill queues runs in one commit. name returns the agent and the job of each run.
 func fill(t testing.TB, l *ledger.Ledger, n int, name func(i int) (agent, job string)) []int64 {
 	t.Helper()
 	reqs := make([]ledger.Request, n)
@@ -55,8 +55,8 @@ func one(agent, job string) func(int) (string, string) {
 	return func(int) (string, string) { return agent, job }
 }
 
-// Ten thousand runs that wait for the lanes of one job are each executed once, while other lanes stay free. The
-// queue is not read again for each of them.
+// TestTenThousandRunsOfOneJob checks that ten thousand runs that wait for the lanes of one job are
+// executed once each, while other lanes stay free. The queue is not read again for each of them.
 func TestTenThousandRunsOfOneJob(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.o.Runs, b.o.RunsPerAgent = 100, 100
@@ -90,7 +90,8 @@ func TestTenThousandRunsOfOneJob(t *testing.T) {
 	})
 }
 
-// Many job queues: every run once, and those of one agent in the order of their acceptance.
+// TestManyJobQueues checks that every run is executed once, and that the runs of one agent start in
+// the order of their acceptance.
 func TestManyJobQueues(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.o.Runs = 7 // one for each agent
@@ -121,8 +122,8 @@ func TestManyJobQueues(t *testing.T) {
 	})
 }
 
-// Behind thousands of runs that wait for one lane, others start at once: those that were
-// accepted before the daemon began, and those that come later.
+// TestOneJobDoesNotHoldUpOthers checks that other runs start at once behind thousands of runs that
+// wait for one lane. It covers runs from before the daemon's start and later ones.
 func TestOneJobDoesNotHoldUpOthers(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		fill(t, b.l, many(2_000), one("busy", "j"))
@@ -144,8 +145,8 @@ func TestOneJobDoesNotHoldUpOthers(t *testing.T) {
 	})
 }
 
-// What becomes claimable far up a long queue is found: a retry, and a run that was held
-// back until a time.
+// TestOldRunsComeBackInALongQueue checks that old runs in a long queue are found when they become
+// claimable: a retry, and a run that was held back until a time.
 func TestOldRunsComeBackInALongQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.e.policy = func(job string) dispatch.Policy {
@@ -183,7 +184,8 @@ func TestOldRunsComeBackInALongQueue(t *testing.T) {
 	})
 }
 
-// Thousands of runs that are blocked do not hold up the others, and start when they may.
+// TestManyBlockedRuns checks that thousands of blocked runs do not delay other runs, and start when
+// their obstacle is gone.
 func TestManyBlockedRuns(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		var held atomic.Bool
@@ -195,7 +197,7 @@ func TestManyBlockedRuns(t *testing.T) {
 			return ""
 		}
 
-		// Fewer lanes than blocked runs, and enough for the runs to share commits afterwards.
+		// Fewer lanes than blocked runs, but enough for the runs to share commits afterwards.
 		b.o.Runs, b.o.RunsPerAgent = 32, 32
 		b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{Concurrency: 32} }
 		prompts := fill(t, b.l, many(1_000), one("a", "prompt"))
@@ -209,7 +211,7 @@ func TestManyBlockedRuns(t *testing.T) {
 
 		held.Store(false)
 		time.Sleep(time.Minute)
-		b.run(enqueue(t, b.l, "a", "playbook")) // as any commit does, it makes the dispatcher look
+		b.run(enqueue(t, b.l, "a", "playbook")) // wakes the dispatcher, as any commit does
 
 		for _, id := range []int64{prompts[0], prompts[len(prompts)-1]} {
 			if r := b.run(id); r.Outcome != domain.OutcomeSuccess {
@@ -219,7 +221,8 @@ func TestManyBlockedRuns(t *testing.T) {
 	})
 }
 
-// Of a queue whose first runs have waited too long, the first that has not is started.
+// TestStartDeadlineInALongQueue checks that the first run within its deadline starts, although the
+// runs in front of it are late.
 func TestStartDeadlineInALongQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{StartDeadline: time.Minute} }
@@ -238,7 +241,8 @@ func TestStartDeadlineInALongQueue(t *testing.T) {
 	})
 }
 
-// The first turn of a daemon waits for the rescue, and tells when it is over.
+// TestRescued checks that the first pass of a dispatcher waits for the rescue, and that Rescued is
+// closed afterwards.
 func TestRescued(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		id := enqueue(t, b.l, "a", "j")
@@ -255,7 +259,7 @@ func TestRescued(t *testing.T) {
 	})
 }
 
-// BenchmarkNoop is a run from its request to its end, nothing done in between.
+// BenchmarkNoop measures the time from the request of a run to its end, without any work.
 func BenchmarkNoop(b *testing.B) {
 	l := open(b, filepath.Join(b.TempDir(), "ledger.db"))
 	ended := make(chan struct{}, 1<<20)
@@ -276,7 +280,7 @@ func BenchmarkNoop(b *testing.B) {
 	stop()
 }
 
-// BenchmarkOneJob is the same for a queue of ten thousand before a single lane.
+// BenchmarkOneJob measures a queue of ten thousand runs that wait for one lane.
 func BenchmarkOneJob(b *testing.B) {
 	const total = 10_000
 	for b.Loop() {
@@ -296,7 +300,7 @@ func BenchmarkOneJob(b *testing.B) {
 	b.ReportMetric(total*float64(b.N)/b.Elapsed().Seconds(), "runs/s")
 }
 
-// BenchmarkStart is the wait of a single run from its request to its start.
+// BenchmarkStart measures the time from the request of a single run to its start.
 func BenchmarkStart(b *testing.B) {
 	l := open(b, filepath.Join(b.TempDir(), "ledger.db"))
 	ended := make(chan struct{}, 1)
@@ -310,7 +314,7 @@ func BenchmarkStart(b *testing.B) {
 	stop()
 }
 
-// serve dispatches runs that do nothing but say so.
+// serve dispatches runs that only report their execution.
 func serve(b *testing.B, l *ledger.Ledger, ended chan<- struct{}, lanes int) (stop func()) {
 	d, err := dispatch.New(dispatch.Options{Ledger: l, Runs: lanes, RunsPerAgent: lanes, Executor: &executor{
 		policy: func(string) dispatch.Policy { return dispatch.Policy{Concurrency: lanes} },
@@ -335,7 +339,7 @@ func serve(b *testing.B, l *ledger.Ledger, ended chan<- struct{}, lanes int) (st
 	}
 }
 
-// A run that comes back to its queue stands in front of younger ones.
+// TestFairQueueInOrder checks that a run that returns to its queue goes in front of younger runs.
 func TestFairQueueInOrder(t *testing.T) {
 	k := dispatch.NewFairQueue(9, 9, func(string) dispatch.Policy { return dispatch.Policy{Concurrency: -1} })
 	for _, r := range []ledger.Run{{ID: 5, Job: "a"}, {ID: 9, Job: "a"}, {ID: 4, Job: "b"}, {ID: 7, Job: "a"}, {ID: 3, Job: "a"}} {
@@ -355,8 +359,8 @@ func ids(total []node.RunFor) (all []int64) {
 	return all
 }
 
-// The runs of a backfill, which are queued by the hundred, wait behind all others, also those that come later and
-// those of other agents; they have no deadline, and a pause holds them.
+// TestBackfillYields checks that the runs of a backfill wait behind all other runs, including later
+// ones and those of other agents. They have no deadline, and a pause holds them.
 func TestBackfillYields(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	k := dispatch.NewFairQueue(1, 1, func(string) dispatch.Policy { return dispatch.Policy{StartDeadline: time.Minute} })
@@ -388,8 +392,8 @@ func TestBackfillYields(t *testing.T) {
 	}
 }
 
-// A run that is late leaves its queue at once, whatever stands in front of it: a run that is tried again and
-// has no deadline any more, or one that came into the queue later.
+// TestLateBehindOthers checks that a late run leaves its queue at once, even if runs without an
+// expired deadline are in front of it: retries have no deadline, and held runs have a later one.
 func TestLateBehindOthers(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	since := func(minutes int) time.Time { return now.Add(time.Duration(-minutes) * time.Minute) }
@@ -414,7 +418,7 @@ func TestLateBehindOthers(t *testing.T) {
 		t.Errorf("the next is late at %s", next)
 	}
 
-	// What has started, and comes back for another try, has no deadline any more.
+	// A run that has started and returns for another try no longer has a deadline.
 	k.Release(1)
 	if starting, late = k.Dequeue(since(-1), nil); !slices.Equal(ids(starting), []int64{2}) || len(late) != 0 {
 		t.Errorf("starting %v, late %v", starting, late)

@@ -9,8 +9,8 @@ import (
 	"rouse/internal/text"
 )
 
-// backoff is the wait before the next try: doubled for each one, bounded, and spread by
-// up to a quarter so that what failed together does not return together.
+// backoff returns the wait before the next try. The wait doubles with each try up to a maximum. It
+// is then shortened by up to a quarter, so that runs that failed together do not return together.
 func backoff(p Policy, run int64, tries int) time.Duration {
 	wait, most := p.Backoff, p.MaxBackoff
 	if wait <= 0 {
@@ -33,12 +33,12 @@ func backoff(p Policy, run int64, tries int) time.Duration {
 	return wait - time.Duration(h.Sum64()%uint64(wait/4+1))
 }
 
-// postponements are the pauses before a run that has not begun asks for its model again; the last one
-// is that of all further ones.
+// postponements are the waits before a run that has not begun asks for its model again. The last
+// wait applies to all further tries.
 var postponements = []time.Duration{5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour}
 
-// postponedTo returns the time at which a run whose model cannot be asked is tried again. If the job does not wait so long, it returns
-// the zero time and the reason.
+// postponedTo returns the time of the next try of a run while its model is unavailable. If its job
+// does not wait that long, postponedTo returns the zero time and the reason.
 func postponedTo(p Policy, run ledger.Run, until, now time.Time) (at time.Time, tooLate string) {
 	at = now.Add(postponements[min(run.Postponements, len(postponements)-1)])
 	if until.After(at) {

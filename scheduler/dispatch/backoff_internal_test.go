@@ -9,7 +9,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// The wait is doubled with each try up to its bound, and at most a quarter of it is taken off, which differs between runs.
+// TestBackoff checks that the wait doubles with each try up to its maximum, and that it is
+// shortened by up to a quarter, which differs between runs.
 func TestBackoff(t *testing.T) {
 	own := Policy{Backoff: 10 * time.Second, MaxBackoff: time.Minute}
 	for _, c := range []struct {
@@ -35,15 +36,16 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// A run that has not begun asks for its model later each time, as long as it may still start then.
+// TestPostponedTo checks that the waits of a run for its model grow, as long as the run may still
+// start afterwards.
 func TestPostponedTo(t *testing.T) {
 	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
 		policy Policy
 		run    ledger.Run
 		until  time.Duration
-		want   time.Duration // 0: its time is over
-		key    string        // that ended it, if not catchup_window
+		want   time.Duration // 0 if the run is too late
+		key    string        // setting that ended it, if not catchup_window
 	}{
 		"first":                            {Policy{}, ledger.Run{QueuedAt: now}, 0, 5 * time.Minute, ""},
 		"third":                            {Policy{}, ledger.Run{QueuedAt: now, Postponements: 2}, 0, 30 * time.Minute, ""},

@@ -11,7 +11,7 @@ import (
 	"rouse/scheduler/dispatch"
 )
 
-// retrying lets every failed attempt be tried again, a minute later.
+// retrying returns a policy that retries every failed attempt a minute later.
 func retrying(string) dispatch.Policy {
 	return dispatch.Policy{Attempts: 5, Backoff: time.Minute, On: []domain.Outcome{domain.OutcomeError}, Resume: true}
 }
@@ -46,7 +46,8 @@ func TestCancelAQueuedRun(t *testing.T) {
 	})
 }
 
-// Whatever an executor makes of its cancelled context, the run is cancelled and not tried again.
+// TestACancelledAttemptIsNotTriedAgain checks that a cancelled run is not tried again, regardless
+// of the executor's result.
 func TestACancelledAttemptIsNotTriedAgain(t *testing.T) {
 	for name, policy := range map[string]func(string) dispatch.Policy{"retries": retrying, "no retries": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +68,8 @@ func TestACancelledAttemptIsNotTriedAgain(t *testing.T) {
 	}
 }
 
-// A run that fails in the moment in which it is cancelled does not come back.
+// TestCancelMeetsAFailure checks that a run that fails while it is being cancelled is not tried
+// again.
 func TestCancelMeetsAFailure(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.e.policy = retrying
@@ -82,7 +84,8 @@ func TestCancelMeetsAFailure(t *testing.T) {
 	})
 }
 
-// A run that was cancelled once and is run again is parked like any other.
+// TestARetriedCancellationIsForgotten checks that a run that was cancelled once and is run again is
+// parked like any other run.
 func TestARetriedCancellationIsForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.e.policy, b.o.Drain = retrying, time.Nanosecond
@@ -109,7 +112,8 @@ func TestARetriedCancellationIsForgotten(t *testing.T) {
 	})
 }
 
-// A run that waits for its next attempt is tried at once when its owner says so.
+// TestRetryOfAWaitingRun checks that a run that waits for its next attempt starts at once if its
+// owner retries it.
 func TestRetryOfAWaitingRun(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		failed := false
@@ -134,7 +138,8 @@ func TestRetryOfAWaitingRun(t *testing.T) {
 	})
 }
 
-// A cancellation is heard while the daemon waits for its last runs.
+// TestCancelDuringTheDrain checks that a run can be cancelled while the daemon waits for its last
+// runs.
 func TestCancelDuringTheDrain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.o.Drain = time.Hour
@@ -156,7 +161,8 @@ func TestCancelDuringTheDrain(t *testing.T) {
 	})
 }
 
-// A run whose attempt was parked after its end was asked for does not start again.
+// TestCancelMeetsTheDrain checks that a run does not start again if its attempt was parked after a
+// request to cancel it.
 func TestCancelMeetsTheDrain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.e.policy, b.o.Drain = retrying, time.Nanosecond
@@ -179,7 +185,7 @@ func TestCancelMeetsTheDrain(t *testing.T) {
 	})
 }
 
-// An executor that names no outcome has failed.
+// TestNoOutcome checks that a run fails if its executor returns no outcome.
 func TestNoOutcome(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return ledger.Result{}, nil })

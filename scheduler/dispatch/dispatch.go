@@ -14,32 +14,33 @@ import (
 )
 
 const (
-	maxInterrupted    = 3 // interrupted attempts of a run, beside its retries
+	maxInterrupted    = 3 // maximum interrupted attempts of a run, in addition to its retries
 	defaultRuns       = 4
 	defaultPerAgent   = 1
 	defaultDrain      = 30 * time.Second
 	maxSleep          = 30 * time.Second
-	defaultAnswerWait = 72 * time.Hour // for an answer
-	defaultCatchup    = 24 * time.Hour // for a model that cannot be asked
+	defaultAnswerWait = 72 * time.Hour // wait for an answer
+	defaultCatchup    = 24 * time.Hour // wait for an unavailable model
 )
 
-// Options are the dispatcher's parts and bounds.
+// Options holds the dispatcher's dependencies and limits.
 type Options struct {
 	Ledger             *ledger.Ledger
 	Executor           Executor
 	Logger             *slog.Logger
-	Runs, RunsPerAgent int           // lanes; 0 means 4 and 1
-	Drain              time.Duration // how long running attempts may finish at the end; 0 means 30s
-	// After, when set, is waited for between rescuing and the first start: what came due
-	// while nobody ran is decided on runs that wait to go on, not on a race with them.
+	Runs, RunsPerAgent int           // lanes; zero means 4 and 1
+	Drain              time.Duration // grace period of running attempts at the end; zero means 30s
+	// After, if set, delays the first start until the channel is closed, but not the rescue of
+	// runs. The scheduler uses it to decide about missed occurrences before runs start.
 	After <-chan struct{}
-	// Only, when set, restricts the dispatcher to one run and lets Run end with it.
+	// Only, if set, restricts the dispatcher to one run. Run returns when that run ends or waits.
 	Only int64
-	// Engine executes the runs. If nil, this process does.
+	// Engine executes the runs. If nil, this process executes them.
 	Engine Engine
-	// PinnedNode, if set, returns the only node for the runs of an agent, or "" for any. The policy of a job has priority.
+	// PinnedNode, if set, returns the only node for the runs of an agent, or "" for any node. The
+	// policy of a job takes precedence.
 	PinnedNode func(agent string) string
-	Now        func() time.Time // the wall clock; nil means the system's
+	Now        func() time.Time // wall clock; nil means time.Now
 }
 
 // Dispatcher decides when runs start. An Engine executes them.
@@ -49,29 +50,30 @@ type Dispatcher struct {
 	recorder   *recorder
 	holds      *holds
 	here       *attempts
-	lanesFreed chan struct{} // capacity 1: there may be lanes for queued runs
-	// rereadWanted, of capacity 1, asks for the whole queue to be read again.
+	lanesFreed chan struct{} // capacity 1: lanes may be free for queued runs
+	// rereadWanted requests a new read of the whole queue. Its capacity is 1.
 	rereadWanted chan struct{}
 
 	rescued chan struct{}
-	asked   chan chan<- struct{} // who asks whether the loop goes round
+	asked   chan chan<- struct{} // requests of Answers
 
-	// Used by the goroutine of Run alone.
+	// The fields below are used only by the goroutine of Run.
 	queue             backlog
 	pauses            []pause.Pause
 	nodes             *nodes    // nil unless this process leads a shared ledger
-	nodesRead         time.Time // when they were last read
-	unconfirmedStarts []int64   // runs whose start failed, and may have been written
+	nodesRead         time.Time // time of the last read of the nodes
+	unconfirmedStarts []int64   // runs with a failed start that may have been committed
 
-	leads atomic.Bool // result of the last check
+	leads atomic.Bool // result of the last leadership check
 
-	// Used by the goroutines of attempts, too.
+	// The fields below are also used by the goroutines of attempts.
 	mu       sync.Mutex
 	lanes    *FairQueue
 	drainFor time.Duration
 }
 
-// New checks the options and fills in their defaults.
+// New returns a Dispatcher. It fills in the defaults of the options. It returns an error if the
+// ledger or the executor is missing.
 func New(o Options) (*Dispatcher, error) {
 	if o.Ledger == nil || o.Executor == nil {
 		return nil, errors.New("dispatch: a ledger and an executor are needed")
@@ -100,7 +102,7 @@ func New(o Options) (*Dispatcher, error) {
 	return d, nil
 }
 
-// SetLanes changes how many runs may be on at once, and of one agent; 0 means 4 and 1.
+// SetLanes sets how many runs may run at once, in total and per agent. Zero means 4 and 1.
 func (d *Dispatcher) SetLanes(runs, perAgent int) {
 	d.mu.Lock()
 	d.lanes.SetLanes(runs, perAgent)
@@ -108,7 +110,7 @@ func (d *Dispatcher) SetLanes(runs, perAgent int) {
 	d.notify()
 }
 
-// SetDrain changes how long running attempts may finish at the end; 0 means 30s.
+// SetDrain sets how long running attempts may take to finish at the end. Zero means 30s.
 func (d *Dispatcher) SetDrain(drain time.Duration) {
 	if drain <= 0 {
 		drain = defaultDrain
@@ -118,8 +120,8 @@ func (d *Dispatcher) SetDrain(drain time.Duration) {
 	d.drainFor = drain
 }
 
-// Reconsider reads the whole queue again, because what the Executor says of a run that is
-// blocked, or of a job's policy, may have changed.
+// Reconsider requests a new read of the whole queue. Callers use it if the Executor's policies or
+// obstacles may have changed.
 func (d *Dispatcher) Reconsider() {
 	select {
 	case d.rereadWanted <- struct{}{}:
@@ -135,15 +137,16 @@ func (d *Dispatcher) notify() {
 	}
 }
 
-// Rescued is closed when no attempt of a dead process is left running. Until then overlap
-// policies count such attempts, so triggers do well to wait for it.
+// Rescued returns a channel that is closed when the attempts of dead processes have been ended.
+// Until then overlap policies count such attempts, so triggers should wait for it.
 func (d *Dispatcher) Rescued() <-chan struct{} { return d.rescued }
 
-// Run rescues what a dead process left, then dispatches until ctx ends; then it lets
-// running attempts finish within Drain and parks the rest. With Only it also ends when
-// that run is finished or waits.
+// Run rescues the runs of dead processes, then dispatches until ctx ends. Then it lets running
+// attempts finish within Drain and parks the rest. With Only, it also ends when that run is
+// finished or waits. It returns an error if the rescue fails, the engine cannot be opened, or this
+// node loses its lease.
 func (d *Dispatcher) Run(ctx context.Context) error {
-	// What has begun is written down even while ctx ends.
+	// Attempts that have begun are recorded even after ctx has ended.
 	writing := context.WithoutCancel(ctx)
 	if err := d.recorder.rescueFirst(ctx, writing); err != nil {
 		return fmt.Errorf("rescuing the runs that were on: %w", err)
@@ -161,12 +164,13 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	if err := d.o.Engine.Open(writing, d); err != nil {
 		return err
 	}
-	defer func() { _ = d.o.Engine.Close(writing) }() // drain has logged its error
+	defer func() { _ = d.o.Engine.Close(writing) }() // drain has logged the error
 
 	changed := d.o.Ledger.Changed()
 	for {
-		// The next channel is asked for before the last one is looked at, and both before the pass: no change falls in between,
-		// and what is written while the pass reads wakes the loop again.
+		// Get the next channel before checking the previous one, and do both before the pass.
+		// Otherwise a change in between, or one written while the pass reads, would not wake the
+		// loop.
 		last := changed
 		changed = d.o.Ledger.Changed()
 		select {
@@ -195,7 +199,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 }
 
-// leaseLost says why this process may not go on, nil when it may.
+// leaseLost returns the reason why this process must stop, or nil if it may go on.
 func (e *recorder) leaseLost() error {
 	if m := e.o.Ledger.Nodes.Membership(); m != nil {
 		return m.Err()
@@ -203,11 +207,12 @@ func (e *recorder) leaseLost() error {
 	return nil
 }
 
-// sleep waits for something to do; it reports that ctx has ended.
+// sleep waits for something to do. It reports whether ctx has ended.
 func (d *Dispatcher) sleep(ctx context.Context, changed <-chan struct{}, next time.Time) bool {
 	var timer <-chan time.Time
 	if !next.IsZero() {
-		// No single long timer: a machine that sleeps would add its sleep to the wait.
+		// The timer is short: with a long timer, the time that the machine sleeps would be added to
+		// the wait.
 		t := time.NewTimer(min(next.Sub(d.o.Now()), maxSleep))
 		defer t.Stop()
 		timer = t.C
@@ -219,7 +224,7 @@ func (d *Dispatcher) sleep(ctx context.Context, changed <-chan struct{}, next ti
 	case <-changed:
 	case <-timer:
 		d.queue.stale = true
-	case <-d.lanesFreed: // nothing to read again: what the attempt wrote comes as changed, too
+	case <-d.lanesFreed: // no new read is needed: writes of the attempt also close changed
 	case <-d.rereadWanted:
 		d.queue.stale = true
 	case answer := <-d.asked:
@@ -228,8 +233,9 @@ func (d *Dispatcher) sleep(ctx context.Context, changed <-chan struct{}, next ti
 	return false
 }
 
-// Answers returns once the loop has gone round: it has read the queue, started what can start, and waits for more. An error
-// says that it did not before ctx ended, because it hangs, has not begun or is over.
+// Answers waits until the loop has finished a pass: it has read the queue and started the runs that
+// can start. It returns an error if ctx ends first, because the loop hangs, has not begun or is
+// over.
 func (d *Dispatcher) Answers(ctx context.Context) error {
 	answer := make(chan struct{}, 1)
 	select {

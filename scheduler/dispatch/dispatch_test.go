@@ -20,7 +20,7 @@ import (
 	"rouse/scheduler/dispatch"
 )
 
-// executor is one without settings, but for those that a test gives it.
+// executor is an executor with the settings that a test gives it.
 type executor struct {
 	dispatch.ExecutorFunc
 	policy  func(job string) dispatch.Policy
@@ -84,7 +84,7 @@ func enqueue(t testing.TB, l *ledger.Ledger, agent, job string) int64 {
 	return a[0].Run
 }
 
-// bench is a dispatcher at work on a ledger of its own, inside a synctest bubble.
+// bench is a running dispatcher with its own ledger, inside a synctest bubble.
 type bench struct {
 	t    *testing.T
 	path string
@@ -95,7 +95,7 @@ type bench struct {
 }
 
 func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
-	t.Parallel() // they wait for the disk most of their time
+	t.Parallel() // the tests wait for the disk most of their time
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "ledger.db")
 		b := &bench{t: t, path: path, l: open(t, path), stop: func() {}}
@@ -110,7 +110,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
 
 func (b *bench) start(execute dispatch.ExecutorFunc) *dispatch.Dispatcher {
 	b.t.Helper()
-	e := b.e // the settings of this dispatcher, whatever the test sets for the next one
+	e := b.e // settings of this dispatcher, which later changes do not affect
 	e.ExecutorFunc = execute
 	b.o.Executor = &e
 	d, err := dispatch.New(b.o)
@@ -161,7 +161,8 @@ func TestRunsFinish(t *testing.T) {
 	})
 }
 
-// What goes wrong in an executor ends its run with the reason, and nothing else.
+// TestExecutorFails checks that an error or panic of an executor ends its run with the reason and
+// affects no other run.
 func TestExecutorFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.start(func(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
@@ -186,7 +187,7 @@ func TestExecutorFails(t *testing.T) {
 	})
 }
 
-// OSA-26: what is asked for beyond the lanes waits for one, and is not refused.
+// TestLanes checks that runs beyond the lanes wait and are not refused (OSA-26).
 func TestLanes(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.o.Runs, b.o.RunsPerAgent = 3, 2
@@ -282,7 +283,8 @@ func TestRetryWaitsAndGivesUp(t *testing.T) {
 	})
 }
 
-// The time of the next try is in the ledger: a restart neither forgets nor hurries it.
+// TestRetrySurvivesARestart checks that a restart does not change the time of the next try, which
+// is in the ledger.
 func TestRetrySurvivesARestart(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.e.policy = func(string) dispatch.Policy {
@@ -308,7 +310,7 @@ func TestRetrySurvivesARestart(t *testing.T) {
 	})
 }
 
-// Runs are cancelled while they are on, one at a time.
+// TestCancelARunningRun cancels running runs, one at a time.
 func TestCancelARunningRun(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.o.RunsPerAgent = 4
@@ -316,7 +318,7 @@ func TestCancelARunningRun(t *testing.T) {
 		causes := map[int64]error{}
 		b.start(func(ctx context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
 			<-ctx.Done()
-			causes[r.ID] = context.Cause(ctx) // one is cancelled at a time
+			causes[r.ID] = context.Cause(ctx) // only one is cancelled at a time
 			return ledger.Result{Outcome: domain.OutcomeCancelled}, nil
 		})
 
@@ -340,8 +342,8 @@ func TestCancelARunningRun(t *testing.T) {
 	})
 }
 
-// A dead process leaves attempts running. They become interrupted, the run goes on at most
-// three times, and a job that says resume: false does not go on at all (OSA-79).
+// TestRescue checks that attempts of a dead process become interrupted. Their run continues at most
+// three times, or not at all if its job has resume: false (OSA-79).
 func TestRescue(t *testing.T) {
 	row := contract.Of(t, "OSA-79")
 	running, interrupted, most := domain.State(row.Quote("running")), domain.Outcome(row.Quote("interrupted")), row.Number("3")
@@ -407,7 +409,7 @@ func TestStartDeadline(t *testing.T) {
 			t.Errorf("run: %+v", r)
 		}
 
-		// It did not start, and so nothing says that it did.
+		// The run did not start, so it has no attempt.
 		attempts, err := b.l.Runs.Attempts(t.Context(), late)
 		if err != nil || len(attempts) != 0 || r.Attempt != 0 || !r.StartedAt.IsZero() || r.FinishedAt.IsZero() {
 			t.Errorf("run: %+v, attempts: %+v (%v)", r, attempts, err)
@@ -436,8 +438,8 @@ func TestBlocked(t *testing.T) {
 	})
 }
 
-// What other settings say takes effect while it runs: a run that was held starts, however
-// long the queue is, and there are as many lanes as there are now.
+// TestReconsider checks that changed settings apply to a running dispatcher. A held run starts,
+// regardless of the length of the queue, and the new number of lanes is used.
 func TestReconsider(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		var held atomic.Bool
@@ -469,7 +471,7 @@ func TestReconsider(t *testing.T) {
 
 		held.Store(false)
 		d.Reconsider()
-		time.Sleep(time.Second) // a deep queue is read within bounds
+		time.Sleep(time.Second) // a deep queue is read only at intervals
 		synctest.Wait()
 		if n := on.Load(); n != 1 {
 			t.Errorf("%d run in one lane", n)

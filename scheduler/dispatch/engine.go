@@ -7,14 +7,14 @@ import (
 	"rouse/internal/ledger/node"
 )
 
-// Engine executes the runs that the dispatcher starts: in this process, or on the nodes of a shared ledger (package river). Requests to
-// cancel a run go through the ledger.
+// Engine executes the runs that the dispatcher starts: in this process, or on the nodes of a shared
+// ledger (package river). Requests to cancel a run go through the ledger.
 type Engine interface {
-	// Open starts the workers, which call d.Work, until Close.
+	// Open starts the workers, which call d.Work. They run until Close.
 	Open(ctx context.Context, d *Dispatcher) error
 	// Start executes runs, or sends them to the nodes that execute them.
 	Start(ctx context.Context, runs []node.RunFor) error
-	// Close accepts no more runs, and returns when the running ones have ended.
+	// Close accepts no more runs and returns when the running ones have ended.
 	Close(ctx context.Context) error
 }
 
@@ -42,7 +42,9 @@ func (e local) Start(writing context.Context, runs []node.RunFor) error {
 		return err
 	}
 	for i, s := range started {
-		if s.Err != nil { // it was cancelled since it was read, or another process has it, its lanes or its agent
+		// The run was cancelled after it was read, or another process has the run, its lanes or its
+		// agent.
+		if s.Err != nil {
 			d.releaseLanes(runs[i].Run)
 			continue
 		}

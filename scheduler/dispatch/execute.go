@@ -19,7 +19,8 @@ import (
 type recorder struct {
 	o   *Options
 	log *slog.Logger
-	// drained is closed when Drain is over: what cannot be written by then is left to the next start.
+	// drained is closed when the drain period is over. Results that are not written by then are
+	// left to the next start.
 	drained chan struct{}
 }
 
@@ -36,18 +37,18 @@ func (e *recorder) execute(work, writing context.Context, run ledger.Run, a ledg
 	errors.As(context.Cause(work), &stop)
 
 	switch {
-	case stop == nil || res.Outcome.Done() || res.Wait != nil: // what was done before the stop came counts
+	case stop == nil || res.Outcome.Done() || res.Wait != nil: // results from before the stop count
 	case stop.outcome == domain.OutcomeInterrupted:
 		e.record(run, func() error { return e.park(writing, run, a, stop, res) })
 		return
-	case res.Outcome != stop.outcome: // whatever the executor made of it
+	case res.Outcome != stop.outcome: // the stop decides, not the executor's result
 		res.Outcome, res.Error = stop.outcome, stop.reason
 	}
 
 	e.record(run, func() error { return e.finish(writing, run, a, res) })
 }
 
-// executeSafely turns a panic of the executor into an error, so that the daemon lives.
+// executeSafely turns a panic of the executor into an error, so that the daemon survives it.
 func (e *recorder) executeSafely(ctx context.Context, do ExecutorFunc, run ledger.Run, a ledger.Attempt) (res ledger.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -63,9 +64,9 @@ func (e *recorder) executeSafely(ctx context.Context, do ExecutorFunc, run ledge
 	return res, err
 }
 
-// record writes the end of an attempt. While that fails (a full disk), the attempt keeps
-// its lane, so nothing new begins, and writing is tried again until the daemon ends; then
-// the attempt is rescued at the next start.
+// record writes the end of an attempt. If writing fails (for example because the disk is full), the
+// attempt keeps its lane, so that no other run starts in it. record tries again until the drain
+// period is over. The next start then rescues the attempt.
 func (e *recorder) record(run ledger.Run, write func() error) {
 	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
 		err := write()
@@ -86,7 +87,7 @@ func (e *recorder) record(run ledger.Run, write func() error) {
 	}
 }
 
-// finishWaiting parks a run that needs an answer, and tells its owner.
+// finishWaiting parks a run that needs an answer and notifies its owner.
 func (e *recorder) finishWaiting(ctx context.Context, run ledger.Run, a ledger.Attempt, res ledger.Result) error {
 	if res.Wait.Expires <= 0 {
 		res.Wait.Expires = defaultAnswerWait
@@ -100,7 +101,7 @@ func (e *recorder) finishWaiting(ctx context.Context, run ledger.Run, a ledger.A
 	return e.o.Ledger.Finish(ctx, a, res)
 }
 
-// expireQuestions ends the runs whose questions nobody has answered in time.
+// expireQuestions ends the runs with questions that were not answered in time.
 func (e *recorder) expireQuestions(writing context.Context, now time.Time) error {
 	overdue, err := e.o.Ledger.Inbox.Overdue(writing, now)
 	if err != nil {
@@ -127,7 +128,8 @@ func (e *recorder) expireQuestions(writing context.Context, now time.Time) error
 	return nil
 }
 
-// pauseRule pauses the job of a failed run when it is one too many.
+// pauseRule returns the rule that pauses the job after too many failed runs in a row, or the zero
+// rule.
 func (e *recorder) pauseRule(run ledger.Run, res ledger.Result) pause.Rule {
 	after := e.o.Executor.Policy(run.Job).PauseAfter
 	if after <= 0 || !res.Outcome.Failed() {
@@ -151,13 +153,13 @@ func (e *recorder) finish(ctx context.Context, run ledger.Run, a ledger.Attempt,
 		}
 	}
 
-	// Being cut off, asking, and waiting for a model are no tries that failed.
+	// Interruptions, questions and waits for a model do not count as failed tries.
 	tries := a.Number - run.Interruptions - run.Parks - run.Postponements
 	if res.Postpone == nil && tries < p.Attempts && slices.Contains(p.On, res.Outcome) && res.Outcome != domain.OutcomeCancelled {
 		res.RetryAt = e.o.Now().Add(backoff(p, run.ID, tries))
 	}
 
-	// Nobody is told of a failure that is tried again, nor does it count towards a pause.
+	// A failure that is tried again causes no notices and does not count towards a pause.
 	if res.RetryAt.IsZero() {
 		res.Tell = e.o.Executor.EndNotices(run, res)
 		res.Pause = e.pauseRule(run, res)

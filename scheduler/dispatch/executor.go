@@ -9,49 +9,53 @@ import (
 	"rouse/internal/ledger/incident"
 )
 
-// Executor does the work of runs, and knows what is configured for them. Everything that it
-// answers may change from one call to the next: a configuration is reloaded while runs are on.
+// Executor executes runs and knows their configuration. Its answers may differ from one call to the
+// next, because the configuration can be reloaded while runs are running.
 type Executor interface {
-	// Policy is what a job wants of its runs; those without a job ask with "".
+	// Policy returns the policy of a job. The job is "" for runs without one.
 	Policy(job string) Policy
-	// Obstacles are what keeps a queued run from starting, none when it may. They are asked for at each look at the queue, so that
-	// the answer must be cheap.
+	// Obstacles returns the obstacles that keep a queued run from starting, or nil if it may start.
+	// It is called whenever the queue is read, so it must be cheap.
 	Obstacles(ctx context.Context, run ledger.Run) []ledger.Obstacle
-	// Freeze returns a function that does the work of one attempt by the current configuration.
-	// The dispatcher calls Freeze before it records attempts as running, so that a later
-	// configuration does not change or end a started run. An error of the function means that
-	// the host could not do the work, and counts as outcome error.
+	// Freeze returns a function that executes one attempt with the current configuration. The
+	// dispatcher calls Freeze before it records attempts as running, so that a later configuration
+	// does not change or end a started run. If the function returns an error, the host could not
+	// execute the attempt, and the run ends with outcome error.
 	Freeze() func(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error)
-	// OnFinalize does what remains to be done for a run that was not brought to its end: it was
-	// cut off for the last time, nobody answered it, or its function failed. It may add to what
-	// the record says of the end.
+	// OnFinalize completes a run that did not end by itself: it was interrupted for the last time,
+	// its question was not answered, or its function failed. It may extend the result.
 	OnFinalize(ctx context.Context, run ledger.Run, res ledger.Result) ledger.Result
-	// QuestionNotices tells people that a run waits for one of them.
+	// QuestionNotices returns the notices that ask people for an answer.
 	QuestionNotices(run ledger.Run, res ledger.Result) []ledger.Notice
-	// EndNotices returns the notices of the end of a run, or nil if it causes no notices and changes no incidents.
+	// EndNotices returns the notices of the end of a run. It returns nil if the end causes no
+	// notices and changes no incidents.
 	EndNotices(run ledger.Run, res ledger.Result) *incident.EndNotices
-	// PauseNotices tell them that this end is one failure too many, and pauses the job.
+	// PauseNotices returns the notices of a failure that pauses the job.
 	PauseNotices(run ledger.Run, res ledger.Result, failures int) []ledger.Notice
-	// ObstacleNotices tell them what keeps a run from starting; of each obstacle the first such notices are sent.
+	// ObstacleNotices returns the notices of an obstacle that keeps a run from starting. Only the
+	// first notices of each obstacle are sent.
 	ObstacleNotices(run ledger.Run, o ledger.Obstacle) []ledger.Notice
 }
 
-// Policy is what a job wants of its runs.
+// Policy holds a job's settings for its runs.
 type Policy struct {
-	Attempts            int // 0 and 1: no retry
+	Attempts            int // 0 and 1 mean no retry
 	Backoff, MaxBackoff time.Duration
-	On                  []domain.Outcome // which outcomes are tried again
-	Resume              bool             // go on after an interruption
-	Concurrency         int              // of the job's runs; 0 means 1, below 0 unlimited
-	StartDeadline       time.Duration    // longest wait in the queue; 0 means none
-	OnMiss              domain.OnMiss    // of an instant whose run was blocked; "" means run_once
-	CatchupWindow       time.Duration    // longest wait for a model that cannot be asked, and longest block of an instant; 0 means 24h
-	PauseAfter          int              // failed runs in a row that pause the job; 0: never
-	Node                string           // the one that may do the job's runs, where there are several; "": any
+	On                  []domain.Outcome // outcomes that are retried
+	Resume              bool             // whether a run continues after an interruption
+	Concurrency         int              // maximum concurrent runs; 0 means 1, below 0 unlimited
+	StartDeadline       time.Duration    // longest wait in the queue; zero means no limit
+	// OnMiss applies to a scheduled run that was blocked for too long. Empty means run_once.
+	OnMiss domain.OnMiss
+	// CatchupWindow limits the wait for an unavailable model and the time a scheduled run may be
+	// blocked. Zero means 24h.
+	CatchupWindow time.Duration
+	PauseAfter    int    // failed runs in a row that pause the job; zero means never
+	Node          string // only node for the job's runs; "" means any node
 }
 
-// ExecutorFunc executes runs for which nothing is configured: they are resumed and not retried,
-// nothing blocks them, and nobody is told of their end.
+// ExecutorFunc executes runs without a configuration. They are resumed but not retried, they have
+// no obstacles, and their end causes no notices.
 type ExecutorFunc func(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error)
 
 // Policy implements Executor.

@@ -11,27 +11,27 @@ import (
 	"rouse/internal/ledger/pause"
 )
 
-// FairQueue gives lanes to waiting runs. It has no clock and no database: the Dispatcher and a
-// simulation hand it the time, and start the runs that it returns.
+// FairQueue gives lanes to waiting runs. It has no clock and no database: the Dispatcher or a
+// simulation passes the time and starts the returned runs.
 //
-// Runs wait in job queues, the oldest first. The run that has waited longest of those at the head
-// of a job queue is next, unless it waits for a lane of its agent or its job, or for the end of a
-// pause.
+// Runs wait in job queues, the oldest first. Of the runs at the heads of the job queues, the one
+// that has waited longest is next. A run is skipped while it waits for a lane of its agent or job,
+// or for the end of a pause.
 type FairQueue struct {
 	runs, perAgent int
 	policy         func(job string) Policy
 	queues         map[jobKey]*jobQueue
-	waiting        map[string][]*jobQueue // the queues of each agent, in the order of their turns
-	deadlines      []queuedRun            // the queued runs with a start_deadline, the earliest first
+	waiting        map[string][]*jobQueue // queues of each agent, in the order of their turns
+	deadlines      []queuedRun            // queued runs with a start_deadline, the earliest first
 	running        map[int64]jobKey
 	agents         map[string]int // running runs
 	jobs           map[string]int
 	nodes          *nodes // nil unless several nodes share the ledger
 }
 
-// jobKey names the queue for the lanes of one agent and one job. Manual runs have a queue of
-// their own, because they do not wait for a pause to end, and so have those of a backfill, which
-// yield to all others.
+// jobKey identifies the queue for the lanes of one agent and one job. Manual runs have their own
+// queue because pauses do not affect them. Backfills have their own queue because they yield to all
+// other runs.
 type jobKey struct {
 	agent, job       string
 	manual, backfill bool
@@ -43,7 +43,7 @@ type jobQueue struct {
 	runs []queuedRun
 }
 
-// byTurn orders job queues: those of backfills are last, and of the others the oldest first run is next.
+// byTurn orders job queues by the id of their first run. Queues of backfills come last.
 func byTurn(a, b *jobQueue) int {
 	switch {
 	case a.backfill == b.backfill:
@@ -57,10 +57,10 @@ func byTurn(a, b *jobQueue) int {
 // queuedRun is a claimable run that has no lanes yet.
 type queuedRun struct {
 	id      int64
-	attempt int // the last attempt, or 0
+	attempt int // number of the last attempt, or 0
 	key     jobKey
-	since   time.Time // when it became ready to start
-	until   time.Time // the end of its start_deadline, or zero
+	since   time.Time // time at which it became ready to start
+	until   time.Time // end of its start_deadline, or zero
 }
 
 func byID(a, b queuedRun) int { return cmp.Compare(a.id, b.id) }
@@ -73,14 +73,15 @@ type Late struct {
 	Waited time.Duration
 }
 
-// NewFairQueue has so many lanes, and of them so many for one agent; 0 means 4 and 1.
+// NewFairQueue returns a queue with the given number of lanes, in total and per agent. Zero means 4
+// and 1.
 func NewFairQueue(runs, perAgent int, policy func(job string) Policy) *FairQueue {
 	f := &FairQueue{policy: policy, queues: map[jobKey]*jobQueue{}, waiting: map[string][]*jobQueue{}, running: map[int64]jobKey{}, agents: map[string]int{}, jobs: map[string]int{}}
 	f.SetLanes(runs, perAgent)
 	return f
 }
 
-// SetLanes changes how many lanes there are; what runs keeps its own.
+// SetLanes sets the number of lanes. Running runs keep their lanes.
 func (f *FairQueue) SetLanes(runs, perAgent int) {
 	f.runs, f.perAgent = defaultRuns, defaultPerAgent
 	if runs > 0 {
@@ -91,7 +92,8 @@ func (f *FairQueue) SetLanes(runs, perAgent int) {
 	}
 }
 
-// SetNodes replaces the lanes of this process by those of the nodes, and sets the runs that occupy them.
+// SetNodes replaces the lanes of this process by those of the nodes. It also sets the runs that
+// occupy them.
 func (f *FairQueue) SetNodes(n *nodes, sent []node.SentRun) {
 	f.nodes = n
 	clear(f.running)
@@ -109,7 +111,7 @@ func (f *FairQueue) take(id int64, key jobKey) {
 	f.jobs[key.job]++
 }
 
-// Free returns how many lanes are left.
+// Free returns the number of free lanes.
 func (f *FairQueue) Free() int {
 	if f.nodes != nil {
 		return f.nodes.free
@@ -117,21 +119,21 @@ func (f *FairQueue) Free() int {
 	return f.runs - len(f.running)
 }
 
-// Clear empties the queues; what runs keeps its lanes.
+// Clear empties the queues. Running runs keep their lanes.
 func (f *FairQueue) Clear() {
 	clear(f.queues)
 	clear(f.waiting)
 	f.deadlines = nil
 }
 
-// Add queues a run, in front of younger ones that were added before it. Its start_deadline is that of its job's
-// policy now.
+// Add queues a run, in front of younger ones that were added earlier. Its start_deadline is taken
+// from the current policy of its job.
 func (f *FairQueue) Add(r ledger.Run) {
 	q := queuedRun{id: r.ID, attempt: r.Attempt, key: jobKey{r.Agent, r.Job, r.Trigger == domain.TriggerManual, r.Trigger == domain.TriggerBackfill}, since: r.QueuedAt}
 	if r.NotBefore.After(q.since) {
 		q.since = r.NotBefore
 	}
-	// Hundreds of backfilled runs wait for as long as it takes.
+	// Backfilled runs have no deadline, because hundreds of them may wait for their turn.
 	if most := f.policy(r.Job).StartDeadline; most > 0 && r.State == domain.StateQueued && r.Attempt == 0 && !r.Yields() {
 		q.until = q.since.Add(most)
 		f.deadlines = inserted(f.deadlines, q, byDeadline)
@@ -139,7 +141,7 @@ func (f *FairQueue) Add(r ledger.Run) {
 	f.change(q.key, func(runs []queuedRun) []queuedRun { return inserted(runs, q, byID) })
 }
 
-// change replaces the runs of a job queue and moves the queue to its turn.
+// change replaces the runs of a job queue and moves the queue to its new turn.
 func (f *FairQueue) change(key jobKey, change func([]queuedRun) []queuedRun) {
 	q, waits := f.queues[key]
 	if waits {
@@ -159,7 +161,7 @@ func (f *FairQueue) change(key jobKey, change func([]queuedRun) []queuedRun) {
 	}
 }
 
-// remove takes a run out of its queue.
+// remove removes a run from its queue.
 func (f *FairQueue) remove(r queuedRun) {
 	if !r.until.IsZero() {
 		f.deadlines = removed(f.deadlines, r, byDeadline)
@@ -180,11 +182,11 @@ func removed[T any](sorted []T, v T, order func(a, b T) int) []T {
 	return slices.Delete(sorted, i, i+1)
 }
 
-// Dequeue removes and returns the runs that get a lane now: those that have waited longest, are
-// not paused, and whose agent and job have lanes free. It also removes those that have waited
-// longer than their job's start_deadline, for which late accounts.
+// Dequeue removes and returns the runs that get a lane now. Those runs have waited longest, are not
+// paused, and find free lanes of their agent and job. Dequeue also removes the runs that have
+// waited longer than their job's start_deadline, and returns them in late.
 func (f *FairQueue) Dequeue(now time.Time, pauses []pause.Pause) (starting []node.RunFor, late []Late) {
-	// First, so that a run past its deadline does not start because a lane happens to be free.
+	// Late runs come first, so that a run does not start after its deadline because a lane is free.
 	for len(f.deadlines) > 0 && now.After(f.deadlines[0].until) {
 		r := f.deadlines[0]
 		f.remove(r)
@@ -200,7 +202,7 @@ func (f *FairQueue) Dequeue(now time.Time, pauses []pause.Pause) (starting []nod
 
 		f.remove(r)
 		if _, on := f.running[r.id]; on {
-			continue // the ledger was read before its start, or before its end was written
+			continue // the ledger was read before its start, or before its end was recorded
 		}
 		f.take(r.id, r.key)
 		if f.nodes != nil {
@@ -212,7 +214,8 @@ func (f *FairQueue) Dequeue(now time.Time, pauses []pause.Pause) (starting []nod
 	return starting, late
 }
 
-// next returns the run that has waited longest of those that can start, and its node. It skips agents without a free lane.
+// next returns the run that has waited longest of those that can start, and its node. It skips
+// agents without a free lane.
 func (f *FairQueue) next(now time.Time, pauses []pause.Pause) (run queuedRun, node string, ok bool) {
 	var first *jobQueue
 	for agent, queues := range f.waiting {
@@ -240,13 +243,13 @@ func (f *FairQueue) next(now time.Time, pauses []pause.Pause) (run queuedRun, no
 	return first.runs[0], node, true
 }
 
-// full reports whether all lanes of a job are taken, here and elsewhere.
+// full reports whether all lanes of a job are taken, on this node and on others.
 func (f *FairQueue) full(job string) bool {
 	most := jobLanes(f.policy(job))
 	return job != "" && most > 0 && f.jobs[job] >= most
 }
 
-// jobLanes returns how many runs of a job may run at once; 0 means any number.
+// jobLanes returns how many runs of a job may run at once. Zero means no limit.
 func jobLanes(p Policy) int {
 	if p.Concurrency < 0 {
 		return 0
@@ -254,7 +257,8 @@ func jobLanes(p Policy) int {
 	return max(p.Concurrency, 1)
 }
 
-// NextLate returns when the next waiting run will have waited too long; zero means never.
+// NextLate returns the time at which the next waiting run exceeds its start_deadline, or the zero
+// time.
 func (f *FairQueue) NextLate() time.Time {
 	if len(f.deadlines) == 0 {
 		return time.Time{}
@@ -273,7 +277,8 @@ func (f *FairQueue) Release(ids ...int64) {
 	}
 }
 
-// decrement counts down, and drops names at zero: agents and jobs come and go for as long as the daemon lives.
+// decrement decrements a counter and drops it at zero. Otherwise the map would grow with every
+// agent and job the daemon has ever seen.
 func decrement(count map[string]int, name string) {
 	if count[name]--; count[name] == 0 {
 		delete(count, name)

@@ -16,7 +16,7 @@ import (
 	"rouse/internal/ledger/pause"
 )
 
-// plainQueue does what a FairQueue does by looking at all runs each time.
+// plainQueue is a FairQueue that checks all runs each time.
 type plainQueue struct {
 	lanes, perAgent int
 	policy          map[string]Policy
@@ -24,10 +24,10 @@ type plainQueue struct {
 	running         map[int64]ledger.Run
 }
 
-// free is how many lanes are left.
+// free returns the number of free lanes.
 func (p *plainQueue) free() int { return p.lanes - len(p.running) }
 
-// blocked reports whether a run waits for more than a lane: for a pause to end, or for lanes of its agent or its job.
+// blocked reports whether a run waits for the end of a pause, or for lanes of its agent or its job.
 func (p *plainQueue) blocked(r ledger.Run, now time.Time, pauses []pause.Pause) bool {
 	if _, paused := pause.Paused(pauses, r.Job, r.Agent, now); paused && r.Trigger != domain.TriggerManual {
 		return true
@@ -46,7 +46,8 @@ func (p *plainQueue) blocked(r ledger.Run, now time.Time, pauses []pause.Pause) 
 	return agent >= p.perAgent || r.Job != "" && most >= 0 && job >= max(most, 1)
 }
 
-// next is the queued run that has waited longest of those that may start; those of a backfill come after all others.
+// next returns the queued run that has waited longest of those that may start. Runs of a backfill
+// come after all others.
 func (p *plainQueue) next(now time.Time, pauses []pause.Pause) (ledger.Run, bool) {
 	order := slices.SortedFunc(maps.Values(p.queued), func(a, b ledger.Run) int {
 		if backfill := a.Trigger == domain.TriggerBackfill; backfill != (b.Trigger == domain.TriggerBackfill) {
@@ -64,7 +65,7 @@ func (p *plainQueue) next(now time.Time, pauses []pause.Pause) (ledger.Run, bool
 	return order[i], true
 }
 
-// deadline is when a queued run will have waited too long, false when it may wait for ever.
+// deadline returns the time at which a queued run is late, or false if it has no deadline.
 func (p *plainQueue) deadline(r ledger.Run) (since, until time.Time, ok bool) {
 	most := p.policy[r.Job].StartDeadline
 	if most <= 0 || r.State != domain.StateQueued || r.Attempt > 0 || r.Trigger == domain.TriggerBackfill {
@@ -92,14 +93,14 @@ func (p *plainQueue) dequeue(now time.Time, pauses []pause.Pause) (starting []in
 			return starting, late
 		}
 		delete(p.queued, r.ID)
-		if _, on := p.running[r.ID]; !on { // it may be queued once more, by a ledger that was read before its start
+		if _, on := p.running[r.ID]; !on { // a ledger that was read before its start may queue it again
 			p.running[r.ID] = r
 			starting = append(starting, r.ID)
 		}
 	}
 }
 
-// nextLate is when the next queued run will have waited too long; zero: never.
+// nextLate returns the time at which the next queued run is late, or the zero time.
 func (p *plainQueue) nextLate() (first time.Time) {
 	for _, r := range p.queued {
 		if _, until, ok := p.deadline(r); ok && (first.IsZero() || until.Before(first)) {
@@ -119,7 +120,7 @@ func ids(runs []node.RunFor) (all []int64) {
 	return all
 }
 
-// Of lanes that are not given there are four, and one for an agent.
+// TestUsualLanes checks the default lanes: four in total and one per agent.
 func TestUsualLanes(t *testing.T) {
 	q := NewFairQueue(1, 2, func(string) Policy { return Policy{Concurrency: -1} })
 	q.SetLanes(0, 0)
@@ -131,7 +132,8 @@ func TestUsualLanes(t *testing.T) {
 	}
 }
 
-// Runs of a job whose deadline was taken out of its configuration wait for as long as it takes, once the queue is read again.
+// TestDeadlineIsTakenAway checks that runs wait without a limit after the queue is read again, if
+// the deadline of their job was removed from the configuration.
 func TestDeadlineIsTakenAway(t *testing.T) {
 	policy := Policy{StartDeadline: time.Minute}
 	q := NewFairQueue(1, 1, func(string) Policy { return policy })
@@ -150,7 +152,8 @@ func TestDeadlineIsTakenAway(t *testing.T) {
 	}
 }
 
-// BenchmarkManyJobs starts one run after another while 10,000 jobs are due, with and without a start_deadline.
+// BenchmarkManyJobs starts one run after another while 10,000 jobs are due, with and without a
+// start_deadline.
 func BenchmarkManyJobs(b *testing.B) {
 	for _, deadline := range []time.Duration{0, time.Hour} {
 		b.Run(fmt.Sprint("deadline ", deadline), func(b *testing.B) {
@@ -178,8 +181,8 @@ func BenchmarkManyJobs(b *testing.B) {
 	}
 }
 
-// TestFairQueueProperties: whatever comes in whatever order, the queue gives its lanes to the runs to which a look at all of them would, at the
-// instants at which it would, and says of the others what that would say.
+// TestFairQueueProperties checks that a queue and a plainQueue give the same lanes to the same runs
+// at the same times, and report the same late runs.
 func TestFairQueueProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		small := func(most int, what string) int { return rapid.IntRange(0, most).Draw(t, what) }
@@ -196,11 +199,11 @@ func TestFairQueueProperties(t *testing.T) {
 			r := ledger.Run{ID: last, Agent: rapid.SampledFrom([]string{"a0", "a1", "a2"}).Draw(t, "agent"), Job: rapid.SampledFrom([]string{"j0", "j1", "j2", ""}).Draw(t, "job"), QueuedAt: now, State: domain.StateQueued,
 				Trigger: rapid.SampledFrom([]domain.Trigger{domain.TriggerSchedule, domain.TriggerSchedule, domain.TriggerManual, domain.TriggerBackfill}).Draw(t, "trigger")}
 			switch small(5, "kind") {
-			case 0: // it is tried again
+			case 0: // retried
 				r.Attempt = 1
-			case 1: // it was answered
+			case 1: // answered
 				r.State = domain.StateWaiting
-			case 2: // with a jitter, which is over when it is queued here
+			case 2: // jitter that has ended by now
 				r.NotBefore, r.QueuedAt = now, now.Add(-time.Duration(small(3, "jitter"))*time.Second)
 			}
 			return r
@@ -281,7 +284,7 @@ func TestFairQueueProperties(t *testing.T) {
 			},
 		})
 
-		// Whatever has waited starts once nothing is in its way any more.
+		// All waiting runs start after their obstacles are gone.
 		q.Release(slices.Collect(maps.Keys(p.running))...)
 		clear(p.running)
 		pauses, p.lanes, p.perAgent = nil, 1000, 1000

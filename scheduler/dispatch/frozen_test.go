@@ -32,8 +32,8 @@ func (f *freezer) Freeze() func(context.Context, ledger.Run, ledger.Attempt) (le
 	}
 }
 
-// TestConfigurationOfStartedRuns checks that the configuration of an attempt is fixed before the attempt is recorded as running, for
-// a run that is queued already and for one that comes later.
+// TestConfigurationOfStartedRuns checks that the configuration of an attempt is fixed before the
+// attempt is recorded as running. It covers a run that is already queued and a later one.
 func TestConfigurationOfStartedRuns(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		f := &freezer{l: b.l, t: t, did: make(chan int64, 1)}

@@ -7,7 +7,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// An instant that is late by the grace of half a minute is in time, and one that is late by its window is made up for.
+// TestMissedReason checks that an occurrence that is half a minute late is on time, and that one
+// within its catch-up window still runs.
 func TestMissedReason(t *testing.T) {
 	for _, c := range []struct {
 		policy Policy

@@ -12,36 +12,39 @@ import (
 )
 
 const (
-	// readNodesEvery is the interval at which a node checks who leads and whether attempts are orphaned.
+	// readNodesEvery is the interval at which a node checks for leadership and for orphaned
+	// attempts.
 	readNodesEvery = 200 * time.Millisecond
-	// restFor is the delay after which the leader sends a run again that could not start. It doubles each time, up to maxRest.
+	// restFor is the delay before the leader resends a run that could not start. It doubles each
+	// time, up to maxRest.
 	restFor = 100 * time.Millisecond
 	maxRest = 15 * time.Second
-	// migrateDelay is how long a run waits for the node that has its agent's database, if that node has no free lane. After that, another
-	// node may take over both. The delay keeps agents from moving back and forth.
+	// migrateDelay is how long a run waits for the node that has its agent's database, if that node
+	// has no free lane. After that, another node may take over both. The delay keeps agents from
+	// moving back and forth.
 	migrateDelay = 5 * time.Second
 )
 
-// nodes is the leader's view of the nodes: their free lanes, and the places of agents.
+// nodes holds the leader's view of the nodes: their free lanes and the nodes of the agents.
 type nodes struct {
 	lanes  map[string]int // free lanes of each node that executes runs
-	free   int            // over all nodes
+	free   int            // free lanes of all nodes
 	homes  map[string]node.AgentHome
-	placed func(job, agent string) string // the only node for a run, or "" for any
+	placed func(job, agent string) string // returns the only node for a run, or "" for any node
 	now    time.Time
-	next   time.Time         // when the next delay of a run ends
+	next   time.Time         // time at which the next delay of a run ends
 	sent   map[int64]sending // runs that were sent and have not started
 }
 
-// sending records how often a run was sent, and when it may be sent again.
+// sending records how often a run was sent and when it may be sent again.
 type sending struct {
-	attempt int // the run's last attempt at that time
+	attempt int // the run's last attempt when it was sent
 	times   int
 	again   time.Time
 }
 
-// readNodes reports whether this process leads, and reads the state of the nodes if it does. Only the leader of a shared ledger starts
-// runs.
+// readNodes reports whether this process leads. If it does, readNodes reads the state of the nodes.
+// Only the leader of a shared ledger starts runs.
 func (d *Dispatcher) readNodes(ctx, writing context.Context, now time.Time) (leads bool, err error) {
 	if d.o.Ledger.Nodes.Membership() == nil {
 		return true, nil
@@ -75,9 +78,9 @@ func (d *Dispatcher) readNodes(ctx, writing context.Context, now time.Time) (lea
 	return true, nil
 }
 
-// lookForLead checks whether this process leads, and takes over the runs of nodes that are gone.
+// lookForLead checks whether this process leads, and takes over the runs of dead nodes.
 func (d *Dispatcher) lookForLead(ctx, writing context.Context) error {
-	if err := d.here.stopCancelled(ctx); err != nil { // their notifications may be lost
+	if err := d.here.stopCancelled(ctx); err != nil { // their notifications may have been lost
 		return err
 	}
 	leads, err := d.o.Ledger.Nodes.Lead(ctx)
@@ -101,10 +104,11 @@ func (d *Dispatcher) lookForLead(ctx, writing context.Context) error {
 	return nil
 }
 
-// Leads reports whether this process leads. It has then ended the attempts of the previous leader.
+// Leads reports whether this process leads. If it does, it has already ended the attempts of dead
+// nodes.
 func (d *Dispatcher) Leads() bool { return d.leads.Load() }
 
-// placed returns the only node for the runs of a job and an agent, or "" for any.
+// placed returns the only node for the runs of a job and an agent, or "" for any node.
 func (o *Options) placed(job, agent string) string {
 	node := o.Executor.Policy(job).Node
 	if node == "" && o.PinnedNode != nil {
@@ -113,7 +117,7 @@ func (o *Options) placed(job, agent string) string {
 	return node
 }
 
-// count sets the free lanes.
+// count updates the free lanes.
 func (n *nodes) count(alive []node.Node, sent []node.SentRun) {
 	n.lanes, n.free = map[string]int{}, 0
 	queues := map[string]string{}
@@ -152,7 +156,7 @@ func (n *nodes) send(r queuedRun) {
 // rests reports whether a run that could not start must wait before it is sent again.
 func (n *nodes) rests(r ledger.Run) bool {
 	s, sent := n.sent[r.ID]
-	if sent && s.attempt != r.Attempt { // it has started since
+	if sent && s.attempt != r.Attempt { // it has started in the meantime
 		delete(n.sent, r.ID)
 		return false
 	}
@@ -163,7 +167,7 @@ func (n *nodes) rests(r ledger.Run) bool {
 	return true
 }
 
-// take takes a lane of a node, or of any node for "".
+// take takes a lane of a node. If node is "", the lane belongs to no particular node.
 func (n *nodes) take(node string) {
 	n.free--
 	if node != "" {
@@ -171,12 +175,12 @@ func (n *nodes) take(node string) {
 	}
 }
 
-// place returns the node for a run, or "" for any. It returns false if no node can execute the run now. busy reports whether runs of its
-// agent are running.
+// place returns the node for a run, or "" for any node. It returns false if the run cannot run on
+// any node now. busy reports whether runs of its agent are running.
 func (n *nodes) place(r queuedRun, busy bool) (node string, ok bool) {
 	only := n.placed(r.key.job, r.key.agent)
 	home, known := n.homes[r.key.agent]
-	if known && (busy || !home.State.Free()) { // the agent cannot move: it is in use, or has files there
+	if known && (busy || !home.State.Free()) { // the agent cannot move: it is in use or has files there
 		if only != "" && only != home.Node {
 			return "", false
 		}

@@ -2,5 +2,5 @@
 
 package dispatch_test
 
-// scale divides how many runs a test makes by default.
+// scale divides the default number of runs of a test.
 const scale = 10

@@ -16,26 +16,29 @@ import (
 	"rouse/internal/ledger/runs"
 )
 
-// missGrace is how late the run of an instant may start after an obstacle and still count as in time, as the scheduler has it.
+// missGrace is the maximum delay with which a scheduled run still counts as on time. The scheduler
+// uses the same value.
 const missGrace = 30 * time.Second
 
-// holds finds what is in the way of queued runs, and records it.
+// holds finds the obstacles of queued runs and records them.
 type holds struct {
 	o        *Options
 	log      *slog.Logger
 	recorder *recorder
 
-	looking  sync.Mutex // of lookedAt
-	lookedAt time.Time  // when runs that are held back were last looked at: see EndMissedHolds
+	looking sync.Mutex // guards lookedAt
+	// lookedAt is the time of the last check of held runs. See EndMissedHolds.
+	lookedAt time.Time
 
 	mu      sync.Mutex
-	blocked map[int64]string // why runs stay queued
+	blocked map[int64]string // reason why each run stays queued
 }
 
 // admit adds the runs without obstacles to the fair queue.
 func (d *Dispatcher) admit(ctx, writing context.Context, now time.Time, runs []ledger.Run) error {
 	look := d.o.Executor.Obstacles
-	if d.nodes != nil { // obstacles can differ between nodes: the node that gets the run checks them (Work)
+	// Obstacles can differ between nodes. The node that gets the run checks them (Work).
+	if d.nodes != nil {
 		look = func(context.Context, ledger.Run) []ledger.Obstacle { return nil }
 		d.mu.Lock()
 		runs = slices.DeleteFunc(runs, func(r ledger.Run) bool { _, sent := d.lanes.running[r.ID]; return sent || d.nodes.rests(r) })
@@ -53,7 +56,8 @@ func (d *Dispatcher) admit(ctx, writing context.Context, now time.Time, runs []l
 	return nil
 }
 
-// unblocked returns the runs without obstacles. It records the obstacles of the others once for each reason, without an attempt.
+// unblocked returns the runs without obstacles. It records the obstacles of the other runs, once
+// for each reason, and starts no attempt for them.
 func (h *holds) unblocked(ctx, writing context.Context, now time.Time, runs []ledger.Run, look func(context.Context, ledger.Run) []ledger.Obstacle) ([]ledger.Run, error) {
 	var holds []ledger.Hold
 	var free, released []ledger.Run
@@ -79,7 +83,7 @@ func (h *holds) unblocked(ctx, writing context.Context, now time.Time, runs []le
 	}
 
 	if err := h.o.Ledger.HoldRuns(writing, holds...); err != nil {
-		for _, hold := range holds { // tried again with the next look
+		for _, hold := range holds { // recorded again on the next pass
 			h.forgetBlocked(hold.Run)
 		}
 		return nil, fmt.Errorf("why runs do not start could not be recorded: %w", err)
@@ -103,10 +107,12 @@ func (h *holds) forgetBlocked(id int64) {
 	delete(h.blocked, id)
 }
 
-// behind reports whether the runs of a job's instants start one after the other, also if one of them waits for a person.
+// behind reports whether the scheduled runs of a job run one after another, even if one of them
+// waits for a person.
 func (h *holds) behind(job string) bool { return jobLanes(h.o.Executor.Policy(job)) > 0 }
 
-// runsBefore returns the runs that wait for a person, by job, if one of some queued runs may have to start after them.
+// runsBefore returns the runs that wait for a person, by job. It returns nil if no queued run has
+// to wait for them.
 func (h *holds) runsBefore(ctx context.Context, runs []ledger.Run) (map[string]runs.WaitingRun, error) {
 	if !slices.ContainsFunc(runs, ledger.Run.Behind) {
 		return nil, nil
@@ -118,7 +124,8 @@ func (h *holds) runsBefore(ctx context.Context, runs []ledger.Run) (map[string]r
 	return before, nil
 }
 
-// release records that nothing is in the way of some runs any more; it returns those that are to start after all.
+// release records that the obstacles of some runs are gone. It returns those that still have to
+// start.
 func (h *holds) release(ctx, writing context.Context, now time.Time, released []ledger.Run) (out []ledger.Run, err error) {
 	ids := make([]int64, len(released))
 	for i, r := range released {
@@ -140,7 +147,7 @@ func (h *holds) release(ctx, writing context.Context, now time.Time, released []
 	return out, nil
 }
 
-// noteBlocked logs why a run stays queued; it says whether that was not known before.
+// noteBlocked logs why a run stays queued. It reports whether the reason is new.
 func (h *holds) noteBlocked(r ledger.Run, by []ledger.Obstacle) bool {
 	why := record.ObstaclesText(by)
 	h.mu.Lock()
@@ -168,8 +175,9 @@ func (h *holds) hold(r ledger.Run, by []ledger.Obstacle) ledger.Hold {
 	return hold
 }
 
-// missed ends the run of an instant that was blocked for longer than its job wants to make up for: by the rules of an
-// outage. Instants that came meanwhile have this run stand for them, so that the latest of them counts.
+// missed ends a scheduled run that was blocked for longer than its job's catch-up rules allow. It
+// applies the same rules as after an outage. The run also stands for occurrences that came due in
+// the meantime, so the latest of them counts.
 func (h *holds) missed(ctx, writing context.Context, now time.Time, r ledger.Run) (over bool, err error) {
 	if r.Trigger != domain.TriggerSchedule || r.ScheduledAt.IsZero() || r.Attempt > 0 {
 		return false, nil
@@ -191,9 +199,9 @@ func (h *holds) missed(ctx, writing context.Context, now time.Time, r ledger.Run
 	return true, h.recorder.finishUnstarted(writing, r.ID, ledger.Result{Outcome: domain.OutcomeSkipped, Error: why})
 }
 
-// EndMissedHolds ends the queued runs whose jitter or window has passed while this process could not look at them, because the machine
-// slept or no daemon ran, and that are too late by now. The scheduler calls it before it decides instants, so that a run
-// that is not made up for does not prevent a newer one.
+// EndMissedHolds ends the queued runs that are too late to start. Their jitter or window ended
+// while no process could start them, because the machine slept or no daemon ran. The scheduler
+// calls it before it decides about occurrences, so that an ended run does not prevent a newer one.
 func (d *Dispatcher) EndMissedHolds(ctx context.Context, now time.Time) error {
 	d.holds.looking.Lock()
 	defer d.holds.looking.Unlock()
@@ -220,7 +228,8 @@ func (d *Dispatcher) EndMissedHolds(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// MissedHold returns why a run is not made up for whose hold ended so long ago, and "" if it starts late. The cause says why it is late.
+// MissedHold returns the reason why a run does not start that long after the end of its hold, or ""
+// if it starts. cause is the reason for the delay.
 func MissedHold(p Policy, late time.Duration, cause string) string {
 	why := missedReason(p, late)
 	if by, rest, ok := strings.Cut(why, ";"); ok {
@@ -229,7 +238,8 @@ func MissedHold(p Policy, late time.Duration, cause string) string {
 	return why
 }
 
-// missedReason says why an instant that is so late is not made up for, "" when it is.
+// missedReason returns the reason why an occurrence that is that late is skipped, or "" if it is
+// not.
 func missedReason(p Policy, late time.Duration) string {
 	window := cmp.Or(p.CatchupWindow, defaultCatchup)
 	switch {

@@ -14,7 +14,7 @@ import (
 	"rouse/scheduler/dispatch"
 )
 
-// due records an instant of a job that runs each hour, as the scheduler does.
+// due records an occurrence of an hourly job, as the scheduler does.
 func due(t *testing.T, l *ledger.Ledger, at time.Time, overlap domain.Overlap) runs.Occurrence {
 	t.Helper()
 	out, err := l.RecordDue(t.Context(), time.Now(), []ledger.Due{{Job: "j", Agent: "a", Source: "schedule", Nominal: at, Actual: at, Decision: domain.DecisionRun, Overlap: overlap}}, nil)
@@ -24,12 +24,13 @@ func due(t *testing.T, l *ledger.Ledger, at time.Time, overlap domain.Overlap) r
 	return out[0]
 }
 
-// A job that cannot work has one run that waits, whatever may overlap; its owner is told once, also by a daemon that was killed
-// meanwhile; and when the obstacle is gone, the run is treated as after an outage.
+// TestObstacleOfASchedule checks that a blocked job has one waiting run, with every overlap policy.
+// Its owner is notified once, even if the daemon was killed in the meantime. After the obstacle is
+// gone, the run is treated as after an outage.
 func TestObstacleOfASchedule(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy dispatch.Policy
-		hours  int // that it is blocked
+		hours  int // hours for which it is blocked
 		want   domain.Outcome
 		says   string
 	}{
@@ -38,7 +39,7 @@ func TestObstacleOfASchedule(t *testing.T) {
 		"start_deadline":         {dispatch.Policy{StartDeadline: time.Hour}, 3, domain.OutcomeSkipped, "longer than its start_deadline"},
 		"window":                 {dispatch.Policy{CatchupWindow: 10 * time.Minute}, 3, domain.OutcomeSkipped, "more than the catch-up window of 10m0s"},
 		"window of the latest":   {dispatch.Policy{CatchupWindow: time.Hour}, 3, domain.OutcomeSuccess, ""}, // half an hour ago
-		"longer than any window": {dispatch.Policy{}, 30, domain.OutcomeSuccess, ""},                        // the latest instant is of today
+		"longer than any window": {dispatch.Policy{}, 30, domain.OutcomeSuccess, ""},                        // the latest occurrence is from today
 	} {
 		for _, overlap := range []domain.Overlap{domain.OverlapAllow, domain.OverlapQueueAll, domain.OverlapQueueOne, domain.OverlapSkip} {
 			t.Run(name+"/"+string(overlap), func(t *testing.T) {
@@ -66,7 +67,7 @@ func TestObstacleOfASchedule(t *testing.T) {
 						if o.Decision != domain.DecisionSkipped || !strings.Contains(o.Reason, "overlap: run 1 waits already: test: the secret x is not set") {
 							t.Fatalf("the instant after %d hours: %+v", hour, o)
 						}
-						if hour == 1 { // as after a kill
+						if hour == 1 { // simulate a kill
 							b.stop()
 							b.reopen()
 							b.start(work)
@@ -104,7 +105,8 @@ func TestObstacleOfASchedule(t *testing.T) {
 	}
 }
 
-// Ten thousand runs that are blocked hold up no other, and begin when they can, each once, as lanes allow.
+// TestManyBlocked checks that ten thousand blocked runs do not delay other runs, and later start
+// once each within the lanes.
 func TestManyBlocked(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		var gone atomic.Bool

@@ -11,17 +11,17 @@ import (
 	"rouse/internal/ledger/record"
 )
 
-// maxPage is how many runs are read from the ledger at once; the first read of a pass is
-// as small as what can start, and minPage at least.
+// maxPage is the maximum number of runs per read from the ledger. The first read of a pass is
+// limited to twice the number of free lanes, but not below minPage.
 const (
 	minPage = 16
 	maxPage = 512
 )
 
-// pass stops what was cancelled and starts what can be started. next is when time alone makes
-// more claimable.
+// pass stops cancelled attempts and starts runs. next is the time at which further runs become
+// claimable without a change of the ledger.
 func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Time, err error) {
-	if d.o.Ledger.Nodes.Membership() == nil || d.o.Only != 0 { // else the engine hears of it
+	if d.o.Ledger.Nodes.Membership() == nil || d.o.Only != 0 { // else the engine is notified of cancellations
 		if err := d.here.stopCancelled(ctx); err != nil {
 			return false, time.Time{}, err
 		}
@@ -47,14 +47,14 @@ func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Ti
 		return false, time.Time{}, err
 	}
 
-	// Below what was read, runs become claimable again (backlog); a deep queue is not read from
-	// its start at each change.
+	// Runs that were read before can become claimable again (see backlog). A deep queue is not read
+	// from its start after every change.
 	if !now.Before(d.queue.rereadAt()) {
 		d.rereadQueue(now)
 	}
 
 	if err := d.fillLanes(ctx, writing, now); err != nil {
-		d.rereadQueue(now) // what was dequeued and not started is still in the ledger
+		d.rereadQueue(now) // runs that were dequeued and not started are still in the ledger
 		return false, time.Time{}, err
 	}
 
@@ -62,16 +62,17 @@ func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Ti
 	if d.nodes != nil {
 		next = domain.Earlier(domain.Earlier(next, d.nodes.next), now.Add(readNodesEvery))
 	}
-	// A change that came while the deep queue rested is looked at when that is over.
+	// A change that came while a deep queue rested is handled after the rest.
 	if again := d.queue.rereadAt(); d.queue.stale && d.free() > 0 && again.After(now) {
 		next = domain.Earlier(next, again)
 	}
 
-	if d.free() > 0 { // else nobody could take its place
+	if d.free() > 0 { // otherwise no other run could take its lane
 		next = domain.Earlier(next, d.nextLate())
 	}
 
-	// The end of a pause is written nowhere, so no change of the ledger tells of it.
+	// The end of a pause is not written to the ledger, so the ledger does not report it as a
+	// change.
 	for _, p := range d.pauses {
 		if p.Until.After(now) {
 			next = domain.Earlier(next, p.Until)
@@ -81,7 +82,7 @@ func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Ti
 	return false, next, err
 }
 
-// readPauses reads the pauses that are in force.
+// readPauses reads the active pauses.
 func (d *Dispatcher) readPauses(ctx context.Context) (err error) {
 	if d.pauses, err = d.o.Ledger.Pauses.List(ctx, d.o.Now()); err != nil {
 		return fmt.Errorf("the pauses cannot be read: %w", err)
@@ -97,7 +98,7 @@ func (d *Dispatcher) rereadQueue(now time.Time) {
 	d.lanes.Clear()
 }
 
-// free is how many lanes the daemon has left.
+// free returns the number of free lanes.
 func (d *Dispatcher) free() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -118,20 +119,20 @@ func (d *Dispatcher) releaseLanes(ids ...int64) {
 	d.here.forget(ids...)
 }
 
-// fillLanes gives free lanes to the backlog, and reads on in the queue while lanes stay free.
+// fillLanes starts runs from the backlog, and reads more of the queue while lanes stay free.
 func (d *Dispatcher) fillLanes(ctx, writing context.Context, now time.Time) error {
 	if err := d.startQueued(ctx, writing, now); err != nil {
 		return err
 	}
 
-	// Mostly a few runs are queued and all start; only when they do not is it worth reading far.
+	// Usually only a few runs are queued and all start. Read further only if they do not.
 	page := min(max(2*d.free(), minPage), maxPage)
 	for d.free() > 0 && ctx.Err() == nil {
 		runs, err := d.o.Ledger.Runs.Claimable(ctx, now, d.queue.seen, page)
 		if err != nil {
 			return err
 		}
-		if len(runs) > 0 { // another node may have set a pause, and queued a run after it, since the pass began
+		if len(runs) > 0 { // another node may have set a pause and queued a run after it since the pass began
 			if err := d.readPauses(ctx); err != nil {
 				return err
 			}
@@ -158,14 +159,14 @@ func (d *Dispatcher) fillLanes(ctx, writing context.Context, now time.Time) erro
 	return nil
 }
 
-// startQueued starts the oldest runs of the backlog that find their lanes.
+// startQueued starts the oldest runs of the backlog that find free lanes.
 func (d *Dispatcher) startQueued(ctx, writing context.Context, now time.Time) error {
 	for ctx.Err() == nil && d.free() > 0 {
 		d.mu.Lock()
 		starting, late := d.lanes.Dequeue(now, d.pauses)
 		d.mu.Unlock()
 
-		// Late runs are not failures of Execute: nothing was done that OnFinalize could see to.
+		// Late runs never started, so OnFinalize has nothing to complete.
 		for _, w := range late {
 			if err := d.recorder.finishUnstarted(writing, w.Run, ledger.Result{Outcome: domain.OutcomeSkipped, Error: LateReason(w.Waited)}); err != nil {
 				for _, r := range starting {
@@ -187,12 +188,12 @@ func (d *Dispatcher) startQueued(ctx, writing context.Context, now time.Time) er
 	return nil
 }
 
-// LateReason says why a run was not started that waited for so long.
+// LateReason returns the reason why a run that has waited too long was not started.
 func LateReason(waited time.Duration) string {
 	return fmt.Sprintf("waited %s in the queue, longer than its start_deadline", waited.Round(time.Second))
 }
 
-// passOnly serves one run, whatever else is queued.
+// passOnly handles only the run of Options.Only.
 func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over bool, next time.Time, err error) {
 	r, err := d.o.Ledger.Runs.Get(ctx, d.o.Only)
 	if err != nil {
@@ -204,11 +205,11 @@ func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over
 		return true, time.Time{}, nil
 	case r.State == domain.StateRunning:
 		return false, time.Time{}, nil
-	case r.WaitsForPerson(): // it waits for a person, and this process need not
+	case r.WaitsForPerson(): // this process does not wait for an answer
 		return true, time.Time{}, nil
 	case r.NotBefore.After(now):
 		return false, r.NotBefore, nil
-	case !d.canRunHere(r): // the node that may do it does
+	case !d.canRunHere(r): // another node executes it
 		return false, time.Time{}, nil
 	}
 
@@ -216,19 +217,19 @@ func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over
 		return false, time.Time{}, d.recorder.finishUnstarted(writing, r.ID, ledger.Result{Outcome: domain.OutcomeError, Error: why})
 	}
 
-	// Its owner asked for it here and now, so that pauses, which were not read, do not stop it.
+	// The owner asked for this run here and now. Pauses were not read and do not stop it.
 	d.mu.Lock()
 	d.lanes.Clear()
 	d.lanes.Add(r)
 	d.mu.Unlock()
 
-	if d.o.Ledger.Nodes.Membership() != nil { // others may have its lanes, or its agent
+	if d.o.Ledger.Nodes.Membership() != nil { // other processes may have its lanes or its agent
 		next = now.Add(time.Second)
 	}
 	return false, next, d.startQueued(ctx, writing, now)
 }
 
-// canRunHere reports whether a run may be done beside this process's node.
+// canRunHere reports whether a run may run on this process's node.
 func (d *Dispatcher) canRunHere(r ledger.Run) bool {
 	m := d.o.Ledger.Nodes.Membership()
 	if m == nil {
@@ -238,7 +239,7 @@ func (d *Dispatcher) canRunHere(r ledger.Run) bool {
 	return node == "" || node == m.Node().Home
 }
 
-// finishUnstarted ends a run that never got to work, with the notices that its owner wants.
+// finishUnstarted ends a run that never started, with the notices of its end.
 func (e *recorder) finishUnstarted(writing context.Context, id int64, res ledger.Result) error {
 	run, err := e.o.Ledger.Runs.Get(writing, id)
 	if err != nil {
@@ -247,7 +248,7 @@ func (e *recorder) finishUnstarted(writing context.Context, id int64, res ledger
 
 	res.Tell = e.o.Executor.EndNotices(run, res)
 	err = e.o.Ledger.FinishUnstarted(writing, id, res)
-	if errors.Is(err, ledger.ErrNotClaimable) { // it was cancelled, or ended by somebody else
+	if errors.Is(err, ledger.ErrNotClaimable) { // it was cancelled, or another process ended it
 		return nil
 	}
 	return err

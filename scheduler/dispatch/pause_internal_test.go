@@ -10,7 +10,8 @@ import (
 	"rouse/internal/ledger/pause"
 )
 
-// A run that is queued in a pause which was set after a pass had begun does not start.
+// TestPauseSetDuringAPass sets a pause during a pass and queues a run after it. The run must not
+// start in this pass.
 func TestPauseSetDuringAPass(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -24,7 +25,7 @@ func TestPauseSetDuringAPass(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.readPauses(ctx); err != nil { // as a pass begins
+	if err := d.readPauses(ctx); err != nil { // as at the start of a pass
 		t.Fatal(err)
 	}
 

@@ -2,5 +2,6 @@
 
 package dispatch_test
 
-// scale divides how many runs a test makes: the race detector slows the database down tenfold.
+// scale divides the number of runs of a test, because the race detector makes the database ten
+// times slower.
 const scale = 20

@@ -10,8 +10,9 @@ import (
 	"rouse/internal/ledger"
 )
 
-// rescue ends the attempts whose process is gone: at the start those of the one before, for the home's lock says that
-// nobody else can be working on them; and at any time those of nodes that have lost their lease.
+// rescue ends the attempts of dead processes. At the start those are the attempts of the previous
+// process: the home's lock guarantees that no other process works on them. Later they are the
+// attempts of nodes that have lost their lease.
 func (e *recorder) rescue(ctx context.Context) (failed error) {
 	runs, err := e.o.Ledger.Nodes.Orphans(ctx)
 	if err != nil {
@@ -34,7 +35,8 @@ func (e *recorder) rescue(ctx context.Context) (failed error) {
 	return failed
 }
 
-// rescueFirst rescues what is left at the start. A node tries until it can: its database may be away for a moment.
+// rescueFirst rescues the runs of dead processes at the start. A node retries until it succeeds,
+// because its database may be unreachable for a moment.
 func (e *recorder) rescueFirst(ctx, writing context.Context) error {
 	for {
 		err := e.rescue(writing)
@@ -50,7 +52,8 @@ func (e *recorder) rescueFirst(ctx, writing context.Context) error {
 	}
 }
 
-// giveBack ends attempts that nobody does: their start was committed, and the answer was lost with the connection.
+// giveBack ends attempts that are not running: their start was committed, but the response was lost
+// with the connection.
 func (d *Dispatcher) giveBack(ctx, writing context.Context) error {
 	for len(d.unconfirmedStarts) > 0 {
 		r, mine, err := d.here.startedHere(ctx, d.unconfirmedStarts[0])
@@ -69,7 +72,8 @@ func (d *Dispatcher) giveBack(ctx, writing context.Context) error {
 	return nil
 }
 
-// startedHere reports whether the ledger says that a run is on here, though it is not.
+// startedHere reports whether a run is running on this node according to the ledger, although it is
+// not.
 func (a *attempts) startedHere(ctx context.Context, id int64) (ledger.Run, bool, error) {
 	a.mu.Lock()
 	on := a.cancels[id] != nil
@@ -90,17 +94,17 @@ func (a *attempts) startedHere(ctx context.Context, id int64) (ledger.Run, bool,
 	return r, err == nil && nodes[r.Attempt] == m.Node().Name, err
 }
 
-// park ends an attempt that had to stop because the daemon does.
+// park ends an attempt that has to stop because the daemon stops.
 func (e *recorder) park(ctx context.Context, run ledger.Run, a ledger.Attempt, stop *Stop, res ledger.Result) error {
 	e.log.Info("a run is parked", "job", run.Job, "run", run.ID, "attempt", a.Number)
 	return e.interrupt(ctx, run, a, stop.reason, res)
 }
 
-// interrupt leaves the run to its next attempt, unless it may have none.
+// interrupt ends an attempt and leaves the run to its next one. If there is none, it ends the run.
 func (e *recorder) interrupt(ctx context.Context, run ledger.Run, a ledger.Attempt, reason string, res ledger.Result) error {
 	why := GiveUp(e.o.Executor.Policy(run.Job), run.Interruptions)
 	switch {
-	case run.CancelReason != "": // asked for before the process ended
+	case run.CancelReason != "": // cancellation was requested before the process ended
 		res.Outcome, why = domain.OutcomeCancelled, run.CancelReason
 	case why == "":
 		return e.o.Ledger.Interrupt(ctx, a, reason, nil)
@@ -116,7 +120,7 @@ func (e *recorder) interrupt(ctx context.Context, run ledger.Run, a ledger.Attem
 	return e.o.Ledger.Interrupt(ctx, a, reason, &res)
 }
 
-// GiveUp says why a run that was cut off has no further attempt, "" when it has one.
+// GiveUp returns the reason why an interrupted run has no further attempt, or "" if it has one.
 func GiveUp(p Policy, interruptions int) string {
 	switch {
 	case !p.Resume:

@@ -8,7 +8,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// Stop is the cause of an attempt's context: why it has to end.
+// Stop is the reason for ending an attempt. It is the cause of the attempt's cancelled context.
 type Stop struct {
 	outcome domain.Outcome
 	reason  string
@@ -16,21 +16,21 @@ type Stop struct {
 
 func (s *Stop) Error() string { return s.reason }
 
-// Outcome is what the stop makes of the run: cancelled, or interrupted when the daemon ends.
+// Outcome returns the outcome of a stopped run: cancelled, or interrupted if the daemon ends.
 func (s *Stop) Outcome() domain.Outcome { return s.outcome }
 
-// attempts are those in this process.
+// attempts holds the attempts in this process.
 type attempts struct {
 	o     *Options
 	group sync.WaitGroup
 
 	mu       sync.Mutex
 	cancels  map[int64]context.CancelCauseFunc
-	at       map[int64]struct{} // the runs that an engine has sent to this process
+	at       map[int64]struct{} // runs that an engine has sent to this process
 	stopping *Stop              // set when all attempts have to end
 }
 
-// stopCancelled stops running attempts whose cancellation was requested.
+// stopCancelled stops running attempts after a request to cancel their runs.
 func (a *attempts) stopCancelled(ctx context.Context) error {
 	a.mu.Lock()
 	none := len(a.cancels) == 0
@@ -59,7 +59,7 @@ func (a *attempts) stop(id int64, cause *Stop) {
 	}
 }
 
-// stopAll stops all attempts, and those that begin from now on.
+// stopAll stops all attempts, including those that begin later.
 func (a *attempts) stopAll(cause *Stop) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -69,8 +69,8 @@ func (a *attempts) stopAll(cause *Stop) {
 	}
 }
 
-// drain waits for running attempts to finish, stops those that are cancelled meanwhile, and then
-// the rest.
+// drain waits for running attempts to finish. It stops those that are cancelled in the meantime,
+// and finally the rest.
 func (d *Dispatcher) drain(writing context.Context) {
 	ended := make(chan struct{})
 	go func() {
@@ -91,7 +91,7 @@ func (d *Dispatcher) drain(writing context.Context) {
 
 	for over := false; !over; {
 		changed := d.o.Ledger.Changed()
-		if d.recorder.leaseLost() != nil { // nothing can be recorded any more
+		if d.recorder.leaseLost() != nil { // results can no longer be recorded
 			break
 		}
 		if err := d.here.stopCancelled(writing); err != nil {
@@ -111,7 +111,7 @@ func (d *Dispatcher) drain(writing context.Context) {
 	<-ended
 }
 
-// stopAll stops what is on, and gives up writing what cannot be written.
+// stopAll stops all attempts and gives up on results that cannot be written.
 func (d *Dispatcher) stopAll(why string) {
 	d.here.stopAll(&Stop{domain.OutcomeInterrupted, why})
 	close(d.recorder.drained)

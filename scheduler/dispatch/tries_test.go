@@ -14,7 +14,7 @@ import (
 	"rouse/scheduler/dispatch"
 )
 
-// A dispatcher needs a ledger, and somebody who does the work.
+// TestNewNeedsItsParts checks that New returns an error without a ledger or an executor.
 func TestNewNeedsItsParts(t *testing.T) {
 	for name, o := range map[string]dispatch.Options{"a ledger": {Executor: &executor{}}, "an executor": {Ledger: &ledger.Ledger{}}} {
 		if d, err := dispatch.New(o); d != nil || err == nil {
@@ -23,7 +23,8 @@ func TestNewNeedsItsParts(t *testing.T) {
 	}
 }
 
-// Attempts that were cut off, or that ended with a question, use up none of a run's tries.
+// TestTriesThatCount checks that interrupted attempts and attempts that end with a question do not
+// use up the run's tries.
 func TestTriesThatCount(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.e.policy = func(string) dispatch.Policy {
@@ -66,7 +67,8 @@ func TestTriesThatCount(t *testing.T) {
 	})
 }
 
-// As many failures in a row as its job allows pause it; others, and those of jobs without such a bound, do not.
+// TestPauseAfter checks that the configured number of failures in a row pauses a job. Other
+// outcomes, and failures of jobs without the setting, do not.
 func TestPauseAfter(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.e.policy = func(job string) dispatch.Policy {
@@ -93,7 +95,8 @@ func TestPauseAfter(t *testing.T) {
 	})
 }
 
-// A queue that could not be read is read again a second later, though nothing else happens.
+// TestQueueCannotBeRead checks that the queue is read again a second after an error, without
+// another event.
 func TestQueueCannotBeRead(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
@@ -115,7 +118,7 @@ func TestQueueCannotBeRead(t *testing.T) {
 	})
 }
 
-// What runs when the dispatcher ends has half a minute to finish, where nobody says otherwise.
+// TestUsualDrain checks that running attempts have half a minute to finish by default.
 func TestUsualDrain(t *testing.T) {
 	for after, want := range map[time.Duration]domain.State{29 * time.Second: domain.StateFinished, 31 * time.Second: domain.StateWaiting} {
 		t.Run(after.String(), func(t *testing.T) {
@@ -139,7 +142,8 @@ func TestUsualDrain(t *testing.T) {
 	}
 }
 
-// A run that is not of a schedule starts once nothing is in its way any more, however long that took.
+// TestBlockedBackfill checks that a run without a schedule starts after its obstacle is gone,
+// regardless of the delay.
 func TestBlockedBackfill(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{OnMiss: domain.MissSkip} }
@@ -164,8 +168,9 @@ func TestBlockedBackfill(t *testing.T) {
 	})
 }
 
-// A run that waits for a lane of its agent is skipped at its deadline, though other lanes are free and nothing else happens; and as many as
-// start at that instant start.
+// TestDeadlineWhileLanesAreFree checks that a run that waits for a lane of its agent is skipped at
+// its deadline, although other lanes are free and no other event occurs. Runs that get a lane at
+// that time start.
 func TestDeadlineWhileLanesAreFree(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.e.policy = func(job string) dispatch.Policy {
@@ -208,7 +213,8 @@ func TestDeadlineWhileLanesAreFree(t *testing.T) {
 	})
 }
 
-// What a dead process left and cannot be read ends a dispatcher that has the ledger to itself: nothing may start beside it.
+// TestRescueFails checks that a dispatcher with its own ledger ends if it cannot read the runs of a
+// dead process. No run may start beside them.
 func TestRescueFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		renameTable(t, b.l, "runs", "elsewhere")
@@ -223,7 +229,7 @@ func TestRescueFails(t *testing.T) {
 	})
 }
 
-// renameTable takes a table of the ledger away, or brings it back.
+// renameTable removes a table of the ledger, or restores it.
 func renameTable(t *testing.T, l *ledger.Ledger, from, to string) {
 	t.Helper()
 	db, _, _ := l.File()

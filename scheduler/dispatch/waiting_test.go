@@ -17,11 +17,11 @@ import (
 	"rouse/scheduler/dispatch"
 )
 
-// Runs that wait take no lane, outlive a restart, and go on with their answers or
-// end when 72 hours are over, one notice each (OSA-18, UNI-09).
+// TestWaiting checks that waiting runs take no lane, survive a restart, and continue with their
+// answers or end after 72 hours. Each causes one notice (OSA-18, UNI-09).
 func TestWaiting(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		const asking = 120 // more than are looked at together
+		const asking = 120 // more than are read at once
 		b.e.notices = func(run ledger.Run, res ledger.Result) []ledger.Notice {
 			what := string(res.Outcome)
 			if res.Wait != nil {
@@ -30,7 +30,7 @@ func TestWaiting(t *testing.T) {
 			return []ledger.Notice{{Run: run.ID, Channel: "desktop", Title: what, Key: fmt.Sprint(run.ID, what)}}
 		}
 
-		b.o.Runs, b.o.RunsPerAgent = 16, 16 // fewer than runs that ask
+		b.o.Runs, b.o.RunsPerAgent = 16, 16 // fewer than runs with questions
 		b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{Resume: true, Concurrency: 16} }
 		ask := func(_ context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 			if run.Job == "asks" && a.Number == 1 {
@@ -87,7 +87,7 @@ func TestWaiting(t *testing.T) {
 		}
 
 		for _, n := range notices {
-			title, _, _ := strings.Cut(n.Title, " (") // which counts the failures of the incident
+			title, _, _ := strings.Cut(n.Title, " (") // without the number of failures of the incident
 			told[title]++
 		}
 
@@ -100,13 +100,14 @@ func TestWaiting(t *testing.T) {
 	})
 }
 
-// A run whose model cannot be asked waits for it: it is tried again after 5, 15 and 30 minutes and then every
-// hour, over restarts, with one notice and without using up its retries, until its time is over.
+// TestPostponed checks that a run waits for an unavailable model. It is tried again after 5, 15 and
+// 30 minutes and then every hour, also after restarts. It causes one notice and does not use up its
+// retries, until it is too late.
 func TestPostponed(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy dispatch.Policy
-		until  time.Duration // when its pause ends; 0: it has none
-		back   time.Duration // when the model is there again; 0: never
+		until  time.Duration // end of the model's pause; 0 if it has none
+		back   time.Duration // time at which the model is available again; 0 means never
 		tries  int
 		took   time.Duration
 		want   domain.Outcome
@@ -170,7 +171,8 @@ func TestPostponed(t *testing.T) {
 	}
 }
 
-// What a model is paused for ends without any other change of the ledger.
+// TestModelPauseEnds checks that a run starts at the end of its model's pause without a change of
+// the ledger.
 func TestModelPauseEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		until := time.Now().Add(3 * time.Hour)
@@ -197,8 +199,9 @@ func TestModelPauseEnds(t *testing.T) {
 	})
 }
 
-// TestStartsBehind checks that the queued run of an instant starts after the run of its job that waits for a person, also if it has
-// found its place in the queue before that run began to wait, and that its policy for missed instants decides again by then.
+// TestStartsBehind checks that the queued run of an occurrence starts after a run of its job that
+// waits for a person. That also applies if it was queued before the other run began to wait. Its
+// policy for missed occurrences then decides again.
 func TestStartsBehind(t *testing.T) {
 	for name, c := range map[string]struct {
 		onMiss  domain.OnMiss
@@ -236,7 +239,7 @@ func TestStartsBehind(t *testing.T) {
 				}
 				first := instant()
 				time.Sleep(time.Millisecond)
-				second := instant() // it waits for the lane of the first
+				second := instant() // waits for the lane of the first run
 				if b.run(first).State != domain.StateRunning || b.run(second).State != domain.StateQueued {
 					t.Fatalf("%+v, %+v", b.run(first), b.run(second))
 				}
@@ -260,8 +263,9 @@ func TestStartsBehind(t *testing.T) {
 	}
 }
 
-// TestMissedHold puts the machine to sleep while a run is held back by jitter. Its policy for missed instants decides again when the hold
-// has ended, whoever looks first: the dispatcher, or the scheduler with a newer instant, which the run must not keep from running.
+// TestMissedHold lets the machine sleep while jitter holds a run back. After the hold, the run's
+// policy for missed occurrences decides again, either in the dispatcher or in the scheduler with a
+// newer occurrence, which the run must not prevent.
 func TestMissedHold(t *testing.T) {
 	for name, c := range map[string]struct {
 		onMiss domain.OnMiss
@@ -307,7 +311,7 @@ func TestMissedHold(t *testing.T) {
 						t.Errorf("the newer instant: %+v", o)
 					}
 				}
-				time.Sleep(40 * time.Second) // the dispatcher looks again after 30 s at the latest
+				time.Sleep(40 * time.Second) // the dispatcher checks again after at most 30 s
 				if r := b.run(first.Run); r.Outcome != c.want || !c.newer && strings.ReplaceAll(r.Error, "4m50s", "4m25s") != c.why || c.newer && r.Error != c.why {
 					t.Errorf("%s: %q, want %s: %q", r.Outcome, r.Error, c.want, c.why)
 				}

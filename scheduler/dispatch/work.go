@@ -8,8 +8,9 @@ import (
 	"rouse/internal/ledger"
 )
 
-// Work executes a run that an engine has sent to this process, and returns at the end of the attempt. job is the engine's job. If the run
-// cannot start here now, Work returns nil, and the leader sends the run again later.
+// Work executes a run that an engine has sent to this process, and returns at the end of the
+// attempt. job is the engine's job. If the run cannot start here now, Work returns nil, and the
+// leader sends the run again later.
 func (d *Dispatcher) Work(ctx context.Context, id, job int64) error {
 	writing := context.WithoutCancel(ctx)
 	r, err := d.o.Ledger.Runs.Get(writing, id)
@@ -29,7 +30,7 @@ func (d *Dispatcher) Work(ctx context.Context, id, job int64) error {
 	do := d.o.Executor.Freeze()
 	started, err := d.o.Ledger.Start(writing, d.startOf(id, r.Job, job))
 	if err != nil {
-		return err // the attempt may be recorded; it is then an orphan, because its job ends
+		return err // the attempt may be recorded; it is an orphan when the engine's job ends
 	}
 	if s := started[0]; s.Err == nil {
 		work, end := d.here.begin(writing, s.Attempt)
@@ -58,7 +59,8 @@ func (d *Dispatcher) startOf(run int64, name string, job int64) ledger.Start {
 	return ledger.Start{Run: run, Job: job, AgentLanes: d.lanes.perAgent, JobLanes: lanes, Behind: lanes > 0 && d.o.Only == 0}
 }
 
-// begin registers an attempt, so that it can be stopped, until end is called. Its context does not end with that of Run.
+// begin registers an attempt, so that it can be stopped until end is called. The attempt's context
+// does not end with the context of Run.
 func (a *attempts) begin(writing context.Context, attempt ledger.Attempt) (work context.Context, end func()) {
 	work, cancel := context.WithCancelCause(writing)
 	a.mu.Lock()
@@ -70,14 +72,15 @@ func (a *attempts) begin(writing context.Context, attempt ledger.Attempt) (work 
 	return work, func() { cancel(nil) }
 }
 
-// laneCount returns how many runs may be on at once.
+// laneCount returns how many runs may run at once.
 func (d *Dispatcher) laneCount() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.lanes.runs
 }
 
-// takeLane reserves one of the lanes of this process for a run. It returns false if none is free or an earlier attempt has not ended.
+// takeLane reserves a lane of this process for a run. It returns false if no lane is free or an
+// earlier attempt has not ended.
 func (a *attempts) takeLane(id int64, lanes int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -98,7 +101,7 @@ func (a *attempts) forget(ids ...int64) {
 	}
 }
 
-// count returns how many attempts are on.
+// count returns the number of running attempts.
 func (a *attempts) count() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -12,18 +12,18 @@ import (
 	"rouse/watcher/fsys"
 )
 
-// What happens to a file after its run.
+// The actions on a file after its run.
 const (
 	Leave  = "leave"
 	Move   = "move"
 	Delete = "delete"
 )
 
-// Rule is what happens to a file after its run.
+// Rule describes the action on a file after its run.
 type Rule struct {
-	Action   string // "" or leave, move, delete
-	Dir      string // of move: files stay below this folder
-	Template string // of move: the rest of the path; see SplitTemplate
+	Action   string // "", leave, move or delete
+	Dir      string // for move: files stay below this folder
+	Template string // for move: the rest of the path; see SplitTemplate
 }
 
 // Folder is a watched folder with the rules for its files.
@@ -33,18 +33,19 @@ type Folder struct {
 	OnSuccess, OnFailure Rule
 }
 
-// Mover applies the rules. It does not record what it does.
+// Mover applies the rules. It does not record the results.
 type Mover struct {
 	Hashes *fsys.Hashes
-	// Expand expands one part of a destination template for the file of a finished run. It may be nil
-	// if no rule has a template.
+	// Expand expands one part of a destination template for the file of a finished run. Optional if
+	// no rule has a template.
 	Expand func(ctx context.Context, template string, c claim.Status) (string, error)
 }
 
 const changedSince = "the file has changed since its run; it stays, as a new one"
 
-// Apply does with a file what the rules of its folder say, and says what became of it; failure, when it
-// could not be done.
+// Apply applies the rules of a folder to a file. It returns the new state of the claim, the new
+// path of the file, and a note for the record. failure is the error if the rule could not be
+// applied.
 func (m *Mover) Apply(ctx context.Context, folder *Folder, c claim.Status) (state, dest, note string, failure error) {
 	rule := folder.OnFailure
 	if c.Outcome.Done() {
@@ -54,7 +55,7 @@ func (m *Mover) Apply(ctx context.Context, folder *Folder, c claim.Status) (stat
 	g, err := openRoots(folder)
 	switch {
 	case err != nil && c.Outcome == "":
-		return claim.AfterNone, c.Dest, "", nil // its run says what is wrong with the folder
+		return claim.AfterNone, c.Dest, "", nil // the run reports the problem of the folder
 	case err != nil:
 		return claim.AfterFailed, "", err.Error(), err
 	}
@@ -65,11 +66,11 @@ func (m *Mover) Apply(ctx context.Context, folder *Folder, c claim.Status) (stat
 	}
 
 	if rule.Action == "" || rule.Action == Leave || !g.contains(filepath.FromSlash(c.Path)) {
-		return claim.AfterLeft, "", "", nil // a file that its owner named, from another folder, stays there
+		return claim.AfterLeft, "", "", nil // a file that its owner named from another folder stays there
 	}
 
-	// A file that is gone has been dealt with: by somebody else, or by a delete that a crash
-	// kept from being recorded.
+	// A missing file needs no action. Another program removed it, or it was deleted before a crash
+	// prevented the record.
 	file, st, err := m.locate(ctx, g, c)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -82,7 +83,7 @@ func (m *Mover) Apply(ctx context.Context, folder *Folder, c claim.Status) (stat
 
 	switch {
 	case errors.Is(err, fsys.ErrChanged):
-		// Other bytes are another file, which gets a run of its own.
+		// A file with other content gets its own run.
 		return claim.AfterDone, "", changedSince, nil
 	case err != nil:
 		return claim.AfterFailed, "", err.Error(), err
@@ -91,8 +92,8 @@ func (m *Mover) Apply(ctx context.Context, folder *Folder, c claim.Status) (stat
 	return claim.AfterDone, dest, "", nil
 }
 
-// placeOf is where the file of a run lies that was retried before it was recorded what became of it: "" when it is still
-// at its path, or nowhere.
+// placeOf returns the path of a file with a run that was retried before the action on the file was
+// recorded. It returns "" if the file is still at its original path, or missing.
 func (m *Mover) placeOf(ctx context.Context, g *allowedRoots, c claim.Status) string {
 	path := filepath.FromSlash(c.Path)
 	if !g.contains(path) {
@@ -106,12 +107,13 @@ func (m *Mover) placeOf(ctx context.Context, g *allowedRoots, c claim.Status) st
 	return file.Path()
 }
 
-// deletingName is the name that a file has while it is deleted. It is hidden, so that no scan
-// takes the file for a new one.
+// deletingName returns the name of a file while it is being deleted. The name is hidden, so that a
+// scan does not find a new file.
 func deletingName(c claim.Status) string { return fmt.Sprintf(".deleting-%d", c.ID) }
 
-// moveTo moves a file into a folder, and says where it lies then. Where the same content came before and still lies
-// there, the second one is removed: what is put back again and again fills no folder with copies.
+// moveTo moves a file into a folder and returns its new path. If a file with the same content was
+// moved there before and still exists, the new file is removed instead. Otherwise a file that is
+// put back repeatedly would fill the folder with copies.
 func (m *Mover) moveTo(ctx context.Context, g *allowedRoots, c claim.Status, file fsys.Handle, st fsys.Stamp, rule Rule) (string, error) {
 	to, name, err := m.destination(ctx, rule, c)
 	if err != nil {
@@ -125,7 +127,7 @@ func (m *Mover) moveTo(ctx context.Context, g *allowedRoots, c claim.Status, fil
 		return "", fmt.Errorf("the folder %s cannot be created, or a link leads out of the watched folder: %w", filepath.Join(rule.Dir, to), err)
 	}
 	if filepath.Dir(file.Path()) == dir.Name() {
-		return file.Path(), nil // it was moved there after an earlier try
+		return file.Path(), nil // an earlier try has moved it
 	}
 
 	if c.Dest != "" && filepath.Dir(c.Dest) == dir.Name() {
@@ -136,9 +138,9 @@ func (m *Mover) moveTo(ctx context.Context, g *allowedRoots, c claim.Status, fil
 	return m.move(ctx, file, st, dir, name)
 }
 
-// locate finds the content of a claim: at its path or, when its run was retried, where the
-// action after the earlier try put it. The error is ErrChanged when there is other content at
-// the path, and the claimed one is nowhere.
+// locate finds the content of a claim: at its path or, if its run was retried, at the destination
+// of the earlier action. It returns ErrChanged if the path has other content and the claimed
+// content was not found.
 func (m *Mover) locate(ctx context.Context, g *allowedRoots, c claim.Status) (fsys.Handle, fsys.Stamp, error) {
 	path := filepath.FromSlash(c.Path)
 	missing := fs.ErrNotExist
@@ -162,7 +164,7 @@ func (m *Mover) locate(ctx context.Context, g *allowedRoots, c claim.Status) (fs
 		}
 	}
 
-	// A crash between a move and its record leaves no destination in the claim.
+	// A crash between a move and its record leaves the claim without a destination.
 	for _, rule := range []Rule{g.folder.OnFailure, g.folder.OnSuccess} {
 		if rule.Action == Move && c.Dest == "" {
 			if file, st, err := m.findUnrecordedMove(ctx, g, rule, c); err == nil {
@@ -174,8 +176,8 @@ func (m *Mover) locate(ctx context.Context, g *allowedRoots, c claim.Status) (fs
 	return fsys.Handle{}, fsys.Stamp{}, missing
 }
 
-// stampOfClaimed is the stamp of a file that still has the claimed content; ErrChanged when it
-// has another.
+// stampOfClaimed returns the stamp of a file with the claimed content. It returns ErrChanged if the
+// content differs.
 func (m *Mover) stampOfClaimed(ctx context.Context, file fsys.Handle, c claim.Status) (fsys.Stamp, error) {
 	info, err := file.Lstat()
 	if err != nil {
@@ -184,7 +186,7 @@ func (m *Mover) stampOfClaimed(ctx context.Context, file fsys.Handle, c claim.St
 
 	st := fsys.StampOf(info)
 	if st.Size != c.Size {
-		return st, fsys.ErrChanged // without reading it
+		return st, fsys.ErrChanged // no need to read it
 	}
 
 	hash, err := m.Hashes.Of(ctx, file, st)
@@ -195,7 +197,7 @@ func (m *Mover) stampOfClaimed(ctx context.Context, file fsys.Handle, c claim.St
 	return st, err
 }
 
-// findUnrecordedMove looks for a file where a move would have put it whose record was lost.
+// findUnrecordedMove searches for a file at the destination of a move that was not recorded.
 func (m *Mover) findUnrecordedMove(ctx context.Context, g *allowedRoots, rule Rule, c claim.Status) (fsys.Handle, fsys.Stamp, error) {
 	to, name, err := m.destination(ctx, rule, c)
 	if err != nil {
@@ -206,7 +208,7 @@ func (m *Mover) findUnrecordedMove(ctx context.Context, g *allowedRoots, rule Ru
 		return fsys.Handle{}, fsys.Stamp{}, err
 	}
 
-	// The first free name ends the search: the move would have used it.
+	// The first free name ends the search, because the move would have used it.
 	for i := range 100 {
 		file := fsys.Handle{Root: root, Name: numbered(name, i)}
 		st, err := m.stampOfClaimed(ctx, file, c)

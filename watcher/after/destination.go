@@ -13,11 +13,13 @@ import (
 	"rouse/internal/text"
 )
 
-// maxPart is the maximum length of an expanded part of a destination, in bytes. It leaves room for a number.
+// maxPart is the maximum length of an expanded part of a destination, in bytes. It leaves room for
+// a number.
 const maxPart = 200
 
-// SplitTemplate splits a destination into the folder before its first template and the rest.
-// The last part of the rest is the name of the file if it mentions .File, else a folder.
+// SplitTemplate splits a destination into the folder before its first template and the rest. The
+// last part of the rest is the file name if it contains .File. Otherwise it is a folder.
+// SplitTemplate returns an error if the template could leave the folder.
 func SplitTemplate(to string) (dir, template string, err error) {
 	to = filepath.ToSlash(to)
 	before, _, found := strings.Cut(to, "{{")

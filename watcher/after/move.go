@@ -17,16 +17,17 @@ import (
 	"rouse/watcher/fsys"
 )
 
-// maxName is how long a name may be, in bytes, on most file systems.
+// maxName is the maximum length of a name on most file systems, in bytes.
 const maxName = 255
 
-// numbered is the i-th name to try, with a number from the second on: a.csv, a-2.csv, …
+// numbered returns the i-th name to try. From the second name on, it contains a number: a.csv,
+// a-2.csv, …
 func numbered(name string, i int) string {
 	if i == 0 {
 		return name
 	}
 
-	// All of .profile is an extension to filepath.Ext: its number goes at the end.
+	// filepath.Ext returns all of .profile, so its number goes at the end.
 	ext := filepath.Ext(name)
 	stem := strings.TrimSuffix(name, ext)
 	if stem == "" {
@@ -38,9 +39,9 @@ func numbered(name string, i int) string {
 	return text.HeadBytes(stem, maxName-len(ext)) + ext
 }
 
-// move moves a file that looks like st into a folder, under its name or the first free one
-// after it. It never replaces a file there, and never moves another file that took the place
-// of this one meanwhile: ErrChanged.
+// move moves a file with the stamp st into a folder, under its name or the first free numbered
+// name. It never replaces a file there. It returns ErrChanged if another file has replaced this one
+// in the meantime.
 func (m *Mover) move(ctx context.Context, file fsys.Handle, st fsys.Stamp, dir *os.Root, name string) (string, error) {
 	for i := range 10_000 {
 		dest := fsys.Handle{Root: dir, Name: numbered(name, i)}
@@ -48,8 +49,8 @@ func (m *Mover) move(ctx context.Context, file fsys.Handle, st fsys.Stamp, dir *
 			return dest.Path(), file.Remove()
 		}
 
-		// Checked only after the rename: no system renames a file on the condition that it is
-		// still the same one.
+		// The stamp is checked only after the rename, because no system can rename a file on the
+		// condition that it is unchanged.
 		err := renameNew(file, dest)
 		if errors.Is(err, syscall.EXDEV) {
 			err = copyAcross(ctx, file, st, dest)
@@ -63,15 +64,14 @@ func (m *Mover) move(ctx context.Context, file fsys.Handle, st fsys.Stamp, dir *
 	return "", fmt.Errorf("%s holds ten thousand files of the name %s; clear it out", dir.Name(), name)
 }
 
-// isCopy says whether dest is the copy of a file that an interrupted move across file systems
-// left behind.
+// isCopy reports whether dest is a copy of a file, left by an interrupted move across file systems.
 func (m *Mover) isCopy(ctx context.Context, file fsys.Handle, st fsys.Stamp, dest fsys.Handle) bool {
 	info, err := dest.Lstat()
 	if err != nil {
 		return false
 	}
 
-	// On one device files are renamed, not copied: an equal file there is another one.
+	// On one device files are renamed, not copied, so an equal file there is a different one.
 	made := fsys.StampOf(info)
 	if made.Device == st.Device || made.Size != st.Size || made.Modified != st.Modified {
 		return false
@@ -82,8 +82,8 @@ func (m *Mover) isCopy(ctx context.Context, file fsys.Handle, st fsys.Stamp, des
 	return err1 == nil && err2 == nil && one == two
 }
 
-// undoRenameUnless undoes a rename that caught another file than the one that looks like st.
-// Should its old name be taken again by now, it gets a numbered one beside that.
+// undoRenameUnless undoes a rename that moved a file without the stamp st. If the old name has been
+// taken since, the file gets a numbered name in the same folder.
 func undoRenameUnless(st fsys.Stamp, file, dest fsys.Handle) error {
 	info, err := dest.Lstat()
 	if err != nil || fsys.StampOf(info).Same(st) {
@@ -99,8 +99,8 @@ func undoRenameUnless(st fsys.Stamp, file, dest fsys.Handle) error {
 	return errors.Join(fsys.ErrChanged, err)
 }
 
-// deleteFile deletes a file that looks like st, and no other that took its place meanwhile.
-// Therefore it is renamed to aside first, and checked under that name.
+// deleteFile deletes a file with the stamp st, but not another file that has replaced it. Therefore
+// it first renames the file to aside and checks it under that name.
 func deleteFile(file fsys.Handle, st fsys.Stamp, aside fsys.Handle) error {
 	if file.Name != aside.Name { // equal after a crash between the two steps
 		if err := renameNew(file, aside); err != nil {
@@ -113,9 +113,9 @@ func deleteFile(file fsys.Handle, st fsys.Stamp, aside fsys.Handle) error {
 	return aside.Remove()
 }
 
-// copyAcross moves a file to another file system: the copy is written under a hidden name,
-// synced, renamed, and only then is the original removed. Unlike a file of package atomicfile
-// the copy has the same hidden name at each try, and the time of the original.
+// copyAcross moves a file to another file system. It writes the copy under a hidden name, syncs and
+// renames it, and only then removes the original. Unlike a file of package atomicfile, the copy has
+// the same hidden name on each try and keeps the original's time.
 func copyAcross(ctx context.Context, file fsys.Handle, st fsys.Stamp, dest fsys.Handle) error {
 	in, err := file.Open()
 	if err != nil {
@@ -123,7 +123,7 @@ func copyAcross(ctx context.Context, file fsys.Handle, st fsys.Stamp, dest fsys.
 	}
 	defer in.Close()
 
-	// An earlier try that was interrupted has left a part under this name.
+	// An interrupted earlier try may have left a partial copy under this name.
 	part := dest.Sibling(fmt.Sprintf(".moving-%x-%x", st.Device, st.Inode))
 	if err := part.Remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -152,13 +152,14 @@ func copyAcross(ctx context.Context, file fsys.Handle, st fsys.Stamp, dest fsys.
 		return err
 	}
 
-	// Written to during the copy: that content has no run yet and must not be removed.
+	// The original may have been written to during the copy. The new content has no run yet and
+	// must not be removed.
 	info, err := file.Lstat()
 	if err != nil || !fsys.StampOf(info).Same(st) {
 		return errors.Join(fsys.ErrChanged, dest.Remove())
 	}
 
-	in.Close() // Windows does not remove an open file
+	in.Close() // Windows cannot remove an open file
 	return file.Remove()
 }
 

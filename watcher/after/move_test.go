@@ -13,7 +13,7 @@ import (
 	"rouse/watcher/fsys"
 )
 
-// harness is a folder with files.
+// harness holds a folder with files and a Mover.
 type harness struct {
 	t    *testing.T
 	base string
@@ -65,7 +65,8 @@ func (d *harness) missing(name string) {
 	}
 }
 
-// A copy that was interrupted begins again; of a file that was written to meanwhile no copy is left, and nothing is removed.
+// TestCopyAcross checks that an interrupted copy is restarted. If the original is written to during
+// the copy, the copy is removed and the original stays.
 func TestCopyAcross(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -102,7 +103,8 @@ func TestCopyAcross(t *testing.T) {
 	}
 }
 
-// A file that comes to the place of one that is about to be deleted stays.
+// TestDeleteSparesAnotherFile checks that deleteFile does not delete a file that has replaced the
+// one to delete.
 func TestDeleteSparesAnotherFile(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
@@ -120,7 +122,8 @@ func TestDeleteSparesAnotherFile(t *testing.T) {
 	d.missing(".deleting-1")
 }
 
-// A rename that catches a file that came meanwhile puts it back.
+// TestMoveRestoresAnotherFile checks that a rename is undone if it moved a file that has replaced
+// the original.
 func TestMoveRestoresAnotherFile(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)

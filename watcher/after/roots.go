@@ -12,11 +12,11 @@ import (
 	"rouse/watcher/fsys"
 )
 
-// allowedRoots are the folders that files of a watch may be in: the watched one, which no path
-// that starts there can leave, and the destinations that its owner has named.
+// allowedRoots holds the folders in which files of a watch may be: the watched folder, which no
+// path below it can leave, and the destinations that its owner has named.
 type allowedRoots struct {
 	folder *Folder
-	root   *os.Root // nil when the folder is not there
+	root   *os.Root // nil if the folder does not exist
 	path   string
 	opened []*os.Root
 }
@@ -24,7 +24,7 @@ type allowedRoots struct {
 func openRoots(folder *Folder) (*allowedRoots, error) {
 	path, err := folder.Boundary.Resolve(folder.Path)
 	if err != nil {
-		path = folder.Path // opening it says what is wrong
+		path = folder.Path // opening the folder returns the error
 	}
 
 	g := &allowedRoots{folder: folder, path: path}
@@ -45,19 +45,19 @@ func (g *allowedRoots) close() {
 	}
 }
 
-// contains says whether a path is in the watched folder.
+// contains reports whether a path is in the watched folder.
 func (g *allowedRoots) contains(path string) bool {
 	_, ok := fsys.RelInside(g.path, path)
 	return ok
 }
 
-// openDir opens a folder, and creates it first if that is wanted. One in the watched folder is
-// opened by way of that one, through no link: one that stays within may still lead to what is not for files of
-// others, a repository for one. Destinations elsewhere are opened as their owner has named them, where nobody else
-// can make links.
+// openDir opens a folder, and creates it first if create is set. A folder in the watched folder is
+// opened relative to it and without following links. A link that stays inside could still lead to a
+// place that files of others must not reach, such as a repository. Other destinations are opened by
+// the path that their owner has named, where others cannot create links.
 func (g *allowedRoots) openDir(dir string, create bool) (*os.Root, error) {
 	dir = filepath.Clean(dir)
-	// By its real path or, as the configuration may have it, by the path with links.
+	// Try the real path first, then the configured path, which may contain links.
 	rel, in := fsys.RelInside(g.path, dir)
 	if !in {
 		rel, in = fsys.RelInside(g.folder.Path, dir)
@@ -104,7 +104,7 @@ func (g *allowedRoots) openDestination(dir, below string, create bool) (*os.Root
 	return root, err
 }
 
-// handle is a file in the watched folder, or in another one, which is opened for it.
+// handle returns the handle of a file in the watched folder or in another folder, which it opens.
 func (g *allowedRoots) handle(path string) (fsys.Handle, error) {
 	if rel, in := fsys.RelInside(g.path, path); in && g.root != nil {
 		return fsys.Handle{Root: g.root, Name: filepath.FromSlash(rel)}, nil

@@ -4,10 +4,10 @@ import (
 	"hash/maphash"
 )
 
-// Key is a short key for a path with its stamp, of 128 bits so that no two collide.
+// Key is a short key for a path and its stamp. It has 128 bits to avoid collisions.
 type Key [2]uint64
 
-// Keyer makes keys that are valid in this process only.
+// Keyer computes keys that are valid only in this process.
 type Keyer struct{ one, two maphash.Seed }
 
 // NewKeyer returns a Keyer with random seeds.
@@ -26,15 +26,15 @@ func (p Keyer) Of(path string, s Stamp) Key {
 // it becomes the old half, and the old half is dropped.
 type Cache[V any] struct {
 	young, old map[Key]V
-	limit      int // of each half
+	limit      int // maximum entries of each half
 }
 
-// NewCache returns a cache of which each half holds up to limit entries.
+// NewCache returns a cache with up to limit entries in each half.
 func NewCache[V any](limit int) *Cache[V] {
 	return &Cache[V]{young: map[Key]V{}, limit: limit}
 }
 
-// Get returns the value of a key, and whether there is one.
+// Get returns the value of a key, and reports whether the cache has one.
 func (r *Cache[V]) Get(k Key) (V, bool) {
 	v, ok := r.young[k]
 	if !ok {

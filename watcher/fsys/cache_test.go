@@ -13,7 +13,7 @@ func TestRecentForgetsTheOldest(t *testing.T) {
 		}
 	}
 
-	for i, want := range map[uint64]bool{79: false, 80: true, 99: true} { // twenty of them: the young half and the old one
+	for i, want := range map[uint64]bool{79: false, 80: true, 99: true} { // twenty entries: both halves
 		if _, ok := r.Get(Key{i}); ok != want {
 			t.Errorf("%d is still there: %t", i, ok)
 		}

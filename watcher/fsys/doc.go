@@ -1,4 +1,5 @@
-// Package fsys reads single files for the watcher: the stamp by which a changed file is recognized,
-// files below a folder that is held open, cached hashes of contents, and whether another program has
-// a file open for writing. What differs between operating systems is in its platform files.
+// Package fsys reads single files for the watcher. It provides stamps, which detect changed files,
+// handles of files below an open folder, and cached hashes of contents. It also reports whether
+// another program has a file open for writing. The platform files contain the differences between
+// operating systems.
 package fsys

@@ -11,8 +11,8 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// Handle names a file below a folder that is held open. No call leaves that folder, even if another
-// process puts links in the way.
+// Handle names a file below an open folder. No call leaves that folder, even if another process
+// puts links in the way.
 type Handle struct {
 	Root *os.Root
 	Name string // relative to Root
@@ -33,7 +33,7 @@ func (s Handle) Path() string { return filepath.Join(s.Root.Name(), s.Name) }
 // Lstat returns the information about the file itself, not about the target of a link.
 func (s Handle) Lstat() (fs.FileInfo, error) { return s.Root.Lstat(s.Name) }
 
-// Open opens the file for reading. It does not follow a link, and does not wait for a pipe.
+// Open opens the file for reading. It does not follow a link and does not wait for a pipe.
 func (s Handle) Open() (*os.File, error) {
 	return s.Root.OpenFile(s.Name, os.O_RDONLY|openFlags, 0)
 }
@@ -46,7 +46,7 @@ func (s Handle) Sibling(name string) Handle {
 	return Handle{s.Root, filepath.Join(filepath.Dir(s.Name), name)}
 }
 
-// OpenHandle opens the folder of a file at any path. The caller closes its root.
+// OpenHandle opens the folder of a file at any path. The caller must close the handle's Root.
 func OpenHandle(b nofollow.UntrustedDirs, path string) (Handle, error) {
 	root, err := b.OpenRoot(filepath.Dir(path))
 	return Handle{root, filepath.Base(path)}, err
@@ -55,8 +55,8 @@ func OpenHandle(b nofollow.UntrustedDirs, path string) (Handle, error) {
 // JoinPath returns the path of a file in a folder, given its name with slashes.
 func JoinPath(dir, rel string) string { return filepath.Join(dir, filepath.FromSlash(rel)) }
 
-// RelInside returns a path relative to a folder that contains it, with slashes, or false if the
-// folder does not contain it.
+// RelInside returns a path relative to a folder, with slashes. It returns false if the path is not
+// inside the folder.
 func RelInside(dir, path string) (string, bool) {
 	rel, ok := fspath.Rel(dir, path)
 	if !ok || rel == "." {
@@ -65,8 +65,8 @@ func RelInside(dir, path string) (string, bool) {
 	return filepath.ToSlash(rel), true
 }
 
-// IsNotExist reports whether an error means that a file does not exist. With ENOTDIR a file took the
-// place of a folder above it.
+// IsNotExist reports whether an error means that a file does not exist. ENOTDIR means that a file
+// has replaced a parent folder.
 func IsNotExist(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

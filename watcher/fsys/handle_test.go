@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// A path is in a folder that it begins with, name by name.
+// TestRelInside checks that a path is compared with a folder name by name.
 func TestRelInside(t *testing.T) {
 	for _, c := range []struct {
 		dir, path, want string

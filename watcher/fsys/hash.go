@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// ErrChanged means that a file no longer looks as expected.
+// ErrChanged means that a file no longer has the expected stamp.
 var ErrChanged = errors.New("the file changed while it was read")
 
-// maxHashes bounds each half of the hashes that are remembered: some 10 MB in all.
+// maxHashes is the number of cached hashes in each half of the cache, which then takes about 10 MB.
 const maxHashes = 1 << 16
 
-// Hashes caches the content hashes of files by their stamps, so that content is read once: not
-// again for another job, and not again before a file is moved.
+// Hashes caches the content hashes of files by their stamps. Content that was read for one job is
+// not read again for another job, or before the file is moved.
 type Hashes struct {
 	stampHasher Keyer
 	mu          sync.Mutex
@@ -29,10 +29,10 @@ func NewHashes() *Hashes {
 	return &Hashes{stampHasher: NewKeyer(), known: NewCache[[sha256.Size]byte](maxHashes)}
 }
 
-// Of returns the SHA-256 of a file in hexadecimal. It returns ErrChanged if the file does not look
-// as expected before or after it is read.
+// Of returns the SHA-256 of a file in hexadecimal. It returns ErrChanged if the file does not have
+// the expected stamp before or after the read.
 func (h *Hashes) Of(ctx context.Context, file Handle, expected Stamp) (string, error) {
-	// An inode identifies a file under all its names; without one the path has to.
+	// An inode identifies a file under all its names. Without an inode, the path identifies it.
 	where := ""
 	if expected.Inode == 0 {
 		where = file.Path()
@@ -80,7 +80,7 @@ func hashFile(ctx context.Context, file Handle, expected Stamp) (sum [sha256.Siz
 		return sum, err
 	}
 
-	// By its name, not the open file: another one may have replaced it meanwhile.
+	// Check the name, not the open file, because another file may have replaced it in the meantime.
 	after, err := file.Lstat()
 	if err != nil {
 		return sum, err
@@ -92,7 +92,8 @@ func hashFile(ctx context.Context, file Handle, expected Stamp) (sum [sha256.Siz
 	return [sha256.Size]byte(h.Sum(nil)), nil
 }
 
-// ContextReader returns a reader that fails once ctx ends, so that a long read does not delay a stop.
+// ContextReader wraps r. The reader returns the error of ctx once ctx has ended, so that a long
+// read does not delay a stop.
 func ContextReader(ctx context.Context, r io.Reader) io.Reader { return ctxReader{ctx, r} }
 
 type ctxReader struct {

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A content is found by the identity of its file under any name; without an identity, by its path.
+// TestHashesByIdentity checks that a hash is found by the identity of its file under any name, or
+// by the path if there is no identity.
 func TestHashesByIdentity(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a")

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// A file that is open for writing, in any way and by any name, is told from one that is not; looking leaves it as it was.
+// TestOpenForWriting checks that a file that is open for writing is detected under all its names,
+// and that the check does not change the file.
 func TestOpenForWriting(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
@@ -32,7 +33,7 @@ func TestOpenForWriting(t *testing.T) {
 		return OpenForWriting(f)
 	}
 	if open() {
-		t.Skip("this file system gives no leases") // or somebody writes to a file that nobody knows
+		t.Skip("this file system gives no leases") // or an unknown program writes to the file
 	}
 
 	for name, flags := range map[string]int{"write": os.O_WRONLY, "append": os.O_WRONLY | os.O_APPEND, "both": os.O_RDWR} {
@@ -48,7 +49,8 @@ func TestOpenForWriting(t *testing.T) {
 		}
 	}
 
-	// A reader alone is none; what is mapped for writing stays open without its descriptor.
+	// A reader does not count. A writable mapping keeps the file open after its descriptor is
+	// closed.
 	r, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +67,8 @@ func TestOpenForWriting(t *testing.T) {
 	}
 }
 
-// A program that opens the file while it is looked at gets it, and no signal of the kernel ends this one.
+// TestLeaseDisturbsNobody checks that a program can open a file during the check, and that the
+// kernel's signal does not end this process.
 func TestLeaseDisturbsNobody(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -108,7 +111,8 @@ func TestLeaseDisturbsNobody(t *testing.T) {
 	}
 }
 
-// The program that has a file open for writing is named, and no other; who that is, is not looked up for each file.
+// TestWritersAreNamed checks that only a program that has the file open for writing is named, and
+// that the list is cached.
 func TestWritersAreNamed(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"written", "both", "read"} {

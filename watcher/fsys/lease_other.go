@@ -4,5 +4,5 @@ package fsys
 
 import "os"
 
-// OpenForWriting returns false: the system does not report open files.
+// OpenForWriting returns false, because the system does not report open files.
 func OpenForWriting(*os.File) bool { return false }

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A file is the same while it has its identity, size and time; when it came to its place does not count.
+// TestStampSame checks that stamps are compared by identity, size and modification time, but not by
+// the time of arrival.
 func TestStampSame(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(s *Stamp)
@@ -23,7 +24,7 @@ func TestStampSame(t *testing.T) {
 	}
 }
 
-// A stamp is trusted only if another write would show in it.
+// TestStampStable checks that a stamp is stable only if another write would change it.
 func TestStampStable(t *testing.T) {
 	second := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
@@ -34,7 +35,7 @@ func TestStampStable(t *testing.T) {
 		{1 * time.Millisecond, 10 * time.Millisecond, false},
 		{1 * time.Millisecond, 100 * time.Millisecond, true},
 		{1 * time.Millisecond, 21 * time.Millisecond, false}, {1 * time.Millisecond, 21*time.Millisecond + 1, true},
-		{0, 2 * time.Second, false}, // whole seconds: FAT counts in twos
+		{0, 2 * time.Second, false}, // whole seconds: FAT has steps of two seconds
 		{0, coarsestStep, false}, {0, coarsestStep + 1, true}, {1, 2 * time.Second, true},
 		{0, 3 * time.Second, true},
 	} {

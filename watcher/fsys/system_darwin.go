@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// openFlags keep a link or a pipe that took a file's place from being followed or waited for.
+// openFlags prevents an open from following a link or waiting for a pipe that has replaced a file.
 const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
 func identity(info fs.FileInfo) (device, inode uint64, changed int64) {
@@ -16,7 +16,7 @@ func identity(info fs.FileInfo) (device, inode uint64, changed int64) {
 	return uint64(st.Dev), st.Ino, st.Ctimespec.Nano()
 }
 
-// networks are the file systems on which changes made elsewhere give no event.
+// networks maps file systems that do not report changes made by other machines to their names.
 var networks = map[string]string{"nfs": "NFS", "smbfs": "SMB", "afpfs": "AFP", "webdav": "WebDAV", "macfuse": "FUSE"}
 
 // Network returns the name of the network file system that a folder is on, or "".

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// openFlags keep a link or a pipe that took a file's place from being followed or waited for.
+// openFlags prevents an open from following a link or waiting for a pipe that has replaced a file.
 const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
 func identity(info fs.FileInfo) (device, inode uint64, changed int64) {
@@ -16,7 +16,7 @@ func identity(info fs.FileInfo) (device, inode uint64, changed int64) {
 	return uint64(st.Dev), st.Ino, st.Ctim.Nano() //nolint:unconvert // its width differs between systems
 }
 
-// networks are the file systems on which changes made elsewhere give no event.
+// networks maps file systems that do not report changes made by other machines to their names.
 var networks = map[int64]string{
 	0x6969: "NFS", 0xFF534D42: "CIFS", 0xFE534D42: "SMB", 0x517B: "SMB", 0x01021997: "9P", 0x65735546: "FUSE",
 	0x5346414F: "AFS", 0x00C36400: "Ceph", 0x73757245: "Coda",

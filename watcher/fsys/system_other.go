@@ -8,7 +8,7 @@ import (
 
 const openFlags = 0
 
-// identity is not told by every system; size and time have to do.
+// identity returns zeros. On these systems a stamp has only the size and the modification time.
 func identity(fs.FileInfo) (device, inode uint64, changed int64) { return 0, 0, 0 }
 
 // Network returns "".

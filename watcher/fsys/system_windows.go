@@ -8,8 +8,8 @@ import (
 
 const openFlags = 0
 
-// identity takes the time of creation for the number that Windows gives a file, which is
-// not told without opening it; nothing tells when a file came into its folder.
+// identity returns the creation time instead of the file index, which Windows reports only for an
+// open file. Windows does not report the time at which a file came into its folder.
 func identity(info fs.FileInfo) (device, inode uint64, changed int64) {
 	st, ok := info.Sys().(*syscall.Win32FileAttributeData)
 	if !ok {

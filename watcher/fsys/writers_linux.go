@@ -11,7 +11,8 @@ import (
 	"rouse/internal/text"
 )
 
-// writersAge is how long a list of who has which files open is used: making it reads all of /proc.
+// writersAge is the time for which a list of open files is reused. Creating the list reads all of
+// /proc.
 const writersAge = 5 * time.Second
 
 // Writers lists the programs that have files open for writing, as far as this user may see them.
@@ -20,7 +21,8 @@ type Writers struct {
 	by   map[string]string
 }
 
-// Of returns the program that has a file open, such as ": vim (process 12)", or "" if it is unknown.
+// Of returns the program that has a file open, such as ": vim (process 12)". It returns "" if the
+// program is unknown.
 func (w *Writers) Of(path string, now time.Time) string {
 	if now.Sub(w.made) > writersAge {
 		w.made, w.by = now, openFiles()
@@ -33,7 +35,7 @@ func (w *Writers) Of(path string, now time.Time) string {
 
 func openFiles() map[string]string {
 	out := map[string]string{}
-	links, _ := filepath.Glob("/proc/[0-9]*/fd/*") // what cannot be read is left out
+	links, _ := filepath.Glob("/proc/[0-9]*/fd/*") // unreadable entries are skipped
 	for _, link := range links {
 		file, err := os.Readlink(link)
 		if err != nil || !filepath.IsAbs(file) || !writes(link) {
@@ -47,7 +49,7 @@ func openFiles() map[string]string {
 	return out
 }
 
-// writes says whether a descriptor was opened for writing.
+// writes reports whether a descriptor was opened for writing.
 func writes(link string) bool {
 	process, fd := filepath.Split(link)
 	info, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Clean(process)), "fdinfo", fd))

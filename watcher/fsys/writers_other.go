@@ -4,7 +4,7 @@ package fsys
 
 import "time"
 
-// Writers is empty: the system does not report open files.
+// Writers is empty, because the system does not report open files.
 type Writers struct{}
 
 // Of returns "".

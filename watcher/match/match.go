@@ -9,15 +9,17 @@ import (
 
 // Filter selects files by their names, relative to the watched folder and with slashes.
 type Filter struct {
-	Include, Exclude []string // a pattern without a slash matches at any depth; dir means dir/**
-	ExactCase        bool     // *.pdf does not match SCAN.PDF
+	// A pattern without a slash matches at any depth, and dir means dir/**.
+	Include, Exclude []string
+	ExactCase        bool // whether case matters: *.pdf does not match SCAN.PDF
 }
 
-// Rejection is the reason why a filter leaves a file out. It is zero if the filter selects the file.
+// Rejection is the reason why a filter leaves a file out. It is zero if the filter selects the
+// file.
 type Rejection struct {
 	what    string // kind of file, "" if a configured pattern decides
-	pattern string // the pattern that matches, or that does not match for include
-	key     string // the setting that decides: include or exclude
+	pattern string // pattern that matches, or the include patterns that do not match
+	key     string // setting that decides: include or exclude
 }
 
 func (r Rejection) none() bool { return r == Rejection{} }
@@ -40,7 +42,8 @@ func (r Rejection) String() string {
 // Selects reports whether the filter selects a file. Excludes win over includes.
 func (f *Filter) Selects(rel string) bool { return f.Rejects(rel).none() }
 
-// Rejects returns the reason why the filter leaves a file out.
+// Rejects returns the reason why the filter leaves a file out, or the zero Rejection if it selects
+// the file.
 func (f *Filter) Rejects(rel string) Rejection {
 	if r := f.rejectsFolder(path.Dir(rel)); !r.none() {
 		return r
@@ -92,7 +95,7 @@ func (f *Filter) firstMatch(patterns []string, rel string) (string, bool) {
 	return "", false
 }
 
-// matches reports whether a pattern matches a file as written or, unless ExactCase is set, in another case.
+// matches reports whether a pattern matches a file. Unless ExactCase is set, it ignores the case.
 func (f *Filter) matches(pattern, rel string) bool {
 	if matchesExactly(pattern, rel) {
 		return true
@@ -105,7 +108,8 @@ func (f *Filter) matches(pattern, rel string) bool {
 	return (folded != pattern || name != rel) && matchesExactly(folded, name)
 }
 
-// matchesExactly reads a pattern without a slash as a name at any depth, and dir as dir/**.
+// matchesExactly reports whether a pattern matches a file in the same case. A pattern without a
+// slash matches a name at any depth, and dir means dir/**.
 func matchesExactly(glob, rel string) bool {
 	glob = strings.TrimSuffix(strings.TrimPrefix(glob, "./"), "/")
 	if pattern.Glob(glob, rel) || pattern.Glob(glob+"/**", rel) {

@@ -10,7 +10,8 @@ import (
 	"rouse/internal/pattern"
 )
 
-// OSA-92: hidden files, and what programs leave behind, are taken by those patterns alone that name them.
+// TestSelects checks that hidden, temporary and unfinished files are selected only by patterns that
+// match them explicitly (OSA-92).
 func TestSelects(t *testing.T) {
 	for _, c := range []struct {
 		include, exclude string
@@ -57,7 +58,8 @@ func TestSelects(t *testing.T) {
 	}
 }
 
-// With case: exact a pattern counts as it is written; what programs leave behind is known in any case all the same.
+// TestSelectsExactCase checks that patterns are case-sensitive with case: exact, while ignored
+// names are not.
 func TestSelectsExactCase(t *testing.T) {
 	w := Filter{Include: []string{"*.pdf", "KEEP.TMP"}, Exclude: []string{"Old*", "\u00dc*"}, ExactCase: true}
 	for rel, want := range map[string]bool{"U\u0308.pdf": false, "u\u0308.pdf": true, "a.pdf": true, "SCAN.PDF": false, "old.pdf": true, "Old.pdf": false, "KEEP.TMP": true, "keep.tmp": false} {
@@ -67,7 +69,7 @@ func TestSelectsExactCase(t *testing.T) {
 	}
 }
 
-// A file that is left out says for which pattern.
+// TestRejects checks that a rejection contains the pattern that leaves the file out.
 func TestRejects(t *testing.T) {
 	w := Filter{Include: []string{"*.pdf", "*.csv"}, Exclude: []string{"old-*", "drafts"}}
 	for rel, want := range map[string]string{
@@ -86,8 +88,8 @@ func TestRejects(t *testing.T) {
 	}
 }
 
-// A pattern that matches as it is written matches in any case as well, none panics, and braces mean what the matcher
-// takes them for.
+// FuzzMatches checks that an exact match also matches without regard to case, that no pattern
+// causes a panic, and that braces have the same meaning as in the matcher.
 func FuzzMatches(f *testing.F) {
 	for _, seed := range [][2]string{{"*.pdf", "SCAN.PDF"}, {"*.{tmp,csv}", "a.TMP"}, {"[A-z]*", "_a"}, {"a\\{b,c}", "a{b,c}"}, {"{a,{b,c}d}", "bd"}, {"[{]x,}", "{x,}"}, {"\u212a", "k"}, {"{", "{"}, {"{{{{", "a"}} {
 		f.Add(seed[0], seed[1])
@@ -105,7 +107,7 @@ func FuzzMatches(f *testing.F) {
 			t.Errorf("%q selects %q in no case", wanted, name)
 		}
 
-		// A class may name one case alone; without one no case counts.
+		// A class may contain only one case. Without a class, case does not matter.
 		if !strings.ContainsAny(wanted, "[\\") && any.matches(wanted, name) != any.matches(fold(wanted), fold(name)) {
 			t.Errorf("%q and %q: case counts", wanted, name)
 		}
@@ -129,7 +131,8 @@ func TestPrunes(t *testing.T) {
 	}
 }
 
-// Braces stand for what is in them, up to a bound; an escaped one, or one in brackets, is a character.
+// TestAlternatives checks that braces are expanded up to a limit. Escaped braces and braces in
+// brackets are ordinary characters.
 func TestAlternatives(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"*.csv": "*.csv", "*.{csv,pdf}": "*.csv *.pdf", "{a,b}{c,d}": "ac ad bc bd", "{a,{b,c}d}e": "ae bde cde", "{,x}a": "a xa",
@@ -147,7 +150,7 @@ func TestAlternatives(t *testing.T) {
 	}
 }
 
-// Names that differ in case alone are the same to a pattern, whatever the letters are.
+// TestFold checks that names that differ only in case are equal to a pattern, in any alphabet.
 func TestFold(t *testing.T) {
 	for name, want := range map[string]string{"abz": "abz", "AbZ": "abz", "A": "a", "Z": "z", "@[": "@[", "Ä": fold("ä"), "\u212a": "k", "ſ": "s", "Σ": fold("ς")} {
 		if got := fold(name); got != want {
@@ -156,7 +159,8 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// An include that names folders of unfinished downloads on its way opens them, and no hidden one.
+// TestIncludeOpensFolders checks that an include can open folders of unfinished downloads, but not
+// hidden folders.
 func TestIncludeOpensFolders(t *testing.T) {
 	for _, c := range []struct {
 		include, folder string

@@ -10,12 +10,12 @@ import (
 	"rouse/internal/pattern"
 )
 
-// ignoredName is a pattern of names that are left out unless an include names them.
+// ignoredName is a pattern of names that are left out unless an include matches them explicitly.
 type ignoredName struct {
-	pattern    string // with one star, or none; lower case
+	pattern    string // with at most one star, in lower case
 	what       string // kind of file
-	folders    bool   // a folder with such a name is left out as well
-	start, end string // of the pattern, before and after its star
+	folders    bool   // whether folders with such a name are left out as well
+	start, end string // parts of the pattern before and after its star
 	star       bool
 }
 
@@ -36,9 +36,9 @@ const (
 	system     = "a file of the system's own"
 )
 
-// ignoredNames are the names of files that a program is still writing, and of files that programs and
-// systems keep for themselves. Safari makes a folder for each download, which holds the unfinished file
-// under its final name.
+// ignoredNames lists the names of files that a program is still writing, and of files that programs
+// and systems use internally. Safari creates a folder for each download. The folder contains the
+// unfinished file under its final name.
 var ignoredNames = slices.Concat(
 	ignoredNamed(unfinished, true, "*.part", "*.partial", "*.crdownload", "*.opdownload", "*.download", "*.filepart"),
 	ignoredNamed(temporary, false, "*.tmp"),
@@ -58,8 +58,8 @@ func (n *ignoredName) ignores(name string) bool {
 	return len(name) >= len(n.start)+len(n.end) && strings.HasPrefix(name, n.start) && strings.HasSuffix(name, n.end)
 }
 
-// ignoredFile returns the ignored name that a file has, if any. An include that itself looks like such
-// a name ("*.tmp", ".env") selects the files that it matches.
+// ignoredFile returns the ignored name that matches a file, if any. An include that itself looks
+// like an ignored name ("*.tmp", ".env") selects the files it matches.
 func (f *Filter) ignoredFile(rel string) (ignoredName, bool) {
 	base := fold(path.Base(rel))
 	for i := range ignoredNames {
@@ -70,8 +70,8 @@ func (f *Filter) ignoredFile(rel string) (ignoredName, bool) {
 	return ignoredName{}, false
 }
 
-// ignoredFolder returns the ignored name of a folder or of a folder above it, if any. No include opens
-// a hidden folder.
+// ignoredFolder returns the ignored name that matches a folder or one of its parents, if any. An
+// include cannot select files in a hidden folder.
 func (f *Filter) ignoredFolder(rel string) (ignoredName, bool) {
 	for name := range strings.SplitSeq(rel, "/") {
 		if strings.HasPrefix(name, ".") && name != "." {
@@ -88,7 +88,8 @@ func (f *Filter) ignoredFolder(rel string) (ignoredName, bool) {
 	return ignoredName{}, false
 }
 
-// includesExplicitly reports whether a file matches an include whose last part is itself an ignored name.
+// includesExplicitly reports whether a file matches an include with an ignored name as its last
+// part.
 func (f *Filter) includesExplicitly(n *ignoredName, rel string) bool {
 	for _, g := range f.Include {
 		for _, one := range alternatives(g) {
@@ -117,8 +118,8 @@ func (f *Filter) includesFolder(n *ignoredName) bool {
 // maxAlternatives limits the alternatives of a pattern with many braces.
 const maxAlternatives = 256
 
-// alternatives returns the patterns without braces that a pattern stands for: *.{tmp,csv} is *.tmp and
-// *.csv. A pattern with too many alternatives is returned unchanged.
+// alternatives expands the braces of a pattern: *.{tmp,csv} becomes *.tmp and *.csv. A pattern with
+// too many alternatives is returned unchanged.
 func alternatives(pattern string) []string {
 	out := []string{pattern}
 	for i := 0; i < len(out); {
@@ -167,14 +168,14 @@ func cutBraces(pattern string) (before string, choices []string, after string, o
 	return "", nil, "", false
 }
 
-// fold returns the same text for two names that differ only in case or in their form of Unicode.
+// fold returns a form of a name that ignores its case and its Unicode normalization form.
 func fold(name string) string {
 	for i := range len(name) {
 		if c := name[i]; c >= utf8.RuneSelf || 'A' <= c && c <= 'Z' {
 			return strings.Map(foldRune, pattern.Name(name))
 		}
 	}
-	return name // as most are
+	return name // most names need no change
 }
 
 func foldRune(r rune) rune {
@@ -188,13 +189,13 @@ func foldRune(r rune) rune {
 	return least
 }
 
-// IsUnfinished reports whether a file is an unfinished download by its name.
+// IsUnfinished reports whether a name is the name of an unfinished download.
 func IsUnfinished(name string) bool {
 	name = fold(name)
 	return slices.ContainsFunc(ignoredNames, func(n ignoredName) bool { return n.what == unfinished && n.ignores(name) })
 }
 
-// IsPartialOf reports whether a name is that of the unfinished download of a file.
+// IsPartialOf reports whether a name is the name of the unfinished download of a file.
 func IsPartialOf(name, file string) bool {
 	name, file = fold(name), fold(file)
 	for _, n := range ignoredNames {
@@ -204,7 +205,7 @@ func IsPartialOf(name, file string) bool {
 		case whole == file:
 			return true
 		default:
-			// The random part stands before the first dot of the name, and has none.
+			// The random part is before the first dot of the name and contains no dot.
 			stem, rest, dotted := strings.Cut(file, ".")
 			random, begins := strings.CutPrefix(whole, stem+".")
 			if dotted {

@@ -4,7 +4,8 @@ import (
 	"testing"
 )
 
-// Which names are those of a download that goes on: in any case, with the random part before the first dot or none.
+// TestPartialOf checks the names of unfinished downloads: in any case, with or without the random
+// part before the first dot.
 func TestPartialOf(t *testing.T) {
 	for _, c := range []struct {
 		name, file string
@@ -23,7 +24,7 @@ func TestPartialOf(t *testing.T) {
 	}
 }
 
-// Whatever the names are, none panics; the two forms that Firefox gives are found.
+// FuzzPartialOf checks that no name causes a panic, and that the two forms of Firefox are found.
 func FuzzPartialOf(f *testing.F) {
 	f.Add("x.tar.gz", "AbCd1234")
 	f.Add("x", "")

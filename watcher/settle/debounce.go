@@ -7,8 +7,8 @@ import (
 	"rouse/watcher/fsys"
 )
 
-// Debouncer decides when a file is ready. It has no clock and reads no file: callers pass the time and
-// the stamp of the file.
+// Debouncer decides when a file is ready. It has no clock and reads no file: callers pass the time
+// and the stamp of the file.
 //
 //	observe ─► waiting (same since …) ─► due ─► confirm ─┬─ the same: ready
 //	              ▲                                      └─ changed: waiting again
@@ -18,17 +18,18 @@ type Debouncer struct {
 	items      map[string]*Pending
 	queue      deadlines
 	count      uint64
-	LastChange time.Time // when a new or changed file was last observed
+	LastChange time.Time // time of the last observation of a new or changed file
 }
 
 // Pending is a file that waits until it has settled.
 type Pending struct {
 	Path      string
 	Last      fsys.Stamp
-	FromEvent bool      // an event named it, not only a scan
-	due       time.Time // when its window ends
-	order     uint64    // of arrival: files that are due together leave in this order
-	index     int       // in the heap
+	FromEvent bool      // whether an event reported it, and not only a scan
+	due       time.Time // end of its window
+	// order is the order of arrival. Files that are due together leave in this order.
+	order uint64
+	index int // index in the heap
 }
 
 // NewDebouncer returns a debouncer with a settle window.
@@ -36,17 +37,17 @@ func NewDebouncer(window time.Duration) *Debouncer {
 	return &Debouncer{window: window, items: map[string]*Pending{}}
 }
 
-// Hint tells how a file was found.
+// Hint is the way in which a file was found.
 type Hint int
 
 const (
 	Scanned Hint = iota // a scan found it
-	Changed             // an event says that it changed
-	Arrived             // an event says that it is new in its folder
+	Changed             // an event reported a change
+	Arrived             // an event reported that it is new in its folder
 )
 
-// Observe records the stamp of a file. A file that was complete before it came into the folder does not
-// wait for a whole window.
+// Observe records the stamp of a file. A file that was complete before it came into the folder does
+// not wait for a whole window.
 func (s *Debouncer) Observe(path string, now time.Time, st fsys.Stamp, h Hint) {
 	it, ok := s.items[path]
 	if ok {
@@ -58,7 +59,7 @@ func (s *Debouncer) Observe(path string, now time.Time, st fsys.Stamp, h Hint) {
 		return
 	}
 
-	// Its last write is a window or more older than its arrival, so nobody was writing to it.
+	// The last write is at least a window older than the arrival, so the file was complete.
 	wait := s.window
 	if h == Arrived && st.CompleteBefore(s.window) {
 		wait = s.recheckDelay()
@@ -70,7 +71,7 @@ func (s *Debouncer) Observe(path string, now time.Time, st fsys.Stamp, h Hint) {
 	s.put(it)
 }
 
-// recheckDelay returns the window of a file that was renamed into the folder.
+// recheckDelay returns the wait of a file that was renamed into the folder.
 func (s *Debouncer) recheckDelay() time.Duration { return min(s.window/4, 50*time.Millisecond) }
 
 func (s *Debouncer) put(it *Pending) {
@@ -78,7 +79,7 @@ func (s *Debouncer) put(it *Pending) {
 	heap.Push(&s.queue, it)
 }
 
-// Dequeue removes and returns up to n files whose window is over.
+// Dequeue removes and returns up to n files at the end of their windows.
 func (s *Debouncer) Dequeue(now time.Time, n int) []*Pending {
 	var out []*Pending
 	for len(s.queue) > 0 && !s.queue[0].due.After(now) && len(out) < n {
@@ -89,8 +90,7 @@ func (s *Debouncer) Dequeue(now time.Time, n int) []*Pending {
 	return out
 }
 
-// Confirm reports whether a dequeued file is ready, given its current stamp. If it has changed, it waits
-// again.
+// Confirm reports whether a dequeued file is ready. A file with another stamp waits again.
 func (s *Debouncer) Confirm(it *Pending, now time.Time, st fsys.Stamp) bool {
 	if st.Same(it.Last) {
 		return true
@@ -114,10 +114,10 @@ func (s *Debouncer) Remove(path string) {
 	}
 }
 
-// Has reports whether a file waits.
+// Has reports whether a file is waiting.
 func (s *Debouncer) Has(path string) bool { return s.items[path] != nil }
 
-// Len returns the number of files that wait.
+// Len returns the number of waiting files.
 func (s *Debouncer) Len() int { return len(s.items) }
 
 // NextDue returns the time at which the first file is due, or the zero time if no file waits.
@@ -128,7 +128,7 @@ func (s *Debouncer) NextDue() time.Time {
 	return s.queue[0].due
 }
 
-// deadlines is a heap of items by their instant, then their order of arrival.
+// deadlines is a heap of files, ordered by the end of their windows and then by their arrival.
 type deadlines []*Pending
 
 func (d deadlines) Len() int { return len(d) }

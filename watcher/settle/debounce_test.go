@@ -41,7 +41,8 @@ func TestDebouncerWaitsForTheWindow(t *testing.T) {
 	}
 }
 
-// OSA-91: each change restarts the window, whether an event or the check at its end notices it.
+// TestDebouncerWaitsForAFileThatGrows checks that each change restarts the window, whether an event
+// or the check at its end finds it (OSA-91).
 func TestDebouncerWaitsForAFileThatGrows(t *testing.T) {
 	s := NewDebouncer(time.Second)
 	for i := range 100 {
@@ -62,7 +63,8 @@ func TestDebouncerWaitsForAFileThatGrows(t *testing.T) {
 	}
 }
 
-// An event that changes nothing (a chmod, a second look) does not put the deadline off.
+// TestDebouncerIgnoresWhatChangesNothing checks that an event without a change, such as a chmod,
+// does not restart the window.
 func TestDebouncerIgnoresWhatChangesNothing(t *testing.T) {
 	s := NewDebouncer(time.Second)
 	s.Observe("a", noon, look(1, 0), Changed)
@@ -72,11 +74,12 @@ func TestDebouncerIgnoresWhatChangesNothing(t *testing.T) {
 	}
 }
 
-// A file that was complete before it was renamed into the folder needs one recheck only;
-// one that is being written does not pass for such a file, nor one that a scan found.
+// TestDebouncerRename checks that a file that was complete before it was renamed into the folder
+// needs only one recheck. That does not apply to a file that is being written, or to one that a
+// scan found.
 func TestDebouncerRename(t *testing.T) {
 	old := look(5, -time.Hour)
-	old.Changed = noon.UnixNano() // the rename
+	old.Changed = noon.UnixNano() // time of the rename
 	fresh := look(5, 0)
 	for _, c := range []struct {
 		name  string
@@ -107,7 +110,8 @@ func TestDebouncerRename(t *testing.T) {
 	}
 }
 
-// The recheck of a file that was renamed into the folder takes no longer than a part of a short window.
+// TestDebouncerRecheckOfAShortWindow checks that the recheck of a renamed file takes only a part of
+// a short window.
 func TestDebouncerRecheckOfAShortWindow(t *testing.T) {
 	for window, want := range map[time.Duration]time.Duration{40 * time.Millisecond: 10 * time.Millisecond, 200 * time.Millisecond: 50 * time.Millisecond, time.Minute: 50 * time.Millisecond} {
 		if got := NewDebouncer(window).recheckDelay(); got != want {
@@ -116,7 +120,8 @@ func TestDebouncerRecheckOfAShortWindow(t *testing.T) {
 	}
 }
 
-// What an event named, before or after a scan found it, is told from what scans alone found.
+// TestDebouncerKnowsWhatAnEventNamed checks that a file with an event is distinguished from files
+// that only scans found, regardless of the order.
 func TestDebouncerKnowsWhatAnEventNamed(t *testing.T) {
 	for _, c := range []struct {
 		hints []Hint
@@ -135,7 +140,8 @@ func TestDebouncerKnowsWhatAnEventNamed(t *testing.T) {
 	}
 }
 
-// No more files are taken at a time than were asked for, the earliest first, and not one before its window is over.
+// TestDebouncerTakesNoMoreThanAsked checks that Dequeue returns at most the requested number of
+// files, the earliest first, and none before the end of its window.
 func TestDebouncerTakesNoMoreThanAsked(t *testing.T) {
 	s := NewDebouncer(time.Second)
 	for i := range 10 {
@@ -155,7 +161,8 @@ func TestDebouncerTakesNoMoreThanAsked(t *testing.T) {
 	}
 }
 
-// What settles at the same instant is taken in the order in which it came.
+// TestDebouncerOrder checks that files that settle at the same time are returned in the order of
+// their arrival.
 func TestDebouncerOrder(t *testing.T) {
 	s := NewDebouncer(time.Second)
 	var want []string
@@ -172,8 +179,8 @@ func TestDebouncerOrder(t *testing.T) {
 	}
 }
 
-// Whatever happens to the files, none is ready before it has looked the same for a whole
-// window, and each is ready once it has.
+// TestDebouncerProperty checks that a file is never ready before it was unchanged for a whole
+// window, and is ready afterwards.
 func TestDebouncerProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := NewDebouncer(time.Second)

@@ -15,32 +15,35 @@ import (
 )
 
 const (
-	// pauseMax is the longest pause between two checks of a file, and linkPauseMax that of a hard link,
-	// which changes rarely.
+	// pauseMax is the longest pause between two checks of a file. linkPauseMax applies to hard
+	// links, which rarely change.
 	pauseMax, linkPauseMax = 10 * time.Second, 5 * time.Minute
-	// A file that has waited for reportAfter is recorded. After problemAfter it is a problem of its watch.
+	// reportAfter is the wait after which an event is recorded. After problemAfter the file is a
+	// problem of its watch.
 	reportAfter, problemAfter = time.Minute, 10 * time.Minute
-	// linkReportAfter applies to a hard link. Programs make one for a moment to give a file its name.
+	// linkReportAfter applies to hard links. Some programs use a hard link for a moment to name a
+	// file.
 	linkReportAfter = 5 * time.Second
 )
 
-// WaitingFile is a file that has settled and is not taken yet.
+// WaitingFile is a file that has settled but is held back.
 type WaitingFile struct {
 	Path  string
 	Why   string
 	Since time.Time
-	Run   int64 // that failed with the same content; 0 if the file waits for another reason
+	// Run failed with the same content. It is 0 if the file waits for another reason.
+	Run int64
 
 	kind     notReadyKind
-	reported bool // an event has been recorded
+	reported bool // whether an event has been recorded
 }
 
 type notReadyKind int
 
 const (
 	openForWriting  notReadyKind = iota // a program has the file open for writing
-	partialDownload                     // the file is empty, and its download is beside it
-	hardLink                            // the file has another name
+	partialDownload                     // the file is empty, and a partial download is beside it
+	hardLink                            // the file has further names
 )
 
 // Problem reports whether the owner should be told that the file waits.
@@ -63,12 +66,13 @@ type NotReadyError struct {
 // Error returns the reason.
 func (e *NotReadyError) Error() string { return e.why }
 
-// ErrHardLink means that a file has another name. No run may read it: another user may have chosen the
-// file behind the name, and its other names are unknown.
+// ErrHardLink means that a file has further names. No run may read it: another user may have chosen
+// the file behind the name, and its other names are unknown.
 var ErrHardLink = &NotReadyError{hardLink, "it is a hard link, and its other name may lie anywhere, so that no run may read it; copy the file instead"}
 
-// CheckReady returns a NotReadyError if a file that looks as expected must not be read yet. A file in
-// ownFolder may have other names. takeOpen allows a file that a program has open for writing.
+// CheckReady returns a NotReadyError if a file must not be read yet, and fsys.ErrChanged if it does
+// not have the expected stamp. A file in ownFolder may have further names. takeOpen allows files
+// that a program has open for writing.
 func CheckReady(file fsys.Handle, expected fsys.Stamp, ownFolder string, takeOpen bool) error {
 	f, err := file.Open()
 	if err != nil {
@@ -101,18 +105,18 @@ func CheckReady(file fsys.Handle, expected fsys.Stamp, ownFolder string, takeOpe
 type PartialNames map[string]partialList
 
 type partialList struct {
-	folder fsys.Stamp // its stamp before it was read
+	folder fsys.Stamp // stamp of the folder before it was read
 	names  []string
 }
 
-// namesAtOnce is how many names of a folder are read at a time.
+// namesAtOnce is the number of names read from a folder at a time.
 const namesAtOnce = 512
 
 // maxPartialLists is the maximum number of folders in the cache.
 const maxPartialLists = 1000
 
-// beside returns the name of the unfinished download beside an empty file, or "". Firefox makes x.tar.gz
-// and writes x.tar.gz.part, or since version 98 x.RANDOM.tar.gz.part.
+// beside returns the name of the unfinished download beside an empty file, or "". Firefox creates
+// x.tar.gz and writes x.tar.gz.part or, since version 98, x.RANDOM.tar.gz.part.
 func (p PartialNames) beside(file fsys.Handle) (string, error) {
 	names, err := p.in(fsys.Handle{Root: file.Root, Name: filepath.Dir(file.Name)})
 	if err != nil {
@@ -128,7 +132,8 @@ func (p PartialNames) beside(file fsys.Handle) (string, error) {
 	return "", nil
 }
 
-// in returns the unfinished downloads in a folder. It reads the folder only if it has changed.
+// in returns the names of the unfinished downloads in a folder. It reads the folder only if it has
+// changed.
 func (p PartialNames) in(folder fsys.Handle) ([]string, error) {
 	info, err := folder.Lstat()
 	if err != nil {
@@ -168,7 +173,8 @@ func (p PartialNames) in(folder fsys.Handle) ([]string, error) {
 	return list.names, nil
 }
 
-// WaitingFiles holds the files of a folder that are not ready. It has no clock: callers pass the time.
+// WaitingFiles holds the files of a folder that are not ready. It has no clock: callers pass the
+// time.
 type WaitingFiles struct {
 	files   map[string]WaitingFile
 	writers fsys.Writers
@@ -177,8 +183,8 @@ type WaitingFiles struct {
 // NewWaitingFiles returns an empty set.
 func NewWaitingFiles() WaitingFiles { return WaitingFiles{files: map[string]WaitingFile{}} }
 
-// Note records that a file is not ready. It reports whether that is worth an event: once for each
-// reason, when the file has waited for a while.
+// Note records that a file is not ready. It reports whether to record an event: once for each
+// reason, after the file has waited for a while.
 func (w *WaitingFiles) Note(path string, reason *NotReadyError, now time.Time) (f WaitingFile, report bool) {
 	f, known := w.files[path]
 	if !known || f.kind != reason.kind {
@@ -195,7 +201,7 @@ func (w *WaitingFiles) Note(path string, reason *NotReadyError, now time.Time) (
 	return f, report
 }
 
-// Keep drops the files that do not wait any more.
+// Keep drops the files that no longer wait.
 func (w *WaitingFiles) Keep(waits func(path string) bool) {
 	maps.DeleteFunc(w.files, func(path string, _ WaitingFile) bool { return !waits(path) })
 }
@@ -203,10 +209,10 @@ func (w *WaitingFiles) Keep(waits func(path string) bool) {
 // Len returns the number of files.
 func (w *WaitingFiles) Len() int { return len(w.files) }
 
-// List returns the files in no order.
+// List returns the files in no particular order.
 func (w *WaitingFiles) List() []WaitingFile { return slices.Collect(maps.Values(w.files)) }
 
-// Pause returns the time until the next check, which grows with the time that the file has waited.
+// Pause returns the time until the next check, which grows with the wait.
 func (w WaitingFile) Pause(now time.Time, settle time.Duration) time.Duration {
 	longest := pauseMax
 	if w.kind == hardLink {
@@ -215,7 +221,7 @@ func (w WaitingFile) Pause(now time.Time, settle time.Duration) time.Duration {
 	return max(settle, min(now.Sub(w.Since)/8, longest))
 }
 
-// CheckEmpty returns a NotReadyError for an empty file whose download is written beside it.
+// CheckEmpty returns a NotReadyError if an unfinished download is beside an empty file.
 func CheckEmpty(file fsys.Handle, known PartialNames) error {
 	switch name, err := known.beside(file); {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):

@@ -11,7 +11,8 @@ import (
 	"rouse/watcher/fsys"
 )
 
-// A file waits the longer the longer it has waited, within bounds, and is a problem after a while.
+// TestWaitPause checks that the pauses grow with the wait, within limits, and that a long wait is a
+// problem.
 func TestWaitPause(t *testing.T) {
 	now := time.Now()
 	for _, c := range []struct {
@@ -30,7 +31,8 @@ func TestWaitPause(t *testing.T) {
 	}
 }
 
-// The folder is read once for many empty files, and again once something came into it.
+// TestPartialNames checks that a folder is read once for many empty files, and again after a
+// change.
 func TestPartialNames(t *testing.T) {
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
@@ -44,7 +46,8 @@ func TestPartialNames(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		// A folder that has just changed is read each time: its time would not show another change.
+		// A folder that has just changed is read each time, because its time would not show another
+		// change.
 		old := time.Now().Add(-time.Hour)
 		if err := os.Chtimes(dir, old, old); err != nil {
 			t.Fatal(err)
@@ -61,7 +64,7 @@ func TestPartialNames(t *testing.T) {
 	write("x.pdf")
 	beside("x.pdf", "")
 	write("x.pdf.part")
-	clear(known) // the times above hide it, as they are meant to
+	clear(known) // the old times above hide the change on purpose
 	beside("x.pdf", "x.pdf.part")
 	known[dir] = partialList{folder: known[dir].folder, names: []string{"told.pdf.part"}}
 	beside("told.pdf", "told.pdf.part")
@@ -72,7 +75,7 @@ func TestPartialNames(t *testing.T) {
 	beside("x.pdf", "x.pdf.part")
 }
 
-// The lists of many folders are not all remembered: once there are too many, it starts over.
+// TestPartialNamesAreBounded checks that the cache is cleared when it has too many folders.
 func TestPartialNamesAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
@@ -90,7 +93,8 @@ func TestPartialNamesAreBounded(t *testing.T) {
 	}
 }
 
-// A file that is written to while it is read gets no hash, whatever else is wrong with it.
+// TestCheckReadyChanged checks that a file that is written to during the check gets no hash,
+// regardless of other reasons.
 func TestCheckReadyChanged(t *testing.T) {
 	t.Parallel()
 	root, err := os.OpenRoot(t.TempDir())
@@ -128,7 +132,7 @@ func TestCheckReadyChanged(t *testing.T) {
 	}
 }
 
-// A file with two names is ready only in the agent's own folder.
+// TestCheckReadyHardLink checks that a file with two names is ready only in the agent's own folder.
 func TestCheckReadyHardLink(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -151,8 +155,8 @@ func TestCheckReadyHardLink(t *testing.T) {
 	}
 }
 
-// A file that is not ready is reported once for each reason: a hard link after a few seconds, any other
-// file after a minute. With another reason the wait begins anew.
+// TestWaitingFilesReportOnce checks that a file is reported once for each reason: a hard link after
+// a few seconds, any other file after a minute. A new reason restarts the wait.
 func TestWaitingFilesReportOnce(t *testing.T) {
 	t.Parallel()
 	open, link := &NotReadyError{openForWriting, "it is open"}, ErrHardLink

@@ -20,32 +20,34 @@ import (
 	"rouse/watcher/match"
 )
 
-// maxNames is how many changed files a run is told by name.
+// maxNames is the maximum number of changed files that a run receives by name.
 const maxNames = 1000
 
-// Tree is the list of the files in a folder, sorted by path, each once.
+// Tree is a list of the files in a folder, sorted by path and without duplicates.
 type Tree []File
 
-// File is a file with its size, its time and, if it was read, the hash of its content.
+// File holds the size, the time and, if the content was read, the hash of a file.
 type File struct {
 	Path           string // relative, with slashes
 	Size, Modified int64
-	changed        int64  // not recorded, and not part of the fingerprint
-	Sum            string // the first half of its SHA-256, "" if its content was not read; not part of the fingerprint
+	changed        int64 // not recorded and not part of the fingerprint
+	// Sum is the first half of the SHA-256, or "" if the content was not read. It is not part of
+	// the fingerprint.
+	Sum string
 }
 
-// same reports whether a file was not written since, or written with the same content.
+// same reports whether a file is unchanged, or was rewritten with the same content.
 func (l File) same(o File) bool {
 	return l.Size == o.Size && (l.Modified == o.Modified || l.Sum == o.Sum && l.Sum != "")
 }
 
-// Sighting is a file that was found, with its path.
+// Sighting is a file that was found in a folder.
 type Sighting struct {
 	Path  string
 	Stamp fsys.Stamp
 }
 
-// New makes a tree of the files below root.
+// New returns a tree of the files below root.
 func New(root string, files []Sighting) Tree {
 	t := make(Tree, 0, len(files))
 	for _, s := range files {
@@ -57,18 +59,19 @@ func New(root string, files []Sighting) Tree {
 	return t.sorted()
 }
 
-// sorted sorts a tree in place by path, and keeps one file of each path.
+// sorted sorts a tree in place by path and removes duplicate paths.
 func (t Tree) sorted() Tree {
 	slices.SortFunc(t, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
 	return slices.CompactFunc(t, func(a, b File) bool { return a.Path == b.Path })
 }
 
-// Fingerprint returns a hash over paths, sizes and times (OSA-92).
+// Fingerprint returns a hash over paths, sizes and times.
 func (t Tree) Fingerprint() string {
 	h := sha256.New()
 	var buf []byte
 	for _, l := range t {
-		// The length comes first: no name can then pass for a shorter one with a size behind it.
+		// The length comes first, so that a name cannot look like a shorter name followed by a
+		// size.
 		buf = binary.AppendUvarint(buf[:0], uint64(len(l.Path)))
 		buf = append(buf, l.Path...)
 		buf = binary.BigEndian.AppendUint64(buf, uint64(l.Size))
@@ -79,8 +82,8 @@ func (t Tree) Fingerprint() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// diffTrees calls differs for each file that differs between two trees, in the order of paths:
-// was is nil for an added file, is for a removed one.
+// diffTrees calls differs for each file that differs between two trees, in the order of paths. was
+// is nil for an added file, and is is nil for a removed file.
 func diffTrees(old, now Tree, differs func(was, is *File)) {
 	for len(old) > 0 || len(now) > 0 {
 		switch {
@@ -99,8 +102,8 @@ func diffTrees(old, now Tree, differs func(was, is *File)) {
 	}
 }
 
-// Changes returns the differences of two trees that a run is told about, the number of files that differ,
-// and the time in nanoseconds at which the last of them was written or arrived.
+// Changes returns the differences between two trees for a run, the number of files that differ, and
+// the time in nanoseconds at which the last of them was written or arrived.
 func Changes(old, now Tree) (c *ledger.Changes, n int, last int64) {
 	c = &ledger.Changes{Added: []string{}, Removed: []string{}, Modified: []string{}}
 	diffTrees(old, now, func(was, is *File) {
@@ -126,8 +129,8 @@ func Changes(old, now Tree) (c *ledger.Changes, n int, last int64) {
 	return c, n, last
 }
 
-// Selection is the set of files that a watch selects. It is recorded with a tree, because the tree is
-// only comparable with one of the same selection.
+// Selection is the set of files that a watch selects. It is recorded with a tree, because only
+// trees of the same selection can be compared.
 type Selection struct {
 	Root             string
 	Include, Exclude []string
@@ -136,7 +139,7 @@ type Selection struct {
 	Exact            bool
 }
 
-// Equal reports whether two selections are the same.
+// Equal reports whether two selections are equal.
 func (s Selection) Equal(o Selection) bool {
 	return s.Root == o.Root && s.Recursive == o.Recursive && s.Links == o.Links && s.Exact == o.Exact &&
 		slices.Equal(s.Include, o.Include) && slices.Equal(s.Exclude, o.Exclude) && slices.Equal(s.Closed, o.Closed)
@@ -161,13 +164,13 @@ func (s Selection) selects(rel string) bool {
 // Snapshot is the recorded state of a folder, as stored in the ledger.
 type Snapshot struct {
 	Shape Selection
-	Left  string // fingerprint after a failed run: no run starts while the folder still has it
-	// Last is from before the last run; Base from before all changes that a run must still be
-	// told about, which is older than Last after a failed run.
+	Left  string // fingerprint after a failed run; no run starts while the folder has it
+	// Last is the tree before the last run. Base is the tree before all changes that a run must
+	// still receive. After a failed run Base is older than Last.
 	Last, Base Tree
 }
 
-// ApplySelection changes a snapshot to the selection of a changed watch. Files that are newly selected count
+// ApplySelection adapts a snapshot to the selection of a changed watch. Newly selected files count
 // as unchanged, unless process is set.
 func (m *Snapshot) ApplySelection(next Selection, now Tree, process bool) {
 	fit := func(t Tree) Tree {
@@ -195,13 +198,13 @@ func (m *Snapshot) Encode() (string, error) {
 	return out.String(), err
 }
 
-// Decode reads the text that Encode returned.
+// Decode decodes the text of Encode. It returns an error if the text is damaged.
 func Decode(text string) (m Snapshot, err error) {
 	z, err := gzip.NewReader(base64.NewDecoder(base64.RawStdEncoding, strings.NewReader(text)))
 	if err != nil {
 		return m, err
 	}
-	data, err := io.ReadAll(z) // checks the checksum before anything is decoded
+	data, err := io.ReadAll(z) // verifies the checksum before decoding
 	if err != nil {
 		return m, err
 	}
@@ -226,8 +229,8 @@ func (t Tree) Find(path string) *File {
 	return &t[i]
 }
 
-// KeepUnreadable adds to a tree the recorded files that cannot be read now, so that they count as
-// unchanged and not as removed.
+// KeepUnreadable adds the recorded files that cannot be read now to a tree. They then count as
+// unchanged instead of removed.
 func KeepUnreadable(root string, cur, known Tree, unreadable map[string]error) Tree {
 	for _, l := range known {
 		path := fsys.JoinPath(root, l.Path)

@@ -22,8 +22,8 @@ func trees(t *rapid.T, label string) Tree {
 	return New("/in", files)
 }
 
-// What is kept of a folder is read back, whatever is in it; what is different between two is
-// what leads from one to the other.
+// TestSnapshotProperty checks that any snapshot can be decoded again, and that the changes between
+// two trees lead from one to the other.
 func TestSnapshotProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		last, base := trees(t, "last"), trees(t, "base")
@@ -75,7 +75,8 @@ func many(n int) Tree {
 	return t
 }
 
-// A hundred thousand files stay a row that a ledger can hold.
+// TestSnapshotOfManyFiles checks that the snapshot of a hundred thousand files fits into a row of
+// the ledger.
 func TestSnapshotOfManyFiles(t *testing.T) {
 	all := many(100_000)
 	text, err := (&Snapshot{Last: all, Base: all[:50_000]}).Encode()
@@ -95,7 +96,7 @@ func TestSnapshotOfManyFiles(t *testing.T) {
 	}
 }
 
-// What cannot be read is an error, and not another folder.
+// TestDecodeSnapshotRefuses checks that damaged text is an error and not another tree.
 func TestDecodeSnapshotRefuses(t *testing.T) {
 	all := many(100)
 	text, err := (&Snapshot{Last: all, Base: all}).Encode()
@@ -110,7 +111,7 @@ func TestDecodeSnapshotRefuses(t *testing.T) {
 	}
 }
 
-// A folder that cannot be read is taken for what it was.
+// TestKeepUnreadable checks that an unreadable folder keeps its recorded files.
 func TestKeepUnreadable(t *testing.T) {
 	known := Tree{{Path: "a"}, {Path: "s/b", Size: 1}, {Path: "s/t/c", Size: 2}, {Path: "x/d", Size: 3}}
 	got := KeepUnreadable("/in", Tree{{Path: "a"}, {Path: "s/new"}}, known, map[string]error{filepath.FromSlash("/in/s/t"): errors.New("no")})
@@ -137,7 +138,7 @@ func BenchmarkFingerprint(b *testing.B) {
 	}
 }
 
-// Contents are recorded with the files whose content was read.
+// TestSnapshotOfContents checks that checksums are recorded for the files that were read.
 func TestSnapshotOfContents(t *testing.T) {
 	all := many(100)
 	for i := range all[:50] {
@@ -161,7 +162,8 @@ func TestSnapshotOfContents(t *testing.T) {
 	}
 }
 
-// OSA-92: a fingerprint is of paths, sizes and times, in whatever order they were found, and of nothing else.
+// TestFingerprint checks that a fingerprint depends only on paths, sizes and times, and not on
+// their order (OSA-92).
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	print := func(change func(files []Sighting) []Sighting) string {
@@ -188,7 +190,8 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// A run is told when the last of its files came, or where that cannot be told, was written; of those that did not change, nothing.
+// TestChangesBetweenTellsOfTheLast checks the time of the last change: its arrival or, if that is
+// unknown, its last write. Unchanged files do not count.
 func TestChangesBetweenTellsOfTheLast(t *testing.T) {
 	old := Tree{{Path: "a", Size: 1, Modified: 90}, {Path: "b", Size: 1, Modified: 1}, {Path: "c", Size: 1, Modified: 95}}
 	for name, c := range map[string]struct {
@@ -209,7 +212,7 @@ func TestChangesBetweenTellsOfTheLast(t *testing.T) {
 	}
 }
 
-// A run is told of exactly so many files by their names.
+// TestChangesBetweenNamesSoMany checks the maximum number of changed files by name.
 func TestChangesBetweenNamesSoMany(t *testing.T) {
 	for _, n := range []int{maxNames - 1, maxNames, maxNames + 1} {
 		c, all, _ := Changes(nil, many(n))
@@ -219,7 +222,8 @@ func TestChangesBetweenNamesSoMany(t *testing.T) {
 	}
 }
 
-// The same content is no change, where it is known; the same length alone is.
+// TestSameFile checks that a rewrite with the same known content is not a change, while the same
+// size alone is.
 func TestSameFile(t *testing.T) {
 	one := File{Path: "a", Size: 1, Modified: 1, Sum: "1"}
 	for name, c := range map[string]struct {
@@ -246,7 +250,7 @@ func TestSameFile(t *testing.T) {
 	}
 }
 
-// Which files a watch selects is a part of what is recorded: each setting of it counts.
+// TestShapeEqual checks that each setting of a selection is compared.
 func TestShapeEqual(t *testing.T) {
 	one := Selection{Root: "/in", Include: []string{"*.csv"}, Exclude: []string{"old"}, Closed: []string{"/in/inner"}}
 	if !one.Equal(one) {
@@ -264,7 +268,8 @@ func TestShapeEqual(t *testing.T) {
 	}
 }
 
-// A recorded selection selects files by the settings of the watch at that time.
+// TestSelectionSelects checks that a recorded selection uses the settings of the watch at that
+// time.
 func TestSelectionSelects(t *testing.T) {
 	for _, c := range []struct {
 		shape   Selection
@@ -291,8 +296,8 @@ func TestSelectionSelects(t *testing.T) {
 	}
 }
 
-// A watch that selects other files than before takes those for known that it did not select, unless existing files are processed,
-// and knows nothing of those that it selects no more.
+// TestApplySelection checks that newly selected files count as unchanged, unless existing files are
+// processed, and that files that are no longer selected are dropped.
 func TestApplySelection(t *testing.T) {
 	was := Selection{Root: "/in", Include: []string{"*.csv"}, Exclude: []string{"b.csv"}}
 	known := Tree{{Path: "a.csv", Size: 1}, {Path: "gone.csv", Size: 1}, {Path: "old.csv", Size: 1}}

@@ -18,8 +18,9 @@ import (
 	"rouse/scheduler/dispatch"
 )
 
-// once: each run is done once, whichever node takes it; lanes of jobs and agents hold over all nodes, and all have work: there are more
-// runs of many than two nodes have lanes.
+// once checks that each run is executed once, on any node, and that the lanes of jobs and agents
+// apply to all nodes together. Every node gets work, because the job "many" has more runs than two
+// nodes have lanes.
 func once(c *cluster) {
 	c.lanes, c.perAgent = 12, 50
 	taken := newCounter()
@@ -41,7 +42,7 @@ func once(c *cluster) {
 
 		if run.Job == "many" {
 			select {
-			case <-all: // none does all of it
+			case <-all: // no node executes all of them
 			case <-ctx.Done():
 			}
 		}
@@ -53,7 +54,7 @@ func once(c *cluster) {
 	for i := range 150 {
 		job, agent := []string{"one", "two", "many"}[i%3], fmt.Sprint("agent", i%9)
 		if job == "many" {
-			agent = "" // whose files nobody needs
+			agent = "" // without an agent, the run can go to any node
 		}
 		ids = append(ids, c.enqueue(agent, job))
 	}
@@ -71,7 +72,8 @@ func once(c *cluster) {
 	}
 }
 
-// inOrder starts runs that share a lane, and wants them to begin in the order of their acceptance.
+// inOrder starts runs that share a lane and checks that they begin in the order of their
+// acceptance.
 func inOrder(c *cluster, name func(i int) (agent, job string), lane func(ledger.Run) string) {
 	var mu sync.Mutex
 	begun, taken := map[string][]int64{}, newCounter()
@@ -100,24 +102,25 @@ func inOrder(c *cluster, name func(i int) (agent, job string), lane func(ledger.
 	}
 }
 
-// order: runs of a job with one lane begin in the order of their acceptance.
+// order checks that runs of a job with one lane begin in the order of their acceptance.
 func order(c *cluster) {
 	inOrder(c, func(i int) (string, string) { return "", fmt.Sprint("job", i%3) }, func(r ledger.Run) string { return r.Job })
 }
 
-// agentOrder: so do those of an agent with one lane, whatever their jobs are.
+// agentOrder checks that runs of an agent with one lane begin in the order of their acceptance,
+// also if their jobs differ.
 func agentOrder(c *cluster) {
 	c.perAgent, c.policy = 1, unlimited
 	inOrder(c, func(i int) (string, string) { return fmt.Sprint("agent", i%3), fmt.Sprint("job", i%5) }, func(r ledger.Run) string { return r.Agent })
 }
 
-// daemonLanes: a node does no more at once than it has lanes, and what is asked for beyond them waits.
+// daemonLanes checks that a node runs no more runs at once than it has lanes. Further runs wait.
 func daemonLanes(c *cluster) {
 	c.lanes, c.perAgent, c.policy = 2, 100, unlimited
 	on := newCounter()
 	c.execute = func(_ context.Context, node string, _ ledger.Run) ledger.Result {
 		on.add(1, node)
-		time.Sleep(2 * time.Millisecond) // so that more could begin
+		time.Sleep(2 * time.Millisecond) // gives further runs time to begin
 		on.add(-1, node)
 		return success("")
 	}
@@ -134,7 +137,7 @@ func daemonLanes(c *cluster) {
 	}
 }
 
-// deadline: a run that has waited too long is skipped, and has not started.
+// deadline checks that a run which has waited too long is skipped without a start.
 func deadline(c *cluster) {
 	c.policy = func(job string) dispatch.Policy {
 		if job == "soon" {
@@ -153,8 +156,8 @@ func deadline(c *cluster) {
 	}
 }
 
-// cancelled: who asks a node to cancel a run ends it wherever it is done, and whatever its executor makes of that; a run
-// that is queued never begins.
+// cancelled checks that a request to any node cancels a run, regardless of the run's node and of
+// the executor's result. A queued run never begins.
 func cancelled(c *cluster) {
 	started := make(chan string, 10)
 	c.execute = func(ctx context.Context, node string, _ ledger.Run) ledger.Result {
@@ -178,7 +181,8 @@ func cancelled(c *cluster) {
 	}
 }
 
-// paused: runs of a paused job wait on all nodes, those of others do not, and the end of the pause starts them.
+// paused checks that runs of a paused job wait on all nodes while other runs do not. The end of the
+// pause starts them.
 func paused(c *cluster) {
 	c.start()
 	pause := pause.Pause{Scope: pause.Job, Name: "held"}
@@ -209,7 +213,8 @@ func paused(c *cluster) {
 	}
 }
 
-// answers: a run that asks takes no lane, and goes on with its answer, whichever node gets that.
+// answers checks that a run which waits for an answer takes no lane. It continues with the answer,
+// which any node may receive.
 func answers(c *cluster) {
 	c.lanes = 1
 	c.execute = func(_ context.Context, _ string, run ledger.Run) ledger.Result {
@@ -241,7 +246,7 @@ func answers(c *cluster) {
 	}
 }
 
-// late: the result of an attempt that is over changes nothing.
+// late checks that the result of an attempt that has ended changes nothing.
 func late(c *cluster) {
 	started, hold := make(chan struct{}), make(chan struct{})
 	c.execute = func(_ context.Context, _ string, run ledger.Run) ledger.Result {
@@ -259,7 +264,7 @@ func late(c *cluster) {
 		c.t.Fatal(err)
 	}
 
-	if c.Engine.nodes > 1 { // one that is alone waits for its own attempt
+	if c.Engine.nodes > 1 { // a single node waits for its own attempt
 		c.until("the second attempt", func() bool { return c.run(id).Attempt == 2 })
 	}
 	close(hold)
@@ -272,7 +277,8 @@ func late(c *cluster) {
 	}
 }
 
-// restart: what does not end within the drain goes on after a restart, up to its last interruption; what is queued stays so.
+// restart checks that a run that does not end within the drain period continues after a restart, up
+// to its last interruption. Queued runs stay queued.
 func restart(c *cluster) {
 	c.drain = time.Nanosecond
 	started := make(chan int, 10)
@@ -299,14 +305,15 @@ func restart(c *cluster) {
 	if r := c.untilFinished(id); r.Outcome != domain.OutcomeInterrupted || r.Interruptions != 4 || r.Attempt != 4 {
 		c.t.Errorf("%+v", r)
 	}
-	<-started // the next one
+	<-started // the next run
 	if _, err := c.nodes[0].l.RequestCancel(c.t.Context(), next, "enough"); err != nil {
 		c.t.Fatal(err)
 	}
 	c.untilFinished(next)
 }
 
-// leftRunning: the attempts of a process that is gone without a word are over, and their runs go on or end as their jobs say.
+// leftRunning checks that the attempts of a dead process are ended, and that their runs continue or
+// end according to their jobs.
 func leftRunning(c *cluster) {
 	c.policy = func(job string) dispatch.Policy { return dispatch.Policy{Resume: job == "resumes"} }
 	l := c.prepare()
@@ -326,7 +333,8 @@ func leftRunning(c *cluster) {
 	}
 }
 
-// lost: a node that the others have taken for dead has its runs done by another one, and writes nothing any more.
+// lost checks that another node executes the runs of a node that was declared dead, and that the
+// lost node can no longer write.
 func lost(c *cluster) {
 	if c.Engine.nodes < 2 {
 		c.t.Skip("there is no other node")
@@ -349,7 +357,7 @@ func lost(c *cluster) {
 		}
 	}
 
-	// As the others see a node that is frozen: nobody renews its lease.
+	// Mark the node as gone, as the other nodes do if a frozen node does not renew its lease.
 	begun := time.Now()
 	for _, statement := range []string{`update nodes set gone_at = 1, why = 'a test' where name = '` + first + `'`, `select pg_notify('rouse_' || 'nodes'::regclass::oid, '')`} {
 		if _, err := c.db.ExecContext(c.t.Context(), statement); err != nil {
@@ -379,7 +387,7 @@ func lost(c *cluster) {
 	}
 }
 
-// names: one node of a name is at work.
+// names checks that only one node with a given name can join.
 func names(c *cluster) {
 	if !c.shared {
 		c.t.Skip("there are no nodes")
@@ -407,7 +415,7 @@ func names(c *cluster) {
 	}
 }
 
-// leads: one node leads, and when it ends another one does at once.
+// leads checks that one node leads, and that another one takes over at once when it ends.
 func leads(c *cluster) {
 	c.start()
 	leader := func() *clusterNode {
@@ -444,7 +452,8 @@ func leads(c *cluster) {
 	leader()
 }
 
-// placement: the runs of a job that names a node are done there alone, and wait while it is away.
+// placement checks that the runs of a job with a configured node run only on that node, and wait
+// while it is missing.
 func placement(c *cluster) {
 	if c.Engine.nodes < 2 {
 		c.t.Skip("there is no other node")
@@ -474,7 +483,7 @@ func placement(c *cluster) {
 	}
 }
 
-// leaves: a node that ends in order takes nothing with it, and the others go on.
+// leaves checks that no run is lost when a node leaves, and that the other nodes go on.
 func leaves(c *cluster) {
 	if c.Engine.nodes < 2 {
 		c.t.Skip("there is no other node")
@@ -503,8 +512,9 @@ func leaves(c *cluster) {
 	}
 }
 
-// moves: the runs of an agent stay at the node that has what it has, as long as that is free for them; they are done at another one when it
-// is not, or is gone, and stay there then. What a node alone has is waited for.
+// moves checks that the runs of an agent stay on the node that has the agent's database while that
+// node is free. If it is busy or gone, another node executes the runs, and later runs stay there.
+// Runs wait for a node that has the only copy of the agent's files.
 func moves(c *cluster) {
 	if c.Engine.nodes < 2 {
 		c.t.Skip("there is no other node")
@@ -553,7 +563,7 @@ func moves(c *cluster) {
 		c.t.Fatal(err)
 	}
 	waits := c.enqueue("files", "job")
-	c.untilFinished(c.enqueue("comes", "job")) // its node is not there, so nothing is waited for
+	c.untilFinished(c.enqueue("comes", "job")) // its node is missing, so the run does not wait for it
 	if r := c.run(waits); r.State != domain.StateQueued {
 		c.t.Errorf("without the node that alone has its files: %+v", r)
 	}
@@ -563,8 +573,9 @@ func moves(c *cluster) {
 	}
 }
 
-// obstacles: if one node cannot start a run, another node executes it. If no node can, the run waits without an attempt, its reason is
-// recorded, other runs continue, and it starts when the obstacle is gone.
+// obstacles checks that a run with an obstacle on one node is executed on another node. If no node
+// can start the run, it waits without an attempt, its reason is recorded, and other runs continue.
+// The run starts when the obstacle is gone.
 func obstacles(c *cluster) {
 	c.perAgent = 1
 	var gone atomic.Bool
@@ -591,13 +602,14 @@ func obstacles(c *cluster) {
 		c.t.Errorf("%+v", r)
 	}
 	gone.Store(true)
-	c.nodes[0].d.Reconsider() // as a daemon does that has got the secret
+	c.nodes[0].d.Reconsider() // as a daemon does after receiving the secret
 	if r := c.untilFinished(blocked); r.Outcome != domain.OutcomeSuccess || r.Attempt != 1 {
 		c.t.Errorf("%+v", r)
 	}
 }
 
-// stranded: River jobs of missing nodes, and jobs that a person changed in River, do not stop a run or repeat it.
+// stranded checks that River jobs of missing nodes, and jobs that a person changed in River, do not
+// stop or repeat a run.
 func stranded(c *cluster) {
 	if !c.shared {
 		c.t.Skip("there are no nodes")
@@ -615,7 +627,7 @@ func stranded(c *cluster) {
 		c.t.Errorf("%+v", r)
 	}
 
-	// Its job is tried again by hand.
+	// Retry the job in River by hand.
 	if _, err := c.db.ExecContext(c.t.Context(), `update river_job set state = 'available', finalized_at = null, max_attempts = 2 where state = 'completed'`); err != nil {
 		c.t.Fatal(err)
 	}

@@ -12,9 +12,10 @@ import (
 	"rouse/scheduler/dispatch"
 )
 
-// retries: a failed run is tried again, not before its time, and as often as its job says.
+// retries checks that a failed run is tried again as often as its job allows, and not too early.
 func retries(c *cluster) {
-	// The clocks of nodes are that of the database, each up to a tenth of a second, and to what asking for it took.
+	// A node's clock differs from the clock of the database by up to a tenth of a second plus the
+	// time of the query.
 	wait, apart := 200*time.Millisecond, time.Duration(0)
 	if c.shared {
 		wait, apart = time.Second, 500*time.Millisecond
@@ -44,7 +45,7 @@ func retries(c *cluster) {
 			c.t.Errorf("%s: %+v, %d starts", job, r, len(starts[id]))
 		}
 		for i := 1; i < len(starts[id]); i++ {
-			// A quarter less is what spreads those that failed together.
+			// The wait is up to a quarter shorter, to spread runs that failed together.
 			if took := starts[id][i].Sub(starts[id][i-1]); took < wait*3/4-apart || took > 30*time.Second {
 				c.t.Errorf("%s: tried again after %s", job, took)
 			}
@@ -52,7 +53,8 @@ func retries(c *cluster) {
 	}
 }
 
-// earlyRetry: a node that read a run before another one began it does not start its next attempt before its time.
+// earlyRetry checks that a node cannot start the next attempt of a run too early, if it read the
+// run before another node began it.
 func earlyRetry(c *cluster) {
 	if !c.shared {
 		c.t.Skip("there are no nodes")

@@ -20,7 +20,8 @@ import (
 	"rouse/internal/ledger/node"
 )
 
-// rowsJob is the job whose runs write into the database of their agent, which comes along to the worker that does them.
+// rowsJob is the job with runs that write into the database of their agent. The database moves to
+// the worker that executes the run.
 const (
 	rowsJob    = "rows"
 	rowsAgents = 4
@@ -29,7 +30,7 @@ const (
 
 func rowsAgent(n int) string { return fmt.Sprint("clerk", n%rowsAgents) }
 
-// homes are the databases of a worker, in a folder that is there when it comes back.
+// openHomes opens the databases of a worker, in a folder that exists when the worker returns.
 func openHomes(ctx context.Context, l *ledger.Ledger, name string, log *slog.Logger) (*pool.Pool, *placement.Manager, error) {
 	dir := filepath.Join(os.Getenv("ROUSE_TEST_WORKER_HOMES"), name)
 	pool, err := pool.New(pool.Options{Dir: filepath.Join(dir, "agents"), Ledger: l, Logger: log})
@@ -39,7 +40,8 @@ func openHomes(ctx context.Context, l *ledger.Ledger, name string, log *slog.Log
 	return pool, placement.New(ctx, pool, placement.Options{Ledger: l, Node: name, Agents: filepath.Join(dir, "agents"), Storage: filepath.Join(dir, "storage"), State: filepath.Join(dir, "replica"), Logger: log}), nil
 }
 
-// writeRows makes the calls of a run one by one, each until it is done, and tells of each that is: what was told has to stay.
+// writeRows makes the calls of a run one by one, each until it succeeds, and reports each of them.
+// Reported rows must not be lost.
 func (w *worker) writeRows(ctx context.Context, run ledger.Run) error {
 	for n := range rowsPerRun {
 		for {
@@ -48,7 +50,7 @@ func (w *worker) writeRows(ctx context.Context, run ledger.Run) error {
 				break
 			}
 			if errors.As(err, new(*node.AgentElsewhereError)) || errors.Is(err, ledger.ErrLeaseLost) {
-				return err // others do the run
+				return err // another worker executes the run
 			}
 			fmt.Fprintln(os.Stderr, "not written:", err)
 			select {
@@ -83,8 +85,8 @@ func (w *worker) writeRow(ctx context.Context, run ledger.Run, n int) error {
 	return err
 }
 
-// checkRows holds the agent's database to what was told, and to the runs: each row that was told of is there, none is twice, and
-// each run that succeeded has all of its.
+// checkRows compares the agent's database with the reported rows and with the runs. Each reported
+// row exists, no row exists twice, and each successful run has all its rows.
 func (f *faultTest) checkRows() {
 	f.t.Helper()
 	told := f.rows(`select run || '/' || n from told order by run, n`)
@@ -121,7 +123,7 @@ func (f *faultTest) checkRows() {
 	f.t.Logf("the agents' databases hold %d rows of %d runs; %d were told of, and databases moved %s times", len(there), len(runs), len(told), strings.Join(moves, ""))
 }
 
-// readRows counts the rows of an agent.
+// readRows returns the number of rows of an agent.
 func (f *faultTest) readRows(pool *pool.Pool, agent string, there map[string]int) {
 	f.t.Helper()
 	db, release, err := pool.Get(f.t.Context(), agent)

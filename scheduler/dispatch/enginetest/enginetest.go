@@ -1,4 +1,5 @@
-// Package enginetest holds a dispatcher to the same promises on every ledger, alone and beside other nodes.
+// Package enginetest is a conformance suite for dispatchers, on every kind of ledger and with one
+// or several nodes.
 package enginetest
 
 import (
@@ -22,16 +23,16 @@ import (
 	"rouse/scheduler/dispatch/river"
 )
 
-// Engine is a ledger and how many dispatchers work on it.
+// Engine is a kind of ledger and the number of dispatchers that use it.
 type Engine struct {
 	nodes  int
-	shared bool // the dispatchers are nodes of the ledger
-	// fresh gives a test a ledger of its own, which is opened again at each call of open; db is its database, where others may
-	// look at it.
+	shared bool // whether the dispatchers are nodes of the ledger
+	// fresh creates a ledger for one test. Each call of open opens it again. db is its database, or
+	// nil if only one process may open the ledger.
 	fresh func(t *testing.T) (open func() *ledger.Ledger, db *sql.DB, url string)
 }
 
-// SQLite is one dispatcher on a file.
+// SQLite returns an engine with one dispatcher on a file.
 func SQLite() Engine {
 	return Engine{nodes: 1, fresh: func(t *testing.T) (func() *ledger.Ledger, *sql.DB, string) {
 		path := filepath.Join(t.TempDir(), "ledger.db")
@@ -57,7 +58,8 @@ func SQLite() Engine {
 	}}
 }
 
-// Postgres is so many nodes on a ledger in PostgreSQL, each with connections of its own.
+// Postgres returns an engine with the given number of nodes on a ledger in PostgreSQL. Each node
+// has its own connections.
 func Postgres(nodes int) Engine {
 	return Engine{nodes: nodes, shared: true, fresh: func(t *testing.T) (func() *ledger.Ledger, *sql.DB, string) {
 		url, _ := ledgertest.Postgres(t)
@@ -73,7 +75,7 @@ func Run(t *testing.T, e Engine) {
 		"Lost": lost, "Names": names, "Leads": leads, "Obstacles": obstacles, "Stranded": stranded, "Placement": placement, "Leaves": leaves, "Moves": moves,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if !e.shared { // each node has several of the connections that a server takes
+			if !e.shared { // each node uses several of the server's connections
 				t.Parallel()
 			}
 			c := &cluster{t: t, Engine: e, lanes: 8, perAgent: 8, drain: time.Minute, execute: succeed}
@@ -87,16 +89,18 @@ func Run(t *testing.T, e Engine) {
 	}
 }
 
-// cluster is the dispatchers of a test.
+// cluster holds the dispatchers of a test.
 type cluster struct {
 	Engine
-	t     *testing.T
-	open  func() *ledger.Ledger
-	db    *sql.DB
-	url   string
-	l     *ledger.Ledger // of the test: that of the first node, where nobody else may have it open
+	t    *testing.T
+	open func() *ledger.Ledger
+	db   *sql.DB
+	url  string
+	// l is the ledger of the test. It is shared with the first node if only one process may open
+	// it.
+	l     *ledger.Ledger
 	nodes []*clusterNode
-	begun int // how many nodes have been started
+	begun int // number of runs enqueued while nodes were running
 
 	lanes, perAgent int
 	drain           time.Duration
@@ -105,17 +109,17 @@ type cluster struct {
 	execute         func(ctx context.Context, node string, run ledger.Run) ledger.Result
 }
 
-// clusterNode is a dispatcher at work, as a process of its own would be.
+// clusterNode is a running dispatcher, like the one of a separate process.
 type clusterNode struct {
 	name string
 	l    *ledger.Ledger
-	m    *node.Membership // nil: it has the ledger to itself
+	m    *node.Membership // nil unless the ledger is shared
 	d    *dispatch.Dispatcher
 	end  context.CancelFunc
 	over chan error
 }
 
-// prepare opens the ledger before any dispatcher does.
+// prepare opens the ledger if it is not open yet.
 func (c *cluster) prepare() *ledger.Ledger {
 	if c.l == nil {
 		c.l = c.open()
@@ -164,7 +168,7 @@ func (c *cluster) startNode(name string) *clusterNode {
 	return n
 }
 
-// stop ends all nodes as daemons end.
+// stop ends all nodes in order, as daemons do.
 func (c *cluster) stop() {
 	c.t.Helper()
 	for _, n := range c.nodes {
@@ -183,7 +187,7 @@ func (c *cluster) stop() {
 	c.nodes = nil
 }
 
-// reopen is what a restart of all processes does.
+// reopen simulates a restart of all processes.
 func (c *cluster) reopen() {
 	c.t.Helper()
 	c.stop()
@@ -191,7 +195,7 @@ func (c *cluster) reopen() {
 	c.start()
 }
 
-// other is a node that does not have a name; the only one where there is no other.
+// other returns a node with another name, or the only node if there is no other.
 func (c *cluster) other(name string) *clusterNode {
 	for _, n := range c.nodes {
 		if n.name != name {
@@ -201,7 +205,7 @@ func (c *cluster) other(name string) *clusterNode {
 	return c.nodes[0]
 }
 
-// executor does what the test says.
+// executor executes runs with the functions of the test.
 type executor struct {
 	dispatch.ExecutorFunc
 	c    *cluster
@@ -239,7 +243,7 @@ func success(summary string) ledger.Result {
 	return ledger.Result{Outcome: domain.OutcomeSuccess, Exit: domain.ExitFinalResponse, Summary: summary}
 }
 
-// untilStopped is work without an end.
+// untilStopped waits until the run is stopped.
 func untilStopped(ctx context.Context) ledger.Result {
 	<-ctx.Done()
 	return ledger.Result{Outcome: domain.OutcomeError, Error: "it ended"}
@@ -247,7 +251,7 @@ func untilStopped(ctx context.Context) ledger.Result {
 
 func unlimited(string) dispatch.Policy { return dispatch.Policy{Resume: true, Concurrency: -1} }
 
-// enqueue asks for a run at one node after the other.
+// enqueue requests a run. It uses the nodes in turn.
 func (c *cluster) enqueue(agent, job string) int64 {
 	c.t.Helper()
 	return c.accept(ledger.Request{Job: job, Agent: agent, Trigger: domain.TriggerManual})
@@ -276,7 +280,7 @@ func (c *cluster) run(id int64) ledger.Run {
 	return r
 }
 
-// until waits for something that a change of the ledger brings.
+// until waits until a change of the ledger makes done return true.
 func (c *cluster) until(what string, done func() bool) {
 	c.t.Helper()
 	late := time.After(time.Minute)
@@ -287,7 +291,7 @@ func (c *cluster) until(what string, done func() bool) {
 		}
 		select {
 		case <-changed:
-		case <-time.After(20 * time.Millisecond): // a ledger that is only read hears of nothing
+		case <-time.After(20 * time.Millisecond): // a ledger that is only read receives no notifications
 		case <-late:
 			c.t.Fatalf("%s did not happen", what)
 		}
@@ -308,7 +312,7 @@ func (c *cluster) untilIdle() {
 	})
 }
 
-// counter counts what is on, and the most that was.
+// counter counts running runs and their maximum.
 type counter struct {
 	mu        sync.Mutex
 	now, most map[string]int

@@ -19,8 +19,9 @@ import (
 	"rouse/internal/ledger/ledgertest"
 )
 
-// record has PostgreSQL itself write down what becomes of runs, by which process, in an order in which no lane is free before
-// it is; and each write of a node that has been taken for dead.
+// record makes PostgreSQL record the state changes of runs and the processes that made them, in an
+// order in which no lane is free too early. It also records each write of a node that was declared
+// dead.
 const record = `
 	create table work (run bigint, attempt bigint, worker text not null, begun_at timestamptz not null default clock_timestamp(), primary key (run, attempt));
 	create table told (run bigint, n bigint, worker text not null, primary key (run, n));
@@ -42,39 +43,40 @@ const record = `
 	create trigger fenced_attempts after insert or update on attempts for each statement execute function fenced();
 	create trigger fenced_events after insert on events for each statement execute function fenced();`
 
-// faultTest is three processes that work on one ledger, and what happens to them.
+// faultTest holds three processes that use one ledger, and the faults that hit them.
 type faultTest struct {
 	t        *testing.T
-	server   *postgresServer // nil: it is somebody else's
+	server   *postgresServer // nil if the test did not start the server
 	url      string
 	db       *sql.DB
-	l        *ledger.Ledger // that of who asks for runs
-	feed     chan struct{}  // closed: nothing more is asked for
-	left     chan string    // the kinds of the faults that are to come
+	l        *ledger.Ledger // ledger of the process that requests runs
+	feed     chan struct{}  // closed when no more runs are requested
+	left     chan string    // kinds of the remaining faults
 	mu       sync.Mutex
-	accepted map[string]int64 // by what was asked for
+	accepted map[string]int64 // runs by request
 	hits     []hit
-	healthy  map[string]time.Time // since when a worker is well, by its slot
-	hurt     map[string]time.Time // when it was last not
+	healthy  map[string]time.Time // time since which a worker is healthy, by its slot
+	hurt     map[string]time.Time // time of its last fault
 }
 
-// hit is a fault that took a worker's lease, or should have.
+// hit is a fault that ended a worker's lease, or should have.
 type hit struct {
 	kind, slot string
 	node       int64
 	at         time.Time
 	leads      bool
-	others     []string // slots that were well then
+	others     []string // slots that were healthy at that time
 }
 
-// The kinds of faults, and how many of a hundred they are. A restart of PostgreSQL hits all workers.
+// The kinds of faults and their percentages. A restart of PostgreSQL hits all workers.
 var kinds = []struct {
 	name string
 	of   int
 }{{"kill", 46}, {"terminate", 24}, {"short cut", 9}, {"one-way cut", 9}, {"long cut", 3}, {"freeze", 4}, {"terminate all", 4}, {"restart", 1}}
 
-// TestFaults kills, freezes and cuts off processes that share a ledger, and its database, while they work: each run that was
-// accepted has one outcome, none is done twice at once, and who has lost its lease writes nothing.
+// TestFaults kills, freezes and disconnects processes that share a ledger, and restarts its
+// database, while they work. It checks that each accepted run has one outcome, that no run has two
+// attempts at once, and that a node without its lease writes no data.
 func TestFaults(t *testing.T) {
 	if os.Getenv("ROUSE_TEST_POSTGRES") == "" {
 		t.Skip("ROUSE_TEST_POSTGRES is not set; .ci/run sets it")
@@ -133,7 +135,7 @@ func TestFaults(t *testing.T) {
 	ledgertest.Audited(t, f.l)
 }
 
-// plan draws the faults; rare ones come at least once.
+// plan draws the faults. Rare faults come at least once.
 func (f *faultTest) plan(faults int) string {
 	var all []string
 	counts := map[string]int{}
@@ -163,8 +165,8 @@ func (f *faultTest) plan(faults int) string {
 	return strings.Join(said, ", ")
 }
 
-// ask asks for runs until it is enough: instants of schedules, each by two askers; files, which two claims see; and jobs
-// with few lanes, retries and long work.
+// ask requests runs until the faults are over: scheduled runs that two processes request, files
+// that two claims name, and jobs with few lanes, retries and long work.
 func (f *faultTest) ask() {
 	for i := 0; ; i++ {
 		select {
@@ -173,7 +175,8 @@ func (f *faultTest) ask() {
 		case <-time.After(time.Duration(20+rand.IntN(60)) * time.Millisecond):
 		}
 
-		// A queue that has grown long while nobody works would tell how long it is, and not how soon work is taken over.
+		// A queue that grew while no worker was running would measure its own length instead of the
+		// time of a takeover.
 		if c, err := f.l.Runs.Counts(f.t.Context()); err == nil && c.Queued+c.Waiting > 20 {
 			i--
 			continue
@@ -191,7 +194,7 @@ func (f *faultTest) ask() {
 		}
 		for asked := 0; asked < 2; {
 			a, err := f.l.Enqueue(f.t.Context(), r)
-			if err != nil { // the server is away, or whether it was written is not known: it is asked for again
+			if err != nil { // the server is unreachable or the write is unconfirmed: request the run again
 				if f.t.Context().Err() != nil {
 					return
 				}
@@ -210,13 +213,13 @@ func (f *faultTest) ask() {
 	}
 }
 
-// slot keeps a worker at work, and does to it what is to happen. It returns the worker that is left.
+// slot keeps a worker running and inflicts faults on it. It returns the last worker.
 func (f *faultTest) slot(name string) *process {
 	p := f.newProxy()
 	w := f.worker(name, 0, p)
 	for generation := 1; ; {
 		select {
-		case <-w.over: // it lost its lease later than we looked
+		case <-w.over: // it lost its lease after the check
 			f.gone(name)
 			p.heal()
 			w = f.worker(name, generation, p)
@@ -236,7 +239,8 @@ func (f *faultTest) slot(name string) *process {
 			f.mu.Unlock()
 			continue
 		}
-		// A quarter comes back under its name, and has to wait until the others know that it was gone.
+		// A quarter of the workers return with the same name. They must wait until the other nodes
+		// know that the old worker is gone.
 		if rand.IntN(4) > 0 {
 			generation++
 		}
@@ -252,11 +256,12 @@ func (f *faultTest) worker(slot string, generation int, p *proxy) *process {
 	return w
 }
 
-// killLeaders kills who leads, several times, while nothing else happens: another one leads within five seconds.
+// killLeaders kills the leader several times without other faults. Another node must lead within
+// five seconds.
 func (f *faultTest) killLeaders(workers []*process, times int) {
 	p := f.newProxy()
 	for i := range times {
-		time.Sleep(2 * time.Second) // they know of each other, and have work
+		time.Sleep(2 * time.Second) // the nodes know each other and have work
 		var first int64
 		if err := f.db.QueryRowContext(f.t.Context(), leader).Scan(&first); err != nil {
 			f.t.Fatal(err)
@@ -282,7 +287,7 @@ func (f *faultTest) killLeaders(workers []*process, times int) {
 	}
 }
 
-// leader is the id of the node that leads, 0 where there is none; as Nodes.Lead asks for it.
+// leader selects the id of the leading node, or 0 if there is none, as Nodes.Lead does.
 const leader = `select coalesce(max(split_part(leader_id, '/', 2)::bigint), 0) from river_leader where expires_at > now()`
 
 func (f *faultTest) gone(slot string) {
@@ -292,7 +297,7 @@ func (f *faultTest) gone(slot string) {
 	f.hurt[slot] = time.Now()
 }
 
-// inflict makes one fault; false: the worker has ended.
+// inflict causes one fault. It returns false if the worker has ended.
 func (f *faultTest) inflict(kind, slot string, w *process, p *proxy) (alive bool) {
 	switch kind {
 	case "kill":
@@ -337,7 +342,7 @@ func (f *faultTest) inflict(kind, slot string, w *process, p *proxy) (alive bool
 	return true
 }
 
-// goesOn waits until a worker has ended whose lease is gone; one whose lease nobody has taken goes on.
+// goesOn reports whether a worker goes on after a fault. A worker that has lost its lease must end.
 func (f *faultTest) goesOn(w *process, kind string) bool {
 	for deadline := time.Now().Add(15 * time.Second); ; {
 		var gone int64
@@ -350,7 +355,7 @@ func (f *faultTest) goesOn(w *process, kind string) bool {
 		switch {
 		case err == nil && gone == 0 && kind != "restart":
 			return true
-		case err == nil && gone == 0 && time.Now().After(deadline.Add(-12*time.Second)): // it had time to give up by itself
+		case err == nil && gone == 0 && time.Now().After(deadline.Add(-12*time.Second)): // it had enough time to give up by itself
 			return true
 		case time.Now().After(deadline):
 			f.t.Errorf("%s lost its lease by a %s, and does not end (%v)", w.name, kind, err)
@@ -367,10 +372,10 @@ func (f *faultTest) terminate(application string) {
 	}
 }
 
-// note remembers a fault after which others have to do the worker's work.
+// note records a fault after which other workers must take over the worker's runs.
 func (f *faultTest) note(kind, slot string, w *process) {
 	var first int64
-	_ = f.db.QueryRowContext(f.t.Context(), leader).Scan(&first) // 0 while the server is away
+	_ = f.db.QueryRowContext(f.t.Context(), leader).Scan(&first) // 0 while the server is unreachable
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	h := hit{kind: kind, slot: slot, node: w.node, at: time.Now(), leads: first == w.node}
@@ -382,7 +387,7 @@ func (f *faultTest) note(kind, slot string, w *process) {
 	f.hits = append(f.hits, h)
 }
 
-// drained waits until nothing is left to do.
+// drained waits until no work is left.
 func (f *faultTest) drained() {
 	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		left, err := f.l.Runs.Unfinished(f.t.Context())
@@ -395,7 +400,7 @@ func (f *faultTest) drained() {
 	}
 }
 
-// rows are those of a query that should find none, as text.
+// rows returns the rows of a query as text. The query should find no rows.
 func (f *faultTest) rows(query string) []string {
 	f.t.Helper()
 	found, err := f.db.QueryContext(f.t.Context(), query)
@@ -417,7 +422,8 @@ func (f *faultTest) rows(query string) []string {
 	return all
 }
 
-// checkRuns: nothing is lost or doubled, and each run has the outcome of its last attempt.
+// checkRuns checks that no run is lost or duplicated, and that each run has the outcome of its last
+// attempt.
 func (f *faultTest) checkRuns() {
 	f.t.Helper()
 	var runs int
@@ -444,7 +450,8 @@ func (f *faultTest) checkRuns() {
 	}
 }
 
-// checkHistory replays what was written: attempts of a run follow each other, and lanes hold.
+// checkHistory replays the recorded history. It checks that attempts of a run follow each other,
+// and that lanes hold.
 func (f *faultTest) checkHistory() {
 	f.t.Helper()
 	found, err := f.db.QueryContext(f.t.Context(), `select run, job, attempt, state from history order by seq`)
@@ -487,12 +494,12 @@ func (f *faultTest) checkHistory() {
 	f.t.Logf("double-owned outcomes: %d", doubled)
 }
 
-// report says how soon others did the work, and that who led was followed soon.
+// report logs how soon other workers took over the runs, and how soon a new leader followed.
 func (f *faultTest) report() {
 	f.t.Helper()
 	noticed, rescues, takeovers := map[string][]time.Duration{}, map[string][]time.Duration{}, map[string][]time.Duration{}
 	for _, h := range f.hits {
-		// Those attempts that were on then and have been cut off, and the next ones.
+		// The attempts that were running then and were interrupted, and the next ones.
 		found, err := f.db.QueryContext(f.t.Context(), `select a.finished_at, b.started_at from attempts a join attempts b on b.run = a.run and b.number = a.number + 1
 			where a.node = $1 and a.state = 'interrupted' and a.started_at <= $2 and a.finished_at >= $2`, h.node, h.at.UnixMilli())
 		if err != nil {
@@ -503,7 +510,7 @@ func (f *faultTest) report() {
 			if err := found.Scan(&ended, &at); err != nil {
 				f.t.Fatal(err)
 			}
-			if len(h.others) > 0 { // somebody was there to do it
+			if len(h.others) > 0 { // another worker was there to take over
 				noticed[h.kind] = append(noticed[h.kind], time.UnixMilli(ended).Sub(h.at))
 				rescues[h.kind] = append(rescues[h.kind], time.UnixMilli(at).Sub(h.at))
 			}

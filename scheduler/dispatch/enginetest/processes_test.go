@@ -35,10 +35,10 @@ import (
 	"rouse/scheduler/dispatch/river"
 )
 
-// exitLost is how a worker ends that has lost its lease.
+// exitLost is the exit code of a worker that has lost its lease.
 const exitLost = 3
 
-// TestMain is a worker where the process is started as one.
+// TestMain runs a worker if the process was started as one.
 func TestMain(m *testing.M) {
 	name := os.Getenv("ROUSE_TEST_WORKER")
 	if name == "" {
@@ -58,11 +58,11 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// worker does the runs of the test.
+// worker executes the runs of the test.
 type worker struct {
 	dispatch.ExecutorFunc
 	name   string
-	direct *sql.DB // a connection that no fault of the network meets
+	direct *sql.DB // a connection without network faults
 	pool   *pool.Pool
 	keeper *placement.Manager
 }
@@ -85,7 +85,8 @@ func (w *worker) Freeze() func(context.Context, ledger.Run, ledger.Attempt) (led
 }
 
 func (w *worker) execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
-	// On a connection that the fence does not watch over, as the effects of tools are. The server may be away for a moment.
+	// Write on a connection without the fence, like the effects of tools. The server may be
+	// unreachable for a moment.
 	for tries := 0; ; tries++ {
 		_, err := w.direct.ExecContext(ctx, `insert into work (run, attempt, worker) values ($1, $2, $3) on conflict (run, attempt) do update set worker = excluded.worker
 			where work.worker = excluded.worker`, run.ID, a.Number, w.name)
@@ -138,7 +139,7 @@ func beWorker(ctx context.Context, name, through, direct string) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	var l *ledger.Ledger
 	var m *node.Membership
-	for { // the server, or the way to it, may be away for a moment
+	for { // the server or the network may be unavailable for a moment
 		if l, err = ledger.Open(ctx, ledger.Options{DB: db, Logger: log}); err == nil {
 			m, err = l.Nodes.Join(ctx, node.Node{Name: name, Host: "here", PID: os.Getpid(), Triggers: true, Lanes: 8})
 		}
@@ -178,7 +179,7 @@ func beWorker(ctx context.Context, name, through, direct string) error {
 	return m.Leave(context.WithoutCancel(ctx))
 }
 
-// process is a worker as its parent sees it.
+// process is a worker in the view of its parent.
 type process struct {
 	name string
 	node int64
@@ -224,11 +225,11 @@ func startProcess(t *testing.T, name, through, direct string) *process {
 	return p
 }
 
-// logs is where the workers of a test write theirs; that of one which fails is kept.
+// logs returns the folder for the logs of the workers. It is kept if the test fails.
 func logs(t *testing.T) string {
 	logsOnce.Do(func() {
 		var err error
-		if logsDir, err = os.MkdirTemp("", "rouse-workers"); err != nil { //nolint:usetesting // it is kept where the test fails
+		if logsDir, err = os.MkdirTemp("", "rouse-workers"); err != nil { //nolint:usetesting // kept if the test fails
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
@@ -249,14 +250,14 @@ func (p *process) application() string { return fmt.Sprintf("%s/%d", p.name, p.c
 
 func (p *process) kill() {
 	p.dead.Store(true)
-	_ = p.cmd.Process.Kill() // it may have ended
+	_ = p.cmd.Process.Kill() // it may have ended already
 	<-p.over
 }
 
 func (p *process) freeze() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) } // as above
 func (p *process) thaw()   { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
 
-// end ends a worker as a service is stopped.
+// end ends a worker as if its service were stopped.
 func (p *process) end(t *testing.T) {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -267,7 +268,7 @@ func (p *process) end(t *testing.T) {
 	}
 }
 
-// proxy is the network between a worker and its database.
+// proxy simulates the network between a worker and its database.
 type proxy struct {
 	t      *testing.T
 	target string
@@ -275,7 +276,7 @@ type proxy struct {
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed when a cut begins or ends
-	up, down bool          // cut: what the worker sends, and what the database does
+	up, down bool          // whether data of the worker and data of the database is cut off
 	conns    map[net.Conn]bool
 }
 
@@ -294,7 +295,7 @@ func (f *faultTest) newProxy() *proxy {
 	return p
 }
 
-// url is that of the database through the proxy.
+// url returns the database's URL through the proxy.
 func (p *proxy) url(direct string) string {
 	return strings.Replace(direct, p.target, p.listen.Addr().String(), 1)
 }
@@ -309,7 +310,7 @@ func (p *proxy) serve() {
 			defer client.Close()
 			server, err := net.Dial("tcp", p.target)
 			if err != nil {
-				return // the server is away
+				return // the server is unreachable
 			}
 			defer server.Close()
 			p.mu.Lock()
@@ -329,7 +330,7 @@ func (p *proxy) serve() {
 	}
 }
 
-// copy forwards in one direction, and holds back what comes during a cut.
+// copy forwards data in one direction and holds it back during a cut.
 func (p *proxy) copy(to, from net.Conn, cut *bool) {
 	buffer := make([]byte, 32<<10)
 	for {
@@ -359,7 +360,7 @@ func (p *proxy) cut(up, down bool) {
 
 func (p *proxy) heal() { p.cut(false, false) }
 
-// drop ends all connections.
+// drop closes all connections.
 func (p *proxy) drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -368,15 +369,16 @@ func (p *proxy) drop() {
 	}
 }
 
-// postgresServer is one of the test's own.
+// postgresServer is a server that the test has started.
 type postgresServer struct {
 	url, bin, data string
-	as             []string // who runs it
+	as             []string // command prefix that runs it as another user
 	port           int
 	mu             sync.Mutex
 }
 
-// startPostgres starts a server in a folder of its own; nil, with words, where there is none to start.
+// startPostgres starts a server in its own folder. It logs the reason and returns nil if PostgreSQL
+// is not available.
 func startPostgres(t *testing.T) *postgresServer {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if len(found) == 0 {
@@ -398,7 +400,7 @@ func startPostgres(t *testing.T) *postgresServer {
 	}
 	s.port = l.Addr().(*net.TCPAddr).Port
 	l.Close()
-	// Not t.TempDir: its parents are closed to who runs the server.
+	// Not t.TempDir, because the server's user cannot enter its parents.
 	dir, err := os.MkdirTemp("", "rouse-postgres") //nolint:usetesting // as above
 	if err != nil {
 		t.Fatal(err)
@@ -429,12 +431,13 @@ func (s *postgresServer) run(t *testing.T, name string, args ...string) ([]byte,
 }
 
 func (s *postgresServer) start(t *testing.T) error {
-	// pg_ctl leaves its output to the server, which would be waited for: it goes to the log.
+	// pg_ctl passes its output to the server, and Wait would wait for it. The output goes to the
+	// log instead.
 	_, err := s.run(t, "pg_ctl", "-D", s.data, "-w", "-l", s.data+"/log", "-o", fmt.Sprintf("-c listen_addresses=127.0.0.1 -p %d -k %s", s.port, s.data), "start")
 	return err
 }
 
-// restart stops the server as a crash does, and starts it again.
+// restart stops the server as a crash would, and starts it again.
 func (s *postgresServer) restart(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,5 +1,6 @@
-// Package river executes runs on the nodes that share a ledger in PostgreSQL. River (riverqueue.com) elects the leader, whose dispatcher
-// decides which runs start, and brings each run to a node.
+// Package river executes runs on the nodes that share a ledger in PostgreSQL. River
+// (riverqueue.com) elects the leader and brings each run to a node. The leader's dispatcher decides
+// which runs start.
 package river
 
 import (
@@ -21,7 +22,7 @@ import (
 )
 
 const (
-	// pollEvery is the interval at which River looks for jobs whose notifications were lost.
+	// pollEvery is the interval at which River polls for jobs, in case a notification was lost.
 	pollEvery = 100 * time.Millisecond
 	// keepJobs is how long River keeps finished jobs. The ledger keeps the history.
 	keepJobs = 24 * time.Hour
@@ -29,10 +30,10 @@ const (
 	stopFor = 5 * time.Second
 )
 
-// Options are the parts of an engine.
+// Options holds the dependencies of an engine.
 type Options struct {
 	Ledger *ledger.Ledger
-	Pool   *pgxpool.Pool // of the ledger's database
+	Pool   *pgxpool.Pool // connections to the ledger's database
 	Logger *slog.Logger
 }
 
@@ -76,7 +77,7 @@ func (e *Engine) Open(ctx context.Context, d *dispatch.Dispatcher) error {
 	e.client, err = river.NewClient(riverpgxv5.New(e.o.Pool), &river.Config{
 		ID: e.member.RiverClient(), Schema: e.o.Ledger.Nodes.RiverSchema(), Logger: slog.New(&quiet{Handler: e.o.Logger.Handler(), said: &said{at: map[string]time.Time{}}}), Queues: queues, Workers: workers,
 		FetchCooldown: node.RiverFetchCooldown, FetchPollInterval: pollEvery, FetchOnlyKnownKinds: true, LeaderElectionDisabled: !self.Triggers,
-		// Runs may take hours. The nodes of the ledger find the runs of dead processes.
+		// Runs may take hours. The ledger's nodes find the runs of dead processes.
 		JobTimeout: -1, RescueStuckJobsAfter: 100 * 365 * 24 * time.Hour,
 		CancelledJobRetentionPeriod: keepJobs, CompletedJobRetentionPeriod: keepJobs, DiscardedJobRetentionPeriod: keepJobs,
 	})
@@ -100,7 +101,7 @@ func (e *Engine) Start(ctx context.Context, runs []node.RunFor) error {
 	return e.o.Ledger.Nodes.SendRuns(ctx, runs)
 }
 
-// Close implements dispatch.Engine.
+// Close implements dispatch.Engine. It returns an error if River does not stop in time.
 func (e *Engine) Close(ctx context.Context) error {
 	if e.member.Err() == nil {
 		telling, cancel := context.WithTimeout(ctx, stopFor)
@@ -124,7 +125,8 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 }
 
-// quiet logs warnings and errors only, and repeats a message at most every 10 seconds: River retries all the time.
+// quiet logs only warnings and errors, because River retries all the time. It logs the same message
+// at most once in 10 seconds.
 type quiet struct {
 	slog.Handler
 	said *said
@@ -135,7 +137,7 @@ type said struct {
 	at map[string]time.Time
 }
 
-// sayEvery is the shortest time between two equal messages.
+// sayEvery is the minimum time between two equal messages.
 const sayEvery = 10 * time.Second
 
 // Enabled implements slog.Handler.
