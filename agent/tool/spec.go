@@ -97,8 +97,8 @@ const (
 )
 
 // Spec describes a tool. There is no other list of tools: code that treats some tools differently
-// uses these properties. Name, Description, Effect and Class are required. If
-// another property is not set, the worst case is assumed.
+// uses these properties. Name, Description, Effect and Class are required. If another property is
+// not set, the worst case is assumed.
 //
 // The Specs function of a tool family omits the properties that depend on the run: Canonical,
 // StatKey, Access, and parts of Description and Enum.
