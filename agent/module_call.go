@@ -36,7 +36,7 @@ type moduleCalls struct {
 	inner     *loop.Inner
 	completer *loop.Completer // nil if no model is asked
 	times     *callTimes
-	// Set by use. The tools that modules may call, without the changes made for a model.
+	// Roots and tools for modules, set by use. The tools lack the changes made for a model.
 	roots   *tool.Roots
 	granted *tool.Registry
 

@@ -130,8 +130,8 @@ func (r *moduleRunner) openHooks(ctx context.Context, m *moduleRun, t *attempt) 
 	return h, "", err
 }
 
-// settle sets the parts of the state for which no hook is due, so that later hooks can depend on
-// them.
+// settle updates the parts of the state that no due hook will update. Later runs use the state to
+// find due hooks.
 func (h *moduleHooks) settle(m *skills.Manifest) {
 	isDue := func(names ...string) bool {
 		return slices.ContainsFunc(h.due, func(one hook) bool { return slices.Contains(names, one.name) })

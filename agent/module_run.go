@@ -326,7 +326,7 @@ func moduleWASM(s *skills.Skill) ([]module.WASM, error) {
 }
 
 // moduleOutage tracks whether a run of a module may be postponed because its model is unavailable.
-// It may be postponed only if it has not yet had an effect or an answer.
+// It may be postponed only if the model has not answered and no call has had an effect.
 type moduleOutage struct {
 	mu    sync.Mutex   // needed because a module may ask several questions at a time
 	why   *model.Error // last error of the model

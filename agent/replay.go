@@ -153,7 +153,8 @@ func (r *Runner) snapshotAsOf(ctx context.Context, run ledger.Run) (json.RawMess
 	return json.Marshal(s)
 }
 
-// timesAsOf returns the job's last success and last end as of the start of a run.
+// timesAsOf returns the start of the job's last success and the end of its last run, as of the
+// start of run.
 func timesAsOf(ctx context.Context, l *ledger.Ledger, run ledger.Run) (lastSuccess, lastRun time.Time, err error) {
 	if run.Job == "" {
 		return lastSuccess, lastRun, nil

@@ -110,8 +110,8 @@ type Runner struct {
 }
 
 // New returns a runner without a plan. The caller must call Set before the runner can execute runs.
-// If the ledger is writable, New also cleans up after a process that died. It returns a usable
-// runner together with an error if that cleanup fails.
+// If the ledger is writable, New also cleans up after a process that died. If that cleanup fails,
+// New returns the runner and an error.
 func New(o Options) (*Runner, error) {
 	if o.Ledger == nil || o.Databases == nil || o.Manifests == "" {
 		return nil, errors.New("agent: a ledger, the databases and a folder for manifests are needed")

@@ -31,7 +31,7 @@ type snapshot struct {
 	Registered map[string][]moduleapi.Offer `json:"registered,omitempty"`
 	// MCP servers with their approved tools.
 	Servers []mcp.Given `json:"servers,omitempty"`
-	// Remaining files of those that started the run.
+	// Files that started the run. Gone marks removed files.
 	File     *ledger.File   `json:"file,omitempty"`
 	Files    []snapshotFile `json:"files,omitempty"`
 	Manifest string         `json:"manifest,omitempty"`

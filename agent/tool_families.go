@@ -370,8 +370,8 @@ func withSteps(t *attempt, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool)
 	return granted.With(step)
 }
 
-// withHost adds the host tools of a run's module. The module's manifest decides about them, and the
-// agent's lists do not apply.
+// withHost adds the host tools of a run's module. The module's manifest decides which tools
+// these are, and the agent's lists do not apply.
 func withHost(t *attempt, roots *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
 	if t.module == nil {
 		return granted, nil

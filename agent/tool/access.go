@@ -37,9 +37,9 @@ type Access struct {
 	Reads, Writes []label.Place
 	WritesMemory  bool   // the call may write anywhere in the agent's database and files
 	Tier          string // sandbox tier of the program that the call starts, or ""
-	// Bind adds details to the action that need a lookup, such as the content of files. It
-	// is called only if an approval is needed. It may refuse the call, or exclude a standing
-	// approval. Optional.
+	// Bind adds details to the action that need a lookup, such as the content of files. It is
+	// called only if an approval is needed. It may refuse the call, or exclude a standing approval.
+	// Optional.
 	Bind func(Access) (Access, error)
 }
 

@@ -41,7 +41,7 @@ type OwnerDecision struct {
 // set.
 type Verdict struct {
 	Refusal *Envelope // answer to a refused call
-	Denied  bool      // later calls of the same model answer are refused too
+	Denied  bool      // later calls of the same model answer are not made either
 	Ask     *ApprovalRequest
 	// Approved is the hash of the action that the owner approved, or "" if no approval was needed.
 	Approved string
@@ -57,10 +57,10 @@ type ApprovalRequest struct {
 	Settings           []string // settings or commands that would allow the call without an approval
 }
 
-// Decide returns the verdict about a call. It checks in this order: refusal, grant, tier, approval.
-// taint is the taint of the run before the call. said returns the owner's decision about an action.
-// It is called only if the action needs an approval. Decide returns an error only if said or Bind
-// fails.
+// Decide returns the verdict about a call. It checks in this order: refusal, denial, grant, tier,
+// approval. taint is the taint of the run before the call. said returns the owner's decision about
+// an action. It is called only if the action needs an approval. Decide returns an error only if
+// said or Bind fails.
 func (g Authorizer) Decide(tool string, n Access, taint Taint, said func(hash string) (OwnerDecision, error)) (Verdict, error) {
 	if n.Refused != nil {
 		return refuse(*n.Refused, tool, false), nil

@@ -27,7 +27,7 @@ type Grant struct {
 }
 
 // Roots holds the folders and files that a run may read or write. Every access goes through
-// os.Root, so that paths, symbolic links and races cannot escape.
+// os.Root, so that no path, symbolic link or race leads out of them.
 type Roots struct {
 	workdir   string
 	boundary  nofollow.UntrustedDirs

@@ -27,7 +27,7 @@ const (
 	ClassLoad   Class = "load"   // loads content that is constant for the run; a failed call fails again
 	ClassEdit   Class = "edit"   // changes one path
 	ClassExec   Class = "exec"   // may change anything
-	ClassData   Class = "data"   // transfers many rows; its steps may not count against the step limit
+	ClassData   Class = "data"   // transfers many rows; the loop may exempt its steps from the step limit
 	ClassPlan   Class = "plan"   // changes the agent's own todo list or plan
 )
 
@@ -151,15 +151,15 @@ type Spec struct {
 	// Synonyms lists pairs of names for one argument. A call may use either name, at any depth.
 	// Models see only the name in the schema.
 	Synonyms [][2]string
-	// ReadsOnly reports whether a call only reads. If nil, every call has the effect Effect.
+	// ReadsOnly reports whether a call only reads. If nil, every call has the effect in Effect.
 	ReadsOnly func(args json.RawMessage) bool
 	// Path is the name of the argument that names the file to read or write. Calls that write the
 	// same path do not run in parallel. Canonical returns one path for all names of a file. If nil,
 	// paths are compared as given.
 	Path      string
 	Canonical func(path string) string
-	// StatKey returns a string that changes if the file at a path changes. If nil, only the run's
-	// own calls change files.
+	// StatKey returns a string that changes if the file at a path changes. If nil, files are
+	// assumed to change only by the run's own calls.
 	StatKey func(path string) string
 	// Access returns the Access of a call for the authorizer. It must not have effects. It is
 	// called only with valid arguments. It may be nil if the tool is Confined. Otherwise, without
