@@ -30,33 +30,36 @@ import (
 	"rouse/internal/ledger/inbox"
 )
 
-// attempt is one attempt at a task: the snapshot that it began with, and the resources that are open until it ends.
+// attempt is one attempt at a task. It holds the snapshot taken at its start and the resources that
+// stay open until it ends.
 type attempt struct {
 	plan.Attempt
 
 	found       snapshot
 	past        history.History
-	data        map[string]any     // data of templates
+	data        map[string]any     // template data
 	relay       *failover.Provider // the model and its fallbacks; nil without a model
-	board       *memory.Board      // the todo list, and the plan
+	board       *memory.Board      // the todo list and the plan
 	reducer     *loop.Reducer      // nil unless a model answers
-	loaded      *skill.LoadedSet   // skills in the context of the model
-	loadedTools []string           // tools that earlier attempts loaded
+	loaded      *skill.LoadedSet   // skills in the model's context
+	loadedTools []string           // tools loaded by earlier attempts
 	authorizer  *permit.Authorizer
 	recorder    *runlog.Recorder
-	offers      []offer                   // tools of skills
-	calls       *moduleCalls              // answers their calls; nil without offers
-	module      *moduleRun                // nil unless a module of a skill does the run
-	program     *clirun.Run               // nil unless an executor does the run
-	servers     *servers.Connections      // MCP servers; nil without one
-	wrapTool    func(tool.Tool) tool.Tool // answers the calls of a replay from its record; nil otherwise
+	offers      []offer              // tools of skills
+	calls       *moduleCalls         // answers calls of offers; nil without offers
+	module      *moduleRun           // nil unless a skill's module does the run
+	program     *clirun.Run          // nil unless an executor does the run
+	servers     *servers.Connections // MCP servers; nil without one
+	// Answers the calls of a replay from the recording. Nil if the attempt is not a replay.
+	wrapTool func(tool.Tool) tool.Tool
 }
 
 func newAttempt(t *plan.Task, a ledger.Attempt) *attempt {
 	return &attempt{Attempt: plan.NewAttempt(t, a), board: &memory.Board{}, relay: failover.New(t.Models)}
 }
 
-// execute checks whether the run may begin, runs the attempt, and undoes its changes if it failed and the job asks for that.
+// execute checks whether the run may begin, and runs the attempt. If the attempt failed and the job
+// has undo_on_failure, execute undoes its changes.
 func (r *Runner) execute(ctx context.Context, t *attempt) (ledger.Result, error) {
 	if err := r.admit(ctx, t); err != nil {
 		return plan.ResultOf(err)
@@ -77,8 +80,9 @@ func (r *Runner) execute(ctx context.Context, t *attempt) (ledger.Result, error)
 	return res, err
 }
 
-// admit checks that the owner has approved the definition and that the files that started the run
-// exist.
+// admit moves the agent's database and files to this node, and checks the run's requirements: the
+// owner has approved the definition, and the files that started the run exist. It returns an error
+// if the run cannot begin.
 func (r *Runner) admit(ctx context.Context, t *attempt) (err error) {
 	if r.placement != nil && t.Agent.Name != "" {
 		if err := r.placement.Acquire(ctx, t.Agent.Name); err != nil {
@@ -143,7 +147,7 @@ func (r *Runner) prepare(ctx context.Context, t *attempt) (o loop.Options, err e
 	if t.found.Reverted, err = history.ReadReverted(ctx, r.ledger, r.databases, r.Specs(), &t.Attempt); err != nil {
 		return o, err
 	}
-	// Only now: an agent that never runs leaves no folder.
+	// The workdir is created last, so that an agent that never runs leaves no folder.
 	if err := permit.MakeWorkdir(&t.Task); err != nil {
 		return o, plan.EndEarly(domain.OutcomeError, "the workdir of agent %s cannot be made: %v", t.Agent.Name, err)
 	}
@@ -159,15 +163,17 @@ func (t *attempt) close() {
 	t.module.close() // may be nil
 }
 
-// check turns the loop's result into the run's, after it has collected what the run made.
+// check collects the run's outputs and commits, checks the expectations, and returns the result of
+// the run.
 func (r *Runner) check(ctx context.Context, t *attempt, p model.Provider, res loop.Result) (out ledger.Result, err error) {
-	// Before the attempt ends: afterwards a watch would treat the files as new input.
+	// This must happen before the attempt ends. Afterwards a watch would treat the files as new
+	// input.
 	if err := condition.ClaimExpected(context.WithoutCancel(ctx), r.ledger, &t.Attempt); err != nil {
 		return ledger.Result{}, err
 	}
 
 	t.program.Finish(&res) // may be nil
-	// A playbook that failed has a summary of its finished calls too.
+	// A failed playbook also has a summary of its finished calls.
 	if p, ok := p.(*playbook.Provider); ok && res.Summary == "" {
 		res.Summary = p.Summary()
 	}
@@ -175,7 +181,8 @@ func (r *Runner) check(ctx context.Context, t *attempt, p model.Provider, res lo
 		t.relay.Fail(ctx, res.Failure)
 	}
 
-	// Before the checks: a test that the agent has written must not change the branch.
+	// The branch is collected before the checks, because a check may run a test written by the
+	// agent, and the test must not change the branch.
 	var branch runclone.Branch
 	if t.Clone != nil && res.Wait == nil && res.Approval == nil {
 		if branch, err = r.clones.Collect(ctx, t.Run, *t.Clone); err != nil {
@@ -195,7 +202,8 @@ func (r *Runner) conditionEnv(t *attempt) condition.Env {
 	return condition.Env{Ledger: r.ledger, Databases: r.databases, Programs: r.programs, Log: r.log, Attempt: &t.Attempt}
 }
 
-// judge turns the loop's result into the run's: expectations that are not met make it an error.
+// judge converts the loop's result into the run's result. The outcome is an error if an expectation
+// is not met.
 func judge(ctx context.Context, env condition.Env, t *attempt, res loop.Result) (ledger.Result, error) {
 	out := ledger.Result{
 		Outcome: res.Outcome, Exit: res.Exit, Summary: res.Summary, Error: res.Error, Kind: errorKind(res), Verified: res.Verified,
@@ -211,7 +219,7 @@ func judge(ctx context.Context, env condition.Env, t *attempt, res loop.Result) 
 		out.Wait = waitQuestion(t, *q)
 		return out, nil
 	}
-	if !out.Outcome.Done() { // it has failed already
+	if !out.Outcome.Done() { // already failed
 		return out, nil
 	}
 
@@ -229,7 +237,8 @@ func judge(ctx context.Context, env condition.Env, t *attempt, res loop.Result) 
 	return out, nil
 }
 
-// postponement lets an unattended run wait for its model, or returns nil.
+// postponement returns the postponement of an unattended run if its model is unavailable, or nil if
+// the run ends now.
 func (r *Runner) postponement(t *attempt, res loop.Result) *ledger.Postponement {
 	if t.program == nil {
 		return r.Models.Postponement(&t.Task, t.relay, t.outage(res), res)
@@ -246,9 +255,10 @@ func (r *Runner) postponement(t *attempt, res loop.Result) *ledger.Postponement 
 	return out
 }
 
-// outage returns the failure of the model in a run that no model has answered yet, or nil.
+// outage returns the model error of a run if no model has answered the run yet. Otherwise it
+// returns nil.
 func (t *attempt) outage(res loop.Result) (e *model.Error) {
-	if t.module != nil { // the steps of a module are its own answers
+	if t.module != nil { // a module's steps are not answers of a model
 		return t.module.outage.failure()
 	}
 	if !t.past.Answered && res.Answered == 0 {
@@ -257,7 +267,8 @@ func (t *attempt) outage(res loop.Result) (e *model.Error) {
 	return e
 }
 
-// errorKind returns the key by which incidents group failures, or "" if outcome and exit are enough.
+// errorKind returns the key that groups failures into incidents. It returns "" if outcome and exit
+// code identify the failure.
 func errorKind(res loop.Result) string {
 	if e, ok := errors.AsType[*model.Error](res.Failure); ok && res.Outcome == domain.OutcomeError {
 		return "model " + string(e.Kind)
@@ -267,7 +278,7 @@ func errorKind(res loop.Result) string {
 
 func waitQuestion(t *attempt, q loop.Question) *inbox.Question {
 	out := &inbox.Question{Kind: q.Kind, Title: t.Asker() + " asks", Message: q.Question, Options: q.Options, Multiple: q.AllowMultiple, InputSchema: q.InputSchema}
-	if t.module != nil { // a module repeats its calls after a restart; a model continues from its transcript
+	if t.module != nil { // after a restart a module repeats its calls; a model continues from its transcript
 		out.Call = q.Call
 	}
 
@@ -276,7 +287,7 @@ func waitQuestion(t *attempt, q loop.Question) *inbox.Question {
 		out.Title = t.Asker() + " paused"
 	case q.SignIn != "":
 		out.Title = t.Asker() + " asks you to sign in"
-		// Runs that ask for the same are one entry of the inbox.
+		// The hash merges requests for the same sign-in into one inbox entry.
 		out.Action = inbox.Action{Tool: moduleapi.AuthorizeName(), Description: q.SignIn, Hash: tool.ActionHash(t.Agent.Name, moduleapi.AuthorizeName(), q.SignIn)}
 	case q.Title != "":
 		out.Title = t.Asker() + ": " + q.Title

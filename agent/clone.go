@@ -11,10 +11,11 @@ import (
 	"rouse/agent/model/playbook"
 )
 
-// Clones returns the private clones of runs.
+// Clones returns the store of the runs' private clones.
 func (r *Runner) Clones() *runclone.Clones { return r.clones }
 
-// makeClone makes the clone of a run and sets it as the workdir of the task.
+// makeClone clones the repository for the run if the task has a checkout, and sets the clone as the
+// task's workdir.
 func (t *attempt) makeClone(ctx context.Context, clones *runclone.Clones) error {
 	o := t.Checkout()
 	if o == nil {

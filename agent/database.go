@@ -14,7 +14,8 @@ import (
 	"rouse/internal/ledger/inbox"
 )
 
-// endQuarantined ends a run whose database cannot be used, and tells the owner in the inbox.
+// endQuarantined fails the run if the agent's database is quarantined, and reports the damage in
+// the inbox. Otherwise it returns res and err unchanged.
 func (r *Runner) endQuarantined(ctx context.Context, t *attempt, res ledger.Result, err error) (ledger.Result, error) {
 	if !t.Agent.Database {
 		return res, err
@@ -22,13 +23,14 @@ func (r *Runner) endQuarantined(ctx context.Context, t *attempt, res ledger.Resu
 
 	var damaged *pool.QuarantinedError
 	if !errors.As(err, &damaged) {
-		// The damage may have shown in a tool, whose call failed, and not in the run's own error.
+		// The error may have failed only a tool call, so that the run's own error does not contain
+		// it.
 		if err == nil || !errors.As(r.databases.Quarantined(t.Agent.Name), &damaged) {
 			return res, err
 		}
 	}
 
-	if damaged.UnknownRuns { // there is an answer to it
+	if damaged.UnknownRuns { // the owner can decide this
 		asked := r.ledger.Inbox.AskAboutDatabase(context.WithoutCancel(ctx), t.Agent.Name, "the database of "+t.Agent.Name+" holds runs that the ledger does not know", damaged.Error())
 		return plan.Failed(domain.OutcomeError, "%s", damaged.Error()), asked
 	}
@@ -39,14 +41,14 @@ func (r *Runner) endQuarantined(ctx context.Context, t *attempt, res ledger.Resu
 	return plan.Failed(domain.OutcomeError, "%s", damaged.Error()), told
 }
 
-// afterAttempt warns of a nearly used quota and refreshes saved views. Its errors do not change the
-// run's result.
+// afterAttempt notifies the owner if the database quota is nearly used, and refreshes saved views.
+// Errors are logged and do not change the run's result.
 func (r *Runner) afterAttempt(ctx context.Context, t *attempt, res ledger.Result) {
 	if !t.Agent.Database || !r.databases.Has(t.Agent.Name) || r.databases.Quarantined(t.Agent.Name) != nil {
 		return
 	}
 
-	ctx = context.WithoutCancel(ctx) // a run that was stopped has written, too
+	ctx = context.WithoutCancel(ctx) // a stopped run may also have written rows
 	db, release, err := r.databases.Get(ctx, t.Agent.Name)
 	if err == nil {
 		defer release()

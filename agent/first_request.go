@@ -25,16 +25,18 @@ import (
 	"rouse/internal/ledger"
 )
 
-// FirstRequest is the first request of a scheduled run of a job, as far as it is known before the run.
+// FirstRequest is the first model request of a scheduled run of a job, as far as it is known before
+// the run starts.
 type FirstRequest struct {
 	Agent, Model string
 	Request      model.Request
-	// Missing lists what the run adds when it starts: rows of views, earlier runs, workspaces, values of templates.
+	// Missing lists the parts that the run adds when it starts: rows of views, earlier runs,
+	// workspaces, template values.
 	Missing []string
 }
 
-// FirstRequestOf returns the first request of a job, without starting a program or asking a model.
-// servers is the folder of approved MCP tools.
+// FirstRequestOf returns the first request of a job without starting a program or asking a model.
+// servers is the folder of approved MCP tools. It returns an error if the job does not ask a model.
 func FirstRequestOf(p plan.Plan, job, servers string, tables schema.Schema) (out FirstRequest, err error) {
 	r, err := forPlan(p, servers)
 	if err != nil {
@@ -85,7 +87,7 @@ func FirstRequestOf(p plan.Plan, job, servers string, tables schema.Schema) (out
 	return out, nil
 }
 
-// promptTools returns the tools of a run that is only planned, and sets what its system prompt tells.
+// promptTools returns the tools of a planned run and sets the parts of its system prompt.
 func (r *Runner) promptTools(t *attempt) (*tool.Registry, error) {
 	t.reducer = newReducer(t)
 	t.found.Folder = prompt.ProjectFolder(t.Plan.Boundary, prompt.ProjectDir(&t.Task), true, t.Redactor().Replace, func(most int) int { return prompt.Part(&t.Task, most) }, nil)
@@ -94,7 +96,8 @@ func (r *Runner) promptTools(t *attempt) (*tool.Registry, error) {
 	return r.loop.tools.registry(t)
 }
 
-// missingBefore names the parts of the first request that only the run knows.
+// missingBefore returns the names of the parts of the first request that are known only once the
+// run starts.
 func missingBefore(t *plan.Task) (out []string) {
 	if len(t.Job.ContextViews) > 0 {
 		out = append(out, "the rows of context_views")
@@ -111,30 +114,30 @@ func missingBefore(t *plan.Task) (out []string) {
 	return out
 }
 
-// leastHistory is how many tokens a run needs beside its prompt and tools to do anything.
+// leastHistory is the minimum number of tokens that a run needs for its history.
 const leastHistory = 512
 
-// ContextNeed is how much of a model's context the prompt and the tools of a run take, in estimated
-// tokens. Rows, tables and files of a run come on top.
+// ContextNeed is an estimate, in tokens, of the context that the prompt and the tools of a run use.
+// It does not include rows, tables and files, which are known only once the run starts.
 type ContextNeed struct {
 	Agent, Job string // Job is "" for a run without a job
 	Model      string
-	Window     int // of the model
-	Prompt     int // the system prompt and the task
-	Tools      int // tokens that they take, told as briefly as the window asks for
+	Window     int // size of the model's context
+	Prompt     int // system prompt and task
+	Tools      int // tool descriptions, shortened if the window is narrow
 	ToolCount  int
-	Left       int // for the history, beside an answer; below 0 nothing is
-	Least      int // the smallest window with which something would be left
+	Left       int // room for the history, after one answer; negative if the prompt is too large
+	Least      int // smallest window that leaves enough room for the history
 }
 
-// Fits says whether a run can do something in the context.
+// Fits reports whether the context leaves enough room for the history.
 func (n ContextNeed) Fits() bool { return n.Left >= leastHistory }
 
-// Starts says whether the model is asked at all.
+// Starts reports whether the context has room for a first request.
 func (n ContextNeed) Starts() bool { return n.Left > 0 }
 
-// ContextNeeds returns the needs of each job that asks a model and of each agent without a job, by
-// name. It leaves out models of unknown context.
+// ContextNeeds returns the context needs of each agent, and of each job that asks a model, sorted
+// by name. It omits models with an unknown context size.
 func ContextNeeds(p plan.Plan) ([]ContextNeed, error) {
 	r, err := forPlan(p, "")
 	if err != nil {
@@ -148,7 +151,7 @@ func ContextNeeds(p plan.Plan) ([]ContextNeed, error) {
 	defer func() { _ = os.RemoveAll(folder) }()
 
 	now := time.Now()
-	runs := map[string][]ledger.Run{} // by agent: it alone, and each of its jobs
+	runs := map[string][]ledger.Run{} // by agent: a run without a job, and a run of each job
 	for name := range p.Agents {
 		runs[name] = []ledger.Run{{Agent: name, Trigger: domain.TriggerSchedule, StartedAt: now, ScheduledAt: now}}
 	}
@@ -162,7 +165,7 @@ func ContextNeeds(p plan.Plan) ([]ContextNeed, error) {
 		for _, run := range runs[name] {
 			t, err := r.Plan.Resolve(run)
 			if err != nil || !t.NeedsModel() || t.Model == nil || t.Model.ContextSize() <= 0 {
-				continue //nolint:nilerr // what is not configured is no question of its context
+				continue //nolint:nilerr // the configuration check reports the error
 			}
 
 			at := newAttempt(t, ledger.Attempt{})
@@ -210,7 +213,7 @@ func (r *Runner) contextNeed(t *attempt) (ContextNeed, error) {
 		task += loop.TextTokens(s.Text)
 	}
 	skills, err := t.Agent.Skills.Prompt(t.Agent.Skills.Style)
-	if err == nil { // a skill that cannot be read ends the run, with a reason of its own
+	if err == nil { // an unreadable skill ends the run with its own error
 		system += loop.TextTokens(skills)
 	}
 
@@ -228,5 +231,5 @@ func (r *Runner) contextNeed(t *attempt) (ContextNeed, error) {
 	}
 }
 
-// windowStep is what a suggested window is a multiple of.
+// windowStep is the granularity of suggested windows, in tokens.
 const windowStep = 512

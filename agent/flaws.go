@@ -9,8 +9,8 @@ import (
 	"rouse/internal/ledger"
 )
 
-// RefusedPrograms returns, by job, why programs of a plan will be refused on this machine. It may
-// start a program to probe the machine.
+// RefusedPrograms returns, by job, the reasons for which the job's programs will be refused on this
+// machine. It may start a program to probe the machine.
 func RefusedPrograms(ctx context.Context, p plan.Plan) (map[string][]string, error) {
 	r, err := forPlan(p, "")
 	if err != nil {

@@ -26,14 +26,15 @@ import (
 type optionsBuilder struct {
 	ledger        *ledger.Ledger
 	plan          *plan.Current
-	placement     Placement // nil: nothing of an agent is anywhere else
+	placement     Placement // nil unless several nodes share the ledger
 	servers       *servers.Catalog
 	modules       *moduleRunner
 	tools         *toolbox
 	budgetsWarned spend.Warnings
 }
 
-// options returns the options of the loop for an attempt, by the kind of its run. Each function below sets up one kind.
+// options returns the options of the loop for an attempt. The kind of the run decides which of the
+// functions below builds them.
 func (b *optionsBuilder) options(ctx context.Context, t *attempt) (o loop.Options, err error) {
 	t.authorizer = permit.NewAuthorizer(b.ledger, &t.Attempt)
 	if t.past, err = history.Read(ctx, b.ledger, b.plan.Load().Specs, t.Run, t.Try); err != nil {
@@ -98,7 +99,7 @@ func (b *optionsBuilder) playbookOptions(ctx context.Context, t *attempt) (loop.
 	return o, nil
 }
 
-// moduleOptions returns the options of a run that the module of a skill does.
+// moduleOptions returns the options of a run that a skill's module does.
 func (b *optionsBuilder) moduleOptions(ctx context.Context, t *attempt) (o loop.Options, err error) {
 	if t.module, err = b.modules.newModuleRun(ctx, t, t.Job.Skill); err != nil {
 		return o, err
@@ -125,7 +126,7 @@ func (b *optionsBuilder) moduleOptions(ctx context.Context, t *attempt) (o loop.
 	}
 	m.completer = newCompleter(ctx, t)
 	o.Provider, o.Recorder, o.Completer, o.Policy, o.PriorCalls = m.provider, seen, m.completer, t.policy(loop.Playbook()), past.Calls
-	o.Bounds = o.Bounds.AfterTokens(past.Used.Tokens) // calls that are made again count again, questions are not asked again
+	o.Bounds = o.Bounds.AfterTokens(past.Used.Tokens) // repeated calls count again; answered questions are not repeated
 	b.askingModel(t, &o)
 
 	start := module.Start{Export: "execute", Args: input, Now: m.run.StartedAt, Surface: module.Surface{Constants: m.constants(t.ModuleSettings.Config, "")}}
@@ -135,7 +136,7 @@ func (b *optionsBuilder) moduleOptions(ctx context.Context, t *attempt) (o loop.
 	return o, nil
 }
 
-// executorOptions returns the options of a run that an agent program does: by one call.
+// executorOptions returns the options of a run that an executor does. Such a run is a single call.
 func (b *optionsBuilder) executorOptions(ctx context.Context, t *attempt) (o loop.Options, err error) {
 	b.openRecorder(t)
 	left := permit.Bounds(&t.Task).After(0, 0, t.past.Used.Tokens).AfterCost(t.past.Used.Cost)
@@ -174,7 +175,7 @@ func (b *optionsBuilder) listedOptions(ctx context.Context, t *attempt) (loop.Op
 	return o, nil
 }
 
-// modelOptions returns the options of a run in which a model answers: a prompt, a chat or a wake.
+// modelOptions returns the options of a run that a model does: a prompt, a chat or a wake.
 func (b *optionsBuilder) modelOptions(ctx context.Context, t *attempt, task string, policy loop.Policy) (loop.Options, error) {
 	if t.Model == nil {
 		return loop.Options{}, plan.EndEarly(domain.OutcomeError, "agent %s has no model; add one under models: in the configuration", t.Agent.Name)
@@ -204,7 +205,7 @@ func (b *optionsBuilder) modelOptions(ctx context.Context, t *attempt, task stri
 		policy.EndOnQuestion = t.Detail.Chat
 		o.Exhausted = o.Exhausted || !past.CutOff && past.Used.Steps >= policy.Phases.MaxSteps
 	}
-	if !t.Unattended { // a person waits for the result, and sees the error
+	if !t.Unattended { // a person is waiting and sees the error
 		policy.UnreachableRetries = 0
 	}
 	o.Policy = t.policy(policy)
@@ -212,7 +213,7 @@ func (b *optionsBuilder) modelOptions(ctx context.Context, t *attempt, task stri
 	return o, t.admitPrompt(ctx)
 }
 
-// prompt returns the prompt of the run. Only the prompt of a job is a template.
+// prompt returns the prompt of the run. It expands templates only in the prompt of a job.
 func (t *attempt) prompt() (string, error) {
 	if t.Detail.Prompt != "" || t.Detail.Wake != nil {
 		return t.Job.Prompt, nil
@@ -232,11 +233,11 @@ func (b *optionsBuilder) openRecorder(t *attempt) {
 	}
 }
 
-// toolOptions returns the options that every run of the loop has, with the tools of its skills and MCP servers.
+// toolOptions returns the base options with the tools of the run's skills and MCP servers.
 func (b *optionsBuilder) toolOptions(ctx context.Context, t *attempt) (loop.Options, error) {
 	t.offers = b.modules.offersOf(t, t.found.Registered)
 	t.calls = b.modules.newModuleCalls(ctx, t)
-	t.servers = b.servers.Connect(&t.Attempt, t.authorizer, t.found.Servers) //nolint:contextcheck // a request of a server is recorded even if its run ends
+	t.servers = b.servers.Connect(&t.Attempt, t.authorizer, t.found.Servers) //nolint:contextcheck // a server's request is recorded even after the run
 	o, err := b.baseOptions(ctx, t)
 	if err == nil {
 		t.calls.begin(&o)
@@ -244,7 +245,8 @@ func (b *optionsBuilder) toolOptions(ctx context.Context, t *attempt) (loop.Opti
 	return o, err
 }
 
-// baseOptions returns the options that every run has. It ends a run early that waits for its owner.
+// baseOptions returns the options that every run has. It returns an error that ends the run early
+// if the owner must first decide about calls with an uncertain result.
 func (b *optionsBuilder) baseOptions(ctx context.Context, t *attempt) (loop.Options, error) {
 	registry, err := b.tools.registry(t)
 	if err != nil {
@@ -256,19 +258,20 @@ func (b *optionsBuilder) baseOptions(ctx context.Context, t *attempt) (loop.Opti
 	}, t.past.AskAboutUncertain(ctx, b.ledger, b.plan.Load().Specs, &t.Attempt)
 }
 
-// askingModel adds what a run needs that may ask a model: its budget, and what is known of the model.
+// askingModel sets the budget and the model's properties if the run may ask a model.
 func (b *optionsBuilder) askingModel(t *attempt, o *loop.Options) {
 	if !t.AsksModel() || t.relay == nil {
 		return
 	}
-	// The tools of the job's next run are the same, and it is expected as far off as the last one was.
+	// The job's next run has the same tools. The time since the last run estimates the time until
+	// it.
 	o.KeepTools = !t.found.LastRun.IsZero() && model.WorthKeeping(t.Run.StartedAt.Sub(t.found.LastRun))
 	o.LearnContext = func(tokens int) { t.relay.Model().LearnContext(tokens) }
 	o.Bounds = o.Bounds.AfterCost(t.past.Used.Cost)
 	o.Budget = spend.New(b.ledger, &b.budgetsWarned, &t.Attempt, t.relay, o.Bounds, t.past.Began)
 }
 
-// addSnapshot adds to the system prompt and the task what an attempt found when it began.
+// addSnapshot adds the attempt's snapshot to the system prompt and the task.
 func addSnapshot(o *loop.Options, s prompt.Snapshot) {
 	if s.Tables != "" {
 		o.System += "\n" + s.Tables
@@ -283,7 +286,7 @@ func addSnapshot(o *loop.Options, s prompt.Snapshot) {
 	for _, a := range s.Activated {
 		o.Messages[0].Text += "\n\n" + a.Content
 	}
-	// Before the prompt, so that no row can pass for its continuation.
+	// Untrusted rows come before the prompt, so that they cannot pose as its continuation.
 	for _, part := range []string{s.Session, s.Workspaces, s.Views} {
 		if part != "" {
 			o.Messages[0].Text = part + "\n" + o.Messages[0].Text

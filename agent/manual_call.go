@@ -11,7 +11,7 @@ import (
 	"rouse/internal/ledger"
 )
 
-// manualCall is a provider that makes the one call its owner typed.
+// manualCall is a provider that makes one call, which the owner entered.
 type manualCall struct {
 	detail ledger.TriggerDetail
 	redact func(string) string

@@ -24,22 +24,24 @@ import (
 	"rouse/skills/module"
 )
 
-// maxOffered is how large the result of a call may be that a module answers, in bytes of JSON: who called it reads it whole.
+// maxOffered is the maximum size of a module's result of a call, in bytes of JSON. The caller reads
+// the whole result.
 const maxOffered = 256 << 10
 
-// moduleCalls answers calls of one attempt by modules, each in a machine of its own within the run.
+// moduleCalls answers the calls of one attempt that go to modules. Each call starts its own
+// machine.
 type moduleCalls struct {
 	runner    *moduleRunner
 	task      *attempt
 	inner     *loop.Inner
-	completer *loop.Completer // nil: no model is asked
+	completer *loop.Completer // nil if no model is asked
 	times     *callTimes
-	// What modules work with, once the tools of the run are there: without anything that is done for a model alone.
+	// Roots and tools for modules, set by use. The tools lack the changes made for a model.
 	roots   *tool.Roots
 	granted *tool.Registry
 
 	mu      sync.Mutex
-	started int // runs of their own
+	started int // number of runs started by calls
 }
 
 func (r *moduleRunner) newModuleCalls(ctx context.Context, t *attempt) *moduleCalls {
@@ -67,7 +69,8 @@ func (c *moduleCalls) use(roots *tool.Roots, all []tool.Tool) error {
 	return nil
 }
 
-// call has a module answer a call. What becomes of the module is an envelope.
+// call runs a module to answer a call, and returns the module's end as an envelope. It returns an
+// error only if the host is broken.
 func (c *moduleCalls) call(ctx context.Context, in tool.Invocation, o offer, args json.RawMessage) (tool.Envelope, error) {
 	if o.Starts {
 		return c.start(ctx, in, o.skill, args)
@@ -94,7 +97,7 @@ func (c *moduleCalls) call(ctx context.Context, in tool.Invocation, o offer, arg
 	}
 	m.within = true
 	tools, err := m.hostTools(t, c.roots, c.granted)
-	if err != nil { // what the skill needs, and its agent is not granted
+	if err != nil { // the agent lacks a grant that the skill needs
 		return tool.Failure(tool.KindUnavailable, "%v", err), nil
 	}
 	registry, err := withTools(c.granted, tools)
@@ -121,7 +124,7 @@ func (c *moduleCalls) call(ctx context.Context, in tool.Invocation, o offer, arg
 	return offerEnvelope(ctx, res, m.provider.output), nil
 }
 
-// refusal is why a call is not made; the zero envelope where the host is broken.
+// refusal returns the envelope of a refused call, or the zero envelope if e is nil.
 func refusal(e *tool.Envelope) tool.Envelope {
 	if e == nil {
 		return tool.Envelope{}
@@ -133,7 +136,7 @@ func offerEnvelope(ctx context.Context, res loop.Result, output json.RawMessage)
 	switch {
 	case ctx.Err() != nil:
 		return tool.Failure(tool.KindExecutionError, "cancelled: %v", context.Cause(ctx))
-	case res.Approval != nil: // nobody reads it: the call is made again
+	case res.Approval != nil: // discarded, because the call is repeated after the approval
 		return tool.Failure(tool.KindExecutionError, "it waits for an approval")
 	case res.Outcome == domain.OutcomeSuccess && len(output) > maxOffered:
 		return tool.Failure(tool.KindExecutionError, "the module returned %s, and %s are the most; have it return less, or write a file", text.Size(int64(len(output))), text.Size(maxOffered))
@@ -148,7 +151,7 @@ func offerEnvelope(ctx context.Context, res loop.Result, output json.RawMessage)
 	case res.Exit == domain.ExitToolRejected:
 		e.Kind = tool.KindRejected
 		e.Retryable = false
-	case res.Outcome == domain.OutcomeBudget: // a second try would have even less
+	case res.Outcome == domain.OutcomeBudget: // a retry would have an even smaller budget
 		e.Retryable = false
 	}
 	return e
@@ -162,8 +165,8 @@ type startedRun struct {
 	State domain.State `json:"state"`
 }
 
-// start queues the run of a skill that goes on by itself, with the labels of this run and the
-// bounds of its job. A repeated call finds the run that it started.
+// start queues an independent run of a skill, with the labels of this run and the bounds of its
+// job. If the call is repeated, start returns the run that the first call queued.
 func (c *moduleCalls) start(ctx context.Context, in tool.Invocation, s *skills.Skill, args json.RawMessage) (tool.Envelope, error) {
 	if c.task.Detail.StartedBy != nil {
 		return tool.Failure(tool.KindRejected, "another run started this one, which therefore starts none"), nil
@@ -196,18 +199,19 @@ func (c *moduleCalls) start(ctx context.Context, in tool.Invocation, s *skills.S
 	return tool.Success(startedRun{fmt.Sprint(run.ID), s.Name, run.State}), nil
 }
 
-// offer is a tool of a skill that a run has (OSL-32).
+// offer is a tool that a skill offers to a run.
 type offer struct {
 	moduleapi.Offer
 	skill *skills.Skill
-	// apart: the model is not told of it, and finds it as it finds the skill, which its agent does not name.
+	// apart is set if the agent does not preload the skill. The model's list then omits the tool,
+	// and the model finds the tool by a search, as it finds the skill.
 	apart bool
 }
 
-// offersOf returns the tools that the skills of a task's agent offer to its run. registered are
-// those that their modules have registered, by skill.
+// offersOf returns the tools that the skills of a task's agent offer to its run. registered
+// contains the tools registered by modules, by skill.
 func (r *moduleRunner) offersOf(t *attempt, registered map[string][]moduleapi.Offer) (out []offer) {
-	if t.Job.Skill != nil { // a module calls no others
+	if t.Job.Skill != nil { // a module does not call other modules
 		return nil
 	}
 
@@ -218,7 +222,7 @@ func (r *moduleRunner) offersOf(t *attempt, registered map[string][]moduleapi.Of
 			continue
 		}
 
-		fit, _ := moduleapi.Offers(s) // what does not fit is said where the configuration is checked
+		fit, _ := moduleapi.Offers(s) // the configuration check reports invalid tools
 		for _, o := range slices.Concat(fit, registered[s.Name]) {
 			out = append(out, offer{o, s, apart})
 		}
@@ -226,14 +230,14 @@ func (r *moduleRunner) offersOf(t *attempt, registered map[string][]moduleapi.Of
 	return out
 }
 
-// findsTools says whether the model of a task can find tools that it is not told of.
+// findsTools reports whether the model of a task can search for unlisted tools.
 func (r *moduleRunner) findsTools(t *attempt) bool {
 	return !slices.ContainsFunc(skill.Specs(), func(s tool.Spec) bool {
 		return s.Requires == tool.RequiresUnlisted && !tool.IsAllowed(t.Agent.Allow, t.Agent.Deny, s.Name)
 	})
 }
 
-// cannotOffer says whether a skill cannot be run for the agent of a task.
+// cannotOffer reports whether a skill cannot run for the agent of a task.
 func (r *moduleRunner) cannotOffer(t *attempt, s *skills.Skill) bool {
 	has := func(name string) bool {
 		return t.given(t.Plan.Specs.Find(name)) && tool.IsAllowed(t.Agent.Allow, t.Agent.Deny, name)
@@ -243,7 +247,8 @@ func (r *moduleRunner) cannotOffer(t *attempt, s *skills.Skill) bool {
 	return !s.Manifest.Supports(runtime.GOOS) || len(moduleapi.Missing(s.Manifest)) > 0 || len(needed) > 0 || install.Verify(s) != nil
 }
 
-// registeredOffers returns the tools that the modules of a task's skills have registered, by skill.
+// registeredOffers returns the tools registered by the modules of a task's skills, by skill. It
+// logs read errors and omits the affected skills.
 func (r *moduleRunner) registeredOffers(ctx context.Context, t *attempt) map[string][]moduleapi.Offer {
 	out := map[string][]moduleapi.Offer{}
 	if t.Job.Skill != nil {
@@ -251,7 +256,7 @@ func (r *moduleRunner) registeredOffers(ctx context.Context, t *attempt) map[str
 	}
 
 	for _, s := range t.Agent.Skills.All() {
-		if s.Manifest == nil || len(s.Manifest.Tools) == 0 { // its module can register none
+		if s.Manifest == nil || len(s.Manifest.Tools) == 0 { // its module cannot register tools
 			continue
 		}
 		more, err := moduleapi.Registered(ctx, r.storageOf(t.Agent.Name, s.Name), s)
@@ -279,7 +284,7 @@ func offeredTools(_ *toolbox, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 	return out, nil
 }
 
-// offersApart says whether a tool is one of a skill that the model of a task is not told of.
+// offersApart reports whether a tool belongs to a skill and is omitted from the model's list.
 func (t *attempt) offersApart(name string) bool {
 	return slices.ContainsFunc(t.offers, func(o offer) bool { return o.apart && o.Name == name })
 }

@@ -15,25 +15,27 @@ import (
 
 const (
 	eventLog = "skill.log"
-	// maxModuleEvents is how much a module may say in one attempt; the rest is left out, and that is said.
+	// maxModuleEvents is the maximum number of events per attempt. One last event notes the
+	// omission.
 	maxModuleEvents = 1000
 	maxLogText      = 500      // characters
 	maxResult       = 16 << 10 // bytes of JSON
-	// progressEvery is how often progress goes on record at most.
+	// progressEvery is the minimum time between two recorded progress events.
 	progressEvery = 500 * time.Millisecond
 )
 
-// moduleEvents records events of a module. A repetition of an earlier attempt is recorded already.
+// moduleEvents records the events of a module. It ignores events while the module repeats an
+// earlier attempt, because that attempt has recorded them.
 type moduleEvents struct {
 	ledger *ledger.Ledger
 	run    ledger.Run
 	redact *redact.Redactor
-	live   bool // the module does what no attempt before has done
+	live   bool // the module has passed the work of earlier attempts
 
-	said     int
-	progress time.Time      // when some went on record last
-	late     map[string]any // what was said of it too soon after that
-	waiting  []ledger.Event
+	said     int            // number of events
+	progress time.Time      // time of the last recorded progress
+	late     map[string]any // latest progress, held back by progressEvery; nil if recorded
+	waiting  []ledger.Event // events for the next flush
 }
 
 func newModuleEvents(l *ledger.Ledger, run ledger.Run, r *redact.Redactor) *moduleEvents {
@@ -70,7 +72,8 @@ func (m *moduleEvents) add(kind string, data map[string]any) {
 	m.put(kind, data)
 }
 
-// settle adds the last progress, however soon it came: while a run waits, and after its end, it is what people see.
+// settle adds the progress event that progressEvery held back. People see this event while the run
+// waits and after its end.
 func (m *moduleEvents) settle() {
 	if m.late != nil {
 		m.put(moduleapi.EventProgress, m.late)
@@ -78,7 +81,8 @@ func (m *moduleEvents) settle() {
 	}
 }
 
-// result adds what the module returned, if it did, whatever it said before: the last attempt has the last word.
+// result adds the value that the module returned, if any. It is added even after maxModuleEvents
+// events and even if an earlier attempt has recorded a result.
 func (m *moduleEvents) result(e *module.End) {
 	if e == nil || e.Status != module.Returned || len(e.Value) == 0 {
 		return
@@ -94,7 +98,7 @@ func (m *moduleEvents) result(e *module.End) {
 func (m *moduleEvents) put(kind string, data map[string]any) {
 	raw, err := json.Marshal(data)
 	if err != nil {
-		return // what came as JSON can be written as JSON
+		return // cannot happen: the data was decoded from JSON
 	}
 	m.waiting = append(m.waiting, ledger.Event{Run: m.run.ID, Job: m.run.Job, Kind: kind, Data: m.redact.JSON(raw)})
 }

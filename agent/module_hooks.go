@@ -20,7 +20,8 @@ import (
 	"rouse/skills/module"
 )
 
-// The hooks of a skill (OSL-06): those that are called before its execute, and those before it is removed, in their order.
+// The hooks of a skill, in calling order. The first four are called before execute, the last two
+// before the skill is removed.
 const (
 	hookInstall   = "onInstall"
 	hookUpgrade   = "onUpgrade"
@@ -32,17 +33,17 @@ const (
 
 type hook struct {
 	name string
-	args json.RawMessage        // its argument before host; nil: it has none
-	told func(*store.Lifecycle) // what holds when it was called
+	args json.RawMessage        // argument before host; nil for none
+	told func(*store.Lifecycle) // updates the state after the hook has returned
 }
 
-// dueHooks returns the hooks of a manifest that are due for this version and these settings.
+// dueHooks returns the hooks that the manifest's version and config require before execute.
 func dueHooks(m *skills.Manifest, l store.Lifecycle, config json.RawMessage) []hook {
 	if len(config) == 0 {
 		config = json.RawMessage("{}")
 	}
 	hash := fmt.Sprintf("%x", sha256.Sum256(config))
-	from, _ := json.Marshal(l.Version) // a text
+	from, _ := json.Marshal(l.Version) // a string always encodes
 
 	var out []hook
 	add := func(due bool, name string, args json.RawMessage, told func(*store.Lifecycle)) {
@@ -58,7 +59,8 @@ func dueHooks(m *skills.Manifest, l store.Lifecycle, config json.RawMessage) []h
 	return out
 }
 
-// lastHooks are the hooks that a manifest names and that are due before its skill is removed, for an agent that has run it.
+// lastHooks returns the hooks that are due before a skill is removed. l is the state of an agent
+// that has run the skill.
 func lastHooks(m *skills.Manifest, l store.Lifecycle) []hook {
 	var out []hook
 	if l.Enabled && slices.Contains(m.LifecycleHooks, hookDisable) {
@@ -70,19 +72,20 @@ func lastHooks(m *skills.Manifest, l store.Lifecycle) []hook {
 	return out
 }
 
-// moduleHooks calls the due hooks, each in a machine of its own, before the module. A hook counts
-// as told once it has returned.
+// moduleHooks calls the due hooks before the module, each in its own machine. A hook is due until
+// it has returned.
 type moduleHooks struct {
 	host    *moduleapi.Host
 	run     ledger.Run
-	removes bool // the skill is about to be removed: after its hooks nothing is called
+	removes bool // the run only calls the last hooks of a skill, and not execute
 
-	due     []hook // not called yet, the first of them now
-	skipped []hook // that a dry run does not call
+	due     []hook // hooks to call, the current one first
+	skipped []hook // due hooks that a dry run does not call
 	state   store.Lifecycle
 }
 
-// openHooks finds the hooks that are due for a task, and has its run call them. With busy another run does so now.
+// openHooks finds the hooks that are due for a task and claims them for its run. busy is the error
+// message if another run is calling hooks of the skill, or "".
 func (r *moduleRunner) openHooks(ctx context.Context, m *moduleRun, t *attempt) (h *moduleHooks, busy string, err error) {
 	h = &moduleHooks{host: m.host, run: m.run, removes: t.Detail.Uninstall}
 	manifest := m.skill.Manifest
@@ -127,7 +130,8 @@ func (r *moduleRunner) openHooks(ctx context.Context, m *moduleRun, t *attempt) 
 	return h, "", err
 }
 
-// settle notes the state for which no hook is due, so that later hooks know it.
+// settle updates the parts of the state that no due hook will update. Later runs use the state to
+// find due hooks.
 func (h *moduleHooks) settle(m *skills.Manifest) {
 	isDue := func(names ...string) bool {
 		return slices.ContainsFunc(h.due, func(one hook) bool { return slices.Contains(names, one.name) })
@@ -148,7 +152,7 @@ func (r *moduleRunner) isOver(ctx context.Context, run int64) (bool, error) {
 	return other.State == domain.StateFinished, err
 }
 
-// now is the name of the hook that is called now; "" where none is left.
+// now returns the name of the current hook, or "" if no hook is left.
 func (h *moduleHooks) now() string {
 	if h == nil || len(h.due) == 0 {
 		return ""
@@ -159,11 +163,12 @@ func (h *moduleHooks) now() string {
 func (h *moduleHooks) returned(ctx context.Context) error {
 	h.due[0].told(&h.state)
 	h.due = h.due[1:]
-	// Also where the run is cancelled meanwhile: it was called.
+	// The hook was called, so this is recorded even if the run has been cancelled.
 	return h.host.Storage().NoteHooks(context.WithoutCancel(ctx), h.run.ID, h.state, len(h.due) == 0)
 }
 
-// launch starts the module: the hook that is due, or what the run is for.
+// launch starts the module in a new machine. It calls the next due hook, or the run's export if no
+// hook is left.
 func (p *moduleProvider) launch(ctx context.Context) error {
 	if p.instance != nil {
 		if err := p.instance.Close(); err != nil {
@@ -188,7 +193,7 @@ func (p *moduleProvider) launch(ctx context.Context) error {
 	return nil
 }
 
-// withoutRun leaves host.run out, which is about the run of execute.
+// withoutRun returns the surface without host.run, which is only for execute.
 func withoutRun(s module.Surface) module.Surface {
 	of := func(name string) bool { return strings.HasPrefix(name, "run.") }
 	s.Methods, s.Getters = slices.DeleteFunc(slices.Clone(s.Methods), of), maps.Clone(s.Getters)
@@ -196,7 +201,8 @@ func withoutRun(s module.Surface) module.Surface {
 	return s
 }
 
-// endedBy is what follows the end of a machine: after a hook that returned the next one, or execute; else the end of the run.
+// endedBy handles the end of a machine. After a hook that returned, it launches the next hook or
+// execute. Otherwise it returns the end of the run.
 func (p *moduleProvider) endedBy(ctx context.Context, e *module.End) (*model.End, error) {
 	name := p.hooks.now()
 	switch {
@@ -218,7 +224,8 @@ func (p *moduleProvider) endedBy(ctx context.Context, e *module.End) (*model.End
 	return nil, p.launch(ctx)
 }
 
-// removed is the end of a run that was for the last hooks of a skill, when none of them is left; else nil.
+// removed returns the end of a run that only calls the last hooks of a skill. It returns nil if a
+// hook is left or the run has another purpose.
 func (h *moduleHooks) removed(skill string) *model.End {
 	if !h.removes || len(h.due) > 0 {
 		return nil
@@ -226,7 +233,7 @@ func (h *moduleHooks) removed(skill string) *model.End {
 	return &model.End{Outcome: domain.OutcomeSuccess, Summary: fmt.Sprintf("the skill %s was told that it is removed", skill)}
 }
 
-// left is what a dry run says of hooks that it did not call; "" where there are none.
+// left returns the part of a dry run's summary that names the skipped hooks, or "".
 func (h *moduleHooks) left() string {
 	var names []string
 	for _, one := range h.skipped {

@@ -10,18 +10,19 @@ import (
 	"rouse/internal/domain"
 )
 
-// callTimes notes when calls began and ended. A module sees the time only by them, so that it sees
-// the same times in each attempt.
+// callTimes records the start and end times of calls. A module's clock shows only these times, so
+// that the module sees the same times in each attempt.
 type callTimes struct {
 	loop.Recorder
-	prior      map[string]time.Time // ends in earlier attempts, by key
-	priorBegun map[string]time.Time // beginnings there
+	prior      map[string]time.Time // end times in earlier attempts, by key
+	priorBegun map[string]time.Time // start times in earlier attempts, by key
 
 	mu        sync.Mutex
-	at, begun map[string]time.Time
+	at, begun map[string]time.Time // end and start times, by key
 }
 
-// newCallTimes notes the calls of an attempt that goes on from what is past, beside the record.
+// newCallTimes returns a recorder that notes call times and passes each call on to record. past
+// supplies the times of earlier attempts.
 func newCallTimes(record loop.Recorder, past history.History) *callTimes {
 	return &callTimes{Recorder: record, prior: past.MadeAt, priorBegun: past.BegunAt, at: map[string]time.Time{}, begun: map[string]time.Time{}}
 }
@@ -48,7 +49,7 @@ func (c *callTimes) AnswerCall(ctx context.Context, call loop.Call) error {
 func (c *callTimes) noteStart(call loop.Call) {
 	at, known := c.priorBegun[call.Key]
 	if !known {
-		at = call.StartedAt.Truncate(time.Millisecond) // as the ledger keeps it
+		at = call.StartedAt.Truncate(time.Millisecond) // the precision of the ledger
 	}
 
 	c.mu.Lock()

@@ -24,7 +24,7 @@ import (
 	"rouse/skills/module"
 )
 
-// stepBudgetKind is the kind of the incident of a module that has used up its steps (OSL-14).
+// stepBudgetKind is the incident kind of a module that has used up its step budget.
 const stepBudgetKind = "skill step budget"
 
 const (
@@ -32,58 +32,58 @@ const (
 	maxModuleError   = 2000 // characters
 )
 
-// moduleProvider answers in the loop with the calls that a module makes. Each attempt runs the
-// module from its beginning. Calls of earlier attempts are found by their keys and answered from
-// the record.
+// moduleProvider is a model.Provider that passes the calls of a module to the loop. Each attempt
+// runs the module from its beginning. Calls made by earlier attempts are answered from the record,
+// by key.
 type moduleProvider struct {
 	*moduleRun
 	machine  *module.Machine
-	start    module.Start // of each machine, without what it calls
+	start    module.Start // start options of execute; launch changes them for hooks
 	hooks    *moduleHooks
-	instance *module.Instance // that goes on now
+	instance *module.Instance // the running machine
 	registry *tool.Registry
 	times    *callTimes
 	prior    map[string]loop.PriorCall
 	skipped  map[string]bool
 	redact   func(string) string
 	events   *moduleEvents
-	within   string          // the key of the call that it answers; "": the run itself is the module's
-	returns  json.RawMessage // the schema of what it returns; nil: anything
-	output   json.RawMessage // what it returned, nil until then
+	within   string          // key of the call that the module answers; "" if it does the run
+	returns  json.RawMessage // schema of the return value; nil for any value
+	output   json.RawMessage // return value; nil until the module has returned
 
 	modulePosition
 	moduleCallsOpen
 	moduleRehearsal
 
-	ended *module.End // the module has; calls that it did not wait for are made
-	over  *model.End  // the run ends, whatever the module does
+	ended *module.End // end of the module; calls that it did not wait for are still made
+	over  *model.End  // end of the run, regardless of the module
 }
 
-// modulePosition is how far a module has come.
+// modulePosition is the progress of a module through its passes.
 type modulePosition struct {
 	past    history.Module
-	pass    int            // of the module, which it is in since it has read its workspace
-	renewed bool           // the module is to hear how many steps it took
-	counts  map[string]int // of equal calls so far, in this pass
+	pass    int            // current pass, set when the module reads its workspace
+	renewed bool           // the next answer must refresh the getters, for example the step count
+	counts  map[string]int // number of equal calls in this pass
 }
 
-// moduleCallsOpen are the calls of a module that have no answer yet.
+// moduleCallsOpen holds the unanswered calls of a module.
 type moduleCallsOpen struct {
-	open  map[string]openCall // that the loop makes now, by key
-	order []string            // their keys
-	held  []module.Answer     // to calls beside them
+	open  map[string]openCall // calls that the loop is making, by key
+	order []string            // keys of the open calls
+	held  []module.Answer     // answers to other calls, delivered with the results of the open ones
 }
 
 // moduleRehearsal is the state of a dry run.
 type moduleRehearsal struct {
-	dry  bool     // no call is made that changes anything
-	made []string // calls of a dry run
+	dry  bool     // the run makes only calls without effects
+	made []string // descriptions of the calls made
 }
 
 type openCall struct {
 	id    int
 	call  moduleapi.Call
-	known bool // an earlier attempt has its result
+	known bool // an earlier attempt has the result
 }
 
 func (p *moduleProvider) stop(end *model.End) {
@@ -92,7 +92,7 @@ func (p *moduleProvider) stop(end *model.End) {
 	}
 }
 
-// Stream implements model.Provider: calls, or the end.
+// Stream implements model.Provider. It yields the module's next calls or the end of the run.
 func (p *moduleProvider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
 		if ctx.Err() != nil {
@@ -115,7 +115,8 @@ func (p *moduleProvider) Stream(ctx context.Context, r model.Request) iter.Seq2[
 	}
 }
 
-// next gives the module the results of its calls, and has it go on until it needs others, or ends.
+// next gives the module the results of its calls and continues it. It returns the module's next
+// calls or the end of the run.
 func (p *moduleProvider) next(ctx context.Context, results []model.Result) ([]model.Call, *model.End, error) {
 	answers, err := p.answers(ctx, results)
 	if err != nil {
@@ -144,7 +145,7 @@ func (p *moduleProvider) next(ctx context.Context, results []model.Result) ([]mo
 		p.events.logs(e.Logs)
 
 		p.ended, answers = e.End, nil
-		goesOn := false // it stood still in a call that is answered, and what it called before waits with what comes
+		goesOn := false // the module blocks in an answered call; earlier calls are made with the next ones
 		for _, c := range e.Calls {
 			call, answer := p.take(c)
 			switch {
@@ -154,7 +155,7 @@ func (p *moduleProvider) next(ctx context.Context, results []model.Result) ([]mo
 				answers = append(answers, *answer)
 			}
 			goesOn = answer != nil && e.End == nil && slices.Contains(p.start.Surface.Blocking, c.Method)
-			if call != nil && p.open[call.Key].call.Over != "" { // whatever a module sends behind the end of its turn is not made
+			if call != nil && p.open[call.Key].call.Over != "" { // calls after the end of a turn are ignored
 				p.ended = nil
 				break
 			}
@@ -180,7 +181,7 @@ func (p *moduleProvider) next(ctx context.Context, results []model.Result) ([]mo
 	}
 }
 
-// answers are what the module gets for the calls that it waits for.
+// answers returns the answers to the open calls, and the held ones.
 func (p *moduleProvider) answers(ctx context.Context, results []model.Result) ([]module.Answer, error) {
 	answers := p.held
 	p.held = nil
@@ -211,8 +212,8 @@ func (p *moduleProvider) answers(ctx context.Context, results []model.Result) ([
 	return answers, nil
 }
 
-// seen returns the time of a call's end as its module sees it. It is zero for a call whose record
-// may be lost, because a module must not depend on that.
+// seen returns the end time of a call for the module's clock. It returns zero for a call whose
+// record may be lost, because the module must not depend on that time.
 func (p *moduleProvider) seen(c moduleapi.Call, key string) time.Time {
 	if t, ok := p.registry.Lookup(c.Tool); ok && t.Once() {
 		return time.Time{}
@@ -225,7 +226,8 @@ func (p *moduleProvider) waits(c model.Call) bool {
 	return ok && t.Waits()
 }
 
-// noteJob puts what became of a program on record, and in the workspace for which it ran (OSL-20, OSL-29).
+// noteJob records the state of a program as an event of the run and of its workspace. It does
+// nothing if the call is not a program, or if an earlier attempt has recorded its state.
 func (p *moduleProvider) noteJob(ctx context.Context, c openCall, key string) error {
 	state := p.host.JobState(c.call, key)
 	if state == "" || c.known {
@@ -240,12 +242,13 @@ func (p *moduleProvider) noteJob(ctx context.Context, c openCall, key string) er
 	by := workspace.Author{Attempt: ledger.Attempt{Run: p.run.ID, Number: p.run.Attempt}, Key: loop.InnerKey(key, "job")}
 	err := p.ledger.Workspaces.AddEvent(context.WithoutCancel(ctx), by, p.workspace.ID, workspace.JobEvent, data)
 	if errors.As(err, new(*workspace.BlockedError)) {
-		return nil // its owner has paused it meanwhile, and has the run's record
+		return nil // the workspace has been paused; the run's own event is enough
 	}
 	return err
 }
 
-// take makes a call of a module one of the loop, or answers it.
+// take returns a call for the loop to make, or the answer to the module's call. It returns neither
+// if the run ends.
 func (p *moduleProvider) take(c module.Call) (*model.Call, *module.Answer) {
 	done := func(value json.RawMessage, err error) (*model.Call, *module.Answer) {
 		a := answer(c.ID, value, err, time.Time{})
@@ -303,15 +306,15 @@ func (p *moduleProvider) take(c module.Call) (*model.Call, *module.Answer) {
 	return &model.Call{ID: key, Key: key, Name: call.Tool, Args: call.Args}, nil
 }
 
-// beginPass lets the module go on from its workspace. Only calls since the last checkpoint are
-// still answered from the record.
+// beginPass moves the module to its latest pass, which continues from the workspace. From then on,
+// only calls since the last checkpoint are answered from the record.
 func (p *moduleProvider) beginPass() {
 	p.pass, p.renewed = len(p.past.Passes), true
 	p.host.Renew(p.past.Passes[p.pass-1].Steps)
 	clear(p.counts)
 }
 
-// key names a call, the same in each attempt whose module makes it.
+// key returns the key of a call. The key is the same in each attempt that makes the call.
 func (p *moduleProvider) key(c moduleapi.Call) string {
 	prefix := ""
 	if name := p.hooks.now(); name != "" {
@@ -327,7 +330,7 @@ func (p *moduleProvider) key(c moduleapi.Call) string {
 		return loop.InnerKey(p.within, key)
 	}
 
-	// What was called since the last checkpoint of the pass before is not called twice.
+	// Calls made after the last checkpoint of the previous pass are not repeated.
 	if _, made := p.prior[key]; !made && p.pass > 0 {
 		if before, known := p.prior[p.past.Recall(p.pass, base, n)]; known {
 			p.prior[key] = before
@@ -336,7 +339,8 @@ func (p *moduleProvider) key(c moduleapi.Call) string {
 	return key
 }
 
-// rehearse notes a call of a dry run, and ends the run before one that would change anything.
+// rehearse notes a call of a dry run and reports whether to make it. It ends the run if the call
+// would change something.
 func (p *moduleProvider) rehearse(c moduleapi.Call) bool {
 	shown := p.redact(c.Describe())
 	if c.Looks() || p.effectOf(c) == domain.EffectRead {
@@ -348,7 +352,7 @@ func (p *moduleProvider) rehearse(c moduleapi.Call) bool {
 	return false
 }
 
-// effectOf is that of a call. One of a tool that is not there has none.
+// effectOf returns the effect of a call. It returns EffectRead if the tool does not exist.
 func (p *moduleProvider) effectOf(c moduleapi.Call) domain.Effect {
 	t, ok := p.registry.Lookup(c.Tool)
 	if !ok {
@@ -401,7 +405,8 @@ func (p *moduleProvider) failed(outcome domain.Outcome, format string, args ...a
 	return &model.End{Outcome: outcome, Error: text.Truncate(p.redact(fmt.Sprintf(format, args...)), maxModuleError)}
 }
 
-// returned returns the end of a run whose module returned. success: false means failure (OSL-06).
+// returned returns the end of a run after its module returned a value. The run fails if the value
+// contains success: false or does not fit the output schema.
 func (p *moduleProvider) returned(output json.RawMessage) *model.End {
 	if len(output) == 0 {
 		output = json.RawMessage("null")
@@ -411,7 +416,7 @@ func (p *moduleProvider) returned(output json.RawMessage) *model.End {
 	}
 
 	var fields map[string]any
-	_ = json.Unmarshal(output, &fields) // an output is what its skill wants: these are read where they are there
+	_ = json.Unmarshal(output, &fields) // the fields are optional; the output need not be an object
 	said := func(name string) string {
 		text, _ := fields[name].(string)
 		return text

@@ -34,17 +34,17 @@ import (
 	"rouse/skills/module"
 )
 
-// moduleRunner runs modules of skills: as a run of their own, or within a call of another run.
+// moduleRunner runs modules of skills, either as a run or within a call of another run.
 type moduleRunner struct {
 	ledger   *ledger.Ledger
 	log      *slog.Logger
 	plan     *plan.Current
 	programs *programs.Hosts
-	signIns  *signin.Book // nil: modules sign in nowhere
-	storage  string       // folder for what skills store, "" if they can store nothing
+	signIns  *signin.Book // nil if modules cannot sign in
+	storage  string       // folder for the storage files of skills; "" disables storage
 }
 
-// moduleRun is one run of a module.
+// moduleRun is one run of a module. It ends with close.
 type moduleRun struct {
 	ledger    *ledger.Ledger
 	run       ledger.Run
@@ -52,16 +52,16 @@ type moduleRun struct {
 	program   *module.Program
 	wasm      []module.WASM
 	outage    moduleOutage
-	release   func() error         // lets the machine sleep; nil: it may all the time
-	storage   string               // the file of what it stores
-	epoch     string               // of the ledger in which the run is
-	workspace *workspace.Workspace // that the run works in; nil: none
-	within    bool                 // a call of the run, which is no run of its own
+	release   func() error         // lets the machine sleep again; nil if it may sleep
+	storage   string               // storage file; "" if storage is disabled
+	epoch     string               // ledger epoch of the run
+	workspace *workspace.Workspace // workspace of the run; nil for none
+	within    bool                 // the module answers a call and does not do the run
 	redact    *redact.Redactor
-	learn     func(secret string) // keeps it out of every record
-	signIns   *signin.Book        // nil: modules sign in nowhere
+	learn     func(secret string) // adds a secret to the redactors
+	signIns   *signin.Book        // nil if modules cannot sign in
 	complete  func(context.Context, tool.Invocation, moduleapi.Completion) (moduleapi.Completed, error)
-	host      *moduleapi.Host // made with the tools
+	host      *moduleapi.Host // set by hostTools
 	completer *loop.Completer
 	provider  *moduleProvider
 }
@@ -106,7 +106,7 @@ func (r *moduleRunner) newModuleRun(ctx context.Context, t *attempt, s *skills.S
 	return m, nil
 }
 
-// storageOf is the file of what a skill stores for an agent, "" where it can store nothing.
+// storageOf returns the storage file of a skill for an agent, or "" if storage is disabled.
 func (r *moduleRunner) storageOf(agent, skill string) string {
 	if r.storage == "" {
 		return ""
@@ -128,7 +128,8 @@ func (m *moduleRun) hostTools(t *attempt, roots *tool.Roots, granted *tool.Regis
 		o.WriteFile = &write
 	}
 
-	// A required tool of an MCP server needs no other permission than its approval.
+	// A required tool of an MCP server needs only its approval, and no entry in the module's
+	// settings.
 	required := requiredServerTools(m.skill.Manifest)
 	for _, name := range required {
 		if _, ok := granted.Lookup(name); !ok {
@@ -158,7 +159,8 @@ func (m *moduleRun) hostTools(t *attempt, roots *tool.Roots, granted *tool.Regis
 	return m.host.Tools()
 }
 
-// newCompleter asks the model of a task for its modules, nil where none is asked.
+// newCompleter returns a completer that asks the task's model for its modules. It returns nil if
+// the task does not ask a model.
 func newCompleter(ctx context.Context, t *attempt) *loop.Completer {
 	if t.relay == nil || !t.AsksModel() {
 		return nil
@@ -168,7 +170,8 @@ func newCompleter(ctx context.Context, t *attempt) *loop.Completer {
 		Model: loop.ModelInfo{Name: first.Name, MaxOutput: first.MaxOutput, Window: first.ContextSize(), Temperature: first.Temperature}}
 }
 
-// startModule starts the machine that answers as the provider of a module, after the hooks that are due.
+// startModule prepares the provider of a module and launches its first machine: for the next due
+// hook, or for execute.
 func (r *moduleRunner) startModule(ctx context.Context, m *moduleRun, t *attempt, s module.Start) (err error) {
 	p := m.provider
 	if p.machine, err = r.programs.Machine(); err != nil {
@@ -194,7 +197,8 @@ func (r *moduleRunner) startModule(ctx context.Context, m *moduleRun, t *attempt
 	return p.launch(ctx)
 }
 
-// moduleInput is what a module is given: the input of its job, or of whoever started it, checked against its schema (OSL-06).
+// moduleInput returns the input of a module: the input in the request that started the run, or else
+// the input of the job. It returns an error if the input does not fit the skill's input schema.
 func moduleInput(t *attempt, data map[string]any) (json.RawMessage, error) {
 	input := t.Detail.SkillInput
 	if len(input) == 0 {
@@ -211,7 +215,7 @@ func moduleInput(t *attempt, data map[string]any) (json.RawMessage, error) {
 	}
 
 	if t.Detail.Uninstall {
-		return input, nil // hooks take none
+		return input, nil // hooks do not receive the input
 	}
 	if err := moduleapi.CheckValue(t.Job.Skill.Manifest.InputSchema, input); err != nil {
 		return nil, fmt.Errorf("the input does not fit the inputSchema of the skill %s: %w", t.Job.Skill.Name, err)
@@ -219,12 +223,14 @@ func moduleInput(t *attempt, data map[string]any) (json.RawMessage, error) {
 	return input, nil
 }
 
-// moduleSeed is the same in each attempt of a run, and in no other run; so it is for each call that a module answers, and each hook.
+// moduleSeed returns the random seed of a module. It is the same in each attempt of a run and
+// differs between runs. of distinguishes the calls and hooks within a run.
 func moduleSeed(epoch string, run int64, of string) [32]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "module %s %d %s", epoch, run, of))
 }
 
-// constants are what a module knows of its run, and of the call of a key which it answers.
+// constants returns the constants of a module's API that identify its run. call is the key of the
+// call that the module answers, or "".
 func (m *moduleRun) constants(config json.RawMessage, call string) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
 	if config != nil {
@@ -242,17 +248,18 @@ func (m *moduleRun) close() {
 		return
 	}
 	if m.release != nil {
-		_ = m.release() // fails only if it was released already
+		_ = m.release() // fails only if already released
 	}
 	if m.provider != nil && m.provider.instance != nil {
-		_ = m.provider.instance.Close() // it has ended by itself, if not
+		_ = m.provider.instance.Close() // fails only if the instance has already ended
 	}
 	if m.host != nil {
-		_ = m.host.Close() // what was acknowledged is on disk
+		_ = m.host.Close() // acknowledged writes are already on disk
 	}
 }
 
-// completing asks the model of a task for its module. What uses up a budget ends the run, whatever the module makes of it.
+// completing returns a function that asks the task's model for a module. If the budget is used up,
+// the run ends, even if the module handles the error.
 func completing(t *attempt, m *moduleRun) func(context.Context, tool.Invocation, moduleapi.Completion) (moduleapi.Completed, error) {
 	return func(ctx context.Context, in tool.Invocation, c moduleapi.Completion) (moduleapi.Completed, error) {
 		if m.completer == nil {
@@ -274,7 +281,7 @@ func completing(t *attempt, m *moduleRun) func(context.Context, tool.Invocation,
 			if res.Summary != "" {
 				return done, nil
 			}
-		case domain.OutcomeBudget, domain.OutcomeSkipped: // a day without room is no reason to skip what has begun
+		case domain.OutcomeBudget, domain.OutcomeSkipped: // a run that has begun is not skipped
 			m.provider.stop(&model.End{Outcome: domain.OutcomeBudget, Error: res.Error})
 		}
 
@@ -287,7 +294,8 @@ func completing(t *attempt, m *moduleRun) func(context.Context, tool.Invocation,
 	}
 }
 
-// stayAwake keeps the machine awake until the attempt ends, where the skill asks for that (OSL-37). The error says why it cannot be had.
+// stayAwake keeps the computer awake until the attempt ends, if the skill requires it. It returns
+// an error if the computer cannot be kept awake.
 func (m *moduleRun) stayAwake(ctx context.Context) error {
 	if !m.skill.Manifest.StaysAwake() {
 		return nil
@@ -301,8 +309,8 @@ func (m *moduleRun) stayAwake(ctx context.Context) error {
 	return nil
 }
 
-// moduleWASM returns the audited WebAssembly of a skill. The module's process gets the code,
-// because it can open no file (OSL-33).
+// moduleWASM returns the audited WebAssembly code of a skill. The code is passed to the module's
+// process, because that process cannot open files.
 func moduleWASM(s *skills.Skill) ([]module.WASM, error) {
 	codes, err := s.WASMCode()
 	if err != nil {
@@ -317,11 +325,12 @@ func moduleWASM(s *skills.Skill) ([]module.WASM, error) {
 	return out, nil
 }
 
-// moduleOutage reports whether a run of a module may wait for its model: only if nothing has begun.
+// moduleOutage tracks whether a run of a module may be postponed because its model is unavailable.
+// It may be postponed only if the model has not answered and no call has had an effect.
 type moduleOutage struct {
-	mu    sync.Mutex   // a module may ask several questions at a time
-	why   *model.Error // the model gave no answer
-	begun bool         // it gave one, or a call was made that may have changed something
+	mu    sync.Mutex   // needed because a module may ask several questions at a time
+	why   *model.Error // last error of the model
+	begun bool         // the model has answered, or a call with an effect was made
 }
 
 func (o *moduleOutage) heard(res loop.Result) {
@@ -336,7 +345,7 @@ func (o *moduleOutage) heard(res loop.Result) {
 	}
 }
 
-// made notes a call, with the effect of its tool. known says that an earlier attempt has its result.
+// made notes a call with the effect of its tool. known is set if an earlier attempt has the result.
 func (o *moduleOutage) made(c moduleapi.Call, effect domain.Effect, known bool) {
 	if c.Asks() && !known || c.Looks() || effect == domain.EffectRead {
 		return
@@ -346,7 +355,8 @@ func (o *moduleOutage) made(c moduleapi.Call, effect domain.Effect, known bool) 
 	o.begun = true
 }
 
-// failure is that of the model, in a run in which nothing has begun; nil: there is none, or it is too late to begin again.
+// failure returns the error of the model. It returns nil if the model did not fail, or if it is too
+// late to start the run again.
 func (o *moduleOutage) failure() *model.Error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -356,7 +366,7 @@ func (o *moduleOutage) failure() *model.Error {
 	return o.why
 }
 
-// requiredServerTools returns the names of the tools of MCP servers that a skill needs.
+// requiredServerTools returns the names of the MCP server tools that a skill requires.
 func requiredServerTools(m *skills.Manifest) (out []string) {
 	for _, t := range m.RequiredMCPTools {
 		out = append(out, mcp.ToolName(t.ServerName, t.ToolName))

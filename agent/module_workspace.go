@@ -16,13 +16,13 @@ import (
 	"rouse/skills"
 )
 
-// enterWorkspace puts the run of a module into the workspace that its job names, and creates it if
-// necessary (OSL-28).
+// enterWorkspace puts the run of a module into the workspace that its job names. It creates the
+// workspace if necessary, except in a dry run.
 func (r *moduleRunner) enterWorkspace(ctx context.Context, t *attempt) error {
 	m, run := t.module, t.Run
 	name, err := workspaceName(t, t.data)
 	switch {
-	case t.Detail.Uninstall: // of all that it has, nothing is for one workspace
+	case t.Detail.Uninstall: // the last hooks are not called for a workspace
 		return nil
 	case err != nil:
 		return plan.EndEarly(domain.OutcomeError, "%v", err)
@@ -67,7 +67,8 @@ func workspaceName(t *attempt, data map[string]any) (string, error) {
 	return strings.TrimSpace(name), err
 }
 
-// workspaceNamed is the workspace of a skill for an agent with a name, which is made where there is none.
+// workspaceNamed returns an agent's workspace of a skill by name. It creates the workspace if it
+// does not exist.
 func (r *moduleRunner) workspaceNamed(ctx context.Context, by workspace.Author, agent string, s *skills.Skill, name string) (workspace.Workspace, error) {
 	w, err := r.ledger.Workspaces.Named(ctx, agent, s.Name, name)
 	if !errors.Is(err, ledger.ErrNotFound) {
@@ -80,22 +81,25 @@ func (r *moduleRunner) workspaceNamed(ctx context.Context, by workspace.Author, 
 	}
 	w, err = r.ledger.Workspaces.Create(ctx, by, fresh)
 	if taken, found := r.ledger.Workspaces.Named(ctx, agent, s.Name, name); err != nil && found == nil {
-		return taken, nil // another run was faster
+		return taken, nil // another run has created it
 	}
 	return w, err
 }
 
-// defaultWorkspace is the name of the workspace that a skill gets which needs one, and was called by a model before there was any.
+// defaultWorkspace is the name of the workspace that is created if a model calls a skill that needs
+// a workspace and has no active one.
 const defaultWorkspace = "default"
 
-// workspaceFor returns the workspace for the module of a call: the run's own if it is the skill's,
-// else the only active one, or "". refused is why the skill cannot be called (OSL-23, OSL-28).
+// workspaceFor returns the name of the workspace for the module of a call. This is the run's own
+// workspace if it belongs to the skill, else the only active one. If the skill requires a workspace
+// and has none, it is defaultWorkspace. Otherwise it is "". refused is the reason if the skill
+// cannot be called.
 func (c *moduleCalls) workspaceFor(ctx context.Context, s *skills.Skill) (name string, refused *tool.Envelope, err error) {
 	if !moduleapi.KeepsWorkspace(s.Manifest) {
 		return "", nil, nil
 	}
 
-	run, err := c.runner.ledger.Runs.Get(ctx, c.task.Run.ID) // a call may have had it enter one
+	run, err := c.runner.ledger.Runs.Get(ctx, c.task.Run.ID) // an earlier call may have entered a workspace
 	if err != nil {
 		return "", nil, err
 	}
@@ -121,7 +125,8 @@ func (c *moduleCalls) workspaceFor(ctx context.Context, s *skills.Skill) (name s
 	return "", nil, nil
 }
 
-// enter has the run work in the workspace of a call's module, nil where that has none.
+// enter puts the run into the workspace of a call's module and returns it. It returns nil if the
+// module has no workspace or the call is refused.
 func (c *moduleCalls) enter(ctx context.Context, in tool.Invocation, s *skills.Skill) (w *workspace.Workspace, refused *tool.Envelope, err error) {
 	name, refused, err := c.workspaceFor(ctx, s)
 	if name == "" || refused != nil || err != nil {

@@ -25,7 +25,8 @@ func cleanResult(res ledger.Result, redact *redact.Redactor) ledger.Result {
 	return res
 }
 
-// redactingTools are tools whose answers lack the secrets: what a model has read, it can repeat.
+// redactingTools returns copies of tools that redact secrets in their results. A model could repeat
+// any secret that it reads.
 func redactingTools(tools []tool.Tool, redact *redact.Redactor) []tool.Tool {
 	out := make([]tool.Tool, len(tools))
 	for i, t := range tools {

@@ -19,7 +19,8 @@ import (
 	"rouse/internal/ledger/runs"
 )
 
-// startRecording records the exchanges of an attempt with its model, if its job asks for that.
+// startRecording starts recording the exchanges of an attempt with its model, if its job sets
+// record. The caller must call end.
 func (r *Runner) startRecording(ctx context.Context, o *loop.Options, t *attempt) (end func()) {
 	if !t.GoverningJob().Record || !t.NeedsModel() {
 		return func() {}
@@ -27,14 +28,14 @@ func (r *Runner) startRecording(ctx context.Context, o *loop.Options, t *attempt
 	return r.recordings.Start(ctx, o, t.Agent.Name, t.Try, t.found, t.Redactor(), func() string { return t.relay.Model().Name })
 }
 
-// ExportRecording returns everything that is kept of a finished run, to be replayed.
+// ExportRecording returns the recording of a finished run for a replay.
 func (r *Runner) ExportRecording(ctx context.Context, id int64) (replay.Recording, error) {
 	return r.recordings.Export(ctx, id, record.Source{Specs: r.Specs(), Redact: redactor(r.Plan.Load().Secrets), Snapshot: r.snapshotAsOf})
 }
 
-// Replay plays a run again with the current plan and the same loop. Recorded answers replace the
-// model, and recorded results replace all tools. It writes into the runner's own ledger and
-// folders, which must be temporary.
+// Replay executes a recorded run again with the current plan. Recorded answers replace the model,
+// and recorded results replace all tools. It writes to the runner's ledger and folders, which must
+// be temporary.
 func (r *Runner) Replay(ctx context.Context, rec replay.Recording) (record.Result, error) {
 	run, t, err := recordedTask(r.Plan, rec)
 	if err != nil {
@@ -73,7 +74,7 @@ func recordedTask(p *plan.Current, rec replay.Recording) (run ledger.Run, t *pla
 	return run, t, nil
 }
 
-// play plays one attempt at a recorded task. again is the run that is played.
+// play executes one attempt at a recorded task. again is the new run in the temporary ledger.
 func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, recorded *plan.Task, p *record.Player) (ledger.Result, error) {
 	t := newAttempt(recorded, a)
 	defer t.close()
@@ -87,7 +88,7 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, r
 	t.found.run = recorded.Run
 	t.found.apply(t)
 	t.wrapTool = p.AnswerFromRecord
-	if _, err := os.Stat(t.Agent.Workdir); err != nil { // nothing is read there, so nothing is made there
+	if _, err := os.Stat(t.Agent.Workdir); err != nil { // a replay does not use the workdir and must not create it
 		t.BaseDir = filepath.Dir(r.files.Folder)
 	}
 
@@ -114,7 +115,7 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, r
 	}
 
 	expect := t.Job.Expect
-	t.Job.Expect = nil // nothing was done that could be looked at
+	t.Job.Expect = nil // a replay has no effects that could be checked
 	out, err := judge(ctx, r.conditionEnv(t), t, res)
 	if len(expect) > 0 && out.Outcome.Done() {
 		p.AdoptVerdict(&out, condition.UnmetPrefix)
@@ -135,7 +136,7 @@ func (r *Runner) snapshotAsOf(ctx context.Context, run ledger.Run) (json.RawMess
 	}
 
 	if len(d.Files) > 0 {
-		// What it began without is known from the second attempt on.
+		// DroppedBefore reads earlier attempts, so this asks for the attempt after the last one.
 		left, _, err := r.files.DroppedBefore(ctx, &plan.Attempt{Task: plan.Task{Run: run}, Try: ledger.Attempt{Run: run.ID, Number: run.Attempt + 1}})
 		if err != nil {
 			return nil, err
@@ -152,7 +153,8 @@ func (r *Runner) snapshotAsOf(ctx context.Context, run ledger.Run) (json.RawMess
 	return json.Marshal(s)
 }
 
-// timesAsOf are times as they were when a run began.
+// timesAsOf returns the start of the job's last success and the end of its last run, as of the
+// start of run.
 func timesAsOf(ctx context.Context, l *ledger.Ledger, run ledger.Run) (lastSuccess, lastRun time.Time, err error) {
 	if run.Job == "" {
 		return lastSuccess, lastRun, nil

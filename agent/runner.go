@@ -31,50 +31,56 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// Options are the runner's parts.
+// Options configures a Runner. Ledger, Databases and Manifests are required.
 type Options struct {
 	Ledger    *ledger.Ledger
 	Databases *pool.Pool
-	Manifests string // folder for the lists of the files of batches
-	// Recordings is the folder for recordings of models, or "" for none.
+	Manifests string // folder for the file lists of batches
+	// Recordings is the folder for recordings of models. Empty disables recording.
 	Recordings string
-	// Scratch is the folder for running commands. New removes what a dead process left there. "" is
-	// the system's temporary folder.
+	// Scratch is the folder for the temporary files of commands. New removes leftovers of a dead
+	// process. Empty means the system's temporary folder.
 	Scratch string
-	// Storage is the folder for what skills with a module store, for each agent by itself; "" where they can store nothing.
+	// Storage is the folder for the storage files of modules, with a subfolder for each agent.
+	// Empty disables storage.
 	Storage string
-	// Placement brings here what agents have, where several nodes do runs; nil: nothing is anywhere else.
+	// Placement moves the databases and files of agents to this node. It is nil unless several
+	// nodes share the ledger.
 	Placement Placement
-	// Before is the folder for files before agent programs change them. "" is a temporary one,
-	// which no later start finds.
+	// Before is the folder for copies of files that agent programs may change. Empty means a
+	// temporary folder. Copies in a temporary folder are lost if the process dies.
 	Before string
-	// SignIns is where sign-ins of modules are kept; nil: they sign in nowhere.
+	// SignIns stores the sign-ins of modules. If nil, modules cannot sign in.
 	SignIns *servers.SignInOptions
-	// Checkouts is the folder for the private clones of runs; "" where none are made.
+	// Checkouts is the folder for the private clones of runs. Empty disables clones.
 	Checkouts string
-	// Version is that of this program, as it tells it to MCP servers.
+	// Version is the version of this program, which is sent to MCP servers.
 	Version string
-	// Servers is the folder for what is approved of MCP servers; "" where nothing is.
+	// Servers is the folder for approvals of MCP servers. If empty, no server is approved.
 	Servers string
-	// Locks is the folder for lock files of files that several processes may change. Optional.
+	// Locks is the folder for lock files, which serialize changes of a file by several processes.
+	// Optional.
 	Locks string
 	// Tools are additional tools. They cannot require RequiresSkills, RequiresUnlisted or
 	// RequiresPhases.
 	Tools []tool.Tool
-	// Live shows what runs are doing at this moment; nil: nobody looks.
+	// Live receives the progress of running attempts. If nil, progress is not reported.
 	Live *progress.Tracker
-	// Desktop reports whether there is a desktop session. Nil means that there is none.
+	// Desktop reports whether there is a desktop session. Nil means that there is no session.
 	Desktop func() bool
-	// CanDeliver reports whether a channel can deliver now (yes, no, unknown), and why. Optional.
+	// CanDeliver reports whether a channel can deliver now (yes, no, unknown), with a reason.
+	// Optional.
 	CanDeliver func(ctx context.Context, channel string) (can, why string)
 	Logger     *slog.Logger
 }
 
-// Placement has what an agent has be where its runs are done.
+// Placement moves an agent's database and files to the node that runs the agent.
 type Placement interface {
-	// Acquire brings what an agent has here, before an attempt begins.
+	// Acquire moves the agent's database and files to this node. It is called before an attempt
+	// begins.
 	Acquire(ctx context.Context, agent string) error
-	// Pin is told before anything is on record by which an agent may have made files here.
+	// Pin notes that the agent may have files on this node. It is called before a call is recorded
+	// that may create files.
 	Pin(ctx context.Context, agent string) error
 	record.Placement
 }
@@ -84,18 +90,18 @@ type Runner struct {
 	parts      Options
 	ledger     *ledger.Ledger
 	databases  *pool.Pool
-	placement  Placement // nil: nothing of an agent is anywhere else
+	placement  Placement // nil unless several nodes share the ledger
 	files      trigger.Files
 	recordings *record.Store
 	modules    *moduleRunner
 	loop       *optionsBuilder
-	specs      tool.Specs // of every tool that comes with no plan
+	specs      tool.Specs // specs of all tools that do not depend on the plan
 	log        *slog.Logger
 	programs   *programs.Hosts
 	fileLocks  *tool.Locks
 	Blockers   *blocker.Finder
 	Plan       *plan.Current
-	Models     *failover.Health // which models are not asked now
+	Models     *failover.Health // availability of models
 	Notices    *notice.Writer
 	SignIns    *servers.SignIns
 	Servers    *servers.Catalog
@@ -103,7 +109,9 @@ type Runner struct {
 	clones     *runclone.Clones
 }
 
-// New checks the options. Set gives the runner somebody to run.
+// New returns a runner without a plan. The caller must call Set before the runner can execute runs.
+// If the ledger is writable, New also cleans up after a process that died. If that cleanup fails,
+// New returns the runner and an error.
 func New(o Options) (*Runner, error) {
 	if o.Ledger == nil || o.Databases == nil || o.Manifests == "" {
 		return nil, errors.New("agent: a ledger, the databases and a folder for manifests are needed")
@@ -152,7 +160,7 @@ func New(o Options) (*Runner, error) {
 	r.Models = failover.NewHealth(r.ledger, r.log, r.Plan, pauses)
 	r.assemble()
 	r.Blockers = blocker.New(blocker.Options{Ledger: r.ledger, Databases: r.databases, Plan: r.Plan, Programs: r.programs, Models: r.Models, Servers: r.Servers})
-	if r.ledger.ReadOnly() == nil { // otherwise the next process that can write cleans up after a crash
+	if r.ledger.ReadOnly() == nil { // otherwise the next process that can write cleans up
 		ctx := context.Background()
 		if err := r.programs.Recover(ctx); err != nil {
 			return r, err
@@ -165,7 +173,7 @@ func New(o Options) (*Runner, error) {
 	return r, nil
 }
 
-// assemble makes the tools and the options of the loop from the runner's parts.
+// assemble sets the builder of the loop's options from the runner's parts.
 func (r *Runner) assemble() {
 	tools := &toolbox{
 		ledger: r.ledger, log: r.log, databases: r.databases, programs: r.programs, prompts: r.Prompts(), undoing: r.Undoing,
@@ -174,14 +182,15 @@ func (r *Runner) assemble() {
 	r.loop = &optionsBuilder{ledger: r.ledger, plan: r.Plan, placement: r.placement, servers: r.Servers, modules: r.modules, tools: tools}
 }
 
-// Set replaces the plan; runs that have started keep theirs.
+// Set replaces the plan. Runs that have started keep their plan.
 func (r *Runner) Set(p plan.Plan) {
 	r.Plan.Set(p, r.specs, hostTools(), r.parts.Desktop)
-	r.Blockers.Forget() // folders and programs that the configuration names may have changed as well
+	r.Blockers.Forget() // configured folders and programs may have changed too
 	r.Models.Reconsider(p)
 }
 
-// Executor is everything that a dispatcher asks of a runner, except the policies of the jobs.
+// Executor combines the parts of a runner that a dispatcher uses. It does not include the policies
+// of the jobs.
 type Executor struct {
 	*Runner
 	*notice.Writer
@@ -189,15 +198,16 @@ type Executor struct {
 	*Undoing
 }
 
-// Executor returns the runner as a dispatcher uses it.
+// Executor returns the runner's Executor.
 func (r *Runner) Executor() Executor { return Executor{r, r.Notices, r.Blockers, r.Undoing} }
 
-// Execute runs one attempt with the current plan. It returns an error only if the host is broken.
+// Execute executes one attempt with the current plan. It returns an error only if the host is
+// broken.
 func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 	return r.Freeze()(ctx, run, a)
 }
 
-// Freeze returns an Execute that uses the current plan, even if another plan is set later.
+// Freeze returns an Execute function that uses the current plan even after Set.
 func (r *Runner) Freeze() func(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 	p := r.Plan.Load()
 	return func(ctx context.Context, run ledger.Run, a ledger.Attempt) (res ledger.Result, err error) {
@@ -211,12 +221,13 @@ func (r *Runner) Freeze() func(ctx context.Context, run ledger.Run, a ledger.Att
 			res, err = r.execute(ctx, newAttempt(t, a))
 		}
 
-		// By the current plan: a secret that came with a reload must not reach the record either.
+		// The current plan is used, so that secrets added by a reload are redacted too.
 		return cleanResult(res, r.Plan.Load().Redactor), err
 	}
 }
 
-// WakeLimits are those of the wakes that an agent plans; false when it plans none.
+// WakeLimits returns the limits of the wakes that an agent may schedule for itself. It reports
+// false if the agent may not schedule wakes.
 func (r *Runner) WakeLimits(agent string) (schedule.Limits, bool) {
 	a, ok := r.Plan.Load().Agents[agent]
 	if !ok || a.SelfScheduling == nil {

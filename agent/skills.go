@@ -11,8 +11,8 @@ import (
 	"rouse/skills/install"
 )
 
-// skillTools adds the tools for skills, and lets reading a SKILL.md load its skill (UNI-07). A
-// reduction does not have them.
+// skillTools adds the tools for skills. It also makes reading a SKILL.md file load the skill. The
+// tools of a reduction do not include them.
 func skillTools(t *attempt, _ *tool.Roots, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error) {
 	if !t.NeedsModel() {
 		return granted, nil
@@ -45,8 +45,8 @@ func skillTools(t *attempt, _ *tool.Roots, granted *tool.Registry, all []tool.To
 		out = append(out, one)
 	}
 
-	// The lists of the agent apply to these tools too, except that tools which load others need no
-	// allowance.
+	// The agent's lists apply to these tools too. Tools that find unlisted tools need not be in the
+	// allow list.
 	finders := skill.Specs().Where(func(s tool.Spec) bool { return s.Requires == tool.RequiresUnlisted })
 	canFind := len(listed.unlisted) > 0 && !slices.ContainsFunc(finders.Names(), func(name string) bool { return !tool.IsAllowed(nil, t.Agent.Deny, name) })
 	for _, one := range more {
@@ -73,7 +73,8 @@ func skillTools(t *attempt, _ *tool.Roots, granted *tool.Registry, all []tool.To
 	return registry.WithUnlisted(o.Unlisted), nil
 }
 
-// skillRead answers a reading of a whole SKILL.md by the argument that names it.
+// skillRead answers a call that reads a whole SKILL.md file. argument is the name of the path
+// argument. It reports false if the call reads another file or only a part.
 func skillRead(shelf *skill.Loader, argument string, args json.RawMessage) (tool.Envelope, bool) {
 	var a map[string]json.RawMessage
 	var path string
@@ -83,7 +84,7 @@ func skillRead(shelf *skill.Loader, argument string, args json.RawMessage) (tool
 	return shelf.LoadFile(path)
 }
 
-// loadedSkills are the skills that the model has in its context already.
+// loadedSkills returns the skills that are already in the model's context.
 func loadedSkills(t *attempt) *skill.LoadedSet {
 	out := skill.LoadedIn(t.past.Messages)
 	for _, a := range t.found.Activated {
@@ -96,7 +97,8 @@ func loadedSkills(t *attempt) *skill.LoadedSet {
 	return skill.NewLoadedSet(out...)
 }
 
-// allowedBySkills returns a function for the commands that loaded skills allow, or nil.
+// allowedBySkills returns a function that returns the commands allowed by loaded skills. It returns
+// nil if the agent's skills do not allow commands.
 func (t *attempt) allowedBySkills() func() []shell.Grant {
 	all := t.SkillsAllowingCommands()
 	if len(all) == 0 {
@@ -105,7 +107,7 @@ func (t *attempt) allowedBySkills() func() []shell.Grant {
 
 	return func() (out []shell.Grant) {
 		for _, a := range all {
-			if t.loaded.Has(a.Name) && install.Verify(a.Skill) == nil { // what it was loaded as
+			if t.loaded.Has(a.Name) && install.Verify(a.Skill) == nil { // unchanged since it was loaded
 				out = append(out, a.Grants...)
 			}
 		}

@@ -18,27 +18,27 @@ import (
 	"rouse/internal/ledger/label"
 )
 
-// snapshot is what an attempt found in the ledger, the database and the folders when it began. A
-// replay takes it from the recording.
+// snapshot holds the state of the ledger, the database and the folders at the start of an attempt.
+// A replay reads it from the recording.
 type snapshot struct {
 	prompt.Snapshot
 	history.Reverted
 
 	LastSuccess time.Time `json:"last_success,omitzero"`
 	LastRun     time.Time `json:"last_run,omitzero"`
-	Mode        string    `json:"mode,omitempty"` // in which the agent worked
-	// The tools that modules of skills have registered, by skill.
+	Mode        string    `json:"mode,omitempty"` // mode of the agent
+	// Tools registered by modules of skills, by skill.
 	Registered map[string][]moduleapi.Offer `json:"registered,omitempty"`
-	// The MCP servers, with the tools of them that are approved.
+	// MCP servers with their approved tools.
 	Servers []mcp.Given `json:"servers,omitempty"`
-	// What is left of the files that started the run.
+	// Files that started the run. Gone marks removed files.
 	File     *ledger.File   `json:"file,omitempty"`
 	Files    []snapshotFile `json:"files,omitempty"`
 	Manifest string         `json:"manifest,omitempty"`
-	Body     string         `json:"body,omitempty"` // of the request that started the run
+	Body     string         `json:"body,omitempty"` // body of the webhook request that started the run
 
-	run        ledger.Run    // as templates know it
-	registered []label.Place // where the registered tools lie that the model is told of
+	run        ledger.Run    // run for template data
+	registered []label.Place // storage of the registered tools; the prompt gets its labels
 }
 
 type snapshotFile struct {
@@ -104,9 +104,9 @@ func (s snapshot) templateData(t *attempt) map[string]any {
 	return data
 }
 
-// admitPrompt records the labels of what the prompt of an attempt shows.
+// admitPrompt records the labels of the content in the attempt's prompt.
 func (t *attempt) admitPrompt(ctx context.Context) error {
-	if t.wrapTool != nil { // a replay shows nothing new
+	if t.wrapTool != nil { // a replay does not read new content
 		return nil
 	}
 	s := t.found

@@ -34,38 +34,39 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// toolbox makes the tools of runs.
+// toolbox creates the tools of runs.
 type toolbox struct {
-	ledger     *ledger.Ledger // nil: the tools are only told of, and never called
+	ledger     *ledger.Ledger // nil if the tools are only listed and never called
 	log        *slog.Logger
 	databases  *pool.Pool
 	programs   *programs.Hosts
 	prompts    prompt.Sources
 	undoing    *Undoing
 	fileLocks  *tool.Locks
-	before     string      // folder for files before agent programs change them
-	additional []tool.Tool // beside those of the families
+	before     string      // folder for copies of files that agent programs may change
+	additional []tool.Tool // tools outside the families
 	canDeliver func(ctx context.Context, channel string) (can, why string)
 }
 
-// family is a set of tools, what is known of them, and how a run comes by them.
+// family is a set of tools, with their specs and the functions that create them for a run.
 type family struct {
-	specs tool.Specs // nil: those of a plan, see plan.NewActive
-	// onHost: its tools reach files or start programs, which an agent of ModeNone does not.
+	specs tool.Specs // nil if the specs come from the plan, see plan.NewActive
+	// onHost is set if the tools access files or start programs. Agents of ModeNone do not get
+	// them.
 	onHost bool
-	// tools makes the tools of a run, before its agent's lists are applied. Optional.
+	// tools creates the tools of a run, before the agent's allow and deny lists apply. Optional.
 	tools func(b *toolbox, t *attempt, roots *tool.Roots) ([]tool.Tool, error)
-	// extend adds tools that are made of the granted ones. Optional.
+	// extend adds tools that are built from the granted tools. Optional.
 	extend func(t *attempt, roots *tool.Roots, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error)
 }
 
-// known are the families, once somebody has asked: what is known of their tools is the same in each run.
+// known caches the families, which are the same for all runs.
 var known struct {
 	once     sync.Once
 	families []family
 }
 
-// families are all the tools that there are: what is known of them anywhere comes from here. They must not be changed.
+// families returns all tool families. The caller must not change them.
 func families() []family {
 	known.once.Do(func() {
 		known.families = []family{
@@ -84,13 +85,13 @@ func families() []family {
 			{specs: skill.Specs(), extend: skillTools},
 			{specs: tool.Specs{loop.StepSpec()}, extend: withSteps},
 			{specs: moduleapi.Specs(), extend: withHost},
-			{specs: executor.Specs()}, // its run has no other, see executorRegistry
+			{specs: executor.Specs()}, // the only tool of its run, see executorRegistry
 		}
 	})
 	return known.families
 }
 
-// Specs returns the specs of all tools of this version, and of the given ones.
+// Specs returns the specs of all built-in tools and of the given tools.
 func Specs(beside ...tool.Tool) tool.Specs {
 	var out tool.Specs
 	for _, f := range families() {
@@ -103,12 +104,13 @@ func Specs(beside ...tool.Tool) tool.Specs {
 	return out
 }
 
-// IsHostTool says whether a tool reaches files or starts programs, so that an agent of ModeNone lacks it.
+// IsHostTool reports whether a tool accesses files or starts programs. Agents of ModeNone do not
+// have such tools.
 func IsHostTool(name string) bool {
 	return hostTools().Find(name).Name != ""
 }
 
-// hostTools returns the specs of the tools that IsHostTool reports.
+// hostTools returns the specs of the tools for which IsHostTool returns true.
 func hostTools() (out tool.Specs) {
 	for _, f := range families() {
 		if f.onHost {
@@ -118,10 +120,10 @@ func hostTools() (out tool.Specs) {
 	return out
 }
 
-// Specs is what is known of every tool that the runner's agents could have.
+// Specs returns the specs of all tools that the runner's agents can have.
 func (r *Runner) Specs() tool.Specs { return r.Plan.Load().Specs }
 
-// checkSpecs refuses two tools of one name, and one of which too little is known.
+// checkSpecs returns an error if a spec is invalid or two specs have the same name.
 func checkSpecs(specs tool.Specs) error {
 	seen := map[string]bool{}
 	for _, s := range specs {
@@ -156,7 +158,7 @@ func (b *toolbox) registry(t *attempt) (*tool.Registry, error) {
 		return nil, err
 	}
 
-	// A playbook passes results on to its next calls, so they stay whole.
+	// Only models get redacted results. A playbook passes results on to its next calls.
 	if t.NeedsModel() && len(t.Plan.Secrets) > 0 {
 		all = redactingTools(all, t.Redactor())
 	}
@@ -172,7 +174,7 @@ func (b *toolbox) registry(t *attempt) (*tool.Registry, error) {
 		return nil, err
 	}
 
-	// Made of the tools that were granted, so only after the agent's lists.
+	// The extensions are built from the granted tools, so the agent's lists apply first.
 	registry = registry.Filter(t.Agent.Allow, t.Agent.Deny)
 	for _, f := range families() {
 		if f.extend == nil {
@@ -186,7 +188,7 @@ func (b *toolbox) registry(t *attempt) (*tool.Registry, error) {
 	return registry, t.checkKnown(registry.Names()...)
 }
 
-// executorRegistry returns the tool of a run that an agent program does.
+// executorRegistry returns the tool of a run that an executor does.
 func (b *toolbox) executorRegistry(t *attempt, roots *tool.Roots) (*tool.Registry, error) {
 	launcher, err := b.programs.Launcher(&t.Attempt, roots)
 	if err != nil {
@@ -208,7 +210,7 @@ func (b *toolbox) executorRegistry(t *attempt, roots *tool.Roots) (*tool.Registr
 	return registry, t.checkKnown(registry.Names()...)
 }
 
-// allTools is each tool of a task, before its agent's lists of tools.
+// allTools returns the tools of a task before its agent's allow and deny lists apply.
 func (b *toolbox) allTools(t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 	var all []tool.Tool
 	for _, f := range families() {
@@ -232,7 +234,8 @@ func (b *toolbox) allTools(t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 	return all, nil
 }
 
-// checkKnown refuses a tool that no family tells of: nobody who asks for its properties would find it.
+// checkKnown returns an error if the plan has no spec for a tool, because code that looks up the
+// tool's properties would not find them.
 func (t *attempt) checkKnown(names ...string) error {
 	for _, name := range names {
 		if t.Plan.Specs.Find(name).Name == "" {
@@ -242,7 +245,7 @@ func (t *attempt) checkKnown(names ...string) error {
 	return nil
 }
 
-// given reports whether the run has a tool, before its agent's lists are applied.
+// given reports whether the run has a tool before its agent's allow and deny lists apply.
 func (t *attempt) given(s tool.Spec) bool {
 	switch s.Requires {
 	case tool.RequiresModule:
@@ -260,20 +263,21 @@ func controlTools(b *toolbox, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 	}
 
 	all, err := control.Tools(o)
-	if err != nil || !t.NeedsModel() { // a playbook could do nothing with the answer
+	if err != nil || !t.NeedsModel() { // a playbook could not use the answer
 		return all, err
 	}
 	clarify, err := control.Clarify()
 	return append(all, clarify), err
 }
 
-// sharesContent reports whether a tool hands content to the owner, which an agent without files can do as well.
+// sharesContent reports whether a tool passes content to the owner. Agents without files may have
+// such tools too.
 func sharesContent(s tool.Spec) bool { return s.Writes == tool.WritesArtifact }
 
 func readsHost(s tool.Spec) bool { return !sharesContent(s) }
 
-// fileRecords returns what the tools of a run record changes of files and artifacts with. A runner without a ledger only answers
-// questions about a plan, and makes no calls: it gets records without a database.
+// fileRecords returns the recorders for file changes and artifacts. If l is nil, they have no
+// database: the tools are then only listed and never called.
 func fileRecords(l *ledger.Ledger) (*fileop.FileOps, *artifact.Artifacts) {
 	if l == nil {
 		return &fileop.FileOps{}, &artifact.Artifacts{}
@@ -307,7 +311,7 @@ func nextTools(b *toolbox, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 	}
 
 	o := next.Options{Ledger: b.ledger, Limits: *t.Agent.SelfScheduling, Wake: t.Detail.Wake, Redact: t.Redactor().Replace}
-	if by := t.Detail.StartedBy; by != nil { // what it plans goes back to the same job
+	if by := t.Detail.StartedBy; by != nil { // its wakes belong to the job of the run that started it
 		o.Wake = &ledger.WakeDetail{Job: by.Job}
 	}
 	if t.Agent.Database {
@@ -353,7 +357,7 @@ func workspaceTools(b *toolbox, t *attempt, _ *tool.Roots) ([]tool.Tool, error) 
 	}})
 }
 
-// withSteps adds the tool of runs that go in phases, which no list of tools leaves out.
+// withSteps adds the step tool to a phased run, regardless of the agent's lists.
 func withSteps(t *attempt, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
 	if !t.Phased() {
 		return granted, nil
@@ -366,7 +370,8 @@ func withSteps(t *attempt, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool)
 	return granted.With(step)
 }
 
-// withHost adds what the module of a run gets of its host, which no list of tools leaves out: its manifest declares it.
+// withHost adds the host tools of a run's module. The module's manifest decides which tools
+// these are, and the agent's lists do not apply.
 func withHost(t *attempt, roots *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
 	if t.module == nil {
 		return granted, nil
@@ -391,7 +396,7 @@ func withTools(registry *tool.Registry, tools []tool.Tool) (_ *tool.Registry, er
 //go:embed reduce.md
 var reduceText string
 
-// withReduce adds the reduce tool if the agent may have it and has something to read with (OSA-24).
+// withReduce adds the reduce tool if the agent may have it and has a tool to read with.
 func withReduce(t *attempt, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
 	if t.reducer == nil {
 		return granted, nil
@@ -408,7 +413,7 @@ func withReduce(t *attempt, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool
 	return granted.With(reduce)
 }
 
-// newReducer is nil where no model answers.
+// newReducer returns the reducer of a task, or nil if the task does not need a model.
 func newReducer(t *attempt) *loop.Reducer {
 	if !t.NeedsModel() {
 		return nil

@@ -8,15 +8,16 @@ import (
 	"rouse/agent/tool"
 )
 
-// toolShare is the divisor of a narrow context for the list of tools.
+// toolShare is the divisor of the context size that limits the list of tools: one third.
 const toolShare = 3
 
 type listing struct {
-	unlisted []string // can be loaded, and called by name all the same
-	brief    bool
+	unlisted []string // tools omitted from the list; the model can load or call them by name
+	brief    bool     // shortened descriptions
 }
 
-// listingOf returns the fullest listing that a context has room for. It is the same for all attempts of a run.
+// listingOf returns the fullest listing that fits into the model's context. It returns the same
+// listing for all attempts of a run.
 func listingOf(t *attempt, granted *tool.Registry) listing {
 	all := listingsOf(t, granted)
 	for _, l := range all[:len(all)-1] {
@@ -33,7 +34,7 @@ func listingsOf(t *attempt, granted *tool.Registry) []listing {
 		return unlisted(granted, func(s tool.Spec) bool { return t.offersApart(s.Name) || apart(s) })
 	}
 	named := func(s tool.Spec) bool {
-		return slices.Contains(t.Agent.Allow, s.Name) || s.Writes == tool.WritesArtifact && t.Agent.HostFolder != "" // as its prompt does
+		return slices.Contains(t.Agent.Allow, s.Name) || s.Writes == tool.WritesArtifact && t.Agent.HostFolder != "" // named in the prompt
 	}
 	chosen := unlisted(func(s tool.Spec) bool { return s.OnDemand && !named(s) })
 	globs := t.Agent.OnDemand
@@ -52,7 +53,8 @@ func listingsOf(t *attempt, granted *tool.Registry) []listing {
 	return out
 }
 
-// unlisted returns the names of the tools for which apart is true. Tools by which a run ends or waits are always listed.
+// unlisted returns the names of the tools for which apart returns true. It omits tools that end the
+// run or make it wait, because they are always listed.
 func unlisted(granted *tool.Registry, apart func(tool.Spec) bool) (out []string) {
 	for _, name := range granted.Names() {
 		if one, _ := granted.Lookup(name); apart(one.Spec()) && !one.Ends() {

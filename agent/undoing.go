@@ -11,7 +11,7 @@ import (
 	"rouse/internal/ledger"
 )
 
-// Undoing reverts what runs have changed, by the current plan.
+// Undoing reverts the changes of runs, using the current plan.
 type Undoing struct {
 	ledger    *ledger.Ledger
 	plan      *plan.Current
@@ -21,7 +21,7 @@ type Undoing struct {
 	placement Placement
 }
 
-// Undo reverts the changes of a run to files and to the database of its agent, by the current plan.
+// Undo reverts the changes of a run to files and to its agent's database, using the current plan.
 func (u *Undoing) Undo(ctx context.Context, run ledger.Run, o undo.Options) (undo.Result, error) {
 	return u.undoer(run.Agent).Undo(ctx, run, o)
 }
@@ -35,11 +35,12 @@ func (u *Undoing) undoer(agent string) undo.Undoer {
 	}
 }
 
-// OnFinalize undoes the changes of a run that ends without an attempt, if its job has undo_on_failure.
+// OnFinalize undoes the changes of a run that ends without an attempt if its job has
+// undo_on_failure. It returns the redacted result.
 func (u *Undoing) OnFinalize(ctx context.Context, run ledger.Run, res ledger.Result) ledger.Result {
 	t, err := u.plan.Resolve(run)
 	if err != nil {
-		return res // the job is gone, and its setting with it
+		return res // the job is no longer configured
 	}
 	if t.Job.UndoOnFailure {
 		res = u.undoer(run.Agent).OnFailure(ctx, run, res)

@@ -12,21 +12,22 @@ import (
 	"rouse/internal/jsonread"
 )
 
-// Arguments are the arguments of a tool's calls. They are known without making the tool.
+// Arguments describes the arguments of a tool. It does not require a tool, only its spec.
 type Arguments struct {
 	schema   *jsonschema.Schema
 	synonyms [][2]string
 	whole    *jsonschema.Resolved // nil if a Go type describes the arguments
 }
 
-// Unknown stands in the arguments of a planned call for a value that is only known when the call is made.
+// Unknown is a placeholder in the arguments of a planned call for a value that is known only when
+// the call is made.
 type Unknown struct{}
 
-// ArgumentError is a wrong argument of a call.
+// ArgumentError describes an invalid argument of a call.
 type ArgumentError struct {
-	Field    string // like rows[0].amount
+	Field    string // path of the argument, for example rows[0].amount
 	Message  string
-	Expected string // "" if the message says it
+	Expected string // expected value; "" if the message contains it
 }
 
 func (e *ArgumentError) refusal() *Refusal {
@@ -43,28 +44,29 @@ func (s Spec) Arguments() (Arguments, error) {
 	return Arguments{schema: schema, whole: whole}, err
 }
 
-// typedSchema holds the schemas that follow from the Go type of a tool's arguments. Both are
-// shared.
+// typedSchema holds the schemas derived from the Go type of a tool's arguments. Both are shared and
+// must not be changed.
 type typedSchema struct {
-	checks *jsonschema.Schema // of calls
-	told   json.RawMessage    // as a model is told of it
+	checks *jsonschema.Schema // full schema, which validates calls
+	told   json.RawMessage    // plain subset for models
 }
 
-// typedSchemas keeps the schemas for all runs: making those of an agent's tools takes longer than a
-// short run.
+// typedSchemas caches the schemas for all runs, because creating them takes longer than a short
+// run.
 var typedSchemas = struct {
 	sync.Mutex
 	made map[string]typedSchema
 }{made: map[string]typedSchema{}}
 
-// mostTypedSchemas bounds typedSchemas, because the values of some arguments are configured.
+// mostTypedSchemas is the maximum size of typedSchemas. The cache needs a limit because the allowed
+// values of some arguments come from the configuration.
 const mostTypedSchemas = 4096
 
 func (s Spec) typed() (typedSchema, error) {
 	if s.Args == nil {
 		return typedSchema{}, fmt.Errorf("tool %s: its arguments have no schema", s.Name)
 	}
-	// Types of one name in two packages or functions have different addresses.
+	// %p distinguishes types with the same name from different packages or functions.
 	key := fmt.Sprintf("%s %p %q %q", s.Name, s.Args, s.Enum, s.Suggested)
 	typedSchemas.Lock()
 	defer typedSchemas.Unlock()
@@ -95,7 +97,8 @@ func (s Spec) typed() (typedSchema, error) {
 	return out, nil
 }
 
-// schema describes the arguments: the fields of Args without omitempty are required. It is shared.
+// schema returns the full schema of the arguments. Fields of Args without omitempty are required.
+// The caller must not change it, because it is shared.
 func (s Spec) schema() (*jsonschema.Schema, error) {
 	if len(s.Schema) == 0 {
 		typed, err := s.typed()
@@ -118,11 +121,11 @@ func (s Spec) newSchema() (*jsonschema.Schema, error) {
 	return schema, s.addEnum(schema, s.Enum)
 }
 
-// argumentTypes are the types of arguments that describe themselves.
+// argumentTypes contains the schemas of argument types with their own JSON encoding.
 var argumentTypes = map[reflect.Type]*jsonschema.Schema{reflect.TypeFor[Values](): {Types: []string{typeArray, typeObject}}}
 
-// Values is an argument that is a list of values, or an object of them. Models are asked for an
-// object, in which each value keeps its type.
+// Values is an argument that is either a list or an object. The schema asks models for an object,
+// in which each value keeps its type.
 type Values struct {
 	List  []any
 	Named map[string]any
@@ -136,7 +139,8 @@ func (v *Values) UnmarshalJSON(raw []byte) error {
 	return jsonread.UnmarshalNumbers(raw, &v.Named)
 }
 
-// addEnum bounds what string arguments may be.
+// addEnum restricts string arguments to the allowed values. It returns an error if an argument does
+// not exist.
 func (s Spec) addEnum(schema *jsonschema.Schema, allowed map[string][]string) error {
 	for field, values := range allowed {
 		p, ok := schema.Properties[field]
@@ -150,11 +154,11 @@ func (s Spec) addEnum(schema *jsonschema.Schema, allowed map[string][]string) er
 	return nil
 }
 
-// Schema is their JSON Schema.
+// Schema returns the JSON Schema of the arguments.
 func (a Arguments) Schema() (json.RawMessage, error) { return json.Marshal(a.schema) }
 
-// Check reports all that is wrong with the arguments of a planned call, by the rules of the call
-// itself. Numbers are json.Number, and an Unknown is right everywhere.
+// Check returns all errors in the arguments of a planned call, using the rules for a real call.
+// Numbers must be json.Number. An Unknown is valid for every argument.
 func (a Arguments) Check(given map[string]any) []ArgumentError {
 	c := argumentCheck{synonyms: a.synonyms}
 	c.object("", a.schema, given)

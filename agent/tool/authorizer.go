@@ -8,53 +8,59 @@ import (
 	"strings"
 )
 
-// What becomes of a call that needs its owner's approval.
+// Values of on_denied: the treatment of a call that needs its owner's approval.
 const (
-	OnDeniedPark     = "park"     // the run waits for it
-	OnDeniedFail     = "fail"     // the call is refused, and the run ends
-	OnDeniedContinue = "continue" // the call is refused, and the run goes on
+	OnDeniedPark     = "park"     // the run waits for the approval
+	OnDeniedFail     = "fail"     // the call is refused and the run ends
+	OnDeniedContinue = "continue" // the call is refused and the run continues
 )
 
-// Authorizer holds the rules of an agent for what its calls would do (UNI-06). It only decides:
-// the caller brings the taint of the run and the answers of its owner.
+// Authorizer applies the rules of an agent to the Access of its calls. It keeps no state: the
+// caller supplies the taint of the run and the decisions of the owner.
 type Authorizer struct {
 	Agent    string
-	OnDenied string // "" is OnDeniedPark
-	MinTier  string // the weakest confinement of programs; "" is B, and A once the run holds untrusted content
-	// Met describes the origin of each label of the run. NotPrivate is Need.NotPrivate of its private data.
+	OnDenied string // "" means OnDeniedPark
+	// MinTier is the weakest allowed sandbox tier of programs. Empty means A if the run holds
+	// untrusted content, and B otherwise.
+	MinTier string
+	// Met describes the origin of each label of the run. NotPrivate is the Access.NotPrivate of the
+	// run's private data.
 	Met        map[Taint]string
 	NotPrivate string
 }
 
-// OwnerDecision is what an owner has answered about an action.
+// OwnerDecision is the owner's decision about an action. The zero value means no decision.
 type OwnerDecision struct {
-	Standing bool // a standing approval, until it is revoked
+	Standing bool // approved until revoked
 	Once     bool // approved for this call
 	Denied   bool // denied in this run
 	Reason   string
 }
 
-// Verdict is what becomes of a call: it is made, unless it is refused or its owner is asked.
+// Verdict is the authorizer's decision about a call. The call may be made unless Refusal or Ask is
+// set.
 type Verdict struct {
-	Refusal *Envelope // answers the call in place of its tool
-	Denied  bool      // the later calls of the same answer are not made either (OSA-07)
+	Refusal *Envelope // answer to a refused call
+	Denied  bool      // later calls of the same model answer are not made either
 	Ask     *ApprovalRequest
-	// Approved is the hash of the action that the owner's approval is for; "" when none was needed.
+	// Approved is the hash of the action that the owner approved, or "" if no approval was needed.
 	Approved string
 }
 
-// ApprovalRequest is what an owner is asked to approve.
+// ApprovalRequest is a request for the owner's approval of a call.
 type ApprovalRequest struct {
-	Call, Tool         string   // the key of the call, and the tool that it calls
-	Shown              string   // what it would do, exactly
-	Why                string   // the reasons why it needs an approval
-	Hash               string   // of the action; an answer applies only to this action
-	NoStandingApproval bool     // no standing approval is possible
-	Settings           []string // settings of the agent or commands that would allow the call without approval
+	Call, Tool         string   // key of the call and name of the tool
+	Shown              string   // exact action for display
+	Why                string   // reasons for which the call needs an approval
+	Hash               string   // hash of the action; the answer applies only to this action
+	NoStandingApproval bool     // a standing approval is not possible
+	Settings           []string // settings or commands that would allow the call without an approval
 }
 
-// Decide judges a call, in the order deny, grant, tier, approval. taint is that of the run before
-// the call. said is called only for an action that needs an approval.
+// Decide returns the verdict about a call. It checks in this order: refusal, denial, grant, tier,
+// approval. taint is the taint of the run before the call. said returns the owner's decision about
+// an action. It is called only if the action needs an approval. Decide returns an error only if
+// said or Bind fails.
 func (g Authorizer) Decide(tool string, n Access, taint Taint, said func(hash string) (OwnerDecision, error)) (Verdict, error) {
 	if n.Refused != nil {
 		return refuse(*n.Refused, tool, false), nil
@@ -92,9 +98,10 @@ func (g Authorizer) Decide(tool string, n Access, taint Taint, said func(hash st
 		return refuse(Failure(KindUserDenied, "%s", text), tool, true), nil
 	case !allowed && n.MissingGrant != "" && g.neverAsks():
 		return g.rejected(tool, n.MissingGrant), nil
-	// Before the approval, also of what is approved already: nobody should be asked about a program
-	// that cannot be started here. The labels of this call count, for the program reads what brings
-	// them. Tiers compare as letters, A is the strongest; "" is no program and never too weak.
+	// The tier is checked before the approval, even if the call is already approved: the owner must
+	// not be asked about a program that cannot start here. The labels of this call count, because
+	// the program reads the data. Tiers compare as letters, and A is the strongest. "" means no
+	// program.
 	case n.Tier > g.minTier(taint|n.AddsTaint):
 		return refuse(Failure(KindRejected, "programs are confined on tier %s here, and this run asks for tier %s at least; its owner sees with rouse doctor what to install, or lowers min_tier", n.Tier, g.minTier(taint|n.AddsTaint)), tool, false), nil
 	case allowed:
@@ -114,7 +121,7 @@ func (g Authorizer) rejected(tool, why string) Verdict {
 	return refuse(Failure(KindRejected, "%s, and this agent does not ask its owner", why), tool, g.OnDenied == OnDeniedFail)
 }
 
-// minTier is the weakest confinement in which a run may start programs.
+// minTier returns the weakest sandbox tier in which a run may start programs.
 func (g Authorizer) minTier(taint Taint) string {
 	switch {
 	case g.MinTier != "":
@@ -125,7 +132,8 @@ func (g Authorizer) minTier(taint Taint) string {
 	return "B"
 }
 
-// approvalReasons returns why a call needs an approval, or "", and the settings that would allow it.
+// approvalReasons returns the reasons for which a call needs an approval, or "" if it does not need
+// one. settings are the settings that would allow the call.
 func (g Authorizer) approvalReasons(n Access, taint Taint) (reasons string, settings []string) {
 	var why []string
 	if n.MissingGrant != "" {
@@ -133,8 +141,8 @@ func (g Authorizer) approvalReasons(n Access, taint Taint) (reasons string, sett
 		settings = append(settings, n.Grant)
 	}
 
-	// A run that already holds all three labels does so with its owner's approval. From then on each
-	// further effect beyond the host is asked about, and what it reads is not.
+	// If a run already holds all three labels, its owner has approved that. From then on, each
+	// outward call needs an approval, but reads do not.
 	all := taint | n.AddsTaint
 	if added := all &^ taint; all == AllTaints && (added != 0 || n.AddsTaint&Outward != 0) {
 		why = append(why, fmt.Sprintf("the run would bring together untrusted content (%s), private data (%s) and an external effect (%s)",
@@ -158,7 +166,7 @@ func (g Authorizer) approvalReasons(n Access, taint Taint) (reasons string, sett
 	return strings.Join(why, "; "), settings
 }
 
-// origin describes the origin of one label.
+// origin returns a description of the origin of one label.
 func (g Authorizer) origin(label Taint, n Access, taint Taint) string {
 	switch {
 	case taint&label == 0, label == Outward && n.AddsTaint&Outward != 0:
@@ -174,11 +182,11 @@ func refuse(e Envelope, tool string, denied bool) Verdict {
 	return Verdict{Refusal: &e, Denied: denied}
 }
 
-// ActionHash names an action of an agent: SHA-256 in hexadecimal.
+// ActionHash returns the hexadecimal SHA-256 hash that identifies an action of an agent.
 func ActionHash(agent, tool, action string) string {
 	h := sha256.New()
 	for _, part := range []string{agent, tool, action} {
-		// With its length before each part, "ab"+"c" and "a"+"bc" have different hashes.
+		// The length before each part gives "ab"+"c" and "a"+"bc" different hashes.
 		fmt.Fprintf(h, "%d:%s,", len(part), part)
 	}
 	return hex.EncodeToString(h.Sum(nil))

@@ -12,8 +12,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// TestAuthorizer: UNI-06, every combination of what a call needs, the taint of its run, its owner's
-// settings and its owner's answer has the verdict of the rules in security.md.
+// TestAuthorizer checks every combination of a call's Access, the run's taint, the owner's settings
+// and the owner's decision (UNI-06). The verdict must follow the rules in security.md.
 func TestAuthorizer(t *testing.T) {
 	row := contract.Of(t, "UNI-06")
 	modes := []string{"", row.Quote("park"), row.Quote("fail"), row.Quote("continue")}
@@ -67,7 +67,7 @@ func verdict(v tool.Verdict) string {
 	return fmt.Sprintf("%+v", v)
 }
 
-// wanted is the rule in the words of the documents, one after the other.
+// wanted returns the verdict by the documented rules, applied one after the other.
 func wanted(n tool.Access, least, onDenied string, taint tool.Taint, s tool.OwnerDecision) string {
 	if n.Refused != nil { // deny
 		return "invalid_args false"
@@ -107,7 +107,8 @@ func wanted(n tool.Access, least, onDenied string, taint tool.Taint, s tool.Owne
 	return "ask"
 }
 
-// An approval is for one action of one agent by one tool, however they are spelled together.
+// TestActionHash checks that different agents, tools and actions have different hashes, even if
+// their concatenations are equal.
 func TestActionHash(t *testing.T) {
 	seen := map[string]string{}
 	for _, parts := range [][3]string{{"a", "t", "x"}, {"at", "", "x"}, {"a", "tx", ""}, {"b", "t", "x"}, {"a", "u", "x"}, {"a", "t", "x "}, {"a", "t", ""}, {"a", "1:t,1:x", ""}} {
@@ -119,7 +120,7 @@ func TestActionHash(t *testing.T) {
 	}
 }
 
-// What an owner is shown says what would be done and why it is asked.
+// TestApprovalSays checks that an approval request contains the action and the reasons.
 func TestApprovalSays(t *testing.T) {
 	n := tool.Access{MissingGrant: "no grant covers mail", AddsTaint: tool.Outward, Action: "to bob", Shown: "mail bob"}
 	v, err := tool.Authorizer{Agent: "a"}.Decide("send", n, tool.Untrusted|tool.Private, func(hash string) (tool.OwnerDecision, error) {
@@ -139,7 +140,7 @@ func TestApprovalSays(t *testing.T) {
 	}
 }
 
-// TestBind: what is found out for an approval alone is found out when one is needed, and counts for it.
+// TestBind checks that Bind is called only if an approval is needed, and that its result is used.
 func TestBind(t *testing.T) {
 	t.Parallel()
 	bound := 0
@@ -176,8 +177,8 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// TestActionOfArguments: a call that may be asked about because of its labels alone is an action of its own by
-// its arguments, however they are written: a standing approval for one path covers no other.
+// TestActionOfArguments checks that the normalized arguments identify the action if the Access has
+// no Action. A standing approval for one path must not cover another path.
 func TestActionOfArguments(t *testing.T) {
 	t.Parallel()
 	spec := tool.Spec{Name: "look", Description: "looks", Effect: domain.EffectRead, Class: tool.ClassRead}
@@ -209,8 +210,8 @@ func TestActionOfArguments(t *testing.T) {
 	}
 }
 
-// UNI-06: what a tool says of its calls is asked also of one that keeps within what is the agent's; of one that says nothing, and
-// does not, nobody knows.
+// TestNeed checks that Spec.Access is called even if the tool is Confined (UNI-06). A tool without
+// Access that is not Confined needs an approval for each call and adds all labels.
 func TestNeed(t *testing.T) {
 	t.Parallel()
 	says := func(n tool.Access) func(context.Context, tool.Invocation, json.RawMessage) (tool.Access, error) {
@@ -254,7 +255,7 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-// A denial says its reason where its owner gave one.
+// TestDenialSays checks that a denial contains the owner's reason, if any.
 func TestDenialSays(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[string]string{"": "the owner of this agent does not allow it", "not today": "the owner of this agent does not allow it: not today"} {

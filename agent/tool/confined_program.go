@@ -11,9 +11,9 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// ProgramPaths lists the folders and files that a program of the run may read, and may change, with
-// links resolved. Of grants with OmitFromMessages it lists those that argv names: there may be a
-// thousand, and each costs time when the program starts.
+// ProgramPaths returns the folders and files that a program of the run may read, and those that it
+// may write, with links resolved. It includes grants with OmitFromMessages only if argv names them,
+// because there can be a thousand and each slows down the start of the program.
 func (r *Roots) ProgramPaths(argv []string) (read, write []string) {
 	for _, g := range r.roots {
 		named := func(arg string) bool { return strings.Contains(arg, g.Path) || strings.Contains(arg, g.named) }
@@ -21,8 +21,9 @@ func (r *Roots) ProgramPaths(argv []string) (read, write []string) {
 			continue
 		}
 
-		// What lies in a writable root may have been replaced by a link, and is visible with that root
-		// anyway; a single file that is no regular file any more may be a link, too.
+		// Skip paths in a writable root: the run may have replaced them with links, and the program
+		// sees them through that root. Also skip a single file that is no longer regular, because
+		// it may be a link.
 		if info, err := r.lstat(g.Path); r.insideWritable(g) || err != nil || g.File && !info.Mode().IsRegular() {
 			continue
 		}
@@ -34,11 +35,12 @@ func (r *Roots) ProgramPaths(argv []string) (read, write []string) {
 		}
 	}
 
-	// Nobody can put a link in the place of these: the run cannot change what is masked.
+	// Masked places cannot have been replaced with links, because the run cannot change them.
 	return append(read, r.readOnlyMasks()...), write
 }
 
-// lstat describes a root's path. It returns an error if somebody put a link on the way.
+// lstat returns the file info of a root's path. It returns an error if another agent has replaced a
+// part of the path with a link.
 func (r *Roots) lstat(path string) (fs.FileInfo, error) {
 	if r.boundary.Holds(path) != "" {
 		return r.boundary.Stat(path)
@@ -46,11 +48,12 @@ func (r *Roots) lstat(path string) (fs.FileInfo, error) {
 	return os.Lstat(path)
 }
 
-// Boundary returns the folders in which others than the owner could make links to the roots.
+// Boundary returns the folders in which other parties than the owner could create links.
 func (r *Roots) Boundary() nofollow.UntrustedDirs { return r.boundary }
 
-// ProgramMasks lists the masked places within the roots that a program would see or could create,
-// and files with secrets if they are hidden. Masked places that it may read are left out.
+// ProgramMasks returns the masked places within the roots that must be hidden from a program or
+// that it must not create. It includes files with secrets if HideSecrets was called. It omits
+// masked places that the program may read.
 func (r *Roots) ProgramMasks() (out []string) {
 	for _, m := range r.masks {
 		if r.maskInside(m, false) && !m.readable() {
@@ -63,8 +66,9 @@ func (r *Roots) ProgramMasks() (out []string) {
 	return out
 }
 
-// HiddenIn lists the hidden places, such as the home of rouse, that a program would see in the
-// folders it is given. A folder to read within such a place is an error, unless it lies in own.
+// HiddenIn returns the hidden places, such as the home of rouse, that a program would see in the
+// folders read and write. It returns an error if a folder in read lies in a hidden place, unless
+// the folder lies in own or in a folder in write.
 func (r *Roots) HiddenIn(read, write []string, own string) (out []string, err error) {
 	read = WithResolvedLinks(read)
 	lifted := write
@@ -91,7 +95,7 @@ func (r *Roots) HiddenIn(read, write []string, own string) (out []string, err er
 	return out, nil
 }
 
-// readOnlyMasks are the masked places in writable roots that a program may read.
+// readOnlyMasks returns the masked places in writable roots that a program may read.
 func (r *Roots) readOnlyMasks() (out []string) {
 	for _, m := range r.masks {
 		if r.maskInside(m, true) && m.readable() {
@@ -101,7 +105,8 @@ func (r *Roots) readOnlyMasks() (out []string) {
 	return out
 }
 
-// maskInside reports whether a masked place lies in a root; if write is set, in a writable one.
+// maskInside reports whether a masked place lies in a root. If write is set, only writable roots
+// count.
 func (r *Roots) maskInside(m mask, write bool) bool {
 	return slices.ContainsFunc(r.roots, func(g root) bool {
 		_, in := below(g.Path, m.path)
@@ -109,8 +114,9 @@ func (r *Roots) maskInside(m mask, write bool) bool {
 	})
 }
 
-// readable reports whether a program may be given a masked place to read. A link could lead
-// elsewhere by then, and a missing file must not be created.
+// readable reports whether a program may read a masked place. It returns false for a link, because
+// the link could change before the program starts. It also returns false for a missing file,
+// because the sandbox must not create it.
 func (m mask) readable() bool {
 	actual, err := filepath.EvalSymlinks(m.path)
 	return err == nil && actual == m.path && !m.hidden

@@ -13,10 +13,10 @@ import (
 	"rouse/internal/ledger/workspace"
 )
 
-// Kind says what went wrong in a call (OSA-10).
+// Kind is the category of a failed call.
 type Kind string
 
-// The kinds.
+// The kinds of failed calls.
 const (
 	KindInvalidArgs    Kind = "invalid_args"
 	KindRejected       Kind = "rejected"
@@ -26,16 +26,17 @@ const (
 	KindUnavailable    Kind = "unavailable"
 	KindToolNotFound   Kind = "tool_not_found"
 	KindNotFound       Kind = "not_found"
-	KindConflict       Kind = "conflict" // somebody else has changed it since it was read
+	KindConflict       Kind = "conflict" // changed by another writer since it was read
 )
 
-// retryable reports whether the same call may succeed later, unless a tool knows better.
+// retryable reports whether the same call may succeed later. A tool may override it in the
+// envelope.
 func (k Kind) retryable() bool {
 	return k != KindRejected && k != KindUserDenied && k != KindToolNotFound
 }
 
-// Envelope is the answer of a call: a result, or a kind with a message. A failure also has a result
-// if the call was made and its output is worth reading.
+// Envelope is the answer to a call: a result, or an error kind with a message. A failure can also
+// have a result, for example the output of a program.
 type Envelope struct {
 	OK              bool
 	Tool            string
@@ -46,14 +47,14 @@ type Envelope struct {
 	Field, Expected string
 	Retryable       bool
 	Images          []model.Image // shown to the model next to the envelope
-	Now             string        // the time of the result, RFC 3339; "" if the model knows a recent one
-	// Uncertain marks a failed call that may have taken effect. NotStarted marks one that was
+	Now             string        // time of the result, RFC 3339; "" if the model knows a recent time
+	// Uncertain marks a failed call that may have taken effect. NotStarted marks a call that was
 	// cancelled before it began. Both are recorded as the state of the call, not in the envelope.
 	Uncertain, NotStarted bool
 }
 
-// Refusal is the error of a call that fails with an envelope, which its model reads. Any other
-// error of a tool means that the host is broken.
+// Refusal is an error that fails a call with an envelope, which the model reads. Any other error of
+// a tool means that the host is broken.
 type Refusal struct{ Envelope }
 
 func (e *Refusal) Error() string { return e.Message }
@@ -63,18 +64,18 @@ func Refuse(kind Kind, format string, args ...any) *Refusal {
 	return &Refusal{Failure(kind, format, args...)}
 }
 
-// RefusePath refuses the path of a call (OSA-30).
+// RefusePath returns a failure of the argument path as an error.
 func RefusePath(kind Kind, format string, args ...any) *Refusal {
 	return Refuse(kind, format, args...).WithField("path", "")
 }
 
-// WithField names the argument that was wrong and what it should have been.
+// WithField sets the invalid argument and its expected value, and returns e.
 func (e *Refusal) WithField(field, expected string) *Refusal {
 	e.Field, e.Expected = field, expected
 	return e
 }
 
-// Answered turns the error of a refused call into its envelope.
+// Answered converts a *Refusal into its envelope. It returns other errors unchanged.
 func Answered(e Envelope, err error) (Envelope, error) {
 	if refusal, ok := errors.AsType[*Refusal](err); ok {
 		return refusal.Envelope, nil
@@ -82,8 +83,8 @@ func Answered(e Envelope, err error) (Envelope, error) {
 	return e, err
 }
 
-// Success wraps a result; a plain string becomes {"text": …}. A result that cannot be written as
-// JSON is a defect of the tool, and the call fails.
+// Success returns the envelope of a result. A string becomes {"text": …}. It returns a failure if
+// the result cannot be encoded as JSON.
 func Success(result any, warnings ...string) Envelope {
 	if text, ok := result.(string); ok {
 		result = map[string]string{"text": text}
@@ -96,27 +97,28 @@ func Success(result any, warnings ...string) Envelope {
 	return Envelope{OK: true, Result: raw, Warnings: warnings}
 }
 
-// Failure says what went wrong.
+// Failure returns the envelope of a failed call.
 func Failure(kind Kind, format string, args ...any) Envelope {
 	return Envelope{Kind: kind, Message: fmt.Sprintf(format, args...), Retryable: kind.retryable()}
 }
 
-// Cancelled answers a call of a cancelled run that has not begun. The cause is that of ctx.
+// Cancelled returns the envelope of a call that was cancelled before it began. The message contains
+// the cause of ctx.
 func Cancelled(ctx context.Context) Envelope {
 	e := Failure(KindExecutionError, "cancelled: %v", context.Cause(ctx))
 	e.NotStarted = true
 	return e
 }
 
-// WithField names the argument that was wrong and what it should have been.
+// WithField returns e with the invalid argument and its expected value.
 func (e Envelope) WithField(field, expected string) Envelope {
 	e.Field, e.Expected = field, expected
 	return e
 }
 
-// LeftOut returns how many rows of its input the call left out because they do not fit.
+// LeftOut returns the number of input rows that the call rejected.
 func (e Envelope) LeftOut() int64 {
-	const key = "rows_rejected" // of db_import
+	const key = "rows_rejected" // in results of db_import
 	if !bytes.Contains(e.Result, []byte(key)) {
 		return 0
 	}
@@ -130,7 +132,8 @@ func (e Envelope) LeftOut() int64 {
 	return res.Rejected
 }
 
-// encode leaves <, > and & as they are: models read the text, browsers never do.
+// encode returns the JSON encoding of v. It does not escape <, > and &, because models read the
+// text and browsers do not.
 func encode(v any) (json.RawMessage, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -141,16 +144,17 @@ func encode(v any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// Text is the envelope as a model reads it: MarshalJSON without the pictures, which the model gets as such.
+// Text returns the envelope as JSON for the model. It omits the images, which are sent separately.
 func (e Envelope) Text() ([]byte, error) {
 	e.Images = nil
 	return e.MarshalJSON()
 }
 
-// ResultMessage makes the message that brings a call's recorded envelope to the model.
+// ResultMessage returns the message that contains a call's recorded envelope. It returns an error
+// if the record is damaged.
 func ResultMessage(c model.Call, recorded json.RawMessage) (model.Message, error) {
 	m := model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: string(recorded)}
-	// Nearly all envelopes have no pictures, and need not be decoded.
+	// Nearly all envelopes have no images and need not be decoded.
 	if !bytes.Contains(recorded, []byte(`"images":`)) {
 		return m, nil
 	}
@@ -159,7 +163,7 @@ func ResultMessage(c model.Call, recorded json.RawMessage) (model.Message, error
 	if err := json.Unmarshal(recorded, &e); err != nil {
 		return m, fmt.Errorf("the recorded result of %s is damaged: %w", c.Name, err)
 	}
-	if len(e.Images) == 0 { // the key stands somewhere within the result
+	if len(e.Images) == 0 { // the key occurs within the result
 		return m, nil
 	}
 
@@ -168,7 +172,7 @@ func ResultMessage(c model.Call, recorded json.RawMessage) (model.Message, error
 	return m, err
 }
 
-// recorded is an envelope as it is recorded, with sorted keys.
+// recorded is the recorded form of an envelope. Its keys are sorted.
 type recorded struct {
 	Expected  string          `json:"expected,omitempty"`
 	Field     string          `json:"field,omitempty"`
@@ -183,7 +187,8 @@ type recorded struct {
 	Warnings  []string        `json:"warnings,omitempty"`
 }
 
-// MarshalJSON writes the envelope as it is recorded. Call it directly: json.Marshal would escape <, > and & in its output.
+// MarshalJSON returns the recorded form of the envelope. Call it directly: json.Marshal would
+// escape <, > and & in the result.
 func (e Envelope) MarshalJSON() ([]byte, error) {
 	out := recorded{OK: e.OK, Images: e.Images, Now: e.Now, Result: e.Result, Tool: e.Tool, Warnings: e.Warnings}
 	switch {
@@ -195,7 +200,7 @@ func (e Envelope) MarshalJSON() ([]byte, error) {
 	return encode(out)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON parses the output of MarshalJSON.
 func (e *Envelope) UnmarshalJSON(text []byte) error {
 	var m recorded
 	if err := json.Unmarshal(text, &m); err != nil {
@@ -209,7 +214,8 @@ func (e *Envelope) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// LedgerRefusal turns an error of the ledger that the caller can handle into a refusal.
+// LedgerRefusal converts a ledger error that the caller can handle into a *Refusal. It returns
+// other errors unchanged.
 func LedgerRefusal(err error) error {
 	var wrong *workspace.Error
 	var kind Kind
@@ -232,7 +238,7 @@ func LedgerRefusal(err error) error {
 	return Refuse(kind, "%v", err)
 }
 
-// Author returns the author of what the call writes into the ledger.
+// Author returns the author of the call's writes to the ledger.
 func (in Invocation) Author() workspace.Author {
 	return workspace.Author{Attempt: ledger.Attempt{Run: in.Run, Number: in.Attempt}, Key: in.Key}
 }

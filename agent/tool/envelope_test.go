@@ -12,8 +12,8 @@ import (
 	"rouse/agent/tool"
 )
 
-// An envelope is written as encoding/json writes a map of what it has: with its keys sorted,
-// and nothing escaped that only a browser would mind.
+// TestEnvelopeKeys checks that an envelope is encoded like a map: with sorted keys, and without
+// escapes for HTML.
 func TestEnvelopeKeys(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "<b>&\u2028\"", "\xff"}))
@@ -51,7 +51,8 @@ func TestEnvelopeKeys(t *testing.T) {
 	})
 }
 
-// A result that is no JSON is an error, not a damaged record.
+// TestEnvelopeDamaged checks that an invalid JSON result is an error and does not damage the
+// record.
 func TestEnvelopeDamaged(t *testing.T) {
 	for _, result := range []string{`{"a":`, `x`, `{} {}`} {
 		if got, err := (tool.Envelope{OK: true, Result: json.RawMessage(result)}).MarshalJSON(); err == nil {

@@ -23,16 +23,16 @@ import (
 // close the handle.
 type FileHandle struct {
 	*os.Root
-	Rel string // the path within the root
+	Rel string // path within the root
 
 	roots     *Roots
 	grant     *root
-	shown     string // the path as the caller wrote it
+	shown     string // path as given by the caller, for messages
 	write     bool
 	inWorkdir bool
 }
 
-// refuse returns a refusal whose message begins with the path.
+// refuse returns a refusal with a message that begins with the path.
 func (p *FileHandle) refuse(kind Kind, format string, args ...any) error {
 	return RefusePath(kind, "%s %s", p.shown, fmt.Sprintf(format, args...))
 }
@@ -40,14 +40,15 @@ func (p *FileHandle) refuse(kind Kind, format string, args ...any) error {
 // InWorkdir reports whether the path lies in the workdir.
 func (p *FileHandle) InWorkdir() bool { return p.inWorkdir }
 
-// OpenChecked opens the file or folder for reading. Symbolic links are followed only for reading
-// and within the granted folder. A file with a second hard link is refused, unless it is only read
-// and lies in the workdir.
+// OpenChecked opens the file or folder for reading. It follows a symbolic link only if the handle
+// is for reading and the target lies in the granted folder. It refuses a file with several hard
+// links, unless the handle is for reading and the file lies in the workdir. The caller must close
+// the file.
 func (p *FileHandle) OpenChecked() (*os.File, error) {
 	info, err := p.Lstat(p.Rel)
 	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		// A rename would replace the link. Whoever can swap a granted file for a link must not choose
-		// what the grant covers.
+		// For writing, a rename would replace the link. For a granted file, a link could extend the
+		// grant to another file.
 		if p.write || p.grant.File {
 			return nil, p.refuse(KindRejected, "is a link; name the file itself")
 		}
@@ -57,7 +58,7 @@ func (p *FileHandle) OpenChecked() (*os.File, error) {
 		return nil, p.Explain(err)
 	}
 
-	// Checked before opening: to open a pipe would block until somebody writes to it.
+	// This is checked before opening, because opening a pipe blocks until it has a writer.
 	if !info.Mode().IsRegular() && !info.IsDir() {
 		return nil, p.refuse(KindRejected, "is neither a file nor a folder")
 	}
@@ -78,7 +79,8 @@ func (p *FileHandle) OpenChecked() (*os.File, error) {
 	return f, nil
 }
 
-// checkOpened checks the file that was opened, which may not be the one that was inspected.
+// checkOpened returns an error if the opened file is not the inspected one, or if it has several
+// hard links.
 func (p *FileHandle) checkOpened(f *os.File, expected fs.FileInfo) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -88,8 +90,8 @@ func (p *FileHandle) checkOpened(f *os.File, expected fs.FileInfo) error {
 		return p.refuse(KindExecutionError, "was replaced while it was opened; try again")
 	}
 
-	// os.Root does not stop a hard link, which is the file itself, and nothing tells where its other
-	// names are. Only reading in the workdir is exempt.
+	// os.Root cannot detect a hard link to a file outside of the root, and the other names of a
+	// file cannot be found. Only reading in the workdir is exempt.
 	if !info.Mode().IsRegular() || (p.inWorkdir && !p.write) {
 		return nil
 	}
@@ -105,10 +107,10 @@ func (p *FileHandle) checkOpened(f *os.File, expected fs.FileInfo) error {
 	return nil
 }
 
-// checkResolved refuses a secret or masked file that was opened through a link. Resolve has judged
-// the given name; this judges the real one.
+// checkResolved refuses a secret or masked file that was opened through a link. Resolve has checked
+// the given name, and checkResolved checks the resolved one.
 func (p *FileHandle) checkResolved(f *os.File) error {
-	if p.grant.File { // its owner chose it, even if it is a secret
+	if p.grant.File { // the owner granted this file, even if it is a secret
 		return nil
 	}
 
@@ -122,8 +124,8 @@ func (p *FileHandle) checkResolved(f *os.File) error {
 		return p.Explain(err)
 	}
 
-	// EvalSymlinks looks at names outside of the os.Root, so a swapped link can fool it. Its answer
-	// counts only if it names the very file that is open.
+	// EvalSymlinks works outside of the os.Root, so a swapped link can mislead it. Its result is
+	// valid only if it is the open file.
 	named, err := os.Stat(actual)
 	if err != nil || !os.SameFile(named, opened) {
 		return p.refuse(KindExecutionError, "was replaced while it was opened; try again")
@@ -143,8 +145,8 @@ func (p *FileHandle) checkResolved(f *os.File) error {
 	return nil
 }
 
-// CheckWrite refuses to write a file whose folder, with links resolved, holds secrets, is masked or
-// belongs to git. The folder must exist.
+// CheckWrite returns an error if the file must not be written: with links resolved, it is a secret,
+// is masked or belongs to git. The folder must exist.
 func (p *FileHandle) CheckWrite() error {
 	_, err := p.checkFolder()
 	return err
@@ -155,7 +157,8 @@ func (p *FileHandle) checkFolder() (fs.FileInfo, error) {
 		return nil, p.Explain(err)
 	}
 
-	// The file may not exist yet, and the rename that replaces it does not follow a link.
+	// Only the folder is resolved: the file may not exist yet, and the rename does not follow a
+	// link.
 	folder, err := filepath.EvalSymlinks(filepath.Join(root, filepath.Dir(p.Rel)))
 	if err != nil {
 		return nil, p.Explain(err)
@@ -182,8 +185,7 @@ func (p *FileHandle) checkFolder() (fs.FileInfo, error) {
 	return info, nil
 }
 
-// Create makes the folders of a file, checks them like CheckWrite, and starts the file. From then
-// on the handle holds the folder open, so that no link in its place leads the rename elsewhere.
+// Create creates the folders of the file, calls Hold, and starts an atomic write of the file.
 func (p *FileHandle) Create() (*atomicfile.File, error) {
 	if folder := filepath.Dir(p.Rel); folder != "." {
 		if err := owner.MakeFoldersIn(p.Root, folder); err != nil {
@@ -196,7 +198,8 @@ func (p *FileHandle) Create() (*atomicfile.File, error) {
 	return atomicfile.CreateIn(p.Root, p.Rel, 0o644)
 }
 
-// Hold checks the folder of a file like CheckWrite, and makes the open folder the root of the handle.
+// Hold opens the folder of the file, checks it like CheckWrite, and makes it the root of the
+// handle. A link that later replaces the folder cannot redirect a rename.
 func (p *FileHandle) Hold() error {
 	in, err := p.OpenRoot(filepath.Dir(p.Rel))
 	if err != nil {
@@ -228,7 +231,7 @@ func (p *FileHandle) IsHidden(rel string) bool {
 	return p.roots.isMasked(p.grant, filepath.Join(p.Name(), rel), false)
 }
 
-// Explain turns an error of the system into a refusal.
+// Explain converts an error of the operating system into a refusal.
 func (p *FileHandle) Explain(err error) error {
 	switch {
 	case errors.As(err, new(*Refusal)):
@@ -237,14 +240,14 @@ func (p *FileHandle) Explain(err error) error {
 		return RefusePath(KindNotFound, "there is no %s", p.shown)
 	case errors.Is(err, fs.ErrPermission):
 		return p.refuse(KindRejected, "may not be opened: permission denied")
-	case strings.Contains(err.Error(), "escapes"): // os.Root has no error value for it
+	case strings.Contains(err.Error(), "escapes"): // os.Root has no error value for this
 		return p.refuse(KindInvalidArgs, "leads out of %s", p.roots.allowedRoots(p.write))
 	}
 	return p.refuse(KindExecutionError, "cannot be used: %v", err)
 }
 
-// HasOneLink reports whether an open file has a single hard link. It is false if the links cannot
-// be counted.
+// HasOneLink reports whether an open file has a single hard link. It returns false if the links
+// cannot be counted.
 func HasOneLink(f *os.File) bool {
 	n, err := hardlink.Count(f)
 	return err == nil && n <= 1
@@ -252,25 +255,25 @@ func HasOneLink(f *os.File) bool {
 
 // Output is a file that a run is about to rename to its final name.
 type Output struct {
-	Path    string // absolute, with the links resolved of what leads to it
-	Hash    string // SHA-256, hexadecimal
+	Path    string // absolute path with the links of its folder resolved
+	Hash    string // hexadecimal SHA-256
 	Size    int64
 	ModTime time.Time
 }
 
-// OnOutput sets the function that is called with every file that is written, before anybody can see
-// it under its name. Its error, which is the host's, keeps the file from being written.
+// OnOutput sets the function that is called with each written file before the file gets its name.
+// If it returns an error, the file is not written and the host counts as broken.
 func (r *Roots) OnOutput(announce func(context.Context, Output) error) { r.onOutput = announce }
 
-// Announce reports that the complete file temp, in the same root, is about to be renamed to the
-// path of the handle. Every tool that writes a file calls it right before the rename: no watch can
-// then see the file before it is on record as the job's own.
+// Announce calls the OnWrite and OnOutput functions for the complete file temp, which is in the
+// same root and will be renamed to the handle's path. Each tool that writes a file must call it
+// before the rename. The output is then recorded before a watch can see the file.
 func (p *FileHandle) Announce(ctx context.Context, temp string) error {
 	path, err := p.finalPath()
 	if err != nil {
 		return err
 	}
-	// The temporary file lies beside the file that it becomes.
+	// The temporary file is in the same folder as the final file.
 	if err := p.recordWrite(ctx, path, filepath.Join(filepath.Dir(path), filepath.Base(temp))); err != nil || p.roots.onOutput == nil {
 		return err
 	}
@@ -296,7 +299,8 @@ func (p *FileHandle) Announce(ctx context.Context, temp string) error {
 	return p.roots.onOutput(ctx, Output{path, hex.EncodeToString(hash.Sum(nil)), size, info.ModTime()})
 }
 
-// finalPath resolves the links of the folder, but not one at the name itself: a rename replaces it.
+// finalPath returns the path with the links of its folder resolved. It does not resolve a link at
+// the path itself, because a rename replaces it.
 func (p *FileHandle) finalPath() (string, error) {
 	folder, err := filepath.EvalSymlinks(filepath.Join(p.Name(), filepath.Dir(p.Rel)))
 	if err != nil {
@@ -305,7 +309,7 @@ func (p *FileHandle) finalPath() (string, error) {
 	return filepath.Join(folder, filepath.Base(p.Rel)), nil
 }
 
-// recordWrite tells OnWrite that the file at the path now is about to get another path.
+// recordWrite calls the OnWrite function for the file at now, which will be renamed to path.
 func (p *FileHandle) recordWrite(ctx context.Context, path, now string) error {
 	if p.roots.onWrite == nil {
 		return nil
@@ -313,8 +317,8 @@ func (p *FileHandle) recordWrite(ctx context.Context, path, now string) error {
 	return p.roots.onWrite(ctx, label.Place{Kind: label.PlaceFile, Name: path, ID: fileID(now)})
 }
 
-// AnnounceAs reports that the file at the absolute path now is about to be renamed to rel, relative
-// to the path of the handle; "." is that path. The caller has hashed the content.
+// AnnounceAs is like Announce for a file with a known hash. The file at the absolute path now will
+// be renamed to rel, which is relative to the handle's path. "." is that path itself.
 func (p *FileHandle) AnnounceAs(ctx context.Context, now, rel, hash string, info fs.FileInfo) error {
 	folder, err := filepath.EvalSymlinks(p.Name())
 	if err != nil {

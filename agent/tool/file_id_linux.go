@@ -6,7 +6,8 @@ import (
 	"rouse/internal/ledger/label"
 )
 
-// fileID is the identity of what is at a path, links not followed; zero where there is nothing.
+// fileID returns the identity of the file at a path, without following links. It returns the zero
+// FileID if the file does not exist or cannot be inspected.
 func fileID(path string) label.FileID {
 	var s unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &s); err != nil {

@@ -9,7 +9,8 @@ import (
 	"rouse/internal/ledger/label"
 )
 
-// fileID is the identity of what is at a path, links not followed; zero where there is nothing.
+// fileID returns the identity of the file at a path, without following links. It returns the zero
+// FileID if the file does not exist or cannot be inspected.
 func fileID(path string) label.FileID {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -20,5 +21,5 @@ func fileID(path string) label.FileID {
 	if !ok {
 		return label.FileID{}
 	}
-	return label.FileID{Device: uint64(s.Dev), Inode: uint64(s.Ino)} //nolint:unconvert // their widths differ between systems
+	return label.FileID{Device: uint64(s.Dev), Inode: uint64(s.Ino)} //nolint:unconvert // the field widths differ between systems
 }

@@ -6,14 +6,16 @@ import (
 	"rouse/internal/ledger/label"
 )
 
-// fileID is the identity of what is at a path, links not followed; zero where there is nothing.
+// fileID returns the identity of the file at a path, without following links. It returns the zero
+// FileID if the file does not exist or cannot be inspected.
 func fileID(path string) label.FileID {
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {
 		return label.FileID{}
 	}
 
-	// Without access rights it can be asked even of what others have opened; folders need the first flag.
+	// With access mode 0, even a file that another process has opened can be queried.
+	// FILE_FLAG_BACKUP_SEMANTICS is required for folders.
 	h, err := syscall.CreateFile(name, 0, syscall.FILE_SHARE_READ|syscall.FILE_SHARE_WRITE|syscall.FILE_SHARE_DELETE, nil, syscall.OPEN_EXISTING,
 		syscall.FILE_FLAG_BACKUP_SEMANTICS|syscall.FILE_FLAG_OPEN_REPARSE_POINT, 0)
 	if err != nil {

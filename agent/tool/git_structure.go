@@ -9,16 +9,17 @@ import (
 	"rouse/internal/gitlayout"
 )
 
-// git runs what the configuration of a repository names, for whoever asks it anything in a folder
-// of that repository. So no agent may write a .git, or a folder that git takes for a repository.
+// git runs programs named in the configuration of a repository for each user that calls git in it.
+// So agents must not write to .git, or create a folder that git treats as a repository.
 
-// gitObstacle returns why a path below a folder belongs to git, or "". Links are followed except at
-// the path itself, which a rename would replace.
+// gitObstacle returns the reason for which a path below a folder must not be written, or "" if git
+// does not use it. It follows links except at the path itself, because a rename would replace that
+// link.
 func gitObstacle(folder, rel string) string {
 	top := resolveExisting(folder)
 	within, inside := below(top, filepath.Join(resolveExisting(filepath.Join(top, filepath.Dir(rel))), filepath.Base(rel)))
 	if !inside {
-		within = rel // a link leads out, which is refused as such
+		within = rel // a link out of the folder is refused elsewhere
 	}
 
 	for _, named := range []string{rel, within} {
@@ -33,8 +34,8 @@ func gitObstacle(folder, rel string) string {
 			_, err := os.Lstat(filepath.Join(at, name))
 			return err == nil
 		}
-		// Calls made at the same time may each add one part of a layout: a folder with a HEAD gets none
-		// of the others.
+		// Concurrent calls could each add one part of a repository layout. So the other parts are
+		// refused in a folder with a HEAD.
 		switch added := !has(part) && slices.Contains([]string{"objects", "refs", "commondir"}, strings.ToLower(part)); {
 		case gitlayout.IsLayout(has):
 			return "lies in a folder that git takes for a repository (it has HEAD, objects and refs)"
@@ -44,7 +45,7 @@ func gitObstacle(folder, rel string) string {
 		at = filepath.Join(at, part)
 	}
 
-	// Without one of these no folder is a layout, so that they are not an agent's to make at all.
+	// Each repository layout has one of these, so agents must not create them anywhere.
 	if name := filepath.Base(within); strings.EqualFold(name, "HEAD") || strings.EqualFold(name, "commondir") {
 		return "has a name by which git knows a repository"
 	}

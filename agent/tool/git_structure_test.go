@@ -10,8 +10,9 @@ import (
 	"rouse/agent/tool"
 )
 
-// Nothing of a repository is written, and no folder becomes one, also by way of links; all of it can be read
-// that is no secret.
+// TestGitStructure checks that files of a repository cannot be written and that a folder cannot
+// become a repository, even through links. Files of a repository can be read unless they are
+// secrets.
 func TestGitStructure(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

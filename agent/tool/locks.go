@@ -13,19 +13,20 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// lockFiles is the number of lock files that all paths share. They are never removed: a removed
-// lock file that somebody waits for locks nothing.
+// lockFiles is the number of lock files that all paths share. Lock files are never removed, because
+// a process waiting for a removed file would not exclude others.
 const lockFiles = 256
 
-// Locks make the changes of one path take turns, from reading the file to the rename: in this
-// process and, with a folder, among all processes that use the same one.
+// Locks serializes changes of files by path, from reading the file to the rename. It excludes other
+// calls in this process and, if it has a folder, in all processes that use the same folder. A nil
+// *Locks does not lock.
 type Locks struct {
 	folder string
-	turns  [lockFiles]chan struct{} // of capacity 1; whoever holds the turn has filled it
+	turns  [lockFiles]chan struct{} // capacity 1; full while the lock is held
 }
 
-// NewLocks keeps its lock files in a folder that no agent may reach; "" locks within this value
-// alone. A nil *Locks locks nothing.
+// NewLocks returns locks with lock files in a folder, which agents must not be able to access. If
+// folder is empty, the locks apply only to users of the returned value.
 func NewLocks(folder string) *Locks {
 	l := &Locks{folder: folder}
 	for i := range l.turns {
@@ -34,8 +35,9 @@ func NewLocks(folder string) *Locks {
 	return l
 }
 
-// Acquire waits for the turn of a path, as Roots.Canonical returns it. A caller must not hold two
-// turns: two paths may share a lock. The error is a *Refusal if ctx ended.
+// Acquire locks a path, which must come from Roots.Canonical. A caller must not hold two locks,
+// because two paths may share a lock; see AcquireAll. The caller must call release. Acquire returns
+// a *Refusal if ctx ends first.
 func (l *Locks) Acquire(ctx context.Context, path string) (release func(), err error) {
 	if l == nil {
 		return func() {}, nil
@@ -59,7 +61,8 @@ func (l *Locks) Acquire(ctx context.Context, path string) (release func(), err e
 	}, nil
 }
 
-// AcquireAll acquires several paths in a fixed order, so that calls cannot deadlock.
+// AcquireAll locks several paths in a fixed order, so that callers cannot deadlock. The caller must
+// call release.
 func (l *Locks) AcquireAll(ctx context.Context, paths ...string) (release func(), err error) {
 	var held []func()
 	release = func() {
@@ -88,11 +91,12 @@ func (l *Locks) AcquireAll(ctx context.Context, paths ...string) (release func()
 
 func slot(path string) uint32 {
 	sum := fnv.New32a()
-	_, _ = sum.Write([]byte(strings.ToLower(path))) // some file systems ignore case; on others, two paths share a lock
+	_, _ = sum.Write([]byte(strings.ToLower(path))) // some file systems ignore case; on others, the paths share a lock
 	return sum.Sum32() % lockFiles
 }
 
-// lockFile waits until no other process holds a lock file. The system releases it with its process.
+// lockFile locks a lock file. It waits while another process holds the lock. The operating system
+// releases the lock when the process ends.
 func (l *Locks) lockFile(ctx context.Context, path, name string) (unlock func(), err error) {
 	if l.folder == "" {
 		return func() {}, nil
@@ -102,9 +106,10 @@ func (l *Locks) lockFile(ctx context.Context, path, name string) (unlock func(),
 	}
 
 	file := flock.New(filepath.Join(l.folder, name), flock.SetPermissions(0o600))
-	unlock = func() { _ = file.Unlock() } // which closes it: nothing is left that could hold the lock
+	unlock = func() { _ = file.Unlock() } // Unlock closes the file, which releases the lock even after an error
 
-	// A waiter cannot leave the system's queue, which is fair: it releases the lock once it has it.
+	// A blocked Lock call cannot be cancelled. If ctx ends first, the lock is released once
+	// acquired.
 	locked := make(chan error, 1)
 	go func() { locked <- file.Lock() }()
 	select {

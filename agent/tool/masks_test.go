@@ -9,8 +9,8 @@ import (
 	"rouse/agent/tool"
 )
 
-// Masked places are protected under every name: their own, before they exist, and behind a link. What
-// was granted further inside is not masked.
+// TestMasks checks that masked places are protected by their own path, before they exist, and
+// behind a link. A grant below a masked place is not masked.
 func TestMasks(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"rouse/internal/text"
 )
 
-// maxModelDepth is how deep schemas are nested below the arguments as a model is sent them.
+// maxModelDepth is the maximum nesting depth of the schemas sent to models.
 const maxModelDepth = 6
 
-// Bounds of the constraints that a description repeats, in characters.
+// Maximum lengths of constraints in descriptions, in characters.
 const (
 	maxToldValue   = 40
 	maxToldPattern = 80
@@ -34,10 +34,10 @@ const (
 	typeNull    = "null"
 )
 
-// asJSON describes a value of any type, which a model can only send as text.
+// asJSON is the description of a value of any type. Models send such a value as text.
 const asJSON = "unless it is text: as JSON"
 
-// plainSchema is a schema in the subset that every model server reads.
+// plainSchema is a schema in the JSON Schema subset that every model server supports.
 type plainSchema struct {
 	Type        string       `json:"type"`
 	Description string       `json:"description,omitempty"`
@@ -47,7 +47,8 @@ type plainSchema struct {
 	Required    []string     `json:"required,omitempty"`
 }
 
-// properties are those of an object, in the order in which a model is to write them. Nil means any.
+// properties lists the properties of an object in the order in which models should write them. Nil
+// means any properties.
 type properties []property
 
 type property struct {
@@ -55,7 +56,7 @@ type property struct {
 	schema *plainSchema
 }
 
-// IsZero reports whether the object may have any properties.
+// IsZero reports whether the object may have any properties. Encoding then omits the list.
 func (p properties) IsZero() bool { return p == nil }
 
 // MarshalJSON implements json.Marshaler.
@@ -83,15 +84,15 @@ func (p properties) MarshalJSON() ([]byte, error) {
 }
 
 // modelSchema returns the plain subset of a schema, which is sent to models. Model servers
-// translate schemas into grammars or types of their own, and refuse a request for one unknown
-// keyword. Calls are held to the full schema. The descriptions tell constraints that the subset
-// cannot express.
+// translate schemas into their own grammars or types and reject requests with an unknown keyword.
+// Descriptions contain the constraints that the subset cannot express. Calls are validated with the
+// full schema.
 func modelSchema(full *jsonschema.Schema) (json.RawMessage, error) {
 	out := plainOf(full, 0)
 	if out.Type != typeObject {
 		out = &plainSchema{Type: typeObject}
 	}
-	// Without properties an object with any would be meant. Servers refuse that, or their templates fail.
+	// An object without a property list would allow any properties, which some servers reject.
 	if out.Properties == nil {
 		out.Properties = properties{}
 	}
@@ -131,7 +132,7 @@ func plainOf(s *jsonschema.Schema, depth int) *plainSchema {
 	return &out
 }
 
-// and returns an object with the properties of two.
+// and adds the properties of another object to o and returns o.
 func (o *plainSchema) and(other *plainSchema) *plainSchema {
 	for _, p := range other.Properties {
 		if !slices.ContainsFunc(o.Properties, func(known property) bool { return known.name == p.name }) {
@@ -194,7 +195,7 @@ func plainOfType(s *jsonschema.Schema, kind string, depth int) *plainSchema {
 		if out.Enum = stringsOf(values); out.Enum == nil {
 			note("one of %s", told(values...))
 		} else if kind == "" {
-			notes = nil // of texts
+			notes = nil // all values are strings, so the note about JSON does not apply
 		}
 		if kind != typeString && kind != "" {
 			out.Enum = nil
@@ -210,8 +211,8 @@ func plainOfType(s *jsonschema.Schema, kind string, depth int) *plainSchema {
 	return out
 }
 
-// setProperties sets the properties of an object: first in the schema's own order, then the
-// required.
+// setProperties sets the properties of an object: first those in the schema's own order, then the
+// required ones, then the others by name.
 func (o *plainSchema) setProperties(s *jsonschema.Schema, depth int) {
 	names := slices.Clone(s.PropertyOrder)
 	for _, name := range append(slices.Clone(s.Required), slices.Sorted(maps.Keys(s.Properties))...) {
@@ -226,14 +227,15 @@ func (o *plainSchema) setProperties(s *jsonschema.Schema, depth int) {
 			continue
 		}
 		o.Properties = append(o.Properties, property{name, plainOf(p, depth+1)})
-		// A model cannot send the null that such a property allows, so it may leave the property out.
+		// Models cannot send null, so they may omit a required property that allows null.
 		if slices.Contains(s.Required, name) && !allowsNull(p) {
 			o.Required = append(o.Required, name)
 		}
 	}
 }
 
-// plainItems returns what the items of an array are. Below the deepest level they are plain values.
+// plainItems returns the plain schema of an array's items. At maxModelDepth, nested lists become
+// text.
 func plainItems(s *jsonschema.Schema, depth int) *plainSchema {
 	var all []*plainSchema
 	for _, one := range slices.Concat([]*jsonschema.Schema{s.Items}, s.PrefixItems, s.ItemsArray) {
@@ -249,10 +251,11 @@ func plainItems(s *jsonschema.Schema, depth int) *plainSchema {
 	return out
 }
 
-// precedence orders types by how many of the other values they can stand for.
+// precedence orders types from the most general to the least general. A union uses the first type
+// that occurs.
 var precedence = []string{typeObject, typeArray, typeString, typeNumber, typeInteger, typeBoolean}
 
-// union returns one schema for values that fit any of several.
+// union returns one schema for values that match any of the given schemas.
 func union(all []*plainSchema) *plainSchema {
 	if len(all) == 0 {
 		return &plainSchema{Type: typeString, Description: "(" + asJSON + ")"}
@@ -292,12 +295,13 @@ func union(all []*plainSchema) *plainSchema {
 	return out
 }
 
-// mergeProperties gives an object the properties of all. Those that all require are required.
+// mergeProperties sets the properties of o to the properties of all. A property is required only if
+// all require it.
 func (o *plainSchema) mergeProperties(all []*plainSchema) {
 	var names []string
 	byName := map[string][]*plainSchema{}
 	for _, one := range all {
-		if one.Properties == nil { // any
+		if one.Properties == nil { // any properties
 			return
 		}
 		for _, p := range one.Properties {
@@ -317,7 +321,7 @@ func (o *plainSchema) mergeProperties(all []*plainSchema) {
 	}
 }
 
-// unionOf returns the values of several strings, nil if one of them may be any.
+// unionOf returns the union of the schemas' enums, or nil if a schema allows any string.
 func unionOf(all []*plainSchema) (out []string) {
 	for _, one := range all {
 		if one.Enum == nil {
@@ -332,7 +336,7 @@ func unionOf(all []*plainSchema) (out []string) {
 	return out
 }
 
-// withAllOf returns a schema with the schemas of its allOf merged into it.
+// withAllOf returns a schema with the schemas of its allOf keyword merged in.
 func withAllOf(s *jsonschema.Schema) *jsonschema.Schema {
 	if len(s.AllOf) == 0 {
 		return s
@@ -345,7 +349,7 @@ func withAllOf(s *jsonschema.Schema) *jsonschema.Schema {
 	return &out
 }
 
-// withBase returns a schema with the constraints of another one added.
+// withBase returns s with the missing constraints taken from base.
 func withBase(s, base *jsonschema.Schema) *jsonschema.Schema {
 	out := *s
 	if out.Type == "" && len(out.Types) == 0 {
@@ -386,8 +390,8 @@ func withBase(s, base *jsonschema.Schema) *jsonschema.Schema {
 	return &out
 }
 
-// kindsOf returns the types that a schema allows beside null, "" for any: those that it names, or
-// one that its keywords imply.
+// kindsOf returns the types that a schema allows, without null. If the schema names no type, it
+// returns the type that the keywords imply, or "" for any type.
 func kindsOf(s *jsonschema.Schema) []string {
 	types := typesOf(s)
 	switch values := valuesOf(s); {
@@ -408,7 +412,7 @@ func kindsOf(s *jsonschema.Schema) []string {
 	return []string{""}
 }
 
-// typesOf returns the types that a schema names.
+// typesOf returns the types named by a schema, or nil.
 func typesOf(s *jsonschema.Schema) []string {
 	if s.Type != "" {
 		return []string{s.Type}
@@ -416,21 +420,21 @@ func typesOf(s *jsonschema.Schema) []string {
 	return slices.Clone(s.Types)
 }
 
-// valuesOf returns the values that a schema allows beside null, or none if it does not list them.
+// valuesOf returns the values listed by a schema, without null, or nil if it does not list values.
 func valuesOf(s *jsonschema.Schema) (out []any) {
 	all := s.Enum
 	if s.Const != nil {
 		all = []any{*s.Const}
 	}
 	for _, v := range all {
-		if v != nil && v != "" { // some servers refuse the empty text
+		if v != nil && v != "" { // some servers reject the empty string
 			out = append(out, v)
 		}
 	}
 	return out
 }
 
-// stringsOf returns values that are all strings, or else nil.
+// stringsOf returns the values as strings, or nil if one is not a string.
 func stringsOf(values []any) (out []string) {
 	for _, v := range values {
 		s, ok := v.(string)
@@ -442,7 +446,7 @@ func stringsOf(values []any) (out []string) {
 	return out
 }
 
-// told lists values in JSON, as far as they are short.
+// told returns a list of values as JSON for a description. Long values are truncated.
 func told(values ...any) string {
 	var out []string
 	for _, v := range values {
@@ -455,12 +459,12 @@ func told(values ...any) string {
 	return text.List(out, 20)
 }
 
-// isNever reports whether no value fits a schema: that of a forbidden property.
+// isNever reports whether a schema rejects every value, as for a forbidden property.
 func isNever(s *jsonschema.Schema) bool {
 	return s.Not != nil && s.Type == "" && len(s.Types)+len(s.Properties)+len(s.AnyOf)+len(s.OneOf)+len(s.AllOf) == 0 && s.Description == ""
 }
 
-// allowsNull reports whether null fits a schema.
+// allowsNull reports whether a schema allows null.
 func allowsNull(s *jsonschema.Schema) bool {
 	if slices.Contains(s.Enum, nil) || slices.Contains(typesOf(s), typeNull) {
 		return true
@@ -468,7 +472,7 @@ func allowsNull(s *jsonschema.Schema) bool {
 	return slices.ContainsFunc(s.AnyOf, allowsNull) || slices.ContainsFunc(s.OneOf, allowsNull)
 }
 
-// acceptedTypes returns the types of the values that a schema takes, or none if any fits.
+// acceptedTypes returns the types that a schema accepts, or nil if it accepts any type.
 func acceptedTypes(s *jsonschema.Schema) (out []string) {
 	if out = typesOf(s); len(out) > 0 {
 		return out

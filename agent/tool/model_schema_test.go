@@ -10,7 +10,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// TestModelSchema checks what a model is sent of a schema, and that a call by it fits the schema itself.
+// TestModelSchema checks the subset of a schema that is sent to a model, and that a call that
+// matches the subset is valid for the full schema.
 func TestModelSchema(t *testing.T) {
 	t.Parallel()
 	deep := `{"type":"string"}`
@@ -65,7 +66,7 @@ func TestModelSchema(t *testing.T) {
 	}
 }
 
-// TestModelSchemaIsBounded checks that a schema whose choices are nested takes no time without end.
+// TestModelSchemaIsBounded checks that deeply nested choices do not take exponential time.
 func TestModelSchemaIsBounded(t *testing.T) {
 	t.Parallel()
 	schema := `{"type":"string"}`

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Reading a pipe without a writer would block a call forever.
+// TestPipe checks that a pipe is refused, because opening a pipe without a writer would block a
+// call forever.
 func TestPipe(t *testing.T) {
 	y := newYard(t)
 	if err := syscall.Mkfifo(y.at("work/pipe"), 0o600); err != nil {

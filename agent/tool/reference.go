@@ -13,16 +13,16 @@ import (
 	"rouse/internal/domain"
 )
 
-// Argument is an argument of a tool, as a person reads of it.
+// Argument describes an argument of a tool for people.
 type Argument struct {
 	Name        string   `json:"name"`
-	Type        string   `json:"type"` // "text", "list of texts", "object"
+	Type        string   `json:"type"` // type in words, for example "text" or "list of texts"
 	Required    bool     `json:"required"`
-	Values      []string `json:"values,omitempty"` // all that it can be; none: whatever its type says
+	Values      []string `json:"values,omitempty"` // allowed values; omitted if all values of the type are allowed
 	Description string   `json:"description,omitempty"`
 }
 
-// ArgumentList describes the arguments of a tool in the order in which its type has them.
+// ArgumentList returns the arguments of the tool in the order of its argument type.
 func (s Spec) ArgumentList() ([]Argument, error) {
 	schema, err := s.schema()
 	if err != nil {
@@ -41,8 +41,8 @@ func (s Spec) ArgumentList() ([]Argument, error) {
 	return out, nil
 }
 
-// propertyNames lists the properties of an object: first in the order of its type, the others by
-// name.
+// propertyNames returns the property names of an object: first in the order of its type, then the
+// others by name.
 func propertyNames(s *jsonschema.Schema) []string {
 	names := slices.Clone(s.PropertyOrder)
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
@@ -53,7 +53,7 @@ func propertyNames(s *jsonschema.Schema) []string {
 	return names
 }
 
-// typeText says in words what a schema allows.
+// typeText returns the type of a schema in words.
 func typeText(s *jsonschema.Schema) string {
 	kinds := slices.DeleteFunc(append([]string{s.Type}, s.Types...), func(k string) bool { return k == "" || k == "null" })
 	if len(kinds) != 1 {
@@ -76,7 +76,8 @@ func typeText(s *jsonschema.Schema) string {
 	return kinds[0]
 }
 
-// ExampleArgs are the arguments of a typical call: Example, or what is required with a value that fits.
+// ExampleArgs returns the arguments of a typical call. If Example is empty, it returns valid values
+// for the required arguments.
 func (s Spec) ExampleArgs() (json.RawMessage, error) {
 	if s.Example != "" {
 		return json.RawMessage(s.Example), nil
@@ -89,7 +90,8 @@ func (s Spec) ExampleArgs() (json.RawMessage, error) {
 	return json.Marshal(exampleOf("", schema))
 }
 
-// exampleOf is a value that fits a schema: of an object what is required, of a list one item.
+// exampleOf returns a value that matches a schema. Objects contain the required properties, and
+// lists one item.
 func exampleOf(name string, s *jsonschema.Schema) any {
 	if len(s.Enum) > 0 {
 		return s.Enum[0]
@@ -117,11 +119,11 @@ func exampleOf(name string, s *jsonschema.Schema) any {
 	return []any{exampleOf(name, s.Items)}
 }
 
-// Callable reports whether rouse call and playbooks can call the tool: they have no model, and
-// nobody answers them.
+// Callable reports whether rouse call and playbooks can call the tool. They have no model and
+// cannot wait for an answer.
 func (s Spec) Callable() bool { return s.Listed() && !s.Waits && s.Requires != RequiresModel }
 
-// givenTo describes for each condition the agents that have the tool.
+// givenTo describes, for each requirement, the agents that have the tool.
 var givenTo = map[Requirement]string{
 	RequiresNothing:        "every agent",
 	RequiresModel:          "every agent, in runs that a model does",
@@ -140,7 +142,8 @@ var givenTo = map[Requirement]string{
 	RequiresServer:         "agents with the MCP server (mcp), once you have approved its tools",
 }
 
-// GivenTo says which agents have the tool, before their lists of tools allow or deny it.
+// GivenTo returns a description of the agents that have the tool, before their allow and deny lists
+// apply.
 func (s Spec) GivenTo() string {
 	if s.AliasOf != "" {
 		return "agents that name it in tools.allow"
@@ -148,8 +151,8 @@ func (s Spec) GivenTo() string {
 	return givenTo[s.Requires]
 }
 
-// Grants lists the configuration keys that say how far calls of the tool reach. Calls beyond them
-// are put before the agent's owner, or refused.
+// Grants returns the configuration keys of the grants that calls of the tool need. Other calls need
+// the owner's approval or are refused.
 func (s Spec) Grants() []string {
 	out := []string{}
 	switch s.Requires {
@@ -161,7 +164,7 @@ func (s Spec) Grants() []string {
 		return out
 	}
 
-	// Arguments that name files are called path in all families.
+	// All tool families use the name path for arguments that name files.
 	if schema, err := s.schema(); err == nil && schema.Properties["path"] != nil {
 		if s.Effect == domain.EffectWrite {
 			return append(out, "grants.write")

@@ -17,16 +17,17 @@ import (
 	"rouse/internal/domain"
 )
 
-// Registry is the set of tools of one run. A list takes a quarter of the memory of a map: each run
-// holds several registries.
+// Registry is the set of tools of one run. Each run has several registries, so they use sorted
+// slices, which need less memory than maps.
 type Registry struct {
-	tools    []Tool   // sorted by their names
-	names    []string // of each of them
+	tools    []Tool   // sorted by name
+	names    []string // names of tools, in the same order
 	unlisted *Unlisted
-	brief    bool // models are told of the tools in brief
+	brief    bool // models get shortened descriptions
 }
 
-// NewRegistry refuses two tools with the same name, and a Tool that Define did not make.
+// NewRegistry returns a registry of tools. It returns an error if two tools have the same name or a
+// tool was not created by Define or DefineBySchema.
 func NewRegistry(tools ...Tool) (*Registry, error) {
 	if slices.ContainsFunc(tools, func(t Tool) bool { return t.spec == nil }) {
 		return nil, errors.New("a tool without a name was defined")
@@ -43,7 +44,7 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 	return r, nil
 }
 
-// With returns the registry with one more tool.
+// With returns a copy of the registry with one more tool.
 func (r *Registry) With(t Tool) (*Registry, error) {
 	out, err := NewRegistry(append(slices.Clip(r.tools), t)...)
 	if err != nil {
@@ -53,28 +54,29 @@ func (r *Registry) With(t Tool) (*Registry, error) {
 	return out, nil
 }
 
-// WithUnlisted returns the registry with some tools left out of the list that models get. They can
-// be called by name, and join the end of the list once they are loaded (OSA-20).
+// WithUnlisted returns a copy of the registry that omits some tools from the list for models. These
+// tools can be called by name, and are appended to the list once they are loaded.
 func (r *Registry) WithUnlisted(u *Unlisted) *Registry {
 	out := *r
 	out.unlisted = u
 	return &out
 }
 
-// Briefly returns the registry with its tools told in brief, for a model with a small context.
+// Briefly returns a copy of the registry with shortened descriptions, for a model with a small
+// context.
 func (r *Registry) Briefly() *Registry {
 	out := *r
 	out.brief = true
 	return &out
 }
 
-// IsBrief reports whether models are told of the tools in brief.
+// IsBrief reports whether models get shortened descriptions of the tools.
 func (r *Registry) IsBrief() bool { return r.brief }
 
-// Names lists the tools, sorted. It must not be changed.
+// Names returns the sorted names of the tools. The caller must not change the slice.
 func (r *Registry) Names() []string { return r.names }
 
-// Lookup finds a tool. If it does not exist, the Tool has the zero Spec.
+// Lookup returns a tool by name. If the tool does not exist, it returns a Tool with the zero Spec.
 func (r *Registry) Lookup(name string) (Tool, bool) {
 	i, ok := slices.BinarySearch(r.names, name)
 	if !ok {
@@ -83,13 +85,13 @@ func (r *Registry) Lookup(name string) (Tool, bool) {
 	return r.tools[i], true
 }
 
-// IsAllowed reports whether a glob of allow matches a tool (without any, all are allowed) and no glob of
-// deny does. A malformed glob allows nothing and denies everything.
+// IsAllowed reports whether a glob in allow matches a tool and no glob in deny does. An empty allow
+// list allows all tools. A malformed glob in allow matches no tool, and in deny every tool.
 func IsAllowed(allow, deny []string, name string) bool {
 	return (len(allow) == 0 || matchesAny(allow, name, false)) && !matchesAny(deny, name, true)
 }
 
-// Filter keeps the tools that allow and deny permit.
+// Filter returns a registry of the tools for which IsAllowed returns true.
 func (r *Registry) Filter(allow, deny []string) *Registry {
 	out := &Registry{unlisted: r.unlisted, brief: r.brief}
 	for i, name := range r.names {
@@ -110,7 +112,7 @@ func matchesAny(globs []string, name string, broken bool) bool {
 	})
 }
 
-// ModelTools lists the tools for a model, in a fixed order, with loaded tools at the end.
+// ModelTools returns the list of tools for a model, in a fixed order with loaded tools at the end.
 func (r *Registry) ModelTools() []model.Tool {
 	out := make([]model.Tool, 0, len(r.names))
 	add := func(t Tool) {
@@ -133,8 +135,8 @@ func (r *Registry) ModelTools() []model.Tool {
 	return out
 }
 
-// Call checks the arguments and runs a tool. Failures that the caller can handle, and faults of the
-// file system (domain.IsFileFault), are envelopes. An error means that the host is broken.
+// Call validates the arguments and runs a tool. It returns failures that the caller can handle and
+// file system faults (domain.IsFileFault) as envelopes. An error means that the host is broken.
 func (r *Registry) Call(ctx context.Context, in Invocation, name string, args json.RawMessage) (Envelope, error) {
 	t, ok := r.Lookup(name)
 	if !ok {
@@ -156,15 +158,15 @@ func (r *Registry) Call(ctx context.Context, in Invocation, name string, args js
 
 	e, err = Answered(e, err)
 	e.Tool = name
-	// The model has not seen the schema of an unlisted tool. From the next request on the tool is
-	// listed.
+	// The model has not seen the schema of an unlisted tool, so the message contains it. The tool
+	// is listed from the next request on.
 	if e.Kind == KindInvalidArgs && r.unlisted.load(name) {
 		e.Message += fmt.Sprintf("; the arguments of %s are %s", name, t.told)
 	}
 	return e, err
 }
 
-// FaultEnvelope returns the result of a call that a fault of the file system prevented.
+// FaultEnvelope returns the envelope of a call that failed because of a file system fault.
 func FaultEnvelope(err error) Envelope {
 	return Failure(KindExecutionError, "the file system refused it: %v", err)
 }
@@ -187,9 +189,9 @@ type outcome struct {
 	err      error
 }
 
-// runWithTimeout runs the function, and stops waiting for it when its time is over.
+// runWithTimeout runs the tool's function and stops waiting for it after the timeout.
 func (t Tool) runWithTimeout(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error) {
-	// Such a tool must be waited for: an answer before it has ended would be wrong.
+	// A negative timeout means that the tool limits itself and that its end must be awaited.
 	if t.spec.Timeout < 0 {
 		o := t.runRecovered(ctx, in, args)
 		return o.envelope, o.err
@@ -198,14 +200,15 @@ func (t Tool) runWithTimeout(ctx context.Context, in Invocation, args json.RawMe
 	ctx, cancel := context.WithTimeoutCause(ctx, t.spec.Timeout, timeoutError{t.spec.Timeout})
 	defer cancel()
 
-	// Buffered: a tool that ends after nobody waits any more must not block forever.
+	// The channel is buffered so that a tool that ends after the timeout does not block forever.
 	done := make(chan outcome, 1)
 	go func() { done <- t.runRecovered(ctx, in, args) }()
 	var o outcome
 	select {
 	case o = <-done:
 	case <-ctx.Done():
-		// A tool that watches its context ends now, and knows best what to say. Any other is left behind.
+		// A tool that watches its context ends now and returns the best message. Other tools are
+		// abandoned.
 		select {
 		case o = <-done:
 		case <-time.After(time.Second):
@@ -213,7 +216,7 @@ func (t Tool) runWithTimeout(ctx context.Context, in Invocation, args json.RawMe
 		}
 	}
 
-	// A success that came together with the timeout stays a success.
+	// A success at the moment of the timeout remains a success.
 	var late timeoutError
 	if errors.As(context.Cause(ctx), &late) && (o.err != nil || !o.envelope.OK) {
 		if t.spec.Effect == domain.EffectWrite || t.spec.Effect == domain.EffectExternal {
@@ -222,7 +225,7 @@ func (t Tool) runWithTimeout(ctx context.Context, in Invocation, args json.RawMe
 		return Failure(KindTimeout, "the call did not end within %s", late.after), nil
 	}
 
-	// A cancelled run makes tools fail with errors that do not mean a broken host.
+	// If the run is cancelled, errors of tools do not mean that the host is broken.
 	if o.err != nil && ctx.Err() != nil {
 		return Failure(KindExecutionError, "cancelled: %v", context.Cause(ctx)), nil
 	}
@@ -230,7 +233,7 @@ func (t Tool) runWithTimeout(ctx context.Context, in Invocation, args json.RawMe
 	return o.envelope, o.err
 }
 
-// runRecovered runs the function, and turns a panic into a failed call.
+// runRecovered runs the tool's function. It converts a panic into a failed call.
 func (t Tool) runRecovered(ctx context.Context, in Invocation, args json.RawMessage) (o outcome) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -245,16 +248,17 @@ type timeoutError struct{ after time.Duration }
 
 func (e timeoutError) Error() string { return "no end within " + e.after.String() }
 
-// Unlisted is the set of tools of a run that models are not told of at first. Registries made from
-// one another share it. A nil Unlisted is empty.
+// Unlisted is the set of a run's tools that are omitted from the list for models until they are
+// loaded. Registries derived from each other share it. A nil *Unlisted is empty.
 type Unlisted struct {
 	names []string // sorted
 
 	mu     sync.Mutex
-	loaded []string // those of names that are listed by now, in the order in which they were loaded
+	loaded []string // names of loaded tools, in loading order
 }
 
-// NewUnlisted makes a set of names. Of those, loaded were loaded by an earlier attempt.
+// NewUnlisted returns a set of the given names. loaded contains the names that an earlier attempt
+// has loaded.
 func NewUnlisted(names []string, loaded ...string) *Unlisted {
 	u := &Unlisted{names: slices.Sorted(slices.Values(names))}
 	for _, name := range loaded {
@@ -263,7 +267,7 @@ func NewUnlisted(names []string, loaded ...string) *Unlisted {
 	return u
 }
 
-// Names lists the tools, sorted. The caller must not change it.
+// Names returns the sorted names of all tools in the set. The caller must not change the slice.
 func (u *Unlisted) Names() []string {
 	if u == nil {
 		return nil
@@ -271,7 +275,8 @@ func (u *Unlisted) Names() []string {
 	return u.names
 }
 
-// Loaded lists the loaded tools in the order in which they were loaded. The caller must not change it.
+// Loaded returns the names of the loaded tools in loading order. The caller must not change the
+// slice.
 func (u *Unlisted) Loaded() []string {
 	if u == nil {
 		return nil
@@ -281,10 +286,11 @@ func (u *Unlisted) Loaded() []string {
 	return slices.Clip(u.loaded)
 }
 
-// Load lists a tool from the next request on. Tools that are listed anyway are ignored.
+// Load adds a tool to the list for models from the next request on. It ignores tools outside the
+// set.
 func (u *Unlisted) Load(name string) { u.load(name) }
 
-// load reports whether the tool was not listed before.
+// load is like Load and reports whether the tool was newly listed.
 func (u *Unlisted) load(name string) bool {
 	if !u.has(name) {
 		return false
@@ -307,16 +313,16 @@ func (u *Unlisted) has(name string) bool {
 	return ok
 }
 
-// sentenceEnd matches the end of a sentence, but not a full stop within a word.
+// sentenceEnd matches the end of a sentence or a colon, but not a period within a word.
 var sentenceEnd = regexp.MustCompile(`[.:]\s`)
 
-// BriefForModel returns the tool for a model with a small context: one sentence, and a schema that
-// describes only the required arguments. Calls are checked by the whole schema.
+// BriefForModel returns the tool for a model with a small context. The description is one sentence,
+// and the schema describes only the required arguments. Calls are validated with the full schema.
 func (t Tool) BriefForModel() model.Tool {
 	return model.Tool{Name: t.Name(), Description: cmp.Or(t.spec.Brief, t.spec.FirstSentence()), Schema: briefSchema(t.told)}
 }
 
-// FirstSentence is the beginning of the description, which says what the tool is for.
+// FirstSentence returns the first sentence of the description, which contains the tool's purpose.
 func (s Spec) FirstSentence() string {
 	text := strings.Join(strings.Fields(s.Description), " ") + " "
 	if end := sentenceEnd.FindStringIndex(text); end != nil {
@@ -325,7 +331,7 @@ func (s Spec) FirstSentence() string {
 	return strings.TrimSpace(text)
 }
 
-// briefSchema leaves out the descriptions of optional arguments.
+// briefSchema returns a schema without the descriptions of optional arguments.
 func briefSchema(raw json.RawMessage) json.RawMessage {
 	var s map[string]any
 	if json.Unmarshal(raw, &s) != nil {
@@ -345,7 +351,8 @@ func briefSchema(raw json.RawMessage) json.RawMessage {
 	return out
 }
 
-// dropDescriptions leaves the descriptions out of a schema and of all within it; keep spares its own.
+// dropDescriptions removes the descriptions from a schema and from all nested schemas. If keep is
+// set, the schema keeps its own description.
 func dropDescriptions(schema any, keep bool) {
 	s, ok := schema.(map[string]any)
 	if !ok {
@@ -356,7 +363,7 @@ func dropDescriptions(schema any, keep bool) {
 		delete(s, "description")
 	}
 
-	// What is called description within properties is an argument of that name.
+	// A key named description in properties is an argument and must be kept.
 	properties, _ := s["properties"].(map[string]any)
 	for _, p := range properties {
 		dropDescriptions(p, false)

@@ -14,46 +14,49 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// Grant gives a run access to a folder, or with File to exactly one file.
+// Grant gives a run access to a folder, or to exactly one file if File is set.
 type Grant struct {
 	Path  string // absolute
 	Write bool
 	File  bool
-	// Private data is for its owner alone; untrusted data comes from strangers.
+	// Private marks data that is only for its owner. Untrusted marks data from strangers.
 	Private, Untrusted bool
-	// OmitFromMessages keeps the grant out of messages about where a run may go: there may be many.
+	// OmitFromMessages omits the grant from messages about allowed paths. It is for skills, which
+	// can be numerous.
 	OmitFromMessages bool
 }
 
-// Roots are the folders and files that a run may read or write. Every access goes through os.Root,
-// which no path, symbolic link or race leads out of.
+// Roots holds the folders and files that a run may read or write. Every access goes through
+// os.Root, so that no path, symbolic link or race leads out of them.
 type Roots struct {
 	workdir   string
 	boundary  nofollow.UntrustedDirs
 	roots     []root
 	onOutput  func(context.Context, Output) error
 	onWrite   func(context.Context, label.Place) error
-	private   []string // folders in which everything is for their owner alone
-	untrusted []string // folders in which strangers leave files
+	private   []string // folders with private content, see KeepPrivate
+	untrusted []string // folders with files of strangers, see Distrust
 	masks     []mask
 
-	hideSecrets bool // from programs as well, see HideSecrets
+	hideSecrets bool // hide secrets from programs too, see HideSecrets
 }
 
-// root is a grant with the links in its path resolved, and its configured name.
+// root is a grant with the links in its path resolved. named is the configured path.
 type root struct {
 	Grant
 	named string
 }
 
-// NewRoots is NewRootsWithin if only the owner makes links on the way to the roots.
+// NewRoots is like NewRootsWithin without a boundary: only the owner can create links in the paths
+// of the roots.
 func NewRoots(workdir string, grants []Grant) (*Roots, error) {
 	return NewRootsWithin(nofollow.UntrustedDirs{}, workdir, grants)
 }
 
-// NewRootsWithin grants a workdir, read-write unless one of the grants is for writing, and the
-// grants. Paths are kept resolved and by name, so that one folder is one root by all its names. No
-// link below the boundary is ever followed: another agent may have made it.
+// NewRootsWithin returns the roots for a workdir and grants. The workdir is writable unless a grant
+// is for writing. A root is found by its configured path and by its resolved path. Links below the
+// boundary b are never followed, because another agent may have created them. It returns an error
+// if the workdir cannot be used.
 func NewRootsWithin(b nofollow.UntrustedDirs, workdir string, grants []Grant) (*Roots, error) {
 	dir, err := b.Resolve(workdir)
 	if err == nil {
@@ -65,31 +68,32 @@ func NewRootsWithin(b nofollow.UntrustedDirs, workdir string, grants []Grant) (*
 
 	r := &Roots{workdir: dir, boundary: b}
 	for _, g := range grants {
-		// The owner grants a named file alone, even if it is a secret. Lstat: a link to a file could
-		// lead elsewhere later.
+		// A grant of a regular file covers only that file, even if it is a secret. Lstat excludes
+		// links, because the target of a link can change.
 		if info, err := os.Lstat(g.Path); err == nil && info.Mode().IsRegular() {
 			g.File = true
 		}
 
 		one := r.newRoot(g)
 		if _, own := below(dir, one.Path); own {
-			one.Private = false // what lies in the workdir is the agent's own
+			one.Private = false // files in the workdir belong to the agent
 		}
 
 		r.roots = append(r.roots, one)
 	}
 
-	// A grant for writing says where the agent may write; the workdir is then only read.
+	// A grant for writing restricts writes to the granted places, so the workdir is then read-only.
 	narrowed := slices.ContainsFunc(grants, func(g Grant) bool { return g.Write })
 	r.roots = append(r.roots, root{Grant{Path: dir, Write: !narrowed}, filepath.Clean(workdir)})
 
-	// Last, when all writable roots are known: the run itself may have made the links in the others.
+	// This needs all writable roots, because an earlier attempt may have created links in them.
 	r.roots = slices.DeleteFunc(r.roots, r.escapesByLink)
 	return r, nil
 }
 
-// newRoot resolves the path of a grant, but not the last part of a single file: whoever can swap it
-// for a link must not choose what is granted.
+// newRoot returns the root of a grant, with the links in its path resolved. It does not resolve the
+// last part of a single file: if the file is replaced with a link, the grant must not follow the
+// link.
 func (r *Roots) newRoot(g Grant) root {
 	named := filepath.Clean(g.Path)
 	folder, last := named, ""
@@ -97,7 +101,7 @@ func (r *Roots) newRoot(g Grant) root {
 		folder, last = filepath.Split(named)
 	}
 
-	// A folder that is not there yet keeps its name: it may come later.
+	// A folder that does not exist yet keeps its configured path, because it may be created later.
 	g.Path = named
 	if resolved, err := r.boundary.Resolve(folder); err == nil {
 		g.Path = filepath.Join(resolved, last)
@@ -105,10 +109,11 @@ func (r *Roots) newRoot(g Grant) root {
 	return root{g, named}
 }
 
-// Workdir returns the folder in which relative paths begin.
+// Workdir returns the base folder of relative paths.
 func (r *Roots) Workdir() string { return r.workdir }
 
-// innermost returns the innermost root that allows the access, and the absolute path through it.
+// innermost returns the innermost root that allows the access, and the absolute path below it. The
+// root is nil if no root allows the access.
 func (r *Roots) innermost(path string, write bool) (*root, string) {
 	abs := path
 	if !filepath.IsAbs(abs) {
@@ -129,7 +134,8 @@ func (r *Roots) innermost(path string, write bool) (*root, string) {
 	return best, at
 }
 
-// resolve replaces the root's name in an absolute path by its resolved path.
+// resolve replaces the root's configured path in an absolute path with its resolved path. It
+// reports false if the path is not in the root.
 func (g *root) resolve(abs string) (string, bool) {
 	for _, name := range []string{g.Path, g.named} {
 		if rest, ok := below(name, abs); ok && (rest == "" || !g.File) {
@@ -139,7 +145,8 @@ func (g *root) resolve(abs string) (string, bool) {
 	return "", false
 }
 
-// below cuts a folder off a clean path: /a/bc is not below /a/b.
+// below returns the part of a clean path below a folder, and reports whether the path is the folder
+// or lies in it. /a/bc is not below /a/b.
 func below(folder, abs string) (rest string, ok bool) {
 	if abs == folder {
 		return "", true
@@ -148,7 +155,8 @@ func below(folder, abs string) (rest string, ok bool) {
 	return strings.CutPrefix(abs, strings.TrimSuffix(folder, separator)+separator)
 }
 
-// Resolve opens the root of a path, which is relative to the workdir or absolute.
+// Resolve returns a handle for a path, which is absolute or relative to the workdir. It returns a
+// *Refusal if the run may not access the path. The caller must close the handle.
 func (r *Roots) Resolve(path string, write bool) (*FileHandle, error) {
 	if path == "" || strings.ContainsRune(path, 0) {
 		return nil, RefusePath(KindInvalidArgs, "%q is not a path", path)
@@ -159,7 +167,7 @@ func (r *Roots) Resolve(path string, write bool) (*FileHandle, error) {
 		return nil, RefusePath(KindInvalidArgs, "%s is outside of %s", path, r.allowedRoots(write))
 	}
 
-	// Only the part below the root is judged: the name of a grant is its owner's choice.
+	// Only the part below the root is checked, because the owner chose the path of the grant.
 	within, _ := below(g.Path, abs)
 	if IsSecretPath(within) {
 		return nil, secretError(path)
@@ -173,7 +181,8 @@ func (r *Roots) Resolve(path string, write bool) (*FileHandle, error) {
 		}
 	}
 
-	// os.Root opens folders only. For a single file, resolve lets no other name of its folder through.
+	// os.Root can open only folders. For a single file, resolve refuses all other paths in its
+	// folder.
 	folder := g.Path
 	if g.File {
 		folder = filepath.Dir(g.Path)
@@ -196,15 +205,15 @@ func (r *Roots) Resolve(path string, write bool) (*FileHandle, error) {
 	return &FileHandle{Root: in, Rel: rel, roots: r, grant: g, shown: path, write: write, inWorkdir: own}, nil
 }
 
-// openRoot opens the folder of a root. One that lies in a writable root is opened through that
-// root, so that a link of the run in its place leads nowhere else. Links of other agents are not
+// openRoot opens the folder of a root. A folder in a writable root is opened through that root, so
+// that the run cannot replace it with a link to another place. Links of other agents are not
 // followed.
 func (r *Roots) openRoot(folder string) (*os.Root, error) {
 	if r.boundary.Holds(folder) != "" {
 		return r.boundary.OpenRoot(folder)
 	}
 
-	// The outermost: every part below it is one that the run can replace.
+	// Use the outermost writable root, because the run can replace every part below it.
 	outer, within := "", ""
 	for _, w := range r.roots {
 		if rest, in := below(w.Path, folder); in && rest != "" && w.Write && !w.File && (outer == "" || len(w.Path) < len(outer)) {
@@ -224,7 +233,7 @@ func (r *Roots) openRoot(folder string) (*os.Root, error) {
 	return root.OpenRoot(within)
 }
 
-// insideWritable reports whether a root lies in another one that the run may write.
+// insideWritable reports whether a root lies in another root that is writable.
 func (r *Roots) insideWritable(g root) bool {
 	return slices.ContainsFunc(r.roots, func(w root) bool {
 		rest, in := below(w.Path, g.Path)
@@ -232,8 +241,8 @@ func (r *Roots) insideWritable(g root) bool {
 	})
 }
 
-// escapesByLink reports whether a root's name lies in a writable root but its resolved path does
-// not: a run may have made the link that leads there.
+// escapesByLink reports whether a root's configured path lies in a writable root but its resolved
+// path does not. The agent may have created the link.
 func (r *Roots) escapesByLink(g root) bool {
 	for _, w := range r.roots {
 		if !w.Write || w.File {
@@ -249,7 +258,7 @@ func (r *Roots) escapesByLink(g root) bool {
 	return false
 }
 
-// Open opens a file or a folder for reading.
+// Open opens a file or folder for reading. The caller must close the file.
 func (r *Roots) Open(path string) (*os.File, error) {
 	p, err := r.Resolve(path, false)
 	if err != nil {
@@ -259,21 +268,23 @@ func (r *Roots) Open(path string) (*os.File, error) {
 	return p.OpenChecked()
 }
 
-// Canonical maps the names of a file to one, by which calls take turns. It opens nothing.
+// Canonical returns one path for all names of a file, which serves as the key for Locks. It does
+// not open the file.
 func (r *Roots) Canonical(path string) string {
 	_, abs := r.innermost(path, true)
 	if abs == "" {
 		return path
 	}
 
-	// The file itself may not exist yet, and a link is not written through: only its folder counts.
+	// Only the folder is resolved: the file may not exist yet, and writes do not follow links.
 	if folder, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
 		return filepath.Join(folder, filepath.Base(abs))
 	}
 	return abs
 }
 
-// StatKey returns a text that changes if the file at a path does; "" if nothing may be seen there.
+// StatKey returns a string that changes if the file at a path changes. It returns "" if the run may
+// not read the path or the file does not exist.
 func (r *Roots) StatKey(path string) string {
 	_, abs := r.innermost(path, false)
 	if abs == "" {
@@ -287,10 +298,10 @@ func (r *Roots) StatKey(path string) string {
 	return fmt.Sprintf("%d %d %s", info.Size(), info.ModTime().UnixNano(), info.Mode())
 }
 
-// maxNamed bounds the single files that a message names: a run may have hundreds.
+// maxNamed is the maximum number of single files named in a message. A run may have hundreds.
 const maxNamed = 5
 
-// allowedRoots says in words where the run may go.
+// allowedRoots returns a description of the paths that the run may read or write.
 func (r *Roots) allowedRoots(write bool) string {
 	verb, out := "read", []string(nil)
 	if write {
@@ -323,11 +334,11 @@ func (r *Roots) allowedRoots(write bool) string {
 	return fmt.Sprintf("what this run may %s: %s", verb, strings.Join(out, ", "))
 }
 
-// ProtectedPaths are places that no agent may change, even if nothing is there yet: a later run trusts what
-// is in them. A folder that was granted further inside is not masked.
+// ProtectedPaths lists places that agents must not change, even before they exist, because later
+// runs trust their content. A granted folder below such a place is not protected.
 type ProtectedPaths struct {
-	ReadOnly []string // absolute; no tool changes them: configurations, skills
-	Hidden   []string // nor reads them: the daemon's home
+	ReadOnly []string // absolute paths that tools must not change: configurations, skills
+	Hidden   []string // absolute paths that tools must not read or change: the daemon's home
 }
 
 type mask struct {
@@ -335,8 +346,8 @@ type mask struct {
 	hidden bool
 }
 
-// Mask keeps the tools of a run out of masked places within its roots. Links must be resolved
-// (see Resolved).
+// Mask protects places within the roots from the tools of the run. Links in the paths must be
+// resolved, see Resolved.
 func (r *Roots) Mask(m ProtectedPaths) {
 	for _, path := range m.ReadOnly {
 		r.masks = append(r.masks, mask{filepath.Clean(path), false})
@@ -346,12 +357,13 @@ func (r *Roots) Mask(m ProtectedPaths) {
 	}
 }
 
-// Resolved adds the paths that links lead to now. The names stay, because links can change.
+// Resolved returns m with the resolved paths added. It keeps the original paths, because links can
+// change.
 func (m ProtectedPaths) Resolved() ProtectedPaths {
 	return ProtectedPaths{WithResolvedLinks(m.ReadOnly), WithResolvedLinks(m.Hidden)}
 }
 
-// WithResolvedLinks returns paths and what they are once links are followed.
+// WithResolvedLinks returns the paths, followed by the resolved paths that differ from them.
 func WithResolvedLinks(paths []string) []string {
 	out := slices.Clone(paths)
 	for _, p := range paths {
@@ -362,7 +374,7 @@ func WithResolvedLinks(paths []string) []string {
 	return out
 }
 
-// resolveExisting follows the links in the part of a path that exists.
+// resolveExisting resolves the links in the existing part of a path.
 func resolveExisting(path string) string {
 	path = filepath.Clean(path)
 	if actual, err := filepath.EvalSymlinks(path); err == nil {
@@ -376,12 +388,13 @@ func resolveExisting(path string) string {
 	return filepath.Join(resolveExisting(folder), filepath.Base(path))
 }
 
-// isMasked reports whether a path within a root may not be read, or with write not be changed.
+// isMasked reports whether a mask forbids reading a path within a root or, if write is set,
+// changing it.
 func (r *Roots) isMasked(g *root, abs string, write bool) bool {
 	return slices.ContainsFunc(r.masks, func(m mask) bool {
 		_, in := below(m.path, abs)
-		// A root that lies deeper than the mask was granted on purpose, as an agent's workdir is
-		// in the masked home. A root at the mask itself, or above it, lifts nothing.
+		// A root below the mask was granted on purpose, for example an agent's workdir in the
+		// masked home. A root at or above the mask does not lift the mask.
 		return in && (m.hidden || write) && len(m.path) >= len(g.Path)
 	})
 }

@@ -11,8 +11,9 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// Where one agent's places lie within another's, that one can put links in their place: neither what is
-// granted nor what is opened of it moves.
+// TestRootsWithinAnotherAgent checks folders of an agent that lie in another agent's folder. The
+// other agent can replace them with links, but neither the grants nor the opened files may follow
+// the links.
 func TestRootsWithinAnotherAgent(t *testing.T) {
 	y := newYard(t)
 	b := nofollow.NewBoundary(y.at("outer"))
@@ -56,7 +57,7 @@ func TestRootsWithinAnotherAgent(t *testing.T) {
 		t.Errorf("a program is given %q and %q", reads, writes)
 	}
 
-	// A run that begins now has no workdir at all.
+	// A run that begins now has no usable workdir.
 	var link *nofollow.LinkError
 	if _, err := tool.NewRootsWithin(b, y.at("outer/work"), grants); !errors.As(err, &link) || link.Path != filepath.Join(y.base, "outer", "work") {
 		t.Errorf("%v", err)

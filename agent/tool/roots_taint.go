@@ -11,28 +11,28 @@ import (
 	"rouse/internal/ledger/label"
 )
 
-// Distrust names folders in which strangers leave files. What is read there, names included, is
-// untrusted. Links to the folders must be resolved (see WithResolvedLinks).
+// Distrust sets the folders in which strangers leave files. Their content and file names are
+// untrusted. Links in the paths must be resolved, see WithResolvedLinks.
 func (r *Roots) Distrust(folders ...string) { r.untrusted = folders }
 
-// KeepPrivate names folders whose content is for its owner alone, but for the file that started the
-// run. For links see Distrust.
+// KeepPrivate sets the folders with private content. Untrusted grants in them, such as the file
+// that started the run, are not private. Links in the paths must be resolved, see
+// WithResolvedLinks.
 func (r *Roots) KeepPrivate(folders ...string) { r.private = folders }
 
-// OnWrite sets the function that is called with each file that a tool writes, before it gets its
-// name.
+// OnWrite sets the function that is called with each written file before the file gets its name.
 func (r *Roots) OnWrite(record func(context.Context, label.Place) error) { r.onWrite = record }
 
-// ProgramNeed returns the need of a program that is confined to the roots: it can read all of them,
-// and write where the run may write.
+// ProgramNeed returns the Access of a program that is confined to the roots. It can read all roots
+// and write to the writable ones.
 func (r *Roots) ProgramNeed() (n Access) {
-	above := map[string][]label.FileID{} // of folders: a batch has a thousand files in few of them
+	above := map[string][]label.FileID{} // by folder; a batch has many files in few folders
 	for _, g := range r.roots {
 		t := r.taintOf(g.Grant, g.Path)
 		if n.AddsTaint |= t; t&Private != 0 && n.NotPrivate == "" {
 			n.NotPrivate = r.notPrivate(g.Grant)
 		}
-		if g.OmitFromMessages { // skills, which no tool changes
+		if g.OmitFromMessages { // skills, which tools cannot change
 			continue
 		}
 
@@ -47,7 +47,7 @@ func (r *Roots) ProgramNeed() (n Access) {
 	return n
 }
 
-// Writable lists the folders and files where the run may write.
+// Writable returns the folders and files that the run may write.
 func (r *Roots) Writable() (out []label.Place) {
 	for _, g := range r.roots {
 		if g.Write {
@@ -57,7 +57,7 @@ func (r *Roots) Writable() (out []label.Place) {
 	return out
 }
 
-// taintOf returns the labels of a path according to its owner.
+// taintOf returns the labels of a path that follow from the configuration.
 func (r *Roots) taintOf(g Grant, abs string) (t Taint) {
 	if g.Private || !g.Untrusted && overlapsAny(r.private, abs) {
 		t |= Private
@@ -68,7 +68,7 @@ func (r *Roots) taintOf(g Grant, abs string) (t Taint) {
 	return t
 }
 
-// notPrivate returns the setting that makes the files of a grant not private.
+// notPrivate returns the setting that declares the files of a grant not private.
 func (r *Roots) notPrivate(g Grant) string {
 	if g.Private {
 		return fmt.Sprintf("grants: {read: [{path: %q, private: false}]}", g.Path)
@@ -76,7 +76,7 @@ func (r *Roots) notPrivate(g Grant) string {
 	return "private: {workdir: false}"
 }
 
-// ReadNeed returns the need of a call that reads a file, or lists or searches a folder.
+// ReadNeed returns the Access of a call that reads a file, or lists or searches a folder.
 func (r *Roots) ReadNeed(path string) (n Access) {
 	if path == "" {
 		path = "."
@@ -95,8 +95,9 @@ func (r *Roots) ReadNeed(path string) (n Access) {
 	return n
 }
 
-// bindPath refuses a path that no approval could make usable: one that is masked, holds secrets by
-// its name, or cannot be reached. What lies there is not looked at: success would tell.
+// bindPath returns a Bind function that refuses a path if an approval could not make it usable: a
+// masked path, a secret, or a path that cannot be reached. It does not inspect the file itself,
+// because the result would reveal whether the file exists.
 func (r *Roots) bindPath(path string, write bool) func(Access) (Access, error) {
 	return func(n Access) (Access, error) {
 		p, err := r.Resolve(path, write)
@@ -107,8 +108,8 @@ func (r *Roots) bindPath(path string, write bool) func(Access) (Access, error) {
 	}
 }
 
-// WriteNeed returns the need of a call that changes a file. It reads, too: its answer shows a part
-// of the file's old content.
+// WriteNeed returns the Access of a call that changes a file. The call also reads, because its
+// answer shows a part of the old content.
 func (r *Roots) WriteNeed(path string) Access {
 	n := r.ReadNeed(path)
 	_, abs := r.innermost(path, true)
@@ -119,10 +120,10 @@ func (r *Roots) WriteNeed(path string) Access {
 	place := PlaceOf(abs)
 	info, err := os.Lstat(abs)
 	if os.IsNotExist(err) {
-		n.AddsTaint, n.Reads = n.AddsTaint&^Private, nil // there is nothing to be shown
+		n.AddsTaint, n.Reads = n.AddsTaint&^Private, nil // a new file has no old content
 	}
 
-	// A file is replaced by a new one, which Announce records.
+	// The call replaces the file with a new one, which Announce records.
 	if err != nil || !info.IsDir() {
 		place.ID = label.FileID{}
 	}
@@ -130,8 +131,8 @@ func (r *Roots) WriteNeed(path string) Access {
 	return n
 }
 
-// TransferNeed returns the need of a call that moves or copies a file or folder. The new path gets
-// the labels of the old one.
+// TransferNeed returns the Access of a call that moves or copies a file or folder. The new path
+// gets the labels of the old one.
 func (r *Roots) TransferNeed(from, to string, moves bool) Access {
 	n := r.ReadNeed(from)
 	_, abs := r.innermost(to, true)
@@ -152,10 +153,10 @@ func (r *Roots) TransferNeed(from, to string, moves bool) Access {
 	return n
 }
 
-// RemoveNeed returns the need of a call that deletes a file or folder without reading it.
+// RemoveNeed returns the Access of a call that deletes a file or folder without reading it.
 func (r *Roots) RemoveNeed(path string) Access { return Access{Bind: r.bindPath(path, true)} }
 
-// HasBelow reports whether an absolute path is a granted path or contains one.
+// HasBelow reports whether an absolute path is a granted folder or contains one.
 func (r *Roots) HasBelow(abs string) bool {
 	return slices.ContainsFunc(r.roots, func(g root) bool {
 		_, in := below(abs, g.Path)
@@ -164,13 +165,13 @@ func (r *Roots) HasBelow(abs string) bool {
 	})
 }
 
-// PlaceOf names a path, which may not exist yet, for the labels on record.
+// PlaceOf returns the place of a path for recorded labels. The path need not exist.
 func PlaceOf(abs string) label.Place {
 	name := resolveExisting(abs)
 	return label.Place{Kind: label.PlaceFile, Name: name, ID: fileID(name), Above: idsFrom(filepath.Dir(name))}
 }
 
-// idsFrom are the identities of a folder and of those that it lies in.
+// idsFrom returns the identities of a folder and of all its parent folders.
 func idsFrom(folder string) (out []label.FileID) {
 	for ; ; folder = filepath.Dir(folder) {
 		if out = append(out, fileID(folder)); folder == filepath.Dir(folder) {
@@ -179,7 +180,7 @@ func idsFrom(folder string) (out []label.FileID) {
 	}
 }
 
-// overlapsAny reports whether a path is in one of some folders, or above one.
+// overlapsAny reports whether a path lies in one of the folders or contains one.
 func overlapsAny(folders []string, abs string) bool {
 	return slices.ContainsFunc(folders, func(d string) bool {
 		_, in := below(d, abs)
@@ -188,14 +189,15 @@ func overlapsAny(folders []string, abs string) bool {
 	})
 }
 
-// PathNeeds returns the Needs of a tool that reads the file of its argument path, or changes it.
+// PathNeeds returns the Access function of a tool that reads the file named by its argument path.
+// If writes is set, the tool changes the file.
 func (r *Roots) PathNeeds(writes bool) AccessFunc {
 	return func(_ context.Context, _ Invocation, args json.RawMessage) (Access, error) {
 		var a struct {
 			Path string `json:"path"`
 		}
 		if err := json.Unmarshal(args, &a); err != nil {
-			return Access{}, nil //nolint:nilerr // the call itself says what is wrong with them
+			return Access{}, nil //nolint:nilerr // the call itself reports the error
 		}
 
 		path := filepath.Clean(a.Path)

@@ -18,8 +18,8 @@ import (
 
 const secret = "SECRET"
 
-// yard is a tree with a secret outside of what is granted: a workdir, a folder for reading,
-// and one file of a drop folder. Its links try to lead out.
+// yard is a tree with a workdir, a readable folder, one file of a drop folder, and a secret outside
+// of the grants. Its links try to lead out.
 type yard struct {
 	base  string
 	roots *tool.Roots
@@ -70,7 +70,7 @@ func (y *yard) grant(t testing.TB, workdir string) *tool.Roots {
 	return r
 }
 
-// read returns what a path leads to.
+// read returns the content of the file at a path.
 func read(r *tool.Roots, path string) (string, error) {
 	f, err := r.Open(path)
 	if err != nil {
@@ -86,7 +86,8 @@ func read(r *tool.Roots, path string) (string, error) {
 	return string(text), err
 }
 
-// TestRoots: OSA-30 and YOA-09, no path leads out of what was granted, and a refusal names it.
+// TestRoots checks that no path leads out of the grants, and that a refusal names the path (OSA-30,
+// YOA-09).
 func TestRoots(t *testing.T) {
 	row, sandbox := contract.Of(t, "OSA-30"), contract.Of(t, "YOA-09")
 	y := newYard(t)
@@ -116,7 +117,8 @@ func TestRoots(t *testing.T) {
 	}
 }
 
-// A folder that is reached through a link is also known by the name that its owner gave it.
+// TestRootsBehindALink checks that a folder granted through a link is also found by its configured
+// path.
 func TestRootsBehindALink(t *testing.T) {
 	y := newYard(t)
 	if err := os.Symlink(y.at("work"), y.at("home")); err != nil {
@@ -138,7 +140,8 @@ func TestRootsBehindALink(t *testing.T) {
 	}
 }
 
-// Whoever swaps a trigger file for a link does not choose what is granted.
+// TestSwappedTriggerFile checks that a grant of a trigger file does not follow a link that replaces
+// the file.
 func TestSwappedTriggerFile(t *testing.T) {
 	y := newYard(t)
 	for when, grant := range map[string]func() *tool.Roots{
@@ -164,8 +167,8 @@ func (y *yard) swap(t testing.TB) {
 	}
 }
 
-// A hard link can be another name of a file elsewhere: it is not read outside of the workdir, and
-// written nowhere.
+// TestHardLinks checks that a file with several hard links is never written, and is read only in
+// the workdir, because its other name may be anywhere.
 func TestHardLinks(t *testing.T) {
 	y := newYard(t)
 	for _, name := range []string{"extra/innocent", "work/innocent"} {
@@ -190,17 +193,17 @@ func TestHardLinks(t *testing.T) {
 	}
 }
 
-// segments are the parts that strings of traversal are made of.
+// segments lists the parts of the path traversal strings.
 var segments = []string{"..", ".", "", "a", "sub", "b", "out", "abs", "up", "near", "secret", "work", "extra", "extra2", "drop", "e.csv", "f.csv", "d",
 	"...", "..;", "%2e%2e", "..%2f", "..%c0%af", "\\..", "..\\", "~", "\u2025", "．．", "file:", "C:", "//", "NUL", "a\x00", " ..", ".. ", "\xff"}
 
-// TestTraversal: OSA-30, whatever the string, what is read is not the secret, and nothing
-// is made outside of the workdir.
+// TestTraversal checks that no path string reads the secret or creates a file outside of the
+// workdir (OSA-30).
 func TestTraversal(t *testing.T) {
 	y := newYard(t)
 	before := y.outside(t)
 	starts := []string{"", "/", "./", "../", y.base, y.at("work"), y.at("extra"), y.at("drop"), y.at("drop/e.csv")}
-	random := rand.New(rand.NewPCG(1, 2)) // a failure names its string
+	random := rand.New(rand.NewPCG(1, 2)) // fixed seed; a failure message contains the string
 	for range 21_000 {
 		path := starts[random.IntN(len(starts))]
 		for range random.IntN(8) {
@@ -229,7 +232,7 @@ func FuzzTraversal(f *testing.F) {
 	})
 }
 
-// probe reads a path, and makes a folder of it where that may be done.
+// probe reads a path, and creates it as a folder if the run may write there.
 func (y *yard) probe(t interface{ Errorf(string, ...any) }, path string) {
 	if text, err := read(y.roots, path); text == secret {
 		t.Errorf("%q led to the secret (%v)", path, err)
@@ -248,7 +251,7 @@ func (y *yard) probe(t interface{ Errorf(string, ...any) }, path string) {
 	}
 }
 
-// outside lists what is in the tree outside of the workdir.
+// outside returns the paths in the tree that are outside of the workdir.
 func (y *yard) outside(t testing.TB) string {
 	t.Helper()
 	var names []string
@@ -263,7 +266,8 @@ func (y *yard) outside(t testing.TB) string {
 	return strings.Join(names, " ")
 }
 
-// TestSwapRace: OSA-30, a folder that is swapped for a link while it is read leads nowhere else.
+// TestSwapRace checks that reading does not leave the roots if a folder is replaced with a link at
+// the same time (OSA-30).
 func TestSwapRace(t *testing.T) {
 	y := newYard(t)
 	if err := os.WriteFile(y.at("work/sub/secret"), []byte("open"), 0o600); err != nil {
@@ -287,7 +291,7 @@ func TestSwapRace(t *testing.T) {
 		}
 	})
 
-	// On a busy machine the folder may be a link whenever this gets its turn: then it takes longer.
+	// On a busy machine, the folder may be a link at each attempt, and the test takes longer.
 	good, refused := 0, map[string]int{}
 	begun := time.Now()
 	for time.Since(begun) < 500*time.Millisecond || good == 0 && time.Since(begun) < 30*time.Second {

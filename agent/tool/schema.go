@@ -11,8 +11,8 @@ import (
 	"rouse/internal/form"
 )
 
-// DefineBySchema makes a tool whose arguments are described by the Schema of its spec. The function
-// gets only arguments that fit it.
+// DefineBySchema returns a tool with arguments described by the Schema of its spec. run is called
+// only with valid arguments.
 func DefineBySchema(s Spec, run func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error)) (Tool, error) {
 	if err := s.Check(); err != nil {
 		return Tool{}, err
@@ -50,8 +50,8 @@ func DefineBySchema(s Spec, run func(ctx context.Context, in Invocation, args js
 	return Tool{&s, schema, told, call}, nil
 }
 
-// resolved returns the Schema of a spec, ready to validate. It comes from strangers, so it may
-// refer to nothing.
+// resolved returns the Schema of a spec, ready for validation. It returns an error if the schema
+// contains references, because it may come from strangers.
 func (s Spec) resolved() (*jsonschema.Resolved, error) {
 	if err := form.SelfContained(s.Schema); err != nil {
 		return nil, fmt.Errorf("tool %s: %w", s.Name, err)
@@ -68,10 +68,10 @@ func (s Spec) resolved() (*jsonschema.Resolved, error) {
 	return out, nil
 }
 
-// misfit returns what is wrong with arguments as a whole according to a schema, or nil.
+// misfit validates the arguments as a whole with a schema. It returns nil if they are valid.
 func misfit(whole *jsonschema.Resolved, given any) *ArgumentError {
 	raw, err := json.Marshal(given)
-	var plain any // with its numbers as the library has them
+	var plain any // with numbers as float64, which the library requires
 	if err == nil {
 		err = json.Unmarshal(raw, &plain)
 	}
@@ -86,8 +86,8 @@ func misfit(whole *jsonschema.Resolved, given any) *ArgumentError {
 	return &ArgumentError{field, "the arguments do not fit the schema: " + message, "what the schema of the arguments says"}
 }
 
-// SchemaPlace splits a message of the library of JSON Schemas, which begins with the path through
-// the schema, into the name of the value, or "", and what is wrong with it.
+// SchemaPlace splits an error message of the JSON Schema library, which begins with the path
+// through the schema. It returns the name of the value, or "", and the remaining message.
 func SchemaPlace(message string) (field, wrong string) {
 	at := ""
 	for strings.HasPrefix(message, "validating ") {

@@ -8,21 +8,22 @@ import (
 	"strings"
 )
 
-// The names of files that usually hold keys and passwords (OSA-40), in lower case.
+// Names of files that usually hold keys and passwords, in lower case.
 var (
 	secretNames = []string{"credentials", "credentials.json", "credentials.csv", "credentials.ini", "credentials.toml", "credentials.xml", "credentials.y*ml", ".git-credentials", ".netrc", "_netrc", ".pgpass", ".htpasswd", ".npmrc", ".pypirc",
 		"id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk", "*.age-key"}
 	secretFolders  = []string{".ssh", ".aws", ".gnupg", ".kube", ".docker"}
-	secretPaths    = []string{".git/config", ".git/hooks"} // the first holds tokens, the second is run
+	secretPaths    = []string{".git/config", ".git/hooks"} // the first may hold tokens; git executes the second
 	harmlessEnding = []string{".example", ".sample", ".template", ".dist"}
 )
 
-// IsSecretPath reports whether a path within a root names a file that is refused: .env and its
-// variants, keys, credentials, and what git would run. An owner grants a secret by its own name.
+// IsSecretPath reports whether a path within a root names a secret: .env and its variants, keys,
+// credentials, and the configuration and hooks of git. Such a file is refused unless the owner
+// grants it by its own path.
 func IsSecretPath(rel string) bool {
 	parts := strings.Split(strings.ToLower(filepath.ToSlash(rel)), "/")
 	for i, part := range parts {
-		// Windows drops dots and blanks at the end of a name: ".ssh ." opens .ssh there.
+		// Windows ignores trailing dots and spaces of a name: ".ssh ." opens .ssh.
 		if slices.Contains(secretFolders, strings.TrimRight(part, ". ")) {
 			return true
 		}
@@ -45,15 +46,15 @@ func IsSecretPath(rel string) bool {
 	})
 }
 
-// maxSecretSearch bounds the entries that are searched for secrets before a program starts. Folders
-// beyond it are hidden as a whole.
+// maxSecretSearch is the maximum number of entries that are searched for secrets before a program
+// starts. Folders beyond the limit are hidden as a whole.
 const maxSecretSearch = 250_000
 
-// HideSecrets hides files with secrets, by their names, from programs in all folders that the run
-// may only read. A file that is granted by its own name is not hidden.
+// HideSecrets hides files with names of secrets from programs, in all folders that are read-only
+// for the run. A file granted by its own path is not hidden.
 func (r *Roots) HideSecrets() { r.hideSecrets = true }
 
-// secretMasks lists the files and folders with secrets where a program may only read.
+// secretMasks returns the files and folders with secrets in read-only roots.
 func (r *Roots) secretMasks() (out []string) {
 	seen := 0
 	for _, g := range r.roots {
@@ -61,7 +62,7 @@ func (r *Roots) secretMasks() (out []string) {
 			continue
 		}
 
-		// A folder that cannot be read is closed to the program, too.
+		// A folder that rouse cannot read is not readable for the program either.
 		_ = filepath.WalkDir(g.Path, func(path string, d fs.DirEntry, err error) error {
 			rel, _ := below(g.Path, path)
 			switch {
@@ -69,9 +70,9 @@ func (r *Roots) secretMasks() (out []string) {
 				return fs.SkipDir
 			case rel == "":
 				return nil
-			case slices.ContainsFunc(r.roots, func(one root) bool { return one.Path == path }): // granted by its own name
+			case slices.ContainsFunc(r.roots, func(one root) bool { return one.Path == path }): // granted by its own path
 				if d.IsDir() {
-					return fs.SkipDir // it is searched by itself, or may be written
+					return fs.SkipDir // searched as its own root, or writable
 				}
 				return nil
 			}
@@ -83,7 +84,7 @@ func (r *Roots) secretMasks() (out []string) {
 				}
 				return nil
 			}
-			// The name of a folder matters if it makes secrets of all files in it.
+			// Hide the folder if its name makes all files in it secrets.
 			if seen > maxSecretSearch || IsSecretPath(filepath.Join(rel, "file")) {
 				out = append(out, path)
 				return fs.SkipDir
@@ -94,8 +95,8 @@ func (r *Roots) secretMasks() (out []string) {
 	return out
 }
 
-// reaches reports whether a program finds the file of an entry. Links out of the roots lead
-// nowhere.
+// reaches reports whether a program can open the file of an entry. It returns false for a link out
+// of the roots.
 func (r *Roots) reaches(path string, d fs.DirEntry) bool {
 	if d.Type() != fs.ModeSymlink {
 		return true

@@ -11,7 +11,8 @@ import (
 	"rouse/internal/contract"
 )
 
-// TestSecret: OSA-40, files that hold secrets by their names are refused, their likes are not.
+// TestSecret checks that files with names of secrets are refused and files with similar names are
+// not (OSA-40).
 func TestSecret(t *testing.T) {
 	row := contract.Of(t, "OSA-40")
 	dir := t.TempDir()
@@ -46,7 +47,8 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// A secret file is refused under each of its names, and read where its owner named it.
+// TestSecretRefused checks that a secret file is refused by each of its paths, and that it can be
+// read if the owner has granted it by its own path.
 func TestSecretRefused(t *testing.T) {
 	dir := t.TempDir()
 	for _, folder := range []string{".ssh", "sub"} {

@@ -5,25 +5,26 @@ import (
 	"slices"
 )
 
-// SecretGrant is a secret that an agent's calls may use by its placeholder (OSL-22). The value
-// replaces the placeholder after the call was recorded.
+// SecretGrant is a secret that an agent's calls may use by its placeholder. The value replaces the
+// placeholder after the call has been recorded.
 type SecretGrant struct {
 	Name   string
-	OnlyTo string // the one host that it may be sent to; "" when it is for commands
-	Value  string // "" when its owner has removed it since
-	// Token marks the token of a sign-in, which may be sent to several hosts: those that the manifest
-	// of its skill and the grants of its agent name. Its value is looked up when it is sent.
+	OnlyTo string // only host that may receive the secret; "" for a secret of commands
+	Value  string // "" if the owner has removed the secret
+	// Token marks the token of a sign-in. It may be sent to the hosts named by both the skill's
+	// manifest and the agent's grants. Its value is looked up when it is sent.
 	Token  bool
-	Public bool // what it opens is not private: a run that uses it does not get that label
+	Public bool // the data behind the secret is not private and does not add the label Private
 }
 
-// placeholder stands for a secret in the arguments of a call. No secret has a name with a colon: those are tokens.
+// placeholder matches the placeholder of a secret or token in the arguments of a call. Only names
+// of tokens contain a colon.
 var placeholder = regexp.MustCompile(`__OSL_SECRET\[((?:` + tokenPrefix + `)?[A-Za-z0-9][A-Za-z0-9_.-]*)\]__`)
 
 const tokenPrefix = "oauth:"
 
-// TokenName returns the placeholder name of a provider's token; "" if no placeholder can hold its
-// id.
+// TokenName returns the placeholder name of a provider's token, or "" if the provider's id is not
+// valid in a placeholder.
 func TokenName(provider string) string {
 	name := tokenPrefix + provider
 	if !slices.Equal(Placeholders(Placeholder(name)), []string{name}) {
@@ -34,7 +35,7 @@ func TokenName(provider string) string {
 
 func Placeholder(name string) string { return "__OSL_SECRET[" + name + "]__" }
 
-// Placeholders lists the names of the secrets that a text asks for, each once.
+// Placeholders returns the names of the secrets with placeholders in a text, without duplicates.
 func Placeholders(text string) []string {
 	var names []string
 	for _, m := range placeholder.FindAllStringSubmatch(text, -1) {
@@ -45,7 +46,8 @@ func Placeholders(text string) []string {
 	return names
 }
 
-// FillPlaceholders replaces each placeholder in a text. Values are not searched for placeholders.
+// FillPlaceholders replaces each placeholder in a text with its value. It does not replace
+// placeholders within values.
 func FillPlaceholders(text string, valueOf func(name string) string) string {
 	return placeholder.ReplaceAllStringFunc(text, func(m string) string {
 		return valueOf(placeholder.FindStringSubmatch(m)[1])

@@ -10,21 +10,21 @@ import (
 	"rouse/internal/text"
 )
 
-// Paging describes how a result that is too long is cut, and how a call asks for the rest.
+// Paging describes how to cut a long result, and how a call requests the rest.
 type Paging struct {
-	Field string // of the result: a text of numbered lines ("     7|…"), or a list
-	Start string // the argument that says where to begin: the number of a line, or how many items of the list to skip
-	Next  string // of the result: where the tool itself says to go on, "" when it does not
+	Field string // result field to cut: a text of numbered lines ("     7|…"), or a list
+	Start string // argument for the start: a line number, or the number of list items to skip
+	Next  string // result field for the next start, or ""
 }
 
 const (
-	noteRoom   = 200 // about how many bytes the note takes that says what was left out
-	leastShown = 80  // bytes: less of a result is worth nothing
+	noteRoom   = 200 // approximate size of the note about the cut, in bytes
+	leastShown = 80  // minimum useful size of a cut field, in bytes
 )
 
-// Shorten cuts the result of a call to about so many bytes, at the end of a line or of a list's
-// item, and says how to get the rest. args are those of the call. It returns false if the result
-// has nothing that can be cut.
+// Shorten cuts the result of a call to about most bytes, at the end of a line or list item. It adds
+// a warning that describes how to get the rest. args are the arguments of the call. It returns
+// false if the result cannot be cut.
 func Shorten(envelope string, s Spec, args json.RawMessage, most int) (string, bool) {
 	var e Envelope
 	var result map[string]json.RawMessage
@@ -72,7 +72,8 @@ func Shorten(envelope string, s Spec, args json.RawMessage, most int) (string, b
 	return string(out), err == nil
 }
 
-// longest returns the largest field of a result that can be cut; preferred, if it is there.
+// longest returns the name of the largest field of a result that can be cut. It returns preferred
+// if that field exists.
 func longest(result map[string]json.RawMessage, preferred string) string {
 	if _, ok := result[preferred]; ok {
 		return preferred
@@ -87,9 +88,9 @@ func longest(result map[string]json.RawMessage, preferred string) string {
 	return name
 }
 
-// cutText keeps the first lines of a JSON string, or the beginning of a first line that is too
-// long. next is the number in front of the first line left out, or 0. cut is nil if raw is not a
-// string or fits.
+// cutText returns the first lines of a JSON string, or the beginning of the first line if that line
+// is too long. next is the line number of the first omitted line, or 0. cut is nil if raw is not a
+// string or already fits.
 func cutText(raw json.RawMessage, room int) (cut json.RawMessage, kept, next int, of string) {
 	var whole string
 	if len(raw) <= room || json.Unmarshal(raw, &whole) != nil {
@@ -97,7 +98,7 @@ func cutText(raw json.RawMessage, room int) (cut json.RawMessage, kept, next int
 	}
 
 	end := 0
-	for used := 2; end < len(whole); kept++ { // the quotes
+	for used := 2; end < len(whole); kept++ { // used includes the quotes
 		line := whole[end:]
 		if i := strings.IndexByte(line, '\n'); i >= 0 {
 			line = line[:i+1]
@@ -119,7 +120,7 @@ func cutText(raw json.RawMessage, room int) (cut json.RawMessage, kept, next int
 	return encoded(head), utf8.RuneCountInString(head), 0, "characters"
 }
 
-// encoded is a text as a JSON string, which every text can be.
+// encoded returns a text as a JSON string.
 func encoded(text string) json.RawMessage {
 	raw, err := encode(text)
 	if err != nil {
@@ -131,7 +132,8 @@ func encoded(text string) json.RawMessage {
 // encodedLen returns the length of a text within a JSON string.
 func encodedLen(text string) int { return len(encoded(text)) - len(`""`) }
 
-// lineNumber is the number in front of the first line of a text, 0 when there is none.
+// lineNumber returns the line number in front of the first line of a text, or 0 if the line is not
+// numbered.
 func lineNumber(lines string) int {
 	number, _, numbered := strings.Cut(lines, "|")
 	n, err := strconv.Atoi(strings.TrimSpace(number))
@@ -141,7 +143,8 @@ func lineNumber(lines string) int {
 	return n
 }
 
-// cutList keeps the first items of a JSON list. It returns nil if not even the first fits.
+// cutList returns the first items of a JSON list. cut is nil if the first item does not fit, or if
+// all items fit.
 func cutList(raw json.RawMessage, room int) (cut json.RawMessage, kept int, of string) {
 	var items []json.RawMessage
 	if json.Unmarshal(raw, &items) != nil {
@@ -164,7 +167,7 @@ func cutList(raw json.RawMessage, room int) (cut json.RawMessage, kept int, of s
 	return cut, kept, "items"
 }
 
-// given returns the number that a call gave for an argument, or 0.
+// given returns the number given for an argument, or 0.
 func given(args json.RawMessage, name string) int {
 	var all map[string]json.RawMessage
 	var n int

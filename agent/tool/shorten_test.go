@@ -13,8 +13,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// OSA-22: a result is cut at the end of a line or of an item, within the room that it has, and says how a
-// call gets at the rest.
+// TestShorten checks that a result is cut to the given size at the end of a line or item, with a
+// warning that describes how to get the rest (OSA-22).
 func TestShorten(t *testing.T) {
 	t.Parallel()
 	lines, rows := "", "["
@@ -61,7 +61,7 @@ func TestShorten(t *testing.T) {
 	}
 }
 
-// Whatever a result is, what is left of it is an envelope within its room.
+// TestShortenProperties checks that every shortened result is a valid envelope of the given size.
 func TestShortenProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -81,8 +81,8 @@ func TestShortenProperties(t *testing.T) {
 	})
 }
 
-// OSA-21: in brief a tool is one sentence, and the arguments that have to be given are described; an argument
-// may be called description.
+// TestBrief checks that a brief tool has a one-sentence description and describes only the required
+// arguments (OSA-21). An argument may have the name description.
 func TestBrief(t *testing.T) {
 	t.Parallel()
 	type line struct {

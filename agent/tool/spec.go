@@ -15,92 +15,93 @@ import (
 	"rouse/internal/jsonread"
 )
 
-// Class is how the loop treats the calls of a tool, apart from their effect.
+// Class determines how the loop treats the calls of a tool, in addition to their effect.
 type Class string
 
 // The classes.
 const (
-	ClassOther  Class = "other"  // called as often as a model wants
-	ClassRead   Class = "read"   // reads the content at one path: the same until that changes (OSA-12)
-	ClassList   Class = "list"   // lists the names in one folder: as ClassRead
-	ClassSearch Class = "search" // searches many files: the same until any of them changes
-	ClassLoad   Class = "load"   // loads what stays the same for the run, so that what failed fails again (OSA-13)
+	ClassOther  Class = "other"  // repeated calls are not limited
+	ClassRead   Class = "read"   // reads one path; the result is the same until the path changes
+	ClassList   Class = "list"   // lists one folder; the result is the same until the folder changes
+	ClassSearch Class = "search" // searches many files; the result is the same until one changes
+	ClassLoad   Class = "load"   // loads content that is constant for the run; a failed call fails again
 	ClassEdit   Class = "edit"   // changes one path
 	ClassExec   Class = "exec"   // may change anything
-	ClassData   Class = "data"   // moves many rows: its steps may be free (OSA-23)
-	ClassPlan   Class = "plan"   // changes the agent's own list or plan (OSA-14)
+	ClassData   Class = "data"   // transfers many rows; the loop may exempt its steps from the step limit
+	ClassPlan   Class = "plan"   // changes the agent's own todo list or plan
 )
 
-// Scope is how far the calls of a tool reach.
+// Scope is the range of the calls of a tool.
 type Scope string
 
 // The scopes.
 const (
-	// ScopeOutside is everything that is not the agent's. Such a tool is a system tool (OSL-19).
+	// ScopeOutside covers everything outside the agent. A tool with this scope is a system tool.
 	ScopeOutside Scope = ""
-	// ScopeAgent is what belongs to the agent: its folders, database, skills, notices and wakes.
+	// ScopeAgent covers the agent's folders, database, skills, notices and wakes.
 	ScopeAgent Scope = "agent"
-	// ScopeRun is the run alone. A replay runs these tools, and answers others from the recording.
+	// ScopeRun covers only the run. A replay executes these tools and answers others from the
+	// recording.
 	ScopeRun Scope = "run"
 )
 
-// Writes is where the calls of a tool write, which decides what an undo of their run does.
+// Writes is the target of the writes of a tool. It determines how to undo a run.
 type Writes string
 
-// The places.
+// The targets of writes.
 const (
-	WritesElsewhere Writes = ""         // out of undo's reach: a call with an effect is listed as staying
-	WritesNothing   Writes = "nothing"  // nothing that an undo would have to revert or to list
-	WritesRows      Writes = "rows"     // rows of the agent's database, which its changelog reverts
-	WritesFiles     Writes = "files"    // files whose old content is recorded; a call without any record changed none
-	WritesPlanned   Writes = "foreseen" // what a program writes: as WritesFiles if all of it was planned and came about
-	WritesUndo      Writes = "back"     // files as they were before: the call itself is an undo
-	WritesArtifact  Writes = "artifact" // an artifact, which stays, and is listed on its own
-	WritesNotice    Writes = "notice"   // a notice, which stays
-	WritesWake      Writes = "wake"     // the agent's next run, which stays
+	WritesElsewhere Writes = ""         // cannot be undone; an undo lists calls with an effect as permanent
+	WritesNothing   Writes = "nothing"  // no writes to undo or to list
+	WritesRows      Writes = "rows"     // rows of the agent's database, which its changelog can revert
+	WritesFiles     Writes = "files"    // files with recorded old content; a call without a record changed no file
+	WritesPlanned   Writes = "foreseen" // files of a program; like WritesFiles if exactly the planned changes happened
+	WritesUndo      Writes = "back"     // files restored by an undo
+	WritesArtifact  Writes = "artifact" // an artifact, which is permanent and listed separately
+	WritesNotice    Writes = "notice"   // a notice, which is permanent
+	WritesWake      Writes = "wake"     // the agent's next run, which is permanent
 )
 
-// Requirement is the condition for a run to have a tool at all. The agent's lists of tools can then
-// allow or deny it, except for RequiresPhases, RequiresModule and RequiresExecutor.
+// Requirement is the condition under which a run has a tool. The agent's allow and deny lists apply
+// in addition, except for RequiresPhases, RequiresModule and RequiresExecutor.
 type Requirement string
 
-// The conditions. An agent also gets the tools of RequiresCommands and RequiresRepository by naming
-// them in its list of tools (see IsNamed).
+// The requirements. An agent also gets the tools of RequiresCommands and RequiresRepository by
+// naming them in its list of tools, see IsNamed.
 const (
 	RequiresNothing        Requirement = ""
-	RequiresModel          Requirement = "model"           // a model answers in the run: a playbook has none
+	RequiresModel          Requirement = "model"           // a model does the run
 	RequiresDatabase       Requirement = "database"        // the agent has a database
-	RequiresCommands       Requirement = "commands"        // the agent may run some commands unasked
-	RequiresRepository     Requirement = "repository"      // the working folder is a repository
-	RequiresNetwork        Requirement = "network"         // the agent may ask some hosts
-	RequiresSelfScheduling Requirement = "self_scheduling" // the agent plans its own runs
-	RequiresSkills         Requirement = "skills"          // the agent sees some skills
-	RequiresUnlisted       Requirement = "untold"          // some skills or tools are not listed for the model: these tools find them
+	RequiresCommands       Requirement = "commands"        // the agent may run some commands without approval
+	RequiresRepository     Requirement = "repository"      // the workdir is a git repository
+	RequiresNetwork        Requirement = "network"         // the agent may contact some hosts
+	RequiresSelfScheduling Requirement = "self_scheduling" // the agent may schedule its own runs
+	RequiresSkills         Requirement = "skills"          // the agent has skills
+	RequiresUnlisted       Requirement = "untold"          // some skills or tools are unlisted; these tools find them
 	RequiresWorkspaces     Requirement = "workspaces"      // a skill of the agent keeps workspaces
-	RequiresPhases         Requirement = "phases"          // the run goes in phases
-	RequiresModule         Requirement = "module"          // a module runs whose manifest declares it
-	RequiresOffer          Requirement = "offer"           // a skill of the agent offers it
-	RequiresExecutor       Requirement = "executor"        // an installed agent program does the run
-	RequiresServer         Requirement = "server"          // an MCP server of the agent has it, and its owner has approved it
+	RequiresPhases         Requirement = "phases"          // the run is phased
+	RequiresModule         Requirement = "module"          // the run's module declares the tool in its manifest
+	RequiresOffer          Requirement = "offer"           // a skill of the agent offers the tool
+	RequiresExecutor       Requirement = "executor"        // an executor does the run
+	RequiresServer         Requirement = "server"          // an MCP server of the agent has the tool, with approval
 )
 
-// Report is a field of a tool's result (see Spec.Reports).
+// Report is a field of a tool's result, see Spec.Reports.
 type Report string
 
-// The fields.
+// The report fields.
 const (
 	ReportsNothing   Report = ""
-	ReportsExit      Report = "exit_code" // of a program: 0 is a success
-	ReportsStatus    Report = "status"    // of a server: below 400 is a success
-	ReportsCommitted Report = "committed" // false: there was nothing to commit
+	ReportsExit      Report = "exit_code" // exit code of a program; 0 means success
+	ReportsStatus    Report = "status"    // status of a server; below 400 means success
+	ReportsCommitted Report = "committed" // false if there were no changes to commit
 )
 
-// Spec is all that is known about a tool. There is no other list of tools: code that treats some of
-// them differently asks for one of these properties. Name, description, effect and class are
-// required. Other properties that are left out mean the worst.
+// Spec describes a tool. There is no other list of tools: code that treats some tools differently
+// uses these properties. Name, Description, Effect and Class are required. If another property is
+// not set, the worst case is assumed.
 //
-// The Specs function of a tool family leaves out what only a run knows: Canonical, StatKey, Needs,
-// and parts of Description and Enum.
+// The Specs function of a tool family omits the properties that depend on the run: Canonical,
+// StatKey, Access, and parts of Description and Enum.
 type Spec struct {
 	Name, Description string
 	Effect            domain.Effect
@@ -108,69 +109,74 @@ type Spec struct {
 	Scope             Scope
 	Writes            Writes
 	Requires          Requirement
-	// AliasOf is the tool that this one is an alias of. An agent has an alias only if its list of
-	// tools names it.
+	// AliasOf is the name of the tool for which this tool is an alias. An agent has an alias only
+	// if its list of tools names the alias.
 	AliasOf string
-	// SummaryArg is the argument that tells a person what a call does; "" shows all arguments.
+	// SummaryArg is the argument that summarizes a call for people. If empty, all arguments are
+	// shown.
 	SummaryArg string
-	// Reports is the field of a result that says whether the call achieved its purpose, such as an
-	// exit code. The argument must_succeed makes a failed call of it.
+	// Reports is the result field that contains the success of the operation, such as an exit code.
+	// The argument must_succeed fails the call if the field reports a failure.
 	Reports Report
-	Ends    bool // a success ends the run (OSA-06)
-	// Once marks a tool whose calls write into a database together with the key of the call, so that a
-	// repeated call changes nothing. The record of a run may lag behind such calls.
+	Ends    bool // a successful call ends the run
+	// Once marks a tool that stores the key of each call in a database together with its writes, so
+	// that a repeated call has no effect. The record of a run may lag behind such calls.
 	Once bool
-	// Waits: a success whose result is a question ends the attempt, not the run, which waits for the
-	// answer (OSA-18). Any other success of such a tool ends nothing.
+	// Waits marks a tool that can ask a question. If the result of a call is a question, the
+	// attempt ends and the run waits for the answer. Other successful calls of the tool do not end
+	// the run.
 	Waits    bool
-	Nests    bool   // a call is a run within the run: one at a time, and none within another (OSA-24)
-	OnDemand bool   // ordinary tasks do without it: a model loads it, unless its agent names it
-	Core     bool   // models with a small context are told of it
-	Brief    string // for such a model; "": the first sentence of the description
-	Paging   Paging // how a result is cut that is too long for a context
-	// Timeout bounds a call: 0 means 120s. Below 0 the tool bounds itself, and ends soon after its
-	// context.
+	Nests    bool   // a call is a run within the run; such calls do not run in parallel or nested
+	OnDemand bool   // unlisted until the model loads the tool, unless the agent names it
+	Core     bool   // listed even for models with a small context
+	Brief    string // description for models with a small context; "" means the first sentence
+	Paging   Paging // way to cut results that are too long for a context
+	// Timeout is the time limit of a call. Zero means 120s. If negative, the tool limits itself and
+	// must end soon after its context.
 	Timeout time.Duration
-	// Args is the type of its arguments, a struct. Define fills it in if it is nil.
+	// Args is the type of the arguments, a struct. Define sets it if it is nil.
 	Args reflect.Type
-	// Schema is the JSON Schema of its arguments if no type describes them. Args is nil then.
+	// Schema is the JSON Schema of the arguments if Args is nil.
 	Schema json.RawMessage
-	// Open marks a spec that stands for all tools whose names begin with its own. It is not a tool.
+	// Open marks a spec that describes all tools with names that begin with its name. It is not a
+	// tool.
 	Open bool
 	Enum map[string][]string // allowed values of string arguments
-	// Example is the arguments of a typical call, as JSON; "": ExampleArgs derives them from the
-	// schema.
+	// Example contains the arguments of a typical call, as JSON. If empty, ExampleArgs derives them
+	// from the schema.
 	Example string
-	// Suggested are values of string arguments that a model is told of as if there were no others.
+	// Suggested contains values of string arguments. Models see only these values, but calls may
+	// use others.
 	Suggested map[string][]string
-	// Synonyms are pairs of names for one argument. A call may use either, at any depth; a model is
-	// told only of the one in the schema.
+	// Synonyms lists pairs of names for one argument. A call may use either name, at any depth.
+	// Models see only the name in the schema.
 	Synonyms [][2]string
-	// ReadsOnly reports whether a call only reads; nil means that no call does.
+	// ReadsOnly reports whether a call only reads. If nil, every call has the effect in Effect.
 	ReadsOnly func(args json.RawMessage) bool
-	// Path names the argument whose file is read or written: calls that write the same path take
-	// turns. Canonical maps the names of a file to one; nil leaves them as they are.
+	// Path is the name of the argument that names the file to read or write. Calls that write the
+	// same path do not run in parallel. Canonical returns one path for all names of a file. If nil,
+	// paths are compared as given.
 	Path      string
 	Canonical func(path string) string
-	// StatKey returns a text that changes if the file at a path does; nil: only the run's own calls
-	// change it.
+	// StatKey returns a string that changes if the file at a path changes. If nil, files are
+	// assumed to change only by the run's own calls.
 	StatKey func(path string) string
-	// AccessOf tells the authorizer what a call would do. It changes nothing, and gets arguments that fit
-	// the schema. It may be nil for a tool that is Confined. Any other tool without it needs an
-	// approval for each call.
+	// Access returns the Access of a call for the authorizer. It must not have effects. It is
+	// called only with valid arguments. It may be nil if the tool is Confined. Otherwise, without
+	// it, each call needs an approval.
 	Access func(ctx context.Context, in Invocation, args json.RawMessage) (Access, error)
 }
 
-// NoNeeds is the Needs of a tool that is not Confined and needs no approval, because its effects
-// are judged elsewhere.
+// NoNeeds returns the zero Access. It is the Access function of tools that are not Confined but
+// need no approval, because their effects are authorized elsewhere.
 func NoNeeds(context.Context, Invocation, json.RawMessage) (Access, error) { return Access{}, nil }
 
-// Confined reports whether scope and effect alone keep the tool within what belongs to the agent.
+// Confined reports whether the scope and effect limit the tool to the agent's own data.
 func (s Spec) Confined() bool {
 	return s.Scope != ScopeOutside && (s.Effect == domain.EffectRead || s.Effect == domain.EffectDatabase)
 }
 
-// Check reports what is missing in a spec, or wrong.
+// Check returns an error if a required property is missing or a property is invalid.
 func (s Spec) Check() error {
 	if s.Name == "" {
 		return errors.New("a tool without a name was defined")
@@ -205,7 +211,7 @@ func (s Spec) Check() error {
 	return nil
 }
 
-// oneOf returns an error if a value is not one of the known ones.
+// oneOf returns an error if a value is not one of the known values.
 func oneOf[T ~string](what string, given T, known ...T) error {
 	switch {
 	case slices.Contains(known, given):
@@ -226,7 +232,7 @@ func (s Spec) Summary(args json.RawMessage) string {
 	return text
 }
 
-// CallText returns a call as a person reads it: a command line, or the arguments as JSON.
+// CallText returns a call as text for people: the summary, or the arguments as JSON.
 func (s Spec) CallText(args json.RawMessage) string {
 	if summary := s.Summary(args); summary != "" {
 		return summary
@@ -237,11 +243,11 @@ func (s Spec) CallText(args json.RawMessage) string {
 // Specs is a list of specs.
 type Specs []Spec
 
-// Find returns the spec of a tool by its name, or that of the open one that stands for it. For an
-// unknown name it returns the zero Spec, which means the worst in every property.
+// Find returns the spec of a tool by name, or the open spec that describes it. For an unknown name
+// it returns the zero Spec, for which callers assume the worst case.
 func (s Specs) Find(name string) Spec {
 	stands := -1
-	for i := range s { // not by value: each is hundreds of bytes, and every run asks
+	for i := range s { // by index, because copying large specs is slow
 		switch one := &s[i]; {
 		case one.Name == name && !one.Open:
 			return *one
@@ -258,7 +264,7 @@ func (s Specs) Find(name string) Spec {
 	return out
 }
 
-// Names lists the tools, sorted.
+// Names returns the sorted names of the tools.
 func (s Specs) Names() []string {
 	out := make([]string, len(s))
 	for i, one := range s {
@@ -268,16 +274,16 @@ func (s Specs) Names() []string {
 	return out
 }
 
-// Listed reports whether lists of tools, playbooks and people can name a tool: all but those that
-// come with phases, modules and executors, and open specs.
+// Listed reports whether lists of tools, playbooks and people can name the tool. It returns false
+// for tools of phases, modules and executors, and for open specs.
 func (s Spec) Listed() bool {
 	return s.Requires != RequiresPhases && s.Requires != RequiresModule && s.Requires != RequiresExecutor && !s.Open
 }
 
-// Callable names the tools that lists of tools, playbooks and people can call.
+// Callable returns the sorted names of the tools for which Listed returns true.
 func (s Specs) Callable() []string { return s.Where(Spec.Listed).Names() }
 
-// Where keeps the specs for which holds is true.
+// Where returns the specs for which holds returns true.
 func (s Specs) Where(holds func(Spec) bool) Specs {
 	var out Specs
 	for _, one := range s {
@@ -288,8 +294,7 @@ func (s Specs) Where(holds func(Spec) bool) Specs {
 	return out
 }
 
-// IsNamed reports whether an agent's list of tools asks for a tool that not every agent has. A bare
-// * does not.
+// IsNamed reports whether a glob in an agent's allow list names a tool. The glob * does not count.
 func IsNamed(allow []string, name string) bool {
 	return slices.ContainsFunc(allow, func(glob string) bool {
 		ok, err := path.Match(glob, name)

@@ -15,27 +15,28 @@ import (
 	"rouse/internal/jsonread"
 )
 
-// defaultTimeout bounds a call if its spec does not (OSA-11).
+// defaultTimeout is the time limit of a call if Spec.Timeout is zero.
 const defaultTimeout = 120 * time.Second
 
-// Invocation says on whose behalf a tool is called.
+// Invocation identifies the run and the call for which a tool is called.
 type Invocation struct {
 	Run        int64
 	Attempt    int
 	Job, Agent string
-	Key        string // of the call, stable across attempts
-	// Approved is the hash of the action (ActionHash) that the owner has approved for this call, or
-	// "". The tool must check that its files have not changed since.
+	Key        string // key of the call, stable across attempts
+	// Approved is the ActionHash of the action that the owner approved for this call, or "". The
+	// tool must check that its files have not changed since.
 	Approved string
-	// MustSucceed is the default of the argument must_succeed: whether a failing program, or an error
-	// of a server, fails the call. A model reads exit codes; a list of calls does not.
+	// MustSucceed is the default of the argument must_succeed: a failing program or a server error
+	// fails the call. It is set for playbooks, because only models read exit codes.
 	MustSucceed bool
 }
 
-// modelAnswer matches the beginning of the key of a call that a model made: its attempt and step.
+// modelAnswer matches the beginning of a key of a model's call: its attempt and step.
 var modelAnswer = regexp.MustCompile(`^m\d+\.\d+`)
 
-// AnswerKey returns what the keys of all calls of one answer have in common, nested calls included.
+// AnswerKey returns the common prefix of the keys of all calls of one answer, including nested
+// calls.
 func AnswerKey(key string) string {
 	if answer := modelAnswer.FindString(key); answer != "" {
 		return answer
@@ -44,7 +45,7 @@ func AnswerKey(key string) string {
 	return outer
 }
 
-// Requires returns the value of the argument must_succeed of a call, or its default.
+// Requires returns the value of a call's argument must_succeed, or the default if it is nil.
 func (in Invocation) Requires(success *bool) bool {
 	if success != nil {
 		return *success
@@ -54,14 +55,15 @@ func (in Invocation) Requires(success *bool) bool {
 
 // Tool is a defined tool.
 type Tool struct {
-	spec   *Spec // which is as Define got it
+	spec   *Spec // spec with defaults filled in
 	schema *jsonschema.Schema
-	told   json.RawMessage // its plain subset, for models
+	told   json.RawMessage // plain subset of schema, for models
 	run    func(context.Context, Invocation, json.RawMessage) (Envelope, error)
 }
 
-// Define makes a tool from a function. The schema is made from A: fields without omitempty are
-// required, `jsonschema:"…"` describes them.
+// Define returns a tool that calls run. The schema is derived from A: fields without omitempty are
+// required, and jsonschema tags contain their descriptions. It returns an error if the spec is
+// invalid.
 func Define[A any](s Spec, run func(ctx context.Context, in Invocation, args A) (Envelope, error)) (Tool, error) {
 	args := reflect.TypeFor[A]()
 	if s.Args == nil {
@@ -93,8 +95,8 @@ func Define[A any](s Spec, run func(ctx context.Context, in Invocation, args A) 
 	return Tool{&s, schema.checks, schema.told, call}, nil
 }
 
-// DefineChecked is Define for a tool whose arguments are checked before its owner is asked about
-// the call, and again when it is made.
+// DefineChecked is like Define but also validates the arguments with check. check is called before
+// the owner is asked for an approval, and again when the call is made.
 func DefineChecked[A any](s Spec, check func(args A) error, run func(ctx context.Context, in Invocation, args A) (Envelope, error)) (Tool, error) {
 	needs, checked := s.Access, AccessOf(func(_ context.Context, _ Invocation, a A) (Access, error) { return Access{}, check(a) })
 	s.Access = func(ctx context.Context, in Invocation, args json.RawMessage) (Access, error) {
@@ -111,17 +113,17 @@ func DefineChecked[A any](s Spec, check func(args A) error, run func(ctx context
 	})
 }
 
-// WithHandler returns a tool that looks the same to its callers but is answered by another
-// function.
+// WithHandler returns a copy of the tool that calls another function.
 func (t Tool) WithHandler(by func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error)) Tool {
 	spec := *t.spec
-	// Nothing instead of nil: a tool without Needs would be asked about at each call.
+	// NoNeeds instead of nil, because a tool without Access needs an approval for each call.
 	spec.StatKey, spec.Canonical, spec.Access = nil, nil, NoNeeds
 	t.run, t.spec = by, &spec
 	return t
 }
 
-// WithOverride returns the tool with some calls answered by another function instead.
+// WithOverride returns a copy of the tool that first calls by. If by returns false, the copy calls
+// the tool's own function.
 func (t Tool) WithOverride(by func(ctx context.Context, args json.RawMessage) (Envelope, bool)) Tool {
 	run := t.run
 	t.run = func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error) {
@@ -134,7 +136,7 @@ func (t Tool) WithOverride(by func(ctx context.Context, args json.RawMessage) (E
 	return t
 }
 
-// MapResult returns the tool with its answers passed through f.
+// MapResult returns a copy of the tool that passes its results through f.
 func (t Tool) MapResult(f func(Envelope) Envelope) Tool {
 	run := t.run
 	t.run = func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error) {
@@ -144,22 +146,23 @@ func (t Tool) MapResult(f func(Envelope) Envelope) Tool {
 	return t
 }
 
-// Spec returns all that is known about the tool.
+// Spec returns the spec of the tool.
 func (t Tool) Spec() Spec { return *t.spec }
 
-// Name returns the name by which a model calls it.
+// Name returns the name of the tool.
 func (t Tool) Name() string { return t.spec.Name }
 
-// Description returns what a model reads about the tool.
+// Description returns the description for models.
 func (t Tool) Description() string { return t.spec.Description }
 
-// ModelSchema returns the JSON Schema of its arguments in the subset that every model server reads.
+// ModelSchema returns the JSON Schema of the arguments, in the subset that every model server
+// supports.
 func (t Tool) ModelSchema() json.RawMessage { return t.told }
 
-// Effect returns the worst effect of any call.
+// Effect returns the strongest effect of any call.
 func (t Tool) Effect() domain.Effect { return t.spec.Effect }
 
-// EffectOf returns the worst effect of this call.
+// EffectOf returns the strongest effect of a call with these arguments.
 func (t Tool) EffectOf(args json.RawMessage) domain.Effect {
 	if t.spec.ReadsOnly != nil && t.spec.ReadsOnly(args) {
 		return domain.EffectRead
@@ -167,22 +170,23 @@ func (t Tool) EffectOf(args json.RawMessage) domain.Effect {
 	return t.spec.Effect
 }
 
-// Ends reports whether a success ends the run.
+// Ends reports whether a successful call ends the run.
 func (t Tool) Ends() bool { return t.spec.Ends }
 
-// Once reports whether a call may be made again without a trace.
+// Once reports whether a repeated call has no effect.
 func (t Tool) Once() bool { return t.spec.Once }
 
-// Waits reports whether a success makes the run wait for a person; such a tool also Ends.
+// Waits reports whether a successful call can make the run wait for a person. Such a tool also
+// Ends.
 func (t Tool) Waits() bool { return t.spec.Waits }
 
 // Nests reports whether a call is a run within the run.
 func (t Tool) Nests() bool { return t.spec.Nests }
 
-// Class returns how the loop treats the tool's calls.
+// Class returns the class of the tool.
 func (t Tool) Class() Class { return t.spec.Class }
 
-// WritePath returns the canonical path that a call would write, or "".
+// WritePath returns the canonical path that a call writes, or "" if the call does not write a path.
 func (t Tool) WritePath(args json.RawMessage) string {
 	if t.spec.Effect == domain.EffectRead {
 		return ""
@@ -190,7 +194,7 @@ func (t Tool) WritePath(args json.RawMessage) string {
 	return t.TargetPath(args)
 }
 
-// TargetPath returns the canonical path that a call reads or writes, or "".
+// TargetPath returns the canonical path that a call reads or writes, or "" if it has no path.
 func (t Tool) TargetPath(args json.RawMessage) string {
 	path := t.pathArgument(args)
 	if path != "" && t.spec.Canonical != nil {
@@ -199,7 +203,7 @@ func (t Tool) TargetPath(args json.RawMessage) string {
 	return path
 }
 
-// StatKey returns a text that changes if the file of a call does, or "".
+// StatKey returns a string that changes if the file of a call changes, or "" if that is not known.
 func (t Tool) StatKey(args json.RawMessage) string {
 	path := t.pathArgument(args)
 	if path == "" || t.spec.StatKey == nil {

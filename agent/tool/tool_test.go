@@ -52,7 +52,7 @@ func echo(_ context.Context, _ tool.Invocation, a arguments) (tool.Envelope, err
 	return tool.Success(a), nil
 }
 
-// TestEnvelope: OSA-10, the exact shapes.
+// TestEnvelope checks the exact JSON encoding of envelopes (OSA-10).
 func TestEnvelope(t *testing.T) {
 	row := contract.Of(t, "OSA-10")
 	for _, retryable := range []bool{true, false} {
@@ -116,7 +116,8 @@ func TestEnvelope(t *testing.T) {
 	}
 }
 
-// TestValidation: OSA-11, every call is checked and gently corrected before the tool runs.
+// TestValidation checks that the arguments of every call are validated, and that harmless errors
+// are corrected, before the tool runs (OSA-11).
 func TestValidation(t *testing.T) {
 	row := contract.Of(t, "OSA-11")
 	r := registry(t, echo)
@@ -195,7 +196,8 @@ func FuzzValidation(f *testing.F) {
 	})
 }
 
-// UNI-14: a tool that is not there is tool_not_found, with the nearest name and all of them.
+// TestUnknownTool checks that a call of an unknown tool returns tool_not_found with the most
+// similar name and all names (UNI-14).
 func TestUnknownTool(t *testing.T) {
 	r := registry(t, echo)
 	for _, c := range []struct {
@@ -213,7 +215,7 @@ func TestUnknownTool(t *testing.T) {
 	}
 }
 
-// A model reads the result of a tool as it is; < and > do not become escapes.
+// TestEnvelopeForModels checks that < and > are not escaped in the result of a tool.
 func TestEnvelopeForModels(t *testing.T) {
 	text, err := tool.Success("<b> & 3 > 2").MarshalJSON()
 	if want := `{"ok":true,"result":{"text":"<b> & 3 > 2"}}`; err != nil || string(text) != want {
@@ -221,7 +223,7 @@ func TestEnvelopeForModels(t *testing.T) {
 	}
 }
 
-// UNI-14: a call that is cancelled is an execution_error with the cause.
+// TestCancelledCall checks that a cancelled call returns execution_error with the cause (UNI-14).
 func TestCancelledCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -236,7 +238,8 @@ func TestCancelledCall(t *testing.T) {
 	})
 }
 
-// A timeout says when nobody can know whether the world was changed.
+// TestLateWrite checks that the message of a timeout contains whether the call may have taken
+// effect.
 func TestLateWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, err := tool.Define(tool.Spec{Name: "send", Description: "sends", Effect: domain.EffectExternal, Class: tool.ClassOther}, func(ctx context.Context, _ tool.Invocation, _ struct{}) (tool.Envelope, error) {
@@ -260,7 +263,8 @@ func TestLateWrite(t *testing.T) {
 	})
 }
 
-// Calls that write the same file are recognized by the file, not by how they name it.
+// TestWritesTo checks that calls that write the same file have the same path, even if they name the
+// file differently.
 func TestWritesTo(t *testing.T) {
 	type args struct {
 		Path string `json:"path"`
@@ -311,8 +315,9 @@ func TestToolThatFails(t *testing.T) {
 	}
 }
 
-// TestFileFaults checks that a fault of the file system fails only its call, unless it concerns the host's own files. The result of a
-// call with an effect says that the effect may have happened.
+// TestFileFaults checks that a file system fault fails only its call, unless the fault concerns the
+// host's own files. The result of a call with an effect must contain a warning that the effect may
+// have happened.
 func TestFileFaults(t *testing.T) {
 	t.Parallel()
 	gone := &fs.PathError{Op: "lstat", Path: "/gone", Err: syscall.ENOENT}
@@ -383,7 +388,8 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// What tools say of their arguments is made once for all runs that say the same, and again where a value differs.
+// TestSchemasAreMadeOnce checks that the schema of a tool is created once and shared by all runs,
+// and created again if an allowed value differs.
 func TestSchemasAreMadeOnce(t *testing.T) {
 	t.Parallel()
 	schema := func(names ...string) json.RawMessage {

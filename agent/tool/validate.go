@@ -16,8 +16,9 @@ import (
 	"rouse/internal/text"
 )
 
-// validate checks arguments against the schema of a tool and corrects harmless mistakes of models
-// (OSA-11): numbers in quotes, null or "" for an absent argument.
+// validate checks arguments against the schema of the tool. It corrects harmless errors of models,
+// such as quoted numbers, and null or "" for an omitted argument. It returns a *Refusal if the
+// arguments are invalid.
 func (t Tool) validate(raw json.RawMessage) (json.RawMessage, error) {
 	m, err := t.coerce(raw)
 	if err != nil {
@@ -26,10 +27,10 @@ func (t Tool) validate(raw json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(m)
 }
 
-// coerce is validate with the arguments decoded.
+// coerce is like validate but returns the decoded arguments.
 func (t Tool) coerce(raw json.RawMessage) (map[string]any, error) {
 	v, err := decode(raw)
-	// Some models write the whole object as a JSON string.
+	// Some models encode the whole object as a JSON string.
 	if text, ok := v.(string); ok && err == nil {
 		v, err = decode(json.RawMessage(text))
 	}
@@ -47,7 +48,7 @@ func (t Tool) coerce(raw json.RawMessage) (map[string]any, error) {
 	c := argumentCheck{synonyms: t.spec.Synonyms, asJSON: len(t.spec.Schema) > 0}
 	out := c.object("", t.schema, m)
 	if len(c.wrong) > 0 {
-		return nil, c.wrong[0].refusal() // one at a time is what a model can follow
+		return nil, c.wrong[0].refusal() // models handle one error at a time best
 	}
 	return out, nil
 }
@@ -62,15 +63,15 @@ func decode(raw json.RawMessage) (any, error) {
 	return v, err
 }
 
-// argumentCheck collects what does not fit.
+// argumentCheck collects the errors in the arguments of a call.
 type argumentCheck struct {
 	synonyms [][2]string
-	asJSON   bool // a model sends a value of any kind as JSON in a text
+	asJSON   bool // values of any type may be sent as JSON in a string
 	wrong    []ArgumentError
 }
 
-// named renames arguments that have the name of a synonym (UNI-01, UNI-04). One that is given under
-// both names stays, and is refused.
+// named returns the arguments with synonyms renamed to the names in the schema. It does not rename
+// an argument that is given under both names, so that the check reports an error.
 func (c *argumentCheck) named(schema *jsonschema.Schema, m map[string]any) map[string]any {
 	out := m
 	for _, pair := range c.synonyms {
@@ -91,12 +92,12 @@ func (c *argumentCheck) bad(field, message, expected string) {
 	c.wrong = append(c.wrong, ArgumentError{field, message, expected})
 }
 
-// object checks an object against its schema, and converts its values.
+// object checks an object against its schema and returns it with converted values.
 func (c *argumentCheck) object(path string, schema *jsonschema.Schema, m map[string]any) map[string]any {
 	m = c.named(schema, m)
 	out := make(map[string]any, len(m))
-	var meant []string                                // arguments that were misspelled, which are not missing besides
-	for _, key := range slices.Sorted(maps.Keys(m)) { // so that the same fault is always reported first
+	var meant []string                                // misspelled arguments, which are not reported as missing too
+	for _, key := range slices.Sorted(maps.Keys(m)) { // sorted, so that the first error is always the same
 		field := join(path, key)
 		p, known := schema.Properties[key]
 		if !known {
@@ -112,7 +113,7 @@ func (c *argumentCheck) object(path string, schema *jsonschema.Schema, m map[str
 		}
 
 		required := slices.Contains(schema.Required, key)
-		// Models fill in optional arguments that they do not use with null or "".
+		// Models often send null or "" for optional arguments that they do not use.
 		if m[key] == nil || (m[key] == "" && !required) {
 			continue
 		}
@@ -125,7 +126,7 @@ func (c *argumentCheck) object(path string, schema *jsonschema.Schema, m map[str
 		if given || slices.Contains(meant, key) {
 			continue
 		}
-		// Models cannot send null (see modelSchema), and leave such an argument out.
+		// Models cannot send null (see modelSchema), so they omit such an argument.
 		if p := schema.Properties[key]; p != nil && allowsNull(p) {
 			out[key] = nil
 		} else {
@@ -143,12 +144,12 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// isClosed reports whether a schema allows no other properties than its own.
+// isClosed reports whether a schema allows only the properties that it names.
 func isClosed(s *jsonschema.Schema) bool {
 	return s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil
 }
 
-// additional is the schema for properties that a schema does not name.
+// additional returns the schema for properties that a schema does not name.
 func additional(s *jsonschema.Schema) *jsonschema.Schema {
 	if s.AdditionalProperties == nil {
 		return &jsonschema.Schema{}
@@ -156,7 +157,7 @@ func additional(s *jsonschema.Schema) *jsonschema.Schema {
 	return s.AdditionalProperties
 }
 
-// value checks one value against its schema, and converts it.
+// value checks one value against its schema and returns the converted value.
 func (c *argumentCheck) value(field string, s *jsonschema.Schema, v any) any {
 	if _, later := v.(Unknown); later {
 		return v
@@ -167,7 +168,7 @@ func (c *argumentCheck) value(field string, s *jsonschema.Schema, v any) any {
 	switch {
 	case len(types) == 0:
 		fitted = c.anyValue(s, v)
-	case !ok && len(typesOf(s)) == 0: // the whole schema says why no choice fits
+	case !ok && len(typesOf(s)) == 0: // validation with the whole schema reports the error
 		return v
 	case !ok:
 		c.bad(field, fmt.Sprintf("the argument %q must be %s, not %s", field, describe(s), display(v)), describe(s))
@@ -180,7 +181,7 @@ func (c *argumentCheck) value(field string, s *jsonschema.Schema, v any) any {
 			c.bad(field, fmt.Sprintf("the argument %q must be %s, not %s", field, describe(s), display(v)), describe(s))
 			return v
 		}
-		v = s.Enum[i] // a number, where a model could only send its text
+		v = s.Enum[i] // converts a string to the allowed number
 	}
 
 	switch inner := v.(type) {
@@ -200,7 +201,8 @@ func (c *argumentCheck) value(field string, s *jsonschema.Schema, v any) any {
 	return v
 }
 
-// anyValue converts a text to the list or object that it holds, where models are asked for JSON in a text.
+// anyValue converts a string that contains a JSON list or object to that value, if asJSON is set
+// and the schema does not list values. Otherwise it returns v.
 func (c *argumentCheck) anyValue(s *jsonschema.Schema, v any) any {
 	text, ok := v.(string)
 	if !ok || !c.asJSON || len(s.Enum) > 0 || s.Const != nil {
@@ -212,7 +214,8 @@ func (c *argumentCheck) anyValue(s *jsonschema.Schema, v any) any {
 	return v
 }
 
-// coerceType converts a value to the first of the types that it can stand for.
+// coerceType converts a value to the first type that it can represent. It reports false if the
+// value fits no type.
 func coerceType(types []string, v any) (any, bool) {
 	for _, t := range types {
 		if isType(t, v) {
@@ -223,7 +226,7 @@ func coerceType(types []string, v any) (any, bool) {
 		}
 	}
 
-	// Models often put numbers, lists and objects in quotes.
+	// Models often quote numbers, lists and objects.
 	text, ok := v.(string)
 	if !ok {
 		return nil, false
@@ -266,9 +269,10 @@ func isType(t string, v any) bool {
 	return false
 }
 
-// integer accepts 3, 3.0 and 3e0 as the same number.
+// integer returns the canonical form of a whole number. It accepts 3, 3.0 and 3e0 as the same
+// number, and reports false if n is not an int64.
 func integer(n json.Number) (any, bool) {
-	// big.Rat would spell out 1e999999999 in full, and so fill the memory.
+	// big.Rat would expand 1e999999999 and exhaust the memory.
 	if len(n) > 40 || hasHugeExponent(n.String()) {
 		return nil, false
 	}
@@ -280,12 +284,12 @@ func integer(n json.Number) (any, bool) {
 	return json.Number(r.Num().String()), true
 }
 
-// isTyped reports whether a schema has a type. A map of free values has none.
+// isTyped reports whether a schema names a type. The schema of arbitrary values does not.
 func isTyped(s *jsonschema.Schema) bool {
 	return s != nil && (s.Type != "" || len(s.Types) > 0)
 }
 
-// hasHugeExponent reports whether an exponent would make a number of very many digits.
+// hasHugeExponent reports whether the exponent of a number is out of the range -40 to 40.
 func hasHugeExponent(n string) bool {
 	i := strings.IndexAny(n, "eE")
 	if i < 0 {
@@ -295,7 +299,7 @@ func hasHugeExponent(n string) bool {
 	return err != nil || exponent > 40 || exponent < -40
 }
 
-// describe says what a value must be.
+// describe returns a description of the values that a schema allows.
 func describe(s *jsonschema.Schema) string {
 	if s == nil {
 		return "a value"
@@ -309,7 +313,7 @@ func describe(s *jsonschema.Schema) string {
 		return "one of " + strings.Join(values, ", ")
 	}
 
-	// A Go pointer or map is null or something else: the message names the something else.
+	// Pointers and maps in Go also allow null. The message omits null.
 	types := slices.DeleteFunc(typesOf(s), func(t string) bool { return t == typeNull })
 	var words []string
 	for _, t := range types {
@@ -331,7 +335,7 @@ func describeType(t string) string {
 	return "a " + t
 }
 
-// display prints a value briefly.
+// display returns a short text of a value.
 func display(v any) string {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -340,7 +344,8 @@ func display(v any) string {
 	return text.Truncate(string(raw), 60)
 }
 
-// hint ends a message about a wrong name with the one that was probably meant, if one is similar.
+// hint returns a message suffix that suggests the most similar known name, or "" if no name is
+// similar.
 func hint(wrong string, known []string) string {
 	if ask := text.DidYouMean(wrong, known); ask != "" {
 		return "; " + ask
