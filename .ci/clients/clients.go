@@ -1,3 +1,4 @@
-// Package clients tests rouse with the public clients of the protocols that it speaks. It is a module of its own, so that the module rouse
-// requires none of them. Its path begins with rouse/cmd so that it can import internal packages.
+// Package clients tests rouse with the public clients of its protocols. It is a separate module, so
+// that the module rouse does not require these clients. Its path begins with rouse/cmd, so that it
+// can import internal packages.
 package clients

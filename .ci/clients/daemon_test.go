@@ -88,7 +88,7 @@ func serve(t *testing.T) (base, token string, local *api.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimSuffix(d.DashboardURL("/"), "/"), strings.TrimSpace(string(raw)), api.InProcess(d.Handler)
+	return strings.TrimSuffix(d.Door.URL("/"), "/"), strings.TrimSpace(string(raw)), api.InProcess(d.Handler)
 }
 
 // TestOpenAIClient: OpenAI's own client gets an agent's answer, at once and as a stream, and does not retry a run that

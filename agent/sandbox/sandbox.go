@@ -186,8 +186,8 @@ type Command struct {
 	Idle time.Duration // maximum time without output; 0 means no timeout
 	// Limits are the resource limits. Zero values have defaults.
 	Limits Limits
-	// MinTier is the weakest accepted tier. Empty means B. Tier D is accepted only if the sandbox is
-	// off.
+	// MinTier is the weakest accepted tier. Empty means B. Tier D is accepted only if the
+	// sandbox is off.
 	MinTier Tier
 }
 

@@ -17,8 +17,8 @@ func (e *HostError) Error() string { return e.Err.Error() }
 func (e *HostError) Unwrap() error { return e.Err }
 
 // IsFileFault reports whether an error of the file system may be temporary or concern only one
-// path: for example a missing folder, a permission or too many open files. HostErrors and failed
-// connections are not file faults.
+// path: for example a missing folder, a permission or too many open files. HostError values and
+// failed connections are not file faults.
 func IsFileFault(err error) bool {
 	if _, host := errors.AsType[*HostError](err); host {
 		return false

@@ -13,8 +13,8 @@ import (
 // patience is the timeout for an answer of the operating system.
 const patience = 2 * time.Second
 
-// Inhibit keeps the machine awake until release is called. The operating system shows why in its list
-// of inhibitors. If Hold returns an error, the machine may sleep.
+// Inhibit keeps the machine awake until release is called. The operating system shows why in its
+// list of inhibitors. If Inhibit returns an error, the machine may sleep.
 func Inhibit(ctx context.Context, why string) (release func() error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -15,7 +15,7 @@ const formerUmask = "ROUSE_FORMER_UMASK"
 // defaultUmask is the usual umask of operating systems.
 const defaultUmask = 0o022
 
-// Umask returns the user's umask from before Tighten. Programs of agents run with it.
+// Umask returns the user's umask from before RestrictUmask. Programs of agents run with it.
 func Umask() fs.FileMode {
 	if n, err := strconv.ParseUint(os.Getenv(formerUmask), 8, 9); err == nil {
 		return fs.FileMode(n)
@@ -23,8 +23,8 @@ func Umask() fs.FileMode {
 	return defaultUmask
 }
 
-// ApplyUmask applies the umask from before Tighten to a mode. Use it with Chmod for files and folders
-// that other programs need, for example in workdirs and exports.
+// ApplyUmask applies the umask from before RestrictUmask to a mode. Use it with Chmod for files and
+// folders that other programs need, for example in workdirs and exports.
 func ApplyUmask(mode fs.FileMode) fs.FileMode { return mode &^ Umask() }
 
 // MakeFolders is like os.MkdirAll, for folders that other programs need. New folders get the mode

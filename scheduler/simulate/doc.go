@@ -4,7 +4,7 @@
 // # Design
 //
 // The decisions are made by the daemon's own code. The Timetable determines due instants,
-// ledger.DecideDue and ledger.DecideWake decide about them, and the FairQueue assigns lanes. Only
+// ledger.DecideDue and wake.Decide decide about them, and the FairQueue assigns lanes. Only
 // the time, the runtime of runs and outages of the daemon are simulated. A simulation uses no model
 // and no database and has no side effects.
 //

@@ -44,14 +44,14 @@ type world struct {
 	record record
 }
 
-// clock is what the daemon knows of the clock.
+// clock holds the state of the daemon's clock.
 type clock struct {
 	nextCheck time.Time     // time of the next check
 	lastCheck time.Time     // time of the last check
 	stepped   time.Duration // clock steps since the last check
 }
 
-// record is what the simulation says of the occurrences.
+// record collects the occurrences of a simulation.
 type record struct {
 	kept    []*Occurrence  // see keep
 	decided int            // number of occurrences

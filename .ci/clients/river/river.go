@@ -1,2 +1,3 @@
-// Package river compares the dispatchers of several processes on one PostgreSQL with River, a queue on PostgreSQL.
+// Package river compares the dispatchers of several processes on one PostgreSQL server with River,
+// a queue on PostgreSQL.
 package river

@@ -4,8 +4,8 @@
 // # Design
 //
 // A recording is a file of JSON lines. Each line is complete, so that a file cut off by a crash can
-// be read up to that point. docs/guides/recordings.md describes the format. Most of a request repeats the
-// previous one, so a line holds only the new part. Readers get whole requests.
+// be read up to that point. docs/guides/recordings.md describes the format. Most of a request
+// repeats the previous one, so a line holds only the new part. Readers get whole requests.
 //
 // Provider has no state. The request holds the transcript, and the next answer is the one after the
 // last answer in the transcript. One provider therefore serves many runs at the same time, and runs

@@ -10,7 +10,7 @@ import (
 
 type fromNetwork struct{}
 
-// FromNetwork marks the requests of a handler as those that did not come through the socket of the home.
+// FromNetwork marks the requests of a handler as requests that did not use the socket of the home.
 func FromNetwork(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(noexec.With(context.WithValue(r.Context(), fromNetwork{}, true))))
@@ -20,8 +20,8 @@ func FromNetwork(next http.Handler) http.Handler {
 // OnNetwork reports whether a request came by FromNetwork.
 func OnNetwork(ctx context.Context) bool { return ctx.Value(fromNetwork{}) != nil }
 
-// LocalPath returns a path at which the daemon writes a file, or whose content it believes. Only commands of the owner, on the
-// socket of the home, may name one.
+// LocalPath returns a path at which the daemon reads or writes a file. Only requests on the socket
+// of the home, which come from the owner's commands, can name such a path.
 func LocalPath(ctx context.Context, path api.Path) (string, error) {
 	if path == "" || !OnNetwork(ctx) {
 		return string(path), nil

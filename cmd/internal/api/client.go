@@ -50,8 +50,8 @@ func (c *Client) OnConfigProblem(warn func(problem string)) {
 // daemon. It returns a *ForeignError, and sends nothing, if the socket may belong to another user.
 func Dial(ctx context.Context, socket string) (*Client, error) {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		// FailOnExitCode the directory first: if others can write to it, they can replace the socket at any
-		// time.
+		// Check the directory first. If other users can write to it, they can replace the socket at
+		// any time.
 		if err := ownSocket(socket); err != nil {
 			return nil, err
 		}

@@ -189,7 +189,8 @@ type RunRequest struct {
 	// Session is the key of an agent's session, any text of up to 200 characters. A run with a
 	// prompt sees the conversation of earlier runs with the same key.
 	Session string `json:"session,omitempty"`
-	// NewSession starts the session anew. It applies to the session key, or to a job with session: keep.
+	// NewSession starts the session anew. It applies to the session key, or to a job with
+	// session: keep.
 	NewSession bool `json:"fresh,omitempty"`
 	// Tool and Args request a single manual call.
 	Tool string          `json:"tool,omitempty"`

@@ -82,7 +82,7 @@ func (p ModelPause) Text(zone *time.Location) string {
 	return fmt.Sprintf("the model %s is not asked until %s, for its provider's quota is spent (a run that you start or retry asks it at once): %s", p.Model, LocalTime(p.Until.Time, zone), p.Reason)
 }
 
-// FailOnExitCode is a result of `rouse doctor`.
+// Check is a result of `rouse doctor`.
 type Check struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`

@@ -116,7 +116,7 @@ jobs:
 	}
 }
 
-// watchOverdue reports each window at its end and sleeps in between.
+// TestWatchOverdue checks that the daemon reports each window at its end and sleeps in between.
 func TestWatchOverdue(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1

@@ -215,7 +215,7 @@ func TestFormsLeadHome(t *testing.T) {
 	}
 }
 
-// seedItems records a run that waits for each kind of item. Its job no longer exists, so the
+// seedItem records a run that waits for each kind of item. Its job no longer exists, so the
 // dispatcher does not handle the answers.
 func seedItem(t *testing.T, l *ledger.Ledger, q inbox.Question) int64 {
 	t.Helper()

@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// pending is what was written and is not at the place yet, by database; "" is the ledger. Replicator.mu guards it.
+// pending tracks the databases with writes that are not copied yet. The key "" is the ledger.
+// Replicator.mu guards it.
 type pending struct {
-	dirty     map[string]bool // what no round has taken
-	since     time.Time       // of the oldest write of dirty
-	onTheWay  map[string]bool // what is shipped just now
-	sentSince time.Time       // of the oldest write of onTheWay
+	dirty     map[string]bool // databases with writes since the last round
+	since     time.Time       // time of the oldest write in dirty
+	onTheWay  map[string]bool // databases that are being copied
+	sentSince time.Time       // time of the oldest write in onTheWay
 }
 
 // add records a write.
@@ -23,7 +24,7 @@ func (p *pending) add(key string) {
 	p.dirty[key] = true
 }
 
-// take begins a round, and returns what it has to ship.
+// take begins a round and returns the databases to copy.
 func (p *pending) take() (keys []string) {
 	if len(p.onTheWay) == 0 {
 		p.sentSince = p.since
@@ -34,7 +35,7 @@ func (p *pending) take() (keys []string) {
 	return keys
 }
 
-// settle ends a round. If it did not arrive, what it took is to be shipped still.
+// settle ends a round. After a failed round, its databases are copied again.
 func (p *pending) settle(arrived bool) {
 	if !arrived && len(p.onTheWay) > 0 {
 		maps.Copy(p.dirty, p.onTheWay)
@@ -43,14 +44,14 @@ func (p *pending) settle(arrived bool) {
 	clear(p.onTheWay)
 }
 
-// all returns all databases with something that is not at the place yet.
+// all returns all databases with writes that are not copied yet.
 func (p *pending) all() map[string]bool {
 	out := maps.Clone(p.dirty)
 	maps.Copy(out, p.onTheWay)
 	return out
 }
 
-// behind returns the age of the oldest write that is not at the place yet.
+// behind returns the age of the oldest write that is not copied yet.
 func (p *pending) behind() time.Duration {
 	switch {
 	case len(p.onTheWay) > 0:
