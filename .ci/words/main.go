@@ -6,13 +6,14 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -110,7 +111,7 @@ func main() {
 	list := flag.Bool("list", false, "name each place")
 	flag.Parse()
 
-	files, err := tracked(flag.Args())
+	files, err := measured(flag.Args())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
@@ -120,7 +121,8 @@ func main() {
 	for _, name := range files {
 		b, err := os.ReadFile(name)
 		if err != nil {
-			continue // deleted and not committed
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
 		}
 		switch {
 		case filepath.Ext(name) == ".md":
@@ -171,21 +173,28 @@ func main() {
 	}
 }
 
-// tracked returns the files of the repository that are measured.
-func tracked(paths []string) ([]string, error) {
-	out, err := exec.Command("git", append([]string{"ls-files", "--"}, paths...)...).Output()
-	if err != nil {
-		return nil, fmt.Errorf("list the files of the repository: %w", err)
+// measured returns the files below the given paths, or below the working directory. It skips hidden
+// folders and test data.
+func measured(paths []string) (files []string, err error) {
+	if len(paths) == 0 {
+		paths = []string{"."}
 	}
-	var files []string
-	for _, name := range strings.Fields(string(out)) {
-		switch ext := filepath.Ext(name); {
-		case strings.Contains(name, "testdata/"), name == "CHANGELOG.md":
-		case ext == ".go", ext == ".md" && (strings.HasPrefix(name, "docs/") || name == "README.md"):
-			files = append(files, name)
-		}
+	for _, root := range paths {
+		err = errors.Join(err, filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+			switch ext := filepath.Ext(name); {
+			case err != nil:
+				return err
+			case d.IsDir():
+				if name != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
+					return fs.SkipDir
+				}
+			case ext == ".go", ext == ".md" && (strings.HasPrefix(name, "docs/") || name == "README.md"):
+				files = append(files, name)
+			}
+			return nil
+		}))
 	}
-	return files, nil
+	return files, err
 }
 
 var (
